@@ -1,0 +1,1 @@
+"""rlx: a small ML compiler."""

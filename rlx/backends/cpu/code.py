@@ -1,0 +1,243 @@
+"""Text of LLVM functions: fresh names, typed instructions, structured loops.
+
+A `Function` collects the lines of one LLVM function; a `Module` collects functions, globals and
+declarations. Values are LLVM operands as text (`%12`, `3`, `0x3FF0000000000000`); their types are
+`Vector`s the caller keeps. One lane is written as a plain scalar.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+
+LLVM_NAMES = {
+    "bool": "i1",
+    "int8": "i8",
+    "int16": "i16",
+    "int32": "i32",
+    "int64": "i64",
+    "uint8": "i8",
+    "uint16": "i16",
+    "uint32": "i32",
+    "uint64": "i64",
+    "float16": "half",
+    "bfloat16": "bfloat",
+    "float32": "float",
+    "float64": "double",
+}
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+MANGLED = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}
+
+
+@dataclass(frozen=True)
+class Vector:
+    """`lanes` numbers of one dtype in a register; bool is `i1` in registers and a byte in memory."""
+
+    dtype: str
+    lanes: int = 1
+
+    @property
+    def element(self) -> str:
+        return LLVM_NAMES[self.dtype]
+
+    @property
+    def text(self) -> str:
+        return self.element if self.lanes == 1 else f"<{self.lanes} x {self.element}>"
+
+    @property
+    def mangled(self) -> str:
+        """The suffix of an overloaded intrinsic, as `v16f32` in `llvm.fma.v16f32`."""
+        short = MANGLED.get(self.element, self.element)
+        return short if self.lanes == 1 else f"v{self.lanes}{short}"
+
+    @property
+    def is_float(self) -> bool:
+        return self.dtype in FLOATS
+
+    @property
+    def is_signed(self) -> bool:
+        return self.dtype.startswith("int")
+
+    def with_dtype(self, dtype: str) -> Vector:
+        return Vector(dtype, self.lanes)
+
+
+def literal(dtype: str, number: object) -> str:
+    """One constant of `dtype` as LLVM text; floats are written by their bits, so nothing is lost."""
+    if dtype == "bool":
+        return "true" if number else "false"
+    if dtype not in FLOATS:
+        return str(int(number))  # type: ignore[call-overload]
+    if dtype == "float64":
+        return f"0x{struct.unpack('<Q', struct.pack('<d', float(number)))[0]:016X}"  # type: ignore[arg-type]
+    if dtype == "float32":  # LLVM writes a float by the bits of the equal double
+        return f"0x{struct.unpack('<Q', struct.pack('<d', float(np.float32(number))))[0]:016X}"  # type: ignore[arg-type]
+    import ml_dtypes
+
+    scalar = np.float16(number) if dtype == "float16" else ml_dtypes.bfloat16(number)  # type: ignore[arg-type]
+    return f"0x{'H' if dtype == 'float16' else 'R'}{scalar.view(np.uint16):04X}"
+
+
+@dataclass
+class Function:
+    """One LLVM function under construction.
+
+    `emit` appends an instruction that gives a value and returns its fresh name; `do` appends one
+    that gives none. `loop` and `when` write structured control flow.
+    """
+
+    name: str
+    parameters: Sequence[tuple[str, str]]  # (LLVM type with attributes, name with %)
+    returns: str = "void"
+    attributes: str = ""
+    linkage: str = ""
+    lines: list[str] = field(default_factory=list)
+    declarations: set[str] = field(default_factory=set)
+    block: str = "entry"
+    count: int = 0
+
+    def fresh(self, hint: str = "v") -> str:
+        self.count += 1
+        return f"%{hint}{self.count}"
+
+    def emit(self, instruction: str) -> str:
+        name = self.fresh()
+        self.lines.append(f"  {name} = {instruction}")
+        return name
+
+    def do(self, instruction: str) -> None:
+        self.lines.append(f"  {instruction}")
+
+    def start_block(self, label: str) -> None:
+        self.lines.append(f"{label}:")
+        self.block = label
+
+    def label(self, hint: str) -> str:
+        self.count += 1
+        return f"{hint}{self.count}"
+
+    def splat(self, value: str, vector: Vector) -> str:
+        """Copy one scalar into every lane."""
+        if vector.lanes == 1:
+            return value
+        first = self.emit(f"insertelement {vector.text} poison, {vector.element} {value}, i32 0")
+        return self.emit(
+            f"shufflevector {vector.text} {first}, {vector.text} poison, <{vector.lanes} x i32> zeroinitializer"
+        )
+
+    def constant(self, vector: Vector, number: object) -> str:
+        """A constant in every lane, written in place (no instruction)."""
+        text = literal(vector.dtype, number)
+        if vector.lanes == 1:
+            return text
+        return f"<{', '.join([f'{vector.element} {text}'] * vector.lanes)}>"
+
+    def intrinsic(self, name: str, vector: Vector, *values: str) -> str:
+        """Call an overloaded intrinsic whose arguments and result all have type `vector`."""
+        full = f"@llvm.{name}.{vector.mangled}"
+        self.declarations.add(
+            f"declare {vector.text} {full}({', '.join([vector.text] * len(values))})"
+        )
+        return self.emit(
+            f"call {vector.text} {full}({', '.join(f'{vector.text} {v}' for v in values)})"
+        )
+
+    def offset(self, pointer: str, element: str, index: str) -> str:
+        return self.emit(f"getelementptr inbounds {element}, ptr {pointer}, i64 {index}")
+
+    @contextmanager
+    def loop(
+        self,
+        start: str,
+        stop: str,
+        step: str = "1",
+        carried: Sequence[tuple[str, str]] = (),
+    ) -> Iterator[Loop]:
+        """A counted loop from `start` below `stop`; `carried` is (LLVM type, initial value) pairs.
+
+        Inside, `loop.index` and `loop.values` are the phis and `loop.next` must be set to the new
+        carried values; after the block, `loop.values` are the final ones. Runs zero times when
+        `start >= stop`.
+        """
+        header, body, done = self.label("loop"), self.label("body"), self.label("done")
+        before = self.block
+        self.do(f"br label %{header}")
+        self.start_block(header)
+        index = self.fresh("i")
+        phis = [self.fresh("c") for _ in carried]
+        place = len(self.lines)
+        condition = self.emit(f"icmp slt i64 {index}, {stop}")
+        self.do(f"br i1 {condition}, label %{body}, label %{done}")
+        self.start_block(body)
+        state = Loop(index, list(phis), list(phis))
+        yield state
+        latch = self.block
+        following = self.emit(f"add nsw i64 {index}, {step}")
+        self.do(f"br label %{header}")
+        lines = [f"  {index} = phi i64 [ {start}, %{before} ], [ {following}, %{latch} ]"]
+        for name, (kind, initial), new in zip(phis, carried, state.next, strict=True):
+            lines.append(f"  {name} = phi {kind} [ {initial}, %{before} ], [ {new}, %{latch} ]")
+        self.lines[place:place] = lines
+        self.start_block(done)
+        state.values = phis
+
+    @contextmanager
+    def when(self, condition: str) -> Iterator[None]:
+        """Run the block only if `condition` (an i1) holds; it may not define values used later."""
+        then, done = self.label("then"), self.label("endif")
+        self.do(f"br i1 {condition}, label %{then}, label %{done}")
+        self.start_block(then)
+        yield
+        self.do(f"br label %{done}")
+        self.start_block(done)
+
+    @property
+    def text(self) -> str:
+        parameters = ", ".join(f"{kind} {name}" for kind, name in self.parameters)
+        head = " ".join(filter(None, ("define", self.linkage, self.returns)))
+        head = f"{head} @{self.name}({parameters}) {self.attributes}".rstrip()
+        return "\n".join([f"{head} {{", "entry:", *self.lines, "}"])
+
+
+@dataclass
+class Loop:
+    """The names a structured loop gives its body; see `Function.loop`."""
+
+    index: str
+    values: list[str]
+    next: list[str]
+
+
+@dataclass
+class Module:
+    """The LLVM module under construction: functions, global lines, declarations."""
+
+    functions: dict[str, Function] = field(default_factory=dict)
+    globals: list[str] = field(default_factory=list)
+    declarations: set[str] = field(default_factory=set)
+
+    def function(
+        self,
+        name: str,
+        parameters: Sequence[tuple[str, str]],
+        returns: str = "void",
+        attributes: str = "nounwind",
+        linkage: str = "",
+    ) -> Function:
+        """Open a function; the caller writes its lines and a final `ret`."""
+        assert name not in self.functions, f"function {name} is defined twice"
+        made = Function(name, parameters, returns, attributes, linkage)
+        self.functions[name] = made
+        return made
+
+    @property
+    def text(self) -> str:
+        declarations = set(self.declarations).union(
+            *(f.declarations for f in self.functions.values())
+        )
+        bodies = [f.text for f in self.functions.values()]
+        return "\n\n".join(["\n".join([*sorted(declarations), *self.globals]), *bodies]) + "\n"

@@ -1,0 +1,79 @@
+"""What the host processor offers: vector width, registers, caches, cores."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+
+@dataclass(frozen=True)
+class Host:
+    """A processor as code generation sees it; sizes are in bytes."""
+
+    cpu: str
+    features: str
+    vector_bytes: int
+    vector_registers: int
+    l1: int
+    l2: int
+    l3: int
+    cores: int
+
+    def lanes(self, itemsize: int) -> int:
+        """How many numbers of `itemsize` bytes one vector register holds."""
+        return max(1, self.vector_bytes // itemsize)
+
+
+def _cache_sizes() -> dict[int, int]:
+    """Data cache sizes by level from Linux's sysfs; empty elsewhere."""
+    sizes = {}
+    for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+        try:
+            if (index / "type").read_text().strip() == "Instruction":
+                continue
+            text = (index / "size").read_text().strip()
+            scale = {"K": 1 << 10, "M": 1 << 20}.get(text[-1], 1)
+            sizes[int((index / "level").read_text())] = int(text.rstrip("KM")) * scale
+        except (OSError, ValueError):
+            continue
+    return sizes
+
+
+def _threads() -> int:
+    """`RLX_NUM_THREADS`, else the cores this process may run on."""
+    asked = os.environ.get("RLX_NUM_THREADS", "")
+    if asked.isdigit() and int(asked) > 0:
+        return int(asked)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@cache
+def host() -> Host:
+    """The processor this process runs on."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    features = llvm.get_host_cpu_features()
+    width, registers = 16, 16
+    if features.get("avx512f"):
+        width, registers = 64, 32
+    elif features.get("avx2"):
+        width = 32
+    elif features.get("neon"):
+        registers = 32
+    sizes = _cache_sizes()
+    return Host(
+        llvm.get_host_cpu_name(),
+        features.flatten(),
+        width,
+        registers,
+        sizes.get(1, 32 << 10),
+        sizes.get(2, 1 << 20),
+        sizes.get(3, 8 << 20),
+        _threads(),
+    )

@@ -1,0 +1,156 @@
+"""What an op means to the loop backends, without its name.
+
+A room gives its op one body. `lower` turns bodies into loop nests; it never sees the op. Index
+arithmetic in a body works on opaque index objects that know `+ - *` with ints, `//` and `%` by a
+positive int.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Pointwise:
+    """Each result element is one scalar instruction on the operand elements at the same index.
+
+    `instruction` is one of `lower.lir.expr.INSTRUCTIONS`; `convert` goes to the result's dtype.
+    """
+
+    instruction: str
+
+
+@dataclass(frozen=True)
+class Fill:
+    """Each result element is a function of its index alone.
+
+    `number(index, result_type, **attrs)` gives a Python number or an index object.
+    """
+
+    number: Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Read:
+    """One operand element: operand number, index, and bounds where it holds.
+
+    Outside of the `guards` (index, low, high: `low <= index < high`) and of the `strides`
+    (index, step: `index % step == 0`) the element of operand `otherwise` (a scalar) is meant.
+    """
+
+    operand: int
+    index: tuple[Any, ...]
+    guards: tuple[tuple[Any, int, int], ...] = ()
+    strides: tuple[tuple[Any, int], ...] = ()
+    otherwise: int | None = None
+
+
+@dataclass(frozen=True)
+class Move:
+    """Each result element is an operand element at another index, or a fill value.
+
+    `read(index, operand_types, **attrs)` gives a `Read` for the result index.
+    """
+
+    read: Callable[..., Read]
+
+
+@dataclass(frozen=True)
+class View:
+    """The result is the operand's memory under another shape (row-major order kept)."""
+
+
+@dataclass(frozen=True)
+class Concat:
+    """The operands stand one after another along the attribute `axis`."""
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """Combine along the attribute `axes` with `combine` (add, mul, max, min, and, or, xor)."""
+
+    combine: str
+
+
+@dataclass(frozen=True)
+class Scan:
+    """Running combination along the attribute `axis`, backwards if `reverse`.
+
+    `combine` is add, mul, max or min.
+    """
+
+    combine: str
+
+
+@dataclass(frozen=True)
+class Contract:
+    """A product of two operands summed over contracted axes.
+
+    `axes(operand_types, **attrs)` gives ((lhs_contract, rhs_contract), (lhs_batch, rhs_batch));
+    the result's axes are batch, left free, right free. Accumulates in the result's dtype.
+    """
+
+    axes: Callable[..., tuple]
+
+
+@dataclass(frozen=True)
+class Gather:
+    """Each result element is an operand element at an index read from other operands.
+
+    `read(index, load, operand_types, **attrs)` gives a `Read` whose index may hold
+    `load(operand, index, low, high)`: the integer element, clamped to `low..high` inclusive.
+    """
+
+    read: Callable[..., Read]
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """Operand 0 with elements of the operand `updates` combined in at computed places.
+
+    `place(index, load, operand_types, **attrs)` gives a `Read` of operand 0: where the update
+    element at `index` goes, with guards (outside of them it is dropped). `combine` is set, add,
+    mul, min or max; updates apply in row-major order.
+    """
+
+    combine: str
+    updates: int
+    place: Callable[..., Read]
+
+
+@dataclass(frozen=True)
+class Library:
+    """The NumPy reference is called on the buffers (sort and the like)."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """Run the nested graph of the attribute `graph` on the operands."""
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Run one of the graphs of `branches`: operand 0 (an int32, clamped) chooses it.
+
+    The other operands are the arguments of every branch.
+    """
+
+
+@dataclass(frozen=True)
+class While:
+    """Run `body` on the carried operands while `condition` holds.
+
+    Operands: `condition_constants`, then `body_constants`, then the carried ones (`counts` of the
+    first two are the attributes `n_condition` and `n_body`).
+    """
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Run `body` `length` times, backwards if `reverse`.
+
+    Operands: `n_constants` constants, `n_carry` carried values, then arrays sliced along axis 0.
+    Results: the last carried values, then the stacked further results of `body`.
+    """

@@ -1,0 +1,187 @@
+"""The one ambient thing: the graph under construction, and the user's line.
+
+`build(fn, types)` opens a graph, calls `fn` with its parameters and closes it. While it is open,
+every op called on values records a node in it. A value of an enclosing open graph becomes a
+hidden parameter (a capture) of the inner one.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .errors import LeakedTracerError
+from .graph import OPS, Graph, Source, Value
+from .types import Type
+
+PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
+
+
+class Builder:
+    """A graph being recorded, with what it captured from outside.
+
+    `captures` are the outside things (values of enclosing graphs, or any object given to
+    `capture`), in the order of their hidden parameters.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.graph = Graph(name)
+        self.captures: list[Any] = []
+        self.capture_params: list[Value] = []
+        self._by_identity: dict[int, Value] = {}
+
+    def capture(self, thing: Any, type: Type, origin: str = "") -> Value:
+        """Give the hidden parameter that stands for an outside thing."""
+        found = self._by_identity.get(id(thing))
+        if found is None:
+            found = Value(type, self.graph, origin=origin)
+            self._by_identity[id(thing)] = found
+            self.captures.append(thing)
+            self.capture_params.append(found)
+        return found
+
+    def own(self, value: Value) -> Value:
+        """Give the value of this graph that stands for `value` of this or an enclosing graph."""
+        if value.graph is self.graph:
+            return value
+        if not any(builder.graph is value.graph for builder in _state.stack):
+            raise leaked(value)
+        return self.capture(value, value.type, value.origin)
+
+
+class _State(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[Builder] = []
+        self.source: Source | None = None
+
+
+_state = _State()
+
+
+def leaked(value: Value) -> LeakedTracerError:
+    """The error for a value that outlived its trace; names the line that made it."""
+    source = value.node.source if value.node else None
+    made = f"{value.type} made at {source}" if source else f"{value.type}, {value.origin or 'a parameter'}"
+    return LeakedTracerError(
+        f"a traced tensor of `{value.graph.name}` was used after its trace had ended",
+        where=str(user_source()),
+        notes=[made],
+        fix="return the tensor from the traced function instead of storing it outside",
+    )
+
+
+def current() -> Builder | None:
+    """The innermost open builder of this thread, or None."""
+    return _state.stack[-1] if _state.stack else None
+
+
+def is_open(graph: Graph) -> bool:
+    """Whether the graph is being recorded in this thread."""
+    return any(builder.graph is graph for builder in _state.stack)
+
+
+@contextmanager
+def recording(name: str) -> Iterator[Builder]:
+    """Open a new innermost graph for the block."""
+    builder = Builder(name)
+    _state.stack.append(builder)
+    try:
+        yield builder
+    finally:
+        _state.stack.pop()
+
+
+def build(
+    fn: Callable[..., Any], types: Sequence[Type], name: str = "graph", origins: Sequence[str] = ()
+) -> Graph:
+    """Record `fn`, called with one value for each type, as a graph.
+
+    `fn` gives a value or a sequence of values. Captures of enclosing graphs are not allowed; use
+    `build_with_captures` for those.
+    """
+    graph, captures = build_with_captures(fn, types, name, origins)
+    assert not captures, f"{name} captured values of an enclosing graph: {captures}"
+    return graph
+
+
+def build_with_captures(
+    fn: Callable[..., Any], types: Sequence[Type], name: str = "graph", origins: Sequence[str] = ()
+) -> tuple[Graph, list[Any]]:
+    """Record `fn` as a graph whose last parameters stand for what it captured."""
+    with recording(name) as builder:
+        graph = builder.graph
+        for i, type in enumerate(types):
+            graph.add_param(type, origins[i] if i < len(origins) else "")
+        results = fn(*graph.params)
+        results = [results] if isinstance(results, Value) else list(results)
+        graph.results = [builder.own(r) for r in results]
+    graph.params = [*graph.params, *builder.capture_params]
+    return graph, builder.captures
+
+
+@contextmanager
+def at(source: Source | None) -> Iterator[None]:
+    """Give nodes recorded in the block this line: a transform keeps the user's line so."""
+    before = _state.source
+    _state.source = source or before
+    try:
+        yield
+    finally:
+        _state.source = before
+
+
+def user_source() -> Source | None:
+    """The user's line: the one set by `at`, else the nearest frame outside rlx."""
+    if _state.source is not None:
+        return _state.source
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame = frame.f_back
+    if frame is None:
+        return None
+    return Source(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+def inline(graph: Graph, args: Sequence[Value]) -> list[Value]:
+    """Record a graph's nodes in the current one with `args` for its parameters."""
+    return rewrite(graph, args, lambda node, operands: node.op.apply(operands, node.attrs))
+
+
+def rewrite(
+    graph: Graph,
+    args: Sequence[Any],
+    visit: Callable[[Any, list[Any]], Sequence[Any]],
+) -> list[Any]:
+    """Walk a graph: `visit(node, operands)` gives what stands for the node's results.
+
+    `args` stand for the parameters; they may be values or whatever a transform carries.
+    """
+    assert len(args) == len(graph.params), f"{graph.name} takes {len(graph.params)} arguments"
+    table = dict(zip(graph.params, args, strict=True))
+    for node in graph.nodes:
+        with at(node.source):
+            results = visit(node, [table[a] for a in node.args])
+        table.update(zip(node.results, results, strict=True))
+    return [table[r] for r in graph.results]
+
+
+def as_value(operand: Any, like: Value | None = None) -> Value:
+    """Give a value of the current graph for a value, an array or a Python scalar.
+
+    A Python scalar takes the dtype and shape of `like`.
+    """
+    builder = current()
+    assert builder is not None, "ops on values need an open graph"
+    if isinstance(operand, Value):
+        return builder.own(operand)
+    if isinstance(operand, bool | int | float | complex) and not isinstance(operand, np.generic):
+        if like is not None:
+            return OPS["full"](shape=like.shape, value=operand, dtype=like.dtype)
+        return OPS["constant"].lift(operand)
+    return OPS["constant"].lift(operand)

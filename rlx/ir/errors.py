@@ -1,0 +1,139 @@
+"""Every error rlx raises: what went wrong, where in the user's code, how to fix it.
+
+Each class also derives from the Python error a user would catch. The text has three parts:
+
+    ShapeError: matmul: the inner sizes differ, 4 and 5
+      where  model.py:12 in loss      y = x @ w
+             x: f32[3, 4]   argument 0 of loss
+      fix    transpose one side
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class RlxError(Exception):
+    """The root of all errors of rlx; never raised itself.
+
+    `what` names the op and the numbers that disagree, `where` is the user's line, `notes` are
+    further lines about the operands, `fix` is an action.
+    """
+
+    def __init__(
+        self, what: str, *, fix: str, where: str | None = None, notes: Sequence[str] = ()
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.notes = tuple(notes)
+        self.fix = fix
+
+    def __init_subclass__(cls) -> None:
+        cls.__module__ = "rlx"  # tracebacks show the public name
+
+    def __str__(self) -> str:
+        places = [*([self.where] if self.where else []), *self.notes]
+        lines = [self.what]
+        lines += [("  where  " if i == 0 else "         ") + place for i, place in enumerate(places)]
+        lines.append("  fix    " + self.fix.replace("\n", "\n         "))
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple:
+        return _rebuild, (type(self), self.what, self.fix, self.where, self.notes)
+
+
+def _rebuild(cls: type[RlxError], what: str, fix: str, where: str | None, notes: tuple) -> RlxError:
+    return cls(what, fix=fix, where=where, notes=notes)
+
+
+class ShapeError(RlxError, TypeError):
+    """Operands have shapes that an op does not accept."""
+
+
+class DtypeError(RlxError, TypeError):
+    """Operands have dtypes that an op does not accept, or a dtype does not exist."""
+
+
+class AxisError(RlxError, ValueError, IndexError):
+    """An axis lies outside an array's rank, or is named twice."""
+
+
+class BoundsError(RlxError, IndexError):
+    """A constant index lies outside an array."""
+
+
+class AttributeValueError(RlxError, ValueError):
+    """A keyword of an op has a value outside its meaning."""
+
+
+class ArgumentError(RlxError, TypeError):
+    """A function was called with arguments it does not take."""
+
+
+class StructureError(RlxError, TypeError):
+    """A pytree has another structure than the one that is needed."""
+
+
+class StaticArgumentError(RlxError, TypeError):
+    """A static argument cannot be hashed, or is named but does not exist."""
+
+
+class ConcretizationError(RlxError, TypeError):
+    """Python asked for the value of a traced tensor, which has none while tracing."""
+
+
+class LeakedTracerError(RlxError, RuntimeError):
+    """A traced tensor was used after its trace had ended."""
+
+
+class ImmutableError(RlxError, TypeError):
+    """An array was assigned to in place."""
+
+
+class DonatedError(RlxError, RuntimeError):
+    """An array was used after its memory had been given away."""
+
+
+class GradientError(RlxError, TypeError):
+    """A derivative was asked for that does not exist."""
+
+
+class UnknownDeviceError(RlxError, ValueError):
+    """A device name that rlx does not know."""
+
+
+class DeviceUnavailable(RlxError, RuntimeError):
+    """A device rlx knows, but which cannot run on this machine."""
+
+
+class DeviceMismatchError(RlxError, ValueError):
+    """Arrays of two devices met in one operation."""
+
+
+class UnsupportedOp(RlxError, NotImplementedError):
+    """A device cannot run an op."""
+
+
+class UnsupportedDtype(DtypeError, NotImplementedError):
+    """A device has no arithmetic for a dtype."""
+
+
+class ParseError(RlxError, ValueError):
+    """IR text that is not a graph."""
+
+
+class FileFormatError(RlxError, ValueError):
+    """A file that is truncated, altered, or not what it claims to be."""
+
+
+class VerifyError(RlxError, ValueError):
+    """A graph that breaks a rule of its level."""
+
+
+class ConfigError(RlxError, ValueError):
+    """A setting with a value it does not have."""
+
+
+class InternalError(RlxError, RuntimeError):
+    """A bug in rlx, with the smallest graph that shows it."""

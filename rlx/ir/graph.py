@@ -1,0 +1,232 @@
+"""The typed graph: values, the nodes that make them, and where in the user's code they arose."""
+
+from __future__ import annotations
+
+import hashlib
+import linecache
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .types import Size, Type
+
+if TYPE_CHECKING:
+    from .op import Op
+
+OPS: dict[str, Op] = {}  # every op by its name; `op.py` fills it
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A line of the user's code."""
+
+    file: str
+    line: int
+    function: str
+
+    @property
+    def text(self) -> str:
+        """The source text of the line; empty if the file cannot be read."""
+        return linecache.getline(self.file, self.line).strip()
+
+    def __str__(self) -> str:
+        place = f"{self.file.rsplit('/', 1)[-1]}:{self.line} in {self.function}"
+        return f"{place}      {self.text}" if self.text else place
+
+
+class Value:
+    """One typed value of a graph: a parameter (no node) or a result of a node.
+
+    `origin` tells what a parameter stands for, as `argument 0 of loss, params["w"]`. The
+    arithmetic operators build nodes; both sides must have one dtype and shape, or one side is a
+    Python scalar.
+    """
+
+    __slots__ = ("graph", "index", "node", "origin", "type")
+    # numpy scalars on the left must not take over the operators
+    __array_ufunc__ = None
+
+    def __init__(
+        self,
+        type: Type,
+        graph: Graph,
+        node: Node | None = None,
+        index: int = 0,
+        origin: str = "",
+    ) -> None:
+        self.type, self.graph, self.node, self.index, self.origin = type, graph, node, index, origin
+
+    @property
+    def shape(self) -> tuple[Size, ...]:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.type.dtype
+
+    @property
+    def rank(self) -> int:
+        return self.type.rank
+
+    @property
+    def constant(self) -> np.ndarray | None:
+        """The array, if this value is made by a constant node."""
+        if self.node is None or not self.node.op.is_constant:
+            return None
+        return self.node.attrs["value"].array
+
+    def __add__(self, other: object) -> Value:
+        return _operator("add", self, other)
+
+    def __radd__(self, other: object) -> Value:
+        return _operator("add", other, self)
+
+    def __sub__(self, other: object) -> Value:
+        return _operator("sub", self, other)
+
+    def __rsub__(self, other: object) -> Value:
+        return _operator("sub", other, self)
+
+    def __mul__(self, other: object) -> Value:
+        return _operator("mul", self, other)
+
+    def __rmul__(self, other: object) -> Value:
+        return _operator("mul", other, self)
+
+    def __truediv__(self, other: object) -> Value:
+        return _operator("div", self, other)
+
+    def __rtruediv__(self, other: object) -> Value:
+        return _operator("div", other, self)
+
+    def __neg__(self) -> Value:
+        return _operator("neg", self)
+
+    def __repr__(self) -> str:
+        made = self.node.op.name if self.node else self.origin or "parameter"
+        return f"Value({self.type}, {made})"
+
+
+def _operator(name: str, *operands: object) -> Value:
+    return OPS[name](*operands)
+
+
+class Node:
+    """One application of an op: arguments, attributes, results and the user's line."""
+
+    __slots__ = ("args", "attrs", "op", "results", "source")
+
+    def __init__(
+        self, op: Op, args: tuple[Value, ...], attrs: dict[str, Any], source: Source | None
+    ) -> None:
+        self.op, self.args, self.attrs, self.source = op, args, attrs, source
+        self.results: tuple[Value, ...] = ()
+
+    @property
+    def result(self) -> Value:
+        """The only result; a node with several has none."""
+        (only,) = self.results
+        return only
+
+    @property
+    def graphs(self) -> tuple[Graph, ...]:
+        """The nested graphs among the attributes, in order."""
+        return tuple(_graphs_in(self.attrs.values()))
+
+    def __repr__(self) -> str:
+        return f"Node({self.op.name}, {', '.join(str(r.type) for r in self.results)})"
+
+
+def _graphs_in(attrs: Any) -> Iterator[Graph]:
+    for attr in attrs:
+        if isinstance(attr, Graph):
+            yield attr
+        elif isinstance(attr, tuple):
+            yield from _graphs_in(attr)
+
+
+@dataclass(eq=False)
+class Graph:
+    """A function as nodes in order: parameters in, results out, nothing else.
+
+    A graph is closed: what it uses are its parameters and its own nodes.
+    """
+
+    name: str = "graph"
+    params: list[Value] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    results: list[Value] = field(default_factory=list)
+
+    def add_param(self, type: Type, origin: str = "") -> Value:
+        """Append a parameter."""
+        value = Value(type, self, origin=origin)
+        self.params.append(value)
+        return value
+
+    def add_node(
+        self,
+        op: Op,
+        args: tuple[Value, ...],
+        attrs: dict[str, Any],
+        types: tuple[Type, ...],
+        source: Source | None,
+    ) -> Node:
+        """Append a node whose results have the given types."""
+        node = Node(op, args, attrs, source)
+        node.results = tuple(Value(t, self, node, i) for i, t in enumerate(types))
+        self.nodes.append(node)
+        return node
+
+    @property
+    def param_types(self) -> tuple[Type, ...]:
+        return tuple(p.type for p in self.params)
+
+    @property
+    def result_types(self) -> tuple[Type, ...]:
+        return tuple(r.type for r in self.results)
+
+    def walk(self) -> Iterator[Node]:
+        """Every node, those of nested graphs included."""
+        for node in self.nodes:
+            yield node
+            for graph in node.graphs:
+                yield from graph.walk()
+
+    def users(self) -> dict[Value, list[Node]]:
+        """For each value the nodes that read it, in order, once for each time they do."""
+        table: dict[Value, list[Node]] = {}
+        for node in self.nodes:
+            for arg in node.args:
+                table.setdefault(arg, []).append(node)
+        return table
+
+
+class Constant:
+    """An array as an attribute: compared and hashed by dtype, shape and bytes."""
+
+    __slots__ = ("_digest", "array")
+
+    def __init__(self, array: np.ndarray) -> None:
+        array = np.array(array, order="C")
+        array.flags.writeable = False
+        self.array = array
+        self._digest: bytes | None = None
+
+    @property
+    def digest(self) -> bytes:
+        """A content hash of dtype, shape and bytes."""
+        if self._digest is None:
+            head = f"{self.array.dtype.name}{self.array.shape}".encode()
+            self._digest = hashlib.blake2b(head + self.array.tobytes(), digest_size=16).digest()
+        return self._digest
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Constant) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        return f"Constant({self.array!r})"

@@ -1,0 +1,277 @@
+"""The op registry: one `Op` holds everything the house knows about one operation."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import builder
+from .errors import ArgumentError, RlxError
+from .graph import OPS, Constant, Graph, Node, Value
+from .types import Type, as_dtype
+
+
+@dataclass(frozen=True)
+class Linear:
+    """The place of a linear argument in a transpose rule: it has a type but no value."""
+
+    type: Type
+
+    @property
+    def shape(self) -> tuple:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.type.dtype
+
+
+def is_linear(operand: object) -> bool:
+    """Whether a transpose rule was given a placeholder for this argument."""
+    return isinstance(operand, Linear)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One example for the audit: shapes, `Type`s or arrays as arguments, attributes, and results.
+
+    `expect` is worked by hand. `low` and `high` bound random floating-point arguments.
+    """
+
+    args: tuple[Any, ...]
+    attrs: dict[str, Any]
+    expect: Any = None
+    low: float = -2.0
+    high: float = 2.0
+
+
+class Op:
+    """One operation: definition, reference, meaning, derivative, transpose, batch, fold, samples.
+
+    Calling it records a node in the open graph and gives its value (or a tuple of values, when
+    the type rule gives a tuple). Rules are attached with the decorators of the same names.
+    """
+
+    def __init__(self, name: str, type_rule: Callable[..., Any], doc: str | None) -> None:
+        assert name not in OPS, f"op {name!r} is defined twice"
+        self.name = name
+        self.type_rule = type_rule
+        self.__doc__ = doc
+        self.__name__ = name
+        self.module = type_rule.__module__
+        self.signature = inspect.signature(type_rule)
+        parameters = list(self.signature.parameters.values())
+        self.operand_names = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+        self.is_variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+        self.attr_defaults = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+        self.rules: dict[str, Any] = {}
+        self.sample_list: list[Sample] = []
+        self.is_constant = False  # made by `constant`: the array is the attribute `value`
+        self.is_random = False  # reserved word for the audit: results are bits, not numbers
+        OPS[name] = self
+
+    # -- recording ------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **attrs: Any) -> Any:
+        results = self.apply(self.operands(args), self.complete(attrs))
+        return results if self.is_multiple(results) else results[0]
+
+    def is_multiple(self, results: Sequence[Value]) -> bool:
+        """Whether the op gives a tuple of results rather than one."""
+        return bool(self.rules.get("multiple")) or len(results) != 1
+
+    def operands(self, args: Sequence[Any]) -> list[Value]:
+        """Turn arrays and Python scalars among the arguments into values."""
+        like = next((a for a in args if isinstance(a, Value)), None)
+        return [builder.as_value(a, like) for a in args]
+
+    def complete(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Put attributes in the order of the signature, defaults filled in, in one form."""
+        for name in attrs:
+            if name not in self.attr_defaults:
+                raise ArgumentError(
+                    f"{self.name}: there is no keyword {name!r}",
+                    where=str(builder.user_source()),
+                    fix=f"it takes {', '.join(self.attr_defaults) or 'no keywords'}",
+                )
+        full = {}
+        for name, default in self.attr_defaults.items():
+            if name not in attrs and default is inspect.Parameter.empty:
+                raise ArgumentError(
+                    f"{self.name}: the keyword {name!r} is missing",
+                    where=str(builder.user_source()),
+                    fix=f"write {self.name}(..., {name}=...)",
+                )
+            full[name] = canonical(name, attrs.get(name, default))
+        return full
+
+    def apply(self, args: Sequence[Value], attrs: dict[str, Any]) -> tuple[Value, ...]:
+        """Record a node on values with complete attributes; gives all its results."""
+        recorder = builder.current()
+        assert recorder is not None, f"{self.name} was called on values outside of any graph"
+        args = tuple(recorder.own(a) for a in args)
+        source = builder.user_source()
+        try:
+            types = self.infer([a.type for a in args], attrs)
+        except RlxError as error:
+            self._locate(error, args, source)
+            raise
+        return recorder.graph.add_node(self, args, attrs, types, source).results
+
+    def infer(self, types: Sequence[Type], attrs: dict[str, Any]) -> tuple[Type, ...]:
+        """The result types, from the type rule."""
+        if not self.is_variadic and len(types) != len(self.operand_names):
+            raise ArgumentError(
+                f"takes {len(self.operand_names)} operands, not {len(types)}",
+                fix=f"call {self.name}({', '.join(self.operand_names)})",
+            )
+        result = self.type_rule(*types, **attrs)
+        return result if isinstance(result, tuple) else (result,)
+
+    def _locate(self, error: RlxError, args: Sequence[Value], source: Any) -> None:
+        """Add the op's name, the user's line and the operands to an error of the type rule."""
+        if error.where is not None:
+            return
+        error.what = f"{self.name}: {error.what}"
+        error.where = str(source)
+        names = self.operand_names if not self.is_variadic else [f"#{i}" for i in range(len(args))]
+        if not error.notes:
+            error.notes = tuple(
+                f"{name}: {arg.type}" + (f"   {arg.origin}" if arg.origin else "")
+                for name, arg in zip(names, args, strict=False)
+            )
+
+    # -- rules ----------------------------------------------------------------------------------
+
+    def _attach(self, rule: str, given: Any) -> Any:
+        assert rule not in self.rules, f"{self.name}.{rule} is given twice"
+        self.rules[rule] = given
+        return given
+
+    def reference(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Attach the NumPy meaning: `(*arrays, **attrs) -> array` or a tuple of arrays."""
+        return self._attach("reference", fn)
+
+    def body(self, body: Any) -> Any:
+        """Attach the meaning for loop backends, one of the classes of `ir.body`."""
+        return self._attach("body", body)
+
+    def expand(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Attach the meaning in simpler ops: `(*values, **attrs) -> value(s)`."""
+        return self._attach("expand", fn)
+
+    def jvp(self, rule: Any) -> Any:
+        """Attach the derivative.
+
+        A list has for each argument `(tangent, result, *args, **attrs) -> tangent` or None. A
+        function is `(primals, tangents, **attrs) -> (results, tangents)` with None for a zero
+        tangent; for an op with nested graphs its first argument is the jvp engine.
+        """
+        return self._attach("jvp", rule)
+
+    def transpose(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Attach the transpose: `(ct, *args, **attrs) -> [cotangent or None for each argument]`.
+
+        Linear arguments are `Linear` placeholders. `ct` is a tuple (None for a zero) when the op
+        gives several results. An op with a transpose and no jvp is linear in all arguments.
+        """
+        return self._attach("transpose", fn)
+
+    def batch(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Attach batching: `(args, batched, **attrs) -> result(s)`.
+
+        `batched[i]` tells whether argument i has the batch as axis 0; the results must have it
+        there. For an op with nested graphs the first argument is the batching engine.
+        """
+        return self._attach("batch", fn)
+
+    def fold(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Attach a simplification: `(*args, **attrs) -> Value or None`, in the current graph."""
+        return self._attach("fold", fn)
+
+    def split(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Attach, for an op with nested graphs, the split in a known and an unknown node.
+
+        `(split_graph, args, known, **attrs) -> results`; `known[i]` tells whether argument i is.
+        """
+        return self._attach("split", fn)
+
+    def nondifferentiable(self, reason: str) -> None:
+        """State that the op has no derivative; its tangents are zero."""
+        self._attach("nondifferentiable", reason)
+
+    def samples(
+        self, *args: Any, expect: Any = None, low: float = -2.0, high: float = 2.0, **attrs: Any
+    ) -> None:
+        """Attach one example; see `Sample`."""
+        self.sample_list.append(Sample(args, attrs, expect, low, high))
+
+    @property
+    def has_derivative(self) -> bool:
+        return "jvp" in self.rules or "transpose" in self.rules
+
+    def missing(self) -> list[str]:
+        """The required rules that the room lacks."""
+        lacking = [r for r in ("reference", "batch") if r not in self.rules]
+        if not {"body", "expand"} & set(self.rules):
+            lacking.append("body or expand")
+        if not {"jvp", "transpose", "nondifferentiable"} & set(self.rules):
+            lacking.append("jvp, transpose or nondifferentiable")
+        if not self.sample_list:
+            lacking.append("samples")
+        return lacking
+
+    def run(self, arrays: Sequence[np.ndarray], attrs: dict[str, Any]) -> tuple[np.ndarray, ...]:
+        """Evaluate the NumPy reference; results have the dtypes of the type rule."""
+        types = self.infer([Type(as_dtype(a.dtype), a.shape) for a in arrays], attrs)
+        with np.errstate(all="ignore"):
+            results = self.rules["reference"](*arrays, **attrs)
+        results = results if isinstance(results, tuple | list) else (results,)
+        return tuple(
+            np.asarray(r).astype(t.dtype, copy=False) for r, t in zip(results, types, strict=True)
+        )
+
+    def lift(self, array: Any) -> Value:
+        """Record an array as a constant; only the op `constant` can."""
+        assert self.is_constant
+        array = np.asarray(array)
+        attr = Constant(array.astype(default_dtype(array), copy=False))
+        return self.apply([], {"value": attr})[0]
+
+    def __repr__(self) -> str:
+        return f"Op({self.name})"
+
+
+def default_dtype(array: np.ndarray) -> np.dtype:
+    """The canonical dtype of an array."""
+    return as_dtype(array.dtype)
+
+
+def canonical(name: str, attr: Any) -> Any:
+    """Give an attribute in its one form: plain ints, tuples for sequences, NumPy dtypes."""
+    if name == "dtype" and attr is not None:
+        return as_dtype(attr)
+    if isinstance(attr, np.ndarray):
+        return Constant(attr)
+    if isinstance(attr, np.generic):
+        return attr.item()
+    if isinstance(attr, list | tuple):
+        return tuple(canonical("", a) for a in attr)
+    return attr
+
+
+def define(type_rule: Callable[..., Any]) -> Op:
+    """Make an op from its type rule: its name, signature and docstring are the op's."""
+    return Op(type_rule.__name__, type_rule, type_rule.__doc__)
+
+
+def has_graphs(node: Node) -> bool:
+    """Whether a node has nested graphs."""
+    return any(isinstance(a, Graph) or isinstance(a, tuple) for a in node.attrs.values()) and bool(
+        node.graphs
+    )
+

@@ -1,0 +1,81 @@
+"""Values from nothing: constant, full, iota."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..body import Fill, Library
+from ..errors import AxisError, ShapeError
+from ..graph import Constant, Value
+from ..op import define
+from ..types import Type, as_dtype
+
+SCALAR = int | float | complex | bool
+
+
+@define
+def constant(*, value: Constant) -> Type:
+    """An array known when the graph is made."""
+    return Type(as_dtype(value.array.dtype), value.array.shape)
+
+
+@constant.reference
+def constant_reference(*, value: Constant) -> np.ndarray:
+    return value.array
+
+
+constant.is_constant = True
+constant.body(Library())
+constant.nondifferentiable("a constant has no operands")
+
+
+@constant.batch
+def constant_batch(args: Any, batched: Any, *, value: Constant) -> Value:
+    raise AssertionError("a constant has no operands to batch")
+
+
+constant.samples(value=np.array([1.0, 2.0]), expect=[1.0, 2.0])
+
+
+@define
+def full(*, shape: tuple[int, ...], value: SCALAR, dtype: np.dtype) -> Type:
+    """An array of one number: `full(shape=(2,), value=0, dtype="f32")`."""
+    if any(isinstance(n, int) and n < 0 for n in shape):
+        raise ShapeError(f"the shape {shape} has a negative size", fix="use sizes of 0 or more")
+    return Type(dtype, shape)
+
+
+@full.reference
+def full_reference(*, shape: tuple[int, ...], value: SCALAR, dtype: np.dtype) -> np.ndarray:
+    return np.full(shape, np.asarray(value).astype(dtype))
+
+
+full.body(Fill(lambda index, result, *, shape, value, dtype: value))
+full.nondifferentiable("a constant has no operands")
+full.batch(constant_batch)
+full.samples(shape=(2,), value=3, dtype="float32", expect=[3.0, 3.0])
+full.samples(shape=(), value=True, dtype="bool", expect=True)
+
+
+@define
+def iota(*, shape: tuple[int, ...], axis: int, dtype: np.dtype) -> Type:
+    """The index along one axis: 0, 1, 2 ... in an array of the given shape."""
+    if not 0 <= axis < len(shape):
+        raise AxisError(
+            f"axis {axis} is outside the shape {shape}", fix=f"pick an axis below {len(shape)}"
+        )
+    return Type(dtype, shape)
+
+
+@iota.reference
+def iota_reference(*, shape: tuple[int, ...], axis: int, dtype: np.dtype) -> np.ndarray:
+    line = np.arange(shape[axis]).astype(dtype)
+    return np.broadcast_to(np.expand_dims(line, [i for i in range(len(shape)) if i != axis]), shape)
+
+
+iota.body(Fill(lambda index, result, *, shape, axis, dtype: index[axis]))
+iota.nondifferentiable("an index has no operands")
+iota.batch(constant_batch)
+iota.samples(shape=(2, 3), axis=1, dtype="int32", expect=[[0, 1, 2], [0, 1, 2]])

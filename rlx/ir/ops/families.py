@@ -1,0 +1,115 @@
+"""Families of ops: what every member would say in the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..body import Pointwise
+from ..errors import DtypeError, ShapeError
+from ..graph import OPS, Value
+from ..op import Op, is_linear
+from ..types import Type, is_bool, is_complex, is_float, is_integer
+
+KINDS: dict[str, Callable[[Any], bool]] = {
+    "bool": is_bool,
+    "integer": is_integer,
+    "float": is_float,
+    "complex": is_complex,
+}
+
+
+def check_same(*types: Type) -> Type:
+    """Give the first type if all are equal, else an error that says how to make them so."""
+    first = types[0]
+    for other in types[1:]:
+        if other.shape != first.shape:
+            raise ShapeError(
+                f"the shapes differ, {first} and {other}",
+                fix="broadcast them to one shape first, as rlx.numpy does by itself",
+            )
+        if other.dtype != first.dtype:
+            raise DtypeError(
+                f"the dtypes differ, {first} and {other}",
+                fix=f"convert one: x.astype({first.dtype.name!r})",
+            )
+    return first
+
+
+def check_kind(x: Type, kinds: Sequence[str]) -> None:
+    """Raise a `DtypeError` unless the dtype is of one of the kinds."""
+    if not any(KINDS[kind](x.dtype) for kind in kinds):
+        raise DtypeError(
+            f"there is no meaning for {x.dtype.name}",
+            fix=f"convert the operand to a {' or '.join(kinds)} dtype with x.astype(...)",
+        )
+
+
+def pointwise(
+    name: str,
+    reference: Callable[..., Any],
+    instruction: str,
+    *,
+    doc: str,
+    operands: Sequence[str] = ("x",),
+    kinds: Sequence[str] = ("float", "complex"),
+    result: str | None = None,
+    jvp: Any = None,
+    transpose: Any = None,
+    nondifferentiable: str | None = None,
+    samples: Sequence[dict[str, Any]] = (),
+) -> Op:
+    """Make a pointwise op: type rule, body, batching and default samples come from here.
+
+    `kinds` are the operand dtypes it accepts, `result` the result's dtype if it is not theirs.
+    Each of `samples` is the keywords of `Op.samples` with the positional ones under "args".
+    """
+
+    def type_rule(*types: Type) -> Type:
+        x = check_same(*types)
+        check_kind(x, kinds)
+        return x if result is None else x.with_dtype(result)
+
+    made = Op(name, type_rule, doc)
+    made.operand_names, made.is_variadic = list(operands), False
+    made.reference(reference)
+    made.body(Pointwise(instruction))
+    if jvp is not None:
+        made.jvp(jvp)
+    if transpose is not None:
+        made.transpose(transpose)
+    if nondifferentiable is not None:
+        made.nondifferentiable(nondifferentiable)
+    made.batch(lambda args, batched: made(*align(args, batched)))
+    for sample in samples:
+        sample = dict(sample)
+        made.samples(*sample.pop("args"), **sample)
+    if not samples:
+        made.samples(*[(2, 3)] * len(operands))
+    return made
+
+
+def align(args: Sequence[Value], batched: Sequence[bool]) -> list[Value]:
+    """Give every argument the batch axis 0, the unbatched ones by broadcasting."""
+    size = next(a.shape[0] for a, is_batched in zip(args, batched, strict=True) if is_batched)
+    return [
+        a if is_batched else spread(a, size) for a, is_batched in zip(args, batched, strict=True)
+    ]
+
+
+def spread(x: Value, size: int) -> Value:
+    """Repeat a value along a new axis 0."""
+    axes = tuple(range(1, x.rank + 1))
+    return OPS["broadcast"](x, shape=(size, *x.shape), axes=axes)
+
+
+def linear_in_each(*rules: Callable[..., Any]) -> Callable[..., list[Any]]:
+    """Make a transpose rule from one rule for each argument, used where that one is linear."""
+
+    def transpose_each(ct: Value, *args: Any, **attrs: Any) -> list[Any]:
+        return [
+            rule(ct, *args, **attrs) if is_linear(arg) else None
+            for rule, arg in zip(rules, args, strict=True)
+        ]
+
+    return transpose_each

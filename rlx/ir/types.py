@@ -1,0 +1,208 @@
+"""What a value is: a dtype and a shape, and how dtypes promote."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import ml_dtypes
+import numpy as np
+
+from .dims import Dim
+from .errors import DtypeError
+
+SHORT = {
+    "bool": "bool",
+    "int8": "i8",
+    "int16": "i16",
+    "int32": "i32",
+    "int64": "i64",
+    "uint8": "u8",
+    "uint16": "u16",
+    "uint32": "u32",
+    "uint64": "u64",
+    "float8_e4m3fn": "f8e4m3fn",
+    "float8_e5m2": "f8e5m2",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float32": "f32",
+    "float64": "f64",
+    "complex64": "c64",
+    "complex128": "c128",
+}
+_EXTENDED = {
+    "bfloat16": ml_dtypes.bfloat16,
+    "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
+    "float8_e5m2": ml_dtypes.float8_e5m2,
+}
+DTYPES = {name: np.dtype(_EXTENDED.get(name, name)) for name in SHORT}
+LONG = {short: name for name, short in SHORT.items()}
+Size: TypeAlias = "int | Dim"
+
+
+def as_dtype(dtype: object) -> np.dtype:
+    """Give the canonical NumPy dtype for a name, a short name, a scalar type or a dtype.
+
+    >>> as_dtype("bf16"), as_dtype(float)
+    (dtype(bfloat16), dtype('float32'))
+    """
+    if dtype is float:
+        return DTYPES["float32"]
+    if dtype is int:
+        return DTYPES["int32"]
+    if dtype is complex:
+        return DTYPES["complex64"]
+    if isinstance(dtype, str) and dtype in LONG:
+        return DTYPES[LONG[dtype]]
+    if isinstance(dtype, str) and dtype in DTYPES:
+        return DTYPES[dtype]
+    try:
+        found = DTYPES.get(np.dtype(dtype).name)  # type: ignore[call-overload]
+    except TypeError:
+        found = None
+    if found is None:
+        raise DtypeError(
+            f"there is no dtype {dtype!r}", fix=f"use one of {', '.join(DTYPES)}"
+        ) from None
+    return found
+
+
+def is_float(dtype: np.dtype) -> bool:
+    """Whether the dtype is a real floating-point one (the extended ones included)."""
+    return dtype.kind == "f" or dtype.name in _EXTENDED
+
+
+def is_complex(dtype: np.dtype) -> bool:
+    """Whether the dtype is complex."""
+    return dtype.kind == "c"
+
+
+def is_inexact(dtype: np.dtype) -> bool:
+    """Whether the dtype is real or complex floating point: the ones that differentiate."""
+    return is_float(dtype) or dtype.kind == "c"
+
+
+def is_integer(dtype: np.dtype) -> bool:
+    """Whether the dtype is a signed or unsigned integer (bool is not)."""
+    return dtype.kind in "iu"
+
+
+def is_signed(dtype: np.dtype) -> bool:
+    """Whether the dtype is a signed integer."""
+    return dtype.kind == "i"
+
+
+def is_bool(dtype: np.dtype) -> bool:
+    """Whether the dtype is bool."""
+    return dtype.kind == "b"
+
+
+_UNSIGNED_TO_SIGNED = {"uint8": "int16", "uint16": "int32", "uint32": "int64", "uint64": "int64"}
+_KINDS = ("bool", "integer", "float", "complex")
+
+
+def _kind(dtype: np.dtype) -> int:
+    if is_bool(dtype):
+        return 0
+    if is_integer(dtype):
+        return 1
+    return 2 if is_float(dtype) else 3
+
+
+def promote(*dtypes: np.dtype) -> np.dtype:
+    """Give the dtype that holds values of all dtypes: commutative and associative.
+
+    bool < integers < floats < complex. An integer with a float gives that float. Signed with
+    unsigned gives the next larger signed one (uint64 with signed gives int64). Two different
+    half-size floats give float32; a float8 with any other float gives that float, two
+    different float8 give float16... never less exact than either.
+
+    >>> promote(np.dtype("int32"), np.dtype("float16"))
+    dtype('float16')
+    """
+    kind = max(map(_kind, dtypes))
+    same = {d for d in dtypes if _kind(d) == kind}
+    if kind == 3:
+        wide = any(d.name in ("complex128", "float64") for d in dtypes)
+        return DTYPES["complex128" if wide else "complex64"]
+    if kind == 2:
+        return _promote_floats(same)
+    if kind == 1:
+        return _promote_integers(same)
+    return DTYPES["bool"]
+
+
+def _promote_floats(dtypes: set[np.dtype]) -> np.dtype:
+    names = {d.name for d in dtypes}
+    if len(names) == 1:
+        return DTYPES[names.pop()]
+    for wide in ("float64", "float32"):
+        if wide in names:
+            return DTYPES[wide]
+    halves = names & {"float16", "bfloat16"}
+    if len(halves) == 1 and len(names) == 2:
+        return DTYPES[halves.pop()]
+    return DTYPES["float32"]
+
+
+def _promote_integers(dtypes: set[np.dtype]) -> np.dtype:
+    signed = [d for d in dtypes if is_signed(d)]
+    unsigned = [d for d in dtypes if not is_signed(d)]
+    if not signed:
+        return max(unsigned, key=lambda d: d.itemsize)
+    widened = [DTYPES[_UNSIGNED_TO_SIGNED[d.name]] for d in unsigned]
+    return max([*signed, *widened], key=lambda d: d.itemsize)
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """The dtype and shape of a value; prints as `f32[3, 4]`.
+
+    A size is an int or a symbolic `Dim`. The dtype is a canonical NumPy dtype.
+    """
+
+    dtype: np.dtype
+    shape: tuple[Size, ...] = ()
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements; only a static shape has one."""
+        return math.prod(self.shape)  # type: ignore[arg-type]
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    @property
+    def is_static(self) -> bool:
+        return all(isinstance(n, int) for n in self.shape)
+
+    @property
+    def is_inexact(self) -> bool:
+        return is_inexact(self.dtype)
+
+    def with_shape(self, shape: tuple[Size, ...]) -> Type:
+        return Type(self.dtype, tuple(shape))
+
+    def with_dtype(self, dtype: object) -> Type:
+        return Type(as_dtype(dtype), self.shape)
+
+    def __str__(self) -> str:
+        return f"{SHORT[self.dtype.name]}[{', '.join(map(str, self.shape))}]"
+
+
+def type_of(array: object) -> Type:
+    """The type of a NumPy array or scalar; Python scalars take the default dtypes.
+
+    >>> str(type_of(np.zeros((2, 3)))), str(type_of(1.5))
+    ('f64[2, 3]', 'f32[]')
+    """
+    if isinstance(array, bool | int | float | complex) and not isinstance(array, np.generic):
+        return Type(as_dtype(type(array)))
+    array = np.asarray(array)
+    return Type(as_dtype(array.dtype), array.shape)
