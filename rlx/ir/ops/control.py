@@ -1,0 +1,329 @@
+"""Nested graphs that run once: call, checkpoint, cond.
+
+Rules of an op with nested graphs take the engine as their first argument, so a room differentiates
+or batches its graphs without importing the floor above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..body import Branch, Call
+from ..builder import build, inline
+from ..errors import ArgumentError, DtypeError, ShapeError
+from ..graph import OPS, Graph, Value
+from ..interpret import interpret
+from ..op import Op, define, is_linear
+from ..types import Type, as_dtype
+from .families import spread
+
+
+@dataclass(frozen=True)
+class Split:
+    """A graph cut in two: `known` gives its known results and residuals, `unknown` the others.
+
+    `known` takes the known parameters; its results are the known results, then the residuals.
+    `unknown` takes the residuals, then the unknown parameters.
+    """
+
+    known: Graph
+    unknown: Graph
+    out_known: tuple[bool, ...]
+
+    @property
+    def residual_types(self) -> tuple[Type, ...]:
+        return self.known.result_types[sum(self.out_known) :]
+
+
+def pick(items: Sequence[Any], mask: Sequence[bool], keep: bool = True) -> list[Any]:
+    """The items whose mask equals `keep`."""
+    return [item for item, is_kept in zip(items, mask, strict=True) if bool(is_kept) == keep]
+
+
+def weave(mask: Sequence[bool], yes: Sequence[Any], no: Sequence[Any]) -> list[Any]:
+    """One list: at each place the next of `yes` where the mask holds, else the next of `no`."""
+    first, second = iter(yes), iter(no)
+    return [next(first) if is_yes else next(second) for is_yes in mask]
+
+
+def zeros_like(type: Type) -> Value:
+    """A zero of a type in the current graph."""
+    return OPS["full"](shape=type.shape, value=0, dtype=type.dtype)
+
+
+def filled(tangents: Sequence[Value | None], types: Sequence[Any]) -> list[Value]:
+    """Tangents or cotangents with zeros in the empty places."""
+    return [zeros_like(x) if t is None else t for t, x in zip(tangents, types, strict=True)]
+
+
+def with_tangents(
+    results: Sequence[Value], active: Sequence[bool]
+) -> tuple[list[Value], list[Value | None]]:
+    """Cut the results of a jvp graph into primal results and tangents, None where inactive."""
+    count = len(active)
+    return list(results[:count]), weave(active, results[count:], [None] * count)
+
+
+def check_operands(types: Sequence[Type], graph: Graph, what: str) -> None:
+    """Raise unless the operands have the types of the graph's parameters."""
+    if len(types) != len(graph.params):
+        raise ArgumentError(
+            f"{what} takes {len(graph.params)} operands, not {len(types)}",
+            fix="pass one operand for each parameter",
+        )
+    for i, (given, param) in enumerate(zip(types, graph.params, strict=True)):
+        if given.dtype != param.dtype:
+            raise DtypeError(
+                f"operand {i} is {given}, {what} takes {param.type}", fix="convert it with astype"
+            )
+        if given != param.type:
+            raise ShapeError(
+                f"operand {i} is {given}, {what} takes {param.type}", fix="pass the same shape"
+            )
+
+
+def batch_size(args: Sequence[Value], batched: Sequence[bool]) -> int:
+    """The size of axis 0 of the first batched argument."""
+    return next(a.shape[0] for a, is_batched in zip(args, batched, strict=True) if is_batched)
+
+
+# -- call and checkpoint ----------------------------------------------------------------------------
+
+
+def _call_family(op: Op, again: Callable[[Graph, dict[str, Any]], dict[str, Any]]) -> None:
+    """Attach the rules call and checkpoint share; `again` gives the attributes of a new graph."""
+
+    @op.jvp
+    def call_jvp(jvp_graph, primals, tangents, *, graph, **attrs):
+        pushed, active = jvp_graph(graph, [t is not None for t in tangents])
+        given = [t for t in tangents if t is not None]
+        return with_tangents(op(*primals, *given, **again(pushed, attrs)), active)
+
+    @op.transpose
+    def call_transpose(transpose_graph, ct, *args, graph, **attrs):
+        linear = [is_linear(a) for a in args]
+        pulled = transpose_graph(graph, linear, [c is not None for c in ct])
+        known = [a for a in args if not is_linear(a)]
+        cts = [c for c in ct if c is not None]
+        return weave(linear, op(*known, *cts, **again(pulled, attrs)), [None] * len(args))
+
+    @op.batch
+    def call_batch(batch_graph, args, batched, *, graph, **attrs):
+        size = batch_size(args, batched)
+        mapped, _ = batch_graph(graph, batched, size, [True] * len(graph.results))
+        return op(*args, **again(mapped, attrs))
+
+    op.rules["multiple"] = True
+
+
+@define
+def call(*operands: Type, graph: Graph, name: str = "") -> Any:
+    """Run a nested graph: what a nested `jit` becomes."""
+    check_operands(operands, graph, "the called graph")
+    return graph.result_types
+
+
+@call.reference
+def call_reference(*operands: np.ndarray, graph: Graph, name: str) -> tuple[np.ndarray, ...]:
+    return tuple(interpret(graph, operands))
+
+
+call.body(Call())
+_call_family(call, lambda graph, attrs: {"graph": graph, **attrs})
+
+
+@call.split
+def call_split(split_graph, args, known, *, graph, name):
+    parts = split_graph(graph, known)
+    results = list(call(*pick(args, known), graph=parts.known, name=name))
+    count = sum(parts.out_known)
+    unknown = call(*results[count:], *pick(args, known, False), graph=parts.unknown, name=name)
+    return weave(parts.out_known, results[:count], unknown)
+
+
+def _sample_graph() -> Graph:
+    f64 = as_dtype("float64")
+    return build(lambda x, y: [OPS["sin"](x) * y, x + y], [Type(f64, (3,))] * 2, "sample")
+
+
+@define
+def checkpoint(*operands: Type, graph: Graph, recompute: bool = False) -> Any:
+    """Run a nested graph whose intermediate values are computed again in reverse mode.
+
+    `recompute` marks the second run, which must not be merged with the first.
+    """
+    check_operands(operands, graph, "the checkpointed graph")
+    return graph.result_types
+
+
+@checkpoint.reference
+def checkpoint_reference(*operands, graph, recompute):
+    return tuple(interpret(graph, operands))
+
+
+checkpoint.body(Call())
+_call_family(checkpoint, lambda graph, attrs: {"graph": graph, **attrs})
+
+
+@checkpoint.split
+def checkpoint_split(split_graph, args, known, *, graph, recompute):
+    parts = split_graph(graph, known)
+    count = sum(parts.out_known)
+    kept = build(lambda *xs: inline(parts.known, xs)[:count], parts.known.param_types, graph.name)
+    first = checkpoint(*pick(args, known), graph=kept, recompute=recompute) if count else []
+    rest = build(
+        lambda *xs: pick(inline(graph, xs), parts.out_known, False), graph.param_types, graph.name
+    )
+    return weave(parts.out_known, first, checkpoint(*args, graph=rest, recompute=True))
+
+
+# -- cond -------------------------------------------------------------------------------------------
+
+
+@define
+def cond(index: Type, *operands: Type, branches: tuple[Graph, ...]) -> Any:
+    """Run one of several graphs: `branches[index]`, the index clamped to those there are."""
+    if index != Type(as_dtype("int32")):
+        raise DtypeError(f"the index is {index}, not i32[]", fix="convert it: i.astype('int32')")
+    first = branches[0]
+    for i, branch in enumerate(branches):
+        check_operands(operands, branch, f"branch {i}")
+        if branch.result_types != first.result_types:
+            ours, theirs = map(_types_text, (first.result_types, branch.result_types))
+            raise ShapeError(
+                f"branch 0 gives {ours}, branch {i} gives {theirs}",
+                fix="make the branches return the same dtypes and shapes",
+            )
+    return first.result_types
+
+
+def _types_text(types: Sequence[Type]) -> str:
+    return "(" + ", ".join(map(str, types)) + ")"
+
+
+@cond.reference
+def cond_reference(index, *operands, branches):
+    chosen = min(max(int(index), 0), len(branches) - 1)
+    return tuple(interpret(branches[chosen], operands))
+
+
+cond.body(Branch())
+cond.rules["multiple"] = True
+
+
+@cond.jvp
+def cond_jvp(jvp_graph, primals, tangents, *, branches):
+    active = [t is not None for t in tangents[1:]]
+    each = [jvp_graph(branch, active)[1] for branch in branches]
+    union = [any(column) for column in zip(*each, strict=True)]
+    pushed = tuple(jvp_graph(branch, active, union)[0] for branch in branches)
+    given = [t for t in tangents[1:] if t is not None]
+    return with_tangents(cond(*primals, *given, branches=pushed), union)
+
+
+@cond.transpose
+def cond_transpose(transpose_graph, ct, index, *args, branches):
+    linear = [is_linear(a) for a in args]
+    active = [c is not None for c in ct]
+    pulled = tuple(transpose_graph(branch, linear, active) for branch in branches)
+    known = [a for a in args if not is_linear(a)]
+    cts = [c for c in ct if c is not None]
+    return [None, *weave(linear, cond(index, *known, *cts, branches=pulled), [None] * len(args))]
+
+
+@cond.batch
+def cond_batch(batch_graph, args, batched, *, branches):
+    size = batch_size(args, batched)
+    everything = [True] * len(branches[0].results)
+    if any(batched[1:]):
+        branches = tuple(batch_graph(b, batched[1:], size, everything)[0] for b in branches)
+    if not batched[0]:
+        return cond(*args, branches=branches)
+    index = OPS["clamp"](0, args[0], len(branches) - 1)
+    results = [inline(branch, args[1:]) for branch in branches]
+    if not any(batched[1:]):
+        results = [[spread(r, size) for r in row] for row in results]
+    chosen = results[0]
+    for i, row in enumerate(results[1:], 1):
+        chosen = [_select_rows(OPS["eq"](index, i), a, b) for a, b in zip(row, chosen, strict=True)]
+    return chosen
+
+
+def _select_rows(which: Value, yes: Value, no: Value) -> Value:
+    return OPS["select"](OPS["broadcast"](which, shape=yes.shape, axes=(0,)), yes, no)
+
+
+@cond.split
+def cond_split(split_graph, args, known, *, branches):
+    index, rest = args[0], args[1:]
+    first = [split_graph(branch, known[1:]).out_known for branch in branches]
+    out_known = [all(column) for column in zip(*first, strict=True)]
+    parts = [split_graph(branch, known[1:], out_known) for branch in branches]
+    slots, places = _share_slots([part.residual_types for part in parts])
+    count = sum(out_known)
+
+    def known_branch(part: Split, place: list[int]) -> Graph:
+        def run(*xs: Value) -> list[Value]:
+            results = inline(part.known, xs)
+            filling = dict(zip(place, results[count:], strict=True))
+            return results[:count] + [
+                filling[i] if i in filling else zeros_like(t) for i, t in enumerate(slots)
+            ]
+
+        return build(run, part.known.param_types, part.known.name)
+
+    def unknown_branch(part: Split, place: list[int]) -> Graph:
+        types = [*slots, *pick([a.type for a in rest], known[1:], False)]
+        return build(
+            lambda *xs: inline(part.unknown, [*[xs[i] for i in place], *xs[len(slots) :]]),
+            types,
+            part.unknown.name,
+        )
+
+    pairs = list(zip(parts, places, strict=True))
+    results = cond(
+        index, *pick(rest, known[1:]), branches=tuple(known_branch(*pair) for pair in pairs)
+    )
+    unknown = cond(
+        index,
+        *results[count:],
+        *pick(rest, known[1:], False),
+        branches=tuple(unknown_branch(*pair) for pair in pairs),
+    )
+    return weave(out_known, results[:count], unknown)
+
+
+def _share_slots(rows: Sequence[Sequence[Type]]) -> tuple[list[Type], list[list[int]]]:
+    """Give residuals of all branches places in one list; branches share places of one type."""
+    slots: list[Type] = []
+    places = []
+    for row in rows:
+        free = list(range(len(slots)))
+        place = []
+        for type in row:
+            found = next((i for i in free if slots[i] == type), None)
+            if found is None:
+                found = len(slots)
+                slots.append(type)
+            else:
+                free.remove(found)
+            place.append(found)
+        places.append(place)
+    return slots, places
+
+
+def control_samples() -> None:
+    """Attach the samples; they need the other rooms, so `ops/__init__` calls this last."""
+    call.samples((3,), (3,), graph=_sample_graph())
+    checkpoint.samples((3,), (3,), graph=_sample_graph())
+    f64 = as_dtype("float64")
+    double = build(lambda x: [x + x], [Type(f64, (2,))], "double")
+    square = build(lambda x: [x * x], [Type(f64, (2,))], "square")
+    cond.samples(np.int32(1), [3.0, 4.0], branches=(double, square), expect=[[9.0, 16.0]])
+    cond.samples(np.int32(-7), [3.0, 4.0], branches=(double, square), expect=[[6.0, 8.0]])
+
+

@@ -1,0 +1,237 @@
+"""Functions with derivatives given by the user: custom_jvp_call, custom_vjp_call, stop_gradient.
+
+The user's rules are `Rule`s: functions of values, called when a derivative is taken, so a rule may
+call the very function it belongs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..body import Call, Pointwise
+from ..builder import build, inline
+from ..errors import GradientError
+from ..graph import OPS, Graph, Value
+from ..interpret import interpret
+from ..op import define, is_linear
+from ..types import Type, as_dtype
+from .control import batch_size, check_operands, filled
+from .families import spread
+
+
+class Rule:
+    """A user's derivative as an attribute: a function of values, compared by identity.
+
+    `key` makes equal two rules that mean the same.
+    """
+
+    __slots__ = ("fn", "key")
+
+    def __init__(self, fn: Callable[..., Any], key: Any = None) -> None:
+        self.fn = fn
+        self.key = fn if key is None else key
+
+    def __call__(self, *args: Any) -> Any:
+        return self.fn(*args)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rule) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __repr__(self) -> str:
+        return f"<python {getattr(self.fn, '__name__', 'rule')}>"
+
+
+def batched_rule(batch_graph: Any, rule: Rule, size: Any) -> Rule:
+    """The rule of a batch: every argument and result has the batch as axis 0."""
+
+    def mapped(*groups: Sequence[Value]) -> list[list[Value]]:
+        counts = [len(group) for group in groups]
+        flat = [x for group in groups for x in group]
+        sizes: list[int] = []
+
+        def run(*xs: Value) -> list[Value]:
+            given, start = [], 0
+            for count in counts:
+                given.append(list(xs[start : start + count]))
+                start += count
+            results = rule(*given)
+            sizes[:] = [len(group) for group in results]
+            return [x for group in results for x in group]
+
+        graph = build(run, [x.type.with_shape(x.shape[1:]) for x in flat], "rule")
+        many, _ = batch_graph(graph, [True] * len(flat), size, [True] * len(graph.results))
+        results = inline(many, flat)
+        cut, start = [], 0
+        for count in sizes:
+            cut.append(results[start : start + count])
+            start += count
+        return cut
+
+    return Rule(mapped, ("batched", rule, size))
+
+
+def _all_batched(args: Sequence[Value], batched: Sequence[bool], size: Any) -> list[Value]:
+    return [a if is_there else spread(a, size) for a, is_there in zip(args, batched, strict=True)]
+
+
+@define
+def custom_jvp_call(*operands: Type, graph: Graph, rule: Rule) -> Any:
+    """Run a nested graph whose derivative is a user's rule.
+
+    `rule(primals, tangents)` gives (results, tangents), all lists of values.
+    """
+    check_operands(operands, graph, "the function")
+    return graph.result_types
+
+
+@custom_jvp_call.reference
+def custom_jvp_call_reference(*operands, graph, rule):
+    return tuple(interpret(graph, operands))
+
+
+custom_jvp_call.body(Call())
+custom_jvp_call.rules["multiple"] = True
+
+
+@custom_jvp_call.jvp
+def custom_jvp_call_jvp(jvp_graph, primals, tangents, *, graph, rule):
+    return rule(list(primals), filled(tangents, primals))
+
+
+@custom_jvp_call.batch
+def custom_jvp_call_batch(batch_graph, args, batched, *, graph, rule):
+    size = batch_size(args, batched)
+    everything = [True] * len(args)
+    many, _ = batch_graph(graph, everything, size, [True] * len(graph.results))
+    mapped = batched_rule(batch_graph, rule, size)
+    return custom_jvp_call(*_all_batched(args, batched, size), graph=many, rule=mapped)
+
+
+@define
+def custom_vjp_call(*operands: Type, graph: Graph, forward: Rule, backward: Rule) -> Any:
+    """Run a nested graph whose reverse-mode derivative is a user's pair of rules.
+
+    `forward(operands)` gives (results, residuals); `backward(residuals, cotangents)` gives
+    (cotangents of the operands,).
+    """
+    check_operands(operands, graph, "the function")
+    return graph.result_types
+
+
+@custom_vjp_call.reference
+def custom_vjp_call_reference(*operands, graph, forward, backward):
+    return tuple(interpret(graph, operands))
+
+
+custom_vjp_call.body(Call())
+custom_vjp_call.rules["multiple"] = True
+
+
+@custom_vjp_call.jvp
+def custom_vjp_call_jvp(jvp_graph, primals, tangents, *, graph, forward, backward):
+    results, residuals = forward(list(primals))
+    signature = build(lambda: [OPS["full"](shape=r.shape, value=0, dtype=r.dtype) for r in results], [])
+    pushed = custom_pullback(
+        *residuals,
+        *filled(tangents, primals),
+        n_residuals=len(residuals),
+        results=signature,
+        backward=backward,
+    )
+    return results, pushed
+
+
+@custom_vjp_call.batch
+def custom_vjp_call_batch(batch_graph, args, batched, *, graph, forward, backward):
+    size = batch_size(args, batched)
+    many, _ = batch_graph(graph, [True] * len(args), size, [True] * len(graph.results))
+    return custom_vjp_call(
+        *_all_batched(args, batched, size),
+        graph=many,
+        forward=batched_rule(batch_graph, forward, size),
+        backward=batched_rule(batch_graph, backward, size),
+    )
+
+
+@define
+def custom_pullback(*operands: Type, n_residuals: int, results: Graph, backward: Rule) -> Any:
+    """The tangent map of a `custom_vjp_call`: known only through its transpose.
+
+    Operands: residuals, then tangents. `results` is a graph that has the results' types.
+    """
+    return results.result_types
+
+
+@custom_pullback.reference
+def custom_pullback_reference(*operands, n_residuals, results, backward):
+    raise GradientError(
+        "a function with a custom_vjp rule has no forward-mode derivative",
+        fix="use reverse mode (rlx.grad, rlx.vjp), or give the function a custom_jvp rule",
+    )
+
+
+custom_pullback.rules["multiple"] = True
+
+
+@custom_pullback.expand
+def custom_pullback_expand(*operands, n_residuals, results, backward):
+    raise GradientError(
+        "a function with a custom_vjp rule has no forward-mode derivative",
+        fix="use reverse mode (rlx.grad, rlx.vjp), or give the function a custom_jvp rule",
+    )
+
+
+@custom_pullback.transpose
+def custom_pullback_transpose(transpose_graph, ct, *args, n_residuals, results, backward):
+    assert not any(is_linear(a) for a in args[:n_residuals]), "residuals are known"
+    (pulled,) = backward(list(args[:n_residuals]), filled(ct, results.results))
+    return [None] * n_residuals + list(pulled)
+
+
+@custom_pullback.batch
+def custom_pullback_batch(batch_graph, args, batched, *, n_residuals, results, backward):
+    size = batch_size(args, batched)
+    many, _ = batch_graph(results, [], size, [True] * len(results.results))
+    return custom_pullback(
+        *_all_batched(args, batched, size),
+        n_residuals=n_residuals,
+        results=many,
+        backward=batched_rule(batch_graph, backward, size),
+    )
+
+
+@define
+def stop_gradient(x: Type) -> Type:
+    """The operand itself, with a zero derivative."""
+    return x
+
+
+stop_gradient.reference(lambda x: x)
+stop_gradient.body(Pointwise("convert"))
+stop_gradient.nondifferentiable("that is its purpose")
+stop_gradient.batch(lambda args, batched: stop_gradient(args[0]))
+stop_gradient.samples([1.0, -2.0], expect=[1.0, -2.0])
+
+
+def custom_samples() -> None:
+    """Attach the samples; they need the other rooms, so `ops/__init__` calls this last."""
+    f64 = Type(as_dtype("float64"), (3,))
+    double = build(lambda x: [x + x], [f64], "double")
+
+    def push(primals: list[Value], tangents: list[Value]) -> list[list[Value]]:
+        return [[x + x for x in primals], [t + t for t in tangents]]
+
+    custom_jvp_call.samples((3,), graph=double, rule=Rule(push))
+    custom_vjp_call.samples(
+        np.ones(3),
+        graph=double,
+        forward=Rule(lambda primals: [[x + x for x in primals], []]),
+        backward=Rule(lambda residuals, cts: [[ct + ct for ct in cts]]),
+        expect=[[2.0, 2.0, 2.0]],
+    )

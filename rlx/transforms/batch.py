@@ -1,0 +1,71 @@
+"""Batching: a graph that computes many members at once.
+
+`batch_graph` walks the nodes once and asks each op for its rule; it names no op. Inside, the
+batch is always axis 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.builder import build, rewrite
+from ..ir.errors import UnsupportedOp
+from ..ir.graph import Graph, Node, Value
+from ..ir.ops.families import spread
+from ..ir.types import Size
+from .jvp import expanded
+
+Member = tuple[Value, bool]  # a value, and whether its axis 0 is the batch
+
+
+def batch_graph(
+    graph: Graph,
+    batched: Sequence[bool],
+    size: Size,
+    out_batched: Sequence[bool] | None = None,
+) -> tuple[Graph, list[bool]]:
+    """Make the graph of a batch of members; tells which of its results are batched.
+
+    Batched parameters have a new axis 0 of the given size. Results of `out_batched` are repeated
+    along a new axis 0 if they are the same for all members.
+    """
+    flags: list[bool] = []
+
+    def run(*xs: Value) -> list[Value]:
+        members = spread_members(graph, list(zip(xs, batched, strict=True)))
+        flags[:] = [b for _, b in members]
+        if out_batched is not None:
+            flags[:] = [a or b for a, b in zip(flags, out_batched, strict=True)]
+        return [
+            spread(x, size) if is_wanted and not is_there else x  # type: ignore[arg-type]
+            for (x, is_there), is_wanted in zip(members, flags, strict=True)
+        ]
+
+    types = [
+        p.type.with_shape((size, *p.shape)) if is_batched else p.type
+        for p, is_batched in zip(graph.params, batched, strict=True)
+    ]
+    return build(run, types, graph.name, [p.origin for p in graph.params]), flags
+
+
+def spread_members(graph: Graph, members: Sequence[Member]) -> list[Member]:
+    """Record a graph for a batch in the current graph."""
+    return rewrite(graph, members, _visit)
+
+
+def _visit(node: Node, members: list[Member]) -> list[Member]:
+    args, batched = [x for x, _ in members], [b for _, b in members]
+    if not any(batched):
+        return [(r, False) for r in node.op.apply(args, node.attrs)]
+    rule = node.op.rules.get("batch")
+    if rule is None and "expand" in node.op.rules:
+        return spread_members(expanded(node), members)
+    if rule is None:
+        raise UnsupportedOp(
+            f"{node.op.name} cannot be batched: its room has no batch rule",
+            where=str(node.source),
+            fix=f"write @{node.op.name}.batch, or map over it with rlx.scan",
+        )
+    engine = (batch_graph,) if node.graphs else ()
+    results = rule(*engine, args, batched, **node.attrs)
+    return [(r, True) for r in (results if isinstance(results, list | tuple) else [results])]

@@ -1,0 +1,102 @@
+"""Reverse mode's second half: the transpose of a linear graph.
+
+`transpose_graph` walks the nodes backwards and asks each op for its transpose; it names no op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.builder import at, build, inline
+from ..ir.errors import GradientError
+from ..ir.graph import Graph, Node, Value
+from ..ir.op import Linear
+from ..ir.ops.control import filled, pick
+from .jvp import add_all, expanded
+from .split import split_graph
+
+Cotangent = Value | None  # None is a zero that is not written down
+
+
+def transpose_graph(
+    graph: Graph, linear: Sequence[bool], ct_active: Sequence[bool] | None = None
+) -> Graph:
+    """Transpose a graph in its linear parameters.
+
+    The new graph takes the known parameters, then a cotangent for each (active) result; it gives
+    a cotangent for each linear parameter.
+    """
+    active = [True] * len(graph.results) if ct_active is None else list(ct_active)
+    known = [not is_linear for is_linear in linear]
+    parts = split_graph(graph, known, [False] * len(graph.results))
+
+    def run(*xs: Value) -> list[Value]:
+        early = inline(parts.known, xs[: sum(known)])
+        given = iter(xs[sum(known) :])
+        cts = [next(given) if is_active else None for is_active in active]
+        pulled = pull(parts.unknown, early, cts)
+        return filled(pulled, pick(graph.param_types, linear))
+
+    types = [*pick(graph.param_types, known), *pick(graph.result_types, active)]
+    return build(run, types, graph.name)
+
+
+def pull(graph: Graph, known: Sequence[Value], cts: Sequence[Cotangent]) -> list[Cotangent]:
+    """Pull cotangents of the results back to the parameters after the known ones.
+
+    All nodes must be linear in the parameters after the known, or made from nothing.
+    """
+    table: dict[Value, Value] = dict(zip(graph.params, known, strict=False))
+    linear_params = graph.params[len(known) :]
+    totals: dict[Value, Cotangent] = {}
+    late = _linear_nodes(graph, linear_params, table)
+    for result, ct in zip(graph.results, cts, strict=True):
+        totals[result] = add_all([totals.get(result), ct])
+    for node in reversed(late):
+        node_cts = [totals.pop(r, None) for r in node.results]
+        if all(ct is None for ct in node_cts):
+            continue
+        with at(node.source):
+            args = [table[a] if a in table else Linear(a.type) for a in node.args]
+            pulled = node_transpose(node, node_cts, args)
+            for arg, ct in zip(node.args, pulled, strict=True):
+                if arg not in table and ct is not None:
+                    totals[arg] = add_all([totals.get(arg), ct])
+    return [totals.get(p) for p in linear_params]
+
+
+def _linear_nodes(graph: Graph, params: Sequence[Value], table: dict[Value, Value]) -> list[Node]:
+    """The nodes that depend on the linear parameters; the others are recorded at once."""
+    linear = set(params)
+    late = []
+    for node in graph.nodes:
+        if any(a in linear for a in node.args):
+            linear.update(node.results)
+            late.append(node)
+            continue
+        with at(node.source):
+            results = node.op.apply([table[a] for a in node.args], node.attrs)
+        table.update(zip(node.results, results, strict=True))
+    return late
+
+
+def node_transpose(
+    node: Node, cts: Sequence[Cotangent], args: Sequence[Value | Linear]
+) -> Sequence[Cotangent]:
+    """Apply one node's transpose rule."""
+    rule = node.op.rules.get("transpose")
+    if rule is None and "expand" in node.op.rules:
+        known = [a for a in args if isinstance(a, Value)]
+        linear = [isinstance(a, Linear) for a in args]
+        pulled = transpose_graph(expanded(node), linear, [ct is not None for ct in cts])
+        given = iter(inline(pulled, [*known, *(ct for ct in cts if ct is not None)]))
+        return [next(given) if is_linear else None for is_linear in linear]
+    if rule is None:
+        raise GradientError(
+            f"{node.op.name} is not linear, so it has no transpose",
+            where=str(node.source),
+            fix=f"give {node.op.name} a jvp rule of linear ops, or a transpose rule, in its room",
+        )
+    engine = (transpose_graph,) if node.graphs else ()
+    is_many = node.op.is_multiple(node.results)
+    return rule(*engine, tuple(cts) if is_many else cts[0], *args, **node.attrs)
