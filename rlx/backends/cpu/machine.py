@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -43,7 +43,12 @@ class Library:
     """Machine code of one module; it stays in memory as long as this object lives."""
 
     def __init__(
-        self, object_code: bytes, names: Sequence[str], text: str = "", level: int = 1
+        self,
+        object_code: bytes,
+        names: Sequence[str],
+        symbols: Mapping[str, int] | None = None,
+        text: str = "",
+        level: int = 1,
     ) -> None:
         self.object_code = object_code
         self.names = tuple(names)
@@ -52,6 +57,8 @@ class Library:
         builder = llvm.JITLibraryBuilder().add_object_img(object_code).add_current_process()
         for name in self.names:
             builder.export_symbol(name)
+        for name, address in (symbols or {}).items():
+            builder.import_symbol(name, address)
         try:
             self._code = builder.link(_engine().linker, f"rlx{next(_serial)}")
         except RuntimeError as error:
@@ -74,21 +81,23 @@ class Library:
         return _engine().target.emit_assembly(module)
 
 
-def load(text: str, *, level: int = 1) -> Library:
+def load(text: str, *, level: int = 1, symbols: Mapping[str, int] | None = None) -> Library:
     """Compile a module's IR text for this processor and link it into the process.
 
-    `level` picks the passes (table above). Symbols that the module only declares are looked up
-    in the process: libc, libm, pthread, the Python C API.
+    `level` picks the passes (table above). Symbols that the module only declares are taken from
+    `symbols` (name to address), else looked up in the process: libc, libm, pthread.
     """
     module = _parse(text)
     _optimize(module, level)
     object_code = _engine().target.emit_object(module)
-    return Library(object_code, _exports(module), text, level)
+    return Library(object_code, _exports(module), symbols, text, level)
 
 
-def load_object(object_code: bytes, names: Sequence[str]) -> Library:
+def load_object(
+    object_code: bytes, names: Sequence[str], symbols: Mapping[str, int] | None = None
+) -> Library:
     """Link the `object_code` of an earlier library of the same kind of processor again."""
-    return Library(object_code, names)
+    return Library(object_code, names, symbols)
 
 
 @cache

@@ -1,0 +1,328 @@
+"""The way from Python into compiled code: one builtin per compiled function.
+
+All builtins share one piece of machine code, made once per process. A builtin's `self` is its
+plan, a bytes object of 64-bit words that the machine code walks:
+
+    header   see HEADER
+    inputs   for each: dtype object, rank, dimensions...
+    outputs  for each: dtype object, rank, dimensions..., bytes of data
+    constants, then (offset, object) pairs for the other slots of an `Array`
+
+The code checks every argument against the plan, allocates the results, calls the compiled
+function and wraps the results. Whatever does not fit gives `MISS`, so that the caller can take
+the slow way and explain. Should CPython or NumPy lay out their objects in an unknown way, the
+same contract is kept by Python code (`_python_entry`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import re
+import struct
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+from rlx.backends.cpu import entry_code, machine, memory
+
+FASTCALL_KEYWORDS = 0x0080 | 0x0002  # METH_FASTCALL | METH_KEYWORDS
+NEW_FROM_DESCRIPTOR = 94  # its place in NumPy's table of C functions
+
+_api = ctypes.pythonapi
+_new_builtin = ctypes.PYFUNCTYPE(
+    ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object, ctypes.c_void_p
+)(("PyCMethod_New", _api))
+_new_capsule = ctypes.PYFUNCTYPE(
+    ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p
+)(("PyCapsule_New", _api))
+_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", _api)
+)
+
+
+class _Miss:
+    """The type of `MISS`."""
+
+    def __repr__(self) -> str:
+        return "MISS"
+
+
+MISS: Final = _Miss()
+
+
+@dataclass(frozen=True)
+class Spec:
+    """The dtype and shape of one argument or result."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+@dataclass(frozen=True)
+class ArrayLayout:
+    """Where instances of `cls` keep their ndarray, and what their other slots hold at birth."""
+
+    cls: type
+    data_offset: int
+    fill: tuple[tuple[int, object], ...] = ()
+
+
+class _Method(ctypes.Structure):
+    """CPython's PyMethodDef."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+def array_layout(
+    cls: type, data: str = "_data", fill: Mapping[str, object] | None = None
+) -> ArrayLayout:
+    """Find the slots of `cls`: `data` holds the ndarray, the others `fill`'s objects or None."""
+    offsets = _slot_offsets(cls)
+    given = dict(fill or {})
+    rest = tuple((at, given.pop(name, None)) for name, at in offsets.items() if name != data)
+    assert not given, f"{cls.__name__} has no slots {sorted(given)}"
+    return ArrayLayout(cls, offsets[data], rest)
+
+
+def _slot_offsets(cls: type) -> dict[str, int]:
+    """The byte offset of every slot, found by looking for a marker in an instance's memory."""
+    assert not cls.__dictoffset__, f"{cls.__name__} needs __slots__ in all its bases"
+    member = type(_Sample.__dict__["slot"])
+    names = [
+        name
+        for part in cls.__mro__
+        for name, value in vars(part).items()
+        if isinstance(value, member) and not name.startswith("__")
+    ]
+    instance, offsets = object.__new__(cls), {}
+    for name in names:
+        descriptor = next(vars(part)[name] for part in cls.__mro__ if name in vars(part))
+        marker = object()
+        descriptor.__set__(instance, marker)
+        words = range(object.__basicsize__, cls.__basicsize__, 8)
+        offsets[name] = next(at for at in words if _word(instance, at) == id(marker))
+        descriptor.__delete__(instance)
+    return offsets
+
+
+class _Sample:
+    __slots__ = ("slot",)
+
+
+def _word(thing: object, offset: int) -> int:
+    return ctypes.c_uint64.from_address(id(thing) + offset).value
+
+
+def make_entry(
+    main_address: int,
+    inputs: Sequence[Spec],
+    outputs: Sequence[Spec],
+    *,
+    constants: Sequence[int] = (),
+    arena_bytes: int = 0,
+    array: ArrayLayout,
+    release_gil: bool = False,
+    on_error: Callable[[int], object],
+    keep_alive: object = None,
+) -> Callable[..., Any]:
+    """Build the Python callable of a compiled function `i32 main(ptr buffers)`.
+
+    `buffers` holds the data pointers of the inputs, the outputs, `constants`, and last, if
+    `arena_bytes`, scratch memory aligned to 64 bytes. The callable takes exact ndarrays or exact
+    instances of `array.cls`, C-contiguous and of the given specs, and returns one Array, or a
+    tuple of them when there is not exactly one output; anything else returns `MISS`. A nonzero
+    status of `main` calls `on_error(status)`, which raises. `keep_alive` lives as long as the
+    callable. With `release_gil`, other Python threads run during `main`.
+    """
+    runtime = _runtime()
+    if runtime is None:
+        return _python_entry(
+            main_address, inputs, outputs, constants, arena_bytes, array, on_error, keep_alive
+        )
+    flags = (entry_code.RELEASE_GIL | entry_code.HOLD_INPUTS) if release_gil else 0
+    if not _gil_enabled():
+        flags |= entry_code.HOLD_INPUTS
+    words: list[int] = []
+    for spec in inputs:
+        words += (id(spec.dtype), len(spec.shape), *spec.shape)
+    for spec in outputs:
+        words += (id(spec.dtype), len(spec.shape), *spec.shape, spec.nbytes)
+    words += constants
+    for offset, thing in array.fill:
+        words += (offset, id(thing))
+    header = entry_code.Header(
+        inputs=len(inputs),
+        outputs=len(outputs),
+        constants=len(constants),
+        fills=len(array.fill),
+        main=main_address,
+        flags=flags,
+        arena=arena_bytes,
+        array_type=id(array.cls),
+        data_offset=array.data_offset,
+        on_error=id(on_error),
+    )
+    plan = struct.pack(f"{len(header) + len(words)}q", *header, *words)
+    # CPython keeps the object given as the builtin's module alive, and asks nothing of it.
+    owner = (runtime, tuple(inputs), tuple(outputs), array, on_error, keep_alive)
+    return runtime.new_builtin(plan, owner)
+
+
+class _Runtime:
+    """The machine code shared by all entries, and the objects its constants point to."""
+
+    def __init__(self) -> None:
+        table = _numpy_functions()
+        names = re.findall(r"@(Py[A-Z]\w+)", " ".join(entry_code.SYMBOLS))
+        symbols = {name: _address(getattr(_api, name)) for name in names if hasattr(_api, name)}
+        symbols["PyArray_NewFromDescr"] = table[NEW_FROM_DESCRIPTOR]
+        symbols |= {"miss": id(MISS), "ndarray_type": id(np.ndarray)}
+        text = entry_code.entry_module(locked=not _gil_enabled())
+        self.library = machine.load(text, symbols=symbols)
+        self.handler = memory.Handler(b"rlx", 1, None)
+        for name in ("malloc", "calloc", "realloc", "free"):
+            setattr(self.handler, name, self.library.address(f"handler_{name}"))
+        self.capsule_name = ctypes.c_char_p(b"mem_handler")
+        self.capsule = _new_capsule(ctypes.addressof(self.handler), self.capsule_name, None)
+        place = ctypes.c_uint64.from_address(self.library.address("handler_capsule"))
+        place.value = id(self.capsule)
+        self.method = _Method(b"entry", self.library.address("entry"), FASTCALL_KEYWORDS, b"")
+
+    def new_builtin(self, plan: bytes, owner: object) -> Callable[..., Any]:
+        """A builtin that runs the shared code on `plan`."""
+        return _new_builtin(ctypes.addressof(self.method), plan, owner, None)
+
+
+def trim_memory() -> None:
+    """Give the memory that waits for reuse back to the operating system."""
+    runtime = _runtime()
+    if runtime is not None:
+        ctypes.PYFUNCTYPE(None)(runtime.library.address("trim"))()
+
+
+@cache
+def _runtime() -> _Runtime | None:
+    """The shared code, never freed since arrays outlive everything; None if layouts differ."""
+    if not _layouts_hold():
+        return None
+    runtime = _Runtime()
+    _api.Py_IncRef(ctypes.py_object(runtime))
+    return runtime
+
+
+def _gil_enabled() -> bool:
+    return getattr(sys, "_is_gil_enabled", lambda: True)()
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def _numpy_functions() -> Any:
+    """NumPy's table of C functions, as integers."""
+    capsule = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
+    return (ctypes.c_uint64 * (NEW_FROM_DESCRIPTOR + 1)).from_address(_pointer(capsule, None))
+
+
+def _layouts_hold() -> bool:
+    """Whether ndarray, bytes and tuple are laid out as the machine code believes."""
+    if sys.implementation.name != "cpython" or struct.calcsize("P") != 8:
+        return False
+    if np.ndarray.__basicsize__ < entry_code.MEM_HANDLER + 8 or sys.byteorder != "little":
+        return False
+    for sample in (np.zeros((3, 5), np.float32), np.zeros((4, 6), np.int8)[1:, ::2], np.ones(())):
+        rank = sample.ndim
+        dimensions = (ctypes.c_int64 * rank).from_address(_word(sample, entry_code.DIMENSIONS) or 8)
+        facts = [
+            _word(sample, entry_code.TYPE) == id(np.ndarray),
+            _word(sample, entry_code.DATA) == sample.__array_interface__["data"][0],
+            _word(sample, entry_code.RANK) & 0xFFFFFFFF == rank,
+            rank == 0 or tuple(dimensions) == sample.shape,
+            _word(sample, entry_code.DTYPE) == id(sample.dtype),
+            _word(sample, entry_code.FLAGS) & 0xFFFFFFFF == sample.flags.num,
+            _word(sample, entry_code.MEM_HANDLER) == 0 or sample.flags.owndata,
+        ]
+        if not all(facts):
+            return False
+    owning, plan, pair = np.zeros(100), struct.pack("q", 0x123456789), (owning_marker := object(),)
+    handler = _word(owning, entry_code.MEM_HANDLER)
+    return (
+        handler != 0
+        and ctypes.c_uint64.from_address(handler + entry_code.TYPE).value
+        == id(type(np._core._multiarray_umath._ARRAY_API))  # type: ignore[attr-defined]
+        and _word(plan, entry_code.BYTES_HEAD) == 0x123456789
+        and _word(pair, entry_code.TUPLE_HEAD) == id(owning_marker)
+    )
+
+
+def _python_entry(
+    main_address: int,
+    inputs: Sequence[Spec],
+    outputs: Sequence[Spec],
+    constants: Sequence[int],
+    arena_bytes: int,
+    array: ArrayLayout,
+    on_error: Callable[[int], object],
+    keep_alive: object,
+) -> Callable[..., Any]:
+    """The contract of `make_entry` in Python; `main` always runs without the GIL."""
+    main = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(main_address)
+    descriptors = _slot_descriptors(array.cls)
+    read = descriptors[array.data_offset].__get__
+
+    def wrap(data: np.ndarray) -> object:
+        data.flags.writeable = False
+        made = array.cls.__new__(array.cls)
+        descriptors[array.data_offset].__set__(made, data)
+        for offset, thing in array.fill:
+            descriptors[offset].__set__(made, thing)
+        return made
+
+    def entry(*args: object, **keywords: object) -> object:
+        if keywords or len(args) != len(inputs):
+            return MISS
+        arrays = [read(x) if type(x) is array.cls else x for x in args]
+        for x, spec in zip(arrays, inputs, strict=True):
+            if type(x) is not np.ndarray or x.dtype is not spec.dtype or x.shape != spec.shape:
+                return MISS
+            if not (x.flags.c_contiguous and x.flags.aligned):
+                return MISS
+        results = [_aligned(spec.shape, spec.dtype) for spec in outputs]
+        arena = [_aligned((arena_bytes,), np.dtype(np.uint8))] if arena_bytes else []
+        places = [x.__array_interface__["data"][0] for x in (*arrays, *results)]  # type: ignore[union-attr]
+        places += [*constants, *(x.__array_interface__["data"][0] for x in arena)]
+        status = main(ctypes.addressof((ctypes.c_void_p * (len(places) or 1))(*places)))
+        if status:
+            on_error(status)
+            raise SystemError(f"on_error did not raise for status {status}")
+        made = tuple(map(wrap, results))
+        return made[0] if len(made) == 1 else made
+
+    entry.__dict__["keep_alive"] = keep_alive
+    return entry
+
+
+def _slot_descriptors(cls: type) -> dict[int, Any]:
+    return {offset: getattr(cls, name) for name, offset in _slot_offsets(cls).items()}
+
+
+def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """A fresh array whose data begins at a multiple of 64 bytes."""
+    size = math.prod(shape) * dtype.itemsize
+    room = np.empty(size + memory.ALIGNMENT, np.uint8)
+    start = -room.__array_interface__["data"][0] % memory.ALIGNMENT
+    return room[start : start + size].view(dtype).reshape(shape)
