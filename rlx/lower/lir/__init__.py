@@ -1,0 +1,79 @@
+"""The loop level: kernels over scalar expressions, contractions, buffers, control flow.
+
+Enters: the lowering of a graph (`lower.schedule`). Leaves: a `Program`, which loop backends
+render. Read `program.py` first, then `expr.py` and `index.py`. It knows no op and no device.
+"""
+
+from .access import reads, writes
+from .evaluate import evaluate
+from .expr import (
+    COMPARISONS,
+    INSTRUCTIONS,
+    Accumulated,
+    Apply,
+    Const,
+    Expr,
+    Guard,
+    IndexValue,
+    Load,
+    Reduce,
+    walk,
+)
+from .index import Atom, Index, Loaded, Quotient, Remainder, Variable
+from .program import (
+    BranchStep,
+    Buffer,
+    Carry,
+    Contraction,
+    Copy,
+    Kernel,
+    LibraryCall,
+    Program,
+    RepeatStep,
+    Rows,
+    Scan,
+    Scatter,
+    Step,
+    Store,
+    WhileStep,
+    nested_programs,
+)
+
+__all__ = [
+    "COMPARISONS",
+    "INSTRUCTIONS",
+    "Accumulated",
+    "Apply",
+    "Atom",
+    "BranchStep",
+    "Buffer",
+    "Carry",
+    "Const",
+    "Contraction",
+    "Copy",
+    "Expr",
+    "Guard",
+    "Index",
+    "IndexValue",
+    "Kernel",
+    "LibraryCall",
+    "Load",
+    "Loaded",
+    "Program",
+    "Quotient",
+    "Reduce",
+    "Remainder",
+    "RepeatStep",
+    "Rows",
+    "Scan",
+    "Scatter",
+    "Step",
+    "Store",
+    "Variable",
+    "WhileStep",
+    "evaluate",
+    "nested_programs",
+    "reads",
+    "walk",
+    "writes",
+]

@@ -1,0 +1,92 @@
+"""Which buffers a step reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from .expr import Expr
+from .index import Index
+from .program import (
+    BranchStep,
+    Buffer,
+    Contraction,
+    Copy,
+    Kernel,
+    LibraryCall,
+    RepeatStep,
+    Rows,
+    Scan,
+    Scatter,
+    Step,
+    Store,
+    WhileStep,
+)
+
+
+def loaded_buffers(exprs: Iterable[Expr], indices: Iterable[Index] = ()) -> list[Buffer]:
+    """The buffers that expressions and indices load from, oldest first."""
+    roots = [*exprs, *(e for index in indices for e in index.loads)]
+    found = {load.buffer for root in roots for load in root.loads}
+    return sorted(found, key=lambda buffer: buffer.serial)
+
+
+def _stores_read(stores: Iterable[Store]) -> list[Buffer]:
+    stores = tuple(stores)
+    return loaded_buffers((s.expr for s in stores), (s.index for s in stores))
+
+
+def reads(step: Step) -> list[Buffer]:
+    """The buffers a step reads, each once; those a `Rows` passes on inside are among them."""
+    return list(dict.fromkeys(_reads(step)))
+
+
+def _reads(step: Step) -> Iterator[Buffer]:
+    if isinstance(step, Kernel):
+        yield from _stores_read(step.stores)
+    elif isinstance(step, Rows):
+        for kernel in step.kernels:
+            yield from _stores_read(kernel.stores)
+    elif isinstance(step, Scan):
+        yield from loaded_buffers([step.expr], [step.index])
+    elif isinstance(step, Scatter):
+        yield from loaded_buffers([step.expr], [step.index, *(b[0] for b in step.bounds)])
+        yield step.buffer
+    elif isinstance(step, Contraction):
+        yield from loaded_buffers([step.lhs, step.rhs])
+        yield from _stores_read(step.stores)
+    elif isinstance(step, LibraryCall):
+        yield from step.inputs
+    elif isinstance(step, Copy):
+        yield step.origin
+    elif isinstance(step, BranchStep):
+        yield from (step.selector, *step.inputs)
+    elif isinstance(step, WhileStep):
+        yield from (*step.condition_constants, *step.body_constants)
+        yield from (c.initial for c in step.carries)
+    elif isinstance(step, RepeatStep):
+        yield from (*step.constants, *(c.initial for c in step.carries), *step.slices)
+
+
+def writes(step: Step) -> list[Buffer]:
+    """The buffers a step writes, scratch memory included, each once."""
+    return list(dict.fromkeys(_writes(step)))
+
+
+def _writes(step: Step) -> Iterator[Buffer]:
+    if isinstance(step, Kernel | Contraction):
+        yield from (s.buffer for s in step.stores)
+    elif isinstance(step, Rows):
+        yield from (s.buffer for kernel in step.kernels for s in kernel.stores)
+    elif isinstance(step, Scan | Scatter):
+        yield step.buffer
+    elif isinstance(step, LibraryCall):
+        yield from step.outputs
+    elif isinstance(step, Copy):
+        yield step.target
+    elif isinstance(step, BranchStep):
+        yield from step.outputs
+    else:
+        yield from (b for c in step.carries for b in (c.result, c.spare))
+        yield from step.stacks if isinstance(step, RepeatStep) else (step.flag,)
+    if isinstance(step, BranchStep | WhileStep | RepeatStep) and step.scratch is not None:
+        yield step.scratch

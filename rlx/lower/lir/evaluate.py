@@ -1,0 +1,322 @@
+"""Run a program with NumPy: slow, exact, and the meaning that every renderer must match.
+
+Loops become array axes; temporaries lie in one arena full of rubbish, as on a device, so a wrong
+memory plan shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .expr import Accumulated, Apply, Const, Expr, Guard, IndexValue, Load, Reduce
+from .index import Atom, Index, Loaded, Quotient, Variable
+from .instructions import NUMPY
+from .program import (
+    BranchStep,
+    Buffer,
+    Carry,
+    Contraction,
+    Copy,
+    Kernel,
+    LibraryCall,
+    Program,
+    RepeatStep,
+    Rows,
+    Scan,
+    Scatter,
+    Step,
+    WhileStep,
+)
+
+Memory = dict[Buffer, np.ndarray]  # each buffer's elements, flat
+COMBINE: dict[str, Any] = {
+    "add": np.add,
+    "mul": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+
+
+def evaluate(program: Program, arrays: Sequence[Any]) -> list[np.ndarray]:
+    """Run a program on arrays, one for each input; gives its outputs."""
+    inputs = [np.ascontiguousarray(a, b.dtype) for a, b in zip(arrays, program.inputs, strict=True)]
+    outputs = [np.empty(b.type.shape, b.dtype) for b in program.outputs]
+    arena = np.full(program.arena_bytes, 0xAB, np.uint8)
+    with np.errstate(all="ignore"):
+        run(program, [a.reshape(-1) for a in inputs], [a.reshape(-1) for a in outputs], arena)
+    return outputs
+
+
+def run(
+    program: Program,
+    inputs: Sequence[np.ndarray],
+    outputs: Sequence[np.ndarray],
+    arena: np.ndarray,
+) -> None:
+    """Run a program on flat arrays and an arena of bytes."""
+    from .text import buffers_of
+
+    memory: Memory = dict(zip(program.inputs, inputs, strict=True))
+    memory.update(zip(program.outputs, outputs, strict=True))
+    for buffer in buffers_of(program):
+        if buffer.array is not None:
+            memory[buffer] = buffer.array.reshape(-1)
+        elif buffer.kind == "temporary":
+            assert buffer.offset is not None, f"{buffer} has no place in the arena"
+            part = arena[buffer.offset : buffer.offset + buffer.nbytes]
+            memory[buffer] = part.view(buffer.dtype)
+    for step in program.steps:
+        run_step(step, memory)
+
+
+def run_step(step: Step, memory: Memory) -> None:
+    """Run one step on the buffers' memory."""
+    if isinstance(step, Kernel):
+        _run_kernel(step, memory, ())
+    elif isinstance(step, Rows):
+        for kernel in step.kernels:
+            _run_kernel(kernel, memory, step.loops)
+    elif isinstance(step, Scan):
+        _run_scan(step, memory)
+    elif isinstance(step, Scatter):
+        _run_scatter(step, memory)
+    elif isinstance(step, Contraction):
+        _run_contraction(step, memory)
+    elif isinstance(step, LibraryCall):
+        arrays = [memory[b].reshape(b.type.shape) for b in step.inputs]
+        for buffer, array in zip(step.outputs, step.op.run(arrays, step.attrs), strict=True):
+            memory[buffer][:] = np.asarray(array).reshape(-1)
+    elif isinstance(step, Copy):
+        memory[step.target][:] = memory[step.origin]
+    elif isinstance(step, BranchStep):
+        _run_branch(step, memory)
+    elif isinstance(step, WhileStep):
+        _run_while(step, memory)
+    else:
+        _run_repeat(step, memory)
+
+
+class Grid:
+    """Evaluates expressions for all values of loop variables at once, one axis for each."""
+
+    def __init__(
+        self, loops: Sequence[Variable], memory: Memory, sums: np.ndarray | None = None
+    ) -> None:
+        self.loops, self.memory, self.sums = tuple(loops), memory, sums
+        self.memo: dict[Any, np.ndarray] = {}
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(v.extent for v in self.loops)
+
+    def variable(self, variable: Variable) -> np.ndarray:
+        axis = self.loops.index(variable)
+        shape = [1] * len(self.loops)
+        shape[axis] = variable.extent
+        return np.arange(variable.extent, dtype=np.int64).reshape(shape)
+
+    def index(self, index: Index) -> np.ndarray:
+        """The values of an index, broadcastable to the grid."""
+        total = np.full([1] * len(self.loops), index.constant, np.int64)
+        for atom, coefficient in index.terms:
+            total = total + self.atom(atom) * coefficient
+        return total
+
+    def atom(self, atom: Atom) -> np.ndarray:
+        if isinstance(atom, Variable):
+            return self.variable(atom)
+        if isinstance(atom, Loaded):
+            return self.expr(atom.expr).astype(np.int64)
+        inner = self.index(atom.index)
+        return inner // atom.divisor if isinstance(atom, Quotient) else inner % atom.divisor
+
+    def expr(self, expr: Expr) -> np.ndarray:
+        """The values of an expression, broadcastable to the grid."""
+        if expr not in self.memo:
+            value = self.compute(expr)
+            assert value.dtype == expr.dtype, f"{expr} gave {value.dtype}, not {expr.dtype}"
+            self.memo[expr] = value
+        return self.memo[expr]
+
+    def compute(self, expr: Expr) -> np.ndarray:
+        if isinstance(expr, Const):
+            return np.full([1] * len(self.loops), expr.number, expr.dtype)
+        if isinstance(expr, IndexValue):
+            return self.index(expr.index).astype(expr.dtype)
+        if isinstance(expr, Load):
+            return self.memory[expr.buffer][self.index(expr.index)]
+        if isinstance(expr, Apply):
+            args = [self.expr(a) for a in expr.args]
+            return NUMPY[expr.instruction](expr.dtype, *args).astype(expr.dtype, copy=False)
+        if isinstance(expr, Reduce):
+            return self.reduce(expr)
+        if isinstance(expr, Guard):
+            return self.guard(expr)
+        assert isinstance(expr, Accumulated) and self.sums is not None
+        return self.sums
+
+    def reduce(self, expr: Reduce) -> np.ndarray:
+        inner = Grid((*self.loops, *expr.loops), self.memory)
+        values = np.broadcast_to(inner.expr(expr.body), self._near(expr, inner))
+        axes = tuple(range(len(self.loops), len(inner.loops)))
+        combine = COMBINE[expr.combine]
+        return combine.reduce(values, axis=axes, initial=expr.init.number, dtype=expr.dtype)
+
+    def _near(self, expr: Reduce, inner: Grid) -> tuple[int, ...]:
+        """The inner grid's shape, with axes the reduction does not depend on kept at 1."""
+        needed = expr.variables | frozenset(expr.loops)
+        return tuple(v.extent if v in needed else 1 for v in inner.loops)
+
+    def guard(self, expr: Guard) -> np.ndarray:
+        holds = np.broadcast_to(conditions(self, expr.bounds, expr.steps), self.shape)
+        inside = Masked(self, holds).expr(expr.inside)
+        return np.where(holds, inside, self.expr(expr.outside))
+
+
+class Masked(Grid):
+    """A grid whose loads are made only where a condition holds, and give 0 elsewhere."""
+
+    def __init__(self, grid: Grid, holds: np.ndarray) -> None:
+        super().__init__(grid.loops, grid.memory, grid.sums)
+        self.holds = holds
+
+    def compute(self, expr: Expr) -> np.ndarray:
+        if not isinstance(expr, Load):
+            return super().compute(expr)
+        places = np.broadcast_to(self.index(expr.index), self.shape)
+        memory = self.memory[expr.buffer]
+        result = np.zeros(self.shape, expr.dtype)
+        result[self.holds] = memory[places[self.holds]]
+        return result
+
+    def reduce(self, expr: Reduce) -> np.ndarray:
+        shape = (*self.shape, *(1 for _ in expr.loops))
+        inner_grid = Grid((*self.loops, *expr.loops), self.memory)
+        holds = np.broadcast_to(self.holds.reshape(shape), inner_grid.shape)
+        inner = Masked(inner_grid, holds)
+        values = np.broadcast_to(inner.expr(expr.body), inner.shape)
+        axes = tuple(range(len(self.loops), len(inner.loops)))
+        combine = COMBINE[expr.combine]
+        return combine.reduce(values, axis=axes, initial=expr.init.number, dtype=expr.dtype)
+
+    def guard(self, expr: Guard) -> np.ndarray:
+        holds = self.holds & conditions(self, expr.bounds, expr.steps)
+        return np.where(holds, Masked(self, holds).expr(expr.inside), self.expr(expr.outside))
+
+
+def conditions(grid: Grid, bounds: Sequence[Any], steps: Sequence[Any] = ()) -> np.ndarray:
+    """Where all conditions hold."""
+    holds = np.ones([1] * len(grid.loops), bool)
+    for index, low, high in bounds:
+        place = grid.index(index)
+        holds = holds & (low <= place) & (place < high)
+    for index, step in steps:
+        holds = holds & (grid.index(index) % step == 0)
+    return holds
+
+
+def _store(grid: Grid, store: Any, memory: Memory, value: np.ndarray) -> None:
+    places = np.broadcast_to(grid.index(store.index), grid.shape)
+    assert places.size == np.unique(places).size, "two iterations store to one place"
+    memory[store.buffer][places] = np.broadcast_to(value, grid.shape)
+
+
+def _run_kernel(kernel: Kernel, memory: Memory, outer: tuple[Variable, ...]) -> None:
+    grid = Grid((*outer, *kernel.loops), memory)
+    values = [grid.expr(s.expr) for s in kernel.stores]
+    for store, value in zip(kernel.stores, values, strict=True):
+        assert value.dtype == store.buffer.dtype, f"{store.buffer} gets {value.dtype}"
+        _store(grid, store, memory, value)
+
+
+def _run_scan(scan: Scan, memory: Memory) -> None:
+    grid = Grid((*scan.loops, scan.along), memory)
+    values = np.broadcast_to(grid.expr(scan.expr), grid.shape)
+    values = values[..., ::-1] if scan.reverse else values
+    totals = COMBINE[scan.combine].accumulate(values, axis=-1, dtype=scan.expr.dtype)
+    totals = totals[..., ::-1] if scan.reverse else totals
+    _store(grid, scan, memory, totals.astype(scan.buffer.dtype))
+
+
+def _run_scatter(scatter: Scatter, memory: Memory) -> None:
+    grid = Grid(scatter.loops, memory)
+    holds = np.broadcast_to(conditions(grid, scatter.bounds), grid.shape).reshape(-1)
+    places = np.broadcast_to(grid.index(scatter.index), grid.shape).reshape(-1)[holds]
+    values = np.broadcast_to(grid.expr(scatter.expr), grid.shape).reshape(-1)[holds]
+    target = memory[scatter.buffer]
+    for place, value in zip(places, values, strict=True):
+        if scatter.combine == "set":
+            target[place] = value
+        else:
+            target[place] = COMBINE[scatter.combine](target[place], value)
+
+
+def _run_contraction(step: Contraction, memory: Memory) -> None:
+    grid = Grid((*step.batch, step.row, step.column, step.depth), memory)
+    inner = (
+        np.dtype(np.float32) if step.dtype.itemsize < 4 and step.dtype.kind not in "iu" else None
+    )
+    dtype = inner or step.dtype
+    lhs = grid.expr(step.lhs).astype(dtype)
+    rhs = grid.expr(step.rhs).astype(dtype)
+    lhs = np.broadcast_to(lhs, (*grid.shape[:-2], 1, grid.shape[-1]))[..., 0, :]
+    rhs = np.broadcast_to(rhs, (*grid.shape[:-3], 1, *grid.shape[-2:]))[..., 0, :, :]
+    sums = np.matmul(lhs, np.swapaxes(rhs, -1, -2)).astype(step.dtype)
+    outer = Grid(grid.loops[:-1], memory, sums)
+    values = [outer.expr(s.expr) for s in step.stores]
+    for store, value in zip(step.stores, values, strict=True):
+        _store(outer, store, memory, value)
+
+
+def _scratch(buffer: Buffer | None, memory: Memory) -> np.ndarray:
+    return memory[buffer] if buffer is not None else np.empty(0, np.uint8)
+
+
+def _run_branch(step: BranchStep, memory: Memory) -> None:
+    number = int(np.clip(memory[step.selector][0], 0, len(step.programs) - 1))
+    inputs, outputs = [memory[b] for b in step.inputs], [memory[b] for b in step.outputs]
+    run(step.programs[number], inputs, outputs, _scratch(step.scratch, memory))
+
+
+def _carry_end(carries: Sequence[Carry], now: Sequence[np.ndarray], memory: Memory) -> None:
+    for carry, last in zip(carries, now, strict=True):
+        if last is not memory[carry.result]:
+            memory[carry.result][:] = last
+
+
+def _run_while(step: WhileStep, memory: Memory) -> None:
+    scratch = _scratch(step.scratch, memory)
+    condition_constants = [memory[b] for b in step.condition_constants]
+    body_constants = [memory[b] for b in step.body_constants]
+    now = [memory[c.initial] for c in step.carries]
+    turn = 0
+    while True:
+        run(step.condition, [*condition_constants, *now], [memory[step.flag]], scratch)
+        if not memory[step.flag][0]:
+            break
+        new = [memory[c.spare if turn % 2 else c.result] for c in step.carries]
+        run(step.body, [*body_constants, *now], new, scratch)
+        now, turn = new, turn + 1
+    _carry_end(step.carries, now, memory)
+
+
+def _run_repeat(step: RepeatStep, memory: Memory) -> None:
+    part: Callable[[Buffer, int], np.ndarray] = lambda b, k: memory[b].reshape(  # noqa: E731
+        step.length, -1
+    )[k]
+    now = [memory[c.initial] for c in step.carries]
+    for turn in range(step.length):
+        k = step.length - 1 - turn if step.reverse else turn
+        is_last = (step.length - 1 - turn) % 2 == 0
+        new = [memory[c.result if is_last else c.spare] for c in step.carries]
+        inputs = [*(memory[b] for b in step.constants), *now, *(part(b, k) for b in step.slices)]
+        outputs = [*new, *(part(b, k) for b in step.stacks)]
+        run(step.body, inputs, outputs, _scratch(step.scratch, memory))
+        now = new
+    _carry_end(step.carries, now, memory)

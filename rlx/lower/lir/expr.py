@@ -1,0 +1,308 @@
+"""Scalar expressions: what a kernel computes for one element.
+
+Expressions are interned: building the same one twice gives the same object, so a DAG is shared by
+itself and `is` compares. Build them with the lower-case functions, never with the classes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .index import Index, Variable
+
+if TYPE_CHECKING:
+    from .program import Buffer
+
+# Rough cost of one evaluation in units of an addition, and the number of operands. Comparisons
+# and `is_finite` give bool; `and or xor not` are logical on bool and bitwise on integers; `max`
+# and `min` give NaN if an operand is; `div` and `rem` of integers truncate towards zero; `round`
+# is half to even; `select` is (condition, on_true, on_false); `convert` and `bitcast` go to the
+# dtype of the expression. Float to integer `convert` truncates; out of range is unspecified.
+INSTRUCTIONS: dict[str, tuple[int, int]] = {
+    **dict.fromkeys(["add", "sub", "mul", "max", "min"], (1, 2)),
+    **dict.fromkeys(["eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor"], (1, 2)),
+    **dict.fromkeys(["shl", "shr_logical", "shr_arithmetic"], (1, 2)),
+    **dict.fromkeys(["neg", "abs", "sign", "not", "is_finite", "convert", "bitcast"], (1, 1)),
+    **dict.fromkeys(["floor", "ceil", "round", "trunc", "popcount", "clz"], (1, 1)),
+    "select": (1, 3),
+    **dict.fromkeys(["div", "rem"], (5, 2)),
+    **dict.fromkeys(["sqrt", "rsqrt"], (5, 1)),
+    **dict.fromkeys(["exp", "exp2", "log", "logistic", "sin", "cos", "tanh"], (15, 1)),
+    **dict.fromkeys(["expm1", "log1p", "tan", "erf", "erfc", "cbrt"], (25, 1)),
+    **dict.fromkeys(["asin", "acos", "atan", "sinh", "cosh", "erf_inv"], (30, 1)),
+    **dict.fromkeys(["asinh", "acosh", "atanh"], (40, 1)),
+    **dict.fromkeys(["pow", "atan2"], (40, 2)),
+}
+COMPARISONS = frozenset(["eq", "ne", "lt", "le", "gt", "ge", "is_finite"])
+
+
+@dataclass(frozen=True, eq=False)
+class Expr:
+    """A scalar of one dtype; `operands` are the expressions it is made of."""
+
+    dtype: np.dtype
+    serial: int = field(kw_only=True, default_factory=itertools.count().__next__)
+
+    @property
+    def operands(self) -> tuple[Expr, ...]:
+        return ()
+
+    @property
+    def indices(self) -> tuple[Index, ...]:
+        """The indices directly in it (those of operands not included)."""
+        return ()
+
+    @cached_property
+    def variables(self) -> frozenset[Variable]:
+        """The loop variables its value depends on (those of its own reductions not included)."""
+        found = frozenset(v for index in self.indices for v in index.variables)
+        return found.union(*(operand.variables for operand in self.operands))
+
+    @cached_property
+    def loads(self) -> frozenset[Load]:
+        """Every load in it, those inside of indices included."""
+        inner = [*self.operands, *(e for index in self.indices for e in index.loads)]
+        own = [self] if isinstance(self, Load) else []
+        return frozenset(own).union(*(e.loads for e in inner))
+
+    def __str__(self) -> str:
+        from .text import expr_text
+
+        return expr_text(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Const(Expr):
+    """A number known now: a NumPy scalar of the dtype."""
+
+    number: Any
+
+
+@dataclass(frozen=True, eq=False)
+class IndexValue(Expr):
+    """An index as a number of the dtype (wraps around or rounds as a conversion from int64)."""
+
+    index: Index
+
+    @property
+    def indices(self) -> tuple[Index, ...]:
+        return (self.index,)
+
+
+@dataclass(frozen=True, eq=False)
+class Load(Expr):
+    """The element of a buffer at an offset counted in elements."""
+
+    buffer: Buffer
+    index: Index
+
+    @property
+    def indices(self) -> tuple[Index, ...]:
+        return (self.index,)
+
+
+@dataclass(frozen=True, eq=False)
+class Apply(Expr):
+    """A scalar instruction of `INSTRUCTIONS` with a result of the dtype.
+
+    All operands have one dtype, except for the condition of `select`, which is bool. The result
+    has that dtype too, except for comparisons (bool), `convert` and `bitcast`.
+    """
+
+    instruction: str
+    args: tuple[Expr, ...]
+
+    @property
+    def operands(self) -> tuple[Expr, ...]:
+        return self.args
+
+
+@dataclass(frozen=True, eq=False)
+class Reduce(Expr):
+    """`body` combined over all values of the variables in `loops`, starting from `init`.
+
+    `combine` is add, mul, max, min, and, or, xor. Order is free (the result of a float sum may
+    differ in rounding). Body, init and result have one dtype; sums of half floats have already
+    been widened to float32. Outer loop variables and those of `loops` may stand in `body`.
+    """
+
+    combine: str
+    loops: tuple[Variable, ...]
+    init: Const
+    body: Expr
+
+    @property
+    def operands(self) -> tuple[Expr, ...]:
+        return (self.init, self.body)
+
+    @cached_property
+    def variables(self) -> frozenset[Variable]:
+        return self.body.variables - frozenset(self.loops)
+
+
+@dataclass(frozen=True, eq=False)
+class Guard(Expr):
+    """`inside` where all conditions hold, else `outside`.
+
+    Conditions: `low <= index < high` for each of `bounds`, `index % step == 0` for each of
+    `steps`. Loads of `inside` may be out of their buffers elsewhere: they must not happen there
+    (branch, mask, split the loop, or clamp the place and select).
+    """
+
+    bounds: tuple[tuple[Index, int, int], ...]
+    steps: tuple[tuple[Index, int], ...]
+    inside: Expr
+    outside: Expr
+
+    @property
+    def operands(self) -> tuple[Expr, ...]:
+        return (self.inside, self.outside)
+
+    @property
+    def indices(self) -> tuple[Index, ...]:
+        return (*(b[0] for b in self.bounds), *(s[0] for s in self.steps))
+
+
+@dataclass(frozen=True, eq=False)
+class Accumulated(Expr):
+    """In the stores of a `Contraction`: the finished sum of this row and column."""
+
+
+_interned: weakref.WeakValueDictionary[tuple, Expr] = weakref.WeakValueDictionary()
+
+
+def _intern(kind: type[Any], key: tuple, *fields: Any) -> Any:
+    key = (kind, *key)
+    found = _interned.get(key)
+    if found is None:
+        found = _interned[key] = kind(*fields)
+    return found
+
+
+def const(dtype: np.dtype, number: Any) -> Const:
+    """A number of the dtype."""
+    with np.errstate(all="ignore"):
+        number = np.asarray(number).astype(dtype)[()]
+    return _intern(Const, (dtype, number.tobytes()), dtype, number)
+
+
+def index_value(index: Index, dtype: np.dtype) -> Expr:
+    """An index as a number."""
+    if index.is_constant:
+        return const(dtype, index.constant)
+    return _intern(IndexValue, (dtype, index), dtype, index)
+
+
+def load(buffer: Buffer, index: Index) -> Load:
+    """The element of a buffer at an offset."""
+    return _intern(Load, (buffer, index), buffer.dtype, buffer, index)
+
+
+def apply(instruction: str, dtype: np.dtype, *args: Expr) -> Expr:
+    """A scalar instruction; converting to the dtype at hand gives the operand itself."""
+    assert len(args) == INSTRUCTIONS[instruction][1], f"{instruction} with {len(args)} operands"
+    if instruction in ("convert", "bitcast") and args[0].dtype == dtype:
+        return args[0]
+    if instruction == "convert" and isinstance(args[0], Const) and args[0].dtype.kind != "c":
+        return const(dtype, args[0].number)
+    return _intern(Apply, (dtype, instruction, args), dtype, instruction, args)
+
+
+def reduce(combine: str, loops: tuple[Variable, ...], init: Const, body: Expr) -> Expr:
+    """A nested reduction; over no loops it is the body."""
+    if not loops:
+        return body
+    key = (combine, loops, init, body)
+    return _intern(Reduce, key, body.dtype, combine, loops, init, body)
+
+
+def guard(
+    bounds: Iterable[tuple[Index, int, int]],
+    steps: Iterable[tuple[Index, int]],
+    inside: Expr,
+    outside: Expr,
+) -> Expr:
+    """A choice by the index; conditions that always hold are left out."""
+    bounds = tuple(b for b in bounds if not (b[1] <= b[0].low and b[0].high < b[2]))
+    steps = tuple(s for s in steps if s[0] % s[1] != Index())
+    if any(b[0].high < b[1] or b[0].low >= b[2] for b in bounds):
+        return outside
+    if inside is outside or not (bounds or steps):
+        return inside
+    key = (bounds, steps, inside, outside)
+    return _intern(Guard, key, inside.dtype, bounds, steps, inside, outside)
+
+
+def accumulated(dtype: np.dtype) -> Accumulated:
+    """The place of the sum in the stores of a contraction."""
+    return _intern(Accumulated, (dtype,), dtype)
+
+
+def walk(*roots: Expr) -> Iterator[Expr]:
+    """Every expression once, operands first, those inside of indices included."""
+    seen: set[Expr] = set()
+
+    def visit(expr: Expr) -> Iterator[Expr]:
+        if expr in seen:
+            return
+        seen.add(expr)
+        for operand in (*(e for i in expr.indices for e in i.loads), *expr.operands):
+            yield from visit(operand)
+        yield expr
+
+    for root in roots:
+        yield from visit(root)
+
+
+def substitute(
+    expr: Expr,
+    table: dict[Variable, Index],
+    leaf: Callable[[Expr], Expr | None] = lambda expr: None,
+    memo: dict[Expr, Expr] | None = None,
+) -> Expr:
+    """Put indices for loop variables, and `leaf(expr)` for expressions where it is not None."""
+    memo = {} if memo is None else memo
+
+    def again(e: Expr) -> Expr:
+        if e not in memo:
+            memo[e] = leaf(e) or _rebuild(e, again, lambda i: i.substitute(table, again), table)
+        return memo[e]
+
+    return again(expr)
+
+
+def _rebuild(
+    e: Expr,
+    again: Callable[[Expr], Expr],
+    moved: Callable[[Index], Index],
+    table: dict[Variable, Index],
+) -> Expr:
+    if isinstance(e, IndexValue):
+        return index_value(moved(e.index), e.dtype)
+    if isinstance(e, Load):
+        return load(e.buffer, moved(e.index))
+    if isinstance(e, Apply):
+        return apply(e.instruction, e.dtype, *(again(a) for a in e.args))
+    if isinstance(e, Reduce):
+        loops = tuple(_renamed(v, table) for v in e.loops)
+        return reduce(e.combine, tuple(v for v in loops if v), e.init, again(e.body))
+    if isinstance(e, Guard):
+        bounds = [(moved(i), low, high) for i, low, high in e.bounds]
+        steps = [(moved(i), step) for i, step in e.steps]
+        return guard(bounds, steps, again(e.inside), again(e.outside))
+    return e
+
+
+def _renamed(variable: Variable, table: dict[Variable, Index]) -> Variable | None:
+    """The reduction variable put for another; None if it went into a merged one."""
+    index = table.get(variable)
+    if index is None:
+        return variable
+    return index.terms[0][0] if index.terms else None  # type: ignore[return-value]

@@ -1,0 +1,283 @@
+"""Programs: buffers, and the steps that fill them.
+
+A `Program` is run with pointers to its inputs, its outputs and an arena of `arena_bytes`. Every
+array is dense and row-major in its buffer, from its first element on. Steps run in order. Loops
+written `loops` are free of dependence: any order, any number of threads.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from ...ir.op import Op
+from ...ir.types import Type
+from .expr import Expr
+from .index import Index, Variable
+
+if TYPE_CHECKING:
+    from ...ir.graph import Source
+
+Kind: TypeAlias = Literal["input", "output", "temporary", "constant"]
+
+
+@dataclass(eq=False)
+class Buffer:
+    """Memory for one array, compared by identity.
+
+    `input` and `output` are bound by the caller, 64-byte aligned unless they are a slice of a
+    `Repeat`; `constant` has its `array`; a `temporary` lies at the byte `offset` of the arena,
+    which `plan_memory` sets (64-byte aligned). `name` is unique within its program.
+    """
+
+    name: str
+    type: Type
+    kind: Kind
+    offset: int | None = None
+    array: np.ndarray | None = None
+    serial: int = field(default_factory=itertools.count().__next__)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.type.dtype
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self.type.size
+
+    @property
+    def nbytes(self) -> int:
+        return self.type.nbytes
+
+    def __repr__(self) -> str:
+        return f"Buffer({self.name}: {self.type}, {self.kind})"
+
+
+@dataclass(frozen=True, eq=False)
+class Store:
+    """Put `expr` (of the buffer's dtype) at an offset, counted in elements, of a buffer."""
+
+    buffer: Buffer
+    index: Index
+    expr: Expr
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """For all values of the loop variables do all stores.
+
+    Loops are outermost first; the last one is the contiguous one of the stores where there is
+    one. No loop has extent 1 or 0; none at all means one evaluation. Expressions may be shared
+    among the stores. No store's buffer is loaded by the kernel, except at the very same index
+    (then it is read before it is written).
+    """
+
+    loops: tuple[Variable, ...]
+    stores: tuple[Store, ...]
+    source: Source | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Run several kernels for each value of shared outer loops: what they pass on stays in cache.
+
+    For each value of the variables in `loops` (parallel) the `kernels` run in order, with their
+    own loops inside. A kernel reads what an earlier one wrote only at the same outer values.
+    """
+
+    loops: tuple[Variable, ...]
+    kernels: tuple[Kernel, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """Running combination: for the loops, then for `along` in order (backwards if `reverse`).
+
+    The accumulator has the dtype of `expr` and starts with the first element; at each step
+    `accumulator = combine(accumulator, expr)` is converted to the buffer's dtype and stored at
+    `index`. `combine` is add, mul, max or min.
+    """
+
+    loops: tuple[Variable, ...]
+    along: Variable
+    reverse: bool
+    combine: str
+    expr: Expr
+    buffer: Buffer
+    index: Index
+    source: Source | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Scatter:
+    """Combine `expr` into a buffer at computed places; loops run in row-major order.
+
+    Where all `bounds` hold (low <= index < high): `buffer[index] = combine(buffer[index], expr)`;
+    `combine` is set, add, mul, min or max. If `unique`, no place occurs twice: any order will do.
+    The buffer has been filled before. `expr` and the indices never load from it.
+    """
+
+    loops: tuple[Variable, ...]
+    combine: str
+    buffer: Buffer
+    index: Index
+    bounds: tuple[tuple[Index, int, int], ...]
+    expr: Expr
+    unique: bool = False
+    source: Source | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Contraction:
+    """Matrix products: sums of `lhs * rhs` over `depth`, for all of batch, row and column.
+
+    For all values of the variables `batch`, `row`, `column` the sum over `depth` of
+    `convert(lhs) * convert(rhs)` in `dtype` stands for `Accumulated` in the stores. `lhs` mentions
+    batch, row, depth; `rhs` batch, depth, column. Both are a `Load` with an affine index: strides
+    are `lhs.index.stride_of(row)` and so on, any of them may be zero or large (transposed). A
+    variable may have extent 1, then its stride is 0. Stores are over batch, row, column.
+    """
+
+    batch: tuple[Variable, ...]
+    row: Variable
+    column: Variable
+    depth: Variable
+    lhs: Expr
+    rhs: Expr
+    dtype: np.dtype
+    stores: tuple[Store, ...]
+    source: Source | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class LibraryCall:
+    """Call the NumPy reference of an op on whole buffers: `op.run(arrays, attrs)`."""
+
+    op: Op
+    attrs: dict[str, Any]
+    inputs: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+    source: Source | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Copy:
+    """Copy all bytes of one buffer into another of the same size."""
+
+    origin: Buffer
+    target: Buffer
+
+
+@dataclass(frozen=True, eq=False)
+class BranchStep:
+    """Run one of `programs`: the int32 in `selector`, clamped to their number, chooses.
+
+    All take `inputs` and fill `outputs`. `scratch` is the arena of the nested programs (None if
+    they need none).
+    """
+
+    selector: Buffer
+    programs: tuple[Program, ...]
+    inputs: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+    scratch: Buffer | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Carry:
+    """One array carried around a loop: read first from `initial`, left in `result` at the end.
+
+    Rounds write to `result` and `spare` in turn, so nothing is copied while the loop runs.
+    """
+
+    initial: Buffer
+    result: Buffer
+    spare: Buffer
+
+
+@dataclass(frozen=True, eq=False)
+class WhileStep:
+    """While `condition` puts True in `flag`, run `body`.
+
+    Condition's inputs: `condition_constants`, then the carried arrays; its output: `flag`. Body's
+    inputs: `body_constants`, then the carried arrays; its outputs: the carried arrays, next
+    round. Round 0 reads `initial`; round r writes `spare` if r is odd, else `result`. If the last
+    written is `spare`, or no round ran, it is copied to `result` at the end.
+    """
+
+    condition: Program
+    body: Program
+    condition_constants: tuple[Buffer, ...]
+    body_constants: tuple[Buffer, ...]
+    carries: tuple[Carry, ...]
+    flag: Buffer
+    scratch: Buffer | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class RepeatStep:
+    """Run `body` `length` times.
+
+    Body's inputs: `constants`, the carried arrays, then for each of `slices` its part k along
+    axis 0 (a pointer into it). Outputs: the carried arrays, then for each of `stacks` its part k.
+    k counts up from 0, or down from `length - 1` if `reverse`. Round 0 reads `initial`; round r
+    writes `result` if `length - 1 - r` is even, else `spare`. For length 0 `initial` is copied.
+    """
+
+    body: Program
+    length: int
+    reverse: bool
+    constants: tuple[Buffer, ...]
+    carries: tuple[Carry, ...]
+    slices: tuple[Buffer, ...]
+    stacks: tuple[Buffer, ...]
+    scratch: Buffer | None = None
+
+
+Step: TypeAlias = (
+    "Kernel | Rows | Scan | Scatter | Contraction | LibraryCall | Copy "
+    "| BranchStep | WhileStep | RepeatStep"
+)
+
+
+@dataclass(eq=False)
+class Program:
+    """Steps over buffers; a nested program has its own buffers and constants.
+
+    Inputs and outputs are all distinct buffers: an output that is an input or a constant, or that
+    stands twice among the outputs, is filled by a `Copy`.
+    """
+
+    name: str
+    inputs: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+    constants: tuple[Buffer, ...]
+    steps: list[Step]
+    arena_bytes: int = 0
+
+    @property
+    def programs(self) -> Iterator[Program]:
+        """This program and all nested ones."""
+        yield self
+        for step in self.steps:
+            for nested in nested_programs(step):
+                yield from nested.programs
+
+    def __str__(self) -> str:
+        from .text import program_text
+
+        return program_text(self)
+
+
+def nested_programs(step: Step) -> tuple[Program, ...]:
+    """The programs inside of a control step."""
+    if isinstance(step, BranchStep):
+        return step.programs
+    if isinstance(step, WhileStep):
+        return step.condition, step.body
+    return (step.body,) if isinstance(step, RepeatStep) else ()

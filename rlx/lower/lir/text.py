@@ -1,0 +1,325 @@
+"""Text of programs, kernels and scalar expressions, for people and for cache keys.
+
+The text of a program is the same whenever it is lowered from the same graph.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+
+from ...ir.types import SHORT
+from .expr import (
+    Accumulated,
+    Apply,
+    Const,
+    Expr,
+    Guard,
+    IndexValue,
+    Load,
+    Reduce,
+    walk,
+)
+from .index import Atom, Index, Loaded, Quotient, Variable
+from .program import (
+    BranchStep,
+    Buffer,
+    Contraction,
+    Copy,
+    Kernel,
+    LibraryCall,
+    Program,
+    RepeatStep,
+    Rows,
+    Scan,
+    Scatter,
+    Step,
+    Store,
+    WhileStep,
+)
+
+INFIX = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "div": "/",
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "and": "&",
+    "or": "|",
+    "xor": "^",
+}
+
+
+class Writer:
+    """Writes expressions as lines: shared ones and reductions get a line and a name."""
+
+    def __init__(self, roots: Iterable[Expr], indent: str = "  ") -> None:
+        self.lines: list[str] = []
+        self.names: dict[Expr, str] = {}
+        self.letters: dict[Variable, str] = {}
+        self.uses: Counter[Expr] = Counter()
+        self.scopes: list[tuple[frozenset[Variable], str]] = [(frozenset(), indent)]
+        for expr in walk(*roots):
+            self.uses.update(expr.operands)
+            self.uses.update(e for index in expr.indices for e in index.loads)
+
+    def variable(self, variable: Variable) -> str:
+        """The name of a loop variable: letters in the order they are met."""
+        if variable not in self.letters:
+            count = len(self.letters)
+            letter = "ijklmnopqrstuvwxyz"[count % 18]
+            self.letters[variable] = letter + (str(count // 18) if count >= 18 else "")
+        return self.letters[variable]
+
+    def loops(self, variables: Iterable[Variable]) -> str:
+        """Loops as `i < 4, j < 5`."""
+        return ", ".join(f"{self.variable(v)} < {v.extent}" for v in variables)
+
+    def index(self, index: Index) -> str:
+        """An index as `i*6 + j + 1`."""
+        text = ""
+        for atom, coefficient in sorted(index.terms, key=lambda term: -abs(term[1])):
+            size = abs(coefficient)
+            part = self.atom(atom) + (f"*{size}" if size != 1 else "")
+            sign = ("-" if coefficient < 0 else "") if not text else " + "
+            text += (" - " if text and coefficient < 0 else sign) + part
+        if index.constant or not text:
+            sign = " - " if index.constant < 0 else " + "
+            text += f"{sign}{abs(index.constant)}" if text else str(index.constant)
+        return text
+
+    def atom(self, atom: Atom) -> str:
+        """A loop variable, quotient, remainder or loaded number."""
+        if isinstance(atom, Variable):
+            return self.variable(atom)
+        if isinstance(atom, Loaded):
+            return f"[{self.expr(atom.expr)}]"
+        inner = self.index(atom.index)
+        inner = inner if inner.isalnum() else f"({inner})"
+        return f"({inner} {'//' if isinstance(atom, Quotient) else '%'} {atom.divisor})"
+
+    def expr(self, expr: Expr) -> str:
+        """An expression in line, or the name of its own line."""
+        if expr in self.names:
+            return self.names[expr]
+        is_leaf = isinstance(expr, Const | Accumulated | IndexValue)
+        if is_leaf or (self.uses[expr] < 2 and not isinstance(expr, Reduce)):
+            return self.inline(expr)
+        depth = max(n for n, s in enumerate(self.scopes) if not n or s[0] & expr.variables)
+        text = self.reduction(expr) if isinstance(expr, Reduce) else self.inline(expr)
+        name = self.names[expr] = f"t{len(self.names)}"
+        self.lines.append(f"{self.scopes[depth][1]}{name} = {text}")
+        return name
+
+    def reduction(self, expr: Reduce) -> str:
+        """The right side of a reduction; lines its body needs stand below, indented."""
+        before, self.lines = self.lines, []
+        self.scopes.append((frozenset(expr.loops), self.scopes[-1][1] + "    "))
+        head = f"{expr.combine} over {self.loops(expr.loops)}: "
+        body = self.expr(expr.body)
+        self.scopes.pop()
+        inner = [line for line in self.lines if line.startswith(self.scopes[-1][1] + "    ")]
+        outer = [line for line in self.lines if line not in inner]
+        self.lines = before + outer
+        if not inner:
+            return head + body
+        indent = self.scopes[-1][1] + "    "
+        return head.rstrip() + "\n" + "\n".join([*inner, indent + body])
+
+    def inline(self, expr: Expr) -> str:
+        """An expression as text in one piece."""
+        if isinstance(expr, Const):
+            return number_text(expr.number)
+        if isinstance(expr, IndexValue):
+            return f"{SHORT[expr.dtype.name]}({self.index(expr.index)})"
+        if isinstance(expr, Load):
+            return f"{expr.buffer.name}[{self.index(expr.index)}]"
+        if isinstance(expr, Accumulated):
+            return "accumulated"
+        if isinstance(expr, Guard):
+            conditions = self.conditions(expr.bounds)
+            conditions += [f"({self.index(i)}) % {step} == 0" for i, step in expr.steps]
+            inside, outside = self.expr(expr.inside), self.expr(expr.outside)
+            return f"({inside} where {' and '.join(conditions)} else {outside})"
+        assert isinstance(expr, Apply), f"no text for {type(expr).__name__}"
+        args = [self.expr(a) for a in expr.args]
+        if expr.instruction in INFIX:
+            return f"({args[0]} {INFIX[expr.instruction]} {args[1]})"
+        if expr.instruction in ("convert", "bitcast"):
+            args.append(SHORT[expr.dtype.name])
+        return f"{expr.instruction}({', '.join(args)})"
+
+    def conditions(self, bounds: Iterable[tuple[Index, int, int]]) -> list[str]:
+        """Bounds as `0 <= i < 4`."""
+        return [f"{low} <= {self.index(i)} < {high}" for i, low, high in bounds]
+
+    def store(self, store: Store) -> None:
+        """A line for a store, after the lines it needs."""
+        text = self.expr(store.expr)
+        text = text[1:-1] if text.startswith("(") and _is_wrapped(text) else text
+        place = f"{store.buffer.name}[{self.index(store.index)}]"
+        self.lines.append(f"{self.scopes[-1][1]}{place} = {text}")
+
+
+def _is_wrapped(text: str) -> bool:
+    """Whether the first parenthesis closes at the very end."""
+    depth = 0
+    for place, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0:
+            return place == len(text) - 1
+    return False
+
+
+def number_text(number: object) -> str:
+    """A number so that it reads back as the same one."""
+    if isinstance(number, np.bool_):
+        return str(bool(number))
+    return str(number) if isinstance(number, np.integer) else repr(float(number))  # type: ignore
+
+
+def index_text(index: Index) -> str:
+    """An index on its own."""
+    return Writer(()).index(index)
+
+
+def expr_text(expr: Expr) -> str:
+    """An expression on its own; lines it needs come first."""
+    writer = Writer((expr,), indent="")
+    last = writer.expr(expr)
+    return "\n".join([*writer.lines, last])
+
+
+def buffer_text(buffer: Buffer) -> str:
+    """The declaration of a buffer."""
+    place = f" at {buffer.offset}" if buffer.offset is not None else ""
+    return f"{buffer.name}: {buffer.type} {buffer.kind}{place}"
+
+
+def names(buffers: Iterable[Buffer]) -> str:
+    """Buffer names, one after another."""
+    return ", ".join(b.name for b in buffers)
+
+
+def kernel_lines(kernel: Kernel, writer: Writer | None = None, indent: str = "") -> list[str]:
+    """The lines of a kernel, its head first."""
+    inner = Writer((s.expr for s in kernel.stores), indent + "  ")
+    inner.letters = writer.letters if writer else {}
+    head = f"{indent}kernel {inner.loops(kernel.loops)}".rstrip() + ":"
+    for store in kernel.stores:
+        inner.store(store)
+    return [head, *inner.lines]
+
+
+def _rows_lines(rows: Rows) -> list[str]:
+    writer = Writer(())
+    lines = [f"rows {writer.loops(rows.loops)}:"]
+    for kernel in rows.kernels:
+        writer.letters = {v: writer.letters[v] for v in rows.loops}
+        lines += kernel_lines(kernel, writer, "  ")
+    return lines
+
+
+def _scan_lines(scan: Scan) -> list[str]:
+    writer = Writer((scan.expr,))
+    loops = ", ".join(
+        part for part in (writer.loops(scan.loops), writer.loops([scan.along])) if part
+    )
+    way = " backwards" if scan.reverse else ""
+    text = writer.expr(scan.expr)
+    place = f"{scan.buffer.name}[{writer.index(scan.index)}]"
+    return [f"scan {loops}{way}:", *writer.lines, f"  {place} = running {scan.combine} of {text}"]
+
+
+def _scatter_lines(scatter: Scatter) -> list[str]:
+    writer = Writer((scatter.expr, *scatter.index.loads))
+    head = f"scatter {writer.loops(scatter.loops)}".rstrip() + ":"
+    conditions = " and ".join(writer.conditions(scatter.bounds))
+    text, place = writer.expr(scatter.expr), writer.index(scatter.index)
+    last = f"  {scatter.combine} {scatter.buffer.name}[{place}] with {text}"
+    return [head, *writer.lines, last + (f" where {conditions}" if conditions else "")]
+
+
+def _contraction_lines(step: Contraction) -> list[str]:
+    writer = Writer(s.expr for s in step.stores)
+    outer = writer.loops((*step.batch, step.row, step.column))
+    inner = writer.loops([step.depth])
+    factors = f"{writer.expr(step.lhs)} * {writer.expr(step.rhs)}"
+    head = f"contraction {outer}:"
+    line = f"  accumulated = {SHORT[step.dtype.name]} add over {inner}: {factors}"
+    for store in step.stores:
+        writer.store(store)
+    return [head, line, *writer.lines]
+
+
+def step_lines(step: Step) -> list[str]:
+    """The lines of one step."""
+    if isinstance(step, Kernel):
+        return kernel_lines(step)
+    if isinstance(step, Rows):
+        return _rows_lines(step)
+    if isinstance(step, Scan):
+        return _scan_lines(step)
+    if isinstance(step, Scatter):
+        return _scatter_lines(step)
+    if isinstance(step, Contraction):
+        return _contraction_lines(step)
+    if isinstance(step, LibraryCall):
+        return [f"{names(step.outputs)} = library {step.op.name}({names(step.inputs)})"]
+    if isinstance(step, Copy):
+        return [f"{step.target.name} = copy {step.origin.name}"]
+    return _control_lines(step)
+
+
+def _control_lines(step: BranchStep | WhileStep | RepeatStep) -> list[str]:
+    if isinstance(step, BranchStep):
+        head = f"{names(step.outputs)} = branch {step.selector.name}({names(step.inputs)})"
+        nested = step.programs
+    elif isinstance(step, WhileStep):
+        constants = f"{names(step.condition_constants)}; {names(step.body_constants)}"
+        head = f"while {step.flag.name} ({constants}): {_carries(step)}"
+        nested = (step.condition, step.body)
+    else:
+        way = " backwards" if step.reverse else ""
+        head = f"repeat {step.length}{way} ({names(step.constants)}): {_carries(step)}"
+        head += f"; slices {names(step.slices)}" if step.slices else ""
+        head += f"; stacks {names(step.stacks)}" if step.stacks else ""
+        nested = (step.body,)
+    head += f"; scratch {step.scratch.name}" if step.scratch else ""
+    return [head, *("  " + line for p in nested for line in program_text(p).splitlines())]
+
+
+def _carries(step: WhileStep | RepeatStep) -> str:
+    parts = [f"{c.initial.name} -> {c.result.name} | {c.spare.name}" for c in step.carries]
+    return "carry " + ", ".join(parts)
+
+
+def program_text(program: Program) -> str:
+    """All of a program: its head, its buffers, its steps."""
+    lines = [f"program {program.name}, arena {program.arena_bytes} bytes:"]
+    lines += ["  " + buffer_text(b) for b in buffers_of(program)]
+    for step in program.steps:
+        lines += ["  " + line for text in step_lines(step) for line in text.splitlines()]
+    return "\n".join(lines)
+
+
+def buffers_of(program: Program) -> list[Buffer]:
+    """The buffers of a program in the order they are declared."""
+    found = dict.fromkeys((*program.inputs, *program.outputs, *program.constants))
+    for step in program.steps:
+        found.update(dict.fromkeys(step_buffers(step)))
+    return list(found)
+
+
+def step_buffers(step: Step) -> list[Buffer]:
+    """Every buffer a step reads or writes, in a fixed order."""
+    from .access import reads, writes
+
+    return list(dict.fromkeys((*writes(step), *reads(step))))
