@@ -192,7 +192,7 @@ class _Runtime:
         symbols["PyArray_NewFromDescr"] = table[NEW_FROM_DESCRIPTOR]
         symbols |= {"miss": id(MISS), "ndarray_type": id(np.ndarray)}
         text = entry_code.entry_module(locked=not _gil_enabled())
-        self.library = machine.load(text, symbols=symbols)
+        self.library = machine.load(text, symbols=symbols, level=0)
         self.handler = memory.Handler(b"rlx", 1, None)
         for name in ("malloc", "calloc", "realloc", "free"):
             setattr(self.handler, name, self.library.address(f"handler_{name}"))
@@ -281,21 +281,21 @@ def _python_entry(
 ) -> Callable[..., Any]:
     """The contract of `make_entry` in Python; `main` always runs without the GIL."""
     main = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(main_address)
-    descriptors = _slot_descriptors(array.cls)
-    read = descriptors[array.data_offset].__get__
+    slots = {offset: name for name, offset in _slot_offsets(array.cls).items()}
+    data_slot = slots[array.data_offset]
 
     def wrap(data: np.ndarray) -> object:
         data.flags.writeable = False
-        made = array.cls.__new__(array.cls)
-        descriptors[array.data_offset].__set__(made, data)
+        made = object.__new__(array.cls)
+        getattr(array.cls, data_slot).__set__(made, data)
         for offset, thing in array.fill:
-            descriptors[offset].__set__(made, thing)
+            getattr(array.cls, slots[offset]).__set__(made, thing)
         return made
 
     def entry(*args: object, **keywords: object) -> object:
         if keywords or len(args) != len(inputs):
             return MISS
-        arrays = [read(x) if type(x) is array.cls else x for x in args]
+        arrays = [getattr(x, data_slot, None) if type(x) is array.cls else x for x in args]
         for x, spec in zip(arrays, inputs, strict=True):
             if type(x) is not np.ndarray or x.dtype is not spec.dtype or x.shape != spec.shape:
                 return MISS
@@ -305,7 +305,7 @@ def _python_entry(
         arena = [_aligned((arena_bytes,), np.dtype(np.uint8))] if arena_bytes else []
         places = [x.__array_interface__["data"][0] for x in (*arrays, *results)]  # type: ignore[union-attr]
         places += [*constants, *(x.__array_interface__["data"][0] for x in arena)]
-        status = main(ctypes.addressof((ctypes.c_void_p * (len(places) or 1))(*places)))
+        status = main((ctypes.c_void_p * (len(places) or 1))(*places))
         if status:
             on_error(status)
             raise SystemError(f"on_error did not raise for status {status}")
@@ -314,10 +314,6 @@ def _python_entry(
 
     entry.__dict__["keep_alive"] = keep_alive
     return entry
-
-
-def _slot_descriptors(cls: type) -> dict[int, Any]:
-    return {offset: getattr(cls, name) for name, offset in _slot_offsets(cls).items()}
 
 
 def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

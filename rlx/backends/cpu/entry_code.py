@@ -88,7 +88,7 @@ def _branch(f: Function, condition: str, otherwise: str, hint: str = "next") -> 
 def _emit_find(module: Module) -> None:
     """`find(plan, argument) -> ptr`: the ndarray that an argument is or holds, or null."""
     f = module.function(
-        "find", [("ptr", "%plan"), ("ptr", "%argument")], "ptr", "alwaysinline nounwind", "internal"
+        "find", [("ptr", "%plan"), ("ptr", "%argument")], "ptr", "nounwind", "internal"
     )
     kind = f.emit(f"load ptr, ptr {_at(f, '%argument', TYPE)}")
     wrapped = f.emit(f"icmp eq ptr {kind}, {_header(f, 'array_type')}")
@@ -108,9 +108,7 @@ def _emit_find(module: Module) -> None:
 
 def _emit_fits(module: Module) -> None:
     """`fits(array, spec) -> i1`: whether dtype, layout and shape are those of the spec."""
-    f = module.function(
-        "fits", [("ptr", "%array"), ("ptr", "%spec")], "i1", "alwaysinline nounwind", "internal"
-    )
+    f = module.function("fits", [("ptr", "%array"), ("ptr", "%spec")], "i1", "nounwind", "internal")
     flags = f.emit(f"load i32, ptr {_at(f, '%array', FLAGS)}")
     behaved = f.emit(f"icmp eq i32 {f.emit(f'and i32 {flags}, {BEHAVED}')}, {BEHAVED}")
     dtype = f.emit(f"load ptr, ptr {_at(f, '%array', DTYPE)}")
@@ -228,7 +226,7 @@ def _emit_run(module: Module) -> None:
     The arena's address goes to `place`, the last of `buffers`.
     """
     parameters = [("ptr", "%plan"), ("ptr", "%buffers"), ("ptr", "%place")]
-    f = module.function("run", parameters, "i1", "alwaysinline nounwind", "internal")
+    f = module.function("run", parameters, "i1", "nounwind", "internal")
     size, main = _header(f, "arena"), _header(f, "main")
     f.do(f"br i1 {f.emit(f'icmp eq i64 {size}, 0')}, label %ready, label %scratch")
     f.start_block("scratch")

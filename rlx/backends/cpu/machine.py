@@ -4,7 +4,7 @@ The text is already explicit vector code, so the passes stay few. Milliseconds t
 of 6 operations, of 60 operations, and twenty of 60 (x86 with AVX-512):
 
     level 0  no pass                           4.1    6.8     93
-    level 1  gvn, instcombine                  4.4    7.4    101
+    level 1  alwaysinline, gvn, instcombine    4.4    7.4    101
     level 2  LLVM's O2 without vectorizers     7.3   13.2    183
     level 3  LLVM's O3                        18.5   25.0    398
 
@@ -77,7 +77,7 @@ class Library:
                 fix="compile it from its IR text, or disassemble `object_code`",
             )
         module = _parse(self._text)
-        _optimize(module, self._level)
+        _optimize(module, self._level, "alwaysinline" in self._text)
         return _engine().target.emit_assembly(module)
 
 
@@ -88,7 +88,7 @@ def load(text: str, *, level: int = 1, symbols: Mapping[str, int] | None = None)
     `symbols` (name to address), else looked up in the process: libc, libm, pthread.
     """
     module = _parse(text)
-    _optimize(module, level)
+    _optimize(module, level, "alwaysinline" in text)
     object_code = _engine().target.emit_object(module)
     return Library(object_code, _exports(module), symbols, text, level)
 
@@ -133,7 +133,7 @@ def _parse(text: str) -> llvm.ModuleRef:
     return module
 
 
-def _optimize(module: llvm.ModuleRef, level: int) -> None:
+def _optimize(module: llvm.ModuleRef, level: int, inlines: bool) -> None:
     if level <= 0:
         return
     tuning = llvm.create_pipeline_tuning_options(speed_level=min(level, 3))
@@ -146,6 +146,10 @@ def _optimize(module: llvm.ModuleRef, level: int) -> None:
     if level >= 2:
         builder.getModulePassManager().run(module, builder)
         return
+    if inlines:
+        whole = llvm.create_new_module_pass_manager()
+        whole.add_always_inliner_pass()
+        whole.run(module, builder)
     passes = llvm.create_new_function_pass_manager()
     passes.add_new_gvn_pass()
     passes.add_instruction_combine_pass()

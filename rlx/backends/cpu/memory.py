@@ -59,9 +59,7 @@ def _emit_bin(module: Module) -> None:
 
     The two bits after the leading one of (size rounded up to 64) - 1 choose the quarter.
     """
-    f = module.function(
-        "bin", [("i64", "%size")], "{ i64, i64 }", "alwaysinline nounwind", "internal"
-    )
+    f = module.function("bin", [("i64", "%size")], "{ i64, i64 }", "nounwind", "internal")
     f.lines.append("""\
   %none = icmp eq i64 %size, 0
   %some = select i1 %none, i64 1, i64 %size
