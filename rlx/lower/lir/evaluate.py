@@ -89,7 +89,8 @@ def run_step(step: Step, memory: Memory) -> None:
     elif isinstance(step, Contraction):
         _run_contraction(step, memory)
     elif isinstance(step, LibraryCall):
-        arrays = [memory[b].reshape(b.type.shape) for b in step.inputs]
+        typed = zip(step.inputs, step.input_types, strict=True)
+        arrays = [memory[b].reshape(t.shape) for b, t in typed]
         for buffer, array in zip(step.outputs, step.op.run(arrays, step.attrs), strict=True):
             memory[buffer][:] = np.asarray(array).reshape(-1)
     elif isinstance(step, Copy):

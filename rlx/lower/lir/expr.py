@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 # and `is_finite` give bool; `and or xor not` are logical on bool and bitwise on integers; `max`
 # and `min` give NaN if an operand is; `div` and `rem` of integers truncate towards zero; `round`
 # is half to even; `select` is (condition, on_true, on_false); `convert` and `bitcast` go to the
-# dtype of the expression. Float to integer `convert` truncates; out of range is unspecified.
+# dtype of the expression. Float to integer `convert` truncates, saturates, and gives 0 for NaN; to
+# bool it is `!= 0`. Shifts by the width or more give 0 (`shr_arithmetic`: the sign everywhere).
 INSTRUCTIONS: dict[str, tuple[int, int]] = {
     **dict.fromkeys(["add", "sub", "mul", "max", "min"], (1, 2)),
     **dict.fromkeys(["eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor"], (1, 2)),

@@ -97,6 +97,16 @@ def _neg(dtype: np.dtype, x: np.ndarray) -> np.ndarray:
     return np.negative(x)
 
 
+def _convert(dtype: np.dtype, x: np.ndarray) -> np.ndarray:
+    if x.dtype.kind in "biu" or dtype.kind not in "iu":
+        return x.astype(dtype)
+    info, x = np.iinfo(dtype), np.trunc(x.astype(np.float64))
+    inside = (x > float(info.min)) & (x < float(info.max))
+    result = np.where(inside, x, 0).astype(dtype)
+    result = np.where(x >= float(info.max), np.array(info.max, dtype), result)
+    return np.where(x <= float(info.min), np.array(info.min, dtype), result)
+
+
 NUMPY: dict[str, Callable[..., np.ndarray]] = {
     "add": _plain(np.add),
     "sub": _plain(np.subtract),
@@ -155,6 +165,6 @@ NUMPY: dict[str, Callable[..., np.ndarray]] = {
     "popcount": _plain(np.bitwise_count),
     "clz": _clz,
     "select": _plain(np.where),
-    "convert": lambda dtype, x: x.astype(dtype),
+    "convert": _convert,
     "bitcast": lambda dtype, x: np.ascontiguousarray(x).view(dtype),
 }

@@ -140,7 +140,8 @@ class Contraction:
     `convert(lhs) * convert(rhs)` in `dtype` stands for `Accumulated` in the stores. `lhs` mentions
     batch, row, depth; `rhs` batch, depth, column. Both are a `Load` with an affine index: strides
     are `lhs.index.stride_of(row)` and so on, any of them may be zero or large (transposed). A
-    variable may have extent 1, then its stride is 0. Stores are over batch, row, column.
+    variable may have extent 1, then its stride is 0. Stores are over batch, row, column; indices
+    of loads in them may hold quotients and remainders of the row.
     """
 
     batch: tuple[Variable, ...]
@@ -156,12 +157,17 @@ class Contraction:
 
 @dataclass(frozen=True, eq=False)
 class LibraryCall:
-    """Call the NumPy reference of an op on whole buffers: `op.run(arrays, attrs)`."""
+    """Call the NumPy reference of an op on whole buffers: `op.run(arrays, attrs)`.
+
+    The arrays have the shapes of `input_types`; a buffer itself may be declared with another
+    shape of as many elements.
+    """
 
     op: Op
     attrs: dict[str, Any]
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
+    input_types: tuple[Type, ...]
     source: Source | None = None
 
 
@@ -207,7 +213,8 @@ class WhileStep:
     Condition's inputs: `condition_constants`, then the carried arrays; its output: `flag`. Body's
     inputs: `body_constants`, then the carried arrays; its outputs: the carried arrays, next
     round. Round 0 reads `initial`; round r writes `spare` if r is odd, else `result`. If the last
-    written is `spare`, or no round ran, it is copied to `result` at the end.
+    written is `spare`, or no round ran, it is copied to `result` at the end. Buffers bound to the
+    nested programs may be declared with another shape of as many elements.
     """
 
     condition: Program

@@ -1,0 +1,14 @@
+"""Passes from graph to graph that hold for every device.
+
+Enters and leaves: a valid `Graph`. Each file has one pass of its name; read `inline_calls.py`
+first. They may use `ir` only, and name no op.
+"""
+
+from .dedupe import dedupe
+from .drop_dead import drop_dead
+from .expand import expand
+from .fold_constants import fold_constants
+from .inline_calls import inline_calls
+from .simplify import simplify
+
+__all__ = ["dedupe", "drop_dead", "expand", "fold_constants", "inline_calls", "simplify"]

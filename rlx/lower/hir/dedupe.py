@@ -1,0 +1,39 @@
+"""Keep one of several equal nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from ...ir.graph import Graph, Node, Value
+from .rebuild import inside, rebuild
+
+
+def dedupe(graph: Graph) -> Graph:
+    """Keep one of several nodes with the same op, operands and attributes.
+
+    before: `a = sin(x); b = sin(x); c = add(a, b)`; after: `a = sin(x); c = add(a, a)`. Ops with
+    the rule `barrier` are left alone, and so are calls with the attribute `recompute`.
+    """
+    seen: dict[Hashable, Sequence[Value]] = {}
+
+    def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
+        attrs = inside(node.attrs, dedupe)
+        if node.op.rules.get("barrier") or node.attrs.get("recompute", False):
+            return node.op.apply(operands, attrs)
+        names = tuple(map(id, operands))
+        key = (node.op.name, names, tuple((k, _exact(v)) for k, v in node.attrs.items()))
+        if key not in seen:
+            seen[key] = node.op.apply(operands, attrs)
+        return seen[key]
+
+    return rebuild(graph, visit)
+
+
+def _exact(attr: Any) -> Hashable:
+    """An attribute so that 0, 0.0, -0.0 and False differ, and NaN equals itself."""
+    if isinstance(attr, tuple):
+        return tuple(map(_exact, attr))
+    if isinstance(attr, bool | int | float | complex):
+        return type(attr), repr(attr)
+    return attr

@@ -1,0 +1,32 @@
+"""Drop nodes whose results nobody needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir.graph import Graph, Node, Value
+from .rebuild import again, inside, rebuild
+
+
+def drop_dead(graph: Graph) -> Graph:
+    """Drop nodes whose results nobody needs, in nested graphs too; ops with `effect` stay.
+
+    before: `a = sin(x); b = cos(x); return b`; after: `b = cos(x); return b`.
+    """
+    needed = set(graph.results)
+    live: set[Node] = set()
+    for node in reversed(graph.nodes):
+        if node.op.rules.get("effect") or any(r in needed for r in node.results):
+            live.add(node)
+            needed.update(node.args)
+    if len(live) == len(graph.nodes) and not any(node.graphs for node in live):
+        return graph
+
+    def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
+        if node not in live:
+            return node.results  # stand-ins that no live node reads
+        if not node.graphs:
+            return again(node, operands)
+        return node.op.apply(operands, inside(node.attrs, drop_dead))
+
+    return rebuild(graph, visit)

@@ -1,0 +1,48 @@
+"""Compute now what depends on constants alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...ir.body import Fill
+from ...ir.graph import OPS, Graph, Node, Value
+from .rebuild import inside, rebuild
+
+LARGEST = 256  # elements: more would grow the program, and cost time to compile
+
+
+def fold_constants(graph: Graph) -> Graph:
+    """Compute now what depends on constants alone, if operands and results are small.
+
+    before: `a = constant([1, 2]); b = add(a, a)`; after: `b = constant([2, 4])`.
+    """
+
+    def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
+        arrays = _known(node, operands)
+        if arrays is None:
+            return node.op.apply(operands, inside(node.attrs, fold_constants))
+        lift = next(op for op in OPS.values() if op.is_constant).lift
+        return [lift(array) for array in node.op.run(arrays, node.attrs)]
+
+    return rebuild(graph, visit)
+
+
+def _known(node: Node, operands: list[Value]) -> list[np.ndarray] | None:
+    """The operands' arrays, if the node can be computed from them now."""
+    if not operands or node.graphs or "reference" not in node.op.rules:
+        return None
+    if not all(r.type.is_static and r.type.size <= LARGEST for r in node.results):
+        return None
+    arrays = [_array(x) for x in operands]
+    return None if any(a is None for a in arrays) else arrays  # type: ignore[return-value]
+
+
+def _array(x: Value) -> np.ndarray | None:
+    if x.constant is not None:
+        return x.constant if x.constant.size <= LARGEST else None
+    is_fill = x.node is not None and isinstance(x.node.op.rules.get("body"), Fill)
+    if not is_fill or not x.type.is_static or x.type.size > LARGEST:
+        return None
+    return x.node.op.run([], x.node.attrs)[0]  # type: ignore[union-attr]

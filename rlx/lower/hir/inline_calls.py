@@ -1,0 +1,28 @@
+"""Put called graphs in the place of their calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir.body import Call
+from ...ir.builder import inline
+from ...ir.graph import Graph, Node, Value
+from .rebuild import inside, rebuild
+
+
+def inline_calls(graph: Graph, keep_recomputed: bool = True) -> Graph:
+    """Put called graphs in the place of their calls, nested ones too.
+
+    before: `y = call(x, graph=(a) -> sin(a))`; after: `y = sin(x)`. Vanish: ops with the body
+    `Call`. A call with the attribute `recompute` stays until `keep_recomputed` is False: its
+    nodes must not be merged with those of the first run.
+    """
+
+    def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
+        is_kept = keep_recomputed and node.attrs.get("recompute", False)
+        attrs = inside(node.attrs, lambda g: inline_calls(g, keep_recomputed))
+        if isinstance(node.op.rules.get("body"), Call) and not is_kept:
+            return inline(attrs["graph"], operands)
+        return node.op.apply(operands, attrs)
+
+    return rebuild(graph, visit)

@@ -1,0 +1,35 @@
+"""How every pass makes its new graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...ir.builder import build, rewrite
+from ...ir.graph import Graph, Node, Value
+
+Visit = Callable[[Node, list[Value]], Sequence[Value]]
+
+
+def rebuild(graph: Graph, visit: Visit) -> Graph:
+    """Record a graph anew: `visit(node, operands)` gives the values for the node's results."""
+    origins = [p.origin for p in graph.params]
+    return build(lambda *xs: rewrite(graph, xs, visit), graph.param_types, graph.name, origins)
+
+
+def again(node: Node, operands: Sequence[Value]) -> tuple[Value, ...]:
+    """Record a node as it is, on new operands."""
+    return node.op.apply(operands, node.attrs)
+
+
+def inside(attrs: dict[str, Any], change: Callable[[Graph], Graph]) -> dict[str, Any]:
+    """Attributes with every nested graph changed."""
+    return {name: _changed(attr, change) for name, attr in attrs.items()}
+
+
+def _changed(attr: Any, change: Callable[[Graph], Graph]) -> Any:
+    if isinstance(attr, Graph):
+        return change(attr)
+    if isinstance(attr, tuple) and any(isinstance(a, Graph) for a in attr):
+        return tuple(_changed(a, change) for a in attr)
+    return attr

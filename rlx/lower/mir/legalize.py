@@ -1,0 +1,65 @@
+"""Check that a target can run a graph, before any code is made."""
+
+from __future__ import annotations
+
+from ...ir.body import Branch, Call, Library, Repeat, While
+from ...ir.errors import UnsupportedDtype, UnsupportedOp
+from ...ir.graph import Graph, Node, Value
+from ..target import Target
+
+
+def legalize(graph: Graph, target: Target) -> Graph:
+    """Check that a target can run a graph; an error names op, device, lack and line.
+
+    The graph stays as it is. A dtype that cannot lie in the target's memory and an op that
+    cannot run there, not even as its NumPy reference, are errors.
+    """
+    for param in graph.params:
+        _check_dtype(param, None, target)
+    for node in graph.nodes:
+        for result in node.results:
+            _check_dtype(result, node, target)
+        if not target.has_library and needs_library(node, target):
+            raise _unsupported(node, target)
+        for nested in node.graphs:
+            legalize(nested, target)
+    return graph
+
+
+def needs_library(node: Node, target: Target) -> bool:
+    """Whether a node can only run as a call of its NumPy reference."""
+    if node.op.is_constant or node.op.name in target.wants:
+        return False
+    body = node.op.rules.get("body")
+    if isinstance(body, Call | Branch | While | Repeat):
+        return False
+    if body is None or isinstance(body, Library):
+        return True
+    return not all(target.computes(v.dtype) for v in (*node.args, *node.results))
+
+
+def _check_dtype(value: Value, node: Node | None, target: Target) -> None:
+    name = value.dtype.name
+    if name in target.stored:
+        return
+    where = str(node.source) if node else None
+    what = node.op.name if node else value.origin or "an argument"
+    near = "float32" if name == "float64" else ", ".join(sorted(target.stored))
+    raise UnsupportedDtype(
+        f"{what}: {target.name} has no {name}",
+        where=where,
+        notes=[f"the value is {value.type}"],
+        fix=f"convert it to {near}, or run on another device",
+    )
+
+
+def _unsupported(node: Node, target: Target) -> UnsupportedOp:
+    operands = ", ".join(str(a.type) for a in node.args)
+    odd = [v.dtype.name for v in (*node.args, *node.results) if not target.computes(v.dtype)]
+    lack = f"it has no arithmetic for {odd[0]}" if odd else "the op has no loop body"
+    return UnsupportedOp(
+        f"{node.op.name}: {target.name} cannot run it, {lack}",
+        where=str(node.source),
+        notes=[f"operands: {operands}"],
+        fix="run this function on the cpu, or move the op out of the compiled function",
+    )

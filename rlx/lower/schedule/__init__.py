@@ -1,0 +1,11 @@
+"""From a graph of primitives to a loop program with its memory.
+
+Enters: a legal graph and a target. Leaves: a `Program`. Read `fuse.py` (what gets memory), then
+`elements.py` (bodies to scalar expressions), then `schedule.py` (steps).
+"""
+
+from .finish import finish
+from .plan_memory import plan_memory
+from .schedule import schedule
+
+__all__ = ["finish", "plan_memory", "schedule"]

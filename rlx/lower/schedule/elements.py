@@ -1,0 +1,202 @@
+"""The scalar expression of one element of a value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...ir.body import Fill, Gather, Move, Pointwise, Read, Reduce, View
+from ...ir.graph import Node, Value
+from ..lir import expr as scalar
+from ..lir.expr import COMPARISONS, Const, Expr
+from ..lir.index import Index, Variable, as_index, loaded
+from ..lir.program import Buffer
+from ..target import Target
+
+Place = tuple[Index, ...]  # an index along each axis
+EXACT = frozenset(["select", "convert", "bitcast"])  # never need a wider dtype
+
+
+class Elements:
+    """Gives the expression of any value at any place, by recursion over bodies.
+
+    A value with a buffer in `buffers` is loaded. `given` holds expressions for values at the
+    places asked for: a contraction's sum while its epilogue is made.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        buffers: dict[Value, Buffer],
+        constant_buffer: Callable[[Value], Buffer],
+    ) -> None:
+        self.target, self.buffers, self.constant_buffer = target, buffers, constant_buffer
+        self.given: dict[Value, Expr] = {}
+        self.memo: dict[tuple[Value, Place], Expr] = {}
+
+    def at(self, value: Value, place: Place) -> Expr:
+        """The element of a value at a place."""
+        if value in self.given:
+            return self.given[value]
+        key = (value, place)
+        if key not in self.memo:
+            self.memo[key] = self.fresh(value, place)
+        return self.memo[key]
+
+    def fresh(self, value: Value, place: Place) -> Expr:
+        array = value.constant
+        if array is not None and array.size == 1 and self.target.computes(value.dtype):
+            return scalar.const(value.dtype, array.reshape(-1)[0])
+        if array is not None:
+            return scalar.load(self.constant_buffer(value), flatten(place, value.shape))
+        node = value.node
+        body = node.op.rules.get("body") if node else None
+        if isinstance(body, Fill) and self.target.computes(value.dtype):
+            return self.fill(node, body, value, place)  # type: ignore[arg-type]
+        if value in self.buffers:
+            return scalar.load(self.buffers[value], flatten(place, value.shape))
+        assert node is not None and body is not None, f"{value} has no buffer"
+        return self.computed(node, body, value, place)
+
+    def computed(self, node: Node, body: Any, value: Value, place: Place) -> Expr:
+        """The element of a node's result that has no buffer."""
+        if isinstance(body, Pointwise):
+            args = [self.at(arg, place) for arg in node.args]
+            return self.instruction(body.instruction, value.dtype, args)
+        if isinstance(body, Move):
+            read = body.read(place, [a.type for a in node.args], **node.attrs)
+            return self.read(node, read)
+        if isinstance(body, View):
+            (arg,) = node.args
+            return self.at(arg, unflatten(flatten(place, value.shape), arg.shape))
+        if isinstance(body, Gather):
+            types = [a.type for a in node.args]
+            return self.read(node, body.read(place, self.loader(node), types, **node.attrs))
+        assert isinstance(body, Reduce), f"{node} cannot stand inside of a kernel"
+        return self.reduction(node, body, place)
+
+    def fill(self, node: Node, body: Fill, value: Value, place: Place) -> Expr:
+        number = body.number(place, value.type, **node.attrs)
+        if isinstance(number, Index | Variable):
+            return scalar.index_value(as_index(number), value.dtype)
+        return scalar.const(value.dtype, number)
+
+    def instruction(self, name: str, dtype: np.dtype, args: Sequence[Expr]) -> Expr:
+        """Apply an instruction in the target's arithmetic, and round to the dtype."""
+        if name in EXACT or not args:
+            return scalar.apply(name, dtype, *args)
+        wide = self.target.arithmetic(args[-1].dtype)
+        if wide == args[-1].dtype:
+            return scalar.apply(name, dtype, *args)
+        widened = [scalar.apply("convert", wide, a) for a in args]
+        if name in COMPARISONS:
+            return scalar.apply(name, dtype, *widened)
+        return scalar.apply("convert", dtype, scalar.apply(name, wide, *widened))
+
+    def read(self, node: Node, read: Read) -> Expr:
+        """The element that a move or a gather points at."""
+        bounds = [(as_index(i), low, high) for i, low, high in read.guards]
+        steps = [(as_index(i), step) for i, step in read.strides]
+        inside = self.at(node.args[read.operand], tuple(map(as_index, read.index)))
+        if read.otherwise is None:
+            assert not bounds and not steps, f"{node} has guards and nothing to read outside"
+            return inside
+        return scalar.guard(bounds, steps, inside, self.at(node.args[read.otherwise], ()))
+
+    def loader(self, node: Node) -> Any:
+        """The function `load(operand, index, low, high)` that bodies call: an index, clamped."""
+
+        def load(operand: int, index: Sequence[Any], low: int, high: int) -> Index:
+            element = self.at(node.args[operand], tuple(map(as_index, index)))
+            return clamped(element, low, high)
+
+        return load
+
+    def reduction(self, node: Node, body: Reduce, place: Place) -> Expr:
+        (arg,) = node.args
+        axes = node.attrs["axes"]
+        dtype = node.result.dtype
+        wide = self.target.arithmetic(dtype)
+        init = scalar.const(wide, identity(body.combine, wide))
+        if any(arg.shape[axis] == 0 for axis in axes):
+            return scalar.apply("convert", dtype, init)
+        variables = {axis: Variable(arg.shape[axis]) for axis in axes}
+        outer = iter(place)
+        inner = tuple(
+            as_index(variables[axis]) if axis in variables else next(outer)
+            for axis in range(arg.rank)
+        )
+        element = scalar.apply("convert", wide, self.at(arg, inner))
+        loops = tuple(v for v in variables.values() if v.extent > 1)
+        total = scalar.reduce(body.combine, loops, init, element)
+        return scalar.apply("convert", dtype, total)
+
+
+def clamped(element: Expr, low: int, high: int) -> Index:
+    """An integer expression clamped to `low..high`, as an index."""
+    high = max(low, high)
+    if isinstance(element, Const):
+        return as_index(min(max(int(element.number), low), high))
+    dtype = element.dtype
+    info = np.iinfo(dtype)
+    if info.min < low or info.max > high:
+        wide = dtype if dtype.itemsize >= 4 and info.max >= high else np.dtype(np.int64)
+        element = scalar.apply("convert", wide, element)
+        info = np.iinfo(wide)
+        if info.max > high:
+            element = scalar.apply("min", wide, element, scalar.const(wide, high))
+        if info.min < low or low > 0:
+            element = scalar.apply("max", wide, element, scalar.const(wide, low))
+    return loaded(element, low, high)
+
+
+def identity(combine: str, dtype: np.dtype) -> Any:
+    """The number that changes nothing when combined."""
+    if combine in ("add", "or", "xor"):
+        return 0
+    if combine == "mul":
+        return 1
+    if combine == "and":
+        return True if dtype.kind == "b" else np.array(-1).astype(dtype)
+    is_max = combine == "max"
+    if dtype.kind == "b":
+        return not is_max
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        return info.min if is_max else info.max
+    return -math.inf if is_max else math.inf
+
+
+def strides(shape: Sequence[int]) -> list[int]:
+    """Row-major strides in elements."""
+    result = [1] * len(shape)
+    for axis in range(len(shape) - 2, -1, -1):
+        result[axis] = result[axis + 1] * shape[axis + 1]
+    return result
+
+
+def flatten(place: Sequence[Index], shape: Sequence[int]) -> Index:
+    """The offset of a place in a dense row-major array."""
+    total = Index()
+    for index, stride in zip(place, strides(shape), strict=True):
+        total = total + index * stride
+    return total
+
+
+def unflatten(offset: Index, shape: Sequence[int]) -> Place:
+    """The place of an offset in a dense row-major array."""
+    place = []
+    for axis, stride in enumerate(strides(shape)):
+        index = offset // stride if stride else Index()
+        place.append(index % shape[axis] if axis and shape[axis] else index)
+    return tuple(place)
+
+
+def loops_of(shape: Sequence[int]) -> tuple[tuple[Variable, ...], Place]:
+    """A variable for each axis longer than 1, and the place they name."""
+    variables = [Variable(size) for size in shape]
+    loops = tuple(v for v in variables if v.extent > 1)
+    return loops, tuple(as_index(v) for v in variables)

@@ -1,0 +1,233 @@
+"""Decide which values get memory; all others are computed inside of the kernels that use them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...ir.body import (
+    Concat,
+    Contract,
+    Fill,
+    Gather,
+    Move,
+    Pointwise,
+    Reduce,
+    Scan,
+    Scatter,
+    View,
+)
+from ...ir.graph import Graph, Node, Value
+from ..lir.expr import INSTRUCTIONS
+from ..mir.legalize import needs_library
+from ..target import Target
+
+INLINE = (Pointwise, Move, View, Fill, Gather, Reduce)
+MOST_SITES = 16  # more places of use than this: not worth following
+DEEPEST = 60  # operations on one path through a kernel, a bound for code size and recursion
+SCALAR_COST = 60  # a single number is computed again up to this cost: it leaves the loops
+
+Site = tuple[Value, tuple[Node, ...]]  # the value whose kernel computes it, and the moves between
+
+
+@dataclass
+class Fusion:
+    """Which values get memory (`stored`), and why they did not fuse (`missed`).
+
+    `epilogues` gives for a stored value the contraction that computes it as its epilogue.
+    """
+
+    stored: set[Value] = field(default_factory=set)
+    missed: dict[Value, str] = field(default_factory=dict)
+    epilogues: dict[Value, Value] = field(default_factory=dict)
+
+
+def fuse(graph: Graph, target: Target) -> Fusion:
+    """Decide which values get memory.
+
+    Pointwise ops, movement, gathers, fills and reductions are computed where they are used, as
+    long as that costs no more than storing and loading them. Results of the graph and operands of
+    library calls and control flow are always stored.
+    """
+    return _Fuser(graph, target).run()
+
+
+class _Fuser:
+    def __init__(self, graph: Graph, target: Target) -> None:
+        self.graph, self.target = graph, target
+        self.users = graph.users()
+        self.fusion = Fusion()
+        self.forced: dict[Value, str] = {}
+        self.cost: dict[Value, float] = {}
+        self.depth: dict[Value, int] = {}
+        self.sites: dict[Value, dict[Site, float]] = {}
+
+    def run(self) -> Fusion:
+        self.force()
+        stored = set(self.forced)
+        # The first round takes every producer as computed again, which overstates costs; the
+        # second knows what the first has stored.
+        for _ in range(2):
+            self.measure(stored)
+            stored = self.decide()
+        self.fusion.stored = stored
+        for node in self.graph.nodes:
+            self.find_epilogue(node)
+        return self.fusion
+
+    # -- epilogues of contractions ----------------------------------------------------------------
+
+    def find_epilogue(self, node: Node) -> None:
+        """If one kernel alone uses a contraction, element by element, it becomes its epilogue."""
+        body = node.op.rules.get("body")
+        if not isinstance(body, Contract) or needs_library(node, self.target):
+            return
+        total = node.result
+        sites = self.sites[total]
+        if len(sites) != 1 or total in self.graph.results:
+            return
+        (root, path), *_ = sites
+        is_same_order = all(isinstance(step.op.rules["body"], View) for step in path)
+        if root not in self.fusion.stored or not is_same_order:
+            return
+        if root.type.size != total.type.size or self.has_reduction(root):
+            return
+        self.fusion.epilogues[root] = total
+
+    def has_reduction(self, root: Value) -> bool:
+        """Whether the kernel of a value holds a reduction or a gather."""
+        if isinstance(root.node.op.rules["body"], Reduce | Gather):
+            return True
+        inner = (a for a in root.node.args if self.is_inline(a) and a not in self.fusion.stored)
+        return any(self.has_reduction(a) for a in inner)
+
+    # -- what must be stored ----------------------------------------------------------------------
+
+    def is_inline(self, value: Value) -> bool:
+        """Whether a value can be computed inside of a kernel at all."""
+        node = value.node
+        if node is None or node.op.is_constant or needs_library(node, self.target):
+            return False
+        return isinstance(node.op.rules.get("body"), INLINE)
+
+    def force(self) -> None:
+        for result in self.graph.results:
+            self.store(result, "it is a result")
+        for node in self.graph.nodes:
+            body = node.op.rules.get("body")
+            fuses = isinstance(body, (*INLINE, Scan, Scatter, Concat))
+            if fuses and not needs_library(node, self.target):
+                continue
+            for arg in node.args:
+                if isinstance(body, Contract) and is_movement(arg):
+                    continue  # the contraction reads through movement where it can
+                self.store(arg, f"{node.op.name} reads it from memory")
+
+    def store(self, value: Value, reason: str) -> None:
+        """Force a value into memory; a view is the memory of its operand."""
+        while self.is_inline(value) and isinstance(value.node.op.rules["body"], View):
+            value = value.node.args[0]
+        if self.is_inline(value):
+            self.forced.setdefault(value, reason)
+
+    # -- what it costs to compute again -----------------------------------------------------------
+
+    def measure(self, stored: set[Value]) -> None:
+        """Cost and depth of computing each value, given which ones are stored."""
+        self.cost.clear()
+        self.depth.clear()
+        for value in (r for node in self.graph.nodes for r in node.results):
+            if not self.is_inline(value):
+                continue
+            args = value.node.args
+            body = value.node.op.rules["body"]
+            is_reduce = isinstance(body, Reduce)
+            inner = [a for a in args if self.is_inline(a) and a not in stored]
+            shares = [a.type.size / max(1, value.type.size) for a in args]
+            loads = (
+                0.0
+                if is_reduce
+                else sum(
+                    min(1.0, share) for a, share in zip(args, shares, strict=True) if a not in inner
+                )
+            )
+            times = max(1.0, *shares) if is_reduce else 1.0
+            total = sum(self.cost[a] for a in inner) * times
+            self.cost[value] = cost_of(body, value) + loads + total
+            self.depth[value] = 1 + max((self.depth[a] for a in inner), default=0)
+
+    # -- where it is used -------------------------------------------------------------------------
+
+    def decide(self) -> set[Value]:
+        """Walk from the results to the operands: each value's uses are decided before it."""
+        stored = set(self.forced)
+        self.fusion.missed = dict(self.forced)
+        self.sites.clear()
+        for node in reversed(self.graph.nodes):
+            for value in node.results:
+                self.sites[value] = self.find_sites(value, stored)
+                if not self.is_inline(value) or value in stored:
+                    continue
+                reason = self.reason_to_store(value)
+                if reason:
+                    self.fusion.missed[value] = reason
+                    stored.add(value)
+        return stored
+
+    def find_sites(self, value: Value, stored: set[Value]) -> dict[Site, float]:
+        """Every kernel that would compute the value, and how often for each of its elements."""
+        found: dict[Site, float] = {}
+        for user in self.users.get(value, ()):
+            body = user.op.rules.get("body")
+            result = user.results[0] if user.results else value
+            if not self.is_inline(result):
+                found[(result, (user,))] = 1.0
+                continue
+            is_here = result in stored
+            onward = {(result, ()): 1.0} if is_here else self.sites.get(result, {})
+            if isinstance(body, Pointwise):
+                step: tuple[Node, ...] = ()
+                factor = 1.0
+            else:
+                step = (user,)
+                factor = max(1.0, result.type.size / max(1, value.type.size))
+            for (root, path), times in onward.items():
+                site = (root, path + step)
+                found[site] = max(found.get(site, 0.0), times * factor)
+                if len(found) > MOST_SITES:
+                    return found
+        return found
+
+    def reason_to_store(self, value: Value) -> str:
+        """Why a value is better stored; empty if it is not."""
+        body = value.node.op.rules["body"]
+        sites = self.sites[value]
+        if isinstance(body, Fill) or not sites:
+            return ""
+        if isinstance(body, Reduce):
+            is_plain = len(sites) == 1 and all(not path for _, path in sites)
+            return "" if is_plain else "a reduction whose result is not used just once"
+        if self.depth[value] > DEEPEST:
+            return f"the kernel would be more than {DEEPEST} operations deep"
+        times, cost = sum(sites.values()), self.cost[value]
+        if times <= 1 or (len(sites) > MOST_SITES and not cost):
+            return ""
+        if value.type.size == 1 and cost <= SCALAR_COST:
+            return ""
+        if times * cost <= cost + 1 + times:
+            return ""
+        return f"computing it {times:.3g} times costs more than storing it"
+
+
+def cost_of(body: object, value: Value) -> float:
+    """The cost of one element of a value, without its operands."""
+    if isinstance(body, Pointwise):
+        return INSTRUCTIONS[body.instruction][0]
+    if isinstance(body, Reduce):
+        (arg,) = value.node.args  # type: ignore[union-attr]
+        return 2.0 * arg.type.size / max(1, value.type.size)
+    return 2.0 if isinstance(body, Gather) else 0.0
+
+
+def is_movement(value: Value) -> bool:
+    """Whether a value is made by movement alone, so that a load might read through it."""
+    return value.node is not None and isinstance(value.node.op.rules.get("body"), Move | View)

@@ -1,0 +1,212 @@
+"""Turn a graph into steps over buffers."""
+
+from __future__ import annotations
+
+from ...ir.body import Branch, Concat, Contract, Repeat, Scan, Scatter, View, While
+from ...ir.graph import Constant, Graph, Node, Value
+from ...ir.types import Type
+from ..lir import expr as scalar
+from ..lir import program as lir
+from ..lir.index import as_index
+from ..lir.program import Buffer, Kind, Program, Step, Store
+from ..mir.legalize import needs_library
+from ..target import Target
+from .contraction import contraction_steps
+from .control import branch_step, repeat_step, while_step
+from .elements import Elements, flatten, loops_of
+from .fuse import Fusion, fuse
+
+
+def schedule(graph: Graph, target: Target) -> Program:
+    """Turn a graph into steps over buffers, one kernel for each stored value.
+
+    before: `a = exp(x); b = add(a, y); return b`; after: one output buffer and
+    `kernel i < n: b2[i] = exp(b0[i]) + b1[i]`. Temporaries have no place in memory yet.
+    """
+    return Scheduler(graph, target, fuse(graph, target)).run()
+
+
+class Scheduler:
+    """The state of one graph's scheduling: buffers of values, steps so far."""
+
+    def __init__(self, graph: Graph, target: Target, fusion: Fusion) -> None:
+        self.graph, self.target, self.fusion = graph, target, fusion
+        self.buffers: dict[Value, Buffer] = {}
+        self.constants: dict[Constant, Buffer] = {}
+        self.steps: list[Step] = []
+        self.elements = Elements(target, self.buffers, self.constant_buffer)
+        self.count = 0
+
+    def run(self) -> Program:
+        inputs = [self.new_buffer(p.type, "input") for p in self.graph.params]
+        self.buffers.update(zip(self.graph.params, inputs, strict=True))
+        outputs, copied = self.make_outputs()
+        in_epilogues = set(self.fusion.epilogues.values())
+        for node in self.graph.nodes:
+            if node.op.is_constant or any(r in in_epilogues for r in node.results):
+                continue
+            self.emit(node)
+        for output, value in copied:
+            self.steps.append(lir.Copy(self.buffer(value), output))
+        constants = tuple(self.constants.values())
+        name = self.graph.name
+        return Program(name, tuple(inputs), tuple(outputs), constants, self.steps)
+
+    # -- buffers ----------------------------------------------------------------------------------
+
+    def new_buffer(self, type: Type, kind: Kind = "temporary") -> Buffer:
+        """A buffer with the next name."""
+        self.count += 1
+        return Buffer(f"b{self.count - 1}", type, kind)
+
+    def make_outputs(self) -> tuple[list[Buffer], list[tuple[Buffer, Value]]]:
+        """Output buffers; those that are not computed in place are filled by copies at the end."""
+        outputs, copied = [], []
+        for result in self.graph.results:
+            output = self.new_buffer(result.type, "output")
+            outputs.append(output)
+            root = self.root(result)
+            if root in self.buffers or root.node is None or root.node.op.is_constant:
+                copied.append((output, result))
+            else:
+                self.buffers[root] = output
+        return outputs, copied
+
+    def root(self, value: Value) -> Value:
+        """The value whose memory a view is."""
+        while value.node is not None and isinstance(value.node.op.rules.get("body"), View):
+            if needs_library(value.node, self.target):
+                break
+            value = value.node.args[0]
+        return value
+
+    def buffer(self, value: Value) -> Buffer:
+        """The buffer that holds a stored value, an argument or a constant."""
+        root = self.root(value)
+        if root.node is not None and root.node.op.is_constant:
+            return self.constant_buffer(root)
+        return self.buffers[root]
+
+    def constant_buffer(self, value: Value) -> Buffer:
+        """The buffer of a constant; equal constants share one."""
+        constant = value.node.attrs["value"]  # type: ignore[union-attr]
+        if constant not in self.constants:
+            buffer = self.new_buffer(value.type, "constant")
+            buffer.array = constant.array
+            self.constants[constant] = buffer
+        return self.constants[constant]
+
+    def result_buffer(self, value: Value) -> Buffer:
+        """The buffer a step writes a value to: an output, or a new temporary."""
+        if value not in self.buffers:
+            self.buffers[value] = self.new_buffer(value.type)
+        return self.buffers[value]
+
+    # -- steps ------------------------------------------------------------------------------------
+
+    def emit(self, node: Node) -> None:
+        """Add the steps of a node whose results are stored."""
+        body = node.op.rules.get("body")
+        if needs_library(node, self.target) or node.op.name in self.target.wants:
+            self.emit_library(node)
+        elif isinstance(body, Branch):
+            self.steps.append(branch_step(self, node))
+        elif isinstance(body, While):
+            self.steps.append(while_step(self, node))
+        elif isinstance(body, Repeat):
+            self.steps.append(repeat_step(self, node))
+        elif node.result.type.size == 0:
+            self.result_buffer(node.result)
+        elif isinstance(body, Contract):
+            self.steps += contraction_steps(self, node, node.result)
+        elif isinstance(body, Scan):
+            self.emit_scan(node, body)
+        elif isinstance(body, Scatter):
+            self.emit_scatter(node, body)
+        elif isinstance(body, Concat):
+            self.emit_concat(node)
+        elif isinstance(body, View) and node.args[0] in self.buffers:
+            self.buffers[node.result] = self.buffers[node.args[0]]
+        elif node.result in self.fusion.epilogues:
+            contraction = self.fusion.epilogues[node.result]
+            self.steps += contraction_steps(self, contraction.node, node.result)  # type: ignore
+        elif node.result in self.fusion.stored:
+            self.emit_kernel(node)
+
+    def emit_library(self, node: Node) -> None:
+        inputs = tuple(self.buffer(a) for a in node.args)
+        outputs = tuple(self.result_buffer(r) for r in node.results)
+        types = tuple(a.type for a in node.args)
+        step = lir.LibraryCall(node.op, node.attrs, inputs, outputs, types, node.source)
+        self.steps.append(step)
+
+    def emit_kernel(self, node: Node) -> None:
+        """The kernel that computes and stores a value."""
+        loops, place = loops_of(node.result.shape)
+        element = self.elements.at(node.result, place)
+        buffer = self.result_buffer(node.result)
+        store = Store(buffer, flatten(place, node.result.shape), element)
+        self.steps.append(lir.Kernel(loops, (store,), node.source))
+
+    def fill(self, buffer: Buffer, value: Value, node: Node) -> None:
+        """The kernel that puts a value into a buffer of the same shape."""
+        loops, place = loops_of(value.shape)
+        store = Store(buffer, flatten(place, value.shape), self.elements.at(value, place))
+        self.steps.append(lir.Kernel(loops, (store,), node.source))
+
+    def emit_scan(self, node: Node, body: Scan) -> None:
+        (arg,) = node.args
+        axis = node.attrs["axis"]
+        if arg.shape[axis] == 1:
+            self.fill(self.result_buffer(node.result), arg, node)
+            return
+        loops, place = loops_of(arg.shape)
+        along = next(v for v in loops if place[axis] == as_index(v))
+        wide = self.target.arithmetic(arg.dtype)
+        element = scalar.apply("convert", wide, self.elements.at(arg, place))
+        step = lir.Scan(
+            loops=tuple(v for v in loops if v is not along),
+            along=along,
+            reverse=node.attrs.get("reverse", False),
+            combine=body.combine,
+            expr=element,
+            buffer=self.result_buffer(node.result),
+            index=flatten(place, arg.shape),
+            source=node.source,
+        )
+        self.steps.append(step)
+
+    def emit_scatter(self, node: Node, body: Scatter) -> None:
+        target, updates = node.args[0], node.args[body.updates]
+        buffer = self.result_buffer(node.result)
+        self.fill(buffer, target, node)
+        if updates.type.size == 0:
+            return
+        loops, place = loops_of(updates.shape)
+        types = [a.type for a in node.args]
+        read = body.place(place, self.elements.loader(node), types, **node.attrs)
+        assert not read.strides, "a scatter has no strides"
+        step = lir.Scatter(
+            loops=loops,
+            combine=body.combine,
+            buffer=buffer,
+            index=flatten([as_index(i) for i in read.index], target.shape),
+            bounds=tuple((as_index(i), low, high) for i, low, high in read.guards),
+            expr=self.elements.at(updates, place),
+            unique=bool(node.attrs.get("unique", False)),
+            source=node.source,
+        )
+        self.steps.append(step)
+
+    def emit_concat(self, node: Node) -> None:
+        """One kernel for each operand, into its part of the result."""
+        buffer, axis, start = self.result_buffer(node.result), node.attrs["axis"], 0
+        for arg in node.args:
+            if arg.type.size == 0:
+                continue
+            loops, place = loops_of(arg.shape)
+            there = (*place[:axis], place[axis] + start, *place[axis + 1 :])
+            index = flatten(there, node.result.shape)
+            store = Store(buffer, index, self.elements.at(arg, place))
+            self.steps.append(lir.Kernel(loops, (store,), node.source))
+            start += arg.shape[axis]

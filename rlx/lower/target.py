@@ -1,0 +1,46 @@
+"""What the lowering must know about a device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..ir.types import DTYPES, as_dtype
+
+NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+HALVES = {"float16": "float32", "bfloat16": "float32"}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A device as the lowering sees it.
+
+    `wants` are composites it takes whole. `stored` dtypes may lie in its memory, `native` ones it
+    computes with; arithmetic on the keys of `widened` is done in another dtype, rounded after
+    each instruction. Matrix products are done in the `contracted` ones. If `has_library`, an op
+    it cannot render runs as its NumPy reference.
+    """
+
+    name: str
+    wants: frozenset[str] = frozenset()
+    stored: frozenset[str] = frozenset(DTYPES)
+    native: frozenset[str] = frozenset((*NUMBERS, *FLOATS))
+    widened: Mapping[str, str] = field(default_factory=lambda: dict(HALVES))
+    has_library: bool = True
+    contracted: frozenset[str] = frozenset(FLOATS)
+    lanes: int = 16
+
+    def computes(self, dtype: np.dtype) -> bool:
+        """Whether kernels may load, compute with and store this dtype."""
+        return dtype.name in self.native
+
+    def contracts(self, dtype: np.dtype) -> bool:
+        """Whether it has matrix products in this dtype."""
+        return dtype.name in self.contracted
+
+    def arithmetic(self, dtype: np.dtype) -> np.dtype:
+        """The dtype in which it does arithmetic on this one."""
+        return as_dtype(self.widened.get(dtype.name, dtype.name))
