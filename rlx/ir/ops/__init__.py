@@ -4,9 +4,32 @@ Enters: values (or, for `reference`, arrays). Leaves: nodes in the open graph. R
 and `arithmetic.py` first. Adding an op to a family touches that family's file alone.
 """
 
-from . import arithmetic, constant
+from typing import TYPE_CHECKING, Any
+
 from ..graph import OPS
+from . import (
+    arithmetic,
+    compare,
+    constant,
+    control,
+    convert,
+    cumulative,
+    custom,
+    cut,
+    exponential,
+    loops,
+    movement,
+    reduce,
+    rounding,
+    trigonometric,
+)
 
+# an op whose room's file has the same name (convert, sort) hides the file
+globals().update(OPS)
 
-def __getattr__(name: str):
-    return OPS[name]
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in OPS:
+            raise AttributeError(f"there is no op {name!r}")
+        return OPS[name]

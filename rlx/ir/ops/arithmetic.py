@@ -1,12 +1,29 @@
-"""Pointwise arithmetic: add, sub, mul, div, neg and their like."""
+"""Pointwise arithmetic: add, sub, mul, div, rem, neg, abs, sign, square, integer_pow."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from .families import linear_in_each, pointwise
+from ..body import Pointwise
+from ..errors import AttributeValueError
+from ..graph import Value
+from ..op import define
+from ..types import Type, is_complex, is_integer
+from .compare import eq, select
+from .convert import REAL_PART, conj, convert, real
+from .families import check_kind, linear_in_each, pointwise
+from .known import is_all, like
+from .rounding import trunc
 
 NUMBERS = ("integer", "float", "complex")
+
+
+def negated(x: Value) -> Value | None:
+    """What the value is the negation of, or None."""
+    return x.node.args[0] if x.node is not None and x.node.op is neg else None
+
 
 add = pointwise(
     "add",
@@ -15,9 +32,50 @@ add = pointwise(
     doc="Sum of two numbers; integers wrap around.",
     operands=("x", "y"),
     kinds=NUMBERS,
+    jvp=[lambda t, out, x, y: t, lambda t, out, x, y: t],
     transpose=linear_in_each(lambda ct, x, y: ct, lambda ct, x, y: ct),
     samples=[dict(args=((2, 3), (2, 3))), dict(args=([1.0, 2.0], [3.0, 5.0]), expect=[4.0, 7.0])],
 )
+
+
+@add.fold
+def add_fold(x: Value, y: Value) -> Value | None:
+    if is_all(x, 0):
+        return y
+    if is_all(y, 0):
+        return x
+    if (minus_y := negated(y)) is not None:
+        return sub(x, minus_y)
+    if (minus_x := negated(x)) is not None:
+        return sub(y, minus_x)
+    return None
+
+
+sub = pointwise(
+    "sub",
+    np.subtract,
+    "sub",
+    doc="Difference of two numbers; integers wrap around.",
+    operands=("x", "y"),
+    kinds=NUMBERS,
+    jvp=[lambda t, out, x, y: t, lambda t, out, x, y: neg(t)],
+    transpose=linear_in_each(lambda ct, x, y: ct, lambda ct, x, y: neg(ct)),
+    samples=[dict(args=((2, 3), (2, 3))), dict(args=([1.0, 2.0], [3.0, 5.0]), expect=[-2.0, -3.0])],
+)
+
+
+@sub.fold
+def sub_fold(x: Value, y: Value) -> Value | None:
+    if is_all(y, 0):
+        return x
+    if is_all(x, 0):
+        return neg(y)
+    if x is y and is_integer(x.dtype):  # inf - inf is NaN
+        return like(x, 0)
+    minus_y = negated(y)
+    return None if minus_y is None else add(x, minus_y)
+
+
 mul = pointwise(
     "mul",
     np.multiply,
@@ -27,5 +85,223 @@ mul = pointwise(
     kinds=NUMBERS,
     jvp=[lambda t, out, x, y: mul(t, y), lambda t, out, x, y: mul(x, t)],
     transpose=linear_in_each(lambda ct, x, y: mul(ct, y), lambda ct, x, y: mul(x, ct)),
-    samples=[dict(args=((2, 3), (2, 3))), dict(args=([2.0, 3.0], [4.0, -5.0]), expect=[8.0, -15.0])],
+    samples=[
+        dict(args=((2, 3), (2, 3))),
+        dict(args=([2.0, 3.0], [4.0, -5.0]), expect=[8.0, -15.0]),
+    ],
 )
+
+
+@mul.fold
+def mul_fold(x: Value, y: Value) -> Value | None:
+    for first, second in ((x, y), (y, x)):
+        if is_all(first, 1):
+            return second
+        if is_all(first, -1):
+            return neg(second)
+        if is_all(first, 0) and is_integer(x.dtype):  # 0 * inf is NaN
+            return first
+    minus_x, minus_y = negated(x), negated(y)
+    return None if minus_x is None or minus_y is None else mul(minus_x, minus_y)
+
+
+def _integer_div(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Quotient rounded toward zero; x / 0 has all bits set, min / -1 wraps to min."""
+    safe = np.where(y == 0, y.dtype.type(1), y)
+    rem = np.fmod(x, safe)
+    return np.where(y == 0, np.array(-1).astype(x.dtype), (x - rem) // safe)
+
+
+def _div_reference(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return _integer_div(x, y) if is_integer(x.dtype) else np.divide(x, y)
+
+
+div = pointwise(
+    "div",
+    _div_reference,
+    "div",
+    doc="Quotient of two numbers; of integers rounded toward zero, x / 0 is -1 (all bits set).",
+    operands=("x", "y"),
+    kinds=NUMBERS,
+    jvp=[lambda t, out, x, y: div(t, y), lambda t, out, x, y: neg(mul(t, div(out, y)))],
+    transpose=linear_in_each(lambda ct, x, y: div(ct, y), lambda ct, x, y: None),
+    samples=[
+        dict(args=((2, 3), (2, 3)), low=0.5),
+        dict(args=([1.0, -3.0], [4.0, 2.0]), expect=[0.25, -1.5]),
+        dict(args=(np.array([7, -7, 5]), np.array([2, 2, 0])), expect=[3, -3, -1]),
+    ],
+)
+div.fold(lambda x, y: x if is_all(y, 1) else None)
+
+
+def _rem_reference(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    if not is_integer(x.dtype):
+        return np.fmod(x, y)
+    return np.where(y == 0, x, np.fmod(x, np.where(y == 0, y.dtype.type(1), y)))
+
+
+rem = pointwise(
+    "rem",
+    _rem_reference,
+    "rem",
+    doc="Remainder of the division rounded toward zero, with the sign of x; x for integer y = 0.",
+    operands=("x", "y"),
+    kinds=("integer", "float"),
+    jvp=[lambda t, out, x, y: t, lambda t, out, x, y: neg(mul(t, trunc(div(x, y))))],
+    samples=[
+        dict(args=((2, 3), np.array([[0.7, 0.9, -1.3], [2.1, 3.0, 0.55]]))),
+        dict(args=([-7.5, 7.5], [2.0, -2.0]), expect=[-1.5, 1.5]),
+        dict(args=(np.array([7, -7, 5]), np.array([2, 2, 0])), expect=[1, -1, 5]),
+    ],
+)
+
+neg = pointwise(
+    "neg",
+    np.negative,
+    "neg",
+    doc="Negation; integers wrap around.",
+    kinds=NUMBERS,
+    transpose=lambda ct, x: [neg(ct)],
+    samples=[dict(args=((2, 3),)), dict(args=([1.0, -2.0],), expect=[-1.0, 2.0])],
+)
+neg.fold(lambda x: negated(x))
+
+sign = pointwise(
+    "sign",
+    np.sign,
+    "sign",
+    doc="-1, 0 or 1 by the sign; NaN stays, a complex number becomes x / |x|.",
+    kinds=NUMBERS,
+    nondifferentiable="the result is constant on each side of zero",
+    samples=[
+        dict(args=((2, 3),)),
+        dict(args=([-3.5, 0.0, 2.0, np.nan],), expect=[-1.0, 0.0, 1.0, np.nan]),
+    ],
+)
+
+
+@define
+def abs(x: Type) -> Type:
+    """Absolute value; of a complex number its real length. The derivative at 0 is 0."""
+    check_kind(x, NUMBERS)
+    return x.with_dtype(REAL_PART.get(x.dtype.name, x.dtype))
+
+
+abs.reference(np.abs)
+abs.body(Pointwise("abs"))
+
+
+def _abs_jvp(t: Value, out: Value, x: Value) -> Value:
+    if not is_complex(x.dtype):
+        return mul(t, sign(x))
+    length = select(eq(out, like(out, 0)), like(out, 1), out)
+    return real(mul(t, div(conj(x), convert(length, dtype=x.dtype))))
+
+
+abs.jvp([_abs_jvp])
+
+
+@abs.batch
+def abs_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
+    return abs(args[0])
+
+
+@abs.fold
+def abs_fold(x: Value) -> Value | None:
+    if x.node is not None and x.node.op is abs:
+        return x
+    minus_x = negated(x)
+    return None if minus_x is None else abs(minus_x)
+
+
+abs.samples((2, 3))
+abs.samples([-3.5, 0.0, 2.0], expect=[3.5, 0.0, 2.0])
+
+
+@define
+def square(x: Type) -> Type:
+    """The number times itself."""
+    check_kind(x, NUMBERS)
+    return x
+
+
+square.reference(np.square)
+
+
+@square.expand
+def square_expand(x: Value) -> Value:
+    return mul(x, x)
+
+
+square.jvp([lambda t, out, x: mul(t, mul(x, 2))])
+
+
+@square.batch
+def square_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
+    return square(args[0])
+
+
+square.samples((2, 3))
+square.samples([3.0, -4.0], expect=[9.0, 16.0])
+
+
+@define
+def integer_pow(x: Type, *, exponent: int) -> Type:
+    """The number to a constant integer power; x ** 0 is 1, also for 0 and NaN."""
+    check_kind(x, NUMBERS)
+    if exponent < 0 and is_integer(x.dtype):
+        raise AttributeValueError(
+            f"an integer to the power {exponent} is a fraction",
+            fix="convert the operand to a float first",
+        )
+    return x
+
+
+@integer_pow.reference
+def integer_pow_reference(x: np.ndarray, *, exponent: int) -> np.ndarray:
+    if exponent < 0:
+        return 1 / integer_pow_reference(x, exponent=-exponent)
+    result = np.ones_like(x)
+    while exponent:
+        result = result * x if exponent % 2 else result
+        x, exponent = x * x, exponent // 2
+    return result
+
+
+@integer_pow.expand
+def integer_pow_expand(x: Value, *, exponent: int) -> Value:
+    if exponent < 0:
+        return div(like(x, 1), integer_pow(x, exponent=-exponent))
+    if exponent == 0:
+        return like(x, 1)
+    half = x if exponent < 4 else integer_pow(x, exponent=exponent // 2)
+    if exponent < 4:
+        return x if exponent == 1 else mul(mul(x, x), x) if exponent == 3 else mul(x, x)
+    return mul(mul(half, half), x) if exponent % 2 else mul(half, half)
+
+
+def _integer_pow_jvp(t: Value, out: Value, x: Value, *, exponent: int) -> Value | None:
+    if exponent == 0:
+        return None
+    return mul(t, mul(integer_pow(x, exponent=exponent - 1), exponent))
+
+
+integer_pow.jvp([_integer_pow_jvp])
+
+
+@integer_pow.batch
+def integer_pow_batch(args: Sequence[Value], batched: Sequence[bool], *, exponent: int) -> Value:
+    return integer_pow(args[0], exponent=exponent)
+
+
+@integer_pow.fold
+def integer_pow_fold(x: Value, *, exponent: int) -> Value | None:
+    if exponent == 0:
+        return like(x, 1)
+    return x if exponent == 1 else None
+
+
+integer_pow.samples((2, 3), exponent=3)
+integer_pow.samples((2, 3), exponent=-2, low=0.5)
+integer_pow.samples([2.0, -3.0], exponent=5, expect=[32.0, -243.0])
+integer_pow.samples([2.0, 0.0], exponent=0, expect=[1.0, 1.0])

@@ -1,0 +1,381 @@
+"""Comparison, logic, bits and choice: eq, lt, max, bit_and, shift_left, select, clamp and such."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..body import Pointwise
+from ..errors import DtypeError, ShapeError
+from ..graph import Value
+from ..op import Op, define, is_linear
+from ..types import Type, as_dtype, is_bool
+from .convert import convert
+from .families import align, check_kind, check_same, pointwise
+from .known import is_all, like, made_by, uniform
+
+ORDERED = ("integer", "float")
+BITS = ("bool", "integer")
+FLAGS = Type(as_dtype("bool"), (2, 3))
+COUNTS = Type(as_dtype("int32"), (2, 3))
+
+
+def _comparison(
+    name: str, reference: Callable[..., Any], doc: str, expect: list[bool], kinds: Sequence[str]
+) -> Op:
+    return pointwise(
+        name,
+        reference,
+        name,
+        doc=doc,
+        operands=("x", "y"),
+        kinds=kinds,
+        result="bool",
+        nondifferentiable="the result is bool",
+        samples=[
+            dict(args=((2, 3), (2, 3))),
+            dict(args=([1.0, 2.0, 3.0, np.nan], [2.0, 2.0, 2.0, np.nan]), expect=expect),
+        ],
+    )
+
+
+_ANY = ("bool", "integer", "float", "complex")
+_T, _F = True, False
+eq = _comparison("eq", np.equal, "Whether two numbers are equal.", [_F, _T, _F, _F], _ANY)
+ne = _comparison("ne", np.not_equal, "Whether two numbers differ.", [_T, _F, _T, _T], _ANY)
+lt = _comparison("lt", np.less, "Whether x is less than y.", [_T, _F, _F, _F], ORDERED)
+le = _comparison("le", np.less_equal, "Whether x is at most y.", [_T, _T, _F, _F], ORDERED)
+gt = _comparison("gt", np.greater, "Whether x is greater than y.", [_F, _F, _T, _F], ORDERED)
+ge = _comparison("ge", np.greater_equal, "Whether x is at least y.", [_F, _T, _T, _F], ORDERED)
+
+
+# -- choice ---------------------------------------------------------------------------------------
+
+
+@define
+def select(which: Type, on_true: Type, on_false: Type) -> Type:
+    """`on_true` where `which` holds, else `on_false`."""
+    if not is_bool(which.dtype):
+        raise DtypeError(f"`which` is {which}, not bool", fix="compare it: x != 0")
+    if which.shape != on_true.shape:
+        raise ShapeError(
+            f"the shapes differ, {which} and {on_true}",
+            fix="broadcast them to one shape first, as rlx.numpy does by itself",
+        )
+    return check_same(on_true, on_false)
+
+
+select.reference(np.where)
+select.body(Pointwise("select"))
+
+
+@select.jvp
+def select_jvp(primals: Sequence[Value], tangents: Sequence[Value | None]) -> tuple:
+    which, on_true, on_false = primals
+    out = select(which, on_true, on_false)
+    _, t_true, t_false = tangents
+    if t_true is None and t_false is None:
+        return out, None
+    zero = like(on_true, 0)
+    return out, select(
+        which, zero if t_true is None else t_true, zero if t_false is None else t_false
+    )
+
+
+@select.transpose
+def select_transpose(ct: Value, which: Value, on_true: Any, on_false: Any) -> list[Any]:
+    zero = like(ct, 0)
+    return [
+        None,
+        select(which, ct, zero) if is_linear(on_true) else None,
+        select(which, zero, ct) if is_linear(on_false) else None,
+    ]
+
+
+@select.batch
+def select_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
+    return select(*align(args, batched))
+
+
+@select.fold
+def select_fold(which: Value, on_true: Value, on_false: Value) -> Value | None:
+    choice = uniform(which)
+    if choice is not None:
+        return on_true if choice else on_false
+    if on_true is on_false:
+        return on_true
+    number = uniform(on_true)
+    if number is not None and number == uniform(on_false) and number != 0:  # 0 may hide a -0.0
+        return on_true
+    if made_by(which, "bit_not"):
+        return select(which.node.args[0], on_false, on_true)
+    return None
+
+
+select.samples(FLAGS, (2, 3), (2, 3))
+select.samples([True, False], [1.0, 2.0], [3.0, 4.0], expect=[1.0, 4.0])
+
+
+def _share(x: Value, y: Value) -> Value:
+    """How much of a tangent of x passes to the greater of x and y: 1, 0, or a half in a tie."""
+    return select(eq(x, y), like(x, 0.5), convert(gt(x, y), dtype=x.dtype))
+
+
+def _same_fold(x: Value, y: Value) -> Value | None:
+    return x if x is y else None
+
+
+max = pointwise(
+    "max",
+    np.maximum,
+    "max",
+    doc="The greater of two numbers; NaN if one is. A tie shares its tangent equally.",
+    operands=("x", "y"),
+    kinds=ORDERED,
+    jvp=[lambda t, out, x, y: t * _share(x, y), lambda t, out, x, y: t * _share(y, x)],
+    samples=[
+        dict(args=((2, 3), (2, 3))),
+        dict(args=([1.0, 2.0, np.nan], [3.0, -5.0, 1.0]), expect=[3.0, 2.0, np.nan]),
+    ],
+)
+max.fold(_same_fold)
+min = pointwise(
+    "min",
+    np.minimum,
+    "min",
+    doc="The less of two numbers; NaN if one is. A tie shares its tangent equally.",
+    operands=("x", "y"),
+    kinds=ORDERED,
+    jvp=[lambda t, out, x, y: t * _share(y, x), lambda t, out, x, y: t * _share(x, y)],
+    samples=[
+        dict(args=((2, 3), (2, 3))),
+        dict(args=([1.0, 2.0, np.nan], [3.0, -5.0, 1.0]), expect=[1.0, -5.0, np.nan]),
+    ],
+)
+min.fold(_same_fold)
+
+
+@define
+def clamp(low: Type, x: Type, high: Type) -> Type:
+    """The number of `low..high` nearest to `x`; NaN stays.
+
+    The tangent of `x` passes where x lies strictly between the bounds.
+    """
+    check_kind(x, ORDERED)
+    return check_same(x, low, high)
+
+
+@clamp.reference
+def clamp_reference(low: np.ndarray, x: np.ndarray, high: np.ndarray) -> np.ndarray:
+    return np.minimum(np.maximum(low, x), high)
+
+
+@clamp.expand
+def clamp_expand(low: Value, x: Value, high: Value) -> Value:
+    return min(max(low, x), high)
+
+
+clamp.jvp(
+    [
+        lambda t, out, low, x, high: _where(t, bit_and(gt(low, x), lt(low, high))),
+        lambda t, out, low, x, high: _where(t, bit_and(gt(x, low), lt(x, high))),
+        lambda t, out, low, x, high: _where(t, lt(high, max(low, x))),
+    ]
+)
+
+
+def _where(t: Value, which: Value) -> Value:
+    return select(which, t, like(t, 0))
+
+
+@clamp.batch
+def clamp_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
+    return clamp(*align(args, batched))
+
+
+clamp.samples([-1.0, -1.0, -1.0], [-2.0, 0.5, 7.0], [2.0, 2.0, 2.0], expect=[-1.0, 0.5, 2.0])
+clamp.samples(np.full((2, 3), -0.5), (2, 3), np.full((2, 3), 0.75))
+
+
+# -- bits -----------------------------------------------------------------------------------------
+
+
+def _bitwise(name: str, reference: Callable[..., Any], doc: str, expect: list[bool]) -> Op:
+    return pointwise(
+        name,
+        reference,
+        name.removeprefix("bit_"),
+        doc=doc,
+        operands=("x", "y"),
+        kinds=BITS,
+        nondifferentiable="integers and bools have no derivative",
+        samples=[
+            dict(args=(COUNTS, COUNTS)),
+            dict(args=([_T, _T, _F, _F], [_T, _F, _T, _F]), expect=expect),
+        ],
+    )
+
+
+bit_and = _bitwise("bit_and", np.bitwise_and, "Bits set in both.", [_T, _F, _F, _F])
+bit_or = _bitwise("bit_or", np.bitwise_or, "Bits set in one or both.", [_T, _T, _T, _F])
+bit_xor = _bitwise("bit_xor", np.bitwise_xor, "Bits set in just one.", [_F, _T, _T, _F])
+
+
+@bit_and.fold
+def bit_and_fold(x: Value, y: Value) -> Value | None:
+    return _bits_fold(x, y, neutral=-1, absorbing=0)
+
+
+@bit_or.fold
+def bit_or_fold(x: Value, y: Value) -> Value | None:
+    return _bits_fold(x, y, neutral=0, absorbing=-1)
+
+
+def _bits_fold(x: Value, y: Value, neutral: int, absorbing: int) -> Value | None:
+    if x is y:
+        return x
+    for first, second in ((x, y), (y, x)):
+        if _has_bits(first, neutral):
+            return second
+        if _has_bits(first, absorbing):
+            return first
+    return None
+
+
+def _has_bits(x: Value, number: int) -> bool:
+    """Whether x is known to be 0, or with all bits set for -1."""
+    if number == 0:
+        return is_all(x, 0)
+    return is_all(x, True if is_bool(x.dtype) else np.array(-1).astype(x.dtype).item())
+
+
+@bit_xor.fold
+def bit_xor_fold(x: Value, y: Value) -> Value | None:
+    if is_all(y, 0):
+        return x
+    return y if is_all(x, 0) else None
+
+
+bit_not = pointwise(
+    "bit_not",
+    np.invert,
+    "not",
+    doc="Every bit flipped; on bools the logical not.",
+    kinds=BITS,
+    nondifferentiable="integers and bools have no derivative",
+    samples=[
+        dict(args=(FLAGS,)),
+        dict(args=(np.array([0, 5, -1], np.int32),), expect=[-1, -6, 0]),
+    ],
+)
+
+
+@bit_not.fold
+def bit_not_fold(x: Value) -> Value | None:
+    if x.node is not None and x.node.op is bit_not:
+        return x.node.args[0]
+    number = uniform(x)
+    return None if number is None else like(x, (not number) if is_bool(x.dtype) else ~int(number))
+
+
+def _shift(name: str, instruction: str, reference: Any, doc: str, expect: list[int]) -> Op:
+    return pointwise(
+        name,
+        reference,
+        instruction,
+        doc=f"{doc} A count outside of 0..bits-1 shifts everything out.",
+        operands=("x", "count"),
+        kinds=("integer",),
+        nondifferentiable="integers have no derivative",
+        samples=[
+            dict(args=(COUNTS, np.arange(6, dtype=np.int32).reshape(2, 3))),
+            dict(
+                args=(np.array([5, -8, 1, -8], np.int32), np.array([1, 2, 32, 40], np.int32)),
+                expect=expect,
+            ),
+        ],
+    )
+
+
+def _unsigned(x: np.ndarray) -> np.ndarray:
+    return x.view(f"u{x.dtype.itemsize}")
+
+
+def _shifted_out(x: np.ndarray, count: np.ndarray) -> np.ndarray:
+    return _unsigned(count) >= 8 * x.dtype.itemsize
+
+
+def _shift_left_reference(x: np.ndarray, count: np.ndarray) -> np.ndarray:
+    out = _shifted_out(x, count)
+    return np.where(out, x.dtype.type(0), np.left_shift(x, np.where(out, x.dtype.type(0), count)))
+
+
+def _shift_right_logical_reference(x: np.ndarray, count: np.ndarray) -> np.ndarray:
+    out = _shifted_out(x, count)
+    bits, zero = _unsigned(x), _unsigned(x).dtype.type(0)
+    return np.where(out, zero, bits >> np.where(out, zero, _unsigned(count))).view(x.dtype)
+
+
+def _shift_right_arithmetic_reference(x: np.ndarray, count: np.ndarray) -> np.ndarray:
+    out = _shifted_out(x, count)
+    last = x.dtype.type(8 * x.dtype.itemsize - 1)
+    shifted = np.right_shift(x, np.where(out, last, count))
+    # an unsigned number has no sign to fill with
+    return shifted if x.dtype.kind == "i" else np.where(out, x.dtype.type(0), shifted)
+
+
+shift_left = _shift("shift_left", "shl", _shift_left_reference, "Bits moved up.", [10, -32, 0, 0])
+shift_right_logical = _shift(
+    "shift_right_logical",
+    "shr_logical",
+    _shift_right_logical_reference,
+    "Bits moved down, zeros put in above.",
+    [2, 1073741822, 0, 0],
+)
+shift_right_arithmetic = _shift(
+    "shift_right_arithmetic",
+    "shr_arithmetic",
+    _shift_right_arithmetic_reference,
+    "Bits moved down, the sign put in above.",
+    [2, -2, 0, -1],
+)
+shift_left.fold(lambda x, count: x if is_all(count, 0) else None)
+shift_right_logical.fold(lambda x, count: x if is_all(count, 0) else None)
+shift_right_arithmetic.fold(lambda x, count: x if is_all(count, 0) else None)
+
+
+def _population_count_reference(x: np.ndarray) -> np.ndarray:
+    return np.bitwise_count(_unsigned(x))
+
+
+def _clz_reference(x: np.ndarray) -> np.ndarray:
+    bits, width = _unsigned(x), 8 * x.dtype.itemsize
+    return sum(((bits >> bits.dtype.type(i)) == 0).astype(x.dtype) for i in range(width))
+
+
+population_count = pointwise(
+    "population_count",
+    _population_count_reference,
+    "popcount",
+    doc="The number of set bits.",
+    kinds=("integer",),
+    nondifferentiable="integers have no derivative",
+    samples=[
+        dict(args=(COUNTS,)),
+        dict(args=(np.array([0, 5, -1], np.int32),), expect=[0, 2, 32]),
+    ],
+)
+clz = pointwise(
+    "clz",
+    _clz_reference,
+    "clz",
+    doc="The number of zero bits above the highest set bit.",
+    kinds=("integer",),
+    nondifferentiable="integers have no derivative",
+    samples=[
+        dict(args=(COUNTS,)),
+        dict(args=(np.array([0, 5, -1], np.int32),), expect=[32, 29, 0]),
+    ],
+)

@@ -1,0 +1,296 @@
+"""Changes of representation: convert, bitcast, and the parts of complex numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import ml_dtypes
+import numpy as np
+
+from ..body import Library, Pointwise
+from ..errors import DtypeError
+from ..graph import Value
+from ..op import define, is_linear
+from ..types import Type, as_dtype, is_bool, is_complex, is_float, is_inexact, is_integer
+from .constant import full
+from .families import align, check_kind, check_same
+from .known import like, made_by, uniform
+
+REAL_PART = {"complex64": as_dtype("float32"), "complex128": as_dtype("float64")}
+COMPLEX_OF = {part.name: as_dtype(name) for name, part in REAL_PART.items()}
+
+
+@define
+def convert(x: Type, *, dtype: np.dtype) -> Type:
+    """The same numbers in another dtype.
+
+    A float becomes an integer by dropping the fraction; NaN becomes 0, what is outside of the
+    range the nearest integer in it. Integers wrap around. A complex number loses its imaginary
+    part. Any number other than zero is True.
+    """
+    return x.with_dtype(dtype)
+
+
+@convert.reference
+def convert_reference(x: np.ndarray, *, dtype: np.dtype) -> np.ndarray:
+    if is_complex(x.dtype) and not is_complex(dtype):
+        x = x.real
+    if is_float(x.dtype) and is_integer(dtype):
+        return _saturate(x.astype(np.float64), np.iinfo(dtype))
+    return x.astype(dtype)
+
+
+def _saturate(x: np.ndarray, info: np.iinfo) -> np.ndarray:
+    # float(max) + 1 is a power of two, so it is exact where float(max) is not
+    end = float(info.max) if float(info.max) > info.max else float(info.max) + 1.0
+    x = np.trunc(x)
+    inside = (x >= float(info.min)) & (x < end)
+    result = np.where(inside, x, 0.0).astype(info.dtype)
+    result = np.where(x >= end, np.array(info.max, info.dtype), result)
+    return np.where(x < float(info.min), np.array(info.min, info.dtype), result)
+
+
+convert.body(Pointwise("convert"))
+convert.jvp([lambda t, out, x, *, dtype: convert(t, dtype=dtype) if is_inexact(dtype) else None])
+
+
+@convert.transpose
+def convert_transpose(ct: Value, x: Value, *, dtype: np.dtype) -> list[Value]:
+    return [convert(ct, dtype=x.dtype)]
+
+
+@convert.batch
+def convert_batch(args: Sequence[Value], batched: Sequence[bool], *, dtype: np.dtype) -> Value:
+    return convert(args[0], dtype=dtype)
+
+
+@convert.fold
+def convert_fold(x: Value, *, dtype: np.dtype) -> Value | None:
+    if x.dtype == dtype:
+        return x
+    number = uniform(x)
+    if number is not None:
+        (array,) = convert.run([np.asarray(number).astype(x.dtype)], {"dtype": dtype})
+        return full(shape=x.shape, value=array.item(), dtype=dtype)
+    if x.node is not None and x.node.op is convert and holds(x.dtype, x.node.args[0].dtype):
+        return convert(x.node.args[0], dtype=dtype)
+    return None
+
+
+def holds(large: np.dtype, small: np.dtype) -> bool:
+    """Whether each number of the dtype `small` is one of the dtype `large`, exactly."""
+    if large == small or is_bool(small):
+        return True
+    if is_bool(large):
+        return False
+    if is_complex(large):
+        return holds(REAL_PART[large.name], REAL_PART.get(small.name, small))
+    if is_complex(small):
+        return False
+    if is_integer(large):
+        return is_integer(small) and _contains(np.iinfo(large), np.iinfo(small))
+    into = ml_dtypes.finfo(large)
+    if is_integer(small):
+        bits = np.iinfo(small).bits - (small.kind == "i")
+        return bits <= into.nmant + 1 and bits < into.maxexp
+    given = ml_dtypes.finfo(small)
+    # the least subnormal lies nmant below the least normal exponent
+    has_infinity = not np.isnan(np.array(np.inf).astype(large))
+    return (
+        given.nmant <= into.nmant
+        and given.maxexp <= into.maxexp
+        and given.minexp - given.nmant >= into.minexp - into.nmant
+        and has_infinity
+    )
+
+
+def _contains(large: np.iinfo, small: np.iinfo) -> bool:
+    return large.min <= small.min and small.max <= large.max
+
+
+convert.samples((2, 3), dtype="float32")
+convert.samples((2, 3), dtype="float64")
+convert.samples([1.75, -1.75, np.nan, 1e20], dtype="int32", expect=[1, -1, 0, 2147483647])
+convert.samples([2.0, -3.0, 300.5], dtype="uint8", expect=[2, 0, 255])
+convert.samples([0.0, 0.5], dtype="bool", expect=[False, True])
+
+
+@define
+def bitcast(x: Type, *, dtype: np.dtype) -> Type:
+    """The same bits read as another dtype of the same width."""
+    if dtype.itemsize != x.dtype.itemsize or is_bool(dtype) or is_bool(x.dtype):
+        raise DtypeError(
+            f"the bits of {x} are no {dtype.name}",
+            fix=f"pick a dtype other than bool of {x.dtype.itemsize} bytes",
+        )
+    return x.with_dtype(dtype)
+
+
+@bitcast.reference
+def bitcast_reference(x: np.ndarray, *, dtype: np.dtype) -> np.ndarray:
+    return np.ascontiguousarray(x).reshape(x.shape).view(dtype)
+
+
+bitcast.body(Pointwise("bitcast"))
+bitcast.nondifferentiable("bits are not numbers")
+
+
+@bitcast.batch
+def bitcast_batch(args: Sequence[Value], batched: Sequence[bool], *, dtype: np.dtype) -> Value:
+    return bitcast(args[0], dtype=dtype)
+
+
+@bitcast.fold
+def bitcast_fold(x: Value, *, dtype: np.dtype) -> Value | None:
+    if x.dtype == dtype:
+        return x
+    if x.node is not None and x.node.op is bitcast:
+        return bitcast(x.node.args[0], dtype=dtype)
+    return None
+
+
+bitcast.samples(np.array([1.0, -2.0], np.float32), dtype="uint32", expect=[0x3F800000, 0xC0000000])
+bitcast.samples(np.array([0x3F800000], np.uint32), dtype="float32", expect=[1.0])
+
+
+@define
+def real(x: Type) -> Type:
+    """The real part of a complex number."""
+    check_kind(x, ["complex"])
+    return x.with_dtype(REAL_PART[x.dtype.name])
+
+
+@real.reference
+def real_reference(x: np.ndarray) -> np.ndarray:
+    return np.real(x)
+
+
+@real.expand
+def real_expand(x: Value) -> Value:
+    return convert(x, dtype=REAL_PART[x.dtype.name])
+
+
+@real.transpose
+def real_transpose(ct: Value, x: Value) -> list[Value]:
+    return [convert(ct, dtype=x.dtype)]
+
+
+@real.batch
+def real_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
+    return real(args[0])
+
+
+@real.fold
+def real_fold(x: Value) -> Value | None:
+    return x.node.args[0] if x.node is not None and made_by(x, "complex") else None
+
+
+real.samples(np.array([1 + 2j, 3 - 4j]), expect=[1.0, 3.0])
+
+
+@define
+def imag(x: Type) -> Type:
+    """The imaginary part of a complex number."""
+    check_kind(x, ["complex"])
+    return x.with_dtype(REAL_PART[x.dtype.name])
+
+
+@imag.reference
+def imag_reference(x: np.ndarray) -> np.ndarray:
+    return np.imag(x)
+
+
+imag.body(Library())
+
+
+@imag.transpose
+def imag_transpose(ct: Value, x: Value) -> list[Value]:
+    # cotangents pair without conjugation: Re(z * ct) with z = i*y needs ct = -i
+    return [complex(like(ct, 0), -ct)]
+
+
+@imag.batch
+def imag_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
+    return imag(args[0])
+
+
+@imag.fold
+def imag_fold(x: Value) -> Value | None:
+    return x.node.args[1] if x.node is not None and made_by(x, "complex") else None
+
+
+imag.samples(np.array([1 + 2j, 3 - 4j]), expect=[2.0, -4.0])
+
+
+@define
+def complex(re: Type, im: Type) -> Type:
+    """A complex number from its real and imaginary parts."""
+    check_same(re, im)
+    if re.dtype.name not in COMPLEX_OF:
+        raise DtypeError(
+            f"there is no complex dtype with parts of {re.dtype.name}",
+            fix="convert both parts to float32 or float64",
+        )
+    return re.with_dtype(COMPLEX_OF[re.dtype.name])
+
+
+@complex.reference
+def complex_reference(re: np.ndarray, im: np.ndarray) -> np.ndarray:
+    result = np.empty(re.shape, COMPLEX_OF[re.dtype.name])
+    result.real, result.imag = re, im
+    return result
+
+
+complex.body(Library())
+
+
+@complex.transpose
+def complex_transpose(ct: Value, re: Value, im: Value) -> list[Value | None]:
+    return [
+        real(ct) if is_linear(re) else None,
+        -imag(ct) if is_linear(im) else None,
+    ]
+
+
+@complex.batch
+def complex_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
+    return complex(*align(args, batched))
+
+
+complex.samples((2, 3), (2, 3))
+complex.samples([1.0, 3.0], [2.0, -4.0], expect=[1 + 2j, 3 - 4j])
+
+
+@define
+def conj(x: Type) -> Type:
+    """The complex conjugate."""
+    check_kind(x, ["complex"])
+    return x
+
+
+@conj.reference
+def conj_reference(x: np.ndarray) -> np.ndarray:
+    return np.conj(x)
+
+
+@conj.expand
+def conj_expand(x: Value) -> Value:
+    return complex(real(x), -imag(x))
+
+
+@conj.transpose
+def conj_transpose(ct: Value, x: Value) -> list[Value]:
+    return [conj(ct)]
+
+
+@conj.batch
+def conj_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
+    return conj(args[0])
+
+
+@conj.fold
+def conj_fold(x: Value) -> Value | None:
+    return x.node.args[0] if x.node is not None and x.node.op is conj else None
+
+
+conj.samples(np.array([1 + 2j, 3 - 4j]), expect=[1 - 2j, 3 + 4j])

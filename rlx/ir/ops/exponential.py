@@ -1,0 +1,136 @@
+"""Powers, roots, exponentials and logarithms."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..graph import Value
+from ..types import is_float
+from .arithmetic import div, mul, sub
+from .compare import eq, select
+from .families import pointwise
+from .known import is_all, like
+
+sqrt = pointwise(
+    "sqrt",
+    np.sqrt,
+    "sqrt",
+    doc="Square root; NaN for negative real numbers.",
+    jvp=[lambda t, out, x: div(mul(t, 0.5), out)],
+    samples=[dict(args=((2, 3),), low=0.1), dict(args=([4.0, 0.25],), expect=[2.0, 0.5])],
+)
+rsqrt = pointwise(
+    "rsqrt",
+    lambda x: (1 / np.sqrt(x)).astype(x.dtype),
+    "rsqrt",
+    doc="One divided by the square root.",
+    jvp=[lambda t, out, x: mul(t, mul(div(out, x), -0.5))],
+    samples=[dict(args=((2, 3),), low=0.1), dict(args=([4.0, 0.25],), expect=[0.5, 2.0])],
+)
+cbrt = pointwise(
+    "cbrt",
+    np.cbrt,
+    "cbrt",
+    doc="Cube root, negative for negative numbers.",
+    kinds=("float",),
+    jvp=[lambda t, out, x: div(mul(t, out), mul(x, 3))],
+    samples=[dict(args=((2, 3),), low=0.1), dict(args=([8.0, -27.0],), expect=[2.0, -3.0])],
+)
+exp = pointwise(
+    "exp",
+    np.exp,
+    "exp",
+    doc="e to the power of x.",
+    jvp=[lambda t, out, x: mul(t, out)],
+    samples=[dict(args=((2, 3),)), dict(args=([0.0, 1.0],), expect=[1.0, math.e])],
+)
+exp2 = pointwise(
+    "exp2",
+    np.exp2,
+    "exp2",
+    doc="2 to the power of x.",
+    kinds=("float",),
+    jvp=[lambda t, out, x: mul(t, mul(out, math.log(2)))],
+    samples=[dict(args=((2, 3),)), dict(args=([0.0, 3.0, -1.0],), expect=[1.0, 8.0, 0.5])],
+)
+expm1 = pointwise(
+    "expm1",
+    np.expm1,
+    "expm1",
+    doc="exp(x) - 1, exact for small x.",
+    jvp=[lambda t, out, x: mul(t, out + 1)],
+    samples=[dict(args=((2, 3),)), dict(args=([0.0, 1e-20],), expect=[0.0, 1e-20])],
+)
+log = pointwise(
+    "log",
+    np.log,
+    "log",
+    doc="Natural logarithm; -inf at 0, NaN for negative real numbers.",
+    jvp=[lambda t, out, x: div(t, x)],
+    samples=[dict(args=((2, 3),), low=0.1), dict(args=([1.0, 0.0],), expect=[0.0, -np.inf])],
+)
+log1p = pointwise(
+    "log1p",
+    np.log1p,
+    "log1p",
+    doc="log(1 + x), exact for small x.",
+    jvp=[lambda t, out, x: div(t, x + 1)],
+    samples=[dict(args=((2, 3),), low=-0.5), dict(args=([0.0, 1e-20],), expect=[0.0, 1e-20])],
+)
+
+
+def _logistic_reference(x: np.ndarray) -> np.ndarray:
+    wide = x.astype(np.float32) if is_float(x.dtype) and x.dtype.itemsize < 4 else x
+    return (1 / (1 + np.exp(-wide))).astype(x.dtype)
+
+
+logistic = pointwise(
+    "logistic",
+    _logistic_reference,
+    "logistic",
+    doc="1 / (1 + exp(-x)), the sigmoid.",
+    jvp=[lambda t, out, x: mul(t, mul(out, 1 - out))],
+    samples=[dict(args=((2, 3),)), dict(args=([0.0, -1000.0, 1000.0],), expect=[0.5, 0.0, 1.0])],
+)
+
+exp.fold(lambda x: like(x, 1) if is_all(x, 0) else None)
+log.fold(lambda x: like(x, 0) if is_all(x, 1) else None)
+
+
+def _pow_jvp_x(t: Value, out: Value, x: Value, y: Value) -> Value:
+    """y * x ** (y - 1), and 0 for y = 0 even where x ** -1 is infinite."""
+    slope = mul(y, pow(x, sub(y, like(y, 1))))
+    return mul(t, select(eq(y, like(y, 0)), like(y, 0), slope))
+
+
+def _pow_jvp_y(t: Value, out: Value, x: Value, y: Value) -> Value:
+    """log(x) * x ** y, and 0 where x is 0."""
+    positive = select(eq(x, like(x, 0)), like(x, 1), x)
+    return mul(t, mul(log(positive), out))
+
+
+pow = pointwise(
+    "pow",
+    np.power,
+    "pow",
+    doc="x to the power of y; x ** 0 is 1. For integer powers see `integer_pow`.",
+    operands=("x", "y"),
+    jvp=[_pow_jvp_x, _pow_jvp_y],
+    samples=[
+        dict(args=((2, 3), (2, 3)), low=0.1),
+        dict(args=([2.0, 9.0, 0.0, -2.0], [3.0, 0.5, 0.0, 2.0]), expect=[8.0, 3.0, 1.0, 4.0]),
+    ],
+)
+
+
+@pow.fold
+def pow_fold(x: Value, y: Value) -> Value | None:
+    if is_all(y, 0):
+        return like(x, 1)
+    if is_all(y, 1):
+        return x
+    if is_all(y, 2):
+        return mul(x, x)
+    return div(like(x, 1), x) if is_all(y, -1) else None

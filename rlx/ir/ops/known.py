@@ -1,0 +1,40 @@
+"""What a fold rule can know about a value, and values of one number."""
+
+from __future__ import annotations
+
+from ..graph import Value
+from .constant import SCALAR, full
+
+SCANNED = 1024  # larger constants are not searched for being all one number
+
+
+def like(x: Value, number: SCALAR) -> Value:
+    """An array of one number with the dtype and shape of `x`."""
+    return full(shape=x.shape, value=number, dtype=x.dtype)
+
+
+def scalar_like(x: Value, number: SCALAR) -> Value:
+    """A scalar with the dtype of `x`."""
+    return full(shape=(), value=number, dtype=x.dtype)
+
+
+def uniform(x: Value) -> SCALAR | None:
+    """The number that all elements of a value are known to be, or None."""
+    if x.node is None:
+        return None
+    if x.node.op is full:
+        return x.node.attrs["value"]
+    array = x.constant
+    if array is None or not 0 < array.size <= SCANNED or not (array == array.flat[0]).all():
+        return None
+    return array.flat[0].item()
+
+
+def is_all(x: Value, number: SCALAR) -> bool:
+    """Whether all elements of a value are known to be this number."""
+    return uniform(x) == number
+
+
+def made_by(x: Value, name: str) -> bool:
+    """Whether a value is the result of the op of this name."""
+    return x.node is not None and x.node.op.name == name
