@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-import numpy as np
-
 from ...ir.types import SHORT
 from .expr import (
     Accumulated,
@@ -180,9 +178,7 @@ def _is_wrapped(text: str) -> bool:
 
 def number_text(number: object) -> str:
     """A number so that it reads back as the same one."""
-    if isinstance(number, np.bool_):
-        return str(bool(number))
-    return str(number) if isinstance(number, np.integer) else repr(float(number))  # type: ignore
+    return str(number)
 
 
 def index_text(index: Index) -> str:

@@ -2,9 +2,32 @@
 
 from __future__ import annotations
 
-from ..lir.program import Program
+from ..lir.program import Kernel, Program, Rows, Step, nested_programs
+from .group_rows import group_rows
+from .loops import indices, merge_kernel_loops, merge_loops, split_loops, substituted
+from .merge_kernels import drop_dead_stores, merge_kernels
 
 
 def finish(program: Program) -> Program:
-    """Make the loops of all kernels as good as they get."""
+    """Split, merge and group the kernels of a program and of the nested ones.
+
+    Sets `Program.steps`; what the program computes stays the same.
+    """
+    for step in program.steps:
+        for nested in nested_programs(step):
+            finish(nested)
+    steps: list[Step] = [split_loops(s) if isinstance(s, Kernel) else s for s in program.steps]
+    steps = drop_dead_stores(merge_kernels(steps))
+    program.steps = [_merged(step) for step in group_rows(steps)]
     return program
+
+
+def _merged(step: Step) -> Step:
+    """A step with as few loops as there can be."""
+    if isinstance(step, Kernel):
+        return merge_kernel_loops(step)
+    if isinstance(step, Rows):
+        loops, table = merge_loops(step.loops, list(indices(step.kernels)))
+        kernels = [substituted(k, k.loops, table) if table else k for k in step.kernels]
+        return Rows(tuple(loops), tuple(merge_kernel_loops(k) for k in kernels))
+    return step

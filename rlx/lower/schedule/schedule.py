@@ -31,7 +31,8 @@ class Scheduler:
 
     def __init__(self, graph: Graph, target: Target, fusion: Fusion) -> None:
         self.graph, self.target, self.fusion = graph, target, fusion
-        self.buffers: dict[Value, Buffer] = {}
+        self.buffers: dict[Value, Buffer] = {}  # of values computed so far
+        self.reserved: dict[Value, Buffer] = {}  # outputs, for values to come
         self.constants: dict[Constant, Buffer] = {}
         self.steps: list[Step] = []
         self.elements = Elements(target, self.buffers, self.constant_buffer)
@@ -66,10 +67,10 @@ class Scheduler:
             output = self.new_buffer(result.type, "output")
             outputs.append(output)
             root = self.root(result)
-            if root in self.buffers or root.node is None or root.node.op.is_constant:
+            if root in self.reserved or root.node is None or root.node.op.is_constant:
                 copied.append((output, result))
             else:
-                self.buffers[root] = output
+                self.reserved[root] = output
         return outputs, copied
 
     def root(self, value: Value) -> Value:
@@ -97,9 +98,12 @@ class Scheduler:
         return self.constants[constant]
 
     def result_buffer(self, value: Value) -> Buffer:
-        """The buffer a step writes a value to: an output, or a new temporary."""
+        """The buffer a step writes a value to: an output, or a new temporary.
+
+        From now on the value is loaded, so its expression must have been made before.
+        """
         if value not in self.buffers:
-            self.buffers[value] = self.new_buffer(value.type)
+            self.buffers[value] = self.reserved.get(value) or self.new_buffer(value.type)
         return self.buffers[value]
 
     # -- steps ------------------------------------------------------------------------------------

@@ -1,0 +1,122 @@
+"""Run kernels that pass rows to each other row by row, while the row is in cache."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ..lir.access import reads, writes
+from ..lir.expr import Load
+from ..lir.index import Index, Variable
+from ..lir.program import Buffer, Kernel, Rows, Step
+from .loops import expressions, renamed
+
+FEWEST_ROWS = 8  # fewer do not keep the threads busy
+LARGEST_ROW = 1 << 18  # bytes: a longer row falls out of the cache anyway
+FARTHEST = 64  # steps to look back
+
+
+def group_rows(steps: Sequence[Step]) -> list[Step]:
+    """Put kernels that read each other's rows under common outer loops.
+
+    before: `kernel i < 8: m[i] = max over j...` and `kernel i < 8, j < 32: e[...] = ... m[i]`;
+    after: `rows i < 8:` with both kernels, the first without a loop, the second over j.
+    """
+    grouped: list[Step] = []
+    for step in steps:
+        joined = _join(grouped, step) if isinstance(step, Kernel) else None
+        if joined is None:
+            grouped.append(step)
+        else:
+            at, rows = joined
+            grouped[at] = rows
+    return grouped
+
+
+def _join(steps: list[Step], kernel: Kernel) -> tuple[int, Rows] | None:
+    needed = set(reads(kernel))
+    for at in range(len(steps) - 1, max(-1, len(steps) - 1 - FARTHEST), -1):
+        step = steps[at]
+        written = needed & set(writes(step))
+        if not written:
+            continue
+        if isinstance(step, Kernel | Rows):
+            rows = _together(step, kernel)
+            return (at, rows) if rows else None
+        return None
+    return None
+
+
+def _together(first: Kernel | Rows, second: Kernel) -> Rows | None:
+    """Both under the longest common outer loops for which that is right; None if there are none."""
+    limit = len(first.loops)
+    while limit and [v.extent for v in first.loops[:limit]] != [
+        v.extent for v in second.loops[:limit]
+    ]:
+        limit -= 1
+    if not limit or math.prod(v.extent for v in first.loops[:limit]) < FEWEST_ROWS:
+        return None
+    if isinstance(first, Rows) and limit < len(first.loops):
+        return None  # the group's own loops are as short as they should be
+    outer = first.loops[:limit]
+    group = first.kernels if isinstance(first, Rows) else (_inner(first, outer),)
+    moved = _inner(renamed(second, outer, second.loops[:limit]), outer)
+    if not any(k.loops or _reduces(k) for k in (*group, moved)):
+        return None
+    if _row_bytes((*group, moved)) > LARGEST_ROW:
+        return None
+    if not all(_is_same_row(kernel, moved, outer) for kernel in group):
+        return None
+    return Rows(tuple(outer), (*group, moved))
+
+
+def _reduces(kernel: Kernel) -> bool:
+    from .loops import reductions
+
+    return any(True for _ in reductions([kernel]))
+
+
+def _inner(kernel: Kernel, outer: Sequence[Variable]) -> Kernel:
+    return Kernel(kernel.loops[len(outer) :], kernel.stores, kernel.source)
+
+
+def _row_bytes(kernels: Sequence[Kernel]) -> int:
+    """The bytes that the kernels pass on in one row."""
+    return sum(
+        math.prod(v.extent for v in kernel.loops) * store.buffer.dtype.itemsize
+        for kernel in kernels
+        for store in kernel.stores
+    )
+
+
+def _is_same_row(writer: Kernel, reader: Kernel, outer: Sequence[Variable]) -> bool:
+    """Whether the reader reads what the writer wrote only at the same outer values."""
+    written: dict[Buffer, Index] = {s.buffer: s.index for s in writer.stores}
+    for load in expressions([reader]):
+        if not isinstance(load, Load) or load.buffer not in written:
+            continue
+        if not _same_block(written[load.buffer], load.index, outer):
+            return False
+    return True
+
+
+def _same_block(ours: Index, theirs: Index, outer: Sequence[Variable]) -> bool:
+    """Whether two indices lie in the same block for equal outer values, and apart for others."""
+    if not ours.is_affine or not theirs.is_affine:
+        return False
+    strides = [ours.stride_of(v) for v in outer]
+    if strides != [theirs.stride_of(v) for v in outer] or not all(s > 0 for s in strides):
+        return False
+    for wide, narrow, v in zip(strides, strides[1:], outer[1:], strict=False):
+        if wide < narrow * v.extent:
+            return False
+    return all(
+        0 <= rest.low and rest.high < strides[-1] for rest in map(_rest(outer), (ours, theirs))
+    )
+
+
+def _rest(outer: Sequence[Variable]):
+    def rest(index: Index) -> Index:
+        return Index(tuple((a, c) for a, c in index.terms if a not in outer), index.constant)
+
+    return rest

@@ -1,0 +1,166 @@
+"""Loops of kernels: what they index, and putting other variables in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from ..lir.expr import Expr, Reduce, substitute, walk
+from ..lir.index import Index, Quotient, Remainder, Variable, as_index
+from ..lir.program import Kernel, Store
+
+Table = dict[Variable, Index]
+
+
+def reductions(kernels: Iterable[Kernel]) -> Iterator[Reduce]:
+    """Every reduction in the kernels' expressions, inner ones first."""
+    for expr in expressions(kernels):
+        if isinstance(expr, Reduce):
+            yield expr
+
+
+def expressions(kernels: Iterable[Kernel]) -> Iterator[Expr]:
+    """Every scalar expression of the kernels, those inside of indices included."""
+    stores = [s for kernel in kernels for s in kernel.stores]
+    yield from walk(*(s.expr for s in stores), *(e for s in stores for e in s.index.loads))
+
+
+def indices(kernels: Sequence[Kernel]) -> Iterator[Index]:
+    """Every index of the kernels, those inside of quotients and remainders too."""
+    for kernel in kernels:
+        for store in kernel.stores:
+            yield from store.index.nested()
+    for expr in expressions(kernels):
+        for index in expr.indices:
+            yield from index.nested()
+
+
+def substituted(
+    kernel: Kernel,
+    loops: Sequence[Variable],
+    table: Table,
+    leaf: Callable[[Expr], Expr | None] = lambda expr: None,
+) -> Kernel:
+    """The kernel over other loops, with indices put for its variables."""
+    memo: dict[Expr, Expr] = {}
+
+    def expr(e: Expr) -> Expr:
+        return substitute(e, table, leaf, memo)
+
+    stores = tuple(
+        Store(s.buffer, s.index.substitute(table, expr), expr(s.expr)) for s in kernel.stores
+    )
+    return replace(kernel, loops=tuple(loops), stores=stores)
+
+
+def renamed(kernel: Kernel, new: Sequence[Variable], old: Sequence[Variable]) -> Kernel:
+    """The kernel with variables `new` for its loop variables `old`."""
+    table = dict(zip(old, map(as_index, new), strict=True))
+    names = dict(zip(old, new, strict=True))
+    return substituted(kernel, [names.get(v, v) for v in kernel.loops], table)
+
+
+# -- split: no quotients of loop variables --------------------------------------------------------
+
+
+def split_loops(kernel: Kernel) -> Kernel:
+    """Split a loop where its variable is divided by a divisor of its extent.
+
+    before: `kernel i < 6: b[i] = a[(i // 3)*4 + (i % 3)]`; after: `kernel i < 2, j < 3:
+    b[i*3 + j] = a[i*4 + j]`.
+    """
+    for _ in range(8):  # each round splits one loop; few need more than one
+        found = _divided(kernel)
+        if found is None:
+            break
+        variable, divisor = found
+        high, low = Variable(variable.extent // divisor), Variable(divisor)
+        table = {variable: high * divisor + low}
+        loops: list[Variable] = []
+        for v in kernel.loops:
+            loops += [high, low] if v is variable else [v]
+        kernel = substituted(kernel, loops, table)
+    return kernel
+
+
+def _divided(kernel: Kernel) -> tuple[Variable, int] | None:
+    for index in indices([kernel]):
+        for atom, _ in index.terms:
+            if not isinstance(atom, Quotient | Remainder) or atom.index.constant:
+                continue
+            if len(atom.index.terms) != 1 or atom.index.terms[0][1] != 1:
+                continue
+            variable = atom.index.terms[0][0]
+            is_own = isinstance(variable, Variable) and variable in kernel.loops
+            if is_own and variable.extent % atom.divisor == 0:
+                return variable, atom.divisor  # type: ignore[return-value]
+    return None
+
+
+# -- merge: fewer, longer loops -------------------------------------------------------------------
+
+
+def merge_loops(loops: Sequence[Variable], places: Sequence[Index]) -> tuple[list[Variable], Table]:
+    """Merge neighbors that step through all indices as one variable would.
+
+    Gives the new loops and what to put for the old variables.
+    """
+    merged: list[Variable] = []
+    table: Table = {}
+    for variable in loops:
+        outer = merged[-1] if merged else None
+        if outer is not None and _is_joint(outer, variable, table, places):
+            whole = Variable(outer.extent * variable.extent)
+            replaced = {outer: Index(), variable: as_index(whole)}
+            table = {v: i.substitute(replaced) for v, i in table.items()} | replaced
+            merged[-1] = whole
+        else:
+            merged.append(variable)
+    return merged, table
+
+
+def _is_joint(outer: Variable, inner: Variable, table: Table, places: Sequence[Index]) -> bool:
+    """Whether `outer` moves by as much as all of `inner` does, in every index."""
+    # a merged variable has the stride of its innermost part
+    parts = [v for v, i in table.items() if i.stride_of(outer)]
+    last = parts[-1] if parts else outer
+    return all(p.stride_of(last) == p.stride_of(inner) * inner.extent for p in places)
+
+
+def merge_kernel_loops(kernel: Kernel, fixed: Sequence[Variable] = ()) -> Kernel:
+    """Merge the loops of a kernel and of its reductions; those of `fixed` stay.
+
+    before: `kernel i < 4, j < 5: b[i*5 + j] = a[i*5 + j]`; after: `kernel i < 20: b[i] = a[i]`.
+    """
+    kernel = _ordered_reductions(kernel)
+    places = list(indices([kernel]))
+    loops, table = merge_loops(kernel.loops, places)
+    for old in {r.loops for r in reductions([kernel])}:
+        table |= merge_loops(old, places)[1]
+    return substituted(kernel, loops, table) if table else kernel
+
+
+def _ordered_reductions(kernel: Kernel) -> Kernel:
+    """Put the loop of each reduction with the smallest stride last."""
+    found = [r for r in reductions([kernel]) if len(r.loops) > 1]
+    if not found:
+        return kernel
+    orders: dict[tuple[Variable, ...], tuple[Variable, ...]] = {}
+    for r in found:
+        loads = [load.index for load in r.body.loads if load.index.is_affine]
+        longest = max(loads, key=lambda i: sum(v in i.variables for v in r.loops), default=Index())
+        order = sorted(r.loops, key=lambda v: -abs(longest.stride_of(v)))
+        orders.setdefault(r.loops, tuple(order))
+    return substituted(kernel, kernel.loops, {}, _reorder(orders))
+
+
+def _reorder(orders: dict) -> Callable[[Expr], Expr | None]:
+    from ..lir.expr import reduce
+
+    def leaf(e: Expr) -> Expr | None:
+        if isinstance(e, Reduce) and orders.get(e.loops, e.loops) != e.loops:
+            body = substitute(e.body, {}, leaf)
+            return reduce(e.combine, orders[e.loops], e.init, body)
+        return None
+
+    return leaf

@@ -1,0 +1,134 @@
+"""Merge kernels with the same loops into one with several stores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..lir.access import reads, writes
+from ..lir.expr import Expr, Load, Reduce
+from ..lir.index import as_index
+from ..lir.program import Buffer, Kernel, Step
+from .loops import expressions, reductions, renamed, substituted
+
+MOST_STORES = 6  # more results than this and registers run out
+FARTHEST = 64  # steps to look back
+
+
+def merge_kernels(steps: Sequence[Step]) -> list[Step]:
+    """Merge kernels with the same loops that share loads, or read each other's elements.
+
+    before: `kernel i < 4: b[i] = exp(a[i])` and `kernel i < 4: c[i] = a[i] + b[i]`; after: one
+    kernel with both stores, where the second uses `exp(a[i])` without a load.
+    """
+    merged: list[Step] = []
+    for step in steps:
+        at = _partner(merged, step) if isinstance(step, Kernel) else None
+        if at is None:
+            merged.append(step)
+        else:
+            merged[at] = _joined(merged[at], step)  # type: ignore[arg-type]
+    return merged
+
+
+def drop_dead_stores(steps: Sequence[Step]) -> list[Step]:
+    """Drop stores to temporaries that no other step reads, and kernels with none left."""
+    read = {b for step in steps for b in reads(step)}
+    kept: list[Step] = []
+    for step in steps:
+        if isinstance(step, Kernel):
+            stores = tuple(
+                s for s in step.stores if s.buffer.kind != "temporary" or s.buffer in read
+            )
+            if not stores:
+                continue
+            step = replace(step, stores=stores) if stores != step.stores else step
+        kept.append(step)
+    return kept
+
+
+def _partner(steps: list[Step], kernel: Kernel) -> int | None:
+    """The number of the earlier kernel that this one can be merged with."""
+    needed = set(reads(kernel))
+    for at in range(len(steps) - 1, max(-1, len(steps) - 1 - FARTHEST), -1):
+        step = steps[at]
+        if isinstance(step, Kernel) and _can_join(step, kernel, needed):
+            return at
+        if needed & set(writes(step)):
+            return None  # it cannot move before what it reads
+    return None
+
+
+def _can_join(first: Kernel, second: Kernel, needed: set[Buffer]) -> bool:
+    extents = [v.extent for v in first.loops]
+    if extents != [v.extent for v in second.loops] or not extents:
+        return False
+    if len(first.stores) + len(second.stores) > MOST_STORES:
+        return False
+    if {s.buffer for s in first.stores} & {s.buffer for s in second.stores}:
+        return False
+    moved = renamed(second, first.loops, second.loops)
+    places = {s.buffer: s.index for s in first.stores}
+    for load in _loads(moved):
+        if load.buffer in places and load.index != places[load.buffer]:
+            return False
+    if needed & set(places):
+        return not any(_is_inside_reduction(moved, buffer) for buffer in places)
+    return _share_loads(first, moved)
+
+
+def _loads(kernel: Kernel) -> list[Load]:
+    return [e for e in expressions([kernel]) if isinstance(e, Load)]
+
+
+def _is_inside_reduction(kernel: Kernel, buffer: Buffer) -> bool:
+    """Whether a buffer is loaded in a reduction: then its expression would be computed often."""
+    return any(load.buffer is buffer for r in reductions([kernel]) for load in r.loads)
+
+
+def _share_loads(first: Kernel, second: Kernel) -> bool:
+    """Whether both read the same large array in the same way."""
+    ours, theirs = _large_loads(first), _large_loads(second)
+    if any(True for _ in reductions([first])) != any(True for _ in reductions([second])):
+        return False
+    return bool(ours & theirs)
+
+
+def _large_loads(kernel: Kernel) -> set[tuple]:
+    """What the kernel reads with all of its loops, a reduction's loops by their extents."""
+    found: set[tuple] = set()
+    inner = {v: n for r in reductions([kernel]) for n, v in enumerate(r.loops)}
+    for load in _loads(kernel):
+        used = load.index.variables
+        if used >= set(kernel.loops) and load.index.is_affine:
+            strides = [
+                (-1 - inner[v] if v in inner else kernel.loops.index(v), v.extent, c)
+                for v, c in load.index.terms
+                if v in inner or v in kernel.loops
+            ]
+            found.add((load.buffer, tuple(sorted(strides)), load.index.constant))
+    return found
+
+
+def _joined(first: Kernel, second: Kernel) -> Kernel:
+    """One kernel with the stores of both; reductions over equal extents share variables."""
+    known = {(store.buffer, store.index): store.expr for store in first.stores}
+
+    def leaf(e: Expr) -> Expr | None:
+        return known.get((e.buffer, e.index)) if isinstance(e, Load) else None
+
+    moved = renamed(second, first.loops, second.loops)
+    moved = substituted(moved, moved.loops, {}, leaf)
+    table = {}
+    ours = {tuple(v.extent for v in r.loops): r.loops for r in reductions([first])}
+    mine = {r.loops for r in reductions([first])}
+    for r in reductions([moved]):
+        match = ours.get(tuple(v.extent for v in r.loops))
+        if match and r.loops not in mine and not _has_reduction(r.body):
+            table.update(zip(r.loops, map(as_index, match), strict=True))
+    moved = substituted(moved, moved.loops, table) if table else moved
+    return replace(first, stores=(*first.stores, *moved.stores))
+
+
+def _has_reduction(e: Expr) -> bool:
+    return isinstance(e, Reduce) or any(map(_has_reduction, e.operands))
