@@ -16,6 +16,7 @@ from . import (
     cumulative,
     custom,
     cut,
+    error_function,
     exponential,
     loops,
     movement,
