@@ -213,30 +213,26 @@ class Index:
 
     def __floordiv__(self, divisor: int) -> Index:
         whole, rest = _divide(self, divisor)
-        if rest.is_constant:
-            return whole
         if rest.low // divisor == rest.high // divisor:
             return whole + rest.low // divisor
-        factor = math.gcd(divisor, *(c for _, c in rest.terms))
-        if factor > 1:
-            reduced = Index(tuple((a, c // factor) for a, c in rest.terms), rest.constant // factor)
-            return whole + reduced // (divisor // factor)
-        only = rest.terms[0]
-        if rest.constant == 0 and len(rest.terms) == 1 and only[1] == 1:
-            if isinstance(only[0], Quotient):
-                return whole + only[0].index // (only[0].divisor * divisor)
+        for factor in _factors(rest, divisor):
+            coarse, fine = _split(rest, factor)
+            if 0 <= fine.low and fine.high < factor:
+                return whole + coarse // (divisor // factor)
+        atom, coefficient = rest.terms[0]
+        is_alone = len(rest.terms) == 1 and coefficient == 1 and rest.constant == 0
+        if is_alone and isinstance(atom, Quotient):
+            return whole + atom.index // (atom.divisor * divisor)
         return whole + Index(((Quotient(rest, divisor), 1),))
 
     def __mod__(self, divisor: int) -> Index:
         _, rest = _divide(self, divisor)
-        if rest.is_constant:
-            return rest
         if rest.low // divisor == rest.high // divisor:
             return rest - rest.low // divisor * divisor
-        factor = math.gcd(divisor, *(c for _, c in rest.terms))
-        if factor > 1:
-            reduced = Index(tuple((a, c // factor) for a, c in rest.terms), rest.constant // factor)
-            return (reduced % (divisor // factor)) * factor + rest.constant % factor
+        for factor in _factors(rest, divisor):
+            coarse, fine = _split(rest, factor)
+            if 0 <= fine.low and fine.high < factor:
+                return (coarse % (divisor // factor)) * factor + fine
         return Index(((Remainder(rest, divisor), 1),))
 
     __radd__ = __add__
@@ -288,6 +284,18 @@ def _divide(index: Index, divisor: int) -> tuple[Index, Index]:
             rest.append((atom, coefficient - quotient * divisor))
     carried = index.constant // divisor
     return Index(tuple(whole), carried), Index(tuple(rest), index.constant - carried * divisor)
+
+
+def _factors(index: Index, divisor: int) -> list[int]:
+    """The common factors of the divisor and a coefficient, greatest first."""
+    return sorted({math.gcd(divisor, c) for _, c in index.terms} - {1}, reverse=True)
+
+
+def _split(index: Index, factor: int) -> tuple[Index, Index]:
+    """Split index = factor * coarse + fine."""
+    coarse = tuple((a, c // factor) for a, c in index.terms if c % factor == 0)
+    fine = tuple((a, c) for a, c in index.terms if c % factor)
+    return Index(coarse, index.constant // factor), Index(fine, index.constant % factor)
 
 
 def _mentions(atom: Atom, variable: Variable) -> bool:
