@@ -319,11 +319,9 @@ def _shift_right_logical_reference(x: np.ndarray, count: np.ndarray) -> np.ndarr
 
 
 def _shift_right_arithmetic_reference(x: np.ndarray, count: np.ndarray) -> np.ndarray:
-    out = _shifted_out(x, count)
-    last = x.dtype.type(8 * x.dtype.itemsize - 1)
-    shifted = np.right_shift(x, np.where(out, last, count))
-    # an unsigned number has no sign to fill with
-    return shifted if x.dtype.kind == "i" else np.where(out, x.dtype.type(0), shifted)
+    signed, width = x.view(f"i{x.dtype.itemsize}"), 8 * x.dtype.itemsize
+    safe = np.where(_shifted_out(x, count), count.dtype.type(width - 1), count)
+    return (signed >> safe.astype(signed.dtype)).view(x.dtype)
 
 
 shift_left = _shift("shift_left", "shl", _shift_left_reference, "Bits moved up.", [10, -32, 0, 0])
@@ -338,7 +336,7 @@ shift_right_arithmetic = _shift(
     "shift_right_arithmetic",
     "shr_arithmetic",
     _shift_right_arithmetic_reference,
-    "Bits moved down, the sign put in above.",
+    "Bits moved down, the highest put in above.",
     [2, -2, 0, -1],
 )
 shift_left.fold(lambda x, count: x if is_all(count, 0) else None)
