@@ -9,6 +9,7 @@ from ..ir.graph import Graph
 from .hir import dedupe, drop_dead, expand, fold_constants, inline_calls, simplify
 from .lir.program import Program
 from .mir import legalize
+from .report import report
 from .schedule import finish, plan_memory, schedule
 from .target import Target
 
@@ -61,4 +62,4 @@ def lower(graph: Graph, target: Target, options: Options = Options()) -> Lowered
     program = finish(program)
     program = plan_memory(program)
     stages["lir"] = str(program)
-    return Lowered(hir, mir, program, stages)
+    return Lowered(hir, mir, program, stages, report(hir, program))

@@ -93,10 +93,6 @@ def _not(dtype: np.dtype, x: np.ndarray) -> np.ndarray:
     return np.logical_not(x) if x.dtype.kind == "b" else np.invert(x)
 
 
-def _neg(dtype: np.dtype, x: np.ndarray) -> np.ndarray:
-    return np.negative(x)
-
-
 def _convert(dtype: np.dtype, x: np.ndarray) -> np.ndarray:
     if x.dtype.kind in "biu" or dtype.kind not in "iu":
         return x.astype(dtype)
@@ -116,7 +112,7 @@ NUMPY: dict[str, Callable[..., np.ndarray]] = {
     "pow": _pow,
     "max": _plain(np.maximum),
     "min": _plain(np.minimum),
-    "neg": _neg,
+    "neg": _plain(np.negative),
     "abs": _plain(np.abs),
     "sign": _plain(np.sign),
     "sqrt": _plain(np.sqrt),
@@ -162,9 +158,9 @@ NUMPY: dict[str, Callable[..., np.ndarray]] = {
     "shl": lambda dtype, x, y: _shift(np.left_shift, x, y, 0),
     "shr_logical": _shr_logical,
     "shr_arithmetic": _shr_arithmetic,
-    "popcount": _plain(np.bitwise_count),
+    "popcount": lambda dtype, x: np.bitwise_count(_unsigned(x)),
     "clz": _clz,
     "select": _plain(np.where),
     "convert": _convert,
-    "bitcast": lambda dtype, x: np.ascontiguousarray(x).view(dtype),
+    "bitcast": lambda dtype, x: x.view(dtype),
 }

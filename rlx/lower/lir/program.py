@@ -257,7 +257,8 @@ class Program:
     """Steps over buffers; a nested program has its own buffers and constants.
 
     Inputs and outputs are all distinct buffers: an output that is an input or a constant, or that
-    stands twice among the outputs, is filled by a `Copy`.
+    stands twice among the outputs, is filled by a `Copy`. `notes` tell what runs as a library
+    call and what did not fuse, with reasons.
     """
 
     name: str
@@ -266,6 +267,7 @@ class Program:
     constants: tuple[Buffer, ...]
     steps: list[Step]
     arena_bytes: int = 0
+    notes: list[str] = field(default_factory=list)
 
     @property
     def programs(self) -> Iterator[Program]:

@@ -64,6 +64,8 @@ class Writer:
         self.letters: dict[Variable, str] = {}
         self.uses: Counter[Expr] = Counter()
         self.scopes: list[tuple[frozenset[Variable], str]] = [(frozenset(), indent)]
+        roots = tuple(roots)
+        self.uses.update(roots)
         for expr in walk(*roots):
             self.uses.update(expr.operands)
             self.uses.update(e for index in expr.indices for e in index.loads)

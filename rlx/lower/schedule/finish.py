@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..lir.program import Kernel, Program, Rows, Step, nested_programs
 from .group_rows import group_rows
 from .loops import indices, merge_kernel_loops, merge_loops, split_loops, substituted
+from .merge_epilogues import merge_epilogues
 from .merge_kernels import drop_dead_stores, merge_kernels
 
 
@@ -17,7 +18,7 @@ def finish(program: Program) -> Program:
         for nested in nested_programs(step):
             finish(nested)
     steps: list[Step] = [split_loops(s) if isinstance(s, Kernel) else s for s in program.steps]
-    steps = drop_dead_stores(merge_kernels(steps))
+    steps = drop_dead_stores(merge_epilogues(merge_kernels(steps)))
     program.steps = [_merged(step) for step in group_rows(steps)]
     return program
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ..lir.access import reads, writes
 from ..lir.expr import Expr, Load, Reduce
 from ..lir.index import as_index
-from ..lir.program import Buffer, Kernel, Step
+from ..lir.program import Buffer, Contraction, Kernel, Step
 from .loops import expressions, reductions, renamed, substituted
 
 MOST_STORES = 6  # more results than this and registers run out
@@ -32,11 +32,11 @@ def merge_kernels(steps: Sequence[Step]) -> list[Step]:
 
 
 def drop_dead_stores(steps: Sequence[Step]) -> list[Step]:
-    """Drop stores to temporaries that no other step reads, and kernels with none left."""
+    """Drop stores to temporaries that no step reads, and kernels with none left."""
     read = {b for step in steps for b in reads(step)}
     kept: list[Step] = []
     for step in steps:
-        if isinstance(step, Kernel):
+        if isinstance(step, Kernel | Contraction):
             stores = tuple(
                 s for s in step.stores if s.buffer.kind != "temporary" or s.buffer in read
             )

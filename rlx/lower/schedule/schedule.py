@@ -15,6 +15,7 @@ from .contraction import contraction_steps
 from .control import branch_step, repeat_step, while_step
 from .elements import Elements, flatten, loops_of
 from .fuse import Fusion, fuse
+from .notes import notes_of
 
 
 def schedule(graph: Graph, target: Target) -> Program:
@@ -51,7 +52,8 @@ class Scheduler:
             self.steps.append(lir.Copy(self.buffer(value), output))
         constants = tuple(self.constants.values())
         name = self.graph.name
-        return Program(name, tuple(inputs), tuple(outputs), constants, self.steps)
+        notes = notes_of(self.graph, self.target, self.fusion)
+        return Program(name, tuple(inputs), tuple(outputs), constants, self.steps, notes=notes)
 
     # -- buffers ----------------------------------------------------------------------------------
 
