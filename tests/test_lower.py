@@ -420,13 +420,13 @@ def loop_graph(length: int, reverse: bool) -> Graph:
         after = s * c + ops.sin(x)
         return [after, after * x, c]
 
-    body = build(step, [typed(), typed(3), typed(3)], "step")
+    body = build(step, [typed(3), typed(3), typed(3)], "step")
 
     def fn(c: Value, s: Value, xs: Value) -> Any:
         attrs = {"n_constants": 1, "n_carry": 1, "length": length, "reverse": reverse}
         return OPS["scan"](c, s, ops.exp(xs), body=body, **attrs)
 
-    return build(fn, [typed(), typed(3), typed(length, 3)], "loop")
+    return build(fn, [typed(3), typed(3), typed(length, 3)], "loop")
 
 
 @pytest.mark.parametrize("length", [0, 1, 2, 3])
