@@ -140,8 +140,8 @@ class Contraction:
     `convert(lhs) * convert(rhs)` in `dtype` stands for `Accumulated` in the stores. `lhs` mentions
     batch, row, depth; `rhs` batch, depth, column. Both are a `Load` with an affine index: strides
     are `lhs.index.stride_of(row)` and so on, any of them may be zero or large (transposed). A
-    variable may have extent 1, then its stride is 0. Stores are over batch, row, column; indices
-    of loads in them may hold quotients and remainders of the row.
+    variable may have extent 1, then its stride is 0. Stores are over batch, row, column; their
+    indices may hold quotients and remainders of batch variables, those of loads also of the row.
     """
 
     batch: tuple[Variable, ...]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...ir.body import (
@@ -17,13 +19,17 @@ from ...ir.body import (
     View,
 )
 from ...ir.graph import Graph, Node, Value
-from ..lir.expr import INSTRUCTIONS
+from ..lir.expr import INSTRUCTIONS, Load
+from ..lir.index import Index
+from ..lir.program import Buffer
 from ..mir.legalize import needs_library
 from ..target import Target
+from .elements import Elements, loops_of
 
 INLINE = (Pointwise, Move, View, Fill, Gather, Reduce)
 MOST_SITES = 16  # more places of use than this: not worth following
 DEEPEST = 60  # operations on one path through a kernel, a bound for code size and recursion
+LARGEST_SLICE = 2  # store what a contraction reads a slice of, if it is no larger than this
 SCALAR_COST = 60  # a single number is computed again up to this cost: it leaves the loops
 
 Site = tuple[Value, tuple[Node, ...]]  # the value whose kernel computes it, and the moves between
@@ -117,10 +123,23 @@ class _Fuser:
             fuses = isinstance(body, (*INLINE, Scan, Scatter, Concat))
             if fuses and not needs_library(node, self.target):
                 continue
-            for arg in node.args:
-                if isinstance(body, Contract) and is_movement(arg):
-                    continue  # the contraction reads through movement where it can
-                self.store(arg, f"{node.op.name} reads it from memory")
+            for number, arg in enumerate(node.args):
+                origin = self.read_in_place(node, number) if isinstance(body, Contract) else None
+                self.store(origin or arg, f"{node.op.name} reads it from memory")
+
+    def read_in_place(self, node: Node, number: int) -> Value | None:
+        """The value behind movement that a contraction can read with strides alone."""
+        arg = origin = node.args[number]
+        while self.is_inline(origin) and isinstance(origin.node.op.rules["body"], Move | View):
+            origin = origin.node.args[0]
+        if origin is arg or origin.type.size > LARGEST_SLICE * arg.type.size or not arg.type.size:
+            return None
+        buffers = {origin: Buffer("", origin.type, "temporary")}
+        _, place = loops_of(arg.shape)
+        element = Elements(self.target, buffers, lambda value: buffers[value]).at(arg, place)
+        contract, _ = node.op.rules["body"].axes([a.type for a in node.args], **node.attrs)
+        depth = [place[axis] for axis in contract[number]]
+        return origin if isinstance(element, Load) and is_joint(element.index, depth) else None
 
     def store(self, value: Value, reason: str) -> None:
         """Force a value into memory; a view is the memory of its operand."""
@@ -228,6 +247,10 @@ def cost_of(body: object, value: Value) -> float:
     return 2.0 if isinstance(body, Gather) else 0.0
 
 
-def is_movement(value: Value) -> bool:
-    """Whether a value is made by movement alone, so that a load might read through it."""
-    return value.node is not None and isinstance(value.node.op.rules.get("body"), Move | View)
+def is_joint(index: Index, parts: Sequence[Index]) -> bool:
+    """Whether an affine index steps through the product of loops as through one loop."""
+    if not index.is_affine:
+        return False
+    variables = [v for part in parts for v in part.variables]
+    steps = sorted((index.stride_of(v), v.extent) for v in variables)
+    return all(wide == narrow * extent for (narrow, extent), (wide, _) in itertools.pairwise(steps))

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..lir.access import reads, writes
-from ..lir.expr import Expr, Load
+from ..lir.expr import Expr, Load, walk
 from ..lir.index import Index, Variable
 from ..lir.program import Contraction, Kernel, Step, Store
-from .elements import strides
-from .loops import Table, expressions, reductions, substituted
+from .elements import strides, unflatten
+from .loops import Table, expressions, indices, reductions, substituted
 
 MOST_STORES = 4
+LARGEST = 200  # expressions in one epilogue, a bound for code size and recursion
 
 
 def merge_epilogues(steps: Sequence[Step]) -> list[Step]:
@@ -47,6 +48,8 @@ def _join(steps: list[Step], kernel: Kernel) -> tuple[int, Contraction] | None:
 def _together(step: Contraction, kernel: Kernel) -> Contraction | None:
     if len(step.stores) + len(kernel.stores) > MOST_STORES:
         return None
+    if sum(1 for s in (*step.stores, *kernel.stores) for _ in walk(s.expr)) > LARGEST:
+        return None
     ours = {s.buffer: s for s in step.stores}
     loads = [e for e in expressions([kernel]) if isinstance(e, Load) and e.buffer in ours]
     table = _places(kernel.loops, loads[0], ours[loads[0].buffer])
@@ -61,26 +64,26 @@ def _together(step: Contraction, kernel: Kernel) -> Contraction | None:
 
     moved = substituted(kernel, (), table, leaf)
     left = {e.buffer for e in expressions([moved]) if isinstance(e, Load)}
-    if left & set(ours):
-        return None  # it reads elements of other places too
+    if left & set(ours) or not _is_affine_within(step, moved):
+        return None
     return replace(step, stores=(*step.stores, *moved.stores))
 
 
 def _places(loops: Sequence[Variable], load: Load, store: Store) -> Table | None:
     """The kernel's variables in those of the contraction, if it walks over the whole result."""
-    shape = [v.extent for v in loops]
-    is_dense = load.index == _dense(loops, shape) and load.buffer.size == math.prod(shape)
-    if not is_dense:
+    index = load.index
+    order = sorted(loops, key=lambda v: -index.stride_of(v))
+    shape = [v.extent for v in order]
+    dense = sum((v * step for v, step in zip(order, strides(shape), strict=True)), Index())
+    if index != dense or load.buffer.size != math.prod(shape):
         return None
-    steps = strides(shape)
-    return {
-        v: store.index // step % v.extent if n else store.index // step
-        for n, (v, step) in enumerate(zip(loops, steps, strict=True))
-    }
+    return dict(zip(order, unflatten(store.index, shape), strict=True))
 
 
-def _dense(loops: Sequence[Variable], shape: Sequence[int]) -> Index:
-    total = Index()
-    for variable, stride in zip(loops, strides(shape), strict=True):
-        total = total + variable * stride
-    return total
+def _is_affine_within(step: Contraction, kernel: Kernel) -> bool:
+    """Whether all indices step evenly along rows and columns, and stores go along columns."""
+    is_even = all(
+        index.is_stepped_by(step.row) and index.is_stepped_by(step.column)
+        for index in indices([kernel])
+    )
+    return is_even and all(s.index.stride_of(step.column) <= 1 for s in kernel.stores)

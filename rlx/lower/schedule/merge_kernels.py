@@ -12,6 +12,7 @@ from ..lir.program import Buffer, Contraction, Kernel, Step
 from .loops import expressions, reductions, renamed, substituted
 
 MOST_STORES = 6  # more results than this and registers run out
+LARGEST = 200  # expressions in one kernel, a bound for code size and recursion
 FARTHEST = 64  # steps to look back
 
 
@@ -66,6 +67,8 @@ def _can_join(first: Kernel, second: Kernel, needed: set[Buffer]) -> bool:
     if len(first.stores) + len(second.stores) > MOST_STORES:
         return False
     if {s.buffer for s in first.stores} & {s.buffer for s in second.stores}:
+        return False
+    if sum(1 for _ in expressions([first, second])) > LARGEST:
         return False
     moved = renamed(second, first.loops, second.loops)
     places = {s.buffer: s.index for s in first.stores}
