@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import linecache
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .op import Op
 
 OPS: dict[str, Op] = {}  # every op by its name; `op.py` fills it
+PRINTERS: list[Callable[[Graph], str]] = []  # `text.py` puts `show` here; it imports this file
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,9 @@ class Graph:
     params: list[Value] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     results: list[Value] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return PRINTERS[0](self) if PRINTERS else repr(self)
 
     def add_param(self, type: Type, origin: str = "") -> Value:
         """Append a parameter."""

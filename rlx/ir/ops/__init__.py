@@ -25,6 +25,10 @@ from . import (
     trigonometric,
 )
 
+control.control_samples()
+custom.custom_samples()
+loops.loop_samples()
+
 # an op whose room's file has the same name (convert, sort) hides the file
 globals().update(OPS)
 
