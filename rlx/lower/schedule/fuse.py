@@ -64,7 +64,6 @@ class _Fuser:
         self.fusion = Fusion()
         self.forced: dict[Value, str] = {}
         self.cost: dict[Value, float] = {}
-        self.depth: dict[Value, int] = {}
         self.sites: dict[Value, dict[Site, float]] = {}
 
     def run(self) -> Fusion:
@@ -76,9 +75,22 @@ class _Fuser:
             self.measure(stored)
             stored = self.decide()
         self.fusion.stored = stored
+        self.cut_deep_kernels()
         for node in self.graph.nodes:
             self.find_epilogue(node)
         return self.fusion
+
+    def cut_deep_kernels(self) -> None:
+        """Store values on the way where a kernel would be too deep."""
+        depth: dict[Value, int] = {}
+        for value in (r for node in self.graph.nodes for r in node.results):
+            if not self.is_inline(value):
+                continue
+            inner = (a for a in value.node.args if a not in self.fusion.stored)
+            depth[value] = 1 + max((depth.get(a, 0) for a in inner), default=0)
+            if depth[value] > DEEPEST and value not in self.fusion.stored:
+                self.fusion.missed[value] = f"its kernel would be over {DEEPEST} operations deep"
+                self.fusion.stored.add(value)
 
     # -- epilogues of contractions ----------------------------------------------------------------
 
@@ -151,9 +163,8 @@ class _Fuser:
     # -- what it costs to compute again -----------------------------------------------------------
 
     def measure(self, stored: set[Value]) -> None:
-        """Cost and depth of computing each value, given which ones are stored."""
+        """The cost of computing each value, given which ones are stored."""
         self.cost.clear()
-        self.depth.clear()
         for value in (r for node in self.graph.nodes for r in node.results):
             if not self.is_inline(value):
                 continue
@@ -172,7 +183,6 @@ class _Fuser:
             times = max(1.0, *shares) if is_reduce else 1.0
             total = sum(self.cost[a] for a in inner) * times
             self.cost[value] = cost_of(body, value) + loads + total
-            self.depth[value] = 1 + max((self.depth[a] for a in inner), default=0)
 
     # -- where it is used -------------------------------------------------------------------------
 
@@ -225,8 +235,6 @@ class _Fuser:
         if isinstance(body, Reduce):
             is_plain = len(sites) == 1 and all(not path for _, path in sites)
             return "" if is_plain else "a reduction whose result is not used just once"
-        if self.depth[value] > DEEPEST:
-            return f"the kernel would be more than {DEEPEST} operations deep"
         times, cost = sum(sites.values()), self.cost[value]
         if times <= 1 or (len(sites) > MOST_SITES and not cost):
             return ""
