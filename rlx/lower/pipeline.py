@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..ir.graph import Graph
+from ..ir.text import show
 from .hir import dedupe, drop_dead, expand, fold_constants, inline_calls, simplify
 from .lir.program import Program
 from .mir import legalize
@@ -16,50 +17,48 @@ from .target import Target
 
 @dataclass
 class Lowered:
-    """What lowering gives: the program, the graphs on the way, and their texts."""
+    """What lowering gives: the program, the graph of each stage by its name, a report."""
 
     hir: Graph
     mir: Graph
     program: Program
-    stages: dict[str, str] = field(default_factory=dict)
-    report: str = ""
+    graphs: dict[str, Graph]
+    report: str
+
+    @property
+    def stages(self) -> dict[str, str]:
+        """The text of each stage that changed the graph, and of the program."""
+        texts: dict[str, str] = {}
+        last = ""
+        for name, graph in self.graphs.items():
+            text = show(graph)
+            if text != last:
+                texts[name] = last = text
+        return texts | {"lir": str(self.program)}
 
 
-@dataclass(frozen=True)
-class Options:
-    """What the user may ask of lowering.
-
-    `check` is called with each stage's name and graph. `stages` keeps the text of each of them.
-    """
-
-    check: Callable[[str, Graph], None] | None = None
-    print_graph: Callable[[Graph], str] | None = None
-
-
-def lower(graph: Graph, target: Target, options: Options = Options()) -> Lowered:
-    """Lower a traced graph to a loop program."""
-    stages: dict[str, str] = {}
+def lower(
+    graph: Graph, target: Target, check: Callable[[str, Graph], None] | None = None
+) -> Lowered:
+    """Lower a traced graph to a loop program; `check` gets each stage's name and graph."""
+    graphs: dict[str, Graph] = {}
 
     def after(name: str, graph: Graph) -> Graph:
-        if options.check:
-            options.check(name, graph)
-        if options.print_graph:
-            stages[name] = options.print_graph(graph)
+        if check:
+            check(name, graph)
+        graphs[name] = graph
         return graph
 
     hir = after("hir", graph)
-    graph = inline_calls(graph)
-    graph = fold_constants(graph)
-    graph = simplify(graph)
-    graph = after("simplified", drop_dead(dedupe(graph)))
-    graph = expand(graph, target.wants)
-    graph = simplify(graph)
-    graph = drop_dead(dedupe(fold_constants(graph)))
-    graph = inline_calls(graph, keep_recomputed=False)
-    graph = expand(graph, target.wants)
+    graph = after("inlined", inline_calls(graph))
+    graph = after("folded", fold_constants(graph))
+    graph = after("simplified", simplify(graph))
+    graph = after("deduped", drop_dead(dedupe(graph)))
+    graph = after("expanded", expand(graph, target.wants))
+    graph = after("simplified again", simplify(fold_constants(graph)))
+    graph = after("deduped again", drop_dead(dedupe(graph)))
+    # recomputed graphs are opened after the last dedupe, which would merge them with the first run
+    graph = after("recomputed", expand(inline_calls(graph, keep_recomputed=False), target.wants))
     mir = after("mir", legalize(graph, target))
-    program = schedule(mir, target)
-    program = finish(program)
-    program = plan_memory(program)
-    stages["lir"] = str(program)
-    return Lowered(hir, mir, program, stages, report(hir, program))
+    program = plan_memory(finish(schedule(mir, target)))
+    return Lowered(hir, mir, program, graphs, report(hir, program))

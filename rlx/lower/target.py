@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -35,7 +36,11 @@ class Target:
 
     def computes(self, dtype: np.dtype) -> bool:
         """Whether kernels may load, compute with and store this dtype."""
-        return dtype.name in self.native
+        return dtype in self._native_dtypes
+
+    @cached_property
+    def _native_dtypes(self) -> frozenset[np.dtype]:
+        return frozenset(map(as_dtype, self.native))  # a dtype's name takes long to make
 
     def contracts(self, dtype: np.dtype) -> bool:
         """Whether it has matrix products in this dtype."""
@@ -43,4 +48,8 @@ class Target:
 
     def arithmetic(self, dtype: np.dtype) -> np.dtype:
         """The dtype in which it does arithmetic on this one."""
-        return as_dtype(self.widened.get(dtype.name, dtype.name))
+        return self._wide_dtypes.get(dtype, dtype)
+
+    @cached_property
+    def _wide_dtypes(self) -> dict[np.dtype, np.dtype]:
+        return {as_dtype(small): as_dtype(wide) for small, wide in self.widened.items()}

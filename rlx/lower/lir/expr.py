@@ -249,17 +249,19 @@ def accumulated(dtype: np.dtype) -> Accumulated:
 def walk(*roots: Expr) -> Iterator[Expr]:
     """Every expression once, operands first, those inside of indices included."""
     seen: set[Expr] = set()
-
-    def visit(expr: Expr) -> Iterator[Expr]:
-        if expr in seen:
-            return
-        seen.add(expr)
-        for operand in (*(e for i in expr.indices for e in i.loads), *expr.operands):
-            yield from visit(operand)
-        yield expr
-
-    for root in roots:
-        yield from visit(root)
+    stack = list(reversed(roots))
+    open_ones: set[Expr] = set()
+    while stack:
+        expr = stack[-1]
+        if expr in seen or expr in open_ones:
+            stack.pop()
+            if expr not in seen:
+                seen.add(expr)
+                yield expr
+            continue
+        open_ones.add(expr)
+        inner = (*(e for i in expr.indices for e in i.loads), *expr.operands)
+        stack += [e for e in reversed(inner) if e not in seen]
 
 
 def substitute(

@@ -61,6 +61,12 @@ class _Fuser:
     def __init__(self, graph: Graph, target: Target) -> None:
         self.graph, self.target = graph, target
         self.users = graph.users()
+        self.inline = {
+            result
+            for node in graph.nodes
+            if isinstance(node.op.rules.get("body"), INLINE) and not needs_library(node, target)
+            for result in node.results
+        }
         self.fusion = Fusion()
         self.forced: dict[Value, str] = {}
         self.cost: dict[Value, float] = {}
@@ -122,10 +128,7 @@ class _Fuser:
 
     def is_inline(self, value: Value) -> bool:
         """Whether a value can be computed inside of a kernel at all."""
-        node = value.node
-        if node is None or node.op.is_constant or needs_library(node, self.target):
-            return False
-        return isinstance(node.op.rules.get("body"), INLINE)
+        return value in self.inline
 
     def force(self) -> None:
         for result in self.graph.results:
