@@ -6,6 +6,7 @@ memory plan shows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -78,10 +79,9 @@ def run(
 def run_step(step: Step, memory: Memory) -> None:
     """Run one step on the buffers' memory."""
     if isinstance(step, Kernel):
-        _run_kernel(step, memory, ())
+        _run_kernel(step, Grid(step.loops, memory), memory)
     elif isinstance(step, Rows):
-        for kernel in step.kernels:
-            _run_kernel(kernel, memory, step.loops)
+        _run_rows(step, memory)
     elif isinstance(step, Scan):
         _run_scan(step, memory)
     elif isinstance(step, Scatter):
@@ -104,12 +104,20 @@ def run_step(step: Step, memory: Memory) -> None:
 
 
 class Grid:
-    """Evaluates expressions for all values of loop variables at once, one axis for each."""
+    """Evaluates expressions for all values of loop variables at once, one axis for each.
+
+    `given` holds values of outer variables, which all vary together along axis 0.
+    """
 
     def __init__(
-        self, loops: Sequence[Variable], memory: Memory, sums: np.ndarray | None = None
+        self,
+        loops: Sequence[Variable],
+        memory: Memory,
+        sums: np.ndarray | None = None,
+        given: dict[Variable, np.ndarray] | None = None,
     ) -> None:
         self.loops, self.memory, self.sums = tuple(loops), memory, sums
+        self.given = given or {}
         self.memo: dict[Any, np.ndarray] = {}
 
     @property
@@ -117,6 +125,8 @@ class Grid:
         return tuple(v.extent for v in self.loops)
 
     def variable(self, variable: Variable) -> np.ndarray:
+        if variable in self.given:
+            return self.given[variable].reshape(-1, *[1] * (len(self.loops) - 1))
         axis = self.loops.index(variable)
         shape = [1] * len(self.loops)
         shape[axis] = variable.extent
@@ -163,7 +173,7 @@ class Grid:
         return self.sums
 
     def reduce(self, expr: Reduce) -> np.ndarray:
-        inner = Grid((*self.loops, *expr.loops), self.memory)
+        inner = Grid((*self.loops, *expr.loops), self.memory, given=self.given)
         values = np.broadcast_to(inner.expr(expr.body), self._near(expr, inner))
         axes = tuple(range(len(self.loops), len(inner.loops)))
         combine = COMBINE[expr.combine]
@@ -171,7 +181,7 @@ class Grid:
 
     def _near(self, expr: Reduce, inner: Grid) -> tuple[int, ...]:
         """The inner grid's shape, with axes the reduction does not depend on kept at 1."""
-        needed = expr.variables | frozenset(expr.loops)
+        needed = expr.variables | frozenset(expr.loops) | frozenset(self.loops[: bool(self.given)])
         return tuple(v.extent if v in needed else 1 for v in inner.loops)
 
     def guard(self, expr: Guard) -> np.ndarray:
@@ -184,7 +194,7 @@ class Masked(Grid):
     """A grid whose loads are made only where a condition holds, and give 0 elsewhere."""
 
     def __init__(self, grid: Grid, holds: np.ndarray) -> None:
-        super().__init__(grid.loops, grid.memory, grid.sums)
+        super().__init__(grid.loops, grid.memory, grid.sums, grid.given)
         self.holds = holds
 
     def compute(self, expr: Expr) -> np.ndarray:
@@ -198,7 +208,7 @@ class Masked(Grid):
 
     def reduce(self, expr: Reduce) -> np.ndarray:
         shape = (*self.shape, *(1 for _ in expr.loops))
-        inner_grid = Grid((*self.loops, *expr.loops), self.memory)
+        inner_grid = Grid((*self.loops, *expr.loops), self.memory, given=self.given)
         holds = np.broadcast_to(self.holds.reshape(shape), inner_grid.shape)
         inner = Masked(inner_grid, holds)
         values = np.broadcast_to(inner.expr(expr.body), inner.shape)
@@ -228,12 +238,23 @@ def _store(grid: Grid, store: Any, memory: Memory, value: np.ndarray) -> None:
     memory[store.buffer][places] = np.broadcast_to(value, grid.shape)
 
 
-def _run_kernel(kernel: Kernel, memory: Memory, outer: tuple[Variable, ...]) -> None:
-    grid = Grid((*outer, *kernel.loops), memory)
+def _run_kernel(kernel: Kernel, grid: Grid, memory: Memory) -> None:
     values = [grid.expr(s.expr) for s in kernel.stores]
     for store, value in zip(kernel.stores, values, strict=True):
         assert value.dtype == store.buffer.dtype, f"{store.buffer} gets {value.dtype}"
         _store(grid, store, memory, value)
+
+
+def _run_rows(rows: Rows, memory: Memory) -> None:
+    """Run some of the rows to the end, then the others: they must not need each other."""
+    shape = [v.extent for v in rows.loops]
+    numbers = np.arange(math.prod(shape))
+    for part in (numbers[1::2], numbers[::2]):
+        places = np.unravel_index(part, shape)
+        given = dict(zip(rows.loops, places, strict=True))
+        for kernel in rows.kernels:
+            loops = (Variable(len(part)), *kernel.loops)
+            _run_kernel(kernel, Grid(loops, memory, given=given), memory)
 
 
 def _run_scan(scan: Scan, memory: Memory) -> None:

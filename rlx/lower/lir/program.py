@@ -31,7 +31,9 @@ class Buffer:
 
     `input` and `output` are bound by the caller, 64-byte aligned unless they are a slice of a
     `Repeat`; `constant` has its `array`; a `temporary` lies at the byte `offset` of the arena,
-    which `plan_memory` sets (64-byte aligned). `name` is unique within its program.
+    which `plan_memory` sets (64-byte aligned). `name` is unique within its program. A temporary
+    may lie where another one lies that is no longer needed: at the least, where its kernel reads
+    each element of the other one just before it stores its own at the same index.
     """
 
     name: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...ir.types import Type, as_dtype
 from ..lir.access import reads, writes
-from ..lir.program import Buffer, Program, Step, nested_programs
+from ..lir.program import Buffer, Kernel, Program, Rows, Step, Store, nested_programs
 
 ALIGNMENT = 64
 
@@ -13,14 +13,16 @@ def plan_memory(program: Program) -> Program:
     """Give every temporary a place in the arena, in the nested programs first.
 
     A buffer lives from the first step that writes it to the last that reads or writes it. It goes
-    to the smallest free gap that holds it. Sets `Buffer.offset` and `Program.arena_bytes`.
+    to the smallest free gap that holds it, or takes over the place of a buffer that its kernel
+    reads for the last time. Sets `Buffer.offset` and `Program.arena_bytes`.
     """
     for step in program.steps:
         nested = nested_programs(step)
         if nested:
             needed = max(plan_memory(p).arena_bytes for p in nested)
             step.scratch.type = Type(as_dtype("uint8"), (needed,))  # type: ignore[union-attr]
-    first, last = _lifetimes(program.steps)
+    heirs = _take_over(program.steps)
+    first, last = _lifetimes(program.steps, heirs)
     live: list[Buffer] = []
     for number, _ in enumerate(program.steps):
         live = [b for b in live if last[b] >= number]
@@ -29,6 +31,8 @@ def plan_memory(program: Program) -> Program:
             buffer.offset = _best_gap(live, rounded(buffer.nbytes))
             live.append(buffer)
             program.arena_bytes = max(program.arena_bytes, buffer.offset + rounded(buffer.nbytes))
+    for heir, owner in heirs.items():
+        heir.offset = owner.offset
     return program
 
 
@@ -37,15 +41,55 @@ def rounded(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
-def _lifetimes(steps: list[Step]) -> tuple[dict[Buffer, int], dict[Buffer, int]]:
+def _lifetimes(
+    steps: list[Step], heirs: dict[Buffer, Buffer]
+) -> tuple[dict[Buffer, int], dict[Buffer, int]]:
     first: dict[Buffer, int] = {}
     last: dict[Buffer, int] = {}
     for number, step in enumerate(steps):
         for buffer in (*writes(step), *reads(step)):
             if buffer.kind == "temporary":
-                first.setdefault(buffer, number)
-                last[buffer] = number
+                owner = heirs.get(buffer, buffer)
+                first.setdefault(owner, number)
+                last[owner] = number
     return first, last
+
+
+def _take_over(steps: list[Step]) -> dict[Buffer, Buffer]:
+    """The buffers that take the place of one their kernel reads for the last time."""
+    parts = [
+        part for step in steps for part in (step.kernels if isinstance(step, Rows) else [step])
+    ]
+    last = {b: number for number, part in enumerate(parts) for b in (*reads(part), *writes(part))}
+    heirs: dict[Buffer, Buffer] = {}
+    for number, part in enumerate(parts):
+        # with several stores one could overwrite what the next one reads
+        if not isinstance(part, Kernel) or len(part.stores) != 1:
+            continue
+        (store,) = part.stores
+        if store.buffer.kind != "temporary" or _is_written_twice(store.buffer, parts):
+            continue
+        for buffer in reads(part):
+            is_dying = buffer.kind == "temporary" and last[buffer] == number
+            if (
+                is_dying
+                and buffer.nbytes == store.buffer.nbytes
+                and _is_read_in_step(store, buffer)
+            ):
+                heirs[store.buffer] = heirs.get(buffer, buffer)
+                break
+    return heirs
+
+
+def _is_written_twice(buffer: Buffer, parts: list[Step]) -> bool:
+    return sum(buffer in writes(part) for part in parts) > 1
+
+
+def _is_read_in_step(store: Store, buffer: Buffer) -> bool:
+    """Whether each element is read only where it is overwritten."""
+    loads = [load for load in store.expr.loads if load.buffer is buffer]
+    is_same_width = buffer.dtype.itemsize == store.buffer.dtype.itemsize
+    return is_same_width and all(load.index == store.index for load in loads)
 
 
 def _best_gap(live: list[Buffer], size: int) -> int:
