@@ -115,8 +115,9 @@ def promote(*dtypes: np.dtype) -> np.dtype:
 
     bool < integers < floats < complex. An integer with a float gives that float. Signed with
     unsigned gives the next larger signed one (uint64 with signed gives int64). Two different
-    half-size floats give float32; a float8 with any other float gives that float, two
-    different float8 give float16... never less exact than either.
+    half-size floats give float32. A float8 with a larger float gives that float, except that
+    float8_e5m2 with bfloat16 gives float32; two different float8 give float16. (With bfloat16
+    above both, no dtype would be the least above both, and the order would matter.)
 
     >>> promote(np.dtype("int32"), np.dtype("float16"))
     dtype('float16')
@@ -133,16 +134,23 @@ def promote(*dtypes: np.dtype) -> np.dtype:
     return DTYPES["bool"]
 
 
+# what holds the numbers of each small float; every two have one least dtype that holds both
+_HOLDERS = {
+    "float8_e4m3fn": ("float8_e4m3fn", "float16", "bfloat16"),
+    "float8_e5m2": ("float8_e5m2", "float16"),
+    "float16": ("float16",),
+    "bfloat16": ("bfloat16",),
+}
+
+
 def _promote_floats(dtypes: set[np.dtype]) -> np.dtype:
     names = {d.name for d in dtypes}
-    if len(names) == 1:
-        return DTYPES[names.pop()]
     for wide in ("float64", "float32"):
         if wide in names:
             return DTYPES[wide]
-    halves = names & {"float16", "bfloat16"}
-    if len(halves) == 1 and len(names) == 2:
-        return DTYPES[halves.pop()]
+    for small in _HOLDERS:
+        if all(small in _HOLDERS[name] for name in names):
+            return DTYPES[small]
     return DTYPES["float32"]
 
 
