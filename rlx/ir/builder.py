@@ -81,9 +81,14 @@ def current() -> Builder | None:
     return _state.stack[-1] if _state.stack else None
 
 
+def builder_of(graph: Graph) -> Builder | None:
+    """The builder that records the graph in this thread, or None if it is closed."""
+    return next((builder for builder in _state.stack if builder.graph is graph), None)
+
+
 def is_open(graph: Graph) -> bool:
     """Whether the graph is being recorded in this thread."""
-    return any(builder.graph is graph for builder in _state.stack)
+    return builder_of(graph) is not None
 
 
 @contextmanager
