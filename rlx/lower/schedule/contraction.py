@@ -132,9 +132,8 @@ class _Contraction:
         """Store the root, given the sum and its offset in the contraction's result."""
         elements = self.scheduler.elements
         rounded = scalar.apply("convert", self.node.result.dtype, total)
-        elements.given[self.node.result] = rounded
-        element = elements.at(self.root, unflatten(offset, self.root.shape))
-        del elements.given[self.node.result]
+        place = unflatten(offset, self.root.shape)
+        element = elements.with_given({self.node.result: rounded}, self.root, place)
         return Store(self.scheduler.result_buffer(self.root), offset, element)
 
     def kernel(self, left: Load, right: Load) -> Step:

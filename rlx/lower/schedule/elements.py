@@ -23,8 +23,8 @@ EXACT = frozenset(["select", "convert", "bitcast"])  # never need a wider dtype
 class Elements:
     """Gives the expression of any value at any place, by recursion over bodies.
 
-    A value with a buffer in `buffers` is loaded. `given` holds expressions for values at the
-    places asked for: a contraction's sum while its epilogue is made.
+    A value with a buffer in `buffers` is loaded. `given` holds expressions for values whatever the
+    place: a contraction's sum while its epilogue is made.
     """
 
     def __init__(
@@ -41,28 +41,37 @@ class Elements:
         """The element of a value at a place."""
         if value in self.given:
             return self.given[value]
-        key = (value, place)
-        if key not in self.memo:
-            self.memo[key] = self.fresh(value, place)
-        return self.memo[key]
-
-    def fresh(self, value: Value, place: Place) -> Expr:
         array = value.constant
         if array is not None and array.size == 1 and self.target.computes(value.dtype):
             return scalar.const(value.dtype, array.reshape(-1)[0])
         if array is not None:
             return scalar.load(self.constant_buffer(value), flatten(place, value.shape))
-        node = value.node
-        body = node.op.rules.get("body") if node else None
-        if isinstance(body, Fill) and self.target.computes(value.dtype):
-            return self.fill(node, body, value, place)  # type: ignore[arg-type]
-        if value in self.buffers:
+        if value in self.buffers and not self.is_fill(value):
             return scalar.load(self.buffers[value], flatten(place, value.shape))
-        assert node is not None and body is not None, f"{value} has no buffer"
-        return self.computed(node, body, value, place)
+        key = (value, place)
+        if key not in self.memo:
+            self.memo[key] = self.computed(value, place)
+        return self.memo[key]
 
-    def computed(self, node: Node, body: Any, value: Value, place: Place) -> Expr:
-        """The element of a node's result that has no buffer."""
+    def with_given(self, given: dict[Value, Expr], value: Value, place: Place) -> Expr:
+        """The element of a value, where some values have the given expressions."""
+        # what is made from them must not be found by others
+        inner = Elements(self.target, self.buffers, self.constant_buffer)
+        inner.given = given
+        return inner.at(value, place)
+
+    def is_fill(self, value: Value) -> bool:
+        """Whether a value is better made from the index than loaded."""
+        body = value.node.op.rules.get("body") if value.node else None
+        return isinstance(body, Fill) and self.target.computes(value.dtype)
+
+    def computed(self, value: Value, place: Place) -> Expr:
+        """The element of a value that has no buffer."""
+        node = value.node
+        assert node is not None, f"{value} has no buffer"
+        body = node.op.rules.get("body")
+        if isinstance(body, Fill):
+            return self.fill(node, body, value, place)
         if isinstance(body, Pointwise):
             args = [self.at(arg, place) for arg in node.args]
             return self.instruction(body.instruction, value.dtype, args)

@@ -52,8 +52,9 @@ def _together(step: Contraction, kernel: Kernel) -> Contraction | None:
         return None
     ours = {s.buffer: s for s in step.stores}
     loads = [e for e in expressions([kernel]) if isinstance(e, Load) and e.buffer in ours]
+    count = math.prod(v.extent for v in (*step.batch, step.row, step.column))
     table = _places(kernel.loops, loads[0], ours[loads[0].buffer])
-    if table is None:
+    if table is None or loads[0].buffer.size != count:
         return None
 
     def leaf(e: Expr) -> Expr | None:
