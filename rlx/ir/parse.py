@@ -275,7 +275,8 @@ class _Parser:
         return size
 
     def constant(self, type: Type) -> Constant:
-        if not type.is_static:
+        shape = [n for n in type.shape if isinstance(n, int)]
+        if len(shape) != type.rank:
             self.fail(f"a constant of type {type} has no size", "use static sizes")
         if self.token.kind == "digest":
             return self.named_constant(type)
@@ -285,12 +286,12 @@ class _Parser:
                 self.fail(f"{len(data) // 2} bytes are no {type}", f"write {type.nbytes} bytes")
             array = np.frombuffer(bytes.fromhex(data), type.dtype)
             self.expect(")")
-            return Constant(array.reshape(type.shape))
+            return Constant(array.reshape(shape))
         numbers = self.many(")", self.attr)
         if len(numbers) != type.size:
             self.fail(f"{len(numbers)} numbers are no {type}", f"write {type.size} numbers")
         try:
-            return Constant(np.array(numbers, type.dtype).reshape(type.shape))
+            return Constant(np.array(numbers, type.dtype).reshape(shape))
         except (TypeError, ValueError, OverflowError):
             self.fail(f"the numbers are no {type}", f"write numbers of {type.dtype.name}")
 

@@ -14,7 +14,7 @@ from ..types import Type, is_complex, is_integer
 from .compare import eq, select
 from .convert import REAL_PART, conj, convert, real
 from .families import check_kind, linear_in_each, pointwise
-from .known import is_all, like
+from .known import is_all, like, maker
 from .rounding import trunc
 
 NUMBERS = ("integer", "float", "complex")
@@ -22,7 +22,8 @@ NUMBERS = ("integer", "float", "complex")
 
 def negated(x: Value) -> Value | None:
     """What the value is the negation of, or None."""
-    return x.node.args[0] if x.node is not None and x.node.op is neg else None
+    before = maker(x, "neg")
+    return before.args[0] if before else None
 
 
 add = pointwise(
@@ -208,7 +209,7 @@ def abs_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
 
 @abs.fold
 def abs_fold(x: Value) -> Value | None:
-    if x.node is not None and x.node.op is abs:
+    if maker(x, "abs"):
         return x
     minus_x = negated(x)
     return None if minus_x is None else abs(minus_x)

@@ -14,7 +14,7 @@ from ..op import Op, define, is_linear
 from ..types import Type, as_dtype, is_bool
 from .convert import convert
 from .families import align, check_kind, check_same, pointwise
-from .known import is_all, like, made_by, uniform
+from .known import is_all, like, maker, uniform
 
 ORDERED = ("integer", "float")
 BITS = ("bool", "integer")
@@ -109,8 +109,8 @@ def select_fold(which: Value, on_true: Value, on_false: Value) -> Value | None:
     number = uniform(on_true)
     if number is not None and number == uniform(on_false) and number != 0:  # 0 may hide a -0.0
         return on_true
-    if made_by(which, "bit_not"):
-        return select(which.node.args[0], on_false, on_true)
+    if inverted := maker(which, "bit_not"):
+        return select(inverted.args[0], on_false, on_true)
     return None
 
 
@@ -274,10 +274,12 @@ bit_not = pointwise(
 
 @bit_not.fold
 def bit_not_fold(x: Value) -> Value | None:
-    if x.node is not None and x.node.op is bit_not:
-        return x.node.args[0]
+    if before := maker(x, "bit_not"):
+        return before.args[0]
     number = uniform(x)
-    return None if number is None else like(x, (not number) if is_bool(x.dtype) else ~int(number))
+    if isinstance(number, bool):
+        return like(x, not number)
+    return like(x, ~number) if isinstance(number, int) else None
 
 
 def _shift(name: str, instruction: str, reference: Any, doc: str, expect: list[int]) -> Op:
@@ -350,7 +352,7 @@ def _population_count_reference(x: np.ndarray) -> np.ndarray:
 
 def _clz_reference(x: np.ndarray) -> np.ndarray:
     bits, width = _unsigned(x), 8 * x.dtype.itemsize
-    return sum(((bits >> bits.dtype.type(i)) == 0).astype(x.dtype) for i in range(width))
+    return np.sum([(bits >> bits.dtype.type(i)) == 0 for i in range(width)], axis=0)
 
 
 population_count = pointwise(

@@ -14,7 +14,7 @@ from ..op import define, is_linear
 from ..types import Type, as_dtype, is_bool, is_complex, is_float, is_inexact, is_integer
 from .constant import full
 from .families import align, check_kind, check_same
-from .known import like, made_by, uniform
+from .known import like, maker, uniform
 
 REAL_PART = {"complex64": as_dtype("float32"), "complex128": as_dtype("float64")}
 COMPLEX_OF = {part.name: as_dtype(name) for name, part in REAL_PART.items()}
@@ -34,7 +34,7 @@ def convert(x: Type, *, dtype: np.dtype) -> Type:
 @convert.reference
 def convert_reference(x: np.ndarray, *, dtype: np.dtype) -> np.ndarray:
     if is_complex(x.dtype) and not is_complex(dtype):
-        x = x.real
+        x = np.real(x)
     if is_float(x.dtype) and is_integer(dtype):
         return _saturate(x.astype(np.float64), np.iinfo(dtype))
     return x.astype(dtype)
@@ -72,8 +72,9 @@ def convert_fold(x: Value, *, dtype: np.dtype) -> Value | None:
     if number is not None:
         (array,) = convert.run([np.asarray(number).astype(x.dtype)], {"dtype": dtype})
         return full(shape=x.shape, value=array.item(), dtype=dtype)
-    if x.node is not None and x.node.op is convert and holds(x.dtype, x.node.args[0].dtype):
-        return convert(x.node.args[0], dtype=dtype)
+    before = maker(x, "convert")
+    if before and holds(x.dtype, before.args[0].dtype):
+        return convert(before.args[0], dtype=dtype)
     return None
 
 
@@ -144,9 +145,8 @@ def bitcast_batch(args: Sequence[Value], batched: Sequence[bool], *, dtype: np.d
 def bitcast_fold(x: Value, *, dtype: np.dtype) -> Value | None:
     if x.dtype == dtype:
         return x
-    if x.node is not None and x.node.op is bitcast:
-        return bitcast(x.node.args[0], dtype=dtype)
-    return None
+    before = maker(x, "bitcast")
+    return bitcast(before.args[0], dtype=dtype) if before else None
 
 
 bitcast.samples(np.array([1.0, -2.0], np.float32), dtype="uint32", expect=[0x3F800000, 0xC0000000])
@@ -182,7 +182,8 @@ def real_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
 
 @real.fold
 def real_fold(x: Value) -> Value | None:
-    return x.node.args[0] if x.node is not None and made_by(x, "complex") else None
+    parts = maker(x, "complex")
+    return parts.args[0] if parts else None
 
 
 real.samples(np.array([1 + 2j, 3 - 4j]), expect=[1.0, 3.0])
@@ -216,7 +217,8 @@ def imag_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
 
 @imag.fold
 def imag_fold(x: Value) -> Value | None:
-    return x.node.args[1] if x.node is not None and made_by(x, "complex") else None
+    parts = maker(x, "complex")
+    return parts.args[1] if parts else None
 
 
 imag.samples(np.array([1 + 2j, 3 - 4j]), expect=[2.0, -4.0])
@@ -290,7 +292,8 @@ def conj_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
 
 @conj.fold
 def conj_fold(x: Value) -> Value | None:
-    return x.node.args[0] if x.node is not None and x.node.op is conj else None
+    before = maker(x, "conj")
+    return before.args[0] if before else None
 
 
 conj.samples(np.array([1 + 2j, 3 - 4j]), expect=[1 - 2j, 3 + 4j])

@@ -14,9 +14,9 @@ from ..graph import OPS, Value
 from ..op import Sample, define, is_linear
 from ..types import Size, Type
 from .constant import full
-from .families import align, spread
-from .known import scalar_like, uniform
-from .movement import broadcast, check_count, feeding, uniform_fold
+from .families import align
+from .known import maker, scalar_like, uniform
+from .movement import broadcast, check_count, uniform_fold
 
 
 @define
@@ -117,7 +117,7 @@ def pad_batch(
     if not batched[1]:
         return pad(x, value, low=(0, *low), high=(0, *high), interior=(0, *interior))
     # one padding scalar for each example: pad a mask too and choose by it
-    x = x if batched[0] else spread(x, value.shape[0])
+    x = x if batched[0] else align(args, batched)[0]
     attrs = {"low": (0, *low), "high": (0, *high), "interior": (0, *interior)}
     padded = pad(x, scalar_like(x, 0), **attrs)
     mask = full(shape=x.shape, value=True, dtype="bool")
@@ -211,7 +211,7 @@ def slice_fold(x: Value, *, start: tuple, stop: tuple, step: tuple) -> Value | N
     shape = tuple(map(_sliced, x.shape, start, stop, step))
     if shape == x.shape:
         return x
-    before = feeding(x, slice)
+    before = maker(x, "slice")
     if before is None:
         return uniform_fold(x, shape)
     first = before.attrs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..graph import Value
+from ..graph import Node, Value
 from .constant import SCALAR, full
 
 SCANNED = 1024  # larger constants are not searched for being all one number
@@ -35,6 +35,6 @@ def is_all(x: Value, number: SCALAR) -> bool:
     return uniform(x) == number
 
 
-def made_by(x: Value, name: str) -> bool:
-    """Whether a value is the result of the op of this name."""
-    return x.node is not None and x.node.op.name == name
+def maker(x: Value, name: str) -> Node | None:
+    """The node that makes a value, if it is one of the op of this name."""
+    return x.node if x.node is not None and x.node.op.name == name else None

@@ -11,10 +11,10 @@ import numpy as np
 from ..body import Move, Read, View
 from ..errors import AxisError, ShapeError
 from ..graph import OPS, Value
-from ..op import Op, define
+from ..op import define
 from ..types import Size, Type
 from .constant import full
-from .known import uniform
+from .known import maker, uniform
 
 
 def check_count(name: str, items: Sequence[Any], x: Type) -> None:
@@ -30,11 +30,6 @@ def uniform_fold(x: Value, shape: Sequence[Size]) -> Value | None:
     """Movement of one number is that number in the new shape."""
     number = uniform(x)
     return None if number is None else full(shape=tuple(shape), value=number, dtype=x.dtype)
-
-
-def feeding(x: Value, op: Op) -> Any:
-    """The node of this op that makes x, or None."""
-    return x.node if x.node is not None and x.node.op is op else None
 
 
 @define
@@ -72,7 +67,7 @@ def reshape_batch(args: Sequence[Value], batched: Sequence[bool], *, shape: tupl
 def reshape_fold(x: Value, *, shape: tuple[Size, ...]) -> Value | None:
     if x.shape == shape:
         return x
-    before = feeding(x, reshape)
+    before = maker(x, "reshape")
     return reshape(before.args[0], shape=shape) if before else uniform_fold(x, shape)
 
 
@@ -118,7 +113,7 @@ def transpose_batch(args: Sequence[Value], batched: Sequence[bool], *, axes: tup
 def transpose_fold(x: Value, *, axes: tuple[int, ...]) -> Value | None:
     if axes == tuple(range(x.rank)):
         return x
-    if before := feeding(x, transpose):
+    if before := maker(x, "transpose"):
         return transpose(before.args[0], axes=tuple(before.attrs["axes"][i] for i in axes))
     return uniform_fold(x, [x.shape[i] for i in axes])
 
@@ -165,7 +160,7 @@ def flip_fold(x: Value, *, axes: tuple[int, ...]) -> Value | None:
     axes = tuple(i for i in axes if x.shape[i] != 1)
     if not axes:
         return x
-    if before := feeding(x, flip):
+    if before := maker(x, "flip"):
         return flip(before.args[0], axes=tuple(sorted(set(before.attrs["axes"]) ^ set(axes))))
     return uniform_fold(x, x.shape)
 
@@ -227,7 +222,7 @@ def broadcast_batch(
 def broadcast_fold(x: Value, *, shape: tuple[Size, ...], axes: tuple[int, ...]) -> Value | None:
     if x.shape == shape:
         return x
-    if before := feeding(x, broadcast):
+    if before := maker(x, "broadcast"):
         return broadcast(
             before.args[0], shape=shape, axes=tuple(axes[i] for i in before.attrs["axes"])
         )
