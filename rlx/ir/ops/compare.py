@@ -196,7 +196,7 @@ def clamp_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
 
 
 clamp.samples([-1.0, -1.0, -1.0], [-2.0, 0.5, 7.0], [2.0, 2.0, 2.0], expect=[-1.0, 0.5, 2.0])
-clamp.samples(np.full((2, 3), -0.5), (2, 3), np.full((2, 3), 0.75))
+clamp.samples((2, 3), (2, 3), (2, 3))
 
 
 # -- bits -----------------------------------------------------------------------------------------
