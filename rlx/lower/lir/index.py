@@ -263,10 +263,12 @@ def _collect(table: dict[Atom, int], constant: int) -> Index:
     for atom, coefficient in table.items():
         if not isinstance(atom, Remainder) or not coefficient:
             continue
-        whole = Quotient(atom.index, atom.divisor)
-        if table.get(whole) == coefficient * atom.divisor:
-            rest = {a: c for a, c in table.items() if a not in (atom, whole)}
-            return _collect(rest, constant) + atom.index * coefficient
+        whole = atom.index // atom.divisor
+        scale = coefficient * atom.divisor
+        if all(table.get(a) == c * scale for a, c in whole.terms):
+            inside = {a for a, _ in whole.terms}
+            rest = {a: c for a, c in table.items() if a is not atom and a not in inside}
+            return _collect(rest, constant - whole.constant * scale) + atom.index * coefficient
     kept = [(a, c) for a, c in table.items() if c]
     return Index(tuple(sorted(kept, key=lambda term: term[0].key)), constant)
 
