@@ -17,6 +17,7 @@ from rlx.ir.errors import UnsupportedDtype, UnsupportedOp
 from rlx.ir.graph import OPS, Graph, Value
 from rlx.ir.interpret import interpret
 from rlx.ir.types import Type, as_dtype
+from rlx.ir.verify import verify
 from rlx.lower.lir import Contraction, Kernel, Program, Rows, Step, evaluate
 from rlx.lower.lir.program import nested_programs
 from rlx.lower.pipeline import Lowered, lower
@@ -34,9 +35,13 @@ def arrays_for(types: Sequence[Type], seed: int = 0) -> list[np.ndarray]:
     return [random.uniform(-2, 2, t.shape).astype(t.dtype) for t in types]
 
 
+def verified(stage: str, graph: Graph) -> None:
+    verify(graph, "mir" if stage == "mir" else "hir")
+
+
 def check(graph: Graph, arrays: Sequence[Any] | None = None, tolerance: float = 1e-9) -> Lowered:
     """Lower, evaluate, and compare with the interpreter."""
-    lowered = lower(graph, CPU)
+    lowered = lower(graph, CPU, check=verified)
     arrays = arrays_for(graph.param_types) if arrays is None else arrays
     given_back = evaluate(lowered.program, arrays)
     for ours, meant in zip(given_back, interpret(graph, arrays), strict=True):

@@ -9,6 +9,7 @@ from ..ir.graph import Graph
 from ..ir.text import show
 from .hir import dedupe, drop_dead, expand, fold_constants, inline_calls, simplify
 from .lir.program import Program
+from .lir.verify_program import verify_program
 from .mir import legalize
 from .report import report
 from .schedule import finish, plan_memory, schedule
@@ -40,7 +41,10 @@ class Lowered:
 def lower(
     graph: Graph, target: Target, check: Callable[[str, Graph], None] | None = None
 ) -> Lowered:
-    """Lower a traced graph to a loop program; `check` gets each stage's name and graph."""
+    """Lower a traced graph to a loop program.
+
+    `check` gets each stage's name and graph; if it is given, the program is verified too.
+    """
     graphs: dict[str, Graph] = {}
 
     def after(name: str, graph: Graph) -> Graph:
@@ -61,4 +65,6 @@ def lower(
     graph = after("recomputed", expand(inline_calls(graph, keep_recomputed=False), target.wants))
     mir = after("mir", legalize(graph, target))
     program = plan_memory(finish(schedule(mir, target)))
+    if check:
+        verify_program(program)
     return Lowered(hir, mir, program, graphs, report(hir, program))

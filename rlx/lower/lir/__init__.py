@@ -38,6 +38,7 @@ from .program import (
     WhileStep,
     nested_programs,
 )
+from .verify_program import verify_program
 
 __all__ = [
     "COMPARISONS",
@@ -74,6 +75,7 @@ __all__ = [
     "evaluate",
     "nested_programs",
     "reads",
+    "verify_program",
     "walk",
     "writes",
 ]

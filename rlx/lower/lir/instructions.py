@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
@@ -62,9 +63,7 @@ def _unsigned(x: np.ndarray) -> np.ndarray:
     return x.view(np.dtype(f"u{x.dtype.itemsize}"))
 
 
-def _shift(
-    fn: Callable[..., np.ndarray], x: np.ndarray, y: np.ndarray, beyond: object
-) -> np.ndarray:
+def _shift(fn: Callable[..., np.ndarray], x: np.ndarray, y: np.ndarray, beyond: Any) -> np.ndarray:
     """A shift; by the width or more gives `beyond`."""
     width = x.dtype.itemsize * 8
     by = _unsigned(y)

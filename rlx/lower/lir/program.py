@@ -249,8 +249,16 @@ class RepeatStep:
 
 
 Step: TypeAlias = (
-    "Kernel | Rows | Scan | Scatter | Contraction | LibraryCall | Copy "
-    "| BranchStep | WhileStep | RepeatStep"
+    Kernel
+    | Rows
+    | Scan
+    | Scatter
+    | Contraction
+    | LibraryCall
+    | Copy
+    | BranchStep
+    | WhileStep
+    | RepeatStep
 )
 
 

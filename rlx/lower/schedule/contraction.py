@@ -11,7 +11,7 @@ from ..lir import program as lir
 from ..lir.expr import Expr, Load
 from ..lir.index import Index, Variable, as_index
 from ..lir.program import Step, Store
-from .elements import Place, flatten, loops_of, unflatten
+from .elements import Place, flatten, loops_of, static, unflatten
 
 if TYPE_CHECKING:
     from .schedule import Scheduler
@@ -33,10 +33,11 @@ class _Contraction:
         used = (*self.rhs_contract, *self.rhs_batch)
         self.rhs_free = [i for i in range(rhs.rank) if i not in used]
         self.dtype = scheduler.target.arithmetic(node.result.dtype)
-        self.batch = [Variable(lhs.shape[i]) for i in self.lhs_batch]
-        self.rows = [Variable(lhs.shape[i]) for i in self.lhs_free]
-        self.columns = [Variable(rhs.shape[i]) for i in self.rhs_free]
-        self.depth = [Variable(lhs.shape[i]) for i in self.lhs_contract]
+        sizes = static(lhs.shape), static(rhs.shape)
+        self.batch = [Variable(sizes[0][i]) for i in self.lhs_batch]
+        self.rows = [Variable(sizes[0][i]) for i in self.lhs_free]
+        self.columns = [Variable(sizes[1][i]) for i in self.rhs_free]
+        self.depth = [Variable(sizes[0][i]) for i in self.lhs_contract]
         self.packed: list[Step] = []
 
     def steps(self) -> list[Step]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...ir.body import Fill, Gather, Move, Pointwise, Read, Reduce, View
 from ...ir.graph import Node, Value
+from ...ir.types import Size
 from ..lir import expr as scalar
 from ..lir.expr import COMPARISONS, Const, Expr
 from ..lir.index import Index, Variable, as_index, loaded
@@ -132,7 +133,8 @@ class Elements:
         init = scalar.const(wide, identity(body.combine, wide))
         if any(arg.shape[axis] == 0 for axis in axes):
             return scalar.apply("convert", dtype, init)
-        variables = {axis: Variable(arg.shape[axis]) for axis in axes}
+        sizes = static(arg.shape)
+        variables = {axis: Variable(sizes[axis]) for axis in axes}
         outer = iter(place)
         inner = tuple(
             as_index(variables[axis]) if axis in variables else next(outer)
@@ -179,15 +181,22 @@ def identity(combine: str, dtype: np.dtype) -> Any:
     return -math.inf if is_max else math.inf
 
 
-def strides(shape: Sequence[int]) -> list[int]:
+def static(shape: Sequence[Size]) -> tuple[int, ...]:
+    """A shape whose sizes are known; lowering sees no others."""
+    assert all(isinstance(size, int) for size in shape), f"{shape} has symbolic sizes"
+    return tuple(shape)  # type: ignore[arg-type]
+
+
+def strides(shape: Sequence[Size]) -> list[int]:
     """Row-major strides in elements."""
-    result = [1] * len(shape)
-    for axis in range(len(shape) - 2, -1, -1):
-        result[axis] = result[axis + 1] * shape[axis + 1]
+    sizes = static(shape)
+    result = [1] * len(sizes)
+    for axis in range(len(sizes) - 2, -1, -1):
+        result[axis] = result[axis + 1] * sizes[axis + 1]
     return result
 
 
-def flatten(place: Sequence[Index], shape: Sequence[int]) -> Index:
+def flatten(place: Sequence[Index], shape: Sequence[Size]) -> Index:
     """The offset of a place in a dense row-major array."""
     total = Index()
     for index, stride in zip(place, strides(shape), strict=True):
@@ -195,17 +204,18 @@ def flatten(place: Sequence[Index], shape: Sequence[int]) -> Index:
     return total
 
 
-def unflatten(offset: Index, shape: Sequence[int]) -> Place:
+def unflatten(offset: Index, shape: Sequence[Size]) -> Place:
     """The place of an offset in a dense row-major array."""
     place = []
+    sizes = static(shape)
     for axis, stride in enumerate(strides(shape)):
         index = offset // stride if stride else Index()
-        place.append(index % shape[axis] if axis and shape[axis] else index)
+        place.append(index % sizes[axis] if axis and sizes[axis] else index)
     return tuple(place)
 
 
-def loops_of(shape: Sequence[int]) -> tuple[tuple[Variable, ...], Place]:
+def loops_of(shape: Sequence[Size]) -> tuple[tuple[Variable, ...], Place]:
     """A variable for each axis longer than 1, and the place they name."""
-    variables = [Variable(size) for size in shape]
+    variables = [Variable(size) for size in static(shape)]
     loops = tuple(v for v in variables if v.extent > 1)
     return loops, tuple(as_index(v) for v in variables)

@@ -92,7 +92,7 @@ class _Fuser:
         for value in (r for node in self.graph.nodes for r in node.results):
             if not self.is_inline(value):
                 continue
-            inner = (a for a in value.node.args if a not in self.fusion.stored)
+            inner = (a for a in maker(value).args if a not in self.fusion.stored)
             depth[value] = 1 + max((depth.get(a, 0) for a in inner), default=0)
             if depth[value] > DEEPEST and value not in self.fusion.stored:
                 self.fusion.missed[value] = f"its kernel would be over {DEEPEST} operations deep"
@@ -119,9 +119,9 @@ class _Fuser:
 
     def has_reduction(self, root: Value) -> bool:
         """Whether the kernel of a value holds a reduction or a gather."""
-        if isinstance(root.node.op.rules["body"], Reduce | Gather):
+        if isinstance(body_of(root), Reduce | Gather):
             return True
-        inner = (a for a in root.node.args if self.is_inline(a) and a not in self.fusion.stored)
+        inner = (a for a in maker(root).args if self.is_inline(a) and a not in self.fusion.stored)
         return any(self.has_reduction(a) for a in inner)
 
     # -- what must be stored ----------------------------------------------------------------------
@@ -145,8 +145,8 @@ class _Fuser:
     def read_in_place(self, node: Node, number: int) -> Value | None:
         """The value behind movement that a contraction can read with strides alone."""
         arg = origin = node.args[number]
-        while self.is_inline(origin) and isinstance(origin.node.op.rules["body"], Move | View):
-            origin = origin.node.args[0]
+        while self.is_inline(origin) and isinstance(body_of(origin), Move | View):
+            origin = maker(origin).args[0]
         if origin is arg or origin.type.size > LARGEST_SLICE * arg.type.size or not arg.type.size:
             return None
         buffers = {origin: Buffer("", origin.type, "temporary")}
@@ -158,8 +158,8 @@ class _Fuser:
 
     def store(self, value: Value, reason: str) -> None:
         """Force a value into memory; a view is the memory of its operand."""
-        while self.is_inline(value) and isinstance(value.node.op.rules["body"], View):
-            value = value.node.args[0]
+        while self.is_inline(value) and isinstance(body_of(value), View):
+            value = maker(value).args[0]
         if self.is_inline(value):
             self.forced.setdefault(value, reason)
 
@@ -171,8 +171,8 @@ class _Fuser:
         for value in (r for node in self.graph.nodes for r in node.results):
             if not self.is_inline(value):
                 continue
-            args = value.node.args
-            body = value.node.op.rules["body"]
+            args = maker(value).args
+            body = body_of(value)
             is_reduce = isinstance(body, Reduce)
             inner = [a for a in args if self.is_inline(a) and a not in stored]
             shares = [a.type.size / max(1, value.type.size) for a in args]
@@ -231,7 +231,7 @@ class _Fuser:
 
     def reason_to_store(self, value: Value) -> str:
         """Why a value is better stored; empty if it is not."""
-        body = value.node.op.rules["body"]
+        body = body_of(value)
         sites = self.sites[value]
         if isinstance(body, Fill) or not sites:
             return ""
@@ -248,12 +248,23 @@ class _Fuser:
         return f"computing it {times:.3g} times costs more than storing it"
 
 
+def maker(value: Value) -> Node:
+    """The node that makes a value which is no parameter."""
+    assert value.node is not None
+    return value.node
+
+
+def body_of(value: Value) -> object:
+    """The body of the op that makes a value."""
+    return maker(value).op.rules["body"]
+
+
 def cost_of(body: object, value: Value) -> float:
     """The cost of one element of a value, without its operands."""
     if isinstance(body, Pointwise):
         return INSTRUCTIONS[body.instruction][0]
     if isinstance(body, Reduce):
-        (arg,) = value.node.args  # type: ignore[union-attr]
+        (arg,) = maker(value).args
         return 2.0 * arg.type.size / max(1, value.type.size)
     return 2.0 if isinstance(body, Gather) else 0.0
 

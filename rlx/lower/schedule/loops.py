@@ -91,9 +91,10 @@ def _divided(kernel: Kernel) -> tuple[Variable, int] | None:
             if len(atom.index.terms) != 1 or atom.index.terms[0][1] != 1:
                 continue
             variable = atom.index.terms[0][0]
-            is_own = isinstance(variable, Variable) and variable in kernel.loops
-            if is_own and variable.extent % atom.divisor == 0:
-                return variable, atom.divisor  # type: ignore[return-value]
+            if not isinstance(variable, Variable) or variable not in kernel.loops:
+                continue
+            if variable.extent % atom.divisor == 0:
+                return variable, atom.divisor
     return None
 
 

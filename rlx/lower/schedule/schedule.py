@@ -13,8 +13,8 @@ from ..mir.legalize import needs_library
 from ..target import Target
 from .contraction import contraction_steps
 from .control import branch_step, repeat_step, while_step
-from .elements import Elements, flatten, loops_of
-from .fuse import Fusion, fuse
+from .elements import Elements, flatten, loops_of, static
+from .fuse import Fusion, fuse, maker
 from .notes import notes_of
 
 
@@ -92,7 +92,7 @@ class Scheduler:
 
     def constant_buffer(self, value: Value) -> Buffer:
         """The buffer of a constant; equal constants share one."""
-        constant = value.node.attrs["value"]  # type: ignore[union-attr]
+        constant = maker(value).attrs["value"]
         if constant not in self.constants:
             buffer = self.new_buffer(value.type, "constant")
             buffer.array = constant.array
@@ -135,7 +135,7 @@ class Scheduler:
             self.buffers[node.result] = self.buffers[node.args[0]]
         elif node.result in self.fusion.epilogues:
             contraction = self.fusion.epilogues[node.result]
-            self.steps += contraction_steps(self, contraction.node, node.result)  # type: ignore
+            self.steps += contraction_steps(self, maker(contraction), node.result)
         elif node.result in self.fusion.stored:
             self.emit_kernel(node)
 
@@ -215,4 +215,4 @@ class Scheduler:
             index = flatten(there, node.result.shape)
             store = Store(buffer, index, self.elements.at(arg, place))
             self.steps.append(lir.Kernel(loops, (store,), node.source))
-            start += arg.shape[axis]
+            start += static(arg.shape)[axis]

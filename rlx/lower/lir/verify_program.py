@@ -1,0 +1,140 @@
+"""The legal forms of programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from ...ir.errors import VerifyError
+from .access import reads, writes
+from .expr import (
+    COMPARISONS,
+    Apply,
+    Expr,
+    Guard,
+    Load,
+    Reduce,
+)
+from .index import Index, Variable
+from .program import (
+    Buffer,
+    Contraction,
+    Kernel,
+    Program,
+    Rows,
+    Scan,
+    Scatter,
+    Step,
+    Store,
+    nested_programs,
+)
+
+
+def verify_program(program: Program) -> Program:
+    """Give the program back, or raise a `VerifyError` that names the first broken rule.
+
+    Buffers are written before they are read, no constant or input is written, all outputs are
+    written; loads and stores stay inside of their buffers; dtypes fit; loop variables are bound.
+    """
+    written: set[Buffer] = {*program.inputs, *program.constants}
+    for step in program.steps:
+        for nested in nested_programs(step):
+            verify_program(nested)
+        for problem in _problems(step, written):
+            raise _error(program, step, problem)
+        written.update(writes(step))
+    missing = [b.name for b in program.outputs if b not in written and b.size]
+    if missing:
+        raise VerifyError(
+            f"program {program.name}: the outputs {', '.join(missing)} are never written",
+            fix="this is a bug in rlx; report it with the program's text",
+        )
+    return program
+
+
+def _error(program: Program, step: Step, problem: str) -> VerifyError:
+    from .text import step_lines
+
+    return VerifyError(
+        f"program {program.name}: {problem}",
+        notes=[line for text in step_lines(step) for line in text.splitlines()],
+        fix="this is a bug in rlx; report it with the program's text",
+    )
+
+
+def _problems(step: Step, written: set[Buffer]) -> Iterator[str]:
+    own = set(writes(step)) if isinstance(step, Rows | Kernel) else set()
+    for buffer in reads(step):
+        if buffer not in written and buffer not in own and buffer.size:
+            yield f"{buffer.name} is read before it is written"
+    for buffer in writes(step):
+        if buffer.kind in ("input", "constant"):
+            yield f"{buffer.name} is written, but it is {buffer.kind}"
+    yield from _loop_problems(step)
+
+
+def _loop_problems(step: Step) -> Iterator[str]:
+    if isinstance(step, Kernel):
+        yield from _store_problems(step.stores, step.loops)
+    elif isinstance(step, Rows):
+        for kernel in step.kernels:
+            yield from _store_problems(kernel.stores, (*step.loops, *kernel.loops))
+    elif isinstance(step, Contraction):
+        outer = (*step.batch, step.row, step.column)
+        yield from _expr_problems(step.lhs, (*step.batch, step.row, step.depth))
+        yield from _expr_problems(step.rhs, (*step.batch, step.depth, step.column))
+        yield from _store_problems(step.stores, outer)
+    elif isinstance(step, Scan):
+        loops = (*step.loops, step.along)
+        yield from _expr_problems(step.expr, loops)
+        yield from _place_problems(step.buffer, step.index, loops)
+    elif isinstance(step, Scatter):
+        yield from _expr_problems(step.expr, step.loops)
+        if not step.bounds:
+            yield from _place_problems(step.buffer, step.index, step.loops)
+
+
+def _store_problems(stores: Iterable[Store], loops: Sequence[Variable]) -> Iterator[str]:
+    for store in stores:
+        if store.expr.dtype != store.buffer.dtype:
+            yield f"{store.buffer.name} of {store.buffer.dtype} gets {store.expr.dtype}"
+        yield from _place_problems(store.buffer, store.index, loops)
+        yield from _expr_problems(store.expr, loops)
+
+
+def _place_problems(buffer: Buffer, index: Index, loops: Sequence[Variable]) -> Iterator[str]:
+    if index.low < 0 or index.high >= buffer.size:
+        yield f"{buffer.name}[{index}] reaches {index.low}..{index.high} of {buffer.size}"
+    if not index.variables <= set(loops):
+        yield f"{buffer.name}[{index}] uses a variable of no loop"
+
+
+def _expr_problems(root: Expr, loops: Sequence[Variable]) -> Iterator[str]:
+    """What is wrong in an expression; places guarded by conditions are not looked at."""
+    if not root.variables <= set(loops):
+        yield f"{root} uses a variable of no loop"
+    seen: set[Expr] = set()
+    stack = [root]
+    while stack:
+        expr = stack.pop()
+        if expr in seen:
+            continue
+        seen.add(expr)
+        if isinstance(expr, Guard):
+            stack.append(expr.outside)
+            continue
+        stack += [*expr.operands, *(e for index in expr.indices for e in index.loads)]
+        yield from _own_problems(expr)
+
+
+def _own_problems(expr: Expr) -> Iterator[str]:
+    if isinstance(expr, Load):
+        if expr.index.low < 0 or expr.index.high >= expr.buffer.size:
+            yield f"{expr} reaches {expr.index.low}..{expr.index.high} of {expr.buffer.size}"
+    elif isinstance(expr, Reduce):
+        if not expr.dtype == expr.init.dtype == expr.body.dtype:
+            yield f"a reduction of {expr.body.dtype} from {expr.init.dtype} gives {expr.dtype}"
+    elif isinstance(expr, Apply) and expr.instruction not in ("convert", "bitcast"):
+        same = expr.args[1:] if expr.instruction == "select" else expr.args
+        result = same[0].dtype if expr.instruction in COMPARISONS else expr.dtype
+        if any(a.dtype != result for a in same):
+            yield f"{expr.instruction} mixes {', '.join(str(a.dtype) for a in expr.args)}"
