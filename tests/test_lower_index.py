@@ -25,7 +25,7 @@ def atom_value(atom: Atom, numbers: dict[Variable, int]) -> int:
 
 def random_index(random: Random, names: list[str], indices: list[Index]) -> tuple[str, Index]:
     """An index, and the same as Python text over `v`."""
-    grown = list(zip(names, indices, strict=True)) + [("5", as_index(5))]
+    grown = [*zip(names, indices, strict=True), ("5", as_index(5))]
     for _ in range(random.randint(1, 8)):
         (left, x), (right, y) = random.choice(grown), random.choice(grown)
         n = random.choice([1, 2, 3, 4, 5, 6, 12, 30])
@@ -60,7 +60,8 @@ def test_splitting_and_merging_axes_cancel() -> None:
     place = i * 30 + j * 5 + k
     assert (place // 30, place // 5 % 6, place % 5) == tuple(map(as_index, (i, j, k)))
     assert (place // 12) * 12 + place % 12 == place
-    assert (place // 12) * 12 + (place // 3) % 4 * 3 + place % 3 == place
+    whole = as_index(Variable(120))
+    assert (whole // 12) * 12 + (whole // 3) % 4 * 3 + whole % 3 == whole
 
 
 def test_substitution_goes_inside_of_quotients() -> None:
