@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.types import Size
 from .expr import Accumulated, Apply, Const, Expr, Guard, IndexValue, Load, Reduce
 from .index import Atom, Index, Loaded, Quotient, Variable
 from .instructions import NUMPY
@@ -31,6 +32,7 @@ from .program import (
     Step,
     WhileStep,
 )
+from .text import buffers_of
 
 Memory = dict[Buffer, np.ndarray]  # each buffer's elements, flat
 COMBINE: dict[str, Any] = {
@@ -44,10 +46,15 @@ COMBINE: dict[str, Any] = {
 }
 
 
+def static(shape: tuple[Size, ...]) -> tuple[int, ...]:
+    """A shape whose sizes are known; programs have no others."""
+    return tuple(int(size) for size in shape)  # type: ignore[arg-type]
+
+
 def evaluate(program: Program, arrays: Sequence[Any]) -> list[np.ndarray]:
     """Run a program on arrays, one for each input; gives its outputs."""
     inputs = [np.ascontiguousarray(a, b.dtype) for a, b in zip(arrays, program.inputs, strict=True)]
-    outputs = [np.empty(b.type.shape, b.dtype) for b in program.outputs]
+    outputs = [np.empty(static(b.type.shape), b.dtype) for b in program.outputs]
     arena = np.full(program.arena_bytes, 0xAB, np.uint8)
     with np.errstate(all="ignore"):
         run(program, [a.reshape(-1) for a in inputs], [a.reshape(-1) for a in outputs], arena)
@@ -61,9 +68,12 @@ def run(
     arena: np.ndarray,
 ) -> None:
     """Run a program on flat arrays and an arena of bytes."""
-    from .text import buffers_of
+    memory: def static(shape: tuple[Size, ...]) -> tuple[int, ...]:
+    """A shape whose sizes are known; programs have no others."""
+    return tuple(int(size) for size in shape)  # type: ignore[arg-type]
 
-    memory: Memory = dict(zip(program.inputs, inputs, strict=True))
+
+Memory = dict(zip(program.inputs, inputs, strict=True))
     memory.update(zip(program.outputs, outputs, strict=True))
     for buffer in buffers_of(program):
         if buffer.array is not None:
@@ -90,7 +100,7 @@ def run_step(step: Step, memory: Memory) -> None:
         _run_contraction(step, memory)
     elif isinstance(step, LibraryCall):
         typed = zip(step.inputs, step.input_types, strict=True)
-        arrays = [memory[b].reshape(t.shape) for b, t in typed]
+        arrays = [memory[b].reshape(static(t.shape)) for b, t in typed]
         for buffer, array in zip(step.outputs, step.op.run(arrays, step.attrs), strict=True):
             memory[buffer][:] = np.asarray(array).reshape(-1)
     elif isinstance(step, Copy):

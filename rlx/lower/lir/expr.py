@@ -73,11 +73,6 @@ class Expr:
         own = [self] if isinstance(self, Load) else []
         return frozenset(own).union(*(e.loads for e in inner))
 
-    def __str__(self) -> str:
-        from .text import expr_text
-
-        return expr_text(self)
-
 
 @dataclass(frozen=True, eq=False)
 class Const(Expr):

@@ -173,7 +173,7 @@ class Index:
         return tuple(e for atom, _ in self.terms for e in _exprs(atom))
 
     def nested(self) -> Iterator[Index]:
-        """This index and those inside of its quotients and remainders."""
+        """The index itself and those inside of its quotients and remainders."""
         yield self
         for atom, _ in self.terms:
             if isinstance(atom, Quotient | Remainder):
@@ -237,11 +237,6 @@ class Index:
 
     __radd__ = __add__
     __rmul__ = __mul__
-
-    def __str__(self) -> str:
-        from .text import index_text
-
-        return index_text(self)
 
 
 def as_index(x: Any) -> Index:

@@ -281,16 +281,11 @@ class Program:
 
     @property
     def programs(self) -> Iterator[Program]:
-        """This program and all nested ones."""
+        """The program itself and all nested ones."""
         yield self
         for step in self.steps:
             for nested in nested_programs(step):
                 yield from nested.programs
-
-    def __str__(self) -> str:
-        from .text import program_text
-
-        return program_text(self)
 
 
 def nested_programs(step: Step) -> tuple[Program, ...]:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from ...ir.types import SHORT
+from .access import reads, writes
 from .expr import (
     Accumulated,
     Apply,
@@ -318,6 +319,10 @@ def buffers_of(program: Program) -> list[Buffer]:
 
 def step_buffers(step: Step) -> list[Buffer]:
     """Every buffer a step reads or writes, in a fixed order."""
-    from .access import reads, writes
-
     return list(dict.fromkeys((*writes(step), *reads(step))))
+
+
+# attached here, so that the datatypes need not know how they are written
+Index.__str__ = index_text  # type: ignore[method-assign]
+Expr.__str__ = expr_text  # type: ignore[method-assign]
+Program.__str__ = program_text  # type: ignore[method-assign]

@@ -27,6 +27,7 @@ from .program import (
     Store,
     nested_programs,
 )
+from .text import step_lines
 
 
 def verify_program(program: Program) -> Program:
@@ -52,8 +53,6 @@ def verify_program(program: Program) -> Program:
 
 
 def _error(program: Program, step: Step, problem: str) -> VerifyError:
-    from .text import step_lines
-
     return VerifyError(
         f"program {program.name}: {problem}",
         notes=[line for text in step_lines(step) for line in text.splitlines()],

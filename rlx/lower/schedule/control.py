@@ -6,19 +6,12 @@ from typing import TYPE_CHECKING
 
 from ...ir.graph import Node
 from ...ir.types import Type, as_dtype
-from ..lir.program import BranchStep, Carry, Program, RepeatStep, WhileStep
+from ..lir.program import BranchStep, Carry, RepeatStep, WhileStep
 
 if TYPE_CHECKING:
-    from ...ir.graph import Graph
     from .schedule import Scheduler
 
 BYTES = Type(as_dtype("uint8"), (0,))
-
-
-def _nested(scheduler: Scheduler, graph: Graph) -> Program:
-    from .schedule import schedule
-
-    return schedule(graph, scheduler.target)
 
 
 def branch_step(scheduler: Scheduler, node: Node) -> BranchStep:
@@ -26,7 +19,7 @@ def branch_step(scheduler: Scheduler, node: Node) -> BranchStep:
     selector, *args = node.args
     return BranchStep(
         selector=scheduler.buffer(selector),
-        programs=tuple(_nested(scheduler, graph) for graph in node.attrs["branches"]),
+        programs=tuple(scheduler.nested(graph) for graph in node.attrs["branches"]),
         inputs=tuple(scheduler.buffer(a) for a in args),
         outputs=tuple(scheduler.result_buffer(r) for r in node.results),
         scratch=scheduler.new_buffer(BYTES),
@@ -51,8 +44,8 @@ def while_step(scheduler: Scheduler, node: Node) -> WhileStep:
     buffers = [scheduler.buffer(a) for a in node.args]
     start = n_condition + n_body
     return WhileStep(
-        condition=_nested(scheduler, node.attrs["condition"]),
-        body=_nested(scheduler, node.attrs["body"]),
+        condition=scheduler.nested(node.attrs["condition"]),
+        body=scheduler.nested(node.attrs["body"]),
         condition_constants=tuple(buffers[:n_condition]),
         body_constants=tuple(buffers[n_condition:start]),
         carries=_carries(scheduler, node, start, len(node.args) - start),
@@ -66,7 +59,7 @@ def repeat_step(scheduler: Scheduler, node: Node) -> RepeatStep:
     n_constants, n_carry = node.attrs["n_constants"], node.attrs["n_carry"]
     buffers = [scheduler.buffer(a) for a in node.args]
     return RepeatStep(
-        body=_nested(scheduler, node.attrs["body"]),
+        body=scheduler.nested(node.attrs["body"]),
         length=node.attrs["length"],
         reverse=node.attrs["reverse"],
         constants=tuple(buffers[:n_constants]),

@@ -9,7 +9,7 @@ from ..lir.access import reads, writes
 from ..lir.expr import Load
 from ..lir.index import Index, Variable
 from ..lir.program import Buffer, Kernel, Rows, Step
-from .loops import expressions, renamed
+from .loops import expressions, reductions, renamed
 
 FEWEST_ROWS = 8  # fewer do not keep the threads busy
 LARGEST_ROW = 1 << 18  # bytes: a longer row falls out of the cache anyway
@@ -71,8 +71,6 @@ def _together(first: Kernel | Rows, second: Kernel) -> Rows | None:
 
 
 def _reduces(kernel: Kernel) -> bool:
-    from .loops import reductions
-
     return any(True for _ in reductions([kernel]))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from ..lir.expr import Expr, Reduce, substitute, walk
+from ..lir.expr import Expr, Reduce, reduce, substitute, walk
 from ..lir.index import Index, Quotient, Remainder, Variable, as_index
 from ..lir.program import Kernel, Store
 
@@ -156,8 +156,6 @@ def _ordered_reductions(kernel: Kernel) -> Kernel:
 
 
 def _reorder(orders: dict) -> Callable[[Expr], Expr | None]:
-    from ..lir.expr import reduce
-
     def leaf(e: Expr) -> Expr | None:
         if isinstance(e, Reduce) and orders.get(e.loops, e.loops) != e.loops:
             body = substitute(e.body, {}, leaf)

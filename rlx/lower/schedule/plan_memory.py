@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...ir.types import Type, as_dtype
 from ..lir.access import reads, writes
 from ..lir.program import Buffer, Kernel, Program, Rows, Step, Store, nested_programs
@@ -81,7 +83,7 @@ def _take_over(steps: list[Step]) -> dict[Buffer, Buffer]:
     return heirs
 
 
-def _is_written_twice(buffer: Buffer, parts: list[Step]) -> bool:
+def _is_written_twice(buffer: Buffer, parts: Sequence[Step]) -> bool:
     return sum(buffer in writes(part) for part in parts) > 1
 
 

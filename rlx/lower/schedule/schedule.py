@@ -55,6 +55,10 @@ class Scheduler:
         notes = notes_of(self.graph, self.target, self.fusion)
         return Program(name, tuple(inputs), tuple(outputs), constants, self.steps, notes=notes)
 
+    def nested(self, graph: Graph) -> Program:
+        """The program of a nested graph."""
+        return schedule(graph, self.target)
+
     # -- buffers ----------------------------------------------------------------------------------
 
     def new_buffer(self, type: Type, kind: Kind = "temporary") -> Buffer:
