@@ -68,12 +68,7 @@ def run(
     arena: np.ndarray,
 ) -> None:
     """Run a program on flat arrays and an arena of bytes."""
-    memory: def static(shape: tuple[Size, ...]) -> tuple[int, ...]:
-    """A shape whose sizes are known; programs have no others."""
-    return tuple(int(size) for size in shape)  # type: ignore[arg-type]
-
-
-Memory = dict(zip(program.inputs, inputs, strict=True))
+    memory: Memory = dict(zip(program.inputs, inputs, strict=True))
     memory.update(zip(program.outputs, outputs, strict=True))
     for buffer in buffers_of(program):
         if buffer.array is not None:
