@@ -24,6 +24,7 @@ from rlx.lower.pipeline import Lowered, lower
 from rlx.lower.target import Target
 
 CPU = Target("cpu")
+LOCAL = Target("cpu", local_bytes=16384)
 
 
 def typed(*shape: int, dtype: str = "f64") -> Type:
@@ -43,14 +44,23 @@ def check(graph: Graph, arrays: Sequence[Any] | None = None, tolerance: float = 
     """Lower, evaluate, and compare with the interpreter."""
     lowered = lower(graph, CPU, check=verified)
     arrays = arrays_for(graph.param_types) if arrays is None else arrays
-    given_back = evaluate(lowered.program, arrays)
-    for ours, meant in zip(given_back, interpret(graph, arrays), strict=True):
+    meanings = interpret(graph, arrays)
+    compare(evaluate(lowered.program, arrays), meanings, tolerance)
+    if any(isinstance(step, Rows) for p in lowered.program.programs for step in p.steps):
+        local = lower(graph, LOCAL, check=verified).program
+        compare(evaluate(local, arrays), meanings, tolerance)
+    return lowered
+
+
+def compare(
+    results: Sequence[np.ndarray], meanings: Sequence[np.ndarray], tolerance: float
+) -> None:
+    for ours, meant in zip(results, meanings, strict=True):
         assert (ours.dtype, ours.shape) == (meant.dtype, meant.shape)
         wide = complex if meant.dtype.kind == "c" else float
         np.testing.assert_allclose(
             ours.astype(wide), meant.astype(wide), rtol=tolerance, atol=tolerance
         )
-    return lowered
 
 
 def check_fn(fn: Callable[..., Any], *types: Type, tolerance: float = 1e-9) -> Program:
@@ -483,6 +493,13 @@ def test_recomputed_nodes_are_not_merged_with_the_first_run() -> None:
 
 
 # -- rows -----------------------------------------------------------------------------------------
+
+
+def test_rows_pass_on_small_blocks_where_the_target_offers_them() -> None:
+    program = lower(build(softmax_of, [typed(8, 32)]), LOCAL).program
+    (step,) = program.steps
+    assert isinstance(step, Rows)
+    assert program.arena_bytes == 0 and 32 * 8 < step.local_bytes < 2 * 32 * 8
 
 
 def test_rows_are_not_grouped_across_rows() -> None:

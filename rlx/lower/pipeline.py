@@ -64,7 +64,7 @@ def lower(
     # recomputed graphs are opened after the last dedupe, which would merge them with the first run
     graph = after("recomputed", expand(inline_calls(graph, keep_recomputed=False), target.wants))
     mir = after("mir", legalize(graph, target))
-    program = plan_memory(finish(schedule(mir, target)))
+    program = plan_memory(finish(schedule(mir, target), target))
     if check:
         verify_program(program)
     return Lowered(hir, mir, program, graphs, report(hir, program))

@@ -22,7 +22,8 @@ class Target:
     `wants` are composites it takes whole. `stored` dtypes may lie in its memory, `native` ones it
     computes with; arithmetic on the keys of `widened` is done in another dtype, rounded after
     each instruction. Matrix products are done in the `contracted` ones. If `has_library`, an op
-    it cannot render runs as its NumPy reference.
+    it cannot render runs as its NumPy reference. `local_bytes` is the most memory that a thread
+    can have for one row of a `Rows` step; 0 means that the renderer knows no local buffers.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Target:
     has_library: bool = True
     contracted: frozenset[str] = frozenset(FLOATS)
     lanes: int = 16
+    local_bytes: int = 0
 
     def computes(self, dtype: np.dtype) -> bool:
         """Whether kernels may load, compute with and store this dtype."""

@@ -254,7 +254,13 @@ def _run_rows(rows: Rows, memory: Memory) -> None:
     """Run some of the rows to the end, then the others: they must not need each other."""
     shape = [v.extent for v in rows.loops]
     numbers = np.arange(math.prod(shape))
-    for part in (numbers[1::2], numbers[::2]):
+    block = np.full(rows.local_bytes, 0xAB, np.uint8)
+    for buffer in rows.locals:
+        assert buffer.offset is not None, f"{buffer} has no place"
+        end = buffer.offset + buffer.nbytes
+        memory[buffer] = block[buffer.offset : end].view(buffer.dtype)
+    parts = np.split(numbers, len(numbers)) if rows.locals else [numbers[1::2], numbers[::2]]
+    for part in parts:
         places = np.unravel_index(part, shape)
         given = dict(zip(rows.loops, places, strict=True))
         for kernel in rows.kernels:

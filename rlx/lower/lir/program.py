@@ -22,7 +22,7 @@ from .index import Index, Variable
 if TYPE_CHECKING:
     from ...ir.graph import Source
 
-Kind: TypeAlias = Literal["input", "output", "temporary", "constant"]
+Kind: TypeAlias = Literal["input", "output", "temporary", "constant", "local"]
 
 
 @dataclass(eq=False)
@@ -31,9 +31,11 @@ class Buffer:
 
     `input` and `output` are bound by the caller, 64-byte aligned unless they are a slice of a
     `Repeat`; `constant` has its `array`; a `temporary` lies at the byte `offset` of the arena,
-    which `plan_memory` sets (64-byte aligned). `name` is unique within its program. A temporary
-    may lie where another one lies that is no longer needed: at the least, where its kernel reads
-    each element of the other one just before it stores its own at the same index.
+    which `plan_memory` sets (64-byte aligned); a `local` one lies at the byte `offset` of the
+    block that each thread has for the row it is at (see `Rows`). `name` is unique within its
+    program. A temporary or local may lie where another one lies that is no longer needed: at the
+    least, where its kernel reads each element of the other one just before it stores its own at
+    the same index.
     """
 
     name: str
@@ -90,10 +92,16 @@ class Rows:
 
     For each value of the variables in `loops` (parallel) the `kernels` run in order, with their
     own loops inside. A kernel reads what an earlier one wrote only at the same outer values.
+
+    The buffers `locals` live for one row: each thread needs a block of `local_bytes` (64-byte
+    aligned, on the stack for instance) that holds them. There are none unless the target offers
+    such blocks (`Target.local_bytes`).
     """
 
     loops: tuple[Variable, ...]
     kernels: tuple[Kernel, ...]
+    locals: tuple[Buffer, ...] = ()
+    local_bytes: int = 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -62,6 +62,7 @@ class Writer:
     def __init__(self, roots: Iterable[Expr], indent: str = "  ") -> None:
         self.lines: list[str] = []
         self.names: dict[Expr, str] = {}
+        self.named = 0
         self.letters: dict[Variable, str] = {}
         self.uses: Counter[Expr] = Counter()
         self.scopes: list[tuple[frozenset[Variable], str]] = [(frozenset(), indent)]
@@ -115,7 +116,8 @@ class Writer:
             return self.inline(expr)
         depth = max(n for n, s in enumerate(self.scopes) if not n or s[0] & expr.variables)
         text = self.reduction(expr) if isinstance(expr, Reduce) else self.inline(expr)
-        name = self.names[expr] = f"t{len(self.names)}"
+        name = self.names[expr] = f"t{self.named}"
+        self.named += 1
         self.lines.append(f"{self.scopes[depth][1]}{name} = {text}")
         return name
 
@@ -126,6 +128,8 @@ class Writer:
         head = f"{expr.combine} over {self.loops(expr.loops)}: "
         body = self.expr(expr.body)
         self.scopes.pop()
+        bound = frozenset(expr.loops)
+        self.names = {e: name for e, name in self.names.items() if not e.variables & bound}
         inner = [line for line in self.lines if line.startswith(self.scopes[-1][1] + "    ")]
         outer = [line for line in self.lines if line not in inner]
         self.lines = before + outer
@@ -219,7 +223,9 @@ def kernel_lines(kernel: Kernel, writer: Writer | None = None, indent: str = "")
 
 def _rows_lines(rows: Rows) -> list[str]:
     writer = Writer(())
-    lines = [f"rows {writer.loops(rows.loops)}:"]
+    local = f", local {rows.local_bytes} bytes" if rows.locals else ""
+    lines = [f"rows {writer.loops(rows.loops)}{local}:"]
+    lines += ["  " + buffer_text(b) for b in rows.locals]
     for kernel in rows.kernels:
         writer.letters = {v: writer.letters[v] for v in rows.loops}
         lines += kernel_lines(kernel, writer, "  ")
@@ -314,7 +320,7 @@ def buffers_of(program: Program) -> list[Buffer]:
     found = dict.fromkeys((*program.inputs, *program.outputs, *program.constants))
     for step in program.steps:
         found.update(dict.fromkeys(step_buffers(step)))
-    return list(found)
+    return [b for b in found if b.kind != "local"]
 
 
 def step_buffers(step: Step) -> list[Buffer]:

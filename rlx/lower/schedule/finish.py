@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from ..lir.program import Kernel, Program, Rows, Step, nested_programs
+from ..target import Target
 from .group_rows import group_rows
+from .localize_rows import localize_rows
 from .loops import indices, merge_kernel_loops, merge_loops, split_loops, substituted
 from .merge_epilogues import merge_epilogues
 from .merge_kernels import drop_dead_stores, merge_kernels
 
 
-def finish(program: Program) -> Program:
+def finish(program: Program, target: Target) -> Program:
     """Split, merge and group the kernels of a program and of the nested ones.
 
     Sets `Program.steps`; what the program computes stays the same.
     """
     for step in program.steps:
         for nested in nested_programs(step):
-            finish(nested)
+            finish(nested, target)
     steps: list[Step] = [split_loops(s) if isinstance(s, Kernel) else s for s in program.steps]
     steps = drop_dead_stores(merge_epilogues(merge_kernels(steps)))
-    program.steps = [_merged(step) for step in group_rows(steps)]
+    steps = [_merged(step) for step in group_rows(steps)]
+    program.steps = localize_rows(steps, target.local_bytes)
     return program
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ...ir.types import Type, as_dtype
 from ..lir.access import reads, writes
-from ..lir.program import Buffer, Kernel, Program, Rows, Step, Store, nested_programs
+from ..lir.program import Buffer, Kernel, Kind, Program, Rows, Step, Store, nested_programs
 
 ALIGNMENT = 64
 
@@ -23,19 +24,30 @@ def plan_memory(program: Program) -> Program:
         if nested:
             needed = max(plan_memory(p).arena_bytes for p in nested)
             step.scratch.type = Type(as_dtype("uint8"), (needed,))  # type: ignore[union-attr]
-    heirs = _take_over(program.steps)
-    first, last = _lifetimes(program.steps, heirs)
+    for number, step in enumerate(program.steps):
+        if isinstance(step, Rows) and step.locals:
+            needed = _place(step.kernels, "local")
+            program.steps[number] = replace(step, local_bytes=needed)
+    program.arena_bytes = _place(program.steps, "temporary")
+    return program
+
+
+def _place(steps: Sequence[Step], kind: Kind) -> int:
+    """Give the buffers of one kind their offsets; gives the bytes they need together."""
+    heirs = _take_over(steps, kind)
+    first, last = _lifetimes(steps, kind, heirs)
     live: list[Buffer] = []
-    for number, _ in enumerate(program.steps):
+    total = 0
+    for number, _ in enumerate(steps):
         live = [b for b in live if last[b] >= number]
         born = [b for b, start in first.items() if start == number]
         for buffer in sorted(born, key=lambda b: -b.nbytes):
             buffer.offset = _best_gap(live, rounded(buffer.nbytes))
             live.append(buffer)
-            program.arena_bytes = max(program.arena_bytes, buffer.offset + rounded(buffer.nbytes))
+            total = max(total, buffer.offset + rounded(buffer.nbytes))
     for heir, owner in heirs.items():
         heir.offset = owner.offset
-    return program
+    return total
 
 
 def rounded(nbytes: int) -> int:
@@ -44,20 +56,20 @@ def rounded(nbytes: int) -> int:
 
 
 def _lifetimes(
-    steps: list[Step], heirs: dict[Buffer, Buffer]
+    steps: Sequence[Step], kind: Kind, heirs: dict[Buffer, Buffer]
 ) -> tuple[dict[Buffer, int], dict[Buffer, int]]:
     first: dict[Buffer, int] = {}
     last: dict[Buffer, int] = {}
     for number, step in enumerate(steps):
         for buffer in (*writes(step), *reads(step)):
-            if buffer.kind == "temporary":
+            if buffer.kind == kind:
                 owner = heirs.get(buffer, buffer)
                 first.setdefault(owner, number)
                 last[owner] = number
     return first, last
 
 
-def _take_over(steps: list[Step]) -> dict[Buffer, Buffer]:
+def _take_over(steps: Sequence[Step], kind: Kind) -> dict[Buffer, Buffer]:
     """The buffers that take the place of one their kernel reads for the last time."""
     parts = [
         part for step in steps for part in (step.kernels if isinstance(step, Rows) else [step])
@@ -69,10 +81,10 @@ def _take_over(steps: list[Step]) -> dict[Buffer, Buffer]:
         if not isinstance(part, Kernel) or len(part.stores) != 1:
             continue
         (store,) = part.stores
-        if store.buffer.kind != "temporary" or _is_written_twice(store.buffer, parts):
+        if store.buffer.kind != kind or _is_written_twice(store.buffer, parts):
             continue
         for buffer in reads(part):
-            is_dying = buffer.kind == "temporary" and last[buffer] == number
+            is_dying = buffer.kind == kind and last[buffer] == number
             if (
                 is_dying
                 and buffer.nbytes == store.buffer.nbytes
