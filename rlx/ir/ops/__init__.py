@@ -11,6 +11,7 @@ from . import (
     arithmetic,
     compare,
     constant,
+    contract,
     control,
     convert,
     cumulative,

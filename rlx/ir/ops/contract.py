@@ -1,0 +1,209 @@
+"""Products summed over axes: dot_general."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..body import Contract
+from ..errors import AttributeValueError, AxisError, DtypeError, ShapeError
+from ..graph import Value
+from ..op import define
+from ..types import Size, Type, is_bool, is_float, promote
+from .convert import convert
+from .families import check_kind, linear_in_each
+from .movement import transpose
+
+Pairs = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+@define
+def dot_general(
+    x: Type, y: Type, *, contract: Pairs, batch: Pairs = ((), ()), dtype: np.dtype | None = None
+) -> Type:
+    """Product of two arrays, summed over pairs of axes: `f32[3, 4], f32[4, 2] → f32[3, 2]`.
+
+    `contract` is (axes of x, axes of y), summed over in pairs. `batch` is likewise; these stay.
+    The result has the batch axes, the free axes of x, then those of y. `dtype` is that of the
+    sum and the result, the operands' if not given; half-size floats are summed in float32.
+    """
+    check_kind(x, ("integer", "float", "complex"))
+    if x.dtype != y.dtype:
+        raise DtypeError(
+            f"the dtypes differ, {x} and {y}", fix=f"convert one: y.astype({x.dtype.name!r})"
+        )
+    if dtype is not None and is_bool(dtype):
+        raise AttributeValueError("there are no sums of bool", fix="pick a number dtype")
+    for word, pairs in (("contract", contract), ("batch", batch)):
+        _check_pairs(word, pairs, x, y)
+    for side, operand in enumerate((x, y)):
+        both = (*contract[side], *batch[side])
+        if len(set(both)) != len(both):
+            raise AxisError(
+                f"{both} names an axis of {'xy'[side]}: {operand} twice",
+                fix="put each axis in `contract` or in `batch`, once",
+            )
+    shape = [x.shape[i] for i in batch[0]]
+    shape += [x.shape[i] for i in _free(x.rank, contract[0], batch[0])]
+    shape += [y.shape[i] for i in _free(y.rank, contract[1], batch[1])]
+    return Type(dtype or x.dtype, tuple(shape))
+
+
+def _check_pairs(word: str, pairs: Pairs, x: Type, y: Type) -> None:
+    if len(pairs) != 2 or len(pairs[0]) != len(pairs[1]):
+        raise AxisError(
+            f"`{word}` {pairs} does not pair axes",
+            fix="give ((axes of x), (axes of y)), equally many",
+        )
+    for axes, operand in zip(pairs, (x, y), strict=True):
+        for axis in axes:
+            if not 0 <= axis < operand.rank:
+                raise AxisError(
+                    f"axis {axis} of `{word}` is outside {operand}",
+                    fix=f"pick an axis from 0 to {operand.rank - 1}",
+                )
+    for i, j in zip(*pairs, strict=True):
+        if x.shape[i] != y.shape[j]:
+            kind = "inner" if word == "contract" else "batch"
+            raise ShapeError(
+                f"the {kind} sizes differ, {x.shape[i]} and {y.shape[j]}",
+                fix=_fix_size(x, y, i, j),
+            )
+
+
+def _fix_size(x: Type, y: Type, i: int, j: int) -> str:
+    wanted = y.with_shape((*y.shape[:j], x.shape[i], *y.shape[j + 1 :]))
+    if x.shape[i] in y.shape:
+        return f"transpose y so that its axis {j} has size {x.shape[i]}, or make y {wanted}"
+    return f"make y {wanted}, or give axis {i} of x the size {y.shape[j]}"
+
+
+def _free(rank: int, *used: Sequence[int]) -> tuple[int, ...]:
+    """The axes that are neither contracted nor batch, in order."""
+    return tuple(i for i in range(rank) if not any(i in axes for axes in used))
+
+
+@dot_general.reference
+def dot_general_reference(
+    x: np.ndarray, y: np.ndarray, *, contract: Pairs, batch: Pairs, dtype: np.dtype | None
+) -> np.ndarray:
+    free = [_free(a.ndim, contract[i], batch[i]) for i, a in enumerate((x, y))]
+    sizes = [
+        [x.shape[i] for i in batch[0]],
+        [x.shape[i] for i in free[0]],
+        [x.shape[i] for i in contract[0]],
+        [y.shape[i] for i in free[1]],
+    ]
+    groups, rows, inner, columns = map(math.prod, sizes)
+    wide = promote(x.dtype, x.dtype if dtype is None else dtype)
+    wide = np.dtype(np.float32) if is_float(wide) and wide.itemsize < 4 else wide
+    left = x.astype(wide).transpose(*batch[0], *free[0], *contract[0])
+    right = y.astype(wide).transpose(*batch[1], *contract[1], *free[1])
+    product = left.reshape(groups, rows, inner) @ right.reshape(groups, inner, columns)
+    return product.reshape((*sizes[0], *sizes[1], *sizes[3]))
+
+
+dot_general.body(
+    Contract(lambda types, *, contract, batch, dtype: (contract, batch)),
+)
+
+
+def _tangent_of_x(t: Value, out: Value, x: Value, y: Value, **attrs: Any) -> Value:
+    return dot_general(t, y, **attrs)
+
+
+def _tangent_of_y(t: Value, out: Value, x: Value, y: Value, **attrs: Any) -> Value:
+    return dot_general(x, t, **attrs)
+
+
+dot_general.jvp([_tangent_of_x, _tangent_of_y])
+
+
+def _transpose_x(
+    ct: Value, x: Any, y: Value, *, contract: Pairs, batch: Pairs, dtype: Any
+) -> Value:
+    """ct · y over the free axes of y: gives the batch axes, x's free axes, x's contracted ones."""
+    free = [_free(a.rank, contract[i], batch[i]) for i, a in enumerate((x.type, y.type))]
+    stay = tuple(range(len(batch[0])))
+    ends = tuple(range(ct.rank - len(free[1]), ct.rank))
+    made = _widened_dot(ct, y, contract=(ends, free[1]), batch=(stay, batch[1]))
+    inner = [i for _, i in sorted(zip(contract[1], contract[0], strict=True))]
+    return _in_order(made, (*batch[0], *free[0], *inner), x.dtype)
+
+
+def _transpose_y(
+    ct: Value, x: Value, y: Any, *, contract: Pairs, batch: Pairs, dtype: Any
+) -> Value:
+    """x · ct over the free axes of x: gives the batch axes, y's contracted axes, y's free ones."""
+    free = [_free(a.rank, contract[i], batch[i]) for i, a in enumerate((x.type, y.type))]
+    stay = tuple(range(len(batch[0])))
+    middle = tuple(range(len(stay), len(stay) + len(free[0])))
+    made = _widened_dot(x, ct, contract=(free[0], middle), batch=(batch[0], stay))
+    inner = [j for _, j in sorted(zip(contract[0], contract[1], strict=True))]
+    return _in_order(made, (*batch[1], *inner, *free[1]), y.dtype)
+
+
+def _widened_dot(x: Value, y: Value, **attrs: Any) -> Value:
+    """The product of operands of two dtypes, in the one that holds both."""
+    wide = promote(x.dtype, y.dtype)
+    x, y = (a if a.dtype == wide else convert(a, dtype=wide) for a in (x, y))
+    return dot_general(x, y, **attrs)
+
+
+def _in_order(x: Value, axes: tuple[int, ...], dtype: np.dtype) -> Value:
+    """Put axis i of x at `axes[i]`, and convert to the dtype."""
+    if axes != tuple(range(x.rank)):
+        x = transpose(x, axes=sorted(range(x.rank), key=axes.__getitem__))
+    return x if x.dtype == dtype else convert(x, dtype=dtype)
+
+
+dot_general.transpose(linear_in_each(_transpose_x, _transpose_y))
+
+
+@dot_general.batch
+def dot_general_batch(
+    args: Sequence[Value], batched: Sequence[bool], *, contract: Pairs, batch: Pairs, dtype: Any
+) -> Value:
+    x, y = args
+    moved = [
+        tuple(
+            tuple(i + is_there for i in axes) for axes, is_there in zip(pairs, batched, strict=True)
+        )
+        for pairs in (contract, batch)
+    ]
+    if all(batched):
+        both = ((0, *moved[1][0]), (0, *moved[1][1]))
+        return dot_general(x, y, contract=moved[0], batch=both, dtype=dtype)
+    made = dot_general(x, y, contract=moved[0], batch=moved[1], dtype=dtype)
+    # the batch axis is a free one: the first of its side, as it is axis 0 there
+    place = len(batch[0])
+    if batched[1]:
+        place = x.rank - len(contract[0])
+    order = (place, *(i for i in range(made.rank) if i != place))
+    return made if place == 0 else transpose(made, axes=order)
+
+
+dot_general.samples((3, 4), (4, 2), contract=((1,), (0,)))
+dot_general.samples((2, 3, 4), (4, 5, 2), contract=((2,), (0,)), batch=((0,), (2,)))
+dot_general.samples((2, 3, 4), (3, 5, 2, 4), contract=((2, 0), (3, 2)), batch=((1,), (0,)))
+dot_general.samples((3,), (3,), contract=((0,), (0,)))
+dot_general.samples((2,), (3,), contract=((), ()))
+dot_general.samples((2, 0), (0, 3), contract=((1,), (0,)))
+dot_general.samples(
+    [[1.0, 2.0], [3.0, 4.0]],
+    [[5.0, 6.0], [7.0, 8.0]],
+    contract=((1,), (0,)),
+    expect=[[19.0, 22.0], [43.0, 50.0]],
+)
+dot_general.samples(
+    np.array([[1, 2], [3, 4]], np.int8),
+    np.array([[100, 0], [100, 1]], np.int8),
+    contract=((1,), (0,)),
+    dtype="int32",
+    expect=[[300, 2], [700, 4]],
+)
+_HALF = np.full((1, 8), 0.1, "float16")
+dot_general.samples(_HALF, _HALF, contract=((1,), (1,)), dtype="float32")
