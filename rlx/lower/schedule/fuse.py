@@ -30,6 +30,7 @@ INLINE = (Pointwise, Move, View, Fill, Gather, Reduce)
 MOST_SITES = 16  # more places of use than this: not worth following
 DEEPEST = 60  # operations on one path through a kernel, a bound for code size and recursion
 LARGEST_SLICE = 2  # store what a contraction reads a slice of, if it is no larger than this
+STORE_COST = 2  # in loads: the line is read before it is written
 SCALAR_COST = 60  # a single number is computed again up to this cost: it leaves the loops
 
 Site = tuple[Value, tuple[Node, ...]]  # the value whose kernel computes it, and the moves between
@@ -243,7 +244,7 @@ class _Fuser:
             return ""
         if value.type.size == 1 and cost <= SCALAR_COST:
             return ""
-        if times * cost <= cost + 1 + times:
+        if times * cost <= cost + STORE_COST + times:
             return ""
         return f"computing it {times:.3g} times costs more than storing it"
 

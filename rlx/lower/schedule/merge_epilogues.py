@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 from ..lir.access import reads, writes
 from ..lir.expr import Expr, Load, walk
 from ..lir.index import Index, Variable
-from ..lir.program import Contraction, Kernel, Step, Store
+from ..lir.program import Buffer, Contraction, Kernel, Step, Store
 from .elements import strides, unflatten
 from .loops import Table, expressions, indices, reductions, substituted
 
-MOST_STORES = 4
+MOST_STORES = 6
 LARGEST = 200  # expressions in one epilogue, a bound for code size and recursion
 
 
@@ -24,8 +25,9 @@ def merge_epilogues(steps: Sequence[Step]) -> list[Step]:
     after: the contraction with both stores. A kernel moves only where all it reads is there.
     """
     merged: list[Step] = []
+    readers = Counter(b for step in steps for b in set(reads(step)))
     for step in steps:
-        joined = _join(merged, step) if isinstance(step, Kernel) else None
+        joined = _join(merged, step, readers) if isinstance(step, Kernel) else None
         if joined is None:
             merged.append(step)
         else:
@@ -33,16 +35,34 @@ def merge_epilogues(steps: Sequence[Step]) -> list[Step]:
     return merged
 
 
-def _join(steps: list[Step], kernel: Kernel) -> tuple[int, Contraction] | None:
+def _join(
+    steps: list[Step], kernel: Kernel, readers: Counter[Buffer]
+) -> tuple[int, Contraction] | None:
     if any(True for _ in reductions([kernel])):
         return None
     needed = set(reads(kernel))
     for at in range(len(steps) - 1, -1, -1):
         step = steps[at]
         if needed & set(writes(step)):
-            joined = _together(step, kernel) if isinstance(step, Contraction) else None
+            if not isinstance(step, Contraction):
+                return None
+            joined = _together(step, kernel)
+            if joined is None and _is_only_for(step, readers):
+                joined = _together(_swapped(step), kernel)
             return (at, joined) if joined else None
     return None
+
+
+def _is_only_for(step: Contraction, readers: Counter[Buffer]) -> bool:
+    """Whether the step's one result is a temporary that one other step reads."""
+    return len(step.stores) == 1 and all(
+        s.buffer.kind == "temporary" and readers[s.buffer] == 1 for s in step.stores
+    )
+
+
+def _swapped(step: Contraction) -> Contraction:
+    """The transposed product: rows are columns, the left operand is the right one."""
+    return replace(step, row=step.column, column=step.row, lhs=step.rhs, rhs=step.lhs)
 
 
 def _together(step: Contraction, kernel: Kernel) -> Contraction | None:
