@@ -1,0 +1,272 @@
+"""Matrix products in registers, caches and threads: the emitter of one contraction.
+
+A product is cut into register tiles. Where it pays, A and B are first copied into panels one tile
+wide that fit the caches; small products read A and B in place. All sizes are known, so a product
+that needs no edge, no packing or no second piece of k contains no code for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .code import Function, Module, Vector
+from .gemm_kernel import emit_finish, emit_kernel
+from .gemm_pack import emit_pack_a, emit_pack_b, panel_start
+from .gemm_plan import (
+    MAX_PARTS,
+    Blocking,
+    Epilogue,
+    GemmPlan,
+    Operand,
+    Problem,
+    choose_blocking,
+    memory_type,
+)
+from .host import Host
+
+__all__ = ["Epilogue", "GemmPlan", "Operand", "Problem", "emit_gemm"]
+
+
+def emit_gemm(
+    module: Module,
+    name: str,
+    problem: Problem,
+    host: Host,
+    *,
+    epilogue: Epilogue | None = None,
+    extra: Sequence[tuple[str, str]] = (),
+) -> GemmPlan:
+    """Emit `name(a, b, c, scratch, part, parts, ...)`, which computes one part of a product.
+
+    `epilogue(f, vector, sums, i, j)` emits the value to store for `C[i, j:j+lanes]`, in the
+    register type of `out_dtype` (float32 for half floats); it is applied once to every element
+    and may read the `extra` parameters, (LLVM type, name) pairs that follow the others.
+    """
+    parameters = [("ptr", "%a"), ("ptr", "%b"), ("ptr", "%c"), ("ptr", "%scratch")]
+    parameters += [("i64", "%part"), ("i64", "%parts"), *extra]
+    f = module.function(name, parameters)
+    if problem.m == 0 or problem.n == 0:
+        f.do("ret void")
+        return GemmPlan("empty", 0, 0)
+    blocking = choose_blocking(problem, host)
+    emitter = _Emitter(module, name, f, blocking, epilogue, list(extra))
+    emitter.emit()
+    size = blocking.a_bytes + blocking.b_bytes
+    flops = 2 * problem.m * problem.n * problem.k
+    return GemmPlan("packed" if size else "small", flops, size, blocking.pieces > 1)
+
+
+@dataclass(frozen=True)
+class _Emitter:
+    """The loops around the register tile."""
+
+    module: Module
+    name: str
+    f: Function
+    blocking: Blocking
+    epilogue: Epilogue | None
+    extra: list[tuple[str, str]]
+
+    @property
+    def converts(self) -> bool:
+        """Whether finished sums differ from what C holds."""
+        problem = self.blocking.problem
+        return self.epilogue is not None or problem.out_dtype != problem.accumulator
+
+    @property
+    def finishes(self) -> bool:
+        """Whether some tile cannot go straight from registers to C."""
+        tile = self.blocking.tile
+        return self.converts or tile.has_row_edge or tile.has_column_edge
+
+    def emit(self) -> None:
+        """Emit the inner functions and the body of the public one."""
+        f, blocking = self.f, self.blocking
+        emit_kernel(self.module, f"{self.name}_kernel", blocking)
+        if blocking.pack_a:
+            emit_pack_a(self.module, f"{self.name}_pack_a", blocking)
+        if blocking.pack_b:
+            emit_pack_b(self.module, f"{self.name}_pack_b", blocking)
+        if self.finishes:
+            emit_finish(self.module, f"{self.name}_finish", blocking, self.epilogue, self.extra)
+        if blocking.pieces > 1:
+            kind = f"[{blocking.tile.columns} x {memory_type(blocking.problem.accumulator)}]"
+            self.module.globals.append(
+                f"@{self.name}_zeros = internal constant {kind} zeroinitializer, align 64"
+            )
+        self._region()
+        f.do("ret void")
+
+    def _region(self) -> None:
+        """Find the panels of this part and go through them."""
+        f, tile = self.f, self.blocking.tile
+        buffer = "null"
+        if self.finishes:
+            kind = memory_type(self.blocking.problem.accumulator)
+            buffer = f.emit(f"alloca [{tile.rows * tile.columns} x {kind}], align 64")
+        if tile.row_panels * tile.column_panels == 1:
+            with f.when(f.emit("icmp eq i64 %part, 0")):
+                self._blocks(buffer, "%scratch", ("0", "1"), ("0", "1"))
+            return
+        down, across = self._grid()
+        count = f.emit(f"mul i64 {down}, {across}")
+        with f.when(f.emit(f"icmp ult i64 %part, {count}")):
+            scratch = "%scratch"
+            size = self.blocking.a_bytes + self.blocking.b_bytes
+            if size:
+                scratch = f.offset(scratch, "i8", f.emit(f"mul i64 %part, {size}"))
+            row, column = f.emit(f"udiv i64 %part, {across}"), f.emit(f"urem i64 %part, {across}")
+            rows = self._share(row, down, tile.row_panels)
+            columns = self._share(column, across, tile.column_panels)
+            self._blocks(buffer, scratch, rows, columns)
+
+    def _grid(self) -> tuple[str, str]:
+        """How many parts share the rows and the columns, looked up by the number of parts."""
+        f, grid = self.f, f"@{self.name}_grid"
+        numbers = ", ".join(f"i16 {x}" for pair in self.blocking.grid for x in pair)
+        self.module.globals.append(
+            f"{grid} = internal constant [{2 * MAX_PARTS} x i16] [{numbers}]"
+        )
+        clipped = f.intrinsic("umin", Vector("int64"), "%parts", str(MAX_PARTS))
+        place = f.offset(grid, "i16", f.emit(f"mul i64 {f.emit(f'sub i64 {clipped}, 1')}, 2"))
+        down = f.emit(f"load i16, ptr {place}")
+        across = f.emit(f"load i16, ptr {f.offset(place, 'i16', '1')}")
+        return f.emit(f"zext i16 {down} to i64"), f.emit(f"zext i16 {across} to i64")
+
+    def _share(self, number: str, count: str, panels: int) -> tuple[str, str]:
+        """The panels of share `number` of `count`."""
+        f = self.f
+        following = f.emit(f"add i64 {number}, 1")
+        first, last = (
+            f.emit(f"udiv i64 {f.emit(f'mul i64 {x}, {panels}')}, {count}")
+            for x in (number, following)
+        )
+        return first, last
+
+    def _blocks(
+        self, buffer: str, scratch: str, rows: tuple[str, str], columns: tuple[str, str]
+    ) -> None:
+        """The loops over blocks of B, pieces of k and blocks of A."""
+        f, blocking, problem = self.f, self.blocking, self.blocking.problem
+        packed_a = f.offset(scratch, "i8", str(blocking.b_bytes))
+        with f.loop(*columns, str(blocking.column_panels)) as across:
+            columns = across.index, self._end(across.index, blocking.column_panels, columns[1])
+            with f.loop("0", str(max(problem.k, 1)), str(blocking.depth)) as pieces:
+                piece, depth = pieces.index, str(problem.k)
+                if blocking.pieces > 1:
+                    left = f.emit(f"sub i64 {problem.k}, {piece}")
+                    depth = f.intrinsic("umin", Vector("int64"), left, str(blocking.depth))
+                if blocking.pack_b:
+                    self._pack("b", "%b", scratch, columns, piece, depth)
+                with f.loop(*rows, str(blocking.row_panels)) as down:
+                    inner = down.index, self._end(down.index, blocking.row_panels, rows[1])
+                    if blocking.pack_a:
+                        self._pack("a", "%a", packed_a, inner, piece, depth)
+                    self._tiles(buffer, (packed_a, scratch), inner, columns, piece, depth)
+
+    def _end(self, start: str, step: int, last: str) -> str:
+        end = self.f.emit(f"add i64 {start}, {step}")
+        return self.f.intrinsic("umin", Vector("int64"), end, last)
+
+    def _pack(
+        self,
+        which: str,
+        source: str,
+        target: str,
+        panels: tuple[str, str],
+        piece: str,
+        depth: str,
+    ) -> None:
+        self.f.do(
+            f"call void @{self.name}_pack_{which}(ptr {source}, ptr {target}, i64 {panels[0]}, "
+            f"i64 {panels[1]}, i64 {piece}, i64 {depth})"
+        )
+
+    def _tiles(
+        self,
+        buffer: str,
+        packed: tuple[str, str],
+        rows: tuple[str, str],
+        columns: tuple[str, str],
+        piece: str,
+        depth: str,
+    ) -> None:
+        """The loops over the tiles of a block; a panel of B stays in the first cache."""
+        f, tile = self.f, self.blocking.tile
+        with f.loop(*columns) as across:
+            j = panel_start(f, across.index, tile.columns, tile.n)
+            b = self._panel("b", packed[1], across.index, columns[0], j, piece)
+            with f.loop(*rows) as down:
+                i = panel_start(f, down.index, tile.rows, tile.m)
+                a = self._panel("a", packed[0], down.index, rows[0], i, piece)
+                skip_i = self._skip(down.index, tile.rows, i, tile.has_row_edge)
+                skip_j = self._skip(across.index, tile.columns, j, tile.has_column_edge)
+                self._tile(buffer, a, b, (i, j), (skip_i, skip_j), piece, depth)
+
+    def _panel(
+        self, which: str, packed: str, panel: str, first: str, start: str, piece: str
+    ) -> str:
+        """Where a tile's panel of A or B begins, packed or in place."""
+        f, blocking, problem = self.f, self.blocking, self.blocking.problem
+        if blocking.pack_a if which == "a" else blocking.pack_b:
+            size = blocking.a_panel if which == "a" else blocking.b_panel
+            place = f.emit(f"mul i64 {f.emit(f'sub i64 {panel}, {first}')}, {size}")
+            return f.offset(packed, memory_type(problem.accumulator), place)
+        along, through = problem.a.row, problem.a.column
+        if which == "b":
+            along, through = problem.b.column, problem.b.row
+        place = f.emit(
+            f"add i64 {f.emit(f'mul i64 {start}, {along}')}, "
+            f"{f.emit(f'mul i64 {piece}, {through}')}"
+        )
+        return f.offset(f"%{which}", memory_type(problem.dtype), place)
+
+    def _skip(self, panel: str, step: int, start: str, has_edge: bool) -> str:
+        """How many rows or columns of a panel that was moved back are not its own."""
+        if not has_edge:
+            return "0"
+        return self.f.emit(f"sub i64 {self.f.emit(f'mul i64 {panel}, {step}')}, {start}")
+
+    def _tile(
+        self,
+        buffer: str,
+        a: str,
+        b: str,
+        place: tuple[str, str],
+        skips: tuple[str, str],
+        piece: str,
+        depth: str,
+    ) -> None:
+        """Compute one tile, straight into C or through the buffer."""
+        f, blocking = self.f, self.blocking
+        problem, tile = blocking.problem, blocking.tile
+        i, j = place
+        index = f.emit(f"add i64 {f.emit(f'mul i64 {i}, {problem.c_row}')}, {j}")
+        c = f.offset("%c", memory_type(problem.out_dtype), index)
+        start, start_row, final = "null", "0", "true"
+        if blocking.pieces > 1:
+            is_first = f.emit(f"icmp eq i64 {piece}, 0")
+            start = f.emit(f"select i1 {is_first}, ptr @{self.name}_zeros, ptr {c}")
+            start_row = f.emit(f"select i1 {is_first}, i64 0, i64 {problem.c_row}")
+            final = f.emit(f"icmp uge i64 {f.emit(f'add i64 {piece}, {depth}')}, {problem.k}")
+        buffered = final if self.converts else "false"
+        if skips != ("0", "0"):
+            skipped = f.emit(f"icmp ne i64 {f.emit(f'or i64 {skips[0]}, {skips[1]}')}, 0")
+            buffered = f.emit(f"or i1 {buffered}, {skipped}")
+        out, out_row = c, str(problem.c_row)
+        if self.finishes:
+            out = f.emit(f"select i1 {buffered}, ptr {buffer}, ptr {c}")
+            out_row = f.emit(f"select i1 {buffered}, i64 {tile.columns}, i64 {out_row}")
+        f.do(
+            f"call void @{self.name}_kernel(ptr {a}, ptr {b}, ptr {start}, i64 {start_row}, "
+            f"ptr {out}, i64 {out_row}, i64 {depth})"
+        )
+        if not self.finishes:
+            return
+        extra = "".join(f", {kind.split()[0]} {name}" for kind, name in self.extra)
+        with f.when(buffered):
+            f.do(
+                f"call void @{self.name}_finish(ptr {buffer}, ptr %c, i64 {i}, i64 {j}, "
+                f"i64 {skips[0]}, i64 {skips[1]}, i1 {final}{extra})"
+            )

@@ -1,0 +1,236 @@
+"""The two inner functions of a product: the register tile, and what stores a tile with care."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .code import Function, Module, Vector
+from .gemm_plan import HALVES, Blocking, Epilogue, Problem, memory_type
+
+UNROLLED = 16  # multiply-adds in a loop body, below which the loop itself would show
+
+
+def load(f: Function, dtype: str, lanes: int, pointer: str, index: int | str = 0) -> str:
+    """Load numbers of `dtype` into registers; half floats become float32."""
+    vector = Vector(dtype, lanes)
+    place = f.offset(pointer, vector.element, str(index))
+    x = f.emit(f"load {vector.text}, ptr {place}, align {alignment(dtype)}")
+    if dtype in HALVES:
+        return f.emit(f"fpext {vector.text} {x} to {Vector('float32', lanes).text}")
+    return x
+
+
+def store(f: Function, dtype: str, lanes: int, x: str, pointer: str, index: int | str = 0) -> None:
+    """Store registers as numbers of `dtype`; float32 is rounded to half floats."""
+    vector = Vector(dtype, lanes)
+    if dtype in HALVES:
+        x = f.emit(f"fptrunc {Vector('float32', lanes).text} {x} to {vector.text}")
+    if dtype == "bool":
+        byte = Vector("uint8", lanes)
+        x, vector = f.emit(f"zext {vector.text} {x} to {byte.text}"), byte
+    place = f.offset(pointer, vector.element, str(index))
+    f.do(f"store {vector.text} {x}, ptr {place}, align {alignment(dtype)}")
+
+
+def alignment(dtype: str) -> int:
+    """The alignment of an array of `dtype`."""
+    return {"i8": 1, "half": 2, "bfloat": 2, "i16": 2, "float": 4, "i32": 4}.get(
+        memory_type(dtype), 8
+    )
+
+
+def multiply_add(f: Function, vector: Vector, x: str, y: str, total: str) -> str:
+    """Give `x * y + total`, fused where the processor does so."""
+    if vector.is_float:
+        return f.intrinsic("fmuladd", vector, x, y, total)
+    product = f.emit(f"mul {vector.text} {x}, {y}")
+    return f.emit(f"add {vector.text} {product}, {total}")
+
+
+def emit_kernel(module: Module, name: str, blocking: Blocking) -> None:
+    """Emit `name(a, b, start, start_row, out, out_row, depth)`: one tile in registers.
+
+    `start` is what the sums begin with, null for zeros where k is not cut.
+    """
+    problem, tile = blocking.problem, blocking.tile
+    vector = Vector(problem.accumulator, tile.lanes)
+    parameters = [("ptr", "%a"), ("ptr", "%b"), ("ptr", "%start"), ("i64", "%start_row")]
+    parameters += [("ptr", "%out"), ("i64", "%out_row"), ("i64", "%depth")]
+    f = module.function(name, parameters, linkage="internal")
+    places = [(r, v) for r in range(tile.rows) for v in range(tile.vectors)]
+    if blocking.pieces == 1:
+        sums = [f.constant(vector, 0)] * len(places)
+    else:
+        starts = _row_pointers(f, vector.element, "%start", "%start_row", tile.rows)
+        sums = [load(f, vector.dtype, tile.lanes, starts[r], tile.offsets[v]) for r, v in places]
+    sums = _sum(f, blocking, vector, sums)
+    outs = _row_pointers(f, vector.element, "%out", "%out_row", tile.rows)
+    for (r, v), total in zip(places, sums, strict=True):
+        store(f, vector.dtype, tile.lanes, total, outs[r], tile.offsets[v])
+    f.do("ret void")
+
+
+def _sum(f: Function, blocking: Blocking, vector: Vector, sums: Sequence[str]) -> list[str]:
+    """The loop over the depth, unrolled where its body is short."""
+    k = blocking.problem.k
+    steps = max(1, UNROLLED // len(sums))
+    fixed = blocking.pieces == 1
+    if not fixed:
+        steps = 1
+    if fixed and k * len(sums) <= 4 * UNROLLED:
+        steps = max(k, 1)
+    whole = k // steps * steps if fixed else 0
+    pointers = ["%a", "%b"]
+    if not fixed or whole > steps:
+        carried = [("ptr", "%a"), ("ptr", "%b"), *((vector.text, x) for x in sums)]
+        with f.loop("0", str(whole) if fixed else "%depth", str(steps), carried) as loop:
+            a, b, *sums = loop.values
+            for step in range(steps):
+                sums = _step(f, blocking, vector, a, b, step, sums)
+            after = _advance(f, blocking, a, b, steps)
+            loop.next = [*after, *sums]
+        pointers, sums = loop.values[:2], loop.values[2:]
+        left = k - whole if fixed else 0
+    else:
+        left = k
+    for step in range(left):
+        sums = _step(f, blocking, vector, pointers[0], pointers[1], step, sums)
+    return list(sums)
+
+
+def _advance(f: Function, blocking: Blocking, a: str, b: str, steps: int) -> tuple[str, str]:
+    a_type, b_type = _seen_types(blocking)
+    return (
+        f.offset(a, memory_type(a_type), str(steps * blocking.a_column)),
+        f.offset(b, memory_type(b_type), str(steps * blocking.b_row)),
+    )
+
+
+def _seen_types(blocking: Blocking) -> tuple[str, str]:
+    """The dtypes of A and B that the kernel sees; packing widens half floats."""
+    problem = blocking.problem
+    return (
+        problem.accumulator if blocking.pack_a else problem.dtype,
+        problem.accumulator if blocking.pack_b else problem.dtype,
+    )
+
+
+def _step(
+    f: Function,
+    blocking: Blocking,
+    vector: Vector,
+    a: str,
+    b: str,
+    step: int,
+    sums: Sequence[str],
+) -> list[str]:
+    """One column of A times one row of B."""
+    a_type, b_type = _seen_types(blocking)
+    start = step * blocking.b_row
+    row = [load(f, b_type, vector.lanes, b, start + offset) for offset in blocking.b_offsets]
+    made = []
+    for r in range(blocking.tile.rows):
+        x = load(f, a_type, 1, a, step * blocking.a_column + r * blocking.a_row)
+        x = f.splat(x, vector)
+        for v, y in enumerate(row):
+            made.append(multiply_add(f, vector, x, y, sums[r * len(row) + v]))
+    return made
+
+
+def _row_pointers(f: Function, element: str, start: str, stride: str, rows: int) -> list[str]:
+    pointers = [start]
+    for _ in range(rows - 1):
+        pointers.append(f.offset(pointers[-1], element, stride))
+    return pointers
+
+
+# -- storing a tile with care ----------------------------------------------------------------------
+
+
+def emit_finish(
+    module: Module,
+    name: str,
+    blocking: Blocking,
+    epilogue: Epilogue | None,
+    extra: Sequence[tuple[str, str]],
+) -> None:
+    """Emit `name(tile, c, i, j, skip_rows, skip_columns, final, ...)`: a tile from memory into C.
+
+    The first rows and columns that another tile holds too are skipped. The epilogue is applied
+    if the tile is `final`.
+    """
+    parameters = [("ptr", "%tile"), ("ptr", "%c"), ("i64", "%i"), ("i64", "%j")]
+    parameters += [("i64", "%skip_rows"), ("i64", "%skip_columns"), ("i1", "%final"), *extra]
+    f = module.function(name, parameters, linkage="internal")
+    if blocking.pieces > 1:
+        with f.when(f.emit("xor i1 %final, true")):
+            _copy_rows(f, blocking, None)
+        with f.when("%final"):
+            _copy_rows(f, blocking, epilogue)
+    else:
+        _copy_rows(f, blocking, epilogue)
+    f.do("ret void")
+
+
+def _copy_rows(f: Function, blocking: Blocking, epilogue: Epilogue | None) -> None:
+    problem, tile = blocking.problem, blocking.tile
+    with f.loop("%skip_rows", str(tile.rows)) as rows:
+        source = f.offset(
+            "%tile",
+            memory_type(problem.accumulator),
+            f.emit(f"mul i64 {rows.index}, {tile.columns}"),
+        )
+        i = f.emit(f"add i64 %i, {rows.index}")
+        target = f.offset(
+            "%c", memory_type(problem.out_dtype), f.emit(f"mul i64 {i}, {problem.c_row}")
+        )
+        left = problem.n % tile.lanes
+        stop = str(tile.width - left if tile.n <= tile.columns else tile.width)
+        if left and tile.has_column_edge:
+            at_edge = f.emit("icmp ne i64 %skip_columns, 0")
+            stop = f.emit(f"select i1 {at_edge}, i64 {tile.width - left}, i64 {tile.width}")
+        for start, end, lanes in (
+            ("%skip_columns", stop, tile.lanes),
+            (stop, str(tile.width), left & -left),
+        ):
+            if not lanes:
+                continue
+            with f.loop(start, end, str(lanes)) as columns:
+                finish_vector(f, problem, lanes, source, target, columns.index, i, epilogue)
+
+
+def finish_vector(
+    f: Function,
+    problem: Problem,
+    lanes: int,
+    source: str,
+    target: str,
+    column: str,
+    i: str,
+    epilogue: Epilogue | None,
+) -> None:
+    """Take sums of a row from `source[column]` through the epilogue to `target[j]`."""
+    x = load(f, problem.accumulator, lanes, source, column)
+    j = f.emit(f"add i64 %j, {column}")
+    store(f, problem.out_dtype, lanes, finished(f, problem, lanes, x, i, j, epilogue), target, j)
+
+
+def finished(
+    f: Function,
+    problem: Problem,
+    lanes: int,
+    x: str,
+    i: str,
+    j: str,
+    epilogue: Epilogue | None,
+) -> str:
+    """The register to store for the sums `x` of `C[i, j:j+lanes]`."""
+    before = Vector(problem.accumulator, lanes)
+    if epilogue is not None:
+        return epilogue(f, before, x, i, j)
+    after = Vector("float32" if problem.out_dtype in HALVES else problem.out_dtype, lanes)
+    if after == before:
+        return x
+    assert before.is_float and after.is_float, "only an epilogue converts these sums"
+    word = "fpext" if after.dtype == "float64" else "fptrunc"
+    return f.emit(f"{word} {before.text} {x} to {after.text}")

@@ -1,0 +1,301 @@
+"""Matrix products as data: the problem, the register tile, cache blocks, the grid of parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from .code import LLVM_NAMES, Function, Vector
+from .host import Host
+
+MAX_PARTS = 32
+HALVES = ("float16", "bfloat16")
+
+Epilogue = Callable[[Function, Vector, str, str, str], str]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A strided view of a matrix; strides count elements and may be anything, 0 included."""
+
+    row: int
+    column: int
+
+
+@dataclass(frozen=True)
+class Problem:
+    """`C[m, n] = A[m, k] @ B[k, n]`; C has column stride 1 and row stride `c_row`."""
+
+    m: int
+    n: int
+    k: int
+    a: Operand
+    b: Operand
+    c_row: int
+    dtype: str
+    out_dtype: str
+
+    @property
+    def accumulator(self) -> str:
+        """The dtype of the sums: that of the operands, half floats in float32."""
+        return "float32" if self.dtype in HALVES else self.dtype
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one accumulated number."""
+        return np.dtype(self.accumulator).itemsize
+
+
+@dataclass(frozen=True)
+class GemmPlan:
+    """What the caller of an emitted product must know.
+
+    `kind` names the algorithm. With `partial` the kernel keeps partial sums in C, so the epilogue
+    may not read what C held before.
+    """
+
+    kind: str
+    flops: int
+    slice_bytes: int
+    partial: bool = False
+
+    def scratch_bytes(self, parts: int) -> int:
+        """The size of the scratch memory of all parts, which must be aligned to 64 bytes."""
+        return self.slice_bytes * min(max(parts, 1), MAX_PARTS)
+
+
+def floor_power(x: int) -> int:
+    """The largest power of two that is at most `x`."""
+    return 1 << (x.bit_length() - 1)
+
+
+def clipped_offsets(size: int, lanes: int) -> tuple[int, ...]:
+    """Where vectors begin that cover `size` numbers; the last one is moved back to end there."""
+    return tuple(min(start, size - lanes) for start in range(0, size, lanes))
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The block of C that lives in registers: `rows` rows of vectors that begin at `offsets`.
+
+    Tiles stand side by side every `columns` columns and every `rows` rows; the last ones are
+    moved back to end at the edge of the matrix, so that no kernel needs a mask. What two tiles
+    share is computed twice and stored once.
+    """
+
+    m: int
+    n: int
+    rows: int
+    lanes: int
+    vectors: int
+
+    @property
+    def columns(self) -> int:
+        """Columns of all vectors, as they lie in packed memory."""
+        return self.lanes * self.vectors
+
+    @property
+    def width(self) -> int:
+        """Columns of C that one tile covers."""
+        return min(self.columns, self.n)
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """The first column of every vector; the vectors overlap in a matrix narrower than them."""
+        return clipped_offsets(self.width, self.lanes)
+
+    @property
+    def row_panels(self) -> int:
+        """How many tiles stand one below the other."""
+        return -(-self.m // self.rows)
+
+    @property
+    def column_panels(self) -> int:
+        """How many tiles stand side by side."""
+        return -(-self.n // self.columns)
+
+    @property
+    def has_row_edge(self) -> bool:
+        """Whether the last tiles below are moved back."""
+        return self.m % self.rows != 0
+
+    @property
+    def has_column_edge(self) -> bool:
+        """Whether the last tiles to the right are moved back."""
+        return self.n > self.columns and self.n % self.columns != 0
+
+
+def choose_tile(problem: Problem, host: Host) -> Tile:
+    """The register tile that needs the fewest cycles for the whole matrix."""
+    m, n, k = problem.m, problem.n, max(problem.k, 1)
+    lanes = min(host.lanes(problem.itemsize), floor_power(n))
+    registers = -(-n // lanes)
+    best: tuple[float, Tile] | None = None
+    for vectors in range(1, min(4, registers) + 1):
+        # One register holds the broadcast number of A, `vectors` hold the row of B.
+        for rows in range(1, min(m, (host.vector_registers - 1 - vectors) // vectors) + 1):
+            tile = Tile(m, n, rows, lanes, vectors)
+            cost = tile.row_panels * tile.column_panels * _tile_cycles(rows, vectors, k)
+            if best is None or cost <= best[0]:
+                best = cost, tile
+    assert best is not None
+    return best[1]
+
+
+def _tile_cycles(rows: int, vectors: int, k: int) -> float:
+    """Cycles of one tile on a core with two loads, two multiply-adds and a latency of four."""
+    sums = rows * vectors
+    return k * max(sums / 2, (rows + vectors) / 2, 4) + 2 * sums + 10
+
+
+@dataclass(frozen=True)
+class Blocking:
+    """How a product is cut for the caches; packing is into panels one tile wide.
+
+    `depth` is the piece of k that is summed at once; `row_panels` of A and `column_panels` of B
+    are kept packed together.
+    """
+
+    problem: Problem
+    tile: Tile
+    pack_a: bool
+    pack_b: bool
+    depth: int
+    row_panels: int
+    column_panels: int
+
+    @property
+    def a_by_rows(self) -> bool:
+        """Whether a packed panel of A holds rows (not columns) one after the other."""
+        return self.problem.a.row != 1 or self.problem.a.column == 1
+
+    @property
+    def a_row(self) -> int:
+        """The stride between the rows of A that the kernel sees."""
+        if not self.pack_a:
+            return self.problem.a.row
+        if not self.a_by_rows:
+            return 1
+        # An odd number of cache lines keeps the rows in different sets of the first cache.
+        line = 64 // self.problem.itemsize
+        return (-(-self.depth // line) | 1) * line
+
+    @property
+    def a_column(self) -> int:
+        """The stride between the columns of A that the kernel sees."""
+        if not self.pack_a:
+            return self.problem.a.column
+        return 1 if self.a_by_rows else self.tile.rows
+
+    @property
+    def b_row(self) -> int:
+        """The stride between the rows of B that the kernel sees."""
+        return self.tile.columns if self.pack_b else self.problem.b.row
+
+    @property
+    def b_offsets(self) -> tuple[int, ...]:
+        """Where the vectors of B that the kernel sees lie in a row."""
+        if not self.pack_b:
+            return self.tile.offsets
+        return tuple(range(0, self.tile.columns, self.tile.lanes))
+
+    @property
+    def a_panel(self) -> int:
+        """Numbers in one packed panel of A."""
+        return self.tile.rows * (self.a_row if self.a_by_rows else self.depth)
+
+    @property
+    def b_panel(self) -> int:
+        """Numbers in one packed panel of B."""
+        return self.tile.columns * self.depth
+
+    @property
+    def a_bytes(self) -> int:
+        """Packed memory for A, in whole cache lines."""
+        size = self.row_panels * self.a_panel * self.problem.itemsize
+        return -(-size // 64) * 64 if self.pack_a else 0
+
+    @property
+    def b_bytes(self) -> int:
+        """Packed memory for B, in whole cache lines."""
+        size = self.column_panels * self.b_panel * self.problem.itemsize
+        return -(-size // 64) * 64 if self.pack_b else 0
+
+    @property
+    def pieces(self) -> int:
+        """Into how many pieces k is cut."""
+        return max(1, -(-self.problem.k // self.depth))
+
+    @property
+    def shortest(self) -> int:
+        """The length of the shortest piece of k."""
+        return self.problem.k - (self.pieces - 1) * self.depth
+
+    @cached_property
+    def grid(self) -> list[tuple[int, int]]:
+        """For every number of parts up to `MAX_PARTS`, how many share the rows and the columns."""
+        return [self._grid(parts) for parts in range(1, MAX_PARTS + 1)]
+
+    def _grid(self, parts: int) -> tuple[int, int]:
+        tile, best = self.tile, (float("inf"), 1, 1)
+        for down in range(1, min(parts, tile.row_panels) + 1):
+            across = min(parts // down, tile.column_panels)
+            high, wide = -(-tile.row_panels // down), -(-tile.column_panels // across)
+            # In units of one vector multiply-add; a packed vector costs about eight.
+            work = high * wide * tile.rows * tile.vectors
+            work += 8 * high * tile.rows / tile.lanes * self.pack_a
+            work += 8 * wide * tile.vectors * self.pack_b
+            best = min(best, (work, down, across))
+        return best[1], best[2]
+
+
+def choose_blocking(problem: Problem, host: Host) -> Blocking:
+    """Cut a product for the host's caches and decide what is worth packing."""
+    tile = choose_tile(problem, host)
+    size = problem.itemsize
+    pack_a, pack_b = _wants_packing(problem, tile, host)
+    # A piece of one panel of A and of B stays within twice the first cache; the second cache
+    # feeds what does not fit at a rate far above what the multiply-adds need.
+    depth = max(64, 2 * host.l1 // ((tile.columns + tile.rows) * size))
+    if problem.out_dtype != problem.accumulator or not (pack_a or pack_b):
+        depth = max(problem.k, 1)  # partial sums would not fit in C
+    pieces = max(1, -(-problem.k // depth))
+    depth = max(1, -(-problem.k // pieces))
+    if pieces > 1:
+        depth = -(-depth // tile.lanes) * tile.lanes
+    row_panels = max(1, host.l2 // 2 // (tile.rows * depth * size))
+    column_panels = max(1, min(host.l3 // 2, 16 << 20) // (tile.columns * depth * size))
+    return Blocking(
+        problem,
+        tile,
+        pack_a,
+        pack_b,
+        depth,
+        _even(tile.row_panels, row_panels),
+        _even(tile.column_panels, column_panels),
+    )
+
+
+def _even(total: int, most: int) -> int:
+    """The size of equal blocks of at most `most` that make up `total`."""
+    blocks = -(-total // most)
+    return -(-total // blocks)
+
+
+def _wants_packing(problem: Problem, tile: Tile, host: Host) -> tuple[bool, bool]:
+    """Whether A and B are copied into panels; an operand that is used once is not."""
+    if problem.k == 0:
+        return False, False
+    straight = problem.b.column == 1 or tile.lanes == 1
+    small = problem.k * (problem.m + problem.n) * problem.itemsize <= host.l1
+    pack_b = not straight or (not small and tile.row_panels >= 4)
+    pack_a = not small and tile.column_panels >= 4
+    return pack_a, pack_b
+
+
+def memory_type(dtype: str) -> str:
+    """The LLVM type of one number in memory: a bool is a byte."""
+    return "i8" if dtype == "bool" else LLVM_NAMES[dtype]

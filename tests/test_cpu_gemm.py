@@ -1,0 +1,247 @@
+"""Matrix products of the cpu backend against NumPy, for every shape of register tile."""
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from rlx.backends.cpu import machine
+from rlx.backends.cpu.code import Function, Module, Vector
+from rlx.backends.cpu.gemm import GemmPlan, Operand, Problem, emit_gemm
+from rlx.backends.cpu.host import Host, host
+
+GUARD = 64  # elements around C, and bytes around the scratch memory, that nobody may touch
+NARROW = {
+    "native": {},
+    "avx2": {"vector_bytes": 32, "vector_registers": 16},
+    "sse": {"vector_bytes": 16, "vector_registers": 16},
+    "neon": {"vector_bytes": 16, "vector_registers": 32},
+    "small caches": {"l1": 2 << 10, "l2": 16 << 10, "l3": 64 << 10},
+}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the operands lie: each of A and B row by row, transposed, or with gaps."""
+
+    a: str = "rows"
+    b: str = "rows"
+    gap: int = 0
+
+
+def numpy_dtype(name: str) -> np.dtype:
+    return np.dtype(getattr(ml_dtypes, name) if name == "bfloat16" else name)
+
+
+def stored(shape: tuple[int, int], how: str, dtype: str, seed: int) -> np.ndarray:
+    """A random matrix in the layout `how`."""
+    random, (rows, columns) = np.random.default_rng(seed), shape
+    place = {
+        "rows": lambda x: x[:rows, :columns],
+        "columns": lambda x: x.T[:rows, :columns],
+        "gaps": lambda x: x[::2, ::3][:rows, :columns],
+        "one row": lambda x: np.broadcast_to(x[:1, :columns], shape),
+        "one column": lambda x: np.broadcast_to(x[:rows, :1], shape),
+    }[how]
+    size = {"columns": (columns, rows), "gaps": (2 * rows, 3 * columns)}.get(how, shape)
+    size = tuple(max(x, 1) for x in size)
+    if dtype.startswith("int"):
+        return place(random.integers(-9, 9, size).astype(dtype))
+    return place(random.standard_normal(size).astype(numpy_dtype(dtype)))
+
+
+def problem_of(a: np.ndarray, b: np.ndarray, gap: int, dtype: str, out: str) -> Problem:
+    strides = [s // x.itemsize for x in (a, b) for s in x.strides]
+    (m, k), n = a.shape, b.shape[1]
+    return Problem(m, n, k, Operand(*strides[:2]), Operand(*strides[2:]), n + gap, dtype, out)
+
+
+class Product:
+    """A compiled product, called part by part."""
+
+    def __init__(self, problem: Problem, device: Host, epilogue=None, extra=()) -> None:
+        module = Module()
+        self.problem = problem
+        self.plan: GemmPlan = emit_gemm(
+            module, "product", problem, device, epilogue=epilogue, extra=extra
+        )
+        self.library = machine.load(module.text)
+        kinds = [ctypes.c_void_p] * 4 + [ctypes.c_int64] * 2 + [ctypes.c_void_p] * len(extra)
+        self.call = ctypes.CFUNCTYPE(None, *kinds)(self.library.address("product"))
+
+    def __call__(
+        self, a: np.ndarray, b: np.ndarray, parts: int = 1, extra: Sequence[np.ndarray] = ()
+    ) -> np.ndarray:
+        problem = self.problem
+        out = numpy_dtype("uint8" if problem.out_dtype == "bool" else problem.out_dtype)
+        size = (problem.m - 1) * problem.c_row + problem.n if problem.m else 0
+        memory = np.full(size + 2 * GUARD, 77, out)
+        needed = self.plan.scratch_bytes(parts)
+        room = np.full(needed + 2 * GUARD + 64, 0xFF, np.uint8)  # NaN: reading it would show
+        start = -(room.ctypes.data + GUARD) % 64 + GUARD
+        c = memory.ctypes.data + GUARD * out.itemsize
+        for part in reversed(range(parts)):
+            pointers = [a.ctypes.data, b.ctypes.data, c, room.ctypes.data + start]
+            self.call(*pointers, part, parts, *(x.ctypes.data for x in extra))
+        assert np.all(room[:start] == 0xFF) and np.all(room[start + needed :] == 0xFF)
+        assert np.all(memory[:GUARD] == 77) and np.all(memory[GUARD + size :] == 77)
+        window = memory[GUARD:][: problem.m * problem.c_row]
+        inside = np.full(problem.m * problem.c_row, 77, out)
+        inside[: window.size] = window
+        inside = inside.reshape(problem.m, problem.c_row)
+        last = inside[:-1, problem.n :] if problem.m else inside
+        assert np.all(last == 77), "a gap between the rows of C was written"
+        return inside[:, : problem.n]
+
+
+def check(
+    m: int,
+    n: int,
+    k: int,
+    dtype: str = "float32",
+    layout: Layout = Layout(),
+    parts: int = 1,
+    device: str = "native",
+    out: str | None = None,
+) -> str:
+    """Compare one product with NumPy's in float64; gives the kind of the plan."""
+    a, b = stored((m, k), layout.a, dtype, 1), stored((k, n), layout.b, dtype, 2)
+    problem = problem_of(a, b, layout.gap, dtype, out or dtype)
+    product = Product(problem, replace(host(), **NARROW[device]))
+    got = product(a, b, parts)
+    wide = np.int64 if dtype.startswith("int") else np.float64
+    want = a.astype(wide) @ b.astype(wide)
+    if wide is np.int64:
+        np.testing.assert_array_equal(got, want.astype(dtype))
+        return product.plan.kind
+    size = np.abs(a.astype(wide)) @ np.abs(b.astype(wide))
+    sums = np.finfo(np.float32 if problem.accumulator == "float32" else np.float64).eps
+    final = float(ml_dtypes.finfo(numpy_dtype(problem.out_dtype)).eps)
+    error = np.abs(got.astype(wide) - want)
+    assert np.all(error <= (k + 2) ** 0.5 * 2 * sums * size + final * np.abs(want) + 1e-300)
+    return product.plan.kind
+
+
+SIZES = [
+    (1, 1, 1), (1, 7, 5), (7, 1, 5), (4, 4, 4), (5, 3, 2), (8, 8, 8), (13, 17, 19), (16, 16, 16),
+    (31, 29, 37), (33, 40, 24), (64, 64, 64), (2, 100, 3), (100, 2, 70), (97, 101, 103),
+    (150, 131, 301), (1, 300, 200), (300, 1, 200), (3, 500, 33), (128, 128, 128),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_product_is_that_of_numpy(size: tuple[int, int, int]) -> None:
+    check(*size)
+    check(*size, layout=Layout("columns", "columns", gap=3))
+
+
+@pytest.mark.parametrize("device", NARROW)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_product_fits_any_vector_width(device: str, dtype: str) -> None:
+    for size in [(13, 17, 19), (33, 40, 24), (97, 101, 103), (1, 50, 60), (50, 1, 60), (70, 6, 90)]:
+        for a, b in (("rows", "rows"), ("columns", "columns")):
+            check(*size, dtype=dtype, layout=Layout(a, b), device=device)
+
+
+@pytest.mark.parametrize("a", ["rows", "columns", "gaps", "one row", "one column"])
+@pytest.mark.parametrize("b", ["rows", "columns", "gaps", "one row", "one column"])
+def test_product_reads_any_strides(a: str, b: str) -> None:
+    for size in [(67, 83, 71), (5, 6, 7), (1, 90, 40), (90, 1, 40)]:
+        check(*size, layout=Layout(a, b, gap=1), device="small caches")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int32", "int64"])
+def test_product_of_other_dtypes(dtype: str) -> None:
+    for size in [(4, 4, 4), (50, 61, 70), (1, 64, 100), (64, 1, 100), (128, 64, 300)]:
+        check(*size, dtype=dtype)
+        check(*size, dtype=dtype, layout=Layout("columns", "columns"), device="small caches")
+    if dtype in ("float16", "bfloat16"):
+        check(30, 40, 50, dtype=dtype, out="float32")
+
+
+@pytest.mark.parametrize("parts", [2, 3, 4, 40])
+def test_parts_make_up_the_whole(parts: int) -> None:
+    for size in [
+        (97, 101, 64),
+        (200, 16, 80),
+        (16, 200, 80),
+        (1, 400, 50),
+        (400, 1, 50),
+        (4, 4, 4),
+    ]:
+        check(*size, parts=parts)
+        check(*size, layout=Layout("columns", "columns", 2), parts=parts, device="small caches")
+
+
+def test_no_depth_gives_zeros() -> None:
+    for size in [(3, 5, 0), (1, 5, 0), (5, 1, 0), (40, 70, 0)]:
+        check(*size)
+
+
+def test_nothing_to_compute() -> None:
+    for size in [(0, 4, 3), (4, 0, 3), (0, 0, 0)]:
+        assert check(*size) == "empty"
+
+
+def bias_and_relu(f: Function, vector: Vector, sums: str, i: str, j: str) -> str:
+    """max(C[i, j] + bias[j], 0), counting how often each element is finished."""
+    count = f.emit(f"mul i64 {i}, {WIDE}")
+    place = f.offset("%counts", "float", f.emit(f"add i64 {count}, {j}"))
+    seen = f.emit(f"load {vector.text}, ptr {place}, align 4")
+    more = f.emit(f"fadd {vector.text} {seen}, {f.constant(vector, 1)}")
+    f.do(f"store {vector.text} {more}, ptr {place}, align 4")
+    bias = f.emit(f"load {vector.text}, ptr {f.offset('%bias', 'float', j)}, align 4")
+    total = f.emit(f"fadd {vector.text} {sums}, {bias}")
+    return f.intrinsic("maximum", vector, total, f.constant(vector, 0))
+
+
+WIDE = 512
+
+
+@pytest.mark.parametrize("device", ["native", "avx2", "small caches"])
+@pytest.mark.parametrize(
+    "size",
+    [(4, 4, 4), (1, 99, 30), (99, 1, 30), (20, 40, 0), (97, 101, 103), (65, 130, 300), (3, 10, 8)],
+)
+def test_epilogue_is_applied_once(size: tuple[int, int, int], device: str) -> None:
+    m, n, k = size
+    for how in ("rows", "columns"):
+        a, b = stored((m, k), how, "float32", 1), stored((k, n), how, "float32", 2)
+        bias = stored((1, n), "rows", "float32", 3)[0]
+        extra = [("ptr", "%bias"), ("ptr noalias", "%counts")]
+        problem = problem_of(a, b, 0, "float32", "float32")
+        product = Product(problem, replace(host(), **NARROW[device]), bias_and_relu, extra)
+        for parts in (1, 3):
+            counts = np.zeros((m, WIDE), np.float32)
+            got = product(a, b, parts, [bias, counts])
+            want = np.maximum(a.astype(np.float64) @ b + bias, 0)
+            np.testing.assert_allclose(got, want, atol=1e-4 * max(k, 1) ** 0.5)
+            assert np.all(counts[:, :n] == 1) and np.all(counts[:, n:] == 0)
+
+
+def test_epilogue_gives_another_dtype() -> None:
+    def positive(f: Function, vector: Vector, sums: str, i: str, j: str) -> str:
+        return f.emit(f"fcmp ogt {vector.text} {sums}, {f.constant(vector, 0)}")
+
+    a, b = stored((30, 20), "rows", "float32", 1), stored((20, 45), "rows", "float32", 2)
+    product = Product(problem_of(a, b, 0, "float32", "bool"), host(), positive)
+    np.testing.assert_array_equal(product(a, b), a @ b > 0)
+
+
+def test_nan_and_infinity_are_not_skipped() -> None:
+    a, b = np.zeros((40, 50), np.float32), np.ones((50, 60), np.float32)
+    a[3, 7], b[9, 11], b[10, 12] = np.inf, np.inf, np.nan
+    got = Product(problem_of(a, b, 0, "float32", "float32"), host())(a, b)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(got, a @ b)
+
+
+def test_scratch_of_many_parts_is_bounded() -> None:
+    a, b = stored((512, 512), "rows", "float32", 1), stored((512, 512), "rows", "float32", 2)
+    plan = emit_gemm(Module(), "product", problem_of(a, b, 0, "float32", "float32"), host())
+    assert plan.kind == "packed" and plan.flops == 2 * 512**3
+    assert plan.scratch_bytes(2) == 2 * plan.scratch_bytes(1)
+    assert plan.scratch_bytes(1) % 64 == 0
