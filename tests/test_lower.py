@@ -234,3 +234,12 @@ def test_rows_are_not_grouped_across_rows() -> None:
 
     program = check_fn(fn, typed(8, 32))
     assert Rows not in kinds(program)
+
+
+def test_rows_do_not_overwrite_what_another_row_reads() -> None:
+    def fn(x: Value) -> list[Value]:
+        table = ops.cumsum(x, axis=0)
+        total = ops.reduce_sum(ops.exp(ops.transpose(table, axes=(1, 0))), axes=(1,))
+        return [table * rows_of(total, x), ops.tanh(rows_of(ops.exp(total), x) + table)]
+
+    check_fn(fn, typed(8, 8))

@@ -129,7 +129,8 @@ class Scatter:
 
     Where all `bounds` hold (low <= index < high): `buffer[index] = combine(buffer[index], expr)`;
     `combine` is set, add, mul, min or max. If `unique`, no place occurs twice: any order will do.
-    The buffer has been filled before. `expr` and the indices never load from it.
+    Arithmetic on half floats is done in float32 and rounded at each step. The buffer has been
+    filled before. `expr` and the indices never load from it.
     """
 
     loops: tuple[Variable, ...]

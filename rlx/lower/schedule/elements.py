@@ -12,7 +12,7 @@ from ...ir.body import Fill, Gather, Move, Pointwise, Read, Reduce, View
 from ...ir.graph import Node, Value
 from ...ir.types import Size
 from ..lir import expr as scalar
-from ..lir.expr import COMPARISONS, Const, Expr
+from ..lir.expr import COMPARISONS, Const, Expr, IndexValue
 from ..lir.index import Index, Variable, as_index, loaded
 from ..lir.program import Buffer
 from ..target import Target
@@ -111,6 +111,9 @@ class Elements:
         bounds = [(as_index(i), low, high) for i, low, high in read.guards]
         steps = [(as_index(i), step) for i, step in read.strides]
         inside = self.at(node.args[read.operand], tuple(map(as_index, read.index)))
+        if read.fill is not None:
+            fill = scalar.const(inside.dtype, read.fill)
+            return scalar.guard(bounds, steps, inside, fill)
         if read.otherwise is None:
             assert not bounds and not steps, f"{node} has guards and nothing to read outside"
             return inside
@@ -151,6 +154,8 @@ def clamped(element: Expr, low: int, high: int) -> Index:
     high = max(low, high)
     if isinstance(element, Const):
         return as_index(min(max(int(element.number), low), high))
+    if isinstance(element, IndexValue) and low <= element.index.low <= element.index.high <= high:
+        return element.index
     dtype = element.dtype
     info = np.iinfo(dtype)
     if info.min < low or info.max > high:

@@ -93,12 +93,12 @@ def _is_same_row(writer: Kernel, reader: Kernel, outer: Sequence[Variable]) -> b
     for load in expressions([reader]):
         if not isinstance(load, Load) or load.buffer not in written:
             continue
-        if not _same_block(written[load.buffer], load.index, outer):
+        if not is_same_block(written[load.buffer], load.index, outer):
             return False
     return True
 
 
-def _same_block(ours: Index, theirs: Index, outer: Sequence[Variable]) -> bool:
+def is_same_block(ours: Index, theirs: Index, outer: Sequence[Variable]) -> bool:
     """Whether two indices lie in the same block for equal outer values, and apart for others."""
     if not ours.is_affine or not theirs.is_affine:
         return False

@@ -7,7 +7,10 @@ from dataclasses import replace
 
 from ...ir.types import Type, as_dtype
 from ..lir.access import reads, writes
+from ..lir.expr import Load
 from ..lir.program import Buffer, Kernel, Kind, Program, Rows, Step, Store, nested_programs
+from .group_rows import is_same_block
+from .loops import expressions
 
 ALIGNMENT = 64
 
@@ -29,7 +32,18 @@ def plan_memory(program: Program) -> Program:
             needed = _place(step.kernels, "local")
             program.steps[number] = replace(step, local_bytes=needed)
     program.arena_bytes = _place(program.steps, "temporary")
+    program.steps = [step for step in program.steps if not _copies_itself(step)]
     return program
+
+
+def _copies_itself(step: Step) -> bool:
+    """Whether a kernel copies a buffer to the place where it is already."""
+    if not isinstance(step, Kernel) or len(step.stores) != 1:
+        return False
+    (store,) = step.stores
+    origin = store.expr.buffer if isinstance(store.expr, Load) else None
+    both = {origin.kind, store.buffer.kind} if origin else set()
+    return both == {"temporary"} and origin.offset == store.buffer.offset  # type: ignore
 
 
 def _place(steps: Sequence[Step], kind: Kind) -> int:
@@ -72,38 +86,48 @@ def _lifetimes(
 def _take_over(steps: Sequence[Step], kind: Kind) -> dict[Buffer, Buffer]:
     """The buffers that take the place of one their kernel reads for the last time."""
     parts = [
-        part for step in steps for part in (step.kernels if isinstance(step, Rows) else [step])
+        (part, step)
+        for step in steps
+        for part in (step.kernels if isinstance(step, Rows) else [step])
     ]
-    last = {b: number for number, part in enumerate(parts) for b in (*reads(part), *writes(part))}
+    first: dict[Buffer, int] = {}
+    last: dict[Buffer, int] = {}
+    for number, (part, _) in enumerate(parts):
+        for buffer in (*reads(part), *writes(part)):
+            first.setdefault(buffer, number)
+            last[buffer] = number
     heirs: dict[Buffer, Buffer] = {}
-    for number, part in enumerate(parts):
+    for number, (part, step) in enumerate(parts):
         # with several stores one could overwrite what the next one reads
         if not isinstance(part, Kernel) or len(part.stores) != 1:
             continue
         (store,) = part.stores
-        if store.buffer.kind != kind or _is_written_twice(store.buffer, parts):
+        if store.buffer.kind != kind or first[store.buffer] != number:
             continue
         for buffer in reads(part):
             is_dying = buffer.kind == kind and last[buffer] == number
-            if (
-                is_dying
-                and buffer.nbytes == store.buffer.nbytes
-                and _is_read_in_step(store, buffer)
-            ):
+            if is_dying and _can_replace(store, buffer) and _keeps_rows(step, store, buffer):
                 heirs[store.buffer] = heirs.get(buffer, buffer)
                 break
     return heirs
 
 
-def _is_written_twice(buffer: Buffer, parts: Sequence[Step]) -> bool:
-    return sum(buffer in writes(part) for part in parts) > 1
-
-
-def _is_read_in_step(store: Store, buffer: Buffer) -> bool:
-    """Whether each element is read only where it is overwritten."""
+def _can_replace(store: Store, buffer: Buffer) -> bool:
+    """Whether each element of a buffer is read only where it is overwritten."""
     loads = [load for load in store.expr.loads if load.buffer is buffer]
-    is_same_width = buffer.dtype.itemsize == store.buffer.dtype.itemsize
-    return is_same_width and all(load.index == store.index for load in loads)
+    is_same_size = (buffer.nbytes, buffer.dtype.itemsize) == (
+        store.buffer.nbytes,
+        store.buffer.dtype.itemsize,
+    )
+    return is_same_size and all(load.index == store.index for load in loads)
+
+
+def _keeps_rows(step: Step, store: Store, buffer: Buffer) -> bool:
+    """Whether no kernel of a `Rows` reads what another row overwrites."""
+    if not isinstance(step, Rows) or buffer.kind == "local":
+        return True
+    loads = (e for e in expressions(step.kernels) if isinstance(e, Load) and e.buffer is buffer)
+    return all(is_same_block(store.index, load.index, step.loops) for load in loads)
 
 
 def _best_gap(live: list[Buffer], size: int) -> int:
