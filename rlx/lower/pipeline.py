@@ -55,8 +55,8 @@ def lower(
 
     hir = after("hir", graph)
     graph = after("inlined", inline_calls(graph))
-    graph = after("folded", fold_constants(graph))
     graph = after("simplified", simplify(graph))
+    graph = after("folded", fold_constants(graph))
     graph = after("deduped", drop_dead(dedupe(graph)))
     graph = after("expanded", expand(graph, target.wants))
     graph = after("simplified again", simplify(fold_constants(graph)))

@@ -23,10 +23,18 @@ def fold_constants(graph: Graph) -> Graph:
         arrays = _known(node, operands)
         if arrays is None:
             return node.op.apply(operands, inside(node.attrs, fold_constants))
+        results = node.op.run(arrays, node.attrs)
+        if any(map(_is_uniform, results)):
+            return node.op.apply(operands, node.attrs)
         lift = next(op for op in OPS.values() if op.is_constant).lift
-        return [lift(array) for array in node.op.run(arrays, node.attrs)]
+        return [lift(array) for array in results]
 
     return rebuild(graph, visit)
+
+
+def _is_uniform(array: np.ndarray) -> bool:
+    """Whether an array is one number many times: better computed than read from memory."""
+    return array.size > 1 and bool((array == array.flat[0]).all())
 
 
 def _known(node: Node, operands: list[Value]) -> list[np.ndarray] | None:

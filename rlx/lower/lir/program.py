@@ -130,7 +130,8 @@ class Scatter:
     Where all `bounds` hold (low <= index < high): `buffer[index] = combine(buffer[index], expr)`;
     `combine` is set, add, mul, min or max. If `unique`, no place occurs twice: any order will do.
     Arithmetic on half floats is done in float32 and rounded at each step. The buffer has been
-    filled before. `expr` and the indices never load from it.
+    filled before, perhaps as another temporary at the same place. `expr` and the indices never
+    load from it.
     """
 
     loops: tuple[Variable, ...]

@@ -63,12 +63,20 @@ def _error(program: Program, step: Step, problem: str) -> VerifyError:
 def _problems(step: Step, written: set[Buffer]) -> Iterator[str]:
     own = set(writes(step)) if isinstance(step, Rows | Kernel) else set()
     for buffer in reads(step):
-        if buffer not in written and buffer not in own and buffer.size:
+        if not buffer.size or buffer in written or buffer in own:
+            continue
+        if not any(_is_same_place(buffer, other) for other in written):
             yield f"{buffer.name} is read before it is written"
     for buffer in writes(step):
         if buffer.kind in ("input", "constant"):
             yield f"{buffer.name} is written, but it is {buffer.kind}"
     yield from _loop_problems(step)
+
+
+def _is_same_place(buffer: Buffer, other: Buffer) -> bool:
+    """Whether a buffer has taken over the memory of another: a copy between them is left out."""
+    is_planned = buffer.offset is not None and buffer.kind == other.kind == "temporary"
+    return is_planned and (buffer.offset, buffer.nbytes) == (other.offset, other.nbytes)
 
 
 def _loop_problems(step: Step) -> Iterator[str]:

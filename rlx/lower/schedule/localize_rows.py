@@ -52,8 +52,9 @@ def _inner(index: Index, outer: Sequence[Variable]) -> Index:
 
 def _moved(kernel: Kernel, outer: Sequence[Variable], old: Buffer, new: Buffer) -> Kernel:
     def leaf(e: Expr) -> Expr | None:
-        is_old = isinstance(e, Load) and e.buffer is old
-        return load(new, _inner(e.index, outer)) if is_old else None
+        if isinstance(e, Load) and e.buffer is old:
+            return load(new, _inner(e.index, outer))
+        return None
 
     kernel = substituted(kernel, kernel.loops, {}, leaf)
     stores = (
