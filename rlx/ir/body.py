@@ -37,7 +37,8 @@ class Read:
     """One operand element: operand number, index, and bounds where it holds.
 
     Outside of the `guards` (index, low, high: `low <= index < high`) and of the `strides`
-    (index, step: `index % step == 0`) the element of operand `otherwise` (a scalar) is meant.
+    (index, step: `index % step == 0`) the element of operand `otherwise` (a scalar) is meant, or
+    the number `fill`.
     """
 
     operand: int
@@ -45,6 +46,7 @@ class Read:
     guards: tuple[tuple[Any, int, int], ...] = ()
     strides: tuple[tuple[Any, int], ...] = ()
     otherwise: int | None = None
+    fill: Any = None
 
 
 @dataclass(frozen=True)

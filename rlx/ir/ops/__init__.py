@@ -17,12 +17,15 @@ from . import (
     cumulative,
     custom,
     cut,
+    dynamic,
     error_function,
     exponential,
+    index,
     loops,
     movement,
     reduce,
     rounding,
+    scatter,
     trigonometric,
 )
 

@@ -12,7 +12,7 @@ from ..body import Contract
 from ..errors import AttributeValueError, AxisError, DtypeError, ShapeError
 from ..graph import Value
 from ..op import define
-from ..types import Size, Type, is_bool, is_float, promote
+from ..types import Type, is_bool, is_float, promote
 from .convert import convert
 from .families import check_kind, linear_in_each
 from .movement import transpose
