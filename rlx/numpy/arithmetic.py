@@ -1,0 +1,449 @@
+"""Arithmetic composed of ops: signs, rounding, division with NumPy's signs, powers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ..ir.builder import user_source
+from ..ir.errors import DtypeError
+from ..ir.types import (
+    DTYPES,
+    as_dtype,
+    is_bool,
+    is_complex,
+    is_float,
+    is_inexact,
+    is_integer,
+    is_signed,
+)
+from ..trace.apply import apply, as_operand, as_tensor, operand_type
+from ..trace.array import Array
+from ..trace.control import while_loop
+from ..trace.host import is_python_scalar
+from ..trace.promotion import convert, fit_operands, pointwise, pointwise_at, result_dtype
+from .elementwise import (
+    Tensor,
+    add,
+    arctan2,
+    bitwise_and,
+    divide,
+    equal,
+    exp,
+    exp2,
+    less,
+    log,
+    log1p,
+    maximum,
+    minimum,
+    multiply,
+    no_bools,
+    not_equal,
+    sin,
+    sqrt,
+    subtract,
+)
+from .logic import isfinite, isnan, isneginf, isposinf, logical_and, where
+
+
+def dtype_of(x: Tensor) -> np.dtype:
+    """The dtype of anything that can be an operand."""
+    return operand_type(as_operand(x)).dtype
+
+
+def astype(x: Tensor, dtype: Any) -> Any:
+    """The numbers in another dtype."""
+    wanted = as_dtype(dtype)
+    x = as_tensor(x)
+    if is_complex(x.dtype) and not is_complex(wanted) and not is_bool(wanted):
+        x = real(x)
+    return strong(convert(x, wanted))
+
+
+def strong(x: Any) -> Any:
+    """The same tensor with a dtype that no longer yields to others."""
+    return x if isinstance(x, Array) or not x.weak else type(x)(x.value)
+
+
+# -- signs and parts ------------------------------------------------------------------------------
+
+
+def negative(x: Tensor, /) -> Any:
+    """The number with the other sign."""
+    if is_bool(dtype_of(x)):
+        raise no_bools("negative")
+    return pointwise("neg", x, name="negative")
+
+
+def positive(x: Tensor, /) -> Any:
+    """The number itself."""
+    return as_tensor(x)
+
+
+def abs(x: Tensor, /) -> Any:
+    """The distance from zero."""
+    dtype = dtype_of(x)
+    if is_bool(dtype) or (is_integer(dtype) and not is_signed(dtype)):
+        return as_tensor(x)
+    return pointwise("abs", x, name="abs")
+
+
+absolute = abs
+
+
+def fabs(x: Tensor, /) -> Any:
+    """The distance from zero as a float."""
+    return pointwise("abs", x, name="fabs", inexact=True)
+
+
+def sign(x: Tensor, /) -> Any:
+    """-1, 0 or 1; NaN stays."""
+    if not is_complex(dtype_of(x)):
+        return pointwise("sign", x, name="sign")
+    size = abs(x)
+    return where(equal(size, 0), as_tensor(x), divide(x, where(equal(size, 0), 1, size)))
+
+
+def square(x: Tensor, /) -> Any:
+    """The number times itself."""
+    return multiply(x, x)
+
+
+def reciprocal(x: Tensor, /) -> Any:
+    """One divided by the number."""
+    return divide(1, x)
+
+
+def real(x: Tensor, /) -> Any:
+    """The real part."""
+    return apply("real", x) if is_complex(dtype_of(x)) else as_tensor(x)
+
+
+def imag(x: Tensor, /) -> Any:
+    """The imaginary part; zero for real numbers."""
+    return apply("imag", x) if is_complex(dtype_of(x)) else multiply(as_tensor(x), 0)
+
+
+def conj(x: Tensor, /) -> Any:
+    """The complex conjugate."""
+    return apply("conj", x) if is_complex(dtype_of(x)) else as_tensor(x)
+
+
+conjugate = conj
+
+
+def angle(z: Tensor, deg: bool = False) -> Any:
+    """The angle of a complex number, in radians or degrees."""
+    result = arctan2(imag(z), real(z))
+    return rad2deg(result) if deg else result
+
+
+def signbit(x: Tensor, /) -> Any:
+    """Whether the sign bit is set, as for -0.0."""
+    x = as_tensor(x)
+    if not is_float(x.dtype):
+        return less(x, 0)
+    bits = apply("bitcast", x, dtype=f"int{8 * x.dtype.itemsize}")
+    return less(bits, 0)
+
+
+def copysign(x: Tensor, y: Tensor, /) -> Any:
+    """The size of x with the sign of y."""
+    dtype = result_dtype(as_operand(x), as_operand(y), inexact=True)
+    size = abs(convert(as_tensor(x), dtype))
+    return where(signbit(convert(as_tensor(y), dtype)), negative(size), size)
+
+
+def heaviside(x: Tensor, y: Tensor, /) -> Any:
+    """0 below zero, 1 above it, y at it."""
+    dtype = result_dtype(as_operand(x), as_operand(y), inexact=True)
+    x = convert(as_tensor(x), dtype)
+    step = where(less(x, 0), 0.0, where(equal(x, 0), y, where(isnan(x), x, 1.0)))
+    return convert(step, dtype)
+
+
+# -- rounding -------------------------------------------------------------------------------------
+
+
+def _rounding(name: str, x: Tensor) -> Any:
+    if not is_inexact(dtype_of(x)):
+        return as_tensor(x)
+    return pointwise(name, x)
+
+
+def floor(x: Tensor, /) -> Any:
+    """The greatest whole number at most x."""
+    return _rounding("floor", x)
+
+
+def ceil(x: Tensor, /) -> Any:
+    """The least whole number at least x."""
+    return _rounding("ceil", x)
+
+
+def trunc(x: Tensor, /) -> Any:
+    """The whole part, rounded toward zero."""
+    return _rounding("trunc", x)
+
+
+fix = trunc
+
+
+def rint(x: Tensor, /) -> Any:
+    """The nearest whole number as a float; halves go to the even one."""
+    return pointwise("round", x, name="rint", inexact=True)
+
+
+def round(x: Tensor, decimals: int = 0) -> Any:
+    """The nearest number with so many decimals; halves go to the even digit."""
+    dtype = dtype_of(x)
+    if not is_inexact(dtype):
+        if decimals >= 0:
+            return as_tensor(x)
+        step = 10**-decimals
+        return astype(multiply(pointwise("round", divide(x, step)), step), dtype)
+    if is_complex(dtype):
+        return apply("complex", round(real(x), decimals), round(imag(x), decimals))
+    if not decimals:
+        return pointwise("round", x)
+    scale = 10.0**decimals
+    return divide(pointwise("round", multiply(x, scale)), scale)
+
+
+around = round
+
+
+def clip(x: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Any:
+    """The number moved into the range from min to max."""
+    result = as_tensor(x)
+    if min is not None:
+        result = maximum(min, result)
+    return result if max is None else minimum(max, result)
+
+
+# -- division -------------------------------------------------------------------------------------
+
+
+def _real_numbers(name: str, x: Tensor, y: Tensor) -> tuple[Any, Any]:
+    """Promote and broadcast two operands; bools become integers, complex numbers are refused."""
+    dtype = result_dtype(as_operand(x), as_operand(y))
+    if is_complex(dtype):
+        raise DtypeError(
+            f"{name}: complex numbers have no remainder",
+            where=str(user_source()),
+            fix="divide with `/`, or take the real parts",
+        )
+    first, second = fit_operands(name, DTYPES["int32"] if is_bool(dtype) else dtype, x, y)
+    return first, second
+
+
+def floor_divide(x: Tensor, y: Tensor, /) -> Any:
+    """The quotient rounded down."""
+    return divmod(x, y)[0]
+
+
+def remainder(x: Tensor, y: Tensor, /) -> Any:
+    """What is left after `floor_divide`; it has the sign of y."""
+    x, y = _real_numbers("remainder", x, y)
+    left = apply("rem", x, y)
+    is_off = logical_and(not_equal(left, 0), not_equal(less(left, 0), less(y, 0)))
+    return where(is_off, add(left, y), left)
+
+
+mod = remainder
+
+
+def fmod(x: Tensor, y: Tensor, /) -> Any:
+    """What is left after a division rounded toward zero; it has the sign of x."""
+    return apply("rem", *_real_numbers("fmod", x, y))
+
+
+def divmod(x: Tensor, y: Tensor, /) -> tuple[Any, Any]:
+    """The quotient rounded down, and what is left."""
+    x, y = _real_numbers("divmod", x, y)
+    left = apply("rem", x, y)
+    is_off = logical_and(not_equal(left, 0), not_equal(less(left, 0), less(y, 0)))
+    if is_float(x.dtype):
+        # dividing after the remainder is taken away rounds correctly near whole quotients
+        quotient = apply("round", divide(subtract(x, left), y))
+    else:
+        quotient = apply("div", x, y)
+    return where(is_off, subtract(quotient, 1), quotient), where(is_off, add(left, y), left)
+
+
+def modf(x: Tensor, /) -> tuple[Any, Any]:
+    """The fraction and the whole part, both with the sign of x."""
+    whole = pointwise("trunc", x, name="modf", inexact=True)
+    return subtract(x, whole), whole
+
+
+# -- powers and logarithms ------------------------------------------------------------------------
+
+
+def power(x: Tensor, y: Tensor, /) -> Any:
+    """X to the power of y; a Python integer y multiplies exactly."""
+    if isinstance(y, int) and not isinstance(y, bool) and is_python_scalar(y):
+        dtype = dtype_of(x)
+        if is_integer(dtype) and y < 0:
+            raise DtypeError(
+                f"power: an integer to the power of {y} is not an integer",
+                where=str(user_source()),
+                fix=f"convert first: x.astype('float32') ** {y}",
+            )
+        if not is_bool(dtype):
+            return pointwise_power(x, y)
+    dtype = result_dtype(as_operand(x), as_operand(y))
+    if is_inexact(dtype):
+        return pointwise_at("pow", dtype, x, y, name="power")
+    return _integer_power(
+        *fit_operands("power", DTYPES["int32"] if is_bool(dtype) else dtype, x, y)
+    )
+
+
+pow = power
+
+
+def pointwise_power(x: Tensor, exponent: int) -> Any:
+    """X multiplied by itself so many times."""
+    x = as_tensor(x)
+    if exponent == 2:
+        return pointwise("square", x)
+    return apply("integer_pow", x, exponent=exponent)
+
+
+def _integer_power(x: Any, y: Any) -> Any:
+    """Square and multiply, one step for each bit of the greatest exponent."""
+
+    def step(state: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+        result, x, y = state
+        result = where(equal(bitwise_and(y, 1), 1), multiply(result, x), result)
+        return result, multiply(x, x), apply("shift_right_logical", y, 1)
+
+    ones = pointwise_at("add", x.dtype, multiply(x, 0), 1)
+    start = (ones, as_tensor(x), as_tensor(y))
+    return while_loop(lambda state: _any(not_equal(state[2], 0)), step, start)[0]
+
+
+def _any(x: Any) -> Any:
+    return apply("reduce_or", x, axes=tuple(range(x.ndim)))
+
+
+def float_power(x: Tensor, y: Tensor, /) -> Any:
+    """X to the power of y as a float."""
+    return pointwise("pow", x, y, name="float_power", inexact=True)
+
+
+def log2(x: Tensor, /) -> Any:
+    """The logarithm to base 2."""
+    return divide(log(x), math.log(2))
+
+
+def log10(x: Tensor, /) -> Any:
+    """The logarithm to base 10."""
+    return divide(log(x), math.log(10))
+
+
+def logaddexp(x: Tensor, y: Tensor, /) -> Any:
+    """log(exp(x) + exp(y)) without overflow."""
+    dtype = result_dtype(as_operand(x), as_operand(y), inexact=True)
+    x, y = fit_operands("logaddexp", dtype, x, y)
+    high, gap = maximum(x, y), subtract(x, y)
+    # equal infinities have no gap
+    return where(isnan(gap), add(x, y), add(high, log1p(exp(negative(abs(gap))))))
+
+
+def logaddexp2(x: Tensor, y: Tensor, /) -> Any:
+    """log2(2**x + 2**y) without overflow."""
+    scale = math.log(2)
+    return divide(logaddexp(multiply(x, scale), multiply(y, scale)), scale)
+
+
+def hypot(x: Tensor, y: Tensor, /) -> Any:
+    """sqrt(x**2 + y**2) without overflow."""
+    dtype = result_dtype(as_operand(x), as_operand(y), inexact=True)
+    x, y = map(abs, fit_operands("hypot", dtype, x, y))
+    high, low = maximum(x, y), minimum(x, y)
+    safe = where(equal(high, 0), 1, high)
+    size = where(isfinite(high), multiply(safe, sqrt(add(1, square(divide(low, safe))))), high)
+    return where(equal(high, 0), high, size)
+
+
+def sinc(x: Tensor, /) -> Any:
+    """sin(pi x) / (pi x), and 1 at zero."""
+    angle = multiply(math.pi, x)
+    is_zero = equal(angle, 0)
+    safe = where(is_zero, 1, angle)
+    near = subtract(1, divide(square(angle), 6))
+    return where(is_zero, near, divide(sin(safe), safe))
+
+
+def deg2rad(x: Tensor, /) -> Any:
+    """Degrees as radians."""
+    return multiply(x, math.pi / 180)
+
+
+def rad2deg(x: Tensor, /) -> Any:
+    """Radians as degrees."""
+    return multiply(x, 180 / math.pi)
+
+
+radians, degrees = deg2rad, rad2deg
+
+
+def ldexp(x: Tensor, y: Tensor, /) -> Any:
+    """X times 2 to the power of the integer y."""
+    return multiply(x, exp2(convert(as_tensor(y), result_dtype(as_operand(x), inexact=True))))
+
+
+def nan_to_num(
+    x: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Any:
+    """NaN and infinities replaced by numbers, by default 0 and the greatest finite ones."""
+    x = as_tensor(x)
+    if is_complex(x.dtype):
+        parts = (nan_to_num(part, nan, posinf, neginf) for part in (real(x), imag(x)))
+        return apply("complex", *parts)
+    if not is_float(x.dtype):
+        return x
+    limits = ml_dtypes.finfo(x.dtype)
+    high = float(limits.max) if posinf is None else posinf
+    low = float(limits.min) if neginf is None else neginf
+    x = where(isnan(x), convert(nan, x.dtype), x)
+    x = where(isposinf(x), convert(high, x.dtype), x)
+    return where(isneginf(x), convert(low, x.dtype), x)
+
+
+def gcd(x: Tensor, y: Tensor, /) -> Any:
+    """The greatest common divisor of two integers."""
+    a, b = map(abs, _integers("gcd", x, y))
+
+    def step(pair: tuple[Any, Any]) -> tuple[Any, Any]:
+        a, b = pair
+        is_done = equal(b, 0)
+        rest = apply("rem", a, where(is_done, 1, b))
+        return where(is_done, a, b), where(is_done, 0, rest)
+
+    start = (as_tensor(a), as_tensor(b))
+    return while_loop(lambda pair: _any(not_equal(pair[1], 0)), step, start)[0]
+
+
+def lcm(x: Tensor, y: Tensor, /) -> Any:
+    """The least common multiple of two integers."""
+    x, y = _integers("lcm", x, y)
+    divisor = gcd(x, y)
+    safe = where(equal(divisor, 0), 1, divisor)
+    return abs(multiply(apply("div", x, safe), y))
+
+
+def _integers(name: str, x: Tensor, y: Tensor) -> tuple[Any, Any]:
+    x, y = _real_numbers(name, x, y)
+    if is_inexact(x.dtype):
+        raise DtypeError(
+            f"{name}: {x.dtype.name} is no integer dtype",
+            where=str(user_source()),
+            fix='convert the operands: x.astype("int32")',
+        )
+    return x, y

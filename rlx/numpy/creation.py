@@ -1,0 +1,296 @@
+"""Arrays from nothing or from Python: array, zeros, arange, linspace, eye."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..ir.builder import user_source
+from ..ir.errors import ArgumentError, ConcretizationError
+from ..ir.types import as_dtype, is_integer
+from ..trace.apply import apply, as_operand, as_tensor, operand_type
+from ..trace.array import Array
+from ..trace.axes import as_shape
+from ..trace.host import is_python_scalar, to_numpy
+from ..trace.operators import Operators
+from ..trace.promotion import FLOAT, broadcast_to, convert, result_dtype
+from ..trace.tensor import TracedTensor
+from .arithmetic import astype
+from .elementwise import Tensor, add, divide, multiply
+from .logic import where
+from .manipulation import stack
+
+
+def array(x: Any, dtype: Any = None, copy: bool | None = True, ndmin: int = 0) -> Any:
+    """Make an array from numbers, nested lists or another array, with its own memory.
+
+    Python floats become float32 and integers int32; NumPy arrays keep their dtype. Lists may
+    hold arrays and traced tensors.
+
+    >>> array([1.0, 2.0])
+    Array([1., 2.], dtype=float32)
+    """
+    if isinstance(x, Operators):
+        made = x if dtype is None else astype(x, dtype)
+    elif isinstance(x, list | tuple) and _holds_tensors(x):
+        rows = [array(item, dtype) for item in x]
+        made = stack(rows)
+    else:
+        made = Array(to_numpy(x, dtype, copy=True))
+    return made if made.ndim >= ndmin else made.reshape((1,) * (ndmin - made.ndim) + made.shape)
+
+
+def asarray(x: Any, dtype: Any = None, copy: bool | None = None) -> Any:
+    """Make an array from numbers, nested lists or another array."""
+    return array(x, dtype)
+
+
+def _holds_tensors(x: Any) -> bool:
+    if isinstance(x, list | tuple):
+        return any(map(_holds_tensors, x))
+    return isinstance(x, Operators)
+
+
+def copy(x: Tensor) -> Any:
+    """The array itself: nobody can change it."""
+    return as_tensor(x)
+
+
+def zeros(shape: Any, dtype: Any = None) -> Any:
+    """An array of zeros, float32 unless said."""
+    return full(shape, 0, FLOAT if dtype is None else dtype)
+
+
+def ones(shape: Any, dtype: Any = None) -> Any:
+    """An array of ones, float32 unless said."""
+    return full(shape, 1, FLOAT if dtype is None else dtype)
+
+
+empty = zeros
+
+
+def full(shape: Any, fill_value: Tensor, dtype: Any = None) -> Any:
+    """An array of one number."""
+    value = as_operand(fill_value)
+    wanted = operand_type(value).dtype if dtype is None else as_dtype(dtype)
+    if is_python_scalar(value):
+        return apply("full", shape=as_shape(shape), value=value, dtype=wanted)
+    return broadcast_to(convert(as_tensor(value), wanted), as_shape(shape))
+
+
+def zeros_like(x: Tensor, dtype: Any = None, shape: Any = None) -> Any:
+    """An array of zeros like another."""
+    return full_like(x, 0, dtype, shape)
+
+
+def ones_like(x: Tensor, dtype: Any = None, shape: Any = None) -> Any:
+    """An array of ones like another."""
+    return full_like(x, 1, dtype, shape)
+
+
+empty_like = zeros_like
+
+
+def full_like(x: Tensor, fill_value: Tensor, dtype: Any = None, shape: Any = None) -> Any:
+    """An array of one number like another."""
+    type = operand_type(as_operand(x))
+    return full(type.shape if shape is None else shape, fill_value, dtype or type.dtype)
+
+
+def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Any:
+    """The numbers from start below stop, by step; int32 for integers, else float32."""
+    low, high = (0, start) if stop is None else (start, stop)
+    by = 1 if step is None else step
+    numbers = [as_operand(_known_number(n)) for n in (low, high, by)]
+    wanted = result_dtype(*numbers) if dtype is None else as_dtype(dtype)
+    low, high, by = (np.asarray(n)[()] for n in numbers)
+    if is_integer(wanted) and low == 0 and by == 1 and float(high).is_integer():
+        return apply("iota", shape=(max(int(high), 0),), axis=0, dtype=wanted)
+    return Array(np.arange(low, high, by).astype(wanted))
+
+
+def _known_number(n: Any) -> Any:
+    if isinstance(n, TracedTensor) and n.concrete is None:
+        raise ConcretizationError(
+            "arange needs known numbers: they decide the size",
+            where=str(user_source()),
+            notes=[f"a bound is {n.type}"],
+            fix="make the bound a Python value with static_argnames, or mask a longer range",
+        )
+    return n.concrete if isinstance(n, TracedTensor) else n
+
+
+def linspace(
+    start: Tensor,
+    stop: Tensor,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+) -> Any:
+    """So many numbers at equal distances from start to stop."""
+    wanted = result_dtype(as_operand(start), as_operand(stop), inexact=True)
+    steps = num - 1 if endpoint else num
+    first, last = convert(as_tensor(start), wanted), convert(as_tensor(stop), wanted)
+    step = divide(last - first, max(steps, 1))
+    share = np.arange(num) / max(steps, 1)
+    shape = (num,) + (1,) * max(first.ndim, last.ndim)
+    weight = Array(share.astype(wanted).reshape(shape))
+    result = add(multiply(first, 1 - weight), multiply(last, weight))
+    if axis:
+        result = result.swapaxes(0, axis) if result.ndim == 2 else _moved(result, axis)
+    if dtype is not None:
+        floored = result.dtype != as_dtype(dtype) and is_integer(as_dtype(dtype))
+        result = astype(apply("floor", result) if floored else result, dtype)
+    return (result, step) if retstep else result
+
+
+def _moved(x: Any, axis: int) -> Any:
+    from .manipulation import moveaxis
+
+    return moveaxis(x, 0, axis)
+
+
+def logspace(
+    start: Tensor,
+    stop: Tensor,
+    num: int = 50,
+    endpoint: bool = True,
+    base: float = 10.0,
+    dtype: Any = None,
+) -> Any:
+    """So many numbers at equal ratios from base**start to base**stop."""
+    result = linspace(start, stop, num, endpoint)
+    made = apply("pow", full(result.shape, base, result.dtype), result)
+    return made if dtype is None else astype(made, dtype)
+
+
+def geomspace(start: Tensor, stop: Tensor, num: int = 50, endpoint: bool = True) -> Any:
+    """So many numbers at equal ratios from start to stop."""
+    from .elementwise import exp, log
+
+    return exp(linspace(log(start), log(stop), num, endpoint))
+
+
+# -- matrices -------------------------------------------------------------------------------------
+
+
+def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = None) -> Any:
+    """A matrix with ones on a diagonal."""
+    return astype(_band(n, n if m is None else m, k, "eq"), FLOAT if dtype is None else dtype)
+
+
+def identity(n: int, dtype: Any = None) -> Any:
+    """A square matrix with ones on the diagonal."""
+    return eye(n, dtype=dtype)
+
+
+def _band(n: Any, m: Any, k: int, compare: str) -> Any:
+    """Whether column - row compares so with k."""
+    rows = apply("iota", shape=(n, m), axis=0, dtype="int32")
+    columns = apply("iota", shape=(n, m), axis=1, dtype="int32")
+    return apply(compare, columns, apply("add", rows, int(k)))
+
+
+def tri(n: int, m: int | None = None, k: int = 0, dtype: Any = None) -> Any:
+    """A matrix with ones at and below a diagonal."""
+    return astype(_band(n, n if m is None else m, k, "le"), FLOAT if dtype is None else dtype)
+
+
+def tril(x: Tensor, k: int = 0) -> Any:
+    """The part of a matrix at and below a diagonal, zeros elsewhere."""
+    x = as_tensor(x)
+    _check_matrix("tril", x)
+    return where(_band(*x.shape[-2:], k, "le"), x, 0)
+
+
+def triu(x: Tensor, k: int = 0) -> Any:
+    """The part of a matrix at and above a diagonal, zeros elsewhere."""
+    x = as_tensor(x)
+    _check_matrix("triu", x)
+    return where(_band(*x.shape[-2:], k, "ge"), x, 0)
+
+
+def _check_matrix(name: str, x: Any) -> None:
+    if x.ndim < 2:
+        raise ArgumentError(
+            f"{name}: {x.type} is no matrix",
+            where=str(user_source()),
+            fix="give an array with two axes or more",
+        )
+
+
+def diag(x: Tensor, k: int = 0) -> Any:
+    """A matrix with a vector on a diagonal, or the diagonal of a matrix."""
+    x = as_tensor(x)
+    if x.ndim != 1:
+        return diagonal(x, k)
+    n = x.shape[0] + abs(k)
+    wide = broadcast_to(x[:, None] if k >= 0 else x[None, :], (x.shape[0], x.shape[0]))
+    square = where(_band(*wide.shape, 0, "eq"), wide, 0)
+    low = (max(-k, 0), max(k, 0))
+    high = tuple(n - x.shape[0] - a for a in low)
+    zero = as_tensor(np.zeros((), x.dtype))
+    return apply("pad", square, zero, low=low, high=high, interior=(0, 0))
+
+
+def diagflat(x: Tensor, k: int = 0) -> Any:
+    """A matrix with all elements of an array on a diagonal."""
+    return diag(as_tensor(x).reshape(-1), k)
+
+
+def diagonal(x: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """The elements on a diagonal of two axes, along a last axis."""
+    from .manipulation import moveaxis
+
+    x = moveaxis(x, (axis1, axis2), (-2, -1))
+    n, m = x.shape[-2:]
+    count = max(min(n + min(offset, 0), m - max(offset, 0)), 0)
+    rows = np.arange(count, dtype="int32")
+    return x[..., rows - min(offset, 0), rows + max(offset, 0)]
+
+
+def trace(x: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:
+    """The sum over a diagonal of two axes."""
+    return diagonal(x, offset, axis1, axis2).sum(-1, dtype)
+
+
+def vander(x: Tensor, n: int | None = None, increasing: bool = False) -> Any:
+    """The powers of a vector as columns."""
+    x = as_tensor(x)
+    count = x.shape[0] if n is None else operator.index(n)
+    powers = range(count) if increasing else range(count - 1, -1, -1)
+    return stack([x**i for i in powers], axis=1)
+
+
+def meshgrid(*arrays: Tensor, indexing: str = "xy", sparse: bool = False) -> list[Any]:
+    """The coordinates of the points of a grid, an array for each axis."""
+    vectors = [as_tensor(x).reshape(-1) for x in arrays]
+    rank = len(vectors)
+    order = list(range(rank))
+    if indexing == "xy" and rank >= 2:
+        order[0], order[1] = 1, 0
+    shape = [0] * rank
+    for i, x in enumerate(vectors):
+        shape[order[i]] = x.shape[0]
+    placed = [
+        x.reshape(tuple(-1 if order[i] == j else 1 for j in range(rank)))
+        for i, x in enumerate(vectors)
+    ]
+    return placed if sparse else [broadcast_to(x, tuple(shape)) for x in placed]
+
+
+def indices(dimensions: Sequence[int], dtype: Any = "int32", sparse: bool = False) -> Any:
+    """The index along each axis of a grid."""
+    shape = tuple(dimensions)
+    grids = [apply("iota", shape=shape, axis=i, dtype=dtype) for i in range(len(shape))]
+    return stack(grids) if grids else zeros((0,), dtype)
+
+
+def fromfunction(function: Any, shape: Any, *, dtype: Any = "float32") -> Any:
+    """An array by calling a function on the indices along each axis."""
+    return function(*indices(as_shape(shape), dtype))

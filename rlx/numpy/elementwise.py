@@ -1,0 +1,152 @@
+"""Functions that work element by element, with promotion and broadcasting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..ir.builder import user_source
+from ..ir.errors import DtypeError
+from ..ir.types import DTYPES, is_bool, is_inexact, is_signed
+from ..trace.apply import as_operand, operand_type
+from ..trace.promotion import pointwise, pointwise_at, result_dtype
+
+Tensor = Any  # an Array, a TracedTensor, a NumPy array or a Python number
+
+
+def _named(fn: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
+    fn.__name__ = fn.__qualname__ = name
+    fn.__module__ = __name__
+    fn.__doc__ = doc
+    return fn
+
+
+def _unary(name: str, op: str, doc: str) -> Callable[[Tensor], Any]:
+    """A function of one number; integers become float32."""
+    return _named(lambda x, /: pointwise(op, x, name=name, inexact=True), name, doc)
+
+
+def _binary(
+    name: str, op: str, doc: str, *, inexact: bool = False
+) -> Callable[[Tensor, Tensor], Any]:
+    return _named(lambda x, y, /: pointwise(op, x, y, name=name, inexact=inexact), name, doc)
+
+
+# -- functions of one op --------------------------------------------------------------------------
+
+exp = _unary("exp", "exp", "e to the power of x.")
+exp2 = _unary("exp2", "exp2", "2 to the power of x.")
+expm1 = _unary("expm1", "expm1", "exp(x) - 1, exact near zero.")
+log = _unary("log", "log", "The natural logarithm.")
+log1p = _unary("log1p", "log1p", "log(1 + x), exact near zero.")
+sqrt = _unary("sqrt", "sqrt", "The square root.")
+cbrt = _unary("cbrt", "cbrt", "The cube root.")
+sin = _unary("sin", "sin", "The sine of an angle in radians.")
+cos = _unary("cos", "cos", "The cosine of an angle in radians.")
+tan = _unary("tan", "tan", "The tangent of an angle in radians.")
+arcsin = asin = _unary("arcsin", "asin", "The angle with a sine.")
+arccos = acos = _unary("arccos", "acos", "The angle with a cosine.")
+arctan = atan = _unary("arctan", "atan", "The angle with a tangent.")
+sinh = _unary("sinh", "sinh", "The hyperbolic sine.")
+cosh = _unary("cosh", "cosh", "The hyperbolic cosine.")
+tanh = _unary("tanh", "tanh", "The hyperbolic tangent.")
+arcsinh = asinh = _unary("arcsinh", "asinh", "The inverse of sinh.")
+arccosh = acosh = _unary("arccosh", "acosh", "The inverse of cosh.")
+arctanh = atanh = _unary("arctanh", "atanh", "The inverse of tanh.")
+arctan2 = atan2 = _binary(
+    "arctan2", "atan2", "The angle of the point (y, x), argument y first.", inexact=True
+)
+true_divide = divide = _binary(
+    "true_divide", "div", "The quotient; integers become float32.", inexact=True
+)
+equal = _binary("equal", "eq", "Whether x equals y.")
+not_equal = _binary("not_equal", "ne", "Whether x differs from y.")
+less = _binary("less", "lt", "Whether x is less than y.")
+less_equal = _binary("less_equal", "le", "Whether x is at most y.")
+greater = _binary("greater", "gt", "Whether x is greater than y.")
+greater_equal = _binary("greater_equal", "ge", "Whether x is at least y.")
+
+
+def _arithmetic(name: str, op: str, for_bool: str | None, doc: str) -> Callable[..., Any]:
+    """A function of two numbers that has a meaning of its own for bools, or none."""
+
+    def function(x: Tensor, y: Tensor, /) -> Any:
+        dtype = result_dtype(as_operand(x), as_operand(y))
+        if is_bool(dtype):
+            if for_bool is None:
+                raise no_bools(name)
+            return pointwise_at(for_bool, dtype, x, y, name=name)
+        return pointwise_at(op, dtype, x, y, name=name)
+
+    return _named(function, name, doc)
+
+
+def no_bools(name: str) -> DtypeError:
+    """The error of a function that has no meaning for bools."""
+    return DtypeError(
+        f"{name}: there is no meaning for bool",
+        where=str(user_source()),
+        fix='use rlx.numpy.logical_xor, or convert with x.astype("int32")',
+    )
+
+
+add = _arithmetic("add", "add", "bit_or", "The sum; of bools whether one is true.")
+subtract = _arithmetic("subtract", "sub", None, "The difference.")
+multiply = _arithmetic("multiply", "mul", "bit_and", "The product; of bools whether both are true.")
+maximum = _arithmetic("maximum", "max", "bit_or", "The greater of two numbers; NaN if one is.")
+minimum = _arithmetic("minimum", "min", "bit_and", "The lesser of two numbers; NaN if one is.")
+
+
+def _bitwise(name: str, op: str, doc: str) -> Callable[..., Any]:
+    def function(x: Tensor, y: Tensor, /) -> Any:
+        dtype = result_dtype(as_operand(x), as_operand(y))
+        _check_bits(name, dtype)
+        return pointwise_at(op, dtype, x, y, name=name)
+
+    return _named(function, name, doc)
+
+
+def _check_bits(name: str, dtype: np.dtype) -> None:
+    if is_inexact(dtype):
+        raise DtypeError(
+            f"{name}: {dtype.name} has no bits to combine",
+            where=str(user_source()),
+            fix="convert the operands to integers or compare them first: (x > 0) & (y > 0)",
+        )
+
+
+bitwise_and = _bitwise("bitwise_and", "bit_and", "The bits set in both.")
+bitwise_or = _bitwise("bitwise_or", "bit_or", "The bits set in one or both.")
+bitwise_xor = _bitwise("bitwise_xor", "bit_xor", "The bits set in exactly one.")
+
+
+def invert(x: Tensor, /) -> Any:
+    """Every bit turned over; of bools the negation."""
+    _check_bits("invert", operand_type(as_operand(x)).dtype)
+    return pointwise("bit_not", x, name="invert")
+
+
+bitwise_not = bitwise_invert = invert
+
+
+def left_shift(x: Tensor, y: Tensor, /) -> Any:
+    """The bits of x moved up by y places."""
+    return _shift("left_shift", "shift_left", x, y)
+
+
+def right_shift(x: Tensor, y: Tensor, /) -> Any:
+    """The bits of x moved down by y places; the sign is kept."""
+    dtype = result_dtype(as_operand(x), as_operand(y))
+    op = "shift_right_arithmetic" if is_signed(dtype) else "shift_right_logical"
+    return _shift("right_shift", op, x, y)
+
+
+def _shift(name: str, op: str, x: Tensor, y: Tensor) -> Any:
+    dtype = result_dtype(as_operand(x), as_operand(y))
+    _check_bits(name, dtype)
+    return pointwise_at(op, DTYPES["int32"] if is_bool(dtype) else dtype, x, y, name=name)
+
+
+bitwise_left_shift, bitwise_right_shift = left_shift, right_shift

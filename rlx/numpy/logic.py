@@ -1,0 +1,184 @@
+"""Truth: logical functions, classification of numbers, choice by condition, closeness."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..ir.builder import user_source
+from ..ir.errors import ArgumentError, ShapeError
+from ..ir.types import DTYPES, is_bool, is_complex, is_float, is_inexact
+from ..trace.apply import apply, as_operand, as_tensor, operand_type
+from ..trace.promotion import (
+    convert,
+    fit_each,
+    fit_operands,
+    pointwise,
+    pointwise_at,
+    result_dtype,
+)
+from .elementwise import Tensor, equal, not_equal
+
+BOOL = DTYPES["bool"]
+
+
+def truth(x: Tensor) -> Any:
+    """Whether the numbers differ from zero, as bools."""
+    given = as_tensor(x)
+    return given if is_bool(given.dtype) else not_equal(given, 0)
+
+
+def logical_and(x: Tensor, y: Tensor, /) -> Any:
+    """Whether both are true."""
+    return pointwise_at("bit_and", BOOL, truth(x), truth(y), name="logical_and")
+
+
+def logical_or(x: Tensor, y: Tensor, /) -> Any:
+    """Whether one or both are true."""
+    return pointwise_at("bit_or", BOOL, truth(x), truth(y), name="logical_or")
+
+
+def logical_xor(x: Tensor, y: Tensor, /) -> Any:
+    """Whether exactly one is true."""
+    return pointwise_at("bit_xor", BOOL, truth(x), truth(y), name="logical_xor")
+
+
+def logical_not(x: Tensor, /) -> Any:
+    """Whether the number is zero or false."""
+    return pointwise("bit_not", truth(x), name="logical_not")
+
+
+# -- classification -------------------------------------------------------------------------------
+
+
+def isnan(x: Tensor, /) -> Any:
+    """Whether the number is NaN."""
+    return not_equal(x, x)
+
+
+def isfinite(x: Tensor, /) -> Any:
+    """Whether the number is neither infinite nor NaN."""
+    x = as_tensor(x)
+    if is_complex(x.dtype):
+        return logical_and(isfinite(apply("real", x)), isfinite(apply("imag", x)))
+    return pointwise("is_finite", x) if is_float(x.dtype) else equal(x, x)
+
+
+def isinf(x: Tensor, /) -> Any:
+    """Whether the number is infinite."""
+    x = as_tensor(x)
+    if is_complex(x.dtype):
+        return logical_or(isinf(apply("real", x)), isinf(apply("imag", x)))
+    return equal(pointwise("abs", x), np.inf) if is_float(x.dtype) else not_equal(x, x)
+
+
+def isposinf(x: Tensor, /) -> Any:
+    """Whether the number is plus infinity."""
+    return equal(x, np.inf) if is_inexact(as_tensor(x).dtype) else not_equal(x, x)
+
+
+def isneginf(x: Tensor, /) -> Any:
+    """Whether the number is minus infinity."""
+    return equal(x, -np.inf) if is_inexact(as_tensor(x).dtype) else not_equal(x, x)
+
+
+def isreal(x: Tensor, /) -> Any:
+    """Whether the imaginary part is zero."""
+    x = as_tensor(x)
+    return equal(apply("imag", x), 0) if is_complex(x.dtype) else logical_or(equal(x, x), True)
+
+
+def iscomplex(x: Tensor, /) -> Any:
+    """Whether the imaginary part is not zero."""
+    return logical_not(isreal(x))
+
+
+def iscomplexobj(x: Tensor) -> bool:
+    """Whether the dtype is complex."""
+    return is_complex(operand_type(as_operand(x)).dtype)
+
+
+def isrealobj(x: Tensor) -> bool:
+    """Whether the dtype is not complex."""
+    return not iscomplexobj(x)
+
+
+def isscalar(x: Any) -> bool:
+    """Whether x is a number or an array without axes."""
+    return np.isscalar(x) or (
+        not isinstance(x, str | bytes) and not operand_type(as_operand(x)).shape
+    )
+
+
+# -- choice ---------------------------------------------------------------------------------------
+
+
+def where(condition: Tensor, x: Tensor | None = None, y: Tensor | None = None, /) -> Any:
+    """The elements of x where the condition holds, else those of y.
+
+    The derivative of the branch not chosen is dropped, not multiplied by zero.
+    """
+    if x is None or y is None:
+        raise ArgumentError(
+            "where: the number of places where a condition holds is not known before it runs",
+            where=str(user_source()),
+            fix="use rlx.numpy.nonzero(condition, size=n), or where(condition, x, y)",
+        )
+    dtype = result_dtype(as_operand(x), as_operand(y))
+    return apply("select", *fit_each("where", [BOOL, dtype, dtype], [truth(condition), x, y]))
+
+
+def select(conditions: Sequence[Tensor], choices: Sequence[Tensor], default: Tensor = 0) -> Any:
+    """The elements of the choice whose condition is the first to hold, else the default."""
+    dtype = result_dtype(*map(as_operand, choices), as_operand(default))
+    result = convert(as_tensor(default), dtype)
+    for condition, choice in reversed(list(zip(conditions, choices, strict=True))):
+        result = where(condition, choice, result)
+    return result
+
+
+# -- closeness ------------------------------------------------------------------------------------
+
+
+def isclose(
+    x: Tensor, y: Tensor, rtol: Tensor = 1e-5, atol: Tensor = 1e-8, equal_nan: bool = False
+) -> Any:
+    """Whether |x - y| <= atol + rtol * |y|; infinities are close to themselves."""
+    dtype = result_dtype(as_operand(x), as_operand(y), inexact=True)
+    x, y = fit_operands("isclose", dtype, x, y)
+    size = pointwise("abs", y)
+    bound = pointwise("add", atol, pointwise("mul", rtol, size))
+    distance = pointwise("abs", pointwise("sub", x, y))
+    is_near = logical_and(pointwise("le", distance, bound), isfinite(y))
+    result = logical_or(is_near, equal(x, y))
+    return logical_or(result, logical_and(isnan(x), isnan(y))) if equal_nan else result
+
+
+def allclose(
+    x: Tensor, y: Tensor, rtol: Tensor = 1e-5, atol: Tensor = 1e-8, equal_nan: bool = False
+) -> Any:
+    """Whether all elements are close."""
+    result = isclose(x, y, rtol, atol, equal_nan)
+    return apply("reduce_and", result, axes=tuple(range(result.ndim)))
+
+
+def array_equal(x: Tensor, y: Tensor, equal_nan: bool = False) -> Any:
+    """Whether shapes and all elements are equal."""
+    x, y = as_tensor(x), as_tensor(y)
+    if x.shape != y.shape:
+        return as_tensor(np.False_)
+    result = equal(x, y)
+    if equal_nan:
+        result = logical_or(result, logical_and(isnan(x), isnan(y)))
+    return apply("reduce_and", result, axes=tuple(range(result.ndim)))
+
+
+def array_equiv(x: Tensor, y: Tensor) -> Any:
+    """Whether the arrays are equal after broadcasting."""
+    try:
+        result = equal(x, y)
+    except ShapeError:
+        return as_tensor(np.False_)
+    return apply("reduce_and", result, axes=tuple(range(result.ndim)))

@@ -1,0 +1,394 @@
+"""Shapes: reshape, transpose, join, split, repeat, roll."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ..ir.builder import user_source
+from ..ir.errors import ArgumentError, AttributeValueError, ShapeError
+from ..trace.apply import apply, as_operand, as_tensor, literal, operand_type
+from ..trace.axes import as_shape, one_axis, resolve_shape, some_axes
+from ..trace.axes import broadcast_shapes as _broadcast_shapes
+from ..trace.promotion import broadcast_operands, convert, result_dtype
+from ..trace.promotion import broadcast_to as _broadcast_to
+from .elementwise import Tensor
+
+Axis = int | Sequence[int] | None
+
+
+def reshape(x: Tensor, shape: Any, order: str = "C") -> Any:
+    """The same elements under another shape; one size may be -1."""
+    x = as_tensor(x)
+    new = resolve_shape("reshape", x.shape, shape)
+    if order == "F":
+        flipped = transpose(reshape(transpose(x), new[::-1]))
+        return flipped
+    if order != "C":
+        raise AttributeValueError(
+            f"reshape: there is no order {order!r}",
+            where=str(user_source()),
+            fix='use "C" (rows first) or "F" (columns first)',
+        )
+    return x if new == tuple(x.shape) else apply("reshape", x, shape=new)
+
+
+def ravel(x: Tensor, order: str = "C") -> Any:
+    """All elements along one axis."""
+    return reshape(x, -1, order)
+
+
+flatten = ravel
+
+
+def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Any:
+    """The axes in another order; without `axes` in reverse order."""
+    x = as_tensor(x)
+    order = tuple(reversed(range(x.ndim))) if axes is None else some_axes("transpose", axes, x.ndim)
+    if len(order) != x.ndim:
+        raise ShapeError(
+            f"transpose: {len(order)} axes are named, the array has {x.ndim}",
+            where=str(user_source()),
+            notes=[f"x: {x.type}"],
+            fix="name each axis once",
+        )
+    return x if order == tuple(range(x.ndim)) else apply("transpose", x, axes=order)
+
+
+permute_dims = transpose
+
+
+def matrix_transpose(x: Tensor) -> Any:
+    """The last two axes exchanged."""
+    return swapaxes(x, -1, -2)
+
+
+def swapaxes(x: Tensor, axis1: int, axis2: int) -> Any:
+    """Two axes exchanged."""
+    x = as_tensor(x)
+    first, second = (one_axis("swapaxes", a, x.ndim) for a in (axis1, axis2))
+    order = list(range(x.ndim))
+    order[first], order[second] = second, first
+    return transpose(x, order)
+
+
+def moveaxis(x: Tensor, source: Axis, destination: Axis) -> Any:
+    """Axes moved to other places; the others keep their order."""
+    x = as_tensor(x)
+    start = some_axes("moveaxis", source, x.ndim)
+    stop = some_axes("moveaxis", destination, x.ndim)
+    if len(start) != len(stop):
+        raise ArgumentError(
+            f"moveaxis: {len(start)} axes go to {len(stop)} places",
+            where=str(user_source()),
+            fix="give one destination for each source",
+        )
+    order = [i for i in range(x.ndim) if i not in start]
+    for place, axis in sorted(zip(stop, start, strict=True)):
+        order.insert(place, axis)
+    return transpose(x, order)
+
+
+def rollaxis(x: Tensor, axis: int, start: int = 0) -> Any:
+    """One axis moved to stand before another."""
+    x = as_tensor(x)
+    axis = one_axis("rollaxis", axis, x.ndim)
+    start = x.ndim if start == x.ndim else one_axis("rollaxis", start, x.ndim)
+    return moveaxis(x, axis, start - 1 if axis < start else start)
+
+
+def expand_dims(x: Tensor, axis: int | Sequence[int]) -> Any:
+    """New axes of size 1 at places of the result."""
+    x = as_tensor(x)
+    count = len(axis) if isinstance(axis, Sequence) else 1
+    places = some_axes("expand_dims", axis, x.ndim + count)
+    sizes = iter(x.shape)
+    rank = x.ndim + count
+    return reshape(x, tuple(1 if i in places else next(sizes) for i in range(rank)))
+
+
+def squeeze(x: Tensor, axis: Axis = None) -> Any:
+    """Axes of size 1 removed; without `axis` all of them."""
+    x = as_tensor(x)
+    if axis is None:
+        return reshape(x, tuple(n for n in x.shape if n != 1))
+    places = some_axes("squeeze", axis, x.ndim)
+    for i in places:
+        if x.shape[i] != 1:
+            raise ShapeError(
+                f"squeeze: axis {i} has the size {x.shape[i]}, not 1",
+                where=str(user_source()),
+                notes=[f"x: {x.type}"],
+                fix="name axes of size 1 only, or index the axis",
+            )
+    return reshape(x, tuple(n for i, n in enumerate(x.shape) if i not in places))
+
+
+def atleast_1d(*arrays: Tensor) -> Any:
+    """The arrays with one axis or more."""
+    return _each(lambda x: x if x.ndim >= 1 else reshape(x, (1,)), arrays)
+
+
+def atleast_2d(*arrays: Tensor) -> Any:
+    """The arrays with two axes or more, new ones in front."""
+    return _each(lambda x: x if x.ndim >= 2 else reshape(x, (1,) * (2 - x.ndim) + x.shape), arrays)
+
+
+def atleast_3d(*arrays: Tensor) -> Any:
+    """The arrays with three axes or more."""
+
+    def widen(x: Any) -> Any:
+        if x.ndim >= 3:
+            return x
+        return reshape(x, (*x.shape, 1) if x.ndim == 2 else (1, *(x.shape or (1,)), 1))
+
+    return _each(widen, arrays)
+
+
+def _each(fn: Any, arrays: Sequence[Tensor]) -> Any:
+    results = [fn(as_tensor(x)) for x in arrays]
+    return results[0] if len(results) == 1 else results
+
+
+# -- broadcasting ---------------------------------------------------------------------------------
+
+
+def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
+    """The shape that all shapes broadcast to."""
+    return _broadcast_shapes("broadcast_shapes", *map(as_shape, shapes))
+
+
+def broadcast_to(x: Tensor, shape: Any) -> Any:
+    """The array repeated to a shape."""
+    x, new = as_tensor(x), as_shape(shape)
+    if _broadcast_shapes("broadcast_to", x.shape, new) != new:
+        raise ShapeError(
+            f"broadcast_to: {tuple(x.shape)} does not broadcast to {new}",
+            where=str(user_source()),
+            fix="each size must be equal or 1, counted from the last axis",
+        )
+    return _broadcast_to(x, new)
+
+
+def broadcast_arrays(*arrays: Tensor) -> list[Any]:
+    """The arrays repeated to their common shape."""
+    return broadcast_operands("broadcast_arrays", *map(as_tensor, arrays))
+
+
+# -- joining and splitting ------------------------------------------------------------------------
+
+
+def _same_dtype(name: str, arrays: Any) -> list[Any]:
+    tensors = [as_operand(x) for x in arrays]
+    if not tensors:
+        raise ArgumentError(
+            f"{name}: there are no arrays", where=str(user_source()), fix="give one or more"
+        )
+    dtype = result_dtype(*tensors)
+    return [convert(as_tensor(x), dtype) for x in tensors]
+
+
+def concatenate(arrays: Sequence[Tensor], axis: int | None = 0, dtype: Any = None) -> Any:
+    """The arrays one after another along an axis; None joins all their elements."""
+    tensors = _same_dtype("concatenate", arrays)
+    if dtype is not None:
+        tensors = [x.astype(dtype) for x in tensors]
+    if axis is None:
+        tensors, axis = [ravel(x) for x in tensors], 0
+    place = one_axis("concatenate", axis, tensors[0].ndim)
+    return tensors[0] if len(tensors) == 1 else apply("concat", *tensors, axis=place)
+
+
+concat = concatenate
+
+
+def stack(arrays: Sequence[Tensor], axis: int = 0, dtype: Any = None) -> Any:
+    """The arrays side by side along a new axis."""
+    tensors = _same_dtype("stack", arrays)
+    shape = tensors[0].shape
+    for i, x in enumerate(tensors):
+        if x.shape != shape:
+            raise ShapeError(
+                f"stack: array 0 has the shape {shape}, array {i} {x.shape}",
+                where=str(user_source()),
+                fix="give arrays of one shape, or use concatenate",
+            )
+    place = one_axis("stack", axis, len(shape) + 1)
+    return concatenate([expand_dims(x, place) for x in tensors], place, dtype)
+
+
+def vstack(arrays: Sequence[Tensor]) -> Any:
+    """The arrays below one another."""
+    return concatenate([atleast_2d(x) for x in arrays], 0)
+
+
+row_stack = vstack
+
+
+def hstack(arrays: Sequence[Tensor]) -> Any:
+    """The arrays next to one another, along the second axis (the first of 1-d arrays)."""
+    tensors = [atleast_1d(x) for x in arrays]
+    return concatenate(tensors, 0 if tensors[0].ndim == 1 else 1)
+
+
+def dstack(arrays: Sequence[Tensor]) -> Any:
+    """The arrays along the third axis."""
+    return concatenate([atleast_3d(x) for x in arrays], 2)
+
+
+def column_stack(arrays: Sequence[Tensor]) -> Any:
+    """1-d arrays as the columns of a matrix."""
+    tensors = [as_tensor(x) for x in arrays]
+    return concatenate([reshape(x, (-1, 1)) if x.ndim < 2 else x for x in tensors], 1)
+
+
+def append(x: Tensor, values: Tensor, axis: int | None = None) -> Any:
+    """The values after the array."""
+    return concatenate([x, values], axis)
+
+
+def split(x: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Any]:
+    """Pieces along an axis: so many equal ones, or cut at the indices."""
+    x = as_tensor(x)
+    place = one_axis("split", axis, x.ndim)
+    if isinstance(indices_or_sections, int) and x.shape[place] % indices_or_sections:
+        raise ShapeError(
+            f"split: {x.shape[place]} elements do not make {indices_or_sections} equal pieces",
+            where=str(user_source()),
+            fix="pick a number that divides the size, or use array_split",
+        )
+    return array_split(x, indices_or_sections, place)
+
+
+def array_split(x: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Any]:
+    """Pieces along an axis; the first ones are longer if the size is not divisible."""
+    x = as_tensor(x)
+    place = one_axis("array_split", axis, x.ndim)
+    size = x.shape[place]
+    if isinstance(indices_or_sections, int):
+        short, longer = divmod(size, indices_or_sections)
+        lengths = [short + (i < longer) for i in range(indices_or_sections)]
+        cuts = [sum(lengths[:i]) for i in range(len(lengths) + 1)]
+    else:
+        cuts = [0, *(operator.index(i) for i in indices_or_sections), size]
+    before = (slice(None),) * place
+    return [x[(*before, slice(a, b))] for a, b in pairwise(cuts)]
+
+
+def vsplit(x: Tensor, indices_or_sections: int | Sequence[int]) -> list[Any]:
+    """Pieces along the first axis."""
+    return split(x, indices_or_sections, 0)
+
+
+def hsplit(x: Tensor, indices_or_sections: int | Sequence[int]) -> list[Any]:
+    """Pieces along the second axis (the first of a 1-d array)."""
+    return split(x, indices_or_sections, 0 if as_tensor(x).ndim == 1 else 1)
+
+
+def dsplit(x: Tensor, indices_or_sections: int | Sequence[int]) -> list[Any]:
+    """Pieces along the third axis."""
+    return split(x, indices_or_sections, 2)
+
+
+def unstack(x: Tensor, axis: int = 0) -> tuple[Any, ...]:
+    """The slices along an axis."""
+    x = moveaxis(x, axis, 0)
+    return tuple(x[i] for i in range(x.shape[0]))
+
+
+# -- repeating and turning ------------------------------------------------------------------------
+
+
+def tile(x: Tensor, reps: int | Sequence[int]) -> Any:
+    """The whole array repeated along axes."""
+    x, counts = as_tensor(x), as_shape(reps)
+    rank = max(x.ndim, len(counts))
+    counts = (1,) * (rank - len(counts)) + counts
+    sizes = (1,) * (rank - x.ndim) + tuple(x.shape)
+    pairs = [n for pair in zip(counts, sizes, strict=True) for n in pair]
+    thin = reshape(x, tuple(n for size in sizes for n in (1, size)))
+    whole = tuple(c * n for c, n in zip(counts, sizes, strict=True))
+    return reshape(_broadcast_to(thin, tuple(pairs)), whole)
+
+
+def repeat(
+    x: Tensor,
+    repeats: int | Sequence[int],
+    axis: int | None = None,
+    *,
+    total_repeat_length: int | None = None,
+) -> Any:
+    """Each element repeated along an axis; `repeats` may differ from element to element."""
+    x = ravel(x) if axis is None else as_tensor(x)
+    place = one_axis("repeat", axis or 0, x.ndim)
+    if isinstance(repeats, int):
+        wide = expand_dims(x, place + 1)
+        shape = (*x.shape[: place + 1], repeats, *x.shape[place + 1 :])
+        merged = (*x.shape[:place], x.shape[place] * repeats, *x.shape[place + 1 :])
+        return reshape(_broadcast_to(wide, shape), merged)
+    counts = np.broadcast_to(np.asarray(repeats), (x.shape[place],))
+    places = np.repeat(np.arange(x.shape[place], dtype="int32"), counts)
+    if total_repeat_length is not None:
+        missing = max(total_repeat_length - len(places), 0)
+        places = np.pad(places, (0, missing), mode="edge")[:total_repeat_length]
+    return x[(slice(None),) * place + (literal(places, like=x),)]
+
+
+def flip(x: Tensor, axis: Axis = None) -> Any:
+    """The elements in reverse order along axes."""
+    x = as_tensor(x)
+    return apply("flip", x, axes=some_axes("flip", axis, x.ndim))
+
+
+def flipud(x: Tensor) -> Any:
+    """The rows in reverse order."""
+    return flip(x, 0)
+
+
+def fliplr(x: Tensor) -> Any:
+    """The columns in reverse order."""
+    return flip(x, 1)
+
+
+def rot90(x: Tensor, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
+    """The array turned by k quarters in the plane of two axes."""
+    x = as_tensor(x)
+    first, second = some_axes("rot90", axes, x.ndim)
+    if k % 4 == 0:
+        return x
+    if k % 4 == 2:
+        return flip(x, (first, second))
+    if k % 4 == 1:
+        return swapaxes(flip(x, second), first, second)
+    return flip(swapaxes(x, first, second), second)
+
+
+def roll(x: Tensor, shift: int | Sequence[int], axis: Axis = None) -> Any:
+    """The elements moved along axes; what leaves at the end enters at the front."""
+    x = as_tensor(x)
+    if axis is None:
+        return reshape(roll(ravel(x), shift, 0), x.shape)
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    shifts = (shift,) * len(axes) if not isinstance(shift, Sequence) else tuple(shift)
+    for a, amount in zip(axes, shifts, strict=True):
+        place = one_axis("roll", a, x.ndim)
+        x = _roll_one(x, amount, place)
+    return x
+
+
+def _roll_one(x: Any, shift: Any, axis: int) -> Any:
+    size, before = x.shape[axis], (slice(None),) * axis
+    if operand_type(as_operand(shift)).shape or not isinstance(size, int) or size == 0:
+        return x
+    if isinstance(shift, int):
+        cut = (size - shift % size) % size
+        if not cut:
+            return x
+        parts = [x[(*before, slice(cut, None))], x[(*before, slice(0, cut))]]
+        return apply("concat", *parts, axis=axis)
+    places = (literal(np.arange(size, dtype="int32"), like=x) - shift) % size
+    return x[(*before, places)]

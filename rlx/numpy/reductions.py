@@ -1,0 +1,248 @@
+"""Reductions and running totals: sum, max, any, argmax, cumsum and their like."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..ir.builder import user_source
+from ..ir.errors import ShapeError
+from ..ir.types import DTYPES, as_dtype, is_bool, is_inexact, is_integer, is_signed
+from ..trace.apply import apply, as_tensor
+from ..trace.axes import one_axis, some_axes
+from ..trace.promotion import convert
+from .elementwise import Tensor, add, divide, maximum, minimum, multiply
+from .logic import truth
+from .logic import where as choose
+from .manipulation import ravel, reshape
+
+Axis = int | Sequence[int] | None
+HALVES = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
+
+
+def keep_axes(x: Any, shape: Sequence[Any], axes: Sequence[int]) -> Any:
+    """Put back reduced axes as axes of size 1."""
+    return reshape(x, tuple(1 if i in axes else n for i, n in enumerate(shape)))
+
+
+def reduced(name: str, op: str, x: Any, axis: Axis, keepdims: bool) -> Any:
+    """A reduction over axes as users write them."""
+    axes = tuple(sorted(some_axes(name, axis, x.ndim)))
+    result = apply(op, x, axes=axes) if axes else x
+    return keep_axes(result, x.shape, axes) if keepdims else result
+
+
+def total_dtype(dtype: np.dtype) -> np.dtype:
+    """The dtype of sums: small integers and bools grow to 32 bits."""
+    if is_bool(dtype):
+        return DTYPES["int32"]
+    if is_integer(dtype) and dtype.itemsize < 4:
+        return DTYPES["int32" if is_signed(dtype) else "uint32"]
+    return dtype
+
+
+def _total(name: str, op: str, neutral: int, combine: Callable[..., Any], doc: str) -> Any:
+    def function(
+        x: Tensor,
+        axis: Axis = None,
+        dtype: Any = None,
+        out: None = None,
+        keepdims: bool = False,
+        initial: Tensor | None = None,
+        where: Tensor | None = None,
+    ) -> Any:
+        x = as_tensor(x)
+        result = total_dtype(x.dtype) if dtype is None else as_dtype(dtype)
+        # half floats lose what is added to a big total
+        inside = DTYPES["float32"] if result.name in HALVES else result
+        x = convert(x, inside)
+        if where is not None:
+            x = choose(where, x, neutral)
+        total = convert(reduced(name, op, x, axis, keepdims), result)
+        return total if initial is None else combine(total, initial)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
+sum = _total("sum", "reduce_sum", 0, add, "The sum over axes; None means all.")
+prod = _total("prod", "reduce_prod", 1, multiply, "The product over axes; None means all.")
+
+
+def _extreme(name: str, op: str, for_bool: str, combine: Callable[..., Any], doc: str) -> Any:
+    def function(
+        x: Tensor,
+        axis: Axis = None,
+        out: None = None,
+        keepdims: bool = False,
+        initial: Tensor | None = None,
+        where: Tensor | None = None,
+    ) -> Any:
+        x = as_tensor(x)
+        if where is not None:
+            x = choose(where, x, _least_favorable(name, x.dtype, initial))
+        _check_not_empty(name, x, axis, initial)
+        result = reduced(name, for_bool if is_bool(x.dtype) else op, x, axis, keepdims)
+        return result if initial is None else combine(result, initial)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
+def _least_favorable(name: str, dtype: np.dtype, initial: Any) -> Any:
+    if initial is not None:
+        return initial
+    if is_bool(dtype):
+        return name == "min"
+    if is_inexact(dtype):
+        return -math.inf if name == "max" else math.inf
+    limits = np.iinfo(dtype)
+    return int(limits.min if name == "max" else limits.max)
+
+
+def _check_not_empty(name: str, x: Any, axis: Axis, initial: Any) -> None:
+    axes = some_axes(name, axis, x.ndim)
+    if initial is None and any_zero(x.shape[i] for i in axes):
+        raise ShapeError(
+            f"{name}: there is nothing to compare along axes of size 0",
+            where=str(user_source()),
+            notes=[f"x: {x.type}"],
+            fix=f"give an answer for this case: {name}(x, initial=0)",
+        )
+
+
+def any_zero(sizes: Any) -> bool:
+    """Whether a size is 0."""
+    return 0 in list(sizes)
+
+
+max = amax = _extreme("max", "reduce_max", "reduce_or", maximum, "The greatest element over axes.")
+min = amin = _extreme("min", "reduce_min", "reduce_and", minimum, "The least element over axes.")
+
+
+def _logical(name: str, op: str, neutral: bool, doc: str) -> Any:
+    def function(
+        x: Tensor,
+        axis: Axis = None,
+        out: None = None,
+        keepdims: bool = False,
+        where: Tensor | None = None,
+    ) -> Any:
+        x = truth(x)
+        x = x if where is None else choose(where, x, neutral)
+        return reduced(name, op, x, axis, keepdims)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
+any = _logical("any", "reduce_or", False, "Whether an element over axes is true.")
+all = _logical("all", "reduce_and", True, "Whether all elements over axes are true.")
+
+
+def count_nonzero(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The number of elements over axes that are not zero."""
+    return sum(truth(x), axis, keepdims=keepdims)
+
+
+def ptp(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The distance between the greatest and the least element."""
+    return max(x, axis, keepdims=keepdims) - min(x, axis, keepdims=keepdims)
+
+
+# -- places of extremes ---------------------------------------------------------------------------
+
+
+def _place(name: str, x: Tensor, axis: int | None, keepdims: bool) -> Any:
+    x = as_tensor(x)
+    flat, place = (ravel(x), 0) if axis is None else (x, one_axis(name, axis, x.ndim))
+    if flat.shape[place] == 0:
+        raise ShapeError(
+            f"{name}: there is nothing to compare along an axis of size 0",
+            where=str(user_source()),
+            notes=[f"x: {x.type}"],
+            fix="check the size first",
+        )
+    if is_bool(flat.dtype):
+        flat = convert(flat, DTYPES["int32"])
+    result = apply(name, flat, axis=place, dtype="int32")
+    axes = range(x.ndim) if axis is None else (place,)
+    return keep_axes(result, x.shape, axes) if keepdims else result
+
+
+def argmax(x: Tensor, axis: int | None = None, out: None = None, keepdims: bool = False) -> Any:
+    """The index of the greatest element along an axis, the first of equal ones; NaN counts most."""
+    return _place("argmax", x, axis, keepdims)
+
+
+def argmin(x: Tensor, axis: int | None = None, out: None = None, keepdims: bool = False) -> Any:
+    """The index of the least element along an axis, the first of equal ones; NaN counts most."""
+    return _place("argmin", x, axis, keepdims)
+
+
+# -- running totals -------------------------------------------------------------------------------
+
+
+def _running(op: str, x: Tensor, axis: int | None, dtype: Any) -> Any:
+    x = as_tensor(x)
+    x, axis = (ravel(x), 0) if axis is None else (x, axis)
+    if dtype is not None:
+        x = convert(x, as_dtype(dtype))
+    elif op in ("cumsum", "cumprod"):
+        x = convert(x, total_dtype(x.dtype))
+    return apply(op, x, axis=one_axis(op, axis, x.ndim))
+
+
+def cumsum(x: Tensor, axis: int | None = None, dtype: Any = None) -> Any:
+    """Running sums along an axis; None runs over all elements."""
+    return _running("cumsum", x, axis, dtype)
+
+
+def cumprod(x: Tensor, axis: int | None = None, dtype: Any = None) -> Any:
+    """Running products along an axis; None runs over all elements."""
+    return _running("cumprod", x, axis, dtype)
+
+
+def cummax(x: Tensor, axis: int | None = None) -> Any:
+    """The greatest element so far along an axis."""
+    return _running("cummax", x, axis, None)
+
+
+def cummin(x: Tensor, axis: int | None = None) -> Any:
+    """The least element so far along an axis."""
+    return _running("cummin", x, axis, None)
+
+
+def diff(x: Tensor, n: int = 1, axis: int = -1) -> Any:
+    """The differences of neighbours along an axis, taken n times."""
+    x = as_tensor(x)
+    before = (slice(None),) * one_axis("diff", axis, x.ndim)
+    for _ in range(n):
+        right, left = x[(*before, slice(1, None))], x[(*before, slice(None, -1))]
+        x = right != left if is_bool(x.dtype) else right - left
+    return x
+
+
+def ediff1d(x: Tensor) -> Any:
+    """The differences of neighbours among all elements."""
+    return diff(ravel(x))
+
+
+def trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, axis: int = -1) -> Any:
+    """The area below a line through points, by the trapezoid rule."""
+    y = as_tensor(y)
+    place = one_axis("trapezoid", axis, y.ndim)
+    before = (slice(None),) * place
+    heights = divide(add(y[(*before, slice(1, None))], y[(*before, slice(None, -1))]), 2)
+    if x is None:
+        return multiply(sum(heights, place), dx)
+    widths = diff(x, axis=-1 if as_tensor(x).ndim == 1 else place)
+    if widths.ndim == 1:
+        widths = reshape(widths, tuple(-1 if i == place else 1 for i in range(y.ndim)))
+    return sum(multiply(heights, widths), place)

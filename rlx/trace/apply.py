@@ -1,0 +1,217 @@
+"""`apply`: run an op on arrays at once, or record it when an operand is traced.
+
+Enters: `Array`s, `TracedTensor`s, NumPy arrays, Python numbers. Leaves: the same kinds. An op
+without traced operands runs at once even while a graph is recorded, so constants stay concrete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..ir import builder
+from ..ir.errors import DeviceMismatchError, LeakedTracerError, RlxError
+from ..ir.graph import OPS, Value
+from ..ir.op import Op
+from ..ir.types import Type, is_bool, is_complex, is_float, type_of
+from .array import Array
+from .host import check_supported, default_of, is_python_scalar, scalar_to_numpy, to_numpy
+from .leaks import leaked
+from .tensor import TracedTensor
+
+Operand = Array | TracedTensor | np.ndarray | np.generic | bool | int | float | complex
+Evaluator = Callable[[Op, Sequence[Array], dict[str, Any], Any], Sequence[Array]]
+
+
+def evaluate_with_reference(
+    op: Op, arrays: Sequence[Array], attrs: dict[str, Any], device: Any
+) -> list[Array]:
+    """Run the op's NumPy reference on the host; the results go back to the device."""
+    results = [Array(r) for r in op.run([a.host() for a in arrays], attrs)]
+    return results if device is None else [r.to(device) for r in results]
+
+
+_evaluator: Evaluator = evaluate_with_reference
+
+
+def set_evaluator(evaluator: Evaluator) -> Evaluator:
+    """Replace what runs ops on concrete arrays; gives the one before.
+
+    An evaluator is called with the op, arrays of one device, complete attributes and the device
+    (None is the host), and gives all results.
+    """
+    global _evaluator
+    before, _evaluator = _evaluator, evaluator
+    return before
+
+
+def apply(op: Op | str, *operands: Any, **attrs: Any) -> Any:
+    """Run or record an op; gives an array, or a tuple where the op gives several.
+
+    A Python number among the operands takes the dtype and shape of the first that is none.
+    """
+    op = OPS[op] if isinstance(op, str) else op
+    attrs = op.complete(attrs)
+    given = [as_operand(x) for x in operands]
+    is_traced = any(isinstance(x, TracedTensor) for x in given)
+    results = record(op, given, attrs) if is_traced else evaluate(op, given, attrs)
+    return tuple(results) if op.rules.get("multiple") or len(results) != 1 else results[0]
+
+
+def as_operand(x: Any) -> Operand:
+    """Give what `apply` takes for what a user wrote; lists become arrays."""
+    if isinstance(x, Array | TracedTensor) or is_python_scalar(x):
+        return x
+    if isinstance(x, np.ndarray | np.generic):
+        check_supported(x.dtype, x)
+        return x if x.dtype.isnative else to_numpy(x)
+    if isinstance(x, Value):
+        return TracedTensor(x)
+    return Array(to_numpy(x, copy=True))
+
+
+def operand_type(x: Operand) -> Type:
+    """The dtype and shape of an operand."""
+    return x.type if isinstance(x, Array | TracedTensor) else type_of(x)
+
+
+def is_weak(x: Operand) -> bool:
+    """Whether the operand came from Python numbers, so that its dtype yields to others."""
+    return x.weak if isinstance(x, TracedTensor) else is_python_scalar(x)
+
+
+def record(op: Op, operands: Sequence[Operand], attrs: dict[str, Any]) -> list[TracedTensor]:
+    """Record an op in the graph under construction; an operand at least must be traced."""
+    like = next((x for x in operands if not is_python_scalar(x)), None)
+    like_type = None if like is None else operand_type(like)
+    args = [to_value(x, like_type) for x in operands]
+    results = op.apply(args, attrs)
+    weak = all(map(is_weak, operands))
+    return [TracedTensor(r, weak and not is_bool(r.dtype)) for r in results]
+
+
+def to_value(x: Operand, like: Type | None = None) -> Value:
+    """Give the value that stands for an operand in the graph under construction.
+
+    Arrays without axes become constants; others become hidden parameters, so that compiled code
+    is not tied to their elements. A Python number takes the type of `like`.
+    """
+    recorder = builder.current()
+    if isinstance(x, TracedTensor):
+        try:
+            if recorder is None:
+                raise builder.leaked(x.value)
+            return recorder.own(x.value)
+        except LeakedTracerError:
+            raise leaked(x) from None
+    assert recorder is not None, "ops on values need an open graph"
+    if is_python_scalar(x):
+        type = like or Type(default_of(x))
+        return OPS["full"](shape=type.shape, value=_number(x, type.dtype), dtype=type.dtype)
+    type = operand_type(x)
+    if not type.shape:
+        return OPS["full"](shape=(), value=np.asarray(x).item(), dtype=type.dtype)
+    return recorder.capture(x, type, "an array from outside")
+
+
+def _number(x: Any, dtype: np.dtype) -> bool | int | float | complex:
+    """The number in the kind of the dtype, so that 2 and 2.0 make equal nodes."""
+    if is_bool(dtype):
+        return bool(x)
+    if is_complex(dtype):
+        return complex(x)
+    if is_float(dtype):
+        return float(x)
+    return int(scalar_to_numpy(x, dtype))
+
+
+def literal(array: np.ndarray, *, like: Operand | None = None) -> Any:
+    """Give a small array that belongs to the code: a constant of the graph under construction.
+
+    It stays an `Array` unless `like` is traced.
+    """
+    if isinstance(like, TracedTensor):
+        return TracedTensor(OPS["constant"].lift(array))  # type: ignore[attr-defined]
+    return Array(array)
+
+
+def evaluate(op: Op, operands: Sequence[Any], attrs: dict[str, Any]) -> list[Array]:
+    """Run an op at once on operands of which none is traced."""
+    device = common_device(op.name, operands)
+    foreign = [x for x in operands if isinstance(x, np.ndarray)]
+    arrays = _to_arrays(operands, device)
+    try:
+        results = _evaluator(op, arrays, attrs, device)
+    except RlxError as error:
+        locate(error, op, [a.type for a in arrays])
+        raise
+    if not foreign or device is not None:
+        return list(results)
+    # the user may write to the NumPy arrays later
+    return [
+        Array(r.host().copy()) if any(np.may_share_memory(r.host(), x) for x in foreign) else r
+        for r in results
+    ]
+
+
+def _to_arrays(operands: Sequence[Any], device: Any) -> list[Array]:
+    like = next((operand_type(x) for x in operands if not is_python_scalar(x)), None)
+    arrays = []
+    for x in operands:
+        if isinstance(x, Array):
+            arrays.append(x)
+            continue
+        if is_python_scalar(x):
+            type = like or Type(default_of(x))
+            x = np.broadcast_to(scalar_to_numpy(x, type.dtype), type.shape)  # type: ignore[arg-type]
+        arrays.append(_view(np.asarray(x)).to(device))
+    return arrays
+
+
+def _view(data: np.ndarray) -> Array:
+    """An `Array` on memory of the user, or on a broadcast view: it must not leave this file."""
+    view = data.view()
+    view.flags.writeable = False
+    made = Array.__new__(Array)
+    made._data, made._device = view, None
+    return made
+
+
+def common_device(name: str, operands: Sequence[Any]) -> Any:
+    """The device on which all arrays live; NumPy arrays and numbers live anywhere."""
+    devices: list[Any] = []
+    for x in operands:
+        if isinstance(x, Array) and not any(x._device is d for d in devices):
+            devices.append(x._device)
+    if len(devices) < 2:
+        return devices[0] if devices else None
+    names = ["cpu" if d is None else d.name for d in devices]
+    raise DeviceMismatchError(
+        f"{name}: the operands live on different devices, {' and '.join(names)}",
+        where=str(builder.user_source()),
+        notes=[f"{x.type} on {x.device}" for x in operands if isinstance(x, Array)],
+        fix=f'move one with x.to("{names[0]}")',
+    )
+
+
+def locate(error: RlxError, op: Op, types: Sequence[Type]) -> None:
+    """Add the op's name, the user's line and the operands to an error of a type rule."""
+    if error.where is not None:
+        return
+    error.what = f"{op.name}: {error.what}"
+    error.where = str(builder.user_source())
+    names = op.operand_names if not op.is_variadic else [f"#{i}" for i in range(len(types))]
+    if not error.notes:
+        error.notes = tuple(f"{n}: {t}" for n, t in zip(names, types, strict=False))
+
+
+def as_tensor(x: Any) -> Any:
+    """Give an `Array` or a `TracedTensor` for what a user wrote."""
+    given = as_operand(x)
+    if isinstance(given, Array | TracedTensor):
+        return given
+    if is_python_scalar(given):
+        return Array(scalar_to_numpy(given, default_of(given)))  # type: ignore[arg-type]
+    return Array(np.array(given))

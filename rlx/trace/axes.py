@@ -1,0 +1,136 @@
+"""Axes and shapes as users write them: negative, in tuples, with -1; checked, with errors."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from ..ir.builder import user_source
+from ..ir.dims import Dim
+from ..ir.errors import AxisError, ShapeError
+from ..ir.types import Size
+
+Shape = tuple[Size, ...]
+
+
+def one_axis(name: str, axis: Any, rank: int) -> int:
+    """Give an axis counted from 0; `name` is the function for the error."""
+    number = operator.index(axis)
+    if -rank <= number < rank:
+        return number % rank
+    raise AxisError(
+        f"{name}: axis {number} is outside an array with {rank} axes",
+        where=str(user_source()),
+        fix=f"pick an axis from {-rank} to {rank - 1}" if rank else "use an array that has axes",
+    )
+
+
+def some_axes(name: str, axis: Any, rank: int) -> tuple[int, ...]:
+    """Give axes counted from 0, in the order written; None means all."""
+    if axis is None:
+        return tuple(range(rank))
+    many = axis if isinstance(axis, Sequence) else (axis,)
+    axes = tuple(one_axis(name, i, rank) for i in many)
+    if len(set(axes)) < len(axes):
+        raise AxisError(
+            f"{name}: an axis is named twice in {axis}",
+            where=str(user_source()),
+            fix="name each axis once",
+        )
+    return axes
+
+
+def as_size(n: Any) -> Size:
+    """Give a size as an int or a symbolic `Dim`."""
+    return n if isinstance(n, Dim) else operator.index(n)
+
+
+def as_shape(shape: Any) -> Shape:
+    """Give a shape for a size or a sequence of sizes."""
+    if isinstance(shape, Sequence):
+        return tuple(map(as_size, shape))
+    try:
+        return (as_size(shape),)
+    except TypeError:
+        return tuple(map(as_size, shape))
+
+
+def resolve_shape(name: str, old: Shape, wanted: Any) -> Shape:
+    """Put the size that fits for a -1 in a new shape."""
+    new = as_shape(wanted)
+    holes = [i for i, n in enumerate(new) if isinstance(n, int) and n == -1]
+    if len(holes) > 1:
+        raise ShapeError(
+            f"{name}: the shape {new} has more than one -1",
+            where=str(user_source()),
+            fix="leave at most one size open",
+        )
+    if not holes:
+        _check_count(name, old, new)
+        return new
+    given = [n for n in new if not (isinstance(n, int) and n == -1)]
+    missing = _quotient(old, given)
+    if missing is None:
+        raise ShapeError(
+            f"{name}: {tuple(old)} cannot be given the shape {new}",
+            where=str(user_source()),
+            fix=f"the sizes other than -1 must divide {_text(math.prod(old))}",
+        )
+    return tuple(missing if i == holes[0] else n for i, n in enumerate(new))
+
+
+def _check_count(name: str, old: Shape, new: Shape) -> None:
+    if math.prod(old) != math.prod(new):
+        raise ShapeError(
+            f"{name}: {tuple(old)} has {_text(math.prod(old))} elements, "
+            f"{tuple(new)} has {_text(math.prod(new))}",
+            where=str(user_source()),
+            fix="pick sizes with the same product, or -1 for one of them",
+        )
+
+
+def _text(n: object) -> str:
+    return str(n)
+
+
+def _quotient(old: Shape, given: Sequence[Size]) -> Size | None:
+    """The product of `old` by the product of `given`; None if it is not whole."""
+    left, right = list(old), list(given)
+    for n in given:
+        if isinstance(n, Dim) and n in left:
+            left.remove(n)
+            right.remove(n)
+    above = math.prod(n for n in left if isinstance(n, int))
+    below = math.prod(n for n in right if isinstance(n, int))
+    if any(isinstance(n, Dim) for n in right) or below == 0 or above % below:
+        return None
+    return math.prod([n for n in left if isinstance(n, Dim)], start=above // below)
+
+
+def broadcast_shapes(name: str, *shapes: Shape) -> Shape:
+    """The shape that all shapes broadcast to, as in NumPy."""
+    rank = max(map(len, shapes), default=0)
+    result: list[Size] = [1] * rank
+    for shape in shapes:
+        for i, n in enumerate(shape, rank - len(shape)):
+            if result[i] == 1:
+                result[i] = n
+            elif n != 1 and n != result[i]:
+                raise ShapeError(
+                    f"{name}: the shapes {', '.join(map(str, shapes))} do not broadcast",
+                    where=str(user_source()),
+                    fix=_broadcast_fix(shapes),
+                )
+    return tuple(result)
+
+
+def _broadcast_fix(shapes: Sequence[Shape]) -> str:
+    shorter = min(shapes, key=len)
+    longer = max(shapes, key=len)
+    fix = "sizes must be equal or 1, counted from the last axis"
+    for i, n in enumerate(longer[:-1]):
+        if len(shorter) == 1 and shorter[0] == n and len(longer) == 2:
+            return f"{fix}; add an axis at the end: x[:, None] (it matches axis {i})"
+    return fix

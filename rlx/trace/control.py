@@ -1,0 +1,208 @@
+"""Control flow on pytrees: cond, switch, while_loop, fori_loop.
+
+Functions given to these are recorded once. What they use from outside becomes operands of the
+op, so closures work. With known conditions the chosen function just runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..ir import builder
+from ..ir.errors import ArgumentError, DtypeError, ShapeError, StructureError
+from ..ir.types import DTYPES, Type, is_bool
+from . import pytree
+from .apply import apply, as_operand, as_tensor, operand_type
+from .array import Array
+from .closures import (
+    constants_first,
+    lift_leaf,
+    lift_leaves,
+    trace_body,
+    union,
+    with_captures,
+    with_weak,
+)
+from .host import scalar_to_numpy
+from .make_graph import Traced, function_name, trace
+from .promotion import convert, result_dtype
+from .scan import scan
+from .tensor import TracedTensor
+
+INDEX = DTYPES["int32"]
+
+
+# -- choice ---------------------------------------------------------------------------------------
+
+
+def cond(
+    pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *operands: Any
+) -> Any:
+    """Call `true_fn(*operands)` if `pred` holds, else `false_fn(*operands)`.
+
+    Both must return the same structure, dtypes and shapes.
+    """
+    test = as_operand(pred)
+    _check_scalar("cond", "the condition", test)
+    if not isinstance(test, TracedTensor):
+        return true_fn(*operands) if test else false_fn(*operands)
+    if not is_bool(test.dtype):
+        test = apply("ne", test, 0)
+    return _branch("cond", convert(test, INDEX), (false_fn, true_fn), operands)
+
+
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+    """Call `branches[index](*operands)`; the index is clamped to the branches there are."""
+    if not branches:
+        raise ArgumentError(
+            "switch: there are no branches",
+            where=str(builder.user_source()),
+            fix="give a list of one or more functions",
+        )
+    place = as_operand(index)
+    _check_scalar("switch", "the index", place)
+    if operand_type(place).dtype.kind not in "iu":
+        raise DtypeError(
+            f"switch: the index is {operand_type(place)}, not an integer",
+            where=str(builder.user_source()),
+            fix='convert it: index.astype("int32")',
+        )
+    if not isinstance(place, TracedTensor):
+        return branches[min(max(int(place), 0), len(branches) - 1)](*operands)
+    return _branch("switch", convert(place, INDEX), branches, operands)
+
+
+def _check_scalar(name: str, what: str, operand: Any) -> None:
+    type = operand_type(operand)
+    if type.shape:
+        raise ShapeError(
+            f"{name}: {what} is {type}, not a scalar",
+            where=str(builder.user_source()),
+            fix="reduce it with .any() or .all(), use vmap, or choose elementwise with rlx.where",
+        )
+
+
+def _branch(
+    name: str, index: Any, branches: Sequence[Callable[..., Any]], operands: Sequence[Any]
+) -> Any:
+    traced = [trace(branch, operands) for branch in branches]
+    first = traced[0]
+    for i, other in enumerate(traced[1:], 1):
+        place = pytree.difference(first.out_tree, other.out_tree, "the result")
+        if place:
+            raise StructureError(
+                f"{name}: branches 0 and {i} return different structures: {place}",
+                where=str(builder.user_source()),
+                fix="return the same containers from all branches",
+            )
+    captures = union(traced)
+    types = _meeting_types(name, traced)
+    graphs = tuple(with_captures(t, captures, types) for t in traced)
+    leaves = lift_leaves(operands, first)
+    results = apply("cond", index, *leaves, *captures, branches=graphs)
+    weak = [all(column) for column in zip(*(t.out_weak for t in traced), strict=True)]
+    return pytree.unflatten(first.out_tree, with_weak(results, weak))
+
+
+def _meeting_types(name: str, traced: Sequence[Traced]) -> list[Type]:
+    """The type of each result; results of Python numbers take the dtype of other branches."""
+    paths = pytree.paths(traced[0].out_tree, "result")
+    types = []
+    for i, path in enumerate(paths):
+        column = [t.graph.results[i].type for t in traced]
+        strong = [c for c, t in zip(column, traced, strict=True) if not t.out_weak[i]]
+        dtype = result_dtype(*(TracedTensor(t.graph.results[i], t.out_weak[i]) for t in traced))
+        if any(c.dtype != dtype for c in strong) or any(c.shape != column[0].shape for c in column):
+            kind = ShapeError if any(c.shape != column[0].shape for c in column) else DtypeError
+            raise kind(
+                f"{name}: the branches return different types for {path}",
+                where=str(builder.user_source()),
+                notes=[f"{t.graph.name}: {c}" for t, c in zip(traced, column, strict=True)],
+                fix="make them equal with astype, reshape or broadcast_to",
+            )
+        types.append(column[0].with_dtype(dtype))
+    return types
+
+
+# -- loops ----------------------------------------------------------------------------------------
+
+
+def while_loop(
+    cond_fun: Callable[[Any], Any],
+    body_fun: Callable[[Any], Any],
+    init: Any,
+    max_steps: int | None = None,
+) -> Any:
+    """Call `carry = body_fun(carry)` as long as `cond_fun(carry)` holds; gives the last carry.
+
+    Forward mode works; reverse mode needs `max_steps`, an upper bound of the number of steps.
+    """
+    if max_steps is not None:
+        return _bounded_loop(cond_fun, body_fun, init, max_steps)
+    body, leaves = trace_body("while_loop", body_fun, init, lambda result: result)
+    carry = pytree.unflatten(body.out_tree, leaves)
+    test = trace(cond_fun, (carry,))
+    _check_test(test)
+    types = list(body.graph.param_types[: len(leaves)])
+    condition = constants_first(test, test.graph.result_types)
+    step = constants_first(body, types)
+    operands = [lift_leaf(x, t) for x, t in zip(leaves, types, strict=True)]
+    results = apply(
+        "while_loop",
+        *[*test.captures, *body.captures, *operands],
+        condition=condition,
+        body=step,
+        n_condition=len(test.captures),
+        n_body=len(body.captures),
+    )
+    return pytree.unflatten(body.out_tree, with_weak(results, body.in_weak))
+
+
+def _check_test(test: Traced) -> None:
+    if test.graph.result_types != (Type(DTYPES["bool"]),):
+        given = ", ".join(map(str, test.graph.result_types)) or "nothing"
+        raise DtypeError(
+            f"while_loop: {test.graph.name} returns {given}, not bool[]",
+            where=str(builder.user_source()),
+            fix="return one comparison, as carry < 10; combine many with .any() or .all()",
+        )
+
+
+def _bounded_loop(
+    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init: Any, max_steps: int
+) -> Any:
+    """At most `max_steps` steps as a scan, so that reverse mode works."""
+
+    def step(carry: Any, _: None) -> tuple[Any, None]:
+        return cond(cond_fun(carry), body_fun, lambda same: same, carry), None
+
+    step.__name__ = function_name(body_fun)
+    return scan(step, init, None, length=max_steps)[0]
+
+
+def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init: Any) -> Any:
+    """Call `carry = body_fun(i, carry)` for i from `lower` below `upper`; gives the last carry.
+
+    With Python bounds reverse mode works.
+    """
+    first, last = as_operand(lower), as_operand(upper)
+    if not isinstance(first, TracedTensor) and not isinstance(last, TracedTensor):
+        start, count = int(first), max(int(last) - int(first), 0)
+
+        def step(pair: Any, _: None) -> tuple[Any, None]:
+            i, carry = pair
+            return (i + 1, body_fun(i, carry)), None
+
+        step.__name__ = function_name(body_fun)
+        begin = Array(scalar_to_numpy(start, INDEX))
+        return scan(step, (begin, init), None, length=count)[0][1]
+    dtype = result_dtype(first, last)
+
+    def move(triple: Any) -> Any:
+        i, end, carry = triple
+        return i + 1, end, body_fun(i, carry)
+
+    move.__name__ = function_name(body_fun)
+    bounds = (convert(as_tensor(lower), dtype), convert(as_tensor(upper), dtype))
+    return while_loop(lambda triple: triple[0] < triple[1], move, (*bounds, init))[2]

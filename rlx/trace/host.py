@@ -1,0 +1,110 @@
+"""Turn what users write (numbers, lists, foreign arrays) into NumPy arrays that rlx knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..ir.builder import user_source
+from ..ir.errors import DtypeError
+from ..ir.types import DTYPES, as_dtype, is_integer
+
+PYTHON_SCALARS = (bool, int, float, complex)
+_DEFAULTS = {"float64": "float32", "int64": "int32", "complex128": "complex64"}
+
+
+def is_python_scalar(x: Any) -> bool:
+    """Whether x is a plain Python number; NumPy's float64 is a float but not plain."""
+    return isinstance(x, PYTHON_SCALARS) and not isinstance(x, np.generic)
+
+
+def to_numpy(x: Any, dtype: Any = None, *, copy: bool = False) -> np.ndarray:
+    """Give a NumPy array of a dtype that rlx has; `copy` gives it its own memory.
+
+    Python numbers and lists of them take the default dtypes float32, int32, complex64.
+    """
+    wanted = None if dtype is None else as_dtype(dtype)
+    if is_python_scalar(x):
+        return scalar_to_numpy(x, wanted or default_of(x))
+    has_dtype = isinstance(x, np.ndarray | np.generic) or not isinstance(x, list | tuple | range)
+    try:
+        found = np.asarray(x)
+    except ValueError as error:
+        raise DtypeError(
+            f"a {type(x).__name__} does not make an array: {error}",
+            where=str(user_source()),
+            fix="give lists of equal lengths",
+        ) from None
+    if found.dtype.byteorder not in "=|" and found.dtype.kind in "iufc":
+        found = found.astype(found.dtype.newbyteorder("="))
+    check_supported(found.dtype, x)
+    if wanted is None:
+        wanted = found.dtype if has_dtype else _default_of_list(x, found)
+    _check_range(found, wanted)
+    return np.array(found, dtype=wanted, copy=True if copy else None, order="C")
+
+
+def _default_of_list(x: Any, found: np.ndarray) -> np.dtype:
+    """A list of Python numbers takes the default dtype; NumPy numbers in it keep theirs."""
+    if any(isinstance(leaf, np.ndarray | np.generic) for leaf in _leaves(x)):
+        return found.dtype
+    if not found.size:
+        return DTYPES["float32"]
+    return DTYPES[_DEFAULTS.get(found.dtype.name, found.dtype.name)]
+
+
+def _leaves(x: Any) -> Any:
+    if isinstance(x, list | tuple):
+        for item in x:
+            yield from _leaves(item)
+    else:
+        yield x
+
+
+def _check_range(found: np.ndarray, wanted: np.dtype) -> None:
+    """Integers of a list or a Python number must fit; arrays wrap as `astype` does."""
+    if not (is_integer(found.dtype) and is_integer(wanted)) or found.dtype == wanted:
+        return
+    limits = np.iinfo(wanted)
+    if found.size and (found.min() < limits.min or found.max() > limits.max):
+        raise DtypeError(
+            f"the integers {found.min()} to {found.max()} do not fit {wanted.name}",
+            where=str(user_source()),
+            fix='pick a wider dtype: rlx.array(x, dtype="int64")',
+        )
+
+
+def check_supported(dtype: np.dtype, x: Any = None) -> None:
+    """Raise a `DtypeError` unless rlx has the dtype."""
+    if dtype.name in DTYPES:
+        return
+    what = type(x).__name__ if x is not None and dtype.kind == "O" else dtype.name
+    raise DtypeError(
+        f"a {what} (dtype {dtype}) is not an array of numbers",
+        where=str(user_source()),
+        fix=f"convert it to one of {', '.join(DTYPES)}",
+    )
+
+
+def default_of(x: bool | int | float | complex) -> np.dtype:
+    """The dtype a Python number takes when nothing else decides."""
+    return as_dtype(type(x) if type(x) in PYTHON_SCALARS else _plain_type(x))
+
+
+def _plain_type(x: Any) -> type:
+    return next(kind for kind in PYTHON_SCALARS if isinstance(x, kind))
+
+
+def scalar_to_numpy(x: bool | int | float | complex, dtype: np.dtype) -> np.ndarray:
+    """A Python number as an array without axes; an integer must fit the dtype."""
+    if isinstance(x, int) and is_integer(dtype) and not isinstance(x, bool):
+        limits = np.iinfo(dtype)
+        if not limits.min <= x <= limits.max:
+            raise DtypeError(
+                f"the Python integer {x} does not fit {dtype.name}",
+                where=str(user_source()),
+                fix='convert the array first, or write rlx.array(x, dtype="int64")',
+            )
+    with np.errstate(all="ignore"):
+        return np.asarray(x).astype(dtype)

@@ -1,0 +1,385 @@
+"""Indexing as in NumPy: `x[i]` and `x.at[i].set(v)`.
+
+An index is read in two steps. The basic step takes numbers, slices, None and ... that are known
+while tracing: a slice, a flip, a reshape. The array step gathers at places given by integer
+arrays, which NumPy broadcasts together and places where they stood, or in front if apart.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..ir.builder import user_source
+from ..ir.dims import Dim
+from ..ir.errors import BoundsError, ConcretizationError, DtypeError, ShapeError
+from ..ir.types import DTYPES, is_bool, is_integer
+from .apply import apply, as_operand, as_tensor, literal, operand_type
+from .array import Array
+from .axes import Shape, broadcast_shapes
+from .operators import Operators
+from .promotion import convert
+from .tensor import TracedTensor
+
+INDEX = DTYPES["int32"]
+
+
+@dataclass
+class Plan:
+    """An index read for a shape.
+
+    For each axis `start`, `stop`, `step` of the basic step (a positive step) and `flipped`.
+    After it, `kinds` says what each axis of the view becomes: "keep", "drop" (a number) or
+    "take" (an integer array, in `arrays`); "new" adds an axis. `arrays` holds the places along
+    taken axes in order.
+    """
+
+    start: list[int] = field(default_factory=list)
+    stop: list[Any] = field(default_factory=list)
+    step: list[int] = field(default_factory=list)
+    flipped: list[int] = field(default_factory=list)
+    kinds: list[str] = field(default_factory=list)
+    arrays: list[Any] = field(default_factory=list)
+
+    def add(self, kind: str, start: int, stop: Any, step: int = 1) -> None:
+        """Append an axis."""
+        self.kinds.append(kind)
+        self.start.append(start)
+        self.stop.append(stop)
+        self.step.append(step)
+
+    @property
+    def has_arrays(self) -> bool:
+        """Whether elements are gathered."""
+        return bool(self.arrays)
+
+
+def read_index(index: Any, shape: Shape) -> Plan:
+    """Read an index as written for an array of a shape."""
+    items = _expanded(index, shape)
+    plan, axis = Plan(), 0
+    # numbers count as arrays for the place of the result when arrays are there
+    has_arrays = any(_is_array_index(item) for item in items)
+    for item in items:
+        if item is None:
+            plan.kinds.append("new")
+            continue
+        size = shape[axis]
+        if isinstance(item, slice):
+            _add_slice(plan, axis, item, size)
+        elif _is_array_index(item):
+            plan.add("take", 0, size)
+            plan.arrays.append(_places(item, size, axis))
+        elif has_arrays:
+            number = _number(item, size, axis)
+            plan.add("take", 0, size)
+            plan.arrays.append(np.asarray(number, INDEX))
+        else:
+            number = _number(item, size, axis)
+            plan.add("drop", number, number + 1)
+        axis += 1
+    return plan
+
+
+def _expanded(index: Any, shape: Shape) -> list[Any]:
+    """The items of an index, one for each axis: ... and what is left out become full slices."""
+    items: list[Any] = []
+    for item in index if isinstance(index, tuple) else (index,):
+        items += _read_item(item)
+    count = sum(item is not None and item is not Ellipsis for item in items)
+    if count > len(shape):
+        raise BoundsError(
+            f"{count} indices for an array with {len(shape)} axes",
+            where=str(user_source()),
+            notes=[f"the shape is {tuple(shape)}"],
+            fix="leave some out, or add axes first with x[..., None]",
+        )
+    dots = [i for i, item in enumerate(items) if item is Ellipsis]
+    if len(dots) > 1:
+        raise BoundsError(
+            "an index has more than one ...",
+            where=str(user_source()),
+            fix="write ... once, and full slices `:` for the other axes",
+        )
+    place = dots[0] if dots else len(items)
+    full = [slice(None)] * (len(shape) - count)
+    return [*items[:place], *full, *items[place + 1 :]]
+
+
+def _read_item(item: Any) -> list[Any]:
+    """One item as a list of items: boolean arrays become integer arrays."""
+    if item is None or item is Ellipsis or isinstance(item, slice | Dim):
+        return [item]
+    if isinstance(item, bool | np.bool_):
+        raise _bad_item(item)
+    if isinstance(item, int):
+        return [item]
+    if isinstance(item, str) or not isinstance(
+        item, Operators | np.ndarray | np.generic | list | tuple
+    ):
+        raise _bad_item(item)
+    array = _index_array(item)
+    if is_bool(array.dtype):
+        return _mask_items(array)
+    if not is_integer(array.dtype):
+        raise _bad_item(item)
+    is_known = isinstance(array, np.ndarray | np.generic)
+    return [int(array)] if is_known and not array.shape else [array]
+
+
+def _index_array(item: Any) -> Any:
+    """An integer or boolean array in the host's memory, or traced."""
+    array = as_tensor(item) if isinstance(item, list | tuple) else as_operand(item)
+    array = array.host() if isinstance(array, Array) else array
+    if isinstance(array, np.ndarray) and not array.size and isinstance(item, list | tuple):
+        return array.astype(INDEX)  # [] has no integers to tell its dtype from
+    return array
+
+
+def _bad_item(item: Any) -> DtypeError:
+    what = str(item.type) if isinstance(item, Operators) else f"{item!r}"
+    return DtypeError(
+        f"{what} is no index",
+        where=str(user_source()),
+        fix="use integers, slices, None, ..., integer arrays or boolean arrays",
+    )
+
+
+def _mask_items(mask: Any) -> list[Any]:
+    known = mask.concrete if isinstance(mask, TracedTensor) else mask
+    if known is None:
+        raise ConcretizationError(
+            "a boolean mask picks a number of elements that is not known while tracing",
+            where=str(user_source()),
+            notes=[f"the mask is {mask.type}"],
+            fix="write rlx.numpy.where(mask, x, other), x.at[mask].set(v), or "
+            "x[rlx.numpy.nonzero(mask, size=n)]",
+        )
+    return list(np.nonzero(known))
+
+
+def _is_array_index(item: Any) -> bool:
+    return isinstance(item, np.ndarray | TracedTensor)
+
+
+def _number(item: int, size: Any, axis: int) -> int:
+    """A number counted from the start, within the axis."""
+    number = operator.index(item)
+    if isinstance(size, Dim):
+        if number >= 0:
+            return number
+        return size + number  # type: ignore[return-value]
+    if not -size <= number < size:
+        raise BoundsError(
+            f"index {number} is outside axis {axis} with size {size}",
+            where=str(user_source()),
+            fix=f"use an index from {-size} to {size - 1}" if size else "the axis is empty",
+        )
+    return number % size
+
+
+def _places(item: Any, size: Any, axis: int) -> Any:
+    """An integer array counted from the start; known ones must lie within the axis."""
+    if isinstance(item, TracedTensor):
+        if item.dtype.kind == "u" or not isinstance(size, int):
+            return item
+        item = apply("convert", item, dtype=INDEX) if item.dtype.itemsize < 4 else item
+        return apply("select", apply("lt", item, 0), apply("add", item, size), item)
+    if item.size and isinstance(size, int) and not (-size <= item.min() and item.max() < size):
+        bad = item[(item < -size) | (item >= size)].flat[0]
+        raise BoundsError(
+            f"index {bad} is outside axis {axis} with size {size}",
+            where=str(user_source()),
+            fix=f"use indices from {-size} to {size - 1}",
+        )
+    return np.where(item < 0, item + size, item).astype(INDEX if size < 2**31 else "int64")
+
+
+def _add_slice(plan: Plan, axis: int, item: slice, size: Any) -> None:
+    parts = [None if p is None else _slice_number(p) for p in (item.start, item.stop, item.step)]
+    if isinstance(size, Dim):
+        _add_symbolic_slice(plan, parts, size)
+        return
+    start, stop, step = slice(*parts).indices(size)
+    count = len(range(start, stop, step))
+    if step < 0:
+        plan.flipped.append(axis)
+        last = start + (count - 1) * step
+        start, stop, step = (last, start + 1, -step) if count else (0, 0, 1)
+    plan.add("keep", start, max(stop, start), step)
+
+
+def _add_symbolic_slice(plan: Plan, parts: list[Any], size: Dim) -> None:
+    start, stop, step = parts
+    is_plain = step in (None, 1) and all(p is None or isinstance(p, int | Dim) for p in parts)
+    if not is_plain:
+        raise ShapeError(
+            f"an axis of the symbolic size {size} has no slices with steps",
+            where=str(user_source()),
+            fix="use a step of 1, or a known size",
+        )
+    begin = 0 if start is None else start if isinstance(start, Dim) or start >= 0 else size + start
+    end = size if stop is None else stop if isinstance(stop, Dim) or stop >= 0 else size + stop
+    plan.add("keep", begin, end, 1)  # type: ignore[arg-type]
+
+
+def _slice_number(part: Any) -> Any:
+    if isinstance(part, Dim):
+        return part
+    if isinstance(part, TracedTensor) and part.concrete is None:
+        raise ConcretizationError(
+            "a slice with traced bounds has a size that is not known while tracing",
+            where=str(user_source()),
+            notes=[f"a bound is {part.type}"],
+            fix="use rlx.lax.dynamic_slice(x, (start,), (size,)) with a fixed size, or make the "
+            "bound a Python value with static_argnames",
+        )
+    return operator.index(part)
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def getitem(x: Any, index: Any) -> Any:
+    """The elements at an index; traced indices outside of the array give the nearest ones."""
+    x = as_tensor(x)
+    return take_plan(x, read_index(index, x.shape), "clip")
+
+
+def take_plan(x: Any, plan: Plan, mode: str) -> Any:
+    """The elements a plan names."""
+    x = _basic(x, plan)
+    if not plan.has_arrays:
+        return _reshape(x, _basic_shape(x.shape, plan))
+    return _gather(x, plan, mode)
+
+
+def _basic(x: Any, plan: Plan) -> Any:
+    """The basic step: slices with steps, backwards where needed."""
+    whole = [n for n in x.shape]
+    if any(plan.start) or any(s != 1 for s in plan.step) or plan.stop != whole:
+        x = apply("slice", x, start=tuple(plan.start), stop=tuple(plan.stop), step=tuple(plan.step))
+    return apply("flip", x, axes=tuple(plan.flipped)) if plan.flipped else x
+
+
+def _basic_shape(shape: Shape, plan: Plan) -> Shape:
+    sizes = iter(shape)
+    result = []
+    for kind in plan.kinds:
+        size = 1 if kind == "new" else next(sizes)
+        if kind != "drop":
+            result.append(size)
+    return tuple(result)
+
+
+def _reshape(x: Any, shape: Shape) -> Any:
+    return x if tuple(x.shape) == tuple(shape) else apply("reshape", x, shape=shape)
+
+
+def _gather(x: Any, plan: Plan, mode: str) -> Any:
+    axes = taken_axes(plan)
+    if mode == "clip" and all(not a.shape for a in plan.arrays):
+        starts = dict(zip(axes, plan.arrays, strict=True))
+        sizes = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
+        found = apply("dynamic_slice", x, *starts_of(x, starts), sizes=sizes)
+        kept = tuple(n for i, n in enumerate(x.shape) if i not in axes)
+        return _reshape(found, result_shape(kept, plan, 0))
+    indices = index_vectors(plan.arrays, like=x)
+    rank = indices.ndim - 1
+    result = apply(
+        "gather",
+        x,
+        indices,
+        offset_axes=offset_axes(plan, rank),
+        collapsed_axes=tuple(axes),
+        operand_batch_axes=(),
+        indices_batch_axes=(),
+        start_axes=tuple(axes),
+        sizes=tuple(1 if i in axes else n for i, n in enumerate(x.shape)),
+        mode=mode,
+    )
+    return _reshape(result, result_shape(result.shape, plan, rank))
+
+
+def starts_of(x: Any, starts: dict[int, Any]) -> list[Any]:
+    """A start for each axis, 0 where none is given, all of one dtype."""
+    wide = max(
+        [np.dtype(INDEX), *(operand_type(as_operand(s)).dtype for s in starts.values())], key=_bytes
+    )
+    return [
+        convert(as_tensor(starts[i]), wide) if i in starts else Array(np.zeros((), wide))
+        for i in range(x.ndim)
+    ]
+
+
+def _bytes(dtype: np.dtype) -> int:
+    return dtype.itemsize
+
+
+def offset_axes(plan: Plan, batch_rank: int) -> tuple[int, ...]:
+    """The axes of gathered elements that are kept axes of the view."""
+    kept = sum(kind == "keep" for kind in plan.kinds)
+    front = batch_place(plan)
+    return tuple(i if i < front else i + batch_rank for i in range(kept))
+
+
+def _axis_kinds(plan: Plan) -> list[str]:
+    return [kind for kind in plan.kinds if kind != "new"]
+
+
+def taken_axes(plan: Plan) -> list[int]:
+    """The axes of the view along which index arrays take."""
+    return [i for i, kind in enumerate(_axis_kinds(plan)) if kind == "take"]
+
+
+def index_vectors(arrays: list[Any], like: Any) -> Any:
+    """One vector for each place, on a last axis, from index arrays broadcast together."""
+    if all(isinstance(a, np.ndarray) for a in arrays):
+        return literal(np.stack(_broadcast_known(arrays), axis=-1), like=like)
+    shape = _places_shape(arrays)
+    dtype = max([np.dtype(INDEX), *(a.dtype for a in arrays)], key=_bytes)
+    traced = next(a for a in arrays if isinstance(a, TracedTensor))
+    columns = []
+    for array in arrays:
+        column = literal(array, like=traced) if isinstance(array, np.ndarray) else array
+        spread = tuple(range(len(shape) - column.ndim, len(shape)))
+        columns.append(apply("broadcast", convert(column, dtype), shape=(*shape, 1), axes=spread))
+    return columns[0] if len(columns) == 1 else apply("concat", *columns, axis=len(shape))
+
+
+def _broadcast_known(arrays: list[Any]) -> list[np.ndarray]:
+    _places_shape(arrays)
+    return list(np.broadcast_arrays(*arrays))
+
+
+def _places_shape(arrays: list[Any]) -> Shape:
+    return broadcast_shapes("index arrays", *(tuple(a.shape) for a in arrays))
+
+
+def batch_place(plan: Plan) -> int:
+    """How many kept axes of the view stand before the places of index arrays."""
+    taken = [i for i, kind in enumerate(plan.kinds) if kind == "take"]
+    if taken[-1] - taken[0] + 1 != len(taken):
+        return 0
+    return sum(kind == "keep" for kind in plan.kinds[: taken[0]])
+
+
+def result_shape(shape: Shape, plan: Plan, batch_rank: int) -> Shape:
+    """Put the new axes into the shape of gathered elements."""
+    taken = [i for i, kind in enumerate(plan.kinds) if kind == "take"]
+    together = taken[-1] - taken[0] + 1 == len(taken)
+    front = batch_place(plan)
+    batch = shape[front : front + batch_rank]
+    kept = iter([*shape[:front], *shape[front + batch_rank :]])
+    result: list[Any] = [] if together else list(batch)
+    for i, kind in enumerate(plan.kinds):
+        if kind == "new":
+            result.append(1)
+        elif kind == "keep":
+            result.append(next(kept))
+        elif together and i == taken[0]:
+            result += batch
+    return tuple(result)

@@ -1,0 +1,211 @@
+"""Record a Python function as a graph.
+
+Enters: a function on pytrees and examples of its arguments. Leaves: `Traced`, a graph whose
+parameters are the leaves of the arguments, then what the function used from outside.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..ir import builder
+from ..ir.dims import dim
+from ..ir.errors import ArgumentError, RlxError
+from ..ir.graph import Graph, Value
+from ..ir.types import Type, as_dtype
+from . import pytree
+from .apply import as_operand, is_weak, operand_type, to_value
+from .array import Array
+from .concrete import knowing
+from .host import is_python_scalar, scalar_to_numpy
+from .tensor import TracedTensor
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A recorded function.
+
+    `graph` takes the leaves of (args, kwargs), then the `captures`: arrays, or values of
+    enclosing graphs. `out_tree` gives the results their structure; `out_weak` tells which came
+    from Python numbers only.
+    """
+
+    graph: Graph
+    captures: tuple[Array | Value, ...]
+    in_tree: pytree.Structure
+    out_tree: pytree.Structure
+    in_weak: tuple[bool, ...]
+    out_weak: tuple[bool, ...]
+
+    @property
+    def n_args(self) -> int:
+        """The number of parameters that are leaves of arguments."""
+        return len(self.in_weak)
+
+    def unflatten(self, results: Sequence[Any]) -> Any:
+        """Give results (values, arrays or tensors) the structure the function returned."""
+        return pytree.unflatten(self.out_tree, from_values(results, self.out_weak))
+
+
+def trace(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any] | None = None,
+    *,
+    concrete: bool = False,
+    name: str | None = None,
+) -> Traced:
+    """Record `fn` called with arguments like these.
+
+    Leaves are arrays, tensors, Python numbers, or `Type`s that stand for arrays. An argument
+    wrapped in `pytree.Static` reaches `fn` as it is. With `concrete` the numbers of the
+    arguments are known while tracing, so that Python control flow can use them.
+    """
+    name = name or function_name(fn)
+    leaves, in_tree = pytree.flatten((tuple(args), dict(kwargs or {})))
+    origins = argument_origins(fn, args, in_tree, name)
+    types = [_leaf_type(x, origin) for x, origin in zip(leaves, origins, strict=True)]
+    weak = tuple(_leaf_is_weak(x) for x in leaves)
+    with builder.recording(name) as recorder:
+        graph = recorder.graph
+        params = [graph.add_param(t, origin) for t, origin in zip(types, origins, strict=True)]
+        tensors = [TracedTensor(p, w) for p, w in zip(params, weak, strict=True)]
+        known = dict(_known_arrays(params, leaves)) if concrete else {}
+        with knowing(known):
+            results = _call(fn, in_tree, tensors)
+        out_leaves, out_tree = pytree.flatten(results)
+        out_weak = _check_results(out_leaves, out_tree, name)
+        graph.results = [to_value(as_operand(x)) for x in out_leaves]
+    graph.params = [*graph.params, *recorder.capture_params]
+    captures = tuple(_frozen(x) for x in recorder.captures)
+    return Traced(graph, captures, in_tree, out_tree, weak, out_weak)
+
+
+def make_graph(fn: Callable[..., Any]) -> Callable[..., Graph]:
+    """Give a function that records `fn` for arrays or `spec`s and returns the graph.
+
+    >>> make_graph(lambda x: x * 2.0)(spec((3,), "float32")).result_types
+    (Type(dtype=dtype('float32'), shape=(3,)),)
+    """
+
+    @functools.wraps(fn)
+    def recorded(*args: Any, **kwargs: Any) -> Graph:
+        return trace(fn, args, kwargs).graph
+
+    return recorded
+
+
+def spec(shape: Any, dtype: Any = "float32") -> Type:
+    """Describe an array without having it; a name among the sizes is a symbolic size.
+
+    >>> print(spec(("batch", 3)))
+    f32[batch, 3]
+    """
+    sizes = (shape,) if isinstance(shape, int | str) else shape
+    return Type(as_dtype(dtype), tuple(dim(n) if isinstance(n, str) else n for n in sizes))
+
+
+def to_values(tree: Any) -> tuple[list[Value], pytree.Structure]:
+    """Give the values of the open graph that stand for the leaves of a tree."""
+    leaves, structure = pytree.flatten(tree)
+    return [to_value(as_operand(x)) for x in leaves], structure
+
+
+def from_values(values: Sequence[Any], weak: Sequence[bool] | None = None) -> list[Any]:
+    """Wrap values as tensors; arrays stay as they are."""
+    flags = weak or [False] * len(values)
+    return [
+        TracedTensor(v, w) if isinstance(v, Value) else v
+        for v, w in zip(values, flags, strict=True)
+    ]
+
+
+def function_name(fn: Any) -> str:
+    """The name of a function for graphs and errors."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return getattr(fn, "__name__", type(fn).__name__)
+
+
+def argument_origins(
+    fn: Callable[..., Any], args: Sequence[Any], in_tree: pytree.Structure, name: str
+) -> list[str]:
+    """Say what each leaf of (args, kwargs) is: `argument 0 of loss, params["w"]`."""
+    names = _positional_names(fn, len(args))
+    positional, named = in_tree.children()
+    found = []
+    for i, (root, child) in enumerate(zip(names, positional.children(), strict=True)):
+        found += [f"argument {i} of {name}, {path}" for path in pytree.paths(child, root)]
+    for key, child in zip(named.entries(), named.children(), strict=True):
+        found += [f"argument of {name}, {path}" for path in pytree.paths(child, key)]
+    return found
+
+
+def _positional_names(fn: Callable[..., Any], count: int) -> list[str]:
+    try:
+        parameters = list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    rest = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "args")
+    return [names[i] if i < len(names) else f"{rest}[{i - len(names)}]" for i in range(count)]
+
+
+def _leaf_type(leaf: Any, origin: str) -> Type:
+    if isinstance(leaf, Type):
+        return leaf
+    try:
+        return operand_type(as_operand(leaf))
+    except RlxError as error:
+        error.notes = (origin, *error.notes)
+        error.fix = "pass arrays or numbers; list other arguments in static_argnames"
+        raise
+
+
+def _leaf_is_weak(leaf: Any) -> bool:
+    return not isinstance(leaf, Type) and is_weak(leaf)
+
+
+def _known_arrays(params: Sequence[Value], leaves: Sequence[Any]) -> Any:
+    for param, leaf in zip(params, leaves, strict=True):
+        if isinstance(leaf, TracedTensor):
+            leaf = leaf.concrete
+        elif isinstance(leaf, Array):
+            leaf = leaf.host()
+        elif is_python_scalar(leaf):
+            leaf = scalar_to_numpy(leaf, param.dtype)
+        if leaf is not None and not isinstance(leaf, Type):
+            yield param, np.asarray(leaf)
+
+
+def _call(fn: Callable[..., Any], in_tree: pytree.Structure, tensors: Sequence[Any]) -> Any:
+    args, kwargs = pytree.unflatten(in_tree, tensors)
+    return fn(*map(_unwrap, args), **{key: _unwrap(x) for key, x in kwargs.items()})
+
+
+def _unwrap(argument: Any) -> Any:
+    return argument.value if isinstance(argument, pytree.Static) else argument
+
+
+def _check_results(leaves: Sequence[Any], tree: pytree.Structure, name: str) -> tuple[bool, ...]:
+    for leaf, path in zip(leaves, pytree.paths(tree, "result"), strict=True):
+        is_array = isinstance(leaf, Array | TracedTensor | Value | np.ndarray | np.generic)
+        if not (is_array or is_python_scalar(leaf)):
+            raise ArgumentError(
+                f"{name} returned a {type(leaf).__name__}, which is not an array",
+                where=str(builder.user_source()),
+                notes=[path],
+                fix="return arrays, numbers or containers of them",
+            )
+    return tuple(not isinstance(x, Value) and is_weak(x) for x in leaves)
+
+
+def _frozen(thing: Any) -> Array | Value:
+    """NumPy arrays that were captured get memory of their own."""
+    return Array(np.array(thing)) if isinstance(thing, np.ndarray) else thing

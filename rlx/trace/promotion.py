@@ -1,0 +1,175 @@
+"""Implicit promotion and broadcasting: what ops of the IR refuse and users expect.
+
+Python numbers are weak: they take the dtype of the arrays they meet, unless their kind (bool,
+integer, float, complex) is higher; then the default dtype of that kind decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..ir.builder import user_source
+from ..ir.dims import Dim
+from ..ir.errors import DtypeError
+from ..ir.graph import OPS
+from ..ir.op import Op
+from ..ir.types import DTYPES, Size, as_dtype, is_bool, is_complex, is_inexact, is_integer, promote
+from .apply import apply, as_operand, is_weak, operand_type, to_value
+from .array import Array
+from .axes import broadcast_shapes
+from .host import is_python_scalar, scalar_to_numpy
+from .tensor import TracedTensor
+
+FLOAT = DTYPES["float32"]
+
+
+def result_dtype(*operands: Any, inexact: bool = False) -> np.dtype:
+    """The dtype in which operands meet; `inexact` turns integers and bools into float32."""
+    strong = [operand_type(x).dtype for x in operands if not is_weak(x)]
+    weak = [operand_type(x).dtype for x in operands if is_weak(x)]
+    dtype = promote(*strong) if strong else promote(*weak)
+    if strong and weak:
+        from_weak = promote(*weak)
+        if _kind(from_weak) > _kind(dtype):
+            # float64 with a Python complex must not lose digits
+            wide = dtype.name == "float64" and is_complex(from_weak)
+            dtype = DTYPES["complex128"] if wide else from_weak
+    return FLOAT if inexact and not is_inexact(dtype) else dtype
+
+
+def _kind(dtype: np.dtype) -> int:
+    if is_bool(dtype):
+        return 0
+    return 1 if is_integer(dtype) else 3 if is_complex(dtype) else 2
+
+
+def promote_operands(*operands: Any, inexact: bool = False) -> list[Any]:
+    """Convert operands to the dtype in which they meet; Python numbers stay as they are."""
+    given = [as_operand(x) for x in operands]
+    dtype = result_dtype(*given, inexact=inexact)
+    return [x if is_python_scalar(x) else convert(x, dtype) for x in given]
+
+
+def broadcast_operands(name: str, *operands: Any) -> list[Any]:
+    """Broadcast operands to one shape, as in NumPy; `name` is the function for the error."""
+    given = [as_operand(x) for x in operands]
+    shape = broadcast_shapes(name, *(operand_type(x).shape for x in given))
+    return [broadcast_to(x, shape) for x in given]
+
+
+def pointwise(op: Op | str, *operands: Any, name: str = "", inexact: bool = False) -> Any:
+    """Apply a pointwise op to operands of any dtypes and shapes that fit together."""
+    given = [as_operand(x) for x in operands]
+    dtype = result_dtype(*given, inexact=inexact)
+    return pointwise_at(op, dtype, *given, name=name)
+
+
+def pointwise_at(op: Op | str, dtype: np.dtype, *operands: Any, name: str = "") -> Any:
+    """Apply a pointwise op to operands converted to a dtype and broadcast to one shape."""
+    name = name or (op if isinstance(op, str) else op.name)
+    return apply(op, *fit_operands(name, dtype, *operands))
+
+
+def fit_operands(name: str, dtype: np.dtype, *operands: Any) -> list[Any]:
+    """Convert operands to a dtype and broadcast them to one shape, as `apply` wants them.
+
+    `name` is the function for the error. If one is traced, all are.
+    """
+    return fit_each(name, [dtype] * len(operands), operands)
+
+
+def fit_each(name: str, dtypes: Sequence[np.dtype], operands: Sequence[Any]) -> list[Any]:
+    """Convert each operand to its dtype and broadcast all to one shape."""
+    given = [as_operand(x) for x in operands]
+    shape = broadcast_shapes(name, *(operand_type(x).shape for x in given))
+    if any(isinstance(x, TracedTensor) for x in given):
+        put = _traced
+    else:
+        put = _host_view if all(map(_is_on_host, given)) else fit
+    return [put(x, dtype, shape) for x, dtype in zip(given, dtypes, strict=True)]
+
+
+def fit(x: Any, dtype: np.dtype, shape: tuple[Size, ...]) -> Any:
+    """Convert an operand to a dtype and broadcast it to a shape."""
+    if isinstance(x, Array | TracedTensor):
+        return broadcast_to(convert(x, dtype), shape)
+    return _host_view(x, dtype, shape)
+
+
+def _traced(x: Any, dtype: np.dtype, shape: tuple[Size, ...]) -> TracedTensor:
+    """The operand in the graph under construction, fitted there, not beforehand."""
+    if isinstance(x, TracedTensor):
+        return fit(x, dtype, shape)
+    weak = is_weak(x)
+    if operand_type(x).shape:
+        return fit(TracedTensor(to_value(x)), dtype, shape)
+    number = scalar_to_numpy(x, dtype) if weak else np.asarray(x).astype(dtype)
+    return TracedTensor(OPS["full"](shape=shape, value=number.item(), dtype=dtype), weak)
+
+
+def convert(x: Any, dtype: np.dtype) -> Any:
+    """The operand in a dtype, by a node only if it has another."""
+    if is_python_scalar(x):
+        return Array(scalar_to_numpy(x, dtype))
+    return x if operand_type(x).dtype == dtype else apply("convert", x, dtype=dtype)
+
+
+def broadcast_to(x: Any, shape: tuple[Size, ...]) -> Any:
+    """The operand repeated to a shape, by a node only if it has another."""
+    given = operand_type(x).shape
+    if given == tuple(shape):
+        return x
+    axes = tuple(range(len(shape) - len(given), len(shape)))
+    return apply("broadcast", x, shape=tuple(shape), axes=axes)
+
+
+def _is_on_host(x: Any) -> bool:
+    if isinstance(x, TracedTensor):
+        return False
+    return x._device is None if isinstance(x, Array) else True
+
+
+def _host_view(x: Any, dtype: np.dtype, shape: tuple[Size, ...]) -> np.ndarray:
+    if is_python_scalar(x):
+        data = scalar_to_numpy(x, dtype)
+    else:
+        data = x.host() if isinstance(x, Array) else np.asarray(x)
+        data = data if data.dtype == dtype else data.astype(dtype)
+    return data if data.shape == shape else np.broadcast_to(data, shape)  # type: ignore[arg-type]
+
+
+def is_static(shape: Sequence[Size]) -> bool:
+    """Whether no size is symbolic."""
+    return not any(isinstance(n, Dim) for n in shape)
+
+
+def result_type(*operands: Any) -> np.dtype:
+    """The dtype that operands or dtypes promote to."""
+    return promote_mixed([_as_operand_or_dtype(x) for x in operands])
+
+
+def promote_mixed(items: Sequence[Any]) -> np.dtype:
+    """The meeting dtype of dtypes and operands together."""
+    stand_ins = [np.zeros((), x) if isinstance(x, np.dtype) else x for x in items]
+    return result_dtype(*stand_ins)
+
+
+def _as_operand_or_dtype(x: Any) -> Any:
+    if isinstance(x, str | type | np.dtype):
+        return as_dtype(x)
+    return as_operand(x)
+
+
+def check_fits(name: str, x: Any, dtype: np.dtype) -> None:
+    """Raise unless an operand can become `dtype` without losing its kind, as float to integer."""
+    given = operand_type(as_operand(x)).dtype
+    if _kind(given) > _kind(dtype):
+        raise DtypeError(
+            f"{name}: {given.name} values do not fit an array of {dtype.name}",
+            where=str(user_source()),
+            fix=f"convert the array, x.astype({given.name!r}), or the values, "
+            f"v.astype({dtype.name!r})",
+        )

@@ -1,0 +1,199 @@
+"""Pytrees: nested containers whose leaves are arrays.
+
+Tuples, lists, dicts (in the order of sorted keys), named tuples and registered classes are
+nodes; None is a node without leaves; everything else is a leaf. Exported as `rlx.tree`.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, final
+
+import optree
+
+from ..ir.builder import user_source
+from ..ir.errors import StructureError
+
+NAMESPACE = "rlx"
+Structure: TypeAlias = optree.PyTreeSpec
+IsLeaf = Callable[[Any], bool] | None
+_map = map
+_all = all
+
+
+def flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], Structure]:
+    """Give the leaves of a tree, and its structure.
+
+    >>> flatten({"b": 1, "a": (2, None)})[0]
+    [2, 1]
+    """
+    return optree.tree_flatten(tree, is_leaf=is_leaf, namespace=NAMESPACE)
+
+
+def unflatten(structure: Structure, leaves: Any) -> Any:
+    """Put leaves in a structure."""
+    leaves = list(leaves)
+    if len(leaves) != structure.num_leaves:
+        raise StructureError(
+            f"a structure with {structure.num_leaves} leaves was given {len(leaves)}",
+            where=str(user_source()),
+            notes=[str(structure)],
+            fix="give one leaf for each place, in the order of flatten",
+        )
+    return optree.tree_unflatten(structure, leaves)
+
+
+def leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
+    """The leaves of a tree, in order."""
+    return optree.tree_leaves(tree, is_leaf=is_leaf, namespace=NAMESPACE)
+
+
+def structure(tree: Any, is_leaf: IsLeaf = None) -> Structure:
+    """The structure of a tree: the tree without its leaves."""
+    return optree.tree_structure(tree, is_leaf=is_leaf, namespace=NAMESPACE)
+
+
+def map(fn: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
+    """Call a function on the leaves of trees of one structure; gives a tree of the results.
+
+    >>> map(lambda x, y: x + y, {"a": 1}, {"a": 10})
+    {'a': 11}
+    """
+    first, spec = flatten(tree, is_leaf)
+    columns = [first, *(flatten_like(spec, tree, other) for other in rest)]
+    return optree.tree_unflatten(spec, [fn(*row) for row in zip(*columns, strict=True)])
+
+
+def map_with_path(fn: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
+    """Like `map`, with the path of the leaf as text for a first argument.
+
+    >>> map_with_path(lambda path, x: path, {"w": [1, 2]})
+    {'w': ['["w"][0]', '["w"][1]']}
+    """
+    first, spec = flatten(tree, is_leaf)
+    columns = [paths(spec), first, *(flatten_like(spec, tree, other) for other in rest)]
+    return optree.tree_unflatten(spec, [fn(*row) for row in zip(*columns, strict=True)])
+
+
+def reduce(fn: Callable[[Any, Any], Any], tree: Any, *initial: Any, is_leaf: IsLeaf = None) -> Any:
+    """Combine the leaves from left to right."""
+    return functools.reduce(fn, leaves(tree, is_leaf), *initial)
+
+
+def all(tree: Any, is_leaf: IsLeaf = None) -> bool:
+    """Whether every leaf is true."""
+    return _all(leaves(tree, is_leaf))
+
+
+def flatten_like(spec: Structure, tree: Any, other: Any) -> list[Any]:
+    """Flatten `other` as far as the structure of `tree` goes; an error names where they part."""
+    try:
+        return list(spec.flatten_up_to(other))
+    except (ValueError, TypeError) as error:
+        place = difference(spec, structure(other)) or str(error).splitlines()[0]
+        raise StructureError(
+            f"the trees have different structures: {place}",
+            where=str(user_source()),
+            fix="give trees with the same containers, keys and lengths",
+        ) from None
+
+
+def difference(first: Structure, second: Structure, path: str = "") -> str:
+    """Say where two structures part; empty if they are the same.
+
+    Example: `["w"] has the keys a, b, the other a, c`.
+    """
+    place = path or "the whole tree"
+    if first.is_leaf() or second.is_leaf():
+        if first.is_leaf() and second.is_leaf():
+            return ""
+        return f"{place} is {_kind(first)} in the first, {_kind(second)} in the second"
+    if first.type is not second.type:
+        return f"{place} is {_kind(first)} in the first, {_kind(second)} in the second"
+    ours, theirs = first.entries(), second.entries()
+    if ours != theirs:
+        if first.type in (list, tuple):
+            return f"{place} has {len(ours)} items in the first, {len(theirs)} in the second"
+        names = [", ".join(_map(repr, keys)) or "nothing" for keys in (ours, theirs)]
+        return f"{place} has {names[0]} in the first, {names[1]} in the second"
+    rows = zip(_steps(first), first.children(), second.children(), strict=True)
+    found = next(filter(None, (difference(a, b, path + step) for step, a, b in rows)), "")
+    if not found and first != second:
+        return f"{place} has the same children but other fixed data"
+    return found
+
+
+def _kind(spec: Structure) -> str:
+    if spec.is_leaf():
+        return "a leaf"
+    return "None" if spec.type is None or spec.type is type(None) else f"a {spec.type.__name__}"
+
+
+def _steps(spec: Structure) -> list[str]:
+    """The path of each child from its parent."""
+    return paths(spec.one_level())
+
+
+def paths(spec: Structure, root: str = "") -> list[str]:
+    """The path of each leaf as Python text, as `params["w"][0].bias`."""
+    return [root + "".join(_map(_entry_text, accessor)) for accessor in spec.accessors()]
+
+
+def _entry_text(entry: Any) -> str:
+    if isinstance(entry, optree.MappingEntry) and isinstance(entry.entry, str):
+        return f"[{json.dumps(entry.entry)}]"
+    return entry.codify("")
+
+
+class _Child(optree.PyTreeEntry):
+    """A child of a registered class: an attribute where it has a name, else a number."""
+
+    def codify(self, node: str = "") -> str:
+        return f"{node}.{self.entry}" if isinstance(self.entry, str) else f"{node}[{self.entry}]"
+
+
+def register_class(
+    cls: type,
+    flatten: Callable[[Any], Any],
+    unflatten: Callable[[Any, Sequence[Any]], Any],
+) -> type:
+    """Make a class a container: `flatten(x) -> (children, fixed)`, `unflatten(fixed, children)`.
+
+    A third item from `flatten` gives the attribute names of the children, for paths. `fixed`
+    must be hashable and comparable. Gives the class, so that it can end a decorator.
+    """
+    optree.register_pytree_node(
+        cls,
+        flatten,
+        unflatten,
+        path_entry_type=_Child,
+        namespace=NAMESPACE,
+    )
+    return cls
+
+
+@final
+class Static:
+    """A value that belongs to the structure of a tree: a node without leaves.
+
+    Calls with equal static values have equal structures.
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Static) and bool(self.value == other.value)
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __repr__(self) -> str:
+        return f"Static({self.value!r})"
+
+
+register_class(Static, lambda static: ((), static), lambda static, _: static)

@@ -1,0 +1,210 @@
+"""Loops over the first axis of arrays: scan, map, associative_scan."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..ir import builder
+from ..ir.dims import Dim
+from ..ir.errors import ArgumentError, ShapeError, StructureError
+from ..ir.types import Size, Type
+from . import pytree
+from .apply import apply, as_tensor
+from .axes import one_axis
+from .closures import constants_first, lift_leaf, trace_body, with_weak
+from .make_graph import Traced, function_name
+
+
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+) -> tuple[Any, Any]:
+    """Call `carry, y = f(carry, x)` for each x along axis 0 of `xs`.
+
+    Gives the last carry and all y stacked. `reverse` starts at the end; `unroll` steps are
+    recorded as one.
+    """
+    leaves, xs_tree = pytree.flatten(xs)
+    arrays = [as_tensor(x) for x in leaves]
+    count = _length(arrays, xs_tree, length)
+    if unroll is not False and unroll != 1 and isinstance(count, int) and count:
+        group = count if unroll is True else _divisor(count, operator.index(unroll))
+        return _unrolled(f, init, arrays, xs_tree, count, bool(reverse), group)
+    rows = pytree.unflatten(xs_tree, [_row(x.type) for x in arrays])
+    body, carry = trace_body("scan", f, init, _carry_of, rows)
+    return _run(body, carry, arrays, count, bool(reverse))
+
+
+def _carry_of(result: Any) -> Any:
+    if not isinstance(result, tuple | list) or len(result) != 2:
+        raise StructureError(
+            "scan: the body does not return a pair (carry, y)",
+            where=str(builder.user_source()),
+            fix="return carry, y; with nothing to stack return carry, None",
+        )
+    return result[0]
+
+
+def _row(type: Type) -> Type:
+    return type.with_shape(type.shape[1:])
+
+
+def _length(arrays: Sequence[Any], tree: pytree.Structure, length: int | None) -> Size:
+    sizes: list[tuple[str, Size]] = [] if length is None else [("length", operator.index(length))]
+    for x, path in zip(arrays, pytree.paths(tree, "xs"), strict=True):
+        if not x.shape:
+            raise ShapeError(
+                f"scan: {path} is {x.type}, which has no axis to go along",
+                where=str(builder.user_source()),
+                fix="use the value in the body directly, or give it an axis",
+            )
+        sizes.append((path, x.shape[0]))
+    if not sizes:
+        raise ArgumentError(
+            "scan: the number of steps is not known",
+            where=str(builder.user_source()),
+            fix="give xs with an axis 0, or length=n",
+        )
+    for name, size in sizes[1:]:
+        if size != sizes[0][1]:
+            raise ShapeError(
+                f"scan: {sizes[0][0]} has {sizes[0][1]} steps, {name} has {size}",
+                where=str(builder.user_source()),
+                fix="make the sizes of axis 0 equal",
+            )
+    return sizes[0][1]
+
+
+def _run(
+    body: Traced, carry: Sequence[Any], arrays: Sequence[Any], count: Size, reverse: bool
+) -> tuple[Any, Any]:
+    n_carry = len(carry)
+    types = body.graph.param_types[:n_carry]
+    # the results of the graph stand in the order (carry, y)
+    results = [*types, *body.graph.result_types[n_carry:]]
+    outputs = apply(
+        "scan",
+        *body.captures,
+        *[lift_leaf(x, t) for x, t in zip(carry, types, strict=True)],
+        *arrays,
+        body=constants_first(body, results),
+        n_constants=len(body.captures),
+        n_carry=n_carry,
+        length=count,
+        reverse=reverse,
+    )
+    weak = [*body.in_weak[:n_carry], *body.out_weak[n_carry:]]
+    last, stacked = pytree.unflatten(body.out_tree, with_weak(outputs, weak))
+    return last, stacked
+
+
+def _divisor(count: int, wanted: int) -> int:
+    """The greatest divisor of `count` that is at most `wanted`."""
+    return max(n for n in range(1, max(1, min(wanted, count)) + 1) if count % n == 0)
+
+
+def _unrolled(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    arrays: Sequence[Any],
+    tree: pytree.Structure,
+    count: int,
+    reverse: bool,
+    group: int,
+) -> tuple[Any, Any]:
+    """A scan over groups of steps."""
+
+    def steps(carry: Any, rows: Any) -> tuple[Any, Any]:
+        row_leaves = pytree.leaves(rows)
+        found: list[Any] = [None] * group
+        for i in reversed(range(group)) if reverse else range(group):
+            carry, found[i] = f(carry, pytree.unflatten(tree, [x[i] for x in row_leaves]))
+        return carry, pytree.map(lambda *ys: _stack(ys), *found)
+
+    steps.__name__ = function_name(f)
+    grouped = [apply("reshape", x, shape=(count // group, group, *x.shape[1:])) for x in arrays]
+    last, ys = scan(steps, init, grouped, length=count // group, reverse=reverse)
+    return last, pytree.map(lambda y: apply("reshape", y, shape=(count, *y.shape[2:])), ys)
+
+
+def _stack(ys: Sequence[Any]) -> Any:
+    tensors = [as_tensor(y) for y in ys]
+    rows = [apply("reshape", y, shape=(1, *y.shape)) for y in tensors]
+    return apply("concat", *rows, axis=0)
+
+
+def map(f: Callable[[Any], Any], xs: Any) -> Any:
+    """Call `f` on each element along axis 0, one after another; stacks what it returns."""
+
+    def step(_: None, x: Any) -> tuple[None, Any]:
+        return None, f(x)
+
+    step.__name__ = function_name(f)
+    return scan(step, None, xs)[1]
+
+
+def associative_scan(
+    fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0
+) -> Any:
+    """All running combinations along an axis, by an associative function, in log2(n) rounds.
+
+    `fn(a, b)` combines trees of arrays, elementwise along the axis.
+    """
+    leaves, tree = pytree.flatten(elems)
+    tensors = [as_tensor(x) for x in leaves]
+    place = one_axis("associative_scan", axis, tensors[0].ndim)
+    size = tensors[0].shape[place]
+    if isinstance(size, Dim):
+        raise ShapeError(
+            f"associative_scan: the size {size} is symbolic",
+            where=str(builder.user_source()),
+            fix="use rlx.scan, which takes symbolic lengths",
+        )
+
+    def combine(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+        result = fn(pytree.unflatten(tree, a), pytree.unflatten(tree, b))
+        return pytree.flatten_like(tree, elems, result)
+
+    if reverse:
+        tensors = [apply("flip", x, axes=(place,)) for x in tensors]
+    results = _associative(combine, tensors, place)
+    if reverse:
+        results = [apply("flip", x, axes=(place,)) for x in results]
+    return pytree.unflatten(tree, results)
+
+
+def _associative(combine: Callable[..., list[Any]], elems: Sequence[Any], axis: int) -> list[Any]:
+    """Combine neighbours, scan the half as long row, fill in the even places."""
+    count = elems[0].shape[axis]
+    if count < 2:
+        return list(elems)
+    part = lambda x, start, stop, step: x[(slice(None),) * axis + (slice(start, stop, step),)]  # noqa: E731
+    pairs = combine([part(x, 0, count - 1, 2) for x in elems], [part(x, 1, None, 2) for x in elems])
+    odd = _associative(combine, pairs, axis)
+    left = odd if count % 2 else [part(x, 0, -1, 1) for x in odd]
+    even = combine(left, [part(x, 2, None, 2) for x in elems]) if count > 2 else None
+    firsts = [part(x, 0, 1, 1) for x in elems]
+    if even is not None:
+        firsts = [apply("concat", a, b, axis=axis) for a, b in zip(firsts, even, strict=True)]
+    return [_interleave(a, b, axis) for a, b in zip(firsts, odd, strict=True)]
+
+
+def _interleave(a: Any, b: Any, axis: int) -> Any:
+    """a[0], b[0], a[1], b[1] ...; a may be longer by one."""
+    total = a.shape[axis] + b.shape[axis]
+    shape = a.shape
+    pad = a.shape[axis] - b.shape[axis]
+    if pad:
+        extra = a[(slice(None),) * axis + (slice(-1, None),)]
+        b = apply("concat", b, extra, axis=axis)
+    split = (*shape[: axis + 1], 1, *shape[axis + 1 :])
+    pair = [apply("reshape", x, shape=split) for x in (a, b)]
+    both = apply("concat", *pair, axis=axis + 1)
+    merged = apply("reshape", both, shape=(*shape[:axis], 2 * shape[axis], *shape[axis + 1 :]))
+    return merged[(slice(None),) * axis + (slice(0, total),)]

@@ -1,0 +1,321 @@
+"""`x.at[index]`: a new array with changed elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..ir.builder import user_source
+from ..ir.errors import AttributeValueError, ShapeError
+from ..ir.types import is_bool
+from .apply import apply, as_operand, as_tensor, operand_type
+from .axes import broadcast_shapes
+from .indexing import (
+    Plan,
+    batch_place,
+    index_vectors,
+    offset_axes,
+    read_index,
+    result_shape,
+    starts_of,
+    take_plan,
+    taken_axes,
+)
+from .operators import FUNCTIONS, Operators
+from .promotion import broadcast_to, check_fits, convert
+from .tensor import TracedTensor
+
+READ_MODES = {"clip": "clip", "fill": "fill", "drop": "fill", "promise_in_bounds": "promise"}
+WRITE_MODES = {"clip": "clip", "fill": "drop", "drop": "drop", "promise_in_bounds": "promise"}
+
+
+class At:
+    """What `x.at` gives: index it to get a `Place`."""
+
+    __slots__ = ("_array",)
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def __getitem__(self, index: Any) -> Place:
+        return Place(self._array, index)
+
+
+class Place:
+    """Elements of an array that a method reads or changes in a new array.
+
+    Each method takes `mode`: what happens at traced indices outside of the array. "drop" (the
+    default) leaves such updates out, "clip" moves them to the nearest element.
+    """
+
+    __slots__ = ("_array", "_index")
+
+    def __init__(self, array: Any, index: Any) -> None:
+        self._array, self._index = array, index
+
+    def get(self, *, mode: str = "clip", fill_value: Any = None) -> Any:
+        """The elements; with mode "fill" NaN or `fill_value` outside of the array."""
+        x = self._array
+        plan = read_index(self._index, x.shape)
+        way = _mode(mode, READ_MODES)
+        found = take_plan(x, plan, way)
+        if way != "fill" or fill_value is None or not plan.has_arrays:
+            return found
+        zeros = apply("full", shape=x.shape, value=0, dtype="int32")
+        is_inside = apply("eq", take_plan(as_tensor(zeros), plan, "fill"), 0)
+        return FUNCTIONS["where"](is_inside, found, convert(fill_value, x.dtype))
+
+    def set(self, values: Any, **options: Any) -> Any:
+        """Put values there."""
+        return self._update("set", values, lambda old, new: new, **options)
+
+    def add(self, values: Any, **options: Any) -> Any:
+        """Add values; an index that is named twice gets both."""
+        return self._update("add", values, FUNCTIONS["add"], **options)
+
+    def subtract(self, values: Any, **options: Any) -> Any:
+        """Subtract values; an index that is named twice loses both."""
+        return self.add(FUNCTIONS["negative"](values), **options)
+
+    def multiply(self, values: Any, **options: Any) -> Any:
+        """Multiply by values; an index that is named twice is multiplied by both."""
+        return self._update("mul", values, FUNCTIONS["multiply"], **options)
+
+    mul = multiply
+
+    def divide(self, values: Any, **options: Any) -> Any:
+        """Divide by values; an index that is named twice is divided by both."""
+        return FUNCTIONS["divide"](self._array, self._ones().multiply(values, **options))
+
+    def power(self, values: Any, **options: Any) -> Any:
+        """Raise to the power of values."""
+        return FUNCTIONS["power"](self._array, self._ones().multiply(values, **options))
+
+    def min(self, values: Any, **options: Any) -> Any:
+        """Keep the lesser of the element and the value."""
+        return self._update("min", values, FUNCTIONS["minimum"], **options)
+
+    def max(self, values: Any, **options: Any) -> Any:
+        """Keep the greater of the element and the value."""
+        return self._update("max", values, FUNCTIONS["maximum"], **options)
+
+    def apply(self, fn: Callable[[Any], Any], **options: Any) -> Any:
+        """Put `fn(elements)` there."""
+        return self.set(fn(self.get()), **options)
+
+    def _ones(self) -> Place:
+        x = self._array
+        return Place(apply("full", shape=x.shape, value=1, dtype=x.dtype), self._index)
+
+    def _update(
+        self,
+        combine: str,
+        values: Any,
+        meaning: Callable[[Any, Any], Any],
+        *,
+        mode: str = "drop",
+        unique_indices: bool = False,
+        indices_are_sorted: bool = False,
+    ) -> Any:
+        x, way = self._array, _mode(mode, WRITE_MODES)
+        values = as_operand(values)
+        check_fits("x.at[...]", values, x.dtype)
+        mask = _traced_mask(self._index)
+        if mask is not None:
+            return _masked(x, mask, meaning(x, _row_values(x, mask, values)))
+        plan = read_index(self._index, x.shape)
+        if not plan.has_arrays:
+            return _update_slice(x, plan, combine, values, meaning)
+        if any(step != 1 for step in plan.step):
+            return _by_number(x, self._index, values, combine, way, unique_indices)
+        return _scatter(x, plan, values, combine, way, unique_indices)
+
+
+def _mode(mode: str | None, table: dict[str, str]) -> str:
+    mode = mode or next(iter(table))
+    if mode not in table:
+        raise AttributeValueError(
+            f"there is no mode {mode!r} for indices outside of an array",
+            where=str(user_source()),
+            fix=f"use one of {', '.join(table)}",
+        )
+    return table[mode]
+
+
+# -- masks ----------------------------------------------------------------------------------------
+
+
+def _traced_mask(index: Any) -> Any:
+    """The index if it is a lone boolean tensor; whole arrays choose faster than they scatter."""
+    lone = index[0] if isinstance(index, tuple) and len(index) == 1 else index
+    is_mask = isinstance(lone, TracedTensor) and is_bool(lone.dtype)
+    return lone if is_mask else None
+
+
+def _row_values(x: Any, mask: Any, values: Any) -> Any:
+    """Values for a mask must be the same for every place: their count is not known."""
+    shape = operand_type(values).shape
+    rest = x.shape[mask.ndim :]
+    if len(shape) > len(rest) and shape[0] != 1:
+        raise ShapeError(
+            f"x.at[mask] takes one value for all places, not values of the shape {tuple(shape)}",
+            where=str(user_source()),
+            notes=[f"x: {x.type}", f"mask: {mask.type}"],
+            fix="give a number, or write rlx.numpy.where(mask, values_for_all_of_x, x)",
+        )
+    values = convert(as_tensor(values), x.dtype)
+    if len(shape) > len(rest):
+        values = apply("reshape", values, shape=tuple(shape[-len(rest) :]) if rest else ())
+    return values
+
+
+def _masked(x: Any, mask: Any, changed: Any) -> Any:
+    if tuple(mask.shape) != tuple(x.shape[: mask.ndim]):
+        raise ShapeError(
+            f"the mask {mask.type} does not fit the first axes of {x.type}",
+            where=str(user_source()),
+            fix="give the mask the sizes of the first axes of x",
+        )
+    mask = apply("broadcast", mask, shape=tuple(x.shape), axes=tuple(range(mask.ndim)))
+    return FUNCTIONS["where"](mask, convert(changed, x.dtype), x)
+
+
+# -- known slices ---------------------------------------------------------------------------------
+
+
+def _update_slice(
+    x: Any, plan: Plan, combine: str, values: Any, meaning: Callable[[Any, Any], Any]
+) -> Any:
+    """Updates at numbers and slices: no element is named twice."""
+    if combine not in ("set", "add"):
+        old = take_plan(x, plan, "clip")
+        combine, values = "set", convert(meaning(old, values), x.dtype)
+    view, indexed = _view_shapes(x, plan)
+    part = _fitted(values, indexed, view, x)
+    part = apply("flip", part, axes=tuple(plan.flipped)) if plan.flipped else part
+    if combine == "set" and all(step == 1 for step in plan.step):
+        starts = {i: np.asarray(start, "int32") for i, start in enumerate(plan.start)}
+        if view == tuple(x.shape):
+            return part
+        return apply("dynamic_update_slice", x, part, *starts_of(x, starts))
+    if combine == "add":
+        return apply("add", x, _padded(part, x, plan, 0))
+    ones = apply("full", shape=view, value=True, dtype="bool")
+    return apply("select", _padded(ones, x, plan, False), _padded(part, x, plan, 0), x)
+
+
+def _view_shapes(x: Any, plan: Plan) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The shape of the sliced view, and of what the index gives."""
+    sizes = [
+        len(range(a, b, step)) if isinstance(b - a, int) else b - a
+        for a, b, step in zip(plan.start, plan.stop, plan.step, strict=True)
+    ]
+    each = iter(sizes)
+    named = [(kind, 1 if kind == "new" else next(each)) for kind in plan.kinds]
+    return tuple(sizes), tuple(n for kind, n in named if kind != "drop")
+
+
+def _fitted(values: Any, indexed: tuple[Any, ...], shape: tuple[Any, ...], x: Any) -> Any:
+    """Values broadcast to what an index names, under another shape."""
+    given = operand_type(values).shape
+    while len(given) > len(indexed) and given[0] == 1:
+        given = given[1:]
+    values = convert(as_tensor(values), x.dtype)
+    values = values if values.shape == given else apply("reshape", values, shape=given)
+    if broadcast_shapes("x.at[...]", given, indexed) != indexed:
+        raise ShapeError(
+            f"values of the shape {tuple(given)} do not fit the {tuple(indexed)} elements",
+            where=str(user_source()),
+            fix="give values that broadcast to the shape of x[index]",
+        )
+    values = broadcast_to(values, indexed)
+    return values if values.shape == shape else apply("reshape", values, shape=shape)
+
+
+def _padded(part: Any, x: Any, plan: Plan, value: Any) -> Any:
+    """A view put back at its place in an array of `value`."""
+    low = tuple(plan.start)
+    spans = [
+        start + (n - 1) * step + 1 if n else start
+        for start, n, step in zip(plan.start, part.shape, plan.step, strict=True)
+    ]
+    high = tuple(n - span for n, span in zip(x.shape, spans, strict=True))
+    fill = as_tensor(np.asarray(value, part.dtype))
+    return apply("pad", part, fill, low=low, high=high, interior=tuple(s - 1 for s in plan.step))
+
+
+# -- index arrays ---------------------------------------------------------------------------------
+
+
+def _scatter(x: Any, plan: Plan, values: Any, combine: str, mode: str, unique: bool) -> Any:
+    """Updates at index arrays; slices become the start and size of a window."""
+    arrays, axes = list(plan.arrays), taken_axes(plan)
+    rank = len(np.broadcast_shapes(*(tuple(a.shape) for a in arrays)))
+    starts = [i for i, kind in enumerate(_kinds(plan)) if kind == "keep" and plan.start[i]]
+    indices = index_vectors(
+        [*arrays, *(np.asarray(plan.start[i], "int32") for i in starts)], like=x
+    )
+    batch = tuple(indices.shape[:-1])
+    view, front = _view_shapes(x, plan)[0], batch_place(plan)
+    kept = [view[i] for i, kind in enumerate(_kinds(plan)) if kind == "keep"]
+    shape = (*kept[:front], *batch, *kept[front:])
+    updates = _fitted(values, _indexed_shape(plan, shape, rank), shape, x)
+    window = offset_axes(plan, rank)
+    if plan.flipped:
+        turned = [i for i, kind in enumerate(_kinds(plan)) if kind == "keep"]
+        axes_of_view = tuple(window[turned.index(i)] for i in plan.flipped)
+        updates = apply("flip", updates, axes=axes_of_view)
+    return apply(
+        "scatter" if combine == "set" else f"scatter_{combine}",
+        x,
+        indices,
+        updates,
+        window_axes=window,
+        inserted_axes=tuple(axes),
+        operand_batch_axes=(),
+        indices_batch_axes=(),
+        scatter_axes=(*axes, *starts),
+        mode=mode,
+        unique=unique,
+    )
+
+
+def _kinds(plan: Plan) -> list[str]:
+    return [kind for kind in plan.kinds if kind != "new"]
+
+
+def _indexed_shape(plan: Plan, shape: tuple[Any, ...], rank: int) -> tuple[Any, ...]:
+    return result_shape(shape, plan, rank)
+
+
+def _by_number(x: Any, index: Any, values: Any, combine: str, mode: str, unique: bool) -> Any:
+    """Updates at stepped slices with index arrays: count the elements, and scatter by count."""
+    numbers = apply("iota", shape=(x.size,), axis=0, dtype="int32")
+    numbers = apply("reshape", numbers, shape=tuple(x.shape))
+    plan = read_index(index, x.shape)
+    places = take_plan(as_tensor(numbers), plan, "fill" if mode == "drop" else mode)
+    # a place outside became the least integer, which stays outside
+    flat = apply("reshape", x, shape=(x.size,))
+    updates = _fitted(values, tuple(places.shape), tuple(places.shape), x)
+    vectors = apply("reshape", places, shape=(*places.shape, 1))
+    result = apply(
+        "scatter" if combine == "set" else f"scatter_{combine}",
+        flat,
+        vectors,
+        updates,
+        window_axes=(),
+        inserted_axes=(0,),
+        operand_batch_axes=(),
+        indices_batch_axes=(),
+        scatter_axes=(0,),
+        mode=mode,
+        unique=unique,
+    )
+    return apply("reshape", result, shape=tuple(x.shape))
+
+
+def at(x: Operators) -> At:
+    """Updates at an index, as a new array: `at(x)[0].set(1.0)`."""
+    return At(x)
