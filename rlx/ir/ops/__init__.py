@@ -23,9 +23,11 @@ from . import (
     index,
     loops,
     movement,
+    random,
     reduce,
     rounding,
     scatter,
+    sort,
     trigonometric,
 )
 

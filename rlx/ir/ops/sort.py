@@ -1,0 +1,152 @@
+"""Order along an axis: sort, top_k."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..body import Library
+from ..errors import ArgumentError, AttributeValueError, AxisError, DtypeError, ShapeError
+from ..graph import Value
+from ..op import define
+from ..types import Type, as_dtype, is_complex, is_float
+from .constant import iota
+from .families import align
+from .index import take_along
+
+
+@define
+def sort(*xs: Type, axis: int, n_keys: int = 1) -> tuple[Type, ...]:
+    """Sort lines along an axis by the first `n_keys` operands; the others move along.
+
+    Lines are compared by the first key, ties by the next one; what ties in all keys keeps its
+    order. NaN comes last, -0.0 ties with 0.0, complex numbers go by real, then imaginary part.
+    Gives a tuple.
+    """
+    if not xs:
+        raise ArgumentError("there are no operands", fix="give one or more")
+    first = xs[0]
+    if not 0 <= axis < first.rank:
+        raise AxisError(
+            f"axis {axis} is outside {first}", fix=f"pick an axis from 0 to {first.rank - 1}"
+        )
+    for x in xs[1:]:
+        if x.shape != first.shape:
+            raise ShapeError(
+                f"the shapes differ, {first} and {x}", fix="give all operands one shape"
+            )
+    if not 1 <= n_keys <= len(xs):
+        raise AttributeValueError(
+            f"there are {n_keys} keys among {len(xs)} operands", fix=f"use 1 to {len(xs)}"
+        )
+    return xs
+
+
+sort.rules["multiple"] = True
+
+
+@sort.reference
+def sort_reference(*xs: np.ndarray, axis: int, n_keys: int) -> tuple[np.ndarray, ...]:
+    if len(xs) == 1 and _ties_are_equal(xs[0]):
+        return (np.sort(xs[0], axis=axis),)
+    keys = [_sortable(x) for x in xs[:n_keys]]
+    if n_keys == 1:
+        order = np.argsort(keys[0], axis=axis, kind="stable")
+    else:
+        order = np.lexsort(keys[::-1], axis=axis)
+    return tuple(np.take_along_axis(x, order, axis) for x in xs)
+
+
+def _ties_are_equal(x: np.ndarray) -> bool:
+    """Whether numbers that tie cannot be told apart, so that any sorting is stable."""
+    if is_float(x.dtype) and x.dtype.kind == "f":
+        return not (np.signbit(x) & ((x == 0) | np.isnan(x))).any()
+    return x.dtype.kind in "biu"
+
+
+def _sortable(x: np.ndarray) -> np.ndarray:
+    """The same order in a dtype NumPy sorts right."""
+    return x if x.dtype.kind in "biufc" else x.astype(np.float32)
+
+
+sort.body(Library())
+
+
+@sort.jvp
+def sort_jvp(
+    primals: Sequence[Value], tangents: Sequence[Value | None], *, axis: int, n_keys: int
+) -> tuple:
+    places = iota(shape=primals[0].shape, axis=axis, dtype="int32")
+    *out, order = sort(*primals, places, axis=axis, n_keys=n_keys)
+    return out, [None if t is None else take_along(t, order, axis) for t in tangents]
+
+
+@sort.batch
+def sort_batch(args: Sequence[Value], batched: Sequence[bool], *, axis: int, n_keys: int) -> Any:
+    return sort(*align(args, batched), axis=axis + 1, n_keys=n_keys)
+
+
+@sort.fold
+def sort_fold(*xs: Value, axis: int, n_keys: int) -> tuple[Value, ...] | None:
+    return xs if xs[0].shape[axis] == 1 else None
+
+
+sort.samples((5,), axis=0)
+sort.samples((3, 4), (3, 4), axis=1)
+sort.samples(np.array([[2, 1, 2, 1]], np.int32), (1, 4), (1, 4), axis=1, n_keys=2)
+sort.samples([3.0, np.nan, -1.0, np.inf], axis=0, expect=[[-1.0, 3.0, np.inf, np.nan]])
+sort.samples(
+    np.array([0.0, 1.0, -0.0, 0.0], np.float32),
+    np.array([1, 2, 3, 4], np.int32),
+    axis=0,
+    expect=[[0.0, -0.0, 0.0, 1.0], [1, 3, 4, 2]],
+)
+
+
+@define
+def top_k(x: Type, *, k: int) -> tuple[Type, Type]:
+    """The k greatest numbers along the last axis, greatest first, and their int32 indices.
+
+    Among equal ones the first comes first; NaN counts as greater than all numbers.
+    """
+    if is_complex(x.dtype):
+        raise DtypeError(f"{x} has no order", fix="take the real part, or the absolute value")
+    if x.rank == 0:
+        raise ShapeError("a scalar has no axis to search", fix="reshape it to (1,)")
+    size = x.shape[-1]
+    if k < 0 or (isinstance(size, int) and k > size):
+        raise AttributeValueError(
+            f"there are no {k} numbers in {x}", fix=f"use a k from 0 to {size}"
+        )
+    shape = (*x.shape[:-1], k)
+    return x.with_shape(shape), Type(as_dtype("int32"), shape)
+
+
+@top_k.reference
+def top_k_reference(x: np.ndarray, *, k: int) -> tuple[np.ndarray, np.ndarray]:
+    # reversed twice: ascending and stable becomes descending and stable
+    order = np.argsort(_sortable(x)[..., ::-1], axis=-1, kind="stable")
+    places = (x.shape[-1] - 1 - order)[..., ::-1][..., :k]
+    return np.take_along_axis(x, places, -1), places
+
+
+top_k.body(Library())
+
+
+@top_k.jvp
+def top_k_jvp(primals: Sequence[Value], tangents: Sequence[Value | None], *, k: int) -> tuple:
+    out, places = top_k(primals[0], k=k)
+    (t,) = tangents
+    return (out, places), (None if t is None else take_along(t, places, t.rank - 1), None)
+
+
+@top_k.batch
+def top_k_batch(args: Sequence[Value], batched: Sequence[bool], *, k: int) -> tuple[Value, Value]:
+    return top_k(args[0], k=k)
+
+
+top_k.samples((2, 5), k=3)
+top_k.samples(np.array([1.0, 3.0, 2.0, 3.0], np.float32), k=3, expect=[[3.0, 3.0, 2.0], [1, 3, 2]])
+top_k.samples([1.0, np.nan, 2.0], k=2, expect=[[np.nan, 2.0], [1, 2]])
