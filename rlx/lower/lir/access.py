@@ -86,7 +86,7 @@ def _writes(step: Step) -> Iterator[Buffer]:
     elif isinstance(step, BranchStep):
         yield from step.outputs
     else:
-        yield from (b for c in step.carries for b in (c.result, c.spare))
+        yield from (b for c in step.carries for b in (c.result, c.spare) if b is not None)
         yield from step.stacks if isinstance(step, RepeatStep) else (step.flag,)
     if isinstance(step, BranchStep | WhileStep | RepeatStep) and step.scratch is not None:
         yield step.scratch

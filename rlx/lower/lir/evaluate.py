@@ -317,6 +317,18 @@ def _run_branch(step: BranchStep, memory: Memory) -> None:
     run(step.programs[number], inputs, outputs, _scratch(step.scratch, memory))
 
 
+def _carry_start(carries: Sequence[Carry], memory: Memory) -> list[np.ndarray]:
+    for carry in carries:
+        if carry.in_place:
+            memory[carry.result][:] = memory[carry.initial]
+    return [memory[c.result if c.in_place else c.initial] for c in carries]
+
+
+def _target(carry: Carry, is_result: bool) -> Buffer:
+    """Where a round leaves a carried array."""
+    return carry.result if is_result or carry.spare is None else carry.spare
+
+
 def _carry_end(carries: Sequence[Carry], now: Sequence[np.ndarray], memory: Memory) -> None:
     for carry, last in zip(carries, now, strict=True):
         if last is not memory[carry.result]:
@@ -327,13 +339,13 @@ def _run_while(step: WhileStep, memory: Memory) -> None:
     scratch = _scratch(step.scratch, memory)
     condition_constants = [memory[b] for b in step.condition_constants]
     body_constants = [memory[b] for b in step.body_constants]
-    now = [memory[c.initial] for c in step.carries]
+    now = _carry_start(step.carries, memory)
     turn = 0
     while True:
         run(step.condition, [*condition_constants, *now], [memory[step.flag]], scratch)
         if not memory[step.flag][0]:
             break
-        new = [memory[c.spare if turn % 2 else c.result] for c in step.carries]
+        new = [memory[_target(c, turn % 2 == 0)] for c in step.carries]
         run(step.body, [*body_constants, *now], new, scratch)
         now, turn = new, turn + 1
     _carry_end(step.carries, now, memory)
@@ -343,11 +355,11 @@ def _run_repeat(step: RepeatStep, memory: Memory) -> None:
     part: Callable[[Buffer, int], np.ndarray] = lambda b, k: memory[b].reshape(  # noqa: E731
         step.length, -1
     )[k]
-    now = [memory[c.initial] for c in step.carries]
+    now = _carry_start(step.carries, memory)
     for turn in range(step.length):
         k = step.length - 1 - turn if step.reverse else turn
         is_last = (step.length - 1 - turn) % 2 == 0
-        new = [memory[c.result if is_last else c.spare] for c in step.carries]
+        new = [memory[_target(c, is_last)] for c in step.carries]
         inputs = [*(memory[b] for b in step.constants), *now, *(part(b, k) for b in step.slices)]
         outputs = [*new, *(part(b, k) for b in step.stacks)]
         run(step.body, inputs, outputs, _scratch(step.scratch, memory))

@@ -210,12 +210,15 @@ class BranchStep:
 class Carry:
     """One array carried around a loop: read first from `initial`, left in `result` at the end.
 
-    Rounds write to `result` and `spare` in turn, so nothing is copied while the loop runs.
+    Rounds write to `result` and `spare` in turn, so nothing is copied while the loop runs. If it
+    is `in_place` (only where `Target.in_place_carries`), `initial` is copied to `result` before
+    the loop, and each round's input and output are both bound to `result`.
     """
 
     initial: Buffer
     result: Buffer
-    spare: Buffer
+    spare: Buffer | None
+    in_place: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,7 +281,8 @@ class Program:
 
     Inputs and outputs are all distinct buffers: an output that is an input or a constant, or that
     stands twice among the outputs, is filled by a `Copy`. `notes` tell what runs as a library
-    call and what did not fuse, with reasons.
+    call and what did not fuse, with reasons. `shared` has for some outputs of a loop's body the
+    input that is bound to the same memory.
     """
 
     name: str
@@ -288,6 +292,7 @@ class Program:
     steps: list[Step]
     arena_bytes: int = 0
     notes: list[str] = field(default_factory=list)
+    shared: dict[Buffer, Buffer] = field(default_factory=dict)
 
     @property
     def programs(self) -> Iterator[Program]:

@@ -302,7 +302,10 @@ def _control_lines(step: BranchStep | WhileStep | RepeatStep) -> list[str]:
 
 
 def _carries(step: WhileStep | RepeatStep) -> str:
-    parts = [f"{c.initial.name} -> {c.result.name} | {c.spare.name}" for c in step.carries]
+    parts = [
+        f"{c.initial.name} -> {c.result.name} " + (f"| {c.spare.name}" if c.spare else "in place")
+        for c in step.carries
+    ]
     return "carry " + ", ".join(parts)
 
 

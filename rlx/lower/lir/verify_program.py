@@ -36,7 +36,7 @@ def verify_program(program: Program) -> Program:
     Buffers are written before they are read, no constant or input is written, all outputs are
     written; loads and stores stay inside of their buffers; dtypes fit; loop variables are bound.
     """
-    written: set[Buffer] = {*program.inputs, *program.constants}
+    written: set[Buffer] = {*program.inputs, *program.constants, *program.shared}
     for step in program.steps:
         for nested in nested_programs(step):
             verify_program(nested)

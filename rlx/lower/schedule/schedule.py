@@ -164,6 +164,16 @@ class Scheduler:
         store = Store(buffer, flatten(place, value.shape), self.elements.at(value, place))
         self.steps.append(lir.Kernel(loops, (store,), node.source))
 
+    def reads_from(self, value: Value, origin: Value) -> bool:
+        """Whether a value of no memory yet, smaller than another one, is made from that one."""
+        root = self.root(origin)
+        if value in self.buffers or root not in self.buffers or not value.type.size:
+            return False
+        _, place = loops_of(value.shape)
+        loads = self.elements.at(value, place).loads
+        is_small = 2 * value.type.size <= origin.type.size
+        return is_small and any(load.buffer is self.buffers[root] for load in loads)
+
     def emit_scan(self, node: Node, body: Scan) -> None:
         (arg,) = node.args
         axis = node.attrs["axis"]
@@ -188,6 +198,11 @@ class Scheduler:
 
     def emit_scatter(self, node: Node, body: Scatter) -> None:
         target, updates = node.args[0], node.args[body.updates]
+        if self.target.in_place_carries and self.reads_from(updates, target):
+            # made before the target changes, so that a loop can change it in place
+            early = self.new_buffer(updates.type)
+            self.fill(early, updates, node)
+            self.buffers[updates] = early
         buffer = self.result_buffer(node.result)
         self.fill(buffer, target, node)
         if updates.type.size == 0:
