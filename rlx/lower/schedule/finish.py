@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..lir.program import Kernel, Program, Rows, Step, nested_programs
+from dataclasses import replace
+
+from ..lir.program import Kernel, Program, Rows, Scan, Step, Store, nested_programs
 from ..target import Target
 from .group_rows import group_rows
 from .localize_rows import localize_rows
@@ -30,6 +32,11 @@ def _merged(step: Step) -> Step:
     """A step with as few loops as there can be."""
     if isinstance(step, Kernel):
         return merge_kernel_loops(step)
+    if isinstance(step, Scan):
+        outer = Kernel(step.loops, (Store(step.buffer, step.index, step.expr),))
+        merged = merge_kernel_loops(outer)
+        (store,) = merged.stores
+        return replace(step, loops=merged.loops, index=store.index, expr=store.expr)
     if isinstance(step, Rows):
         loops, table = merge_loops(step.loops, list(indices(step.kernels)))
         kernels = [substituted(k, k.loops, table) if table else k for k in step.kernels]

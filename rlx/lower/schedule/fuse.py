@@ -98,6 +98,9 @@ class _Fuser:
             if depth[value] > DEEPEST and value not in self.fusion.stored:
                 self.fusion.missed[value] = f"its kernel would be over {DEEPEST} operations deep"
                 self.fusion.stored.add(value)
+        for node in reversed(self.graph.nodes):
+            for value in node.results:
+                self.sites[value] = self.find_sites(value, self.fusion.stored)
 
     # -- epilogues of contractions ----------------------------------------------------------------
 
@@ -120,10 +123,16 @@ class _Fuser:
 
     def has_reduction(self, root: Value) -> bool:
         """Whether the kernel of a value holds a reduction or a gather."""
-        if isinstance(body_of(root), Reduce | Gather):
-            return True
-        inner = (a for a in maker(root).args if self.is_inline(a) and a not in self.fusion.stored)
-        return any(self.has_reduction(a) for a in inner)
+        seen: set[Value] = set()
+        stack = [root]
+        while stack:
+            value = stack.pop()
+            if isinstance(body_of(value), Reduce | Gather):
+                return True
+            seen.add(value)
+            inner = (a for a in maker(value).args if a not in seen and a not in self.fusion.stored)
+            stack += filter(self.is_inline, inner)
+        return False
 
     # -- what must be stored ----------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..lir.access import reads, writes
-from ..lir.expr import Expr, Load, Reduce
+from ..lir.expr import Expr, Load, Reduce, walk
 from ..lir.index import as_index
 from ..lir.program import Buffer, Contraction, Kernel, Step
 from .loops import expressions, reductions, renamed, substituted
@@ -133,5 +133,5 @@ def _joined(first: Kernel, second: Kernel) -> Kernel:
     return replace(first, stores=(*first.stores, *moved.stores))
 
 
-def _has_reduction(e: Expr) -> bool:
-    return isinstance(e, Reduce) or any(map(_has_reduction, e.operands))
+def _has_reduction(expr: Expr) -> bool:
+    return any(isinstance(e, Reduce) for e in walk(expr))
