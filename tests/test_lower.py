@@ -243,3 +243,14 @@ def test_rows_do_not_overwrite_what_another_row_reads() -> None:
         return [table * rows_of(total, x), ops.tanh(rows_of(ops.exp(total), x) + table)]
 
     check_fn(fn, typed(8, 8))
+
+
+def test_deep_chains_are_cut_into_kernels() -> None:
+    def fn(x: Value, w: Value) -> list[Value]:
+        y = dot(x, w, ((1,), (0,)))
+        for _ in range(100):
+            y = ops.tanh(y * 0.1) + y * 0.01
+        return [ops.reduce_sum(y, axes=(0,)), y]
+
+    program = check_fn(fn, typed(4, 5), typed(5, 6))
+    assert 3 < len(program.steps) < 12
