@@ -215,12 +215,14 @@ class Op:
         return "jvp" in self.rules or "transpose" in self.rules
 
     def missing(self) -> list[str]:
-        """The required rules that the room lacks."""
+        """The required rules that the room lacks; a composite may leave some to its expansion."""
         lacking = [r for r in ("reference", "batch") if r not in self.rules]
         if not {"body", "expand"} & set(self.rules):
             lacking.append("body or expand")
         if not {"jvp", "transpose", "nondifferentiable"} & set(self.rules):
             lacking.append("jvp, transpose or nondifferentiable")
+        if "expand" in self.rules:
+            lacking = [r for r in lacking if r == "reference"]
         if not self.sample_list:
             lacking.append("samples")
         return lacking

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..graph import OPS
 from . import (
+    activation,
     arithmetic,
     compare,
     constant,
@@ -22,11 +23,14 @@ from . import (
     exponential,
     index,
     loops,
+    loss,
     movement,
+    normalize,
     random,
     reduce,
     rounding,
     scatter,
+    softmax,
     sort,
     trigonometric,
 )

@@ -224,7 +224,7 @@ def gather_batch(
     )
 
 
-def take_along(x: Value, indices: Value, axis: int) -> Value:
+def take_along(x: Value, indices: Value, axis: int, mode: str = "promise") -> Value:
     """Read x along one axis at indices that have an array of places for each line of x."""
     others = tuple(i for i in range(x.rank) if i != axis)
     return gather(
@@ -236,7 +236,7 @@ def take_along(x: Value, indices: Value, axis: int) -> Value:
         indices_batch_axes=others,
         start_axes=(axis,),
         sizes=(1,) * x.rank,
-        mode="promise",
+        mode=mode,
     )
 
 

@@ -1,0 +1,157 @@
+"""Activation functions: relu, gelu, silu, softplus."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..graph import Value
+from ..op import Op, define
+from ..types import Type
+from .arithmetic import abs, add, mul, neg, square, sub
+from .compare import gt, max, select
+from .error_function import erfc, erfc_reference
+from .exponential import exp, log1p, logistic
+from .families import check_kind
+from .halves import narrowed, widened
+from .known import like
+from .reduce import accumulated
+
+
+def _activation(made: Op, reference: Callable[..., Any], slope: Callable[..., Value]) -> None:
+    """Attach the rules all share; `slope` gives the derivative at a float32 or wider value."""
+
+    def activation_tangent(t: Value, out: Value, x: Value, **attrs: Any) -> Value:
+        wide = widened(x)
+        return narrowed(mul(widened(t), slope(wide, **attrs)), x.dtype)
+
+    made.reference(lambda x, **attrs: reference(accumulated(x), **attrs))
+    made.jvp([activation_tangent])
+    made.batch(lambda args, batched, **attrs: made(args[0], **attrs))
+
+
+@define
+def relu(x: Type) -> Type:
+    """The number, or 0 if it is negative; the derivative at 0 is 0."""
+    check_kind(x, ("integer", "float"))
+    return x
+
+
+relu.reference(lambda x: np.maximum(x, x.dtype.type(0)))
+
+
+@relu.expand
+def relu_expand(x: Value) -> Value:
+    return max(x, like(x, 0))
+
+
+relu.jvp([lambda t, out, x: select(gt(x, like(x, 0)), t, like(t, 0))])
+
+
+@relu.batch
+def relu_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
+    return relu(args[0])
+
+
+relu.samples((2, 3))
+relu.samples([-1.0, 2.0, np.nan], expect=[0.0, 2.0, np.nan])
+
+
+@define
+def silu(x: Type) -> Type:
+    """The number times its logistic, x / (1 + exp(-x)); also called swish."""
+    check_kind(x, ["float"])
+    return x
+
+
+def _silu_reference(x: np.ndarray) -> np.ndarray:
+    return x / (1 + np.exp(-x))
+
+
+@silu.expand
+def silu_expand(x: Value) -> Value:
+    wide = widened(x)
+    return narrowed(mul(wide, logistic(wide)), x.dtype)
+
+
+def _silu_slope(x: Value) -> Value:
+    share = logistic(x)
+    return mul(share, add(mul(x, sub(like(x, 1), share)), 1))
+
+
+_activation(silu, _silu_reference, _silu_slope)
+silu.samples((2, 3))
+silu.samples([0.0, math.log(3.0)], expect=[0.0, 0.75 * math.log(3.0)])
+
+
+@define
+def softplus(x: Type) -> Type:
+    """log(1 + exp(x)), a smooth relu."""
+    check_kind(x, ["float"])
+    return x
+
+
+def _softplus_reference(x: np.ndarray) -> np.ndarray:
+    return np.logaddexp(x, x.dtype.type(0))
+
+
+@softplus.expand
+def softplus_expand(x: Value) -> Value:
+    wide = widened(x)
+    return narrowed(add(max(wide, like(wide, 0)), log1p(exp(neg(abs(wide))))), x.dtype)
+
+
+_activation(softplus, _softplus_reference, logistic)
+softplus.samples((2, 3))
+softplus.samples([0.0, -1e3, 1e3], expect=[math.log(2.0), 0.0, 1e3])
+
+# the tanh form 0.5 * x * (1 + tanh(u)) is x * logistic(2 * u), which does not cancel for x < 0;
+# 2 * u = LINEAR * x + CUBIC * x ** 3
+LINEAR = 2 * math.sqrt(2 / math.pi)
+CUBIC = LINEAR * 0.044715
+
+
+@define
+def gelu(x: Type, *, approximate: bool) -> Type:
+    """The number times the normal distribution function at it; `approximate` is the tanh form."""
+    check_kind(x, ["float"])
+    return x
+
+
+def _gelu_reference(x: np.ndarray, *, approximate: bool) -> np.ndarray:
+    if approximate:
+        return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    return 0.5 * x * erfc_reference(-x * math.sqrt(0.5))
+
+
+@gelu.expand
+def gelu_expand(x: Value, *, approximate: bool) -> Value:
+    wide = widened(x)
+    return narrowed(mul(wide, _gelu_share(wide, approximate)), x.dtype)
+
+
+def _gelu_share(x: Value, approximate: bool) -> Value:
+    if approximate:
+        return logistic(mul(x, add(mul(square(x), CUBIC), LINEAR)))
+    return mul(erfc(mul(x, -math.sqrt(0.5))), 0.5)
+
+
+def _gelu_slope(x: Value, *, approximate: bool) -> Value:
+    share, squared = _gelu_share(x, approximate), square(x)
+    if approximate:
+        inner = add(mul(squared, 3 * CUBIC), LINEAR)
+        density = mul(mul(share, sub(like(x, 1), share)), inner)
+    else:
+        density = mul(exp(mul(squared, -0.5)), 1 / math.sqrt(2 * math.pi))
+    return add(share, mul(x, density))
+
+
+_activation(gelu, _gelu_reference, _gelu_slope)
+gelu.samples((2, 3), approximate=True)
+gelu.samples((2, 3), approximate=False)
+# phi(1) = 0.841344746068543 from a table; the tanh form differs in the fourth digit
+gelu.samples([0.0, 1.0, -1.0], approximate=False, expect=[0.0, 0.84134474607, -0.15865525393])
+gelu.samples([0.0, 1.0, -1.0], approximate=True, expect=[0.0, 0.841191990, -0.158808010])

@@ -1,0 +1,140 @@
+"""Losses by class labels: cross_entropy, and one_hot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import AttributeValueError, AxisError, DtypeError, ShapeError
+from ..graph import Value
+from ..op import define
+from ..types import Type, is_integer, promote
+from .arithmetic import add, mul, sub
+from .compare import eq
+from .constant import iota
+from .convert import convert
+from .exponential import exp, log
+from .families import align, check_kind
+from .halves import narrowed, widened
+from .index import take_along
+from .movement import broadcast, reshape
+from .reduce import INDEX, accumulated, reduce_max, reduce_sum, spread_back
+from .softmax import softmax
+
+
+@define
+def one_hot(labels: Type, *, size: int, dtype: np.dtype, axis: int = -1) -> Type:
+    """1 where a new axis has the place of the label, else 0; all 0 for a label outside of it."""
+    if not is_integer(labels.dtype):
+        raise DtypeError(f"the labels are {labels}", fix="convert them: labels.astype('int32')")
+    if size < 0:
+        raise AttributeValueError(f"the size {size} is negative", fix="use the number of classes")
+    if not -1 <= axis <= labels.rank:
+        raise AxisError(
+            f"axis {axis} is outside the result", fix=f"pick an axis from 0 to {labels.rank}, or -1"
+        )
+    place = labels.rank if axis == -1 else axis
+    return Type(dtype, (*labels.shape[:place], size, *labels.shape[place:]))
+
+
+@one_hot.reference
+def one_hot_reference(labels: np.ndarray, *, size: int, dtype: Any, axis: int) -> np.ndarray:
+    return np.moveaxis(labels[..., None] == np.arange(size), -1, axis).astype(dtype)
+
+
+def _is_label(labels: Value, size: int, axis: int) -> Value:
+    shape = (*labels.shape[:axis], size, *labels.shape[axis:])
+    others = tuple(i for i in range(len(shape)) if i != axis)
+    # wide enough for all places, and for all labels but the greatest uint64
+    places = iota(shape=shape, axis=axis, dtype=promote(labels.dtype, INDEX))
+    labels = narrowed(labels, places.dtype)
+    return eq(broadcast(labels, shape=shape, axes=others), places)
+
+
+@one_hot.expand
+def one_hot_expand(labels: Value, *, size: int, dtype: np.dtype, axis: int) -> Value:
+    return convert(_is_label(labels, size, labels.rank if axis == -1 else axis), dtype=dtype)
+
+
+one_hot.nondifferentiable("labels are integers")
+
+
+@one_hot.batch
+def one_hot_batch(
+    args: Sequence[Value], batched: Sequence[bool], *, size: int, dtype: np.dtype, axis: int
+) -> Value:
+    return one_hot(args[0], size=size, dtype=dtype, axis=axis if axis == -1 else axis + 1)
+
+
+one_hot.samples(np.array([[0, 2], [5, -1]], np.int32), size=3, dtype="float32", axis=1)
+one_hot.samples(
+    np.array([1, 0, 4]), size=2, dtype="float32", expect=[[0.0, 1.0], [1.0, 0.0], [0.0, 0.0]]
+)
+
+
+@define
+def cross_entropy(logits: Type, labels: Type) -> Type:
+    """Minus the log-softmax of logits at the label: `f32[..., C], i32[...] → f32[...]`.
+
+    One loss for each label, NaN for a label outside of 0 to C - 1.
+    """
+    check_kind(logits, ["float"])
+    if not is_integer(labels.dtype):
+        raise DtypeError(f"the labels are {labels}", fix="convert them: labels.astype('int32')")
+    if logits.rank == 0 or labels.shape != logits.shape[:-1]:
+        raise ShapeError(
+            f"the labels {labels} do not fit the logits {logits}",
+            fix="give one label for each row of logits, whose last axis holds the classes",
+        )
+    return logits.with_shape(labels.shape)
+
+
+@cross_entropy.reference
+def cross_entropy_reference(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    x, size = accumulated(logits), logits.shape[-1]
+    peak = np.max(x, axis=-1, initial=-np.inf)
+    inside = (labels >= 0) & (labels < size)
+    place = np.where(inside, labels, 0).astype(np.int64)[..., None]
+    picked = np.take_along_axis(x, place, -1)[..., 0]
+    total = np.log(np.sum(np.exp(x - peak[..., None]), axis=-1))
+    return np.where(inside, total + (peak - picked), np.nan)
+
+
+@cross_entropy.expand
+def cross_entropy_expand(logits: Value, labels: Value) -> Value:
+    x = widened(logits)
+    axes = (x.rank - 1,)
+    peak = reduce_max(x, axes=axes)
+    total = log(reduce_sum(exp(sub(x, spread_back(peak, x, axes))), axes=axes))
+    place = reshape(labels, shape=(*labels.shape, 1))
+    picked = reshape(take_along(x, place, x.rank - 1, mode="fill"), shape=labels.shape)
+    # peak - picked first: log-sum-exp minus picked would lose the digits of a small loss
+    return narrowed(add(total, sub(peak, picked)), logits.dtype)
+
+
+@cross_entropy.jvp
+def cross_entropy_jvp(primals: Sequence[Value], tangents: Sequence[Any]) -> tuple:
+    logits, labels = primals
+    x, t = widened(logits), widened(tangents[0])
+    axis = x.rank - 1
+    hot = convert(_is_label(labels, x.shape[-1], axis), dtype=x.dtype)
+    slope = sub(softmax(x, axes=(axis,)), hot)
+    pushed = reduce_sum(mul(slope, t), axes=(axis,))
+    return cross_entropy(logits, labels), narrowed(pushed, logits.dtype)
+
+
+@cross_entropy.batch
+def cross_entropy_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
+    return cross_entropy(*align(args, batched))
+
+
+cross_entropy.samples((2, 3), np.array([2, 0], np.int32))
+cross_entropy.samples((2, 2, 3), np.array([[2, 0], [1, 1]]))
+cross_entropy.samples((3,), np.array(1, np.uint8))
+cross_entropy.samples(
+    [[0.0, 0.0], [1e4, 0.0], [1.0, 2.0]],
+    np.array([1, 1, 2]),
+    expect=[np.log(2.0), 1e4, np.nan],
+)
