@@ -93,6 +93,23 @@ from .constants import (
     uint32,
     uint64,
 )
+from .contraction import (
+    Axes,
+    convolve,
+    correlate,
+    cross,
+    dot,
+    einsum,
+    inner,
+    kron,
+    matmul,
+    matvec,
+    outer,
+    tensordot,
+    vdot,
+    vecdot,
+    vecmat,
+)
 from .creation import (
     arange,
     array,
@@ -174,6 +191,30 @@ from .elementwise import (
     tan,
     tanh,
     true_divide,
+)
+from .indexing import (
+    argwhere,
+    compress,
+    delete,
+    diag_indices,
+    diag_indices_from,
+    extract,
+    fill_diagonal,
+    flatnonzero,
+    insert,
+    ix_,
+    known_array,
+    nonzero,
+    place,
+    put,
+    put_along_axis,
+    putmask,
+    ravel_multi_index,
+    take,
+    take_along_axis,
+    tril_indices,
+    triu_indices,
+    unravel_index,
 )
 from .logic import (
     allclose,
@@ -258,6 +299,23 @@ from .reductions import (
     ptp,
     sum,
     trapezoid,
+)
+from .sorting import (
+    argpartition,
+    argsort,
+    digitize,
+    keep_axes_of,
+    lexsort,
+    median,
+    nanmedian,
+    nanpercentile,
+    nanquantile,
+    partition,
+    percentile,
+    quantile,
+    searchsorted,
+    sort,
+    sort_complex,
 )
 from .statistics import (
     average,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import builder
-from ..ir.errors import DeviceMismatchError, LeakedTracerError, RlxError
+from ..ir.errors import DeviceMismatchError, RlxError
 from ..ir.graph import OPS, Value
 from ..ir.op import Op
 from ..ir.types import Type, is_bool, is_complex, is_float, type_of
@@ -62,7 +62,11 @@ def apply(op: Op | str, *operands: Any, **attrs: Any) -> Any:
 
 def as_operand(x: Any) -> Operand:
     """Give what `apply` takes for what a user wrote; lists become arrays."""
-    if isinstance(x, Array | TracedTensor) or is_python_scalar(x):
+    if isinstance(x, TracedTensor):
+        if not builder.is_open(x.value.graph):
+            raise leaked(x)
+        return x
+    if isinstance(x, Array) or is_python_scalar(x):
         return x
     if isinstance(x, np.ndarray | np.generic):
         check_supported(x.dtype, x)
@@ -99,14 +103,9 @@ def to_value(x: Operand, like: Type | None = None) -> Value:
     is not tied to their elements. A Python number takes the type of `like`.
     """
     recorder = builder.current()
-    if isinstance(x, TracedTensor):
-        try:
-            if recorder is None:
-                raise builder.leaked(x.value)
-            return recorder.own(x.value)
-        except LeakedTracerError:
-            raise leaked(x) from None
     assert recorder is not None, "ops on values need an open graph"
+    if isinstance(x, TracedTensor):
+        return recorder.own(x.value)
     if is_python_scalar(x):
         type = like or Type(default_of(x))
         return OPS["full"](shape=type.shape, value=_number(x, type.dtype), dtype=type.dtype)

@@ -1,0 +1,353 @@
+"""Reading and writing by index arrays: take, nonzero, choose, put and their like."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..ir.builder import user_source
+from ..ir.errors import AttributeValueError, ConcretizationError, DtypeError
+from ..ir.types import DTYPES, is_integer
+from ..trace.apply import apply, as_tensor
+from ..trace.array import Array
+from ..trace.axes import as_shape, broadcast_shapes, one_axis
+from ..trace.promotion import broadcast_to, convert
+from ..trace.tensor import TracedTensor
+from .arithmetic import clip, remainder
+from .elementwise import Tensor, add, equal, less, multiply
+from .logic import truth, where
+from .manipulation import broadcast_arrays, moveaxis, ravel, reshape, stack
+from .reductions import cumsum, sum
+
+INT32 = DTYPES["int32"]
+MODES = {"fill": "fill", "clip": "clip", "wrap": "promise", "promise_in_bounds": "promise"}
+
+
+def _integers(name: str, x: Tensor) -> Any:
+    tensor = as_tensor(x)
+    if tensor.size == 0 and isinstance(x, list | tuple):
+        tensor = convert(tensor, INT32)
+    if not is_integer(tensor.dtype):
+        raise DtypeError(
+            f"{name}: the indices are {tensor.type}, not integers",
+            where=str(user_source()),
+            fix='convert them: indices.astype("int32")',
+        )
+    return convert(tensor, INT32) if tensor.dtype.itemsize < 4 else tensor
+
+
+def _mode(name: str, mode: str | None) -> str:
+    if mode not in (None, *MODES):
+        raise AttributeValueError(
+            f"{name}: there is no mode {mode!r} for indices outside of the array",
+            where=str(user_source()),
+            fix=f"use one of {', '.join(MODES)}",
+        )
+    return mode or "fill"
+
+
+def _from_start(indices: Any, size: Any, mode: str) -> Any:
+    """Indices counted from the start; outside ones as the mode says."""
+    if mode == "wrap":
+        return remainder(indices, size)
+    if mode == "clip":
+        return clip(indices, 0, size - 1)
+    if indices.dtype.kind == "u" or not isinstance(size, int):
+        return indices
+    return where(less(indices, 0), add(indices, size), indices)
+
+
+def take(
+    x: Tensor,
+    indices: Tensor,
+    axis: int | None = None,
+    mode: str | None = None,
+    fill_value: Tensor | None = None,
+) -> Any:
+    """The elements at indices along an axis; outside of the array NaN or the least integer.
+
+    `mode` "clip" takes the nearest element there, "wrap" counts around. None as axis counts
+    through all elements.
+    """
+    x = as_tensor(x)
+    x, axis = (ravel(x), 0) if axis is None else (x, axis)
+    place = one_axis("take", axis, x.ndim)
+    way = _mode("take", mode)
+    places = _from_start(_integers("take", indices), x.shape[place], way)
+    rank = places.ndim
+    result = apply(
+        "gather",
+        x,
+        reshape(places, (*places.shape, 1)),
+        offset_axes=tuple(i if i < place else i + rank for i in range(x.ndim - 1)),
+        collapsed_axes=(place,),
+        operand_batch_axes=(),
+        indices_batch_axes=(),
+        start_axes=(place,),
+        sizes=tuple(1 if i == place else n for i, n in enumerate(x.shape)),
+        mode=MODES[way],
+    )
+    if fill_value is None or way != "fill":
+        return result
+    is_inside = _is_inside(places, x.shape[place])
+    shape = (1,) * place + tuple(places.shape) + (1,) * (x.ndim - 1 - place)
+    return where(reshape(is_inside, shape), result, convert(as_tensor(fill_value), x.dtype))
+
+
+def _is_inside(places: Any, size: Any) -> Any:
+    return apply("bit_and", apply("ge", places, 0), apply("lt", places, size))
+
+
+def take_along_axis(
+    x: Tensor,
+    indices: Tensor,
+    axis: int | None = -1,
+    mode: str | None = None,
+    fill_value: Tensor | None = None,
+) -> Any:
+    """For each line along an axis the elements at that line's indices."""
+    x, indices = as_tensor(x), _integers("take_along_axis", indices)
+    if axis is None:
+        return take(x, ravel(indices), None, mode, fill_value)
+    place = one_axis("take_along_axis", axis, x.ndim)
+    way = _mode("take_along_axis", mode)
+    x, indices = _aligned("take_along_axis", x, indices, place)
+    places = _from_start(indices, x.shape[place], way)
+    lines = tuple(i for i in range(x.ndim) if i != place)
+    result = apply(
+        "gather",
+        x,
+        reshape(places, (*places.shape, 1)),
+        offset_axes=(),
+        collapsed_axes=(place,),
+        operand_batch_axes=lines,
+        indices_batch_axes=lines,
+        start_axes=(place,),
+        sizes=(1,) * x.ndim,
+        mode=MODES[way],
+    )
+    if fill_value is None or way != "fill":
+        return result
+    return where(_is_inside(places, x.shape[place]), result, fill_value)
+
+
+def _aligned(name: str, x: Any, indices: Any, axis: int) -> tuple[Any, Any]:
+    """Broadcast the axes other than the taken one."""
+    lines = [tuple(n for i, n in enumerate(a.shape) if i != axis) for a in (x, indices)]
+    shape = broadcast_shapes(name, *lines)
+    return tuple(  # type: ignore[return-value]
+        broadcast_to(a, (*shape[:axis], a.shape[axis], *shape[axis:])) for a in (x, indices)
+    )
+
+
+def put_along_axis(
+    x: Tensor, indices: Tensor, values: Tensor, axis: int, inplace: bool = False, mode: str = "drop"
+) -> Any:
+    """A new array with values at each line's indices along an axis."""
+    x, indices = as_tensor(x), _integers("put_along_axis", indices)
+    place = one_axis("put_along_axis", axis, x.ndim)
+    grid = [
+        np.arange(n, dtype="int32").reshape((-1,) + (1,) * (x.ndim - 1 - i))
+        for i, n in enumerate(x.shape)
+    ]
+    return x.at[(*grid[:place], indices, *grid[place + 1 :])].set(values, mode=mode)
+
+
+def put(
+    x: Tensor, indices: Tensor, values: Tensor, mode: str = "drop", inplace: bool = False
+) -> Any:
+    """A new array with values at indices that count through all elements."""
+    x = as_tensor(x)
+    places, values = ravel(_integers("put", indices)), ravel(values)
+    count = places.shape[0]
+    if values.shape[0] != count and count:
+        values = values[np.arange(count, dtype="int32") % values.shape[0]]
+    return reshape(ravel(x).at[places].set(values, mode=mode), x.shape)
+
+
+def choose(index: Tensor, choices: Sequence[Tensor], mode: str = "clip") -> Any:
+    """Elementwise the array that the index names."""
+    arrays = broadcast_arrays(_integers("choose", index), *choices)
+    places = _from_start(arrays[0], len(choices), mode)
+    return take_along_axis(stack(arrays[1:]), places[None], 0, "clip")[0]
+
+
+# -- places -----------------------------------------------------------------------------------------
+
+
+def known_array(name: str, x: Tensor, fix: str) -> np.ndarray:
+    """The elements as a NumPy array, or an error: the size of the result depends on them."""
+    given = as_tensor(x)
+    known = given.concrete if isinstance(given, TracedTensor) else given.host()
+    if known is None:
+        raise ConcretizationError(
+            f"{name}: the size of the result depends on elements not known while tracing",
+            where=str(user_source()),
+            notes=[f"x: {given.type}"],
+            fix=fix,
+        )
+    return known
+
+
+def nonzero(x: Tensor, *, size: int | None = None, fill_value: Any = None) -> tuple[Any, ...]:
+    """The places of elements other than zero, an index array for each axis.
+
+    In traced code `size` is needed: so many places, the rest filled with `fill_value` or 0.
+    """
+    x = as_tensor(x)
+    if size is None:
+        known = known_array("nonzero", x, "say how many: nonzero(x, size=n)")
+        return tuple(Array(a.astype("int32")) for a in np.nonzero(known))
+    flags = convert(ravel(truth(x)), INT32)
+    ranks = cumsum(flags)
+    # rank r is first reached at the r-th place; places past the last one drop out
+    numbers = apply("iota", shape=flags.shape, axis=0, dtype="int32")
+    slots = where(equal(flags, 1), ranks - 1, size)
+    flat = (
+        Array(np.zeros(size, INT32))
+        if not isinstance(x, TracedTensor)
+        else multiply(apply("iota", shape=(size,), axis=0, dtype="int32"), 0)
+    )
+    flat = as_tensor(flat).at[slots].set(numbers, mode="drop")
+    is_filled = less(np.arange(size, dtype="int32"), sum(flags))
+    fills = fill_value if isinstance(fill_value, tuple) else (fill_value or 0,) * max(x.ndim, 1)
+    axes = unravel_index(flat, x.shape or (1,))
+    return tuple(where(is_filled, a, f) for a, f in zip(axes, fills, strict=True))
+
+
+def flatnonzero(x: Tensor, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """The places of elements other than zero, counted through all."""
+    return nonzero(ravel(x), size=size, fill_value=fill_value)[0]
+
+
+def argwhere(x: Tensor, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """The places of elements other than zero, a row for each."""
+    return stack(nonzero(x, size=size, fill_value=fill_value), axis=-1)
+
+
+def extract(condition: Tensor, x: Tensor, *, size: int | None = None, fill_value: Any = 0) -> Any:
+    """The elements where a condition holds."""
+    return compress(ravel(condition), ravel(x), size=size, fill_value=fill_value)
+
+
+def compress(
+    condition: Tensor,
+    x: Tensor,
+    axis: int | None = None,
+    *,
+    size: int | None = None,
+    fill_value: Any = 0,
+) -> Any:
+    """The slices along an axis where a condition holds."""
+    x = as_tensor(x)
+    x, axis = (ravel(x), 0) if axis is None else (x, axis)
+    place = one_axis("compress", axis, x.ndim)
+    count = x.shape[place]
+    (places,) = nonzero(ravel(condition), size=size, fill_value=count)
+    return take(x, places, place, "fill", fill_value)
+
+
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Any, ...]:
+    """The index along each axis for indices that count through all elements."""
+    left, sizes = _integers("unravel_index", indices), as_shape(shape)
+    found = []
+    for n in reversed(sizes):
+        found.append(remainder(left, n))
+        left = left // n
+    return tuple(reversed(found))
+
+
+def ravel_multi_index(
+    multi_index: Sequence[Tensor], dims: Sequence[int], mode: str = "raise", order: str = "C"
+) -> Any:
+    """Indices that count through all elements, from an index along each axis."""
+    result: Any = Array(np.zeros((), INT32))
+    pairs = list(zip(multi_index, dims, strict=True))
+    for index, n in pairs if order == "C" else reversed(pairs):
+        index = _integers("ravel_multi_index", index)
+        index = _from_start(index, n, mode) if mode != "raise" else index
+        result = add(multiply(result, n), index)
+    return result
+
+
+# -- index helpers for matrices ---------------------------------------------------------------------
+
+
+def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
+    """The places of the diagonal, an index array for each axis."""
+    line = apply("iota", shape=(n,), axis=0, dtype="int32")
+    return (line,) * ndim
+
+
+def diag_indices_from(x: Tensor) -> tuple[Any, ...]:
+    """The places of the diagonal of an array."""
+    x = as_tensor(x)
+    return diag_indices(x.shape[0], x.ndim)
+
+
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
+    """The places at and below a diagonal."""
+    rows, columns = np.tril_indices(n, k, m)
+    return Array(rows.astype("int32")), Array(columns.astype("int32"))
+
+
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
+    """The places at and above a diagonal."""
+    rows, columns = np.triu_indices(n, k, m)
+    return Array(rows.astype("int32")), Array(columns.astype("int32"))
+
+
+def ix_(*sequences: Tensor) -> tuple[Any, ...]:
+    """Index arrays that span a grid: `x[ix_([0, 2], [1, 3])]`."""
+    rank = len(sequences)
+    vectors = [as_tensor(s) for s in sequences]
+    return tuple(
+        reshape(v, tuple(-1 if i == j else 1 for j in range(rank))) for i, v in enumerate(vectors)
+    )
+
+
+def fill_diagonal(x: Tensor, value: Tensor, wrap: bool = False, *, inplace: bool = False) -> Any:
+    """A new array with a value on the diagonal."""
+    x = as_tensor(x)
+    line = np.arange(min(x.shape), dtype="int32")
+    return x.at[(line,) * x.ndim].set(value)
+
+
+def place(x: Tensor, mask: Tensor, values: Tensor, *, inplace: bool = False) -> Any:
+    """A new array with values put one after another where a mask holds."""
+    x, values = as_tensor(x), ravel(values)
+    ranks = cumsum(convert(ravel(truth(mask)), INT32)) - 1
+    chosen = take(values, remainder(ranks, values.shape[0]), mode="clip")
+    return where(mask, reshape(chosen, x.shape), x)
+
+
+def putmask(x: Tensor, mask: Tensor, values: Tensor) -> Any:
+    """A new array with values, repeated to its size, where a mask holds."""
+    x, values = as_tensor(x), ravel(values)
+    numbers = np.arange(math.prod(x.shape), dtype="int32") % values.shape[0]
+    return where(mask, reshape(values[numbers], x.shape), x)
+
+
+def insert(x: Tensor, index: int, values: Tensor, axis: int | None = None) -> Any:
+    """Values put before a place along an axis."""
+    x = as_tensor(x)
+    x, axis = (ravel(x), 0) if axis is None else (x, axis)
+    x = moveaxis(x, axis, 0)
+    values = as_tensor(values)
+    extra = moveaxis(values, axis, 0) if values.ndim == x.ndim else values[None]
+    extra = broadcast_to(convert(extra, x.dtype), (extra.shape[0], *x.shape[1:]))
+    number = index % x.shape[0] if index < 0 else index
+    joined = apply("concat", x[:number], extra, x[number:], axis=0)
+    return moveaxis(joined, 0, axis)
+
+
+def delete(x: Tensor, index: int | slice | Sequence[int], axis: int | None = None) -> Any:
+    """The array without the slices at known indices."""
+    x = as_tensor(x)
+    x, axis = (ravel(x), 0) if axis is None else (x, axis)
+    place = one_axis("delete", axis, x.ndim)
+    kept = np.delete(np.arange(x.shape[place], dtype="int32"), index)
+    return take(x, kept, place)
