@@ -325,5 +325,3 @@ def control_samples() -> None:
     square = build(lambda x: [x * x], [Type(f64, (2,))], "square")
     cond.samples(np.int32(1), [3.0, 4.0], branches=(double, square), expect=[[9.0, 16.0]])
     cond.samples(np.int32(-7), [3.0, 4.0], branches=(double, square), expect=[[6.0, 8.0]])
-
-

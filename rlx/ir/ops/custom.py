@@ -136,7 +136,9 @@ custom_vjp_call.rules["multiple"] = True
 @custom_vjp_call.jvp
 def custom_vjp_call_jvp(jvp_graph, primals, tangents, *, graph, forward, backward):
     results, residuals = forward(list(primals))
-    signature = build(lambda: [OPS["full"](shape=r.shape, value=0, dtype=r.dtype) for r in results], [])
+    signature = build(
+        lambda: [OPS["full"](shape=r.shape, value=0, dtype=r.dtype) for r in results], []
+    )
     pushed = custom_pullback(
         *residuals,
         *filled(tangents, primals),

@@ -171,7 +171,8 @@ def while_loop_batch(batch_graph, args, batched, *, condition, body, n_condition
         n_body=n_body + len(extra),
     )
     return [
-        r if is_there else spread(r, size) for r, is_there in zip(results, carry_batched, strict=True)
+        r if is_there else spread(r, size)
+        for r, is_there in zip(results, carry_batched, strict=True)
     ]
 
 
@@ -247,9 +248,7 @@ def scan(
 @scan.reference
 def scan_reference(*operands, body, n_constants, n_carry, length, reverse):
     constants, carry, arrays = _cut(operands, n_constants, n_carry)
-    stacked = [
-        np.zeros((length, *y.shape), y.dtype) for y in body.result_types[n_carry:]
-    ]
+    stacked = [np.zeros((length, *y.shape), y.dtype) for y in body.result_types[n_carry:]]
     for i in reversed(range(length)) if reverse else range(length):
         results = interpret(body, [*constants, *carry, *(x[i] for x in arrays)])
         carry = results[:n_carry]
@@ -368,9 +367,7 @@ def scan_batch(batch_graph, args, batched, *, body, n_constants, n_carry, length
         length=length,
         reverse=reverse,
     )
-    full = [
-        r if is_there else spread(r, size) for r, is_there in zip(results, wanted, strict=True)
-    ]
+    full = [r if is_there else spread(r, size) for r, is_there in zip(results, wanted, strict=True)]
     return full[:n_carry] + [
         _swap(r) if is_there else r
         for r, is_there in zip(full[n_carry:], wanted[n_carry:], strict=True)
@@ -451,7 +448,12 @@ def loop_samples() -> None:
     below = build(lambda limit, x: [OPS["lt"](x, limit)], [f64, f64], "below")
     double = build(lambda x: [x * 2.0], [f64], "double")
     while_loop.samples(
-        np.float64(20.0), np.float64(1.5), condition=below, body=double, n_condition=1, expect=[24.0]
+        np.float64(20.0),
+        np.float64(1.5),
+        condition=below,
+        body=double,
+        n_condition=1,
+        expect=[24.0],
     )
     assert below.result_types == (boolean,)
 
