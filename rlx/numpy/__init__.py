@@ -192,8 +192,23 @@ from .elementwise import (
     tanh,
     true_divide,
 )
+from .floating import (
+    bitwise_count,
+    can_cast,
+    finfo,
+    fmax,
+    fmin,
+    frexp,
+    iinfo,
+    issubdtype,
+    nextafter,
+    piecewise,
+    promote_types,
+    unwrap,
+)
 from .indexing import (
     argwhere,
+    choose,
     compress,
     delete,
     diag_indices,
@@ -279,6 +294,26 @@ from .manipulation import (
     vsplit,
     vstack,
 )
+from .padding import (
+    block,
+    pad,
+    resize,
+)
+from .polynomial import (
+    bartlett,
+    blackman,
+    hamming,
+    hanning,
+    i0,
+    interp,
+    kaiser,
+    polyadd,
+    polyder,
+    polyint,
+    polymul,
+    polysub,
+    polyval,
+)
 from .reductions import (
     all,
     amax,
@@ -300,6 +335,19 @@ from .reductions import (
     sum,
     trapezoid,
 )
+from .sets import (
+    bincount,
+    histogram,
+    histogram_bin_edges,
+    intersect1d,
+    isin,
+    setdiff1d,
+    setxor1d,
+    trim_zeros,
+    union1d,
+    unique,
+    unique_values,
+)
 from .sorting import (
     argpartition,
     argsort,
@@ -319,7 +367,20 @@ from .sorting import (
 )
 from .statistics import (
     average,
+    corrcoef,
+    cov,
     mean,
+    nanargmax,
+    nanargmin,
+    nancumprod,
+    nancumsum,
+    nanmax,
+    nanmean,
+    nanmin,
+    nanprod,
+    nanstd,
+    nansum,
+    nanvar,
     std,
     var,
 )

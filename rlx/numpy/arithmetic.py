@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import ml_dtypes
-
 import numpy as np
 
 from ..ir.builder import user_source

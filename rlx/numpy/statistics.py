@@ -10,12 +10,14 @@ from ..ir.types import DTYPES, as_dtype, is_complex, is_inexact
 from ..trace.apply import apply, as_tensor
 from ..trace.axes import some_axes
 from ..trace.promotion import FLOAT, convert, is_static
-from .arithmetic import conj, multiply, real, sqrt, square, subtract
-from .elementwise import Tensor, divide, maximum
+from .arithmetic import conj, real, square
+from .contraction import matmul
+from .creation import diagonal
+from .elementwise import Tensor, divide, maximum, multiply, sqrt, subtract
+from .logic import isnan, logical_not
 from .logic import where as choose
-from .reductions import HALVES, Axis, sum
-
-REAL = {"complex64": "float32", "complex128": "float64"}
+from .manipulation import atleast_2d, concatenate, squeeze, transpose
+from .reductions import HALVES, Axis, all, argmax, argmin, cumprod, cumsum, max, min, prod, sum
 
 
 def _inexact(x: Any, dtype: Any) -> tuple[Any, np.dtype]:
@@ -99,7 +101,7 @@ def var(
     offset = subtract(x, center)
     if is_complex(x.dtype):
         squares = real(multiply(offset, conj(offset)))
-        result = DTYPES[REAL[result.name]]
+        result = squares.dtype
     else:
         squares = square(offset)
     total = sum(squares, axis, keepdims=keepdims, where=where)
@@ -122,3 +124,106 @@ def std(
 ) -> Any:
     """The square root of the variance."""
     return sqrt(var(x, axis, dtype, out, ddof, keepdims, where, correction=correction))
+
+
+# -- without NaN ----------------------------------------------------------------------------------
+
+
+def _without_nan(x: Tensor, filler: Any) -> Any:
+    x = as_tensor(x)
+    return choose(isnan(x), convert(filler, x.dtype), x) if is_inexact(x.dtype) else x
+
+
+def nansum(x: Tensor, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    """The sum of the elements that are not NaN."""
+    return sum(_without_nan(x, 0), axis, dtype, keepdims=keepdims)
+
+
+def nanprod(x: Tensor, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    """The product of the elements that are not NaN."""
+    return prod(_without_nan(x, 1), axis, dtype, keepdims=keepdims)
+
+
+def nanmax(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The greatest element that is not NaN; NaN if there is none."""
+    result = max(_without_nan(x, -np.inf), axis, keepdims=keepdims)
+    return choose(all(isnan(x), axis, keepdims=keepdims), np.nan, result)
+
+
+def nanmin(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The least element that is not NaN; NaN if there is none."""
+    result = min(_without_nan(x, np.inf), axis, keepdims=keepdims)
+    return choose(all(isnan(x), axis, keepdims=keepdims), np.nan, result)
+
+
+def nanargmax(x: Tensor, axis: int | None = None, keepdims: bool = False) -> Any:
+    """The place of the greatest element that is not NaN; -1 if there is none."""
+    place = argmax(_without_nan(x, -np.inf), axis, keepdims=keepdims)
+    return choose(all(isnan(x), axis, keepdims=keepdims), -1, place)
+
+
+def nanargmin(x: Tensor, axis: int | None = None, keepdims: bool = False) -> Any:
+    """The place of the least element that is not NaN; -1 if there is none."""
+    place = argmin(_without_nan(x, np.inf), axis, keepdims=keepdims)
+    return choose(all(isnan(x), axis, keepdims=keepdims), -1, place)
+
+
+def nanmean(x: Tensor, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    """The mean of the elements that are not NaN."""
+    x = as_tensor(x)
+    return mean(x, axis, dtype, keepdims=keepdims, where=logical_not(isnan(x)))
+
+
+def nanvar(
+    x: Tensor, axis: Axis = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False
+) -> Any:
+    """The variance of the elements that are not NaN."""
+    x = as_tensor(x)
+    return var(x, axis, dtype, None, ddof, keepdims, logical_not(isnan(x)))
+
+
+def nanstd(
+    x: Tensor, axis: Axis = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False
+) -> Any:
+    """The standard deviation of the elements that are not NaN."""
+    return sqrt(nanvar(x, axis, dtype, ddof, keepdims))
+
+
+def nancumsum(x: Tensor, axis: int | None = None, dtype: Any = None) -> Any:
+    """Running sums, NaN counted as 0."""
+    return cumsum(_without_nan(x, 0), axis, dtype)
+
+
+def nancumprod(x: Tensor, axis: int | None = None, dtype: Any = None) -> Any:
+    """Running products, NaN counted as 1."""
+    return cumprod(_without_nan(x, 1), axis, dtype)
+
+
+# -- covariance -----------------------------------------------------------------------------------
+
+
+def cov(
+    x: Tensor,
+    y: Tensor | None = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: int | None = None,
+) -> Any:
+    """The covariances of variables, each a row (or a column)."""
+    x, _ = _inexact(atleast_2d(x), None)
+    x = x if rowvar or x.shape[0] == 1 else transpose(x)
+    if y is not None:
+        y, _ = _inexact(atleast_2d(y), None)
+        x = concatenate([x, y if rowvar or y.shape[0] == 1 else transpose(y)], 0)
+    taken = (0 if bias else 1) if ddof is None else ddof
+    offset = subtract(x, mean(x, 1, keepdims=True))
+    return squeeze(divide(matmul(offset, conj(transpose(offset))), x.shape[1] - taken))
+
+
+def corrcoef(x: Tensor, y: Tensor | None = None, rowvar: bool = True) -> Any:
+    """The correlation coefficients of variables, each a row (or a column)."""
+    table = cov(x, y, rowvar)
+    if not table.ndim:
+        return divide(table, table)
+    spread = sqrt(real(diagonal(table)))
+    return divide(divide(table, spread[:, None]), spread[None, :])

@@ -1,0 +1,118 @@
+"""The parts of floating-point numbers, and functions that look at them piece by piece."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ..ir.types import as_dtype, is_inexact
+from ..trace.apply import apply, as_operand, as_tensor
+from ..trace.promotion import convert, fit_operands, pointwise, result_dtype
+from .arithmetic import remainder
+from .elementwise import Tensor, add, equal, greater, less, maximum, minimum, multiply, subtract
+from .logic import isfinite, isnan, logical_and, logical_or, where
+from .reductions import cumsum, diff
+
+finfo = ml_dtypes.finfo
+iinfo = ml_dtypes.iinfo
+
+
+def fmax(x: Tensor, y: Tensor, /) -> Any:
+    """The greater of two numbers; a NaN gives way to a number."""
+    return where(isnan(x), y, where(isnan(y), x, maximum(x, y)))
+
+
+def fmin(x: Tensor, y: Tensor, /) -> Any:
+    """The lesser of two numbers; a NaN gives way to a number."""
+    return where(isnan(x), y, where(isnan(y), x, minimum(x, y)))
+
+
+def nextafter(x: Tensor, y: Tensor, /) -> Any:
+    """The next number after x in the direction of y."""
+    dtype = result_dtype(as_operand(x), as_operand(y), inexact=True)
+    x, y = fit_operands("nextafter", dtype, x, y)
+    bits = as_dtype(f"int{8 * dtype.itemsize}")
+    place = apply("bitcast", x, dtype=bits)
+    # away from zero the pattern of bits grows by one; at zero it starts with the sign of y
+    is_away = equal(less(x, y), greater(x, 0))
+    moved = where(is_away, add(place, 1), subtract(place, 1))
+    least = where(less(y, 0), int(np.iinfo(bits).min) + 1, 1)
+    moved = where(equal(x, 0), convert(as_tensor(least), bits), moved)
+    result = apply(
+        "bitcast", where(equal(x, y), apply("bitcast", y, dtype=bits), moved), dtype=dtype
+    )
+    return where(logical_or(isnan(x), isnan(y)), convert(np.nan, dtype), result)
+
+
+def frexp(x: Tensor, /) -> tuple[Any, Any]:
+    """A fraction from 0.5 below 1 (with the sign) and the power of two to multiply it with."""
+    x = convert(as_tensor(x), result_dtype(as_operand(x), inexact=True))
+    is_plain = logical_and(isfinite(x), apply("ne", x, 0))
+    size = where(is_plain, apply("abs", x), 1)
+    power = add(apply("floor", multiply(apply("log", size), 1 / math.log(2))), 1)
+    # the logarithm may be off by one at powers of two
+    share = multiply(size, apply("exp2", apply("neg", power)))
+    power = where(
+        greater(share, 1 - 1e-7), add(power, 1), where(less(share, 0.5), power - 1, power)
+    )
+    share = multiply(x, apply("exp2", apply("neg", power)))
+    return where(is_plain, share, x), where(is_plain, convert(power, as_dtype("int32")), 0)
+
+
+def unwrap(
+    p: Tensor, discont: float | None = None, axis: int = -1, period: float = 2 * math.pi
+) -> Any:
+    """Angles along an axis without the jumps of whole turns."""
+    p = convert(as_tensor(p), result_dtype(as_operand(p), inexact=True))
+    steps = diff(p, axis=axis)
+    half = period / 2
+    short = subtract(remainder(add(steps, half), period), half)
+    short = where(logical_and(equal(short, -half), greater(steps, 0)), half, short)
+    limit = half if discont is None else max(discont, half)
+    change = where(less(apply("abs", steps), limit), 0, subtract(short, steps))
+    before = (slice(None),) * (axis % p.ndim)
+    return p.at[(*before, slice(1, None))].add(cumsum(change, axis))
+
+
+def piecewise(
+    x: Tensor, condlist: Sequence[Tensor], funclist: Sequence[Any], *args: Any, **keywords: Any
+) -> Any:
+    """For each element what the function (or number) of the last true condition gives.
+
+    One function more than conditions is for elements where none holds.
+    """
+    x = as_tensor(x)
+    choices = [f(x, *args, **keywords) if isinstance(f, Callable) else f for f in funclist]
+    default = choices.pop() if len(choices) > len(condlist) else 0
+    result = convert(as_tensor(default), x.dtype)
+    for condition, choice in zip(condlist, choices, strict=True):
+        result = convert(where(condition, choice, result), x.dtype)
+    return result
+
+
+def bitwise_count(x: Tensor, /) -> Any:
+    """The number of bits set in the absolute value."""
+    x = as_tensor(x)
+    size = apply("abs", x) if x.dtype.kind == "i" else x
+    return convert(pointwise("population_count", size), as_dtype("uint8"))
+
+
+def issubdtype(dtype: Any, kind: Any) -> bool:
+    """Whether a dtype is of a kind, as `numpy.floating`; bfloat16 and float8 are floating."""
+    if kind in (np.floating, np.inexact, np.number) and is_inexact(as_dtype(dtype)):
+        return kind is not np.floating or as_dtype(dtype).kind != "c"
+    return bool(np.issubdtype(as_dtype(dtype) if not isinstance(dtype, type) else dtype, kind))
+
+
+def promote_types(a: Any, b: Any) -> np.dtype:
+    """The dtype that holds values of both."""
+    return result_dtype(np.zeros((), as_dtype(a)), np.zeros((), as_dtype(b)))
+
+
+def can_cast(from_: Any, to: Any) -> bool:
+    """Whether a dtype holds all values of another without loss."""
+    return promote_types(from_, to) == as_dtype(to)

@@ -1,0 +1,177 @@
+"""Arrays made larger: pad, resize, block."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..ir.builder import user_source
+from ..ir.errors import ArgumentError, AttributeValueError
+from ..trace.apply import apply, as_tensor
+from ..trace.axes import as_shape
+from ..trace.promotion import broadcast_to, convert
+from .arithmetic import astype
+from .elementwise import Tensor, add, multiply, subtract
+from .indexing import take
+from .manipulation import concatenate, ravel, reshape
+from .reductions import max, min
+from .sorting import median
+from .statistics import mean
+
+_BY_INDEX = ("edge", "reflect", "symmetric", "wrap")
+_BY_STATISTIC: dict[str, Callable[..., Any]] = {
+    "maximum": max,
+    "minimum": min,
+    "mean": mean,
+    "median": median,
+}
+
+
+def pad(x: Tensor, pad_width: Any, mode: str = "constant", **options: Any) -> Any:
+    """The array with a border.
+
+    Modes: "constant" (`constant_values`), "edge", "reflect", "symmetric", "wrap",
+    "linear_ramp" (`end_values`), "maximum", "minimum", "mean", "median" (`stat_length`), "empty".
+    """
+    x = as_tensor(x)
+    widths = _pairs("pad_width", pad_width, x.ndim)
+    if mode in ("constant", "empty"):
+        return _pad_constant(x, widths, options.pop("constant_values", 0))
+    if mode in _BY_INDEX:
+        border = _index_border(mode, options.pop("reflect_type", "even"))
+    elif mode == "linear_ramp":
+        border = _ramp_border(_pairs("end_values", options.pop("end_values", 0), x.ndim))
+    elif mode in _BY_STATISTIC:
+        border = _statistic_border(_BY_STATISTIC[mode], options.pop("stat_length", None), x.ndim)
+    else:
+        modes = ["constant", "empty", "linear_ramp", *_BY_INDEX, *_BY_STATISTIC]
+        raise AttributeValueError(
+            f"pad: there is no mode {mode!r}",
+            where=str(user_source()),
+            fix=f"use one of {', '.join(modes)}",
+        )
+    for axis, (before, after) in enumerate(widths):
+        if before or after:
+            first, last = border(x, axis, before, after)
+            parts = [part for part, n in ((first, before), (x, 1), (last, after)) if n]
+            x = concatenate(parts, axis)
+    return x
+
+
+def _pairs(name: str, given: Any, rank: int) -> list[tuple[Any, Any]]:
+    """A (before, after) for each axis."""
+    if isinstance(given, dict):
+        pairs: list[Any] = [(0, 0)] * rank
+        for axis, pair in given.items():
+            pairs[axis] = pair if isinstance(pair, Sequence) else (pair, pair)
+        return pairs
+    try:
+        table = np.broadcast_to(np.asarray(given), (rank, 2))
+    except ValueError:
+        raise ArgumentError(
+            f"pad: {name} is {given!r}",
+            where=str(user_source()),
+            fix="give a number, a (before, after), or one such pair for each axis",
+        ) from None
+    return [(a, b) for a, b in table.tolist()]
+
+
+def _pad_constant(x: Any, widths: Sequence[tuple[int, int]], values: Any) -> Any:
+    if not isinstance(values, Sequence | np.ndarray):
+        low, high = zip(*widths, strict=True) if widths else ((), ())
+        fill = convert(as_tensor(values), x.dtype)
+        return apply("pad", x, fill, low=low, high=high, interior=(0,) * x.ndim)
+    for axis, (width, pair) in enumerate(
+        zip(widths, _pairs("constant_values", values, x.ndim), strict=True)
+    ):
+        for side in (0, 1):
+            low, high = [0] * x.ndim, [0] * x.ndim
+            (low, high)[side][axis] = width[side]
+            fill = as_tensor(np.asarray(pair[side], x.dtype))
+            x = apply("pad", x, fill, low=low, high=high, interior=(0,) * x.ndim)
+    return x
+
+
+def _index_border(mode: str, reflect_type: str) -> Callable[..., Any]:
+    """The border repeats elements, at places that NumPy finds for the row of indices."""
+
+    def border(x: Any, axis: int, before: int, after: int) -> tuple[Any, Any]:
+        size = x.shape[axis]
+        places = np.pad(np.arange(size, dtype="int32"), (before, after), mode=mode)  # type: ignore
+        ends = (places[:before], places[before + size :])
+        first, last = (take(x, end, axis) if len(end) else None for end in ends)
+        if reflect_type == "odd" and mode in ("reflect", "symmetric"):
+            edges = [take(x, np.array([place], "int32"), axis) for place in (0, size - 1)]
+            first = first if first is None else subtract(multiply(2, edges[0]), first)
+            last = last if last is None else subtract(multiply(2, edges[1]), last)
+        return first, last
+
+    return border
+
+
+def _ramp_border(ends: Sequence[tuple[Any, Any]]) -> Callable[..., Any]:
+    def border(x: Any, axis: int, before: int, after: int) -> tuple[Any, Any]:
+        found = []
+        for place, count, end in zip((0, -1), (before, after), ends[axis], strict=True):
+            edge = take(x, np.array([place], "int32"), axis)
+            share = np.arange(count) / builtins.max(count, 1)
+            share = share if place == 0 else 1 - np.arange(1, count + 1) / builtins.max(count, 1)
+            share = share.reshape(tuple(-1 if i == axis else 1 for i in range(x.ndim)))
+            ramp = add(end, multiply(subtract(edge, end), share.astype("float32")))
+            found.append(astype(ramp, x.dtype))
+        return found[0], found[1]
+
+    return border
+
+
+def _statistic_border(fn: Callable[..., Any], length: Any, rank: int) -> Callable[..., Any]:
+    lengths = None if length is None else _pairs("stat_length", length, rank)
+
+    def border(x: Any, axis: int, before: int, after: int) -> tuple[Any, Any]:
+        whole = (slice(None),) * axis
+        size = x.shape[axis]
+        spans = (size, size) if lengths is None else lengths[axis]
+        ends = (x[(*whole, slice(0, spans[0]))], x[(*whole, slice(size - spans[1], size))])
+        found = []
+        for end, count in zip(ends, (before, after), strict=True):
+            value = fn(end, axis=axis, keepdims=True)
+            value = value.round() if x.dtype.kind in "iu" and value.dtype.kind == "f" else value
+            shape = tuple(count if i == axis else n for i, n in enumerate(x.shape))
+            found.append(broadcast_to(astype(value, x.dtype), shape))
+        return found[0], found[1]
+
+    return border
+
+
+def resize(x: Tensor, new_shape: Any) -> Any:
+    """The elements repeated to fill a shape."""
+    x, shape = ravel(x), as_shape(new_shape)
+    count = int(np.prod(shape))
+    numbers = np.arange(count, dtype="int32") % x.shape[0]
+    return reshape(take(x, numbers), shape)
+
+
+def block(arrays: Any) -> Any:
+    """An array from nested lists of blocks; the innermost lists join along the last axis."""
+    depth = _depth(arrays)
+    rank = _rank(arrays)
+    return _block(arrays, depth, rank if rank > depth else depth)
+
+
+def _depth(arrays: Any) -> int:
+    return 1 + _depth(arrays[0]) if isinstance(arrays, list) else 0
+
+
+def _rank(arrays: Any) -> int:
+    ranks = [_rank(a) for a in arrays] if isinstance(arrays, list) else [as_tensor(arrays).ndim]
+    return sorted(ranks)[-1]
+
+
+def _block(arrays: Any, depth: int, rank: int) -> Any:
+    if isinstance(arrays, list):
+        return concatenate([_block(a, depth - 1, rank) for a in arrays], axis=-depth)
+    x = as_tensor(arrays)
+    return reshape(x, (1,) * (rank - x.ndim) + tuple(x.shape))

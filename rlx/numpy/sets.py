@@ -1,0 +1,168 @@
+"""Sets and counts: unique, isin, bincount, histogram."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..ir.types import DTYPES
+from ..trace.apply import as_tensor
+from ..trace.array import Array
+from ..trace.promotion import broadcast_to, convert
+from .creation import linspace, zeros
+from .elementwise import Tensor, divide, equal, less, less_equal, multiply, not_equal
+from .indexing import known_array, nonzero, take
+from .logic import logical_and, logical_not, where
+from .manipulation import concatenate, ravel, reshape
+from .reductions import any, cumsum, diff, max, min, sum
+from .sorting import argsort, searchsorted
+
+INT32 = DTYPES["int32"]
+
+
+def unique(
+    x: Tensor,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+) -> Any:
+    """The different elements in rising order.
+
+    In traced code `size` is needed: so many, the rest filled with `fill_value` or the least one.
+    """
+    x = as_tensor(x)
+    if size is None:
+        fix = "say how many: unique(x, size=n)"
+        known = known_array("unique", x, fix)
+        found = np.unique(known, return_index, return_inverse, return_counts, axis)
+        if not isinstance(found, tuple):
+            return Array(found)
+        return tuple(Array(a if i == 0 else a.astype("int32")) for i, a in enumerate(found))
+    return _sized_unique(ravel(x), return_index, return_inverse, return_counts, size, fill_value)
+
+
+def _sized_unique(
+    x: Any, with_index: bool, with_inverse: bool, with_counts: bool, size: int, fill_value: Any
+) -> Any:
+    order = argsort(x)
+    ordered = take(x, order, mode="clip")
+    is_new = concatenate([np.ones(1, bool), not_equal(ordered[1:], ordered[:-1])])
+    (starts,) = nonzero(is_new, size=size, fill_value=x.shape[0])
+    is_filled = less(starts, x.shape[0])
+    filler = ordered[0] if fill_value is None else fill_value
+    results = [
+        where(is_filled, take(ordered, starts, mode="clip"), convert(as_tensor(filler), x.dtype))
+    ]
+    if with_index:
+        results.append(take(order, where(is_filled, starts, 0), mode="clip"))
+    if with_inverse:
+        ranks = cumsum(convert(is_new, INT32)) - 1
+        blank = convert(multiply(order, 0), INT32)
+        results.append(blank.at[order].set(ranks))
+    if with_counts:
+        ends = concatenate([starts[1:], np.array([x.shape[0]], "int32")])
+        results.append(where(is_filled, ends - starts, 0))
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def unique_values(x: Tensor, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """The different elements in rising order."""
+    return unique(x, size=size, fill_value=fill_value)
+
+
+def isin(x: Tensor, test: Tensor, invert: bool = False) -> Any:
+    """Whether each element is among those of `test`."""
+    x, test = as_tensor(x), ravel(test)
+    result = any(equal(reshape(x, (*x.shape, 1)), test), axis=-1)
+    return logical_not(result) if invert else result
+
+
+def _known_pair(name: str, x: Tensor, y: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    fix = "call it outside of traced code, or use isin and where"
+    return known_array(name, x, fix), known_array(name, y, fix)
+
+
+def intersect1d(x: Tensor, y: Tensor) -> Any:
+    """The elements that both arrays have."""
+    return Array(np.intersect1d(*_known_pair("intersect1d", x, y)))
+
+
+def union1d(x: Tensor, y: Tensor) -> Any:
+    """The elements that one or both arrays have."""
+    return Array(np.union1d(*_known_pair("union1d", x, y)))
+
+
+def setdiff1d(x: Tensor, y: Tensor) -> Any:
+    """The elements of x that y has not."""
+    return Array(np.setdiff1d(*_known_pair("setdiff1d", x, y)))
+
+
+def setxor1d(x: Tensor, y: Tensor) -> Any:
+    """The elements that exactly one array has."""
+    return Array(np.setxor1d(*_known_pair("setxor1d", x, y)))
+
+
+def trim_zeros(x: Tensor, trim: str = "fb") -> Any:
+    """The vector without zeros at its front and back."""
+    return Array(np.trim_zeros(known_array("trim_zeros", x, "slice the array"), trim))
+
+
+# -- counting -------------------------------------------------------------------------------------
+
+
+def bincount(
+    x: Tensor, weights: Tensor | None = None, minlength: int = 0, *, length: int | None = None
+) -> Any:
+    """How often each integer from 0 up occurs; `weights` are added up instead.
+
+    In traced code `length` is needed: integers from there on are left out.
+    """
+    x = ravel(x)
+    if length is None:
+        known = known_array("bincount", x, "say how many: bincount(x, length=n)")
+        length = int(np.max(known, initial=-1)) + 1
+    count = length if length > minlength else minlength
+    amounts = as_tensor(np.ones((), INT32)) if weights is None else ravel(weights)
+    start = zeros((count,), amounts.dtype)
+    places = where(less(x, 0), 0, x)
+    return start.at[places].add(broadcast_to(amounts, x.shape), mode="drop")
+
+
+def histogram_bin_edges(
+    x: Tensor, bins: int | Sequence[float] | Tensor = 10, range: Any = None
+) -> Any:
+    """The edges of bins of equal width."""
+    if not isinstance(bins, int):
+        return as_tensor(bins)
+    x = ravel(x)
+    low, high = (min(x), max(x)) if range is None else map(as_tensor, range)
+    is_flat = low == high
+    return linspace(where(is_flat, low - 0.5, low), where(is_flat, high + 0.5, high), bins + 1)
+
+
+def histogram(
+    x: Tensor,
+    bins: int | Sequence[float] | Tensor = 10,
+    range: Any = None,
+    weights: Tensor | None = None,
+    density: bool = False,
+) -> tuple[Any, Any]:
+    """How many elements lie in each bin, and the edges; the last bin includes its end."""
+    x = ravel(x)
+    edges = histogram_bin_edges(x, bins, range)
+    count = edges.shape[0] - 1
+    place = searchsorted(edges, x, side="right") - 1
+    place = where(x == edges[-1], count - 1, place)
+    is_inside = logical_and(less_equal(edges[0], x), less_equal(x, edges[-1]))
+    amounts = 1.0 if weights is None else ravel(weights)
+    amounts = where(is_inside, amounts, 0.0)
+    counts = bincount(where(is_inside, place, 0), amounts, length=count)
+    if density:
+        counts = divide(divide(counts, diff(edges)), sum(counts))
+    return counts, edges
