@@ -129,6 +129,11 @@ class Op:
                 f"takes {len(self.operand_names)} operands, not {len(types)}",
                 fix=f"call {self.name}({', '.join(self.operand_names)})",
             )
+        if self.is_variadic and len(types) < len(self.operand_names) - 1:
+            raise ArgumentError(
+                f"takes {len(self.operand_names) - 1} operands or more, not {len(types)}",
+                fix=f"call {self.name}({', '.join(self.operand_names)}...)",
+            )
         result = self.type_rule(*types, **attrs)
         return result if isinstance(result, tuple) else (result,)
 
@@ -276,4 +281,3 @@ def has_graphs(node: Node) -> bool:
     return any(isinstance(a, Graph) or isinstance(a, tuple) for a in node.attrs.values()) and bool(
         node.graphs
     )
-

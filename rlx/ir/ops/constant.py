@@ -42,9 +42,13 @@ constant.samples(value=np.array([1.0, 2.0]), expect=[1.0, 2.0])
 @define
 def full(*, shape: tuple[int, ...], value: SCALAR, dtype: np.dtype) -> Type:
     """An array of one number: `full(shape=(2,), value=0, dtype="f32")`."""
+    _check_shape(shape)
+    return Type(dtype, shape)
+
+
+def _check_shape(shape: tuple[int, ...]) -> None:
     if any(isinstance(n, int) and n < 0 for n in shape):
         raise ShapeError(f"the shape {shape} has a negative size", fix="use sizes of 0 or more")
-    return Type(dtype, shape)
 
 
 @full.reference
@@ -66,6 +70,7 @@ def iota(*, shape: tuple[int, ...], axis: int, dtype: np.dtype) -> Type:
         raise AxisError(
             f"axis {axis} is outside the shape {shape}", fix=f"pick an axis below {len(shape)}"
         )
+    _check_shape(shape)
     return Type(dtype, shape)
 
 

@@ -249,7 +249,7 @@ def concat(*xs: Type, axis: int) -> Type:
                 f"the dtypes differ, {first} and {x}",
                 fix=f"convert one: x.astype({first.dtype.name!r})",
             )
-        if _without(x.shape, axis) != _without(first.shape, axis):
+        if x.rank != first.rank or _without(x.shape, axis) != _without(first.shape, axis):
             raise ShapeError(
                 f"{first} and {x} differ in an axis other than {axis}",
                 fix=f"make all sizes but that of axis {axis} equal",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..graph import Node, Value
 from .constant import SCALAR, full
 
@@ -23,7 +25,8 @@ def uniform(x: Value) -> SCALAR | None:
     if x.node is None:
         return None
     if x.node.op is full:
-        return x.node.attrs["value"]
+        with np.errstate(all="ignore"):
+            return np.asarray(x.node.attrs["value"]).astype(x.dtype).item()
     array = x.constant
     if array is None or not 0 < array.size <= SCANNED or not (array == array.flat[0]).all():
         return None

@@ -137,6 +137,23 @@ def while_loop_jvp(jvp_graph, primals, tangents, *, condition, body, n_condition
     return with_tangents(results, active)
 
 
+@while_loop.transpose
+def while_loop_transpose(transpose_graph, ct, *args, **attrs):
+    raise _no_reverse()
+
+
+@while_loop.split
+def while_loop_split(split_graph, args, known, **attrs):
+    raise _no_reverse()
+
+
+def _no_reverse() -> GradientError:
+    return GradientError(
+        "while_loop: reverse mode needs the number of steps, which a while loop does not know",
+        fix="give an upper bound, while_loop(..., max_steps=n), or use rlx.scan or rlx.fori_loop",
+    )
+
+
 @while_loop.batch
 def while_loop_batch(batch_graph, args, batched, *, condition, body, n_condition, n_body):
     size = batch_size(args, batched)
@@ -195,23 +212,6 @@ def _masked_loop(test: Graph, step: Graph, ours, theirs, carry) -> tuple[Graph, 
     return (
         build(any_goes_on, [*types[0], *types[2]], test.name),
         build(step_those, [*types[0], *types[1], *types[2]], step.name),
-    )
-
-
-@while_loop.transpose
-def while_loop_transpose(transpose_graph, ct, *args, **attrs):
-    raise _no_reverse()
-
-
-@while_loop.split
-def while_loop_split(split_graph, args, known, **attrs):
-    raise _no_reverse()
-
-
-def _no_reverse() -> GradientError:
-    return GradientError(
-        "while_loop: reverse mode needs the number of steps, which a while loop does not know",
-        fix="give an upper bound, while_loop(..., max_steps=n), or use rlx.scan or rlx.fori_loop",
     )
 
 
@@ -301,8 +301,9 @@ def scan_jvp(jvp_graph, primals, tangents, *, body, n_constants, n_carry, length
 def scan_transpose(transpose_graph, ct, *args, body, n_constants, n_carry, length, reverse):
     """Run backwards: carry the cotangents of linear constants and carried values."""
     constants, carry, rows = _cut(args, n_constants, n_carry)
-    assert all(is_linear(c) for c in carry), "a known carried value is split off before"
-    linear = [is_linear(a) for a in args]
+    # a carried value that is known here starts at zero: what stays known was split off before
+    is_carry = [n_constants <= i < n_constants + n_carry for i in range(len(args))]
+    linear = [is_linear(a) or is_carried for a, is_carried in zip(args, is_carry, strict=True)]
     linear_constants = [c for c in constants if is_linear(c)]
     known_constants = [c for c in constants if not is_linear(c)]
     known_rows = [x for x in rows if not is_linear(x)]

@@ -88,6 +88,8 @@ def cross_entropy(logits: Type, labels: Type) -> Type:
             f"the labels {labels} do not fit the logits {logits}",
             fix="give one label for each row of logits, whose last axis holds the classes",
         )
+    if logits.shape[-1] == 0:
+        raise ShapeError(f"there are no classes in {logits}", fix="give one logit or more a row")
     return logits.with_shape(labels.shape)
 
 

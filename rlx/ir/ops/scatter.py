@@ -95,7 +95,7 @@ def _geometry(x: Any, updates: Any, attrs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _reference(combine: Callable[..., None]) -> Callable[..., np.ndarray]:
-    def scatter_reference(
+    def windows_reference(
         x: np.ndarray, indices: np.ndarray, updates: np.ndarray, **attrs: Any
     ) -> np.ndarray:
         geometry = _geometry(x, updates, attrs)
@@ -106,7 +106,7 @@ def _reference(combine: Callable[..., None]) -> Callable[..., np.ndarray]:
         combine(result, at if at else ..., updates[kept])
         return result
 
-    return scatter_reference
+    return windows_reference
 
 
 def _place(
@@ -121,7 +121,7 @@ def _place(
 
 
 def _batch(made: Op) -> Callable[..., Value]:
-    def scatter_batch(
+    def windows_batch(
         args: Sequence[Value],
         batched: Sequence[bool],
         *,
@@ -154,7 +154,7 @@ def _batch(made: Op) -> Callable[..., Value]:
             **attrs,
         )
 
-    return scatter_batch
+    return windows_batch
 
 
 def _scatter(

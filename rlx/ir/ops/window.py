@@ -38,6 +38,11 @@ def check_window(
             raise AxisError(
                 f"{axes} are not different axes of {x}", fix=f"pick axes from 0 to {x.rank - 1}"
             )
+    for i in gone:
+        if x.shape[i] == 0:
+            raise ShapeError(
+                f"a window does not fit in axis {i} of {x}", fix="check for an empty axis before"
+            )
     points = indices.rank - 1
     if len(set(indices_batch)) != len(batch) or not all(0 <= i < points for i in indices_batch):
         raise AxisError(
