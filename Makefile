@@ -1,0 +1,42 @@
+# Every target makes what it needs in .venv, with nothing but python3 (3.11 or newer) and make.
+# Another Python:  make test PYTHON=python3.13
+
+PYTHONS := python3 python3.14 python3.13 python3.12 python3.11
+IS_NEW := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
+PYTHON ?= $(shell for p in $(PYTHONS); do $$p $(IS_NEW) 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= auto
+
+.PHONY: help demo test lint bench clean
+
+help:  ## show the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+
+demo: $(VENV)/demo.stamp  ## train a network on handwritten digits; writes pictures to out/
+	$(BIN)/python examples/train_digits.py
+
+test: $(VENV)/test.stamp  ## run all tests
+	$(BIN)/python -m pytest -q -n $(WORKERS)
+
+lint: $(VENV)/lint.stamp  ## check format, style and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/basedpyright --level error
+
+bench: $(VENV)/bench.stamp  ## measure against JAX and NumPy; rewrites the table in README.md
+	$(BIN)/python -m benchmarks --readme README.md
+
+clean:  ## remove .venv and everything that was made
+	rm -rf $(VENV) build dist out .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/made.stamp:
+	@test -n "$(PYTHON)" && $(PYTHON) $(IS_NEW) || { \
+		echo "rlx needs Python 3.11 or newer, and '$(PYTHON)' is not; try make PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV) || { echo "no venv module: on Debian, apt install python3-venv"; exit 1; }
+	@touch $@
+
+$(VENV)/%.stamp: $(VENV)/made.stamp pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'
+	@touch $@

@@ -1,0 +1,197 @@
+"""The house rules a machine can check: floors, sizes, docstrings, what an import brings along."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "rlx"
+MAX_LINES, MAX_FUNCTION, MAX_COLUMNS = 500, 60, 96
+VOCABULARIES = ("numpy", "random", "linalg", "fft")
+MODELS = ("ir", "trace", "transforms", "numpy", "random")
+EVERYTHING = ("ir", "trace", "lower", "backends", "runtime", "transforms", *VOCABULARIES)
+MAY_IMPORT = {  # floor -> the floors below it
+    "ir": (),
+    "trace": ("ir",),
+    "lower": ("ir",),
+    "backends": ("ir", "lower"),
+    "runtime": ("ir", "lower", "backends"),
+    "transforms": ("ir", "trace", "runtime"),
+    "numpy": ("ir", "trace"),
+    "random": ("ir", "trace", "numpy"),
+    "linalg": ("ir", "trace", "numpy"),
+    "fft": ("ir", "trace", "numpy"),
+    "nn": MODELS,
+    "optim": MODELS,
+    "io": (*EVERYTHING, "nn", "optim"),
+    "serve": (*EVERYTHING, "nn", "optim"),
+    "viz": (*EVERYTHING, "nn", "optim"),
+    "cli": (*EVERYTHING, "nn", "optim"),
+}
+DEVICE_LIBRARIES = {"llvmlite", "jax", "jaxlib", "mlx", "cupy", "pyopencl", "wgpu", "coremltools"}
+HEAVY = {*DEVICE_LIBRARIES, "scipy", "matplotlib", "sklearn", "rich"} - {"llvmlite"}
+VAGUE = {"utils", "util", "common", "misc", "base", "helpers"}
+
+ROOMS = sorted(SOURCE.rglob("*.py"))
+ALL = [
+    path
+    for folder in ("rlx", "tests", "examples", "benchmarks")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+]
+on_rooms = pytest.mark.parametrize("path", ROOMS, ids=lambda p: str(p.relative_to(ROOT)))
+on_all = pytest.mark.parametrize("path", ALL, ids=lambda p: str(p.relative_to(ROOT)))
+
+
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Every module a file imports, with the line: in functions and under TYPE_CHECKING too."""
+    package = path.relative_to(ROOT).parts[:-1]
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            start = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join([*start, *([node.module] if node.module else [])])
+            if module == "rlx":
+                yield from ((node.lineno, f"rlx.{alias.name}") for alias in node.names)
+            else:
+                yield node.lineno, module
+
+
+def floor_of(path: Path) -> str:
+    """The package under rlx a file belongs to; empty for files of rlx itself."""
+    parts = path.relative_to(SOURCE).parts
+    return parts[0] if len(parts) > 1 else ""
+
+
+# -- floors ---------------------------------------------------------------------------------------
+
+
+@on_rooms
+def test_imports_go_down(path: Path):
+    floor = floor_of(path)
+    if not floor:
+        assert path.name in ("__init__.py", "__main__.py"), "rooms stand on a floor, not in rlx/"
+        return
+    assert floor in MAY_IMPORT, f"rlx/{floor} is no floor of the house"
+    for line, module in imports(path):
+        if module.split(".")[0] == "rlx":
+            target = module.split(".")[1] if "." in module else "rlx itself"
+            allowed = (floor, *MAY_IMPORT[floor])
+            assert target in allowed, f"{path}:{line}: rlx.{floor} may not import {target}"
+
+
+@on_rooms
+def test_device_libraries_stay_in_their_backend(path: Path):
+    parts = path.relative_to(SOURCE).parts
+    in_backend = parts[0] == "backends" and len(parts) > 2
+    for line, module in imports(path):
+        library = module.split(".")[0]
+        assert library not in DEVICE_LIBRARIES or in_backend, (
+            f"{path}:{line}: {library} belongs under rlx/backends/<device>/"
+        )
+
+
+def test_the_door_only_re_exports():
+    kinds = [type(node) for node in tree_of(SOURCE / "__init__.py").body]
+    assert ast.FunctionDef not in kinds
+    assert ast.ClassDef not in kinds
+
+
+# -- sizes and names ------------------------------------------------------------------------------
+
+
+@on_all
+def test_files_stay_small(path: Path):
+    lines = path.read_text(encoding="utf-8").count("\n")
+    assert lines <= MAX_LINES, f"{path} has {lines} lines, the limit is {MAX_LINES}; split it"
+
+
+@on_all
+def test_functions_stay_small(path: Path):
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or 0) - node.lineno + 1
+            assert lines <= MAX_FUNCTION, f"{path}:{node.lineno}: {node.name} has {lines} lines"
+
+
+@on_all
+def test_file_names_say_something(path: Path):
+    assert path.stem not in VAGUE, f"{path}: name the file after what it does"
+
+
+@on_all
+def test_nothing_is_left_for_later(path: Path):
+    words = r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b"  # in two parts: this file is searched as well
+    found = re.search(words, path.read_text(encoding="utf-8"))
+    assert found is None, f"{path} says {found and found.group()}"
+
+
+# -- docstrings -----------------------------------------------------------------------------------
+
+
+def is_public(node: ast.AST) -> bool:
+    if not isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
+        return False
+    return not node.name.startswith("_") and not is_rule(node)
+
+
+def is_rule(node: ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef) -> bool:
+    """Whether it is attached to something that has the manual: a room's rule, an overload."""
+    for decorator in node.decorator_list:
+        named = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if isinstance(named, ast.Attribute) and isinstance(named.value, ast.Name):
+            return named.value.id not in ("functools", "dataclasses", "contextlib")
+        if isinstance(named, ast.Name) and named.id == "overload":
+            return True
+    return False
+
+
+def public_names(path: Path) -> Iterator[tuple[str, ast.AST]]:
+    """The module, its public classes and functions, their public methods."""
+    module = tree_of(path)
+    if path.stat().st_size:
+        yield "the module", module
+    for node in filter(is_public, module.body):
+        yield node.name, node  # type: ignore[attr-defined]
+        if isinstance(node, ast.ClassDef):
+            for child in filter(is_public, node.body):
+                yield f"{node.name}.{child.name}", child  # type: ignore[attr-defined]
+
+
+@on_rooms
+def test_public_names_have_docstrings(path: Path):
+    for name, node in public_names(path):
+        text = ast.get_docstring(node)  # type: ignore[arg-type]
+        line = getattr(node, "lineno", 1)
+        assert text, f"{path}:{line}: {name} has no docstring"
+        first = text.splitlines()[0]
+        assert len(first) <= MAX_COLUMNS, f"{path}:{line}: {name}: the first line is too long"
+        assert not first.startswith("This "), f"{path}:{line}: {name}: say what, not «this»"
+
+
+# -- what an import brings along ------------------------------------------------------------------
+
+
+def test_import_is_light():
+    code = (
+        "import sys, json, rlx; print(json.dumps(sorted({n.split('.')[0] for n in sys.modules})))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    loaded = set(json.loads(done.stdout))
+    assert not loaded & HEAVY
