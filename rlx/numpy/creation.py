@@ -11,7 +11,7 @@ import numpy as np
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, ConcretizationError
 from ..ir.types import as_dtype, is_integer
-from ..trace.apply import apply, as_operand, as_tensor, operand_type
+from ..trace.apply import apply, apply_like, as_operand, as_tensor, operand_type
 from ..trace.array import Array
 from ..trace.axes import as_shape
 from ..trace.host import is_python_scalar, to_numpy
@@ -181,7 +181,7 @@ def geomspace(start: Tensor, stop: Tensor, num: int = 50, endpoint: bool = True)
 
 def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = None) -> Any:
     """A matrix with ones on a diagonal."""
-    return astype(_band(n, n if m is None else m, k, "eq"), FLOAT if dtype is None else dtype)
+    return astype(_band(None, n, n if m is None else m, k, "eq"), FLOAT if dtype is None else dtype)
 
 
 def identity(n: int, dtype: Any = None) -> Any:
@@ -189,30 +189,30 @@ def identity(n: int, dtype: Any = None) -> Any:
     return eye(n, dtype=dtype)
 
 
-def _band(n: Any, m: Any, k: int, compare: str) -> Any:
-    """Whether column - row compares so with k."""
-    rows = apply("iota", shape=(n, m), axis=0, dtype="int32")
-    columns = apply("iota", shape=(n, m), axis=1, dtype="int32")
+def _band(like: Any, n: Any, m: Any, k: int, compare: str) -> Any:
+    """Whether column - row compares so with k; recorded if `like` is traced."""
+    rows = apply_like(like, "iota", shape=(n, m), axis=0, dtype="int32")
+    columns = apply_like(like, "iota", shape=(n, m), axis=1, dtype="int32")
     return apply(compare, columns, apply("add", rows, int(k)))
 
 
 def tri(n: int, m: int | None = None, k: int = 0, dtype: Any = None) -> Any:
     """A matrix with ones at and below a diagonal."""
-    return astype(_band(n, n if m is None else m, k, "le"), FLOAT if dtype is None else dtype)
+    return astype(_band(None, n, n if m is None else m, k, "le"), FLOAT if dtype is None else dtype)
 
 
 def tril(x: Tensor, k: int = 0) -> Any:
     """The part of a matrix at and below a diagonal, zeros elsewhere."""
     x = as_tensor(x)
     _check_matrix("tril", x)
-    return where(_band(*x.shape[-2:], k, "le"), x, 0)
+    return where(_band(x, *x.shape[-2:], k, "le"), x, 0)
 
 
 def triu(x: Tensor, k: int = 0) -> Any:
     """The part of a matrix at and above a diagonal, zeros elsewhere."""
     x = as_tensor(x)
     _check_matrix("triu", x)
-    return where(_band(*x.shape[-2:], k, "ge"), x, 0)
+    return where(_band(x, *x.shape[-2:], k, "ge"), x, 0)
 
 
 def _check_matrix(name: str, x: Any) -> None:
@@ -231,7 +231,7 @@ def diag(x: Tensor, k: int = 0) -> Any:
         return diagonal(x, k)
     n = x.shape[0] + abs(k)
     wide = broadcast_to(x[:, None] if k >= 0 else x[None, :], (x.shape[0], x.shape[0]))
-    square = where(_band(*wide.shape, 0, "eq"), wide, 0)
+    square = where(_band(x, *wide.shape, 0, "eq"), wide, 0)
     low = (max(-k, 0), max(k, 0))
     high = tuple(n - x.shape[0] - a for a in low)
     zero = as_tensor(np.zeros((), x.dtype))

@@ -11,7 +11,7 @@ import numpy as np
 from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError, ConcretizationError, DtypeError
 from ..ir.types import DTYPES, is_integer
-from ..trace.apply import apply, as_tensor
+from ..trace.apply import apply, apply_like, as_tensor
 from ..trace.array import Array
 from ..trace.axes import as_shape, broadcast_shapes, one_axis
 from ..trace.promotion import broadcast_to, convert
@@ -204,14 +204,10 @@ def nonzero(x: Tensor, *, size: int | None = None, fill_value: Any = None) -> tu
     flags = convert(ravel(truth(x)), INT32)
     ranks = cumsum(flags)
     # rank r is first reached at the r-th place; places past the last one drop out
-    numbers = apply("iota", shape=flags.shape, axis=0, dtype="int32")
+    numbers = apply_like(x, "iota", shape=flags.shape, axis=0, dtype="int32")
     slots = where(equal(flags, 1), ranks - 1, size)
-    flat = (
-        Array(np.zeros(size, INT32))
-        if not isinstance(x, TracedTensor)
-        else multiply(apply("iota", shape=(size,), axis=0, dtype="int32"), 0)
-    )
-    flat = as_tensor(flat).at[slots].set(numbers, mode="drop")
+    flat = as_tensor(apply_like(x, "full", shape=(size,), value=0, dtype=INT32))
+    flat = flat.at[slots].set(numbers, mode="drop")
     is_filled = less(np.arange(size, dtype="int32"), sum(flags))
     fills = fill_value if isinstance(fill_value, tuple) else (fill_value or 0,) * max(x.ndim, 1)
     axes = unravel_index(flat, x.shape or (1,))

@@ -10,7 +10,7 @@ import numpy as np
 from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError
 from ..ir.types import DTYPES, is_float, is_inexact
-from ..trace.apply import apply, as_operand, as_tensor
+from ..trace.apply import apply, apply_like, as_operand, as_tensor
 from ..trace.axes import one_axis, some_axes
 from ..trace.promotion import convert, result_dtype
 from .arithmetic import ceil, floor, subtract
@@ -51,7 +51,7 @@ def argsort(
     x = as_tensor(x)
     x, axis = (ravel(x), 0) if axis is None else (x, axis)
     place = one_axis("argsort", axis, x.ndim)
-    numbers = apply("iota", shape=tuple(x.shape), axis=place, dtype="int32")
+    numbers = apply_like(x, "iota", shape=tuple(x.shape), axis=place, dtype="int32")
     if not descending:
         return apply("sort", x, numbers, axis=place, n_keys=1)[1]
     # turned around, sorted, and turned around again, equal elements keep their order
@@ -64,7 +64,9 @@ def lexsort(keys: Sequence[Tensor], axis: int = -1) -> Any:
     """The indices that sort by the last key, ties by the one before it, and so on."""
     tensors = [as_tensor(key) for key in keys]
     place = one_axis("lexsort", axis, tensors[0].ndim)
-    numbers = apply("iota", shape=tuple(tensors[0].shape), axis=place, dtype="int32")
+    numbers = apply_like(
+        tensors[0], "iota", shape=tuple(tensors[0].shape), axis=place, dtype="int32"
+    )
     return apply("sort", *reversed(tensors), numbers, axis=place, n_keys=len(tensors))[-1]
 
 

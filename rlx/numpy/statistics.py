@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.types import DTYPES, as_dtype, is_complex, is_inexact
-from ..trace.apply import apply, as_tensor
+from ..trace.apply import apply_like, as_tensor
 from ..trace.axes import some_axes
 from ..trace.promotion import FLOAT, convert, is_static
 from .arithmetic import conj, real, square
@@ -37,7 +37,7 @@ def element_count(x: Any, axis: Axis, where: Any = None) -> Any:
     sizes = [x.shape[i] for i in axes]
     if is_static(sizes):
         return int(np.prod(sizes, dtype=np.int64))
-    ones = apply("full", shape=tuple(sizes), value=1, dtype=x.dtype)
+    ones = apply_like(x, "full", shape=tuple(sizes), value=1, dtype=x.dtype)
     return sum(ones)
 
 

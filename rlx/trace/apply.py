@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from ..ir import builder
-from ..ir.errors import DeviceMismatchError, RlxError
+from ..ir.dims import Dim
+from ..ir.errors import ConcretizationError, DeviceMismatchError, RlxError
 from ..ir.graph import OPS, Value
 from ..ir.op import Op
 from ..ir.types import Type, is_bool, is_complex, is_float, type_of
@@ -34,6 +36,10 @@ def evaluate_with_reference(
 
 
 _evaluator: Evaluator = evaluate_with_reference
+# for each trace the arrays that `full` and `iota` made during it, by identity
+_recipes: WeakKeyDictionary[builder.Builder, dict[int, tuple[Array, Op, dict[str, Any]]]] = (
+    WeakKeyDictionary()
+)
 
 
 def set_evaluator(evaluator: Evaluator) -> Evaluator:
@@ -55,9 +61,30 @@ def apply(op: Op | str, *operands: Any, **attrs: Any) -> Any:
     op = OPS[op] if isinstance(op, str) else op
     attrs = op.complete(attrs)
     given = [as_operand(x) for x in operands]
-    is_traced = any(isinstance(x, TracedTensor) for x in given)
+    is_traced = any(isinstance(x, TracedTensor) for x in given) or _is_symbolic(attrs)
     results = record(op, given, attrs) if is_traced else evaluate(op, given, attrs)
     return tuple(results) if op.rules.get("multiple") or len(results) != 1 else results[0]
+
+
+def apply_like(like: Any, op: str, **attrs: Any) -> Any:
+    """Apply an op without operands; record it if `like` is traced, so that it fuses there."""
+    if not isinstance(like, TracedTensor):
+        return apply(op, **attrs)
+    return record(OPS[op], [], OPS[op].complete(attrs))[0]
+
+
+def _is_symbolic(attrs: dict[str, Any]) -> bool:
+    """Whether a shape among the attributes is not known, so that only a graph can hold it."""
+    shape = attrs.get("shape", ())
+    if not any(isinstance(n, Dim) for n in shape):
+        return False
+    if builder.current() is None:
+        raise ConcretizationError(
+            f"an array of the symbolic shape {shape} cannot be made outside of traced code",
+            where=str(builder.user_source()),
+            fix="use numbers for the sizes",
+        )
+    return True
 
 
 def as_operand(x: Any) -> Operand:
@@ -93,6 +120,7 @@ def record(op: Op, operands: Sequence[Operand], attrs: dict[str, Any]) -> list[T
     args = [to_value(x, like_type) for x in operands]
     results = op.apply(args, attrs)
     weak = all(map(is_weak, operands))
+    weak = weak and bool(operands)
     return [TracedTensor(r, weak and not is_bool(r.dtype)) for r in results]
 
 
@@ -112,6 +140,10 @@ def to_value(x: Operand, like: Type | None = None) -> Value:
     type = operand_type(x)
     if not type.shape:
         return OPS["full"](shape=(), value=np.asarray(x).item(), dtype=type.dtype)
+    recipe = _recipes.get(recorder, {}).get(id(x))
+    if recipe is not None:
+        _, op, attrs = recipe
+        return op.apply([], attrs)[0]
     return recorder.capture(x, type, "an array from outside")
 
 
@@ -146,6 +178,8 @@ def evaluate(op: Op, operands: Sequence[Any], attrs: dict[str, Any]) -> list[Arr
     except RlxError as error:
         locate(error, op, [a.type for a in arrays])
         raise
+    if not operands:
+        _remember(op, results, attrs)
     if not foreign or device is not None:
         return list(results)
     # the user may write to the NumPy arrays later
@@ -153,6 +187,14 @@ def evaluate(op: Op, operands: Sequence[Any], attrs: dict[str, Any]) -> list[Arr
         Array(r.host().copy()) if any(np.may_share_memory(r.host(), x) for x in foreign) else r
         for r in results
     ]
+
+
+def _remember(op: Op, results: Sequence[Array], attrs: dict[str, Any]) -> None:
+    """Note how an array was made from nothing while tracing, so that its use needs no capture."""
+    recorder = builder.current()
+    if recorder is not None:
+        recipes = _recipes.setdefault(recorder, {})
+        recipes.update({id(r): (r, op, attrs) for r in results})
 
 
 def _to_arrays(operands: Sequence[Any], device: Any) -> list[Array]:

@@ -43,9 +43,8 @@ def knowing(arrays: Mapping[Value, np.ndarray]) -> Iterator[None]:
 
 def known_array(value: Value) -> Known:
     """The array a value stands for, or None if it depends on unknown ones."""
-    known = _state.known
-    if not known:
-        return None
+    # outside of such a trace what is computed from constants is known all the same
+    known = _state.known if _state.depth else {}
     waiting = [value]
     while waiting:
         top = waiting[-1]

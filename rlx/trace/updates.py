@@ -10,7 +10,7 @@ import numpy as np
 from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError, ShapeError
 from ..ir.types import is_bool
-from .apply import apply, as_operand, as_tensor, operand_type
+from .apply import apply, apply_like, as_operand, as_tensor, operand_type
 from .axes import broadcast_shapes
 from .indexing import (
     Plan,
@@ -63,7 +63,7 @@ class Place:
         found = take_plan(x, plan, way)
         if way != "fill" or fill_value is None or not plan.has_arrays:
             return found
-        zeros = apply("full", shape=x.shape, value=0, dtype="int32")
+        zeros = apply_like(x, "full", shape=x.shape, value=0, dtype="int32")
         is_inside = apply("eq", take_plan(as_tensor(zeros), plan, "fill"), 0)
         return FUNCTIONS["where"](is_inside, found, convert(fill_value, x.dtype))
 
@@ -107,7 +107,7 @@ class Place:
 
     def _ones(self) -> Place:
         x = self._array
-        return Place(apply("full", shape=x.shape, value=1, dtype=x.dtype), self._index)
+        return Place(apply_like(x, "full", shape=x.shape, value=1, dtype=x.dtype), self._index)
 
     def _update(
         self,
@@ -202,7 +202,7 @@ def _update_slice(
         return apply("dynamic_update_slice", x, part, *starts_of(x, starts))
     if combine == "add":
         return apply("add", x, _padded(part, x, plan, 0))
-    ones = apply("full", shape=view, value=True, dtype="bool")
+    ones = apply_like(x, "full", shape=view, value=True, dtype="bool")
     return apply("select", _padded(ones, x, plan, False), _padded(part, x, plan, 0), x)
 
 
@@ -292,7 +292,7 @@ def _indexed_shape(plan: Plan, shape: tuple[Any, ...], rank: int) -> tuple[Any, 
 
 def _by_number(x: Any, index: Any, values: Any, combine: str, mode: str, unique: bool) -> Any:
     """Updates at stepped slices with index arrays: count the elements, and scatter by count."""
-    numbers = apply("iota", shape=(x.size,), axis=0, dtype="int32")
+    numbers = apply_like(x, "iota", shape=(x.size,), axis=0, dtype="int32")
     numbers = apply("reshape", numbers, shape=tuple(x.shape))
     plan = read_index(index, x.shape)
     places = take_plan(as_tensor(numbers), plan, "fill" if mode == "drop" else mode)

@@ -1,0 +1,156 @@
+"""Concrete arrays: immutable, exchangeable, converted from what users write."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import rlx.numpy as rnp
+from rlx.ir.errors import DeviceMismatchError, DtypeError, ImmutableError, ShapeError
+from rlx.trace.apply import apply
+from rlx.trace.array import Array
+
+
+def test_slots_are_the_contract_with_machine_code():
+    assert set(Array.__slots__) == {"_data", "_device", "__weakref__"}
+    assert not hasattr(rnp.array(1.0), "__dict__")
+    made = Array.__new__(Array)
+    made._data, made._device = np.zeros(2, "float32"), None
+    assert made.shape == (2,) and float((made + 1).sum()) == 2.0
+    assert Array._data.__get__(made, Array) is made._data
+
+
+@pytest.mark.parametrize(
+    ("x", "dtype"),
+    [
+        (1.5, "float32"),
+        (3, "int32"),
+        (True, "bool"),
+        (1j, "complex64"),
+        ([1, 2], "int32"),
+        ([1, 2.5], "float32"),
+        ([[True], [False]], "bool"),
+        ([], "float32"),
+        (np.float64(1), "float64"),
+        (np.ones(2), "float64"),
+        ([np.float64(1)], "float64"),
+        (np.ones(2, ">f4"), "float32"),
+        (np.arange(3, dtype=">i8"), "int64"),
+        (range(3), "int32"),
+    ],
+)
+def test_default_dtypes(x, dtype):
+    made = rnp.array(x)
+    assert made.dtype == dtype and made.dtype.isnative
+    np.testing.assert_array_equal(made, np.asarray(x))
+
+
+@pytest.mark.parametrize("x", ["text", ["a"], [object()], np.array("2020", "M8[Y]"), [[1], [1, 2]]])
+def test_what_is_no_array_is_an_error_with_a_fix(x):
+    with pytest.raises(DtypeError, match="fix"):
+        rnp.array(x)
+
+
+def test_integers_must_fit():
+    with pytest.raises(DtypeError, match=r"do not fit|does not fit"):
+        rnp.array(2**40)
+    with pytest.raises(DtypeError, match="300 does not fit uint8"):
+        rnp.array([1], "uint8") + 300
+    assert rnp.array(2**40, "int64").item() == 2**40
+
+
+def test_memory_is_its_own_and_read_only():
+    source = np.ones(3, "float32")
+    made = rnp.array(source)
+    same = rnp.reshape(source, (3, 1))
+    source[0] = 7
+    assert made.tolist() == [1, 1, 1] and same.tolist() == [[1], [1], [1]]
+    view = np.asarray(made)
+    assert view.base is made._data or view is made._data
+    with pytest.raises(ValueError, match="read-only"):
+        view[0] = 1
+    with pytest.raises(ImmutableError):
+        made[0] = 1
+    assert np.array(made).flags.writeable
+    assert rnp.transpose(rnp.ones((2, 3)))._data.flags.c_contiguous
+
+
+def test_exchange():
+    x = rnp.array([[1.0, 2.0]])
+    assert np.from_dlpack(x).tolist() == [[1, 2]]
+    assert x.__dlpack_device__() == (1, 0)
+    assert x.__array_namespace__() is rnp
+    back = pickle.loads(pickle.dumps(x))
+    assert back.dtype == x.dtype and back.tolist() == x.tolist()
+    half = rnp.ones(2, "bfloat16")
+    assert pickle.loads(pickle.dumps(half)).dtype.name == "bfloat16"
+    assert copy.copy(x) is x and copy.deepcopy({"a": x})["a"] is x
+
+
+def test_python_numbers():
+    one = rnp.array([[2]])
+    assert (int(one), float(one), complex(one), bool(one)) == (2, 2.0, 2 + 0j, True)
+    assert [10, 20, 30][rnp.array(1)] == 20 and f"{rnp.array(1.5):.2f}" == "1.50"
+    with pytest.raises(ShapeError, match=r"x\.any"):
+        bool(rnp.ones(2))
+    with pytest.raises(DtypeError, match="index"):
+        [1, 2][rnp.array(1.0)]
+    with pytest.raises(ShapeError, match="len"):
+        len(rnp.array(1.0))
+    assert [float(row.sum()) for row in rnp.ones((2, 3))] == [3.0, 3.0]
+    assert len(rnp.ones((2, 3))) == 2
+
+
+def test_operators_with_numpy_on_the_left():
+    x = rnp.array([1.0, 2.0])
+    assert isinstance(np.ones(2, "float32") + x, Array)
+    assert isinstance(np.float32(2) * x, Array)
+    assert (np.ones(2, "float32") @ x).item() == 3.0
+    assert isinstance(np.sin(x), np.ndarray)
+    with pytest.raises(TypeError):
+        x + "text"
+    assert (x == "text") is False
+
+
+def test_hash_is_identity():
+    x, y = rnp.ones(2), rnp.ones(2)
+    assert {x: 1, y: 2}[x] == 1 and hash(x) == hash(x)
+    assert (x == y).all()
+
+
+def test_text():
+    x = rnp.array([1.0, 2.5])
+    assert repr(x) == "Array([1. , 2.5], dtype=float32)"
+    assert str(x) == "[1.  2.5]"
+
+
+class Elsewhere:
+    """A device that keeps NumPy arrays."""
+
+    name = "elsewhere"
+
+    def to_host(self, data):
+        return data
+
+    def from_host(self, array):
+        return array
+
+
+def test_devices_do_not_mix():
+    there = rnp.array([1.0, 2.0]).to(Elsewhere())
+    assert (there + 1).device is there.device and (there * 2.0).to("cpu").tolist() == [2, 4]
+    assert there.sum().item() == 3.0
+    with pytest.raises(DeviceMismatchError, match="elsewhere and cpu"):
+        there + rnp.array([1.0, 2.0])
+
+
+def test_errors_of_ops_at_once_name_the_line():
+    with pytest.raises(ShapeError) as caught:
+        apply("add", rnp.ones(2), rnp.ones(3))
+    assert "where  test_array.py" in str(caught.value) and "x: f32[2]" in str(caught.value)
+
+
+def test_lists_may_hold_arrays():
+    made = rnp.array([rnp.array(1.0), [2.0, 3.0][0]])
+    assert made.tolist() == [1.0, 2.0]
