@@ -7,7 +7,8 @@ that needs no edge, no packing or no second piece of k contains no code for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from .code import Function, Module, Vector
@@ -148,26 +149,31 @@ class _Emitter:
         self, buffer: str, scratch: str, rows: tuple[str, str], columns: tuple[str, str]
     ) -> None:
         """The loops over blocks of B, pieces of k and blocks of A."""
-        f, blocking, problem = self.f, self.blocking, self.blocking.problem
+        f, blocking, tile = self.f, self.blocking, self.blocking.tile
+        k = blocking.problem.k
         packed_a = f.offset(scratch, "i8", str(blocking.b_bytes))
-        with f.loop(*columns, str(blocking.column_panels)) as across:
-            columns = across.index, self._end(across.index, blocking.column_panels, columns[1])
-            with f.loop("0", str(max(problem.k, 1)), str(blocking.depth)) as pieces:
-                piece, depth = pieces.index, str(problem.k)
-                if blocking.pieces > 1:
-                    left = f.emit(f"sub i64 {problem.k}, {piece}")
-                    depth = f.intrinsic("umin", Vector("int64"), left, str(blocking.depth))
-                if blocking.pack_b:
-                    self._pack("b", "%b", scratch, columns, piece, depth)
-                with f.loop(*rows, str(blocking.row_panels)) as down:
-                    inner = down.index, self._end(down.index, blocking.row_panels, rows[1])
-                    if blocking.pack_a:
-                        self._pack("a", "%a", packed_a, inner, piece, depth)
-                    self._tiles(buffer, (packed_a, scratch), inner, columns, piece, depth)
+        with (
+            self._cut(columns, blocking.column_panels, tile.column_panels) as columns,
+            self._cut(("0", str(k)), blocking.depth, k) as (piece, stop),
+        ):
+            depth = stop if piece == "0" else f.emit(f"sub i64 {stop}, {piece}")
+            if blocking.pack_b:
+                self._pack("b", "%b", scratch, columns, piece, depth)
+            with self._cut(rows, blocking.row_panels, tile.row_panels) as inner:
+                if blocking.pack_a:
+                    self._pack("a", "%a", packed_a, inner, piece, depth)
+                self._tiles(buffer, (packed_a, scratch), inner, columns, piece, depth)
 
-    def _end(self, start: str, step: int, last: str) -> str:
-        end = self.f.emit(f"add i64 {start}, {step}")
-        return self.f.intrinsic("umin", Vector("int64"), end, last)
+    @contextmanager
+    def _cut(self, span: tuple[str, str], step: int, most: int) -> Iterator[tuple[str, str]]:
+        """Go through a span of at most `most` in steps; a single step needs no loop."""
+        f = self.f
+        if step >= most:
+            yield span
+            return
+        with f.loop(*span, str(step)) as loop:
+            end = f.emit(f"add i64 {loop.index}, {step}")
+            yield loop.index, f.intrinsic("umin", Vector("int64"), end, span[1])
 
     def _pack(
         self,

@@ -36,7 +36,7 @@ def emit_pack_a(module: Module, name: str, blocking: Blocking) -> None:
         target = f.offset("%target", kind, f.emit(f"mul i64 {panel}, {blocking.a_panel}"))
         i = panel_start(f, panels.index, tile.rows, tile.m)
         source = f.offset(corner, element, f.emit(f"mul i64 {i}, {problem.a.row}"))
-        if blocking.a_by_rows:
+        if blocking.a_chunk > 1:
             _copy_rows_of_a(f, blocking, source, target)
         else:
             _copy_columns_of_a(f, blocking, source, target)
@@ -44,17 +44,42 @@ def emit_pack_a(module: Module, name: str, blocking: Blocking) -> None:
 
 
 def _copy_rows_of_a(f: Function, blocking: Blocking, source: str, target: str) -> None:
-    problem, tile = blocking.problem, blocking.tile
+    """Copy chunk after chunk, and the numbers of an incomplete chunk one by one."""
+    chunk = blocking.a_chunk
+    left = blocking.problem.k % chunk
+    if blocking.problem.a.column != 1:
+        _copy_chunks(f, blocking, source, target, ("0", "%depth"), 1)
+        return
+    if not left:
+        _copy_chunks(f, blocking, source, target, ("0", "%depth"), chunk)
+        return
+    whole = f.emit(f"and i64 %depth, {-chunk}")
+    _copy_chunks(f, blocking, source, target, ("0", whole), chunk)
+    _copy_chunks(f, blocking, source, target, (whole, "%depth"), 1)
+
+
+def _copy_chunks(
+    f: Function, blocking: Blocking, source: str, target: str, span: tuple[str, str], step: int
+) -> None:
+    """Copy `step` (a chunk or one) columns at a time of a panel of A."""
+    problem, tile, chunk = blocking.problem, blocking.tile, blocking.a_chunk
     element, kind = memory_type(problem.dtype), memory_type(problem.accumulator)
-    lanes = tile.lanes if problem.a.column == 1 and blocking.shortest >= tile.lanes else 1
+    lanes = min(step, tile.lanes)
+    # A row is read from one end to the other, as the processor's prefetching wants it.
     with f.loop("0", str(tile.rows)) as rows:
-        begin = f.offset(source, element, f.emit(f"mul i64 {rows.index}, {problem.a.row}"))
-        end = f.offset(target, kind, f.emit(f"mul i64 {rows.index}, {blocking.a_row}"))
-        with f.loop("0", "%depth", str(lanes)) as columns:
-            p = _clip(f, columns.index, lanes)
-            place = p if problem.a.column == 1 else f.emit(f"mul i64 {p}, {problem.a.column}")
-            x = load(f, problem.dtype, lanes, begin, place)
-            store(f, problem.accumulator, lanes, x, end, p)
+        row = f.offset(source, element, f.emit(f"mul i64 {rows.index}, {problem.a.row}"))
+        line = f.offset(target, kind, f.emit(f"mul i64 {rows.index}, {chunk}"))
+        with f.loop(*span, str(step)) as columns:
+            p = columns.index
+            begin = f.offset(row, element, f.emit(f"mul i64 {p}, {problem.a.column}"))
+            before = f.emit(f"lshr i64 {p}, {chunk.bit_length() - 1}")
+            place = f.emit(f"mul i64 {before}, {blocking.a_column}")
+            if step == 1:
+                place = f.emit(f"add i64 {place}, {f.emit(f'and i64 {p}, {chunk - 1}')}")
+            end = f.offset(line, kind, place)
+            for start in range(0, step, lanes):
+                x = load(f, problem.dtype, lanes, begin, start)
+                store(f, problem.accumulator, lanes, x, end, start)
 
 
 def _copy_columns_of_a(f: Function, blocking: Blocking, source: str, target: str) -> None:
@@ -76,13 +101,6 @@ def _copy_columns_of_a(f: Function, blocking: Blocking, source: str, target: str
             )
 
 
-def _clip(f: Function, start: str, lanes: int) -> str:
-    """Move the last vector of a piece back to end with it."""
-    if lanes == 1:
-        return start
-    return f.intrinsic("smin", Vector("int64"), start, f.emit(f"sub i64 %depth, {lanes}"))
-
-
 def emit_pack_b(module: Module, name: str, blocking: Blocking) -> None:
     """Emit `name(source, target, first, last, piece, depth)`: pack panels `first` to `last` of B."""
     problem, tile = blocking.problem, blocking.tile
@@ -96,7 +114,7 @@ def emit_pack_b(module: Module, name: str, blocking: Blocking) -> None:
         source = f.offset(corner, element, f.emit(f"mul i64 {j}, {problem.b.column}"))
         if problem.b.column == 1:
             _copy_rows_of_b(f, blocking, source, target)
-        elif problem.b.row == 1 and blocking.shortest >= tile.lanes > 1:
+        elif problem.b.row == 1 and blocking.shortest >= block_rows(blocking) > 1:
             _transpose_b(f, blocking, source, target)
         else:
             _gather_b(f, blocking, source, target)
@@ -115,46 +133,75 @@ def _copy_rows_of_b(f: Function, blocking: Blocking, source: str, target: str) -
 
 
 def _transpose_b(f: Function, blocking: Blocking, source: str, target: str) -> None:
-    """Transpose square blocks in registers; the block of a piece's end is moved back."""
+    """Transpose blocks of `tile.lanes` columns and as many rows as fit into 16 bytes."""
     problem, tile = blocking.problem, blocking.tile
     element, kind = memory_type(problem.dtype), memory_type(problem.accumulator)
-    lanes = tile.lanes
-    with f.loop("0", "%depth", str(lanes)) as blocks:
-        p = _clip(f, blocks.index, lanes)
+    step = block_rows(blocking)
+    with f.loop("0", "%depth", str(step)) as blocks:
+        # The block at the end of a piece is moved back, as its last rows must not leave B.
+        last = f.emit(f"sub i64 %depth, {step}")
+        p = f.intrinsic("smin", Vector("int64"), blocks.index, last)
         begin = f.offset(source, element, p)
         end = f.offset(target, kind, f.emit(f"mul i64 {p}, {tile.columns}"))
-        with f.loop("0", str(tile.columns), str(lanes)) as vectors:
+        with f.loop("0", str(tile.columns), str(tile.lanes)) as vectors:
             # The vectors of a narrow matrix overlap, so the last one is moved back too.
             column = vectors.index
             if tile.width < tile.columns:
-                column = f.intrinsic("smin", Vector("int64"), column, str(tile.width - lanes))
+                left = str(tile.width - tile.lanes)
+                column = f.intrinsic("smin", Vector("int64"), column, left)
             corner = f.offset(begin, element, f.emit(f"mul i64 {column}, {problem.b.column}"))
             place = f.offset(end, kind, vectors.index)
             rows = [
-                load(f, problem.dtype, lanes, corner, x * problem.b.column) for x in range(lanes)
+                load(f, problem.dtype, step, corner, x * problem.b.column)
+                for x in range(tile.lanes)
             ]
-            for x, row in enumerate(transpose(f, Vector(problem.accumulator, lanes), rows)):
-                store(f, problem.accumulator, lanes, row, place, x * tile.columns)
+            for x, row in enumerate(transpose(f, Vector(problem.accumulator, step), rows)):
+                store(f, problem.accumulator, tile.lanes, row, place, x * tile.columns)
+
+
+def block_rows(blocking: Blocking) -> int:
+    """How many rows of B are transposed at once: those of a vector of 16 bytes."""
+    return min(16 // blocking.problem.itemsize, blocking.tile.lanes)
 
 
 def transpose(f: Function, vector: Vector, rows: list[str]) -> list[str]:
-    """Transpose a square of registers by exchanging ever larger blocks."""
-    lanes, rows = vector.lanes, list(rows)
-    distance = 1
-    while distance < lanes:
-        low = [x if not x & distance else lanes + x - distance for x in range(lanes)]
-        high = [x + distance if not x & distance else lanes + x for x in range(lanes)]
-        for x in range(lanes):
-            if not x & distance:
-                pair = f"{vector.text} {rows[x]}, {vector.text} {rows[x + distance]}"
-                rows[x], rows[x + distance] = (_shuffle(f, pair, mask) for mask in (low, high))
-        distance *= 2
-    return rows
+    """Give the `vector.lanes` columns of `rows`, each as one long vector.
+
+    Rows a multiple of `vector.lanes` apart are first put side by side, which costs no more than
+    loading them; then squares of `vector.lanes` are transposed in all of them at once.
+    """
+    size, lanes = vector.lanes, vector.lanes
+    long = [rows[x::size] for x in range(size)]
+    while len(long[0]) > 1:
+        double = [*range(2 * lanes)]
+        long = [
+            [_shuffle(f, vector.dtype, lanes, *x[y : y + 2], double) for y in range(0, len(x), 2)]
+            for x in long
+        ]
+        lanes *= 2
+    made = [x[0] for x in long]
+    distance = size // 2
+    while distance:
+        # One step of the perfect shuffle within every 16 bytes: after all of them the first
+        # index, which numbered the vectors, numbers the lanes.
+        zips = [
+            [
+                start + x // 2 + half + (lanes if x % 2 else 0)
+                for start in range(0, lanes, size)
+                for x in range(size)
+            ]
+            for half in (0, size // 2)
+        ]
+        paired = zip(made[: size // 2], made[size // 2 :], strict=True)
+        made = [_shuffle(f, vector.dtype, lanes, x, y, mask) for x, y in paired for mask in zips]
+        distance //= 2
+    return made
 
 
-def _shuffle(f: Function, pair: str, mask: list[int]) -> str:
-    numbers = ", ".join(f"i32 {x}" for x in mask)
-    return f.emit(f"shufflevector {pair}, <{len(mask)} x i32> <{numbers}>")
+def _shuffle(f: Function, dtype: str, lanes: int, x: str, y: str, mask: list[int]) -> str:
+    text = Vector(dtype, lanes).text
+    numbers = ", ".join(f"i32 {i}" for i in mask)
+    return f.emit(f"shufflevector {text} {x}, {text} {y}, <{len(mask)} x i32> <{numbers}>")
 
 
 def _gather_b(f: Function, blocking: Blocking, source: str, target: str) -> None:
