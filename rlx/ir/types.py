@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -38,6 +39,8 @@ _EXTENDED = {
 }
 DTYPES = {name: np.dtype(_EXTENDED.get(name, name)) for name in SHORT}
 LONG = {short: name for name, short in SHORT.items()}
+_CANONICAL = {dtype: dtype for dtype in DTYPES.values()}
+_EXTENDED_DTYPES = frozenset(DTYPES[name] for name in _EXTENDED)
 Size: TypeAlias = "int | Dim"
 
 
@@ -47,6 +50,8 @@ def as_dtype(dtype: object) -> np.dtype:
     >>> as_dtype("bf16"), as_dtype(float)
     (dtype(bfloat16), dtype('float32'))
     """
+    if isinstance(dtype, np.dtype) and dtype in _CANONICAL:
+        return _CANONICAL[dtype]
     if dtype is float:
         return DTYPES["float32"]
     if dtype is int:
@@ -70,7 +75,7 @@ def as_dtype(dtype: object) -> np.dtype:
 
 def is_float(dtype: np.dtype) -> bool:
     """Whether the dtype is a real floating-point one (the extended ones included)."""
-    return dtype.kind == "f" or dtype.name in _EXTENDED
+    return dtype.kind == "f" or dtype in _EXTENDED_DTYPES
 
 
 def is_complex(dtype: np.dtype) -> bool:
@@ -110,6 +115,7 @@ def _kind(dtype: np.dtype) -> int:
     return 2 if is_float(dtype) else 3
 
 
+@functools.cache
 def promote(*dtypes: np.dtype) -> np.dtype:
     """Give the dtype that holds values of all dtypes: commutative and associative.
 

@@ -310,8 +310,8 @@ def einsum(
     Operands are contracted in pairs, the pair with the smallest result first.
     """
     tensors = [as_tensor(x) for x in operands]
-    dtype = result_dtype(*tensors) if tensors else None
     inputs, output = _parse(subscripts, tensors)
+    dtype = result_dtype(*tensors)
     sizes = _label_sizes(inputs, tensors)
     terms = [
         _simple(convert(x, dtype), labels, sizes) for x, labels in zip(tensors, inputs, strict=True)

@@ -109,7 +109,7 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) ->
     low, high, by = (np.asarray(n)[()] for n in numbers)
     if is_integer(wanted) and low == 0 and by == 1 and float(high).is_integer():
         return apply("iota", shape=(max(int(high), 0),), axis=0, dtype=wanted)
-    return Array(np.arange(low, high, by).astype(wanted))
+    return Array(np.arange(low, high, by).astype(wanted))  # type: ignore[call-overload]
 
 
 def _known_number(n: Any) -> Any:
@@ -181,7 +181,8 @@ def geomspace(start: Tensor, stop: Tensor, num: int = 50, endpoint: bool = True)
 
 def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = None) -> Any:
     """A matrix with ones on a diagonal."""
-    return astype(_band(None, n, n if m is None else m, k, "eq"), FLOAT if dtype is None else dtype)
+    shape = (n, n if m is None else m)
+    return astype(_band(None, shape, k, "eq"), FLOAT if dtype is None else dtype)
 
 
 def identity(n: int, dtype: Any = None) -> Any:
@@ -189,30 +190,31 @@ def identity(n: int, dtype: Any = None) -> Any:
     return eye(n, dtype=dtype)
 
 
-def _band(like: Any, n: Any, m: Any, k: int, compare: str) -> Any:
+def _band(like: Any, shape: Sequence[Any], k: int, compare: str) -> Any:
     """Whether column - row compares so with k; recorded if `like` is traced."""
-    rows = apply_like(like, "iota", shape=(n, m), axis=0, dtype="int32")
-    columns = apply_like(like, "iota", shape=(n, m), axis=1, dtype="int32")
+    rows = apply_like(like, "iota", shape=shape, axis=0, dtype="int32")
+    columns = apply_like(like, "iota", shape=shape, axis=1, dtype="int32")
     return apply(compare, columns, apply("add", rows, int(k)))
 
 
 def tri(n: int, m: int | None = None, k: int = 0, dtype: Any = None) -> Any:
     """A matrix with ones at and below a diagonal."""
-    return astype(_band(None, n, n if m is None else m, k, "le"), FLOAT if dtype is None else dtype)
+    shape = (n, n if m is None else m)
+    return astype(_band(None, shape, k, "le"), FLOAT if dtype is None else dtype)
 
 
 def tril(x: Tensor, k: int = 0) -> Any:
     """The part of a matrix at and below a diagonal, zeros elsewhere."""
     x = as_tensor(x)
     _check_matrix("tril", x)
-    return where(_band(x, *x.shape[-2:], k, "le"), x, 0)
+    return where(_band(x, x.shape[-2:], k, "le"), x, 0)
 
 
 def triu(x: Tensor, k: int = 0) -> Any:
     """The part of a matrix at and above a diagonal, zeros elsewhere."""
     x = as_tensor(x)
     _check_matrix("triu", x)
-    return where(_band(x, *x.shape[-2:], k, "ge"), x, 0)
+    return where(_band(x, x.shape[-2:], k, "ge"), x, 0)
 
 
 def _check_matrix(name: str, x: Any) -> None:
@@ -231,7 +233,7 @@ def diag(x: Tensor, k: int = 0) -> Any:
         return diagonal(x, k)
     n = x.shape[0] + abs(k)
     wide = broadcast_to(x[:, None] if k >= 0 else x[None, :], (x.shape[0], x.shape[0]))
-    square = where(_band(x, *wide.shape, 0, "eq"), wide, 0)
+    square = where(_band(x, wide.shape, 0, "eq"), wide, 0)
     low = (max(-k, 0), max(k, 0))
     high = tuple(n - x.shape[0] - a for a in low)
     zero = as_tensor(np.zeros((), x.dtype))
@@ -284,7 +286,7 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy", sparse: bool = False) -> lis
     return placed if sparse else [broadcast_to(x, tuple(shape)) for x in placed]
 
 
-def indices(dimensions: Sequence[int], dtype: Any = "int32", sparse: bool = False) -> Any:
+def indices(dimensions: Sequence[Any], dtype: Any = "int32", sparse: bool = False) -> Any:
     """The index along each axis of a grid."""
     shape = tuple(dimensions)
     grids = [apply("iota", shape=shape, axis=i, dtype=dtype) for i in range(len(shape))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -149,8 +150,8 @@ def _statistic_border(fn: Callable[..., Any], length: Any, rank: int) -> Callabl
 def resize(x: Tensor, new_shape: Any) -> Any:
     """The elements repeated to fill a shape."""
     x, shape = ravel(x), as_shape(new_shape)
-    count = int(np.prod(shape))
-    numbers = np.arange(count, dtype="int32") % x.shape[0]
+    count = math.prod(shape)
+    numbers = np.arange(count, dtype="int32") % x.shape[0]  # type: ignore
     return reshape(take(x, numbers), shape)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -108,7 +108,7 @@ def setxor1d(x: Tensor, y: Tensor) -> Any:
     return Array(np.setxor1d(*_known_pair("setxor1d", x, y)))
 
 
-def trim_zeros(x: Tensor, trim: str = "fb") -> Any:
+def trim_zeros(x: Tensor, trim: Literal["f", "b", "fb", "bf"] = "fb") -> Any:
     """The vector without zeros at its front and back."""
     return Array(np.trim_zeros(known_array("trim_zeros", x, "slice the array"), trim))
 

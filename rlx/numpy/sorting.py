@@ -167,8 +167,8 @@ def _quantile(name: str, x: Any, q: Tensor, axis: Axis, method: str, keepdims: b
     # an empty line has its NaN at place 0
     place = where(less(place, 0), 0, place)
     low, high = floor(place), ceil(place)
-    found = [take_along_axis(ordered, convert(p, INT32), -1, "clip") for p in (low, high)]
-    result = _between(name, *found, subtract(place, low), low, method)
+    below, above = (take_along_axis(ordered, convert(p, INT32), -1, "clip") for p in (low, high))
+    result = _between(name, below, above, subtract(place, low), low, method)
     result = moveaxis(result, -1, 0)
     if keepdims:
         result = keep_axes_of(result, x.shape, axes)

@@ -9,7 +9,7 @@ import numpy as np
 from ..ir.types import DTYPES, as_dtype, is_complex, is_inexact
 from ..trace.apply import apply_like, as_tensor
 from ..trace.axes import some_axes
-from ..trace.promotion import FLOAT, convert, is_static
+from ..trace.promotion import FLOAT, broadcast_to, convert, is_static
 from .arithmetic import conj, real, square
 from .contraction import matmul
 from .creation import diagonal
@@ -71,14 +71,12 @@ def average(
         result = mean(x, axis, keepdims=keepdims)
         total = as_tensor(np.asarray(element_count(x, axis), result.dtype))
     else:
-        weights = as_tensor(weights)
-        if weights.ndim != x.ndim and isinstance(axis, int):
+        given = as_tensor(weights)
+        if given.ndim != x.ndim and isinstance(axis, int):
             place = axis % x.ndim
-            weights = weights.reshape(tuple(-1 if i == place else 1 for i in range(x.ndim)))
-        product = multiply(x, weights)
-        total = sum(
-            multiply(weights, choose(True, 1, multiply(product, 0))), axis, keepdims=keepdims
-        )
+            given = given.reshape(tuple(-1 if i == place else 1 for i in range(x.ndim)))
+        product = multiply(x, given)
+        total = sum(broadcast_to(given, product.shape), axis, keepdims=keepdims)
         result = divide(sum(product, axis, keepdims=keepdims), total)
     return (result, total) if returned else result
 
@@ -213,8 +211,8 @@ def cov(
     x, _ = _inexact(atleast_2d(x), None)
     x = x if rowvar or x.shape[0] == 1 else transpose(x)
     if y is not None:
-        y, _ = _inexact(atleast_2d(y), None)
-        x = concatenate([x, y if rowvar or y.shape[0] == 1 else transpose(y)], 0)
+        other, _ = _inexact(atleast_2d(y), None)
+        x = concatenate([x, other if rowvar or other.shape[0] == 1 else transpose(other)], 0)
     taken = (0 if bias else 1) if ddof is None else ddof
     offset = subtract(x, mean(x, 1, keepdims=True))
     return squeeze(divide(matmul(offset, conj(transpose(offset))), x.shape[1] - taken))

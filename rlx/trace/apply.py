@@ -7,7 +7,7 @@ without traced operands runs at once even while a graph is recorded, so constant
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -23,7 +23,7 @@ from .host import check_supported, default_of, is_python_scalar, scalar_to_numpy
 from .leaks import leaked
 from .tensor import TracedTensor
 
-Operand = Array | TracedTensor | np.ndarray | np.generic | bool | int | float | complex
+Operand: TypeAlias = Any  # Array, TracedTensor, np.ndarray, np.generic or a Python number
 Evaluator = Callable[[Op, Sequence[Array], dict[str, Any], Any], Sequence[Array]]
 
 
@@ -59,8 +59,11 @@ def apply(op: Op | str, *operands: Any, **attrs: Any) -> Any:
     A Python number among the operands takes the dtype and shape of the first that is none.
     """
     op = OPS[op] if isinstance(op, str) else op
-    attrs = op.complete(attrs)
-    given = [as_operand(x) for x in operands]
+    return apply_ready(op, [as_operand(x) for x in operands], op.complete(attrs))
+
+
+def apply_ready(op: Op, given: Sequence[Operand], attrs: dict[str, Any]) -> Any:
+    """Like `apply`, for operands from `as_operand` and complete attributes."""
     is_traced = any(isinstance(x, TracedTensor) for x in given) or _is_symbolic(attrs)
     results = record(op, given, attrs) if is_traced else evaluate(op, given, attrs)
     return tuple(results) if op.rules.get("multiple") or len(results) != 1 else results[0]

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..ir.builder import user_source
 from ..ir.errors import DeviceUnavailable, DtypeError, ShapeError
-from ..ir.types import DTYPES, Type
+from ..ir.types import Type
 from .operators import Operators
 
 
@@ -52,7 +52,7 @@ class Array(Operators):
     @property
     def type(self) -> Type:
         """The dtype and shape."""
-        return Type(DTYPES[self._data.dtype.name], tuple(self._data.shape))
+        return Type(self._data.dtype, self._data.shape)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from ..ir.errors import DtypeError
 from ..ir.types import DTYPES, as_dtype, is_integer
 
 PYTHON_SCALARS = (bool, int, float, complex)
+_KNOWN = frozenset(DTYPES.values())
 _DEFAULTS = {"float64": "float32", "int64": "int32", "complex128": "complex64"}
 
 
@@ -77,7 +78,7 @@ def _check_range(found: np.ndarray, wanted: np.dtype) -> None:
 
 def check_supported(dtype: np.dtype, x: Any = None) -> None:
     """Raise a `DtypeError` unless rlx has the dtype."""
-    if dtype.name in DTYPES:
+    if dtype in _KNOWN or dtype.name in DTYPES:
         return
     what = type(x).__name__ if x is not None and dtype.kind == "O" else dtype.name
     raise DtypeError(

@@ -17,7 +17,7 @@ from ..ir.errors import DtypeError
 from ..ir.graph import OPS
 from ..ir.op import Op
 from ..ir.types import DTYPES, Size, as_dtype, is_bool, is_complex, is_inexact, is_integer, promote
-from .apply import apply, as_operand, is_weak, operand_type, to_value
+from .apply import apply, apply_ready, as_operand, is_weak, operand_type, to_value
 from .array import Array
 from .axes import broadcast_shapes
 from .host import is_python_scalar, scalar_to_numpy
@@ -64,13 +64,18 @@ def pointwise(op: Op | str, *operands: Any, name: str = "", inexact: bool = Fals
     """Apply a pointwise op to operands of any dtypes and shapes that fit together."""
     given = [as_operand(x) for x in operands]
     dtype = result_dtype(*given, inexact=inexact)
-    return pointwise_at(op, dtype, *given, name=name)
+    return _apply_fitted(op, name, [dtype] * len(given), given)
 
 
 def pointwise_at(op: Op | str, dtype: np.dtype, *operands: Any, name: str = "") -> Any:
     """Apply a pointwise op to operands converted to a dtype and broadcast to one shape."""
-    name = name or (op if isinstance(op, str) else op.name)
-    return apply(op, *fit_operands(name, dtype, *operands))
+    given = [as_operand(x) for x in operands]
+    return _apply_fitted(op, name, [dtype] * len(given), given)
+
+
+def _apply_fitted(op: Op | str, name: str, dtypes: Sequence[np.dtype], given: Sequence[Any]) -> Any:
+    op = OPS[op] if isinstance(op, str) else op
+    return apply_ready(op, _fitted(name or op.name, dtypes, given), op.complete({}))
 
 
 def fit_operands(name: str, dtype: np.dtype, *operands: Any) -> list[Any]:
@@ -83,8 +88,11 @@ def fit_operands(name: str, dtype: np.dtype, *operands: Any) -> list[Any]:
 
 def fit_each(name: str, dtypes: Sequence[np.dtype], operands: Sequence[Any]) -> list[Any]:
     """Convert each operand to its dtype and broadcast all to one shape."""
-    given = [as_operand(x) for x in operands]
-    shape = broadcast_shapes(name, *(operand_type(x).shape for x in given))
+    return _fitted(name, dtypes, [as_operand(x) for x in operands])
+
+
+def _fitted(name: str, dtypes: Sequence[np.dtype], given: Sequence[Any]) -> list[Any]:
+    shape = broadcast_shapes(name, *[operand_type(x).shape for x in given])
     if any(isinstance(x, TracedTensor) for x in given):
         put = _traced
     else:

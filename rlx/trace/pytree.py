@@ -133,7 +133,8 @@ def _kind(spec: Structure) -> str:
 
 def _steps(spec: Structure) -> list[str]:
     """The path of each child from its parent."""
-    return paths(spec.one_level())
+    one_level = spec.one_level()
+    return paths(one_level) if one_level else []
 
 
 def paths(spec: Structure, root: str = "") -> list[str]:
@@ -167,7 +168,7 @@ def register_class(
     optree.register_pytree_node(
         cls,
         flatten,
-        unflatten,
+        unflatten,  # type: ignore[arg-type]
         path_entry_type=_Child,
         namespace=NAMESPACE,
     )
