@@ -322,8 +322,10 @@ def scatter_mul_jvp(primals: Sequence[Value], tangents: Sequence[Any], **attrs: 
 def scatter_mul_transpose(
     ct: Value, x: Any, indices: Value, updates: Any, **attrs: Any
 ) -> list[Any]:
-    assert not is_linear(updates), "scatter_mul is linear in x alone"
-    return [scatter_mul(ct, indices, updates, **attrs), None, None]
+    if is_linear(x):
+        return [scatter_mul(ct, indices, updates, **attrs), None, None]
+    assert attrs["unique"], "only updates that never meet are linear"
+    return [None, None, _read_back(mul(ct, x), indices, updates, attrs)]
 
 
 def _product_of_others(x: Value, indices: Value, updates: Value, attrs: dict[str, Any]) -> Value:
