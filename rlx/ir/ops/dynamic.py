@@ -11,9 +11,9 @@ from ..body import Gather, Read, Scatter
 from ..errors import ArgumentError, DtypeError, ShapeError
 from ..graph import OPS, Value
 from ..op import define, is_linear
-from ..types import Size, Type, is_integer, promote
+from ..types import Type, is_integer, promote
 from .constant import full
-from .control import filled
+from .control import batch_size, filled
 from .convert import convert
 from .cut import concat, slice
 from .families import spread
@@ -41,7 +41,7 @@ def _clamped(starts: Sequence[np.ndarray], shape: Sequence[int], sizes: Sequence
     return tuple(np.s_[a : a + size] for a, size in zip(begin, sizes, strict=True))
 
 
-def _stacked(starts: Sequence[Value], batched: Sequence[bool], size: Size) -> Value:
+def _stacked(starts: Sequence[Value], batched: Sequence[bool], size: Any) -> Value:
     """Starts, some of them batched, as index vectors along a last axis."""
     dtype = promote(*(s.dtype for s in starts))
     columns = []
@@ -53,14 +53,14 @@ def _stacked(starts: Sequence[Value], batched: Sequence[bool], size: Size) -> Va
 
 
 def _known_starts(
-    starts: Sequence[Value], shape: Sequence[Size], sizes: Sequence[Size]
+    starts: Sequence[Value], shape: Sequence[Any], sizes: Sequence[Any]
 ) -> list[int] | None:
     """The clamped starts, if all of them and the shapes are known."""
-    numbers = [uniform(s) for s in starts]
+    numbers: list[Any] = [uniform(s) for s in starts]
     if None in numbers or not all(isinstance(n, int) for n in (*shape, *sizes)):
         return None
     lines = zip(numbers, shape, sizes, strict=True)
-    return [min(max(int(a), 0), n - size) for a, n, size in lines]
+    return [min(max(a, 0), n - size) for a, n, size in lines]
 
 
 @define
@@ -90,7 +90,7 @@ def dynamic_slice_reference(x: np.ndarray, *starts: np.ndarray, sizes: tuple) ->
 
 
 def _block_place(
-    index: Sequence[Any], load: Any, shape: Sequence[int], sizes: Sequence[int], first: int
+    index: Sequence[Any], load: Any, shape: Sequence[Any], sizes: Sequence[Any], first: int
 ) -> tuple:
     """The place in an array of an index into its block, whose starts are operands from `first`."""
     return tuple(
@@ -127,7 +127,7 @@ def dynamic_slice_batch(args: Sequence[Value], batched: Sequence[bool], *, sizes
     if not any(batched[1:]):
         zero = full(shape=(), value=0, dtype="int32")
         return dynamic_slice(x, zero, *starts, sizes=(x.shape[0], *sizes))
-    size = next(a.shape[0] for a, is_there in zip(args, batched, strict=True) if is_there)
+    size = batch_size(args, batched)
     axes = tuple(range(len(sizes)))
     return gather(
         x,
@@ -214,7 +214,7 @@ def dynamic_update_slice_transpose(ct: Value, x: Any, update: Any, *starts: Valu
 
 @dynamic_update_slice.batch
 def dynamic_update_slice_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
-    size = next(a.shape[0] for a, is_there in zip(args, batched, strict=True) if is_there)
+    size = batch_size(args, batched)
     x, update = (
         a if is_there else spread(a, size)
         for a, is_there in zip(args[:2], batched[:2], strict=True)

@@ -11,7 +11,7 @@ from ..body import Gather, Read
 from ..errors import ShapeError
 from ..graph import OPS, Value
 from ..op import define
-from ..types import Type, is_bool, is_integer
+from ..types import Size, Type, is_bool, is_integer
 from .constant import SCALAR, full
 from .movement import check_count, reshape
 from .window import (
@@ -59,11 +59,11 @@ def gather(
     check_window(x, indices, collapsed_axes, operand_batch_axes, indices_batch_axes, start_axes)
     check_mode(mode, MODES)
     gone = (*collapsed_axes, *operand_batch_axes)
-    for i, size in enumerate(sizes):
-        if isinstance(x.shape[i], int) and not 0 <= size <= x.shape[i]:
+    for i, (size, length) in enumerate(zip(sizes, x.shape, strict=True)):
+        if isinstance(length, int) and not 0 <= size <= length:
             raise ShapeError(
                 f"a window of size {size} does not fit in axis {i} of {x}",
-                fix=f"use a size from 0 to {x.shape[i]}",
+                fix=f"use a size from 0 to {length}",
             )
         if i in gone and size != 1:
             raise ShapeError(
@@ -195,7 +195,7 @@ def gather_batch(
     operand_batch_axes: Axes,
     indices_batch_axes: Axes,
     start_axes: Axes,
-    sizes: tuple[int, ...],
+    sizes: tuple[Size, ...],
     **attrs: Any,
 ) -> Value:
     x, indices = args

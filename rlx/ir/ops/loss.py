@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import AttributeValueError, AxisError, DtypeError, ShapeError
 from ..graph import Value
 from ..op import define
-from ..types import Type, is_integer, promote
+from ..types import Size, Type, is_integer, promote
 from .arithmetic import add, mul, sub
 from .compare import eq
 from .constant import iota
@@ -44,7 +44,7 @@ def one_hot_reference(labels: np.ndarray, *, size: int, dtype: Any, axis: int) -
     return np.moveaxis(labels[..., None] == np.arange(size), -1, axis).astype(dtype)
 
 
-def _is_label(labels: Value, size: int, axis: int) -> Value:
+def _is_label(labels: Value, size: Size, axis: int) -> Value:
     shape = (*labels.shape[:axis], size, *labels.shape[axis:])
     others = tuple(i for i in range(len(shape)) if i != axis)
     # wide enough for all places, and for all labels but the greatest uint64

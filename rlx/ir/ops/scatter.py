@@ -15,7 +15,7 @@ from ..types import Type
 from .arithmetic import add, div, mul
 from .compare import eq, select
 from .constant import full, iota
-from .control import filled
+from .control import batch_size, filled
 from .convert import convert
 from .families import check_kind, spread
 from .index import gather
@@ -132,7 +132,7 @@ def _batch(made: Op) -> Callable[..., Value]:
         scatter_axes: Axes,
         **attrs: Any,
     ) -> Value:
-        size = next(a.shape[0] for a, is_there in zip(args, batched, strict=True) if is_there)
+        size = batch_size(args, batched)
         x, indices, updates = args
         x = x if batched[0] else spread(x, size)
         updates = updates if batched[2] else spread(updates, size)

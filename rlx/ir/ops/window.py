@@ -129,7 +129,7 @@ def _as_int64(indices: np.ndarray) -> np.ndarray:
 def place_in_window(
     index: Sequence[Any],
     load: Callable[..., Any],
-    shape: Sequence[int],
+    shape: Sequence[Any],
     *,
     window_axes: Axes,
     gone_axes: Axes,
