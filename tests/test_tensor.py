@@ -426,3 +426,38 @@ def test_map_and_associative_scan():
         np.testing.assert_array_equal(found, np.cumprod(xs))
         found = associative_scan(rnp.maximum, rnp.array(xs), reverse=True)
         np.testing.assert_array_equal(found, np.maximum.accumulate(xs[::-1])[::-1])
+
+
+def test_symbolic_sizes_are_numbers_too():
+    def fn(x):
+        return x.sum(0) / x.shape[0], rnp.arange(x.shape[0]) + 1
+
+    graph = make_graph(fn)(spec(("n", 2)))
+    assert [str(t) for t in graph.result_types] == ["f32[2]", "i32[n]"]
+
+
+def test_control_flow_nests_with_values_from_every_level():
+    weights = rnp.array([0.5, 1.0, 2.0])
+
+    def fn(x, limit):
+        def step(carry, row):
+            scaled = row * weights + x[0]
+            grown = while_loop(lambda c: c.sum() < limit, lambda c: c * 2 + carry, scaled + 1)
+            return cond(carry.sum() > limit, lambda: carry, lambda: carry + grown), grown.sum()
+
+        return scan(step, rnp.zeros(3), x)
+
+    carry, sums = np.zeros(3, "float32"), []
+    for row in X:
+        grown = row * np.array([0.5, 1, 2], "float32") + X[0] + 1
+        while grown.sum() < 40:
+            grown = grown * 2 + carry
+        sums.append(grown.sum())
+        carry = carry if carry.sum() > 40 else carry + grown
+    for found in (fn(rnp.array(X), 40.0), run(fn, X, np.float32(40))):
+        np.testing.assert_allclose(found[0], carry, rtol=1e-6)
+        np.testing.assert_allclose(found[1], sums, rtol=1e-6)
+
+
+def test_membership():
+    assert 3.0 in rnp.array(X) and 9.0 not in rnp.array(X)

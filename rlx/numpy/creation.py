@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.builder import user_source
+from ..ir.dims import Dim
 from ..ir.errors import ArgumentError, ConcretizationError
 from ..ir.types import as_dtype, is_integer
 from ..trace.apply import apply, apply_like, as_operand, as_tensor, operand_type
@@ -52,6 +53,11 @@ def _holds_tensors(x: Any) -> bool:
     if isinstance(x, list | tuple):
         return any(map(_holds_tensors, x))
     return isinstance(x, Operators)
+
+
+def from_dlpack(x: Any, *, device: Any = None, copy: bool | None = None) -> Any:
+    """Make an array from one of another library that speaks DLPack."""
+    return array(np.from_dlpack(x))
 
 
 def copy(x: Tensor) -> Any:
@@ -103,6 +109,9 @@ def full_like(x: Tensor, fill_value: Tensor, dtype: Any = None, shape: Any = Non
 def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Any:
     """The numbers from start below stop, by step; int32 for integers, else float32."""
     low, high = (0, start) if stop is None else (start, stop)
+    if isinstance(high, Dim) and isinstance(low, int | Dim) and step in (None, 1):
+        line = apply("iota", shape=(high - low,), axis=0, dtype="int32" if dtype is None else dtype)
+        return line if isinstance(low, int) and low == 0 else add(line, low)
     by = 1 if step is None else step
     numbers = [as_operand(_known_number(n)) for n in (low, high, by)]
     wanted = result_dtype(*numbers) if dtype is None else as_dtype(dtype)

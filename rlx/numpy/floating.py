@@ -6,19 +6,15 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-from ..ir.types import as_dtype, is_inexact
+from ..ir.types import as_dtype
 from ..trace.apply import apply, as_operand, as_tensor
 from ..trace.promotion import convert, fit_operands, pointwise, result_dtype
 from .arithmetic import remainder
 from .elementwise import Tensor, add, equal, greater, less, maximum, minimum, multiply, subtract
 from .logic import isfinite, isnan, logical_and, logical_or, where
 from .reductions import cumsum, diff
-
-finfo = ml_dtypes.finfo
-iinfo = ml_dtypes.iinfo
 
 
 def fmax(x: Tensor, y: Tensor, /) -> Any:
@@ -99,20 +95,3 @@ def bitwise_count(x: Tensor, /) -> Any:
     x = as_tensor(x)
     size = apply("abs", x) if x.dtype.kind == "i" else x
     return convert(pointwise("population_count", size), as_dtype("uint8"))
-
-
-def issubdtype(dtype: Any, kind: Any) -> bool:
-    """Whether a dtype is of a kind, as `numpy.floating`; bfloat16 and float8 are floating."""
-    if kind in (np.floating, np.inexact, np.number) and is_inexact(as_dtype(dtype)):
-        return kind is not np.floating or as_dtype(dtype).kind != "c"
-    return bool(np.issubdtype(as_dtype(dtype) if not isinstance(dtype, type) else dtype, kind))
-
-
-def promote_types(a: Any, b: Any) -> np.dtype:
-    """The dtype that holds values of both."""
-    return result_dtype(np.zeros((), as_dtype(a)), np.zeros((), as_dtype(b)))
-
-
-def can_cast(from_: Any, to: Any) -> bool:
-    """Whether a dtype holds all values of another without loss."""
-    return promote_types(from_, to) == as_dtype(to)

@@ -296,6 +296,18 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
     return Array(rows.astype("int32")), Array(columns.astype("int32"))
 
 
+def tril_indices_from(x: Tensor, k: int = 0) -> tuple[Any, Any]:
+    """The places at and below a diagonal of a matrix."""
+    rows, columns = as_tensor(x).shape
+    return tril_indices(rows, k, columns)
+
+
+def triu_indices_from(x: Tensor, k: int = 0) -> tuple[Any, Any]:
+    """The places at and above a diagonal of a matrix."""
+    rows, columns = as_tensor(x).shape
+    return triu_indices(rows, k, columns)
+
+
 def ix_(*sequences: Tensor) -> tuple[Any, ...]:
     """Index arrays that span a grid: `x[ix_([0, 2], [1, 3])]`."""
     rank = len(sequences)

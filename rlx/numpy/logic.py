@@ -10,7 +10,7 @@ import numpy as np
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.types import DTYPES, is_bool, is_complex, is_float, is_inexact
-from ..trace.apply import apply, as_operand, as_tensor, operand_type
+from ..trace.apply import apply, as_operand, as_tensor
 from ..trace.promotion import (
     convert,
     fit_each,
@@ -93,23 +93,6 @@ def isreal(x: Tensor, /) -> Any:
 def iscomplex(x: Tensor, /) -> Any:
     """Whether the imaginary part is not zero."""
     return logical_not(isreal(x))
-
-
-def iscomplexobj(x: Tensor) -> bool:
-    """Whether the dtype is complex."""
-    return is_complex(operand_type(as_operand(x)).dtype)
-
-
-def isrealobj(x: Tensor) -> bool:
-    """Whether the dtype is not complex."""
-    return not iscomplexobj(x)
-
-
-def isscalar(x: Any) -> bool:
-    """Whether x is a number or an array without axes."""
-    return np.isscalar(x) or (
-        not isinstance(x, str | bytes) and not operand_type(as_operand(x)).shape
-    )
 
 
 # -- choice ---------------------------------------------------------------------------------------

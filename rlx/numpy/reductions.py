@@ -246,3 +246,27 @@ def trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, axis: int = -
     if widths.ndim == 1:
         widths = reshape(widths, tuple(-1 if i == place else 1 for i in range(y.ndim)))
     return sum(multiply(heights, widths), place)
+
+
+def _cumulative(name: str, fn: Callable[..., Any], first: int, doc: str) -> Any:
+    """The running total of the array API, which may start with the neutral element."""
+
+    def function(
+        x: Tensor, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+    ) -> Any:
+        x = as_tensor(x)
+        place = one_axis(name, 0 if axis is None and x.ndim == 1 else axis, x.ndim)
+        result = fn(x, place, dtype)
+        if not include_initial:
+            return result
+        low = tuple(int(i == place) for i in range(x.ndim))
+        start = as_tensor(np.asarray(first, result.dtype))
+        return apply("pad", result, start, low=low, high=(0,) * x.ndim, interior=(0,) * x.ndim)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
+cumulative_sum = _cumulative("cumulative_sum", cumsum, 0, "Running sums along an axis.")
+cumulative_prod = _cumulative("cumulative_prod", cumprod, 1, "Running products along an axis.")

@@ -76,6 +76,25 @@ def unique_values(x: Tensor, *, size: int | None = None, fill_value: Any = None)
     return unique(x, size=size, fill_value=fill_value)
 
 
+def unique_counts(x: Tensor, *, size: int | None = None) -> Any:
+    """The different elements, and how often each occurs."""
+    return unique(x, return_counts=True, size=size)
+
+
+def unique_inverse(x: Tensor, *, size: int | None = None) -> Any:
+    """The different elements, and for each element its place among them."""
+    x = as_tensor(x)
+    values, places = unique(x, return_inverse=True, size=size)
+    return values, reshape(places, x.shape)
+
+
+def unique_all(x: Tensor, *, size: int | None = None) -> Any:
+    """The different elements, their first places, the inverse and the counts."""
+    x = as_tensor(x)
+    values, first, places, counts = unique(x, True, True, True, size=size)
+    return values, first, reshape(places, x.shape), counts
+
+
 def isin(x: Tensor, test: Tensor, invert: bool = False) -> Any:
     """Whether each element is among those of `test`."""
     x, test = as_tensor(x), ravel(test)

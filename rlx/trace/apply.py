@@ -81,13 +81,18 @@ def _is_symbolic(attrs: dict[str, Any]) -> bool:
     shape = attrs.get("shape", ())
     if not any(isinstance(n, Dim) for n in shape):
         return False
+    _check_open(shape)
+    return True
+
+
+def _check_open(sizes: Sequence[Any]) -> None:
     if builder.current() is None:
         raise ConcretizationError(
-            f"an array of the symbolic shape {shape} cannot be made outside of traced code",
+            f"the symbolic sizes ({', '.join(map(str, sizes))}) have no numbers outside of "
+            "traced code",
             where=str(builder.user_source()),
             fix="use numbers for the sizes",
         )
-    return True
 
 
 def as_operand(x: Any) -> Operand:
@@ -103,7 +108,16 @@ def as_operand(x: Any) -> Operand:
         return x if x.dtype.isnative else to_numpy(x)
     if isinstance(x, Value):
         return TracedTensor(x)
+    if isinstance(x, Dim):
+        return _size_as_number(x)
     return Array(to_numpy(x, copy=True))
+
+
+def _size_as_number(size: Dim) -> TracedTensor:
+    """A symbolic size as an int32 that yields to other dtypes, like a Python integer."""
+    _check_open((size,))
+    ones = OPS["full"](shape=(size,), value=1, dtype="int32")
+    return TracedTensor(OPS["reduce_sum"](ones, axes=(0,)), weak=True)
 
 
 def operand_type(x: Operand) -> Type:

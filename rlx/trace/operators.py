@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from ..ir.builder import user_source
+from ..ir.dims import Dim
 from ..ir.errors import ImmutableError, ShapeError
 from ..ir.types import Size, Type
 
@@ -141,6 +142,9 @@ class Operators:
                 fix="use the array itself, or x.reshape(1)",
             )
         return (self[i] for i in range(len(self)))
+
+    def __contains__(self, item: Any) -> bool:
+        return bool(FUNCTIONS["any"](FUNCTIONS["equal"](self, item)))
 
     def __getitem__(self, index: Any) -> Any:
         return FUNCTIONS["getitem"](self, index)
@@ -311,7 +315,7 @@ class Operators:
     transpose = _transpose
 
 
-_OPERANDS = (Operators, np.ndarray, np.generic, bool, int, float, complex)
+_OPERANDS = (Operators, np.ndarray, np.generic, bool, int, float, complex, Dim)
 
 
 def _binary(name: str, x: Any, y: Any) -> Any:

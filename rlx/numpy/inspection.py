@@ -1,0 +1,102 @@
+"""Questions about arrays and dtypes that need no computation."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ..ir.builder import user_source
+from ..ir.errors import AttributeValueError
+from ..ir.types import (
+    as_dtype,
+    is_bool,
+    is_complex,
+    is_float,
+    is_inexact,
+    is_integer,
+    is_signed,
+    promote,
+)
+from ..trace.apply import as_operand, operand_type
+from ..trace.axes import one_axis
+from .elementwise import Tensor
+
+finfo = ml_dtypes.finfo
+iinfo = ml_dtypes.iinfo
+
+
+def ndim(x: Tensor) -> int:
+    """The number of axes."""
+    return operand_type(as_operand(x)).rank
+
+
+def shape(x: Tensor) -> tuple[Any, ...]:
+    """The size of each axis."""
+    return operand_type(as_operand(x)).shape
+
+
+def size(x: Tensor, axis: int | None = None) -> Any:
+    """The number of elements, or the size of an axis."""
+    sizes = shape(x)
+    return math.prod(sizes) if axis is None else sizes[one_axis("size", axis, len(sizes))]
+
+
+def iscomplexobj(x: Tensor) -> bool:
+    """Whether the dtype is complex."""
+    return is_complex(operand_type(as_operand(x)).dtype)
+
+
+def isrealobj(x: Tensor) -> bool:
+    """Whether the dtype is not complex."""
+    return not iscomplexobj(x)
+
+
+def isscalar(x: Any) -> bool:
+    """Whether x is a number or an array without axes."""
+    return np.isscalar(x) or (not isinstance(x, str | bytes) and ndim(x) == 0)
+
+
+def issubdtype(dtype: Any, kind: Any) -> bool:
+    """Whether a dtype is of a kind, as `numpy.floating`; bfloat16 and float8 are floating."""
+    if kind in (np.floating, np.inexact, np.number) and is_inexact(as_dtype(dtype)):
+        return kind is not np.floating or as_dtype(dtype).kind != "c"
+    return bool(np.issubdtype(as_dtype(dtype) if not isinstance(dtype, type) else dtype, kind))
+
+
+def promote_types(a: Any, b: Any) -> np.dtype:
+    """The dtype that holds values of both."""
+    return promote(as_dtype(a), as_dtype(b))
+
+
+def can_cast(from_: Any, to: Any) -> bool:
+    """Whether a dtype holds all values of another without loss."""
+    return promote_types(from_, to) == as_dtype(to)
+
+
+_KINDS = {
+    "bool": is_bool,
+    "signed integer": is_signed,
+    "unsigned integer": lambda d: is_integer(d) and not is_signed(d),
+    "integral": is_integer,
+    "real floating": is_float,
+    "complex floating": is_complex,
+    "numeric": lambda d: not is_bool(d),
+}
+
+
+def isdtype(dtype: Any, kind: Any) -> bool:
+    """Whether a dtype is of a kind of the array API, as "integral", or one of several."""
+    if isinstance(kind, tuple):
+        return any(isdtype(dtype, each) for each in kind)
+    if not isinstance(kind, str):
+        return as_dtype(dtype) == as_dtype(kind)
+    if kind not in _KINDS:
+        raise AttributeValueError(
+            f"isdtype: there is no kind {kind!r}",
+            where=str(user_source()),
+            fix=f"use one of {', '.join(_KINDS)}",
+        )
+    return _KINDS[kind](as_dtype(dtype))
