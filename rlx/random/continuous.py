@@ -1,0 +1,179 @@
+"""Distributions of real numbers: uniform bits put through the inverse of their distribution."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from .. import numpy as rnp
+from ..ir.builder import user_source
+from ..ir.errors import DtypeError
+from ..ir.types import as_dtype, is_complex, is_float
+from ..trace.apply import apply, as_tensor
+from ..trace.axes import as_shape, broadcast_shapes
+from ..trace.promotion import fit
+from .keys import bits, split
+
+UNSIGNED = {size: np.dtype(f"uint{8 * size}") for size in (1, 2, 4, 8)}
+
+
+def uniform(
+    key: Any,
+    shape: Any = (),
+    dtype: Any = "float32",
+    minval: Any = 0.0,
+    maxval: Any = 1.0,
+) -> Any:
+    """Numbers from `minval` up to but without `maxval`, all equally likely.
+
+    >>> from rlx.random import key
+    >>> uniform(key(0), (2,))
+    Array([0.947667 , 0.9785799], dtype=float32)
+    """
+    shape, dtype = as_shape(shape), check_float("uniform", dtype)
+    low, high = (fit(as_tensor(x), dtype, shape) for x in (minval, maxval))
+    info = ml_dtypes.finfo(dtype)
+    # random fraction bits under the exponent of 1: numbers from 1 up to 2
+    width = 8 if info.nmant < 8 else info.bits
+    word = UNSIGNED[dtype.itemsize]
+    random = bits(key, shape, UNSIGNED[width // 8]).astype(word)
+    one = int(np.array(1.0, dtype).view(word))
+    pattern = rnp.right_shift(random, width - info.nmant) | one
+    fraction = apply("bitcast", pattern, dtype=dtype) - 1.0
+    return rnp.maximum(low, fraction * (high - low) + low)
+
+
+def normal(key: Any, shape: Any = (), dtype: Any = "float32") -> Any:
+    """Numbers of the normal distribution: mean 0, variance 1.
+
+    Of a complex dtype both parts have variance 1/2.
+    """
+    dtype = as_dtype(dtype)
+    if is_complex(dtype):
+        part = np.dtype(f"float{4 * dtype.itemsize}")
+        real, imaginary = (normal(k, shape, part) for k in split(key))
+        return apply("complex", real, imaginary) / math.sqrt(2)
+    dtype = check_float("normal", dtype)
+    # -1 itself would give -inf
+    low = np.nextafter(dtype.type(-1), dtype.type(0))
+    return _times_sqrt2(apply("erf_inv", uniform(key, shape, dtype, low, 1.0)))
+
+
+def truncated_normal(
+    key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = "float32"
+) -> Any:
+    """Numbers of the normal distribution strictly between `lower` and `upper`."""
+    dtype = check_float("truncated_normal", dtype)
+    low, high = (as_tensor(x).astype(dtype) for x in (lower, upper))
+    if shape is None:
+        shape = broadcast_shapes("truncated_normal", low.shape, high.shape)
+    root = dtype.type(math.sqrt(2))
+    edges = [apply("erf", bound / root) for bound in (low, high)]
+    out = _times_sqrt2(apply("erf_inv", uniform(key, shape, dtype, *edges)))
+    inside = rnp.nextafter(low, dtype.type(math.inf)), rnp.nextafter(high, dtype.type(-math.inf))
+    return rnp.clip(out, *inside)
+
+
+def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = "float32") -> Any:
+    """Numbers whose logarithm is normal with standard deviation `sigma`."""
+    shape, (sigma,) = with_parameters("lognormal", shape, dtype, sigma)
+    return rnp.exp(normal(key, shape, dtype) * sigma)
+
+
+def exponential(key: Any, shape: Any = (), dtype: Any = "float32") -> Any:
+    """Numbers of the exponential distribution with mean 1."""
+    return -rnp.log1p(-uniform(key, shape, check_float("exponential", dtype)))
+
+
+def gumbel(key: Any, shape: Any = (), dtype: Any = "float32") -> Any:
+    """Numbers of the Gumbel distribution: that of the greatest of many."""
+    dtype = check_float("gumbel", dtype)
+    return -rnp.log(-rnp.log(uniform(key, shape, dtype, minval=_tiny(dtype))))
+
+
+def laplace(key: Any, shape: Any = (), dtype: Any = "float32") -> Any:
+    """Numbers of the Laplace distribution: exponential on both sides of 0."""
+    dtype = check_float("laplace", dtype)
+    above = float(ml_dtypes.finfo(dtype).epsneg) - 1.0
+    u = uniform(key, shape, dtype, minval=above)
+    return rnp.sign(u) * rnp.log1p(-rnp.abs(u))
+
+
+def logistic(key: Any, shape: Any = (), dtype: Any = "float32") -> Any:
+    """Numbers whose distribution function is the logistic function."""
+    dtype = check_float("logistic", dtype)
+    u = uniform(key, shape, dtype, minval=_tiny(dtype))
+    return rnp.log(u) - rnp.log1p(-u)
+
+
+def cauchy(key: Any, shape: Any = (), dtype: Any = "float32") -> Any:
+    """Numbers of the Cauchy distribution, which has no mean."""
+    dtype = check_float("cauchy", dtype)
+    u = uniform(key, shape, dtype, minval=float(ml_dtypes.finfo(dtype).eps))
+    return rnp.tan(math.pi * (u - 0.5))
+
+
+def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = "float32") -> Any:
+    """Numbers from 1 whose tail falls as x to the power of `-b`."""
+    shape, (b,) = with_parameters("pareto", shape, dtype, b)
+    return rnp.exp(exponential(key, shape, dtype) / b)
+
+
+def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = "float32") -> Any:
+    """Lengths of vectors of two normal numbers, times `scale`."""
+    shape, (scale,) = with_parameters("rayleigh", shape, dtype, scale)
+    return scale * rnp.sqrt(rnp.log(uniform(key, shape, dtype)) * -2.0)
+
+
+def weibull_min(
+    key: Any, scale: Any, concentration: Any, shape: Any = None, dtype: Any = "float32"
+) -> Any:
+    """Numbers of the Weibull distribution: that of the least of many."""
+    parameters = with_parameters("weibull_min", shape, dtype, scale, concentration)
+    shape, (scale, concentration) = parameters
+    return rnp.power(-rnp.log1p(-uniform(key, shape, dtype)), 1.0 / concentration) * scale
+
+
+def triangular(
+    key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = "float32"
+) -> Any:
+    """Numbers from `left` to `right`, most often near `mode`."""
+    parameters = with_parameters("triangular", shape, dtype, left, mode, right)
+    shape, (left, mode, right) = parameters
+    u = uniform(key, shape, dtype)
+    rising = left + rnp.sqrt(u * (right - left) * (mode - left))
+    falling = right - rnp.sqrt((1 - u) * (right - left) * (right - mode))
+    return rnp.where(u < (mode - left) / (right - left), rising, falling)
+
+
+def check_float(name: str, dtype: Any) -> np.dtype:
+    """Give the dtype; raise if it has no fractions."""
+    dtype = as_dtype(dtype)
+    if not is_float(dtype):
+        raise DtypeError(
+            f"{name}: {dtype.name} numbers have no fractions",
+            where=str(user_source()),
+            fix="ask for a float dtype; rlx.random.randint gives integers",
+        )
+    return dtype
+
+
+def with_parameters(name: str, shape: Any, dtype: Any, *parameters: Any) -> tuple[Any, list[Any]]:
+    """Give the shape, by default that of the parameters together, and them in the dtype."""
+    dtype = check_float(name, dtype)
+    given = [as_tensor(x).astype(dtype) for x in parameters]
+    together = broadcast_shapes(name, *(x.shape for x in given))
+    shape = together if shape is None else as_shape(shape)
+    return shape, [fit(x, dtype, shape) for x in given]
+
+
+def _times_sqrt2(x: Any) -> Any:
+    return x * math.sqrt(2)
+
+
+def _tiny(dtype: np.dtype) -> float:
+    """The least normal number, where a distribution excludes 0."""
+    return float(ml_dtypes.finfo(dtype).tiny)

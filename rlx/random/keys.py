@@ -1,0 +1,118 @@
+"""Keys, and the bits that come from them.
+
+A key names a stream of 2**64 counters; threefry2x32 encrypts a counter into two words of bits.
+Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .. import numpy as rnp
+from ..ir.builder import user_source
+from ..ir.errors import DtypeError, ShapeError
+from ..ir.types import as_dtype, is_integer, is_signed
+from ..trace.apply import apply, as_tensor
+from ..trace.array import Array
+from ..trace.axes import as_shape
+from ..trace.promotion import broadcast_operands
+
+WORD = np.dtype("uint32")
+WORD_MASK = 0xFFFFFFFF
+
+
+def key(seed: Any) -> Any:
+    """A key from an integer; equal integers give equal keys.
+
+    >>> key(42)
+    Array([ 0, 42], dtype=uint32)
+    """
+    if isinstance(seed, int | np.integer):
+        number = int(seed)
+        return Array(np.array([number >> 32 & WORD_MASK, number & WORD_MASK], WORD))
+    seed = as_tensor(seed)
+    if not is_integer(seed.dtype) or seed.shape:
+        raise DtypeError(
+            f"key: a seed is one integer, not {seed.type}",
+            where=str(user_source()),
+            fix="give an integer; for many keys split one: rlx.random.split(key, 8)",
+        )
+    low = seed.astype(WORD)
+    is_wide = seed.dtype.itemsize == 8
+    high = rnp.right_shift(seed, 32).astype(WORD) if is_wide else rnp.zeros_like(low)
+    return rnp.stack([high, low])
+
+
+PRNGKey = key
+
+
+def key_data(key: Any) -> Any:
+    """The key as a uint32 array, which it already is."""
+    return as_tensor(key)
+
+
+wrap_key_data = key_data
+
+
+def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
+    """Make new keys from a key, which is not to be used again: `u32[2] → u32[num, 2]`.
+
+    >>> first, second = split(key(0))
+    >>> first
+    Array([1797259609, 2579123966], dtype=uint32)
+    """
+    return rnp.stack(_encrypt("split", key, *_counters(as_shape(num))), axis=-1)
+
+
+def fold_in(key: Any, data: Any) -> Any:
+    """Make a new key from a key and an integer, such as the number of a step."""
+    if isinstance(data, int | np.integer):
+        counter = Array(np.array(int(data) & WORD_MASK, WORD))
+    else:
+        counter = as_tensor(data).astype(WORD)
+    return rnp.stack(_encrypt("fold_in", key, rnp.zeros((), WORD), counter))
+
+
+def bits(key: Any, shape: Any = (), dtype: Any = "uint32") -> Any:
+    """Random bits as unsigned integers."""
+    dtype = as_dtype(dtype)
+    if not is_integer(dtype) or is_signed(dtype):
+        raise DtypeError(
+            f"bits: {dtype.name} is not an unsigned integer",
+            where=str(user_source()),
+            fix="ask for uint8, uint16, uint32 or uint64; rlx.random.randint gives signed ones",
+        )
+    high, low = _encrypt("bits", key, *_counters(as_shape(shape)))
+    if dtype.itemsize == 8:
+        return rnp.left_shift(high.astype(dtype), 32) | low.astype(dtype)
+    return (high ^ low).astype(dtype)
+
+
+def check_key(name: str, key: Any) -> Any:
+    """Give a key as an array; raise if it is none."""
+    key = as_tensor(key)
+    if key.dtype != WORD or key.shape != (2,):
+        raise ShapeError(
+            f"{name}: a key is uint32[2], not {key.type}",
+            where=str(user_source()),
+            fix="make one with rlx.random.key(0); for an array of keys use rlx.vmap",
+        )
+    return key
+
+
+def _counters(shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """The number of each element of an array, as a high and a low word."""
+    size = math.prod(shape)
+    if size <= WORD_MASK:
+        low = apply("iota", shape=(size,), axis=0, dtype=WORD).reshape(shape)
+        return rnp.zeros_like(low), low
+    count = apply("iota", shape=(size,), axis=0, dtype=np.dtype("uint64")).reshape(shape)
+    return rnp.right_shift(count, 32).astype(WORD), count.astype(WORD)
+
+
+def _encrypt(name: str, key: Any, high: Any, low: Any) -> tuple[Any, Any]:
+    key = check_key(name, key)
+    return apply("threefry2x32", *broadcast_operands(name, key[0], key[1], high, low))
