@@ -36,8 +36,8 @@ def nextafter(x: Tensor, y: Tensor, /) -> Any:
     # away from zero the pattern of bits grows by one; at zero it starts with the sign of y
     is_away = equal(less(x, y), greater(x, 0))
     moved = where(is_away, add(place, 1), subtract(place, 1))
-    least = where(less(y, 0), int(np.iinfo(bits).min) + 1, 1)
-    moved = where(equal(x, 0), convert(as_tensor(least), bits), moved)
+    least = where(less(y, 0), np.asarray(np.iinfo(bits).min + 1, bits), np.asarray(1, bits))
+    moved = where(equal(x, 0), least, moved)
     result = apply(
         "bitcast", where(equal(x, y), apply("bitcast", y, dtype=bits), moved), dtype=dtype
     )
