@@ -52,10 +52,7 @@ def sort_reference(*xs: np.ndarray, axis: int, n_keys: int) -> tuple[np.ndarray,
     if len(xs) == 1 and _ties_are_equal(xs[0]):
         return (np.sort(xs[0], axis=axis),)
     keys = [_sortable(x) for x in xs[:n_keys]]
-    if n_keys == 1:
-        order = np.argsort(keys[0], axis=axis, kind="stable")
-    else:
-        order = np.lexsort(keys[::-1], axis=axis)
+    order = np.lexsort(keys[::-1], axis=axis) if n_keys > 1 else _stable_order(keys[0], axis)
     return tuple(np.take_along_axis(x, order, axis) for x in xs)
 
 
@@ -69,6 +66,27 @@ def _ties_are_equal(x: np.ndarray) -> bool:
 def _sortable(x: np.ndarray) -> np.ndarray:
     """The same order in a dtype NumPy sorts right."""
     return x if x.dtype.kind in "biufc" else x.astype(np.float32)
+
+
+def _stable_order(x: np.ndarray, axis: int) -> np.ndarray:
+    """The places of the elements in sorted order, those of equal ones rising."""
+    if x.dtype.itemsize != 4:
+        return np.argsort(x, axis=axis, kind="stable")
+    x = np.moveaxis(x, axis, -1)
+    words = np.sort(_with_places(x, np.arange(x.shape[-1])), axis=-1)
+    return np.moveaxis(words & 0xFFFFFFFF, -1, axis).astype(np.int64)
+
+
+def _with_places(x: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Words whose order is that of 32-bit numbers, then of places: NumPy sorts them fastest."""
+    if x.dtype.kind == "f":
+        # one NaN, positive so that it is the greatest, and one zero
+        bits = np.where(np.isnan(x), np.float32(np.nan), x + np.float32(0)).view(np.int32)
+        bits ^= (bits >> 31) & 0x7FFFFFFF  # the greater a negative float, the less its bits
+    else:
+        bits = x
+    least = 0 if bits.dtype.kind == "u" else -(2**31)
+    return ((bits.astype(np.int64) - least).astype(np.uint64) << 32) | places.astype(np.uint64)
 
 
 sort.body(Library())
@@ -126,9 +144,14 @@ def top_k(x: Type, *, k: int) -> tuple[Type, Type]:
 
 @top_k.reference
 def top_k_reference(x: np.ndarray, *, k: int) -> tuple[np.ndarray, np.ndarray]:
-    # reversed twice: ascending and stable becomes descending and stable
-    order = np.argsort(_sortable(x)[..., ::-1], axis=-1, kind="stable")
-    places = (x.shape[-1] - 1 - order)[..., ::-1][..., :k]
+    keys, last = _sortable(x), x.shape[-1] - 1
+    if keys.dtype.itemsize == 4 and 0 < k <= last:
+        words = _with_places(keys, np.arange(last, -1, -1))
+        order = np.sort(np.partition(words, last - k)[..., -k:]) & 0xFFFFFFFF
+    else:
+        # reversed twice: rising and stable becomes falling and stable
+        order = _stable_order(keys[..., ::-1], -1)[..., last + 1 - k :]
+    places = last - order[..., ::-1].astype(np.int64)
     return np.take_along_axis(x, places, -1), places
 
 
