@@ -10,6 +10,7 @@ import rlx.numpy as rnp
 from rlx.ir.errors import DeviceMismatchError, DtypeError, ImmutableError, ShapeError
 from rlx.trace.apply import apply
 from rlx.trace.array import Array
+from rlx.trace.operators import FUNCTIONS, Operators
 
 
 def test_slots_are_the_contract_with_machine_code():
@@ -154,3 +155,17 @@ def test_errors_of_ops_at_once_name_the_line():
 def test_lists_may_hold_arrays():
     made = rnp.array([rnp.array(1.0), [2.0, 3.0][0]])
     assert made.tolist() == [1.0, 2.0]
+
+
+def test_every_method_has_its_function():
+    missing = [name for name in vars(Operators) if not name.startswith("_")]
+    functions = [n for n in missing if n not in {"type", "shape", "dtype", "ndim", "size"}]
+    functions = [n for n in functions if n not in {"itemsize", "nbytes", "T", "mT"}]
+    assert [n for n in functions if n not in FUNCTIONS] == []
+
+
+def test_numpys_functions_find_the_methods():
+    x = rnp.array([[1.0, 2.0], [3.0, 4.0]])
+    assert isinstance(np.sum(x), Array) and float(np.mean(x, axis=0)[1]) == 3.0
+    with pytest.raises(ImmutableError, match="out"):
+        rnp.sum(x, out=np.zeros(()))

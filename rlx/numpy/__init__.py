@@ -60,6 +60,7 @@ from .arithmetic import (
     sinc,
     square,
     trunc,
+    view,
 )
 from .constants import (
     bfloat16,

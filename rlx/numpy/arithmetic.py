@@ -63,6 +63,11 @@ def astype(x: Tensor, dtype: Any) -> Any:
     return strong(convert(x, wanted))
 
 
+def view(x: Tensor, dtype: Any) -> Any:
+    """The same bits read as another dtype of the same width."""
+    return apply("bitcast", as_tensor(x), dtype=dtype)
+
+
 def strong(x: Any) -> Any:
     """The same tensor with a dtype that no longer yields to others."""
     return x if isinstance(x, Array) or not x.weak else type(x)(x.value)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.builder import user_source
-from ..ir.errors import ShapeError
+from ..ir.errors import ImmutableError, ShapeError
 from ..ir.types import DTYPES, as_dtype, is_bool, is_inexact, is_integer, is_signed
 from ..trace.apply import apply, as_tensor
 from ..trace.axes import one_axis, some_axes
@@ -26,6 +26,16 @@ HALVES = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 def keep_axes(x: Any, shape: Sequence[Any], axes: Sequence[int]) -> Any:
     """Put back reduced axes as axes of size 1."""
     return reshape(x, tuple(1 if i in axes else n for i, n in enumerate(shape)))
+
+
+def check_out(name: str, out: Any) -> None:
+    """Refuse to write a result into an array that exists."""
+    if out is not None:
+        raise ImmutableError(
+            f"{name}: arrays are immutable, so `out` cannot be written",
+            where=str(user_source()),
+            fix=f"use the result: y = {name}(x)",
+        )
 
 
 def reduced(name: str, op: str, x: Any, axis: Axis, keepdims: bool) -> Any:
@@ -54,6 +64,7 @@ def _total(name: str, op: str, neutral: int, combine: Callable[..., Any], doc: s
         initial: Tensor | None = None,
         where: Tensor | None = None,
     ) -> Any:
+        check_out(name, out)
         x = as_tensor(x)
         result = total_dtype(x.dtype) if dtype is None else as_dtype(dtype)
         # half floats lose what is added to a big total
@@ -82,6 +93,7 @@ def _extreme(name: str, op: str, for_bool: str, combine: Callable[..., Any], doc
         initial: Tensor | None = None,
         where: Tensor | None = None,
     ) -> Any:
+        check_out(name, out)
         x = as_tensor(x)
         if where is not None:
             x = choose(where, x, _least_favorable(name, x.dtype, initial))
@@ -133,6 +145,7 @@ def _logical(name: str, op: str, neutral: bool, doc: str) -> Any:
         keepdims: bool = False,
         where: Tensor | None = None,
     ) -> Any:
+        check_out(name, out)
         x = truth(x)
         x = x if where is None else choose(where, x, neutral)
         return reduced(name, op, x, axis, keepdims)
@@ -178,11 +191,13 @@ def _place(name: str, x: Tensor, axis: int | None, keepdims: bool) -> Any:
 
 def argmax(x: Tensor, axis: int | None = None, out: None = None, keepdims: bool = False) -> Any:
     """The index of the greatest element along an axis, the first of equal ones; NaN counts most."""
+    check_out("argmax", out)
     return _place("argmax", x, axis, keepdims)
 
 
 def argmin(x: Tensor, axis: int | None = None, out: None = None, keepdims: bool = False) -> Any:
     """The index of the least element along an axis, the first of equal ones; NaN counts most."""
+    check_out("argmin", out)
     return _place("argmin", x, axis, keepdims)
 
 

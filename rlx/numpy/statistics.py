@@ -17,7 +17,20 @@ from .elementwise import Tensor, divide, maximum, multiply, sqrt, subtract
 from .logic import isnan, logical_not
 from .logic import where as choose
 from .manipulation import atleast_2d, concatenate, squeeze, transpose
-from .reductions import HALVES, Axis, all, argmax, argmin, cumprod, cumsum, max, min, prod, sum
+from .reductions import (
+    HALVES,
+    Axis,
+    all,
+    argmax,
+    argmin,
+    check_out,
+    cumprod,
+    cumsum,
+    max,
+    min,
+    prod,
+    sum,
+)
 
 
 def _inexact(x: Any, dtype: Any) -> tuple[Any, np.dtype]:
@@ -50,6 +63,7 @@ def mean(
     where: Tensor | None = None,
 ) -> Any:
     """The mean over axes; None means all."""
+    check_out("mean", out)
     x, result = _inexact(as_tensor(x), dtype)
     total = sum(x, axis, keepdims=keepdims, where=where)
     count = element_count(x, axis, where)
@@ -93,6 +107,7 @@ def var(
     correction: float | None = None,
 ) -> Any:
     """The mean squared distance from the mean; `ddof` is taken off the count."""
+    check_out("var", out)
     ddof = ddof if correction is None else correction
     x, result = _inexact(as_tensor(x), dtype)
     center = mean(x, axis, keepdims=True, where=where)

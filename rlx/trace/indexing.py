@@ -234,8 +234,8 @@ def _slice_number(part: Any) -> Any:
             "a slice with traced bounds has a size that is not known while tracing",
             where=str(user_source()),
             notes=[f"a bound is {part.type}"],
-            fix="use rlx.lax.dynamic_slice(x, (start,), (size,)) with a fixed size, or make the "
-            "bound a Python value with static_argnames",
+            fix="give the slice a known size: x[start + rlx.numpy.arange(size)], or make the bound "
+            "a Python value with static_argnames",
         )
     return operator.index(part)
 
