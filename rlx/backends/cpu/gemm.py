@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from .code import Function, Module, Vector
+from .gemm_dots import emit_dots
 from .gemm_kernel import emit_finish, emit_kernel
 from .gemm_pack import emit_pack_a, emit_pack_b, panel_start
 from .gemm_plan import (
@@ -44,18 +45,21 @@ def emit_gemm(
     register type of `out_dtype` (float32 for half floats); it is applied once to every element
     and may read the `extra` parameters, (LLVM type, name) pairs that follow the others.
     """
-    parameters = [("ptr", "%a"), ("ptr", "%b"), ("ptr", "%c"), ("ptr", "%scratch")]
+    empty = problem.m == 0 or problem.n == 0
+    blocking = None if empty else choose_blocking(problem, host)
+    operands = ("%b", "%a") if blocking and blocking.swapped else ("%a", "%b")
+    parameters = [("ptr", x) for x in (*operands, "%c", "%scratch")]
     parameters += [("i64", "%part"), ("i64", "%parts"), *extra]
     f = module.function(name, parameters)
-    if problem.m == 0 or problem.n == 0:
+    if blocking is None:
         f.do("ret void")
         return GemmPlan("empty", 0, 0)
-    blocking = choose_blocking(problem, host)
     emitter = _Emitter(module, name, f, blocking, epilogue, list(extra))
     emitter.emit()
     size = blocking.a_bytes + blocking.b_bytes
     flops = 2 * problem.m * problem.n * problem.k
-    return GemmPlan("packed" if size else "small", flops, size, blocking.pieces > 1)
+    kind = "dots" if blocking.dot_lanes else "packed" if size else "small"
+    return GemmPlan(kind, flops, size, blocking.pieces > 1)
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,8 @@ class _Emitter:
     def converts(self) -> bool:
         """Whether finished sums differ from what C holds."""
         problem = self.blocking.problem
-        return self.epilogue is not None or problem.out_dtype != problem.accumulator
+        is_plain = self.epilogue is None and problem.out_dtype == problem.accumulator
+        return self.blocking.swapped or not is_plain
 
     @property
     def finishes(self) -> bool:
@@ -84,7 +89,8 @@ class _Emitter:
     def emit(self) -> None:
         """Emit the inner functions and the body of the public one."""
         f, blocking = self.f, self.blocking
-        emit_kernel(self.module, f"{self.name}_kernel", blocking)
+        emit = emit_dots if blocking.dot_lanes else emit_kernel
+        emit(self.module, f"{self.name}_kernel", blocking)
         if blocking.pack_a:
             emit_pack_a(self.module, f"{self.name}_pack_a", blocking)
         if blocking.pack_b:

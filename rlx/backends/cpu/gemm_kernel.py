@@ -210,7 +210,9 @@ def emit_finish(
     parameters = [("ptr", "%tile"), ("ptr", "%c"), ("i64", "%i"), ("i64", "%j")]
     parameters += [("i64", "%skip_rows"), ("i64", "%skip_columns"), ("i1", "%final"), *extra]
     f = module.function(name, parameters, linkage="internal")
-    if blocking.pieces > 1:
+    problem = blocking.problem
+    converts = epilogue is not None or problem.out_dtype != problem.accumulator
+    if blocking.pieces > 1 and converts:
         with f.when(f.emit("xor i1 %final, true")):
             _copy_rows(f, blocking, None)
         with f.when("%final"):
@@ -223,44 +225,45 @@ def emit_finish(
 def _copy_rows(f: Function, blocking: Blocking, epilogue: Epilogue | None) -> None:
     problem, tile = blocking.problem, blocking.tile
     with f.loop("%skip_rows", str(tile.rows)) as rows:
-        source = f.offset(
-            "%tile",
-            memory_type(problem.accumulator),
-            f.emit(f"mul i64 {rows.index}, {tile.columns}"),
-        )
+        start = f.emit(f"mul i64 {rows.index}, {tile.columns}")
+        source = f.offset("%tile", memory_type(problem.accumulator), start)
         i = f.emit(f"add i64 %i, {rows.index}")
-        target = f.offset(
-            "%c", memory_type(problem.out_dtype), f.emit(f"mul i64 {i}, {problem.c_row}")
-        )
-        left = problem.n % tile.lanes
-        stop = str(tile.width - left if tile.n <= tile.columns else tile.width)
-        if left and tile.has_column_edge:
-            at_edge = f.emit("icmp ne i64 %skip_columns, 0")
-            stop = f.emit(f"select i1 {at_edge}, i64 {tile.width - left}, i64 {tile.width}")
-        for start, end, lanes in (
-            ("%skip_columns", stop, tile.lanes),
-            (stop, str(tile.width), left & -left),
-        ):
-            if not lanes:
-                continue
-            with f.loop(start, end, str(lanes)) as columns:
-                finish_vector(f, problem, lanes, source, target, columns.index, i, epilogue)
+        for start, stop, lanes in _spans(f, blocking):
+            with f.loop(start, stop, str(lanes)) as columns:
+                j = f.emit(f"add i64 %j, {columns.index}")
+                place = (j, i) if blocking.swapped else (i, j)
+                finish_vector(f, problem, lanes, (source, columns.index), place, epilogue)
+
+
+def _spans(f: Function, blocking: Blocking) -> list[tuple[str, str, int]]:
+    """Start, stop and vector of the pieces of a row: whole vectors, then what is left."""
+    tile, n = blocking.tile, blocking.tile.n
+    if blocking.swapped:
+        return [("%skip_columns", str(tile.width), 1)]
+    left = n % tile.lanes
+    if not left:
+        return [("%skip_columns", str(tile.width), tile.lanes)]
+    stop = str(tile.width - left if n <= tile.columns else tile.width)
+    if tile.has_column_edge:
+        at_edge = f.emit("icmp ne i64 %skip_columns, 0")
+        stop = f.emit(f"select i1 {at_edge}, i64 {tile.width - left}, i64 {tile.width}")
+    return [("%skip_columns", stop, tile.lanes), (stop, str(tile.width), left & -left)]
 
 
 def finish_vector(
     f: Function,
     problem: Problem,
     lanes: int,
-    source: str,
-    target: str,
-    column: str,
-    i: str,
+    source: tuple[str, str],
+    place: tuple[str, str],
     epilogue: Epilogue | None,
 ) -> None:
-    """Take sums of a row from `source[column]` through the epilogue to `target[j]`."""
-    x = load(f, problem.accumulator, lanes, source, column)
-    j = f.emit(f"add i64 %j, {column}")
-    store(f, problem.out_dtype, lanes, finished(f, problem, lanes, x, i, j, epilogue), target, j)
+    """Take sums from `source[0][source[1]]` through the epilogue to C[place]."""
+    i, j = place
+    x = load(f, problem.accumulator, lanes, *source)
+    x = finished(f, problem, lanes, x, i, j, epilogue)
+    target = f.emit(f"add i64 {f.emit(f'mul i64 {i}, {problem.c_row}')}, {j}")
+    store(f, problem.out_dtype, lanes, x, "%c", target)
 
 
 def finished(

@@ -151,6 +151,8 @@ def _transpose_b(f: Function, blocking: Blocking, source: str, target: str) -> N
                 column = f.intrinsic("smin", Vector("int64"), column, left)
             corner = f.offset(begin, element, f.emit(f"mul i64 {column}, {problem.b.column}"))
             place = f.offset(end, kind, vectors.index)
+            # Unknown pointers spare LLVM 20 ms of thought about their strength reduction.
+            corner, place = f.emit(f"freeze ptr {corner}"), f.emit(f"freeze ptr {place}")
             rows = [
                 load(f, problem.dtype, step, corner, x * problem.b.column)
                 for x in range(tile.lanes)

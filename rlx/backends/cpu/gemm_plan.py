@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +12,7 @@ from .code import LLVM_NAMES, Function, Vector
 from .host import Host
 
 MAX_PARTS = 32
+NARROW = 8  # up to so many rows or columns make a product limited by memory
 HALVES = ("float16", "bfloat16")
 
 Epilogue = Callable[[Function, Vector, str, str, str], str]
@@ -37,6 +38,12 @@ class Problem:
     c_row: int
     dtype: str
     out_dtype: str
+
+    @property
+    def transposed(self) -> Problem:
+        """The same product as C^T = B^T @ A^T."""
+        a, b = Operand(self.b.column, self.b.row), Operand(self.a.column, self.a.row)
+        return replace(self, m=self.n, n=self.m, a=a, b=b)
 
     @property
     def accumulator(self) -> str:
@@ -134,7 +141,8 @@ def choose_tile(problem: Problem, host: Host) -> Tile:
     lanes = min(host.lanes(problem.itemsize), floor_power(n))
     registers = -(-n // lanes)
     best: tuple[float, Tile] | None = None
-    for vectors in range(1, min(4, registers) + 1):
+    widest = 12 if m == 1 else 6
+    for vectors in range(1, min(widest, registers) + 1):
         # One register holds the broadcast number of A, `vectors` hold the row of B.
         for rows in range(1, min(m, (host.vector_registers - 1 - vectors) // vectors) + 1):
             tile = Tile(m, n, rows, lanes, vectors)
@@ -160,7 +168,8 @@ class Blocking:
     """How a product is cut for the caches; packing is into panels one tile wide.
 
     `depth` is the piece of k that is summed at once; `row_panels` of A and `column_panels` of B
-    are kept packed together.
+    are kept packed together. With `dot_lanes` the sums run along k in registers of as many lanes. A `swapped`
+    problem is the transposed one: its tiles are turned when they are stored.
     """
 
     problem: Problem
@@ -170,6 +179,8 @@ class Blocking:
     depth: int
     row_panels: int
     column_panels: int
+    dot_lanes: int = 0
+    swapped: bool = False
 
     @property
     def a_chunk(self) -> int:
@@ -178,6 +189,8 @@ class Blocking:
         A chunk is a cache line wide: copying rows needs no transposition, and the kernel still
         reads one stream.
         """
+        if self.dot_lanes:  # whole rows
+            return 2 * floor_power(self.problem.k)
         if not self.pack_a or (self.problem.a.row == 1 and self.problem.a.column != 1):
             return 1
         return 64 // self.problem.itemsize
@@ -256,13 +269,18 @@ class Blocking:
 
 def choose_blocking(problem: Problem, host: Host) -> Blocking:
     """Cut a product for the host's caches and decide what is worth packing."""
+    swapped = problem.n <= NARROW < problem.k and problem.n < problem.m
+    if swapped:
+        problem = problem.transposed
+    if problem.m <= NARROW and problem.b.row == 1 != problem.b.column and problem.k >= 4:
+        return _dots(problem, host, swapped)
     tile = choose_tile(problem, host)
     size = problem.itemsize
     pack_a, pack_b = _wants_packing(problem, tile, host)
-    # A piece of one panel of A and of B stays within twice the first cache; the second cache
-    # feeds what does not fit at a rate far above what the multiply-adds need.
-    depth = max(64, 2 * host.l1 // ((tile.columns + tile.rows) * size))
-    if problem.out_dtype != problem.accumulator or not (pack_a or pack_b):
+    # A piece of one panel of A and of B is a few times the first cache; the second cache feeds
+    # the multiply-adds fast enough, and every cut of k costs a pass over C.
+    depth = max(64, 4 * host.l1 // ((tile.columns + tile.rows) * size))
+    if swapped or problem.out_dtype != problem.accumulator or not (pack_a or pack_b):
         depth = max(problem.k, 1)  # partial sums would not fit in C
     pieces = max(1, -(-problem.k // depth))
     depth = max(1, -(-problem.k // pieces))
@@ -271,17 +289,21 @@ def choose_blocking(problem: Problem, host: Host) -> Blocking:
         depth = -(-depth // line) * line
     row_panels, column_panels = tile.row_panels, tile.column_panels
     if pack_b:
-        row_panels = max(1, host.l2 // 2 // (tile.rows * depth * size))
+        row_panels = max(1, host.l2 // 4 // (tile.rows * depth * size))
         column_panels = max(1, min(host.l3 // 2, 16 << 20) // (tile.columns * depth * size))
-    return Blocking(
-        problem,
-        tile,
-        pack_a,
-        pack_b,
-        depth,
-        _even(tile.row_panels, row_panels),
-        _even(tile.column_panels, column_panels),
-    )
+    panels = _even(tile.row_panels, row_panels), _even(tile.column_panels, column_panels)
+    return Blocking(problem, tile, pack_a, pack_b, depth, *panels, swapped=swapped)
+
+
+def _dots(problem: Problem, host: Host, swapped: bool) -> Blocking:
+    """Few rows of A against many contiguous columns of B: read B once, from end to end."""
+    sums = host.vector_registers * 3 // 4
+    columns = floor_power(max(1, min(8, sums // problem.m, problem.n)))
+    tile = Tile(problem.m, problem.n, problem.m, columns, 1)
+    pack_a = problem.a.column != 1
+    panels = tile.row_panels, tile.column_panels
+    lanes = min(host.lanes(problem.itemsize), floor_power(problem.k))
+    return Blocking(problem, tile, pack_a, False, problem.k, *panels, lanes, swapped)
 
 
 def _even(total: int, most: int) -> int:
@@ -314,7 +336,7 @@ def _wants_packing(problem: Problem, tile: Tile, host: Host) -> tuple[bool, bool
     often = tile.column_panels >= 4
     a_bytes = k * problem.m * size
     if problem.a.column == 1:
-        crowded = problem.a.row * size % 4096 == 0 and k >= 64
+        crowded = problem.a.row * size % 4096 == 0 and k >= 64 and problem.m > NARROW
         pack_a = often and (crowded or a_bytes > 4 * host.l2)
     else:
         pack_a = often and a_bytes > 2 * host.l1
