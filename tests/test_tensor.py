@@ -172,6 +172,23 @@ def test_known_index_outside_is_an_error():
         rnp.array(X)[0, 0, 0]
 
 
+def test_a_mask_must_fit():
+    mask = np.array([True, False, True])
+    np.testing.assert_array_equal(rnp.array(X)[:, mask], X[:, mask])
+    np.testing.assert_array_equal(rnp.array(X)[X > 2], X[X > 2])
+    with pytest.raises(BoundsError, match=r"a mask of the shape \(3,\) does not fit"):
+        rnp.array(X)[mask]
+    with pytest.raises(DtypeError, match="True is no index"):
+        rnp.array(X)[True]
+
+
+def test_small_index_dtypes_do_not_overflow():
+    x = np.arange(200, dtype="float32")
+    places = np.array([-1, 100, -128], "int8")
+    np.testing.assert_array_equal(rnp.array(x)[places], x[places])
+    np.testing.assert_array_equal(run(lambda a, i: a[i], x, places), x[places])
+
+
 def test_lossy_update_is_an_error():
     with pytest.raises(DtypeError, match="float32 values do not fit an array of int32"):
         rnp.array([1, 2]).at[0].set(1.5)

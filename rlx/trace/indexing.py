@@ -85,11 +85,12 @@ def read_index(index: Any, shape: Shape) -> Plan:
 
 
 def _expanded(index: Any, shape: Shape) -> list[Any]:
-    """The items of an index, one for each axis: ... and what is left out become full slices."""
-    items: list[Any] = []
-    for item in index if isinstance(index, tuple) else (index,):
-        items += _read_item(item)
-    count = sum(item is not None and item is not Ellipsis for item in items)
+    """The items of an index, one for each axis: ... and what is left out become full slices.
+
+    Boolean arrays become integer arrays, one for each axis they cover.
+    """
+    items = [_read_item(item) for item in (index if isinstance(index, tuple) else (index,))]
+    count = sum(map(_width, items))
     if count > len(shape):
         raise BoundsError(
             f"{count} indices for an array with {len(shape)} axes",
@@ -106,28 +107,39 @@ def _expanded(index: Any, shape: Shape) -> list[Any]:
         )
     place = dots[0] if dots else len(items)
     full = [slice(None)] * (len(shape) - count)
-    return [*items[:place], *full, *items[place + 1 :]]
+    axis, found = 0, []
+    for item in [*items[:place], *full, *items[place + 1 :]]:
+        found += _mask_items(item, axis, shape) if _is_mask(item) else [item]
+        axis += _width(item)
+    return found
 
 
-def _read_item(item: Any) -> list[Any]:
-    """One item as a list of items: boolean arrays become integer arrays."""
+def _width(item: Any) -> int:
+    """How many axes an item covers."""
+    if item is None or item is Ellipsis:
+        return 0
+    return item.ndim if _is_mask(item) else 1
+
+
+def _is_mask(item: Any) -> bool:
+    return _is_array_index(item) and is_bool(item.dtype)
+
+
+def _read_item(item: Any) -> Any:
+    """One item: None, ..., a slice, a number, or an integer or boolean array."""
     if item is None or item is Ellipsis or isinstance(item, slice | Dim):
-        return [item]
-    if isinstance(item, bool | np.bool_):
-        raise _bad_item(item)
-    if isinstance(item, int):
-        return [item]
-    if isinstance(item, str) or not isinstance(
-        item, Operators | np.ndarray | np.generic | list | tuple
-    ):
+        return item
+    if isinstance(item, int) and not isinstance(item, bool):
+        return item
+    if not isinstance(item, Operators | np.ndarray | np.generic | list | tuple):
         raise _bad_item(item)
     array = _index_array(item)
-    if is_bool(array.dtype):
-        return _mask_items(array)
+    if is_bool(array.dtype) and array.ndim:
+        return array
     if not is_integer(array.dtype):
         raise _bad_item(item)
     is_known = isinstance(array, np.ndarray | np.generic)
-    return [int(array)] if is_known and not array.shape else [array]
+    return int(array) if is_known and not array.shape else array
 
 
 def _index_array(item: Any) -> Any:
@@ -148,7 +160,15 @@ def _bad_item(item: Any) -> DtypeError:
     )
 
 
-def _mask_items(mask: Any) -> list[Any]:
+def _mask_items(mask: Any, axis: int, shape: Shape) -> list[np.ndarray]:
+    """The places where a mask holds, an array for each axis it covers."""
+    covered = tuple(shape[axis : axis + mask.ndim])
+    if tuple(mask.shape) != covered:
+        raise BoundsError(
+            f"a mask of the shape {tuple(mask.shape)} does not fit axes of the sizes {covered}",
+            where=str(user_source()),
+            fix="give the mask the shape of the axes it picks from",
+        )
     known = mask.concrete if isinstance(mask, TracedTensor) else mask
     if known is None:
         raise ConcretizationError(
@@ -195,7 +215,9 @@ def _places(item: Any, size: Any, axis: int) -> Any:
             where=str(user_source()),
             fix=f"use indices from {-size} to {size - 1}",
         )
-    return np.where(item < 0, item + size, item).astype(INDEX if size < 2**31 else "int64")
+    wide = item.astype("int64")
+    wide = np.where(wide < 0, wide + size, wide)
+    return wide.astype(INDEX if isinstance(size, int) and size < 2**31 else "int64")
 
 
 def _add_slice(plan: Plan, axis: int, item: slice, size: Any) -> None:
