@@ -1,0 +1,37 @@
+"""Neural networks: modules as pytrees, layers, losses, initial values.
+
+Enters: keys, sizes, arrays. Leaves: modules, whose fields are their parameters, and arrays.
+Knows no device. Read `module.py`, then `layers.py`.
+"""
+
+from . import functional, initializers, losses
+from .functional import (
+    celu,
+    elu,
+    gelu,
+    glu,
+    hard_sigmoid,
+    hard_silu,
+    hard_swish,
+    hard_tanh,
+    identity,
+    leaky_relu,
+    log_sigmoid,
+    log_softmax,
+    logsumexp,
+    mish,
+    one_hot,
+    relu,
+    relu6,
+    selu,
+    sigmoid,
+    silu,
+    soft_sign,
+    softmax,
+    softplus,
+    standardize,
+    swish,
+    tanh,
+)
+from .layers import MLP, Dropout, Embedding, Lambda, LayerNorm, Linear, RMSNorm, Sequential
+from .module import Module, field

@@ -1,0 +1,177 @@
+"""Activations and other functions without parameters, under `jax.nn`'s names.
+
+Enters and leaves: arrays. Integers become float32.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import numpy as rnp
+from ..ir.types import as_dtype
+from ..trace.apply import apply, as_tensor
+from ..trace.axes import one_axis, some_axes
+from ..trace.promotion import pointwise, promote_operands
+
+Axis = int | tuple[int, ...] | None
+
+
+def _inexact(x: Any) -> Any:
+    (converted,) = promote_operands(x, inexact=True)
+    return as_tensor(converted)
+
+
+# -- activations ----------------------------------------------------------------------------------
+
+
+def identity(x: Any) -> Any:
+    """The number itself."""
+    return as_tensor(x)
+
+
+def relu(x: Any) -> Any:
+    """The number, or 0 if it is negative; the derivative at 0 is 0."""
+    return apply("relu", as_tensor(x))
+
+
+def relu6(x: Any) -> Any:
+    """The number, at least 0 and at most 6."""
+    return rnp.clip(_inexact(x), 0.0, 6.0)
+
+
+def leaky_relu(x: Any, negative_slope: float = 0.01) -> Any:
+    """The number, or `negative_slope` times it if it is negative."""
+    x = _inexact(x)
+    return rnp.where(x >= 0, x, x * negative_slope)
+
+
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + exp(-x)), also called the logistic function."""
+    return pointwise("logistic", x, name="sigmoid", inexact=True)
+
+
+def tanh(x: Any) -> Any:
+    """The hyperbolic tangent."""
+    return rnp.tanh(x)
+
+
+def softplus(x: Any) -> Any:
+    """log(1 + exp(x)), a smooth relu."""
+    return apply("softplus", _inexact(x))
+
+
+def log_sigmoid(x: Any) -> Any:
+    """The logarithm of the sigmoid, without its underflow."""
+    return -softplus(-_inexact(x))
+
+
+def silu(x: Any) -> Any:
+    """The number times its sigmoid; also called swish."""
+    return apply("silu", _inexact(x))
+
+
+swish = silu
+
+
+def gelu(x: Any, approximate: bool = True) -> Any:
+    """The number times the normal distribution function at it; `approximate` through tanh."""
+    return apply("gelu", _inexact(x), approximate=approximate)
+
+
+def mish(x: Any) -> Any:
+    """The number times tanh(softplus(x))."""
+    x = _inexact(x)
+    return x * rnp.tanh(softplus(x))
+
+
+def elu(x: Any, alpha: float = 1.0) -> Any:
+    """The number, or alpha * (exp(x) - 1) if it is negative."""
+    x = _inexact(x)
+    # exp of a large number that is not used would still spoil the derivative
+    return rnp.where(x > 0, x, alpha * rnp.expm1(rnp.where(x > 0, 0.0, x)))
+
+
+def celu(x: Any, alpha: float = 1.0) -> Any:
+    """The number, or alpha * (exp(x / alpha) - 1) if it is negative."""
+    x = _inexact(x)
+    return rnp.where(x > 0, x, alpha * rnp.expm1(rnp.where(x > 0, 0.0, x) / alpha))
+
+
+def selu(x: Any) -> Any:
+    """The elu whose constants keep mean 0 and variance 1 from layer to layer."""
+    return 1.0507009873554804934 * elu(x, 1.6732632423543772848)
+
+
+def soft_sign(x: Any) -> Any:
+    """x / (1 + |x|)."""
+    x = _inexact(x)
+    return x / (1.0 + rnp.abs(x))
+
+
+def hard_tanh(x: Any) -> Any:
+    """The number, at least -1 and at most 1."""
+    return rnp.clip(_inexact(x), -1.0, 1.0)
+
+
+def hard_sigmoid(x: Any) -> Any:
+    """A sigmoid of three straight lines, relu6(x + 3) / 6."""
+    return relu6(_inexact(x) + 3.0) / 6.0
+
+
+def hard_silu(x: Any) -> Any:
+    """The number times its hard sigmoid."""
+    x = _inexact(x)
+    return x * hard_sigmoid(x)
+
+
+hard_swish = hard_silu
+
+
+def glu(x: Any, axis: int = -1) -> Any:
+    """The first half of an axis times the sigmoid of the second."""
+    x = _inexact(x)
+    value, gate = rnp.split(x, 2, axis)
+    return value * sigmoid(gate)
+
+
+# -- along axes -----------------------------------------------------------------------------------
+
+
+def softmax(x: Any, axis: Axis = -1) -> Any:
+    """exp(x) divided by its sum along axes; None means all axes."""
+    x = _inexact(x)
+    return apply("softmax", x, axes=some_axes("softmax", axis, x.ndim))
+
+
+def log_softmax(x: Any, axis: Axis = -1) -> Any:
+    """The logarithm of the softmax, without its underflow."""
+    x = _inexact(x)
+    return apply("log_softmax", x, axes=some_axes("log_softmax", axis, x.ndim))
+
+
+def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The logarithm of the sum of exp(x) along axes, without overflow."""
+    x = _inexact(x)
+    axes = some_axes("logsumexp", axis, x.ndim)
+    total = apply("logsumexp", x, axes=axes)
+    return rnp.expand_dims(total, axes) if keepdims else total
+
+
+def standardize(x: Any, axis: Axis = -1, epsilon: float = 1e-5) -> Any:
+    """The numbers less their mean, divided by their standard deviation."""
+    x = _inexact(x)
+    centered = x - rnp.mean(x, axis=axis, keepdims=True)
+    variance = rnp.mean(centered * centered, axis=axis, keepdims=True)
+    return centered / rnp.sqrt(variance + epsilon)
+
+
+def one_hot(labels: Any, num_classes: int, dtype: Any = "float32", axis: int = -1) -> Any:
+    """1 at the place of the label on a new axis, else 0.
+
+    >>> one_hot([1, 0], 3)
+    Array([[0., 1., 0.],
+           [1., 0., 0.]], dtype=float32)
+    """
+    labels = as_tensor(labels)
+    place = one_axis("one_hot", axis, labels.ndim + 1)
+    return apply("one_hot", labels, size=num_classes, dtype=as_dtype(dtype), axis=place)

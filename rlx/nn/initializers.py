@@ -1,0 +1,132 @@
+"""Initial values of parameters: functions of a key, a shape and a dtype.
+
+Enters: `initializer(key, shape, dtype)`. Leaves: an array. The names and numbers are those of
+`jax.nn.initializers`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from .. import numpy as rnp
+from .. import random
+from ..ir.builder import user_source
+from ..ir.errors import AttributeValueError, ShapeError
+
+Initializer = Callable[..., Any]
+# the standard deviation of a normal distribution cut off at -2 and 2
+TRUNCATED_DEVIATION = 0.87962566103423978
+MODES = ("fan_in", "fan_out", "fan_avg")
+DISTRIBUTIONS = ("truncated_normal", "normal", "uniform")
+
+
+def zeros(key: Any, shape: Any, dtype: Any = "float32") -> Any:
+    """All zero."""
+    return rnp.zeros(shape, dtype)
+
+
+def ones(key: Any, shape: Any, dtype: Any = "float32") -> Any:
+    """All one."""
+    return rnp.ones(shape, dtype)
+
+
+def constant(value: Any) -> Initializer:
+    """All of one value."""
+    return lambda key, shape, dtype="float32": rnp.full(shape, value, dtype)
+
+
+def uniform(scale: float = 0.01) -> Initializer:
+    """Equally likely from 0 to `scale`."""
+    return lambda key, shape, dtype="float32": random.uniform(key, shape, dtype) * scale
+
+
+def normal(stddev: float = 0.01) -> Initializer:
+    """Normal with a standard deviation."""
+    return lambda key, shape, dtype="float32": random.normal(key, shape, dtype) * stddev
+
+
+def truncated_normal(stddev: float = 0.01) -> Initializer:
+    """Normal, cut off at two standard deviations."""
+
+    def initialize(key: Any, shape: Any, dtype: Any = "float32") -> Any:
+        return random.truncated_normal(key, -2.0, 2.0, shape, dtype) * stddev
+
+    return initialize
+
+
+def variance_scaling(scale: float, mode: str, distribution: str) -> Initializer:
+    """Variance `scale` divided by the number of inputs, outputs, or their mean.
+
+    The last axis holds the outputs, the one before the inputs; axes before both, as of a
+    convolution, multiply them.
+    """
+    _check_one_of("mode", mode, MODES)
+    _check_one_of("distribution", distribution, DISTRIBUTIONS)
+
+    def initialize(key: Any, shape: Any, dtype: Any = "float32") -> Any:
+        fan_in, fan_out = _fans(tuple(shape))
+        fan = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[mode]
+        variance = scale / max(1.0, fan)
+        if distribution == "uniform":
+            return random.uniform(key, shape, dtype, -1.0) * math.sqrt(3 * variance)
+        if distribution == "normal":
+            return normal(math.sqrt(variance))(key, shape, dtype)
+        return truncated_normal(math.sqrt(variance) / TRUNCATED_DEVIATION)(key, shape, dtype)
+
+    return initialize
+
+
+def glorot_uniform() -> Initializer:
+    """Uniform with variance 2 / (inputs + outputs), for tanh and linear layers."""
+    return variance_scaling(1.0, "fan_avg", "uniform")
+
+
+def glorot_normal() -> Initializer:
+    """Normal with variance 2 / (inputs + outputs), for tanh and linear layers."""
+    return variance_scaling(1.0, "fan_avg", "truncated_normal")
+
+
+def lecun_uniform() -> Initializer:
+    """Uniform with variance 1 / inputs, which keeps the variance from layer to layer."""
+    return variance_scaling(1.0, "fan_in", "uniform")
+
+
+def lecun_normal() -> Initializer:
+    """Normal with variance 1 / inputs, which keeps the variance from layer to layer."""
+    return variance_scaling(1.0, "fan_in", "truncated_normal")
+
+
+def he_uniform() -> Initializer:
+    """Uniform with variance 2 / inputs, for relu."""
+    return variance_scaling(2.0, "fan_in", "uniform")
+
+
+def he_normal() -> Initializer:
+    """Normal with variance 2 / inputs, for relu."""
+    return variance_scaling(2.0, "fan_in", "truncated_normal")
+
+
+xavier_uniform, xavier_normal = glorot_uniform, glorot_normal
+kaiming_uniform, kaiming_normal = he_uniform, he_normal
+
+
+def _fans(shape: tuple[int, ...]) -> tuple[int, int]:
+    if len(shape) < 2:
+        raise ShapeError(
+            f"the shape {shape} has no axes of inputs and outputs",
+            where=str(user_source()),
+            fix="give two axes or more, or use initializers.normal or zeros",
+        )
+    field = math.prod(shape[:-2])
+    return shape[-2] * field, shape[-1] * field
+
+
+def _check_one_of(name: str, value: str, valid: tuple[str, ...]) -> None:
+    if value not in valid:
+        raise AttributeValueError(
+            f"variance_scaling: the {name} {value!r} does not exist",
+            where=str(user_source()),
+            fix=f"use one of {', '.join(valid)}",
+        )

@@ -1,0 +1,197 @@
+"""Layers: modules with parameters, called with an array.
+
+Every layer takes `key`, which only those use that draw random numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+from .. import numpy as rnp
+from .. import random
+from ..ir.builder import user_source
+from ..ir.errors import ArgumentError
+from ..trace.apply import apply, as_tensor
+from ..trace.array import Array
+from . import initializers
+from .functional import relu
+from .initializers import Initializer
+from .module import Module, field
+
+
+@final
+class Linear(Module):
+    """x @ weight + bias: `f32[..., in] → f32[..., out]`.
+
+    >>> Linear(3, 2, key=random.key(0))
+    Linear(weight=f32[3, 2], bias=f32[2])
+    """
+
+    weight: Array
+    bias: Array | None
+
+    def __init__(
+        self,
+        in_size: int,
+        out_size: int,
+        *,
+        key: Any,
+        use_bias: bool = True,
+        initializer: Initializer | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        initializer = initializer or initializers.lecun_normal()
+        self.weight = initializer(key, (in_size, out_size), dtype)
+        self.bias = rnp.zeros((out_size,), dtype) if use_bias else None
+
+    def __call__(self, x: Any, *, key: Any = None) -> Any:
+        y = rnp.matmul(x, self.weight)
+        return y if self.bias is None else y + self.bias
+
+
+@final
+class Embedding(Module):
+    """A row of a table for each index: `i32[...] → f32[..., size]`."""
+
+    weight: Array
+
+    def __init__(
+        self,
+        count: int,
+        size: int,
+        *,
+        key: Any,
+        initializer: Initializer | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        initializer = initializer or initializers.normal(1.0)
+        self.weight = initializer(key, (count, size), dtype)
+
+    def __call__(self, index: Any, *, key: Any = None) -> Any:
+        return rnp.take(self.weight, index, axis=0)
+
+
+@final
+class LayerNorm(Module):
+    """Mean 0 and variance 1 along the last axis, then times `scale` plus `bias`."""
+
+    scale: Array
+    bias: Array
+    eps: float = field(static=True)
+
+    def __init__(self, size: int, *, eps: float = 1e-5, dtype: Any = "float32") -> None:
+        self.scale = rnp.ones((size,), dtype)
+        self.bias = rnp.zeros((size,), dtype)
+        self.eps = eps
+
+    def __call__(self, x: Any, *, key: Any = None) -> Any:
+        return apply("layer_norm", as_tensor(x), self.scale, self.bias, eps=self.eps)
+
+
+@final
+class RMSNorm(Module):
+    """Root mean square 1 along the last axis, then times `scale`."""
+
+    scale: Array
+    eps: float = field(static=True)
+
+    def __init__(self, size: int, *, eps: float = 1e-6, dtype: Any = "float32") -> None:
+        self.scale = rnp.ones((size,), dtype)
+        self.eps = eps
+
+    def __call__(self, x: Any, *, key: Any = None) -> Any:
+        return apply("rms_norm", as_tensor(x), self.scale, eps=self.eps)
+
+
+@final
+class Dropout(Module):
+    """Zeroes numbers with probability `rate` and scales the others up; needs a key.
+
+    Without a key it gives the numbers as they are, as for inference.
+    """
+
+    rate: float = field(static=True)
+
+    def __init__(self, rate: float = 0.5) -> None:
+        if not 0 <= rate <= 1:
+            raise ArgumentError(
+                f"Dropout: the rate {rate} is no probability",
+                where=str(user_source()),
+                fix="give a rate from 0 to 1",
+            )
+        self.rate = float(rate)
+
+    def __call__(self, x: Any, *, key: Any = None) -> Any:
+        x = as_tensor(x)
+        if key is None or self.rate == 0:
+            return x
+        if self.rate == 1:
+            return rnp.zeros_like(x)
+        is_kept = random.bernoulli(key, 1 - self.rate, x.shape)
+        return rnp.where(is_kept, x / (1 - self.rate), 0.0)
+
+
+@final
+class Lambda(Module):
+    """A function as a layer."""
+
+    function: Callable[[Any], Any] = field(static=True)
+
+    def __call__(self, x: Any, *, key: Any = None) -> Any:
+        return self.function(x)
+
+
+@final
+class Sequential(Module):
+    """Layers, or functions, one after the other; each gets a key of its own."""
+
+    layers: tuple[Module, ...]
+
+    def __init__(self, layers: Sequence[Any]) -> None:
+        self.layers = tuple(x if isinstance(x, Module) else Lambda(x) for x in layers)
+
+    def __call__(self, x: Any, *, key: Any = None) -> Any:
+        for i, layer in enumerate(self.layers):
+            x = layer(x, key=None if key is None else random.fold_in(key, i))  # type: ignore[operator]
+        return x
+
+
+@final
+class MLP(Module):
+    """Linear layers with an activation between them.
+
+    >>> MLP([2, 8, 1], key=random.key(0))
+    MLP(layers=(Linear(weight=f32[2, 8], bias=f32[8]),
+                Linear(weight=f32[8, 1], bias=f32[1])), activation=relu)
+    """
+
+    layers: tuple[Linear, ...]
+    activation: Callable[[Any], Any] = field(static=True)
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        *,
+        key: Any,
+        activation: Callable[[Any], Any] = relu,
+        initializer: Initializer | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        if len(sizes) < 2:
+            raise ArgumentError(
+                f"MLP: {list(sizes)} has no input and output size",
+                where=str(user_source()),
+                fix="give the size of the input, of each hidden layer, and of the output",
+            )
+        keys = random.split(key, len(sizes) - 1)
+        self.layers = tuple(
+            Linear(n, m, key=k, initializer=initializer, dtype=dtype)
+            for n, m, k in zip(sizes[:-1], sizes[1:], keys, strict=True)
+        )
+        self.activation = activation
+
+    def __call__(self, x: Any, *, key: Any = None) -> Any:
+        for layer in self.layers[:-1]:
+            x = self.activation(layer(x))
+        return self.layers[-1](x)

@@ -1,0 +1,184 @@
+"""Modules: classes whose fields are the parameters, and whose instances are pytrees.
+
+    class Affine(rlx.nn.Module):
+        weight: rlx.Array
+        bias: rlx.Array
+        scale: float = rlx.nn.field(static=True, default=1.0)
+
+        def __call__(self, x):
+            return (x @ self.weight + self.bias) * self.scale
+
+A subclass is a dataclass. Its fields are parameters, or trees of them, unless they are static:
+static values belong to the code, and changing one means compiling anew. An instance cannot be
+changed once it is made; `replace` makes another.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABCMeta
+from collections.abc import Sequence
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+from typing_extensions import dataclass_transform
+
+from ..ir.builder import user_source
+from ..ir.errors import ArgumentError, DtypeError, ImmutableError, StaticArgumentError
+from ..trace import pytree
+from ..trace.array import Array
+from ..trace.tensor import TracedTensor
+
+Made = TypeVar("Made", bound="Module")
+PARAMETERS = (Array, TracedTensor, np.ndarray, np.generic, bool, int, float, complex)
+UNDER_CONSTRUCTION = "_is_under_construction"
+
+
+def field(*, static: bool = False, **options: Any) -> Any:
+    """Describe a field as `dataclasses.field` does; a static one is no parameter."""
+    metadata = {**options.pop("metadata", {}), "static": static}
+    return dataclasses.field(metadata=metadata, **options)
+
+
+def _make(cls: type[Made], values: dict[str, Any]) -> Made:
+    made = object.__new__(cls)
+    vars(made).update(values)
+    return made
+
+
+def _register(cls: type) -> None:
+    fields = dataclasses.fields(cls)
+    static = tuple(f.name for f in fields if f.metadata.get("static"))
+    names = tuple(f.name for f in fields if f.name not in static)
+
+    def flatten(module: Any) -> tuple[tuple, tuple, tuple]:
+        values = vars(module)
+        return (
+            tuple([values[name] for name in names]),
+            tuple([values[name] for name in static]),
+            names,
+        )
+
+    def unflatten(fixed: Any, children: Sequence[Any]) -> Any:
+        return _make(cls, dict(zip(names + static, (*children, *fixed), strict=True)))
+
+    pytree.register_class(cls, flatten, unflatten)
+
+
+@dataclass_transform(field_specifiers=(dataclasses.field, field))
+class ModuleType(ABCMeta):
+    """The class of module classes: makes them dataclasses and pytrees."""
+
+    def __new__(
+        cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
+    ) -> Any:
+        made = super().__new__(cls, name, bases, namespace, **options)
+        made = dataclasses.dataclass(
+            init="__init__" not in namespace, repr=False, eq=False, match_args=False
+        )(made)
+        _register(made)
+        return made
+
+    def __call__(cls, *args: Any, **keywords: Any) -> Any:
+        made = cls.__new__(cls, *args, **keywords)
+        object.__setattr__(made, UNDER_CONSTRUCTION, True)
+        made.__init__(*args, **keywords)
+        object.__delattr__(made, UNDER_CONSTRUCTION)
+        _check(made)
+        return made
+
+
+class Module(metaclass=ModuleType):
+    """The root of all modules; see the head of this file."""
+
+    def replace(self: Made, **changes: Any) -> Made:
+        """The module with other values in some fields."""
+        names = [f.name for f in dataclasses.fields(self)]
+        for name in changes:
+            if name not in names:
+                raise ArgumentError(
+                    f"{type(self).__name__} has no field {name!r}",
+                    where=str(user_source()),
+                    fix=f"its fields are {', '.join(names)}",
+                )
+        return _make(type(self), {**vars(self), **changes})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if UNDER_CONSTRUCTION not in vars(self):
+            raise _immutable(self, name)
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise _immutable(self, name)
+
+    def __repr__(self) -> str:
+        fields = (f"{f.name}={_text(getattr(self, f.name))}" for f in dataclasses.fields(self))
+        return f"{type(self).__name__}({', '.join(fields)})"
+
+
+# -- checks of a module just made -----------------------------------------------------------------
+
+
+def _check(module: Any) -> None:
+    for part in dataclasses.fields(module):
+        place = f"{type(module).__name__}.{part.name}"
+        if part.name not in vars(module):
+            raise ArgumentError(
+                f"{place} was not set",
+                where=str(user_source()),
+                fix=f"write self.{part.name} = ... in __init__, or give the field a default",
+            )
+        value = vars(module)[part.name]
+        if part.metadata.get("static"):
+            _check_static(place, value)
+        else:
+            _check_parameters(place, value)
+
+
+def _check_static(place: str, value: Any) -> None:
+    try:
+        hash(value)
+    except TypeError:
+        raise StaticArgumentError(
+            f"{place} is static but its {type(value).__name__} cannot be hashed",
+            where=str(user_source()),
+            fix="use a tuple instead of a list, or make the field a parameter: drop static=True",
+        ) from None
+    if isinstance(value, Array | TracedTensor):
+        raise StaticArgumentError(
+            f"{place} is static but holds an array",
+            where=str(user_source()),
+            fix="make the field a parameter: drop static=True",
+        )
+
+
+def _check_parameters(place: str, value: Any) -> None:
+    for leaf in pytree.leaves(value):
+        if not isinstance(leaf, PARAMETERS):
+            raise DtypeError(
+                f"{place} holds {leaf!r}, which is no array",
+                where=str(user_source()),
+                fix="make the field static: name: type = rlx.nn.field(static=True)",
+            )
+
+
+def _immutable(module: Any, name: str) -> ImmutableError:
+    return ImmutableError(
+        f"modules are immutable: {type(module).__name__}.{name} cannot be changed",
+        where=str(user_source()),
+        fix=f"make another one: module = module.replace({name}=...)",
+    )
+
+
+def _text(value: Any) -> str:
+    """A value on one line, arrays by their types."""
+    if isinstance(value, Array | TracedTensor):
+        return str(value.type)
+    if type(value) is tuple:
+        items = ", ".join(map(_text, value))
+        return f"({items},)" if len(value) == 1 else f"({items})"
+    if type(value) is list:
+        return f"[{', '.join(map(_text, value))}]"
+    if type(value) is dict:
+        return f"{{{', '.join(f'{k!r}: {_text(v)}' for k, v in value.items())}}}"
+    return getattr(value, "__name__", None) or repr(value)

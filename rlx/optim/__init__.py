@@ -1,0 +1,30 @@
+"""Optimizers and learning rates, on pytrees: `rlx.optim.adam(1e-3)`.
+
+Enters: parameters and their gradients. Leaves: updates, and the optimizer's state. Knows no
+device. Read `optimizer.py`, then `descent.py`.
+"""
+
+from . import schedules
+from .clip import clip_by_global_norm, clip_by_value, global_norm
+from .descent import (
+    AdamState,
+    MomentumState,
+    RmsState,
+    adam,
+    adamw,
+    add_decay,
+    add_momentum,
+    rmsprop,
+    scale_by_adam,
+    scale_by_rms,
+    sgd,
+)
+from .optimizer import (
+    CountState,
+    Optimizer,
+    apply_updates,
+    chain,
+    scale,
+    scale_by_learning_rate,
+    stateless,
+)

@@ -1,0 +1,160 @@
+"""The optimizers, and the steps they are chains of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import numpy as rnp
+from ..trace import pytree
+from .optimizer import (
+    LearningRate,
+    Optimizer,
+    chain,
+    first_step,
+    needs_params,
+    scale_by_learning_rate,
+    stateless,
+    zeros_like,
+)
+
+Mask = Callable[[Any], Any] | Any  # a tree of bools like the parameters, or a function giving one
+
+
+def sgd(
+    learning_rate: LearningRate, momentum: float | None = None, nesterov: bool = False
+) -> Optimizer:
+    """Stochastic gradient descent, with momentum if given."""
+    rate = scale_by_learning_rate(learning_rate)
+    return rate if momentum is None else chain(add_momentum(momentum, nesterov), rate)
+
+
+def adam(
+    learning_rate: LearningRate, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
+) -> Optimizer:
+    """Adam: each parameter's step is about the learning rate, whatever its gradient's size.
+
+    Kingma and Ba, 2014, https://arxiv.org/abs/1412.6980
+    """
+    return chain(scale_by_adam(b1, b2, eps), scale_by_learning_rate(learning_rate))
+
+
+def adamw(
+    learning_rate: LearningRate,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    weight_decay: float = 1e-4,
+    mask: Mask = None,
+) -> Optimizer:
+    """Adam whose parameters shrink by `weight_decay` times the learning rate each step.
+
+    `mask` tells which parameters do. Loshchilov and Hutter, 2017,
+    https://arxiv.org/abs/1711.05101
+    """
+    return chain(
+        scale_by_adam(b1, b2, eps),
+        add_decay(weight_decay, mask),
+        scale_by_learning_rate(learning_rate),
+    )
+
+
+def rmsprop(
+    learning_rate: LearningRate,
+    decay: float = 0.9,
+    eps: float = 1e-8,
+    momentum: float | None = None,
+) -> Optimizer:
+    """Gradients divided by the root of the running mean of their squares."""
+    steps = [scale_by_rms(decay, eps), scale_by_learning_rate(learning_rate)]
+    return chain(*steps, *([] if momentum is None else [add_momentum(momentum)]))
+
+
+# -- the steps ------------------------------------------------------------------------------------
+
+
+class MomentumState(NamedTuple):
+    """The running sum of gradients."""
+
+    velocity: Any
+
+
+def add_momentum(decay: float, nesterov: bool = False) -> Optimizer:
+    """Add the running sum of past gradients; `nesterov` looks one step ahead."""
+
+    def update(grads: Any, state: MomentumState, params: Any = None) -> tuple[Any, MomentumState]:
+        velocity = pytree.map(lambda g, v: g + decay * v, grads, state.velocity)
+        ahead = pytree.map(lambda g, v: g + decay * v, grads, velocity) if nesterov else velocity
+        return ahead, MomentumState(velocity)
+
+    return Optimizer(lambda params: MomentumState(zeros_like(params)), update)
+
+
+class AdamState(NamedTuple):
+    """The number of steps, and running means of gradients and of their squares."""
+
+    count: Any
+    mean: Any
+    square: Any
+
+
+def scale_by_adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Optimizer:
+    """Give the running mean of the gradients divided by the root of that of their squares."""
+
+    def init(params: Any) -> AdamState:
+        return AdamState(first_step(), zeros_like(params), zeros_like(params))
+
+    def update(grads: Any, state: AdamState, params: Any = None) -> tuple[Any, AdamState]:
+        count = state.count + 1
+        mean = pytree.map(lambda g, m: b1 * m + (1 - b1) * g, grads, state.mean)
+        square = pytree.map(lambda g, s: b2 * s + (1 - b2) * g * g, grads, state.square)
+
+        def step(m: Any, s: Any) -> Any:
+            return _unbiased(m, b1, count) / (rnp.sqrt(_unbiased(s, b2, count)) + eps)
+
+        return pytree.map(step, mean, square), AdamState(count, mean, square)
+
+    return Optimizer(init, update)
+
+
+class RmsState(NamedTuple):
+    """The running mean of squared gradients."""
+
+    square: Any
+
+
+def scale_by_rms(decay: float = 0.9, eps: float = 1e-8) -> Optimizer:
+    """Divide by the root of the running mean of squared gradients."""
+
+    def update(grads: Any, state: RmsState, params: Any = None) -> tuple[Any, RmsState]:
+        square = pytree.map(lambda g, s: decay * s + (1 - decay) * g * g, grads, state.square)
+        updates = pytree.map(lambda g, s: g / rnp.sqrt(s + eps), grads, square)
+        return updates, RmsState(square)
+
+    return Optimizer(lambda params: RmsState(zeros_like(params)), update)
+
+
+def add_decay(weight_decay: float, mask: Mask = None) -> Optimizer:
+    """Add `weight_decay` times the parameters, where the mask is true."""
+
+    def update(grads: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        params = needs_params("weight decay", params)
+        wanted = mask(params) if callable(mask) else mask
+        if wanted is None:
+            wanted = pytree.map(lambda p: True, params)
+
+        def decayed(g: Any, p: Any, is_wanted: bool) -> Any:
+            return g + weight_decay * p if is_wanted else g
+
+        return pytree.map(decayed, grads, params, wanted), state
+
+    return stateless(lambda grads: grads)._replace(update=update)
+
+
+def _unbiased(mean: Any, decay: float, count: Any) -> Any:
+    """The running mean without the zero it began with."""
+    # powers near 1 need more digits than a half-size float has
+    wide = mean.dtype if mean.dtype == np.float64 else "float32"
+    return mean / (1 - decay ** count.astype(wide)).astype(mean.dtype)

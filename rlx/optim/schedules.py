@@ -1,0 +1,78 @@
+"""Learning rates that change: functions of the number of the step, from 0.
+
+Enters: an int32 array. Leaves: a float array.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .. import numpy as rnp
+from .optimizer import Schedule
+
+
+def constant(value: float) -> Schedule:
+    """The same rate at every step."""
+    return lambda step: rnp.asarray(value)
+
+
+def linear(start: float, end: float, steps: int) -> Schedule:
+    """A straight line from `start` to `end`, which is then kept."""
+    return lambda step: start + (end - start) * _progress(step, steps)
+
+
+def exponential(
+    start: float, factor: float, steps: int, *, staircase: bool = False, end: float | None = None
+) -> Schedule:
+    """Multiplied by `factor` every `steps` steps; bounded by `end`; in jumps if `staircase`."""
+    bound = rnp.maximum if factor < 1 else rnp.minimum
+
+    def schedule(step: Any) -> Any:
+        times = step / steps
+        rate = start * factor ** (rnp.floor(times) if staircase else times)
+        return rate if end is None else bound(rate, end)
+
+    return schedule
+
+
+def cosine(start: float, steps: int, *, end: float = 0.0) -> Schedule:
+    """Half a cosine wave from `start` down to `end`, which is then kept."""
+
+    def schedule(step: Any) -> Any:
+        wave = 0.5 * (1 + rnp.cos(math.pi * _progress(step, steps)))
+        return end + (start - end) * wave
+
+    return schedule
+
+
+def piecewise(start: float, factors: dict[int, float]) -> Schedule:
+    """Multiplied by a factor at each of some steps: `{1000: 0.1, 2000: 0.1}`."""
+
+    def schedule(step: Any) -> Any:
+        rate = rnp.asarray(start)
+        for boundary, factor in sorted(factors.items()):
+            rate = rnp.where(step >= boundary, rate * factor, rate)
+        return rate
+
+    return schedule
+
+
+def warmup(steps: int, then: Schedule, *, start: float = 0.0) -> Schedule:
+    """A straight line from `start` to the first rate of another schedule, then that schedule."""
+
+    def schedule(step: Any) -> Any:
+        rising = start + (then(rnp.zeros((), "int32")) - start) * _progress(step, steps)
+        return rnp.where(step < steps, rising, then(rnp.maximum(step - steps, 0)))
+
+    return schedule
+
+
+def warmup_cosine(peak: float, warmup_steps: int, steps: int, *, end: float = 0.0) -> Schedule:
+    """A straight line up to `peak`, then half a cosine wave down; `steps` counts both."""
+    return warmup(warmup_steps, cosine(peak, steps - warmup_steps, end=end))
+
+
+def _progress(step: Any, steps: int) -> Any:
+    """How much of the steps is done, from 0 to 1."""
+    return rnp.clip(step / max(steps, 1), 0.0, 1.0)
