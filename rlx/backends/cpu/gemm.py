@@ -56,10 +56,20 @@ def emit_gemm(
         return GemmPlan("empty", 0, 0)
     emitter = _Emitter(module, name, f, blocking, epilogue, list(extra))
     emitter.emit()
-    size = blocking.a_bytes + blocking.b_bytes
+    size = blocking.slice_bytes
     flops = 2 * problem.m * problem.n * problem.k
-    kind = "dots" if blocking.dot_lanes else "packed" if size else "small"
-    return GemmPlan(kind, flops, size, blocking.pieces > 1)
+    kind = "dots" if blocking.dot_lanes else "packed" if blocking.pack_a or blocking.pack_b else "small"
+    return GemmPlan(kind, flops, size, blocking.pieces > 1 and not blocking.keeps_partial)
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """Where a part keeps packed panels, partial sums, and a tile that is not stored straight."""
+
+    a: str
+    b: str
+    partial: str
+    tile: str
 
 
 @dataclass(frozen=True)
@@ -120,7 +130,7 @@ class _Emitter:
         count = f.emit(f"mul i64 {down}, {across}")
         with f.when(f.emit(f"icmp ult i64 %part, {count}")):
             scratch = "%scratch"
-            size = self.blocking.a_bytes + self.blocking.b_bytes
+            size = self.blocking.slice_bytes
             if size:
                 scratch = f.offset(scratch, "i8", f.emit(f"mul i64 %part, {size}"))
             row, column = f.emit(f"udiv i64 %part, {across}"), f.emit(f"urem i64 %part, {across}")
@@ -158,6 +168,8 @@ class _Emitter:
         f, blocking, tile = self.f, self.blocking, self.blocking.tile
         k = blocking.problem.k
         packed_a = f.offset(scratch, "i8", str(blocking.b_bytes))
+        partial = f.offset(packed_a, "i8", str(blocking.a_bytes))
+        memory = _Memory(packed_a, scratch, partial, buffer)
         with (
             self._cut(columns, blocking.column_panels, tile.column_panels) as columns,
             self._cut(("0", str(k)), blocking.depth, k) as (piece, stop),
@@ -168,7 +180,7 @@ class _Emitter:
             with self._cut(rows, blocking.row_panels, tile.row_panels) as inner:
                 if blocking.pack_a:
                     self._pack("a", "%a", packed_a, inner, piece, depth)
-                self._tiles(buffer, (packed_a, scratch), inner, columns, piece, depth)
+                self._tiles(memory, inner, columns, piece, depth)
 
     @contextmanager
     def _cut(self, span: tuple[str, str], step: int, most: int) -> Iterator[tuple[str, str]]:
@@ -197,8 +209,7 @@ class _Emitter:
 
     def _tiles(
         self,
-        buffer: str,
-        packed: tuple[str, str],
+        memory: _Memory,
         rows: tuple[str, str],
         columns: tuple[str, str],
         piece: str,
@@ -208,13 +219,13 @@ class _Emitter:
         f, tile = self.f, self.blocking.tile
         with f.loop(*columns) as across:
             j = panel_start(f, across.index, tile.columns, tile.n)
-            b = self._panel("b", packed[1], across.index, columns[0], j, piece)
+            b = self._panel("b", memory.b, across.index, columns[0], j, piece)
             with f.loop(*rows) as down:
                 i = panel_start(f, down.index, tile.rows, tile.m)
-                a = self._panel("a", packed[0], down.index, rows[0], i, piece)
+                a = self._panel("a", memory.a, down.index, rows[0], i, piece)
                 skip_i = self._skip(down.index, tile.rows, i, tile.has_row_edge)
                 skip_j = self._skip(across.index, tile.columns, j, tile.has_column_edge)
-                self._tile(buffer, a, b, (i, j), (skip_i, skip_j), piece, depth)
+                self._tile(memory, a, b, (i, j), (skip_i, skip_j), piece, depth)
 
     def _panel(
         self, which: str, packed: str, panel: str, first: str, start: str, piece: str
@@ -242,7 +253,7 @@ class _Emitter:
 
     def _tile(
         self,
-        buffer: str,
+        memory: _Memory,
         a: str,
         b: str,
         place: tuple[str, str],
@@ -254,21 +265,23 @@ class _Emitter:
         f, blocking = self.f, self.blocking
         problem, tile = blocking.problem, blocking.tile
         i, j = place
-        index = f.emit(f"add i64 {f.emit(f'mul i64 {i}, {problem.c_row}')}, {j}")
-        c = f.offset("%c", memory_type(problem.out_dtype), index)
+        # Without partial sums of its own a part sums in C.
+        base = memory.partial if blocking.keeps_partial else "%c"
+        index = f.emit(f"add i64 {f.emit(f'mul i64 {i}, {blocking.partial_row}')}, {j}")
+        sums = f.offset(base, memory_type(problem.accumulator), index)
         start, start_row, final = "null", "0", "true"
         if blocking.pieces > 1:
             is_first = f.emit(f"icmp eq i64 {piece}, 0")
-            start = f.emit(f"select i1 {is_first}, ptr @{self.name}_zeros, ptr {c}")
-            start_row = f.emit(f"select i1 {is_first}, i64 0, i64 {problem.c_row}")
+            start = f.emit(f"select i1 {is_first}, ptr @{self.name}_zeros, ptr {sums}")
+            start_row = f.emit(f"select i1 {is_first}, i64 0, i64 {blocking.partial_row}")
             final = f.emit(f"icmp uge i64 {f.emit(f'add i64 {piece}, {depth}')}, {problem.k}")
         buffered = final if self.converts else "false"
         if skips != ("0", "0"):
             skipped = f.emit(f"icmp ne i64 {f.emit(f'or i64 {skips[0]}, {skips[1]}')}, 0")
             buffered = f.emit(f"or i1 {buffered}, {skipped}")
-        out, out_row = c, str(problem.c_row)
+        out, out_row = sums, str(blocking.partial_row)
         if self.finishes:
-            out = f.emit(f"select i1 {buffered}, ptr {buffer}, ptr {c}")
+            out = f.emit(f"select i1 {buffered}, ptr {memory.tile}, ptr {sums}")
             out_row = f.emit(f"select i1 {buffered}, i64 {tile.columns}, i64 {out_row}")
         f.do(
             f"call void @{self.name}_kernel(ptr {a}, ptr {b}, ptr {start}, i64 {start_row}, "
@@ -276,9 +289,11 @@ class _Emitter:
         )
         if not self.finishes:
             return
+        if blocking.keeps_partial:
+            base = f.emit(f"select i1 {final}, ptr %c, ptr {base}")
         extra = "".join(f", {kind.split()[0]} {name}" for kind, name in self.extra)
         with f.when(buffered):
             f.do(
-                f"call void @{self.name}_finish(ptr {buffer}, ptr %c, i64 {i}, i64 {j}, "
+                f"call void @{self.name}_finish(ptr {memory.tile}, ptr {base}, i64 {i}, i64 {j}, "
                 f"i64 {skips[0]}, i64 {skips[1]}, i1 {final}{extra})"
             )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from .code import Function, Module, Vector
-from .gemm_plan import HALVES, Blocking, Epilogue, Problem, memory_type
+from .gemm_plan import HALVES, NARROW, Blocking, Epilogue, Problem, Tile, memory_type
 
 FETCHED = 2048  # bytes of B that are fetched ahead of their use
 UNROLLED = 16  # multiply-adds in a loop body, below which the loop itself would show
@@ -71,7 +72,8 @@ def emit_kernel(module: Module, name: str, blocking: Blocking) -> None:
     starts = []
     if blocking.pieces > 1:
         starts = _row_pointers(f, vector.element, "%start", "%start_row", tile.rows)
-        _fetch(f, vector, starts, tile.offsets, 1)
+        if problem.m > NARROW:
+            _fetch(f, vector, starts, tile.offsets, 1)
     sums = _sum(f, blocking, vector, [f.constant(vector, 0)] * len(places), _aligned_loop(module))
     for x, (r, v) in enumerate(places if starts else []):
         before = load(f, vector.dtype, tile.lanes, starts[r], tile.offsets[v])
@@ -205,45 +207,45 @@ def emit_finish(
     """Emit `name(tile, c, i, j, skip_rows, skip_columns, final, ...)`: a tile from memory into C.
 
     The first rows and columns that another tile holds too are skipped. The epilogue is applied
-    if the tile is `final`.
+    if the tile is `final`; else `c` is where partial sums are kept.
     """
     parameters = [("ptr", "%tile"), ("ptr", "%c"), ("i64", "%i"), ("i64", "%j")]
     parameters += [("i64", "%skip_rows"), ("i64", "%skip_columns"), ("i1", "%final"), *extra]
     f = module.function(name, parameters, linkage="internal")
     problem = blocking.problem
-    converts = epilogue is not None or problem.out_dtype != problem.accumulator
-    if blocking.pieces > 1 and converts:
+    sums = replace(problem, c_row=blocking.partial_row, out_dtype=problem.accumulator)
+    if blocking.pieces > 1 and (blocking.swapped or epilogue is not None or sums != problem):
         with f.when(f.emit("xor i1 %final, true")):
-            _copy_rows(f, blocking, None)
+            _copy_rows(f, blocking, sums, None, turned=False)
         with f.when("%final"):
-            _copy_rows(f, blocking, epilogue)
+            _copy_rows(f, blocking, problem, epilogue, turned=blocking.swapped)
     else:
-        _copy_rows(f, blocking, epilogue)
+        _copy_rows(f, blocking, problem, epilogue, turned=blocking.swapped)
     f.do("ret void")
 
 
-def _copy_rows(f: Function, blocking: Blocking, epilogue: Epilogue | None) -> None:
-    problem, tile = blocking.problem, blocking.tile
+def _copy_rows(
+    f: Function, blocking: Blocking, problem: Problem, epilogue: Epilogue | None, *, turned: bool
+) -> None:
+    tile = blocking.tile
     with f.loop("%skip_rows", str(tile.rows)) as rows:
-        start = f.emit(f"mul i64 {rows.index}, {tile.columns}")
-        source = f.offset("%tile", memory_type(problem.accumulator), start)
+        begin = f.emit(f"mul i64 {rows.index}, {tile.columns}")
+        source = f.offset("%tile", memory_type(problem.accumulator), begin)
         i = f.emit(f"add i64 %i, {rows.index}")
-        for start, stop, lanes in _spans(f, blocking):
+        spans = [("%skip_columns", str(tile.width), 1)] if turned else _spans(f, tile)
+        for start, stop, lanes in spans:
             with f.loop(start, stop, str(lanes)) as columns:
                 j = f.emit(f"add i64 %j, {columns.index}")
-                place = (j, i) if blocking.swapped else (i, j)
+                place = (j, i) if turned else (i, j)
                 finish_vector(f, problem, lanes, (source, columns.index), place, epilogue)
 
 
-def _spans(f: Function, blocking: Blocking) -> list[tuple[str, str, int]]:
+def _spans(f: Function, tile: Tile) -> list[tuple[str, str, int]]:
     """Start, stop and vector of the pieces of a row: whole vectors, then what is left."""
-    tile, n = blocking.tile, blocking.tile.n
-    if blocking.swapped:
-        return [("%skip_columns", str(tile.width), 1)]
-    left = n % tile.lanes
+    left = tile.n % tile.lanes
     if not left:
         return [("%skip_columns", str(tile.width), tile.lanes)]
-    stop = str(tile.width - left if n <= tile.columns else tile.width)
+    stop = str(tile.width - left if tile.n <= tile.columns else tile.width)
     if tile.has_column_edge:
         at_edge = f.emit("icmp ne i64 %skip_columns, 0")
         stop = f.emit(f"select i1 {at_edge}, i64 {tile.width - left}, i64 {tile.width}")

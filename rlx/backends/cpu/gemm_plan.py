@@ -12,6 +12,7 @@ from .code import LLVM_NAMES, Function, Vector
 from .host import Host
 
 MAX_PARTS = 32
+STREAMS = 8  # so many rows are read at once where memory limits a product
 NARROW = 8  # up to so many rows or columns make a product limited by memory
 HALVES = ("float16", "bfloat16")
 
@@ -240,6 +241,28 @@ class Blocking:
         return -(-size // 64) * 64 if self.pack_b else 0
 
     @property
+    def keeps_partial(self) -> bool:
+        """Whether partial sums are kept in scratch memory, as C cannot hold them."""
+        turned = self.swapped or self.problem.out_dtype != self.problem.accumulator
+        return self.pieces > 1 and turned
+
+    @property
+    def partial_row(self) -> int:
+        """The stride between the rows of partial sums."""
+        return self.problem.n if self.keeps_partial else self.problem.c_row
+
+    @property
+    def partial_bytes(self) -> int:
+        """Scratch memory for partial sums, in whole cache lines."""
+        size = self.problem.m * self.problem.n * self.problem.itemsize
+        return -(-size // 64) * 64 if self.keeps_partial else 0
+
+    @property
+    def slice_bytes(self) -> int:
+        """Scratch memory of one part."""
+        return self.a_bytes + self.b_bytes + self.partial_bytes
+
+    @property
     def pieces(self) -> int:
         """Into how many pieces k is cut."""
         return max(1, -(-self.problem.k // self.depth))
@@ -280,13 +303,15 @@ def choose_blocking(problem: Problem, host: Host) -> Blocking:
     # A piece of one panel of A and of B is a few times the first cache; the second cache feeds
     # the multiply-adds fast enough, and every cut of k costs a pass over C.
     depth = max(64, 4 * host.l1 // ((tile.columns + tile.rows) * size))
-    if swapped or problem.out_dtype != problem.accumulator or not (pack_a or pack_b):
+    if problem.out_dtype != problem.accumulator or not (pack_a or pack_b):
         depth = max(problem.k, 1)  # partial sums would not fit in C
+    if problem.m <= NARROW and not pack_b and problem.k * problem.n * size > host.l2 // 2:
+        depth = STREAMS  # few sums, so B is read row by row
     pieces = max(1, -(-problem.k // depth))
     depth = max(1, -(-problem.k // pieces))
     if pieces > 1:
-        line = 64 // size
-        depth = -(-depth // line) * line
+        whole = 64 // size if pack_a else 1
+        depth = -(-depth // whole) * whole
     row_panels, column_panels = tile.row_panels, tile.column_panels
     if pack_b:
         row_panels = max(1, host.l2 // 4 // (tile.rows * depth * size))
