@@ -358,25 +358,25 @@ def _wants_packing(problem: Problem, tile: Tile, host: Host) -> tuple[bool, bool
     k, size = problem.k, problem.itemsize
     if k == 0:
         return False, False
-    straight = problem.b.column == 1 or tile.lanes == 1
-    b_bytes = k * problem.n * size
-    often = tile.row_panels >= 4
-    pack_b = not straight or (
-        often
-        and b_bytes > host.l1
-        and (
-            b_bytes > host.l2 // 3
-            or k * tile.columns * size
-            > host.l2 * tile.columns * size // _spread(problem.b.row * size) // 2
-        )
-    )
-    often = tile.column_panels >= 4
-    a_bytes = k * problem.m * size
-    if problem.a.column == 1:
-        crowded = problem.a.row * size % 4096 == 0 and k >= 64 and problem.m > NARROW
-        pack_a = often and (crowded or a_bytes > 4 * host.l2)
+    a_bytes, b_bytes = k * problem.m * size, k * problem.n * size
+    if problem.b.column != 1 and tile.lanes > 1:
+        pack_b = True
+    elif tile.row_panels < 4 or b_bytes <= host.l1:
+        pack_b = False
     else:
-        pack_a = often and a_bytes > 2 * host.l1
+        # The lines of one panel of B that the second cache can hold at once.
+        room = host.l2 // 2 * tile.columns * size // _spread(problem.b.row * size)
+        pack_b = b_bytes > host.l2 // 3 or k * tile.columns * size > room
+    if tile.column_panels < 4:
+        pack_a = False
+    elif problem.a.column == 1:
+        crowded = problem.a.row * size % 4096 == 0 and k >= 64 and problem.m > NARROW
+        pack_a = crowded or a_bytes > 4 * host.l2
+    else:
+        pack_a = a_bytes > 2 * host.l1
+    if problem.dtype in HALVES:  # packing widens them once and for all
+        pack_a = pack_a or tile.column_panels >= 3
+        pack_b = pack_b or tile.row_panels >= 3
     return pack_a, pack_b
 
 
