@@ -13,6 +13,7 @@ import pytest
 
 from rlx.backends.cpu import entry, machine
 from rlx.backends.cpu.entry import MISS, Spec
+from rlx.trace import array as rlx_array
 
 TEXT = """
 define i32 @affine(ptr %buffers) {
@@ -154,6 +155,15 @@ def test_a_result_is_an_array_with_its_slots_filled(build):
     again = call(result)
     np.testing.assert_array_equal(again._data, 4 * x + 3)
     np.testing.assert_array_equal(result._data, 2 * x + 1)
+
+
+def test_the_real_array_has_a_layout(build):
+    layout = entry.array_layout(rlx_array.Array)
+    call = build("affine", [VECTOR], [VECTOR], array=layout)
+    result = call(rlx_array.Array(np.ones(8, np.float32)))
+    assert type(result) is rlx_array.Array
+    assert result.device == "cpu" and result.tolist() == [3.0] * 8
+    assert call(result).tolist() == [7.0] * 8
 
 
 def test_a_result_is_read_only_aligned_and_plain(build):

@@ -16,7 +16,8 @@ from __future__ import annotations
 import itertools
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
@@ -76,9 +77,8 @@ class Library:
                 "a library loaded from object code has no assembly text",
                 fix="compile it from its IR text, or disassemble `object_code`",
             )
-        module = _parse(self._text)
-        _optimize(module, self._level, "alwaysinline" in self._text)
-        return _engine().target.emit_assembly(module)
+        with _module(self._text, self._level) as module:
+            return _engine().target.emit_assembly(module)
 
 
 def load(text: str, *, level: int = 1, symbols: Mapping[str, int] | None = None) -> Library:
@@ -87,10 +87,10 @@ def load(text: str, *, level: int = 1, symbols: Mapping[str, int] | None = None)
     `level` picks the passes (table above). Symbols that the module only declares are taken from
     `symbols` (name to address), else looked up in the process: libc, libm, pthread.
     """
-    module = _parse(text)
-    _optimize(module, level, "alwaysinline" in text)
-    object_code = _engine().target.emit_object(module)
-    return Library(object_code, _exports(module), symbols, text, level)
+    with _module(text, level) as module:
+        object_code = _engine().target.emit_object(module)
+        names = _exports(module)
+    return Library(object_code, names, symbols, text, level)
 
 
 def load_object(
@@ -120,17 +120,29 @@ def _engine() -> _Engine:
         return _Engine(machines[0], target.triple, str(machines[0].target_data), linker)
 
 
-def _parse(text: str) -> llvm.ModuleRef:
-    """The verified module of `text`, in a context of its own so that nothing accumulates."""
+@contextmanager
+def _module(text: str, level: int) -> Iterator[llvm.ModuleRef]:
+    """The verified and optimized module of `text`, in a context so that nothing accumulates.
+
+    Both are closed in order: left to the garbage collector, the context may go first, and LLVM
+    crashes.
+    """
     engine = _engine()
+    context = llvm.create_context()
+    module = None
     try:
-        module = llvm.parse_assembly(text, llvm.create_context())
+        module = llvm.parse_assembly(text, context)
         module.verify()
+        module.triple = engine.triple
+        module.data_layout = engine.layout
+        _optimize(module, level, "alwaysinline" in text)
+        yield module
     except RuntimeError as error:
         raise _bug("LLVM rejects a module", str(error), text) from None
-    module.triple = engine.triple
-    module.data_layout = engine.layout
-    return module
+    finally:
+        if module is not None:
+            module.close()
+        context.close()
 
 
 def _optimize(module: llvm.ModuleRef, level: int, inlines: bool) -> None:

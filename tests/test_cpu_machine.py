@@ -1,0 +1,118 @@
+"""LLVM text to machine code: addresses, symbols, errors, memory, threads."""
+
+import ctypes
+import resource
+import threading
+
+import pytest
+
+from rlx.backends.cpu import machine
+from rlx.backends.cpu.code import Module, Vector
+from rlx.ir.errors import InternalError
+
+
+def constant(number: int) -> str:
+    return f"define i64 @number() {{\n  ret i64 {number}\n}}"
+
+
+def call(library: machine.Library) -> int:
+    return ctypes.CFUNCTYPE(ctypes.c_int64)(library.address("number"))()
+
+
+@pytest.mark.parametrize("level", [0, 1, 2, 3])
+def test_functions_and_globals_have_addresses(level):
+    text = "@seven = global i64 7\ndefine internal void @hidden() {\n  ret void\n}\n" + constant(5)
+    library = machine.load(text, level=level)
+    assert call(library) == 5
+    assert ctypes.c_int64.from_address(library.address("seven")).value == 7
+    assert set(library.names) == {"number", "seven"}
+    with pytest.raises(KeyError):
+        library.address("hidden")
+
+
+def test_symbols_come_from_the_process_and_from_the_caller():
+    text = (
+        "declare double @cos(double)\n@given = external global i64\n"
+        "define i64 @number() {\n"
+        "  %one = call double @cos(double 0.0)\n  %whole = fptosi double %one to i64\n"
+        "  %word = load i64, ptr @given\n  %sum = add i64 %whole, %word\n  ret i64 %sum\n}"
+    )
+    word = ctypes.c_int64(41)
+    symbols = {"given": ctypes.addressof(word)}
+    library = machine.load(text, symbols=symbols)
+    assert call(library) == 42
+    again = machine.load_object(library.object_code, library.names, symbols)
+    del library
+    assert call(again) == 42
+    with pytest.raises(InternalError, match="no assembly"):
+        _ = again.assembly
+
+
+def test_assembly_shows_wide_vectors_kept_wide():
+    module, vector = Module(), Vector("float32", 16)
+    f = module.function("twice", [("ptr", "%x")])
+    x = f.emit(f"load {vector.text}, ptr %x, align 4")
+    f.do(f"store {vector.text} {f.emit(f'fadd {vector.text} {x}, {x}')}, ptr %x, align 4")
+    f.do("ret void")
+    assembly = machine.load(module.text).assembly
+    assert "twice:" in assembly
+    assert ("zmm" in assembly) == (machine.host().vector_bytes == 64)
+
+
+BAD = {
+    "type": "define float @f(double %x) {\n  %y = fadd float %x, %x\n  ret float %y\n}",
+    "order": "define i64 @f() {\n  br label %a\na:\n  %x = add i64 1, %y\n  br label %b\nb:\n"
+    "  %y = add i64 1, 1\n  ret i64 %x\n}",
+}
+
+
+@pytest.mark.parametrize(("name", "line"), [("type", "2: %y = fadd"), ("order", "4: %x = add")])
+def test_bad_text_is_an_rlx_bug_and_shows_the_line(name, line):
+    with pytest.raises(InternalError) as caught:
+        machine.load(BAD[name])
+    assert "rlx bug" in str(caught.value)
+    assert any(line in note for note in caught.value.notes)
+
+
+def test_an_unknown_symbol_is_an_rlx_bug():
+    with pytest.raises(InternalError, match="rlx bug"):
+        machine.load(
+            "declare void @no_such()\ndefine void @f() {\n  call void @no_such()\n  ret void\n}"
+        )
+
+
+def test_always_inline_is_obeyed():
+    text = (
+        "define internal i64 @inner(i64 %x) alwaysinline {\n  %y = add i64 %x, 1\n  ret i64 %y\n}\n"
+        "define i64 @number() {\n  %y = call i64 @inner(i64 8)\n  ret i64 %y\n}"
+    )
+    library = machine.load(text)
+    assert call(library) == 9
+    assert "call" not in library.assembly
+
+
+def test_threads_compile_at_once():
+    wrong = []
+
+    def work(seed: int) -> None:
+        for i in range(20):
+            if call(machine.load(constant(100 * seed + i))) != 100 * seed + i:
+                wrong.append((seed, i))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_dropped_code_is_freed():
+    big = "@table = global [100000 x i64] zeroinitializer\n" + constant(1)  # 800 kB each
+    object_code, names = (library := machine.load(big)).object_code, library.names
+    for _ in range(20):
+        machine.load_object(object_code, names)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(100):
+        assert call(machine.load_object(object_code, names)) == 1
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 30_000  # KiB
