@@ -1,0 +1,1 @@
+"""Benchmarks: rlx beside JAX and NumPy, in one process: `python -m benchmarks`."""

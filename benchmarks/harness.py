@@ -1,0 +1,140 @@
+"""Measuring: candidates take turns in one process, so that a slow minute hits all of them.
+
+Enters: a `Case`, statements that compute the same. Leaves: a `Result`: medians, spreads, and the
+ratios of rounds, which do not suffer from drift.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+import timeit
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+ROUND_SECONDS = 0.02
+COPIED = 16 * 2**20  # floats; larger than the caches
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A statement to measure, and the names it uses."""
+
+    statement: str
+    names: dict[str, Any]
+
+    def value(self) -> Any:
+        """What the statement gives."""
+        return eval(self.statement, dict(self.names))
+
+    def timer(self) -> timeit.Timer:
+        """A timer of the statement, without the cost of a wrapping function."""
+        return timeit.Timer(self.statement, globals=dict(self.names))
+
+
+@dataclass(frozen=True)
+class Case:
+    """Candidates by the name of their library, and the work they do at the least.
+
+    `flops` and `nbytes` make the floor; `once` says that each call does new work, as a compile.
+    """
+
+    name: str
+    candidates: dict[str, Candidate]
+    flops: float = 0.0
+    nbytes: float = 0.0
+    tolerance: float = 1e-5
+    once: bool = False
+
+
+@dataclass
+class Result:
+    """Seconds a call of each candidate, a number for each round."""
+
+    name: str
+    seconds: dict[str, list[float]]
+    flops: float = 0.0
+    nbytes: float = 0.0
+    floor: float | None = field(default=None)
+
+    def median(self, peer: str) -> float:
+        """The seconds of the middle round."""
+        return statistics.median(self.seconds[peer])
+
+    def spread(self, peer: str) -> float:
+        """The middle half of the rounds, as a share of the median."""
+        low, _, high = statistics.quantiles(self.seconds[peer], n=4)
+        return (high - low) / self.median(peer)
+
+    def ratio(self, peer: str, ours: str = "rlx") -> float:
+        """Our time divided by a peer's, the median over rounds; below 1 we are faster."""
+        rounds = zip(self.seconds[ours], self.seconds[peer], strict=True)
+        return statistics.median(a / b for a, b in rounds)
+
+
+def measure(case: Case, rounds: int, progress: Callable[[], None] = lambda: None) -> Result:
+    """Check that the candidates agree, then time them in turns."""
+    check_agreement(case)
+    timers = {name: candidate.timer() for name, candidate in case.candidates.items()}
+    calls = {name: 1 if case.once else calibrate(timer) for name, timer in timers.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in timers}
+    names = list(timers)
+    for i in range(rounds):
+        # another one begins each round
+        for name in names[i % len(names) :] + names[: i % len(names)]:
+            seconds[name].append(timers[name].timeit(calls[name]) / calls[name])
+        progress()
+    return Result(case.name, seconds, case.flops, case.nbytes)
+
+
+def check_agreement(case: Case) -> None:
+    """Raise unless all candidates give the same numbers."""
+    first, *others = case.candidates
+    expected = leaves(case.candidates[first].value())
+    for name in others:
+        for ours, theirs in zip(leaves(case.candidates[name].value()), expected, strict=True):
+            np.testing.assert_allclose(
+                ours, theirs, case.tolerance, case.tolerance, err_msg=f"{case.name}: {name}"
+            )
+
+
+def leaves(value: Any) -> list[np.ndarray]:
+    """The arrays of a result; only tuples and lists are looked into."""
+    if isinstance(value, tuple | list):
+        return [x for item in value for x in leaves(item)]
+    return [np.asarray(value)]
+
+
+def calibrate(timer: timeit.Timer) -> int:
+    """How many calls fill a round."""
+    calls = 1
+    while (seconds := timer.timeit(calls)) < ROUND_SECONDS / 4:
+        calls *= 4
+    return max(1, round(calls * ROUND_SECONDS / seconds))
+
+
+def memory_bandwidth() -> float:
+    """Bytes read and written in a second, as NumPy copies on one thread."""
+    source, target = np.ones(COPIED, np.float32), np.zeros(COPIED, np.float32)
+    seconds = []
+    for _ in range(7):
+        start = time.perf_counter()
+        np.copyto(target, source)
+        seconds.append(time.perf_counter() - start)
+    return 2 * source.nbytes / min(seconds)
+
+
+def add_floors(results: Sequence[Result], bandwidth: float) -> float:
+    """Set the time below which no candidate can fall; give the peak, in flop a second.
+
+    The peak is the best product of matrices among all candidates of this run.
+    """
+    speeds = [r.flops / min(min(s) for s in r.seconds.values()) for r in results if r.flops]
+    peak = max(speeds, default=0.0)
+    for result in results:
+        times = [result.nbytes / bandwidth, result.flops / peak if peak else 0.0]
+        result.floor = max(times) or None
+    return peak

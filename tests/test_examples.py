@@ -1,0 +1,73 @@
+"""Every example and the benchmarks run, as a user would run them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+MAX_LINES = 80
+
+
+def run(*command: str | Path) -> str:
+    """What a Python command prints; a failure shows all of it."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg"}
+    done = subprocess.run(
+        [sys.executable, *map(str, command)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=environment,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_train_digits(tmp_path: Path):
+    text = run("examples/train_digits.py", "--out", tmp_path)
+    found = re.search(r"accuracy .*: ([\d.]+)%", text)
+    assert found, text
+    assert float(found.group(1)) >= 97.0
+    for name in ("digits_loss.png", "digits_predictions.png"):
+        assert (tmp_path / name).stat().st_size > 5000
+        assert str(tmp_path / name) in text
+
+
+def test_linear_regression():
+    text = run("examples/linear_regression.py")
+    slope, offset = map(float, re.findall(r"y = ([\d.]+) x \+ ([\d.]+)", text)[0])
+    assert slope == pytest.approx(3.0, abs=0.1)
+    assert offset == pytest.approx(0.5, abs=0.1)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.name)
+def test_examples_are_short_and_explain_themselves(path: Path):
+    assert path.read_text(encoding="utf-8").count("\n") < MAX_LINES
+    if "argparse" in path.read_text(encoding="utf-8"):
+        assert "usage" in run(path, "--help")
+
+
+def test_benchmarks(tmp_path: Path):
+    numbers = tmp_path / "numbers.json"
+    readme = tmp_path / "README.md"
+    readme.write_text("before\n<!-- benchmarks -->\nold\n<!-- end of benchmarks -->\nafter\n")
+    text = run(
+        "-m", "benchmarks", "--case", "dispatch", "--case", "matmul128", "--rounds", "3",
+        "--out", tmp_path, "--json", numbers, "--readme", readme,
+    )  # fmt: skip
+    assert "| x*2+1, 8 floats |" in text
+    cases = json.loads(numbers.read_text())["cases"]
+    assert [c["case"] for c in cases] == ["x*2+1, 8 floats", "matmul 128"]
+    assert all(len(rounds) == 3 for rounds in cases[0]["rounds"].values())
+    assert (tmp_path / "benchmarks.png").exists()
+    assert "old" not in readme.read_text()
+    assert readme.read_text().startswith("before\n")
+    assert readme.read_text().endswith("after\n")
