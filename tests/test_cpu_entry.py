@@ -120,11 +120,24 @@ def library() -> machine.Library:
     return machine.load(TEXT)
 
 
-@pytest.fixture(params=["machine code", "python"])
-def build(request, monkeypatch, library):
-    """`make_entry` with the library's function of a name, in both its forms."""
+@pytest.fixture(scope="module")
+def locked_runtime() -> entry._Runtime:
+    """The machine code as it is in a Python without the GIL."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(entry, "_gil_enabled", lambda: False)
+        runtime = entry._Runtime()
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(runtime))  # results may outlive this module
+    return runtime
+
+
+@pytest.fixture(params=["machine code", "locked", "python"])
+def build(request, monkeypatch, library, locked_runtime):
+    """`make_entry` with the library's function of a name, in all its forms."""
     if request.param == "python":
         monkeypatch.setattr(entry, "_runtime", lambda: None)
+    if request.param == "locked":
+        monkeypatch.setattr(entry, "_gil_enabled", lambda: False)
+        monkeypatch.setattr(entry, "_runtime", lambda: locked_runtime)
 
     def make(name, inputs, outputs, **options):
         options = {"array": LAYOUT, "on_error": raise_status, "keep_alive": library} | options

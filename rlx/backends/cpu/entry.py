@@ -64,6 +64,7 @@ class Spec:
 
     @property
     def nbytes(self) -> int:
+        """The bytes of its data."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
