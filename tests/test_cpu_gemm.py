@@ -119,9 +119,10 @@ def check(
         return product.plan.kind
     size = np.abs(a.astype(wide)) @ np.abs(b.astype(wide))
     sums = np.finfo(np.float32 if problem.accumulator == "float32" else np.float64).eps
-    final = float(ml_dtypes.finfo(numpy_dtype(problem.out_dtype)).eps)
+    stored_as = ml_dtypes.finfo(numpy_dtype(problem.out_dtype))
+    final, least = float(stored_as.eps), float(stored_as.smallest_subnormal)
     error = np.abs(got.astype(wide) - want)
-    assert np.all(error <= (k + 2) ** 0.5 * 2 * sums * size + final * np.abs(want) + 1e-300)
+    assert np.all(error <= (k + 2) * sums * size + final * np.abs(want) + least)
     return product.plan.kind
 
 

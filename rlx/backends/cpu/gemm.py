@@ -39,11 +39,13 @@ def emit_gemm(
     epilogue: Epilogue | None = None,
     extra: Sequence[tuple[str, str]] = (),
 ) -> GemmPlan:
-    """Emit `name(a, b, c, scratch, part, parts, ...)`, which computes one part of a product.
+    """Emit a function that computes one of several independent parts of a product.
 
-    `epilogue(f, vector, sums, i, j)` emits the value to store for `C[i, j:j+lanes]`, in the
-    register type of `out_dtype` (float32 for half floats); it is applied once to every element
-    and may read the `extra` parameters, (LLVM type, name) pairs that follow the others.
+    `name(ptr a, ptr b, ptr c, ptr scratch, i64 part, i64 parts, ...)` may run in as many threads
+    as there are parts. `epilogue(f, vector, sums, i, j)` emits the value to store for
+    `C[i, j:j+lanes]`, in the register type of `out_dtype` (float32 for half floats); it is applied
+    once to every element and may read the `extra` parameters, (LLVM type, name) pairs that follow
+    the others.
     """
     empty = problem.m == 0 or problem.n == 0
     blocking = None if empty else choose_blocking(problem, host)
@@ -56,15 +58,14 @@ def emit_gemm(
         return GemmPlan("empty", 0, 0)
     emitter = _Emitter(module, name, f, blocking, epilogue, list(extra))
     emitter.emit()
-    size = blocking.slice_bytes
     flops = 2 * problem.m * problem.n * problem.k
-    kind = "dots" if blocking.dot_lanes else "packed" if blocking.pack_a or blocking.pack_b else "small"
-    return GemmPlan(kind, flops, size, blocking.pieces > 1 and not blocking.keeps_partial)
+    partial = blocking.pieces > 1 and not blocking.keeps_partial
+    return GemmPlan(blocking.kind, flops, blocking.slice_bytes, partial)
 
 
 @dataclass(frozen=True)
 class _Memory:
-    """Where a part keeps packed panels, partial sums, and a tile that is not stored straight."""
+    """Where a part keeps packed panels, partial sums, and a tile on its way to C."""
 
     a: str
     b: str

@@ -12,7 +12,7 @@ from .gemm_plan import Blocking
 
 
 def emit_dots(module: Module, name: str, blocking: Blocking) -> None:
-    """Emit `name(a, b, start, start_row, out, out_row, depth)`: all rows times a few columns."""
+    """Emit the tile of all rows and a few columns, in the place of `emit_kernel`'s."""
     problem, tile = blocking.problem, blocking.tile
     parameters = [("ptr", "%a"), ("ptr", "%b"), ("ptr", "%start"), ("i64", "%start_row")]
     parameters += [("ptr", "%out"), ("i64", "%out_row"), ("i64", "%depth")]

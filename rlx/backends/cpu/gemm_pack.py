@@ -23,9 +23,10 @@ def panel_start(f: Function, panel: str, step: int, size: int) -> str:
 
 
 def emit_pack_a(module: Module, name: str, blocking: Blocking) -> None:
-    """Emit `name(source, target, first, last, piece, depth)`: pack panels `first` to `last` of A.
+    """Emit the function that packs panels of A.
 
-    `piece` is where the piece of k begins, `depth` is how long it is.
+    `name(source, target, first, last, piece, depth)` packs panels `first` to `last`; `piece` is
+    where the piece of k begins and `depth` how long it is.
     """
     problem, tile = blocking.problem, blocking.tile
     f = module.function(name, PARAMETERS, linkage="internal")
@@ -102,7 +103,7 @@ def _copy_columns_of_a(f: Function, blocking: Blocking, source: str, target: str
 
 
 def emit_pack_b(module: Module, name: str, blocking: Blocking) -> None:
-    """Emit `name(source, target, first, last, piece, depth)`: pack panels `first` to `last` of B."""
+    """Emit the function like `emit_pack_a`'s that packs panels of B."""
     problem, tile = blocking.problem, blocking.tile
     f = module.function(name, PARAMETERS, linkage="internal")
     element, kind = memory_type(problem.dtype), memory_type(problem.accumulator)

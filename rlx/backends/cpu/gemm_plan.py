@@ -20,7 +20,7 @@ Epilogue = Callable[[Function, Vector, str, str, str], str]
 
 @dataclass(frozen=True)
 class Operand:
-    """A strided view of a matrix; strides count elements and may be anything, 0 included."""
+    """A strided view of a matrix; strides count elements and may be anything."""
 
     row: int
     column: int
@@ -70,7 +70,7 @@ class GemmPlan:
     partial: bool = False
 
     def scratch_bytes(self, parts: int) -> int:
-        """The size of the scratch memory of all parts, which must be aligned to 64 bytes."""
+        """The size of the scratch memory of all parts; it is aligned to 64 bytes."""
         return self.slice_bytes * min(max(parts, 1), MAX_PARTS)
 
 
@@ -80,13 +80,13 @@ def floor_power(x: int) -> int:
 
 
 def clipped_offsets(size: int, lanes: int) -> tuple[int, ...]:
-    """Where vectors begin that cover `size` numbers; the last one is moved back to end there."""
+    """Where vectors begin that cover `size` numbers, the last moved back to fit."""
     return tuple(min(start, size - lanes) for start in range(0, size, lanes))
 
 
 @dataclass(frozen=True)
 class Tile:
-    """The block of C that lives in registers: `rows` rows of vectors that begin at `offsets`.
+    """The block of C that lives in registers: `rows` rows of some vectors.
 
     Tiles stand side by side every `columns` columns and every `rows` rows; the last ones are
     moved back to end at the edge of the matrix, so that no kernel needs a mask. What two tiles
@@ -111,7 +111,7 @@ class Tile:
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """The first column of every vector; the vectors overlap in a matrix narrower than them."""
+        """The first columns of the vectors, which overlap in a narrower matrix."""
         return clipped_offsets(self.width, self.lanes)
 
     @property
@@ -154,9 +154,10 @@ def choose_tile(problem: Problem, host: Host) -> Tile:
 
 
 def _tile_cycles(rows: int, vectors: int, k: int) -> float:
-    """Cycles of one tile on a core with two loads, two multiply-adds and a latency of four.
+    """Cycles of one tile.
 
-    The additions were fitted to measurements on AVX-512.
+    The core does two loads and two multiply-adds at once, with a latency of four. The additions
+    were fitted to measurements on AVX-512.
     """
     sums = rows * vectors
     step = max(sums / 2, 0.65 * (rows + vectors), 4) + 1 + 0.2 * vectors
@@ -168,8 +169,8 @@ class Blocking:
     """How a product is cut for the caches; packing is into panels one tile wide.
 
     `depth` is the piece of k that is summed at once; `row_panels` of A and `column_panels` of B
-    are kept packed together. With `dot_lanes` the sums run along k in registers of as many lanes. A `swapped`
-    problem is the transposed one: its tiles are turned when they are stored.
+    are kept packed together. With `dot_lanes` the sums run along k in registers of as many lanes.
+    A `swapped` problem is the transposed one: its tiles are turned when they are stored.
     """
 
     problem: Problem
@@ -183,8 +184,17 @@ class Blocking:
     swapped: bool = False
 
     @property
+    def kind(self) -> str:
+        """The name of the algorithm."""
+        if self.dot_lanes:
+            return "dots"
+        if self.pack_a or self.pack_b:
+            return "packed"
+        return "small" if self.pieces == 1 else "streamed"
+
+    @property
     def a_chunk(self) -> int:
-        """How many columns of a packed panel of A lie row by row, 1 if they lie one by one.
+        """How many columns of a packed panel of A lie row by row.
 
         A chunk is a cache line wide: copying rows needs no transposition, and the kernel still
         reads one stream.
@@ -273,7 +283,7 @@ class Blocking:
 
     @cached_property
     def grid(self) -> list[tuple[int, int]]:
-        """For every number of parts up to `MAX_PARTS`, how many share the rows and the columns."""
+        """How many parts share the rows and the columns, for 1, 2, ... parts."""
         return [self._grid(parts) for parts in range(1, MAX_PARTS + 1)]
 
     def _grid(self, parts: int) -> tuple[int, int]:
@@ -321,7 +331,7 @@ def choose_blocking(problem: Problem, host: Host) -> Blocking:
 
 
 def _streamed_rows(problem: Problem, host: Host) -> int:
-    """How many rows of a large B to read side by side for few rows of A; 0 for another way.
+    """How many rows of a large B to read side by side; 0 for another way.
 
     Every row is read from end to end, which the processor fetches ahead, and the sums of few rows
     are cheap to keep in memory. The numbers were found by measuring.
@@ -333,7 +343,7 @@ def _streamed_rows(problem: Problem, host: Host) -> int:
 
 
 def _dots(problem: Problem, host: Host, swapped: bool) -> Blocking:
-    """Few rows of A against many contiguous columns of B: read B once, from end to end."""
+    """Few rows of A against many contiguous columns of B, which is read once."""
     sums = host.vector_registers * 3 // 4
     columns = floor_power(max(1, min(8, sums // problem.m, problem.n)))
     tile = Tile(problem.m, problem.n, problem.m, columns, 1)
@@ -381,7 +391,7 @@ def _wants_packing(problem: Problem, tile: Tile, host: Host) -> tuple[bool, bool
 
 
 def _spread(stride: int) -> int:
-    """The largest power of two that divides a stride in bytes, within a line and many pages."""
+    """The largest power of two that divides a stride in bytes, at least a line."""
     return min(max(stride & -stride, 64), 1 << 20)
 
 
