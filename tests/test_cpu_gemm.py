@@ -246,3 +246,15 @@ def test_scratch_of_many_parts_is_bounded() -> None:
     assert plan.kind == "packed" and plan.flops == 2 * 512**3
     assert plan.scratch_bytes(2) == 2 * plan.scratch_bytes(1)
     assert plan.scratch_bytes(1) % 64 == 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_every_kind_of_product(dtype: str) -> None:
+    """Each way of going through the operands, edges and partial sums included."""
+    turned, few = Layout("rows", "columns"), "small caches"
+    assert check(11, 13, 17, dtype=dtype, layout=turned, device=few) == "packed"
+    assert check(7, 301, 90, dtype=dtype, layout=turned, parts=3, device=few) == "dots"
+    assert check(301, 3, 90, dtype=dtype, parts=3, device=few) == "dots"
+    assert check(3, 301, 90, dtype=dtype, parts=3, device=few) == "streamed"
+    assert check(301, 3, 90, dtype=dtype, layout=Layout("columns"), device=few) == "streamed"
+    assert check(5, 13, 17, dtype=dtype) == "small"
