@@ -188,9 +188,9 @@ class Blocking:
         """The name of the algorithm."""
         if self.dot_lanes:
             return "dots"
-        if self.pack_a or self.pack_b:
-            return "packed"
-        return "small" if self.pieces == 1 else "streamed"
+        if self.pieces > 1 and not self.pack_b:
+            return "streamed"
+        return "packed" if self.pack_a or self.pack_b else "small"
 
     @property
     def a_chunk(self) -> int:
