@@ -80,7 +80,7 @@ class ModuleType(ABCMeta):
         return made
 
     def __call__(cls, *args: Any, **keywords: Any) -> Any:
-        made = cls.__new__(cls, *args, **keywords)
+        made: Any = object.__new__(cls)
         object.__setattr__(made, UNDER_CONSTRUCTION, True)
         made.__init__(*args, **keywords)
         object.__delattr__(made, UNDER_CONSTRUCTION)

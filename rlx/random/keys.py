@@ -103,7 +103,7 @@ def check_key(name: str, key: Any) -> Any:
     return key
 
 
-def _counters(shape: tuple[int, ...]) -> tuple[Any, Any]:
+def _counters(shape: Any) -> tuple[Any, Any]:
     """The number of each element of an array, as a high and a low word."""
     size = math.prod(shape)
     if size <= WORD_MASK:
