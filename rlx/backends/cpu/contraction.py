@@ -1,0 +1,135 @@
+"""Contractions of LIR as calls of the packed matrix kernel, their stores as its epilogue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...lower.lir.expr import Load
+from ...lower.lir.index import Index, Variable
+from ...lower.lir.program import Contraction
+from .code import Function, Module, Vector
+from .gemm import GemmPlan, Operand, Problem, emit_gemm
+from .host import Host
+from .kernels import Layout, all_exprs, buffers_of, nest, open_kernel
+from .render import Scope, memory_element
+
+GEMM_DTYPES = ("float16", "bfloat16", "float32", "float64", "int32", "int64")
+
+
+def contracts_natively(step: Contraction) -> bool:
+    """Whether the matrix kernel can do this contraction in place."""
+    return all(isinstance(e, Load) for e in (step.lhs, step.rhs))
+
+
+def emit_contraction(
+    module: Module, name: str, step: Contraction, layout: Layout, host: Host
+) -> GemmPlan:
+    """Emit a contraction as a kernel that takes one more parameter, `ptr %scratch`.
+
+    With a batch of at least as many matrices as threads the parts share the batch, else each
+    matrix product. Gives the plan of one product.
+    """
+    step = _rows_along_columns(step)
+    stores = step.stores
+    exprs = all_exprs(stores)
+    main = stores[0]
+    pointers = [step.lhs, step.rhs]
+    buffers = [*buffers_of([*exprs, *pointers]), *(s.buffer for s in stores)]
+    scope = open_kernel(module, name, layout, host, buffers)
+    f = scope.f
+    f.parameters = [*f.parameters, ("ptr noalias", "%scratch")]
+    plan = emit_gemm(
+        module,
+        f"{name}_product",
+        problem_of(step),
+        host,
+        epilogue=_epilogue(step, layout, host),
+        extra=[("ptr", "%table"), *(("i64", f"%batch{i}") for i in range(len(step.batch)))],
+    )
+    by_batch = shares_batch(step, host)
+
+    def product(inner: Scope) -> None:
+        table = {step.row: Index(), step.column: Index(), step.depth: Index()}
+        places = []
+        for buffer, index in (
+            (step.lhs.buffer, step.lhs.index),  # type: ignore[attr-defined]
+            (step.rhs.buffer, step.rhs.index),  # type: ignore[attr-defined]
+            (main.buffer, main.index),
+        ):
+            start = inner.index(index.substitute(table))
+            places.append(f.offset(inner.pointers[buffer], memory_element(buffer.dtype.name), start))
+        part, parts = ("0", "1") if by_batch else ("%part", "%parts")
+        scratch = _scratch_of_part(f, plan) if by_batch else "%scratch"
+        batch = "".join(f", i64 {inner.names[v]}" for v in step.batch)
+        f.do(
+            f"call void @{name}_product(ptr {places[0]}, ptr {places[1]}, ptr {places[2]}, "
+            f"ptr {scratch}, i64 {part}, i64 {parts}, ptr %table{batch})"
+        )
+
+    nest(scope, step.batch, product, split=by_batch)
+    f.do("ret void")
+    return plan
+
+
+def _scratch_of_part(f: Function, plan: GemmPlan) -> str:
+    size = -(-plan.scratch_bytes(1) // 64) * 64
+    return f.offset("%scratch", "i8", f.emit(f"mul i64 %part, {size}"))
+
+
+def shares_batch(step: Contraction, host: Host) -> bool:
+    """Whether the threads share out the batch rather than each product."""
+    return bool(step.batch) and step.batch[0].extent >= host.cores
+
+
+def scratch_bytes(step: Contraction, plan: GemmPlan, parts: int, host: Host) -> int:
+    """What all parts need together."""
+    if shares_batch(step, host):
+        return -(-plan.scratch_bytes(1) // 64) * 64 * parts
+    return plan.scratch_bytes(parts)
+
+
+def problem_of(step: Contraction) -> Problem:
+    """The sizes and strides of one product."""
+    lhs, rhs = step.lhs.index, step.rhs.index  # type: ignore[attr-defined]
+    return Problem(
+        m=step.row.extent,
+        n=step.column.extent,
+        k=step.depth.extent,
+        a=Operand(lhs.stride_of(step.row), lhs.stride_of(step.depth)),
+        b=Operand(rhs.stride_of(step.depth), rhs.stride_of(step.column)),
+        c_row=step.stores[0].index.stride_of(step.row),
+        dtype=step.lhs.dtype.name,
+        out_dtype=step.stores[0].buffer.dtype.name,
+    )
+
+
+def _rows_along_columns(step: Contraction) -> Contraction:
+    """Exchange the operands if the result is contiguous along the rows."""
+    index = step.stores[0].index
+    if step.column.extent > 1 and index.stride_of(step.column) != 1:
+        return Contraction(
+            step.batch, step.column, step.row, step.depth, step.rhs, step.lhs, step.dtype,
+            step.stores, step.source,
+        )  # fmt: skip
+    return step
+
+
+def _epilogue(step: Contraction, layout: Layout, host: Host):  # noqa: ANN202
+    """The stores as a function of the accumulated lanes; the first one is left to the kernel."""
+
+    def epilogue(f: Function, vector: Vector, accumulated: str, i: str, j: str) -> str:
+        exprs = all_exprs(step.stores)
+        buffers = [*buffers_of(exprs), *(s.buffer for s in step.stores[1:])]
+        pointers = {b: layout.pointer(f, b) for b in dict.fromkeys(buffers)}
+        names: dict[Variable, str] = {v: f"%batch{k}" for k, v in enumerate(step.batch)}
+        names |= {step.row: i, step.column: j}
+        along = step.column if vector.lanes > 1 else None
+        scope = Scope(f, host, pointers, vector.lanes, along, names, accumulated=accumulated)
+        rendered = [scope.value(s.expr) for s in step.stores]
+        for store, value in zip(step.stores[1:], rendered[1:], strict=True):
+            scope.store(store, value)
+        return scope.spread(step.stores[0].expr.dtype.name, rendered[0])
+
+    return epilogue
+
+

@@ -1,0 +1,344 @@
+"""Loop nests of LIR as LLVM functions `void kernel(ptr table, i64 part, i64 parts)`.
+
+The table holds the program's pointers. A call does its `part` of the outermost loop, so several
+threads can share a kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from ...lower.lir.expr import INSTRUCTIONS, Apply, Expr, Reduce, walk
+from ...lower.lir.index import Variable
+from ...lower.lir.program import Buffer, Kernel, Rows, Scan, Scatter, Store
+from .code import Function, Module, Vector
+from .host import Host
+from .reductions import combine
+from .render import Scope, best_variable, choose_lanes, lane_mask
+from .scalar import register
+
+KERNEL_PARAMETERS = (
+    ("ptr noalias nocapture readonly", "%table"),
+    ("i64", "%part"),
+    ("i64", "%parts"),
+)
+NANOSECONDS_PER_PART = 20_000
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a program's buffers are: a place in its pointer table, or an offset in the arena."""
+
+    places: dict[Buffer, int]
+    arena_place: int
+    addresses: dict[Buffer, int]  # constants, at fixed addresses
+
+    def pointer(self, f: Function, buffer: Buffer, table: str = "%table") -> str:
+        """Emit the pointer to a buffer."""
+        if buffer in self.addresses:
+            return f.emit(f"inttoptr i64 {self.addresses[buffer]} to ptr")
+        place = self.places.get(buffer, self.arena_place)
+        slot = f.offset(table, "ptr", str(place))
+        pointer = f.emit(f"load ptr, ptr {slot}, align 8, !invariant.load !0")
+        if buffer in self.places:
+            return pointer
+        assert buffer.offset is not None, f"{buffer} has no place in the arena"
+        return f.offset(pointer, "i8", str(buffer.offset))
+
+
+def open_kernel(
+    module: Module, name: str, layout: Layout, host: Host, buffers: Iterable[Buffer]
+) -> Scope:
+    """Begin a kernel function; gives the outermost scope with its pointers loaded."""
+    f = module.function(name, KERNEL_PARAMETERS, attributes="nounwind #0", linkage="internal")
+    pointers = {b: layout.pointer(f, b) for b in dict.fromkeys(buffers)}
+    return Scope(f, host, pointers)
+
+
+def buffers_of(exprs: Iterable[Expr]) -> list[Buffer]:
+    """The buffers that expressions load from."""
+    return [load.buffer for expr in exprs for load in expr.loads]
+
+
+def all_exprs(stores: Sequence[Store]) -> list[Expr]:
+    """What the stores compute, expressions inside of their indices included."""
+    return [*(s.expr for s in stores), *(e for s in stores for e in s.index.loads)]
+
+
+def emit_kernel(module: Module, name: str, kernel: Kernel, layout: Layout, host: Host) -> None:
+    """Emit a kernel."""
+    exprs = all_exprs(kernel.stores)
+    buffers = [*buffers_of(exprs), *(s.buffer for s in kernel.stores)]
+    scope = open_kernel(module, name, layout, host, buffers)
+    emit_loops(scope, kernel.loops, kernel.stores, split=True)
+    scope.f.do("ret void")
+
+
+def emit_rows(module: Module, name: str, rows: Rows, layout: Layout, host: Host) -> None:
+    """Emit kernels that share their outer loops."""
+    stores = [s for kernel in rows.kernels for s in kernel.stores]
+    exprs = all_exprs(stores)
+    scope = open_kernel(module, name, layout, host, [*buffers_of(exprs), *(s.buffer for s in stores)])
+
+    def each(inner: Scope) -> None:
+        for kernel in rows.kernels:
+            emit_loops(inner.inner(), kernel.loops, kernel.stores, split=False)
+
+    nest(scope, rows.loops, each, split=True)
+    scope.f.do("ret void")
+
+
+def nest(
+    scope: Scope,
+    loops: Sequence[Variable],
+    body: Callable[[Scope], None],
+    split: bool,
+    exprs: Sequence[Expr] = (),
+    later: Iterable[Variable] = (),
+) -> None:
+    """Plain loops, outermost first, around `body`; the first one is split among the parts."""
+    if not loops:
+        body(scope)
+        return
+    start, stop = part_range(scope.f, loops[0].extent, 1) if split else ("0", str(loops[0].extent))
+    with scope.f.loop(start, stop) as loop:
+        inner = scope.inner()
+        inner.names[loops[0]] = loop.index
+        inner.hoist(exprs, {*loops[1:], *later})
+        nest(inner, loops[1:], body, False, exprs, later)
+
+
+def part_range(f: Function, extent: int, step: int) -> tuple[str, str]:
+    """The range of this part: whole blocks of `step`, the last one cut off at the extent."""
+    blocks = -(-extent // step)
+    bounds = []
+    for number in ("%part", f.emit("add i64 %part, 1")):
+        scaled = f.emit(f"mul i64 {number}, {blocks}")
+        block = f.emit(f"udiv i64 {scaled}, %parts")
+        bounds.append(f.emit(f"mul i64 {block}, {step}") if step > 1 else block)
+    if step > 1 and extent % step:
+        bounds[1] = f.intrinsic("smin", Vector("int64"), bounds[1], str(extent))
+    return bounds[0], bounds[1]
+
+
+def emit_loops(scope: Scope, loops: Sequence[Variable], stores: Sequence[Store], split: bool) -> None:
+    """Loops around stores: vector code along one of them."""
+    exprs = all_exprs(stores)
+    along = lane_variable(loops, stores)
+    if along is None:
+        nest(scope, loops, lambda inner: _evaluate(inner, stores), split, exprs)
+        return
+    others = [v for v in loops if v is not along]
+    lanes = choose_lanes(scope.host, exprs, along.extent)
+    scope.hoist(exprs, set(loops))
+
+    def lines(inner: Scope) -> None:
+        _vector_loop(inner, along, lanes, stores, split and not others)
+
+    nest(scope, others, lines, split, exprs, [along])
+
+
+def lane_variable(loops: Sequence[Variable], stores: Sequence[Store]) -> Variable | None:
+    """The loop along which the lanes go; None if they go along a reduction's own loops."""
+    if not loops:
+        return None
+    exprs = all_exprs(stores)
+    candidate = best_variable(exprs, [loops[-1]])
+    for reduction in (e for e in walk(*exprs) if isinstance(e, Reduce)):
+        best = best_variable([reduction.body], [*reduction.loops, candidate])
+        if best is not candidate:
+            return None
+    return candidate
+
+
+def _evaluate(scope: Scope, stores: Sequence[Store]) -> None:
+    rendered = [scope.value(s.expr) for s in stores]
+    for store, value in zip(stores, rendered, strict=True):
+        scope.store(store, value)
+
+
+def _vector_loop(
+    scope: Scope, along: Variable, lanes: int, stores: Sequence[Store], split: bool
+) -> None:
+    f = scope.f
+    scope.hoist(all_exprs(stores), {along})
+    if not split:
+        whole = along.extent // lanes * lanes
+        if whole:
+            with f.loop("0", str(whole), str(lanes)) as loop:
+                _lanes(scope, along, lanes, loop.index, None, stores)
+        left = along.extent - whole
+        if left:
+            few = 1 << (left - 1).bit_length()
+            mask = None if few == left else lane_mask(few, left)
+            _lanes(scope, along, few, str(whole), mask, stores)
+        return
+    start, stop = part_range(f, along.extent, lanes)
+    if along.extent % lanes == 0:
+        with f.loop(start, stop, str(lanes)) as loop:
+            _lanes(scope, along, lanes, loop.index, None, stores)
+        return
+    size = f.emit(f"sub i64 {stop}, {start}")
+    whole = f.emit(f"sub i64 {stop}, {f.emit(f'urem i64 {size}, {lanes}')}")
+    with f.loop(start, whole, str(lanes)) as loop:
+        _lanes(scope, along, lanes, loop.index, None, stores)
+    left = along.extent % lanes  # only the part with the end has a rest, and always this one
+    with f.when(f.emit(f"icmp slt i64 {whole}, {stop}")):
+        few = 1 << (left - 1).bit_length()
+        mask = None if few == left else lane_mask(few, left)
+        _lanes(scope, along, few, whole, mask, stores)
+
+
+def _lanes(
+    scope: Scope, along: Variable, lanes: int, place: str, mask: str | None, stores: Sequence[Store]
+) -> None:
+    inner = scope.inner(lanes=lanes, along=along, mask=mask)
+    inner.names[along] = place
+    _evaluate(inner, stores)
+
+
+def emit_scan(module: Module, name: str, scan: Scan, layout: Layout, host: Host) -> None:
+    """Emit a running combination: a loop in order, inside of the others."""
+    exprs = [scan.expr, *scan.index.loads]
+    scope = open_kernel(module, name, layout, host, [*buffers_of(exprs), scan.buffer])
+    others = list(scan.loops)
+    lanes, along = 1, None
+    if others:
+        candidate = others[-1]
+        if best_variable([scan.expr], [candidate, scan.along]) is candidate:
+            along = others.pop()
+            lanes = choose_lanes(host, [scan.expr], along.extent)
+
+    def lines(inner: Scope) -> None:
+        if along is None:
+            _running(inner, scan)
+            return
+        whole = along.extent // lanes * lanes
+        if whole:
+            with inner.f.loop("0", str(whole), str(lanes)) as loop:
+                wide = inner.inner(lanes=lanes, along=along)
+                wide.names[along] = loop.index
+                _running(wide, scan)
+        for i in range(whole, along.extent):
+            single = inner.inner()
+            single.names[along] = str(i)
+            _running(single, scan)
+
+    nest(scope, others, lines, split=bool(others))
+    scope.f.do("ret void")
+
+
+def _running(scope: Scope, scan: Scan) -> None:
+    f, vector = scope.f, register(scan.expr.dtype.name, scope.lanes)
+    last = scan.along.extent - 1
+    first = scope.inner()
+    first.names[scan.along] = str(last if scan.reverse else 0)
+    total = first.vector(scan.expr)
+    _put(first, scan, total)
+    with f.loop("1", str(scan.along.extent), carried=[(vector.text, total)]) as loop:
+        inner = scope.inner()
+        place = f.emit(f"sub i64 {last}, {loop.index}") if scan.reverse else loop.index
+        inner.names[scan.along] = place
+        following = combine(f, scan.combine, vector, loop.values[0], inner.vector(scan.expr))
+        _put(inner, scan, following)
+        loop.next = [following]
+
+
+def _put(scope: Scope, scan: Scan, total: str) -> None:
+    from .scalar import convert
+
+    text = convert(scope.f, scan.expr.dtype.name, scan.buffer.dtype.name, scope.lanes, total)
+    scope.store(Store(scan.buffer, scan.index, scan.expr), (text, scope.lanes > 1))
+
+
+def emit_scatter(module: Module, name: str, scatter: Scatter, layout: Layout, host: Host) -> None:
+    """Emit a scatter: in order, with vector code along a last axis that moves as a block."""
+    exprs = [scatter.expr, *scatter.index.loads, *(e for b in scatter.bounds for e in b[0].loads)]
+    scope = open_kernel(module, name, layout, host, [*buffers_of(exprs), scatter.buffer])
+    loops = list(scatter.loops)
+    along = loops[-1] if loops and _moves_as_block(scatter, loops[-1]) else None
+    if along is None:
+        nest(scope, loops, lambda inner: _combine_into(inner, scatter), False, exprs)
+    else:
+        lanes = choose_lanes(host, exprs, along.extent)
+
+        def lines(inner: Scope) -> None:
+            whole = along.extent // lanes * lanes
+            if whole:
+                with inner.f.loop("0", str(whole), str(lanes)) as loop:
+                    wide = inner.inner(lanes=lanes, along=along)
+                    wide.names[along] = loop.index
+                    _combine_into(wide, scatter)
+            if whole < along.extent:
+                left = along.extent - whole
+                wide = inner.inner(lanes=lanes, along=along, mask=lane_mask(lanes, left))
+                wide.names[along] = str(whole)
+                _combine_into(wide, scatter)
+
+        nest(scope, loops[:-1], lines, False, exprs, [along])
+    scope.f.do("ret void")
+
+
+def _moves_as_block(scatter: Scatter, variable: Variable) -> bool:
+    return (
+        scatter.index.is_stepped_by(variable)
+        and scatter.index.stride_of(variable) == 1
+        and not any(variable in index.variables for index, _, _ in scatter.bounds)
+    )
+
+
+def _combine_into(scope: Scope, scatter: Scatter) -> None:
+    from ...lower.lir.expr import load
+
+    f = scope.f
+
+    def write(inner: Scope) -> None:
+        value = inner.value(scatter.expr)
+        if scatter.combine != "set":
+            old = inner.value(load(scatter.buffer, scatter.index))
+            varies = old[1] or value[1]
+            lanes = inner.lanes if varies else 1
+            dtype = scatter.expr.dtype.name
+            both = [inner.spread(dtype, r) if varies else r[0] for r in (old, value)]
+            value = combine(f, scatter.combine, register(dtype, lanes), *both), varies
+        inner.store(Store(scatter.buffer, scatter.index, scatter.expr), value)
+
+    tests = []
+    for index, low, high in scatter.bounds:
+        place = scope.index(index)
+        tests.append(f.emit(f"icmp sge i64 {place}, {low}"))
+        tests.append(f.emit(f"icmp slt i64 {place}, {high}"))
+    if not tests:
+        write(scope.inner())
+        return
+    held = tests[0]
+    for test in tests[1:]:
+        held = f.emit(f"and i1 {held}, {test}")
+    with f.when(held):
+        write(scope.inner())
+
+
+def estimate(loops: Iterable[Variable], exprs: Iterable[Expr], host: Host) -> float:
+    """Rough nanoseconds of a kernel on one thread."""
+    trips = 1
+    for loop in loops:
+        trips *= loop.extent
+    cost = 0.0
+    for expr in exprs:
+        cost += _cost(expr, {})
+    return trips * cost
+
+
+def _cost(expr: Expr, seen: dict[Expr, float]) -> float:
+    if expr in seen:
+        return 0.0
+    seen[expr] = 0.0
+    own = 0.02 * INSTRUCTIONS[expr.instruction][0] if isinstance(expr, Apply) else 0.05
+    inner = sum(_cost(e, seen) for e in expr.operands)
+    if isinstance(expr, Reduce):
+        for loop in expr.loops:
+            inner *= loop.extent
+    return own + inner
+
+

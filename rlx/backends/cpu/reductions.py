@@ -1,0 +1,53 @@
+"""Combining numbers: two at a time, and all lanes of a vector."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .code import Function, Vector
+from .scalar import emit_instruction
+
+_FLOAT = {"add": "fadd", "mul": "fmul", "max": "fmaximum", "min": "fminimum"}
+
+
+def identity(combine: str, dtype: str) -> float | int | bool:
+    """The number that changes nothing when combined."""
+    if combine in ("add", "or", "xor"):
+        return 0
+    if combine == "mul":
+        return 1
+    if combine == "and":
+        return True if dtype == "bool" else -1
+    if dtype == "bool":
+        return combine == "min"
+    if dtype.startswith(("float", "bfloat")):
+        return float("-inf") if combine == "max" else float("inf")
+    info = np.iinfo(dtype)
+    return int(info.min if combine == "max" else info.max)
+
+
+def combine(f: Function, how: str, vector: Vector, x: str, y: str) -> str:
+    """Combine two numbers (lane by lane)."""
+    if vector.dtype == "bool" and how in ("max", "min"):
+        how = {"max": "or", "min": "and"}[how]
+    return emit_instruction(f, how, vector.dtype, vector.lanes, vector.dtype, [x, y])
+
+
+def horizontal(f: Function, how: str, vector: Vector, x: str) -> str:
+    """Combine the lanes of a vector into one number."""
+    if vector.lanes == 1:
+        return x
+    if vector.dtype == "bool" and how in ("max", "min"):
+        how = {"max": "or", "min": "and"}[how]
+    if vector.is_float:
+        word, start = _FLOAT[how], ""
+        if how in ("add", "mul"):  # reassoc: the lanes are added as a tree
+            start = f"{vector.element} {f.constant(Vector(vector.dtype), identity(how, vector.dtype))}, "
+    else:
+        sign = ("s" if vector.is_signed else "u") if how in ("max", "min") else ""
+        word, start = sign + how, ""
+    name = f"@llvm.vector.reduce.{word}.{vector.mangled}"
+    types = f"{vector.element}, {vector.text}" if start else vector.text
+    f.declarations.add(f"declare {vector.element} {name}({types})")
+    flags = "reassoc " if start else ""
+    return f.emit(f"call {flags}{vector.element} {name}({start}{vector.text} {x})")

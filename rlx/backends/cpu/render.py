@@ -1,0 +1,489 @@
+"""Scalar expressions of LIR as LLVM code, `lanes` neighbors along one loop variable at a time.
+
+A `Scope` knows what has been computed so far. A value is uniform (one scalar for all lanes) or
+varies by lane (a vector); uniform ones are copied to all lanes where a vector is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ...lower.lir.expr import Apply, Const, Expr, Guard, IndexValue, Load, Reduce
+from ...lower.lir.expr import Accumulated as AccumulatedExpr
+from ...lower.lir.index import Index, Loaded, Quotient, Remainder, Variable
+from ...lower.lir.program import Buffer, Store
+from .code import Function, Vector, literal
+from .host import Host
+from .reductions import combine, horizontal, identity
+from .scalar import HALVES, convert, emit_instruction, narrow, register, widen
+
+Rendered = tuple[str, bool]  # LLVM operand; whether it varies by lane
+
+
+def memory_element(dtype: str) -> str:
+    """The LLVM type of one number in memory: a bool is a byte."""
+    return "i8" if dtype == "bool" else Vector(dtype).element
+
+
+def memory_vector(dtype: str, lanes: int) -> Vector:
+    """How `lanes` neighbors lie in memory."""
+    return Vector("uint8" if dtype == "bool" else dtype, lanes)
+
+
+@dataclass
+class Scope:
+    """What is known at one place of the code.
+
+    `names` are the loop variables in scope, that of `along` standing for lane 0. Lanes outside of
+    `mask` (None: all are in) must not touch memory. `guarded` says that even the uniform loads may
+    be out of bounds.
+    """
+
+    f: Function
+    host: Host
+    pointers: dict[Buffer, str]
+    lanes: int = 1
+    along: Variable | None = None
+    names: dict[Variable, str] = field(default_factory=dict)
+    mask: str | None = None
+    guarded: bool = False
+    accumulated: str = ""
+    values: dict[Expr, Rendered] = field(default_factory=dict)
+
+    def inner(self, **changes: object) -> Scope:
+        """A scope inside of this one: what it computes is not known outside."""
+        return replace(self, **{"names": dict(self.names), "values": dict(self.values), **changes})
+
+    # -- values ---------------------------------------------------------------------------------
+
+    def value(self, expr: Expr) -> Rendered:
+        """The value of an expression, uniform if it can be."""
+        found = self.values.get(expr)
+        if found is None:
+            found = self.values[expr] = self._render(expr)
+        return found
+
+    def vector(self, expr: Expr) -> str:
+        """The value of an expression in all lanes."""
+        return self.spread(expr.dtype.name, self.value(expr))
+
+    def spread(self, dtype: str, rendered: Rendered) -> str:
+        """Copy a uniform value to all lanes."""
+        text, varies = rendered
+        return text if varies else self.f.splat(text, register(dtype, self.lanes))
+
+    def depends(self, variables: Iterable[Variable]) -> bool:
+        """Whether something with these variables varies by lane."""
+        return self.lanes > 1 and self.along in variables
+
+    def _render(self, expr: Expr) -> Rendered:
+        dtype = expr.dtype.name
+        if isinstance(expr, Const):
+            return literal(register(dtype, 1).dtype, expr.number), False
+        if isinstance(expr, IndexValue):
+            return self._index_value(expr)
+        if isinstance(expr, Load):
+            return self._load(expr)
+        if isinstance(expr, Apply):
+            return self._apply(expr)
+        if isinstance(expr, Reduce):
+            return self._reduce(expr)
+        if isinstance(expr, Guard):
+            return self._guard(expr)
+        assert isinstance(expr, AccumulatedExpr), f"no code for {expr}"
+        return self.accumulated, self.lanes > 1
+
+    def _apply(self, expr: Apply) -> Rendered:
+        rendered = [self.value(a) for a in expr.args]
+        varies = any(v for _, v in rendered)
+        lanes = self.lanes if varies else 1
+        values = [
+            self.spread(a.dtype.name, r) if varies else r[0]
+            for a, r in zip(expr.args, rendered, strict=True)
+        ]
+        operand = expr.args[-1].dtype.name
+        return (
+            emit_instruction(self.f, expr.instruction, expr.dtype.name, lanes, operand, values),
+            varies,
+        )
+
+    # -- indices --------------------------------------------------------------------------------
+
+    def index(self, index: Index) -> str:
+        """An index that is the same in all lanes (or that of lane 0), as an i64."""
+        total = str(index.constant)
+        for atom, coefficient in index.terms:
+            term = self._atom(atom)
+            if coefficient != 1:
+                term = self.f.emit(f"mul nsw i64 {term}, {coefficient}")
+            total = term if total == "0" else self.f.emit(f"add nsw i64 {total}, {term}")
+        return total
+
+    def _atom(self, atom: object) -> str:
+        if isinstance(atom, Variable):
+            return self.names[atom]
+        if isinstance(atom, Quotient):
+            return self._floor(self.index(atom.index), atom.divisor, atom.index.low, "i64")[0]
+        if isinstance(atom, Remainder):
+            return self._floor(self.index(atom.index), atom.divisor, atom.index.low, "i64")[1]
+        assert isinstance(atom, Loaded)
+        text, varies = self.value(atom.expr)
+        assert not varies, "a uniform index has uniform loads"
+        return convert(self.f, atom.expr.dtype.name, "int64", 1, text)
+
+    def _floor(self, x: str, divisor: int, low: int, kind: str, lanes: int = 1) -> tuple[str, str]:
+        """Floor division and remainder by a positive constant; shifted so that x is not negative."""
+        shift = -(low // divisor) * divisor if low < 0 else 0
+        number = lambda n: self.f.constant(Vector("int64" if "64" in kind else "int32", lanes), n)  # noqa: E731
+        if shift:
+            x = self.f.emit(f"add nsw {kind} {x}, {number(shift)}")
+        quotient = self.f.emit(f"udiv {kind} {x}, {number(divisor)}")
+        rest = self.f.emit(f"urem {kind} {x}, {number(divisor)}")
+        if shift:
+            quotient = self.f.emit(f"sub nsw {kind} {quotient}, {number(shift // divisor)}")
+        return quotient, rest
+
+    def index_vector(self, index: Index) -> tuple[str, Vector]:
+        """An index in each lane, in 32 bits if its parts fit."""
+        narrow_enough = all(
+            -(2**31) <= part.low and part.high < 2**31 and _terms_fit(part)
+            for part in index.nested()
+        )
+        vector = Vector("int32" if narrow_enough else "int64", self.lanes)
+        return self._lane_index(index, vector), vector
+
+    def _lane_index(self, index: Index, vector: Vector) -> str:
+        """Vector arithmetic for the lanes; the uniform part is one scalar."""
+        f = self.f
+        moving = [(a, c) for a, c in index.terms if self.depends(Index(((a, 1),)).variables)]
+        rest = Index(tuple(t for t in index.terms if t not in moving), index.constant)
+        base = convert(f, "int64", vector.dtype, 1, self.index(rest))
+        total = f.splat(base, vector)
+        for atom, coefficient in moving:
+            term = self._lane_atom(atom, vector)
+            if coefficient != 1:
+                term = f.emit(f"mul {vector.text} {term}, {f.constant(vector, coefficient)}")
+            total = f.emit(f"add {vector.text} {total}, {term}")
+        return total
+
+    def _lane_atom(self, atom: object, vector: Vector) -> str:
+        f = self.f
+        if isinstance(atom, Variable):
+            base = convert(f, "int64", vector.dtype, 1, self.names[atom])
+            steps = ", ".join(f"{vector.element} {i}" for i in range(vector.lanes))
+            return f.emit(f"add {vector.text} {f.splat(base, vector)}, <{steps}>")
+        if isinstance(atom, Quotient | Remainder):
+            inner = self._lane_index(atom.index, vector)
+            parts = self._floor(inner, atom.divisor, atom.index.low, vector.text, self.lanes)
+            return parts[0 if isinstance(atom, Quotient) else 1]
+        assert isinstance(atom, Loaded)
+        text = self.vector(atom.expr)
+        return convert(f, atom.expr.dtype.name, vector.dtype, vector.lanes, text)
+
+    def _index_value(self, expr: IndexValue) -> Rendered:
+        dtype = expr.dtype.name
+        if not self.depends(expr.index.variables):
+            return convert(self.f, "int64", dtype, 1, self.index(expr.index)), False
+        text, vector = self.index_vector(expr.index)
+        return convert(self.f, vector.dtype, dtype, self.lanes, text), True
+
+    # -- memory ---------------------------------------------------------------------------------
+
+    def _load(self, expr: Load) -> Rendered:
+        dtype, f = expr.dtype.name, self.f
+        pointer = self.pointers[expr.buffer]
+        if not self.depends(expr.index.variables):
+            place = self.index(expr.index)
+            if self.guarded:
+                place = self._clamped(place, expr.buffer.size)
+            address = f.offset(pointer, memory_element(dtype), place)
+            kind = memory_element(dtype)
+            raw = f.emit(f"load {kind}, ptr {address}, align {expr.dtype.itemsize}")
+            return self._from_memory(raw, dtype, 1), False
+        assert self.along is not None
+        vector = memory_vector(dtype, self.lanes)
+        stride = expr.index.stride_of(self.along) if self._is_stepped(expr.index) else None
+        if stride == 1:
+            address = f.offset(pointer, vector.element, self.index(expr.index))
+            raw = self._load_neighbors(vector, address, expr.dtype.itemsize)
+        elif stride == -1 and self.mask is None:
+            last = self.index(expr.index - (self.lanes - 1))
+            address = f.offset(pointer, vector.element, last)
+            backwards = self._load_neighbors(vector, address, expr.dtype.itemsize)
+            order = ", ".join(f"i32 {i}" for i in reversed(range(self.lanes)))
+            raw = f.emit(
+                f"shufflevector {vector.text} {backwards}, {vector.text} poison, "
+                f"<{self.lanes} x i32> <{order}>"
+            )
+        else:
+            raw = self._gather(vector, pointer, expr)
+        return self._from_memory(raw, dtype, self.lanes), True
+
+    def _is_stepped(self, index: Index) -> bool:
+        assert self.along is not None
+        return index.is_stepped_by(self.along)
+
+    def _clamped(self, place: str, size: int) -> str:
+        place = self.f.intrinsic("smax", Vector("int64"), place, "0")
+        return self.f.intrinsic("smin", Vector("int64"), place, str(max(size - 1, 0)))
+
+    def _load_neighbors(self, vector: Vector, address: str, align: int) -> str:
+        if self.mask is None:
+            return self.f.emit(f"load {vector.text}, ptr {address}, align {align}")
+        return self._masked("load", vector, f"ptr align {align} {address}", "ptr", "p0")
+
+    def _gather(self, vector: Vector, pointer: str, expr: Load) -> str:
+        index, kind = self.index_vector(expr.index)
+        places = self.f.emit(
+            f"getelementptr {vector.element}, ptr {pointer}, {kind.text} {index}"
+        )
+        pointers = f"<{self.lanes} x ptr>"
+        given = f"{pointers} align {expr.dtype.itemsize} {places}"
+        return self._masked("gather", vector, given, pointers, f"v{self.lanes}p0")
+
+    def _masked(self, what: str, vector: Vector, given: str, kind: str, mangled: str) -> str:
+        mask = Vector("bool", self.lanes)
+        held = self.mask or self.f.constant(mask, True)
+        name = f"@llvm.masked.{what}.{vector.mangled}.{mangled}"
+        self.f.declarations.add(
+            f"declare {vector.text} {name}({kind}, {mask.text}, {vector.text})"
+        )
+        return self.f.emit(
+            f"call {vector.text} {name}({given}, {mask.text} {held}, {vector.text} zeroinitializer)"
+        )
+
+    def _from_memory(self, raw: str, dtype: str, lanes: int) -> str:
+        if dtype == "bool":
+            kind = Vector("uint8", lanes)
+            return self.f.emit(f"icmp ne {kind.text} {raw}, {self.f.constant(kind, 0)}")
+        return widen(self.f, dtype, lanes, raw) if dtype in HALVES else raw
+
+    def _to_memory(self, value: str, dtype: str, lanes: int) -> str:
+        if dtype == "bool":
+            kind = Vector("bool", lanes).text
+            return self.f.emit(f"zext {kind} {value} to {Vector('uint8', lanes).text}")
+        return narrow(self.f, dtype, lanes, value) if dtype in HALVES else value
+
+    def store(self, item: Store, rendered: Rendered) -> None:
+        """Put a rendered value in its place."""
+        dtype, f, size = item.buffer.dtype.name, self.f, item.buffer.dtype.itemsize
+        pointer, element = self.pointers[item.buffer], memory_element(dtype)
+        if not self.depends(item.index.variables):
+            assert not rendered[1], "a store that varies by lane has an index that does"
+            value = self._to_memory(rendered[0], dtype, 1)
+            address = f.offset(pointer, element, self.index(item.index))
+            f.do(f"store {element} {value}, ptr {address}, align {size}")
+            return
+        assert self.along is not None
+        vector, mask = memory_vector(dtype, self.lanes), Vector("bool", self.lanes)
+        value = self._to_memory(self.spread(dtype, rendered), dtype, self.lanes)
+        if self._is_stepped(item.index) and item.index.stride_of(self.along) == 1:
+            address = f.offset(pointer, element, self.index(item.index))
+            if self.mask is None:
+                f.do(f"store {vector.text} {value}, ptr {address}, align {size}")
+                return
+            kind, mangled, given = "ptr", "p0", f"ptr align {size} {address}"
+            what = "store"
+        else:
+            index, index_kind = self.index_vector(item.index)
+            places = f.emit(f"getelementptr {element}, ptr {pointer}, {index_kind.text} {index}")
+            kind, mangled = f"<{self.lanes} x ptr>", f"v{self.lanes}p0"
+            given, what = f"{kind} align {size} {places}", "scatter"
+        name = f"@llvm.masked.{what}.{vector.mangled}.{mangled}"
+        f.declarations.add(f"declare void {name}({vector.text}, {kind}, {mask.text})")
+        held = self.mask or f.constant(mask, True)
+        f.do(f"call void {name}({vector.text} {value}, {given}, {mask.text} {held})")
+
+    # -- guards ---------------------------------------------------------------------------------
+
+    def conditions(self, expr: Guard) -> list[Rendered]:
+        """The conditions of a guard, each one i1, uniform where it can be."""
+        tests: list[tuple[Index, str, int]] = []
+        for index, low, high in expr.bounds:
+            tests += [(index, "sge", low)] if index.low < low else []
+            tests += [(index, "slt", high)] if index.high >= high else []
+        tests += [(index % step, "eq", 0) for index, step in expr.steps]
+        return [self._condition(*test) for test in tests]
+
+    def _condition(self, index: Index, word: str, bound: int) -> Rendered:
+        if not self.depends(index.variables):
+            return self.f.emit(f"icmp {word} i64 {self.index(index)}, {bound}"), False
+        text, vector = self.index_vector(index)
+        bound = min(max(bound, -(2**31)), 2**31 - 1) if vector.dtype == "int32" else bound
+        return self.f.emit(f"icmp {word} {vector.text} {text}, {self.f.constant(vector, bound)}"), True
+
+    def _guard(self, expr: Guard) -> Rendered:
+        f, conditions = self.f, self.conditions(expr)
+        varies = any(v for _, v in conditions)
+        if not varies:
+            return self._branch(expr, [c for c, _ in conditions])
+        mask = Vector("bool", self.lanes)
+        held = self.mask
+        here = None
+        for rendered in conditions:
+            each = self.spread("bool", rendered)
+            here = each if here is None else f.emit(f"and {mask.text} {here}, {each}")
+        assert here is not None
+        both = here if held is None else f.emit(f"and {mask.text} {here}, {held}")
+        inside = self.inner(mask=both, guarded=True).vector(expr.inside)
+        outside = self.vector(expr.outside)
+        vector = register(expr.dtype.name, self.lanes)
+        return f.emit(f"select {mask.text} {here}, {vector.text} {inside}, {vector.text} {outside}"), True
+
+    def _branch(self, expr: Guard, conditions: list[str]) -> Rendered:
+        """All lanes go the same way: a jump."""
+        f = self.f
+        held = conditions[0]
+        for other in conditions[1:]:
+            held = f.emit(f"and i1 {held}, {other}")
+        varies = self.depends(expr.variables)
+        vector = register(expr.dtype.name, self.lanes if varies else 1)
+        labels = [f.label("inside"), f.label("outside"), f.label("both")]
+        f.do(f"br i1 {held}, label %{labels[0]}, label %{labels[1]}")
+        arms = []
+        for label, arm in zip(labels, (expr.inside, expr.outside), strict=False):
+            f.start_block(label)
+            scope = self.inner()
+            text = scope.vector(arm) if varies else scope.value(arm)[0]
+            arms.append((text, f.block))
+            f.do(f"br label %{labels[2]}")
+        f.start_block(labels[2])
+        places = ", ".join(f"[ {text}, %{block} ]" for text, block in arms)
+        return f.emit(f"phi {vector.text} {places}"), varies
+
+    # -- reductions -----------------------------------------------------------------------------
+
+    def _reduce(self, expr: Reduce) -> Rendered:
+        self.hoist([expr.body], set(expr.loops))
+        if self.depends(expr.variables):
+            return self._reduce_lanes(expr), True
+        return self._reduce_along(expr), False
+
+    def _reduce_lanes(self, expr: Reduce) -> str:
+        """Each lane has its own sum: plain loops around vector code."""
+        vector = register(expr.dtype.name, self.lanes)
+        initial = self.f.constant(vector, expr.init.number)
+        return self._nest(expr, list(expr.loops), self.inner(), vector, initial)
+
+    def _nest(
+        self, expr: Reduce, loops: list[Variable], scope: Scope, vector: Vector, total: str
+    ) -> str:
+        f = self.f
+        if not loops:
+            return combine(f, expr.combine, vector, total, scope.vector(expr.body))
+        with f.loop("0", str(loops[0].extent), carried=[(vector.text, total)]) as loop:
+            inner = scope.inner()
+            inner.names[loops[0]] = loop.index
+            inner.hoist([expr.body], set(loops[1:]))
+            loop.next = [self._nest(expr, loops[1:], inner, vector, loop.values[0])]
+        return loop.values[0]
+
+    def _reduce_along(self, expr: Reduce) -> str:
+        """One sum for all lanes: the lanes go along a reduced variable."""
+        f, dtype = self.f, expr.dtype.name
+        along = best_variable([expr.body], expr.loops)
+        others = [v for v in expr.loops if v is not along]
+        lanes = choose_lanes(self.host, [expr.body], along.extent)
+        vector = register(dtype, lanes)
+        start = f.constant(vector, identity(expr.combine, vector.dtype))
+        outer = self.inner(lanes=lanes, along=along, mask=None)
+        outer.values = {e: r for e, r in outer.values.items() if not r[1]}
+
+        def sum_rows(scope: Scope, left: list[Variable], total: str) -> str:
+            if left:
+                with f.loop("0", str(left[0].extent), carried=[(vector.text, total)]) as loop:
+                    inner = scope.inner()
+                    inner.names[left[0]] = loop.index
+                    inner.hoist([expr.body], {*left[1:], along})
+                    loop.next = [sum_rows(inner, left[1:], loop.values[0])]
+                return loop.values[0]
+            whole = along.extent // lanes * lanes
+            if whole:
+                with f.loop("0", str(whole), str(lanes), [(vector.text, total)]) as loop:
+                    inner = scope.inner()
+                    inner.names[along] = loop.index
+                    loop.next = [
+                        combine(f, expr.combine, vector, loop.values[0], inner.vector(expr.body))
+                    ]
+                total = loop.values[0]
+            if whole < along.extent:
+                mask = lane_mask(lanes, along.extent - whole)
+                inner = scope.inner(mask=mask)
+                inner.names[along] = str(whole)
+                last = inner.vector(expr.body)
+                kind = f"{Vector('bool', lanes).text} {mask}"
+                last = f.emit(f"select {kind}, {vector.text} {last}, {vector.text} {start}")
+                total = combine(f, expr.combine, vector, total, last)
+            return total
+
+        total = horizontal(f, expr.combine, vector, sum_rows(outer, others, start))
+        single = register(dtype, 1)
+        return combine(f, expr.combine, single, literal(single.dtype, expr.init.number), total)
+
+    def hoist(self, exprs: Iterable[Expr], variables: set[Variable]) -> None:
+        """Compute here what does not depend on the variables of loops about to begin."""
+        seen: set[Expr] = set()
+
+        def visit(expr: Expr) -> None:
+            if expr in seen or isinstance(expr, Const | AccumulatedExpr):
+                return
+            seen.add(expr)
+            known = expr.variables <= self.names.keys()
+            if known and not expr.variables & variables:
+                self.value(expr)
+            elif not isinstance(expr, Guard):
+                for part in (*expr.operands, *(e for i in expr.indices for e in i.loads)):
+                    visit(part)
+
+        for expr in exprs:
+            visit(expr)
+
+
+def lane_mask(lanes: int, count: int) -> str:
+    """The constant mask of the first `count` lanes."""
+    if lanes == 1:
+        return "true"
+    return f"<{', '.join('i1 ' + ('true' if i < count else 'false') for i in range(lanes))}>"
+
+
+def _terms_fit(index: Index) -> bool:
+    """Whether every product of the index fits in 32 bits."""
+    return all(
+        max(abs(c * a.low), abs(c * a.high), abs(c)) < 2**31 for a, c in index.terms
+    )
+
+
+def _loads(exprs: Iterable[Expr]) -> list[Load]:
+    return [load for expr in exprs for load in expr.loads]
+
+
+def best_variable(exprs: Iterable[Expr], choices: Iterable[Variable]) -> Variable:
+    """The variable along which the fewest loads need a gather; then the longest, then the last."""
+    loads = _loads(exprs)
+
+    def gathers(variable: Variable) -> int:
+        return sum(
+            variable in load.index.variables
+            and not (load.index.is_stepped_by(variable) and load.index.stride_of(variable) in (1, -1))
+            for load in loads
+        )
+
+    return min(reversed(list(choices)), key=lambda v: (gathers(v), -min(v.extent, 256)))
+
+
+def choose_lanes(host: Host, exprs: Iterable[Expr], extent: int) -> int:
+    """How many lanes to use: a few registers' worth for cheap code, one for costly code."""
+    from ...lower.lir.expr import INSTRUCTIONS, walk
+
+    nodes = list(walk(*exprs))
+    widest = max((np.dtype(e.dtype).itemsize for e in nodes), default=4)
+    widest = max(widest, 4 if any(e.dtype.name in HALVES for e in nodes) else 1)
+    cost = sum(INSTRUCTIONS[e.instruction][0] for e in nodes if isinstance(e, Apply))
+    registers = 4 if cost <= 8 else 2 if cost <= 24 else 1
+    lanes = host.lanes(widest) * registers
+    while lanes > 1 and lanes // 2 >= extent:
+        lanes //= 2
+    return lanes

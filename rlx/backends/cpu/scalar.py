@@ -1,0 +1,242 @@
+"""The scalar instructions of LIR as LLVM vector code, one lane or many.
+
+Half floats live in registers as float32: they are widened when loaded and rounded when stored or
+converted. Booleans live as `i1` and lie in memory as bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .code import Function, Vector
+from .vector_math import MATH, emit_math
+
+HALVES = ("float16", "bfloat16")
+Emit = Callable[..., str]
+
+
+def register(dtype: str, lanes: int) -> Vector:
+    """How numbers of a dtype live in registers."""
+    return Vector("float32" if dtype in HALVES else dtype, lanes)
+
+
+def emit_instruction(
+    f: Function, instruction: str, dtype: str, lanes: int, operand: str, values: list[str]
+) -> str:
+    """Emit one instruction of `lir.expr.INSTRUCTIONS`.
+
+    `dtype` is the result's, `operand` that of the (last) operand.
+    """
+    vector = register(operand, lanes)
+    if instruction == "convert":
+        return convert(f, operand, dtype, lanes, values[0])
+    if instruction == "bitcast":
+        return bitcast(f, operand, dtype, lanes, values[0])
+    if instruction == "select":
+        condition, yes, no = values
+        mask = Vector("bool", lanes).text
+        return f.emit(f"select {mask} {condition}, {vector.text} {yes}, {vector.text} {no}")
+    if instruction in _COMPARE:
+        return compare(f, instruction, vector, *values)
+    if vector.is_float:
+        return _float(f, instruction, vector, values)
+    return _integer(f, instruction, vector, values)
+
+
+# -- floats -----------------------------------------------------------------------------------------
+
+_FLOAT_BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "rem": "frem"}
+_FLOAT_INTRINSIC = {
+    "max": "maximum",
+    "min": "minimum",
+    "abs": "fabs",
+    "sqrt": "sqrt",
+    "floor": "floor",
+    "ceil": "ceil",
+    "round": "roundeven",
+    "trunc": "trunc",
+}
+
+
+def _float(f: Function, instruction: str, vector: Vector, values: list[str]) -> str:
+    if instruction in _FLOAT_BINARY:
+        return f.emit(f"{_FLOAT_BINARY[instruction]} {vector.text} {', '.join(values)}")
+    if instruction in _FLOAT_INTRINSIC:
+        return f.intrinsic(_FLOAT_INTRINSIC[instruction], vector, *values)
+    if instruction == "neg":
+        return f.emit(f"fneg {vector.text} {values[0]}")
+    if instruction == "rsqrt":
+        root = f.intrinsic("sqrt", vector, values[0])
+        return f.emit(f"fdiv {vector.text} {f.constant(vector, 1)}, {root}")
+    if instruction == "sign":
+        zero, x = f.constant(vector, 0), values[0]
+        one = f.intrinsic("copysign", vector, f.constant(vector, 1), x)
+        plain = f.emit(f"fcmp une {vector.text} {x}, {zero}")  # holds for NaN too
+        known = f.emit(f"fcmp ord {vector.text} {x}, {x}")
+        mask = Vector("bool", vector.lanes).text
+        signed = f.emit(f"select {mask} {known}, {vector.text} {one}, {vector.text} {x}")
+        return f.emit(f"select {mask} {plain}, {vector.text} {signed}, {vector.text} {x}")
+    assert instruction in MATH, f"no code for {instruction} on floats"
+    return emit_math(f, instruction, vector, *values)
+
+
+# -- integers and booleans --------------------------------------------------------------------------
+
+_INTEGER_BINARY = {
+    "add": "add",
+    "sub": "sub",
+    "mul": "mul",
+    "and": "and",
+    "or": "or",
+    "xor": "xor",
+}
+
+
+def _integer(f: Function, instruction: str, vector: Vector, values: list[str]) -> str:
+    text, signed = vector.text, vector.is_signed
+    zero = f.constant(vector, 0)
+    if instruction in _INTEGER_BINARY:
+        if vector.dtype == "bool" and instruction in ("add", "mul"):
+            instruction = {"add": "or", "mul": "and"}[instruction]
+        return f.emit(f"{_INTEGER_BINARY[instruction]} {text} {values[0]}, {values[1]}")
+    if instruction in ("max", "min"):
+        return f.intrinsic(("s" if signed else "u") + instruction, vector, *values)
+    if instruction in ("div", "rem"):
+        return _divide(f, instruction, vector, *values)
+    if instruction in ("shl", "shr_logical", "shr_arithmetic"):
+        return _shift(f, instruction, vector, *values)
+    if instruction == "neg":
+        return f.emit(f"sub {text} {zero}, {values[0]}")
+    if instruction == "not":
+        return f.emit(f"xor {text} {values[0]}, {f.constant(vector, -1 if vector.dtype != 'bool' else 1)}")
+    if instruction == "abs":
+        return _absolute(f, vector, values[0]) if signed else values[0]
+    if instruction == "sign":
+        above = f.emit(f"icmp {'sgt' if signed else 'ugt'} {text} {values[0]}, {zero}")
+        mask = Vector("bool", vector.lanes).text
+        positive = f.emit(f"zext {mask} {above} to {text}")
+        if not signed:
+            return positive
+        below = f.emit(f"ashr {text} {values[0]}, {f.constant(vector, _bits(vector) - 1)}")
+        return f.emit(f"or {text} {positive}, {below}")
+    if instruction == "popcount":
+        return f.intrinsic("ctpop", vector, values[0])
+    if instruction == "clz":
+        name = f"@llvm.ctlz.{vector.mangled}"
+        f.declarations.add(f"declare {text} {name}({text}, i1)")
+        return f.emit(f"call {text} {name}({text} {values[0]}, i1 false)")
+    assert instruction in ("floor", "ceil", "round", "trunc"), f"no code for {instruction} on integers"
+    return values[0]
+
+
+def _bits(vector: Vector) -> int:
+    return int(vector.element[1:])
+
+
+def _absolute(f: Function, vector: Vector, x: str) -> str:
+    name = f"@llvm.abs.{vector.mangled}"
+    f.declarations.add(f"declare {vector.text} {name}({vector.text}, i1)")
+    return f.emit(f"call {vector.text} {name}({vector.text} {x}, i1 false)")
+
+
+def _divide(f: Function, instruction: str, vector: Vector, x: str, y: str) -> str:
+    """Division that cannot trap: x / 0 is -1 (all bits), x % 0 is x, least / -1 wraps, as in XLA."""
+    text, mask = vector.text, Vector("bool", vector.lanes).text
+    zero, one = f.constant(vector, 0), f.constant(vector, 1)
+    is_zero = f.emit(f"icmp eq {text} {y}, {zero}")
+    safe = f.emit(f"select {mask} {is_zero}, {text} {one}, {text} {y}")
+    if not vector.is_signed:
+        result = f.emit(f"u{instruction} {text} {x}, {safe}")
+    else:
+        minus = f.emit(f"icmp eq {text} {y}, {f.constant(vector, -1)}")
+        safe = f.emit(f"select {mask} {minus}, {text} {one}, {text} {safe}")
+        result = f.emit(f"s{instruction} {text} {x}, {safe}")
+        negated = f.emit(f"sub {text} {zero}, {x}") if instruction == "div" else zero
+        result = f.emit(f"select {mask} {minus}, {text} {negated}, {text} {result}")
+    at_zero = f.constant(vector, -1) if instruction == "div" else x
+    return f.emit(f"select {mask} {is_zero}, {text} {at_zero}, {text} {result}")
+
+
+def _shift(f: Function, instruction: str, vector: Vector, x: str, count: str) -> str:
+    """Shifts by the width or more give 0 (or the sign), where LLVM would give poison."""
+    text, mask, width = vector.text, Vector("bool", vector.lanes).text, _bits(vector)
+    limit = f.constant(vector, width - 1)
+    inside = f.emit(f"icmp ule {text} {count}, {limit}")
+    clamped = f.emit(f"select {mask} {inside}, {text} {count}, {text} {limit}")
+    word = {"shl": "shl", "shr_logical": "lshr", "shr_arithmetic": "ashr"}[instruction]
+    result = f.emit(f"{word} {text} {x}, {clamped}")
+    if instruction == "shr_arithmetic":
+        return result
+    return f.emit(f"select {mask} {inside}, {text} {result}, {text} {f.constant(vector, 0)}")
+
+
+# -- comparisons and conversions --------------------------------------------------------------------
+
+_COMPARE = {"eq", "ne", "lt", "le", "gt", "ge", "is_finite"}
+
+
+def compare(f: Function, instruction: str, vector: Vector, *values: str) -> str:
+    """Emit a comparison; NaN is unequal to everything."""
+    if instruction == "is_finite":
+        if not vector.is_float:
+            return f.constant(Vector("bool", vector.lanes), True)
+        size = f.intrinsic("fabs", vector, values[0])
+        return f.emit(f"fcmp olt {vector.text} {size}, {f.constant(vector, float('inf'))}")
+    if vector.is_float:
+        word = "une" if instruction == "ne" else "o" + instruction
+        return f.emit(f"fcmp {word} {vector.text} {values[0]}, {values[1]}")
+    sign = "" if instruction in ("eq", "ne") else "s" if vector.is_signed else "u"
+    return f.emit(f"icmp {sign}{instruction} {vector.text} {values[0]}, {values[1]}")
+
+
+def convert(f: Function, origin: str, target: str, lanes: int, x: str) -> str:
+    """Convert between any two dtypes; floats go to integers saturating, NaN to 0."""
+    if target in HALVES:
+        single = convert(f, origin, "float32", lanes, x)
+        return widen(f, target, lanes, narrow(f, target, lanes, single))
+    if origin in HALVES:
+        origin = "float32"
+    before, after = Vector(origin, lanes), Vector(target, lanes)
+    if origin == target:
+        return x
+    if target == "bool":
+        zero = f.constant(before, 0)
+        word = "fcmp une" if before.is_float else "icmp ne"
+        return f.emit(f"{word} {before.text} {x}, {zero}")
+    if before.is_float and after.is_float:
+        word = "fpext" if target == "float64" else "fptrunc"
+        return f.emit(f"{word} {before.text} {x} to {after.text}")
+    if before.is_float:
+        name = f"@llvm.fpto{'s' if after.is_signed else 'u'}i.sat.{after.mangled}.{before.mangled}"
+        f.declarations.add(f"declare {after.text} {name}({before.text})")
+        return f.emit(f"call {after.text} {name}({before.text} {x})")
+    if after.is_float:
+        word = "sitofp" if before.is_signed else "uitofp"
+        return f.emit(f"{word} {before.text} {x} to {after.text}")
+    old, new = (_bits(before), _bits(after))
+    if old == new:
+        return x
+    word = "trunc" if new < old else "sext" if before.is_signed else "zext"
+    return f.emit(f"{word} {before.text} {x} to {after.text}")
+
+
+def bitcast(f: Function, origin: str, target: str, lanes: int, x: str) -> str:
+    """Take the same bits as another dtype of the same size."""
+    if origin in HALVES:
+        x = narrow(f, origin, lanes, x)
+    before, after = Vector(origin, lanes), Vector(target, lanes)
+    if before.element != after.element:
+        x = f.emit(f"bitcast {before.text} {x} to {after.text}")
+    return widen(f, target, lanes, x) if target in HALVES else x
+
+
+def narrow(f: Function, dtype: str, lanes: int, x: str) -> str:
+    """Round float32 registers to a half float."""
+    single, half = Vector("float32", lanes), Vector(dtype, lanes)
+    return f.emit(f"fptrunc {single.text} {x} to {half.text}")
+
+
+def widen(f: Function, dtype: str, lanes: int, x: str) -> str:
+    """Widen a half float to float32 registers."""
+    single, half = Vector("float32", lanes), Vector(dtype, lanes)
+    return f.emit(f"fpext {half.text} {x} to {single.text}")
