@@ -43,7 +43,7 @@ from .kernels import (
     emit_scatter,
     estimate,
 )
-from .pool import emit_parallel
+from .pool import parallel
 
 Callback = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
@@ -66,9 +66,10 @@ class Library:
             try:
                 table = (ctypes.c_void_p * len(buffers)).from_address(pointers)
                 arrays = [_view(a or 0, b) for a, b in zip(table, buffers, strict=True)]
-                results = step.op.run(arrays[: len(step.inputs)], step.attrs)
+                given = zip(arrays, step.input_types, strict=False)
+                results = step.op.run([a.reshape(t.shape) for a, t in given], step.attrs)
                 for target, result in zip(arrays[len(step.inputs) :], results, strict=True):
-                    target[...] = result
+                    target[...] = result.reshape(target.shape)
                 return 0
             except BaseException as error:  # no exception may pass through compiled code
                 self.error = error
@@ -163,31 +164,31 @@ class ProgramWriter:
 
     def _loops(self, f: Function, step: Kernel | Rows | Scan | Scatter, layout: Layout) -> None:
         if isinstance(step, Kernel):
-            name, parallel = self.name("kernel"), bool(step.loops)
+            name, splits = self.name("kernel"), bool(step.loops)
             emit_kernel(self.module, name, step, layout, self.host)
             cost = estimate(step.loops, all_exprs(step.stores), self.host)
         elif isinstance(step, Rows):
-            name, parallel = self.name("rows"), bool(step.loops)
+            name, splits = self.name("rows"), bool(step.loops)
             emit_rows(self.module, name, step, layout, self.host)
             cost = sum(
                 estimate((*step.loops, *k.loops), all_exprs(k.stores), self.host)
                 for k in step.kernels
             )
         elif isinstance(step, Scan):
-            name, parallel = self.name("scan"), len(step.loops) > 1
+            name, splits = self.name("scan"), len(step.loops) > 1
             emit_scan(self.module, name, step, layout, self.host)
             cost = estimate((*step.loops, step.along), [step.expr], self.host) * 4
         else:
-            name, parallel = self.name("scatter"), False
+            name, splits = self.name("scatter"), False
             emit_scatter(self.module, name, step, layout, self.host)
             cost = estimate(step.loops, [step.expr], self.host) * 4
         self.cost += cost
-        parts = min(self.host.cores, int(cost / NANOSECONDS_PER_PART)) if parallel else 1
+        parts = min(self.host.cores, int(cost / NANOSECONDS_PER_PART)) if splits else 1
         self._call(f, name, parts)
 
     def _call(self, f: Function, name: str, parts: int) -> None:
         if parts > 1:
-            emit_parallel(f, name, "%table", str(parts))
+            parallel(f, f"@{name}", "%table", str(parts))
         else:
             f.do(f"call void @{name}(ptr %table, i64 0, i64 1)")
 
@@ -268,7 +269,7 @@ class ProgramWriter:
         point: Callable[[Buffer], str] = lambda b: layout.pointer(f, b)  # noqa: E731
         n_test, n_body, n = len(step.condition_constants), len(step.body_constants), len(step.carries)
         initial = [point(c.initial) for c in step.carries]
-        targets = _Targets([point(c.result) for c in step.carries], [point(c.spare) for c in step.carries])
+        targets = _Targets.of(step.carries, point)
         tests = [*map(point, step.condition_constants), *initial, point(step.flag)]
         test_table = self._table(f, layout, tests, step.scratch)
         moves = [*map(point, step.body_constants), *initial, *targets.even]
@@ -318,7 +319,7 @@ class ProgramWriter:
         point: Callable[[Buffer], str] = lambda b: layout.pointer(f, b)  # noqa: E731
         n_constants, n = len(step.constants), len(step.carries)
         initial = [point(c.initial) for c in step.carries]
-        targets = _Targets([point(c.result) for c in step.carries], [point(c.spare) for c in step.carries])
+        targets = _Targets.of(step.carries, point)
         sliced = [(point(b), b) for b in step.slices]
         stacked = [(point(b), b) for b in step.stacks]
         pointers = [
@@ -350,6 +351,12 @@ class _Targets:
 
     even: list[str]
     odd: list[str]
+
+    @classmethod
+    def of(cls, carries: Sequence[Carry], point: Callable[[Buffer], str]) -> _Targets:
+        """The pointers of carried arrays."""
+        spares = [c.spare for c in carries if c.spare is not None]
+        return cls([point(c.result) for c in carries], [point(b) for b in spares])
 
     def write(self, f: Function, round_name: str, table: str, first: int) -> list[str]:
         """Put this round's targets in the table; gives their pointers."""

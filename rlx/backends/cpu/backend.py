@@ -1,0 +1,80 @@
+"""The native device: LIR to machine code of the host processor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...ir.config import config
+from ...ir.graph import Graph
+from ...ir.verify import verify
+from ...lower.pipeline import lower
+from ...lower.target import Target
+from ..backend import Availability, Backend, Executable
+from . import machine, pool
+from .entry import MISS, Spec, array_layout, make_entry
+from .host import host
+from .program import ProgramWriter
+
+RELEASE_ABOVE = 50_000  # nanoseconds of work that pay for giving up the interpreter lock
+
+
+class CpuBackend(Backend):
+    """Compiles a whole graph to one native function."""
+
+    name = "cpu"
+
+    def __init__(self) -> None:
+        self.target = Target("cpu", lanes=host().lanes(4))
+
+    def availability(self) -> Availability:
+        """It runs wherever llvmlite does."""
+        return Availability(True)
+
+    def compile(self, graph: Graph, array: type) -> Executable:
+        """Lower the graph, write its program as LLVM text and load the machine code."""
+        check: Callable[[str, Graph], None] | None = None
+        if config.check:
+            check = lambda stage, g: verify(g, "mir" if stage == "mir" else "hir")  # noqa: E731
+        lowered = lower(graph, self.target, check)
+        program = lowered.program
+        writer = ProgramWriter(host())
+        memory = writer.write(program)
+        text = writer.module.text
+        library = machine.load(text, symbols=pool.symbols())
+
+        def on_error(status: int) -> Any:
+            error, writer.library.error = writer.library.error, None
+            assert error is not None, f"status {status} without an error"
+            raise error
+
+        entry = make_entry(
+            library.address("main"),
+            [Spec(b.dtype, b.type.shape) for b in program.inputs],  # type: ignore[arg-type]
+            [Spec(r.dtype, r.shape) for r in graph.results],  # type: ignore[arg-type]
+            arena_bytes=max(memory, 64),
+            array=array_layout(array),
+            release_gil=writer.cost > RELEASE_ABOVE,
+            on_error=on_error,
+            keep_alive=(library, writer),
+        )
+        stages = _Stages(lowered, text, library)
+        return Executable(entry, MISS, stages, str(lowered.report), memory)
+
+
+class _Stages(dict):
+    """The text of each stage, made when it is asked for."""
+
+    def __init__(self, lowered: Any, text: str, library: machine.Library) -> None:
+        super().__init__()
+        self._lowered, self._text, self._library = lowered, text, library
+        self._filled = False
+
+    def fill(self) -> _Stages:
+        """Make all texts."""
+        if not self._filled:
+            self._filled = True
+            self.update(self._lowered.stages)
+            self["llvm"] = self._text
+            self["assembly"] = self._library.assembly
+        return self

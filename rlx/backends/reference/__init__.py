@@ -1,0 +1,1 @@
+"""The reference device: every op by its NumPy line. Enters a graph, leaves its meaning."""
