@@ -24,7 +24,7 @@ MAY_IMPORT = {  # floor -> the floors below it
     "trace": ("ir",),
     "lower": ("ir",),
     "backends": ("ir", "lower"),
-    "runtime": ("ir", "lower", "backends"),
+    "runtime": ("ir", "trace", "lower", "backends"),
     "transforms": ("ir", "trace", "runtime"),
     "numpy": ("ir", "trace"),
     "random": ("ir", "trace", "numpy"),

@@ -1,0 +1,70 @@
+"""The compile cache: content hash to executable, in memory, bounded, safe for threads."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class CacheStats:
+    """How often the cache was asked, and what it holds."""
+
+    hits: int
+    misses: int
+    entries: int
+
+
+class CompileCache:
+    """Keeps the most recently used executables; each key is compiled by one thread only."""
+
+    def __init__(self, capacity: int = 1024) -> None:
+        self.capacity = capacity
+        self._entries: OrderedDict[Any, Any] = OrderedDict()
+        self._pending: dict[Any, threading.Event] = {}
+        self._lock = threading.Lock()
+        self._hits = self._misses = 0
+
+    def get(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Give the entry of a key, made by `make` if there is none.
+
+        Threads that ask for a key that is being made wait for it. If making fails, the error goes
+        to the maker and the next one tries again.
+        """
+        while True:
+            with self._lock:
+                if key in self._entries:
+                    self._hits += 1
+                    self._entries.move_to_end(key)
+                    return self._entries[key]
+                event = self._pending.get(key)
+                if event is None:
+                    event = self._pending[key] = threading.Event()
+                    self._misses += 1
+                    break
+            event.wait()
+        try:
+            made = make()
+            with self._lock:
+                self._entries[key] = made
+                while len(self._entries) > self.capacity:
+                    self._entries.popitem(last=False)
+            return made
+        finally:
+            with self._lock:
+                del self._pending[key]
+            event.set()
+
+    def clear(self) -> None:
+        """Forget all entries."""
+        with self._lock:
+            self._entries.clear()
+
+    @property
+    def stats(self) -> CacheStats:
+        """Counts since the start."""
+        with self._lock:
+            return CacheStats(self._hits, self._misses, len(self._entries))

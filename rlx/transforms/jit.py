@@ -1,0 +1,258 @@
+"""`jit`: record a function once for each kind of arguments, compile it, call the machine code."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..ir.errors import DonatedError, StaticArgumentError
+from ..ir.graph import OPS, Graph, Value
+from ..ir.types import Type
+from ..runtime.session import CompiledGraph, default_session, prepare
+from ..trace import pytree
+from ..trace.apply import as_operand, is_weak, operand_type, to_value
+from ..trace.array import Array
+from ..trace.make_graph import Traced, function_name, trace
+from ..trace.tensor import TracedTensor
+
+MISS = object()
+
+
+@dataclass
+class Compiled:
+    """A recorded and compiled function for one kind of arguments."""
+
+    traced: Traced
+    compiled: CompiledGraph
+
+    @property
+    def graph(self) -> Graph:
+        """The recorded graph."""
+        return self.traced.graph
+
+    @property
+    def stages(self) -> dict[str, str]:
+        """The text of every stage, from the recorded graph to the machine code."""
+        return self.compiled.stages
+
+    def report(self) -> str:
+        """For each op how it runs."""
+        return self.compiled.report()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.run(pytree.flatten((args, kwargs))[0])
+
+    def run(self, leaves: Sequence[Any]) -> Any:
+        """Run on the leaves of the arguments."""
+        traced = self.traced
+        arrays = prepare(traced.graph.params[: traced.n_args], leaves, traced.graph.name)
+        results = self.compiled(*arrays, *traced.captures)
+        results = results if isinstance(results, tuple) else (results,)
+        return pytree.unflatten(traced.out_tree, results)
+
+
+@dataclass
+class Lowered:
+    """A recorded function that is not compiled yet."""
+
+    traced: Traced
+    device: str
+
+    @property
+    def graph(self) -> Graph:
+        """The recorded graph."""
+        return self.traced.graph
+
+    def compile(self) -> Compiled:
+        """Compile it for its device."""
+        return Compiled(self.traced, default_session(self.device).compile(self.traced.graph))
+
+
+class Jitted:
+    """A function that compiles itself; made by `jit`."""
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        static_argnames: Sequence[str],
+        donate_argnames: Sequence[str],
+        device: str | None,
+    ) -> None:
+        functools.update_wrapper(self, fn)
+        self._fn = fn
+        self._static = _known_names(fn, static_argnames, "static_argnames")
+        self._donated = _known_names(fn, donate_argnames, "donate_argnames")
+        self._device = device or "cpu"
+        self._entries: dict[Any, Compiled] = {}
+        self._fast: Callable[..., Any] = _always_miss
+        self._miss: object = MISS
+        default_session(self._device)  # an unknown device is an error here, not at the first call
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        result = self._fast(*args, **kwargs)
+        return result if result is not self._miss else self._slow(args, kwargs)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """Record the function for arguments like these."""
+        args, kwargs = self._arguments(args, kwargs)
+        return Lowered(trace(self._fn, args, kwargs), self._device)
+
+    def cache_size(self) -> int:
+        """The number of kinds of arguments it is compiled for."""
+        return len(self._entries)
+
+    @property
+    def graph(self) -> Graph:
+        """The graph of the last kind of arguments it was compiled for."""
+        return list(self._entries.values())[-1].graph
+
+    def _arguments(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Mark the static arguments."""
+        if not self._static:
+            return args, kwargs
+        names = list(inspect.signature(self._fn).parameters)
+        mark = self._marked
+        positional = tuple(
+            mark(names[i], a) if i < len(names) and names[i] in self._static else a
+            for i, a in enumerate(args)
+        )
+        return positional, {k: mark(k, a) if k in self._static else a for k, a in kwargs.items()}
+
+    def _marked(self, name: str, value: Any) -> pytree.Static:
+        try:
+            hash(value)
+        except TypeError:
+            raise StaticArgumentError(
+                f"the static argument {name!r} of {function_name(self._fn)} is a "
+                f"{type(value).__name__}, which cannot be hashed",
+                fix="pass a hashable value (a tuple for a list), or make the argument not static",
+            ) from None
+        return pytree.Static(value)
+
+    def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        args, kwargs = self._arguments(args, kwargs)
+        leaves, tree = pytree.flatten((args, kwargs))
+        if any(isinstance(x, TracedTensor | Value) for x in leaves):
+            return self._record(trace(self._fn, args, kwargs), leaves)
+        key = (tree, tuple(_kind(x) for x in leaves))
+        entry = self._entries.get(key)
+        if entry is None:
+            traced = trace(self._fn, args, kwargs)
+            if any(isinstance(c, Value) for c in traced.captures):  # of an enclosing trace
+                return self._record(traced, leaves)
+            compiled = default_session(self._device).compile(traced.graph)
+            entry = self._entries[key] = Compiled(traced, compiled)
+        self._open_fast_path(entry, leaves, args, kwargs)
+        result = entry.run(leaves)
+        if self._donated:
+            self._give_away(args, kwargs)
+        return result
+
+    def _record(self, traced: Traced, leaves: Sequence[Any]) -> Any:
+        """Inside of another trace the function becomes one call node."""
+        operands = [*(to_value(as_operand(x)) for x in leaves), *map(_outside, traced.captures)]
+        results = OPS["call"](*operands, graph=traced.graph, name=traced.graph.name)
+        return traced.unflatten(results)
+
+    def _open_fast_path(
+        self, entry: Compiled, leaves: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """Flat arguments and a flat result need no Python between the call and machine code."""
+        traced = entry.traced
+        out = traced.out_tree
+        is_flat_out = out == _LEAF or (
+            len(traced.graph.results) != 1 and out == pytree.structure((0,) * out.num_leaves)
+        )
+        is_flat_in = not kwargs and len(leaves) == len(args) and all(
+            a is x for a, x in zip(args, leaves, strict=True)
+        )
+        if is_flat_in and is_flat_out and not traced.captures and not self._donated:
+            self._fast, self._miss = entry.compiled.executable.entry, entry.compiled.executable.miss
+
+    def _give_away(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Empty the donated arrays: using one again is an error."""
+        names = list(inspect.signature(self._fn).parameters)
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        for name in self._donated:
+            for leaf in pytree.leaves(given.get(name)):
+                if isinstance(leaf, Array):
+                    leaf._data = _Donated(leaf.type, name, function_name(self._fn))
+
+
+class _Donated:
+    """Stands in an array that was given away; every use says so."""
+
+    def __init__(self, type: Type, name: str, function: str) -> None:
+        self.__dict__.update(_what=(type, name, function))
+
+    def __getattr__(self, attribute: str) -> Any:
+        type, name, function = self.__dict__["_what"]
+        raise DonatedError(
+            f"an array {type} was used after it was donated to {function} as {name!r}",
+            fix="use the array that the function returned instead, or do not donate the argument",
+        )
+
+
+_LEAF = pytree.structure(0)
+
+
+def _always_miss(*args: Any, **kwargs: Any) -> object:
+    return MISS
+
+
+def _outside(capture: Any) -> Value:
+    return capture if isinstance(capture, Value) else to_value(as_operand(capture))
+
+
+def _kind(leaf: Any) -> tuple[Any, ...]:
+    if isinstance(leaf, Array):
+        data = leaf._data
+        return data.dtype, data.shape
+    if type(leaf) is np.ndarray:
+        return leaf.dtype, leaf.shape
+    operand = as_operand(leaf)
+    return operand_type(operand), is_weak(operand)
+
+
+def _known_names(fn: Callable[..., Any], names: Sequence[str] | str, what: str) -> tuple[str, ...]:
+    names = (names,) if isinstance(names, str) else tuple(names)
+    known = inspect.signature(fn).parameters if names else {}
+    for name in names:
+        if name not in known:
+            raise StaticArgumentError(
+                f"{function_name(fn)} has no argument {name!r} to be in {what}",
+                fix=f"its arguments are {', '.join(known)}",
+            )
+    return names
+
+
+def jit(
+    fn: Callable[..., Any] | None = None,
+    *,
+    static_argnames: Sequence[str] | str = (),
+    donate_argnames: Sequence[str] | str = (),
+    device: str | None = None,
+) -> Any:
+    """Compile a function for each kind of arguments (structure, dtypes, shapes) it meets.
+
+    Arguments in `static_argnames` are Python values known while recording. Arrays of the
+    arguments in `donate_argnames` may not be used again. Works as a decorator, with and without
+    keywords.
+
+    >>> import rlx
+    >>> @rlx.jit
+    ... def f(x):
+    ...     return x * 2 + 1
+    >>> f(rlx.array([1.0, 2.0])).tolist()
+    [3.0, 5.0]
+    """
+    if fn is None:
+        return functools.partial(
+            jit, static_argnames=static_argnames, donate_argnames=donate_argnames, device=device
+        )
+    return Jitted(fn, static_argnames, donate_argnames, device)
