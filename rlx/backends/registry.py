@@ -28,7 +28,9 @@ def get(name: str) -> Backend:
     backend = _open(name)
     found = backend.availability()
     if not found.is_available:
-        raise DeviceUnavailable(f"the device {name!r} cannot run: {found.reason}", fix=found.install)
+        raise DeviceUnavailable(
+            f"the device {name!r} cannot run: {found.reason}", fix=found.install
+        )
     return backend
 
 

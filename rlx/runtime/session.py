@@ -123,7 +123,10 @@ class Session:
         self.cache = CompileCache(capacity)
 
     def compile(
-        self, program: Graph | Callable[..., Any], *specs: Any, options: CompileOptions | None = None
+        self,
+        program: Graph | Callable[..., Any],
+        *specs: Any,
+        options: CompileOptions | None = None,
     ) -> CompiledGraph:
         """Compile a graph, or a function for arguments like `specs`."""
         graph = program if isinstance(program, Graph) else self._closed(trace(program, specs))
@@ -146,5 +149,3 @@ class Session:
 def default_session(device: str = "cpu") -> Session:
     """The session `rlx.jit` uses for a device."""
     return Session(device)
-
-

@@ -168,8 +168,10 @@ class Jitted:
         is_flat_out = out == _LEAF or (
             len(traced.graph.results) != 1 and out == pytree.structure((0,) * out.num_leaves)
         )
-        is_flat_in = not kwargs and len(leaves) == len(args) and all(
-            a is x for a, x in zip(args, leaves, strict=True)
+        is_flat_in = (
+            not kwargs
+            and len(leaves) == len(args)
+            and all(a is x for a, x in zip(args, leaves, strict=True))
         )
         if is_flat_in and is_flat_out and not traced.captures and not self._donated:
             self._fast, self._miss = entry.compiled.executable.entry, entry.compiled.executable.miss

@@ -59,9 +59,7 @@ def _visit(node: Node, pairs: list[tuple[Value, Tangent]]) -> list[tuple[Value, 
     primals = [x for x, _ in pairs]
     tangents = [t if x.type.is_inexact else None for x, t in pairs]
     results, pushed = node_jvp(node, primals, tangents)
-    return [
-        (x, t if x.type.is_inexact else None) for x, t in zip(results, pushed, strict=True)
-    ]
+    return [(x, t if x.type.is_inexact else None) for x, t in zip(results, pushed, strict=True)]
 
 
 def node_jvp(

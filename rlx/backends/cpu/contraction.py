@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from ...lower.lir.expr import Load
+from ...lower.lir import expr
+from ...lower.lir.expr import Accumulated, Expr
 from ...lower.lir.index import Index, Variable
-from ...lower.lir.program import Contraction
+from ...lower.lir.program import Contraction, Kernel, Store
 from .code import Function, Module, Vector
 from .gemm import GemmPlan, Operand, Problem, emit_gemm
 from .host import Host
 from .kernels import Layout, all_exprs, buffers_of, nest, open_kernel
 from .render import Scope, memory_element
-
-GEMM_DTYPES = ("float16", "bfloat16", "float32", "float64", "int32", "int64")
+from .scalar import HALVES
 
 
 def contracts_natively(step: Contraction) -> bool:
-    """Whether the matrix kernel can do this contraction in place."""
-    return all(isinstance(e, Load) for e in (step.lhs, step.rhs))
+    """Whether the matrix kernel multiplies these dtypes."""
+    given, sums = {step.lhs.dtype.name, step.rhs.dtype.name}, step.dtype.name
+    return given == {sums} or (sums == "float32" and len(given) == 1 and given <= set(HALVES))
+
+
+def as_kernel(step: Contraction) -> Kernel:
+    """The contraction as a loop nest around a sum."""
+
+    def converted(e: Expr) -> Expr:
+        return expr.apply("convert", step.dtype, e)
+
+    product = expr.apply("mul", step.dtype, converted(step.lhs), converted(step.rhs))
+    zero = expr.const(step.dtype, 0)
+    loops = (step.depth,) if step.depth.extent > 1 else ()
+    total = expr.reduce("add", loops, zero, product) if step.depth.extent else zero
+
+    def leaf(e: Expr) -> Expr | None:
+        return total if isinstance(e, Accumulated) else None
+
+    stores = [Store(s.buffer, s.index, expr.substitute(s.expr, {}, leaf)) for s in step.stores]
+    outer = tuple(v for v in (*step.batch, step.row, step.column) if v.extent > 1)
+    return Kernel(outer, tuple(stores), step.source)
 
 
 def emit_contraction(
@@ -57,7 +75,9 @@ def emit_contraction(
             (main.buffer, main.index),
         ):
             start = inner.index(index.substitute(table))
-            places.append(f.offset(inner.pointers[buffer], memory_element(buffer.dtype.name), start))
+            places.append(
+                f.offset(inner.pointers[buffer], memory_element(buffer.dtype.name), start)
+            )
         part, parts = ("0", "1") if by_batch else ("%part", "%parts")
         scratch = _scratch_of_part(f, plan) if by_batch else "%scratch"
         batch = "".join(f", i64 {inner.names[v]}" for v in step.batch)
@@ -131,5 +151,3 @@ def _epilogue(step: Contraction, layout: Layout, host: Host):  # noqa: ANN202
         return scope.spread(step.stores[0].expr.dtype.name, rendered[0])
 
     return epilogue
-
-

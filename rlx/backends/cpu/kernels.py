@@ -79,7 +79,9 @@ def emit_rows(module: Module, name: str, rows: Rows, layout: Layout, host: Host)
     """Emit kernels that share their outer loops."""
     stores = [s for kernel in rows.kernels for s in kernel.stores]
     exprs = all_exprs(stores)
-    scope = open_kernel(module, name, layout, host, [*buffers_of(exprs), *(s.buffer for s in stores)])
+    scope = open_kernel(
+        module, name, layout, host, [*buffers_of(exprs), *(s.buffer for s in stores)]
+    )
 
     def each(inner: Scope) -> None:
         for kernel in rows.kernels:
@@ -122,7 +124,9 @@ def part_range(f: Function, extent: int, step: int) -> tuple[str, str]:
     return bounds[0], bounds[1]
 
 
-def emit_loops(scope: Scope, loops: Sequence[Variable], stores: Sequence[Store], split: bool) -> None:
+def emit_loops(
+    scope: Scope, loops: Sequence[Variable], stores: Sequence[Store], split: bool
+) -> None:
     """Loops around stores: vector code along one of them."""
     exprs = all_exprs(stores)
     along = lane_variable(loops, stores)
@@ -340,5 +344,3 @@ def _cost(expr: Expr, seen: dict[Expr, float]) -> float:
         for loop in expr.loops:
             inner *= loop.extent
     return own + inner
-
-

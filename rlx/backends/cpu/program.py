@@ -30,7 +30,7 @@ from ...lower.lir.program import (
     WhileStep,
 )
 from .code import Function, Module, Vector
-from .contraction import emit_contraction, scratch_bytes
+from .contraction import as_kernel, contracts_natively, emit_contraction, scratch_bytes
 from .host import Host
 from .kernels import (
     KERNEL_PARAMETERS,
@@ -146,6 +146,8 @@ class ProgramWriter:
         """Write one step into the function of its program."""
         if isinstance(step, Kernel | Rows | Scan | Scatter):
             self._loops(f, step, layout)
+        elif isinstance(step, Contraction) and not contracts_natively(step):
+            self._loops(f, as_kernel(step), layout)
         elif isinstance(step, Contraction):
             self._contraction(f, step, layout)
         elif isinstance(step, Copy):
@@ -204,9 +206,7 @@ class ProgramWriter:
         scratch = kernel.emit(
             f"load ptr, ptr {kernel.offset('%table', 'ptr', str(layout.arena_place + 1))}, align 8"
         )
-        kernel.do(
-            f"call void @{name}_kernel(ptr %table, i64 %part, i64 %parts, ptr {scratch})"
-        )
+        kernel.do(f"call void @{name}_kernel(ptr %table, i64 %part, i64 %parts, ptr {scratch})")
         kernel.do("ret void")
         self._call(f, name, parts)
 
@@ -267,7 +267,11 @@ class ProgramWriter:
         body = self._nested(step.body, "body")
         self.cost *= 10
         point: Callable[[Buffer], str] = lambda b: layout.pointer(f, b)  # noqa: E731
-        n_test, n_body, n = len(step.condition_constants), len(step.body_constants), len(step.carries)
+        n_test, n_body, n = (
+            len(step.condition_constants),
+            len(step.body_constants),
+            len(step.carries),
+        )
         initial = [point(c.initial) for c in step.carries]
         targets = _Targets.of(step.carries, point)
         tests = [*map(point, step.condition_constants), *initial, point(step.flag)]
@@ -288,8 +292,12 @@ class ProgramWriter:
         written = targets.write(f, round_name, body_table, n_body + n)
         self._checked(f, f"call i32 @{body}(ptr {body_table})")
         for i, pointer in enumerate(written):
-            f.do(f"store ptr {pointer}, ptr {f.offset(body_table, 'ptr', str(n_body + i))}, align 8")
-            f.do(f"store ptr {pointer}, ptr {f.offset(test_table, 'ptr', str(n_test + i))}, align 8")
+            f.do(
+                f"store ptr {pointer}, ptr {f.offset(body_table, 'ptr', str(n_body + i))}, align 8"
+            )
+            f.do(
+                f"store ptr {pointer}, ptr {f.offset(test_table, 'ptr', str(n_test + i))}, align 8"
+            )
         f.do(f"{following} = add i64 {round_name}, 1")
         latch = f.block
         f.do(f"br label %{head}")
@@ -331,7 +339,10 @@ class ProgramWriter:
             k = loop.index
             if step.reverse:
                 k = f.emit(f"sub i64 {step.length - 1}, {k}")
-            for group, start in ((sliced, n_constants + n), (stacked, n_constants + 2 * n + len(sliced))):
+            for group, start in (
+                (sliced, n_constants + n),
+                (stacked, n_constants + 2 * n + len(sliced)),
+            ):
                 for i, (pointer, buffer) in enumerate(group):
                     row = buffer.nbytes // max(1, step.length)
                     part = f.offset(pointer, "i8", f.emit(f"mul i64 {k}, {row}"))

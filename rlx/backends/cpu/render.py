@@ -237,9 +237,7 @@ class Scope:
 
     def _gather(self, vector: Vector, pointer: str, expr: Load) -> str:
         index, kind = self.index_vector(expr.index)
-        places = self.f.emit(
-            f"getelementptr {vector.element}, ptr {pointer}, {kind.text} {index}"
-        )
+        places = self.f.emit(f"getelementptr {vector.element}, ptr {pointer}, {kind.text} {index}")
         pointers = f"<{self.lanes} x ptr>"
         given = f"{pointers} align {expr.dtype.itemsize} {places}"
         return self._masked("gather", vector, given, pointers, f"v{self.lanes}p0")
@@ -248,9 +246,7 @@ class Scope:
         mask = Vector("bool", self.lanes)
         held = self.mask or self.f.constant(mask, True)
         name = f"@llvm.masked.{what}.{vector.mangled}.{mangled}"
-        self.f.declarations.add(
-            f"declare {vector.text} {name}({kind}, {mask.text}, {vector.text})"
-        )
+        self.f.declarations.add(f"declare {vector.text} {name}({kind}, {mask.text}, {vector.text})")
         return self.f.emit(
             f"call {vector.text} {name}({given}, {mask.text} {held}, {vector.text} zeroinitializer)"
         )
@@ -313,7 +309,9 @@ class Scope:
             return self.f.emit(f"icmp {word} i64 {self.index(index)}, {bound}"), False
         text, vector = self.index_vector(index)
         bound = min(max(bound, -(2**31)), 2**31 - 1) if vector.dtype == "int32" else bound
-        return self.f.emit(f"icmp {word} {vector.text} {text}, {self.f.constant(vector, bound)}"), True
+        return self.f.emit(
+            f"icmp {word} {vector.text} {text}, {self.f.constant(vector, bound)}"
+        ), True
 
     def _guard(self, expr: Guard) -> Rendered:
         f, conditions = self.f, self.conditions(expr)
@@ -331,7 +329,9 @@ class Scope:
         inside = self.inner(mask=both, guarded=True).vector(expr.inside)
         outside = self.vector(expr.outside)
         vector = register(expr.dtype.name, self.lanes)
-        return f.emit(f"select {mask.text} {here}, {vector.text} {inside}, {vector.text} {outside}"), True
+        return f.emit(
+            f"select {mask.text} {here}, {vector.text} {inside}, {vector.text} {outside}"
+        ), True
 
     def _branch(self, expr: Guard, conditions: list[str]) -> Rendered:
         """All lanes go the same way: a jump."""
@@ -451,9 +451,7 @@ def lane_mask(lanes: int, count: int) -> str:
 
 def _terms_fit(index: Index) -> bool:
     """Whether every product of the index fits in 32 bits."""
-    return all(
-        max(abs(c * a.low), abs(c * a.high), abs(c)) < 2**31 for a, c in index.terms
-    )
+    return all(max(abs(c * a.low), abs(c * a.high), abs(c)) < 2**31 for a, c in index.terms)
 
 
 def _loads(exprs: Iterable[Expr]) -> list[Load]:
@@ -467,7 +465,9 @@ def best_variable(exprs: Iterable[Expr], choices: Iterable[Variable]) -> Variabl
     def gathers(variable: Variable) -> int:
         return sum(
             variable in load.index.variables
-            and not (load.index.is_stepped_by(variable) and load.index.stride_of(variable) in (1, -1))
+            and not (
+                load.index.is_stepped_by(variable) and load.index.stride_of(variable) in (1, -1)
+            )
             for load in loads
         )
 

@@ -108,7 +108,9 @@ def _integer(f: Function, instruction: str, vector: Vector, values: list[str]) -
     if instruction == "neg":
         return f.emit(f"sub {text} {zero}, {values[0]}")
     if instruction == "not":
-        return f.emit(f"xor {text} {values[0]}, {f.constant(vector, -1 if vector.dtype != 'bool' else 1)}")
+        return f.emit(
+            f"xor {text} {values[0]}, {f.constant(vector, -1 if vector.dtype != 'bool' else 1)}"
+        )
     if instruction == "abs":
         return _absolute(f, vector, values[0]) if signed else values[0]
     if instruction == "sign":
@@ -125,7 +127,9 @@ def _integer(f: Function, instruction: str, vector: Vector, values: list[str]) -
         name = f"@llvm.ctlz.{vector.mangled}"
         f.declarations.add(f"declare {text} {name}({text}, i1)")
         return f.emit(f"call {text} {name}({text} {values[0]}, i1 false)")
-    assert instruction in ("floor", "ceil", "round", "trunc"), f"no code for {instruction} on integers"
+    assert instruction in ("floor", "ceil", "round", "trunc"), (
+        f"no code for {instruction} on integers"
+    )
     return values[0]
 
 

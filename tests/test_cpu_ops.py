@@ -1,0 +1,33 @@
+"""Every sample of every op, compiled for `cpu`, against the reference."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from audit import Case, all_close, graph_of, tolerance_of
+from laws_of_meaning import swept
+
+from rlx.backends import registry
+from rlx.ir.graph import OPS
+from rlx.ir.interpret import interpret
+from rlx.trace.array import Array
+
+CASES = [
+    pytest.param(Case(op, sample), id=f"{op.name}-{number}")
+    for op in OPS.values()
+    for number, sample in enumerate(op.sample_list)
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_cpu_is_the_reference(case: Case) -> None:
+    cpu = registry.get("cpu")
+    for name, arrays in swept(case):
+        graph = graph_of(case.op, arrays, case.attrs)
+        tolerance = tolerance_of(*graph.param_types, *graph.result_types)
+        executable = cpu.compile(graph, Array)
+        results = executable.entry(*(np.array(a, order="C") for a in arrays))
+        assert results is not executable.miss
+        results = results if isinstance(results, tuple) else (results,)
+        found = [r.host() for r in results]
+        all_close(found, interpret(graph, arrays), tolerance, name)
