@@ -11,7 +11,7 @@ from rich.progress import Progress
 
 from . import report
 from .cases import CASES
-from .harness import Result, add_floors, measure, memory_bandwidth
+from .harness import Result, add_floors, measure
 
 ROUNDS, ROUNDS_ONCE = 15, 7
 
@@ -56,14 +56,13 @@ def main() -> None:
     """Measure, then write the table, the numbers and the chart."""
     asked = arguments()
     results = measure_all(chosen(asked.case), asked.rounds)
-    bandwidth = memory_bandwidth()
-    floors = {"bandwidth": bandwidth, "peak_flops": add_floors(results, bandwidth)}
-    table = report.as_table(results, floors)
+    peak = add_floors(results)
+    table = report.as_table(results, peak)
     print(table)
     asked.out.mkdir(parents=True, exist_ok=True)
     (asked.out / "benchmarks.md").write_text(table + "\n", encoding="utf-8")
     numbers = asked.json or asked.out / "benchmarks.json"
-    numbers.write_text(report.as_json(results, floors), encoding="utf-8")
+    numbers.write_text(report.as_json(results, peak), encoding="utf-8")
     report.draw(results, asked.out / "benchmarks.png")
     print(f"\nwrote {asked.out / 'benchmarks.md'}, {numbers}, {asked.out / 'benchmarks.png'}")
     if asked.readme:

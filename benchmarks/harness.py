@@ -6,17 +6,17 @@ ratios of rounds, which do not suffer from drift.
 
 from __future__ import annotations
 
+import os
 import statistics
-import time
 import timeit
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 ROUND_SECONDS = 0.02
-COPIED = 16 * 2**20  # floats; larger than the caches
 
 
 @dataclass(frozen=True)
@@ -116,25 +116,34 @@ def calibrate(timer: timeit.Timer) -> int:
     return max(1, round(calls * ROUND_SECONDS / seconds))
 
 
-def memory_bandwidth() -> float:
-    """Bytes read and written in a second, as NumPy copies on one thread."""
-    source, target = np.ones(COPIED, np.float32), np.zeros(COPIED, np.float32)
-    seconds = []
-    for _ in range(7):
-        start = time.perf_counter()
-        np.copyto(target, source)
-        seconds.append(time.perf_counter() - start)
-    return 2 * source.nbytes / min(seconds)
+def copy_seconds(nbytes: float, repeats: int = 10) -> float:
+    """The time in which NumPy copies so that `nbytes` are read and written, on all cores.
+
+    Copies of the size of the case meet the same caches.
+    """
+    cores = os.cpu_count() or 1
+    size = int(nbytes / 2 / 4 / cores)
+    chunks = [(np.zeros(size, np.float32), np.ones(size, np.float32)) for _ in range(cores)]
+
+    def copy(chunk: tuple[np.ndarray, np.ndarray]) -> None:
+        for _ in range(repeats):
+            np.copyto(*chunk)
+
+    with ThreadPoolExecutor(cores) as pool:
+        timer = timeit.Timer(lambda: list(pool.map(copy, chunks)))
+        return min(timer.repeat(5, 1)) / repeats
 
 
-def add_floors(results: Sequence[Result], bandwidth: float) -> float:
-    """Set the time below which no candidate can fall; give the peak, in flop a second.
+def add_floors(results: Sequence[Result]) -> float:
+    """Set the time below which no candidate should fall; give the peak, in flop a second.
 
     The peak is the best product of matrices among all candidates of this run.
     """
     speeds = [r.flops / min(min(s) for s in r.seconds.values()) for r in results if r.flops]
     peak = max(speeds, default=0.0)
     for result in results:
-        times = [result.nbytes / bandwidth, result.flops / peak if peak else 0.0]
-        result.floor = max(times) or None
+        if result.flops:
+            result.floor = result.flops / peak
+        elif result.nbytes:
+            result.floor = copy_seconds(result.nbytes)
     return peak
