@@ -1,1 +1,46 @@
-"""rlx: a small ML compiler."""
+"""rlx: a small ML compiler for Python.
+
+A plain function is recorded as a graph; `grad`, `jvp` and `vmap` rewrite it; `jit` compiles it to
+native code. Read `examples/how_rlx_works.py` first.
+"""
+
+from . import numpy, random
+from .backends.registry import names as devices
+from .ir import errors
+from .ir.config import config
+from .numpy import array, asarray
+from .runtime import (
+    CacheBuster,
+    CompiledGraph,
+    CompileOptions,
+    Session,
+    Tick,
+    time_ns,
+)
+from .trace import pytree as tree
+from .trace.array import Array
+from .trace.control import cond, fori_loop, switch, while_loop
+from .trace.make_graph import make_graph, spec
+from .trace.scan import associative_scan, map, scan
+from .trace.tensor import TracedTensor
+from .transforms import (
+    checkpoint,
+    custom_jvp,
+    custom_vjp,
+    grad,
+    hessian,
+    hvp,
+    jacfwd,
+    jacrev,
+    jit,
+    jvp,
+    linearize,
+    stop_gradient,
+    value_and_grad,
+    vjp,
+    vmap,
+)
+
+from . import nn, optim  # isort: skip  (they use the names above)
+
+__version__ = "0.1.0"

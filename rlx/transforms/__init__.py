@@ -1,0 +1,29 @@
+"""Transforms: jit, derivatives of both modes, batching, custom rules, checkpoint.
+
+Enters: a Python function. Leaves: a function. The engines (`jvp.py`, `split.py`, `transpose.py`,
+`batch.py`) go from graph to graph and name no op. Uses ir, trace and runtime. Read `jvp.py` first.
+"""
+
+from .custom import checkpoint, custom_jvp, custom_vjp, stop_gradient
+from .forward import hessian, hvp, jacfwd, jacrev, jvp
+from .grad import grad, linearize, value_and_grad, vjp
+from .jit import jit
+from .vmap import vmap
+
+__all__ = [
+    "checkpoint",
+    "custom_jvp",
+    "custom_vjp",
+    "grad",
+    "hessian",
+    "hvp",
+    "jacfwd",
+    "jacrev",
+    "jit",
+    "jvp",
+    "linearize",
+    "stop_gradient",
+    "value_and_grad",
+    "vjp",
+    "vmap",
+]

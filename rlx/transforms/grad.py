@@ -1,0 +1,278 @@
+"""Reverse mode for users: grad, value_and_grad, vjp, linearize.
+
+Outside of a trace the function is recorded with known numbers, so Python control flow on values
+works; the derivative graph is then run at once.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..ir.builder import build, inline, user_source
+from ..ir.errors import ArgumentError, GradientError
+from ..ir.graph import OPS, Graph, Value
+from ..ir.ops.control import Split, filled, pick
+from ..ir.types import is_inexact
+from ..trace import pytree
+from ..trace.apply import as_operand, operand_type
+from ..trace.make_graph import Traced, function_name, trace
+from .jvp import jvp_graph
+from .run import run_graph
+from .split import split_graph
+from .transpose import pull
+
+
+def linearized(graph: Graph, active: Sequence[bool]) -> tuple[Split, list[bool]]:
+    """Split the jvp graph in values (with residuals) and the linear map of tangents.
+
+    Tells which results have a tangent.
+    """
+    pushed, out_active = jvp_graph(graph, active)
+    known = [True] * len(graph.params) + [False] * sum(active)
+    out_known = [True] * len(graph.results) + [False] * sum(out_active)
+    return split_graph(pushed, known, out_known), out_active
+
+
+def vjp_graph(graph: Graph, active: Sequence[bool]) -> Graph:
+    """Make the graph of results and cotangents.
+
+    It takes the parameters, then a cotangent for each floating-point result; it gives the
+    results, then a cotangent for each active parameter.
+    """
+    parts, out_active = linearized(graph, active)
+    floats = [is_inexact(r.dtype) for r in graph.results]
+    n = len(graph.params)
+
+    def run(*xs: Value) -> list[Value]:
+        early = inline(parts.known, xs[:n])
+        given = iter(xs[n:])
+        cts = [next(given) if is_there else None for is_there in floats]
+        count = len(graph.results)
+        pulled = pull(parts.unknown, early[count:], pick(cts, out_active))
+        return [*early[:count], *filled(pulled, pick(graph.param_types, active))]
+
+    types = [*graph.param_types, *pick(graph.result_types, floats)]
+    return build(run, types, graph.name, [p.origin for p in graph.params])
+
+
+def value_and_grad(
+    fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """Give a function that returns the value of a scalar function and its gradient.
+
+    The gradient has the structure of argument `argnums` (a tuple of gradients for several). With
+    `has_aux` the function returns (value, extra) and the result is ((value, extra), gradient).
+
+    >>> import rlx
+    >>> value, slope = rlx.value_and_grad(lambda x: x**3)(2.0)
+    >>> float(value), float(slope)
+    (8.0, 12.0)
+    """
+
+    @functools.wraps(fn, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        traced = trace(fn, args, kwargs, concrete=True)
+        chosen = _chosen(fn, argnums, len(args))
+        active = _active_leaves(traced, args, chosen)
+        _check_inputs(traced, active)
+        n_value = _check_loss(fn, traced, has_aux)
+        graph = _with_unit_cotangent(traced.graph, active, n_value)
+        leaves, _ = pytree.flatten((tuple(args), kwargs))
+        results = run_graph(graph, [*leaves, *traced.captures])
+        count = len(traced.graph.results)
+        value = traced.unflatten([_plain(r) for r in results[:count]])
+        return value, _as_arguments(args, chosen, results[count:], argnums)
+
+    return wrapped
+
+
+def grad(
+    fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """Give a function that returns the gradient of a scalar function; see `value_and_grad`.
+
+    With `has_aux` the result is (gradient, extra).
+
+    >>> import rlx
+    >>> float(rlx.grad(rlx.grad(lambda x: x**3))(2.0))
+    12.0
+    """
+    both = value_and_grad(fn, argnums, has_aux)
+
+    @functools.wraps(fn, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        value, slope = both(*args, **kwargs)
+        return (slope, value[1]) if has_aux else slope
+
+    return wrapped
+
+
+def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """Give the value of a function and the map from its cotangent to those of the arguments.
+
+    >>> import rlx
+    >>> value, pull_back = rlx.vjp(lambda x, y: x * y, 2.0, 5.0)
+    >>> [float(ct) for ct in pull_back(1.0)]
+    [5.0, 2.0]
+    """
+    traced = trace(fn, primals, concrete=True)
+    active = [is_inexact(p.dtype) for p in traced.graph.params[: traced.n_args]]
+    active += [False] * len(traced.captures)
+    parts, out_active = linearized(traced.graph, active)
+    leaves, _ = pytree.flatten(primals)
+    early = run_graph(parts.known, [*leaves, *traced.captures])
+    count = len(traced.graph.results)
+    value, residuals = traced.unflatten([_plain(r) for r in early[:count]]), early[count:]
+    out_tree = traced.out_tree
+    if has_aux:
+        out_tree, n_value = out_tree.children()[0], out_tree.children()[0].num_leaves
+    else:
+        n_value = count
+    types = traced.graph.result_types
+
+    def pull_back(cotangent: Any) -> Any:
+        given = pytree.flatten_like(out_tree, pytree.unflatten(out_tree, [0] * n_value), cotangent)
+        wanted = [i for i in range(count) if out_active[i]]
+
+        def run(*xs: Value) -> list[Value]:
+            known, cts = xs[: len(residuals)], list(xs[len(residuals) :])
+            table = dict(zip([i for i in wanted if i < n_value], cts, strict=True))
+            pulled = pull(parts.unknown, known, [table.get(i) for i in wanted])
+            return filled(pulled, pick(traced.graph.param_types, active))
+
+        held = parts.known.result_types[count:]
+        slots = [types[i] for i in wanted if i < n_value]
+        graph = build(run, [*held, *slots], traced.graph.name)
+        operands = [*residuals, *(given[i] for i in wanted if i < n_value)]
+        results = iter(run_graph(graph, operands))
+        each = [next(results) if a else 0.0 for a in active[: traced.n_args]]
+        return pytree.unflatten(pytree.structure(primals), each)
+
+    if has_aux:
+        return value[0], pull_back, value[1]
+    return value, pull_back
+
+
+def linearize(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
+    """Give the value of a function and its linear map from tangents to the value's tangent.
+
+    >>> import rlx
+    >>> value, push = rlx.linearize(lambda x: x * x, 3.0)
+    >>> float(value), float(push(1.0))
+    (9.0, 6.0)
+    """
+    traced = trace(fn, primals, concrete=True)
+    active = [is_inexact(p.dtype) for p in traced.graph.params[: traced.n_args]]
+    active += [False] * len(traced.captures)
+    parts, out_active = linearized(traced.graph, active)
+    leaves, tree = pytree.flatten(primals)
+    early = run_graph(parts.known, [*leaves, *traced.captures])
+    count = len(traced.graph.results)
+
+    def push_forward(*tangents: Any) -> Any:
+        given = pytree.flatten_like(tree, primals, tangents)
+        moving = run_graph(parts.unknown, [*early[count:], *pick(given, active[: len(given)])])
+        return traced.unflatten(with_zeros(moving, out_active, early[:count]))
+
+    return traced.unflatten([_plain(r) for r in early[:count]]), push_forward
+
+
+def with_zeros(moving: Sequence[Any], active: Sequence[bool], like: Sequence[Any]) -> list[Any]:
+    """Put zeros where a result has no tangent."""
+    given = iter(moving)
+    return [_plain(next(given) if a else _zero(x)) for a, x in zip(active, like, strict=True)]
+
+
+def _zero(x: Any) -> Any:
+    type = operand_type(as_operand(x))
+    graph = build(lambda: [OPS["full"](shape=type.shape, value=0, dtype=type.dtype)], [], "zero")
+    return run_graph(graph, [])[0]
+
+
+def _plain(x: Any) -> Any:
+    """A tensor's value, so that `Traced.unflatten` wraps it with its own weak flag."""
+    return x.value if hasattr(x, "value") and isinstance(x.value, Value) else x
+
+
+def _with_unit_cotangent(graph: Graph, active: Sequence[bool], n_value: int) -> Graph:
+    """The results and the gradient of the first result."""
+    full = vjp_graph(graph, active)
+    floats = [r for r in graph.results if is_inexact(r.dtype)]
+
+    def run(*xs: Value) -> list[Value]:
+        cts = [
+            OPS["full"](shape=r.shape, value=int(r is graph.results[0] and i == 0), dtype=r.dtype)
+            for i, r in enumerate(floats)
+        ]
+        return inline(full, [*xs, *cts])
+
+    return build(run, graph.param_types, graph.name, [p.origin for p in graph.params])
+
+
+def _chosen(fn: Any, argnums: int | Sequence[int], count: int) -> list[int]:
+    numbers = [argnums] if isinstance(argnums, int) else list(argnums)
+    for i in numbers:
+        if not -count <= i < count:
+            raise ArgumentError(
+                f"argnums {i} is outside the {count} positional arguments of {function_name(fn)}",
+                where=str(user_source()),
+                fix=f"pick argnums from 0 to {count - 1}",
+            )
+    return [i % count for i in numbers]
+
+
+def _active_leaves(traced: Traced, args: Sequence[Any], chosen: Sequence[int]) -> list[bool]:
+    active = []
+    for i, arg in enumerate(args):
+        active += [i in chosen] * len(pytree.leaves(arg))
+    return active + [False] * (len(traced.graph.params) - len(active))
+
+
+def _check_inputs(traced: Traced, active: Sequence[bool]) -> None:
+    for param in pick(traced.graph.params, active):
+        if not is_inexact(param.dtype):
+            raise GradientError(
+                f"grad: {param.origin} is {param.type}, and integers have no gradient",
+                where=str(user_source()),
+                fix="convert it with astype('float32'), or leave it out of argnums",
+            )
+
+
+def _check_loss(fn: Any, traced: Traced, has_aux: bool) -> int:
+    """The loss must be one real number without axes."""
+    name, tree = function_name(fn), traced.out_tree
+    where = str(user_source())
+    if has_aux:
+        children = tree.children()
+        if len(children) != 2:
+            raise GradientError(
+                f"grad: with has_aux, {name} must return (loss, extra)",
+                where=where,
+                fix="return a pair, or leave has_aux out",
+            )
+        tree = children[0]
+    if tree.num_leaves != 1 or tree != pytree.structure(0):
+        raise GradientError(
+            f"grad needs a scalar loss, {name} returned {tree.num_leaves} values",
+            where=where,
+            fix="return one number (use has_aux=True for more), or use rlx.jacrev",
+        )
+    loss = traced.graph.results[0]
+    if loss.shape != () or not is_inexact(loss.dtype) or loss.dtype.kind == "c":
+        raise GradientError(
+            f"grad needs a scalar loss, {name} returned {loss.type}",
+            where=where,
+            fix="return a float such as y.sum() or y.mean(), or use rlx.jacrev",
+        )
+    return 1
+
+
+def _as_arguments(args: Any, chosen: Sequence[int], results: Sequence[Any], argnums: Any) -> Any:
+    given = iter(results)
+    table = {}
+    for i in sorted(set(chosen)):
+        leaves, tree = pytree.flatten(args[i])
+        table[i] = pytree.unflatten(tree, [next(given) for _ in leaves])
+    return table[chosen[0]] if isinstance(argnums, int) else tuple(table[i] for i in chosen)
