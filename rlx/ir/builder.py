@@ -67,7 +67,11 @@ _state = _State()
 def leaked(value: Value) -> LeakedTracerError:
     """The error for a value that outlived its trace; names the line that made it."""
     source = value.node.source if value.node else None
-    made = f"{value.type} made at {source}" if source else f"{value.type}, {value.origin or 'a parameter'}"
+    made = (
+        f"{value.type} made at {source}"
+        if source
+        else f"{value.type}, {value.origin or 'a parameter'}"
+    )
     return LeakedTracerError(
         f"a traced tensor of `{value.graph.name}` was used after its trace had ended",
         where=str(user_source()),

@@ -41,7 +41,7 @@ class Dim:
         return self + (-other if isinstance(other, int | Dim) else NotImplemented)
 
     def __rsub__(self, other: object) -> Dim | int:
-        return -self + other
+        return -self + other  # pyright: ignore[reportOperatorIssue]
 
     __radd__ = __add__
     __rmul__ = __mul__
@@ -87,7 +87,11 @@ class Dim:
         text = ""
         for monomial, coefficient in self.terms:
             name = "*".join(s.name for s in monomial)
-            sign = ("-" if coefficient < 0 else "") if not text else (" - " if coefficient < 0 else " + ")
+            sign = (
+                ("-" if coefficient < 0 else "")
+                if not text
+                else (" - " if coefficient < 0 else " + ")
+            )
             size = abs(coefficient)
             text += sign + (name if size == 1 and name else f"{size}*{name}" if name else str(size))
         return text
@@ -101,7 +105,7 @@ def _terms(x: object) -> list[tuple[Monomial, int]] | None:
     return [((), int(x))] if isinstance(x, int) else None
 
 
-def _combine(a: object, b: object, rule) -> Dim | int:  # noqa: ANN001
+def _combine(a: object, b: object, rule) -> Dim | int:
     left, right = _terms(a), _terms(b)
     if left is None or right is None:
         return NotImplemented

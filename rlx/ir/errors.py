@@ -35,7 +35,9 @@ class RlxError(Exception):
     def __str__(self) -> str:
         places = [*([self.where] if self.where else []), *self.notes]
         lines = [self.what]
-        lines += [("  where  " if i == 0 else "         ") + place for i, place in enumerate(places)]
+        lines += [
+            ("  where  " if i == 0 else "         ") + place for i, place in enumerate(places)
+        ]
         lines.append("  fix    " + self.fix.replace("\n", "\n         "))
         return "\n".join(lines)
 

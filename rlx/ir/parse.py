@@ -130,7 +130,7 @@ class _Parser:
                 break
         return found
 
-    # -- graphs and nodes --------------------------------------------------------------------------
+    # -- graphs and nodes ------------------------------------------------------------------------
 
     def dim_line(self) -> None:
         self.expect("dim")
@@ -221,7 +221,7 @@ class _Parser:
         match = _COMMENT.fullmatch(self.comments.get(line, "").strip())
         return Source(match[1], int(match[2]), match[3]) if match else None
 
-    # -- attributes --------------------------------------------------------------------------------
+    # -- attributes ------------------------------------------------------------------------------
 
     def pair(self) -> tuple[str, Any]:
         name = self.take("word")
@@ -308,7 +308,7 @@ class _Parser:
         self.expect(")")
         return Constant(array)
 
-    # -- numbers and sizes: sums of products -------------------------------------------------------
+    # -- numbers and sizes: sums of products -----------------------------------------------------
 
     def sum(self) -> Any:
         total = self.product()

@@ -90,7 +90,7 @@ def _wrong(graph: Graph, complaint: str) -> VerifyError:
     )
 
 
-# -- legal forms ----------------------------------------------------------------------------------
+# -- legal forms --------------------------------------------------------------------------------
 
 
 def is_known(node: Node, wants: Wants) -> str | None:

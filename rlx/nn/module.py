@@ -116,7 +116,7 @@ class Module(metaclass=ModuleType):
         return f"{type(self).__name__}({', '.join(fields)})"
 
 
-# -- checks of a module just made -----------------------------------------------------------------
+# -- checks of a module just made ---------------------------------------------------------------
 
 
 def _check(module: Any) -> None:

@@ -73,7 +73,7 @@ def strong(x: Any) -> Any:
     return x if isinstance(x, Array) or not x.weak else type(x)(x.value)
 
 
-# -- signs and parts ------------------------------------------------------------------------------
+# -- signs and parts ----------------------------------------------------------------------------
 
 
 def negative(x: Tensor, /) -> Any:
@@ -170,7 +170,7 @@ def heaviside(x: Tensor, y: Tensor, /) -> Any:
     return convert(step, dtype)
 
 
-# -- rounding -------------------------------------------------------------------------------------
+# -- rounding -----------------------------------------------------------------------------------
 
 
 def _rounding(name: str, x: Tensor) -> Any:
@@ -229,7 +229,7 @@ def clip(x: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Any
     return result if max is None else minimum(max, result)
 
 
-# -- division -------------------------------------------------------------------------------------
+# -- division -----------------------------------------------------------------------------------
 
 
 def _real_numbers(name: str, x: Tensor, y: Tensor) -> tuple[Any, Any]:
@@ -285,7 +285,7 @@ def modf(x: Tensor, /) -> tuple[Any, Any]:
     return subtract(x, whole), whole
 
 
-# -- powers and logarithms ------------------------------------------------------------------------
+# -- powers and logarithms ----------------------------------------------------------------------
 
 
 def power(x: Tensor, y: Tensor, /) -> Any:

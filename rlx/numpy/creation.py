@@ -185,7 +185,7 @@ def geomspace(start: Tensor, stop: Tensor, num: int = 50, endpoint: bool = True)
     return exp(linspace(log(start), log(stop), num, endpoint))
 
 
-# -- matrices -------------------------------------------------------------------------------------
+# -- matrices -----------------------------------------------------------------------------------
 
 
 def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = None) -> Any:

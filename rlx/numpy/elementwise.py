@@ -34,7 +34,7 @@ def _binary(
     return _named(lambda x, y, /: pointwise(op, x, y, name=name, inexact=inexact), name, doc)
 
 
-# -- functions of one op --------------------------------------------------------------------------
+# -- functions of one op ------------------------------------------------------------------------
 
 exp = _unary("exp", "exp", "e to the power of x.")
 exp2 = _unary("exp2", "exp2", "2 to the power of x.")

@@ -175,7 +175,7 @@ def choose(index: Tensor, choices: Sequence[Tensor], mode: str = "clip") -> Any:
     return take_along_axis(stack(arrays[1:]), places[None], 0, "clip")[0]
 
 
-# -- places ---------------------------------------------------------------------------------------
+# -- places -------------------------------------------------------------------------------------
 
 
 def known_array(name: str, x: Tensor, fix: str) -> np.ndarray:
@@ -269,7 +269,7 @@ def ravel_multi_index(
     return result
 
 
-# -- index helpers for matrices -------------------------------------------------------------------
+# -- index helpers for matrices -----------------------------------------------------------------
 
 
 def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:

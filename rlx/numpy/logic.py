@@ -50,7 +50,7 @@ def logical_not(x: Tensor, /) -> Any:
     return pointwise("bit_not", truth(x), name="logical_not")
 
 
-# -- classification -------------------------------------------------------------------------------
+# -- classification -----------------------------------------------------------------------------
 
 
 def isnan(x: Tensor, /) -> Any:
@@ -95,7 +95,7 @@ def iscomplex(x: Tensor, /) -> Any:
     return logical_not(isreal(x))
 
 
-# -- choice ---------------------------------------------------------------------------------------
+# -- choice -------------------------------------------------------------------------------------
 
 
 def where(condition: Tensor, x: Tensor | None = None, y: Tensor | None = None, /) -> Any:
@@ -122,7 +122,7 @@ def select(conditions: Sequence[Tensor], choices: Sequence[Tensor], default: Ten
     return result
 
 
-# -- closeness ------------------------------------------------------------------------------------
+# -- closeness ----------------------------------------------------------------------------------
 
 
 def isclose(

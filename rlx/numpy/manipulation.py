@@ -154,7 +154,7 @@ def _each(fn: Any, arrays: Sequence[Tensor]) -> Any:
     return results[0] if len(results) == 1 else results
 
 
-# -- broadcasting ---------------------------------------------------------------------------------
+# -- broadcasting -------------------------------------------------------------------------------
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
@@ -179,7 +179,7 @@ def broadcast_arrays(*arrays: Tensor) -> list[Any]:
     return broadcast_operands("broadcast_arrays", *map(as_tensor, arrays))
 
 
-# -- joining and splitting ------------------------------------------------------------------------
+# -- joining and splitting ----------------------------------------------------------------------
 
 
 def _same_dtype(name: str, arrays: Any) -> list[Any]:
@@ -300,7 +300,7 @@ def unstack(x: Tensor, axis: int = 0) -> tuple[Any, ...]:
     return tuple(x[i] for i in range(x.shape[0]))
 
 
-# -- repeating and turning ------------------------------------------------------------------------
+# -- repeating and turning ----------------------------------------------------------------------
 
 
 def tile(x: Tensor, reps: int | Sequence[int]) -> Any:

@@ -101,7 +101,7 @@ def interp(
     return where(greater(x, xp[-1]), fp[-1] if right is None else right, result)
 
 
-# -- windows --------------------------------------------------------------------------------------
+# -- windows ------------------------------------------------------------------------------------
 
 
 def _window(size: int, *weights: float) -> Any:
@@ -138,7 +138,7 @@ def kaiser(size: int, beta: float) -> Any:
     return Array(np.kaiser(size, beta).astype("float32"))
 
 
-# -- the Bessel function i0 -----------------------------------------------------------------------
+# -- the Bessel function i0 ---------------------------------------------------------------------
 
 # Chebyshev coefficients of exp(-x) i0(x) on [0, 8] and of exp(-x) sqrt(x) i0(x) on [8, inf],
 # from Cephes (https://www.netlib.org/cephes), the precision of float32 and more

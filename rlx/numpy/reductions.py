@@ -169,7 +169,7 @@ def ptp(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
     return max(x, axis, keepdims=keepdims) - min(x, axis, keepdims=keepdims)
 
 
-# -- places of extremes ---------------------------------------------------------------------------
+# -- places of extremes -------------------------------------------------------------------------
 
 
 def _place(name: str, x: Tensor, axis: int | None, keepdims: bool) -> Any:
@@ -201,7 +201,7 @@ def argmin(x: Tensor, axis: int | None = None, out: None = None, keepdims: bool 
     return _place("argmin", x, axis, keepdims)
 
 
-# -- running totals -------------------------------------------------------------------------------
+# -- running totals -----------------------------------------------------------------------------
 
 
 def _running(op: str, x: Tensor, axis: int | None, dtype: Any) -> Any:

@@ -132,7 +132,7 @@ def trim_zeros(x: Tensor, trim: Literal["f", "b", "fb", "bf"] = "fb") -> Any:
     return Array(np.trim_zeros(known_array("trim_zeros", x, "slice the array"), trim))
 
 
-# -- counting -------------------------------------------------------------------------------------
+# -- counting -----------------------------------------------------------------------------------
 
 
 def bincount(

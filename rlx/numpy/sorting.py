@@ -131,7 +131,7 @@ def digitize(x: Tensor, bins: Tensor, right: bool = False) -> Any:
     return where(bins[-1] >= bins[0], rising, falling)
 
 
-# -- quantiles ------------------------------------------------------------------------------------
+# -- quantiles ----------------------------------------------------------------------------------
 
 
 def quantile(

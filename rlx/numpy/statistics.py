@@ -139,7 +139,7 @@ def std(
     return sqrt(var(x, axis, dtype, out, ddof, keepdims, where, correction=correction))
 
 
-# -- without NaN ----------------------------------------------------------------------------------
+# -- without NaN --------------------------------------------------------------------------------
 
 
 def _without_nan(x: Tensor, filler: Any) -> Any:
@@ -212,7 +212,7 @@ def nancumprod(x: Tensor, axis: int | None = None, dtype: Any = None) -> Any:
     return cumprod(_without_nan(x, 1), axis, dtype)
 
 
-# -- covariance -----------------------------------------------------------------------------------
+# -- covariance ---------------------------------------------------------------------------------
 
 
 def cov(

@@ -72,7 +72,7 @@ def rmsprop(
     return chain(*steps, *([] if momentum is None else [add_momentum(momentum)]))
 
 
-# -- the steps ------------------------------------------------------------------------------------
+# -- the steps ----------------------------------------------------------------------------------
 
 
 class MomentumState(NamedTuple):

@@ -23,7 +23,7 @@ class Tick:
 
     @staticmethod
     def now() -> Tick:
-        """This moment."""
+        """Give the present moment."""
         return Tick(time.perf_counter_ns())
 
     def elapsed_ns(self) -> int:

@@ -14,7 +14,7 @@ from ..backends.backend import Executable
 from ..ir.errors import ArgumentError, DtypeError, ShapeError
 from ..ir.fingerprint import fingerprint
 from ..ir.graph import Graph, Value
-from ..ir.types import Type, type_of
+from ..ir.types import type_of
 from ..trace.array import Array
 from ..trace.make_graph import Traced, trace
 from .cache import CompileCache

@@ -103,7 +103,7 @@ class Array(Operators):
         """The array itself: nobody can change it."""
         return self
 
-    # -- conversions ------------------------------------------------------------------------------
+    # -- conversions -----------------------------------------------------------------------------
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.host(), dtype=dtype, copy=copy)

@@ -144,7 +144,7 @@ def _mode(mode: str | None, table: dict[str, str]) -> str:
     return table[mode]
 
 
-# -- masks ----------------------------------------------------------------------------------------
+# -- masks --------------------------------------------------------------------------------------
 
 
 def _traced_mask(index: Any) -> Any:
@@ -182,7 +182,7 @@ def _masked(x: Any, mask: Any, changed: Any) -> Any:
     return FUNCTIONS["where"](mask, convert(changed, x.dtype), x)
 
 
-# -- known slices ---------------------------------------------------------------------------------
+# -- known slices -------------------------------------------------------------------------------
 
 
 def _update_slice(
@@ -246,7 +246,7 @@ def _padded(part: Any, x: Any, plan: Plan, value: Any) -> Any:
     return apply("pad", part, fill, low=low, high=high, interior=tuple(s - 1 for s in plan.step))
 
 
-# -- index arrays ---------------------------------------------------------------------------------
+# -- index arrays -------------------------------------------------------------------------------
 
 
 def _scatter(x: Any, plan: Plan, values: Any, combine: str, mode: str, unique: bool) -> Any:

@@ -35,7 +35,7 @@ MANGLED = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}
 
 @dataclass(frozen=True)
 class Vector:
-    """`lanes` numbers of one dtype in a register; bool is `i1` in registers and a byte in memory."""
+    """`lanes` numbers of one dtype in a register; a bool there is `i1`, a byte in memory."""
 
     dtype: str
     lanes: int = 1
@@ -67,7 +67,7 @@ class Vector:
 
 
 def literal(dtype: str, number: object) -> str:
-    """One constant of `dtype` as LLVM text; floats are written by their bits, so nothing is lost."""
+    """One constant of `dtype` as LLVM text; floats are written by their bits."""
     if dtype == "bool":
         return "true" if number else "false"
     if dtype not in FLOATS:
@@ -126,7 +126,8 @@ class Function:
             return value
         first = self.emit(f"insertelement {vector.text} poison, {vector.element} {value}, i32 0")
         return self.emit(
-            f"shufflevector {vector.text} {first}, {vector.text} poison, <{vector.lanes} x i32> zeroinitializer"
+            f"shufflevector {vector.text} {first}, {vector.text} poison, "
+            f"<{vector.lanes} x i32> zeroinitializer"
         )
 
     def constant(self, vector: Vector, number: object) -> str:

@@ -7,7 +7,7 @@ from ...lower.lir.expr import Accumulated, Expr
 from ...lower.lir.index import Index, Variable
 from ...lower.lir.program import Contraction, Kernel, Store
 from .code import Function, Module, Vector
-from .gemm import GemmPlan, Operand, Problem, emit_gemm
+from .gemm import Epilogue, GemmPlan, Operand, Problem, emit_gemm
 from .host import Host
 from .kernels import Layout, all_exprs, buffers_of, nest, open_kernel
 from .render import Scope, memory_element
@@ -134,7 +134,7 @@ def _rows_along_columns(step: Contraction) -> Contraction:
     return step
 
 
-def _epilogue(step: Contraction, layout: Layout, host: Host):  # noqa: ANN202
+def _epilogue(step: Contraction, layout: Layout, host: Host) -> Epilogue:
     """The stores as a function of the accumulated lanes; the first one is left to the kernel."""
 
     def epilogue(f: Function, vector: Vector, accumulated: str, i: str, j: str) -> str:

@@ -194,7 +194,7 @@ def _row_pointers(f: Function, element: str, start: str, stride: str, rows: int)
     return pointers
 
 
-# -- storing a tile with care ----------------------------------------------------------------------
+# -- storing a tile with care -------------------------------------------------------------------
 
 
 def emit_finish(

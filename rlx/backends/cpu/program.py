@@ -67,7 +67,8 @@ class Library:
                 table = (ctypes.c_void_p * len(buffers)).from_address(pointers)
                 arrays = [_view(a or 0, b) for a, b in zip(table, buffers, strict=True)]
                 given = zip(arrays, step.input_types, strict=False)
-                results = step.op.run([a.reshape(t.shape) for a, t in given], step.attrs)
+                shaped = [a.reshape(t.shape) for a, t in given]  # type: ignore[call-overload]
+                results = step.op.run(shaped, step.attrs)
                 for target, result in zip(arrays[len(step.inputs) :], results, strict=True):
                     target[...] = result.reshape(target.shape)
                 return 0

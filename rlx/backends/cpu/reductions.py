@@ -42,7 +42,8 @@ def horizontal(f: Function, how: str, vector: Vector, x: str) -> str:
     if vector.is_float:
         word, start = _FLOAT[how], ""
         if how in ("add", "mul"):  # reassoc: the lanes are added as a tree
-            start = f"{vector.element} {f.constant(Vector(vector.dtype), identity(how, vector.dtype))}, "
+            first = f.constant(Vector(vector.dtype), identity(how, vector.dtype))
+            start = f"{vector.element} {first}, "
     else:
         sign = ("s" if vector.is_signed else "u") if how in ("max", "min") else ""
         word, start = sign + how, ""

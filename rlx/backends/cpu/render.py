@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ...lower.lir.expr import Apply, Const, Expr, Guard, IndexValue, Load, Reduce
 from ...lower.lir.expr import Accumulated as AccumulatedExpr
+from ...lower.lir.expr import Apply, Const, Expr, Guard, IndexValue, Load, Reduce
 from ...lower.lir.index import Index, Loaded, Quotient, Remainder, Variable
 from ...lower.lir.program import Buffer, Store
 from .code import Function, Vector, literal
@@ -77,7 +77,7 @@ class Scope:
 
     def depends(self, variables: Iterable[Variable]) -> bool:
         """Whether something with these variables varies by lane."""
-        return self.lanes > 1 and self.along in variables
+        return self.lanes > 1 and self.along is not None and self.along in set(variables)
 
     def _render(self, expr: Expr) -> Rendered:
         dtype = expr.dtype.name
@@ -135,7 +135,7 @@ class Scope:
         return convert(self.f, atom.expr.dtype.name, "int64", 1, text)
 
     def _floor(self, x: str, divisor: int, low: int, kind: str, lanes: int = 1) -> tuple[str, str]:
-        """Floor division and remainder by a positive constant; shifted so that x is not negative."""
+        """Floor division and remainder by a positive constant; x is shifted to be positive."""
         shift = -(low // divisor) * divisor if low < 0 else 0
         number = lambda n: self.f.constant(Vector("int64" if "64" in kind else "int32", lanes), n)  # noqa: E731
         if shift:

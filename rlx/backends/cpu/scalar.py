@@ -43,7 +43,7 @@ def emit_instruction(
     return _integer(f, instruction, vector, values)
 
 
-# -- floats -----------------------------------------------------------------------------------------
+# -- floats -------------------------------------------------------------------------------------
 
 _FLOAT_BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "rem": "frem"}
 _FLOAT_INTRINSIC = {
@@ -80,7 +80,7 @@ def _float(f: Function, instruction: str, vector: Vector, values: list[str]) -> 
     return emit_math(f, instruction, vector, *values)
 
 
-# -- integers and booleans --------------------------------------------------------------------------
+# -- integers and booleans ----------------------------------------------------------------------
 
 _INTEGER_BINARY = {
     "add": "add",
@@ -144,7 +144,7 @@ def _absolute(f: Function, vector: Vector, x: str) -> str:
 
 
 def _divide(f: Function, instruction: str, vector: Vector, x: str, y: str) -> str:
-    """Division that cannot trap: x / 0 is -1 (all bits), x % 0 is x, least / -1 wraps, as in XLA."""
+    """Division that cannot trap: x / 0 is -1, x % 0 is x, least / -1 wraps, as in XLA."""
     text, mask = vector.text, Vector("bool", vector.lanes).text
     zero, one = f.constant(vector, 0), f.constant(vector, 1)
     is_zero = f.emit(f"icmp eq {text} {y}, {zero}")
@@ -174,7 +174,7 @@ def _shift(f: Function, instruction: str, vector: Vector, x: str, count: str) ->
     return f.emit(f"select {mask} {inside}, {text} {result}, {text} {f.constant(vector, 0)}")
 
 
-# -- comparisons and conversions --------------------------------------------------------------------
+# -- comparisons and conversions ----------------------------------------------------------------
 
 _COMPARE = {"eq", "ne", "lt", "le", "gt", "ge", "is_finite"}
 

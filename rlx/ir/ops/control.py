@@ -18,7 +18,7 @@ from ..errors import ArgumentError, DtypeError, ShapeError
 from ..graph import OPS, Graph, Value
 from ..interpret import interpret
 from ..op import Op, define, is_linear
-from ..types import Type, as_dtype
+from ..types import Size, Type, as_dtype
 from .families import spread
 
 
@@ -86,12 +86,12 @@ def check_operands(types: Sequence[Type], graph: Graph, what: str) -> None:
             )
 
 
-def batch_size(args: Sequence[Value], batched: Sequence[bool]) -> int:
+def batch_size(args: Sequence[Value], batched: Sequence[bool]) -> Size:
     """The size of axis 0 of the first batched argument."""
     return next(a.shape[0] for a, is_batched in zip(args, batched, strict=True) if is_batched)
 
 
-# -- call and checkpoint ----------------------------------------------------------------------------
+# -- call and checkpoint ------------------------------------------------------------------------
 
 
 def _call_family(op: Op, again: Callable[[Graph, dict[str, Any]], dict[str, Any]]) -> None:
@@ -181,7 +181,7 @@ def checkpoint_split(split_graph, args, known, *, graph, recompute):
     return weave(parts.out_known, first, checkpoint(*args, graph=rest, recompute=True))
 
 
-# -- cond -------------------------------------------------------------------------------------------
+# -- cond ---------------------------------------------------------------------------------------
 
 
 @define

@@ -9,7 +9,7 @@ from ..body import Pointwise
 from ..errors import DtypeError, ShapeError
 from ..graph import OPS, Value
 from ..op import Op, is_linear
-from ..types import Type, is_bool, is_complex, is_float, is_integer
+from ..types import Size, Type, is_bool, is_complex, is_float, is_integer
 
 KINDS: dict[str, Callable[[Any], bool]] = {
     "bool": is_bool,
@@ -97,7 +97,7 @@ def align(args: Sequence[Value], batched: Sequence[bool]) -> list[Value]:
     ]
 
 
-def spread(x: Value, size: int) -> Value:
+def spread(x: Value, size: Size) -> Value:
     """Repeat a value along a new axis 0."""
     axes = tuple(range(1, x.rank + 1))
     return OPS["broadcast"](x, shape=(size, *x.shape), axes=axes)

@@ -67,7 +67,7 @@ def _cut(items: Sequence[Any], *counts: int) -> list[list[Any]]:
     return [*groups, list(items[start:])]
 
 
-# -- while_loop -------------------------------------------------------------------------------------
+# -- while_loop ---------------------------------------------------------------------------------
 
 
 @define
@@ -109,7 +109,7 @@ def while_loop_jvp(jvp_graph, primals, tangents, *, condition, body, n_condition
     constant_active = [t is not None for t in their_tangents]
     active = [t is not None for t in carry_tangents]
     while True:
-        pushed, out_active = jvp_graph(body, constant_active + active, active)
+        pushed, _ = jvp_graph(body, constant_active + active, active)
         _, natural = jvp_graph(body, constant_active + active)
         if natural == active or not any(n and not a for n, a in zip(natural, active, strict=True)):
             break
@@ -215,7 +215,7 @@ def _masked_loop(test: Graph, step: Graph, ours, theirs, carry) -> tuple[Graph, 
     )
 
 
-# -- scan -------------------------------------------------------------------------------------------
+# -- scan ---------------------------------------------------------------------------------------
 
 
 @define
@@ -429,7 +429,7 @@ def scan_split(split_graph, args, known, *, body, n_constants, n_carry, length, 
 
 
 def _regrouped(graph: Graph, is_fixed: Sequence[bool], n_constants: int, n_carry: int) -> Graph:
-    """Parameters (residuals, constants, carry, rows) as (fixed, constants, carry, stacked, rows)."""
+    """Reorder the parameters: fixed residuals, constants, carry, stacked residuals, rows."""
     n = len(is_fixed)
     places = list(range(len(graph.params)))
     residuals, constants, carry, rows = _cut(places, n, n_constants, n_carry)

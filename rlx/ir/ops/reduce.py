@@ -168,7 +168,7 @@ reduce_prod.samples([[0.0, 2.0, 3.0], [0.0, 5.0, 0.0]], axes=(1,))
 reduce_prod.samples([[1.0, 2.0], [3.0, 4.0]], axes=(0,), expect=[3.0, 8.0])
 
 
-# -- extremes and flags ---------------------------------------------------------------------------
+# -- extremes and flags -------------------------------------------------------------------------
 
 
 def _chosen_jvp(t: Value, out: Value, x: Value, *, axes: tuple[int, ...]) -> Value:

@@ -104,7 +104,7 @@ class _Contraction:
         self.packed.append(lir.Kernel(tuple(order), (Store(buffer, index, old),), self.node.source))
         return scalar.load(buffer, index)
 
-    # -- the steps --------------------------------------------------------------------------------
+    # -- the steps -------------------------------------------------------------------------------
 
     def contraction(self, left: Load, right: Load, depth: list[Variable]) -> Step:
         out = flatten(self.result_place(), self.node.result.shape)

@@ -102,7 +102,7 @@ class _Fuser:
             for value in node.results:
                 self.sites[value] = self.find_sites(value, self.fusion.stored)
 
-    # -- epilogues of contractions ----------------------------------------------------------------
+    # -- epilogues of contractions ---------------------------------------------------------------
 
     def find_epilogue(self, node: Node) -> None:
         """If one kernel alone uses a contraction, element by element, it becomes its epilogue."""
@@ -134,7 +134,7 @@ class _Fuser:
             stack += filter(self.is_inline, inner)
         return False
 
-    # -- what must be stored ----------------------------------------------------------------------
+    # -- what must be stored ---------------------------------------------------------------------
 
     def is_inline(self, value: Value) -> bool:
         """Whether a value can be computed inside of a kernel at all."""
@@ -173,7 +173,7 @@ class _Fuser:
         if self.is_inline(value):
             self.forced.setdefault(value, reason)
 
-    # -- what it costs to compute again -----------------------------------------------------------
+    # -- what it costs to compute again ----------------------------------------------------------
 
     def measure(self, stored: set[Value]) -> None:
         """The cost of computing each value, given which ones are stored."""
@@ -197,7 +197,7 @@ class _Fuser:
             total = sum(self.cost[a] for a in inner) * times
             self.cost[value] = cost_of(body, value) + loads + total
 
-    # -- where it is used -------------------------------------------------------------------------
+    # -- where it is used ------------------------------------------------------------------------
 
     def decide(self) -> set[Value]:
         """Walk from the results to the operands: each value's uses are decided before it."""

@@ -60,7 +60,7 @@ def renamed(kernel: Kernel, new: Sequence[Variable], old: Sequence[Variable]) ->
     return substituted(kernel, [names.get(v, v) for v in kernel.loops], table)
 
 
-# -- split: no quotients of loop variables --------------------------------------------------------
+# -- split: no quotients of loop variables ------------------------------------------------------
 
 
 def split_loops(kernel: Kernel) -> Kernel:
@@ -98,7 +98,7 @@ def _divided(kernel: Kernel) -> tuple[Variable, int] | None:
     return None
 
 
-# -- merge: fewer, longer loops -------------------------------------------------------------------
+# -- merge: fewer, longer loops -----------------------------------------------------------------
 
 
 def merge_loops(loops: Sequence[Variable], places: Sequence[Index]) -> tuple[list[Variable], Table]:

@@ -59,7 +59,7 @@ class Scheduler:
         """The program of a nested graph."""
         return schedule(graph, self.target)
 
-    # -- buffers ----------------------------------------------------------------------------------
+    # -- buffers ---------------------------------------------------------------------------------
 
     def new_buffer(self, type: Type, kind: Kind = "temporary") -> Buffer:
         """A buffer with the next name."""
@@ -112,7 +112,7 @@ class Scheduler:
             self.buffers[value] = self.reserved.get(value) or self.new_buffer(value.type)
         return self.buffers[value]
 
-    # -- steps ------------------------------------------------------------------------------------
+    # -- steps -----------------------------------------------------------------------------------
 
     def emit(self, node: Node) -> None:
         """Add the steps of a node whose results are stored."""
