@@ -48,6 +48,7 @@ class Dim:
 
     @property
     def symbols(self) -> frozenset[Symbol]:
+        """The named sizes in it."""
         return frozenset(s for monomial, _ in self.terms for s in monomial)
 
     @property

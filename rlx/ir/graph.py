@@ -61,14 +61,17 @@ class Value:
 
     @property
     def shape(self) -> tuple[Size, ...]:
+        """The size of each axis."""
         return self.type.shape
 
     @property
     def dtype(self) -> np.dtype:
+        """The dtype of the elements."""
         return self.type.dtype
 
     @property
     def rank(self) -> int:
+        """The number of axes."""
         return self.type.rank
 
     @property
@@ -185,10 +188,12 @@ class Graph:
 
     @property
     def param_types(self) -> tuple[Type, ...]:
+        """The types of the parameters."""
         return tuple(p.type for p in self.params)
 
     @property
     def result_types(self) -> tuple[Type, ...]:
+        """The types of the results."""
         return tuple(r.type for r in self.results)
 
     def walk(self) -> Iterator[Node]:

@@ -23,10 +23,12 @@ class Linear:
 
     @property
     def shape(self) -> tuple:
+        """The size of each axis."""
         return self.type.shape
 
     @property
     def dtype(self) -> np.dtype:
+        """The dtype of the elements."""
         return self.type.dtype
 
 
@@ -217,6 +219,7 @@ class Op:
 
     @property
     def has_derivative(self) -> bool:
+        """Whether the room gives a derivative."""
         return "jvp" in self.rules or "transpose" in self.rules
 
     def missing(self) -> list[str]:

@@ -181,6 +181,7 @@ class Type:
 
     @property
     def rank(self) -> int:
+        """The number of axes."""
         return len(self.shape)
 
     @property
@@ -190,20 +191,25 @@ class Type:
 
     @property
     def nbytes(self) -> int:
+        """The bytes of all elements."""
         return self.size * self.dtype.itemsize
 
     @property
     def is_static(self) -> bool:
+        """Whether all sizes are numbers."""
         return all(isinstance(n, int) for n in self.shape)
 
     @property
     def is_inexact(self) -> bool:
+        """Whether the dtype is floating point."""
         return is_inexact(self.dtype)
 
     def with_shape(self, shape: tuple[Size, ...]) -> Type:
+        """The same dtype with another shape."""
         return Type(self.dtype, tuple(shape))
 
     def with_dtype(self, dtype: object) -> Type:
+        """The same shape with another dtype."""
         return Type(as_dtype(dtype), self.shape)
 
     def __str__(self) -> str:

@@ -42,10 +42,12 @@ class Vector:
 
     @property
     def element(self) -> str:
+        """The LLVM type of one number."""
         return LLVM_NAMES[self.dtype]
 
     @property
     def text(self) -> str:
+        """The LLVM type."""
         return self.element if self.lanes == 1 else f"<{self.lanes} x {self.element}>"
 
     @property
@@ -56,13 +58,16 @@ class Vector:
 
     @property
     def is_float(self) -> bool:
+        """Whether the numbers are floats."""
         return self.dtype in FLOATS
 
     @property
     def is_signed(self) -> bool:
+        """Whether the numbers are signed integers."""
         return self.dtype.startswith("int")
 
     def with_dtype(self, dtype: str) -> Vector:
+        """As many numbers of another dtype."""
         return Vector(dtype, self.lanes)
 
 
@@ -101,22 +106,27 @@ class Function:
     count: int = 0
 
     def fresh(self, hint: str = "v") -> str:
+        """Give a name that no other value has."""
         self.count += 1
         return f"%{hint}{self.count}"
 
     def emit(self, instruction: str) -> str:
+        """Append an instruction and give the name of its value."""
         name = self.fresh()
         self.lines.append(f"  {name} = {instruction}")
         return name
 
     def do(self, instruction: str) -> None:
+        """Append an instruction that gives no value."""
         self.lines.append(f"  {instruction}")
 
     def start_block(self, label: str) -> None:
+        """Begin the basic block `label`."""
         self.lines.append(f"{label}:")
         self.block = label
 
     def label(self, hint: str) -> str:
+        """Give a label that no other block has."""
         self.count += 1
         return f"{hint}{self.count}"
 
@@ -148,6 +158,7 @@ class Function:
         )
 
     def offset(self, pointer: str, element: str, index: str) -> str:
+        """Emit the address of an element behind a pointer."""
         return self.emit(f"getelementptr inbounds {element}, ptr {pointer}, i64 {index}")
 
     @contextmanager
@@ -198,6 +209,7 @@ class Function:
 
     @property
     def text(self) -> str:
+        """The function as LLVM text."""
         parameters = ", ".join(f"{kind} {name}" for kind, name in self.parameters)
         head = " ".join(filter(None, ("define", self.linkage, self.returns)))
         head = f"{head} @{self.name}({parameters}) {self.attributes}".rstrip()
@@ -237,6 +249,7 @@ class Module:
 
     @property
     def text(self) -> str:
+        """The module as LLVM text."""
         declarations = set(self.declarations).union(
             *(f.declarations for f in self.functions.values())
         )

@@ -123,6 +123,7 @@ class ProgramWriter:
         return arena + self.scratch
 
     def name(self, hint: str) -> str:
+        """Give a name that no other function has."""
         self.count += 1
         return f"{hint}_{self.count}"
 

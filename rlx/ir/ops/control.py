@@ -36,6 +36,7 @@ class Split:
 
     @property
     def residual_types(self) -> tuple[Type, ...]:
+        """The types of what the known side passes on."""
         return self.known.result_types[sum(self.out_known) :]
 
 

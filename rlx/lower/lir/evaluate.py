@@ -127,9 +127,11 @@ class Grid:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The extents of the grid's variables."""
         return tuple(v.extent for v in self.loops)
 
     def variable(self, variable: Variable) -> np.ndarray:
+        """The values of a loop variable over the grid."""
         if variable in self.given:
             return self.given[variable].reshape(-1, *[1] * (len(self.loops) - 1))
         axis = self.loops.index(variable)
@@ -145,6 +147,7 @@ class Grid:
         return total
 
     def atom(self, atom: Atom) -> np.ndarray:
+        """The values of an index atom over the grid."""
         if isinstance(atom, Variable):
             return self.variable(atom)
         if isinstance(atom, Loaded):
@@ -161,6 +164,7 @@ class Grid:
         return self.memo[expr]
 
     def compute(self, expr: Expr) -> np.ndarray:
+        """The values of an expression over the grid."""
         if isinstance(expr, Const):
             return np.full([1] * len(self.loops), expr.number, expr.dtype)
         if isinstance(expr, IndexValue):
@@ -178,6 +182,7 @@ class Grid:
         return self.sums
 
     def reduce(self, expr: Reduce) -> np.ndarray:
+        """The values of a reduction over the grid."""
         inner = Grid((*self.loops, *expr.loops), self.memory, given=self.given)
         values = np.broadcast_to(inner.expr(expr.body), self._near(expr, inner))
         axes = tuple(range(len(self.loops), len(inner.loops)))
@@ -190,6 +195,7 @@ class Grid:
         return tuple(v.extent if v in needed else 1 for v in inner.loops)
 
     def guard(self, expr: Guard) -> np.ndarray:
+        """The values of a guard over the grid."""
         holds = np.broadcast_to(conditions(self, expr.bounds, expr.steps), self.shape)
         inside = Masked(self, holds).expr(expr.inside)
         return np.where(holds, inside, self.expr(expr.outside))
@@ -203,6 +209,7 @@ class Masked(Grid):
         self.holds = holds
 
     def compute(self, expr: Expr) -> np.ndarray:
+        """The values where the mask holds."""
         if not isinstance(expr, Load):
             return super().compute(expr)
         places = np.broadcast_to(self.index(expr.index), self.shape)
@@ -212,6 +219,7 @@ class Masked(Grid):
         return result
 
     def reduce(self, expr: Reduce) -> np.ndarray:
+        """The values of a reduction where the mask holds."""
         shape = (*self.shape, *(1 for _ in expr.loops))
         inner_grid = Grid((*self.loops, *expr.loops), self.memory, given=self.given)
         holds = np.broadcast_to(self.holds.reshape(shape), inner_grid.shape)
@@ -222,6 +230,7 @@ class Masked(Grid):
         return combine.reduce(values, axis=axes, initial=expr.init.number, dtype=expr.dtype)
 
     def guard(self, expr: Guard) -> np.ndarray:
+        """The values of a guard where the mask holds."""
         holds = self.holds & conditions(self, expr.bounds, expr.steps)
         return np.where(holds, Masked(self, holds).expr(expr.inside), self.expr(expr.outside))
 

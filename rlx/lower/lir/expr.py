@@ -53,6 +53,7 @@ class Expr:
 
     @property
     def operands(self) -> tuple[Expr, ...]:
+        """The expressions it is made of."""
         return ()
 
     @property
@@ -89,6 +90,7 @@ class IndexValue(Expr):
 
     @property
     def indices(self) -> tuple[Index, ...]:
+        """The index it takes."""
         return (self.index,)
 
 
@@ -101,6 +103,7 @@ class Load(Expr):
 
     @property
     def indices(self) -> tuple[Index, ...]:
+        """The place it reads."""
         return (self.index,)
 
 
@@ -117,6 +120,7 @@ class Apply(Expr):
 
     @property
     def operands(self) -> tuple[Expr, ...]:
+        """The operands of the instruction."""
         return self.args
 
 
@@ -136,10 +140,12 @@ class Reduce(Expr):
 
     @property
     def operands(self) -> tuple[Expr, ...]:
+        """The start and the body."""
         return (self.init, self.body)
 
     @cached_property
     def variables(self) -> frozenset[Variable]:
+        """The variables outside of its own loops."""
         return self.body.variables - frozenset(self.loops)
 
 
@@ -159,10 +165,12 @@ class Guard(Expr):
 
     @property
     def operands(self) -> tuple[Expr, ...]:
+        """What is inside and outside."""
         return (self.inside, self.outside)
 
     @property
     def indices(self) -> tuple[Index, ...]:
+        """The indices of the conditions."""
         return (*(b[0] for b in self.bounds), *(s[0] for s in self.steps))
 
 

@@ -29,14 +29,17 @@ class Variable:
 
     @property
     def low(self) -> int:
+        """The least value."""
         return 0
 
     @property
     def high(self) -> int:
+        """The greatest value."""
         return self.extent - 1
 
     @property
     def key(self) -> tuple:
+        """What atoms are sorted by."""
         return (0, self.serial)
 
     def __add__(self, other: object) -> Index:
@@ -73,14 +76,17 @@ class Quotient:
 
     @property
     def low(self) -> int:
+        """The least value."""
         return self.index.low // self.divisor
 
     @property
     def high(self) -> int:
+        """The greatest value."""
         return self.index.high // self.divisor
 
     @property
     def key(self) -> tuple:
+        """What atoms are sorted by."""
         return (1, self.divisor, self.index.key)
 
 
@@ -93,14 +99,17 @@ class Remainder:
 
     @property
     def low(self) -> int:
+        """The least value."""
         return 0
 
     @property
     def high(self) -> int:
+        """The greatest value."""
         return self.divisor - 1
 
     @property
     def key(self) -> tuple:
+        """What atoms are sorted by."""
         return (2, self.divisor, self.index.key)
 
 
@@ -114,6 +123,7 @@ class Loaded:
 
     @property
     def key(self) -> tuple:
+        """What atoms are sorted by."""
         return (3, self.expr.serial)
 
 
@@ -143,6 +153,7 @@ class Index:
 
     @property
     def key(self) -> tuple:
+        """What indices are sorted by."""
         return (*((a.key, c) for a, c in self.terms), self.constant)
 
     @property
@@ -152,6 +163,7 @@ class Index:
 
     @property
     def is_constant(self) -> bool:
+        """Whether it is a number."""
         return not self.terms
 
     def stride_of(self, variable: Variable) -> int:

@@ -47,6 +47,7 @@ class Buffer:
 
     @property
     def dtype(self) -> np.dtype:
+        """The dtype of the elements."""
         return self.type.dtype
 
     @property
@@ -56,6 +57,7 @@ class Buffer:
 
     @property
     def nbytes(self) -> int:
+        """The bytes of all elements."""
         return self.type.nbytes
 
     def __repr__(self) -> str:

@@ -89,6 +89,7 @@ class Elements:
         return self.reduction(node, body, place)
 
     def fill(self, node: Node, body: Fill, value: Value, place: Place) -> Expr:
+        """The scalar of a fill body at an index."""
         number = body.number(place, value.type, **node.attrs)
         if isinstance(number, Index | Variable):
             return scalar.index_value(as_index(number), value.dtype)
@@ -129,6 +130,7 @@ class Elements:
         return load
 
     def reduction(self, node: Node, body: Reduce, place: Place) -> Expr:
+        """The nested reduction of a value at an index."""
         (arg,) = node.args
         axes = node.attrs["axes"]
         dtype = node.result.dtype

@@ -40,6 +40,7 @@ class Scheduler:
         self.count = 0
 
     def run(self) -> Program:
+        """Schedule all nodes of the graph."""
         inputs = [self.new_buffer(p.type, "input") for p in self.graph.params]
         self.buffers.update(zip(self.graph.params, inputs, strict=True))
         outputs, copied = self.make_outputs()
@@ -144,6 +145,7 @@ class Scheduler:
             self.emit_kernel(node)
 
     def emit_library(self, node: Node) -> None:
+        """Append a library call."""
         inputs = tuple(self.buffer(a) for a in node.args)
         outputs = tuple(self.result_buffer(r) for r in node.results)
         types = tuple(a.type for a in node.args)
@@ -175,6 +177,7 @@ class Scheduler:
         return is_small and any(load.buffer is self.buffers[root] for load in loads)
 
     def emit_scan(self, node: Node, body: Scan) -> None:
+        """Append a running combination."""
         (arg,) = node.args
         axis = node.attrs["axis"]
         if arg.shape[axis] == 1:
@@ -197,6 +200,7 @@ class Scheduler:
         self.steps.append(step)
 
     def emit_scatter(self, node: Node, body: Scatter) -> None:
+        """Append a scatter."""
         target, updates = node.args[0], node.args[body.updates]
         if self.target.in_place_carries and self.reads_from(updates, target):
             # made before the target changes, so that a loop can change it in place
