@@ -6,6 +6,8 @@ RLX_DUMP    dir    write each stage of a compile there
 RLX_CHECK   0, 1   verify the graph after every pass
 RLX_DEVICE  name   the device used if none is named
 RLX_CACHE   dir    where compiled code is kept; `off` keeps none
+
+RLX_NUM_THREADS, the threads of the `cpu` device, belongs to the process and not to these.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from .errors import ConfigError
 
 DEBUG_LEVELS = ("0", "1", "2", "3", "4", "5", "6")
 SWITCH = ("0", "1")
+THREADS = "RLX_NUM_THREADS"  # read once, by the backend that starts threads
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
     """Read the `RLX_...` variables; one that does not exist, or a wrong value, is an error."""
     known = {f"RLX_{field.name.upper()}": field.name for field in fields(Settings)}
     for name in environment:
-        if name.startswith("RLX_") and name not in known:
+        if name.startswith("RLX_") and name not in known and name != THREADS:
             near = difflib.get_close_matches(name, known, 1)
             raise ConfigError(
                 f"there is no setting {name}",

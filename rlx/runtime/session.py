@@ -112,7 +112,7 @@ class Session:
 
     >>> import numpy as np
     >>> session = Session("cpu")
-    >>> double = session.compile(lambda x: x * 2.0, Type(np.dtype("float32"), (2,)))
+    >>> double = session.compile(lambda x: x * 2.0, np.ones(2, "float32"))
     >>> double(np.ones(2, "float32")).tolist()
     [2.0, 2.0]
     """
