@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from .code import Function, Vector
 
 LIBM = {
-    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh",
+    "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh",
     "exp2", "expm1", "log1p", "erf", "erfc", "cbrt",
 }  # fmt: skip
 LIBM_BINARY = {"pow", "atan2"}
-KERNELS = {"exp", "log", "tanh", "logistic", "erf_inv"}
+KERNELS = {"exp", "log", "tanh", "logistic", "erf_inv", "sin", "cos"}
 MATH = frozenset(LIBM | LIBM_BINARY | KERNELS)
 
 
@@ -26,6 +26,8 @@ def emit_math(f: Function, name: str, vector: Vector, *values: str) -> str:
     if name in LIBM or name in LIBM_BINARY:
         return _by_lane(f, name, vector, values)
     kernels = {
+        "sin": sine,
+        "cos": cosine,
         "exp": exponential,
         "log": logarithm,
         "tanh": tangent,
@@ -198,6 +200,74 @@ def logistic(w: Writer, x: str) -> str:
     negative = w.f.emit(f"fneg {w.vector.text} {x}")
     grown = w.binary("fadd", exponential(w, negative), w.number(1.0))
     return w.binary("fdiv", w.number(1.0), grown)
+
+
+def sine(w: Writer, x: str) -> str:
+    """The sine; see `_wave`."""
+    return _wave(w, x, "sin", 0)
+
+
+def cosine(w: Writer, x: str) -> str:
+    """The cosine; see `_wave`."""
+    return _wave(w, x, "cos", 1)
+
+
+def _wave(w: Writer, x: str, name: str, quarter: int) -> str:
+    """Reduce by multiples of pi/2 and take a polynomial; huge arguments go to the C library."""
+    f = w.f
+    size = f.intrinsic("fabs", w.vector, x)
+    is_huge = w.compare("uge", size, w.number(1e6))
+    if w.vector.lanes > 1:
+        any_lane = f"@llvm.vector.reduce.or.v{w.vector.lanes}i1"
+        f.declarations.add(f"declare i1 {any_lane}({w.mask})")
+        is_huge = f.emit(f"call i1 {any_lane}({w.mask} {is_huge})")
+    huge, near, both = f.label("huge"), f.label("near"), f.label("wave")
+    f.do(f"br i1 {is_huge}, label %{huge}, label %{near}")
+    f.start_block(huge)
+    by_library = _by_lane(f, name, w.vector, [x])
+    f.do(f"br label %{both}")
+    f.start_block(near)
+    by_polynomial = _near_wave(w, x, quarter)
+    f.do(f"br label %{both}")
+    f.start_block(both)
+    return f.emit(f"phi {w.vector.text} [ {by_library}, %{huge} ], [ {by_polynomial}, %{near} ]")
+
+
+# Taylor terms of sin(r) / r and of cos(r) in r**2, highest first; |r| <= pi/4
+_SINE = [(-1) ** k / math.factorial(2 * k + 1) for k in reversed(range(9))]
+_COSINE = [(-1) ** k / math.factorial(2 * k) for k in reversed(range(10))]
+# pi/2 in three parts, the first two with trailing zeros
+_HALF_PI = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21)
+
+
+def _near_wave(w: Writer, x: str, quarter: int) -> str:
+    """float32 is reduced in float64, which has digits to spare."""
+    f = w.f
+    wide = w if w.is_double else Writer(f, w.vector.with_dtype("float64"))
+    r = x if w.is_double else f.emit(f"fpext {w.vector.text} {x} to {wide.vector.text}")
+    turns = wide.binary("fmul", r, wide.number(2 / math.pi))
+    n = f.intrinsic("roundeven", wide.vector, turns)
+    for part in _HALF_PI:
+        r = wide.fma(n, wide.number(-part), r)
+    kind = w.vector.with_dtype("int32")
+    turn = f.emit(f"fptosi {wide.vector.text} {n} to {kind.text}")
+    if not w.is_double:
+        r = f.emit(f"fptrunc {wide.vector.text} {r} to {w.vector.text}")
+    terms = 9 if w.is_double else 5
+    z = w.binary("fmul", r, r)
+    cube = w.binary("fmul", w.binary("fmul", r, z), w.polynomial(z, _SINE[-terms:-1]))
+    sine_of = w.binary("fadd", r, cube)
+    cosine_of = w.polynomial(z, _COSINE[-terms - 1 :])
+    turn = f.emit(f"add {kind.text} {turn}, {f.constant(kind, quarter)}")
+    odd = f.emit(f"trunc {kind.text} {turn} to {w.mask}")
+    half = f.emit(f"lshr {kind.text} {turn}, {f.constant(kind, 1)}")
+    is_negative = f.emit(f"trunc {kind.text} {half} to {w.mask}")
+    y = w.select(odd, cosine_of, sine_of)
+    negated = f.emit(f"fneg {w.vector.text} {y}")
+    y = w.select(is_negative, negated, y)
+    if quarter:
+        return y
+    return w.select(w.compare("oeq", x, w.number(0.0)), x, y)  # keeps the sign of 0
 
 
 def inverse_error_function(w: Writer, x: str) -> str:
