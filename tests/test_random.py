@@ -8,6 +8,7 @@ import jax.random
 import numpy as np
 import pytest
 
+import rlx
 import rlx.random as random
 from rlx.ir.errors import ArgumentError, DtypeError, ShapeError
 from rlx.trace.make_graph import trace
@@ -214,6 +215,63 @@ def test_the_graph_does_not_hold_the_key():
     first, second = (trace(sample, [random.key(seed)]).graph for seed in (0, 1))
     assert first.nodes
     assert str(first) == str(second)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda random, key: random.bits(key, (5,)),
+        lambda random, key: random.split(key, 3),
+        lambda random, key: random.fold_in(key, 3),
+        lambda random, key: random.uniform(key, (5,)),
+        lambda random, key: random.randint(key, (5,), 0, 10),
+        lambda random, key: random.bernoulli(key, 0.3, (5,)),
+        lambda random, key: random.permutation(key, 5),
+        lambda random, key: random.categorical(key, LOGITS),
+    ],
+    ids=[
+        "bits",
+        "split",
+        "fold_in",
+        "uniform",
+        "randint",
+        "bernoulli",
+        "permutation",
+        "categorical",
+    ],
+)
+def test_compiled_and_in_batches(draw: Any):
+    ours, theirs = keys()
+    assert_same(rlx.jit(lambda key: draw(random, key))(ours), draw(jax.random, theirs))
+    many = rlx.vmap(lambda key: draw(random, key))
+    expected = jax.vmap(lambda key: draw(jax.random, key))(jax.random.split(theirs, 4))
+    assert_same(many(random.split(ours, 4)), expected)
+    assert_same(rlx.jit(many)(random.split(ours, 4)), expected)
+
+
+def test_compiled_normal_numbers_are_the_eager_ones():
+    ours, theirs = keys()
+    compiled = rlx.jit(lambda key: random.normal(key, (4000,)))(ours)
+    assert_near(compiled, random.normal(ours, (4000,)))
+    assert_near(compiled, jax.random.normal(theirs, (4000,)))
+
+
+def test_seeds_can_be_traced():
+    made = rlx.jit(random.key)(np.int32(5))
+    assert_same(made, random.key(5))
+    folded = rlx.jit(random.fold_in)(made, np.int32(3))
+    assert_same(folded, random.fold_in(random.key(5), 3))
+
+
+def test_samples_move_with_their_parameters():
+    """Derivatives with respect to bounds and scales, the numbers drawn staying the same."""
+    key = random.key(0)
+    u = np.asarray(random.uniform(key, ()))
+    slope = rlx.grad(lambda high: random.uniform(key, (), maxval=high))(np.float32(2.0))
+    np.testing.assert_allclose(slope, u, rtol=1e-6)
+    z = np.asarray(random.normal(key, ()))
+    slope = rlx.grad(lambda sigma: random.lognormal(key, sigma))(np.float32(0.5))
+    np.testing.assert_allclose(slope, z * np.exp(0.5 * z), rtol=1e-5)
 
 
 def test_errors_say_what_to_do():
