@@ -125,8 +125,10 @@ def _sum(terms: list[tuple[Monomial, int]]) -> Dim | int:
 
 
 def _product(a: list[tuple[Monomial, int]], b: list[tuple[Monomial, int]]) -> Dim | int:
-    by_name = lambda s: s.name  # noqa: E731
-    return _sum([(tuple(sorted(m + n, key=by_name)), c * d) for m, c in a for n, d in b])
+    def product(m: Monomial, n: Monomial) -> Monomial:
+        return tuple(sorted(m + n, key=lambda s: s.name))
+
+    return _sum([(product(m, n), c * d) for m, c in a for n, d in b])
 
 
 def dim(name: str, low: int = 1, high: int | None = None) -> Dim:

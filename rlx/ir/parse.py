@@ -201,7 +201,7 @@ class _Parser:
             self.fail(f"{op.name} has no meaning so: {error}", "correct its attributes")
         if len(types) != len(names):
             self.fail(f"{op.name} gives {len(types)} results, not {len(names)}", "name each one")
-        made = graph.add_node(op, tuple(args), attrs, tuple(types), source)  # type: ignore[arg-type]
+        made = graph.add_node(op, tuple(args), attrs, tuple(types), source)
         for name, result in zip(names, made.results, strict=True):
             self.name(values, name, result)
 

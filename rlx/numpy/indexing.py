@@ -138,7 +138,7 @@ def _aligned(name: str, x: Any, indices: Any, axis: int) -> tuple[Any, Any]:
     """Broadcast the axes other than the taken one."""
     lines = [tuple(n for i, n in enumerate(a.shape) if i != axis) for a in (x, indices)]
     shape = broadcast_shapes(name, *lines)
-    return tuple(  # type: ignore[return-value]
+    return tuple(
         broadcast_to(a, (*shape[:axis], a.shape[axis], *shape[axis:])) for a in (x, indices)
     )
 

@@ -181,7 +181,7 @@ def literal(array: np.ndarray, *, like: Operand | None = None) -> Any:
     It stays an `Array` unless `like` is traced.
     """
     if isinstance(like, TracedTensor):
-        return TracedTensor(OPS["constant"].lift(array))  # type: ignore[attr-defined]
+        return TracedTensor(OPS["constant"].lift(array))
     return Array(array)
 
 
@@ -271,5 +271,5 @@ def as_tensor(x: Any) -> Any:
     if isinstance(given, Array | TracedTensor):
         return given
     if is_python_scalar(given):
-        return Array(scalar_to_numpy(given, default_of(given)))  # type: ignore[arg-type]
+        return Array(scalar_to_numpy(given, default_of(given)))
     return Array(np.array(given))

@@ -37,7 +37,7 @@ def batch_graph(
         if out_batched is not None:
             flags[:] = [a or b for a, b in zip(flags, out_batched, strict=True)]
         return [
-            spread(x, size) if is_wanted and not is_there else x  # type: ignore[arg-type]
+            spread(x, size) if is_wanted and not is_there else x
             for (x, is_there), is_wanted in zip(members, flags, strict=True)
         ]
 

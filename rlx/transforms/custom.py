@@ -1,30 +1,83 @@
-"""User-given derivatives and memory for time: custom_jvp, custom_vjp, checkpoint, stop_gradient."""
+"""User-given derivatives and memory for time: custom_jvp, custom_vjp, checkpoint, stop_gradient.
+
+A user's rule runs while a derivative graph is recorded. What it uses from outside is found among
+the operands of the call, or becomes a constant.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..ir.errors import GradientError
+from ..ir.builder import current, inline, user_source
+from ..ir.errors import ArgumentError, GradientError, LeakedTracerError, StructureError
 from ..ir.graph import OPS, Value
+from ..ir.ops.control import zeros_like
 from ..ir.ops.custom import Rule
+from ..ir.types import Type, is_inexact
 from ..trace import pytree
-from ..trace.apply import apply, as_operand
+from ..trace.apply import apply, as_operand, to_value
+from ..trace.closures import lift_leaves, with_weak
 from ..trace.make_graph import Traced, from_values, function_name, to_values, trace
+from .run import like_primals
 
 
 def _call(op: str, traced: Traced, args: Any, **attrs: Any) -> Any:
     """Apply an op with a nested graph to the leaves of arguments and the captures."""
-    leaves, _ = pytree.flatten(args)
-    operands = [*leaves, *from_values(traced.captures)]
+    operands = [*lift_leaves(args, traced), *from_values(traced.captures)]
     results = apply(op, *operands, graph=traced.graph, **attrs)
-    results = results if isinstance(results, tuple | list) else (results,)
-    return pytree.unflatten(traced.out_tree, results)
+    return pytree.unflatten(traced.out_tree, with_weak(results, traced.out_weak))
 
 
-class custom_jvp:
+class _Custom(ABC):
+    """What functions with custom rules share: arguments by name, and fixed arguments."""
+
+    @abstractmethod
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+    def __init__(self, fn: Callable[..., Any], nondiff_argnums: Sequence[int] = ()) -> None:
+        functools.update_wrapper(self, fn)
+        self._fn = fn
+        self._name = function_name(fn)
+        self._nondiff = tuple(nondiff_argnums)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def _positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """All arguments by position, with defaults: rules know no names."""
+        bound = inspect.signature(self._fn).bind(*args, **kwargs)
+        bound.apply_defaults()
+        if bound.kwargs:
+            raise ArgumentError(
+                f"{self._name} takes {', '.join(bound.kwargs)} by name only",
+                where=str(user_source()),
+                fix="let a function with custom rules take all its arguments by position",
+            )
+        return list(bound.args)
+
+    def _cut(self, args: list[Any]) -> tuple[list[Any], list[Any], Callable[..., Any]]:
+        """The fixed arguments, the others, and the function of the others."""
+        places = {i % len(args) for i in self._nondiff}
+        fixed = [args[i] for i in sorted(places)]
+        free = [x for i, x in enumerate(args) if i not in places]
+
+        @functools.wraps(self._fn, assigned=("__name__",), updated=())
+        def of_free(*given: Any) -> Any:
+            rest = iter(given)
+            return self._fn(*(x if i in places else next(rest) for i, x in enumerate(args)))
+
+        del of_free.__wrapped__  # its arguments have other places
+        return fixed, free, of_free
+
+
+class custom_jvp(_Custom):
     """A function whose derivative the user gives.
+
+    Arguments in `nondiff_argnums` may be anything; the rule gets them first.
 
     >>> import rlx
     >>> @rlx.custom_jvp
@@ -37,33 +90,42 @@ class custom_jvp:
     10.0
     """
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        functools.update_wrapper(self, fn)
-        self._fn = fn
-        self._rule: Callable[..., Any] | None = None
+    _rule: Callable[..., Any] | None = None
 
     def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Set the derivative: `rule(primals, tangents)` gives (value, tangent)."""
         self._rule = rule
         return rule
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._rule is None:
             raise _no_rule(self._fn, "defjvp")
-        traced = trace(self._fn, args)
+        fixed, free, fn = self._cut(self._positional(args, kwargs))
+        traced = trace(fn, free)
         n, tree, user_rule = traced.n_args, traced.in_tree, self._rule
+        types = traced.graph.result_types
 
         def rule(primals: Sequence[Value], tangents: Sequence[Value]) -> list[list[Value]]:
             given, _ = pytree.unflatten(tree, from_values(primals[:n]))
             moving, _ = pytree.unflatten(tree, from_values(tangents[:n]))
-            value, slope = user_rule(tuple(given), tuple(moving))
-            return [to_values(value)[0], to_values(slope)[0]]
+            bound = _named(functools.partial(user_rule, *fixed), self._name)
+            found = _record_rule(bound, (given, moving), traced.captures, primals[n:])
+            value, slope = _pair(found, f"the jvp rule of {self._name}", "(value, tangent)")
+            name = f"{self._name}: the jvp rule's "
+            return [
+                _matching(name + "value", value, traced.out_tree, types, is_slope=False),
+                _matching(name + "tangent", slope, traced.out_tree, types),
+            ]
 
-        return _call("custom_jvp_call", traced, (args, {}), rule=Rule(rule, (user_rule, tree)))
+        key = (user_rule, tree, tuple(map(id, fixed)))
+        return _call("custom_jvp_call", traced, (tuple(free), {}), rule=Rule(rule, key))
 
 
-class custom_vjp:
+class custom_vjp(_Custom):
     """A function whose reverse-mode derivative the user gives as two functions.
+
+    Arguments in `nondiff_argnums` may be anything; `forward` gets them in their places,
+    `backward` gets them first.
 
     >>> import rlx
     >>> @rlx.custom_vjp
@@ -74,50 +136,168 @@ class custom_vjp:
     7.0
     """
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        functools.update_wrapper(self, fn)
-        self._fn = fn
-        self._rules: tuple[Callable[..., Any], Callable[..., Any]] | None = None
+    _rules: tuple[Callable[..., Any], Callable[..., Any]] | None = None
 
     def defvjp(self, forward: Callable[..., Any], backward: Callable[..., Any]) -> None:
         """Set the rules.
 
         `forward(*args)` gives (value, residuals); `backward(residuals, cotangent)` gives a tuple
-        with a cotangent for each argument.
+        with a cotangent, or None for zero, for each argument.
         """
         self._rules = forward, backward
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._rules is None:
             raise _no_rule(self._fn, "defvjp")
-        traced = trace(self._fn, args)
-        n, tree = traced.n_args, traced.in_tree
+        everything = self._positional(args, kwargs)
+        fixed, free, fn = self._cut(everything)
+        traced = trace(fn, free)
+        forward, backward = self._vjp_rules(traced, everything, fixed)
+        return _call(
+            "custom_vjp_call", traced, (tuple(free), {}), forward=forward, backward=backward
+        )
+
+    def _vjp_rules(
+        self, traced: Traced, everything: list[Any], fixed: list[Any]
+    ) -> tuple[Rule, Rule]:
+        """The rules as functions of values; what the call captured is a residual too."""
+        assert self._rules is not None
         forward_rule, backward_rule = self._rules
-        held: dict[str, Any] = {}
+        places = {i % len(everything) for i in self._nondiff}
+        n, tree, types = traced.n_args, traced.in_tree, traced.graph.result_types
+        residual_tree: list[pytree.Structure] = []
+
+        def of_free(*given: Any) -> Any:
+            rest = iter(given)
+            return forward_rule(
+                *(x if i in places else next(rest) for i, x in enumerate(everything))
+            )
 
         def forward(primals: Sequence[Value]) -> list[list[Value]]:
             given, _ = pytree.unflatten(tree, from_values(primals[:n]))
-            value, residuals = forward_rule(*given)
-            values, held["tree"] = to_values(residuals)
-            return [to_values(value)[0], values]
+            bound = _named(of_free, self._name)
+            found = _record_rule(bound, given, traced.captures, primals[n:])
+            value, kept = _pair(found, f"the forward rule of {self._name}", "(value, residuals)")
+            values, structure = to_values(kept)
+            residual_tree[:] = [structure]
+            what = f"{self._name}: the forward rule's value"
+            return [
+                _matching(what, value, traced.out_tree, types, is_slope=False),
+                [*values, *primals[n:]],
+            ]
 
         def backward(residuals: Sequence[Value], cts: Sequence[Value]) -> list[list[Value]]:
-            kept = pytree.unflatten(held["tree"], from_values(residuals))
+            count = residual_tree[0].num_leaves
+            kept = pytree.unflatten(residual_tree[0], from_values(residuals[:count]))
             ct = pytree.unflatten(traced.out_tree, from_values(cts))
-            pulled = tuple(backward_rule(kept, ct))
-            values = to_values(pulled)[0]
-            extra = traced.graph.params[n:]
-            zeros = [OPS["full"](shape=p.shape, value=0, dtype=p.dtype) for p in extra]
-            return [[*values, *zeros]]
+            bound = _named(functools.partial(backward_rule, *fixed), self._name)
+            pulled = _record_rule(bound, (kept, ct), traced.captures, residuals[count:])
+            extra = [zeros_like(p.type) for p in traced.graph.params[n:]]
+            return [[*_cotangents(self._name, pulled, traced), *extra]]
 
-        key = (self._rules, tree)
-        return _call(
-            "custom_vjp_call",
-            traced,
-            (args, {}),
-            forward=Rule(forward, ("forward", key)),
-            backward=Rule(backward, ("backward", id(held))),
+        key = (self._rules, tree, tuple(map(id, fixed)))
+        # the structure of the residuals is known to this pair only
+        return Rule(forward, ("forward", key)), Rule(backward, ("backward", id(residual_tree)))
+
+
+def _named(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def rule(*args: Any) -> Any:
+        return fn(*args)
+
+    rule.__name__ = f"rule of {name}"
+    return rule
+
+
+def _record_rule(
+    rule: Callable[..., Any], args: Sequence[Any], captures: Sequence[Any], held: Sequence[Value]
+) -> Any:
+    """Record a user's rule in the current graph; gives what it returns.
+
+    `held` are the values that stand for `captures`, the outside things its function uses.
+    """
+    try:
+        traced = trace(rule, args)
+    except LeakedTracerError as error:
+        error.fix = f"give it as an argument: the {function_name(rule)} runs after the trace"
+        raise
+    table = {id(thing): value for thing, value in zip(captures, held, strict=True)}
+    outside = [_from_outside(thing, table, rule) for thing in traced.captures]
+    return traced.unflatten(inline(traced.graph, [*to_values(tuple(args))[0], *outside]))
+
+
+def _from_outside(thing: Any, table: Mapping[int, Value], rule: Callable[..., Any]) -> Value:
+    if id(thing) in table:
+        return table[id(thing)]
+    if not isinstance(thing, Value):
+        return OPS["constant"].lift(thing.host())  # type: ignore[attr-defined]
+    recorder = current()
+    if recorder is not None and thing.graph is recorder.graph:
+        return thing
+    raise GradientError(
+        f"the {function_name(rule)} uses a traced value, {thing.type}, that its function does not",
+        where=str(user_source()),
+        fix="give it as an argument, or keep it among the residuals",
+    )
+
+
+def _pair(found: Any, what: str, needed: str) -> tuple[Any, Any]:
+    if not isinstance(found, tuple | list) or len(found) != 2:
+        raise StructureError(
+            f"{what} must return {needed}, it returned a {type(found).__name__}",
+            where=str(user_source()),
+            fix="return a pair",
         )
+    return found[0], found[1]
+
+
+def _matching(
+    what: str, tree: Any, spec: pytree.Structure, types: Sequence[Type], *, is_slope: bool = True
+) -> list[Value]:
+    """The values of what a rule returned, checked against a structure and types.
+
+    In a slope None stands for zero, and so does anything for an integer.
+    """
+    like = pytree.unflatten(spec, [0] * spec.num_leaves)
+    try:
+        given = pytree.flatten_like(spec, like, tree)
+    except StructureError as error:
+        error.what = f"{what}: {error.what}"
+        raise
+    return _values_of(what, given, types, pytree.paths(spec), is_slope)
+
+
+def _values_of(
+    what: str, given: Sequence[Any], types: Sequence[Type], paths: Sequence[str], is_slope: bool
+) -> list[Value]:
+    found = []
+    for x, type, path in zip(given, types, paths, strict=True):
+        if is_slope and (x is None or not is_inexact(type.dtype)):
+            found.append(zeros_like(type))
+            continue
+        (checked,) = like_primals(what, [x], [type], [path])
+        found.append(to_value(as_operand(checked), type))
+    return found
+
+
+def _cotangents(name: str, pulled: Any, traced: Traced) -> list[Value]:
+    """The cotangents of the arguments' leaves."""
+    what = f"{name}: the backward rule's cotangent"
+    arguments = traced.in_tree.children()[0].children()
+    if not isinstance(pulled, tuple | list) or len(pulled) != len(arguments):
+        raise StructureError(
+            f"the backward rule of {name} must return a tuple of {len(arguments)} cotangents",
+            where=str(user_source()),
+            fix="return one for each argument, None for zero: `return (ct,)` for one argument",
+        )
+    types = iter(traced.graph.param_types)
+    found: list[Value] = []
+    for i, (spec, ct) in enumerate(zip(arguments, pulled, strict=True)):
+        mine = [next(types) for _ in range(spec.num_leaves)]
+        if ct is None:
+            found += map(zeros_like, mine)
+        else:
+            found += _matching(f"{what} of argument {i}", ct, spec, mine)
+    return found
 
 
 def _no_rule(fn: Any, what: str) -> GradientError:

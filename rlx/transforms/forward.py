@@ -8,19 +8,30 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.builder import user_source
+from ..ir.errors import GradientError
 from ..ir.types import is_inexact
 from ..trace import pytree
 from ..trace.apply import as_operand, operand_type
 from ..trace.array import Array
-from ..trace.make_graph import trace
-from .grad import _plain, grad, vjp, with_zeros
+from ..trace.make_graph import argument_origins, function_name, trace
+from .grad import chosen_arguments, grad, moving_tangents, vjp, with_zeros
 from .jvp import jvp_graph
-from .run import run_graph
+from .run import plain, run_graph
 from .vmap import vmap
 
+WRAPPED = ("__module__", "__name__", "__qualname__", "__doc__")
 
-def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+
+def jvp(
+    fn: Callable[..., Any],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    has_aux: bool = False,
+) -> Any:
     """Give the value of a function and its derivative along tangents.
+
+    With `has_aux` the function returns (value, extra), and so does this after the derivative.
 
     >>> import rlx
     >>> value, slope = rlx.jvp(lambda x: x * x, (3.0,), (1.0,))
@@ -32,85 +43,134 @@ def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
     given = pytree.flatten_like(tree, tuple(primals), tuple(tangents))
     active = [is_inexact(p.dtype) for p in traced.graph.params[: traced.n_args]]
     graph, out_active = jvp_graph(traced.graph, active + [False] * len(traced.captures))
-    results = run_graph(graph, [*leaves, *traced.captures, *_moving(given, active)])
+    moving = moving_tangents(traced, given)
+    results = run_graph(graph, [*leaves, *traced.captures, *moving])
     count = len(traced.graph.results)
-    slopes = with_zeros(results[count:], out_active, results[:count])
-    return traced.unflatten([_plain(r) for r in results[:count]]), traced.unflatten(slopes)
-
-
-def _moving(given: Sequence[Any], active: Sequence[bool]) -> list[Any]:
-    return [t for t, a in zip(given, active, strict=True) if a]
+    slopes = traced.unflatten(with_zeros(results[count:], out_active, results[:count]))
+    value = traced.unflatten([plain(r) for r in results[:count]])
+    return (value[0], slopes[0], value[1]) if has_aux else (value, slopes)
 
 
 def hvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """Give the Hessian of a scalar function times a vector, without forming the Hessian.
 
+    The vector has a part for each argument in `tangents`; so has the result, as a tuple if there
+    are several.
+
     >>> import rlx
     >>> float(rlx.hvp(lambda x: x**3, (2.0,), (1.0,)))
     12.0
     """
-    return jvp(grad(fn), primals, tangents)[1]
+    argnums = tuple(range(len(primals))) if len(primals) > 1 else 0
+    return jvp(grad(fn, argnums), primals, tangents)[1]
 
 
-def jacfwd(fn: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]:
+def jacfwd(
+    fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
     """Give a function that returns the Jacobian by forward mode, one column after another.
 
-    The result has the structure of the value; each leaf that of argument `argnums`, with the
-    axes of the value first.
+    The result has the structure of the value; each leaf that of argument `argnums` (a tuple for
+    several), with the axes of the value first. With `has_aux` the result is (Jacobian, extra).
 
     >>> import rlx
     >>> rlx.jacfwd(lambda x: x * x)(rlx.array([1.0, 2.0])).tolist()
     [[2.0, 0.0], [0.0, 4.0]]
     """
 
-    @functools.wraps(fn, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
-    def wrapped(*args: Any) -> Any:
-        leaves, tree = pytree.flatten(args[argnums])
+    @functools.wraps(fn, assigned=WRAPPED)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        inner, picked = _of_chosen("jacfwd", fn, argnums, args, kwargs)
+        leaves, tree = pytree.flatten(picked)
         types = [operand_type(as_operand(x)) for x in leaves]
 
         def along(*tangents: Any) -> Any:
             moved = pytree.unflatten(tree, tangents)
-            before, after = args[:argnums], args[argnums + 1 :]
-            inner = lambda x: fn(*before, x, *after)  # noqa: E731
-            return jvp(inner, (args[argnums],), (moved,))[1]
+            found = jvp(inner, picked, moved, has_aux)
+            return found[1], found[2] if has_aux else None
 
-        columns = vmap(along, out_axes=-1)(*_unit_vectors(types))
-        return pytree.map(lambda y: _unpacked(y, types, tree, last=True), columns)
+        columns, extra = vmap(along, out_axes=(-1, None))(*_unit_vectors(types))
+        shape = _as_asked(tree, argnums)
+        slopes = pytree.map(lambda y: _unpacked(y, types, shape, last=True), columns)
+        return (slopes, extra) if has_aux else slopes
 
     return wrapped
 
 
-def jacrev(fn: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]:
+def jacrev(
+    fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
     """Give a function that returns the Jacobian by reverse mode, one row after another.
+
+    The result is as that of `jacfwd`.
 
     >>> import rlx
     >>> rlx.jacrev(lambda x: x * x)(rlx.array([1.0, 2.0])).tolist()
     [[2.0, 0.0], [0.0, 4.0]]
     """
 
-    @functools.wraps(fn, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
-    def wrapped(*args: Any) -> Any:
-        before, after = args[:argnums], args[argnums + 1 :]
-        value, pull_back = vjp(lambda x: fn(*before, x, *after), args[argnums])
+    @functools.wraps(fn, assigned=WRAPPED)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        inner, picked = _of_chosen("jacrev", fn, argnums, args, kwargs)
+        value, pull_back, *extra = vjp(inner, *picked, has_aux=has_aux)
         leaves, tree = pytree.flatten(value)
         types = [operand_type(as_operand(x)) for x in leaves]
-        rows = vmap(lambda *cts: pull_back(pytree.unflatten(tree, cts))[0])(*_unit_vectors(types))
+        rows = vmap(lambda *cts: pull_back(pytree.unflatten(tree, cts)))(*_unit_vectors(types))
         flat, in_tree = pytree.flatten(rows)
         pieces = [pytree.leaves(_unpacked(x, types, tree, last=False)) for x in flat]
-        columns = [pytree.unflatten(in_tree, list(each)) for each in zip(*pieces, strict=True)]
-        return pytree.unflatten(tree, columns)
+        shape = _as_asked(in_tree, argnums)
+        columns = [pytree.unflatten(shape, list(each)) for each in zip(*pieces, strict=True)]
+        slopes = pytree.unflatten(tree, columns)
+        return (slopes, extra[0]) if has_aux else slopes
 
     return wrapped
 
 
-def hessian(fn: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]:
+def hessian(
+    fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
     """Give a function that returns the Hessian: forward over reverse mode.
 
     >>> import rlx
     >>> rlx.hessian(lambda x: (x**3).sum())(rlx.array([1.0, 2.0])).tolist()
     [[6.0, 0.0], [0.0, 12.0]]
     """
-    return jacfwd(jacrev(fn, argnums), argnums)
+    return jacfwd(jacrev(fn, argnums, has_aux), argnums, has_aux)
+
+
+def _of_chosen(
+    what: str, fn: Callable[..., Any], argnums: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """`fn` as a function of the chosen arguments only, and those arguments."""
+    chosen = chosen_arguments(fn, argnums, len(args))
+    name = function_name(fn)
+    origins = argument_origins(fn, args, pytree.structure((args, {})), name)
+    places = [i for i, arg in enumerate(args) for _ in pytree.leaves(arg)]
+    for i, leaf, origin in zip(places, pytree.leaves(args), origins, strict=True):
+        if i in chosen:
+            _check_float(what, origin, leaf)
+
+    def inner(*picked: Any) -> Any:
+        table = dict(zip(chosen, picked, strict=True))
+        return fn(*(table.get(i, x) for i, x in enumerate(args)), **kwargs)
+
+    inner.__name__ = name
+    return inner, tuple(args[i] for i in chosen)
+
+
+def _check_float(what: str, origin: str, leaf: Any) -> None:
+    type = operand_type(as_operand(leaf))
+    if not is_inexact(type.dtype):
+        raise GradientError(
+            f"{what}: {origin} is {type}, and integers have no gradient",
+            where=str(user_source()),
+            fix="convert it with astype('float32'), or leave it out of argnums",
+        )
+
+
+def _as_asked(tree: pytree.Structure, argnums: Any) -> pytree.Structure:
+    """The structure of the chosen arguments: of the only one, or of a tuple of them."""
+    return tree.children()[0] if isinstance(argnums, int) else tree
 
 
 def _unit_vectors(types: Sequence[Any]) -> list[Any]:

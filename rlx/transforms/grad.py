@@ -19,7 +19,7 @@ from ..trace import pytree
 from ..trace.apply import as_operand, operand_type
 from ..trace.make_graph import Traced, function_name, trace
 from .jvp import jvp_graph
-from .run import run_graph
+from .run import like_primals, plain, run_graph
 from .split import split_graph
 from .transpose import pull
 
@@ -74,7 +74,7 @@ def value_and_grad(
     @functools.wraps(fn, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         traced = trace(fn, args, kwargs, concrete=True)
-        chosen = _chosen(fn, argnums, len(args))
+        chosen = chosen_arguments(fn, argnums, len(args))
         active = _active_leaves(traced, args, chosen)
         _check_inputs(traced, active)
         n_value = _check_loss(fn, traced, has_aux)
@@ -82,7 +82,7 @@ def value_and_grad(
         leaves, _ = pytree.flatten((tuple(args), kwargs))
         results = run_graph(graph, [*leaves, *traced.captures])
         count = len(traced.graph.results)
-        value = traced.unflatten([_plain(r) for r in results[:count]])
+        value = traced.unflatten([plain(r) for r in results[:count]])
         return value, _as_arguments(args, chosen, results[count:], argnums)
 
     return wrapped
@@ -121,10 +121,10 @@ def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     active = [is_inexact(p.dtype) for p in traced.graph.params[: traced.n_args]]
     active += [False] * len(traced.captures)
     parts, out_active = linearized(traced.graph, active)
-    leaves, _ = pytree.flatten(primals)
+    leaves, tree = pytree.flatten(primals)
     early = run_graph(parts.known, [*leaves, *traced.captures])
     count = len(traced.graph.results)
-    value, residuals = traced.unflatten([_plain(r) for r in early[:count]]), early[count:]
+    value, residuals = traced.unflatten([plain(r) for r in early[:count]]), early[count:]
     out_tree = traced.out_tree
     if has_aux:
         out_tree, n_value = out_tree.children()[0], out_tree.children()[0].num_leaves
@@ -143,12 +143,15 @@ def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
             return filled(pulled, pick(traced.graph.param_types, active))
 
         held = parts.known.result_types[count:]
-        slots = [types[i] for i in wanted if i < n_value]
+        moving = [i for i in wanted if i < n_value]
+        slots = [types[i] for i in moving]
         graph = build(run, [*held, *slots], traced.graph.name)
-        operands = [*residuals, *(given[i] for i in wanted if i < n_value)]
-        results = iter(run_graph(graph, operands))
-        each = [next(results) if a else 0.0 for a in active[: traced.n_args]]
-        return pytree.unflatten(pytree.structure(primals), each)
+        paths = [pytree.paths(out_tree)[i] for i in moving]
+        what = f"vjp of {traced.graph.name}: the cotangent"
+        cts = like_primals(what, [given[i] for i in moving], slots, paths)
+        results = iter(run_graph(graph, [*residuals, *cts]))
+        each = [next(results) if a else _zero(x) for a, x in zip(active, leaves, strict=False)]
+        return pytree.unflatten(tree, each)
 
     if has_aux:
         return value[0], pull_back, value[1]
@@ -173,27 +176,33 @@ def linearize(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[...,
 
     def push_forward(*tangents: Any) -> Any:
         given = pytree.flatten_like(tree, primals, tangents)
-        moving = run_graph(parts.unknown, [*early[count:], *pick(given, active[: len(given)])])
+        moving = run_graph(parts.unknown, [*early[count:], *moving_tangents(traced, given)])
         return traced.unflatten(with_zeros(moving, out_active, early[:count]))
 
-    return traced.unflatten([_plain(r) for r in early[:count]]), push_forward
+    return traced.unflatten([plain(r) for r in early[:count]]), push_forward
+
+
+def moving_tangents(traced: Traced, given: Sequence[Any]) -> list[Any]:
+    """The tangents of floating-point arguments, checked against the arguments."""
+    params = traced.graph.params[: traced.n_args]
+    active = [is_inexact(p.dtype) for p in params]
+    moving = pick(params, active)
+    origins = [f" of {p.origin}" for p in moving]
+    types = [p.type for p in moving]
+    what = f"{traced.graph.name}: the tangent"
+    return like_primals(what, pick(given, active), types, origins)
 
 
 def with_zeros(moving: Sequence[Any], active: Sequence[bool], like: Sequence[Any]) -> list[Any]:
     """Put zeros where a result has no tangent."""
     given = iter(moving)
-    return [_plain(next(given) if a else _zero(x)) for a, x in zip(active, like, strict=True)]
+    return [plain(next(given) if a else _zero(x)) for a, x in zip(active, like, strict=True)]
 
 
 def _zero(x: Any) -> Any:
     type = operand_type(as_operand(x))
     graph = build(lambda: [OPS["full"](shape=type.shape, value=0, dtype=type.dtype)], [], "zero")
     return run_graph(graph, [])[0]
-
-
-def _plain(x: Any) -> Any:
-    """A tensor's value, so that `Traced.unflatten` wraps it with its own weak flag."""
-    return x.value if hasattr(x, "value") and isinstance(x.value, Value) else x
 
 
 def _with_unit_cotangent(graph: Graph, active: Sequence[bool], n_value: int) -> Graph:
@@ -211,14 +220,15 @@ def _with_unit_cotangent(graph: Graph, active: Sequence[bool], n_value: int) -> 
     return build(run, graph.param_types, graph.name, [p.origin for p in graph.params])
 
 
-def _chosen(fn: Any, argnums: int | Sequence[int], count: int) -> list[int]:
+def chosen_arguments(fn: Any, argnums: int | Sequence[int], count: int) -> list[int]:
+    """The places of the arguments `argnums` picks, all from the front."""
     numbers = [argnums] if isinstance(argnums, int) else list(argnums)
     for i in numbers:
         if not -count <= i < count:
             raise ArgumentError(
                 f"argnums {i} is outside the {count} positional arguments of {function_name(fn)}",
                 where=str(user_source()),
-                fix=f"pick argnums from 0 to {count - 1}",
+                fix=f"pick argnums from 0 to {count - 1}" if count else "pass it by position",
             )
     return [i % count for i in numbers]
 

@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import inline
-from ..ir.graph import Graph, Value
+from ..ir.builder import inline, user_source
+from ..ir.errors import DtypeError, ShapeError, StructureError
+from ..ir.graph import OPS, Graph, Value
 from ..ir.interpret import interpret
-from ..trace.apply import as_operand, to_value
+from ..ir.types import Type
+from ..trace import pytree
+from ..trace.apply import as_operand, common_device, is_weak, operand_type, to_value
 from ..trace.array import Array
 from ..trace.make_graph import from_values
 from ..trace.tensor import TracedTensor
@@ -22,10 +25,62 @@ def run_graph(graph: Graph, operands: Sequence[Any]) -> list[Any]:
     Operands are arrays, tensors, numbers, or values of an enclosing graph (captures).
     """
     if any(isinstance(x, TracedTensor | Value) for x in operands):
-        values = [x if isinstance(x, Value) else to_value(as_operand(x)) for x in operands]
+        values = [_recorded(x, p) for x, p in zip(operands, graph.params, strict=True)]
         return from_values(inline(graph, values))
+    device = common_device(graph.name, operands)
     arrays = [_host(x, p) for x, p in zip(operands, graph.params, strict=True)]
-    return [Array(r) for r in interpret(graph, arrays)]
+    foreign = [x for x in operands if isinstance(x, np.ndarray)]
+    # the user may write to the NumPy arrays later
+    results = [
+        np.array(r) if any(np.may_share_memory(r, x) for x in foreign) else r
+        for r in interpret(graph, arrays)
+    ]
+    return [Array(r).to(device) for r in results]
+
+
+def like_primals(
+    what: str, given: Sequence[Any], types: Sequence[Type], paths: Sequence[str]
+) -> list[Any]:
+    """Check that tangents or cotangents have the given types; Python numbers take the dtype."""
+    return [_like(what + path, x, type) for x, type, path in zip(given, types, paths, strict=True)]
+
+
+def _like(what: str, x: Any, type: Type) -> Any:
+    if not pytree.structure(x).is_leaf():
+        kind = "None" if x is None else f"a {x.__class__.__name__}"
+        raise StructureError(
+            f"{what} is {kind}, it must be {type}",
+            where=str(user_source()),
+            fix="give one array where the function has one",
+        )
+    operand = as_operand(x)
+    found = operand_type(operand)
+    if found.shape != type.shape:
+        raise ShapeError(
+            f"{what} is {found}, it must be {type}",
+            where=str(user_source()),
+            fix="give it the shape of what it is a derivative of",
+        )
+    if found.dtype == type.dtype:
+        return operand
+    if not is_weak(operand):
+        raise DtypeError(
+            f"{what} is {found}, it must be {type}",
+            where=str(user_source()),
+            fix=f"convert it with astype({type.dtype.name!r})",
+        )
+    if isinstance(operand, TracedTensor):
+        return TracedTensor(OPS["convert"](to_value(operand), dtype=type.dtype))
+    return Array(np.asarray(operand, dtype=type.dtype))
+
+
+def plain(x: Any) -> Any:
+    """A tensor's value, so that `Traced.unflatten` wraps it with its own weak flag."""
+    return x.value if isinstance(x, TracedTensor) else x
+
+
+def _recorded(x: Any, param: Value) -> Value:
+    return x if isinstance(x, Value) else to_value(as_operand(x), param.type)
 
 
 def _host(x: Any, param: Value) -> Any:

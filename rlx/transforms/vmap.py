@@ -7,15 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from ..ir.builder import build, inline, user_source
-from ..ir.errors import ArgumentError, AxisError, ShapeError
+from ..ir.errors import ArgumentError, AxisError, ShapeError, StructureError
 from ..ir.graph import OPS, Graph, Value
 from ..ir.types import Type
 from ..trace import pytree
 from ..trace.apply import as_operand, operand_type
-from ..trace.make_graph import trace
+from ..trace.make_graph import argument_origins, function_name, trace
 from .batch import batch_graph
-from .grad import _plain
-from .run import run_graph
+from .run import plain, run_graph
 
 
 def vmap(
@@ -37,17 +36,21 @@ def vmap(
         axes = _spread_axes(in_axes, args, "in_axes") + [0] * len(pytree.leaves(kwargs))
         types = [operand_type(as_operand(x)) for x in leaves]
         axes = [_checked(a, t) for a, t in zip(axes, types, strict=True)]
-        size = _size(axes, types, axis_size)
-        members = [_member(t, a) for t, a in zip(types, axes, strict=True)]
-        given = pytree.unflatten(pytree.structure((args, kwargs)), members)
-        traced = trace(fn, given[0], given[1])
+        tree = pytree.structure((args, kwargs))
+        size = _size(axes, types, argument_origins(fn, args, tree, function_name(fn)), axis_size)
+        # what all members share stays as it is, so that Python control flow can use it
+        members = [
+            x if a is None else _member(t, a) for x, t, a in zip(leaves, types, axes, strict=True)
+        ]
+        given = pytree.unflatten(tree, members)
+        traced = trace(fn, given[0], given[1], concrete=True)
         batched = [a is not None for a in axes] + [False] * len(traced.captures)
         graph, out_batched = batch_graph(traced.graph, batched, size)
         results = traced.unflatten([0] * len(graph.results))
         wanted = _spread_axes(out_axes, (results,), "out_axes", whole=True)
         moved = _with_axes(graph, axes, wanted, out_batched, size)
         found = run_graph(moved, [*leaves, *traced.captures])
-        return traced.unflatten([_plain(r) for r in found])
+        return traced.unflatten([plain(r) for r in found])
 
     return wrapped
 
@@ -65,16 +68,26 @@ def _spread_axes(axes: Any, args: tuple[Any, ...], what: str, whole: bool = Fals
         )
     found: list[Any] = []
     for prefix, arg in zip(prefixes, args, strict=True):
-        found += _broadcast_prefix(prefix, arg)
+        found += _broadcast_prefix(prefix, arg, what)
     return found
 
 
-def _broadcast_prefix(prefix: Any, tree: Any) -> list[Any]:
-    if prefix is None or isinstance(prefix, int):
-        return [prefix] * len(pytree.leaves(tree))
-    if isinstance(prefix, dict):
-        return [a for key in sorted(prefix) for a in _broadcast_prefix(prefix[key], tree[key])]
-    return [a for p, t in zip(prefix, tree, strict=True) for a in _broadcast_prefix(p, t)]
+def _broadcast_prefix(prefix: Any, tree: Any, what: str) -> list[Any]:
+    """One axis for each leaf of a tree, from a tree of axes that ends earlier."""
+    axes, spec = pytree.flatten(prefix, is_leaf=lambda x: x is None)
+    for axis in axes:
+        if not (axis is None or isinstance(axis, int)):
+            raise ArgumentError(
+                f"vmap: {what} has {axis!r}, which is not an axis",
+                where=str(user_source()),
+                fix="give an integer, or None for what all members share",
+            )
+    try:
+        parts = pytree.flatten_like(spec, prefix, tree)
+    except StructureError as error:
+        error.what = f"vmap: {what} does not fit: {error.what}"
+        raise
+    return [a for a, part in zip(axes, parts, strict=True) for _ in pytree.leaves(part)]
 
 
 def _checked(axis: int | None, type: Type) -> int | None:
@@ -89,17 +102,23 @@ def _checked(axis: int | None, type: Type) -> int | None:
     return axis % type.rank
 
 
-def _size(axes: list[Any], types: list[Type], given: int | None) -> Any:
-    sizes = {t.shape[a] for a, t in zip(axes, types, strict=True) if a is not None}
-    sizes |= {given} if given is not None else set()
+def _size(axes: list[Any], types: list[Type], origins: list[str], given: int | None) -> Any:
+    rows = [
+        (t.shape[a], f"{o}: {t}, axis {a}")
+        for a, t, o in zip(axes, types, origins, strict=True)
+        if a is not None
+    ]
+    rows += [(given, "axis_size")] if given is not None else []
+    sizes = dict.fromkeys(size for size, _ in rows)
     if len(sizes) != 1:
-        what = f"batch sizes {sorted(map(str, sizes))} differ" if sizes else "there is no batch"
+        numbers = " and ".join(map(str, sizes))
         raise ShapeError(
-            f"vmap: {what}",
+            f"vmap: the batch sizes {numbers} differ" if rows else "vmap: there is no batch",
             where=str(user_source()),
+            notes=[f"{what} has {size}" for size, what in rows],
             fix="batch all arguments along axes of one size, or give axis_size",
         )
-    return sizes.pop()
+    return next(iter(sizes))
 
 
 def _member(type: Type, axis: int | None) -> Type:
@@ -150,5 +169,10 @@ def _placed(x: Value, axis: int | None, is_batched: bool, size: Any) -> Value:
         return x
     if not is_batched:
         x = OPS["broadcast"](x, shape=(size, *x.shape), axes=tuple(range(1, x.rank + 1)))
-    axis = axis % x.rank
-    return _moved(x, 0, axis) if axis else x
+    if not -x.rank <= axis < x.rank:
+        raise AxisError(
+            f"vmap: out_axes {axis} is outside the batch of results, {x.type}",
+            where=str(user_source()),
+            fix=f"pick an axis from {-x.rank} to {x.rank - 1}",
+        )
+    return _moved(x, 0, axis % x.rank) if axis % x.rank else x

@@ -395,7 +395,8 @@ def scan_split(split_graph, args, known, *, body, n_constants, n_carry, length, 
     constants, carry, rows = _cut(args, n_constants, n_carry)
     count, carry_count = sum(out_known), sum(carry_known)
     # a residual that is a constant of the scan is the same in every step: not stacked
-    invariant = {p: c for p, c in zip(parts.known.params, pick(constants, constant_known))}  # noqa: B905
+    known_constants = pick(constants, constant_known)
+    invariant = dict(zip(parts.known.params, known_constants, strict=False))
     residuals = parts.known.results[count:]
     is_fixed = [r in invariant for r in residuals]
     kept = Graph(
