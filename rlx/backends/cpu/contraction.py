@@ -9,7 +9,7 @@ from ...lower.lir.program import Contraction, Kernel, Store
 from .code import Function, Module, Vector
 from .gemm import Epilogue, GemmPlan, Operand, Problem, emit_gemm
 from .host import Host
-from .kernels import Layout, all_exprs, buffers_of, nest, open_kernel
+from .kernels import Layout, all_exprs, buffers_of, nest, open_scope
 from .render import Scope, memory_element
 from .scalar import HALVES
 
@@ -40,9 +40,9 @@ def as_kernel(step: Contraction) -> Kernel:
 
 
 def emit_contraction(
-    module: Module, name: str, step: Contraction, layout: Layout, host: Host
+    module: Module, f: Function, step: Contraction, layout: Layout, host: Host, split: bool
 ) -> GemmPlan:
-    """Emit a contraction as a kernel that takes one more parameter, `ptr %scratch`.
+    """Emit a contraction; the matrix product becomes a function of its own.
 
     With a batch of at least as many matrices as threads the parts share the batch, else each
     matrix product. Gives the plan of one product.
@@ -53,12 +53,11 @@ def emit_contraction(
     main = stores[0]
     pointers = [step.lhs, step.rhs]
     buffers = [*buffers_of([*exprs, *pointers]), *(s.buffer for s in stores)]
-    scope = open_kernel(module, name, layout, host, buffers)
-    f = scope.f
-    f.parameters = [*f.parameters, ("ptr noalias", "%scratch")]
+    scope = open_scope(f, layout, host, buffers)
+    shared, name = layout.scratch(f), f"product_{len(module.functions)}"
     plan = emit_gemm(
         module,
-        f"{name}_product",
+        name,
         problem_of(step),
         host,
         epilogue=_epilogue(step, layout, host),
@@ -78,22 +77,21 @@ def emit_contraction(
             places.append(
                 f.offset(inner.pointers[buffer], memory_element(buffer.dtype.name), start)
             )
-        part, parts = ("0", "1") if by_batch else ("%part", "%parts")
-        scratch = _scratch_of_part(f, plan) if by_batch else "%scratch"
+        part, parts = ("%part", "%parts") if split and not by_batch else ("0", "1")
+        scratch = _scratch_of_part(f, shared, plan) if split and by_batch else shared
         batch = "".join(f", i64 {inner.names[v]}" for v in step.batch)
         f.do(
-            f"call void @{name}_product(ptr {places[0]}, ptr {places[1]}, ptr {places[2]}, "
+            f"call void @{name}(ptr {places[0]}, ptr {places[1]}, ptr {places[2]}, "
             f"ptr {scratch}, i64 {part}, i64 {parts}, ptr %table{batch})"
         )
 
-    nest(scope, step.batch, product, split=by_batch)
-    f.do("ret void")
+    nest(scope, step.batch, product, split and by_batch)
     return plan
 
 
-def _scratch_of_part(f: Function, plan: GemmPlan) -> str:
+def _scratch_of_part(f: Function, shared: str, plan: GemmPlan) -> str:
     size = -(-plan.scratch_bytes(1) // 64) * 64
-    return f.offset("%scratch", "i8", f.emit(f"mul i64 %part, {size}"))
+    return f.offset(shared, "i8", f.emit(f"mul i64 %part, {size}"))
 
 
 def shares_batch(step: Contraction, host: Host) -> bool:

@@ -1,7 +1,8 @@
-"""Loop nests of LIR as LLVM functions `void kernel(ptr table, i64 part, i64 parts)`.
+"""Loop nests of LIR as LLVM code, in a function with the parameter `ptr %table`.
 
-The table holds the program's pointers. A call does its `part` of the outermost loop, so several
-threads can share a kernel.
+The table holds the program's pointers. A function that several threads share, `void kernel(ptr
+table, i64 part, i64 parts)`, has its code emitted with `split`: a call does its part of the
+outermost loop.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from ...lower.lir.expr import INSTRUCTIONS, Apply, Expr, Reduce, walk
+from ...lower.lir.expr import INSTRUCTIONS, Apply, Expr, Reduce, load, walk
 from ...lower.lir.index import Variable
 from ...lower.lir.program import Buffer, Kernel, Rows, Scan, Scatter, Store
-from .code import Function, Module, Vector
+from .code import Function, Vector
 from .host import Host
 from .reductions import combine
 from .render import Scope, best_variable, choose_lanes, lane_mask
-from .scalar import register
+from .scalar import convert, register
 
 KERNEL_PARAMETERS = (
     ("ptr noalias nocapture readonly", "%table"),
@@ -28,32 +29,40 @@ NANOSECONDS_PER_PART = 20_000
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a program's buffers are: a place in its pointer table, or an offset in the arena."""
+    """Where a program's buffers are: a place in its pointer table, or an offset in the arena.
+
+    The scratch of the matrix kernels lies behind the arena of the outermost program; the tables of
+    nested ones have its place behind that of their arena.
+    """
 
     places: dict[Buffer, int]
     arena_place: int
     addresses: dict[Buffer, int]  # constants, at fixed addresses
+    scratch_offset: int | None = None
 
-    def pointer(self, f: Function, buffer: Buffer, table: str = "%table") -> str:
+    def pointer(self, f: Function, buffer: Buffer) -> str:
         """Emit the pointer to a buffer."""
         if buffer in self.addresses:
             return f.emit(f"inttoptr i64 {self.addresses[buffer]} to ptr")
-        place = self.places.get(buffer, self.arena_place)
-        slot = f.offset(table, "ptr", str(place))
-        pointer = f.emit(f"load ptr, ptr {slot}, align 8, !invariant.load !0")
         if buffer in self.places:
-            return pointer
+            return self._slot(f, self.places[buffer])
         assert buffer.offset is not None, f"{buffer} has no place in the arena"
-        return f.offset(pointer, "i8", str(buffer.offset))
+        return f.offset(self._slot(f, self.arena_place), "i8", str(buffer.offset))
+
+    def scratch(self, f: Function) -> str:
+        """Emit the pointer to the scratch of the matrix kernels."""
+        if self.scratch_offset is None:
+            return self._slot(f, self.arena_place + 1)
+        return f.offset(self._slot(f, self.arena_place), "i8", str(self.scratch_offset))
+
+    def _slot(self, f: Function, place: int) -> str:
+        slot = f.offset("%table", "ptr", str(place))
+        return f.emit(f"load ptr, ptr {slot}, align 8, !invariant.load !0")
 
 
-def open_kernel(
-    module: Module, name: str, layout: Layout, host: Host, buffers: Iterable[Buffer]
-) -> Scope:
-    """Begin a kernel function; gives the outermost scope with its pointers loaded."""
-    f = module.function(name, KERNEL_PARAMETERS, attributes="nounwind #0", linkage="internal")
-    pointers = {b: layout.pointer(f, b) for b in dict.fromkeys(buffers)}
-    return Scope(f, host, pointers)
+def open_scope(f: Function, layout: Layout, host: Host, buffers: Iterable[Buffer]) -> Scope:
+    """The outermost scope of a kernel, with its pointers loaded."""
+    return Scope(f, host, {b: layout.pointer(f, b) for b in dict.fromkeys(buffers)})
 
 
 def buffers_of(exprs: Iterable[Expr]) -> list[Buffer]:
@@ -66,29 +75,24 @@ def all_exprs(stores: Sequence[Store]) -> list[Expr]:
     return [*(s.expr for s in stores), *(e for s in stores for e in s.index.loads)]
 
 
-def emit_kernel(module: Module, name: str, kernel: Kernel, layout: Layout, host: Host) -> None:
+def emit_kernel(f: Function, kernel: Kernel, layout: Layout, host: Host, split: bool) -> None:
     """Emit a kernel."""
     exprs = all_exprs(kernel.stores)
     buffers = [*buffers_of(exprs), *(s.buffer for s in kernel.stores)]
-    scope = open_kernel(module, name, layout, host, buffers)
-    emit_loops(scope, kernel.loops, kernel.stores, split=True)
-    scope.f.do("ret void")
+    emit_loops(open_scope(f, layout, host, buffers), kernel.loops, kernel.stores, split)
 
 
-def emit_rows(module: Module, name: str, rows: Rows, layout: Layout, host: Host) -> None:
+def emit_rows(f: Function, rows: Rows, layout: Layout, host: Host, split: bool) -> None:
     """Emit kernels that share their outer loops."""
     stores = [s for kernel in rows.kernels for s in kernel.stores]
     exprs = all_exprs(stores)
-    scope = open_kernel(
-        module, name, layout, host, [*buffers_of(exprs), *(s.buffer for s in stores)]
-    )
+    scope = open_scope(f, layout, host, [*buffers_of(exprs), *(s.buffer for s in stores)])
 
     def each(inner: Scope) -> None:
         for kernel in rows.kernels:
             emit_loops(inner.inner(), kernel.loops, kernel.stores, split=False)
 
-    nest(scope, rows.loops, each, split=True)
-    scope.f.do("ret void")
+    nest(scope, rows.loops, each, split)
 
 
 def nest(
@@ -202,10 +206,10 @@ def _lanes(
     _evaluate(inner, stores)
 
 
-def emit_scan(module: Module, name: str, scan: Scan, layout: Layout, host: Host) -> None:
+def emit_scan(f: Function, scan: Scan, layout: Layout, host: Host, split: bool) -> None:
     """Emit a running combination: a loop in order, inside of the others."""
     exprs = [scan.expr, *scan.index.loads]
-    scope = open_kernel(module, name, layout, host, [*buffers_of(exprs), scan.buffer])
+    scope = open_scope(f, layout, host, [*buffers_of(exprs), scan.buffer])
     others = list(scan.loops)
     lanes, along = 1, None
     if others:
@@ -229,8 +233,7 @@ def emit_scan(module: Module, name: str, scan: Scan, layout: Layout, host: Host)
             single.names[along] = str(i)
             _running(single, scan)
 
-    nest(scope, others, lines, split=bool(others))
-    scope.f.do("ret void")
+    nest(scope, others, lines, split)
 
 
 def _running(scope: Scope, scan: Scan) -> None:
@@ -250,16 +253,14 @@ def _running(scope: Scope, scan: Scan) -> None:
 
 
 def _put(scope: Scope, scan: Scan, total: str) -> None:
-    from .scalar import convert
-
     text = convert(scope.f, scan.expr.dtype.name, scan.buffer.dtype.name, scope.lanes, total)
     scope.store(Store(scan.buffer, scan.index, scan.expr), (text, scope.lanes > 1))
 
 
-def emit_scatter(module: Module, name: str, scatter: Scatter, layout: Layout, host: Host) -> None:
+def emit_scatter(f: Function, scatter: Scatter, layout: Layout, host: Host) -> None:
     """Emit a scatter: in order, with vector code along a last axis that moves as a block."""
     exprs = [scatter.expr, *scatter.index.loads, *(e for b in scatter.bounds for e in b[0].loads)]
-    scope = open_kernel(module, name, layout, host, [*buffers_of(exprs), scatter.buffer])
+    scope = open_scope(f, layout, host, [*buffers_of(exprs), scatter.buffer])
     loops = list(scatter.loops)
     along = loops[-1] if loops and _moves_as_block(scatter, loops[-1]) else None
     if along is None:
@@ -281,7 +282,6 @@ def emit_scatter(module: Module, name: str, scatter: Scatter, layout: Layout, ho
                 _combine_into(wide, scatter)
 
         nest(scope, loops[:-1], lines, False, exprs, [along])
-    scope.f.do("ret void")
 
 
 def _moves_as_block(scatter: Scatter, variable: Variable) -> bool:
@@ -293,8 +293,6 @@ def _moves_as_block(scatter: Scatter, variable: Variable) -> bool:
 
 
 def _combine_into(scope: Scope, scatter: Scatter) -> None:
-    from ...lower.lir.expr import load
-
     f = scope.f
 
     def write(inner: Scope) -> None:

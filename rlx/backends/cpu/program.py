@@ -1,4 +1,4 @@
-"""A whole program as one LLVM module: `i32 main(ptr buffers)` runs all steps over one arena.
+"""A whole program as one LLVM module: `i32 main(ptr table)` runs all steps over one arena.
 
 Nested programs become functions of their own with a pointer table each. A table holds inputs,
 outputs, the arena and the scratch of the matrix kernels.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -45,6 +46,7 @@ from .kernels import (
 )
 from .pool import parallel
 
+SHORT = 4  # steps of a program that becomes one function
 Callback = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
 
@@ -104,19 +106,8 @@ class ProgramWriter:
 
     def write(self, program: Program) -> int:
         """Write `main` for a program; gives the bytes of memory it needs as its last pointer."""
-        self.function(program, "program")
         arena = -(-program.arena_bytes // 64) * 64
-        n = len(program.inputs) + len(program.outputs)
-        f = self.module.function("main", [("ptr", "%buffers")], "i32", "nounwind #0")
-        last = f.emit(f"load ptr, ptr {f.offset('%buffers', 'ptr', str(n))}, align 8")
-        table = f.emit(f"alloca [{n + 2} x ptr], align 8")
-        if n:
-            _copy_bytes(f, table, "%buffers", 8 * n)
-        f.do(f"store ptr {last}, ptr {f.offset(table, 'ptr', str(n))}, align 8")
-        scratch = f.offset(last, "i8", str(arena))
-        f.do(f"store ptr {scratch}, ptr {f.offset(table, 'ptr', str(n + 1))}, align 8")
-        status = f.emit(f"call i32 @program(ptr {table})")
-        f.do(f"ret i32 {status}")
+        self.function(program, "main", linkage="", scratch_offset=arena)
         self.module.globals.append("!0 = !{}")
         width = self.host.vector_bytes * 8
         self.module.globals.append(f'attributes #0 = {{ "prefer-vector-width"="{width}" }}')
@@ -127,15 +118,21 @@ class ProgramWriter:
         self.count += 1
         return f"{hint}_{self.count}"
 
-    def function(self, program: Program, name: str) -> None:
+    def function(
+        self,
+        program: Program,
+        name: str,
+        linkage: str = "internal",
+        scratch_offset: int | None = None,
+    ) -> None:
         """Write `i32 name(ptr table)` for a program."""
-        linkage = "internal"
         f = self.module.function(name, [("ptr", "%table")], "i32", "nounwind #0", linkage)
         places = {b: i for i, b in enumerate((*program.inputs, *program.outputs))}
         addresses = {b: self._address(b) for b in program.constants}
-        layout = Layout(places, len(places), addresses)
+        layout = Layout(places, len(places), addresses, scratch_offset)
+        is_short = len(program.steps) <= SHORT
         for step in program.steps:
-            self.step(f, step, layout)
+            self.step(f, step, layout, is_short)
         f.do("ret i32 0")
 
     def _address(self, buffer: Buffer) -> int:
@@ -144,14 +141,14 @@ class ProgramWriter:
         self.constants.append(array)
         return array.ctypes.data
 
-    def step(self, f: Function, step: Step, layout: Layout) -> None:
+    def step(self, f: Function, step: Step, layout: Layout, is_short: bool) -> None:
         """Write one step into the function of its program."""
+        if isinstance(step, Contraction) and not contracts_natively(step):
+            step = as_kernel(step)
         if isinstance(step, Kernel | Rows | Scan | Scatter):
-            self._loops(f, step, layout)
-        elif isinstance(step, Contraction) and not contracts_natively(step):
-            self._loops(f, as_kernel(step), layout)
+            self._loops(f, step, layout, is_short)
         elif isinstance(step, Contraction):
-            self._contraction(f, step, layout)
+            self._contraction(f, step, layout, is_short)
         elif isinstance(step, Copy):
             origin, target = (layout.pointer(f, b) for b in (step.origin, step.target))
             _copy_bytes(f, target, origin, step.target.nbytes)
@@ -166,51 +163,52 @@ class ProgramWriter:
 
     # -- kernels --------------------------------------------------------------------------------
 
-    def _loops(self, f: Function, step: Kernel | Rows | Scan | Scatter, layout: Layout) -> None:
-        if isinstance(step, Kernel):
-            name, splits = self.name("kernel"), bool(step.loops)
-            emit_kernel(self.module, name, step, layout, self.host)
-            cost = estimate(step.loops, all_exprs(step.stores), self.host)
-        elif isinstance(step, Rows):
-            name, splits = self.name("rows"), bool(step.loops)
-            emit_rows(self.module, name, step, layout, self.host)
-            cost = sum(
-                estimate((*step.loops, *k.loops), all_exprs(k.stores), self.host)
-                for k in step.kernels
-            )
-        elif isinstance(step, Scan):
-            name, splits = self.name("scan"), len(step.loops) > 1
-            emit_scan(self.module, name, step, layout, self.host)
-            cost = estimate((*step.loops, step.along), [step.expr], self.host) * 4
-        else:
-            name, splits = self.name("scatter"), False
-            emit_scatter(self.module, name, step, layout, self.host)
-            cost = estimate(step.loops, [step.expr], self.host) * 4
+    def _loops(
+        self, f: Function, step: Kernel | Rows | Scan | Scatter, layout: Layout, is_short: bool
+    ) -> None:
+        cost, splits = _cost(step, self.host), _splits(step)
         self.cost += cost
         parts = min(self.host.cores, int(cost / NANOSECONDS_PER_PART)) if splits else 1
-        self._call(f, name, parts)
+        with self._kernel(f, parts, is_short) as (kernel, split):
+            if isinstance(step, Kernel):
+                emit_kernel(kernel, step, layout, self.host, split)
+            elif isinstance(step, Rows):
+                emit_rows(kernel, step, layout, self.host, split)
+            elif isinstance(step, Scan):
+                emit_scan(kernel, step, layout, self.host, split)
+            else:
+                emit_scatter(kernel, step, layout, self.host)
 
-    def _call(self, f: Function, name: str, parts: int) -> None:
+    @contextmanager
+    def _kernel(self, f: Function, parts: int, is_short: bool) -> Iterator[tuple[Function, bool]]:
+        """The function to write a kernel into, called from `f`, and whether its parts are shared.
+
+        A short program is one function: the compiler takes a third of a millisecond for each. In
+        a long one a function for each kernel keeps the time to compile it linear.
+        """
+        if parts <= 1 and is_short:
+            yield f, False
+            return
+        name = self.name("kernel")
+        kernel = self.module.function(
+            name, KERNEL_PARAMETERS, attributes="nounwind #0", linkage="internal"
+        )
+        yield kernel, parts > 1
+        kernel.do("ret void")
         if parts > 1:
             parallel(f, f"@{name}", "%table", str(parts))
         else:
             f.do(f"call void @{name}(ptr %table, i64 0, i64 1)")
 
-    def _contraction(self, f: Function, step: Contraction, layout: Layout) -> None:
-        name = self.name("contraction")
-        plan = emit_contraction(self.module, f"{name}_kernel", step, layout, self.host)
-        flops = plan.flops * math.prod(v.extent for v in step.batch)
+    def _contraction(self, f: Function, step: Contraction, layout: Layout, is_short: bool) -> None:
+        sizes = (step.row, step.column, step.depth, *step.batch)
+        flops = 2 * math.prod(v.extent for v in sizes)
         nanoseconds = flops / (self.host.vector_bytes / 4 * 2 * 2 * 2.0)
         self.cost += nanoseconds
         parts = max(1, min(self.host.cores, int(nanoseconds / NANOSECONDS_PER_PART)))
+        with self._kernel(f, parts, is_short) as (kernel, split):
+            plan = emit_contraction(self.module, kernel, step, layout, self.host, split)
         self.scratch = max(self.scratch, scratch_bytes(step, plan, parts, self.host))
-        kernel = self.module.function(name, KERNEL_PARAMETERS, linkage="internal")
-        scratch = kernel.emit(
-            f"load ptr, ptr {kernel.offset('%table', 'ptr', str(layout.arena_place + 1))}, align 8"
-        )
-        kernel.do(f"call void @{name}_kernel(ptr %table, i64 %part, i64 %parts, ptr {scratch})")
-        kernel.do("ret void")
-        self._call(f, name, parts)
 
     def _library(self, f: Function, step: LibraryCall, layout: Layout) -> None:
         self.cost += 1e4
@@ -243,9 +241,7 @@ class ProgramWriter:
         n = len(pointers)
         table = f.emit(f"alloca [{n + 2} x ptr], align 8")
         arena = layout.pointer(f, scratch) if scratch is not None else "null"
-        shared = f.emit(
-            f"load ptr, ptr {f.offset('%table', 'ptr', str(layout.arena_place + 1))}, align 8"
-        )
+        shared = layout.scratch(f)
         for i, pointer in enumerate((*pointers, arena, shared)):
             f.do(f"store ptr {pointer}, ptr {f.offset(table, 'ptr', str(i))}, align 8")
         return table
@@ -380,6 +376,25 @@ class _Targets:
             f.do(f"store ptr {pointer}, ptr {f.offset(table, 'ptr', str(first + i))}, align 8")
             chosen.append(pointer)
         return chosen
+
+
+def _splits(step: Kernel | Rows | Scan | Scatter) -> bool:
+    """Whether threads can share the loops."""
+    if isinstance(step, Scan):
+        return len(step.loops) > 1
+    return isinstance(step, Kernel | Rows) and bool(step.loops)
+
+
+def _cost(step: Kernel | Rows | Scan | Scatter, host: Host) -> float:
+    """Rough nanoseconds on one thread."""
+    if isinstance(step, Kernel):
+        return estimate(step.loops, all_exprs(step.stores), host)
+    if isinstance(step, Rows):
+        return sum(
+            estimate((*step.loops, *k.loops), all_exprs(k.stores), host) for k in step.kernels
+        )
+    loops = (*step.loops, step.along) if isinstance(step, Scan) else step.loops
+    return estimate(loops, [step.expr], host) * 4
 
 
 def _copy_bytes(f: Function, target: str, origin: str, count: int) -> None:
