@@ -62,30 +62,30 @@ def problem_of(a: np.ndarray, b: np.ndarray, gap: int, dtype: str, out: str) -> 
 class Product:
     """A compiled product, called part by part."""
 
-    def __init__(self, problem: Problem, device: Host, epilogue=None, extra=()) -> None:
+    def __init__(self, problem: Problem, device: Host, parts=1, epilogue=None, extra=()) -> None:
         module = Module()
-        self.problem = problem
+        self.problem, self.parts = problem, parts
         self.plan: GemmPlan = emit_gemm(
-            module, "product", problem, device, epilogue=epilogue, extra=extra
+            module, "product", problem, device, parts=parts, epilogue=epilogue, extra=extra
         )
         self.library = machine.load(module.text)
-        kinds = [ctypes.c_void_p] * 4 + [ctypes.c_int64] * 2 + [ctypes.c_void_p] * len(extra)
+        kinds = [ctypes.c_void_p] * 4 + [ctypes.c_int64] + [ctypes.c_void_p] * len(extra)
         self.call = ctypes.CFUNCTYPE(None, *kinds)(self.library.address("product"))
 
     def __call__(
-        self, a: np.ndarray, b: np.ndarray, parts: int = 1, extra: Sequence[np.ndarray] = ()
+        self, a: np.ndarray, b: np.ndarray, extra: Sequence[np.ndarray] = ()
     ) -> np.ndarray:
         problem = self.problem
         out = numpy_dtype("uint8" if problem.out_dtype == "bool" else problem.out_dtype)
         size = (problem.m - 1) * problem.c_row + problem.n if problem.m else 0
         memory = np.full(size + 2 * GUARD, 77, out)
-        needed = self.plan.scratch_bytes(parts)
+        needed = self.plan.scratch_bytes
         room = np.full(needed + 2 * GUARD + 64, 0xFF, np.uint8)  # NaN: reading it would show
         start = -(room.ctypes.data + GUARD) % 64 + GUARD
         c = memory.ctypes.data + GUARD * out.itemsize
-        for part in reversed(range(parts)):
+        for part in reversed(range(self.parts)):
             pointers = [a.ctypes.data, b.ctypes.data, c, room.ctypes.data + start]
-            self.call(*pointers, part, parts, *(x.ctypes.data for x in extra))
+            self.call(*pointers, part, *(x.ctypes.data for x in extra))
         assert np.all(room[:start] == 0xFF) and np.all(room[start + needed :] == 0xFF)
         assert np.all(memory[:GUARD] == 77) and np.all(memory[GUARD + size :] == 77)
         window = memory[GUARD:][: problem.m * problem.c_row]
@@ -110,8 +110,8 @@ def check(
     """Compare one product with NumPy's in float64; gives the kind of the plan."""
     a, b = stored((m, k), layout.a, dtype, 1), stored((k, n), layout.b, dtype, 2)
     problem = problem_of(a, b, layout.gap, dtype, out or dtype)
-    product = Product(problem, replace(host(), **NARROW[device]))
-    got = product(a, b, parts)
+    product = Product(problem, replace(host(), **NARROW[device]), parts)
+    got = product(a, b)
     wide = np.int64 if dtype.startswith("int") else np.float64
     want = a.astype(wide) @ b.astype(wide)
     if wide is np.int64:
@@ -214,10 +214,11 @@ def test_epilogue_is_applied_once(size: tuple[int, int, int], device: str) -> No
         bias = stored((1, n), "rows", "float32", 3)[0]
         extra = [("ptr", "%bias"), ("ptr noalias", "%counts")]
         problem = problem_of(a, b, 0, "float32", "float32")
-        product = Product(problem, replace(host(), **NARROW[device]), bias_and_relu, extra)
         for parts in (1, 3):
+            narrow = replace(host(), **NARROW[device])
+            product = Product(problem, narrow, parts, bias_and_relu, extra)
             counts = np.zeros((m, WIDE), np.float32)
-            got = product(a, b, parts, [bias, counts])
+            got = product(a, b, [bias, counts])
             want = np.maximum(a.astype(np.float64) @ b + bias, 0)
             np.testing.assert_allclose(got, want, atol=1e-4 * max(k, 1) ** 0.5)
             assert np.all(counts[:, :n] == 1) and np.all(counts[:, n:] == 0)
@@ -228,7 +229,7 @@ def test_epilogue_gives_another_dtype() -> None:
         return f.emit(f"fcmp ogt {vector.text} {sums}, {f.constant(vector, 0)}")
 
     a, b = stored((30, 20), "rows", "float32", 1), stored((20, 45), "rows", "float32", 2)
-    product = Product(problem_of(a, b, 0, "float32", "bool"), host(), positive)
+    product = Product(problem_of(a, b, 0, "float32", "bool"), host(), 1, positive)
     np.testing.assert_array_equal(product(a, b), a @ b > 0)
 
 
@@ -240,12 +241,20 @@ def test_nan_and_infinity_are_not_skipped() -> None:
         np.testing.assert_array_equal(got, a @ b)
 
 
-def test_scratch_of_many_parts_is_bounded() -> None:
-    a, b = stored((512, 512), "rows", "float32", 1), stored((512, 512), "rows", "float32", 2)
-    plan = emit_gemm(Module(), "product", problem_of(a, b, 0, "float32", "float32"), host())
-    assert plan.kind == "packed" and plan.flops == 2 * 512**3
-    assert plan.scratch_bytes(2) == 2 * plan.scratch_bytes(1)
-    assert plan.scratch_bytes(1) % 64 == 0
+def test_scratch_grows_with_the_parts_that_have_work() -> None:
+    def plan(size: int, parts: int) -> GemmPlan:
+        a, b = (
+            stored((size, size), "rows", "float32", 1),
+            stored((size, size), "rows", "float32", 2),
+        )
+        problem = problem_of(a, b, 0, "float32", "float32")
+        return emit_gemm(Module(), "product", problem, host(), parts=parts)
+
+    one, two = plan(512, 1), plan(512, 2)
+    assert one.kind == "packed" and one.flops == 2 * 512**3
+    assert two.scratch_bytes == 2 * one.scratch_bytes
+    assert one.scratch_bytes % 64 == 0
+    assert plan(3, 40).scratch_bytes == plan(3, 1).scratch_bytes
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

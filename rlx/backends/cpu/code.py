@@ -145,7 +145,7 @@ class Function:
         text = literal(vector.dtype, number)
         if vector.lanes == 1:
             return text
-        return f"<{', '.join([f'{vector.element} {text}'] * vector.lanes)}>"
+        return f"splat ({vector.element} {text})"
 
     def intrinsic(self, name: str, vector: Vector, *values: str) -> str:
         """Call an overloaded intrinsic whose arguments and result all have type `vector`."""
@@ -159,6 +159,8 @@ class Function:
 
     def offset(self, pointer: str, element: str, index: str) -> str:
         """Emit the address of an element behind a pointer."""
+        if index == "0":
+            return pointer
         return self.emit(f"getelementptr inbounds {element}, ptr {pointer}, i64 {index}")
 
     @contextmanager

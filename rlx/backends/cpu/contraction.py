@@ -40,7 +40,7 @@ def as_kernel(step: Contraction) -> Kernel:
 
 
 def emit_contraction(
-    module: Module, f: Function, step: Contraction, layout: Layout, host: Host, split: bool
+    module: Module, f: Function, step: Contraction, layout: Layout, host: Host, parts: int
 ) -> GemmPlan:
     """Emit a contraction; the matrix product becomes a function of its own.
 
@@ -55,15 +55,16 @@ def emit_contraction(
     buffers = [*buffers_of([*exprs, *pointers]), *(s.buffer for s in stores)]
     scope = open_scope(f, layout, host, buffers)
     shared, name = layout.scratch(f), f"product_{len(module.functions)}"
+    by_batch = shares_batch(step, host)
     plan = emit_gemm(
         module,
         name,
         problem_of(step),
         host,
+        parts=1 if by_batch else parts,
         epilogue=_epilogue(step, layout, host),
         extra=[("ptr", "%table"), *(("i64", f"%batch{i}") for i in range(len(step.batch)))],
     )
-    by_batch = shares_batch(step, host)
 
     def product(inner: Scope) -> None:
         table = {step.row: Index(), step.column: Index(), step.depth: Index()}
@@ -77,21 +78,18 @@ def emit_contraction(
             places.append(
                 f.offset(inner.pointers[buffer], memory_element(buffer.dtype.name), start)
             )
-        part, parts = ("%part", "%parts") if split and not by_batch else ("0", "1")
-        scratch = _scratch_of_part(f, shared, plan) if split and by_batch else shared
+        part, scratch = "0" if by_batch or parts == 1 else "%part", shared
+        if by_batch and parts > 1:
+            size = f.emit(f"mul i64 %part, {plan.scratch_bytes}")
+            scratch = f.offset(shared, "i8", size)
         batch = "".join(f", i64 {inner.names[v]}" for v in step.batch)
         f.do(
             f"call void @{name}(ptr {places[0]}, ptr {places[1]}, ptr {places[2]}, "
-            f"ptr {scratch}, i64 {part}, i64 {parts}, ptr %table{batch})"
+            f"ptr {scratch}, i64 {part}, ptr %table{batch})"
         )
 
-    nest(scope, step.batch, product, split and by_batch)
+    nest(scope, step.batch, product, by_batch and parts > 1)
     return plan
-
-
-def _scratch_of_part(f: Function, shared: str, plan: GemmPlan) -> str:
-    size = -(-plan.scratch_bytes(1) // 64) * 64
-    return f.offset(shared, "i8", f.emit(f"mul i64 %part, {size}"))
 
 
 def shares_batch(step: Contraction, host: Host) -> bool:
@@ -101,9 +99,7 @@ def shares_batch(step: Contraction, host: Host) -> bool:
 
 def scratch_bytes(step: Contraction, plan: GemmPlan, parts: int, host: Host) -> int:
     """What all parts need together."""
-    if shares_batch(step, host):
-        return -(-plan.scratch_bytes(1) // 64) * 64 * parts
-    return plan.scratch_bytes(parts)
+    return plan.scratch_bytes * (parts if shares_batch(step, host) else 1)
 
 
 def problem_of(step: Contraction) -> Problem:

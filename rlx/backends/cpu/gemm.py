@@ -16,7 +16,6 @@ from .gemm_dots import emit_dots
 from .gemm_kernel import emit_finish, emit_kernel
 from .gemm_pack import emit_pack_a, emit_pack_b, panel_start
 from .gemm_plan import (
-    MAX_PARTS,
     Blocking,
     Epilogue,
     GemmPlan,
@@ -36,13 +35,14 @@ def emit_gemm(
     problem: Problem,
     host: Host,
     *,
+    parts: int = 1,
     epilogue: Epilogue | None = None,
     extra: Sequence[tuple[str, str]] = (),
 ) -> GemmPlan:
     """Emit a function that computes one of several independent parts of a product.
 
-    `name(ptr a, ptr b, ptr c, ptr scratch, i64 part, i64 parts, ...)` may run in as many threads
-    as there are parts. `epilogue(f, vector, sums, i, j)` emits the value to store for
+    `name(ptr a, ptr b, ptr c, ptr scratch, i64 part, ...)` may run in as many threads as there
+    are parts. `epilogue(f, vector, sums, i, j)` emits the value to store for
     `C[i, j:j+lanes]`, in the register type of `out_dtype` (float32 for half floats); it is applied
     once to every element and may read the `extra` parameters, (LLVM type, name) pairs that follow
     the others.
@@ -51,16 +51,16 @@ def emit_gemm(
     blocking = None if empty else choose_blocking(problem, host)
     operands = ("%b", "%a") if blocking and blocking.swapped else ("%a", "%b")
     parameters = [("ptr", x) for x in (*operands, "%c", "%scratch")]
-    parameters += [("i64", "%part"), ("i64", "%parts"), *extra]
+    parameters += [("i64", "%part"), *extra]
     f = module.function(name, parameters)
     if blocking is None:
         f.do("ret void")
         return GemmPlan("empty", 0, 0)
-    emitter = _Emitter(module, name, f, blocking, epilogue, list(extra))
-    emitter.emit()
+    shares = blocking.shares(parts)
+    _Emitter(module, name, f, blocking, shares, epilogue, list(extra)).emit()
     flops = 2 * problem.m * problem.n * problem.k
     partial = blocking.pieces > 1 and not blocking.keeps_partial
-    return GemmPlan(blocking.kind, flops, blocking.slice_bytes, partial)
+    return GemmPlan(blocking.kind, flops, blocking.slice_bytes * len(shares), partial)
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,7 @@ class _Emitter:
     name: str
     f: Function
     blocking: Blocking
+    shares: list[tuple[int, int, int, int]]
     epilogue: Epilogue | None
     extra: list[tuple[str, str]]
 
@@ -123,44 +124,25 @@ class _Emitter:
         if self.finishes:
             kind = memory_type(self.blocking.problem.accumulator)
             buffer = f.emit(f"alloca [{tile.rows * tile.columns} x {kind}], align 64")
-        if tile.row_panels * tile.column_panels == 1:
+        if len(self.shares) == 1:
+            first, last, left, right = map(str, self.shares[0])
             with f.when(f.emit("icmp eq i64 %part, 0")):
-                self._blocks(buffer, "%scratch", ("0", "1"), ("0", "1"))
+                self._blocks(buffer, "%scratch", (first, last), (left, right))
             return
-        down, across = self._grid()
-        count = f.emit(f"mul i64 {down}, {across}")
-        with f.when(f.emit(f"icmp ult i64 %part, {count}")):
-            scratch = "%scratch"
-            size = self.blocking.slice_bytes
-            if size:
-                scratch = f.offset(scratch, "i8", f.emit(f"mul i64 %part, {size}"))
-            row, column = f.emit(f"udiv i64 %part, {across}"), f.emit(f"urem i64 %part, {across}")
-            rows = self._share(row, down, tile.row_panels)
-            columns = self._share(column, across, tile.column_panels)
-            self._blocks(buffer, scratch, rows, columns)
+        with f.when(f.emit(f"icmp ult i64 %part, {len(self.shares)}")):
+            size = f.emit(f"mul i64 %part, {self.blocking.slice_bytes}")
+            first, last, left, right = self._share()
+            scratch = f.offset("%scratch", "i8", size)
+            self._blocks(buffer, scratch, (first, last), (left, right))
 
-    def _grid(self) -> tuple[str, str]:
-        """How many parts share the rows and the columns, looked up by the number of parts."""
-        f, grid = self.f, f"@{self.name}_grid"
-        numbers = ", ".join(f"i16 {x}" for pair in self.blocking.grid for x in pair)
-        self.module.globals.append(
-            f"{grid} = internal constant [{2 * MAX_PARTS} x i16] [{numbers}]"
-        )
-        clipped = f.intrinsic("umin", Vector("int64"), "%parts", str(MAX_PARTS))
-        place = f.offset(grid, "i16", f.emit(f"mul i64 {f.emit(f'sub i64 {clipped}, 1')}, 2"))
-        down = f.emit(f"load i16, ptr {place}")
-        across = f.emit(f"load i16, ptr {f.offset(place, 'i16', '1')}")
-        return f.emit(f"zext i16 {down} to i64"), f.emit(f"zext i16 {across} to i64")
-
-    def _share(self, number: str, count: str, panels: int) -> tuple[str, str]:
-        """The panels of share `number` of `count`."""
-        f = self.f
-        following = f.emit(f"add i64 {number}, 1")
-        first, last = (
-            f.emit(f"udiv i64 {f.emit(f'mul i64 {x}, {panels}')}, {count}")
-            for x in (number, following)
-        )
-        return first, last
+    def _share(self) -> list[str]:
+        """The bounds of this part, from a table."""
+        f, table = self.f, f"@{self.name}_shares"
+        numbers = ", ".join(f"i64 {x}" for share in self.shares for x in share)
+        kind = f"[{4 * len(self.shares)} x i64]"
+        self.module.globals.append(f"{table} = internal constant {kind} [{numbers}]")
+        place = f.offset(table, "i64", f.emit("mul i64 %part, 4"))
+        return [f.emit(f"load i64, ptr {f.offset(place, 'i64', str(i))}") for i in range(4)]
 
     def _blocks(
         self, buffer: str, scratch: str, rows: tuple[str, str], columns: tuple[str, str]

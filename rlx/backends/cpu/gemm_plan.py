@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
 from .code import LLVM_NAMES, Function, Vector
 from .host import Host
 
-MAX_PARTS = 32
 NARROW = 8  # up to so many rows or columns make a product limited by memory
 HALVES = ("float16", "bfloat16")
 
@@ -66,12 +65,8 @@ class GemmPlan:
 
     kind: str
     flops: int
-    slice_bytes: int
+    scratch_bytes: int  # of all parts together; the memory is aligned to 64 bytes
     partial: bool = False
-
-    def scratch_bytes(self, parts: int) -> int:
-        """The size of the scratch memory of all parts; it is aligned to 64 bytes."""
-        return self.slice_bytes * min(max(parts, 1), MAX_PARTS)
 
 
 def floor_power(x: int) -> int:
@@ -268,8 +263,8 @@ class Blocking:
 
     @property
     def slice_bytes(self) -> int:
-        """Scratch memory of one part."""
-        return self.a_bytes + self.b_bytes + self.partial_bytes
+        """Scratch memory of one part, in whole cache lines."""
+        return -(-(self.a_bytes + self.b_bytes + self.partial_bytes) // 64) * 64
 
     @property
     def pieces(self) -> int:
@@ -281,12 +276,8 @@ class Blocking:
         """The length of the shortest piece of k."""
         return self.problem.k - (self.pieces - 1) * self.depth
 
-    @cached_property
-    def grid(self) -> list[tuple[int, int]]:
-        """How many parts share the rows and the columns, for 1, 2, ... parts."""
-        return [self._grid(parts) for parts in range(1, MAX_PARTS + 1)]
-
-    def _grid(self, parts: int) -> tuple[int, int]:
+    def grid(self, parts: int) -> tuple[int, int]:
+        """How many of at most `parts` parts share the rows and the columns."""
         tile, best = self.tile, (float("inf"), 1, 1)
         for down in range(1, min(parts, tile.row_panels) + 1):
             across = min(parts // down, tile.column_panels)
@@ -297,6 +288,18 @@ class Blocking:
             work += 8 * wide * tile.vectors * self.pack_b
             best = min(best, (work, down, across))
         return best[1], best[2]
+
+    def shares(self, parts: int) -> list[tuple[int, int, int, int]]:
+        """The first and last panels of rows, then of columns, of each part that has work."""
+        down, across = self.grid(parts)
+        rows = _shares(self.tile.row_panels, down)
+        columns = _shares(self.tile.column_panels, across)
+        return [(*row, *column) for row in rows for column in columns]
+
+
+def _shares(count: int, parts: int) -> list[tuple[int, int]]:
+    bounds = [count * i // parts for i in range(parts + 1)]
+    return list(itertools.pairwise(bounds))
 
 
 def choose_blocking(problem: Problem, host: Host) -> Blocking:

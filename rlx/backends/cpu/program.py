@@ -206,8 +206,8 @@ class ProgramWriter:
         nanoseconds = flops / (self.host.vector_bytes / 4 * 2 * 2 * 2.0)
         self.cost += nanoseconds
         parts = max(1, min(self.host.cores, int(nanoseconds / NANOSECONDS_PER_PART)))
-        with self._kernel(f, parts, is_short) as (kernel, split):
-            plan = emit_contraction(self.module, kernel, step, layout, self.host, split)
+        with self._kernel(f, parts, is_short) as (kernel, _):
+            plan = emit_contraction(self.module, kernel, step, layout, self.host, parts)
         self.scratch = max(self.scratch, scratch_bytes(step, plan, parts, self.host))
 
     def _library(self, f: Function, step: LibraryCall, layout: Layout) -> None:
