@@ -170,12 +170,14 @@ class Function:
         stop: str,
         step: str = "1",
         carried: Sequence[tuple[str, str]] = (),
+        is_plain: bool = False,
     ) -> Iterator[Loop]:
         """A counted loop from `start` below `stop`; `carried` is (LLVM type, initial value) pairs.
 
         Inside, `loop.index` and `loop.values` are the phis and `loop.next` must be set to the new
         carried values; after the block, `loop.values` are the final ones. Runs zero times when
-        `start >= stop`.
+        `start >= stop`. A plain loop computes its addresses as they are written: LLVM's search
+        for cheaper ones, half the time to compile a simple loop, does not see its index.
         """
         header, body, done = self.label("loop"), self.label("body"), self.label("done")
         before = self.block
@@ -187,7 +189,8 @@ class Function:
         condition = self.emit(f"icmp slt i64 {index}, {stop}")
         self.do(f"br i1 {condition}, label %{body}, label %{done}")
         self.start_block(body)
-        state = Loop(index, list(phis), list(phis))
+        hidden = self.emit(f'call i64 asm "", "=r,0"(i64 {index})') if is_plain else index
+        state = Loop(hidden, list(phis), list(phis))
         yield state
         latch = self.block
         following = self.emit(f"add nsw i64 {index}, {step}")

@@ -28,6 +28,8 @@ from .host import Host
 
 __all__ = ["Epilogue", "GemmPlan", "Operand", "Problem", "emit_gemm"]
 
+LOOPS = "nounwind optnone noinline"
+
 
 def emit_gemm(
     module: Module,
@@ -52,7 +54,9 @@ def emit_gemm(
     operands = ("%b", "%a") if blocking and blocking.swapped else ("%a", "%b")
     parameters = [("ptr", x) for x in (*operands, "%c", "%scratch")]
     parameters += [("i64", "%part"), *extra]
-    f = module.function(name, parameters)
+    # The loops around the tiles need no optimization, which would double the time to compile them.
+    is_packed = blocking and (blocking.pack_a or blocking.pack_b)
+    f = module.function(name, parameters, attributes=LOOPS if is_packed else "nounwind")
     if blocking is None:
         f.do("ret void")
         return GemmPlan("empty", 0, 0)

@@ -229,13 +229,13 @@ def _copy_rows(
     f: Function, blocking: Blocking, problem: Problem, epilogue: Epilogue | None, *, turned: bool
 ) -> None:
     tile = blocking.tile
-    with f.loop("%skip_rows", str(tile.rows)) as rows:
+    with f.loop("%skip_rows", str(tile.rows), is_plain=True) as rows:
         begin = f.emit(f"mul i64 {rows.index}, {tile.columns}")
         source = f.offset("%tile", memory_type(problem.accumulator), begin)
         i = f.emit(f"add i64 %i, {rows.index}")
         spans = [("%skip_columns", str(tile.width), 1)] if turned else _spans(f, tile)
         for start, stop, lanes in spans:
-            with f.loop(start, stop, str(lanes)) as columns:
+            with f.loop(start, stop, str(lanes), is_plain=True) as columns:
                 j = f.emit(f"add i64 %j, {columns.index}")
                 place = (j, i) if turned else (i, j)
                 finish_vector(f, problem, lanes, (source, columns.index), place, epilogue)

@@ -32,7 +32,7 @@ def emit_pack_a(module: Module, name: str, blocking: Blocking) -> None:
     f = module.function(name, PARAMETERS, linkage="internal")
     element, kind = memory_type(problem.dtype), memory_type(problem.accumulator)
     corner = f.offset("%source", element, f.emit(f"mul i64 %piece, {problem.a.column}"))
-    with f.loop("%first", "%last") as panels:
+    with f.loop("%first", "%last", is_plain=True) as panels:
         panel = f.emit(f"sub i64 {panels.index}, %first")
         target = f.offset("%target", kind, f.emit(f"mul i64 {panel}, {blocking.a_panel}"))
         i = panel_start(f, panels.index, tile.rows, tile.m)
@@ -67,10 +67,10 @@ def _copy_chunks(
     element, kind = memory_type(problem.dtype), memory_type(problem.accumulator)
     lanes = min(step, tile.lanes)
     # A row is read from one end to the other, as the processor's prefetching wants it.
-    with f.loop("0", str(tile.rows)) as rows:
+    with f.loop("0", str(tile.rows), is_plain=True) as rows:
         row = f.offset(source, element, f.emit(f"mul i64 {rows.index}, {problem.a.row}"))
         line = f.offset(target, kind, f.emit(f"mul i64 {rows.index}, {chunk}"))
-        with f.loop(*span, str(step)) as columns:
+        with f.loop(*span, str(step), is_plain=True) as columns:
             p = columns.index
             begin = f.offset(row, element, f.emit(f"mul i64 {p}, {problem.a.column}"))
             before = f.emit(f"lshr i64 {p}, {chunk.bit_length() - 1}")
@@ -87,7 +87,7 @@ def _copy_columns_of_a(f: Function, blocking: Blocking, source: str, target: str
     problem, tile = blocking.problem, blocking.tile
     element, kind = memory_type(problem.dtype), memory_type(problem.accumulator)
     lanes = min(tile.lanes, floor_power(tile.rows))
-    with f.loop("0", "%depth") as columns:
+    with f.loop("0", "%depth", is_plain=True) as columns:
         p = columns.index
         begin = f.offset(source, element, f.emit(f"mul i64 {p}, {problem.a.column}"))
         end = f.offset(target, kind, f.emit(f"mul i64 {p}, {tile.rows}"))
@@ -108,7 +108,7 @@ def emit_pack_b(module: Module, name: str, blocking: Blocking) -> None:
     f = module.function(name, PARAMETERS, linkage="internal")
     element, kind = memory_type(problem.dtype), memory_type(problem.accumulator)
     corner = f.offset("%source", element, f.emit(f"mul i64 %piece, {problem.b.row}"))
-    with f.loop("%first", "%last") as panels:
+    with f.loop("%first", "%last", is_plain=True) as panels:
         panel = f.emit(f"sub i64 {panels.index}, %first")
         target = f.offset("%target", kind, f.emit(f"mul i64 {panel}, {blocking.b_panel}"))
         j = panel_start(f, panels.index, tile.columns, tile.n)
@@ -125,7 +125,7 @@ def emit_pack_b(module: Module, name: str, blocking: Blocking) -> None:
 def _copy_rows_of_b(f: Function, blocking: Blocking, source: str, target: str) -> None:
     problem, tile = blocking.problem, blocking.tile
     element, kind = memory_type(problem.dtype), memory_type(problem.accumulator)
-    with f.loop("0", "%depth") as rows:
+    with f.loop("0", "%depth", is_plain=True) as rows:
         begin = f.offset(source, element, f.emit(f"mul i64 {rows.index}, {problem.b.row}"))
         end = f.offset(target, kind, f.emit(f"mul i64 {rows.index}, {tile.columns}"))
         for offset, place in zip(tile.offsets, blocking.b_offsets, strict=True):
@@ -138,13 +138,13 @@ def _transpose_b(f: Function, blocking: Blocking, source: str, target: str) -> N
     problem, tile = blocking.problem, blocking.tile
     element, kind = memory_type(problem.dtype), memory_type(problem.accumulator)
     step = block_rows(blocking)
-    with f.loop("0", "%depth", str(step)) as blocks:
+    with f.loop("0", "%depth", str(step), is_plain=True) as blocks:
         # The block at the end of a piece is moved back, as its last rows must not leave B.
         last = f.emit(f"sub i64 %depth, {step}")
         p = f.intrinsic("smin", Vector("int64"), blocks.index, last)
         begin = f.offset(source, element, p)
         end = f.offset(target, kind, f.emit(f"mul i64 {p}, {tile.columns}"))
-        with f.loop("0", str(tile.columns), str(tile.lanes)) as vectors:
+        with f.loop("0", str(tile.columns), str(tile.lanes), is_plain=True) as vectors:
             # The vectors of a narrow matrix overlap, so the last one is moved back too.
             column = vectors.index
             if tile.width < tile.columns:
@@ -210,9 +210,9 @@ def _shuffle(f: Function, dtype: str, lanes: int, x: str, y: str, mask: list[int
 def _gather_b(f: Function, blocking: Blocking, source: str, target: str) -> None:
     """Copy one number at a time, along whichever stride B has."""
     problem, tile = blocking.problem, blocking.tile
-    with f.loop("0", "%depth") as rows:
+    with f.loop("0", "%depth", is_plain=True) as rows:
         for offset, place in zip(tile.offsets, blocking.b_offsets, strict=True):
-            with f.loop("0", str(tile.lanes)) as lanes:
+            with f.loop("0", str(tile.lanes), is_plain=True) as lanes:
                 column = f.emit(f"add i64 {lanes.index}, {offset}")
                 begin = f.emit(f"mul i64 {column}, {problem.b.column}")
                 begin = f.emit(
