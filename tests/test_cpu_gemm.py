@@ -10,7 +10,7 @@ import pytest
 
 from rlx.backends.cpu import machine
 from rlx.backends.cpu.code import Function, Module, Vector
-from rlx.backends.cpu.gemm import GemmPlan, Operand, Problem, emit_gemm
+from rlx.backends.cpu.gemm import GemmPlan, Operand, Places, Problem, emit_gemm
 from rlx.backends.cpu.host import Host, host
 
 GUARD = 64  # elements around C, and bytes around the scratch memory, that nobody may touch
@@ -65,9 +65,14 @@ class Product:
     def __init__(self, problem: Problem, device: Host, parts=1, epilogue=None, extra=()) -> None:
         module = Module()
         self.problem, self.parts = problem, parts
-        self.plan: GemmPlan = emit_gemm(
-            module, "product", problem, device, parts=parts, epilogue=epilogue, extra=extra
-        )
+        self.plan = GemmPlan.of(problem, device, parts)
+        names = ["%a", "%b", "%c", "%scratch"]
+        parameters = [*(("ptr", name) for name in names), ("i64", "%part"), *extra]
+        f = module.function("product", parameters)
+        places = Places(*names, "%part" if parts > 1 else "0")
+        passed = [(kind, name, name) for kind, name in extra]
+        emit_gemm(module, f, self.plan, places, epilogue=epilogue, extra=passed)
+        f.do("ret void")
         self.library = machine.load(module.text)
         kinds = [ctypes.c_void_p] * 4 + [ctypes.c_int64] + [ctypes.c_void_p] * len(extra)
         self.call = ctypes.CFUNCTYPE(None, *kinds)(self.library.address("product"))
@@ -248,7 +253,7 @@ def test_scratch_grows_with_the_parts_that_have_work() -> None:
             stored((size, size), "rows", "float32", 2),
         )
         problem = problem_of(a, b, 0, "float32", "float32")
-        return emit_gemm(Module(), "product", problem, host(), parts=parts)
+        return GemmPlan.of(problem, host(), parts)
 
     one, two = plan(512, 1), plan(512, 2)
     assert one.kind == "packed" and one.flops == 2 * 512**3

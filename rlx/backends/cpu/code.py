@@ -101,6 +101,7 @@ class Function:
     attributes: str = ""
     linkage: str = ""
     lines: list[str] = field(default_factory=list)
+    reserved: list[str] = field(default_factory=list)
     declarations: set[str] = field(default_factory=set)
     block: str = "entry"
     count: int = 0
@@ -119,6 +120,12 @@ class Function:
     def do(self, instruction: str) -> None:
         """Append an instruction that gives no value."""
         self.lines.append(f"  {instruction}")
+
+    def reserve(self, kind: str, align: int) -> str:
+        """Give memory of the stack, taken once however often control comes by."""
+        name = self.fresh()
+        self.reserved.append(f"  {name} = alloca {kind}, align {align}")
+        return name
 
     def start_block(self, label: str) -> None:
         """Begin the basic block `label`."""
@@ -218,7 +225,7 @@ class Function:
         parameters = ", ".join(f"{kind} {name}" for kind, name in self.parameters)
         head = " ".join(filter(None, ("define", self.linkage, self.returns)))
         head = f"{head} @{self.name}({parameters}) {self.attributes}".rstrip()
-        return "\n".join([f"{head} {{", "entry:", *self.lines, "}"])
+        return "\n".join([f"{head} {{", "entry:", *self.reserved, *self.lines, "}"])
 
 
 @dataclass

@@ -7,7 +7,7 @@ from ...lower.lir.expr import Accumulated, Expr
 from ...lower.lir.index import Index, Variable
 from ...lower.lir.program import Contraction, Kernel, Store
 from .code import Function, Module, Vector
-from .gemm import Epilogue, GemmPlan, Operand, Problem, emit_gemm
+from .gemm import Epilogue, GemmPlan, Operand, Places, Problem, emit_gemm
 from .host import Host
 from .kernels import Layout, all_exprs, buffers_of, nest, open_scope
 from .render import Scope, memory_element
@@ -39,57 +39,56 @@ def as_kernel(step: Contraction) -> Kernel:
     return Kernel(outer, tuple(stores), step.source)
 
 
+def plan_contraction(step: Contraction, host: Host, parts: int) -> GemmPlan:
+    """How each of the products is computed."""
+    step = _rows_along_columns(step)
+    return GemmPlan.of(problem_of(step), host, 1 if shares_batch(step, host) else parts)
+
+
 def emit_contraction(
-    module: Module, f: Function, step: Contraction, layout: Layout, host: Host, parts: int
-) -> GemmPlan:
-    """Emit a contraction; the matrix product becomes a function of its own.
+    module: Module,
+    f: Function,
+    step: Contraction,
+    plan: GemmPlan,
+    layout: Layout,
+    host: Host,
+    parts: int,
+) -> None:
+    """Emit a contraction as loops over its batch around a matrix product.
 
     With a batch of at least as many matrices as threads the parts share the batch, else each
-    matrix product. Gives the plan of one product.
+    matrix product.
     """
     step = _rows_along_columns(step)
     stores = step.stores
     exprs = all_exprs(stores)
-    main = stores[0]
-    pointers = [step.lhs, step.rhs]
-    buffers = [*buffers_of([*exprs, *pointers]), *(s.buffer for s in stores)]
+    buffers = [*buffers_of([*exprs, step.lhs, step.rhs]), *(s.buffer for s in stores)]
     scope = open_scope(f, layout, host, buffers)
-    shared, name = layout.scratch(f), f"product_{len(module.functions)}"
+    shared = layout.scratch(f)
     by_batch = shares_batch(step, host)
-    plan = emit_gemm(
-        module,
-        name,
-        problem_of(step),
-        host,
-        parts=1 if by_batch else parts,
-        epilogue=_epilogue(step, layout, host),
-        extra=[("ptr", "%table"), *(("i64", f"%batch{i}") for i in range(len(step.batch)))],
-    )
+    epilogue = _epilogue(step, layout, host)
+    split = by_batch and parts > 1
 
     def product(inner: Scope) -> None:
         table = {step.row: Index(), step.column: Index(), step.depth: Index()}
-        places = []
+        pointers = []
         for buffer, index in (
             (step.lhs.buffer, step.lhs.index),  # type: ignore[attr-defined]
             (step.rhs.buffer, step.rhs.index),  # type: ignore[attr-defined]
-            (main.buffer, main.index),
+            (stores[0].buffer, stores[0].index),
         ):
             start = inner.index(index.substitute(table))
-            places.append(
-                f.offset(inner.pointers[buffer], memory_element(buffer.dtype.name), start)
-            )
+            element = memory_element(buffer.dtype.name)
+            pointers.append(f.offset(inner.pointers[buffer], element, start))
         part, scratch = "0" if by_batch or parts == 1 else "%part", shared
-        if by_batch and parts > 1:
-            size = f.emit(f"mul i64 %part, {plan.scratch_bytes}")
-            scratch = f.offset(shared, "i8", size)
-        batch = "".join(f", i64 {inner.names[v]}" for v in step.batch)
-        f.do(
-            f"call void @{name}(ptr {places[0]}, ptr {places[1]}, ptr {places[2]}, "
-            f"ptr {scratch}, i64 {part}, ptr %table{batch})"
-        )
+        if split:
+            scratch = f.offset(shared, "i8", f.emit(f"mul i64 %part, {plan.scratch_bytes}"))
+        batch = [("i64", f"%batch{i}", inner.names[v]) for i, v in enumerate(step.batch)]
+        places = Places(*pointers, scratch, part)
+        extra = [("ptr", "%table", "%table"), *batch]
+        emit_gemm(module, f, plan, places, epilogue=epilogue, extra=extra)
 
-    nest(scope, step.batch, product, by_batch and parts > 1)
-    return plan
+    nest(scope, step.batch, product, split)
 
 
 def shares_batch(step: Contraction, host: Host) -> bool:

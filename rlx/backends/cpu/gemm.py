@@ -9,62 +9,50 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .code import Function, Module, Vector
 from .gemm_dots import emit_dots
 from .gemm_kernel import emit_finish, emit_kernel
 from .gemm_pack import emit_pack_a, emit_pack_b, panel_start
-from .gemm_plan import (
-    Blocking,
-    Epilogue,
-    GemmPlan,
-    Operand,
-    Problem,
-    choose_blocking,
-    memory_type,
-)
-from .host import Host
+from .gemm_plan import Blocking, Epilogue, GemmPlan, Operand, Problem, memory_type
 
-__all__ = ["Epilogue", "GemmPlan", "Operand", "Problem", "emit_gemm"]
+__all__ = ["Epilogue", "GemmPlan", "Operand", "Places", "Problem", "emit_gemm"]
 
-LOOPS = "nounwind optnone noinline"
+
+@dataclass(frozen=True)
+class Places:
+    """The pointers of a product, and the number of the part to compute (0 for the only one)."""
+
+    a: str
+    b: str
+    c: str
+    scratch: str
+    part: str = "0"
 
 
 def emit_gemm(
     module: Module,
-    name: str,
-    problem: Problem,
-    host: Host,
+    f: Function,
+    plan: GemmPlan,
+    places: Places,
     *,
-    parts: int = 1,
     epilogue: Epilogue | None = None,
-    extra: Sequence[tuple[str, str]] = (),
-) -> GemmPlan:
-    """Emit a function that computes one of several independent parts of a product.
+    extra: Sequence[tuple[str, str, str]] = (),
+) -> None:
+    """Emit into `f` one of several independent parts of a product.
 
-    `name(ptr a, ptr b, ptr c, ptr scratch, i64 part, ...)` may run in as many threads as there
-    are parts. `epilogue(f, vector, sums, i, j)` emits the value to store for
-    `C[i, j:j+lanes]`, in the register type of `out_dtype` (float32 for half floats); it is applied
-    once to every element and may read the `extra` parameters, (LLVM type, name) pairs that follow
-    the others.
+    The parts may run in as many threads. `epilogue(f, vector, sums, i, j)` emits the value to store
+    for `C[i, j:j+lanes]`, in the register type of `out_dtype` (float32 for half floats); it is
+    applied once to every element, in a function that gets the `extra` parameters: (LLVM type,
+    name there, value here).
     """
-    empty = problem.m == 0 or problem.n == 0
-    blocking = None if empty else choose_blocking(problem, host)
-    operands = ("%b", "%a") if blocking and blocking.swapped else ("%a", "%b")
-    parameters = [("ptr", x) for x in (*operands, "%c", "%scratch")]
-    parameters += [("i64", "%part"), *extra]
-    # The loops around the tiles need no optimization, which would double the time to compile them.
-    is_packed = blocking and (blocking.pack_a or blocking.pack_b)
-    f = module.function(name, parameters, attributes=LOOPS if is_packed else "nounwind")
-    if blocking is None:
-        f.do("ret void")
-        return GemmPlan("empty", 0, 0)
-    shares = blocking.shares(parts)
-    _Emitter(module, name, f, blocking, shares, epilogue, list(extra)).emit()
-    flops = 2 * problem.m * problem.n * problem.k
-    partial = blocking.pieces > 1 and not blocking.keeps_partial
-    return GemmPlan(blocking.kind, flops, blocking.slice_bytes * len(shares), partial)
+    if plan.blocking is None:
+        return
+    if plan.blocking.swapped:
+        places = replace(places, a=places.b, b=places.a)
+    name = f"product_{len(module.functions)}"
+    _Emitter(module, name, f, plan, plan.blocking, places, epilogue, list(extra)).emit()
 
 
 @dataclass(frozen=True)
@@ -84,10 +72,11 @@ class _Emitter:
     module: Module
     name: str
     f: Function
+    plan: GemmPlan
     blocking: Blocking
-    shares: list[tuple[int, int, int, int]]
+    places: Places
     epilogue: Epilogue | None
-    extra: list[tuple[str, str]]
+    extra: list[tuple[str, str, str]]
 
     @property
     def converts(self) -> bool:
@@ -103,8 +92,8 @@ class _Emitter:
         return self.converts or tile.has_row_edge or tile.has_column_edge
 
     def emit(self) -> None:
-        """Emit the inner functions and the body of the public one."""
-        f, blocking = self.f, self.blocking
+        """Emit the inner functions and the loops that call them."""
+        blocking = self.blocking
         emit = emit_dots if blocking.dot_lanes else emit_kernel
         emit(self.module, f"{self.name}_kernel", blocking)
         if blocking.pack_a:
@@ -112,40 +101,40 @@ class _Emitter:
         if blocking.pack_b:
             emit_pack_b(self.module, f"{self.name}_pack_b", blocking)
         if self.finishes:
-            emit_finish(self.module, f"{self.name}_finish", blocking, self.epilogue, self.extra)
+            extra = [(kind, name) for kind, name, _ in self.extra]
+            emit_finish(self.module, f"{self.name}_finish", blocking, self.epilogue, extra)
         if blocking.pieces > 1:
             kind = f"[{blocking.tile.columns} x {memory_type(blocking.problem.accumulator)}]"
             self.module.globals.append(
                 f"@{self.name}_zeros = internal constant {kind} zeroinitializer, align 64"
             )
         self._region()
-        f.do("ret void")
 
     def _region(self) -> None:
         """Find the panels of this part and go through them."""
-        f, tile = self.f, self.blocking.tile
+        f, tile, shares = self.f, self.blocking.tile, self.plan.shares
+        scratch, part = self.places.scratch, self.places.part
         buffer = "null"
         if self.finishes:
             kind = memory_type(self.blocking.problem.accumulator)
-            buffer = f.emit(f"alloca [{tile.rows * tile.columns} x {kind}], align 64")
-        if len(self.shares) == 1:
-            first, last, left, right = map(str, self.shares[0])
-            with f.when(f.emit("icmp eq i64 %part, 0")):
-                self._blocks(buffer, "%scratch", (first, last), (left, right))
-            return
-        with f.when(f.emit(f"icmp ult i64 %part, {len(self.shares)}")):
-            size = f.emit(f"mul i64 %part, {self.blocking.slice_bytes}")
-            first, last, left, right = self._share()
-            scratch = f.offset("%scratch", "i8", size)
+            buffer = f.reserve(f"[{tile.rows * tile.columns} x {kind}]", 64)
+        if part == "0":
+            first, last, left, right = map(str, shares[0])
             self._blocks(buffer, scratch, (first, last), (left, right))
+            return
+        with f.when(f.emit(f"icmp ult i64 {part}, {len(shares)}")):
+            size = f.emit(f"mul i64 {part}, {self.blocking.slice_bytes}")
+            first, last, left, right = self._share()
+            self._blocks(buffer, f.offset(scratch, "i8", size), (first, last), (left, right))
 
     def _share(self) -> list[str]:
         """The bounds of this part, from a table."""
         f, table = self.f, f"@{self.name}_shares"
-        numbers = ", ".join(f"i64 {x}" for share in self.shares for x in share)
-        kind = f"[{4 * len(self.shares)} x i64]"
+        shares = self.plan.shares
+        numbers = ", ".join(f"i64 {x}" for share in shares for x in share)
+        kind = f"[{4 * len(shares)} x i64]"
         self.module.globals.append(f"{table} = internal constant {kind} [{numbers}]")
-        place = f.offset(table, "i64", f.emit("mul i64 %part, 4"))
+        place = f.offset(table, "i64", f.emit(f"mul i64 {self.places.part}, 4"))
         return [f.emit(f"load i64, ptr {f.offset(place, 'i64', str(i))}") for i in range(4)]
 
     def _blocks(
@@ -163,10 +152,10 @@ class _Emitter:
         ):
             depth = stop if piece == "0" else f.emit(f"sub i64 {stop}, {piece}")
             if blocking.pack_b:
-                self._pack("b", "%b", scratch, columns, piece, depth)
+                self._pack("b", self.places.b, scratch, columns, piece, depth)
             with self._cut(rows, blocking.row_panels, tile.row_panels) as inner:
                 if blocking.pack_a:
-                    self._pack("a", "%a", packed_a, inner, piece, depth)
+                    self._pack("a", self.places.a, packed_a, inner, piece, depth)
                 self._tiles(memory, inner, columns, piece, depth)
 
     @contextmanager
@@ -223,14 +212,14 @@ class _Emitter:
             size = blocking.a_panel if which == "a" else blocking.b_panel
             place = f.emit(f"mul i64 {f.emit(f'sub i64 {panel}, {first}')}, {size}")
             return f.offset(packed, memory_type(problem.accumulator), place)
-        along, through = problem.a.row, problem.a.column
+        source, along, through = self.places.a, problem.a.row, problem.a.column
         if which == "b":
-            along, through = problem.b.column, problem.b.row
+            source, along, through = self.places.b, problem.b.column, problem.b.row
         place = f.emit(
             f"add i64 {f.emit(f'mul i64 {start}, {along}')}, "
             f"{f.emit(f'mul i64 {piece}, {through}')}"
         )
-        return f.offset(f"%{which}", memory_type(problem.dtype), place)
+        return f.offset(source, memory_type(problem.dtype), place)
 
     def _skip(self, panel: str, step: int, start: str, has_edge: bool) -> str:
         """How many rows or columns of a panel that was moved back are not its own."""
@@ -253,7 +242,7 @@ class _Emitter:
         problem, tile = blocking.problem, blocking.tile
         i, j = place
         # Without partial sums of its own a part sums in C.
-        base = memory.partial if blocking.keeps_partial else "%c"
+        base = memory.partial if blocking.keeps_partial else self.places.c
         index = f.emit(f"add i64 {f.emit(f'mul i64 {i}, {blocking.partial_row}')}, {j}")
         sums = f.offset(base, memory_type(problem.accumulator), index)
         start, start_row, final = "null", "0", "true"
@@ -277,8 +266,8 @@ class _Emitter:
         if not self.finishes:
             return
         if blocking.keeps_partial:
-            base = f.emit(f"select i1 {final}, ptr %c, ptr {base}")
-        extra = "".join(f", {kind.split()[0]} {name}" for kind, name in self.extra)
+            base = f.emit(f"select i1 {final}, ptr {self.places.c}, ptr {base}")
+        extra = "".join(f", {kind.split()[0]} {value}" for kind, _, value in self.extra)
         with f.when(buffered):
             f.do(
                 f"call void @{self.name}_finish(ptr {memory.tile}, ptr {base}, i64 {i}, i64 {j}, "

@@ -55,20 +55,6 @@ class Problem:
         return np.dtype(self.accumulator).itemsize
 
 
-@dataclass(frozen=True)
-class GemmPlan:
-    """What the caller of an emitted product must know.
-
-    `kind` names the algorithm. With `partial` the kernel keeps partial sums in C, so the epilogue
-    may not read what C held before.
-    """
-
-    kind: str
-    flops: int
-    scratch_bytes: int  # of all parts together; the memory is aligned to 64 bytes
-    partial: bool = False
-
-
 def floor_power(x: int) -> int:
     """The largest power of two that is at most `x`."""
     return 1 << (x.bit_length() - 1)
@@ -300,6 +286,52 @@ class Blocking:
 def _shares(count: int, parts: int) -> list[tuple[int, int]]:
     bounds = [count * i // parts for i in range(parts + 1)]
     return list(itertools.pairwise(bounds))
+
+
+@dataclass(frozen=True)
+class GemmPlan:
+    """How a product is computed, and what its caller must know; `blocking` is None without work.
+
+    `shares` has the first and last panels of rows, then of columns, of each part.
+    """
+
+    problem: Problem
+    blocking: Blocking | None
+    shares: tuple[tuple[int, int, int, int], ...]
+
+    @classmethod
+    def of(cls, problem: Problem, host: Host, parts: int = 1) -> GemmPlan:
+        """The fastest way on `host` for at most `parts` threads."""
+        if problem.m == 0 or problem.n == 0:
+            return cls(problem, None, ())
+        blocking = choose_blocking(problem, host)
+        return cls(problem, blocking, tuple(blocking.shares(parts)))
+
+    @property
+    def kind(self) -> str:
+        """The name of the algorithm."""
+        return self.blocking.kind if self.blocking else "empty"
+
+    @property
+    def packs(self) -> bool:
+        """Whether A or B is copied first."""
+        return self.blocking is not None and (self.blocking.pack_a or self.blocking.pack_b)
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions."""
+        return 2 * self.problem.m * self.problem.n * self.problem.k
+
+    @property
+    def scratch_bytes(self) -> int:
+        """What all parts together need; the memory is aligned to 64 bytes."""
+        return self.blocking.slice_bytes * len(self.shares) if self.blocking else 0
+
+    @property
+    def partial(self) -> bool:
+        """Whether C keeps partial sums, so that no epilogue may read what it held before."""
+        blocking = self.blocking
+        return blocking is not None and blocking.pieces > 1 and not blocking.keeps_partial
 
 
 def choose_blocking(problem: Problem, host: Host) -> Blocking:

@@ -31,7 +31,13 @@ from ...lower.lir.program import (
     WhileStep,
 )
 from .code import Function, Module, Vector
-from .contraction import as_kernel, contracts_natively, emit_contraction, scratch_bytes
+from .contraction import (
+    as_kernel,
+    contracts_natively,
+    emit_contraction,
+    plan_contraction,
+    scratch_bytes,
+)
 from .host import Host
 from .kernels import (
     KERNEL_PARAMETERS,
@@ -46,6 +52,7 @@ from .kernels import (
 )
 from .pool import parallel
 
+KERNEL = "nounwind #0"
 SHORT = 4  # steps of a program that becomes one function
 Callback = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
@@ -126,7 +133,7 @@ class ProgramWriter:
         scratch_offset: int | None = None,
     ) -> None:
         """Write `i32 name(ptr table)` for a program."""
-        f = self.module.function(name, [("ptr", "%table")], "i32", "nounwind #0", linkage)
+        f = self.module.function(name, [("ptr", "%table")], "i32", KERNEL, linkage)
         places = {b: i for i, b in enumerate((*program.inputs, *program.outputs))}
         addresses = {b: self._address(b) for b in program.constants}
         layout = Layout(places, len(places), addresses, scratch_offset)
@@ -180,7 +187,9 @@ class ProgramWriter:
                 emit_scatter(kernel, step, layout, self.host)
 
     @contextmanager
-    def _kernel(self, f: Function, parts: int, is_short: bool) -> Iterator[tuple[Function, bool]]:
+    def _kernel(
+        self, f: Function, parts: int, is_short: bool, attributes: str = KERNEL
+    ) -> Iterator[tuple[Function, bool]]:
         """The function to write a kernel into, called from `f`, and whether its parts are shared.
 
         A short program is one function: the compiler takes a third of a millisecond for each. In
@@ -191,7 +200,7 @@ class ProgramWriter:
             return
         name = self.name("kernel")
         kernel = self.module.function(
-            name, KERNEL_PARAMETERS, attributes="nounwind #0", linkage="internal"
+            name, KERNEL_PARAMETERS, attributes=attributes, linkage="internal"
         )
         yield kernel, parts > 1
         kernel.do("ret void")
@@ -206,8 +215,11 @@ class ProgramWriter:
         nanoseconds = flops / (self.host.vector_bytes / 4 * 2 * 2 * 2.0)
         self.cost += nanoseconds
         parts = max(1, min(self.host.cores, int(nanoseconds / NANOSECONDS_PER_PART)))
-        with self._kernel(f, parts, is_short) as (kernel, _):
-            plan = emit_contraction(self.module, kernel, step, layout, self.host, parts)
+        plan = plan_contraction(step, self.host, parts)
+        # The loops around the tiles need no optimization, which would double the time to compile.
+        attributes = f"optnone noinline {KERNEL}" if plan.packs else KERNEL
+        with self._kernel(f, parts, is_short and not plan.packs, attributes) as (kernel, _):
+            emit_contraction(self.module, kernel, step, plan, layout, self.host, parts)
         self.scratch = max(self.scratch, scratch_bytes(step, plan, parts, self.host))
 
     def _library(self, f: Function, step: LibraryCall, layout: Layout) -> None:

@@ -18,11 +18,14 @@ def inline_calls(graph: Graph, keep_recomputed: bool = True) -> Graph:
     nodes must not be merged with those of the first run.
     """
 
-    def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
+    def is_inlined(node: Node) -> bool:
         is_kept = keep_recomputed and node.attrs.get("recompute", False)
+        return isinstance(node.op.rules.get("body"), Call) and not is_kept
+
+    def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
         attrs = inside(node.attrs, lambda g: inline_calls(g, keep_recomputed))
-        if isinstance(node.op.rules.get("body"), Call) and not is_kept:
+        if is_inlined(node):
             return inline(attrs["graph"], operands)
         return node.op.apply(operands, attrs)
 
-    return rebuild(graph, visit)
+    return rebuild(graph, visit) if any(map(is_inlined, graph.walk())) else graph
