@@ -15,6 +15,8 @@ from .runtime import (
     CompileOptions,
     Session,
     Tick,
+    debug,
+    show,
     time_ns,
 )
 from .trace import pytree as tree

@@ -141,12 +141,12 @@ def test_python_functions_are_refused():
 
 def test_settings_come_from_the_environment():
     settings = from_environment(
-        {"RLX_DEBUG": "3", "RLX_CHECK": "1", "RLX_DUMP": "out", "RLX_CACHE": "off", "PATH": "/bin"}
+        {"RLX_DEBUG": "3", "RLX_CHECK": "1", "RLX_DUMP": "out", "RLX_DEVICE": "", "PATH": "/bin"}
     )
     assert settings.debug == 3
     assert settings.check
     assert str(settings.dump) == "out"
-    assert settings.cache is None
+    assert settings.device is None
 
 
 @pytest.mark.parametrize(
@@ -155,6 +155,8 @@ def test_settings_come_from_the_environment():
         ({"RLX_DEBUG": "7"}, "RLX_DEBUG is '7'", "0, 1, 2, 3, 4, 5, 6"),
         ({"RLX_DEBUG": "yes"}, "RLX_DEBUG is 'yes'", "0, 1, 2"),
         ({"RLX_CHECK": "true"}, "RLX_CHECK is 'true'", "0, 1"),
+        ({"RLX_NUM_THREADS": "0"}, "RLX_NUM_THREADS is '0'", "1 or more"),
+        ({"RLX_NUM_THREADS": "two"}, "RLX_NUM_THREADS is 'two'", "1 or more"),
         ({"RLX_DEBGU": "1"}, "no setting RLX_DEBGU", "did you mean RLX_DEBUG"),
     ],
 )

@@ -5,9 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from ..ir.graph import Graph
+from ..lower.lir.program import Program
 from ..lower.target import Target
 
 
@@ -27,13 +29,24 @@ class Executable:
     `entry(*arrays)` takes one ndarray (or one instance of the array class it was compiled for)
     for each parameter and gives an instance, or a tuple of instances where there is not exactly
     one result. What does not fit the parameter types gives `miss`, with nothing done.
+
+    The rest is for looking inside: `make_stages` gives the text of each level by its name,
+    `seconds` tells how long each phase of the compile took.
     """
 
     entry: Callable[..., Any]
     miss: object = None
-    stages: dict[str, str] = field(default_factory=dict)
+    make_stages: Callable[[], dict[str, str]] = dict
     report: str = ""
     arena_bytes: int = 0
+    program: Program | None = None
+    object_code: bytes = b""
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def stages(self) -> dict[str, str]:
+        """The text of each level, made when it is asked for."""
+        return self.make_stages()
 
 
 class Backend(ABC):

@@ -1,11 +1,10 @@
-"""Settings: five environment variables and the one object that holds them.
+"""Settings: four environment variables and the one object that holds them.
 
 RLX_DEBUG   0..6   how much is printed: 1 compiles and cache hits, 2 timings and memory, 3 HIR,
-                   4 MIR after each pass, 5 LIR, 6 generated source
+                   4 the graph after each pass, 5 LIR, 6 generated source
 RLX_DUMP    dir    write each stage of a compile there
 RLX_CHECK   0, 1   verify the graph after every pass
 RLX_DEVICE  name   the device used if none is named
-RLX_CACHE   dir    where compiled code is kept; `off` keeps none
 
 RLX_NUM_THREADS, the threads of the `cpu` device, belongs to the process and not to these.
 """
@@ -34,7 +33,6 @@ class Settings:
     dump: Path | None = None
     check: bool = False
     device: str | None = None
-    cache: Path | None = None
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
@@ -48,6 +46,9 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
                 fix=(f"did you mean {near[0]}? " if near else "")
                 + f"The settings are {', '.join(known)}",
             )
+    threads = environment.get(THREADS, "").strip()
+    if threads and not (threads.isdecimal() and int(threads) > 0):
+        raise ConfigError(f"{THREADS} is {threads!r}", fix="set it to a whole number, 1 or more")
     given = {known[n]: text.strip() for n, text in environment.items() if n in known}
     return settings_of({name: text for name, text in given.items() if text})
 
@@ -69,8 +70,6 @@ def _read(name: str, wanted: object) -> object:
             return _one_of(name, text, SWITCH) == "1"
         case "dump":
             return None if text is None else Path(str(text))
-        case "cache":
-            return None if text in (None, "off", "0") else Path(str(text))
         case "device":
             return None if text is None else str(text)
     valid = [field.name for field in fields(Settings)]
@@ -115,11 +114,6 @@ class Config:
     def device(self) -> str | None:
         """The name of the device used if none is named."""
         return self._settings.device
-
-    @property
-    def cache(self) -> Path | None:
-        """The directory that keeps compiled code."""
-        return self._settings.cache
 
     def update(self, **given: object) -> None:
         """Change settings from now on."""

@@ -5,8 +5,11 @@ trace, lower and backends. Read `session.py` first.
 """
 
 from .cache import CacheStats, CompileCache
+from .compiled import CompiledGraph
+from .cost import Cost
+from .debug import debug, show
 from .measure import CacheBuster, Tick, time_ns
-from .session import CompiledGraph, CompileOptions, Session, default_session
+from .session import CompileOptions, Session, default_device, default_session
 
 __all__ = [
     "CacheBuster",
@@ -14,8 +17,12 @@ __all__ = [
     "CompileCache",
     "CompileOptions",
     "CompiledGraph",
+    "Cost",
     "Session",
     "Tick",
+    "debug",
+    "default_device",
     "default_session",
+    "show",
     "time_ns",
 ]

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+# Held while anything is compiled, and while the process forks: a child would never see the end of
+# what another thread was at. Little is lost, for LLVM works for one thread at a time.
+_making = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -27,6 +33,7 @@ class CompileCache:
         self._pending: dict[Any, threading.Event] = {}
         self._lock = threading.Lock()
         self._hits = self._misses = 0
+        _caches.add(self)
 
     def get(self, key: Any, make: Callable[[], Any]) -> Any:
         """Give the entry of a key, made by `make` if there is none.
@@ -46,17 +53,18 @@ class CompileCache:
                     self._misses += 1
                     break
             event.wait()
-        try:
-            made = make()
-            with self._lock:
-                self._entries[key] = made
-                while len(self._entries) > self.capacity:
-                    self._entries.popitem(last=False)
-            return made
-        finally:
-            with self._lock:
-                del self._pending[key]
-            event.set()
+        with _making:
+            try:
+                made = make()
+                with self._lock:
+                    self._entries[key] = made
+                    while len(self._entries) > self.capacity:
+                        self._entries.popitem(last=False)
+                return made
+            finally:
+                with self._lock:
+                    del self._pending[key]
+                event.set()
 
     def clear(self) -> None:
         """Forget all entries."""
@@ -68,3 +76,22 @@ class CompileCache:
         """Counts since the start."""
         with self._lock:
             return CacheStats(self._hits, self._misses, len(self._entries))
+
+    def renew_lock(self) -> None:
+        """Forget that a thread held the lock: in a forked child that thread is gone."""
+        self._lock = threading.Lock()
+
+
+_caches: weakref.WeakSet[CompileCache] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for each in list(_caches):
+        each.renew_lock()
+    _making.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_making.acquire, after_in_parent=_making.release, after_in_child=_after_fork
+    )

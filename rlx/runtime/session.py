@@ -2,113 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import numpy as np
-
 from ..backends import registry
 from ..backends.backend import Executable
-from ..ir.errors import ArgumentError, DtypeError, ShapeError
+from ..ir.builder import user_source
+from ..ir.config import config
+from ..ir.errors import ArgumentError, ConfigError
 from ..ir.fingerprint import fingerprint
-from ..ir.graph import Graph, Value
-from ..ir.types import type_of
+from ..ir.graph import Graph
 from ..trace.array import Array
 from ..trace.make_graph import Traced, trace
 from .cache import CompileCache
+from .compiled import CompiledGraph
+from .debug import dump, tell_compile, tell_hit
+from .queue import Queue
+
+_opening = threading.Lock()
 
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """What a compile may vary in; part of the cache key."""
+    """What one compile may choose.
 
-    name: str = ""
-
-
-@dataclass
-class CompiledGraph:
-    """A graph compiled for a device; call it with one array for each parameter.
-
-    Gives one array, or a tuple of arrays where the graph has not exactly one result.
+    `name` stands in what RLX_DEBUG prints and RLX_DUMP writes, instead of the graph's own;
+    `check` verifies the graph after every pass, or not, whatever RLX_CHECK says.
     """
 
-    graph: Graph
-    device: str
-    executable: Executable
-
-    def __call__(self, *arrays: Any) -> Any:
-        result = self.executable.entry(*arrays)
-        if result is not self.executable.miss:
-            return result
-        prepared = prepare(self.graph.params, arrays, self.graph.name)
-        result = self.executable.entry(*prepared)
-        assert result is not self.executable.miss, "prepared arguments fit"
-        return result
-
-    def run_into(self, *arrays: Any, out: Sequence[np.ndarray]) -> None:
-        """Run and copy the results into the given writeable arrays."""
-        results = self(*arrays)
-        results = results if isinstance(results, tuple) else (results,)
-        if len(out) != len(results):
-            raise ArgumentError(
-                f"{self.graph.name} has {len(results)} results, `out` has {len(out)} arrays",
-                fix="pass one array for each result",
-            )
-        for i, (target, result) in enumerate(zip(out, results, strict=True)):
-            if type_of(target) != result.type:
-                raise ShapeError(
-                    f"out[{i}] is {type_of(target)}, the result is {result.type}",
-                    fix=f"allocate it with np.empty({result.shape}, {result.dtype.name!r})",
-                )
-            np.copyto(target, result.host())
-
-    @property
-    def stages(self) -> dict[str, str]:
-        """The text of every stage, from the traced graph to the machine code."""
-        stages = self.executable.stages
-        fill: Callable[[], dict[str, str]] | None = getattr(stages, "fill", None)
-        return dict(fill() if fill else stages)
-
-    def report(self) -> str:
-        """For each op how it runs: native, expanded, library."""
-        return self.executable.report
-
-
-def prepare(params: Sequence[Value], arrays: Sequence[Any], name: str) -> list[np.ndarray]:
-    """Check arguments against parameters; gives dense host arrays."""
-    if len(arrays) != len(params):
-        raise ArgumentError(
-            f"{name} takes {len(params)} arrays, not {len(arrays)}",
-            fix="pass one array for each parameter",
-        )
-    return [_prepared(p, a, i, name) for i, (p, a) in enumerate(zip(params, arrays, strict=True))]
-
-
-def _prepared(param: Value, given: Any, i: int, name: str) -> np.ndarray:
-    array = given.host() if isinstance(given, Array) else np.asarray(given)
-    is_number = isinstance(given, bool | int | float | complex)
-    if is_number and param.type.shape == ():
-        array = array.astype(param.dtype)
-    actual = type_of(array)
-    place = param.origin or f"argument {i} of {name}"
-    if actual.dtype != param.dtype:
-        raise DtypeError(
-            f"{place} is {actual}, {name} was compiled for {param.type}",
-            fix=f"convert it: x.astype({param.dtype.name!r})",
-        )
-    if actual.shape != param.shape:
-        raise ShapeError(
-            f"{place} is {actual}, {name} was compiled for {param.type}",
-            fix="compile again for this shape, or reshape the array",
-        )
-    # a fresh array has the one canonical dtype object that compiled code compares with
-    return np.ascontiguousarray(array, dtype=param.dtype).reshape(array.shape).view(param.dtype)
+    name: str = ""
+    check: bool | None = None
 
 
 class Session:
-    """Compiles for one device and keeps what it compiled.
+    """Compiles for one device and keeps what it compiled, the least recently used dropped first.
 
     >>> import numpy as np
     >>> session = Session("cpu")
@@ -117,10 +49,11 @@ class Session:
     [2.0, 2.0]
     """
 
-    def __init__(self, device: str = "cpu", *, capacity: int = 1024) -> None:
-        self.device = device
-        self.backend = registry.get(device)
+    def __init__(self, device: str | None = None, *, capacity: int = 1024) -> None:
+        self.device = device or default_device()
+        self.backend = registry.get(self.device)
         self.cache = CompileCache(capacity)
+        self._queue = Queue()
 
     def compile(
         self,
@@ -130,22 +63,60 @@ class Session:
     ) -> CompiledGraph:
         """Compile a graph, or a function for arguments like `specs`."""
         graph = program if isinstance(program, Graph) else self._closed(trace(program, specs))
-        key = (fingerprint(graph), options)
-        return self.cache.get(key, lambda: self._compile(graph))
+        options = options or CompileOptions()
+        name = options.name or graph.name
+        check = config.check if options.check is None else options.check
+        made: list[Executable] = []
+
+        def make() -> Executable:
+            made.append(self._compile(graph, name, key[0], check))
+            return made[0]
+
+        key = (fingerprint(graph), check)
+        executable = self.cache.get(key, make)
+        if not made:
+            tell_hit(name, graph, self.device)
+        # the names in it are this graph's, even if an equal one was compiled before
+        return CompiledGraph(graph, self.device, executable, self._queue)
 
     def _closed(self, traced: Traced) -> Graph:
         if traced.captures:
             raise ArgumentError(
                 f"{traced.graph.name} uses {len(traced.captures)} arrays from outside",
+                where=str(user_source()),
                 fix="pass them as arguments, or use rlx.jit, which passes them for you",
             )
         return traced.graph
 
-    def _compile(self, graph: Graph) -> CompiledGraph:
-        return CompiledGraph(graph, self.device, self.backend.compile(graph, Array))
+    def _compile(self, graph: Graph, name: str, key: str, check: bool) -> Executable:
+        began = time.perf_counter()
+        try:
+            with nullcontext() if check == config.check else config.using(check=check):
+                executable = self.backend.compile(graph, Array)
+        except BaseException:
+            dump(name, graph, key, None)
+            raise
+        tell_compile(name, graph, self.device, executable, time.perf_counter() - began)
+        dump(name, graph, key, executable)
+        return executable
+
+
+def default_device() -> str:
+    """The device used if none is named: RLX_DEVICE, else cpu."""
+    name = config.device or "cpu"
+    if name not in registry.names():
+        raise ConfigError(
+            f"RLX_DEVICE is {name!r}", fix=f"set it to one of {', '.join(registry.names())}"
+        )
+    return name
+
+
+def default_session(device: str | None = None) -> Session:
+    """The session `rlx.jit` uses for a device."""
+    with _opening:
+        return _session(device or default_device())
 
 
 @cache
-def default_session(device: str = "cpu") -> Session:
-    """The session `rlx.jit` uses for a device."""
+def _session(device: str) -> Session:
     return Session(device)

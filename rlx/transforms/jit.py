@@ -13,7 +13,8 @@ import numpy as np
 from ..ir.errors import DonatedError, StaticArgumentError
 from ..ir.graph import OPS, Graph, Value
 from ..ir.types import Type
-from ..runtime.session import CompiledGraph, default_session, prepare
+from ..runtime.compiled import CompiledGraph, prepare
+from ..runtime.session import default_device, default_session
 from ..trace import pytree
 from ..trace.apply import as_operand, is_weak, operand_type, to_value
 from ..trace.array import Array
@@ -87,7 +88,7 @@ class Jitted:
         self._fn = fn
         self._static = _known_names(fn, static_argnames, "static_argnames")
         self._donated = _known_names(fn, donate_argnames, "donate_argnames")
-        self._device = device or "cpu"
+        self._device = device or default_device()
         self._entries: dict[Any, Compiled] = {}
         self._fast: Callable[..., Any] = _always_miss
         self._miss: object = MISS

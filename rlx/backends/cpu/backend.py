@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -36,12 +37,16 @@ class CpuBackend(Backend):
         check: Callable[[str, Graph], None] | None = None
         if config.check:
             check = lambda stage, g: verify(g, "mir" if stage == "mir" else "hir")  # noqa: E731
+        began = time.perf_counter()
         lowered = lower(graph, self.target, check)
         program = lowered.program
+        was_lowered = time.perf_counter()
         writer = ProgramWriter(host())
         memory = writer.write(program)
         text = writer.module.text
+        was_written = time.perf_counter()
         library = machine.load(text, symbols=pool.symbols())
+        was_loaded = time.perf_counter()
 
         def on_error(status: int) -> Any:
             error, writer.library.error = writer.library.error, None
@@ -58,23 +63,17 @@ class CpuBackend(Backend):
             on_error=on_error,
             keep_alive=(library, writer),
         )
-        stages = _Stages(lowered, text, library)
-        return Executable(entry, MISS, stages, str(lowered.report), memory)
-
-
-class _Stages(dict):
-    """The text of each stage, made when it is asked for."""
-
-    def __init__(self, lowered: Any, text: str, library: machine.Library) -> None:
-        super().__init__()
-        self._lowered, self._text, self._library = lowered, text, library
-        self._filled = False
-
-    def fill(self) -> _Stages:
-        """Make all texts."""
-        if not self._filled:
-            self._filled = True
-            self.update(self._lowered.stages)
-            self["llvm"] = self._text
-            self["assembly"] = self._library.assembly
-        return self
+        return Executable(
+            entry,
+            MISS,
+            lambda: {**lowered.stages, "llvm": text, "assembly": library.assembly},
+            str(lowered.report),
+            memory,
+            program,
+            library.object_code,
+            {
+                "lower": was_lowered - began,
+                "write": was_written - was_lowered,
+                "llvm": was_loaded - was_written,
+            },
+        )

@@ -1,0 +1,104 @@
+"""What one call of a compiled graph costs: counted in the loops it became, not measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ..backends.backend import Executable
+from ..ir.graph import Graph
+from ..lower.lir.access import reads, writes
+from ..lower.lir.expr import Apply, Expr, Reduce
+from ..lower.lir.index import Variable
+from ..lower.lir.program import (
+    BranchStep,
+    Contraction,
+    Kernel,
+    LibraryCall,
+    Program,
+    RepeatStep,
+    Rows,
+    Scan,
+    Scatter,
+    Step,
+    nested_programs,
+)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Work and memory of one call.
+
+    `flops` counts scalar instructions (a product of matrices has two for each pair of numbers; a
+    tanh counts as one), `bytes` what the steps read and write, `peak_bytes` the arguments, the
+    results and the `arena_bytes` of temporaries. Of branches the dearest counts; a `while` loop
+    counts one round; a library call counts no flops.
+    """
+
+    flops: int
+    bytes: int
+    arena_bytes: int
+    peak_bytes: int
+
+
+def cost(graph: Graph, executable: Executable) -> Cost:
+    """Count what one call does; on a device that has no loops only memory is known."""
+    outside = sum(v.type.nbytes for v in (*graph.params, *graph.results))
+    arena = executable.arena_bytes
+    flops, moved = _program(executable.program) if executable.program else (0, outside)
+    return Cost(flops, moved, arena, outside + arena)
+
+
+def _program(program: Program) -> tuple[int, int]:
+    counts = [_step(step) for step in program.steps]
+    return sum(flops for flops, _ in counts), sum(moved for _, moved in counts)
+
+
+def _step(step: Step) -> tuple[int, int]:
+    nested = [_program(p) for p in nested_programs(step)]
+    if nested:
+        if isinstance(step, BranchStep):
+            return max(nested)
+        rounds = step.length if isinstance(step, RepeatStep) else 1
+        return rounds * sum(f for f, _ in nested), rounds * sum(m for _, m in nested)
+    moved = sum(b.nbytes for b in (*reads(step), *writes(step)))
+    return _flops(step), moved
+
+
+def _flops(step: Step) -> int:
+    if isinstance(step, Kernel):
+        return _loops(step.loops, [s.expr for s in step.stores])
+    if isinstance(step, Rows):
+        return _trips(step.loops) * sum(_flops(kernel) for kernel in step.kernels)
+    if isinstance(step, Contraction):
+        outer = (*step.batch, step.row, step.column)
+        products = 2 * _trips((*outer, step.depth))
+        return products + _loops(outer, [s.expr for s in step.stores])
+    if isinstance(step, Scan):
+        loops = (*step.loops, step.along)
+        return _loops(loops, [step.expr]) + _trips(loops)
+    if isinstance(step, Scatter):
+        return _loops(step.loops, [step.expr]) + _trips(step.loops)
+    assert isinstance(step, LibraryCall) or not nested_programs(step)
+    return 0
+
+
+def _trips(loops: Iterable[Variable]) -> int:
+    return math.prod(variable.extent for variable in loops)
+
+
+def _loops(loops: Iterable[Variable], exprs: Sequence[Expr]) -> int:
+    seen: set[Expr] = set()
+    return _trips(loops) * sum(_instructions(e, seen) for e in exprs)
+
+
+def _instructions(expr: Expr, seen: set[Expr]) -> int:
+    """The instructions of one evaluation; what is shared counts once."""
+    if expr in seen:
+        return 0
+    seen.add(expr)
+    inner = sum(_instructions(e, seen) for e in expr.operands)
+    if isinstance(expr, Reduce):
+        return _trips(expr.loops) * (inner + 1)
+    return inner + isinstance(expr, Apply)

@@ -1,0 +1,139 @@
+"""Looking inside of compiles: what is printed, what is written to files, `rlx.show`.
+
+    RLX_DEBUG  printed to stderr
+    1          a line for each compile and each cache hit
+    2          + the time of each phase, memory, what became of the ops
+    3          + the graph as it was recorded (HIR)
+    4          + the graph after each pass that changed it
+    5          + the loops (LIR)
+    6          + the generated source and assembly
+
+RLX_DUMP=dir writes the same to files, a folder for each compile, whatever RLX_DEBUG is.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..backends.backend import Executable
+from ..ir.config import Config, config
+from ..ir.errors import ConfigError
+from ..ir.graph import Graph
+from ..ir.text import constants
+from ..ir.text import show as graph_text
+from ..trace.make_graph import trace
+
+PROGRAM_STAGES = {"lir": 5, "llvm": 6, "assembly": 6}  # those not named here are graphs
+SUFFIXES = {"llvm": "ll", "assembly": "s"}
+
+
+@contextmanager
+def debug(level: int = 1, **settings: object) -> Iterator[Config]:
+    """Print what compiles do, in a block: `with rlx.debug(4): ...`.
+
+    The levels are those of RLX_DEBUG, 0 to 6. Other settings can change with it:
+    `rlx.debug(1, dump="out")`. They hold for all threads.
+    """
+    with config.using(debug=level, **settings) as changed:
+        yield changed
+
+
+def show(fn: Callable[..., Any], *, file: Any = None) -> Callable[..., None]:
+    """Give a function that prints the graph of `fn` for its arguments.
+
+    >>> import numpy as np
+    >>> show(lambda x: x + x)(np.ones(3, "float32"))
+    graph "<lambda>"(%0: f32[3] "argument 0 of <lambda>, x") -> f32[3] {
+      %1: f32[3] = add %0, %0  # ...
+      return %1
+    }
+    """
+
+    @functools.wraps(fn)
+    def shown(*args: Any, **kwargs: Any) -> None:
+        print(graph_text(trace(fn, args, kwargs).graph), file=file)
+
+    return shown
+
+
+def tell_hit(name: str, graph: Graph, device: str) -> None:
+    """Print that a compiled graph was found in the cache."""
+    if config.debug >= 1:
+        _print(f"{_title(name, graph)}: compiled before for {device}")
+
+
+def tell_compile(
+    name: str, graph: Graph, device: str, executable: Executable, seconds: float
+) -> None:
+    """Print what a compile did, as much as the level asks for."""
+    level = config.debug
+    if level < 1:
+        return
+    _print(f"{_title(name, graph)}: compiled for {device} in {seconds * 1e3:.1f} ms")
+    if level >= 2:
+        phases = [f"{phase} {s * 1e3:.1f} ms" for phase, s in executable.seconds.items()]
+        sizes = [f"arena {executable.arena_bytes} bytes", f"code {len(executable.object_code)}"]
+        _print("  " + ", ".join([*phases, *sizes]) + " bytes")
+        _print("\n".join("  " + line for line in executable.report.splitlines()))
+    if level >= 3:
+        for stage, text in executable.stages.items():
+            least = 3 if stage == "hir" else PROGRAM_STAGES.get(stage, 4)
+            if level >= least:
+                _print(f"-- {stage}\n{text}")
+
+
+def dump(name: str, graph: Graph, key: str, executable: Executable | None) -> None:
+    """Write all stages to a folder of RLX_DUMP; without an executable the graph alone."""
+    if config.dump is None:
+        return
+    folder = config.dump / f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', name)}_{key[:8]}"
+    stages = executable.stages if executable else {"hir": graph_text(graph)}
+    files = {
+        f"{i:02}_{stage.replace(' ', '_')}.{SUFFIXES.get(stage, 'txt')}": text.encode()
+        for i, (stage, text) in enumerate(stages.items())
+    }
+    arrays = constants(graph)
+    if arrays:  # what `rlx.ir.parse` needs besides the text of 00_hir
+        files["constants.npz"] = _packed(arrays)
+    if executable:
+        files["report.txt"] = executable.report.encode()
+    if executable and executable.object_code:
+        files[f"{len(stages):02}_object.o"] = executable.object_code
+    _write(folder, files)
+
+
+def _packed(arrays: dict[str, np.ndarray]) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, allow_pickle=False, **arrays)
+    return file.getvalue()
+
+
+def _write(folder: Path, files: dict[str, bytes]) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+    except OSError as error:
+        raise ConfigError(
+            f"RLX_DUMP is {str(config.dump)!r}, where nothing can be written: {error.strerror}",
+            fix="set it to a directory that you may write to",
+        ) from None
+
+
+def _title(name: str, graph: Graph) -> str:
+    types = ", ".join(str(p.type) for p in graph.params[:6])
+    more = ", ..." if len(graph.params) > 6 else ""
+    return f"rlx: {name}({types}{more}), {sum(1 for _ in graph.walk())} ops"
+
+
+def _print(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
