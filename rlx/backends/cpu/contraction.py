@@ -84,7 +84,8 @@ def emit_contraction(
         if split:
             scratch = f.offset(shared, "i8", f.emit(f"mul i64 %part, {plan.scratch_bytes}"))
         batch = [("i64", f"%batch{i}", inner.names[v]) for i, v in enumerate(step.batch)]
-        places = Places(*pointers, scratch, part)
+        a, b, c = pointers
+        places = Places(a, b, c, scratch, part)
         extra = [("ptr", "%table", "%table"), *batch]
         emit_gemm(module, f, plan, places, epilogue=epilogue, extra=extra)
 
