@@ -39,4 +39,5 @@ $(VENV)/made.stamp:
 
 $(VENV)/%.stamp: $(VENV)/made.stamp pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'
+	$(BIN)/python -m compileall -q rlx
 	@touch $@

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -49,4 +48,4 @@ def time_ns(fn: Callable[[], Any], rounds: int = 20) -> float:
         start = Tick.now()
         fn()
         times.append(start.elapsed_ns())
-    return statistics.median(times)
+    return float(np.median(times))
