@@ -165,6 +165,31 @@ def standardize(x: Any, axis: Axis = -1, epsilon: float = 1e-5) -> Any:
     return centered / rnp.sqrt(variance + epsilon)
 
 
+def layer_norm(x: Any, scale: Any, bias: Any, *, eps: float = 1e-5) -> Any:
+    """Mean 0 and variance 1 along the last axis, then times `scale` plus `bias`.
+
+    `x` has shape (..., n), the other two (n,). From "Layer Normalization", Ba et al., 2016.
+
+    >>> layer_norm([1.0, 3.0], [1.0, 1.0], [0.0, 1.0], eps=0.0)
+    Array([-1.,  2.], dtype=float32)
+    """
+    x, scale, bias = map(as_tensor, promote_operands(x, scale, bias, inexact=True))
+    return apply("layer_norm", x, scale, bias, eps=float(eps))
+
+
+def rms_norm(x: Any, scale: Any, *, eps: float = 1e-6) -> Any:
+    """Root mean square 1 along the last axis, then times `scale`.
+
+    `x` has shape (..., n), `scale` (n,). From "Root Mean Square Layer Normalization", Zhang and
+    Sennrich, 2019.
+
+    >>> rms_norm([1.0, 7.0], [1.0, 5.0], eps=0.0)
+    Array([0.2, 7. ], dtype=float32)
+    """
+    x, scale = map(as_tensor, promote_operands(x, scale, inexact=True))
+    return apply("rms_norm", x, scale, eps=float(eps))
+
+
 def one_hot(labels: Any, num_classes: int, dtype: Any = "float32", axis: int = -1) -> Any:
     """1 at the place of the label on a new axis, else 0.
 

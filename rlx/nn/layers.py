@@ -12,10 +12,10 @@ from .. import numpy as rnp
 from .. import random
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
-from ..trace.apply import apply, as_tensor
+from ..trace.apply import as_tensor
 from ..trace.array import Array
 from . import initializers
-from .functional import relu
+from .functional import layer_norm, relu, rms_norm
 from .initializers import Initializer
 from .module import Module, field
 
@@ -86,7 +86,7 @@ class LayerNorm(Module):
         self.eps = eps
 
     def __call__(self, x: Any, *, key: Any = None) -> Any:
-        return apply("layer_norm", as_tensor(x), self.scale, self.bias, eps=self.eps)
+        return layer_norm(x, self.scale, self.bias, eps=self.eps)
 
 
 @final
@@ -101,7 +101,7 @@ class RMSNorm(Module):
         self.eps = eps
 
     def __call__(self, x: Any, *, key: Any = None) -> Any:
-        return apply("rms_norm", as_tensor(x), self.scale, eps=self.eps)
+        return rms_norm(x, self.scale, eps=self.eps)
 
 
 @final
