@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -87,6 +86,8 @@ class CompiledGraph:
 
     async def run_async(self, *arrays: Any) -> Any:
         """Run on the session's thread while the event loop goes on: `await c.run_async(x)`."""
+        import asyncio  # loaded where an event loop runs, and 20 ms to import elsewhere
+
         return await asyncio.wrap_future(self.submit(*arrays))
 
     # -- parameters by name -----------------------------------------------------------------------
