@@ -137,6 +137,7 @@ def make_entry(
     arena_bytes: int = 0,
     array: ArrayLayout,
     release_gil: bool = False,
+    takes_outputs: bool = False,
     on_error: Callable[[int], object],
     keep_alive: object = None,
 ) -> Callable[..., Any]:
@@ -148,13 +149,18 @@ def make_entry(
     tuple of them when there is not exactly one output; anything else returns `MISS`. A nonzero
     status of `main` calls `on_error(status)`, which raises. `keep_alive` lives as long as the
     callable. With `release_gil`, other Python threads run during `main`.
+
+    With `takes_outputs` the callable wants an argument more for each output: None, or an exact
+    ndarray to write the output to, which the Array in the result then holds. Whether it may be
+    written to is the caller's business: it may be read-only, or an input at the same time.
     """
     runtime = _runtime()
     if runtime is None:
-        return _python_entry(
-            main_address, inputs, outputs, constants, arena_bytes, array, on_error, keep_alive
-        )
+        places = (main_address, constants, arena_bytes, array, on_error, keep_alive)
+        return _python_entry(inputs, outputs, takes_outputs, *places)
     flags = (entry_code.RELEASE_GIL | entry_code.HOLD_INPUTS) if release_gil else 0
+    if takes_outputs:
+        flags |= entry_code.TAKE_OUTPUTS
     if not _gil_enabled():
         flags |= entry_code.HOLD_INPUTS
     words: list[int] = []
@@ -191,7 +197,7 @@ class _Runtime:
         names = re.findall(r"@(Py[A-Z]\w+)", " ".join(entry_code.SYMBOLS))
         symbols = {name: _address(getattr(_api, name)) for name in names if hasattr(_api, name)}
         symbols["PyArray_NewFromDescr"] = table[NEW_FROM_DESCRIPTOR]
-        symbols |= {"miss": id(MISS), "ndarray_type": id(np.ndarray)}
+        symbols |= {"miss": id(MISS), "none": id(None), "ndarray_type": id(np.ndarray)}
         text = entry_code.entry_module(locked=not _gil_enabled())
         self.library = machine.load(text, symbols=symbols, level=0)
         self.handler = memory.Handler(b"rlx", 1, None)
@@ -271,9 +277,10 @@ def _layouts_hold() -> bool:
 
 
 def _python_entry(
-    main_address: int,
     inputs: Sequence[Spec],
     outputs: Sequence[Spec],
+    takes_outputs: bool,
+    main_address: int,
     constants: Sequence[int],
     arena_bytes: int,
     array: ArrayLayout,
@@ -286,7 +293,6 @@ def _python_entry(
     data_slot = slots[array.data_offset]
 
     def wrap(data: np.ndarray) -> object:
-        data.flags.writeable = False
         made = object.__new__(array.cls)
         getattr(array.cls, data_slot).__set__(made, data)
         for offset, thing in array.fill:
@@ -294,15 +300,16 @@ def _python_entry(
         return made
 
     def entry(*args: object, **keywords: object) -> object:
-        if keywords or len(args) != len(inputs):
+        if keywords or len(args) != len(inputs) + takes_outputs * len(outputs):
             return MISS
-        arrays = [getattr(x, data_slot, None) if type(x) is array.cls else x for x in args]
-        for x, spec in zip(arrays, inputs, strict=True):
-            if type(x) is not np.ndarray or x.dtype is not spec.dtype or x.shape != spec.shape:
-                return MISS
-            if not (x.flags.c_contiguous and x.flags.aligned):
-                return MISS
-        results = [_aligned(spec.shape, spec.dtype) for spec in outputs]
+        given, taken = args[: len(inputs)], args[len(inputs) :] or (None,) * len(outputs)
+        arrays = [getattr(x, data_slot, None) if type(x) is array.cls else x for x in given]
+        specs = [*inputs, *(s for s, x in zip(outputs, taken, strict=True) if x is not None)]
+        checked = [*arrays, *(x for x in taken if x is not None)]
+        if not all(map(_fits, checked, specs)):
+            return MISS
+        pairs = zip(taken, outputs, strict=True)
+        results = [_fresh(spec) if x is None else x for x, spec in pairs]
         arena = [_aligned((arena_bytes,), np.dtype(np.uint8))] if arena_bytes else []
         places = [x.__array_interface__["data"][0] for x in (*arrays, *results)]  # type: ignore[union-attr]
         places += [*constants, *(x.__array_interface__["data"][0] for x in arena)]
@@ -310,11 +317,23 @@ def _python_entry(
         if status:
             on_error(status)
             raise SystemError(f"on_error did not raise for status {status}")
-        made = tuple(map(wrap, results))
+        made = tuple(map(wrap, results))  # type: ignore[arg-type]
         return made[0] if len(made) == 1 else made
 
     entry.__dict__["keep_alive"] = keep_alive
     return entry
+
+
+def _fits(x: object, spec: Spec) -> bool:
+    if type(x) is not np.ndarray or x.dtype is not spec.dtype or x.shape != spec.shape:
+        return False
+    return x.flags.c_contiguous and x.flags.aligned
+
+
+def _fresh(spec: Spec) -> np.ndarray:
+    made = _aligned(spec.shape, spec.dtype)
+    made.flags.writeable = False
+    return made
 
 
 def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

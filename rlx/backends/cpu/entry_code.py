@@ -15,7 +15,7 @@ BYTES_HEAD: Final = bytes.__basicsize__ - 1
 TUPLE_HEAD: Final = tuple.__basicsize__
 
 C_CONTIGUOUS, OWNS_DATA, BEHAVED = 0x001, 0x004, 0x101  # NumPy's flags; behaved: and ALIGNED
-RELEASE_GIL, HOLD_INPUTS = 1, 2  # flags of a plan
+RELEASE_GIL, HOLD_INPUTS, TAKE_OUTPUTS = 1, 2, 4  # flags of a plan
 SYMBOLS: Final = (
     "declare void @Py_IncRef(ptr)",
     "declare void @Py_DecRef(ptr)",
@@ -52,11 +52,13 @@ def entry_module(*, locked: bool) -> str:
     emit_memory(module, locked=locked)
     module.declarations |= set(SYMBOLS)
     # Addresses of Python objects arrive as symbols, so the object code is the same everywhere.
-    module.globals += ["@miss = external global i8", "@ndarray_type = external global i8"]
+    names = ("miss", "none", "ndarray_type")
+    module.globals += [f"@{name} = external global i8" for name in names]
     module.globals.append("@handler_capsule = global ptr null")
     _emit_find(module)
     _emit_fits(module)
     _emit_make(module)
+    _emit_take(module)
     _emit_wrap(module)
     _emit_release_all(module)
     _emit_results(module)
@@ -156,6 +158,23 @@ def _emit_make(module: Module) -> None:
     f.start_block("array")
     f.do(f"call void @release(ptr {data}, i64 {size})")
     f.do("ret ptr null")
+
+
+def _emit_take(module: Module) -> None:
+    """`take(argument, spec) -> ptr`: the ndarray given for an output, made if None, or miss."""
+    f = module.function(
+        "take", [("ptr", "%argument"), ("ptr", "%spec")], "ptr", "nounwind", "internal"
+    )
+    _branch(f, f.emit("icmp ne ptr %argument, @none"), "fresh")
+    kind = f.emit(f"load ptr, ptr {_at(f, '%argument', TYPE)}")
+    _branch(f, f.emit(f"icmp eq ptr {kind}, @ndarray_type"), "unfit")
+    _branch(f, f.emit("call i1 @fits(ptr %argument, ptr %spec)"), "unfit")
+    f.do("call void @Py_IncRef(ptr %argument)")
+    f.do("ret ptr %argument")
+    f.start_block("fresh")
+    f.do(f"ret ptr {f.emit('call ptr @make(ptr %spec)')}")
+    f.start_block("unfit")
+    f.do("ret ptr @miss")
 
 
 def _emit_wrap(module: Module) -> None:
@@ -273,9 +292,12 @@ def _emit_entry(module: Module) -> None:
     f = module.function("entry", parameters, "ptr")
     f.do(f"%plan = getelementptr inbounds i8, ptr %self, i64 {BYTES_HEAD}")
     inputs, outputs, constants = (_header(f, name) for name in Header._fields[:3])
-    right = f.emit(f"icmp eq i64 %count, {inputs}")
-    _branch(f, f.emit(f"and i1 {right}, {f.emit('icmp eq ptr %names, null')}"), "miss")
     arrays = f.emit(f"add i64 {inputs}, {outputs}")
+    taken = f.emit(f"and i64 {_header(f, 'flags')}, {TAKE_OUTPUTS}")
+    takes = f.emit(f"icmp ne i64 {taken}, 0")
+    wanted = f.emit(f"select i1 {takes}, i64 {arrays}, i64 {inputs}")
+    right = f.emit(f"icmp eq i64 %count, {wanted}")
+    _branch(f, f.emit(f"and i1 {right}, {f.emit('icmp eq ptr %names, null')}"), "miss")
     fixed = f.emit(f"add i64 {arrays}, {constants}")
     buffers = f.emit(f"alloca ptr, i64 {f.emit(f'add i64 {fixed}, 1')}")
     objects = f.emit(f"alloca ptr, i64 {f.emit(f'add i64 {arrays}, 1')}")
@@ -292,8 +314,9 @@ def _emit_entry(module: Module) -> None:
         each.next[0] = f.offset(_at(f, spec, 16), "i64", _word(f, spec, 1))
     with f.loop(inputs, arrays, carried=[("ptr", each.values[0])]) as made:
         spec = made.values[0]
-        array = f.emit(f"call ptr @make(ptr {spec})")
+        array = _output(f, takes, made.index, spec)
         _branch(f, f.emit(f"icmp ne ptr {array}, null"), "unmade")
+        _branch(f, f.emit(f"icmp ne ptr {array}, @miss"), "unfit")
         f.do(f"store ptr {array}, ptr {f.offset(objects, 'ptr', made.index)}")
         data = f.emit(f"load ptr, ptr {_at(f, array, DATA)}")
         f.do(f"store ptr {data}, ptr {f.offset(buffers, 'ptr', made.index)}")
@@ -305,9 +328,27 @@ def _emit_entry(module: Module) -> None:
     f.start_block("unmade")
     f.do(f"call void @drop(ptr {objects}, i64 {inputs}, i64 {made.index})")
     f.do("ret ptr null")
+    f.start_block("unfit")
+    f.do(f"call void @drop(ptr {objects}, i64 {inputs}, i64 {made.index})")
+    f.do("br label %miss")
     f.start_block("miss")
     f.do("call void @Py_IncRef(ptr @miss)")
     f.do("ret ptr @miss")
+
+
+def _output(f: Function, takes: str, index: str, spec: str) -> str:
+    """The ndarray for an output: fresh, or from the arguments if the plan takes outputs there."""
+    fresh, given, ready = f.label("fresh"), f.label("given"), f.label("output")
+    f.do(f"br i1 {takes}, label %{given}, label %{fresh}")
+    f.start_block(fresh)
+    made = f.emit(f"call ptr @make(ptr {spec})")
+    f.do(f"br label %{ready}")
+    f.start_block(given)
+    argument = f.emit(f"load ptr, ptr {f.offset('%args', 'ptr', index)}")
+    taken = f.emit(f"call ptr @take(ptr {argument}, ptr {spec})")
+    f.do(f"br label %{ready}")
+    f.start_block(ready)
+    return f.emit(f"phi ptr [ {made}, %{fresh} ], [ {taken}, %{given} ]")
 
 
 def _finish_entry(

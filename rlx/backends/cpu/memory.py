@@ -36,7 +36,7 @@ def emit_memory(module: Module, *, locked: bool) -> None:
     """
     module.globals += [
         f"@bins = internal global [{BINS} x ptr] zeroinitializer, align 64",
-        "@kept = internal global i64 0",
+        "@kept = global i64 0",
         "@bin_lock = internal global i32 0",
     ]
     module.declarations |= {

@@ -1,0 +1,75 @@
+"""Memory for results: aligned, distinct, reused, and bounded while it waits."""
+
+import ctypes
+from collections.abc import Callable
+
+import pytest
+
+from rlx.backends.cpu import machine, memory
+from rlx.backends.cpu.code import Module
+
+LIMIT = 10_000_000
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["with the GIL", "locked"])
+def library(request) -> machine.Library:
+    module = Module()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "kept_bytes", lambda: LIMIT)
+        memory.emit_memory(module, locked=request.param)
+    return machine.load(module.text)
+
+
+def function(library: machine.Library, name: str, *types: type, result: type | None = None):
+    return ctypes.CFUNCTYPE(result, *types)(library.address(name))
+
+
+@pytest.fixture
+def allocate(library) -> Callable[[int], int]:
+    return function(library, "allocate", ctypes.c_int64, result=ctypes.c_void_p)
+
+
+@pytest.fixture
+def release(library) -> Callable[[int, int], None]:
+    return function(library, "release", ctypes.c_void_p, ctypes.c_int64)
+
+
+def waiting(library: machine.Library) -> int:
+    return ctypes.c_int64.from_address(library.address("kept")).value
+
+
+def test_blocks_of_all_sizes_are_distinct(allocate, release):
+    sizes = [*range(0, 1100, 13), 4095, 4096, 4097, 65537, (4 << 20) - 1, 4 << 20]
+    for _ in range(3):
+        blocks = [allocate(size) for size in sizes]
+        for i, (block, size) in enumerate(zip(blocks, sizes, strict=True)):
+            assert block % 64 == 0
+            ctypes.memset(block, i % 251, size)
+        for i, (block, size) in enumerate(zip(blocks, sizes, strict=True)):
+            assert ctypes.string_at(block, size) == bytes([i % 251]) * size
+            release(block, size)
+
+
+def test_the_youngest_block_of_a_size_is_given_again(allocate, release):
+    first, second = allocate(5000), allocate(5000)
+    release(first, 5000)
+    release(second, 5000)
+    assert [allocate(5000), allocate(4990)] == [second, first]
+    release(first, 5000)
+    release(second, 5000)
+
+
+def test_memory_that_waits_is_bounded(library, allocate, release):
+    for size in (1 << 20, 3_000_000, 20_000_000, 100):
+        blocks = [allocate(size) for _ in range(20)]
+        assert len(set(blocks)) == 20
+        for block in blocks:
+            release(block, size)
+            assert 0 <= waiting(library) <= LIMIT
+    assert waiting(library) > LIMIT // 2
+    function(library, "trim")()
+    assert waiting(library) == 0
+
+
+def test_memory_that_cannot_be_had_is_null(allocate):
+    assert allocate(1 << 50) is None
