@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -30,6 +30,10 @@ class Executable:
     for each parameter and gives an instance, or a tuple of instances where there is not exactly
     one result. What does not fit the parameter types gives `miss`, with nothing done.
 
+    `entry_into(*arrays, *outs)` also takes an ndarray for each result to be written to, or None; it
+    is None where a device cannot do that. `reused_memory(parameters)` chooses for results (by
+    number) one of these parameters whose memory they may be written to.
+
     The rest is for looking inside: `make_stages` gives the text of each level by its name,
     `seconds` tells how long each phase of the compile took.
     """
@@ -42,6 +46,13 @@ class Executable:
     program: Program | None = None
     object_code: bytes = b""
     seconds: dict[str, float] = field(default_factory=dict)
+    make_entry_into: Callable[[], Callable[..., Any]] | None = None
+    reused_memory: Callable[[Sequence[int]], dict[int, int]] = lambda parameters: {}
+
+    @cached_property
+    def entry_into(self) -> Callable[..., Any] | None:
+        """The entry that is given arrays for the results, made when it is asked for."""
+        return self.make_entry_into() if self.make_entry_into else None
 
     @cached_property
     def stages(self) -> dict[str, str]:

@@ -16,6 +16,7 @@ from . import machine, pool
 from .entry import MISS, Spec, array_layout, make_entry
 from .host import host
 from .program import ProgramWriter
+from .reuse import reused_memory
 
 RELEASE_ABOVE = 50_000  # nanoseconds of work that pay for giving up the interpreter lock
 
@@ -49,31 +50,34 @@ class CpuBackend(Backend):
         was_loaded = time.perf_counter()
 
         def on_error(status: int) -> Any:
-            error, writer.library.error = writer.library.error, None
-            assert error is not None, f"status {status} without an error"
-            raise error
+            raise writer.library.take_error()
 
-        entry = make_entry(
-            library.address("main"),
-            [Spec(b.dtype, b.type.shape) for b in program.inputs],  # type: ignore[arg-type]
-            [Spec(r.dtype, r.shape) for r in graph.results],  # type: ignore[arg-type]
-            arena_bytes=max(memory, 64),
-            array=array_layout(array),
-            release_gil=writer.cost > RELEASE_ABOVE,
-            on_error=on_error,
-            keep_alive=(library, writer),
-        )
+        def make(takes_outputs: bool) -> Callable[..., Any]:
+            return make_entry(
+                library.address("main"),
+                [Spec(b.dtype, b.type.shape) for b in program.inputs],  # type: ignore[arg-type]
+                [Spec(r.dtype, r.shape) for r in graph.results],  # type: ignore[arg-type]
+                arena_bytes=max(memory, 64),
+                array=array_layout(array),
+                release_gil=writer.cost > RELEASE_ABOVE,
+                takes_outputs=takes_outputs,
+                on_error=on_error,
+                keep_alive=(library, writer),
+            )
+
         return Executable(
-            entry,
+            make(takes_outputs=False),
             MISS,
             lambda: {**lowered.stages, "llvm": text, "assembly": library.assembly},
             str(lowered.report),
-            memory,
-            program,
-            library.object_code,
-            {
+            arena_bytes=memory,
+            program=program,
+            object_code=library.object_code,
+            seconds={
                 "lower": was_lowered - began,
                 "write": was_written - was_lowered,
                 "llvm": was_loaded - was_written,
             },
+            make_entry_into=lambda: make(takes_outputs=True),
+            reused_memory=lambda donated: reused_memory(program, donated),
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -51,6 +52,7 @@ from .kernels import (
     estimate,
 )
 from .pool import parallel
+from .reuse import copied_input
 
 KERNEL = "nounwind #0"
 SHORT = 4  # steps of a program that becomes one function
@@ -61,11 +63,15 @@ Callback = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 class Library:
     """The library calls of a program: Python functions that compiled code calls back.
 
-    An exception in one is kept in `error`, and the program ends with a status.
+    An exception in one is kept for the thread it is in, and the program ends with a status.
     """
 
     keep: list[object] = field(default_factory=list)
-    error: BaseException | None = None
+    raised: threading.local = field(default_factory=threading.local)
+
+    def take_error(self) -> BaseException:
+        """The exception that ended the program in this thread."""
+        return self.raised.__dict__.pop("error")
 
     def add(self, step: LibraryCall) -> int:
         """The address of a C function `i32 (ptr pointers)` that runs the step."""
@@ -82,7 +88,7 @@ class Library:
                     target[...] = result.reshape(target.shape)
                 return 0
             except BaseException as error:  # no exception may pass through compiled code
-                self.error = error
+                self.raised.error = error
                 return 1
 
         callback = Callback(run)
@@ -150,6 +156,15 @@ class ProgramWriter:
 
     def step(self, f: Function, step: Step, layout: Layout, is_short: bool) -> None:
         """Write one step into the function of its program."""
+        copied = copied_input(step)
+        if copied is None:
+            self._step(f, step, layout, is_short)
+            return
+        origin, target = (layout.pointer(f, b) for b in copied)
+        with f.when(f.emit(f"icmp ne ptr {origin}, {target}")):  # the same for a donated argument
+            self._step(f, step, layout, is_short)
+
+    def _step(self, f: Function, step: Step, layout: Layout, is_short: bool) -> None:
         if isinstance(step, Contraction) and not contracts_natively(step):
             step = as_kernel(step)
         if isinstance(step, Kernel | Rows | Scan | Scatter):
