@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import statistics
+import time
 import timeit
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 ROUND_SECONDS = 0.02
+REST_SECONDS = 0.15  # OpenBLAS's threads keep a core busy for 0.1 s after their last product
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,9 @@ def measure(case: Case, rounds: int, progress: Callable[[], None] = lambda: None
     for i in range(rounds):
         # another one begins each round
         for name in names[i % len(names) :] + names[: i % len(names)]:
+            time.sleep(REST_SECONDS)
+            if not case.once:
+                timers[name].timeit(1)  # the caches and the clock frequency are as in a long run
             seconds[name].append(timers[name].timeit(calls[name]) / calls[name])
         progress()
     return Result(case.name, seconds, case.flops, case.nbytes)
