@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,11 @@ from ..backends.backend import Executable
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, DtypeError, RlxError, ShapeError
 from ..ir.graph import Graph, Value
-from ..ir.types import type_of
+from ..ir.types import Type, type_of
 from ..trace.array import Array
 from ..trace.host import check_supported, is_python_scalar, scalar_to_numpy
 from .cost import Cost, cost
+from .donation import alone, check_donated, mark_donated
 from .queue import Queue
 
 
@@ -33,13 +35,14 @@ class CompiledGraph:
     device: str
     executable: Executable
     queue: Queue
+    donated: tuple[int, ...] = ()
     _bound: dict[int, np.ndarray] = field(default_factory=dict)
 
     def __call__(self, *arrays: Any) -> Any:
-        if self._bound:
-            return self._run(self._with_bound(arrays))
+        if self._bound or self.donated:
+            return self._plan(self._with_bound(arrays))()
         result = self.executable.entry(*arrays)
-        return result if result is not self.executable.miss else self._run(arrays)
+        return result if result is not self.executable.miss else self._plan(arrays)()
 
     def run(self, **arrays: Any) -> Any:
         """Call with arrays by the names of their parameters (see `names`)."""
@@ -53,26 +56,22 @@ class CompiledGraph:
                 fix=f"pass one array for each of {', '.join(self.names[i] for i in free)}",
             )
         everything = {**self._bound, **given}
-        return self._run([everything[i] for i in range(len(self.graph.params))])
+        return self._plan([everything[i] for i in range(len(self.graph.params))])()
 
     def run_into(self, *arrays: Any, out: Sequence[np.ndarray]) -> None:
-        """Run and copy the results into the given writeable arrays."""
-        results = self(*arrays)
-        results = results if isinstance(results, tuple) else (results,)
-        if len(out) != len(results):
-            raise ArgumentError(
-                f"{self.graph.name} has {len(results)} results, `out` has {len(out)} arrays",
-                where=_here(),
-                fix="pass one array for each result",
-            )
-        for i, (target, result) in enumerate(zip(out, results, strict=True)):
-            if type_of(target) != result.type:
-                raise ShapeError(
-                    f"out[{i}] is {type_of(target)}, the result is {result.type}",
-                    where=_here(),
-                    fix=f"allocate it with np.empty({result.shape}, {result.dtype.name!r})",
-                )
-            np.copyto(target, result.host())
+        """Run and write the results into the given writeable arrays.
+
+        Nothing is allocated or copied for an array that is dense and apart from the arguments.
+        """
+        given = self._with_bound(arrays)
+        self._check_outputs(out)
+        prepared = self._prepared(given)
+        pairs = zip(out, self.graph.result_types, strict=True)
+        direct = [x if _is_dense(x, t) and not _overlaps(x, prepared) else None for x, t in pairs]
+        results = self._enter(prepared, direct)
+        for i, target in enumerate(out):
+            if results[i].host() is not target:
+                np.copyto(target, results[i].host())
 
     def submit(self, *arrays: Any) -> Future[Any]:
         """Run later, on the session's thread, in the order of submission; gives a future.
@@ -80,9 +79,8 @@ class CompiledGraph:
         Arguments are checked now. Memory of NumPy arrays is copied now, so the caller may change
         it at once; `rlx` arrays are not copied.
         """
-        kept = [x if isinstance(x, Array) else np.array(x) for x in self._with_bound(arrays)]
-        prepared = prepare(self.graph.params, kept, self.graph.name)
-        return self.queue.submit(lambda: self._run(prepared))
+        given = [_kept(x) for x in self._with_bound(arrays)]
+        return self.queue.submit(self._plan(given))
 
     async def run_async(self, *arrays: Any) -> Any:
         """Run on the session's thread while the event loop goes on: `await c.run_async(x)`."""
@@ -95,7 +93,7 @@ class CompiledGraph:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the parameters: `x`, or `params["w"]` for a part of an argument."""
-        return tuple(_name(p, i) for i, p in enumerate(self.graph.params))
+        return parameter_names(self.graph)
 
     @property
     def bound(self) -> dict[str, Array]:
@@ -144,11 +142,71 @@ class CompiledGraph:
         everything = {**bound, **dict(zip(free, arrays, strict=True))}
         return [everything[i] for i in range(count)]
 
-    def _run(self, arrays: Sequence[Any]) -> Any:
-        prepared = prepare(self.graph.params, arrays, self.graph.name)
-        result = self.executable.entry(*prepared)
-        assert result is not self.executable.miss, "prepared arguments fit"
-        return result
+    def _plan(self, arrays: Sequence[Any]) -> Callable[[], Any]:
+        """Check the arguments and give away the donated ones; gives the call to make."""
+        prepared = self._prepared(arrays)
+
+        def call() -> Any:
+            out: list[Any] = [None] * len(self.graph.results)
+            for result, i in self._reused.items():
+                out[result] = prepared[i] if alone(prepared, i) else None
+            results = self._enter(prepared, out)
+            return results[0] if len(results) == 1 else results
+
+        return call
+
+    def _prepared(self, arrays: Sequence[Any]) -> list[np.ndarray]:
+        params, name = self.graph.params, self.graph.name
+        if not self.donated:
+            return prepare(params, arrays, name)
+        if len(arrays) == len(params):
+            check_donated(params, arrays, self.donated)
+        prepared = prepare(params, arrays, name)
+        mark_donated(params, arrays, self.donated)
+        return prepared
+
+    @cached_property
+    def _reused(self) -> dict[int, int]:
+        return self.executable.reused_memory(self.donated) if self.donated else {}
+
+    def _enter(self, prepared: Sequence[np.ndarray], out: Sequence[Any] = ()) -> tuple[Array, ...]:
+        executable = self.executable
+        if any(x is not None for x in out) and executable.entry_into:
+            result = executable.entry_into(*prepared, *out)
+        else:
+            result = executable.entry(*prepared)
+        assert result is not executable.miss, "prepared arguments fit"
+        return result if isinstance(result, tuple) else (result,)
+
+    def _check_outputs(self, out: Sequence[np.ndarray]) -> None:
+        types = self.graph.result_types
+        if len(out) != len(types):
+            raise ArgumentError(
+                f"{self.graph.name} has {len(types)} results, `out` has {len(out)} arrays",
+                where=_here(),
+                fix="pass one array for each result",
+            )
+        for i, (target, wanted) in enumerate(zip(out, types, strict=True)):
+            make = f"np.empty({wanted.shape}, {wanted.dtype.name!r})"
+            if not isinstance(target, np.ndarray) or not target.flags.writeable:
+                what = "read-only" if isinstance(target, np.ndarray) else type(target).__name__
+                raise ArgumentError(
+                    f"out[{i}] is {what}, but the result is written to it",
+                    where=_here(),
+                    fix=f"pass a writeable NumPy array: {make}",
+                )
+            if target.dtype != wanted.dtype or target.shape != wanted.shape:
+                raise ShapeError(
+                    f"out[{i}] is {_described(target)}, the result is {wanted}",
+                    where=_here(),
+                    fix=f"allocate it with {make}",
+                )
+            if _overlaps(target, out[:i]):
+                raise ArgumentError(
+                    f"out[{i}] shares memory with an earlier array of `out`",
+                    where=_here(),
+                    fix=f"give each result its own array: {make}",
+                )
 
     # -- looking inside ---------------------------------------------------------------------------
 
@@ -158,12 +216,34 @@ class CompiledGraph:
         return dict(self.executable.stages)
 
     def report(self) -> str:
-        """For each op how it runs: native, expanded, library."""
-        return self.executable.report
+        """For each op how it runs: native, expanded, library; what becomes of donated memory."""
+        takers = {i: result for result, i in self._reused.items()}
+        lines = [
+            f"donated {self.names[i]}: "
+            + (f"result {takers[i]} takes its memory" if i in takers else "no result can take it")
+            for i in self.donated
+        ]
+        return "\n".join([self.executable.report, *lines])
 
     def cost(self) -> Cost:
         """The work and memory of one call, counted in the loops it became."""
         return cost(self.graph, self.executable)
+
+
+def parameter_names(graph: Graph) -> tuple[str, ...]:
+    """The names of parameters: of the recorded arguments, else numbers as in the graph's text."""
+    names = []
+    for i, param in enumerate(graph.params):
+        is_argument = param.origin.startswith("argument ") and ", " in param.origin
+        name = param.origin.split(", ", 1)[1] if is_argument else param.origin
+        names.append(name or f"%{i}")
+    return tuple(names)
+
+
+def places_of(name: str, names: Sequence[str]) -> list[int]:
+    """The numbers of the parameters with a name, or that are part of the argument with it."""
+    starts = (f"{name}[", f"{name}.")
+    return [i for i, other in enumerate(names) if other == name or other.startswith(starts)]
 
 
 def prepare(params: Sequence[Value], arrays: Sequence[Any], name: str) -> list[np.ndarray]:
@@ -175,9 +255,8 @@ def prepare(params: Sequence[Value], arrays: Sequence[Any], name: str) -> list[n
 
 def _prepared(param: Value, given: Any, i: int, name: str) -> np.ndarray:
     array = given.host() if isinstance(given, Array) else given
-    if type(array) is np.ndarray and array.dtype is param.dtype and array.shape == param.shape:
-        if array.flags.c_contiguous and array.flags.aligned:
-            return array
+    if _is_dense(array, param.type):
+        return array
     place = param.origin or f"argument {i} of {name}"
     if is_python_scalar(array) and param.shape == ():
         array = _noted(lambda: scalar_to_numpy(array, param.dtype), place)  # type: ignore[arg-type]
@@ -200,19 +279,33 @@ def _prepared(param: Value, given: Any, i: int, name: str) -> np.ndarray:
     return np.asarray(dense).view(np.ndarray).reshape(array.shape).view(param.dtype)
 
 
+def _kept(given: Any) -> Any:
+    """What cannot change until the call is made."""
+    return given if isinstance(given, Array) or is_python_scalar(given) else np.array(given)
+
+
+def _is_dense(array: np.ndarray, wanted: Type) -> bool:
+    """Whether compiled code takes the array as it is."""
+    if type(array) is not np.ndarray or array.dtype is not wanted.dtype:
+        return False
+    return array.shape == wanted.shape and array.flags.c_contiguous and array.flags.aligned
+
+
+def _overlaps(array: np.ndarray, others: Sequence[np.ndarray]) -> bool:
+    return any(np.may_share_memory(array, other) for other in others)
+
+
+def _described(array: np.ndarray) -> str:
+    """The type of an array that may have a dtype rlx does not know."""
+    return f"{array.dtype}{list(array.shape)}"
+
+
 def _noted(check: Callable[[], Any], place: str) -> Any:
     try:
         return check()
     except RlxError as error:
         error.notes = (place, *error.notes)
         raise
-
-
-def _name(param: Value, i: int) -> str:
-    if not param.origin:
-        return f"%{i}"
-    is_argument = param.origin.startswith("argument ") and ", " in param.origin
-    return param.origin.split(", ", 1)[1] if is_argument else param.origin
 
 
 def _wrong_count(name: str, wanted: int, given: int) -> ArgumentError:

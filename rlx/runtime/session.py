@@ -20,7 +20,7 @@ from ..ir.graph import Graph
 from ..trace.array import Array
 from ..trace.make_graph import Traced, trace
 from .cache import CompileCache
-from .compiled import CompiledGraph
+from .compiled import CompiledGraph, places_of
 from .debug import dump, tell_compile, tell_hit
 from .queue import Queue
 
@@ -32,11 +32,14 @@ class CompileOptions:
     """What one compile may choose.
 
     `name` stands in what RLX_DEBUG prints and RLX_DUMP writes, instead of the graph's own;
-    `check` verifies the graph after every pass, or not, whatever RLX_CHECK says.
+    `check` verifies the graph after every pass, or not, whatever RLX_CHECK says. `donate` names
+    parameters (`params` means all of its leaves) whose arrays may not be used after a call, so
+    that results can take over their memory.
     """
 
     name: str = ""
     check: bool | None = None
+    donate: tuple[str, ...] = ()
 
 
 class Session:
@@ -77,7 +80,9 @@ class Session:
         if not made:
             tell_hit(name, graph, self.device)
         # the names in it are this graph's, even if an equal one was compiled before
-        return CompiledGraph(graph, self.device, executable, self._queue)
+        compiled = CompiledGraph(graph, self.device, executable, self._queue)
+        compiled.donated = _donated(compiled, options.donate)
+        return compiled
 
     def _closed(self, traced: Traced) -> Graph:
         if traced.captures:
@@ -99,6 +104,21 @@ class Session:
         tell_compile(name, graph, self.device, executable, time.perf_counter() - began)
         dump(name, graph, key, executable)
         return executable
+
+
+def _donated(compiled: CompiledGraph, names: tuple[str, ...]) -> tuple[int, ...]:
+    """The numbers of the parameters with these names."""
+    found: dict[int, None] = {}
+    for name in names:
+        places = places_of(name, compiled.names)
+        if not places:
+            raise ArgumentError(
+                f"{compiled.graph.name} has no parameter {name!r} to donate",
+                where=str(user_source()),
+                fix=f"its parameters are {', '.join(compiled.names)}",
+            )
+        found.update(dict.fromkeys(places))
+    return tuple(found)
 
 
 def default_device() -> str:

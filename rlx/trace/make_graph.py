@@ -16,7 +16,7 @@ import numpy as np
 
 from ..ir import builder
 from ..ir.dims import dim
-from ..ir.errors import ArgumentError, RlxError
+from ..ir.errors import ArgumentError, DonatedError, RlxError
 from ..ir.graph import Graph, Value
 from ..ir.types import Type, as_dtype
 from . import pytree
@@ -162,6 +162,8 @@ def _leaf_type(leaf: Any, origin: str) -> Type:
         return leaf
     try:
         return operand_type(as_operand(leaf))
+    except DonatedError:
+        raise
     except RlxError as error:
         error.notes = (origin, *error.notes)
         error.fix = "pass arrays or numbers; list other arguments in static_argnames"

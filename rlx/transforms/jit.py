@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.errors import DonatedError, StaticArgumentError
+from ..ir.errors import StaticArgumentError
 from ..ir.graph import OPS, Graph, Value
-from ..ir.types import Type
-from ..runtime.compiled import CompiledGraph, prepare
-from ..runtime.session import default_device, default_session
+from ..runtime.compiled import CompiledGraph, parameter_names, places_of
+from ..runtime.session import CompileOptions, default_device, default_session
 from ..trace import pytree
 from ..trace.apply import as_operand, is_weak, operand_type, to_value
 from ..trace.array import Array
@@ -51,8 +50,7 @@ class Compiled:
     def run(self, leaves: Sequence[Any]) -> Any:
         """Run on the leaves of the arguments."""
         traced = self.traced
-        arrays = prepare(traced.graph.params[: traced.n_args], leaves, traced.graph.name)
-        results = self.compiled(*arrays, *traced.captures)
+        results = self.compiled(*leaves, *traced.captures)
         results = results if isinstance(results, tuple) else (results,)
         return pytree.unflatten(traced.out_tree, results)
 
@@ -63,6 +61,7 @@ class Lowered:
 
     traced: Traced
     device: str
+    donated: tuple[str, ...] = ()
 
     @property
     def graph(self) -> Graph:
@@ -71,7 +70,12 @@ class Lowered:
 
     def compile(self) -> Compiled:
         """Compile it for its device."""
-        return Compiled(self.traced, default_session(self.device).compile(self.traced.graph))
+        names = parameter_names(self.graph)
+        given = tuple(name for name in self.donated if places_of(name, names))
+        compiled = default_session(self.device).compile(
+            self.graph, options=CompileOptions(donate=given)
+        )
+        return Compiled(self.traced, compiled)
 
 
 class Jitted:
@@ -88,6 +92,11 @@ class Jitted:
         self._fn = fn
         self._static = _known_names(fn, static_argnames, "static_argnames")
         self._donated = _known_names(fn, donate_argnames, "donate_argnames")
+        for name in set(self._static) & set(self._donated):
+            raise StaticArgumentError(
+                f"the argument {name!r} is static and donated",
+                fix="name it in static_argnames or in donate_argnames: only arrays can be donated",
+            )
         self._device = device or default_device()
         self._entries: dict[Any, Compiled] = {}
         self._fast: Callable[..., Any] = _always_miss
@@ -101,7 +110,10 @@ class Jitted:
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Record the function for arguments like these."""
         args, kwargs = self._arguments(args, kwargs)
-        return Lowered(trace(self._fn, args, kwargs), self._device)
+        return self._lowered(trace(self._fn, args, kwargs))
+
+    def _lowered(self, traced: Traced) -> Lowered:
+        return Lowered(traced, self._device, self._donated)
 
     def cache_size(self) -> int:
         """The number of kinds of arguments it is compiled for."""
@@ -146,13 +158,9 @@ class Jitted:
             traced = trace(self._fn, args, kwargs)
             if any(isinstance(c, Value) for c in traced.captures):  # of an enclosing trace
                 return self._record(traced, leaves)
-            compiled = default_session(self._device).compile(traced.graph)
-            entry = self._entries[key] = Compiled(traced, compiled)
+            entry = self._entries[key] = self._lowered(traced).compile()
         self._open_fast_path(entry, leaves, args, kwargs)
-        result = entry.run(leaves)
-        if self._donated:
-            self._give_away(args, kwargs)
-        return result
+        return entry.run(leaves)
 
     def _record(self, traced: Traced, leaves: Sequence[Any]) -> Any:
         """Inside of another trace the function becomes one call node."""
@@ -174,31 +182,8 @@ class Jitted:
             and len(leaves) == len(args)
             and all(a is x for a, x in zip(args, leaves, strict=True))
         )
-        if is_flat_in and is_flat_out and not traced.captures and not self._donated:
+        if is_flat_in and is_flat_out and not traced.captures and not entry.compiled.donated:
             self._fast, self._miss = entry.compiled.executable.entry, entry.compiled.executable.miss
-
-    def _give_away(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Empty the donated arrays: using one again is an error."""
-        names = list(inspect.signature(self._fn).parameters)
-        given = {**dict(zip(names, args, strict=False)), **kwargs}
-        for name in self._donated:
-            for leaf in pytree.leaves(given.get(name)):
-                if isinstance(leaf, Array):
-                    leaf._data = _Donated(leaf.type, name, function_name(self._fn))
-
-
-class _Donated:
-    """Stands in an array that was given away; every use says so."""
-
-    def __init__(self, type: Type, name: str, function: str) -> None:
-        self.__dict__.update(_what=(type, name, function))
-
-    def __getattr__(self, attribute: str) -> Any:
-        type, name, function = self.__dict__["_what"]
-        raise DonatedError(
-            f"an array {type} was used after it was donated to {function} as {name!r}",
-            fix="use the array that the function returned instead, or do not donate the argument",
-        )
 
 
 _LEAF = pytree.structure(0)
@@ -244,8 +229,9 @@ def jit(
     """Compile a function for each kind of arguments (structure, dtypes, shapes) it meets.
 
     Arguments in `static_argnames` are Python values known while recording. Arrays of the
-    arguments in `donate_argnames` may not be used again. Works as a decorator, with and without
-    keywords.
+    arguments in `donate_argnames` are given away: results take over their memory where they can
+    (`compiled.report()` tells), and using one again is an error. Works as a decorator, with and
+    without keywords.
 
     >>> import rlx
     >>> @rlx.jit
