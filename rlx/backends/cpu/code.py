@@ -8,7 +8,7 @@ declarations. Values are LLVM operands as text (`%12`, `3`, `0x3FF0000000000000`
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -141,6 +141,8 @@ class Function:
         """Copy one scalar into every lane."""
         if vector.lanes == 1:
             return value
+        if not value.startswith("%"):  # a literal
+            return f"splat ({vector.element} {value})"
         first = self.emit(f"insertelement {vector.text} poison, {vector.element} {value}, i32 0")
         return self.emit(
             f"shufflevector {vector.text} {first}, {vector.text} poison, "
@@ -251,11 +253,15 @@ class Loop:
 
 @dataclass
 class Module:
-    """The LLVM module under construction: functions, global lines, declarations."""
+    """The LLVM module under construction: functions, global lines, declarations.
+
+    `shared` has the names of functions that several users call, by what they compute.
+    """
 
     functions: dict[str, Function] = field(default_factory=dict)
     globals: list[str] = field(default_factory=list)
     declarations: set[str] = field(default_factory=set)
+    shared: dict[Hashable, str] = field(default_factory=dict)
 
     def function(
         self,

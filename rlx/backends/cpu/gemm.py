@@ -52,7 +52,25 @@ def emit_gemm(
     if plan.blocking.swapped:
         places = replace(places, a=places.b, b=places.a)
     name = f"product_{len(module.functions)}"
-    _Emitter(module, name, f, plan, plan.blocking, places, epilogue, list(extra)).emit()
+    inner = _emit_inner(module, name, plan.blocking)
+    _Emitter(module, name, inner, f, plan, plan.blocking, places, epilogue, list(extra)).emit()
+
+
+def _emit_inner(module: Module, name: str, blocking: Blocking) -> str:
+    """Emit the functions that equal products share, unless they are there; gives their name."""
+    if blocking in module.shared:
+        return module.shared[blocking]
+    emit = emit_dots if blocking.dot_lanes else emit_kernel
+    emit(module, f"{name}_kernel", blocking)
+    if blocking.pack_a:
+        emit_pack_a(module, f"{name}_pack_a", blocking)
+    if blocking.pack_b:
+        emit_pack_b(module, f"{name}_pack_b", blocking)
+    if blocking.pieces > 1:
+        kind = f"[{blocking.tile.columns} x {memory_type(blocking.problem.accumulator)}]"
+        module.globals.append(f"@{name}_zeros = internal constant {kind} zeroinitializer, align 64")
+    module.shared[blocking] = name
+    return name
 
 
 @dataclass(frozen=True)
@@ -71,6 +89,7 @@ class _Emitter:
 
     module: Module
     name: str
+    inner: str
     f: Function
     plan: GemmPlan
     blocking: Blocking
@@ -92,22 +111,11 @@ class _Emitter:
         return self.converts or tile.has_row_edge or tile.has_column_edge
 
     def emit(self) -> None:
-        """Emit the inner functions and the loops that call them."""
-        blocking = self.blocking
-        emit = emit_dots if blocking.dot_lanes else emit_kernel
-        emit(self.module, f"{self.name}_kernel", blocking)
-        if blocking.pack_a:
-            emit_pack_a(self.module, f"{self.name}_pack_a", blocking)
-        if blocking.pack_b:
-            emit_pack_b(self.module, f"{self.name}_pack_b", blocking)
+        """Emit the function that stores with care, and the loops around the tile."""
         if self.finishes:
             extra = [(kind, name) for kind, name, _ in self.extra]
-            emit_finish(self.module, f"{self.name}_finish", blocking, self.epilogue, extra)
-        if blocking.pieces > 1:
-            kind = f"[{blocking.tile.columns} x {memory_type(blocking.problem.accumulator)}]"
-            self.module.globals.append(
-                f"@{self.name}_zeros = internal constant {kind} zeroinitializer, align 64"
-            )
+            name = f"{self.name}_finish"
+            emit_finish(self.module, name, self.blocking, self.epilogue, extra)
         self._region()
 
     def _region(self) -> None:
@@ -179,7 +187,7 @@ class _Emitter:
         depth: str,
     ) -> None:
         self.f.do(
-            f"call void @{self.name}_pack_{which}(ptr {source}, ptr {target}, i64 {panels[0]}, "
+            f"call void @{self.inner}_pack_{which}(ptr {source}, ptr {target}, i64 {panels[0]}, "
             f"i64 {panels[1]}, i64 {piece}, i64 {depth})"
         )
 
@@ -248,7 +256,7 @@ class _Emitter:
         start, start_row, final = "null", "0", "true"
         if blocking.pieces > 1:
             is_first = f.emit(f"icmp eq i64 {piece}, 0")
-            start = f.emit(f"select i1 {is_first}, ptr @{self.name}_zeros, ptr {sums}")
+            start = f.emit(f"select i1 {is_first}, ptr @{self.inner}_zeros, ptr {sums}")
             start_row = f.emit(f"select i1 {is_first}, i64 0, i64 {blocking.partial_row}")
             final = f.emit(f"icmp uge i64 {f.emit(f'add i64 {piece}, {depth}')}, {problem.k}")
         buffered = final if self.converts else "false"
@@ -260,7 +268,7 @@ class _Emitter:
             out = f.emit(f"select i1 {buffered}, ptr {memory.tile}, ptr {sums}")
             out_row = f.emit(f"select i1 {buffered}, i64 {tile.columns}, i64 {out_row}")
         f.do(
-            f"call void @{self.name}_kernel(ptr {a}, ptr {b}, ptr {start}, i64 {start_row}, "
+            f"call void @{self.inner}_kernel(ptr {a}, ptr {b}, ptr {start}, i64 {start_row}, "
             f"ptr {out}, i64 {out_row}, i64 {depth})"
         )
         if not self.finishes:
