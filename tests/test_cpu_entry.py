@@ -333,14 +333,16 @@ def test_outputs_that_do_not_fit_are_missed(build):
 def test_arrays_given_for_outputs_do_not_leak(build):
     calls = [build(name, [VECTOR], [VECTOR] * 2, takes_outputs=True) for name in ("affine", "fail")]
     x, out = X.copy(), X.copy()
+    gc.collect()
     before = sys.getrefcount(x), sys.getrefcount(out), sys.getrefcount(None)
     for _ in range(1000):
         calls[0](x, out, None)
         calls[0](x, out, 1)
         with pytest.raises(StatusError):
             calls[1](x, None, out)
+    gc.collect()
     after = sys.getrefcount(x), sys.getrefcount(out), sys.getrefcount(None)
-    assert all(abs(new - old) < 20 for new, old in zip(after, before, strict=True))
+    assert all(abs(new - old) < 100 for new, old in zip(after, before, strict=True))
 
 
 def test_a_status_is_raised(build):

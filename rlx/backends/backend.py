@@ -6,11 +6,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from ..ir.graph import Graph
 from ..lower.lir.program import Program
 from ..lower.target import Target
+
+
+class _Miss:
+    """The type of `MISS`."""
+
+    def __repr__(self) -> str:
+        return "MISS"
+
+
+MISS: Final = _Miss()
+"""What an entry gives for arguments that do not fit, with nothing done."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +50,7 @@ class Executable:
     """
 
     entry: Callable[..., Any]
-    miss: object = None
+    miss: object = MISS
     make_stages: Callable[[], dict[str, str]] = dict
     report: str = ""
     arena_bytes: int = 0

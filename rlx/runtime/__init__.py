@@ -4,6 +4,7 @@ Enters: a graph (or a function and examples) and a device. Leaves: a `CompiledGr
 trace, lower and backends. Read `session.py` first.
 """
 
+from ..backends.backend import MISS
 from .cache import CacheStats, CompileCache
 from .compiled import CompiledGraph
 from .cost import Cost
@@ -12,6 +13,7 @@ from .measure import CacheBuster, Tick, time_ns
 from .session import CompileOptions, Session, default_device, default_session
 
 __all__ = [
+    "MISS",
     "CacheBuster",
     "CacheStats",
     "CompileCache",

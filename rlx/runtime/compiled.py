@@ -16,7 +16,7 @@ from ..ir.errors import ArgumentError, DtypeError, RlxError, ShapeError
 from ..ir.graph import Graph, Value
 from ..ir.types import Type, type_of
 from ..trace.array import Array
-from ..trace.host import check_supported, is_python_scalar, scalar_to_numpy
+from ..trace.host import is_python_scalar, scalar_to_numpy, to_numpy
 from .cost import Cost, cost
 from .donation import alone, check_donated, mark_donated
 from .queue import Queue
@@ -79,8 +79,7 @@ class CompiledGraph:
         Arguments are checked now. Memory of NumPy arrays is copied now, so the caller may change
         it at once; `rlx` arrays are not copied.
         """
-        given = [_kept(x) for x in self._with_bound(arrays)]
-        return self.queue.submit(self._plan(given))
+        return self.queue.submit(self._plan(self._with_bound(arrays), keeps=True))
 
     async def run_async(self, *arrays: Any) -> Any:
         """Run on the session's thread while the event loop goes on: `await c.run_async(x)`."""
@@ -106,22 +105,25 @@ class CompiledGraph:
         The memory of a dense NumPy array is shared, so that later calls see what is written into
         it; `set_param` copies instead.
         """
-        self._bind(name, array)
+        place, prepared = self._checked(name, array)
+        # a new table: a call in another thread sees all of the old one or all of the new one
+        self._bound = {**self._bound, place: prepared}
 
     def set_param(self, name: str, array: Any) -> None:
         """Copy `array` and use the copy as a parameter in all later calls, which leave it out."""
-        self._bind(name, array if isinstance(array, Array) else np.array(array))
+        place, prepared = self._checked(name, array)
+        copied = prepared if isinstance(array, Array) else prepared.copy()
+        self._bound = {**self._bound, place: copied}
 
     def unbind(self, name: str) -> None:
         """Make a bound parameter an argument of calls again."""
         place = self._place(name)
         self._bound = {i: array for i, array in self._bound.items() if i != place}
 
-    def _bind(self, name: str, array: Any) -> None:
+    def _checked(self, name: str, array: Any) -> tuple[int, np.ndarray]:
         place = self._place(name)
         (prepared,) = prepare([self.graph.params[place]], [array], self.graph.name)
-        # a new table: a call in another thread sees all of the old one or all of the new one
-        self._bound = {**self._bound, place: prepared}
+        return place, prepared
 
     def _place(self, name: str) -> int:
         if name not in self.names:
@@ -142,9 +144,15 @@ class CompiledGraph:
         everything = {**bound, **dict(zip(free, arrays, strict=True))}
         return [everything[i] for i in range(count)]
 
-    def _plan(self, arrays: Sequence[Any]) -> Callable[[], Any]:
-        """Check the arguments and give away the donated ones; gives the call to make."""
+    def _plan(self, arrays: Sequence[Any], keeps: bool = False) -> Callable[[], Any]:
+        """Check the arguments and give away the donated ones; gives the call to make.
+
+        If it `keeps` them, what others could write to until then is copied.
+        """
         prepared = self._prepared(arrays)
+        if keeps:
+            pairs = zip(arrays, prepared, strict=True)
+            prepared = [x if isinstance(given, Array) else x.copy() for given, x in pairs]
 
         def call() -> Any:
             out: list[Any] = [None] * len(self.graph.results)
@@ -254,17 +262,19 @@ def prepare(params: Sequence[Value], arrays: Sequence[Any], name: str) -> list[n
 
 
 def _prepared(param: Value, given: Any, i: int, name: str) -> np.ndarray:
-    array = given.host() if isinstance(given, Array) else given
+    array: Any = given.host() if isinstance(given, Array) else given
     if _is_dense(array, param.type):
         return array
     place = param.origin or f"argument {i} of {name}"
-    if is_python_scalar(array) and param.shape == ():
-        array = _noted(lambda: scalar_to_numpy(array, param.dtype), place)  # type: ignore[arg-type]
-    array = np.asarray(array)
-    _noted(lambda: check_supported(array.dtype, given), place)
-    if array.dtype.newbyteorder("=") != param.dtype:
+    try:
+        is_number = is_python_scalar(array) and param.shape == ()
+        array = scalar_to_numpy(array, param.dtype) if is_number else to_numpy(array)
+    except RlxError as error:
+        error.notes = (place, *error.notes)
+        raise
+    if array.dtype != param.dtype:
         raise DtypeError(
-            f"{place} is {array.dtype.name}, {name} was compiled for {param.type}",
+            f"{place} is {type_of(array)}, {name} was compiled for {param.type}",
             where=_here(),
             fix=f"convert it: x.astype({param.dtype.name!r})",
         )
@@ -275,13 +285,7 @@ def _prepared(param: Value, given: Any, i: int, name: str) -> np.ndarray:
             fix="compile again for this shape, or reshape the array",
         )
     # a fresh array has the one canonical dtype object that compiled code compares with
-    dense = np.require(array, param.dtype, ["C", "A"])
-    return np.asarray(dense).view(np.ndarray).reshape(array.shape).view(param.dtype)
-
-
-def _kept(given: Any) -> Any:
-    """What cannot change until the call is made."""
-    return given if isinstance(given, Array) or is_python_scalar(given) else np.array(given)
+    return np.require(array, param.dtype, ["C", "A"]).reshape(array.shape).view(param.dtype)
 
 
 def _is_dense(array: np.ndarray, wanted: Type) -> bool:
@@ -298,14 +302,6 @@ def _overlaps(array: np.ndarray, others: Sequence[np.ndarray]) -> bool:
 def _described(array: np.ndarray) -> str:
     """The type of an array that may have a dtype rlx does not know."""
     return f"{array.dtype}{list(array.shape)}"
-
-
-def _noted(check: Callable[[], Any], place: str) -> Any:
-    try:
-        return check()
-    except RlxError as error:
-        error.notes = (place, *error.notes)
-        raise
 
 
 def _wrong_count(name: str, wanted: int, given: int) -> ArgumentError:

@@ -77,7 +77,13 @@ def _check_range(found: np.ndarray, wanted: np.dtype) -> None:
 
 
 def check_supported(dtype: np.dtype, x: Any = None) -> None:
-    """Raise a `DtypeError` unless rlx has the dtype."""
+    """Raise a `DtypeError` unless rlx has the dtype; nor has it masks, which NumPy would drop."""
+    if isinstance(x, np.ma.MaskedArray):
+        raise DtypeError(
+            "a masked array would lose its mask",
+            where=str(user_source()),
+            fix="fill it: x.filled(0), and pass the mask as an array of its own if it matters",
+        )
     if dtype in _KNOWN or dtype.name in DTYPES:
         return
     what = type(x).__name__ if x is not None and dtype.kind == "O" else dtype.name

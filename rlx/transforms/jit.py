@@ -12,6 +12,7 @@ import numpy as np
 
 from ..ir.errors import StaticArgumentError
 from ..ir.graph import OPS, Graph, Value
+from ..runtime import MISS
 from ..runtime.compiled import CompiledGraph, parameter_names, places_of
 from ..runtime.session import CompileOptions, default_device, default_session
 from ..trace import pytree
@@ -19,8 +20,6 @@ from ..trace.apply import as_operand, is_weak, operand_type, to_value
 from ..trace.array import Array
 from ..trace.make_graph import Traced, function_name, trace
 from ..trace.tensor import TracedTensor
-
-MISS = object()
 
 
 @dataclass
@@ -100,12 +99,11 @@ class Jitted:
         self._device = device or default_device()
         self._entries: dict[Any, Compiled] = {}
         self._fast: Callable[..., Any] = _always_miss
-        self._miss: object = MISS
         default_session(self._device)  # an unknown device is an error here, not at the first call
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         result = self._fast(*args, **kwargs)
-        return result if result is not self._miss else self._slow(args, kwargs)
+        return result if result is not MISS else self._slow(args, kwargs)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Record the function for arguments like these."""
@@ -182,8 +180,10 @@ class Jitted:
             and len(leaves) == len(args)
             and all(a is x for a, x in zip(args, leaves, strict=True))
         )
-        if is_flat_in and is_flat_out and not traced.captures and not entry.compiled.donated:
-            self._fast, self._miss = entry.compiled.executable.entry, entry.compiled.executable.miss
+        executable = entry.compiled.executable
+        is_plain = not traced.captures and not entry.compiled.donated and executable.miss is MISS
+        if is_flat_in and is_flat_out and is_plain:
+            self._fast = executable.entry
 
 
 _LEAF = pytree.structure(0)

@@ -11,9 +11,9 @@ from ...ir.graph import Graph
 from ...ir.verify import verify
 from ...lower.pipeline import lower
 from ...lower.target import Target
-from ..backend import Availability, Backend, Executable
+from ..backend import MISS, Availability, Backend, Executable
 from . import machine, pool
-from .entry import MISS, Spec, array_layout, make_entry
+from .entry import Spec, array_layout, make_entry
 from .host import host
 from .program import ProgramWriter
 from .reuse import reused_memory

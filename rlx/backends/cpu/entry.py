@@ -24,10 +24,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
+from rlx.backends.backend import MISS
 from rlx.backends.cpu import entry_code, machine, memory
 
 FASTCALL_KEYWORDS = 0x0080 | 0x0002  # METH_FASTCALL | METH_KEYWORDS
@@ -43,16 +44,6 @@ _new_capsule = ctypes.PYFUNCTYPE(
 _pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", _api)
 )
-
-
-class _Miss:
-    """The type of `MISS`."""
-
-    def __repr__(self) -> str:
-        return "MISS"
-
-
-MISS: Final = _Miss()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,195 @@
+"""Many threads and processes: one compile for each graph, calls that do not meet, forks, exits."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+import warnings
+
+import numpy as np
+import pytest
+from test_session import W, X, failing, layer, library_call
+
+import rlx
+import rlx.numpy as rnp
+
+
+@pytest.fixture
+def session() -> rlx.Session:
+    return rlx.Session("cpu")
+
+
+def in_threads(count: int, work) -> list:
+    """What `work(i)` gives or raises in each of several threads that start together."""
+    gate, results = threading.Barrier(count), [None] * count
+
+    def run(i: int) -> None:
+        gate.wait()
+        try:
+            results[i] = work(i)
+        except BaseException as error:
+            results[i] = error
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+    return results
+
+
+def test_threads_that_ask_for_one_graph_compile_it_once(session, monkeypatch):
+    made, compile = [], session.backend.compile
+
+    def slow(graph, array):
+        made.append(graph)
+        time.sleep(0.05)
+        return compile(graph, array)
+
+    monkeypatch.setattr(session.backend, "compile", slow)
+    results = in_threads(16, lambda i: session.compile(layer, W, X)(W, X))
+    assert len(made) == 1
+    for result in results:
+        np.testing.assert_allclose(result, np.tanh(X @ W), rtol=1e-6)
+
+
+def test_a_compile_that_fails_is_tried_again_by_the_next(session, monkeypatch):
+    compile, tries = session.backend.compile, []
+
+    def flaky(graph, array):
+        tries.append(graph)
+        if len(tries) == 1:
+            time.sleep(0.02)
+            raise ZeroDivisionError
+        return compile(graph, array)
+
+    monkeypatch.setattr(session.backend, "compile", flaky)
+    results = in_threads(6, lambda i: session.compile(layer, W, X))
+    assert sum(isinstance(r, ZeroDivisionError) for r in results) == 1
+    assert sum(isinstance(r, rlx.CompiledGraph) for r in results) == 5
+    assert len(tries) == 2
+
+
+def test_threads_that_meet_in_a_jitted_function():
+    """Of several kinds at once: no thread may see half of another's compile."""
+    for _ in range(5):
+        double = rlx.jit(lambda x: x * 2.0)
+        results = in_threads(12, lambda i, f=double: f(np.full(i % 4 + 1, i, np.float32)))
+        for i, result in enumerate(results):
+            np.testing.assert_array_equal(result, np.full(i % 4 + 1, 2 * i, np.float32))
+
+
+@pytest.mark.parametrize("size", [4, 200])
+def test_threads_that_run_one_executable(session, size):
+    """Each call has its own memory for temporaries, whether it gives up the GIL or not."""
+
+    def several(x):
+        y = x @ x
+        return rnp.sort(y, -1) @ rnp.tanh(x) + rnp.sum(y, 0)
+
+    inputs = [np.random.default_rng(i).normal(size=(size, size)).astype("f4") for i in range(6)]
+    compiled = session.compile(several, inputs[0])
+    expected = [np.asarray(compiled(x)) for x in inputs]
+
+    def work(i: int) -> bool:
+        return all(np.array_equal(compiled(inputs[i]), expected[i]) for _ in range(20))
+
+    assert in_threads(6, work) == [True] * 6
+
+
+def test_errors_of_threads_do_not_mix(session, monkeypatch):
+    compiled = failing(session)
+
+    def mine(self, arrays, attrs):
+        raise RuntimeError(threading.current_thread().name)
+
+    monkeypatch.setattr(type(library_call(compiled).op), "run", mine)
+
+    def work(i: int) -> bool:
+        for _ in range(50):
+            with pytest.raises(RuntimeError) as caught:
+                compiled(X)
+            assert caught.value.args == (threading.current_thread().name,)
+        return True
+
+    assert in_threads(6, work) == [True] * 6
+
+
+# -- processes ------------------------------------------------------------------------------------
+
+BIG = np.random.default_rng(0).normal(size=(400, 400)).astype(np.float32)  # shared by threads
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_forked_child_runs_compiles_and_submits(session):
+    compiled = session.compile(layer, BIG, BIG)
+    expected = np.asarray(compiled(BIG, BIG))
+    compiled.submit(BIG, BIG).result(60)
+    stop = threading.Event()
+
+    def compile_on() -> None:
+        for i in range(1000):
+            if stop.is_set():
+                return
+            session.compile(lambda x, i=i: x * float(i), X)
+
+    busy = threading.Thread(target=compile_on)
+    busy.start()
+    try:
+        for _ in range(4):
+            assert os.waitstatus_to_exitcode(os.waitpid(forked(compiled, expected), 0)[1]) == 0
+    finally:
+        stop.set()
+        busy.join()
+
+
+def forked(compiled: rlx.CompiledGraph, expected: np.ndarray) -> int:
+    """The number of a child process that ends with 0 if all works there."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads and fork: the point
+        child = os.fork()
+    if child:
+        return child
+    good = False
+    try:
+        good = np.array_equal(compiled(BIG, BIG), expected)
+        good &= np.array_equal(compiled.submit(BIG, BIG).result(20), expected)
+        good &= float(rlx.Session("cpu").compile(lambda x: x - 1.0, X)(X)[0, 0]) == -2
+        good &= float(rlx.jit(lambda x: x - 3.0)(X)[0, 0]) == -4
+    finally:
+        os._exit(0 if good else 1)
+
+
+def ends_well(program: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", f"import numpy as np, rlx, threading, time\n{program}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=os.environ | {"RLX_NUM_THREADS": "3"},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_interpreter_ends_while_workers_sleep_and_futures_wait():
+    ends_well(
+        "x = np.ones((500, 500), 'float32')\n"
+        "c = rlx.Session().compile(lambda x: x @ x, x)\n"
+        "c(x)\n"
+        "kept = [c.submit(x) for _ in range(20)]\n"
+    )
+
+
+def test_the_interpreter_ends_while_daemon_threads_compute():
+    ends_well(
+        "x = np.ones((300, 300), 'float32')\n"
+        "c = rlx.Session().compile(lambda x: x @ x, x)\n"
+        "def work():\n"
+        "    while True:\n"
+        "        c(x)\n"
+        "for _ in range(3):\n"
+        "    threading.Thread(target=work, daemon=True).start()\n"
+        "time.sleep(0.05)\n"
+    )
