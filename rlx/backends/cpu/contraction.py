@@ -118,9 +118,9 @@ def problem_of(step: Contraction) -> Problem:
 
 
 def _rows_along_columns(step: Contraction) -> Contraction:
-    """Exchange the operands if the result is contiguous along the rows."""
+    """Exchange the operands if the result is contiguous along the rows, or has only those."""
     index = step.stores[0].index
-    if step.column.extent > 1 and index.stride_of(step.column) != 1:
+    if index.stride_of(step.column) != 1 if step.column.extent > 1 else step.row.extent > 1:
         return Contraction(
             step.batch, step.column, step.row, step.depth, step.rhs, step.lhs, step.dtype,
             step.stores, step.source,
