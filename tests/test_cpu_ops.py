@@ -7,6 +7,8 @@ import pytest
 from audit import Case, all_close, graph_of, tolerance_of
 from laws_of_meaning import swept
 
+import rlx
+import rlx.numpy as rnp
 from rlx.backends import registry
 from rlx.ir.graph import OPS
 from rlx.ir.interpret import interpret
@@ -31,3 +33,14 @@ def test_cpu_is_the_reference(case: Case) -> None:
         results = results if isinstance(results, tuple) else (results,)
         found = [r.host() for r in results]
         all_close(found, interpret(graph, arrays), tolerance, name)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32"])
+@pytest.mark.parametrize("n", [17, 64])
+def test_divided_indices_in_many_lanes(dtype: str, n: int) -> None:
+    """64 lanes of 32 bits are not 64 bits."""
+    x = (np.arange(n * n) % 11).reshape(n, n).astype(dtype)
+    turned = rlx.jit(lambda x: x.T.reshape(-1)[::-1].reshape(x.shape))
+    rolled = rlx.jit(lambda x: rnp.roll(x.T.reshape(-1), 3).reshape(x.shape))
+    np.testing.assert_array_equal(turned(x), x.T.reshape(-1)[::-1].reshape(x.shape))
+    np.testing.assert_array_equal(rolled(x), np.roll(x.T.reshape(-1), 3).reshape(x.shape))

@@ -137,7 +137,7 @@ class Scope:
     def _floor(self, x: str, divisor: int, low: int, kind: str, lanes: int = 1) -> tuple[str, str]:
         """Floor division and remainder by a positive constant; x is shifted to be positive."""
         shift = -(low // divisor) * divisor if low < 0 else 0
-        number = lambda n: self.f.constant(Vector("int64" if "64" in kind else "int32", lanes), n)  # noqa: E731
+        number = lambda n: self.f.constant(Vector("int64" if "i64" in kind else "int32", lanes), n)  # noqa: E731
         if shift:
             x = self.f.emit(f"add nsw {kind} {x}, {number(shift)}")
         quotient = self.f.emit(f"udiv {kind} {x}, {number(divisor)}")
