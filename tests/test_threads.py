@@ -148,7 +148,7 @@ def test_a_forked_child_runs_compiles_and_submits(session):
 def forked(compiled: rlx.CompiledGraph, expected: np.ndarray) -> int:
     """The number of a child process that ends with 0 if all works there."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # threads and fork: the point
+        warnings.simplefilter("ignore")  # Python and JAX warn of threads and fork: the point
         child = os.fork()
     if child:
         return child
