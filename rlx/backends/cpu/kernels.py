@@ -7,10 +7,11 @@ outermost loop.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from ...lower.lir.expr import INSTRUCTIONS, Apply, Expr, Reduce, load, walk
+from ...lower.lir.expr import INSTRUCTIONS, Apply, Expr, Load, Reduce, load, walk
 from ...lower.lir.index import Variable
 from ...lower.lir.program import Buffer, Kernel, Rows, Scan, Scatter, Store
 from .code import Function, Vector
@@ -321,24 +322,32 @@ def _combine_into(scope: Scope, scatter: Scatter) -> None:
         write(scope.inner())
 
 
-def estimate(loops: Iterable[Variable], exprs: Iterable[Expr], host: Host) -> float:
+def estimate(loops: Sequence[Variable], exprs: Iterable[Expr]) -> float:
     """Rough nanoseconds of a kernel on one thread."""
-    trips = 1
-    for loop in loops:
-        trips *= loop.extent
-    cost = 0.0
-    for expr in exprs:
-        cost += _cost(expr, {})
-    return trips * cost
+    trips = math.prod(loop.extent for loop in loops)
+    seen: set[Expr] = set()
+    return trips * sum(_cost(expr, loops[-1:], seen) for expr in exprs)
 
 
-def _cost(expr: Expr, seen: dict[Expr, float]) -> float:
+def _cost(expr: Expr, along: Sequence[Variable], seen: set[Expr]) -> float:
+    """Nanoseconds of one element; `along` are the loops that may be run in vectors."""
     if expr in seen:
         return 0.0
-    seen[expr] = 0.0
-    own = 0.02 * INSTRUCTIONS[expr.instruction][0] if isinstance(expr, Apply) else 0.05
-    inner = sum(_cost(e, seen) for e in expr.operands)
+    seen.add(expr)
+    trips = 1
     if isinstance(expr, Reduce):
-        for loop in expr.loops:
-            inner *= loop.extent
-    return own + inner
+        along = (*along, *expr.loops)
+        trips = math.prod(loop.extent for loop in expr.loops)
+    inner = trips * sum(_cost(e, along, seen) for e in expr.operands)
+    if isinstance(expr, Apply):
+        return inner + 0.02 * INSTRUCTIONS[expr.instruction][0]
+    if isinstance(expr, Load) and not _is_dense(expr, along):
+        return inner + 0.8
+    return inner + 0.05
+
+
+def _is_dense(load: Load, along: Sequence[Variable]) -> bool:
+    """Whether neighbours in some loop read neighbours in memory, or all read one number."""
+    strides = [load.index.stride_of(loop) for loop in along]
+    steady = all(load.index.is_stepped_by(loop) for loop in along)
+    return steady and (1 in strides or not any(strides))

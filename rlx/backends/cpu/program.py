@@ -188,7 +188,7 @@ class ProgramWriter:
     def _loops(
         self, f: Function, step: Kernel | Rows | Scan | Scatter, layout: Layout, is_short: bool
     ) -> None:
-        cost, splits = _cost(step, self.host), _splits(step)
+        cost, splits = _cost(step), _splits(step)
         self.cost += cost
         parts = min(self.host.cores, int(cost / NANOSECONDS_PER_PART)) if splits else 1
         with self._kernel(f, parts, is_short) as (kernel, split):
@@ -412,16 +412,14 @@ def _splits(step: Kernel | Rows | Scan | Scatter) -> bool:
     return isinstance(step, Kernel | Rows) and bool(step.loops)
 
 
-def _cost(step: Kernel | Rows | Scan | Scatter, host: Host) -> float:
+def _cost(step: Kernel | Rows | Scan | Scatter) -> float:
     """Rough nanoseconds on one thread."""
     if isinstance(step, Kernel):
-        return estimate(step.loops, all_exprs(step.stores), host)
+        return estimate(step.loops, all_exprs(step.stores))
     if isinstance(step, Rows):
-        return sum(
-            estimate((*step.loops, *k.loops), all_exprs(k.stores), host) for k in step.kernels
-        )
+        return sum(estimate((*step.loops, *k.loops), all_exprs(k.stores)) for k in step.kernels)
     loops = (*step.loops, step.along) if isinstance(step, Scan) else step.loops
-    return estimate(loops, [step.expr], host) * 4
+    return estimate(loops, [step.expr]) * 4
 
 
 def _copy_bytes(f: Function, target: str, origin: str, count: int) -> None:
