@@ -7,7 +7,13 @@ import pytest
 
 import rlx
 import rlx.numpy as rnp
-from rlx.ir.errors import ArgumentError, DtypeError, ShapeError, UnknownDeviceError
+from rlx.ir.errors import (
+    ArgumentError,
+    DtypeError,
+    ShapeError,
+    StructureError,
+    UnknownDeviceError,
+)
 from rlx.runtime import CompileCache
 
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
@@ -89,6 +95,21 @@ def test_names_reach_into_trees(session):
     compiled.set_param('p["w"]', W)
     compiled.set_param('p["b"]', [1.0, 2.0])
     np.testing.assert_allclose(compiled(X), X @ W + [1.0, 2.0], rtol=1e-6)
+
+
+def test_a_compiled_function_takes_the_structure_it_was_compiled_for():
+    difference = rlx.jit(lambda p, n: p["a"] - p["b"] * n, static_argnames="n")
+    compiled = difference.lower({"a": X, "b": W[0, 0]}, 3).compile()
+    tree = {"b": W[0, 0], "a": X}
+    np.testing.assert_array_equal(compiled(tree), X - 3)
+    np.testing.assert_array_equal(compiled(tree, 3), X - 3)
+    for wrong in [{"x": X, "y": W[0, 0]}, [X, W[0, 0]], {"a": X}]:
+        with pytest.raises(StructureError, match="<lambda> was compiled for other arguments"):
+            compiled(wrong)
+    with pytest.raises(StructureError, match="other fixed data"):
+        compiled(tree, 4)
+    with pytest.raises(StructureError):
+        compiled(tree, 3, 3)
 
 
 # -- bound parameters -----------------------------------------------------------------------------

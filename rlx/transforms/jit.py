@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.errors import StaticArgumentError
+from ..ir.builder import user_source
+from ..ir.errors import StaticArgumentError, StructureError
 from ..ir.graph import OPS, Graph, Value
 from ..runtime import MISS
 from ..runtime.compiled import CompiledGraph, parameter_names, places_of
@@ -24,10 +25,14 @@ from ..trace.tensor import TracedTensor
 
 @dataclass
 class Compiled:
-    """A recorded and compiled function for one kind of arguments."""
+    """A recorded and compiled function for one kind of arguments.
+
+    A call takes arguments like those it was recorded for; static ones may be left out.
+    """
 
     traced: Traced
     compiled: CompiledGraph
+    mark_static: Callable[[Any, Any], tuple[Any, Any]]
 
     @property
     def graph(self) -> Graph:
@@ -44,7 +49,26 @@ class Compiled:
         return self.compiled.report()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.run(pytree.flatten((args, kwargs))[0])
+        leaves, tree = pytree.flatten((args, kwargs))
+        if tree == self._without_static:
+            return self.run(leaves)
+        leaves, tree = pytree.flatten(self.mark_static(args, kwargs))
+        if tree == self.traced.in_tree:
+            return self.run(leaves)
+        raise StructureError(
+            f"{self.graph.name} was compiled for other arguments: "
+            + pytree.difference(self.traced.in_tree, tree, "(args, kwargs)"),
+            where=str(user_source()),
+            fix="pass arguments with the containers, keys and static values it was compiled for",
+        )
+
+    @functools.cached_property
+    def _without_static(self) -> pytree.Structure:
+        """The structure of the arguments that are arrays."""
+        tree = self.traced.in_tree
+        args, kwargs = pytree.unflatten(tree, [0] * tree.num_leaves)
+        left = {k: x for k, x in kwargs.items() if not isinstance(x, pytree.Static)}
+        return pytree.structure((tuple(x for x in args if not isinstance(x, pytree.Static)), left))
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """Run on the leaves of the arguments."""
@@ -60,7 +84,8 @@ class Lowered:
 
     traced: Traced
     device: str
-    donated: tuple[str, ...] = ()
+    donated: tuple[str, ...]
+    mark_static: Callable[[Any, Any], tuple[Any, Any]]
 
     @property
     def graph(self) -> Graph:
@@ -74,7 +99,7 @@ class Lowered:
         compiled = default_session(self.device).compile(
             self.graph, options=CompileOptions(donate=given)
         )
-        return Compiled(self.traced, compiled)
+        return Compiled(self.traced, compiled, self.mark_static)
 
 
 class Jitted:
@@ -111,7 +136,7 @@ class Jitted:
         return self._lowered(trace(self._fn, args, kwargs))
 
     def _lowered(self, traced: Traced) -> Lowered:
-        return Lowered(traced, self._device, self._donated)
+        return Lowered(traced, self._device, self._donated, self._arguments)
 
     def cache_size(self) -> int:
         """The number of kinds of arguments it is compiled for."""
