@@ -6,11 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..ir.graph import Graph
-from ..lower.lir.program import Program
 from ..lower.target import Target
+
+if TYPE_CHECKING:
+    from ..lower.lir.program import Program
 
 
 class _Miss:
@@ -46,7 +48,8 @@ class Executable:
     number) one of these parameters whose memory they may be written to.
 
     The rest is for looking inside: `make_stages` gives the text of each level by its name,
-    `seconds` tells how long each phase of the compile took.
+    `seconds` tells how long each phase of the compile took, `work` counts the scalar instructions
+    of a call and the bytes it moves.
     """
 
     entry: Callable[..., Any]
@@ -57,6 +60,7 @@ class Executable:
     program: Program | None = None
     object_code: bytes = b""
     seconds: dict[str, float] = field(default_factory=dict)
+    work: Callable[[], tuple[int, int]] = lambda: (0, 0)
     make_entry_into: Callable[[], Callable[..., Any]] | None = None
     reused_memory: Callable[[Sequence[int]], dict[int, int]] = lambda parameters: {}
 

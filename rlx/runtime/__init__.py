@@ -6,8 +6,7 @@ trace, lower and backends. Read `session.py` first.
 
 from ..backends.backend import MISS
 from .cache import CacheStats, CompileCache
-from .compiled import CompiledGraph
-from .cost import Cost
+from .compiled import CompiledGraph, Cost
 from .debug import debug, show
 from .measure import CacheBuster, Tick, time_ns
 from .session import CompileOptions, Session, default_device, default_session

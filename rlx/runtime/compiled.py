@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,9 +16,26 @@ from ..ir.graph import Graph, Value
 from ..ir.types import Type, type_of
 from ..trace.array import Array
 from ..trace.host import is_python_scalar, scalar_to_numpy, to_numpy
-from .cost import Cost, cost
 from .donation import alone, check_donated, mark_donated
 from .queue import Queue
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Work and memory of one call.
+
+    `flops` counts scalar instructions (a tanh counts as one), `bytes` what the steps read and
+    write; both are 0 on a device without loops. `peak_bytes` are the arguments, the results and
+    the `arena_bytes` of temporaries. Of branches the dearest counts, of a `while` loop one round.
+    """
+
+    flops: int
+    bytes: int
+    arena_bytes: int
+    peak_bytes: int
 
 
 @dataclass(eq=False)
@@ -235,7 +251,10 @@ class CompiledGraph:
 
     def cost(self) -> Cost:
         """The work and memory of one call, counted in the loops it became."""
-        return cost(self.graph, self.executable)
+        flops, moved = self.executable.work()
+        outside = sum(v.type.nbytes for v in (*self.graph.params, *self.graph.results))
+        arena = self.executable.arena_bytes
+        return Cost(flops, moved, arena, outside + arena)
 
 
 def parameter_names(graph: Graph) -> tuple[str, ...]:

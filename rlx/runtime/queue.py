@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 
 class Queue:
@@ -23,6 +25,8 @@ class Queue:
 
     def submit(self, job: Callable[[], Any]) -> Future[Any]:
         """Run a job after those before it; its result or its error is in the future."""
+        from concurrent.futures import ThreadPoolExecutor  # 3 ms that few programs need
+
         with self._lock:
             if self._executor is None or self._process != os.getpid():  # a fork has no threads
                 self._executor = ThreadPoolExecutor(1, "rlx")

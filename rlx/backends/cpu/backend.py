@@ -9,6 +9,7 @@ from typing import Any
 from ...ir.config import config
 from ...ir.graph import Graph
 from ...ir.verify import verify
+from ...lower.cost import work
 from ...lower.pipeline import lower
 from ...lower.target import Target
 from ..backend import MISS, Availability, Backend, Executable
@@ -78,6 +79,7 @@ class CpuBackend(Backend):
                 "write": was_written - was_lowered,
                 "llvm": was_loaded - was_written,
             },
+            work=lambda: work(program),
             make_entry_into=lambda: make(takes_outputs=True),
             reused_memory=lambda donated: reused_memory(program, donated),
         )

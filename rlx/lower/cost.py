@@ -1,21 +1,17 @@
-"""What one call of a compiled graph costs: counted in the loops it became, not measured."""
+"""What one run of a program costs: counted, not measured."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
-from ..backends.backend import Executable
-from ..ir.graph import Graph
-from ..lower.lir.access import reads, writes
-from ..lower.lir.expr import Apply, Expr, Reduce
-from ..lower.lir.index import Variable
-from ..lower.lir.program import (
+from .lir.access import reads, writes
+from .lir.expr import Apply, Expr, Reduce
+from .lir.index import Variable
+from .lir.program import (
     BranchStep,
     Contraction,
     Kernel,
-    LibraryCall,
     Program,
     RepeatStep,
     Rows,
@@ -26,37 +22,18 @@ from ..lower.lir.program import (
 )
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Work and memory of one call.
+def work(program: Program) -> tuple[int, int]:
+    """The scalar instructions of one run, and the bytes that its steps read and write.
 
-    `flops` counts scalar instructions (a product of matrices has two for each pair of numbers; a
-    tanh counts as one), `bytes` what the steps read and write, `peak_bytes` the arguments, the
-    results and the `arena_bytes` of temporaries. Of branches the dearest counts; a `while` loop
-    counts one round; a library call counts no flops.
+    A product of matrices has two instructions for each pair of numbers; a tanh counts as one. Of
+    branches the dearest counts; a `while` loop counts one round; a library call no instruction.
     """
-
-    flops: int
-    bytes: int
-    arena_bytes: int
-    peak_bytes: int
-
-
-def cost(graph: Graph, executable: Executable) -> Cost:
-    """Count what one call does; on a device that has no loops only memory is known."""
-    outside = sum(v.type.nbytes for v in (*graph.params, *graph.results))
-    arena = executable.arena_bytes
-    flops, moved = _program(executable.program) if executable.program else (0, outside)
-    return Cost(flops, moved, arena, outside + arena)
-
-
-def _program(program: Program) -> tuple[int, int]:
     counts = [_step(step) for step in program.steps]
     return sum(flops for flops, _ in counts), sum(moved for _, moved in counts)
 
 
 def _step(step: Step) -> tuple[int, int]:
-    nested = [_program(p) for p in nested_programs(step)]
+    nested = [work(p) for p in nested_programs(step)]
     if nested:
         if isinstance(step, BranchStep):
             return max(nested)
@@ -80,7 +57,6 @@ def _flops(step: Step) -> int:
         return _loops(loops, [step.expr]) + _trips(loops)
     if isinstance(step, Scatter):
         return _loops(step.loops, [step.expr]) + _trips(step.loops)
-    assert isinstance(step, LibraryCall) or not nested_programs(step)
     return 0
 
 
