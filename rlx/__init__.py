@@ -16,6 +16,7 @@ from .runtime import (
     Session,
     Tick,
     debug,
+    nan_check,
     show,
     time_ns,
 )

@@ -101,6 +101,10 @@ class GradientError(RlxError, TypeError):
     """A derivative was asked for that does not exist."""
 
 
+class NanError(RlxError, FloatingPointError):
+    """An operation made a number that is none, where `rlx.nan_check` looked for it."""
+
+
 class UnknownDeviceError(RlxError, ValueError):
     """A device name that rlx does not know."""
 

@@ -9,6 +9,7 @@ from .cache import CacheStats, CompileCache
 from .compiled import CompiledGraph, Cost
 from .debug import debug, show
 from .measure import CacheBuster, Tick, time_ns
+from .nan_check import nan_check
 from .session import CompileOptions, Session, default_device, default_session
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "debug",
     "default_device",
     "default_session",
+    "nan_check",
     "show",
     "time_ns",
 ]

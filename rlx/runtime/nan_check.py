@@ -1,0 +1,105 @@
+"""Find the operation that made the first NaN."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..ir.body import Call
+from ..ir.errors import NanError
+from ..ir.graph import Graph, Node
+from ..ir.interpret import evaluate
+from ..ir.types import type_of
+from ..trace import pytree
+from ..trace.array import Array
+from ..trace.make_graph import trace
+from .compiled import prepare
+
+
+def nan_check(fn: Callable[..., Any], *, infinities: bool = False) -> Callable[..., Any]:
+    """Give a function that runs `fn` op by op and raises where a NaN first appears.
+
+    The error names the op, the line and the place in the array. With `infinities` an infinity
+    raises, too. It may be a jitted or differentiated function; the numbers are those of the
+    `reference` device.
+
+    >>> import numpy as np, rlx.numpy as rnp
+    >>> nan_check(lambda x: rnp.log(x) * 2.0)(np.array([1.0, -1.0], "float32"))
+    Traceback (most recent call last):
+    ...
+    rlx.NanError: log gives nan at [1] of f32[2]
+      where  <doctest ...
+             operand 0: f32[2], -1.0 at [1]
+      fix    keep the operands where log is defined; a `where` after it hides the NaN, ...
+    """
+    bad = (lambda x: ~np.isfinite(x)) if infinities else np.isnan
+
+    @functools.wraps(fn)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        traced = trace(fn, args, kwargs)
+        given = [*pytree.leaves((args, kwargs)), *traced.captures]
+        arrays = prepare(traced.graph.params, given, traced.graph.name)
+        for param, array in zip(traced.graph.params, arrays, strict=True):
+            place = _first(array, bad)
+            if place is not None:
+                raise NanError(
+                    f"{param.origin} is {array[place]} at {list(place)} of {param.type}",
+                    fix="look where the argument comes from",
+                )
+        results = _run(traced.graph, arrays, bad)
+        return pytree.unflatten(traced.out_tree, list(map(Array, results)))
+
+    return checked
+
+
+def _run(graph: Graph, arrays: Sequence[np.ndarray], bad: Callable[[Any], Any]) -> list[np.ndarray]:
+    table: dict[Any, np.ndarray] = dict(zip(graph.params, arrays, strict=True))
+    for node in graph.nodes:
+        operands = [table[a] for a in node.args]
+        if isinstance(node.op.rules.get("body"), Call):
+            results = _run(node.attrs["graph"], operands, bad)
+        else:
+            with np.errstate(all="ignore"):
+                results = evaluate(node, operands)
+            _check(node, operands, results, bad)
+        table.update(zip(node.results, results, strict=True))
+    return [table[r] for r in graph.results]
+
+
+def _check(
+    node: Node,
+    operands: Sequence[np.ndarray],
+    results: Sequence[np.ndarray],
+    bad: Callable[[Any], Any],
+) -> None:
+    """Raise if a result is bad though no operand is; numbers written by the user are as meant."""
+    if node.op.is_constant or any(_first(x, bad) is not None for x in operands):
+        return
+    for result in results:
+        place = _first(result, bad)
+        if place is None:
+            continue
+        name = node.op.name
+        raise NanError(
+            f"{name} gives {result[place]} at {list(place)} of {type_of(result)}",
+            where=str(node.source),
+            notes=[_operand(i, x, result.shape, place) for i, x in enumerate(operands)],
+            fix=f"keep the operands where {name} is defined; a `where` after it hides the NaN, but "
+            "not from the derivative",
+        )
+
+
+def _first(array: np.ndarray, bad: Callable[[Any], Any]) -> tuple[int, ...] | None:
+    """The place of the first bad number."""
+    if np.dtype(array.dtype).kind in "biu":
+        return None
+    places = np.argwhere(bad(array))
+    return tuple(map(int, places[0])) if len(places) else None
+
+
+def _operand(i: int, array: np.ndarray, shape: tuple[int, ...], place: tuple[int, ...]) -> str:
+    text = f"operand {i}: {type_of(array)}"
+    return f"{text}, {array[place]} at {list(place)}" if array.shape == shape else text
