@@ -104,6 +104,24 @@ def test_what_does_not_fit_says_what_where_and_how_to_fix(session, name):
             assert "argument 0 of <lambda>, x" in text and "fix    " in text
 
 
+@pytest.mark.parametrize("name", ["longdouble", "objects", "text", "masked", "released", "lies"])
+def test_jit_names_the_argument_that_is_no_array(name):
+    make, kind, message = WRONG[name]
+    add = rlx.jit(lambda x, options: x + options["shift"])
+    with pytest.raises(kind, match=message) as caught:
+        add(V, {"shift": make()})
+    text = str(caught.value)
+    assert 'argument 1 of <lambda>, options["shift"]' in text
+    assert "test_arguments.py" in text
+
+
+def test_jit_offers_static_argnames():
+    with pytest.raises(DtypeError) as caught:
+        rlx.jit(lambda x, mode: x)(V, "fast")
+    assert "argument 1 of <lambda>, mode" in str(caught.value)
+    assert "static_argnames" in caught.value.fix
+
+
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2)])
 def test_scalars_and_empty_arrays(session, shape):
     x = np.ones(shape, np.float32)

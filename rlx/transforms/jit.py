@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.builder import user_source
-from ..ir.errors import StaticArgumentError, StructureError
+from ..ir.errors import DtypeError, StaticArgumentError, StructureError
 from ..ir.graph import OPS, Graph, Value
 from ..runtime import MISS
 from ..runtime.compiled import CompiledGraph, parameter_names, places_of
@@ -19,7 +19,7 @@ from ..runtime.session import CompileOptions, default_device, default_session
 from ..trace import pytree
 from ..trace.apply import as_operand, is_weak, operand_type, to_value
 from ..trace.array import Array
-from ..trace.make_graph import Traced, function_name, trace
+from ..trace.make_graph import Traced, argument_origins, function_name, trace
 from ..trace.tensor import TracedTensor
 
 
@@ -72,10 +72,18 @@ class Compiled:
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """Run on the leaves of the arguments."""
-        traced = self.traced
-        results = self.compiled(*leaves, *traced.captures)
+        return self._unflatten(self.compiled(*leaves, *self.traced.captures))
+
+    def try_run(self, leaves: Sequence[Any]) -> Any:
+        """Run if the leaves are arrays that fit as they are; else give MISS."""
+        if self.compiled.donated or self.compiled.executable.miss is not MISS:
+            return MISS
+        results = self.compiled.executable.entry(*leaves, *self.traced.captures)
+        return results if results is MISS else self._unflatten(results)
+
+    def _unflatten(self, results: Any) -> Any:
         results = results if isinstance(results, tuple) else (results,)
-        return pytree.unflatten(traced.out_tree, results)
+        return pytree.unflatten(self.traced.out_tree, results)
 
 
 @dataclass
@@ -123,6 +131,7 @@ class Jitted:
             )
         self._device = device or default_device()
         self._entries: dict[Any, Compiled] = {}
+        self._recent: Compiled | None = None
         self._fast: Callable[..., Any] = _always_miss
         default_session(self._device)  # an unknown device is an error here, not at the first call
 
@@ -173,17 +182,40 @@ class Jitted:
     def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         args, kwargs = self._arguments(args, kwargs)
         leaves, tree = pytree.flatten((args, kwargs))
+        recent = self._recent
+        if recent is not None and tree == recent.traced.in_tree:
+            result = recent.try_run(leaves)
+            if result is not MISS:
+                return result
         if any(isinstance(x, TracedTensor | Value) for x in leaves):
             return self._record(trace(self._fn, args, kwargs), leaves)
-        key = (tree, tuple(_kind(x) for x in leaves))
+        key = (tree, self._kinds(args, leaves, tree))
         entry = self._entries.get(key)
         if entry is None:
             traced = trace(self._fn, args, kwargs)
             if any(isinstance(c, Value) for c in traced.captures):  # of an enclosing trace
                 return self._record(traced, leaves)
             entry = self._entries[key] = self._lowered(traced).compile()
+        self._recent = entry
         self._open_fast_path(entry, leaves, args, kwargs)
         return entry.run(leaves)
+
+    def _kinds(
+        self, args: Sequence[Any], leaves: Sequence[Any], tree: pytree.Structure
+    ) -> tuple[Any, ...]:
+        """What must be equal for a compiled function to be used again; an error names the leaf."""
+        kinds: list[Any] = []
+        try:
+            for leaf in leaves:
+                kinds.append(_kind(leaf))
+        except DtypeError as error:
+            i = len(kinds)
+            origins = argument_origins(self._fn, args, tree, function_name(self._fn))
+            error.notes = (origins[i], *error.notes)
+            if not isinstance(leaves[i], np.ndarray):
+                error.fix = "pass arrays or numbers; list other arguments in static_argnames"
+            raise
+        return tuple(kinds)
 
     def _record(self, traced: Traced, leaves: Sequence[Any]) -> Any:
         """Inside of another trace the function becomes one call node."""
