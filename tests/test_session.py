@@ -200,7 +200,7 @@ def test_run_into_refuses_what_cannot_be_written(session):
     with pytest.raises(ArgumentError, match=r"out\[1\] is read-only") as caught:
         twice.run_into(X, out=[out, frozen])
     assert "np.empty((3, 4), 'float32')" in caught.value.fix
-    with pytest.raises(ArgumentError, match=r"out\[1\] is Array"):
+    with pytest.raises(ArgumentError, match=r"out\[1\] is of type Array"):
         twice.run_into(X, out=[out, rlx.array(X)])
     with pytest.raises(ArgumentError, match=r"out\[1\] shares memory"):
         twice.run_into(X, out=[out, out])

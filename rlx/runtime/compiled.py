@@ -211,25 +211,13 @@ class CompiledGraph:
                 fix="pass one array for each result",
             )
         for i, (target, wanted) in enumerate(zip(out, types, strict=True)):
-            make = f"np.empty({wanted.shape}, {wanted.dtype.name!r})"
-            if not isinstance(target, np.ndarray) or not target.flags.writeable:
-                what = "read-only" if isinstance(target, np.ndarray) else type(target).__name__
-                raise ArgumentError(
-                    f"out[{i}] is {what}, but the result is written to it",
-                    where=_here(),
-                    fix=f"pass a writeable NumPy array: {make}",
-                )
-            if target.dtype != wanted.dtype or target.shape != wanted.shape:
-                raise ShapeError(
-                    f"out[{i}] is {_described(target)}, the result is {wanted}",
-                    where=_here(),
-                    fix=f"allocate it with {make}",
-                )
+            if not _is_dense(target, wanted) or not target.flags.writeable:
+                _check_output(i, target, wanted)
             if _overlaps(target, out[:i]):
                 raise ArgumentError(
                     f"out[{i}] shares memory with an earlier array of `out`",
                     where=_here(),
-                    fix=f"give each result its own array: {make}",
+                    fix=f"give each result its own array: {_new(wanted)}",
                 )
 
     # -- looking inside ---------------------------------------------------------------------------
@@ -316,6 +304,27 @@ def _is_dense(array: np.ndarray, wanted: Type) -> bool:
 
 def _overlaps(array: np.ndarray, others: Sequence[np.ndarray]) -> bool:
     return any(np.may_share_memory(array, other) for other in others)
+
+
+def _check_output(i: int, target: Any, wanted: Type) -> None:
+    """Raise unless a result can be copied to the array."""
+    if not isinstance(target, np.ndarray) or not target.flags.writeable:
+        what = "read-only" if isinstance(target, np.ndarray) else f"of type {type(target).__name__}"
+        raise ArgumentError(
+            f"out[{i}] is {what}, but the result is written to it",
+            where=_here(),
+            fix=f"pass a writeable NumPy array: {_new(wanted)}",
+        )
+    if target.dtype != wanted.dtype or target.shape != wanted.shape:
+        raise ShapeError(
+            f"out[{i}] is {_described(target)}, the result is {wanted}",
+            where=_here(),
+            fix=f"allocate it with {_new(wanted)}",
+        )
+
+
+def _new(wanted: Type) -> str:
+    return f"np.empty({wanted.shape}, {wanted.dtype.name!r})"
 
 
 def _described(array: np.ndarray) -> str:
