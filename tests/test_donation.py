@@ -257,6 +257,15 @@ def test_a_call_that_is_refused_gives_nothing_away():
         compiled(w, np.ones(N, np.float32))
 
 
+def test_a_donated_parameter_cannot_be_bound():
+    options = rlx.CompileOptions(donate=("w",))
+    compiled = rlx.Session("cpu").compile(lambda w, x: w + x, ones(), ones(), options=options)
+    with pytest.raises(ArgumentError, match="'w' of <lambda> is donated"):
+        compiled.bind("w", ones())
+    compiled.bind("x", ones())
+    assert float(compiled(ones())[0]) == 2
+
+
 def test_names_that_do_not_exist_cannot_be_donated():
     with pytest.raises(ArgumentError, match="no parameter 'v' to donate") as caught:
         options = rlx.CompileOptions(donate=("v",))

@@ -62,17 +62,17 @@ class CompiledGraph:
 
     def run(self, **arrays: Any) -> Any:
         """Call with arrays by the names of their parameters (see `names`)."""
-        given = {self._place(name): array for name, array in arrays.items()}
-        free = [i for i in range(len(self.graph.params)) if i not in self._bound]
-        missing = [self.names[i] for i in free if i not in given]
+        bound, names = self._bound, self.names
+        everything = bound | {self._place(name): array for name, array in arrays.items()}
+        missing = [name for i, name in enumerate(names) if i not in everything]
         if missing:
+            free = [name for i, name in enumerate(names) if i not in bound]
             raise ArgumentError(
                 f"{self.graph.name} was run without {', '.join(missing)}",
                 where=_here(),
-                fix=f"pass one array for each of {', '.join(self.names[i] for i in free)}",
+                fix=f"pass one array for each of {', '.join(free)}",
             )
-        everything = {**self._bound, **given}
-        return self._plan([everything[i] for i in range(len(self.graph.params))])()
+        return self._plan([everything[i] for i in range(len(names))])()
 
     def run_into(self, *arrays: Any, out: Sequence[np.ndarray]) -> None:
         """Run and write the results into the given writeable arrays.
@@ -138,6 +138,12 @@ class CompiledGraph:
 
     def _checked(self, name: str, array: Any) -> tuple[int, np.ndarray]:
         place = self._place(name)
+        if place in self.donated:
+            raise ArgumentError(
+                f"{name!r} of {self.graph.name} is donated, so each call needs an array of its own",
+                where=_here(),
+                fix="do not donate what is bound",
+            )
         (prepared,) = prepare([self.graph.params[place]], [array], self.graph.name)
         return place, prepared
 
