@@ -10,14 +10,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from .code import Function, Module, Vector
 from .gemm_dots import emit_dots
 from .gemm_kernel import emit_finish, emit_kernel
 from .gemm_pack import emit_pack_a, emit_pack_b, panel_start
-from .gemm_plan import Blocking, Epilogue, GemmPlan, Operand, Problem, memory_type
+from .gemm_plan import (
+    Blocking,
+    Epilogue,
+    GemmPlan,
+    Operand,
+    Problem,
+    floor_power,
+    memory_type,
+)
 
 __all__ = ["Epilogue", "GemmPlan", "Operand", "Places", "Problem", "emit_gemm"]
+
+
+WHOLE_BYTES = 1 << 14  # of a result whose sums wait in the first cache for the epilogue
 
 
 @dataclass(frozen=True)
@@ -51,9 +63,13 @@ def emit_gemm(
         return
     if plan.blocking.swapped:
         places = replace(places, a=places.b, b=places.a)
-    name = f"product_{len(module.functions)}"
-    inner = _emit_inner(module, name, plan.blocking)
-    _Emitter(module, name, inner, f, plan, plan.blocking, places, epilogue, list(extra)).emit()
+    product = _Emitter(module, f, plan, plan.blocking, places, epilogue, list(extra))
+    tile = plan.blocking.tile
+    is_small = tile.m * tile.n * plan.problem.itemsize <= WHOLE_BYTES
+    if plan.blocking.dot_lanes and places.part == "0" and product.converts and is_small:
+        product.emit_whole()
+    else:
+        product.emit()
 
 
 def _emit_inner(module: Module, name: str, blocking: Blocking) -> str:
@@ -88,8 +104,6 @@ class _Emitter:
     """The loops around the register tile."""
 
     module: Module
-    name: str
-    inner: str
     f: Function
     plan: GemmPlan
     blocking: Blocking
@@ -113,10 +127,49 @@ class _Emitter:
     def emit(self) -> None:
         """Emit the function that stores with care, and the loops around the tile."""
         if self.finishes:
-            extra = [(kind, name) for kind, name, _ in self.extra]
-            name = f"{self.name}_finish"
-            emit_finish(self.module, name, self.blocking, self.epilogue, extra)
+            self._emit_finish(self.blocking)
         self._region()
+
+    def emit_whole(self) -> None:
+        """Emit the product into memory of its own and one call that stores all of it.
+
+        The tiles of long dot products are narrow: an epilogue for each would leave most lanes
+        empty and wait for every result.
+        """
+        f, problem, tile = self.f, self.blocking.problem, self.blocking.tile
+        lanes = floor_power(min(tile.n, 4 * self.blocking.dot_lanes))
+        whole = replace(tile, rows=tile.m, lanes=lanes, vectors=-(-tile.n // lanes))
+        kind = memory_type(problem.accumulator)
+        sums = f.reserve(f"[{whole.rows * whole.columns} x {kind}]", 64)
+        plain = replace(problem, c_row=whole.columns, out_dtype=problem.accumulator)
+        blocking = replace(self.blocking, problem=plain, swapped=False)
+        places = replace(self.places, c=sums)
+        replace(self, blocking=blocking, places=places, epilogue=None, extra=[]).emit()
+        self._emit_finish(replace(self.blocking, tile=whole))
+        self._call_finish(sums, self.places.c, ("0", "0"), ("0", "0"), "true")
+
+    @cached_property
+    def name(self) -> str:
+        """The name of this product's own functions."""
+        return f"product_{len(self.module.functions)}"
+
+    @cached_property
+    def inner(self) -> str:
+        """The name of the functions that it shares with equal products."""
+        return _emit_inner(self.module, self.name, self.blocking)
+
+    def _emit_finish(self, blocking: Blocking) -> None:
+        extra = [(kind, name) for kind, name, _ in self.extra]
+        emit_finish(self.module, f"{self.name}_finish", blocking, self.epilogue, extra)
+
+    def _call_finish(
+        self, tile: str, c: str, place: tuple[str, str], skips: tuple[str, str], final: str
+    ) -> None:
+        extra = "".join(f", {kind.split()[0]} {value}" for kind, _, value in self.extra)
+        self.f.do(
+            f"call void @{self.name}_finish(ptr {tile}, ptr {c}, i64 {place[0]}, i64 {place[1]}, "
+            f"i64 {skips[0]}, i64 {skips[1]}, i1 {final}{extra})"
+        )
 
     def _region(self) -> None:
         """Find the panels of this part and go through them."""
@@ -275,9 +328,5 @@ class _Emitter:
             return
         if blocking.keeps_partial:
             base = f.emit(f"select i1 {final}, ptr {self.places.c}, ptr {base}")
-        extra = "".join(f", {kind.split()[0]} {value}" for kind, _, value in self.extra)
         with f.when(buffered):
-            f.do(
-                f"call void @{self.name}_finish(ptr {memory.tile}, ptr {base}, i64 {i}, i64 {j}, "
-                f"i64 {skips[0]}, i64 {skips[1]}, i1 {final}{extra})"
-            )
+            self._call_finish(memory.tile, base, place, skips, final)
