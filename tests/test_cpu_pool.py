@@ -89,12 +89,15 @@ def test_several_threads_call_at_once(library):
     assert not failures
 
 
-def test_idle_workers_use_no_time(library):
-    run("count", library, 8, 8, 100)
-    time.sleep(0.05)
-    before = time.process_time()
-    time.sleep(0.2)
-    assert time.process_time() - before < 0.02
+def test_idle_workers_sleep(library):
+    sleepers = ctypes.c_int32.from_address(pool._library().address("sleepers"))
+    for _ in range(3):
+        run("count", library, 8, 8, 100)
+        for _ in range(1000):
+            if sleepers.value == pool.threads() - 1:
+                break
+            time.sleep(0.005)
+        assert sleepers.value == pool.threads() - 1
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
@@ -152,9 +155,7 @@ def test_the_number_of_threads_is_as_asked(threads):
 
 @LINUX
 def test_sleeping_workers_do_not_hold_up_the_exit():
-    begin = time.perf_counter()
-    assert started(pause=0.01, after="time.sleep(0.02)") == 2
-    assert time.perf_counter() - begin < 20
+    assert started(pause=0.01, after="time.sleep(0.02)") == 2  # else it runs into the timeout
 
 
 @LINUX
