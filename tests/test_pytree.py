@@ -50,11 +50,15 @@ def test_paths():
 @pytest.mark.parametrize(
     ("first", "second", "text"),
     [
-        ({"a": [1, 2]}, {"a": [1]}, '["a"] has 2 items in the first, 1 in the second'),
-        ({"a": 1, "b": 2}, {"a": 1}, "the whole tree has 'a', 'b' in the first, 'a' in the second"),
-        ([{"k": (1,)}], [{"k": [1]}], '[0]["k"] is a tuple in the first, a list in the second'),
-        ([1, (2,)], [1, 2], "[1] is a tuple in the first, a leaf in the second"),
-        ([(1, None)], [(1, 2)], "[0][1] is None in the first, a leaf in the second"),
+        ({"a": [1, 2]}, {"a": [1]}, '["a"] has 2 items in the first tree, 1 in another'),
+        (
+            {"a": 1, "b": 2},
+            {"a": 1},
+            "the whole tree has 'a', 'b' in the first tree, 'a' in another",
+        ),
+        ([{"k": (1,)}], [{"k": [1]}], '[0]["k"] is a tuple in the first tree, a list in another'),
+        ([1, (2,)], [1, 2], "[1] is a tuple in the first tree, a leaf in another"),
+        ([(1, None)], [(1, 2)], "[0][1] is None in the first tree, a leaf in another"),
         (
             [Layer(1, 2, "x")],
             [Layer(1, 2, "y")],

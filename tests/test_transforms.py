@@ -353,7 +353,7 @@ def test_wrong_axes_are_named():
             return a
 
         rlx.vmap(pair)(np.ones(3), np.ones(4))
-    with pytest.raises(errors.StructureError, match="in_axes does not fit"):
+    with pytest.raises(errors.StructureError, match="in_axes and the argument differ"):
         rlx.vmap(lambda d: d["a"], in_axes=({"b": 0},))({"a": V})
     with pytest.raises(errors.ArgumentError, match="not an axis"):
         rlx.vmap(rnp.sin, in_axes=("z",))(V)

@@ -6,6 +6,7 @@ import difflib
 from functools import cache
 from importlib import import_module
 
+from ..ir.builder import user_source
 from ..ir.errors import DeviceUnavailable, UnknownDeviceError
 from .backend import Backend
 
@@ -23,7 +24,9 @@ def get(name: str) -> Backend:
         near = difflib.get_close_matches(str(name), BACKENDS, 1)
         guess = f"did you mean {near[0]!r}? " if near else ""
         raise UnknownDeviceError(
-            f"there is no device {name!r}", fix=f"{guess}the devices are {', '.join(BACKENDS)}"
+            f"there is no device {name!r}",
+            where=str(user_source()),
+            fix=f"{guess}the devices are {', '.join(BACKENDS)}",
         )
     backend = _open(name)
     found = backend.availability()

@@ -11,7 +11,7 @@ import numpy as np
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.types import DTYPES, as_dtype, is_bool
-from ..trace.apply import apply, as_operand, as_tensor
+from ..trace.apply import apply, as_operand, as_tensor, described
 from ..trace.axes import some_axes
 from ..trace.promotion import convert, result_dtype
 from .arithmetic import conj, subtract
@@ -62,7 +62,7 @@ def _check_inner(name: str, x: Any, y: Any, i: int, j: int) -> None:
     n, m = x.shape[i], y.shape[j]
     if n == m:
         return
-    fix = "make the last axis of x as long as the first contracted axis of y"
+    fix = f"give x a last axis of {m}, or y {n} rows"
     if x.ndim == y.ndim == 2 and y.shape[1] == n:
         fix = f"transpose y: x @ y.T needs y: {y.type}"
     elif x.ndim == y.ndim == 2 and x.shape[0] == m:
@@ -70,15 +70,8 @@ def _check_inner(name: str, x: Any, y: Any, i: int, j: int) -> None:
     raise ShapeError(
         f"{name}: the inner sizes differ, {n} and {m}",
         where=str(user_source()),
-        notes=[_described("x", x), _described("y", y)],
+        notes=described(x, y),
         fix=fix,
-    )
-
-
-def _described(name: str, x: Any) -> str:
-    value = getattr(x, "value", None)
-    return f"{name}: {x.type}" + (
-        f"   {value.origin}" if value is not None and value.origin else ""
     )
 
 
@@ -88,7 +81,7 @@ def _check_axes(name: str, *operands: Any) -> None:
             raise ShapeError(
                 f"{name}: an operand has no axes",
                 where=str(user_source()),
-                notes=[_described("operand", x) for x in operands],
+                notes=described(*operands),
                 fix="multiply by numbers with x * y",
             )
 
@@ -157,7 +150,7 @@ def _check_batch(
             raise ShapeError(
                 f"matmul: the stacks have different sizes, {n} and {m}",
                 where=str(user_source()),
-                notes=[_described("x", x), _described("y", y)],
+                notes=described(x, y),
                 fix="make the axes before the last two equal, or 1",
             )
 
@@ -231,7 +224,7 @@ def cross(x: Tensor, y: Tensor, axis: int = -1) -> Any:
         raise ShapeError(
             f"cross: vectors have 3 elements, not {x.shape[-1]}",
             where=str(user_source()),
-            notes=[_described("x", x), _described("y", y)],
+            notes=described(x, y),
             fix="name the axis of the vectors with axis=",
         )
     a, b = ([v[..., i] for i in range(v.shape[-1])] for v in (x, y))

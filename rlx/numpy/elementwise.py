@@ -10,7 +10,7 @@ import numpy as np
 from ..ir.builder import user_source
 from ..ir.errors import DtypeError
 from ..ir.types import DTYPES, is_bool, is_inexact, is_signed
-from ..trace.apply import as_operand, operand_type
+from ..trace.apply import as_operand, described, operand_type
 from ..trace.promotion import pointwise, pointwise_at, result_dtype
 
 Tensor = Any  # an Array, a TracedTensor, a NumPy array or a Python number
@@ -102,18 +102,19 @@ minimum = _arithmetic("minimum", "min", "bit_and", "The lesser of two numbers; N
 def _bitwise(name: str, op: str, doc: str) -> Callable[..., Any]:
     def function(x: Tensor, y: Tensor, /) -> Any:
         dtype = result_dtype(as_operand(x), as_operand(y))
-        _check_bits(name, dtype)
+        _check_bits(name, dtype, x, y)
         return pointwise_at(op, dtype, x, y, name=name)
 
     return _named(function, name, doc)
 
 
-def _check_bits(name: str, dtype: np.dtype) -> None:
+def _check_bits(name: str, dtype: np.dtype, *operands: Any) -> None:
     if is_inexact(dtype):
         raise DtypeError(
             f"{name}: {dtype.name} has no bits to combine",
             where=str(user_source()),
-            fix="convert the operands to integers or compare them first: (x > 0) & (y > 0)",
+            notes=described(*map(as_operand, operands)),
+            fix="convert the operands to integers, or compare them first: (x > 0) & (y > 0)",
         )
 
 
@@ -124,7 +125,7 @@ bitwise_xor = _bitwise("bitwise_xor", "bit_xor", "The bits set in exactly one.")
 
 def invert(x: Tensor, /) -> Any:
     """Every bit turned over; of bools the negation."""
-    _check_bits("invert", operand_type(as_operand(x)).dtype)
+    _check_bits("invert", operand_type(as_operand(x)).dtype, x)
     return pointwise("bit_not", x, name="invert")
 
 
@@ -145,7 +146,7 @@ def right_shift(x: Tensor, y: Tensor, /) -> Any:
 
 def _shift(name: str, op: str, x: Tensor, y: Tensor) -> Any:
     dtype = result_dtype(as_operand(x), as_operand(y))
-    _check_bits(name, dtype)
+    _check_bits(name, dtype, x, y)
     return pointwise_at(op, DTYPES["int32"] if is_bool(dtype) else dtype, x, y, name=name)
 
 

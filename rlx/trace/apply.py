@@ -125,6 +125,16 @@ def operand_type(x: Operand) -> Type:
     return x.type if isinstance(x, Array | TracedTensor) else type_of(x)
 
 
+def described(*operands: Any) -> list[str]:
+    """Lines for an error: type and origin of each operand, `x` and `y` where there are two."""
+    names = "xy"[: len(operands)] if len(operands) <= 2 else [f"#{i}" for i in range(len(operands))]
+    lines = []
+    for name, x in zip(names, operands, strict=True):
+        origin = x.value.origin if isinstance(x, TracedTensor) else ""
+        lines.append(f"{name}: {operand_type(x)}" + (f"   {origin}" if origin else ""))
+    return lines
+
+
 def is_weak(x: Operand) -> bool:
     """Whether the operand came from Python numbers, so that its dtype yields to others."""
     return x.weak if isinstance(x, TracedTensor) else is_python_scalar(x)

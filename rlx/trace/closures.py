@@ -99,7 +99,7 @@ def _carried(
     numbered = pytree.unflatten(traced.out_tree, range(traced.out_tree.num_leaves))
     carried = take(numbered)
     places, found = pytree.flatten(carried)
-    part = pytree.difference(tree, found, "carry")
+    part = pytree.difference(tree, found, "carry", ("the initial value", "what comes back"))
     if part:
         raise StructureError(
             f"{name}: {traced.graph.name} changes the structure of the carried value: {part}",

@@ -89,7 +89,9 @@ def _branch(
     traced = [trace(branch, operands) for branch in branches]
     first = traced[0]
     for i, other in enumerate(traced[1:], 1):
-        place = pytree.difference(first.out_tree, other.out_tree, "the result")
+        place = pytree.difference(
+            first.out_tree, other.out_tree, "the result", ("branch 0", f"branch {i}")
+        )
         if place:
             raise StructureError(
                 f"{name}: branches 0 and {i} return different structures: {place}",

@@ -86,12 +86,20 @@ def check_supported(dtype: np.dtype, x: Any = None) -> None:
         )
     if dtype in _KNOWN or dtype.name in DTYPES:
         return
-    what = type(x).__name__ if x is not None and dtype.kind == "O" else dtype.name
     raise DtypeError(
-        f"a {what} (dtype {dtype}) is not an array of numbers",
+        _no_number(dtype, x),
         where=str(user_source()),
         fix=f"convert it to one of {', '.join(DTYPES)}",
     )
+
+
+def _no_number(dtype: np.dtype, x: Any) -> str:
+    if dtype.kind == "O" and x is not None and not isinstance(x, np.ndarray):
+        return f"a {type(x).__name__} is not an array of numbers"
+    kinds = {"O": "Python objects", "U": "text", "S": "bytes", "M": "dates", "m": "durations"}
+    if dtype.kind in kinds:
+        return f"values of dtype {dtype} are {kinds[dtype.kind]}, not numbers"
+    return f"rlx has no dtype {dtype.name}"
 
 
 def default_of(x: bool | int | float | complex) -> np.dtype:

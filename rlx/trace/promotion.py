@@ -13,11 +13,11 @@ import numpy as np
 
 from ..ir.builder import user_source
 from ..ir.dims import Dim
-from ..ir.errors import DtypeError
+from ..ir.errors import DtypeError, ShapeError
 from ..ir.graph import OPS
 from ..ir.op import Op
 from ..ir.types import DTYPES, Size, as_dtype, is_bool, is_complex, is_inexact, is_integer, promote
-from .apply import apply, apply_ready, as_operand, is_weak, operand_type, to_value
+from .apply import apply, apply_ready, as_operand, described, is_weak, operand_type, to_value
 from .array import Array
 from .axes import broadcast_shapes
 from .host import is_python_scalar, scalar_to_numpy
@@ -92,7 +92,11 @@ def fit_each(name: str, dtypes: Sequence[np.dtype], operands: Sequence[Any]) -> 
 
 
 def _fitted(name: str, dtypes: Sequence[np.dtype], given: Sequence[Any]) -> list[Any]:
-    shape = broadcast_shapes(name, *[operand_type(x).shape for x in given])
+    try:
+        shape = broadcast_shapes(name, *[operand_type(x).shape for x in given])
+    except ShapeError as error:
+        error.notes = tuple(described(*given))
+        raise
     if any(isinstance(x, TracedTensor) for x in given):
         put = _traced
     else:

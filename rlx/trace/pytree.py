@@ -62,7 +62,7 @@ def map(fn: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -
     {'a': 11}
     """
     first, spec = flatten(tree, is_leaf)
-    columns = [first, *(flatten_like(spec, tree, other) for other in rest)]
+    columns = [first, *(flatten_like(spec, other, "tree.map") for other in rest)]
     return optree.tree_unflatten(spec, [fn(*row) for row in zip(*columns, strict=True)])
 
 
@@ -73,7 +73,8 @@ def map_with_path(fn: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf
     {'w': ['["w"][0]', '["w"][1]']}
     """
     first, spec = flatten(tree, is_leaf)
-    columns = [paths(spec), first, *(flatten_like(spec, tree, other) for other in rest)]
+    others = (flatten_like(spec, other, "tree.map_with_path") for other in rest)
+    columns = [paths(spec), first, *others]
     return optree.tree_unflatten(spec, [fn(*row) for row in zip(*columns, strict=True)])
 
 
@@ -87,39 +88,49 @@ def all(tree: Any, is_leaf: IsLeaf = None) -> bool:
     return _all(leaves(tree, is_leaf))
 
 
-def flatten_like(spec: Structure, tree: Any, other: Any) -> list[Any]:
-    """Flatten `other` as far as the structure of `tree` goes; an error names where they part."""
+SIDES = ("the first tree", "another")
+
+
+def flatten_like(
+    spec: Structure, tree: Any, name: str, sides: tuple[str, str] = SIDES
+) -> list[Any]:
+    """Flatten a tree as far as a structure goes; an error names where they part.
+
+    `name` is the function that asks, `sides` say what has the structure and what the tree is.
+    """
     try:
-        return list(spec.flatten_up_to(other))
+        return list(spec.flatten_up_to(tree))
     except (ValueError, TypeError) as error:
-        place = difference(spec, structure(other)) or str(error).splitlines()[0]
+        place = difference(spec, structure(tree), "", sides) or str(error).splitlines()[0]
         raise StructureError(
-            f"the trees have different structures: {place}",
+            f"{name}: {sides[0]} and {sides[1]} differ in structure: {place}",
             where=str(user_source()),
             fix="give trees with the same containers, keys and lengths",
         ) from None
 
 
-def difference(first: Structure, second: Structure, path: str = "") -> str:
+def difference(
+    first: Structure, second: Structure, path: str = "", sides: tuple[str, str] = SIDES
+) -> str:
     """Say where two structures part; empty if they are the same.
 
-    Example: `["w"] has the keys a, b, the other a, c`.
+    Example: `["w"] has 'a', 'b' in the primals, 'a', 'c' in the tangents`.
     """
     place = path or "the whole tree"
     if first.is_leaf() or second.is_leaf():
         if first.is_leaf() and second.is_leaf():
             return ""
-        return f"{place} is {_kind(first)} in the first, {_kind(second)} in the second"
+        return f"{place} is {_kind(first)} in {sides[0]}, {_kind(second)} in {sides[1]}"
     if first.type is not second.type:
-        return f"{place} is {_kind(first)} in the first, {_kind(second)} in the second"
+        return f"{place} is {_kind(first)} in {sides[0]}, {_kind(second)} in {sides[1]}"
     ours, theirs = first.entries(), second.entries()
     if ours != theirs:
         if first.type in (list, tuple):
-            return f"{place} has {len(ours)} items in the first, {len(theirs)} in the second"
+            return f"{place} has {len(ours)} items in {sides[0]}, {len(theirs)} in {sides[1]}"
         names = [", ".join(_map(repr, keys)) or "nothing" for keys in (ours, theirs)]
-        return f"{place} has {names[0]} in the first, {names[1]} in the second"
+        return f"{place} has {names[0]} in {sides[0]}, {names[1]} in {sides[1]}"
     rows = zip(_steps(first), first.children(), second.children(), strict=True)
-    found = next(filter(None, (difference(a, b, path + step) for step, a, b in rows)), "")
+    found = next(filter(None, (difference(a, b, path + step, sides) for step, a, b in rows)), "")
     if not found and first != second:
         return f"{place} has the same children but other fixed data"
     return found

@@ -169,7 +169,7 @@ def associative_scan(
 
     def combine(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
         result = fn(pytree.unflatten(tree, a), pytree.unflatten(tree, b))
-        return pytree.flatten_like(tree, elems, result)
+        return pytree.flatten_like(tree, result, "associative_scan", ("elems", "the result"))
 
     if reverse:
         tensors = [apply("flip", x, axes=(place,)) for x in tensors]

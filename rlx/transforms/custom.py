@@ -257,12 +257,7 @@ def _matching(
 
     In a slope None stands for zero, and so does anything for an integer.
     """
-    like = pytree.unflatten(spec, [0] * spec.num_leaves)
-    try:
-        given = pytree.flatten_like(spec, like, tree)
-    except StructureError as error:
-        error.what = f"{what}: {error.what}"
-        raise
+    given = pytree.flatten_like(spec, tree, what, ("what is wanted", "what it returned"))
     return _values_of(what, given, types, pytree.paths(spec), is_slope)
 
 

@@ -15,7 +15,7 @@ from ..trace import pytree
 from ..trace.apply import as_operand, operand_type
 from ..trace.array import Array
 from ..trace.make_graph import argument_origins, function_name, trace
-from .grad import chosen_arguments, grad, moving_tangents, vjp, with_zeros
+from .grad import TANGENT_SIDES, chosen_arguments, grad, moving_tangents, vjp, with_zeros
 from .jvp import jvp_graph
 from .run import plain, run_graph
 from .vmap import vmap
@@ -40,7 +40,7 @@ def jvp(
     """
     traced = trace(fn, primals, concrete=True)
     leaves, tree = pytree.flatten(tuple(primals))
-    given = pytree.flatten_like(tree, tuple(primals), tuple(tangents))
+    given = pytree.flatten_like(tree, tuple(tangents), "jvp", TANGENT_SIDES)
     active = [is_inexact(p.dtype) for p in traced.graph.params[: traced.n_args]]
     graph, out_active = jvp_graph(traced.graph, active + [False] * len(traced.captures))
     moving = moving_tangents(traced, given)

@@ -23,6 +23,8 @@ from .run import like_primals, plain, run_graph
 from .split import split_graph
 from .transpose import pull
 
+TANGENT_SIDES = ("the primals", "the tangents")
+
 
 def linearized(graph: Graph, active: Sequence[bool]) -> tuple[Split, list[bool]]:
     """Split the jvp graph in values (with residuals) and the linear map of tangents.
@@ -133,7 +135,7 @@ def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     types = traced.graph.result_types
 
     def pull_back(cotangent: Any) -> Any:
-        given = pytree.flatten_like(out_tree, pytree.unflatten(out_tree, [0] * n_value), cotangent)
+        given = pytree.flatten_like(out_tree, cotangent, "vjp", ("the result", "the cotangent"))
         wanted = [i for i in range(count) if out_active[i]]
 
         def run(*xs: Value) -> list[Value]:
@@ -175,7 +177,7 @@ def linearize(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[...,
     count = len(traced.graph.results)
 
     def push_forward(*tangents: Any) -> Any:
-        given = pytree.flatten_like(tree, primals, tangents)
+        given = pytree.flatten_like(tree, tangents, "linearize", TANGENT_SIDES)
         moving = run_graph(parts.unknown, [*early[count:], *moving_tangents(traced, given)])
         return traced.unflatten(with_zeros(moving, out_active, early[:count]))
 

@@ -55,9 +55,9 @@ class Compiled:
         leaves, tree = pytree.flatten(self.mark_static(args, kwargs))
         if tree == self.traced.in_tree:
             return self.run(leaves)
+        place = _difference(self.traced.in_tree, tree)
         raise StructureError(
-            f"{self.graph.name} was compiled for other arguments: "
-            + pytree.difference(self.traced.in_tree, tree, "(args, kwargs)"),
+            f"{self.graph.name} was compiled for other arguments: {place}",
             where=str(user_source()),
             fix="pass arguments with the containers, keys and static values it was compiled for",
         )
@@ -175,6 +175,7 @@ class Jitted:
             raise StaticArgumentError(
                 f"the static argument {name!r} of {function_name(self._fn)} is a "
                 f"{type(value).__name__}, which cannot be hashed",
+                where=str(user_source()),
                 fix="pass a hashable value (a tuple for a list), or make the argument not static",
             ) from None
         return pytree.Static(value)
@@ -244,6 +245,20 @@ class Jitted:
 
 
 _LEAF = pytree.structure(0)
+
+
+SIDES = ("the compiled ones", "this call")
+
+
+def _difference(compiled: pytree.Structure, called: pytree.Structure) -> str:
+    """Say where the arguments of a call part from those of another."""
+    (args, kwargs), (others, other_kwargs) = compiled.children(), called.children()
+    if args.num_children != others.num_children:
+        return f"{args.num_children} positional in {SIDES[0]}, {others.num_children} in {SIDES[1]}"
+    pairs = zip(args.children(), others.children(), strict=True)
+    places = [pytree.difference(a, b, f"argument {i}", SIDES) for i, (a, b) in enumerate(pairs)]
+    places.append(pytree.difference(kwargs, other_kwargs, "the named arguments", SIDES))
+    return next(filter(None, places))
 
 
 def _always_miss(*args: Any, **kwargs: Any) -> object:

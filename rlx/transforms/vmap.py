@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..ir.builder import build, inline, user_source
-from ..ir.errors import ArgumentError, AxisError, ShapeError, StructureError
+from ..ir.errors import ArgumentError, AxisError, ShapeError
 from ..ir.graph import OPS, Graph, Value
 from ..ir.types import Type
 from ..trace import pytree
@@ -82,11 +82,7 @@ def _broadcast_prefix(prefix: Any, tree: Any, what: str) -> list[Any]:
                 where=str(user_source()),
                 fix="give an integer, or None for what all members share",
             )
-    try:
-        parts = pytree.flatten_like(spec, prefix, tree)
-    except StructureError as error:
-        error.what = f"vmap: {what} does not fit: {error.what}"
-        raise
+    parts = pytree.flatten_like(spec, tree, "vmap", (what, "the argument"))
     return [a for a, part in zip(axes, parts, strict=True) for _ in pytree.leaves(part)]
 
 
