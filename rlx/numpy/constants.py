@@ -1,8 +1,10 @@
-"""Constants and dtypes under NumPy's names."""
+"""Constants, dtypes and kinds of dtypes under NumPy's names."""
 
 from __future__ import annotations
 
 import math
+
+import numpy as np
 
 from ..ir.types import DTYPES, as_dtype
 
@@ -31,3 +33,7 @@ complex128 = cdouble = DTYPES["complex128"]
 float8_e4m3fn = DTYPES["float8_e4m3fn"]
 float8_e5m2 = DTYPES["float8_e5m2"]
 dtype = as_dtype
+
+generic, number, inexact = np.generic, np.number, np.inexact
+integer, signedinteger, unsignedinteger = np.integer, np.signedinteger, np.unsignedinteger
+floating, complexfloating = np.floating, np.complexfloating

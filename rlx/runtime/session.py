@@ -87,7 +87,7 @@ class Session:
     def _closed(self, traced: Traced) -> Graph:
         if traced.captures:
             raise ArgumentError(
-                f"{traced.graph.name} uses {len(traced.captures)} arrays from outside",
+                f"{traced.graph.name} uses arrays from outside ({len(traced.captures)})",
                 where=str(user_source()),
                 fix="pass them as arguments, or use rlx.jit, which passes them for you",
             )
