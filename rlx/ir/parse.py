@@ -51,6 +51,8 @@ def parse(text: str, constants: Mapping[str, np.ndarray] | None = None) -> Graph
 
     The types of results may be left out; they are then inferred.
     """
+    if not isinstance(text, str):
+        raise ParseError(f"a {type(text).__name__} is no text", fix="pass what str(graph) gives")
     parser = _Parser(text, constants or {})
     while parser.at("dim"):
         parser.dim_line()

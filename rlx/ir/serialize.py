@@ -58,6 +58,8 @@ def dumps(graph: Graph) -> bytes:
 
 def loads(data: bytes) -> Graph:
     """Read a graph from bytes; it is verified."""
+    if not isinstance(data, bytes | bytearray | memoryview):
+        _refuse(f"a {type(data).__name__} is no graph file, which is bytes")
     data = bytes(data)
     if len(data) < _PREFIX or data[: len(MAGIC)] != MAGIC:
         _refuse("this is no graph file of rlx: it does not begin as one")

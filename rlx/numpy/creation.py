@@ -14,7 +14,7 @@ from ..ir.errors import ArgumentError, ConcretizationError
 from ..ir.types import as_dtype, is_integer
 from ..trace.apply import apply, apply_like, as_operand, as_tensor, operand_type
 from ..trace.array import Array
-from ..trace.axes import as_shape
+from ..trace.axes import MOST_ELEMENTS, as_shape, integer
 from ..trace.host import is_python_scalar, to_numpy
 from ..trace.operators import Operators
 from ..trace.promotion import FLOAT, broadcast_to, convert, result_dtype
@@ -118,6 +118,12 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) ->
     low, high, by = (np.asarray(n)[()] for n in numbers)
     if is_integer(wanted) and low == 0 and by == 1 and float(high).is_integer():
         return apply("iota", shape=(max(int(high), 0),), axis=0, dtype=wanted)
+    if by == 0 or not np.isfinite([low, high, by]).all() or abs((high - low) / by) > MOST_ELEMENTS:
+        raise ArgumentError(
+            f"arange: from {low} to {high} by {by} is no array of finite size",
+            where=str(user_source()),
+            fix="use a step that leads from the start to the stop",
+        )
     return Array(np.arange(low, high, by).astype(wanted))  # type: ignore[call-overload]
 
 
@@ -143,6 +149,7 @@ def linspace(
 ) -> Any:
     """So many numbers at equal distances from start to stop."""
     wanted = result_dtype(as_operand(start), as_operand(stop), inexact=True)
+    num = integer("linspace: num", num)
     steps = num - 1 if endpoint else num
     first, last = convert(as_tensor(start), wanted), convert(as_tensor(stop), wanted)
     step = divide(last - first, max(steps, 1))

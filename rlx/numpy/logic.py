@@ -113,8 +113,18 @@ def where(condition: Tensor, x: Tensor | None = None, y: Tensor | None = None, /
     return apply("select", *fit_each("where", [BOOL, dtype, dtype], [truth(condition), x, y]))
 
 
+def _check_pairs(name: str, conditions: Sequence[Any], choices: Sequence[Any]) -> None:
+    if len(conditions) != len(choices):
+        raise ArgumentError(
+            f"{name}: {len(conditions)} conditions and {len(choices)} choices",
+            where=str(user_source()),
+            fix="give one choice for each condition",
+        )
+
+
 def select(conditions: Sequence[Tensor], choices: Sequence[Tensor], default: Tensor = 0) -> Any:
     """The elements of the choice whose condition is the first to hold, else the default."""
+    _check_pairs("select", conditions, choices)
     dtype = result_dtype(*map(as_operand, choices), as_operand(default))
     result = convert(as_tensor(default), dtype)
     for condition, choice in reversed(list(zip(conditions, choices, strict=True))):

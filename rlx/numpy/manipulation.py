@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -183,7 +183,8 @@ def broadcast_arrays(*arrays: Tensor) -> list[Any]:
 
 
 def _same_dtype(name: str, arrays: Any) -> list[Any]:
-    tensors = [as_operand(x) for x in arrays]
+    is_many = isinstance(arrays, Iterable) and not isinstance(arrays, str)
+    tensors = [as_operand(x) for x in arrays] if is_many else []
     if not tensors:
         raise ArgumentError(
             f"{name}: there are no arrays", where=str(user_source()), fix="give one or more"
@@ -232,7 +233,7 @@ row_stack = vstack
 def hstack(arrays: Sequence[Tensor]) -> Any:
     """The arrays next to one another, along the second axis (the first of 1-d arrays)."""
     tensors = [atleast_1d(x) for x in arrays]
-    return concatenate(tensors, 0 if tensors[0].ndim == 1 else 1)
+    return concatenate(tensors, 0 if all(x.ndim == 1 for x in tensors) else 1)
 
 
 def dstack(arrays: Sequence[Tensor]) -> Any:
@@ -270,6 +271,12 @@ def array_split(x: Tensor, indices_or_sections: int | Sequence[int], axis: int =
     place = one_axis("array_split", axis, x.ndim)
     size = x.shape[place]
     if isinstance(indices_or_sections, int):
+        if indices_or_sections < 1:
+            raise ArgumentError(
+                f"array_split: {indices_or_sections} pieces",
+                where=str(user_source()),
+                fix="ask for 1 piece or more",
+            )
         short, longer = divmod(size, indices_or_sections)
         lengths = [short + (i < longer) for i in range(indices_or_sections)]
         cuts = [sum(lengths[:i]) for i in range(len(lengths) + 1)]
@@ -325,6 +332,12 @@ def repeat(
     """Each element repeated along an axis; `repeats` may differ from element to element."""
     x = ravel(x) if axis is None else as_tensor(x)
     place = one_axis("repeat", axis or 0, x.ndim)
+    if np.min(np.asarray(repeats), initial=0) < 0:
+        raise ArgumentError(
+            f"repeat: {repeats} has a negative count",
+            where=str(user_source()),
+            fix="repeat 0 times or more",
+        )
     if isinstance(repeats, int):
         wide = expand_dims(x, place + 1)
         shape = (*x.shape[: place + 1], repeats, *x.shape[place + 1 :])

@@ -7,17 +7,20 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..ir.builder import user_source
 from ..ir.dims import Dim
-from ..ir.errors import AxisError, ShapeError
+from ..ir.errors import ArgumentError, AxisError, ShapeError
 from ..ir.types import Size
 
 Shape = tuple[Size, ...]
+MOST_ELEMENTS = 1 << 47  # what addresses of 48 bits could reach
 
 
 def one_axis(name: str, axis: Any, rank: int) -> int:
     """Give an axis counted from 0; `name` is the function for the error."""
-    number = operator.index(axis)
+    number = integer(f"{name}: the axis", axis)
     if -rank <= number < rank:
         return number % rank
     raise AxisError(
@@ -42,24 +45,48 @@ def some_axes(name: str, axis: Any, rank: int) -> tuple[int, ...]:
     return axes
 
 
-def as_size(n: Any) -> Size:
-    """Give a size as an int or a symbolic `Dim`."""
-    return n if isinstance(n, Dim) else operator.index(n)
+def integer(what: str, n: Any) -> int:
+    """Give a Python integer; `what` it stands for is named in the error."""
+    if not isinstance(n, bool | np.bool_):
+        try:
+            return operator.index(n)
+        except TypeError:
+            pass
+    raise ArgumentError(
+        f"{what} is {n!r}, not an integer", where=str(user_source()), fix="pass an integer"
+    )
 
 
 def as_shape(shape: Any) -> Shape:
-    """Give a shape for a size or a sequence of sizes."""
-    if isinstance(shape, Sequence):
-        return tuple(map(as_size, shape))
-    try:
-        return (as_size(shape),)
-    except TypeError:
-        return tuple(map(as_size, shape))
+    """Give a shape for a size or a sequence of sizes, which are 0 or more."""
+    sizes = _sizes(shape)
+    known = [n for n in sizes if isinstance(n, int)]
+    if min(known, default=0) < 0:
+        raise ShapeError(
+            f"the shape {sizes} has a negative size",
+            where=str(user_source()),
+            fix="use sizes of 0 or more",
+        )
+    if math.prod(known) > MOST_ELEMENTS:
+        raise ShapeError(
+            f"the shape {sizes} has {math.prod(known):.1e} elements, too many for any memory",
+            where=str(user_source()),
+            fix="use smaller sizes",
+        )
+    return sizes
+
+
+def _sizes(shape: Any) -> Shape:
+    is_many = isinstance(shape, Sequence) and not isinstance(shape, str)
+    if isinstance(shape, np.ndarray):
+        is_many, shape = shape.ndim > 0, shape.tolist()
+    many = shape if is_many else (shape,)
+    return tuple(n if isinstance(n, Dim) else integer("a size", n) for n in many)
 
 
 def resolve_shape(name: str, old: Shape, wanted: Any) -> Shape:
     """Put the size that fits for a -1 in a new shape."""
-    new = as_shape(wanted)
+    new = _sizes(wanted)
     holes = [i for i, n in enumerate(new) if isinstance(n, int) and n == -1]
     if len(holes) > 1:
         raise ShapeError(

@@ -25,7 +25,7 @@ from .closures import (
     with_weak,
 )
 from .host import scalar_to_numpy
-from .make_graph import Traced, function_name, trace
+from .make_graph import Traced, check_function, function_name, trace
 from .promotion import convert, result_dtype
 from .scan import scan
 from .tensor import TracedTensor
@@ -45,6 +45,8 @@ def cond(
     """
     test = as_operand(pred)
     _check_scalar("cond", "the condition", test)
+    check_function(true_fn, "cond: true_fn")
+    check_function(false_fn, "cond: false_fn")
     if not isinstance(test, TracedTensor):
         return true_fn(*operands) if test else false_fn(*operands)
     if not is_bool(test.dtype):

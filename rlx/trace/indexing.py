@@ -225,6 +225,12 @@ def _add_slice(plan: Plan, axis: int, item: slice, size: Any) -> None:
     if isinstance(size, Dim):
         _add_symbolic_slice(plan, parts, size)
         return
+    if parts[2] == 0:
+        raise BoundsError(
+            "a slice has a step of 0",
+            where=str(user_source()),
+            fix="use a step of 1 or more, or a negative one",
+        )
     start, stop, step = slice(*parts).indices(size)
     count = len(range(start, stop, step))
     if step < 0:

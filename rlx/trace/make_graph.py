@@ -67,6 +67,7 @@ def trace(
     wrapped in `pytree.Static` reaches `fn` as it is. With `concrete` the numbers of the
     arguments are known while tracing, so that Python control flow can use them.
     """
+    check_function(fn, "what is traced")
     name = name or function_name(fn)
     leaves, in_tree = pytree.flatten((tuple(args), dict(kwargs or {})))
     origins = argument_origins(fn, args, in_tree, name)
@@ -131,6 +132,16 @@ def function_name(fn: Any) -> str:
     while isinstance(fn, functools.partial):
         fn = fn.func
     return getattr(fn, "__name__", type(fn).__name__)
+
+
+def check_function(fn: Any, what: str) -> None:
+    """Raise an `ArgumentError` unless `fn` can be called."""
+    if not callable(fn):
+        raise ArgumentError(
+            f"{what} is a {type(fn).__name__}, not a function",
+            where=str(builder.user_source()),
+            fix="pass a function, as rlx.jit(lambda x: x * 2)",
+        )
 
 
 def argument_origins(

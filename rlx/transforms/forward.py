@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.builder import user_source
-from ..ir.errors import GradientError
+from ..ir.errors import ArgumentError, GradientError
 from ..ir.types import is_inexact
 from ..trace import pytree
 from ..trace.apply import as_operand, operand_type
@@ -38,6 +38,12 @@ def jvp(
     >>> float(value), float(slope)
     (9.0, 6.0)
     """
+    if not (isinstance(primals, tuple | list) and isinstance(tangents, tuple | list)):
+        raise ArgumentError(
+            "jvp: the primals and the tangents are each a tuple of arguments",
+            where=str(user_source()),
+            fix="write rlx.jvp(f, (x,), (t,))",
+        )
     traced = trace(fn, primals, concrete=True)
     leaves, tree = pytree.flatten(tuple(primals))
     given = pytree.flatten_like(tree, tuple(tangents), "jvp", TANGENT_SIDES)

@@ -17,6 +17,7 @@ from ..ir.ops.control import Split, filled, pick
 from ..ir.types import is_inexact
 from ..trace import pytree
 from ..trace.apply import as_operand, operand_type
+from ..trace.axes import integer
 from ..trace.make_graph import Traced, function_name, trace
 from .jvp import jvp_graph
 from .run import like_primals, plain, run_graph
@@ -224,7 +225,8 @@ def _with_unit_cotangent(graph: Graph, active: Sequence[bool], n_value: int) -> 
 
 def chosen_arguments(fn: Any, argnums: int | Sequence[int], count: int) -> list[int]:
     """The places of the arguments `argnums` picks, all from the front."""
-    numbers = [argnums] if isinstance(argnums, int) else list(argnums)
+    many = argnums if isinstance(argnums, Sequence) else [argnums]
+    numbers = [integer("argnums", i) for i in many]
     for i in numbers:
         if not -count <= i < count:
             raise ArgumentError(

@@ -19,7 +19,13 @@ from ..runtime.session import CompileOptions, default_device, default_session
 from ..trace import pytree
 from ..trace.apply import as_operand, is_weak, operand_type, to_value
 from ..trace.array import Array
-from ..trace.make_graph import Traced, argument_origins, function_name, trace
+from ..trace.make_graph import (
+    Traced,
+    argument_origins,
+    check_function,
+    function_name,
+    trace,
+)
 from ..trace.tensor import TracedTensor
 
 
@@ -280,15 +286,23 @@ def _kind(leaf: Any) -> tuple[Any, ...]:
 
 
 def _known_names(fn: Callable[..., Any], names: Sequence[str] | str, what: str) -> tuple[str, ...]:
-    names = (names,) if isinstance(names, str) else tuple(names)
+    check_function(fn, "what jit compiles")
+    names = (names,) if isinstance(names, str) else names
+    if not isinstance(names, Sequence):
+        raise StaticArgumentError(
+            f"{what} is {names!r}, not a name",
+            where=str(user_source()),
+            fix="give the names of arguments: a text or a list of them",
+        )
     known = inspect.signature(fn).parameters if names else {}
     for name in names:
         if name not in known:
             raise StaticArgumentError(
                 f"{function_name(fn)} has no argument {name!r} to be in {what}",
+                where=str(user_source()),
                 fix=f"its arguments are {', '.join(known)}",
             )
-    return names
+    return tuple(names)
 
 
 def jit(

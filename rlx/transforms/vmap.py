@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..ir.builder import build, inline, user_source
@@ -59,6 +59,12 @@ def _spread_axes(axes: Any, args: tuple[Any, ...], what: str, whole: bool = Fals
     """One axis for each leaf."""
     if axes is None or isinstance(axes, int):
         return [axes] * len(pytree.leaves(args))
+    if not whole and not isinstance(axes, Sequence):
+        raise ArgumentError(
+            f"vmap: {what} is {axes!r}, which is not an axis",
+            where=str(user_source()),
+            fix="give an integer, None, or one entry for each argument",
+        )
     prefixes = (axes,) if whole else tuple(axes)
     if len(prefixes) != len(args):
         raise ArgumentError(
