@@ -87,8 +87,8 @@ def measure(case: Case, rounds: int, progress: Callable[[], None] = lambda: None
     for i in range(rounds):
         # another one begins each round
         for name in names[i % len(names) :] + names[: i % len(names)]:
-            time.sleep(REST_SECONDS)
             if not case.once:
+                time.sleep(REST_SECONDS)
                 timers[name].timeit(1)  # the caches and the clock frequency are as in a long run
             seconds[name].append(timers[name].timeit(calls[name]) / calls[name])
         progress()
