@@ -13,6 +13,7 @@ from scipy import special
 import rlx
 from rlx.trace.apply import apply, as_tensor
 
+
 def sigmoid(x: np.ndarray) -> np.ndarray:
     """The logistic function without overflow; SciPy's has no subnormal results."""
     shrunk = np.exp(-np.abs(x))
