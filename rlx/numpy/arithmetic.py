@@ -46,7 +46,7 @@ from .elementwise import (
     sqrt,
     subtract,
 )
-from .logic import isfinite, isnan, isneginf, isposinf, logical_and, where
+from .logic import isfinite, isnan, isneginf, isposinf, logical_and, logical_or, where
 
 
 def dtype_of(x: Tensor) -> np.dtype:
@@ -274,8 +274,9 @@ def divmod(x: Tensor, y: Tensor, /) -> tuple[Any, Any]:
     if is_float(x.dtype):
         # dividing after the remainder is taken away rounds correctly near whole quotients
         quotient = apply("round", divide(subtract(x, left), y))
-    else:
-        quotient = apply("div", x, y)
+        quotient = where(is_off, subtract(quotient, 1), quotient)
+        return where(equal(y, 0), divide(x, y), quotient), where(is_off, add(left, y), left)
+    quotient = apply("div", x, y)
     return where(is_off, subtract(quotient, 1), quotient), where(is_off, add(left, y), left)
 
 
@@ -373,7 +374,8 @@ def hypot(x: Tensor, y: Tensor, /) -> Any:
     high, low = maximum(x, y), minimum(x, y)
     safe = where(equal(high, 0), 1, high)
     size = where(isfinite(high), multiply(safe, sqrt(add(1, square(divide(low, safe))))), high)
-    return where(equal(high, 0), high, size)
+    is_infinite = logical_or(equal(x, math.inf), equal(y, math.inf))  # whatever the other is
+    return where(is_infinite, math.inf, where(equal(high, 0), high, size))
 
 
 def sinc(x: Tensor, /) -> Any:
