@@ -306,3 +306,25 @@ def test_initializers_explain():
         initializers.he_normal()(KEY, (3,))
     with pytest.raises(AttributeValueError, match="the mode 'fan' does not exist"):
         initializers.variance_scaling(1.0, "fan", "normal")
+
+
+class Gain(nn.Module):
+    """A module with a compiled method."""
+
+    w: rlx.Array
+
+    def __init__(self, w):
+        self.w = rlx.array(w)
+
+    @rlx.jit
+    def apply(self, x, *, offset=0.0):
+        """Scale x."""
+        return self.w * x + offset
+
+
+def test_a_compiled_method_takes_its_module_as_a_pytree():
+    one, two = Gain([1.0, 2.0]), Gain([3.0, 4.0])
+    np.testing.assert_array_equal(one.apply(2.0), [2.0, 4.0])
+    np.testing.assert_array_equal(two.apply(2.0, offset=1.0), [7.0, 9.0])
+    slope = rlx.grad(lambda m: m.apply(2.0).sum())(one)
+    np.testing.assert_array_equal(slope.w, [2.0, 2.0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -140,6 +141,10 @@ class Jitted:
         self._recent: Compiled | None = None
         self._fast: Callable[..., Any] = _always_miss
         default_session(self._device)  # an unknown device is an error here, not at the first call
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """A method: its first argument is the instance, a pytree such as a module."""
+        return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         result = self._fast(*args, **kwargs)
