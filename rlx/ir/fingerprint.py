@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from .types import Type
 # Python functions among the attributes have no content: each gets a number in this process. The
 # table keeps them alive, so that no later one takes the identity of an earlier.
 _functions: dict[Any, int] = {}
+_numbers = itertools.count()
 
 
 def fingerprint(graph: Graph) -> str:
@@ -83,5 +85,5 @@ def attr_key(attr: Any) -> Any:
         case tuple():
             return tuple(attr_key(a) for a in attr)
     if _is_function(attr):
-        return "python", _functions.setdefault(attr, len(_functions))
+        return "python", _functions.setdefault(attr, next(_numbers))
     return attr

@@ -30,7 +30,6 @@ class CompileCache:
     def __init__(self, capacity: int = 1024) -> None:
         self.capacity = capacity
         self._entries: OrderedDict[Any, Any] = OrderedDict()
-        self._pending: dict[Any, threading.Event] = {}
         self._lock = threading.Lock()
         self._hits = self._misses = 0
         _caches.add(self)
@@ -39,32 +38,30 @@ class CompileCache:
         """Give the entry of a key, made by `make` if there is none.
 
         Threads that ask for a key that is being made wait for it. If making fails, the error goes
-        to the maker and the next one tries again.
+        to the maker and the next one tries again. `make` may ask for other keys.
         """
-        while True:
-            with self._lock:
-                if key in self._entries:
-                    self._hits += 1
-                    self._entries.move_to_end(key)
-                    return self._entries[key]
-                event = self._pending.get(key)
-                if event is None:
-                    event = self._pending[key] = threading.Event()
-                    self._misses += 1
-                    break
-            event.wait()
+        found = self._found(key)
+        if found is not None:
+            return found
         with _making:
-            try:
-                made = make()
-                with self._lock:
-                    self._entries[key] = made
-                    while len(self._entries) > self.capacity:
-                        self._entries.popitem(last=False)
-                return made
-            finally:
-                with self._lock:
-                    del self._pending[key]
-                event.set()
+            found = self._found(key)  # another thread may have made it meanwhile
+            if found is not None:
+                return found
+            made = make()
+            with self._lock:
+                self._misses += 1
+                self._entries[key] = made
+                while len(self._entries) > self.capacity:
+                    self._entries.popitem(last=False)
+            return made
+
+    def _found(self, key: Any) -> Any:
+        with self._lock:
+            found = self._entries.get(key)
+            if found is not None:
+                self._hits += 1
+                self._entries.move_to_end(key)
+            return found
 
     def clear(self) -> None:
         """Forget all entries."""

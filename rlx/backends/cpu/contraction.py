@@ -15,7 +15,11 @@ from .scalar import HALVES
 
 
 def contracts_natively(step: Contraction) -> bool:
-    """Whether the matrix kernel multiplies these dtypes."""
+    """Whether the matrix kernel multiplies these dtypes and stores along these axes."""
+    index = step.stores[0].index
+    long = [v for v in (step.row, step.column) if v.extent > 1]
+    if long and all(index.stride_of(v) != 1 for v in long):
+        return False
     given, sums = {step.lhs.dtype.name, step.rhs.dtype.name}, step.dtype.name
     return given == {sums} or (sums == "float32" and len(given) == 1 and given <= set(HALVES))
 
@@ -118,9 +122,8 @@ def problem_of(step: Contraction) -> Problem:
 
 
 def _rows_along_columns(step: Contraction) -> Contraction:
-    """Exchange the operands if the result is contiguous along the rows, or has only those."""
-    index = step.stores[0].index
-    if index.stride_of(step.column) != 1 if step.column.extent > 1 else step.row.extent > 1:
+    """Exchange the operands if the result is contiguous along the rows."""
+    if step.row.extent > 1 and step.stores[0].index.stride_of(step.row) == 1:
         return Contraction(
             step.batch, step.column, step.row, step.depth, step.rhs, step.lhs, step.dtype,
             step.stores, step.source,

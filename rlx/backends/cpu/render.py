@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ...lower.lir.expr import Accumulated as AccumulatedExpr
-from ...lower.lir.expr import Apply, Const, Expr, Guard, IndexValue, Load, Reduce
+from ...lower.lir.expr import (
+    INSTRUCTIONS, Apply, Const, Expr, Guard, IndexValue, Load, Reduce, walk,
+)  # fmt: skip
 from ...lower.lir.index import Index, Loaded, Quotient, Remainder, Variable
 from ...lower.lir.program import Buffer, Store
 from .code import Function, Vector, literal
@@ -23,14 +25,18 @@ from .scalar import HALVES, convert, emit_instruction, narrow, register, widen
 Rendered = tuple[str, bool]  # LLVM operand; whether it varies by lane
 
 
+# LLVM cannot load some vectors of bfloat16 under a mask.
+IN_MEMORY = {"bool": "uint8", "bfloat16": "uint16"}
+
+
 def memory_element(dtype: str) -> str:
     """The LLVM type of one number in memory: a bool is a byte."""
-    return "i8" if dtype == "bool" else Vector(dtype).element
+    return memory_vector(dtype, 1).element
 
 
 def memory_vector(dtype: str, lanes: int) -> Vector:
     """How `lanes` neighbors lie in memory."""
-    return Vector("uint8" if dtype == "bool" else dtype, lanes)
+    return Vector(IN_MEMORY.get(dtype, dtype), lanes)
 
 
 @dataclass
@@ -255,13 +261,21 @@ class Scope:
         if dtype == "bool":
             kind = Vector("uint8", lanes)
             return self.f.emit(f"icmp ne {kind.text} {raw}, {self.f.constant(kind, 0)}")
+        if dtype == "bfloat16":
+            raw = self._reread(raw, "uint16", "bfloat16", lanes)
         return widen(self.f, dtype, lanes, raw) if dtype in HALVES else raw
 
     def _to_memory(self, value: str, dtype: str, lanes: int) -> str:
         if dtype == "bool":
             kind = Vector("bool", lanes).text
             return self.f.emit(f"zext {kind} {value} to {Vector('uint8', lanes).text}")
+        if dtype == "bfloat16":
+            return self._reread(narrow(self.f, dtype, lanes, value), dtype, "uint16", lanes)
         return narrow(self.f, dtype, lanes, value) if dtype in HALVES else value
+
+    def _reread(self, x: str, origin: str, target: str, lanes: int) -> str:
+        kinds = Vector(origin, lanes).text, Vector(target, lanes).text
+        return self.f.emit(f"bitcast {kinds[0]} {x} to {kinds[1]}")
 
     def store(self, item: Store, rendered: Rendered) -> None:
         """Put a rendered value in its place."""
@@ -476,8 +490,6 @@ def best_variable(exprs: Iterable[Expr], choices: Iterable[Variable]) -> Variabl
 
 def choose_lanes(host: Host, exprs: Iterable[Expr], extent: int) -> int:
     """How many lanes to use: a few registers' worth for cheap code, one for costly code."""
-    from ...lower.lir.expr import INSTRUCTIONS, walk
-
     nodes = list(walk(*exprs))
     widest = max((np.dtype(e.dtype).itemsize for e in nodes), default=4)
     widest = max(widest, 4 if any(e.dtype.name in HALVES for e in nodes) else 1)

@@ -196,6 +196,8 @@ def compare(f: Function, instruction: str, vector: Vector, *values: str) -> str:
 def convert(f: Function, origin: str, target: str, lanes: int, x: str) -> str:
     """Convert between any two dtypes; floats go to integers saturating, NaN to 0."""
     if target in HALVES:
+        if target == "float16" and origin == "float64":
+            x, origin = _to_odd(f, lanes, x), "float32"
         single = convert(f, origin, "float32", lanes, x)
         return widen(f, target, lanes, narrow(f, target, lanes, single))
     if origin in HALVES:
@@ -232,6 +234,27 @@ def bitcast(f: Function, origin: str, target: str, lanes: int, x: str) -> str:
     if before.element != after.element:
         x = f.emit(f"bitcast {before.text} {x} to {after.text}")
     return widen(f, target, lanes, x) if target in HALVES else x
+
+
+def _to_odd(f: Function, lanes: int, x: str) -> str:
+    """float64 in float32, rounded so that rounding once more is as good as rounding once.
+
+    What is not exact gets an odd last bit. From S. Boldo and G. Melquiond, "When double rounding is
+    odd" (2005).
+    """
+    wide, single, bits = Vector("float64", lanes), Vector("float32", lanes), Vector("int32", lanes)
+    near = f.emit(f"fptrunc {wide.text} {x} to {single.text}")
+    back = f.emit(f"fpext {single.text} {near} to {wide.text}")
+    is_off = f.emit(f"fcmp une {wide.text} {back}, {x}")
+    sizes = f.intrinsic("fabs", wide, back), f.intrinsic("fabs", wide, x)
+    is_above = f.emit(f"fcmp ogt {wide.text} {sizes[0]}, {sizes[1]}")
+    whole = f.emit(f"bitcast {single.text} {near} to {bits.text}")
+    mask = Vector("bool", lanes).text
+    step = f.emit(f"sext {mask} {is_above} to {bits.text}")
+    below = f.emit(f"add {bits.text} {whole}, {step}")
+    odd = f.emit(f"zext {mask} {is_off} to {bits.text}")
+    made = f.emit(f"or {bits.text} {below}, {odd}")
+    return f.emit(f"bitcast {bits.text} {made} to {single.text}")
 
 
 def narrow(f: Function, dtype: str, lanes: int, x: str) -> str:

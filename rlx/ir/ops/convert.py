@@ -33,7 +33,7 @@ def convert(x: Type, *, dtype: np.dtype) -> Type:
 
 @convert.reference
 def convert_reference(x: np.ndarray, *, dtype: np.dtype) -> np.ndarray:
-    if is_complex(x.dtype) and not is_complex(dtype):
+    if is_complex(x.dtype) and not is_complex(dtype) and not is_bool(dtype):
         x = np.real(x)
     if is_float(x.dtype) and is_integer(dtype):
         return _saturate(x.astype(np.float64), np.iinfo(dtype))
@@ -73,9 +73,16 @@ def convert_fold(x: Value, *, dtype: np.dtype) -> Value | None:
         (array,) = convert.run([np.asarray(number).astype(x.dtype)], {"dtype": dtype})
         return full(shape=x.shape, value=array.item(), dtype=dtype)
     before = maker(x, "convert")
-    if before and holds(x.dtype, before.args[0].dtype):
+    if before and _is_one_step(before.args[0].dtype, x.dtype, dtype):
         return convert(before.args[0], dtype=dtype)
     return None
+
+
+def _is_one_step(first: np.dtype, middle: np.dtype, last: np.dtype) -> bool:
+    """Whether the middle of two conversions makes no difference."""
+    # integers wrap around, but saturate when they come from a float
+    saturates = is_integer(first) and is_inexact(middle) and is_integer(last)
+    return holds(middle, first) and (not saturates or holds(last, first))
 
 
 def holds(large: np.dtype, small: np.dtype) -> bool:
@@ -114,6 +121,7 @@ convert.samples((2, 3), dtype="float64")
 convert.samples([1.75, -1.75, np.nan, 1e20], dtype="int32", expect=[1, -1, 0, 2147483647])
 convert.samples([2.0, -3.0, 300.5], dtype="uint8", expect=[2, 0, 255])
 convert.samples([0.0, 0.5], dtype="bool", expect=[False, True])
+convert.samples([0j, 1j, 1 + 0j], dtype="bool", expect=[False, True, True])
 
 
 @define

@@ -215,7 +215,11 @@ def slice_fold(x: Value, *, start: tuple, stop: tuple, step: tuple) -> Value | N
     if before is None:
         return uniform_fold(x, shape)
     first = before.attrs
-    begin = [a + k * c for a, k, c in zip(first["start"], start, first["step"], strict=True)]
+    ends = [n if isinstance(n, int) else None for n in before.args[0].shape]
+    begin = [
+        a + k * c if n is None else min(a + k * c, n)  # an empty slice may begin behind the end
+        for a, k, c, n in zip(first["start"], start, first["step"], ends, strict=True)
+    ]
     end = [
         a + (k - 1) * c + 1 if isinstance(k, int) and k > 0 else a + k
         for a, k, c in zip(first["start"], stop, first["step"], strict=True)

@@ -190,11 +190,16 @@ def _merged(variables: Sequence[Variable], indices: Sequence[Index]) -> list[lis
 def _join(
     variables: Sequence[Variable], indices: Sequence[Index], merges: dict[Variable, Index]
 ) -> list[Variable]:
-    """One variable for each run of neighbors, the longest last; `merges` gets the replacements."""
-    joined = []
+    """One variable for each run of neighbors; `merges` gets the replacements.
+
+    Last comes the one that steps through the last index (the result's) one by one, or the longest.
+    """
+    joined, dense = [], None
     for run in _merged(variables, indices):
+        is_dense = indices[-1].stride_of(run[-1]) == 1
         if len(run) == 1:
             joined.append(run[0])
+            dense = run[0] if is_dense else dense
             continue
         extent = 1
         for variable in run:
@@ -203,4 +208,5 @@ def _join(
         parts = unflatten(as_index(whole), [v.extent for v in run])
         merges.update(zip(run, parts, strict=True))
         joined.append(whole)
-    return sorted(joined, key=lambda v: v.extent)
+        dense = whole if is_dense else dense
+    return sorted(joined, key=lambda v: (v is dense, v.extent))

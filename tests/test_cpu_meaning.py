@@ -1,0 +1,81 @@
+"""Programs on which `cpu` and `reference` once differed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import rlx
+import rlx.numpy as rnp
+
+
+def check(fn: Callable, *xs: np.ndarray) -> None:
+    """Compare both devices, bit for bit but for NaN."""
+    found, wanted = rlx.jit(fn)(*xs), rlx.jit(fn, device="reference")(*xs)
+    assert found.dtype == wanted.dtype
+    np.testing.assert_array_equal(
+        np.asarray(found).astype(np.complex128), np.asarray(wanted).astype(np.complex128)
+    )
+
+
+@pytest.mark.parametrize("size", [(33, 5, 2), (3, 4, 2), (2, 3, 2), (40, 8, 3), (64, 64, 16)])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, v: rnp.einsum("bkm,k->bm", x, v),
+        lambda x, v: rnp.swapaxes(x, 1, 2) @ v,
+        lambda x, v: rnp.tensordot(v, x, ((0,), (1,))),
+        lambda x, v: rnp.swapaxes(x, 1, 2) @ v[:, None],
+        lambda x, v: (rnp.swapaxes(x, 1, 2) @ v) * 2 + 1,
+    ],
+)
+def test_products_whose_longest_axis_is_not_dense(fn, size):
+    random = np.random.default_rng(0)
+    x = random.integers(-3, 4, size).astype(np.float32)
+    check(fn, x, random.integers(-3, 4, size[1]).astype(np.float32))
+
+
+@pytest.mark.parametrize("size", [1, 33, 64, 97])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x[:, 1, :],
+        lambda x: rnp.concatenate([x, x], 2),
+        lambda x: rnp.transpose(x, (2, 0, 1)),
+        lambda x: x.at[0].set(2.0),
+        lambda x: x[..., ::-1],
+        lambda x: rnp.einsum("fcb,fdb->cd", x, x),
+    ],
+)
+def test_moving_bfloat16(fn, size):
+    x = np.arange(12 * size).reshape(4, 3, size) % 7
+    check(fn, x.astype(ml_dtypes.bfloat16))
+
+
+@pytest.mark.parametrize(
+    ("x", "dtypes"),
+    [
+        (np.array([-1, -128, 5], np.int8), ["float32", "uint8"]),
+        (np.array([300, -3], np.int16), ["float32", "int8"]),
+        (np.array([300, -3], np.int16), ["int32", "int8"]),
+        (np.array([1j, 0, 1], np.complex64), ["bool"]),
+        (np.array([1 + 2**-11 + 2**-40, 2049.0000001, 65519.9999, 1e300, np.nan]), ["float16"]),
+        (-np.array([1 + 2**-11 + 2**-40, 2049.0000001, 65519.9999, np.inf, 1e-9]), ["float16"]),
+    ],
+)
+def test_conversions(x, dtypes):
+    def convert(x):
+        for dtype in dtypes:
+            x = x.astype(dtype)
+        return x
+
+    check(convert, x)
+
+
+@pytest.mark.parametrize("cut", [slice(2, 2), slice(2, None), slice(1, 1), slice(3, 9)])
+@pytest.mark.parametrize("first", [slice(0, 4, 3), slice(1, 5, 3), slice(4, 5), slice(0, 5, 2)])
+def test_slices_of_slices(first, cut):
+    check(lambda x: x[first][cut], np.arange(5, dtype=np.float32))
