@@ -16,8 +16,9 @@ from ...lower.lir.index import Variable
 from ...lower.lir.program import Buffer, Kernel, Rows, Scan, Scatter, Store
 from .code import Function, Vector
 from .host import Host
+from .lanes import best_variable, choose_lanes, lane_mask
 from .reductions import combine
-from .render import Scope, best_variable, choose_lanes, lane_mask
+from .render import Scope
 from .scalar import convert, register
 
 KERNEL_PARAMETERS = (

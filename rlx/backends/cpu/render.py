@@ -9,12 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from ...lower.lir.expr import Accumulated as AccumulatedExpr
-from ...lower.lir.expr import (
-    INSTRUCTIONS, Apply, Const, Expr, Guard, IndexValue, Load, Reduce, walk,
-)  # fmt: skip
+from ...lower.lir.expr import Apply, Const, Expr, Guard, IndexValue, Load, Reduce
 from ...lower.lir.index import Index, Loaded, Quotient, Remainder, Variable
 from ...lower.lir.program import Buffer, Store
 from .code import Function, Vector, literal
@@ -456,46 +452,6 @@ class Scope:
             visit(expr)
 
 
-def lane_mask(lanes: int, count: int) -> str:
-    """The constant mask of the first `count` lanes."""
-    if lanes == 1:
-        return "true"
-    return f"<{', '.join('i1 ' + ('true' if i < count else 'false') for i in range(lanes))}>"
-
-
 def _terms_fit(index: Index) -> bool:
     """Whether every product of the index fits in 32 bits."""
     return all(max(abs(c * a.low), abs(c * a.high), abs(c)) < 2**31 for a, c in index.terms)
-
-
-def _loads(exprs: Iterable[Expr]) -> list[Load]:
-    return [load for expr in exprs for load in expr.loads]
-
-
-def best_variable(exprs: Iterable[Expr], choices: Iterable[Variable]) -> Variable:
-    """The variable along which the fewest loads need a gather; then the longest, then the last."""
-    loads = _loads(exprs)
-
-    def gathers(variable: Variable) -> int:
-        return sum(
-            variable in load.index.variables
-            and not (
-                load.index.is_stepped_by(variable) and load.index.stride_of(variable) in (1, -1)
-            )
-            for load in loads
-        )
-
-    return min(reversed(list(choices)), key=lambda v: (gathers(v), -min(v.extent, 256)))
-
-
-def choose_lanes(host: Host, exprs: Iterable[Expr], extent: int) -> int:
-    """How many lanes to use: a few registers' worth for cheap code, one for costly code."""
-    nodes = list(walk(*exprs))
-    widest = max((np.dtype(e.dtype).itemsize for e in nodes), default=4)
-    widest = max(widest, 4 if any(e.dtype.name in HALVES for e in nodes) else 1)
-    cost = sum(INSTRUCTIONS[e.instruction][0] for e in nodes if isinstance(e, Apply))
-    registers = 4 if cost <= 8 else 2 if cost <= 24 else 1
-    lanes = host.lanes(widest) * registers
-    while lanes > 1 and lanes // 2 >= extent:
-        lanes //= 2
-    return lanes

@@ -1,0 +1,52 @@
+"""Which loop runs in vectors, and how many lanes they have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ...lower.lir.expr import INSTRUCTIONS, Apply, Expr, Load, walk
+from ...lower.lir.index import Variable
+from .host import Host
+from .scalar import HALVES
+
+
+def _loads(exprs: Iterable[Expr]) -> list[Load]:
+    return [load for expr in exprs for load in expr.loads]
+
+
+def best_variable(exprs: Iterable[Expr], choices: Iterable[Variable]) -> Variable:
+    """The variable along which the fewest loads need a gather; then the longest, then the last."""
+    loads = _loads(exprs)
+
+    def gathers(variable: Variable) -> int:
+        return sum(
+            variable in load.index.variables
+            and not (
+                load.index.is_stepped_by(variable) and load.index.stride_of(variable) in (1, -1)
+            )
+            for load in loads
+        )
+
+    return min(reversed(list(choices)), key=lambda v: (gathers(v), -min(v.extent, 256)))
+
+
+def choose_lanes(host: Host, exprs: Iterable[Expr], extent: int) -> int:
+    """How many lanes to use: a few registers' worth for cheap code, one for costly code."""
+    nodes = list(walk(*exprs))
+    widest = max((np.dtype(e.dtype).itemsize for e in nodes), default=4)
+    widest = max(widest, 4 if any(e.dtype.name in HALVES for e in nodes) else 1)
+    cost = sum(INSTRUCTIONS[e.instruction][0] for e in nodes if isinstance(e, Apply))
+    registers = 4 if cost <= 8 else 2 if cost <= 24 else 1
+    lanes = host.lanes(widest) * registers
+    while lanes > 1 and lanes // 2 >= extent:
+        lanes //= 2
+    return lanes
+
+
+def lane_mask(lanes: int, count: int) -> str:
+    """The constant mask of the first `count` lanes."""
+    if lanes == 1:
+        return "true"
+    return f"<{', '.join('i1 ' + ('true' if i < count else 'false') for i in range(lanes))}>"
