@@ -15,6 +15,7 @@ from ...lower.lir.index import Index, Loaded, Quotient, Remainder, Variable
 from ...lower.lir.program import Buffer, Store
 from .code import Function, Vector, literal
 from .host import Host
+from .lanes import best_variable, choose_lanes, lane_mask
 from .reductions import combine, horizontal, identity
 from .scalar import HALVES, convert, emit_instruction, narrow, register, widen
 
