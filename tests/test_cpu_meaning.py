@@ -79,3 +79,27 @@ def test_conversions(x, dtypes):
 @pytest.mark.parametrize("first", [slice(0, 4, 3), slice(1, 5, 3), slice(4, 5), slice(0, 5, 2)])
 def test_slices_of_slices(first, cut):
     check(lambda x: x[first][cut], np.arange(5, dtype=np.float32))
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x + 0.0,
+        lambda x: 0.0 + x,
+        lambda x: x + -0.0,
+        lambda x: x - 0.0,
+        lambda x: x - -0.0,
+        lambda x: 0.0 - x,
+        lambda x: -0.0 - x,
+        lambda x: x + rnp.array([0.0, -0.0, 0.0], "float32"),
+    ],
+)
+def test_zeros_keep_their_signs(fn):
+    x = np.array([0.0, -0.0, 1.0], np.float32)
+    found, wanted = (np.asarray(rlx.jit(fn, device=d)(x)) for d in ("cpu", "reference"))
+    np.testing.assert_array_equal(np.signbit(found), np.signbit(wanted))
+
+
+@pytest.mark.parametrize("size", [1, 63, 64, 127, 191])
+def test_running_sums_of_any_width(size):
+    check(lambda x: rnp.cumsum(x, axis=0), (np.arange(5 * size).reshape(5, size) % 7).astype("i1"))

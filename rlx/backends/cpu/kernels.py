@@ -230,10 +230,11 @@ def emit_scan(f: Function, scan: Scan, layout: Layout, host: Host, split: bool) 
                 wide = inner.inner(lanes=lanes, along=along)
                 wide.names[along] = loop.index
                 _running(wide, scan)
-        for i in range(whole, along.extent):
-            single = inner.inner()
-            single.names[along] = str(i)
-            _running(single, scan)
+        if whole < along.extent:
+            with inner.f.loop(str(whole), str(along.extent)) as loop:
+                single = inner.inner()
+                single.names[along] = loop.index
+                _running(single, scan)
 
     nest(scope, others, lines, split)
 

@@ -14,7 +14,7 @@ from ..types import Type, is_complex, is_integer
 from .compare import eq, select
 from .convert import REAL_PART, conj, convert, real
 from .families import check_kind, linear_in_each, pointwise
-from .known import is_all, like, maker
+from .known import is_all, is_zero, like, maker
 from .rounding import trunc
 
 NUMBERS = ("integer", "float", "complex")
@@ -41,9 +41,9 @@ add = pointwise(
 
 @add.fold
 def add_fold(x: Value, y: Value) -> Value | None:
-    if is_all(x, 0):
+    if is_zero(x, negative=True):  # 0.0 + -0.0 is 0.0
         return y
-    if is_all(y, 0):
+    if is_zero(y, negative=True):
         return x
     if (minus_y := negated(y)) is not None:
         return sub(x, minus_y)
@@ -67,9 +67,9 @@ sub = pointwise(
 
 @sub.fold
 def sub_fold(x: Value, y: Value) -> Value | None:
-    if is_all(y, 0):
+    if is_zero(y, negative=False):
         return x
-    if is_all(x, 0):
+    if is_zero(x, negative=True):
         return neg(y)
     if x is y and is_integer(x.dtype):  # inf - inf is NaN
         return like(x, 0)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ..graph import Node, Value
+from ..types import is_complex, is_inexact
 from .constant import SCALAR, full
 
 SCANNED = 1024  # larger constants are not searched for being all one number
@@ -30,7 +33,19 @@ def uniform(x: Value) -> SCALAR | None:
     array = x.constant
     if array is None or not 0 < array.size <= SCANNED or not (array == array.flat[0]).all():
         return None
+    if array.tobytes() != array.flat[0].tobytes() * array.size:  # zeros of both signs
+        return None
     return array.flat[0].item()
+
+
+def is_zero(x: Value, *, negative: bool) -> bool:
+    """Whether all elements are the zero of that sign; an integer's has none."""
+    number = uniform(x)
+    if number is None or number != 0:
+        return False
+    if not is_inexact(x.dtype):
+        return True
+    return not is_complex(x.dtype) and (math.copysign(1.0, number.real) < 0) == negative
 
 
 def is_all(x: Value, number: SCALAR) -> bool:
