@@ -341,3 +341,9 @@ def test_a_session_keeps_as_many_as_it_may():
         assert float(session.compile(lambda x, s=scale: x * s, X)(X)[0, 0]) == -scale
     assert session.cache.stats.misses == 4
     assert session.cache.stats.entries == 2
+
+
+def test_a_compile_may_ask_for_another():
+    cache = CompileCache(capacity=2)
+    assert cache.get("outer", lambda: cache.get("inner", lambda: 1) + 1) == 2
+    assert (cache.get("inner", lambda: 9), cache.stats.misses) == (1, 2)

@@ -226,7 +226,10 @@ def _position(
         check_axes(x, (axis,))
         if not is_integer(dtype):
             raise DtypeError(f"{dtype.name} is no dtype for an index", fix="use int32 or int64")
-        if x.shape[axis] == 0:
+        size = x.shape[axis]
+        if isinstance(size, int) and size - 1 > np.iinfo(dtype).max:
+            raise DtypeError(f"{dtype.name} cannot number {size} places", fix="use a wider dtype")
+        if size == 0:
             raise ShapeError(f"axis {axis} of {x} has no elements", fix="check for it before")
         return Type(dtype, tuple(x.shape[i] for i in kept(x, (axis,))))
 
