@@ -111,7 +111,8 @@ class _Fuser:
             return
         total = node.result
         sites = self.sites[total]
-        if len(sites) != 1 or total in self.graph.results:
+        is_result = any(memory_of(r, self.target) is total for r in self.graph.results)
+        if len(sites) != 1 or is_result:
             return
         (root, path), *_ = sites
         is_same_order = all(isinstance(step.op.rules["body"], View) for step in path)
@@ -168,8 +169,7 @@ class _Fuser:
 
     def store(self, value: Value, reason: str) -> None:
         """Force a value into memory; a view is the memory of its operand."""
-        while self.is_inline(value) and isinstance(body_of(value), View):
-            value = maker(value).args[0]
+        value = memory_of(value, self.target)
         if self.is_inline(value):
             self.forced.setdefault(value, reason)
 
@@ -266,7 +266,16 @@ def maker(value: Value) -> Node:
 
 def body_of(value: Value) -> object:
     """The body of the op that makes a value."""
-    return maker(value).op.rules["body"]
+    return maker(value).op.rules.get("body")
+
+
+def memory_of(value: Value, target: Target) -> Value:
+    """The value whose memory holds a value: a view is the memory of its operand."""
+    while value.node is not None and isinstance(body_of(value), View):
+        if needs_library(value.node, target):
+            break
+        value = value.node.args[0]
+    return value
 
 
 def cost_of(body: object, value: Value) -> float:

@@ -14,7 +14,7 @@ from ..target import Target
 from .contraction import contraction_steps
 from .control import branch_step, repeat_step, while_step
 from .elements import Elements, flatten, loops_of, static
-from .fuse import Fusion, fuse, maker
+from .fuse import Fusion, fuse, maker, memory_of
 from .notes import notes_of
 
 
@@ -73,24 +73,16 @@ class Scheduler:
         for result in self.graph.results:
             output = self.new_buffer(result.type, "output")
             outputs.append(output)
-            root = self.root(result)
+            root = memory_of(result, self.target)
             if root in self.reserved or root.node is None or root.node.op.is_constant:
                 copied.append((output, result))
             else:
                 self.reserved[root] = output
         return outputs, copied
 
-    def root(self, value: Value) -> Value:
-        """The value whose memory a view is."""
-        while value.node is not None and isinstance(value.node.op.rules.get("body"), View):
-            if needs_library(value.node, self.target):
-                break
-            value = value.node.args[0]
-        return value
-
     def buffer(self, value: Value) -> Buffer:
         """The buffer that holds a stored value, an argument or a constant."""
-        root = self.root(value)
+        root = memory_of(value, self.target)
         if root.node is not None and root.node.op.is_constant:
             return self.constant_buffer(root)
         return self.buffers[root]
@@ -168,7 +160,7 @@ class Scheduler:
 
     def reads_from(self, value: Value, origin: Value) -> bool:
         """Whether a value of no memory yet, smaller than another one, is made from that one."""
-        root = self.root(origin)
+        root = memory_of(origin, self.target)
         if value in self.buffers or root not in self.buffers or not value.type.size:
             return False
         _, place = loops_of(value.shape)
