@@ -99,7 +99,7 @@ def test_a_dump_keeps_large_constants(tmp_path):
 def test_a_compile_that_fails_leaves_its_graph(tmp_path, monkeypatch):
     session = rlx.Session("cpu")
 
-    def broken(graph, array):
+    def broken(graph, array, **options):
         raise ZeroDivisionError
 
     monkeypatch.setattr(session.backend, "compile", broken)

@@ -13,7 +13,12 @@ import pytest
 
 import rlx
 import rlx.numpy as rnp
+from rlx.backends import registry
+from rlx.backends.backend import Availability
 from rlx.ir import errors
+from rlx.lower.pipeline import lower
+from rlx.lower.target import Target
+from rlx.transforms.transpose import transpose_graph
 
 DTYPES = (
     "bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float8_e4m3fn, float8_e5m2, "
@@ -220,6 +225,75 @@ def test_unknown_dtype():
         """,
         lambda: rnp.ones(3, "float19"),
     )
+
+
+def test_dtype_that_a_device_lacks():
+    small = Target("toy", stored=frozenset(["float32", "bool"]))
+
+    def curve(x):
+        return rnp.exp(x.astype("float64"))
+
+    graph = rlx.make_graph(curve)(rlx.spec((3,)))
+    check_text(
+        errors.UnsupportedDtype,
+        """
+        convert: toy has no float64
+          where  test_errors.py:N in curve      return rnp.exp(x.astype("float64"))
+                 the value is f64[3]
+          fix    convert it to float32, or run on another device
+        """,
+        *(lower, graph, small),
+    )
+
+
+def test_device_that_cannot_run_here(monkeypatch):
+    absent = Availability(False, "no driver was found", "install the driver, then start again")
+    monkeypatch.setattr(registry._open("reference"), "availability", lambda: absent)
+    check_text(
+        errors.DeviceUnavailable,
+        """
+        the device 'reference' cannot run: no driver was found
+          where  test_errors.py:N in <lambda>      lambda: rlx.Session("reference"),
+          fix    install the driver, then start again
+        """,
+        lambda: rlx.Session("reference"),
+    )
+
+
+def test_number_that_does_not_fit():
+    check_text(
+        errors.DtypeError,
+        """
+        the Python float nan does not fit int32
+          where  test_errors.py:N in <lambda>      lambda: rnp.full(3, float("nan"), "int32"),
+          fix    convert the array first, or write rlx.array(x, dtype="int64")
+        """,
+        lambda: rnp.full(3, float("nan"), "int32"),
+    )
+
+
+def test_result_without_gradient():
+    def count(x):
+        return x.astype("int32")
+
+    check_text(
+        errors.GradientError,
+        """
+        jacrev: result of count is i32[3], and integers have no gradient
+          where  test_errors.py:N in <lambda>      lambda: rlx.jacrev(count)(rnp.ones(3)),
+          fix    convert it with astype('float32'), or leave it out
+        """,
+        lambda: rlx.jacrev(count)(rnp.ones(3)),
+    )
+
+
+@pytest.mark.parametrize("op", ["mul", "div", "exp"])
+def test_transpose_of_what_is_not_linear(op):
+    square = {"mul": lambda x: x * x, "div": lambda x: 1 / x, "exp": rnp.exp}[op]
+    graph = rlx.make_graph(square)(rlx.spec((3,)))
+    with pytest.raises(errors.GradientError, match="not linear") as caught:
+        transpose_graph(graph, [True])
+    assert "test_errors.py" in caught.value.where
 
 
 def test_unhashable_static_argument():

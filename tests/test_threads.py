@@ -43,10 +43,10 @@ def in_threads(count: int, work) -> list:
 def test_threads_that_ask_for_one_graph_compile_it_once(session, monkeypatch):
     made, compile = [], session.backend.compile
 
-    def slow(graph, array):
+    def slow(graph, array, **options):
         made.append(graph)
         time.sleep(0.05)
-        return compile(graph, array)
+        return compile(graph, array, **options)
 
     monkeypatch.setattr(session.backend, "compile", slow)
     results = in_threads(16, lambda i: session.compile(layer, W, X)(W, X))
@@ -58,12 +58,12 @@ def test_threads_that_ask_for_one_graph_compile_it_once(session, monkeypatch):
 def test_a_compile_that_fails_is_tried_again_by_the_next(session, monkeypatch):
     compile, tries = session.backend.compile, []
 
-    def flaky(graph, array):
+    def flaky(graph, array, **options):
         tries.append(graph)
         if len(tries) == 1:
             time.sleep(0.02)
             raise ZeroDivisionError
-        return compile(graph, array)
+        return compile(graph, array, **options)
 
     monkeypatch.setattr(session.backend, "compile", flaky)
     results = in_threads(6, lambda i: session.compile(layer, W, X))

@@ -86,5 +86,8 @@ class Backend(ABC):
         """Whether it runs on this machine."""
 
     @abstractmethod
-    def compile(self, graph: Graph, array: type) -> Executable:
-        """Compile a graph; results are instances of `array`, made from an ndarray."""
+    def compile(self, graph: Graph, array: type, *, check: bool = False) -> Executable:
+        """Compile a graph; results are instances of `array`, made from an ndarray.
+
+        With `check` the graph is verified after every pass.
+        """

@@ -32,7 +32,9 @@ def get(name: str) -> Backend:
     found = backend.availability()
     if not found.is_available:
         raise DeviceUnavailable(
-            f"the device {name!r} cannot run: {found.reason}", fix=found.install
+            f"the device {name!r} cannot run: {found.reason}",
+            where=str(user_source()),
+            fix=found.install,
         )
     return backend
 

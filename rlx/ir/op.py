@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from . import builder
-from .errors import ArgumentError, RlxError
+from .errors import ArgumentError, GradientError, RlxError
 from .graph import OPS, Constant, Graph, Node, Value
-from .types import Type, as_dtype
+from .types import Type, as_dtype, check_size
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,10 @@ class Op:
                 fix=f"call {self.name}({', '.join(self.operand_names)}...)",
             )
         result = self.type_rule(*types, **attrs)
-        return result if isinstance(result, tuple) else (result,)
+        results = result if isinstance(result, tuple) else (result,)
+        for type in results:
+            check_size(type.shape)
+        return results
 
     def _locate(self, error: RlxError, args: Sequence[Value], source: Any) -> None:
         """Add the op's name, the user's line and the operands to an error of the type rule."""
@@ -248,6 +251,12 @@ class Op:
     def lift(self, array: Any) -> Value:
         """Record an array as a constant; only the op `constant` can."""
         assert self.is_constant
+        if isinstance(array, Linear):
+            raise GradientError(
+                "the function is not linear: it multiplies two values that both are",
+                where=str(builder.user_source()),
+                fix="transpose a linear function, such as one that rlx.linearize gives",
+            )
         array = np.asarray(array)
         attr = Constant(array.astype(default_dtype(array), copy=False))
         return self.apply([], {"value": attr})[0]

@@ -38,6 +38,11 @@ _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 
 def dumps(graph: Graph) -> bytes:
     """Give a graph as bytes; user functions in it (custom derivatives) cannot be kept."""
+    if not isinstance(graph, Graph):
+        raise FileFormatError(
+            f"what is saved is of type {type(graph).__name__}, not a graph",
+            fix="save a graph, as rlx.make_graph(f)(x) gives",
+        )
     if not is_portable(graph):
         raise FileFormatError(
             f"`{graph.name}` holds a Python function (a custom derivative), which no file can",

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from .dims import Dim
-from .errors import DtypeError
+from .errors import DtypeError, ShapeError
 
 SHORT = {
     "bool": "bool",
@@ -167,6 +167,20 @@ def _promote_integers(dtypes: set[np.dtype]) -> np.dtype:
         return max(unsigned, key=lambda d: d.itemsize)
     widened = [DTYPES[_UNSIGNED_TO_SIGNED[d.name]] for d in unsigned]
     return max([*signed, *widened], key=lambda d: d.itemsize)
+
+
+MOST_ELEMENTS = 1 << 47  # what addresses of 48 bits could reach
+
+
+def check_size(shape: tuple[Size, ...]) -> tuple[Size, ...]:
+    """Give a shape back, or raise a `ShapeError` if no memory could hold so many elements."""
+    count = math.prod(n for n in shape if isinstance(n, int))
+    if count > MOST_ELEMENTS:
+        raise ShapeError(
+            f"the shape {shape} has {count:.1e} elements, too many for any memory",
+            fix="use smaller sizes",
+        )
+    return shape
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from .. import numpy as rnp
 from .. import random
 from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError, ShapeError
+from ..trace.axes import integer
 
 Initializer = Callable[..., Any]
 # the standard deviation of a normal distribution cut off at -2 and 2
@@ -66,7 +67,7 @@ def variance_scaling(scale: float, mode: str, distribution: str) -> Initializer:
     _check_one_of("distribution", distribution, DISTRIBUTIONS)
 
     def initialize(key: Any, shape: Any, dtype: Any = "float32") -> Any:
-        fan_in, fan_out = _fans(tuple(shape))
+        fan_in, fan_out = _fans(tuple(integer("a size", n) for n in shape))
         fan = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[mode]
         variance = scale / max(1.0, fan)
         if distribution == "uniform":

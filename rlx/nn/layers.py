@@ -14,6 +14,8 @@ from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..trace.apply import as_tensor
 from ..trace.array import Array
+from ..trace.axes import number
+from ..trace.make_graph import check_function
 from . import initializers
 from .functional import layer_norm, relu, rms_norm
 from .initializers import Initializer
@@ -114,7 +116,7 @@ class Dropout(Module):
     rate: float = field(static=True)
 
     def __init__(self, rate: float = 0.5) -> None:
-        if not 0 <= rate <= 1:
+        if not 0 <= number("Dropout: the rate", rate) <= 1:
             raise ArgumentError(
                 f"Dropout: the rate {rate} is no probability",
                 where=str(user_source()),
@@ -149,6 +151,8 @@ class Sequential(Module):
     layers: tuple[Module, ...]
 
     def __init__(self, layers: Sequence[Any]) -> None:
+        for i, x in enumerate(layers):
+            check_function(x, f"Sequential: layer {i}")
         self.layers = tuple(x if isinstance(x, Module) else Lambda(x) for x in layers)
 
     def __call__(self, x: Any, *, key: Any = None) -> Any:
@@ -178,6 +182,7 @@ class MLP(Module):
         initializer: Initializer | None = None,
         dtype: Any = "float32",
     ) -> None:
+        check_function(activation, "MLP: the activation")
         if len(sizes) < 2:
             raise ArgumentError(
                 f"MLP: {list(sizes)} has no input and output size",

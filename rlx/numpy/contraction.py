@@ -241,8 +241,14 @@ def tensordot(x: Tensor, y: Tensor, axes: Any = 2) -> Any:
     x, y = _pair(x, y)
     if isinstance(axes, int):
         first, second = range(x.ndim - axes, x.ndim), range(axes)
-    else:
+    elif isinstance(axes, Sequence) and len(axes) == 2 and not isinstance(axes, str):
         first, second = ((a,) if isinstance(a, int) else tuple(a) for a in axes)
+    else:
+        raise ArgumentError(
+            f"tensordot: the axes are {axes!r}",
+            where=str(user_source()),
+            fix="give a number of axes, or a pair of lists of axes",
+        )
     left = some_axes("tensordot", tuple(first), x.ndim)
     right = some_axes("tensordot", tuple(second), y.ndim)
     if len(left) != len(right):
@@ -328,6 +334,12 @@ def _others(terms: list[tuple[Any, list[str]]], i: int) -> list[str]:
 
 def _parse(subscripts: str, tensors: Sequence[Any]) -> tuple[list[list[str]], list[str]]:
     """The labels of each operand and of the result; `...` becomes labels of its own."""
+    if not isinstance(subscripts, str):
+        raise ArgumentError(
+            f"einsum: the subscripts are of type {type(subscripts).__name__}, not a text",
+            where=str(user_source()),
+            fix='name the axes first: einsum("ij,jk->ik", x, y)',
+        )
     text = subscripts.replace(" ", "")
     left, arrow, right = text.partition("->")
     parts = left.split(",")

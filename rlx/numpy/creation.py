@@ -11,13 +11,14 @@ import numpy as np
 from ..ir.builder import user_source
 from ..ir.dims import Dim
 from ..ir.errors import ArgumentError, ConcretizationError
-from ..ir.types import as_dtype, is_integer
+from ..ir.types import MOST_ELEMENTS, as_dtype, is_integer
 from ..trace.apply import apply, apply_like, as_operand, as_tensor, operand_type
 from ..trace.array import Array
-from ..trace.axes import MOST_ELEMENTS, as_shape, integer
-from ..trace.host import is_python_scalar, to_numpy
+from ..trace.axes import as_shape, integer
+from ..trace.host import is_python_scalar, leaves_of_lists, scalar_to_numpy, to_numpy
 from ..trace.operators import Operators
 from ..trace.promotion import FLOAT, broadcast_to, convert, result_dtype
+from ..trace.pytree import too_deep
 from ..trace.tensor import TracedTensor
 from .arithmetic import astype
 from .elementwise import Tensor, add, divide, multiply
@@ -50,9 +51,10 @@ def asarray(x: Any, dtype: Any = None, copy: bool | None = None) -> Any:
 
 
 def _holds_tensors(x: Any) -> bool:
-    if isinstance(x, list | tuple):
-        return any(map(_holds_tensors, x))
-    return isinstance(x, Operators)
+    try:
+        return any(isinstance(leaf, Operators) for leaf in leaves_of_lists(x))
+    except RecursionError:
+        raise too_deep() from None
 
 
 def from_dlpack(x: Any, *, device: Any = None, copy: bool | None = None) -> Any:
@@ -83,6 +85,7 @@ def full(shape: Any, fill_value: Tensor, dtype: Any = None) -> Any:
     value = as_operand(fill_value)
     wanted = operand_type(value).dtype if dtype is None else as_dtype(dtype)
     if is_python_scalar(value):
+        scalar_to_numpy(value, wanted)  # an error if it does not fit
         return apply("full", shape=as_shape(shape), value=value, dtype=wanted)
     return broadcast_to(convert(as_tensor(value), wanted), as_shape(shape))
 
@@ -150,6 +153,7 @@ def linspace(
     """So many numbers at equal distances from start to stop."""
     wanted = result_dtype(as_operand(start), as_operand(stop), inexact=True)
     num = integer("linspace: num", num)
+    as_shape(num)  # an error if it is negative, or more than any memory holds
     steps = num - 1 if endpoint else num
     first, last = convert(as_tensor(start), wanted), convert(as_tensor(stop), wanted)
     step = divide(last - first, max(steps, 1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -12,7 +11,8 @@ import numpy as np
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, AttributeValueError, ShapeError
 from ..trace.apply import apply, as_operand, as_tensor, literal, operand_type
-from ..trace.axes import as_shape, one_axis, resolve_shape, some_axes
+from ..trace.array import Array
+from ..trace.axes import as_shape, integer, one_axis, resolve_shape, some_axes
 from ..trace.axes import broadcast_shapes as _broadcast_shapes
 from ..trace.promotion import broadcast_operands, convert, result_dtype
 from ..trace.promotion import broadcast_to as _broadcast_to
@@ -256,9 +256,10 @@ def split(x: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) ->
     """Pieces along an axis: so many equal ones, or cut at the indices."""
     x = as_tensor(x)
     place = one_axis("split", axis, x.ndim)
-    if isinstance(indices_or_sections, int) and x.shape[place] % indices_or_sections:
+    count = indices_or_sections
+    if isinstance(count, int) and count > 0 and x.shape[place] % count:
         raise ShapeError(
-            f"split: {x.shape[place]} elements do not make {indices_or_sections} equal pieces",
+            f"split: {x.shape[place]} elements do not make {count} equal pieces",
             where=str(user_source()),
             fix="pick a number that divides the size, or use array_split",
         )
@@ -273,15 +274,21 @@ def array_split(x: Tensor, indices_or_sections: int | Sequence[int], axis: int =
     if isinstance(indices_or_sections, int):
         if indices_or_sections < 1:
             raise ArgumentError(
-                f"array_split: {indices_or_sections} pieces",
+                f"split: into {indices_or_sections} pieces",
                 where=str(user_source()),
                 fix="ask for 1 piece or more",
             )
         short, longer = divmod(size, indices_or_sections)
         lengths = [short + (i < longer) for i in range(indices_or_sections)]
         cuts = [sum(lengths[:i]) for i in range(len(lengths) + 1)]
+    elif isinstance(indices_or_sections, Sequence | np.ndarray | Array):
+        cuts = [0, *(integer("split: an index", i) for i in indices_or_sections), size]
     else:
-        cuts = [0, *(operator.index(i) for i in indices_or_sections), size]
+        raise ArgumentError(
+            f"split: {indices_or_sections!r} is no number of pieces",
+            where=str(user_source()),
+            fix="give an integer, or a list of the indices to cut at",
+        )
     before = (slice(None),) * place
     return [x[(*before, slice(a, b))] for a, b in pairwise(cuts)]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..ir.types import DTYPES, as_dtype, is_complex, is_inexact
 from ..trace.apply import apply_like, as_tensor
-from ..trace.axes import some_axes
+from ..trace.axes import number, some_axes
 from ..trace.promotion import FLOAT, broadcast_to, convert, is_static
 from .arithmetic import conj, real, square
 from .contraction import matmul
@@ -108,7 +108,7 @@ def var(
 ) -> Any:
     """The mean squared distance from the mean; `ddof` is taken off the count."""
     check_out("var", out)
-    ddof = ddof if correction is None else correction
+    ddof = number("var: ddof", ddof if correction is None else correction)
     x, result = _inexact(as_tensor(x), dtype)
     center = mean(x, axis, keepdims=True, where=where)
     offset = subtract(x, center)
@@ -228,7 +228,7 @@ def cov(
     if y is not None:
         other, _ = _inexact(atleast_2d(y), None)
         x = concatenate([x, other if rowvar or other.shape[0] == 1 else transpose(other)], 0)
-    taken = (0 if bias else 1) if ddof is None else ddof
+    taken = (0 if bias else 1) if ddof is None else number("cov: ddof", ddof)
     offset = subtract(x, mean(x, 1, keepdims=True))
     return squeeze(divide(matmul(offset, conj(transpose(offset))), x.shape[1] - taken))
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import numpy as rnp
 from ..trace import pytree
+from ..trace.axes import number
 from .optimizer import Optimizer, stateless
 
 
@@ -20,6 +21,8 @@ def global_norm(tree: Any) -> Any:
 def clip_by_global_norm(limit: float) -> Optimizer:
     """Shorten all gradients together so that their length is at most `limit`."""
 
+    number("clip_by_global_norm: the limit", limit)
+
     def clip(grads: Any) -> Any:
         # no gradient is divided by a length of zero
         factor = limit / rnp.maximum(global_norm(grads), limit)
@@ -30,4 +33,5 @@ def clip_by_global_norm(limit: float) -> Optimizer:
 
 def clip_by_value(limit: float) -> Optimizer:
     """Limit each number to the range from `-limit` to `limit`."""
+    number("clip_by_value: the limit", limit)
     return stateless(lambda grads: pytree.map(lambda g: rnp.clip(g, -limit, limit), grads))

@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import numpy as rnp
 from ..trace import pytree
+from ..trace.axes import number
 from .optimizer import (
     LearningRate,
     Optimizer,
@@ -84,6 +85,8 @@ class MomentumState(NamedTuple):
 def add_momentum(decay: float, nesterov: bool = False) -> Optimizer:
     """Add the running sum of past gradients; `nesterov` looks one step ahead."""
 
+    _check_numbers(momentum=decay)
+
     def update(grads: Any, state: MomentumState, params: Any = None) -> tuple[Any, MomentumState]:
         velocity = pytree.map(lambda g, v: g + decay * v, grads, state.velocity)
         ahead = pytree.map(lambda g, v: g + decay * v, grads, velocity) if nesterov else velocity
@@ -102,6 +105,8 @@ class AdamState(NamedTuple):
 
 def scale_by_adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Optimizer:
     """Give the running mean of the gradients divided by the root of that of their squares."""
+
+    _check_numbers(b1=b1, b2=b2, eps=eps)
 
     def init(params: Any) -> AdamState:
         return AdamState(first_step(), zeros_like(params), zeros_like(params))
@@ -128,6 +133,8 @@ class RmsState(NamedTuple):
 def scale_by_rms(decay: float = 0.9, eps: float = 1e-8) -> Optimizer:
     """Divide by the root of the running mean of squared gradients."""
 
+    _check_numbers(decay=decay, eps=eps)
+
     def update(grads: Any, state: RmsState, params: Any = None) -> tuple[Any, RmsState]:
         square = pytree.map(lambda g, s: decay * s + (1 - decay) * g * g, grads, state.square)
         updates = pytree.map(lambda g, s: g / rnp.sqrt(s + eps), grads, square)
@@ -138,6 +145,8 @@ def scale_by_rms(decay: float = 0.9, eps: float = 1e-8) -> Optimizer:
 
 def add_decay(weight_decay: float, mask: Mask = None) -> Optimizer:
     """Add `weight_decay` times the parameters, where the mask is true."""
+
+    _check_numbers(weight_decay=weight_decay)
 
     def update(grads: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         params = needs_params("weight decay", params)
@@ -151,6 +160,11 @@ def add_decay(weight_decay: float, mask: Mask = None) -> Optimizer:
         return pytree.map(decayed, grads, params, wanted), state
 
     return stateless(lambda grads: grads)._replace(update=update)
+
+
+def _check_numbers(**given: Any) -> None:
+    for name, value in given.items():
+        number(name, value)
 
 
 def _unbiased(mean: Any, decay: float, count: Any) -> Any:

@@ -17,6 +17,7 @@ from .. import numpy as rnp
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..trace import pytree
+from ..trace.axes import number
 
 Schedule = Callable[[Any], Any]
 LearningRate = float | Schedule
@@ -70,13 +71,14 @@ class CountState(NamedTuple):
 
 def scale(factor: float) -> Optimizer:
     """Multiply by a number."""
+    number("scale: the factor", factor)
     return stateless(lambda grads: pytree.map(lambda g: g * factor, grads))
 
 
 def scale_by_learning_rate(learning_rate: LearningRate) -> Optimizer:
     """Multiply by minus the learning rate: a number, or a function of the step."""
     if not callable(learning_rate):
-        return scale(-learning_rate)
+        return scale(-number("the learning rate", learning_rate))
     schedule = learning_rate
 
     def init(params: Any) -> CountState:

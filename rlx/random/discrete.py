@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import numpy as rnp
 from ..ir.builder import user_source
-from ..ir.errors import DtypeError, ShapeError
+from ..ir.errors import ArgumentError, DtypeError, ShapeError
 from ..ir.types import as_dtype, is_bool, is_float, is_integer
 from ..trace.apply import apply, as_tensor
 from ..trace.axes import as_shape, one_axis
@@ -18,7 +18,9 @@ from .keys import bits, split
 
 
 def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = "int32") -> Any:
-    """Integers from `minval` up to but without `maxval`; `minval` where there are none.
+    """Integers from `minval` up to but without `maxval`.
+
+    Where arrays of bounds leave no integer the result is `minval`; plain numbers must leave one.
 
     >>> from rlx.random import key
     >>> randint(key(0), (5,), 0, 10)
@@ -31,6 +33,7 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = "int32"
             where=str(user_source()),
             fix="ask for an integer dtype, or use rlx.random.uniform or bernoulli",
         )
+    _check_bounds(minval, maxval, dtype)
     low, high, limit, wide = _integers(minval), _integers(maxval), np.iinfo(dtype), dtype
     if dtype.itemsize < 4:
         # in 32 bits, where the bias of the remainder is small
@@ -51,6 +54,23 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = "int32"
     factor = _remainder(factor * factor, span)
     offset = _remainder(_remainder(first, span) * factor + _remainder(second, span), span)
     return (low + offset.astype(wide)).astype(dtype)
+
+
+def _check_bounds(low: Any, high: Any, dtype: np.dtype) -> None:
+    limit = np.iinfo(dtype)
+    known = [n for n in (low, high) if isinstance(n, int)]
+    if any(not limit.min <= n <= int(limit.max) + 1 for n in known):
+        raise ArgumentError(
+            f"randint: the bounds {low} and {high} do not fit {dtype.name}",
+            where=str(user_source()),
+            fix=f"use bounds from {limit.min} to {int(limit.max) + 1}, or a wider dtype",
+        )
+    if len(known) == 2 and low >= high:
+        raise ArgumentError(
+            f"randint: there is no integer from {low} up to but without {high}",
+            where=str(user_source()),
+            fix="give the lower bound first, and an upper one above it",
+        )
 
 
 def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Any:

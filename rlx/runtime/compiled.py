@@ -210,6 +210,12 @@ class CompiledGraph:
 
     def _check_outputs(self, out: Sequence[np.ndarray]) -> None:
         types = self.graph.result_types
+        if not isinstance(out, Sequence):
+            raise ArgumentError(
+                f"`out` is of type {type(out).__name__}, not a list of arrays",
+                where=_here(),
+                fix="pass a list, also for one result: out=[y]",
+            )
         if len(out) != len(types):
             raise ArgumentError(
                 f"{self.graph.name} has {len(types)} results, `out` has {len(out)} arrays",

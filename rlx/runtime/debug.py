@@ -91,11 +91,11 @@ def tell_compile(
                 _print(f"-- {stage}\n{text}")
 
 
-def dump(name: str, graph: Graph, key: str, executable: Executable | None) -> None:
+def dump(name: str, graph: Graph, device: str, key: str, executable: Executable | None) -> None:
     """Write all stages to a folder of RLX_DUMP; without an executable the graph alone."""
     if config.dump is None:
         return
-    folder = config.dump / f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', name)}_{key[:8]}"
+    folder = config.dump / f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', name)}_{device}_{key[:8]}"
     stages = executable.stages if executable else {"hir": graph_text(graph)}
     files = {
         f"{i:02}_{stage.replace(' ', '_')}.{SUFFIXES.get(stage, 'txt')}": text.encode()

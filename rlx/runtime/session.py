@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -40,6 +39,10 @@ class CompileOptions:
     name: str = ""
     check: bool | None = None
     donate: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.donate, str):
+            object.__setattr__(self, "donate", (self.donate,))
 
 
 class Session:
@@ -96,13 +99,12 @@ class Session:
     def _compile(self, graph: Graph, name: str, key: str, check: bool) -> Executable:
         began = time.perf_counter()
         try:
-            with nullcontext() if check == config.check else config.using(check=check):
-                executable = self.backend.compile(graph, Array)
+            executable = self.backend.compile(graph, Array, check=check)
         except BaseException:
-            dump(name, graph, key, None)
+            dump(name, graph, self.device, key, None)
             raise
         tell_compile(name, graph, self.device, executable, time.perf_counter() - began)
-        dump(name, graph, key, executable)
+        dump(name, graph, self.device, key, executable)
         return executable
 
 

@@ -12,10 +12,9 @@ import numpy as np
 from ..ir.builder import user_source
 from ..ir.dims import Dim
 from ..ir.errors import ArgumentError, AxisError, ShapeError
-from ..ir.types import Size
+from ..ir.types import Size, check_size
 
 Shape = tuple[Size, ...]
-MOST_ELEMENTS = 1 << 47  # what addresses of 48 bits could reach
 
 
 def one_axis(name: str, axis: Any, rank: int) -> int:
@@ -57,6 +56,17 @@ def integer(what: str, n: Any) -> int:
     )
 
 
+def number(what: str, n: Any) -> Any:
+    """Give back a number, or an array without axes; `what` it stands for is named in the error."""
+    is_plain = isinstance(n, int | float | np.number) and not isinstance(n, bool)
+    if is_plain or getattr(n, "shape", None) == ():
+        return n
+    kind = n if n is None or isinstance(n, bool | str) else type(n).__name__
+    raise ArgumentError(
+        f"{what} is {kind!r}, not a number", where=str(user_source()), fix="pass one number"
+    )
+
+
 def as_shape(shape: Any) -> Shape:
     """Give a shape for a size or a sequence of sizes, which are 0 or more."""
     sizes = _sizes(shape)
@@ -67,13 +77,11 @@ def as_shape(shape: Any) -> Shape:
             where=str(user_source()),
             fix="use sizes of 0 or more",
         )
-    if math.prod(known) > MOST_ELEMENTS:
-        raise ShapeError(
-            f"the shape {sizes} has {math.prod(known):.1e} elements, too many for any memory",
-            where=str(user_source()),
-            fix="use smaller sizes",
-        )
-    return sizes
+    try:
+        return check_size(sizes)
+    except ShapeError as error:
+        error.where = str(user_source())
+        raise
 
 
 def _sizes(shape: Any) -> Shape:

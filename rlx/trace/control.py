@@ -56,12 +56,14 @@ def cond(
 
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
     """Call `branches[index](*operands)`; the index is clamped to the branches there are."""
-    if not branches:
+    if not isinstance(branches, Sequence) or not branches:
         raise ArgumentError(
             "switch: there are no branches",
             where=str(builder.user_source()),
             fix="give a list of one or more functions",
         )
+    for i, branch in enumerate(branches):
+        check_function(branch, f"switch: branch {i}")
     place = as_operand(index)
     _check_scalar("switch", "the index", place)
     if operand_type(place).dtype.kind not in "iu":
@@ -142,6 +144,8 @@ def while_loop(
 
     Forward mode works; reverse mode needs `max_steps`, an upper bound of the number of steps.
     """
+    check_function(cond_fun, "while_loop: cond_fun")
+    check_function(body_fun, "while_loop: body_fun")
     if max_steps is not None:
         return _bounded_loop(cond_fun, body_fun, init, max_steps)
     body, leaves = trace_body("while_loop", body_fun, init, lambda result: result)
@@ -190,6 +194,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init:
 
     With Python bounds reverse mode works.
     """
+    check_function(body_fun, "fori_loop: body_fun")
     first, last = as_operand(lower), as_operand(upper)
     if not isinstance(first, TracedTensor) and not isinstance(last, TracedTensor):
         start, count = int(first), max(int(last) - int(first), 0)

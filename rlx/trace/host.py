@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from ..ir.builder import user_source
 from ..ir.errors import DtypeError
 from ..ir.types import DTYPES, as_dtype, is_integer
+from .pytree import too_deep
 
 PYTHON_SCALARS = (bool, int, float, complex)
 _KNOWN = frozenset(DTYPES.values())
@@ -31,6 +33,8 @@ def to_numpy(x: Any, dtype: Any = None, *, copy: bool = False) -> np.ndarray:
     has_dtype = isinstance(x, np.ndarray | np.generic) or not isinstance(x, list | tuple | range)
     try:
         found = np.asarray(x)
+    except RecursionError:
+        raise too_deep() from None
     except ValueError as error:
         raise DtypeError(
             f"a {type(x).__name__} does not make an array: {error}",
@@ -48,29 +52,32 @@ def to_numpy(x: Any, dtype: Any = None, *, copy: bool = False) -> np.ndarray:
 
 def _default_of_list(x: Any, found: np.ndarray) -> np.dtype:
     """A list of Python numbers takes the default dtype; NumPy numbers in it keep theirs."""
-    if any(isinstance(leaf, np.ndarray | np.generic) for leaf in _leaves(x)):
+    if any(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves_of_lists(x)):
         return found.dtype
     if not found.size:
         return DTYPES["float32"]
     return DTYPES[_DEFAULTS.get(found.dtype.name, found.dtype.name)]
 
 
-def _leaves(x: Any) -> Any:
+def leaves_of_lists(x: Any) -> Iterator[Any]:
+    """What nested lists and tuples hold."""
     if isinstance(x, list | tuple):
         for item in x:
-            yield from _leaves(item)
+            yield from leaves_of_lists(item)
     else:
         yield x
 
 
 def _check_range(found: np.ndarray, wanted: np.dtype) -> None:
-    """Integers of a list or a Python number must fit; arrays wrap as `astype` does."""
-    if not (is_integer(found.dtype) and is_integer(wanted)) or found.dtype == wanted:
+    """Numbers that become integers must fit; `astype` of an array is there to wrap them."""
+    if not is_integer(wanted) or found.dtype.kind not in "iuf" or found.dtype == wanted:
         return
     limits = np.iinfo(wanted)
-    if found.size and (found.min() < limits.min or found.max() > limits.max):
+    low, high = (found.min(), found.max()) if found.size else (0, 0)
+    if not (limits.min <= low and high <= limits.max):
+        kind = "integers" if is_integer(found.dtype) else "numbers"
         raise DtypeError(
-            f"the integers {found.min()} to {found.max()} do not fit {wanted.name}",
+            f"the {kind} {low} to {high} do not fit {wanted.name}",
             where=str(user_source()),
             fix='pick a wider dtype: rlx.array(x, dtype="int64")',
         )
@@ -112,12 +119,13 @@ def _plain_type(x: Any) -> type:
 
 
 def scalar_to_numpy(x: bool | int | float | complex, dtype: np.dtype) -> np.ndarray:
-    """A Python number as an array without axes; an integer must fit the dtype."""
-    if isinstance(x, int) and is_integer(dtype) and not isinstance(x, bool):
+    """A Python number as an array without axes; it must fit an integer dtype."""
+    if isinstance(x, int | float) and is_integer(dtype):
         limits = np.iinfo(dtype)
         if not limits.min <= x <= limits.max:
+            kind = "integer" if isinstance(x, int) else "float"
             raise DtypeError(
-                f"the Python integer {x} does not fit {dtype.name}",
+                f"the Python {kind} {x} does not fit {dtype.name}",
                 where=str(user_source()),
                 fix='convert the array first, or write rlx.array(x, dtype="int64")',
             )

@@ -19,7 +19,7 @@ from ..ir.errors import BoundsError, ConcretizationError, DtypeError, ShapeError
 from ..ir.types import DTYPES, is_bool, is_integer
 from .apply import apply, as_operand, as_tensor, literal, operand_type
 from .array import Array
-from .axes import Shape, broadcast_shapes
+from .axes import Shape, broadcast_shapes, integer
 from .operators import Operators
 from .promotion import convert
 from .tensor import TracedTensor
@@ -265,7 +265,7 @@ def _slice_number(part: Any) -> Any:
             fix="give the slice a known size: x[start + rlx.numpy.arange(size)], or make the bound "
             "a Python value with static_argnames",
         )
-    return operator.index(part)
+    return integer("a slice's bound or step", part)
 
 
 # -- reading ------------------------------------------------------------------------------------

@@ -95,6 +95,8 @@ def make_graph(fn: Callable[..., Any]) -> Callable[..., Graph]:
     (Type(dtype=dtype('float32'), shape=(3,)),)
     """
 
+    check_function(fn, "what make_graph records")
+
     @functools.wraps(fn)
     def recorded(*args: Any, **kwargs: Any) -> Graph:
         return trace(fn, args, kwargs).graph
@@ -138,10 +140,14 @@ def check_function(fn: Any, what: str) -> None:
     """Raise an `ArgumentError` unless `fn` can be called."""
     if not callable(fn):
         raise ArgumentError(
-            f"{what} is a {type(fn).__name__}, not a function",
+            f"{what} is {_a(type(fn).__name__)}, not a function",
             where=str(builder.user_source()),
             fix="pass a function, as rlx.jit(lambda x: x * 2)",
         )
+
+
+def _a(name: str) -> str:
+    return f"an {name}" if name[0].lower() in "aeiou" else f"a {name}"
 
 
 def argument_origins(

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, final
 import optree
 
 from ..ir.builder import user_source
-from ..ir.errors import StructureError
+from ..ir.errors import ArgumentError, StructureError
 
 NAMESPACE = "rlx"
 Structure: TypeAlias = optree.PyTreeSpec
@@ -29,11 +29,29 @@ def flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], Structure]:
     >>> flatten({"b": 1, "a": (2, None)})[0]
     [2, 1]
     """
-    return optree.tree_flatten(tree, is_leaf=is_leaf, namespace=NAMESPACE)
+    try:
+        return optree.tree_flatten(tree, is_leaf=is_leaf, namespace=NAMESPACE)
+    except RecursionError:
+        raise too_deep() from None
+
+
+def too_deep() -> StructureError:
+    """The error for containers without an end."""
+    return StructureError(
+        "the containers are nested too deeply, or one holds itself",
+        where=str(user_source()),
+        fix="pass flatter containers: arrays in a few levels of lists, tuples and dicts",
+    )
 
 
 def unflatten(structure: Structure, leaves: Any) -> Any:
     """Put leaves in a structure."""
+    if not isinstance(structure, Structure):
+        raise StructureError(
+            f"unflatten: {type(structure).__name__} is no structure",
+            where=str(user_source()),
+            fix="give what rlx.tree.structure or rlx.tree.flatten gives",
+        )
     leaves = list(leaves)
     if len(leaves) != structure.num_leaves:
         raise StructureError(
@@ -47,12 +65,12 @@ def unflatten(structure: Structure, leaves: Any) -> Any:
 
 def leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
     """The leaves of a tree, in order."""
-    return optree.tree_leaves(tree, is_leaf=is_leaf, namespace=NAMESPACE)
+    return flatten(tree, is_leaf)[0]
 
 
 def structure(tree: Any, is_leaf: IsLeaf = None) -> Structure:
     """The structure of a tree: the tree without its leaves."""
-    return optree.tree_structure(tree, is_leaf=is_leaf, namespace=NAMESPACE)
+    return flatten(tree, is_leaf)[1]
 
 
 def map(fn: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
@@ -61,6 +79,7 @@ def map(fn: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -
     >>> map(lambda x, y: x + y, {"a": 1}, {"a": 10})
     {'a': 11}
     """
+    _check_callable("tree.map", fn)
     first, spec = flatten(tree, is_leaf)
     columns = [first, *(flatten_like(spec, other, "tree.map") for other in rest)]
     return optree.tree_unflatten(spec, [fn(*row) for row in zip(*columns, strict=True)])
@@ -72,6 +91,7 @@ def map_with_path(fn: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf
     >>> map_with_path(lambda path, x: path, {"w": [1, 2]})
     {'w': ['["w"][0]', '["w"][1]']}
     """
+    _check_callable("tree.map_with_path", fn)
     first, spec = flatten(tree, is_leaf)
     others = (flatten_like(spec, other, "tree.map_with_path") for other in rest)
     columns = [paths(spec), first, *others]
@@ -81,6 +101,15 @@ def map_with_path(fn: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf
 def reduce(fn: Callable[[Any, Any], Any], tree: Any, *initial: Any, is_leaf: IsLeaf = None) -> Any:
     """Combine the leaves from left to right."""
     return functools.reduce(fn, leaves(tree, is_leaf), *initial)
+
+
+def _check_callable(name: str, fn: Any) -> None:
+    if not callable(fn):
+        raise ArgumentError(
+            f"{name}: the first argument is of type {type(fn).__name__}, not a function",
+            where=str(user_source()),
+            fix=f"pass the function first: rlx.{name}(lambda x: x * 2, params)",
+        )
 
 
 def all(tree: Any, is_leaf: IsLeaf = None) -> bool:

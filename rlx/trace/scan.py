@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,9 +11,9 @@ from ..ir.errors import ArgumentError, ShapeError, StructureError
 from ..ir.types import Size, Type
 from . import pytree
 from .apply import apply, as_tensor
-from .axes import one_axis
+from .axes import integer, one_axis
 from .closures import constants_first, lift_leaf, trace_body, with_weak
-from .make_graph import Traced, function_name
+from .make_graph import Traced, check_function, function_name
 
 
 def scan(
@@ -30,11 +29,12 @@ def scan(
     Gives the last carry and all y stacked. `reverse` starts at the end; `unroll` steps are
     recorded as one.
     """
+    check_function(f, "scan: the body")
     leaves, xs_tree = pytree.flatten(xs)
     arrays = [as_tensor(x) for x in leaves]
     count = _length(arrays, xs_tree, length)
     if unroll is not False and unroll != 1 and isinstance(count, int) and count:
-        group = count if unroll is True else _divisor(count, operator.index(unroll))
+        group = count if unroll is True else _divisor(count, integer("scan: unroll", unroll))
         return _unrolled(f, init, arrays, xs_tree, count, bool(reverse), group)
     rows = pytree.unflatten(xs_tree, [_row(x.type) for x in arrays])
     body, carry = trace_body("scan", f, init, _carry_of, rows)
@@ -56,7 +56,9 @@ def _row(type: Type) -> Type:
 
 
 def _length(arrays: Sequence[Any], tree: pytree.Structure, length: int | None) -> Size:
-    sizes: list[tuple[str, Size]] = [] if length is None else [("length", operator.index(length))]
+    sizes: list[tuple[str, Size]] = (
+        [] if length is None else [("length", integer("scan: length", length))]
+    )
     for x, path in zip(arrays, pytree.paths(tree, "xs"), strict=True):
         if not x.shape:
             raise ShapeError(
@@ -142,6 +144,8 @@ def _stack(ys: Sequence[Any]) -> Any:
 def map(f: Callable[[Any], Any], xs: Any) -> Any:
     """Call `f` on each element along axis 0, one after another; stacks what it returns."""
 
+    check_function(f, "map: the function")
+
     def step(_: None, x: Any) -> tuple[None, Any]:
         return None, f(x)
 
@@ -156,6 +160,7 @@ def associative_scan(
 
     `fn(a, b)` combines trees of arrays, elementwise along the axis.
     """
+    check_function(fn, "associative_scan: the function")
     leaves, tree = pytree.flatten(elems)
     tensors = [as_tensor(x) for x in leaves]
     place = one_axis("associative_scan", axis, tensors[0].ndim)
@@ -169,7 +174,9 @@ def associative_scan(
 
     def combine(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
         result = fn(pytree.unflatten(tree, a), pytree.unflatten(tree, b))
-        return pytree.flatten_like(tree, result, "associative_scan", ("elems", "the result"))
+        sides = ("elems", "the result")
+        found = pytree.flatten_like(tree, result, "associative_scan", sides)
+        return [_as_before(as_tensor(y), x.type) for y, x in zip(found, a, strict=True)]
 
     if reverse:
         tensors = [apply("flip", x, axes=(place,)) for x in tensors]
@@ -177,6 +184,16 @@ def associative_scan(
     if reverse:
         results = [apply("flip", x, axes=(place,)) for x in results]
     return pytree.unflatten(tree, results)
+
+
+def _as_before(y: Any, wanted: Type) -> Any:
+    if y.type == wanted:
+        return y
+    raise ShapeError(
+        f"associative_scan: the function makes {y.type} of two {wanted}",
+        where=str(builder.user_source()),
+        fix="combine elementwise along the axis, and keep the dtype (astype)",
+    )
 
 
 def _associative(combine: Callable[..., list[Any]], elems: Sequence[Any], axis: int) -> list[Any]:

@@ -21,7 +21,7 @@ from ..ir.types import Type, is_inexact
 from ..trace import pytree
 from ..trace.apply import apply, as_operand, to_value
 from ..trace.closures import lift_leaves, with_weak
-from ..trace.make_graph import Traced, from_values, function_name, to_values, trace
+from ..trace.make_graph import Traced, check_function, from_values, function_name, to_values, trace
 from .run import like_primals
 
 
@@ -39,6 +39,7 @@ class _Custom(ABC):
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
     def __init__(self, fn: Callable[..., Any], nondiff_argnums: Sequence[int] = ()) -> None:
+        check_function(fn, f"{type(self).__name__}: the function")
         functools.update_wrapper(self, fn)
         self._fn = fn
         self._name = function_name(fn)
@@ -309,6 +310,8 @@ def checkpoint(fn: Callable[..., Any]) -> Callable[..., Any]:
     >>> float(rlx.grad(rlx.checkpoint(lambda x: x**3))(2.0))
     12.0
     """
+
+    check_function(fn, "checkpoint: the function")
 
     @functools.wraps(fn, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
     def wrapped(*args: Any, **kwargs: Any) -> Any:

@@ -14,7 +14,7 @@ from ..ir.types import is_inexact
 from ..trace import pytree
 from ..trace.apply import as_operand, operand_type
 from ..trace.array import Array
-from ..trace.make_graph import argument_origins, function_name, trace
+from ..trace.make_graph import argument_origins, check_function, function_name, trace
 from .grad import TANGENT_SIDES, chosen_arguments, grad, moving_tangents, vjp, with_zeros
 from .jvp import jvp_graph
 from .run import plain, run_graph
@@ -84,6 +84,8 @@ def jacfwd(
     [[2.0, 0.0], [0.0, 4.0]]
     """
 
+    check_function(fn, "jacfwd: the function")
+
     @functools.wraps(fn, assigned=WRAPPED)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         inner, picked = _of_chosen("jacfwd", fn, argnums, args, kwargs)
@@ -93,6 +95,7 @@ def jacfwd(
         def along(*tangents: Any) -> Any:
             moved = pytree.unflatten(tree, tangents)
             found = jvp(inner, picked, moved, has_aux)
+            _check_result("jacfwd", fn, found[0])
             return found[1], found[2] if has_aux else None
 
         columns, extra = vmap(along, out_axes=(-1, None))(*_unit_vectors(types))
@@ -115,10 +118,13 @@ def jacrev(
     [[2.0, 0.0], [0.0, 4.0]]
     """
 
+    check_function(fn, "jacrev: the function")
+
     @functools.wraps(fn, assigned=WRAPPED)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         inner, picked = _of_chosen("jacrev", fn, argnums, args, kwargs)
         value, pull_back, *extra = vjp(inner, *picked, has_aux=has_aux)
+        _check_result("jacrev", fn, value)
         leaves, tree = pytree.flatten(value)
         types = [operand_type(as_operand(x)) for x in leaves]
         rows = vmap(lambda *cts: pull_back(pytree.unflatten(tree, cts)))(*_unit_vectors(types))
@@ -170,8 +176,14 @@ def _check_float(what: str, origin: str, leaf: Any) -> None:
         raise GradientError(
             f"{what}: {origin} is {type}, and integers have no gradient",
             where=str(user_source()),
-            fix="convert it with astype('float32'), or leave it out of argnums",
+            fix="convert it with astype('float32'), or leave it out",
         )
+
+
+def _check_result(what: str, fn: Any, value: Any) -> None:
+    paths = pytree.paths(pytree.structure(value), "result")
+    for path, leaf in zip(paths, pytree.leaves(value), strict=True):
+        _check_float(what, f"{path} of {function_name(fn)}", leaf)
 
 
 def _as_asked(tree: pytree.Structure, argnums: Any) -> pytree.Structure:

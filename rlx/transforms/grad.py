@@ -18,7 +18,7 @@ from ..ir.types import is_inexact
 from ..trace import pytree
 from ..trace.apply import as_operand, operand_type
 from ..trace.axes import integer
-from ..trace.make_graph import Traced, function_name, trace
+from ..trace.make_graph import Traced, check_function, function_name, trace
 from .jvp import jvp_graph
 from .run import like_primals, plain, run_graph
 from .split import split_graph
@@ -74,6 +74,8 @@ def value_and_grad(
     (8.0, 12.0)
     """
 
+    check_function(fn, "value_and_grad: the function")
+
     @functools.wraps(fn, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         traced = trace(fn, args, kwargs, concrete=True)
@@ -102,6 +104,7 @@ def grad(
     >>> float(rlx.grad(rlx.grad(lambda x: x**3))(2.0))
     12.0
     """
+    check_function(fn, "grad: the function")
     both = value_and_grad(fn, argnums, has_aux)
 
     @functools.wraps(fn, assigned=("__module__", "__name__", "__qualname__", "__doc__"))

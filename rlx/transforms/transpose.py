@@ -92,11 +92,21 @@ def node_transpose(
         given = iter(inline(pulled, [*known, *(ct for ct in cts if ct is not None)]))
         return [next(given) if is_linear else None for is_linear in linear]
     if rule is None:
-        raise GradientError(
-            f"{node.op.name} is not linear, so it has no transpose",
-            where=str(node.source),
-            fix=f"give {node.op.name} a jvp rule of linear ops, or a transpose rule, in its room",
-        )
+        raise _not_linear(node, node.op.name)
     engine = (transpose_graph,) if node.graphs else ()
     is_many = node.op.is_multiple(node.results)
-    return rule(*engine, tuple(cts) if is_many else cts[0], *args, **node.attrs)
+    pulled = rule(*engine, tuple(cts) if is_many else cts[0], *args, **node.attrs)
+    if node.graphs or any(ct is None for ct in cts):  # these may give zeros, a linear op does not
+        return pulled
+    for i, (arg, ct) in enumerate(zip(args, pulled, strict=True)):
+        if isinstance(arg, Linear) and ct is None:
+            raise _not_linear(node, f"{node.op.name} in its argument {i}")
+    return pulled
+
+
+def _not_linear(node: Node, what: str) -> GradientError:
+    return GradientError(
+        f"{what} is not linear, so it has no transpose",
+        where=str(node.source),
+        fix=f"give {node.op.name} a jvp rule of linear ops, or a transpose rule, in its room",
+    )

@@ -12,7 +12,7 @@ from ..ir.graph import OPS, Graph, Value
 from ..ir.types import Type
 from ..trace import pytree
 from ..trace.apply import as_operand, operand_type
-from ..trace.make_graph import argument_origins, function_name, trace
+from ..trace.make_graph import argument_origins, check_function, function_name, trace
 from .batch import batch_graph
 from .run import plain, run_graph
 
@@ -29,6 +29,8 @@ def vmap(
     >>> rlx.vmap(lambda x, y: x * y, in_axes=(0, None))(rlx.array([1.0, 2.0]), 10.0).tolist()
     [10.0, 20.0]
     """
+
+    check_function(fn, "vmap: the function")
 
     @functools.wraps(fn, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -57,7 +59,7 @@ def vmap(
 
 def _spread_axes(axes: Any, args: tuple[Any, ...], what: str, whole: bool = False) -> list[Any]:
     """One axis for each leaf."""
-    if axes is None or isinstance(axes, int):
+    if _is_axis(axes):
         return [axes] * len(pytree.leaves(args))
     if not whole and not isinstance(axes, Sequence):
         raise ArgumentError(
@@ -78,11 +80,15 @@ def _spread_axes(axes: Any, args: tuple[Any, ...], what: str, whole: bool = Fals
     return found
 
 
+def _is_axis(axis: Any) -> bool:
+    return axis is None or (isinstance(axis, int) and not isinstance(axis, bool))
+
+
 def _broadcast_prefix(prefix: Any, tree: Any, what: str) -> list[Any]:
     """One axis for each leaf of a tree, from a tree of axes that ends earlier."""
     axes, spec = pytree.flatten(prefix, is_leaf=lambda x: x is None)
     for axis in axes:
-        if not (axis is None or isinstance(axis, int)):
+        if not _is_axis(axis):
             raise ArgumentError(
                 f"vmap: {what} has {axis!r}, which is not an axis",
                 where=str(user_source()),

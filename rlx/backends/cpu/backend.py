@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ...ir.config import config
 from ...ir.graph import Graph
 from ...ir.verify import verify
 from ...lower.cost import work
@@ -34,13 +33,10 @@ class CpuBackend(Backend):
         """It runs wherever llvmlite does."""
         return Availability(True)
 
-    def compile(self, graph: Graph, array: type) -> Executable:
+    def compile(self, graph: Graph, array: type, *, check: bool = False) -> Executable:
         """Lower the graph, write its program as LLVM text and load the machine code."""
-        check: Callable[[str, Graph], None] | None = None
-        if config.check:
-            check = lambda stage, g: verify(g, "mir" if stage == "mir" else "hir")  # noqa: E731
         began = time.perf_counter()
-        lowered = lower(graph, self.target, check)
+        lowered = lower(graph, self.target, _verify_stage if check else None)
         program = lowered.program
         was_lowered = time.perf_counter()
         writer = ProgramWriter(host())
@@ -83,3 +79,7 @@ class CpuBackend(Backend):
             make_entry_into=lambda: make(takes_outputs=True),
             reused_memory=lambda donated: reused_memory(program, donated),
         )
+
+
+def _verify_stage(stage: str, graph: Graph) -> None:
+    verify(graph, "mir" if stage == "mir" else "hir")

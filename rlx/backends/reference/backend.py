@@ -24,7 +24,7 @@ class ReferenceBackend(Backend):
         """It needs nothing but NumPy."""
         return Availability(True)
 
-    def compile(self, graph: Graph, array: type) -> Executable:
+    def compile(self, graph: Graph, array: type, *, check: bool = False) -> Executable:
         """Keep the graph; each call interprets it."""
         miss = object()
 
