@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.nn
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -328,3 +329,20 @@ def test_a_compiled_method_takes_its_module_as_a_pytree():
     np.testing.assert_array_equal(two.apply(2.0, offset=1.0), [7.0, 9.0])
     slope = rlx.grad(lambda m: m.apply(2.0).sum())(one)
     np.testing.assert_array_equal(slope.w, [2.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "points"),
+    [
+        (rnp.cbrt, jnp.cbrt, [0.0, np.inf, -np.inf, 8.0]),
+        (nn.relu6, jax.nn.relu6, [-1.0, 0.0, 3.0, 7.0]),
+        (nn.hard_tanh, jax.nn.hard_tanh, [-2.0, -1.0, 0.5, 1.0, np.inf]),
+        (nn.logsumexp, jax.nn.logsumexp, [np.inf, 1.0, 0.0]),
+        (nn.logsumexp, jax.nn.logsumexp, [-np.inf, 1.0, 0.0]),
+    ],
+)
+def test_derivatives_at_corners_and_infinities(ours, theirs, points):
+    x = np.array(points, np.float32)
+    found = rlx.grad(lambda x: ours(x).sum())(x)
+    wanted = jax.grad(lambda x: theirs(x).sum())(x)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)

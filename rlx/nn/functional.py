@@ -36,7 +36,7 @@ def relu(x: Any) -> Any:
 
 def relu6(x: Any) -> Any:
     """The number, at least 0 and at most 6."""
-    return rnp.clip(_inexact(x), 0.0, 6.0)
+    return rnp.minimum(relu(_inexact(x)), 6.0)
 
 
 def leaky_relu(x: Any, negative_slope: float = 0.01) -> Any:
@@ -110,7 +110,8 @@ def soft_sign(x: Any) -> Any:
 
 def hard_tanh(x: Any) -> Any:
     """The number, at least -1 and at most 1."""
-    return rnp.clip(_inexact(x), -1.0, 1.0)
+    x = _inexact(x)
+    return rnp.where(x > 1, 1.0, rnp.where(x < -1, -1.0, x))
 
 
 def hard_sigmoid(x: Any) -> Any:

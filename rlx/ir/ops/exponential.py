@@ -35,7 +35,7 @@ cbrt = pointwise(
     "cbrt",
     doc="Cube root, negative for negative numbers.",
     kinds=("float",),
-    jvp=[lambda t, out, x: div(mul(t, out), mul(x, 3))],
+    jvp=[lambda t, out, x: div(t, mul(mul(out, out), 3))],
     samples=[dict(args=((2, 3),), low=0.1), dict(args=([8.0, -27.0],), expect=[2.0, -3.0])],
 )
 exp = pointwise(

@@ -11,7 +11,7 @@ from ..graph import Value
 from ..op import define
 from ..types import Type
 from .arithmetic import add, div, mul, sub
-from .compare import select
+from .compare import max, select
 from .exponential import exp, log
 from .families import check_kind
 from .halves import narrowed, widened
@@ -152,8 +152,9 @@ def logsumexp_jvp(primals: Sequence[Value], tangents: Sequence[Any], *, axes: Ax
     (x,) = primals
     wide, t = widened(x), widened(tangents[0])
     out = logsumexp(wide, axes=axes)
-    # of all -inf the weights are exp(-inf - 0) = 0, not NaN
-    weights = exp(sub(wide, spread_back(_finite(out), wide, axes)))
+    # of all -inf the weights are exp(-inf) = 0, not exp(-inf + inf), NaN
+    bounded = max(out, like(out, float(np.finfo(out.dtype).min)))
+    weights = exp(sub(wide, spread_back(bounded, wide, axes)))
     pushed = reduce_sum(mul(weights, t), axes=axes)
     return narrowed(out, x.dtype), narrowed(pushed, x.dtype)
 
