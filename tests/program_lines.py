@@ -248,11 +248,10 @@ def reduced_mixed(draw: Draw, program: Program) -> str | None:
     texts = ["lib.np.sum({x} )", "lib.np.prod({x} )", "lib.np.mean({x} )", "lib.np.sum({x} , -1)"]
     if x.kind in "ib":
         texts += ["lib.np.max({x} )", "lib.np.min({x} , 0)", "lib.np.argmax({x} , -1)"]
-        texts += ["lib.np.sort({x} , -1)", "lib.np.argsort({x} , -1)", "lib.np.bincount({x} & 7)"]
-    text = draw(st.sampled_from(texts))
-    if (not x.shape and text.endswith(("1)", "0)"))) or (len(x.shape) != 1 and "bincount" in text):
-        return None
-    return text.format(x=x.name)
+        texts += ["lib.np.sort({x} , -1)", "lib.np.argsort({x} , -1)"]
+        texts += ["lib.np.bincount({x} .ravel() & 7, length=8)"]
+    fitting = [text for text in texts if x.shape or not text.endswith(("1)", "0)"))]
+    return draw(st.sampled_from(fitting)).format(x=x.name)
 
 
 def converted(draw: Draw, program: Program) -> str | None:
