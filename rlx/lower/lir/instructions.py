@@ -22,7 +22,8 @@ def _div(dtype: np.dtype, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.divide(x, y)
     safe = np.where(y == 0, 1, y).astype(x.dtype)
     whole = x // safe
-    return np.where(y == 0, -1, whole + ((x % safe != 0) & ((x < 0) != (safe < 0)))).astype(dtype)
+    ones = np.array(-1).astype(dtype)  # all bits set
+    return np.where(y == 0, ones, whole + ((x % safe != 0) & ((x < 0) != (safe < 0)))).astype(dtype)
 
 
 def _rem(dtype: np.dtype, x: np.ndarray, y: np.ndarray) -> np.ndarray:
