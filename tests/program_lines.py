@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from hypothesis import strategies as st
 
 if TYPE_CHECKING:
@@ -122,16 +121,17 @@ def of(kinds: str, texts: Sequence[str]) -> Rule:
     return rule
 
 
+def fits(*shapes: tuple[int, ...]) -> bool:
+    """Whether shapes broadcast."""
+    return all(len(set(sizes) - {1}) < 2 for sizes in zip(*(s[::-1] for s in shapes), strict=False))
+
+
 def of_two(texts: Sequence[str], kinds: str = "f") -> Rule:
     """Lines that read two values whose shapes broadcast."""
 
     def rule(draw: Draw, program: Program) -> str | None:
         x, y = pick(draw, program, kinds), pick(draw, program, kinds)
-        if x is None or y is None:
-            return None
-        try:
-            np.broadcast_shapes(x.shape, y.shape)
-        except ValueError:
+        if x is None or y is None or not fits(x.shape, y.shape):
             return None
         return draw(st.sampled_from(texts)).format(x=x.name, y=y.name)
 
@@ -192,24 +192,28 @@ def indexed(draw: Draw, program: Program) -> str | None:
     return draw(st.sampled_from(texts)).format(x=x.name)
 
 
-def multiplied(draw: Draw, program: Program) -> str | None:
-    """A contraction of a value with itself or another."""
-    x, y = pick(draw, program), pick(draw, program)
-    if x is None or y is None or not x.shape:
-        return None
-    if len(x.shape) == 1:
-        return f"lib.np.outer({x.name} , {x.name} ) * 0.3"
-    if len(y.shape) >= 1 and y.shape[-2 if len(y.shape) > 1 else 0] == x.shape[-1]:
-        return f"lib.np.matmul({x.name} , {y.name} ) * 0.3" if len(y.shape) < 3 else None
-    return draw(
-        st.sampled_from(
-            [
-                f"lib.np.matmul({x.name} , lib.np.swapaxes({x.name} , -1, -2)) * 0.3",
-                f"lib.np.einsum('...ij,...kj->...ik', {x.name} , {x.name} ) * 0.3",
-                f"lib.np.tensordot({x.name} , {x.name} , axes=([0], [0])) * 0.3",
-            ]
-        )
-    )
+def contracted(kinds: str) -> Rule:
+    """A contraction of a value with itself or another, as it is or scaled down."""
+
+    def rule(draw: Draw, program: Program) -> str | None:
+        x, y = pick(draw, program, kinds), pick(draw, program, kinds)
+        if x is None or y is None or not x.shape or not y.shape:
+            return None
+        texts = ["lib.np.tensordot({x} , {x} , axes=([0], [0]))"]
+        if len(x.shape) == 1:
+            texts = ["lib.np.outer({x} , {x} )", "lib.np.dot({x} , {x} )"]
+        else:
+            texts += ["lib.np.matmul({x} , lib.np.swapaxes({x} , -1, -2))"]
+            texts += ["lib.np.einsum('...ij,...kj->...ik', {x} , {x} )"]
+            texts += ["lib.np.matmul(lib.np.swapaxes({x} , -1, -2), {x} [..., :1])"]
+        if y.shape[-2 if len(y.shape) > 1 else 0] == x.shape[-1] and fits(
+            x.shape[:-2], y.shape[:-2]
+        ):
+            texts = ["lib.np.matmul({x} , {y} )"]
+        text = draw(st.sampled_from(texts)) + draw(st.sampled_from(["", " * 0.3"]))
+        return text.format(x=x.name, y=y.name)
+
+    return rule
 
 
 def ordered(draw: Draw, program: Program) -> str | None:
@@ -310,11 +314,18 @@ def step(
 
 # -- rules ----------------------------------------------------------------------------------------
 
-SMOOTH_RULES = [of("f", SMOOTH), of_two(PAIRS), reduced, moved, indexed, multiplied, by_row]
-SMOOTH_RULES += [of("f", FLOWS), ordered, emptied, nested_smooth]
+SMOOTH_RULES = [of("f", SMOOTH), of_two(PAIRS), reduced, moved, indexed, contracted("f")]
+SMOOTH_RULES += [of("f", FLOWS), by_row, ordered, emptied, nested_smooth]
 RULES = [*SMOOTH_RULES, of("f", JUMPING), of("i", WHOLE), of("b", TRUTH), of_two(JUMPING_PAIRS)]
 RULES += [nested]
-MIXED_RULES = [*RULES, of("c", COMPLEX), converted, of_two(MIXED_PAIRS, "fibc"), reduced_mixed]
+MIXED_RULES = [
+    *RULES,
+    of("c", COMPLEX),
+    converted,
+    of_two(MIXED_PAIRS, "fibc"),
+    contracted("fic"),
+    reduced_mixed,
+]
 
 
 def views(draw: Draw, program: Program) -> str:
