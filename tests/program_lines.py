@@ -6,15 +6,13 @@ In a text a name that is read is followed by a space, so that a program knows wh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
-
-from hypothesis import strategies as st
+from random import Random
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from programs import Known, Program
 
-Draw = Callable[[st.SearchStrategy[Any]], Any]
-Rule = Callable[[Draw, "Program"], str | None]
+Rule = Callable[[Random, "Program"], str | None]
 
 # The odd numbers keep results away from where a function jumps, as rounding may differ.
 SMOOTH = [
@@ -105,18 +103,18 @@ JUMPING_STEPS = [
 ]
 
 
-def pick(draw: Draw, program: Program, kinds: str = "f") -> Known | None:
+def pick(random: Random, program: Program, kinds: str = "f") -> Known | None:
     """A value of one of the kinds, a late one more often."""
     fitting = [v for v in program.values if v.kind in kinds]
-    return draw(st.sampled_from(fitting[-4:])) if fitting else None
+    return random.choice(fitting[-4:] + fitting[-1:] * 3) if fitting else None
 
 
 def of(kinds: str, texts: Sequence[str]) -> Rule:
     """Lines that read one value."""
 
-    def rule(draw: Draw, program: Program) -> str | None:
-        x = pick(draw, program, kinds)
-        return draw(st.sampled_from(texts)).format(x=x.name) if x else None
+    def rule(random: Random, program: Program) -> str | None:
+        x = pick(random, program, kinds)
+        return random.choice(texts).format(x=x.name) if x else None
 
     return rule
 
@@ -129,41 +127,41 @@ def fits(*shapes: tuple[int, ...]) -> bool:
 def of_two(texts: Sequence[str], kinds: str = "f") -> Rule:
     """Lines that read two values whose shapes broadcast."""
 
-    def rule(draw: Draw, program: Program) -> str | None:
-        x, y = pick(draw, program, kinds), pick(draw, program, kinds)
+    def rule(random: Random, program: Program) -> str | None:
+        x, y = pick(random, program, kinds), pick(random, program, kinds)
         if x is None or y is None or not fits(x.shape, y.shape):
             return None
-        return draw(st.sampled_from(texts)).format(x=x.name, y=y.name)
+        return random.choice(texts).format(x=x.name, y=y.name)
 
     return rule
 
 
-def reduced(draw: Draw, program: Program) -> str | None:
+def reduced(random: Random, program: Program) -> str | None:
     """A reduction along some axes, or a running sum along one."""
-    x = pick(draw, program)
+    x = pick(random, program)
     if x is None or not x.value.size or not x.shape:
         return None
-    axes = draw(st.lists(st.integers(0, len(x.shape) - 1), unique=True, min_size=1))
-    keepdims = draw(st.booleans())
+    axes = random.sample(range(len(x.shape)), random.randint(1, len(x.shape)))
+    keepdims = random.choice([True, False])
     options = f"axis={tuple(axes)}, keepdims={keepdims}"
     texts = ["lib.np.sum({x} , {o})", "lib.np.mean({x} , {o})", "lib.np.var({x} , {o})"]
     texts += ["lib.nn.logsumexp({x} , {o})", "lib.np.prod({x} , {o})"]
     texts += ["lib.nn.softmax({x} , axis={a})", "lib.nn.log_softmax({x} , axis={a})"]
     texts += ["lib.np.cumsum({x} , axis={a})", "lib.np.sum({x} > 0.271, {o})"]
-    return draw(st.sampled_from(texts)).format(x=x.name, o=options, a=axes[0])
+    return random.choice(texts).format(x=x.name, o=options, a=axes[0])
 
 
-def moved(draw: Draw, program: Program) -> str | None:
+def moved(random: Random, program: Program) -> str | None:
     """A change of shape or place."""
-    x = pick(draw, program, "fibc")
+    x = pick(random, program, "fibc")
     if x is None:
         return None
     if not x.shape:
         return f"lib.np.broadcast_to({x.name} , (2, 3))"
-    axis = draw(st.integers(0, len(x.shape) - 1))
-    order = tuple(draw(st.permutations(range(len(x.shape)))))
-    start = draw(st.integers(-3, 3))
-    step = draw(st.sampled_from([-2, -1, 1, 2, 3]))
+    axis = random.randint(0, len(x.shape) - 1)
+    order = tuple(random.sample(range(len(x.shape)), len(x.shape)))
+    start = random.randint(-3, 3)
+    step = random.choice([-2, -1, 1, 2, 3])
     lead = ":, " * axis
     texts = [
         "lib.np.reshape({x} , -1)", f"lib.np.transpose({{x}} , {order})",
@@ -173,30 +171,30 @@ def moved(draw: Draw, program: Program) -> str | None:
         f"lib.np.repeat({{x}} , 2, axis={axis})", f"lib.np.swapaxes({{x}} , 0, {axis})",
         "lib.np.tile({x} , 2)", "{x} [None]", "lib.np.pad({x} , 1)",
     ]  # fmt: skip
-    return draw(st.sampled_from(texts)).format(x=x.name)
+    return random.choice(texts).format(x=x.name)
 
 
-def indexed(draw: Draw, program: Program) -> str | None:
+def indexed(random: Random, program: Program) -> str | None:
     """Reading and writing by index."""
-    x = pick(draw, program)
+    x = pick(random, program)
     if x is None or not x.shape or not x.shape[0]:
         return None
     n = x.shape[0]
-    places = draw(st.lists(st.integers(-n, n - 1), min_size=1, max_size=4))
+    places = random.choices(range(-n, n), k=random.randint(1, 4))
     index = f"lib.np.array({places!r})"
     texts = [
         f"{{x}} [{index}]", f"{{x}} [{places[0]}]", f"lib.np.take({{x}} , {index}, axis=0)",
         f"{{x}} .at[{index}].add(0.5)", f"{{x}} .at[{places[0]}].set(0.25)",
         f"{{x}} .at[{index}].multiply(0.5)", f"{{x}} .at[{places[0]}:].add({{x}} [{places[0]}])",
     ]  # fmt: skip
-    return draw(st.sampled_from(texts)).format(x=x.name)
+    return random.choice(texts).format(x=x.name)
 
 
 def contracted(kinds: str) -> Rule:
     """A contraction of a value with itself or another, as it is or scaled down."""
 
-    def rule(draw: Draw, program: Program) -> str | None:
-        x, y = pick(draw, program, kinds), pick(draw, program, kinds)
+    def rule(random: Random, program: Program) -> str | None:
+        x, y = pick(random, program, kinds), pick(random, program, kinds)
         if x is None or y is None or not x.shape or not y.shape:
             return None
         texts = ["lib.np.tensordot({x} , {x} , axes=([0], [0]))"]
@@ -210,30 +208,30 @@ def contracted(kinds: str) -> Rule:
             x.shape[:-2], y.shape[:-2]
         ):
             texts = ["lib.np.matmul({x} , {y} )"]
-        text = draw(st.sampled_from(texts)) + draw(st.sampled_from(["", " * 0.3"]))
+        text = random.choice(texts) + random.choice(["", " * 0.3"])
         return text.format(x=x.name, y=y.name)
 
     return rule
 
 
-def ordered(draw: Draw, program: Program) -> str | None:
+def ordered(random: Random, program: Program) -> str | None:
     """What depends on order; of inputs alone, whose numbers all differ by more than rounding."""
-    x = draw(st.sampled_from(program.values[: len(program.inputs)]))
+    x = random.choice(program.values[: len(program.inputs)])
     if x.kind != "f" or not x.shape or not x.value.size:
         return None
-    axis = draw(st.integers(0, len(x.shape) - 1))
+    axis = random.randint(0, len(x.shape) - 1)
     texts = ["lib.np.sort({x} , axis={a})", "lib.np.argsort({x} , axis={a})"]
     texts += ["lib.np.argmax({x} , axis={a})", "lib.np.max({x} , axis={a})"]
     texts += ["lib.np.min({x} , axis={a}, keepdims=True)", "lib.np.median({x} , axis={a})"]
-    return draw(st.sampled_from(texts)).format(x=x.name, a=axis)
+    return random.choice(texts).format(x=x.name, a=axis)
 
 
-def emptied(draw: Draw, program: Program) -> str | None:
+def emptied(random: Random, program: Program) -> str | None:
     """What can be said of values without elements, and of others as well."""
-    x = pick(draw, program, "fib")
+    x = pick(random, program, "fib")
     if x is None or not x.shape:
         return None
-    axis = draw(st.integers(0, len(x.shape) - 1))
+    axis = random.randint(0, len(x.shape) - 1)
     texts = ["lib.np.sum({x} , axis={a})", "lib.np.prod({x} , axis={a})"]
     texts += ["lib.np.any({x} > 0.271, axis={a})", "lib.np.all({x} > 0.271, axis={a})"]
     texts += ["lib.np.cumsum({x} , axis={a})", "lib.np.concatenate([{x} , {x} * 2 ], {a})"]
@@ -241,12 +239,12 @@ def emptied(draw: Draw, program: Program) -> str | None:
         texts += ["lib.vmap(lambda a: lib.np.tanh(lib.np.sum(a)))({x} )"]
         texts += ["lib.np.tensordot({x} , {x} , {n}) * 0.1", "lib.np.inner({x} , {x} ) * 0.1"]
         texts += ["lib.scan(lambda c, r: (c * 0.5 + lib.np.sum(r), c), lib.np.sum({x} ), {x} )[1]"]
-    return draw(st.sampled_from(texts)).format(x=x.name, a=axis, n=len(x.shape))
+    return random.choice(texts).format(x=x.name, a=axis, n=len(x.shape))
 
 
-def reduced_mixed(draw: Draw, program: Program) -> str | None:
+def reduced_mixed(random: Random, program: Program) -> str | None:
     """Reductions of what is not of floats."""
-    x = pick(draw, program, "fibc")
+    x = pick(random, program, "fibc")
     if x is None or not x.value.size:
         return None
     texts = ["lib.np.sum({x} )", "lib.np.prod({x} )", "lib.np.mean({x} )", "lib.np.sum({x} , -1)"]
@@ -255,59 +253,59 @@ def reduced_mixed(draw: Draw, program: Program) -> str | None:
         texts += ["lib.np.sort({x} , -1)", "lib.np.argsort({x} , -1)"]
         texts += ["lib.np.bincount({x} .ravel() & 7, length=8)"]
     fitting = [text for text in texts if x.shape or not text.endswith(("1)", "0)"))]
-    return draw(st.sampled_from(fitting)).format(x=x.name)
+    return random.choice(fitting).format(x=x.name)
 
 
-def converted(draw: Draw, program: Program) -> str | None:
+def converted(random: Random, program: Program) -> str | None:
     """A value in another dtype."""
-    x = pick(draw, program, "fibc")
+    x = pick(random, program, "fibc")
     if x is None:
         return None
-    return f"{x.name} .astype({draw(st.sampled_from(CASTS[x.kind]))!r})"
+    return f"{x.name} .astype({random.choice(CASTS[x.kind])!r})"
 
 
-def by_row(draw: Draw, program: Program) -> str | None:
+def by_row(random: Random, program: Program) -> str | None:
     """Loops over the first axis."""
-    x = pick(draw, program)
+    x = pick(random, program)
     if x is None or not x.shape or not x.value.size:
         return None
-    return draw(st.sampled_from(ROWS)).format(x=x.name)
+    return random.choice(ROWS).format(x=x.name)
 
 
 # -- control flow in control flow -----------------------------------------------------------------
 
 
-def nested(draw: Draw, program: Program) -> str | None:
+def nested(random: Random, program: Program) -> str | None:
     """Control flow within control flow, in any order; what is inside uses values from outside."""
-    return _nested(draw, program, [*STEPS, *(JUMPING_STEPS if draw(st.booleans()) else [])])
+    return _nested(
+        random, program, [*STEPS, *(JUMPING_STEPS if random.choice([True, False]) else [])]
+    )
 
 
-def nested_smooth(draw: Draw, program: Program) -> str | None:
+def nested_smooth(random: Random, program: Program) -> str | None:
     """Control flow within control flow that reverse mode can go through."""
-    return _nested(draw, program, STEPS)
+    return _nested(random, program, STEPS)
 
 
-def _nested(draw: Draw, program: Program, steps: Sequence[str]) -> str | None:
-    x, outside = pick(draw, program), pick(draw, program)
+def _nested(random: Random, program: Program, steps: Sequence[str]) -> str | None:
+    x, outside = pick(random, program), pick(random, program)
     if x is None or outside is None:
         return None
-    return step(draw, steps, f"{x.name} ", x.shape, f"{outside.name} ", 3)
+    return step(random, steps, f"{x.name} ", x.shape, f"{outside.name} ", 3)
 
 
 def step(
-    draw: Draw, steps: Sequence[str], x: str, shape: tuple[int, ...], outside: str, depth: int
+    random: Random, steps: Sequence[str], x: str, shape: tuple[int, ...], outside: str, depth: int
 ) -> str:
     """An expression of `x` with its shape and dtype, `depth` functions deep at most."""
     fitting = [s for s in steps if shape or "ROW" not in s]
-    text = draw(
-        st.sampled_from(fitting if depth == 3 else [*LEAVES, *fitting] if depth else LEAVES)
-    )
+    text = random.choice(fitting if depth == 3 else [*LEAVES, *fitting] if depth else LEAVES)
     b, s = f"b{depth}", f"s{depth}"
     for hole, name, inner in (
         ("STEP", b, shape), ("STEP", b, shape), ("PAIR", f"{s}[1]", shape), ("ROW", b, shape[1:])
     ):  # fmt: skip
         if hole in text:
-            body = step(draw, steps, name, inner, outside, depth - 1)
+            body = step(random, steps, name, inner, outside, depth - 1)
             text = text.replace(hole, body, 1)
     return text.format(x=x, b=b, s=s, outside=outside)
 
@@ -328,10 +326,10 @@ MIXED_RULES = [
 ]
 
 
-def views(draw: Draw, program: Program) -> str:
-    """A value in another shape, or itself."""
-    x = draw(st.sampled_from(program.values))
+def view(random: Random, x: Known) -> str | None:
+    """A value in another shape, or itself; or nothing."""
     texts = ["{x} ", "lib.np.reshape({x} , -1)", "{x} .T", "{x} [None]", "{x} [..., None]"]
     if x.shape and x.shape[0]:
         texts += ["{x} [0]", "{x} [::-1]", "{x} [1:]", "{x} [-1]"]
-    return draw(st.sampled_from(texts)).format(x=x.name)
+    text = random.choice([None, *texts])
+    return text and text.format(x=x.name)
