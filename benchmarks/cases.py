@@ -15,7 +15,7 @@ import rlx
 import rlx.numpy as rnp
 
 from .harness import Candidate, Case
-from .train_step import jax_step, rlx_step
+from .train_step import jax_step, new_model, rlx_step
 
 Function = Callable[..., Any]
 MANY = 4 * 2**20
@@ -108,7 +108,8 @@ def matmul(size: int) -> Case:
 
 def train_step() -> Case:
     """One step of the digits demo: loss, gradients, AdamW."""
-    ours, theirs = rlx_step(), jax_step()
+    model = new_model()
+    ours, theirs = rlx_step(model), jax_step(model)
     return Case(
         "train step of the demo",
         {
@@ -124,8 +125,10 @@ def train_step() -> Case:
 def compile_train_step() -> Case:
     """Recording and compiling that step."""
 
-    def first_call(make: Callable[[float], Any]) -> Any:
-        made = make(1e-3 + next(COUNTER) / 2**30)
+    model = new_model()
+
+    def first_call(make: Callable[..., Any]) -> Any:
+        made = make(model, 1e-3 + next(COUNTER) / 2**30)
         return made.step(*made.arguments)[2].block_until_ready().shape
 
     return Case(

@@ -31,10 +31,14 @@ def batch() -> tuple[np.ndarray, np.ndarray]:
     return images, generator.integers(0, SIZES[-1], BATCH).astype(np.int32)
 
 
-def rlx_step(rate: float = 1e-3) -> Step:
+def new_model() -> nn.MLP:
+    """The network that both start from."""
+    return nn.MLP(SIZES, key=rlx.random.key(0), activation=nn.relu)
+
+
+def rlx_step(model: nn.MLP, rate: float = 1e-3) -> Step:
     """The step as the demo writes it."""
     optimizer = optim.adamw(rate, weight_decay=DECAY)
-    model = nn.MLP(SIZES, key=rlx.random.key(0), activation=nn.relu)
 
     def loss_of(model: nn.MLP, images: Any, labels: Any) -> Any:
         return nn.losses.cross_entropy(model(images), labels)
@@ -48,9 +52,8 @@ def rlx_step(rate: float = 1e-3) -> Step:
     return Step(step, (model, optimizer.init(model), *map(rlx.array, batch())))
 
 
-def jax_step(rate: float = 1e-3) -> Step:
+def jax_step(model: nn.MLP, rate: float = 1e-3) -> Step:
     """The same step for JAX, with AdamW by hand."""
-    model = nn.MLP(SIZES, key=rlx.random.key(0))
     params = [(jnp.asarray(x.weight), jnp.asarray(x.bias)) for x in model.layers]
 
     def loss_of(params: Any, images: Any, labels: Any) -> Any:
