@@ -2,7 +2,7 @@
 
 erf, erfc   float64: FreeBSD's s_erf.c (Sun Microsystems, 1993)
             float32: N. Juffa's erff and erfcf (2016)
-erf_inv     M. Giles, "Approximating the erfinv function" (2010), then Halley's method
+erf_inv     after M. Giles, "Approximating the erfinv function" (2010), then Halley's method
 """
 
 from __future__ import annotations
@@ -57,12 +57,7 @@ def complement(w: Writer, x: str) -> str:
 
 def _single_erf(w: Writer, x: str) -> str:
     t, s = w.f.intrinsic("fabs", w.vector, x), w.binary("fmul", x, x)
-    near = w.polynomial(
-        s,
-        [-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1,
-         1.28379166e-1],
-    )  # fmt: skip
-    near = w.fma(near, x, x)
+    near = _single_near(w, x, s)
     r = w.fma(w.number(-1.72853470e-5), t, w.number(3.83197126e-4))
     u = w.fma(w.number(-3.88396438e-3), t, w.number(2.42546219e-2))
     r = w.fma(r, s, u)
@@ -72,6 +67,13 @@ def _single_erf(w: Writer, x: str) -> str:
     far = w.binary("fsub", w.number(1.0), exponential(w, r))
     far = w.f.intrinsic("copysign", w.vector, far, x)
     return w.select(w.compare("ogt", t, w.number(0.927734375)), far, near)
+
+
+def _single_near(w: Writer, x: str, square: str) -> str:
+    """erf near 0."""
+    terms = [-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1,
+             1.28379166e-1]  # fmt: skip
+    return w.fma(w.polynomial(square, terms), x, x)
 
 
 def _single_erfc(w: Writer, x: str) -> str:
@@ -90,14 +92,19 @@ def _single_erfc(w: Writer, x: str) -> str:
     r = w.binary("fdiv", w.number(0.5), w.binary("fadd", a, w.number(0.5)))
     q = w.fma(p, r, r)
     rest = w.fma(w.binary("fadd", q, q), w.negated(a), one)
-    r = w.fma(w.binary("fadd", w.binary("fsub", p, q), rest), r, q)
+    small = w.binary("fadd", w.binary("fsub", p, q), rest)
+    total = w.fma(small, r, q)
+    lost = w.fma(small, r, w.binary("fsub", q, total))
+    # what the rounding lost is put back into the exponent: relative to about 1 / (2 * a + 1)
     square = w.binary("fmul", a, a)
-    e = exponential(w, w.negated(square))
     rest = w.fma(w.negated(a), a, square)
-    result = w.fma(w.binary("fmul", r, e), rest, w.binary("fmul", r, e))
+    rest = w.fma(lost, w.fma(a, w.number(2.0), one), rest)
+    result = exponential(w, w.negated(square), rest, factor=total)
     result = w.select(
         w.compare("olt", x, w.number(0.0)), w.binary("fsub", w.number(2.0), result), result
     )
+    near = w.binary("fsub", one, _single_near(w, x, square))
+    result = w.select(w.compare("olt", a, w.number(0.25)), near, result)
     return w.select(w.compare("ord", x, x), result, x)
 
 
@@ -122,12 +129,11 @@ def _erf_and_erfc(w: Writer, x: str) -> tuple[str, str]:
     ratio = w.binary("fdiv", *parts)
     is_negative = w.compare("olt", x, w.number(0.0))
     # near 0: x + x * ratio
-    grown = w.binary("fmul", size, ratio)
-    near_erf = w.binary("fadd", size, grown)
+    near_erf = w.fma(size, ratio, size)
     half = w.number(0.5)
-    rest = w.binary("fsub", half, w.binary("fadd", w.binary("fsub", size, half), grown))
-    is_small = w.compare("olt", size, w.number(0.25))
-    near_rest = w.select(is_small, w.binary("fsub", one, near_erf), rest)
+    start = w.select(w.compare("olt", size, half), half, one)  # for an exact difference
+    grown = w.fma(size, ratio, w.binary("fsub", size, start))
+    near_rest = w.binary("fsub", w.binary("fsub", one, start), grown)
     # around 1: a constant and the ratio
     one_erf = w.binary("fadd", w.number(_ERF_OF_ONE), ratio)
     one_rest = w.binary("fsub", w.number(1 - _ERF_OF_ONE), ratio)
@@ -142,24 +148,22 @@ def _erf_and_erfc(w: Writer, x: str) -> tuple[str, str]:
 
 
 def _tail(w: Writer, size: str, ratio: str) -> str:
-    """erfc from 1.25; exp(-x * x) in two factors, one of them exact, keeps its relative error."""
-    single = w.vector.with_dtype("float32").text
-    short = w.f.emit(f"fptrunc {w.vector.text} {size} to {single}")
-    z = w.f.emit(f"fpext {single} {short} to {w.vector.text}")
-    first = exponential(w, w.fma(w.negated(z), z, w.number(-0.5625)))
-    between = w.binary("fmul", w.binary("fsub", z, size), w.binary("fadd", z, size))
-    second = exponential(w, w.binary("fadd", between, ratio))
-    return w.binary("fdiv", w.binary("fmul", first, second), size)
+    """erfc from 1.25, exp(-x * x + ratio) / x, with the square in two parts."""
+    square = w.binary("fmul", size, size)
+    rest = w.fma(w.negated(size), size, square)
+    high = w.binary("fsub", w.number(-0.5625), square)
+    lost = w.binary("fsub", w.number(-0.5625), w.binary("fadd", high, square))
+    total = w.binary("fadd", high, ratio)
+    lost = w.binary("fadd", lost, w.binary("fsub", ratio, w.binary("fsub", total, high)))
+    inverse = w.binary("fdiv", w.number(1.0), size)
+    rest = w.binary("fadd", rest, w.fma(w.negated(inverse), size, w.number(1.0)))
+    return exponential(w, total, w.binary("fadd", rest, lost), factor=inverse)
 
 
 def inverse_error_function(w: Writer, x: str) -> str:
-    """The number of this erf; float32 is computed in float64."""
+    """The number of this erf: seven digits, tripled; float32 is computed in float64."""
     if not w.is_double:
-        return in_double(lambda w, x: _inverse(w, x, steps=1), w, x)
-    return _inverse(w, x, steps=2)
-
-
-def _inverse(w: Writer, x: str, steps: int) -> str:
+        return in_double(inverse_error_function, w, x)
     one = w.number(1.0)
     product = w.binary("fmul", w.binary("fsub", one, x), w.binary("fadd", one, x))
     depth = w.negated(logarithm(w, product))
@@ -169,13 +173,12 @@ def _inverse(w: Writer, x: str, steps: int) -> str:
          -0.00125372503, -0.00417768164, 0.246640727, 1.50140941],
     )  # fmt: skip
     far = w.polynomial(
-        w.binary("fsub", w.f.intrinsic("sqrt", w.vector, depth), w.number(3.0)),
-        [-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
-         -0.0076224613, 0.00943887047, 1.00167406, 2.83297682],
+        w.binary("fsub", w.f.intrinsic("sqrt", w.vector, depth), w.number(4.0)),
+        [-1.63404469e-06, -5.32518375e-07, 3.46814691e-05, -7.3327834e-05, 3.07845678e-05,
+         -4.7661e-05, 3.40753161e-04, -9.15787921e-04, 1.25254588e-03, 1.00950178, 3.83978435],
     )  # fmt: skip
     y = w.binary("fmul", w.select(w.compare("olt", depth, w.number(5.0)), near, far), x)
-    for _ in range(steps):
-        y = _halley(w, y, x)
+    y = _halley(w, y, x)
     size = w.f.intrinsic("fabs", w.vector, x)
     edge = w.f.intrinsic("copysign", w.vector, w.number(math.inf), x)
     return w.select(w.compare("oeq", size, one), edge, y)

@@ -21,6 +21,10 @@ class Writer:
         self.integer = vector.with_dtype("int64" if self.is_double else "int32")
         self.mask = vector.with_dtype("bool").text
 
+    def widened(self) -> Writer:
+        """The writer of as many numbers of float64."""
+        return Writer(self.f, self.vector.with_dtype("float64"))
+
     def number(self, x: float) -> str:
         """A constant in all lanes."""
         return self.f.constant(self.vector, x)
@@ -64,41 +68,36 @@ class Writer:
 
 def in_double(kernel: Callable[..., str], w: Writer, *values: str) -> str:
     """A function of float32 computed in float64 and rounded once."""
-    wide = Writer(w.f, w.vector.with_dtype("float64"))
+    wide = w.widened()
     given = [w.f.emit(f"fpext {w.vector.text} {x} to {wide.vector.text}") for x in values]
     return w.f.emit(f"fptrunc {wide.vector.text} {kernel(wide, *given)} to {w.vector.text}")
 
 
-def exponential(w: Writer, x: str) -> str:
-    """The exponential function, overflow and subnormal results included."""
-    f, low, high = w.f, (-746.0 if w.is_double else -104.0), (710.0 if w.is_double else 89.0)
-    held = w.select(w.compare("olt", x, w.number(low)), w.number(low), x)
-    held = w.select(w.compare("ogt", held, w.number(high)), w.number(high), held)
+# (exp(r) - 1 - r) / r**2, highest power first, for |r| <= log(2) / 2: Cephes and Taylor's terms
+_EXP_SINGLE = [1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2,
+               1.6666665459e-1, 5.0000001201e-1]  # fmt: skip
+_EXP_DOUBLE = [1 / math.factorial(k) for k in reversed(range(2, 14))]
+
+
+def exponential(w: Writer, x: str, low: str = "", factor: str = "") -> str:
+    """The exponential function, overflow and subnormal results included.
+
+    Of `x + low`, times `factor`, with hardly more rounding; `low` is what rounding `x` lost.
+    """
+    f, least, most = w.f, (-746.0 if w.is_double else -104.0), (710.0 if w.is_double else 89.0)
+    held = w.select(w.compare("olt", x, w.number(least)), w.number(least), x)
+    held = w.select(w.compare("ogt", held, w.number(most)), w.number(most), held)
     n = f.intrinsic("roundeven", w.vector, w.binary("fmul", held, w.number(1 / math.log(2))))
-    if w.is_double:
-        r = w.fma(n, w.number(-6.93145751953125e-1), held)
-        r = w.fma(n, w.number(-1.42860682030941723212e-6), r)
-        z = w.binary("fmul", r, r)
-        top = [1.26177193074810590878e-4, 3.02994407707441961300e-2, 9.99999999999999999910e-1]
-        under = [
-            3.00198505138664455042e-6,
-            2.52448340349684104192e-3,
-            2.27265548208155028766e-1,
-            2.0,
-        ]
-        p = w.binary("fmul", r, w.polynomial(z, top))
-        q = w.binary("fsub", w.polynomial(z, under), p)
-        y = w.fma(w.number(2.0), w.binary("fdiv", p, q), w.number(1.0))
-    else:
-        r = w.fma(n, w.number(-0.693359375), held)
-        r = w.fma(n, w.number(2.12194440e-4), r)
-        z = w.binary("fmul", r, r)
-        p = w.polynomial(
-            r,
-            [1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1,
-             5.0000001201e-1],
-        )  # fmt: skip
-        y = w.binary("fadd", w.fma(p, z, r), w.number(1.0))
+    # log(2) in two parts; the first has few digits, so that its product is exact
+    high, rest = (6.93145751953125e-1, 1.42860682030941723212e-6)
+    if not w.is_double:
+        high, rest = (0.693359375, -2.12194440e-4)
+    r = w.fma(n, w.number(-high), held)
+    r = w.fma(n, w.number(-rest), r)
+    r = w.binary("fadd", r, low) if low else r
+    p = w.polynomial(r, _EXP_DOUBLE if w.is_double else _EXP_SINGLE)
+    grown = w.fma(p, w.binary("fmul", r, r), r)
+    y = w.fma(factor, grown, factor) if factor else w.binary("fadd", grown, w.number(1.0))
     kind = w.integer.text
     # a NaN would be poison as an integer: it is put back at the end
     known = w.select(w.compare("ord", x, x), n, w.number(0.0))
@@ -160,7 +159,7 @@ def _log_tail(w: Writer, r: str) -> str:
     return w.binary("fdiv", w.polynomial(r, top), w.polynomial(r, under))
 
 
-def tangent(w: Writer, x: str) -> str:
+def hyperbolic_tangent(w: Writer, x: str) -> str:
     """The hyperbolic tangent: a polynomial near 0, by the exponential elsewhere."""
     size = w.f.intrinsic("fabs", w.vector, x)
     z = w.binary("fmul", x, x)
@@ -187,4 +186,10 @@ def logistic(w: Writer, x: str) -> str:
     size, one = w.f.intrinsic("fabs", w.vector, x), w.number(1.0)
     shrunk = exponential(w, w.negated(size))
     top = w.select(w.compare("olt", x, w.number(0.0)), shrunk, one)
-    return w.binary("fdiv", top, w.binary("fadd", shrunk, one))
+    under = w.binary("fadd", one, shrunk)
+    lost = w.binary("fsub", shrunk, w.binary("fsub", under, one))
+    inverse = w.binary("fdiv", one, under)
+    # one step of long division by the unrounded sum
+    y = w.binary("fmul", top, inverse)
+    rest = w.fma(w.negated(y), lost, w.fma(w.negated(y), under, top))
+    return w.fma(rest, inverse, y)

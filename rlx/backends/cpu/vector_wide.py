@@ -78,6 +78,22 @@ def cbrt(w: Writer, x: str) -> str:
     return w.f.intrinsic("copysign", w.vector, root, x)
 
 
+def double_cbrt(w: Writer, x: str) -> str:
+    """The cube root in float64: that of float32, and a step of Newton on the exact residue."""
+    size = w.f.intrinsic("fabs", w.vector, x)
+    is_small = w.compare("olt", size, w.number(2.0**-900))  # the residue would be subnormal
+    size = w.select(is_small, w.binary("fmul", size, w.number(2.0**300)), size)
+    root = cbrt(w, size)
+    square = w.binary("fmul", root, root)
+    lost = w.fma(root, root, w.negated(square))
+    residue = w.fma(lost, root, w.fma(square, root, w.negated(size)))
+    step = w.binary("fdiv", residue, w.binary("fmul", square, w.number(3.0)))
+    # the step is NaN at 0 and at infinity
+    root = w.select(w.compare("ord", step, step), w.binary("fsub", root, step), root)
+    root = w.select(is_small, w.binary("fmul", root, w.number(2.0**-100)), root)
+    return w.f.intrinsic("copysign", w.vector, root, x)
+
+
 def power(w: Writer, x: str, y: str) -> str:
     """x ** y with every special case of IEEE 754."""
     one, zero = w.number(1.0), w.number(0.0)
