@@ -216,7 +216,7 @@ def numbers(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> 
         return random.uniform(size=shape) < 0.5
     if dtype in ("int32", "uint8"):
         return random.integers(0 if dtype == "uint8" else -9, 9, shape).astype(dtype)
-    real = (random.permutation(4001)[: math.prod(shape)] / 1000 - 2).reshape(shape)
+    real = ((random.permutation(4001)[: math.prod(shape)] - 2000) / 1000).reshape(shape)
     return (real + 0.5j * np.flip(real) if dtype == "complex64" else real).astype(np.dtype(dtype))
 
 

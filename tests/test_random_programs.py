@@ -124,7 +124,7 @@ def double_precision():
 
 
 # JAX takes too long to compile for shrinking, and with all its optimizations
-@some(30, phases=[Phase.generate])
+@some(24, phases=[Phase.generate])
 @given(programs(SMOOTH_RULES))
 def test_derivatives_are_those_of_jax(program: Program) -> None:
     ours, theirs = program.on(OURS), program.on(THEIRS)

@@ -13,7 +13,7 @@ from programs import OURS, Program, mixed_programs, programs, same, some
 import rlx
 
 
-@some(150)
+@some(100)
 @given(mixed_programs())
 def test_compiled_is_eager_and_cpu_is_reference(program: Program) -> None:
     fn = program.on(OURS)
@@ -22,7 +22,7 @@ def test_compiled_is_eager_and_cpu_is_reference(program: Program) -> None:
     same(rlx.jit(fn, device="reference")(*program.inputs), eager, program)
 
 
-@some(80)
+@some(60)
 @given(programs() | mixed_programs(), st.lists(st.sampled_from([0, 0, -1, None]), min_size=3))
 def test_a_batch_is_a_loop_over_its_rows(program: Program, places: list[int | None]) -> None:
     fn = program.on(OURS)
@@ -42,7 +42,7 @@ def test_a_batch_is_a_loop_over_its_rows(program: Program, places: list[int | No
     same(rlx.jit(rlx.vmap(fn, axes))(*batch), wanted, program)
 
 
-@some(20)
+@some(10)
 @given(mixed_programs())
 def test_a_program_is_printed_as_a_script_that_runs(program: Program) -> None:
     scope: dict = {}
