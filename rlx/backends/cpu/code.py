@@ -35,7 +35,10 @@ MANGLED = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}
 
 @dataclass(frozen=True)
 class Vector:
-    """`lanes` numbers of one dtype in a register; a bool there is `i1`, a byte in memory."""
+    """A register with `lanes` numbers of one dtype.
+
+    A bool there is `i1`, in memory a byte.
+    """
 
     dtype: str
     lanes: int = 1
@@ -181,12 +184,13 @@ class Function:
         carried: Sequence[tuple[str, str]] = (),
         is_plain: bool = False,
     ) -> Iterator[Loop]:
-        """A counted loop from `start` below `stop`; `carried` is (LLVM type, initial value) pairs.
+        """A counted loop from `start` below `stop`.
 
-        Inside, `loop.index` and `loop.values` are the phis and `loop.next` must be set to the new
-        carried values; after the block, `loop.values` are the final ones. Runs zero times when
-        `start >= stop`. A plain loop computes its addresses as they are written: LLVM's search
-        for cheaper ones, half the time to compile a simple loop, does not see its index.
+        `carried` is (LLVM type, initial value) pairs. Inside, `loop.index` and `loop.values` are
+        the phis and `loop.next` must be set to the new carried values; after the block,
+        `loop.values` are the final ones. Runs zero times when `start >= stop`. A plain loop
+        computes its addresses as they are written: LLVM's search for cheaper ones, half the time to
+        compile a simple loop, does not see its index.
         """
         if _runs_once(start, stop, step):
             state = Loop(start, [x for _, x in carried], [x for _, x in carried])
@@ -218,7 +222,10 @@ class Function:
 
     @contextmanager
     def when(self, condition: str) -> Iterator[None]:
-        """Run the block only if `condition` (an i1) holds; it may not define values used later."""
+        """Run the block only if `condition` (an i1) holds.
+
+        The block may not define values used later.
+        """
         then, done = self.label("then"), self.label("endif")
         self.do(f"br i1 {condition}, label %{then}, label %{done}")
         self.start_block(then)

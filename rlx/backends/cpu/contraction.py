@@ -1,4 +1,7 @@
-"""Contractions of LIR as calls of the packed matrix kernel, their stores as its epilogue."""
+"""Contractions of LIR as calls of the packed matrix kernel.
+
+The stores of a contraction become the kernel's epilogue.
+"""
 
 from __future__ import annotations
 
@@ -132,7 +135,10 @@ def _rows_along_columns(step: Contraction) -> Contraction:
 
 
 def _epilogue(step: Contraction, layout: Layout, host: Host) -> Epilogue:
-    """The stores as a function of the accumulated lanes; the first one is left to the kernel."""
+    """The stores as a function of the accumulated lanes.
+
+    The first store is left to the kernel.
+    """
 
     def epilogue(f: Function, vector: Vector, accumulated: str, i: str, j: str) -> str:
         exprs = all_exprs(step.stores)

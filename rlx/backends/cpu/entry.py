@@ -61,7 +61,7 @@ class Spec:
 
 @dataclass(frozen=True)
 class ArrayLayout:
-    """Where instances of `cls` keep their ndarray, and what their other slots hold at birth."""
+    """Where instances of `cls` keep their ndarray, and what fills their other slots."""
 
     cls: type
     data_offset: int
@@ -82,7 +82,10 @@ class _Method(ctypes.Structure):
 def array_layout(
     cls: type, data: str = "_data", fill: Mapping[str, object] | None = None
 ) -> ArrayLayout:
-    """Find the slots of `cls`: `data` holds the ndarray, the others `fill`'s objects or None."""
+    """Find the slots of `cls`: `data` holds the ndarray.
+
+    The others hold the objects of `fill`, or None.
+    """
     offsets = _slot_offsets(cls)
     given = dict(fill or {})
     rest = tuple((at, given.pop(name, None)) for name, at in offsets.items() if name != data)
@@ -91,7 +94,10 @@ def array_layout(
 
 
 def _slot_offsets(cls: type) -> dict[str, int]:
-    """The byte offset of every slot, found by looking for a marker in an instance's memory."""
+    """The byte offset of every slot.
+
+    It is found by looking for a marker in an instance's memory.
+    """
     assert not cls.__dictoffset__, f"{cls.__name__} needs __slots__ in all its bases"
     member = type(_Sample.__dict__["slot"])
     names = [
@@ -214,7 +220,10 @@ def trim_memory() -> None:
 
 @cache
 def _runtime() -> _Runtime | None:
-    """The shared code, never freed since arrays outlive everything; None if layouts differ."""
+    """The shared code, or None if layouts differ.
+
+    It is never freed, since arrays outlive everything.
+    """
     if not _layouts_hold():
         return None
     runtime = _Runtime()

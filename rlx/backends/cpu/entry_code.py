@@ -1,4 +1,7 @@
-"""The machine code that all entries share; `entry.py` tells what it does and the plan's form."""
+"""The machine code that all entries share.
+
+`entry.py` tells what it does, and the plan's form.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,10 @@ class Header(NamedTuple):
 
 
 def entry_module(*, locked: bool) -> str:
-    """The IR text: `entry`, NumPy's memory handler, and `handler_capsule` to be filled in."""
+    """The IR text of `entry`, NumPy's memory handler and its capsule.
+
+    `handler_capsule` is still to be filled in.
+    """
     module = Module()
     emit_memory(module, locked=locked)
     module.declarations |= set(SYMBOLS)
@@ -88,7 +94,7 @@ def _branch(f: Function, condition: str, otherwise: str, hint: str = "next") -> 
 
 
 def _emit_find(module: Module) -> None:
-    """`find(plan, argument) -> ptr`: the ndarray that an argument is or holds, or null."""
+    """`find(plan, argument) -> ptr`: the ndarray an argument is or holds, or null."""
     f = module.function(
         "find", [("ptr", "%plan"), ("ptr", "%argument")], "ptr", "nounwind", "internal"
     )
@@ -109,7 +115,7 @@ def _emit_find(module: Module) -> None:
 
 
 def _emit_fits(module: Module) -> None:
-    """`fits(array, spec) -> i1`: whether dtype, layout and shape are those of the spec."""
+    """`fits(array, spec) -> i1`: whether dtype, layout and shape are the spec's."""
     f = module.function("fits", [("ptr", "%array"), ("ptr", "%spec")], "i1", "nounwind", "internal")
     flags = f.emit(f"load i32, ptr {_at(f, '%array', FLAGS)}")
     behaved = f.emit(f"icmp eq i32 {f.emit(f'and i32 {flags}, {BEHAVED}')}, {BEHAVED}")
@@ -132,7 +138,10 @@ def _emit_fits(module: Module) -> None:
 
 
 def _emit_make(module: Module) -> None:
-    """`make(spec) -> ptr`: a read-only ndarray over a fresh block, or null and an exception."""
+    """`make(spec) -> ptr`: a read-only ndarray over a fresh block.
+
+    If there is no memory it gives null and sets an exception.
+    """
     f = module.function("make", [("ptr", "%spec")], "ptr", "nounwind", "internal")
     dtype, rank = _word(f, "%spec", 0, "ptr"), _word(f, "%spec", 1)
     size = f.emit(f"load i64, ptr {f.offset(_at(f, '%spec', 16), 'i64', rank)}")
@@ -161,7 +170,10 @@ def _emit_make(module: Module) -> None:
 
 
 def _emit_take(module: Module) -> None:
-    """`take(argument, spec) -> ptr`: the ndarray given for an output, made if None, or miss."""
+    """`take(argument, spec) -> ptr`: the ndarray given for an output.
+
+    For None a new one is made; what does not fit gives `miss`.
+    """
     f = module.function(
         "take", [("ptr", "%argument"), ("ptr", "%spec")], "ptr", "nounwind", "internal"
     )
@@ -178,7 +190,10 @@ def _emit_take(module: Module) -> None:
 
 
 def _emit_wrap(module: Module) -> None:
-    """`wrap(plan, fill, array) -> ptr`: an `Array` that takes over the reference, or null."""
+    """`wrap(plan, fill, array) -> ptr`: an `Array` that takes over the reference.
+
+    It gives null if that fails.
+    """
     f = module.function(
         "wrap",
         [("ptr", "%plan"), ("ptr", "%fill"), ("ptr", "%array")],
@@ -212,7 +227,10 @@ def _emit_release_all(module: Module) -> None:
 
 
 def _emit_results(module: Module) -> None:
-    """`results(plan, fill, arrays) -> ptr`: wrap all results; takes over their references."""
+    """`results(plan, fill, arrays) -> ptr`: wrap all results.
+
+    It takes over their references.
+    """
     parameters = [("ptr", "%plan"), ("ptr", "%fill"), ("ptr", "%arrays")]
     f = module.function("results", parameters, "ptr", "nounwind", "internal")
     count = _header(f, "outputs")
@@ -240,9 +258,10 @@ def _emit_results(module: Module) -> None:
 
 
 def _emit_run(module: Module) -> None:
-    """`run(plan, buffers, place) -> i1`: call main with an arena; false and an exception if not 0.
+    """`run(plan, buffers, place) -> i1`: call main with an arena.
 
-    The arena's address goes to `place`, the last of `buffers`.
+    If main gives anything but 0, the result is false and an exception is set. The arena's address
+    goes to `place`, the last of `buffers`.
     """
     parameters = [("ptr", "%plan"), ("ptr", "%buffers"), ("ptr", "%place")]
     f = module.function("run", parameters, "i1", "nounwind", "internal")
@@ -337,7 +356,10 @@ def _emit_entry(module: Module) -> None:
 
 
 def _output(f: Function, takes: str, index: str, spec: str) -> str:
-    """The ndarray for an output: fresh, or from the arguments if the plan takes outputs there."""
+    """The ndarray for an output.
+
+    It is fresh, or from the arguments if the plan takes outputs there.
+    """
     fresh, given, ready = f.label("fresh"), f.label("given"), f.label("output")
     f.do(f"br i1 {takes}, label %{given}, label %{fresh}")
     f.start_block(fresh)

@@ -1,4 +1,4 @@
-"""Matrix products in registers, caches and threads: the emitter of one contraction.
+"""The emitter of one matrix product: in registers, caches and threads.
 
 A product is cut into register tiles. Where it pays, A and B are first copied into panels one tile
 wide that fit the caches; small products read A and B in place. All sizes are known, so a product
@@ -34,7 +34,10 @@ WHOLE_BYTES = 1 << 14  # of a result whose sums wait in the first cache for the 
 
 @dataclass(frozen=True)
 class Places:
-    """The pointers of a product, and the number of the part to compute (0 for the only one)."""
+    """The pointers of a product, and the number of the part to compute.
+
+    The number is 0 for the only part.
+    """
 
     a: str
     b: str
@@ -73,7 +76,10 @@ def emit_gemm(
 
 
 def _emit_inner(module: Module, name: str, blocking: Blocking) -> str:
-    """Emit the functions that equal products share, unless they are there; gives their name."""
+    """Emit the functions that equal products share; gives their name.
+
+    Nothing is emitted if they are there already.
+    """
     if blocking in module.shared:
         return module.shared[blocking]
     emit = emit_dots if blocking.dot_lanes else emit_kernel

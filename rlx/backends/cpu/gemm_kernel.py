@@ -1,4 +1,7 @@
-"""The two inner functions of a product: the register tile, and what stores a tile with care."""
+"""The two inner functions of a product.
+
+One computes the register tile, the other stores a tile with care.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matrix products as data: the problem, the register tile, cache blocks, the grid of parts."""
+"""Matrix products as data: problem, register tile, cache blocks, grid of parts."""
 
 from __future__ import annotations
 
@@ -290,9 +290,10 @@ def _shares(count: int, parts: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class GemmPlan:
-    """How a product is computed, and what its caller must know; `blocking` is None without work.
+    """How a product is computed, and what its caller must know.
 
-    `shares` has the first and last panels of rows, then of columns, of each part.
+    `blocking` is None without work. `shares` has the first and last panels of rows, then of
+    columns, of each part.
     """
 
     problem: Problem

@@ -31,10 +31,11 @@ NANOSECONDS_PER_PART = 20_000
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a program's buffers are: a place in its pointer table, or an offset in the arena.
+    """Where a program's buffers are: in its pointer table, or in the arena.
 
-    The scratch of the matrix kernels lies behind the arena of the outermost program; the tables of
-    nested ones have its place behind that of their arena.
+    A buffer has a place in the table or an offset in the arena. The scratch of the matrix kernels
+    lies behind the arena of the outermost program; the tables of nested ones have its place behind
+    that of their arena.
     """
 
     places: dict[Buffer, int]
@@ -105,7 +106,10 @@ def nest(
     exprs: Sequence[Expr] = (),
     later: Iterable[Variable] = (),
 ) -> None:
-    """Plain loops, outermost first, around `body`; the first one is split among the parts."""
+    """Plain loops, outermost first, around `body`.
+
+    The first loop is split among the parts.
+    """
     if not loops:
         body(scope)
         return
@@ -118,7 +122,10 @@ def nest(
 
 
 def part_range(f: Function, extent: int, step: int) -> tuple[str, str]:
-    """The range of this part: whole blocks of `step`, the last one cut off at the extent."""
+    """The range of this part, in whole blocks of `step`.
+
+    The last block is cut off at the extent.
+    """
     blocks = -(-extent // step)
     bounds = []
     for number in ("%part", f.emit("add i64 %part, 1")):
@@ -150,7 +157,10 @@ def emit_loops(
 
 
 def lane_variable(loops: Sequence[Variable], stores: Sequence[Store]) -> Variable | None:
-    """The loop along which the lanes go; None if they go along a reduction's own loops."""
+    """The loop along which the lanes go.
+
+    It is None if they go along a reduction's own loops.
+    """
     if not loops:
         return None
     exprs = all_exprs(stores)
@@ -261,7 +271,10 @@ def _put(scope: Scope, scan: Scan, total: str) -> None:
 
 
 def emit_scatter(f: Function, scatter: Scatter, layout: Layout, host: Host) -> None:
-    """Emit a scatter: in order, with vector code along a last axis that moves as a block."""
+    """Emit a scatter, in order.
+
+    A last axis that moves as a block gets vector code.
+    """
     exprs = [scatter.expr, *scatter.index.loads, *(e for b in scatter.bounds for e in b[0].loads)]
     scope = open_scope(f, layout, host, [*buffers_of(exprs), scatter.buffer])
     loops = list(scatter.loops)
@@ -349,7 +362,7 @@ def _cost(expr: Expr, along: Sequence[Variable], seen: set[Expr]) -> float:
 
 
 def _is_dense(load: Load, along: Sequence[Variable]) -> bool:
-    """Whether neighbours in some loop read neighbours in memory, or all read one number."""
+    """Whether some loop reads neighbours in memory, or all read one number."""
     strides = [load.index.stride_of(loop) for loop in along]
     steady = all(load.index.is_stepped_by(loop) for loop in along)
     return steady and (1 in strides or not any(strides))

@@ -17,7 +17,10 @@ def _loads(exprs: Iterable[Expr]) -> list[Load]:
 
 
 def best_variable(exprs: Iterable[Expr], choices: Iterable[Variable]) -> Variable:
-    """The variable along which the fewest loads need a gather; then the longest, then the last."""
+    """The variable along which the fewest loads need a gather.
+
+    Among equal ones it is the longest, then the last.
+    """
     loads = _loads(exprs)
 
     def gathers(variable: Variable) -> int:
@@ -33,7 +36,10 @@ def best_variable(exprs: Iterable[Expr], choices: Iterable[Variable]) -> Variabl
 
 
 def choose_lanes(host: Host, exprs: Iterable[Expr], extent: int) -> int:
-    """How many lanes to use: a few registers' worth for cheap code, one for costly code."""
+    """How many lanes to use.
+
+    That is a few registers' worth for cheap code, and one for costly code.
+    """
     nodes = list(walk(*exprs))
     widest = max((np.dtype(e.dtype).itemsize for e in nodes), default=4)
     widest = max(widest, 4 if any(e.dtype.name in HALVES for e in nodes) else 1)

@@ -97,7 +97,10 @@ def load(text: str, *, level: int = 0, symbols: Mapping[str, int] | None = None)
 def load_object(
     object_code: bytes, names: Sequence[str], symbols: Mapping[str, int] | None = None
 ) -> Library:
-    """Link the `object_code` of an earlier library of the same kind of processor again."""
+    """Link the `object_code` of an earlier library again.
+
+    It must come from the same kind of processor.
+    """
     return Library(object_code, names, symbols)
 
 
@@ -123,10 +126,10 @@ def _engine() -> _Engine:
 
 @contextmanager
 def _module(text: str, level: int) -> Iterator[llvm.ModuleRef]:
-    """The verified and optimized module of `text`, in a context so that nothing accumulates.
+    """The verified and optimized module of `text`, and its context.
 
-    Both are closed in order: left to the garbage collector, the context may go first, and LLVM
-    crashes.
+    A context of its own keeps anything from accumulating. Both are closed in order: left to the
+    garbage collector, the context may go first, and LLVM crashes.
     """
     engine = _engine()
     context = llvm.create_context()

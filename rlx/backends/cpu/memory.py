@@ -21,7 +21,10 @@ BINS = 256
 
 
 def kept_bytes() -> int:
-    """How many freed bytes may wait: a sixteenth of the machine's memory, at most 1 GiB."""
+    """How many freed bytes may wait.
+
+    That is a sixteenth of the machine's memory, at most 1 GiB.
+    """
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError, AttributeError):
@@ -30,9 +33,10 @@ def kept_bytes() -> int:
 
 
 def emit_memory(module: Module, *, locked: bool) -> None:
-    """Add `allocate(i64) -> ptr`, `release(ptr, i64)`, `trim()` and `handler` to `module`.
+    """Add the memory functions and NumPy's handler to `module`.
 
-    Callers hold the GIL; where there is none, `locked` puts a spin lock around the bins.
+    They are `allocate(i64) -> ptr`, `release(ptr, i64)`, `trim()` and `handler`. Callers hold the
+    GIL; where there is none, `locked` puts a spin lock around the bins.
     """
     module.globals += [
         f"@bins = internal global [{BINS} x ptr] zeroinitializer, align 64",
@@ -115,7 +119,10 @@ def _unlock(f: Function, locked: bool) -> None:
 
 
 def _emit_allocate(module: Module, locked: bool) -> None:
-    """`allocate(size) -> ptr`: the youngest waiting block of the size's bin, else a fresh one."""
+    """`allocate(size) -> ptr`: the youngest waiting block of the size's bin.
+
+    It is a fresh one if none waits.
+    """
     f = module.function("allocate", [("i64", "%size")], "ptr")
     pair = f.emit("call { i64, i64 } @bin(i64 %size)")
     number = f.emit(f"extractvalue {{ i64, i64 }} {pair}, 0")
@@ -138,7 +145,7 @@ def _emit_allocate(module: Module, locked: bool) -> None:
 
 
 def _emit_release(module: Module, locked: bool) -> None:
-    """`release(pointer, size)`: let the block wait in its bin, or give it back to the system."""
+    """`release(pointer, size)`: let the block wait in its bin, or free it."""
     f = module.function("release", [("ptr", "%pointer"), ("i64", "%size")])
     pair = f.emit("call { i64, i64 } @bin(i64 %size)")
     number = f.emit(f"extractvalue {{ i64, i64 }} {pair}, 0")
@@ -181,7 +188,10 @@ def _emit_trim(module: Module, locked: bool) -> None:
 
 
 def _emit_handler(module: Module) -> None:
-    """The four functions NumPy calls: malloc, calloc, realloc and free with a context first."""
+    """The four functions NumPy calls, with a context first.
+
+    They are malloc, calloc, realloc and free.
+    """
     f = module.function("handler_malloc", [("ptr", "%context"), ("i64", "%size")], "ptr")
     f.do(f"ret ptr {f.emit('call ptr @allocate(i64 %size)')}")
 

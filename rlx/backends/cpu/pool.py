@@ -1,9 +1,10 @@
-"""The workers of this process: native threads that share a kernel's parts with the caller.
+"""The workers of this process: native threads that share a kernel's parts.
 
-`parallel` writes the call; the code behind it is compiled once per process. One job runs at a
-time. A job's parts are numbered, and every part is a fixed piece of the work, so the result does
-not depend on who takes which part: the caller starts with part 0, then it and all workers that
-are awake take the next part until none is left. Nobody waits for a sleeping worker.
+The caller works with them. `parallel` writes the call; the code behind it is compiled once per
+process. One job runs at a time. A job's parts are numbered, and every part is a fixed piece of the
+work, so the result does not depend on who takes which part: the caller starts with part 0, then it
+and all workers that are awake take the next part until none is left. Nobody waits for a sleeping
+worker.
 
 A second caller while a job runs (another Python thread, or a kernel inside a job) does all its
 parts itself. Idle workers look out for work for some microseconds, then sleep. They know nothing
@@ -44,7 +45,10 @@ def threads() -> int:
 
 
 def symbols() -> dict[str, int]:
-    """What `machine.load` needs for modules that call `parallel`; starts no thread yet."""
+    """What `machine.load` needs for modules that call `parallel`.
+
+    No thread starts yet.
+    """
     return {SYMBOL: _library().address(SYMBOL)}
 
 

@@ -1,7 +1,8 @@
-"""A whole program as one LLVM module: `i32 main(ptr table)` runs all steps over one arena.
+"""A whole program as one LLVM module.
 
-Nested programs become functions of their own with a pointer table each. A table holds inputs,
-outputs, the arena and the scratch of the matrix kernels.
+`i32 main(ptr table)` runs all steps over one arena. Nested programs become functions of their own
+with a pointer table each. A table holds inputs, outputs, the arena and the scratch of the matrix
+kernels.
 """
 
 from __future__ import annotations
@@ -118,7 +119,10 @@ class ProgramWriter:
     constants: list[np.ndarray] = field(default_factory=list)
 
     def write(self, program: Program) -> int:
-        """Write `main` for a program; gives the bytes of memory it needs as its last pointer."""
+        """Write `main` for a program; gives the bytes of memory it needs.
+
+        That memory is its last pointer.
+        """
         arena = -(-program.arena_bytes // 64) * 64
         self.function(program, "main", linkage="", scratch_offset=arena)
         self.module.globals.append("!0 = !{}")
@@ -205,10 +209,11 @@ class ProgramWriter:
     def _kernel(
         self, f: Function, parts: int, is_short: bool, attributes: str = KERNEL
     ) -> Iterator[tuple[Function, bool]]:
-        """The function to write a kernel into, called from `f`, and whether its parts are shared.
+        """The function to write a kernel into, and whether its parts are shared.
 
-        A short program is one function: the compiler takes a third of a millisecond for each. In
-        a long one a function for each kernel keeps the time to compile it linear.
+        The function is called from `f`. A short program is one function: the compiler takes a third
+        of a millisecond for each. In a long one a function for each kernel keeps the time to
+        compile it linear.
         """
         if parts <= 1 and is_short:
             yield f, False

@@ -1,7 +1,8 @@
-"""Scalar expressions of LIR as LLVM code, `lanes` neighbors along one loop variable at a time.
+"""Scalar expressions of LIR as LLVM code on vectors.
 
-A `Scope` knows what has been computed so far. A value is uniform (one scalar for all lanes) or
-varies by lane (a vector); uniform ones are copied to all lanes where a vector is needed.
+The `lanes` of a vector are neighbors along one loop variable. A `Scope` knows what has been
+computed so far. A value is uniform (one scalar for all lanes) or varies by lane (a vector); uniform
+ones are copied to all lanes where a vector is needed.
 """
 
 from __future__ import annotations
@@ -138,7 +139,10 @@ class Scope:
         return convert(self.f, atom.expr.dtype.name, "int64", 1, text)
 
     def _floor(self, x: str, divisor: int, low: int, kind: str, lanes: int = 1) -> tuple[str, str]:
-        """Floor division and remainder by a positive constant; x is shifted to be positive."""
+        """Floor division and remainder by a positive constant.
+
+        x is shifted to be positive.
+        """
         shift = -(low // divisor) * divisor if low < 0 else 0
         number = lambda n: self.f.constant(Vector("int64" if "i64" in kind else "int32", lanes), n)  # noqa: E731
         if shift:

@@ -58,7 +58,7 @@ def _is_updated(program: Program, output: Buffer, given: Buffer) -> bool:
 
 
 def _overwrites_in_order(step: Step, output: Buffer, given: Buffer) -> bool:
-    """Whether the step reads each element of one buffer no later than it writes the other's."""
+    """Whether each element of `given` is read no later than `output` overwrites it."""
     if isinstance(step, Copy):
         return True
     if not isinstance(step, Kernel | Rows):

@@ -237,7 +237,7 @@ def bitcast(f: Function, origin: str, target: str, lanes: int, x: str) -> str:
 
 
 def _to_odd(f: Function, lanes: int, x: str) -> str:
-    """float64 in float32, rounded so that rounding once more is as good as rounding once.
+    """float64 in float32, rounded so that rounding again is as good as once.
 
     What is not exact gets an odd last bit. From S. Boldo and G. Melquiond, "When double rounding is
     odd" (2005).

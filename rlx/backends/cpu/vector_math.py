@@ -1,6 +1,7 @@
-"""Transcendental functions on vectors of float32 and float64; all lanes are computed.
+"""Transcendental functions on vectors of float32 and float64.
 
-`UNITS` is how exact they are; no function is more than 2 units in the last place off.
+All lanes are computed. `UNITS` is how exact they are; no function is more than 2 units in the last
+place off.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ def tangent(w: Writer, x: str) -> str:
 
 
 def _wave(w: Writer, x: str, name: str) -> str:
-    """Reduce by multiples of pi/2 and take a polynomial; huge arguments go to the C library."""
+    """Reduce by multiples of pi/2 and take a polynomial.
+
+    Huge arguments go to the C library.
+    """
     f = w.f
     size = f.intrinsic("fabs", w.vector, x)
     is_huge = w.compare("uge", size, w.number(1e6))
@@ -67,7 +71,10 @@ _HALF_PI = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21)
 
 
 def _near_wave(w: Writer, x: str, name: str) -> str:
-    """float32 is reduced in float64, which has digits to spare; the tangent stays there."""
+    """Reduce by multiples of pi/2 in float64 and take the polynomial.
+
+    For float32, float64 has digits to spare; the tangent stays there.
+    """
     f, kind = w.f, w.vector.with_dtype("int32")
     wide = w.widened()
     r = x if w.is_double else f.emit(f"fpext {w.vector.text} {x} to {wide.vector.text}")

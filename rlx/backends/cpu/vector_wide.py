@@ -1,4 +1,7 @@
-"""float32 functions that are short in float64, which has digits to spare: all within 1 unit."""
+"""float32 functions that are short in float64: all within 1 unit.
+
+float64 has digits to spare.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +82,10 @@ def cbrt(w: Writer, x: str) -> str:
 
 
 def double_cbrt(w: Writer, x: str) -> str:
-    """The cube root in float64: that of float32, and a step of Newton on the exact residue."""
+    """The cube root in float64.
+
+    It is that of float32, and a step of Newton on the exact residue.
+    """
     size = w.f.intrinsic("fabs", w.vector, x)
     is_small = w.compare("olt", size, w.number(2.0**-900))  # the residue would be subnormal
     size = w.select(is_small, w.binary("fmul", size, w.number(2.0**300)), size)

@@ -1,1 +1,4 @@
-"""The reference device: every op by its NumPy line. Enters a graph, leaves its meaning."""
+"""The reference device: every op by its NumPy line.
+
+Enters a graph, leaves its meaning.
+"""
