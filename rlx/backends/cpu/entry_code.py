@@ -140,7 +140,7 @@ def _emit_fits(module: Module) -> None:
 def _emit_make(module: Module) -> None:
     """`make(spec) -> ptr`: a read-only ndarray over a fresh block.
 
-    If there is no memory it gives null and sets an exception.
+    If that fails it gives null and sets an exception.
     """
     f = module.function("make", [("ptr", "%spec")], "ptr", "nounwind", "internal")
     dtype, rank = _word(f, "%spec", 0, "ptr"), _word(f, "%spec", 1)
