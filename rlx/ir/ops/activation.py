@@ -22,7 +22,10 @@ from .reduce import accumulated
 
 
 def _activation(made: Op, reference: Callable[..., Any], slope: Callable[..., Value]) -> None:
-    """Attach the rules all share; `slope` gives the derivative at a float32 or wider value."""
+    """Attach the rules all activations share.
+
+    `slope` gives the derivative at a float32 or wider value.
+    """
 
     def activation_tangent(t: Value, out: Value, x: Value, **attrs: Any) -> Value:
         wide = widened(x)
@@ -116,7 +119,10 @@ CUBIC = LINEAR * 0.044715
 
 @define
 def gelu(x: Type, *, approximate: bool) -> Type:
-    """The number times the normal distribution function at it; `approximate` is the tanh form."""
+    """The number times the normal distribution function at it.
+
+    `approximate` is the tanh form.
+    """
     check_kind(x, ["float"])
     return x
 

@@ -1,4 +1,7 @@
-"""Pointwise arithmetic: add, sub, mul, div, rem, neg, abs, sign, square, integer_pow."""
+"""Pointwise arithmetic, from addition to integer powers.
+
+The ops are add, sub, mul, div, rem, neg, abs, sign, square, integer_pow.
+"""
 
 from __future__ import annotations
 

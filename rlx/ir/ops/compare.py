@@ -1,4 +1,7 @@
-"""Comparison, logic, bits and choice: eq, lt, max, bit_and, shift_left, select, clamp and such."""
+"""Comparison, logic, bits and choice.
+
+Among the ops are eq, lt, max, bit_and, shift_left, select, clamp.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +122,10 @@ select.samples([True, False], [1.0, 2.0], [3.0, 4.0], expect=[1.0, 4.0])
 
 
 def _share(x: Value, y: Value) -> Value:
-    """How much of a tangent of x passes to the greater of x and y: 1, 0, or a half in a tie."""
+    """How much of a tangent of x passes to the greater of x and y.
+
+    That is 1, 0, or a half in a tie.
+    """
     return select(eq(x, y), like(x, 0.5), convert(gt(x, y), dtype=x.dtype))
 
 

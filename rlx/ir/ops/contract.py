@@ -24,11 +24,12 @@ Pairs = tuple[tuple[int, ...], tuple[int, ...]]
 def dot_general(
     x: Type, y: Type, *, contract: Pairs, batch: Pairs = ((), ()), dtype: np.dtype | None = None
 ) -> Type:
-    """Product of two arrays, summed over pairs of axes: `f32[3, 4], f32[4, 2] → f32[3, 2]`.
+    """The product of two arrays, summed over pairs of axes.
 
-    `contract` is (axes of x, axes of y), summed over in pairs. `batch` is likewise; these stay.
-    The result has the batch axes, the free axes of x, then those of y. `dtype` is that of the
-    sum and the result, the operands' if not given; half-size floats are summed in float32.
+    `f32[3, 4], f32[4, 2] → f32[3, 2]`. `contract` is (axes of x, axes of y), summed over in pairs.
+    `batch` is likewise; these stay. The result has the batch axes, the free axes of x, then those
+    of y. `dtype` is that of the sum and the result, the operands' if not given; half-size floats
+    are summed in float32.
     """
     check_kind(x, ("integer", "float", "complex"))
     if x.dtype != y.dtype:
@@ -131,7 +132,10 @@ dot_general.jvp([_tangent_of_x, _tangent_of_y])
 def _transpose_x(
     ct: Value, x: Any, y: Value, *, contract: Pairs, batch: Pairs, dtype: Any
 ) -> Value:
-    """ct · y over the free axes of y: gives the batch axes, x's free axes, x's contracted ones."""
+    """ct · y over the free axes of y.
+
+    It gives the batch axes, x's free axes, x's contracted ones.
+    """
     free = [_free(a.rank, contract[i], batch[i]) for i, a in enumerate((x.type, y.type))]
     stay = tuple(range(len(batch[0])))
     ends = tuple(range(ct.rank - len(free[1]), ct.rank))
@@ -143,7 +147,10 @@ def _transpose_x(
 def _transpose_y(
     ct: Value, x: Value, y: Any, *, contract: Pairs, batch: Pairs, dtype: Any
 ) -> Value:
-    """x · ct over the free axes of x: gives the batch axes, y's contracted axes, y's free ones."""
+    """x · ct over the free axes of x.
+
+    It gives the batch axes, y's contracted axes, y's free ones.
+    """
     free = [_free(a.rank, contract[i], batch[i]) for i, a in enumerate((x.type, y.type))]
     stay = tuple(range(len(batch[0])))
     middle = tuple(range(len(stay), len(stay) + len(free[0])))

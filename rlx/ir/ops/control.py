@@ -24,10 +24,11 @@ from .families import spread
 
 @dataclass(frozen=True)
 class Split:
-    """A graph cut in two: `known` gives its known results and residuals, `unknown` the others.
+    """A graph cut in two: what is known, and what is not.
 
-    `known` takes the known parameters; its results are the known results, then the residuals.
-    `unknown` takes the residuals, then the unknown parameters.
+    `known` gives its known results and residuals, `unknown` the other results. `known` takes the
+    known parameters; its results are the known results, then the residuals. `unknown` takes the
+    residuals, then the unknown parameters.
     """
 
     known: Graph
@@ -46,7 +47,10 @@ def pick(items: Sequence[Any], mask: Sequence[bool], keep: bool = True) -> list[
 
 
 def weave(mask: Sequence[bool], yes: Sequence[Any], no: Sequence[Any]) -> list[Any]:
-    """One list: at each place the next of `yes` where the mask holds, else the next of `no`."""
+    """One list, woven of two by a mask.
+
+    At each place stands the next of `yes` where the mask holds, else the next of `no`.
+    """
     first, second = iter(yes), iter(no)
     return [next(first) if is_yes else next(second) for is_yes in mask]
 
@@ -64,7 +68,10 @@ def filled(tangents: Sequence[Value | None], types: Sequence[Any]) -> list[Value
 def with_tangents(
     results: Sequence[Value], active: Sequence[bool]
 ) -> tuple[list[Value], list[Value | None]]:
-    """Cut the results of a jvp graph into primal results and tangents, None where inactive."""
+    """Cut the results of a jvp graph into primal results and tangents.
+
+    A tangent is None where inactive.
+    """
     count = len(active)
     return list(results[:count]), weave(active, results[count:], [None] * count)
 
@@ -96,7 +103,10 @@ def batch_size(args: Sequence[Value], batched: Sequence[bool]) -> Size:
 
 
 def _call_family(op: Op, again: Callable[[Graph, dict[str, Any]], dict[str, Any]]) -> None:
-    """Attach the rules call and checkpoint share; `again` gives the attributes of a new graph."""
+    """Attach the rules call and checkpoint share.
+
+    `again` gives the attributes of a new graph.
+    """
 
     @op.jvp
     def call_jvp(jvp_graph, primals, tangents, *, graph, **attrs):
@@ -187,7 +197,10 @@ def checkpoint_split(split_graph, args, known, *, graph, recompute):
 
 @define
 def cond(index: Type, *operands: Type, branches: tuple[Graph, ...]) -> Any:
-    """Run one of several graphs: `branches[index]`, the index clamped to those there are."""
+    """Run one of several graphs: `branches[index]`.
+
+    The index is clamped to those there are.
+    """
     if index != Type(as_dtype("int32")):
         raise DtypeError(f"the index is {index}, not i32[]", fix="convert it: i.astype('int32')")
     first = branches[0]
@@ -299,7 +312,10 @@ def cond_split(split_graph, args, known, *, branches):
 
 
 def _share_slots(rows: Sequence[Sequence[Type]]) -> tuple[list[Type], list[list[int]]]:
-    """Give residuals of all branches places in one list; branches share places of one type."""
+    """Give residuals of all branches places in one list.
+
+    Branches share places of one type.
+    """
     slots: list[Type] = []
     places = []
     for row in rows:
@@ -318,7 +334,10 @@ def _share_slots(rows: Sequence[Sequence[Type]]) -> tuple[list[Type], list[list[
 
 
 def control_samples() -> None:
-    """Attach the samples; they need the other rooms, so `ops/__init__` calls this last."""
+    """Attach the samples, which need the other rooms.
+
+    So `ops/__init__` calls this last.
+    """
     call.samples((3,), (3,), graph=_sample_graph())
     checkpoint.samples((3,), (3,), graph=_sample_graph())
     f64 = as_dtype("float64")

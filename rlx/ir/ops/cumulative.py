@@ -1,4 +1,7 @@
-"""Running sums, products and extremes along an axis: cumsum, cumprod, cummax, cummin."""
+"""Running sums, products and extremes along an axis.
+
+The ops are cumsum, cumprod, cummax, cummin.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +109,10 @@ cumprod = _cumulative("cumprod", "Running product along an axis.", _NUMBERS, np.
 
 
 def _cumprod_jvp(t: Value, out: Value, x: Value, *, axis: int, reverse: bool) -> Value:
-    """The product rule as a scan of (product, tangent): no division, so zeros do no harm."""
+    """The product rule as a scan of (product, tangent).
+
+    Nothing is divided, so zeros do no harm.
+    """
 
     def combine(before: Pair, after: Pair) -> Pair:
         (p, dp), (q, dq) = before, after

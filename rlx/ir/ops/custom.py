@@ -1,7 +1,7 @@
-"""Functions with derivatives given by the user: custom_jvp_call, custom_vjp_call, stop_gradient.
+"""Functions with derivatives given by the user.
 
-The user's rules are `Rule`s: functions of values, called when a derivative is taken, so a rule may
-call the very function it belongs to.
+The ops are custom_jvp_call, custom_vjp_call, stop_gradient. The user's rules are `Rule`s: functions
+of values, called when a derivative is taken, so a rule may call the very function it belongs to.
 """
 
 from __future__ import annotations
@@ -222,7 +222,10 @@ stop_gradient.samples([1.0, -2.0], expect=[1.0, -2.0])
 
 
 def custom_samples() -> None:
-    """Attach the samples; they need the other rooms, so `ops/__init__` calls this last."""
+    """Attach the samples, which need the other rooms.
+
+    So `ops/__init__` calls this last.
+    """
     f64 = Type(as_dtype("float64"), (3,))
     double = build(lambda x: [x + x], [f64], "double")
 

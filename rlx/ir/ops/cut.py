@@ -96,7 +96,10 @@ def pad_transpose(
 
 
 def _unpadded(ct: Value, x: Any, low: tuple, high: tuple, interior: tuple) -> Value:
-    """The elements of a padded array that stand where those of x went, 0 for those cut off."""
+    """The elements of a padded array that stand where those of x went.
+
+    There is a 0 for each one cut off.
+    """
     none = (0,) * ct.rank
     undo = pad(
         ct,
@@ -137,7 +140,10 @@ def pad_fold(x: Value, value: Value, *, low: tuple, high: tuple, interior: tuple
 
 
 def _pad_sample(*args: Any, expect: Any = None, **attrs: tuple[int, ...]) -> None:
-    """`samples` cannot take the keywords `low` and `high` of pad: they bound its numbers."""
+    """Add a sample of pad with its attributes `low` and `high`.
+
+    `samples` cannot take these keywords of pad: there they bound the numbers.
+    """
     pad.sample_list.append(Sample(args, attrs, expect))
 
 
@@ -151,7 +157,10 @@ _pad_sample([1.0, 2.0, 3.0], 9.0, low=(-1,), high=(1,), interior=(0,), expect=[2
 def slice(
     x: Type, *, start: tuple[int, ...], stop: tuple[Size, ...], step: tuple[int, ...]
 ) -> Type:
-    """The elements `start, start + step, ...` below `stop` of each axis; steps are positive."""
+    """The elements `start, start + step, ...` below `stop` of each axis.
+
+    Steps are positive.
+    """
     for name, numbers in (("start", start), ("stop", stop), ("step", step)):
         check_count(name, numbers, x)
     return x.with_shape(tuple(map(_sliced, x.shape, start, stop, step)))
@@ -239,7 +248,10 @@ slice.samples([1.0, 2.0, 3.0, 4.0], start=(1,), stop=(4,), step=(2,), expect=[2.
 
 @define
 def concat(*xs: Type, axis: int) -> Type:
-    """The operands one after another along an axis: `f32[2, 3], f32[1, 3] → f32[3, 3]`."""
+    """The operands one after another along an axis.
+
+    `f32[2, 3], f32[1, 3] → f32[3, 3]`.
+    """
     if not xs:
         raise ArgumentError("there are no operands", fix="give one or more")
     first = xs[0]

@@ -35,7 +35,10 @@ def _check_starts(x: Type, starts: Sequence[Type]) -> None:
 
 
 def _clamped(starts: Sequence[np.ndarray], shape: Sequence[int], sizes: Sequence[int]) -> tuple:
-    """The window of the given sizes at the nearest starts where it fits, as NumPy slices."""
+    """The window of the given sizes at the nearest starts where it fits.
+
+    It is given as NumPy slices.
+    """
     lines = zip(starts, shape, sizes, strict=True)
     begin = [min(max(int(start), 0), length - size) for start, length, size in lines]
     return tuple(np.s_[a : a + size] for a, size in zip(begin, sizes, strict=True))
@@ -92,7 +95,10 @@ def dynamic_slice_reference(x: np.ndarray, *starts: np.ndarray, sizes: tuple) ->
 def _block_place(
     index: Sequence[Any], load: Any, shape: Sequence[Any], sizes: Sequence[Any], first: int
 ) -> tuple:
-    """The place in an array of an index into its block, whose starts are operands from `first`."""
+    """The place in an array of an index into its block.
+
+    The block's starts are operands from `first`.
+    """
     return tuple(
         k + load(first + i, (), 0, length - size)
         for i, (k, length, size) in enumerate(zip(index, shape, sizes, strict=True))

@@ -20,7 +20,10 @@ KINDS: dict[str, Callable[[Any], bool]] = {
 
 
 def check_same(*types: Type) -> Type:
-    """Give the first type if all are equal, else an error that says how to make them so."""
+    """Give the first type if all are equal, else raise an error.
+
+    The error says how to make them so.
+    """
     first = types[0]
     for other in types[1:]:
         if other.shape != first.shape:
@@ -59,10 +62,11 @@ def pointwise(
     nondifferentiable: str | None = None,
     samples: Sequence[dict[str, Any]] = (),
 ) -> Op:
-    """Make a pointwise op: type rule, body, batching and default samples come from here.
+    """Make a pointwise op.
 
-    `kinds` are the operand dtypes it accepts, `result` the result's dtype if it is not theirs.
-    Each of `samples` is the keywords of `Op.samples` with the positional ones under "args".
+    Type rule, body, batching and default samples come from here. `kinds` are the operand dtypes it
+    accepts, `result` the result's dtype if it is not theirs. Each of `samples` is the keywords of
+    `Op.samples` with the positional ones under "args".
     """
 
     def type_rule(*types: Type) -> Type:
@@ -104,7 +108,10 @@ def spread(x: Value, size: Size) -> Value:
 
 
 def linear_in_each(*rules: Callable[..., Any]) -> Callable[..., list[Any]]:
-    """Make a transpose rule from one rule for each argument, used where that one is linear."""
+    """Make a transpose rule from one rule for each argument.
+
+    A rule is used where its argument is linear.
+    """
 
     def transpose_each(ct: Value, *args: Any, **attrs: Any) -> list[Any]:
         return [

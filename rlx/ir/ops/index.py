@@ -80,7 +80,10 @@ def gather(
 
 
 def fill_number(dtype: np.dtype) -> SCALAR:
-    """What mode "fill" reads outside: NaN, the least signed or greatest unsigned one, True."""
+    """What mode "fill" reads outside.
+
+    That is NaN, the least signed or greatest unsigned number, True.
+    """
     if is_integer(dtype):
         info = np.iinfo(dtype)
         return int(info.min if dtype.kind == "i" else info.max)
@@ -225,7 +228,10 @@ def gather_batch(
 
 
 def take_along(x: Value, indices: Value, axis: int, mode: str = "promise") -> Value:
-    """Read x along one axis at indices that have an array of places for each line of x."""
+    """Read x along one axis, at indices of their own for each line of x.
+
+    The indices have an array of places for each line.
+    """
     others = tuple(i for i in range(x.rank) if i != axis)
     return gather(
         x,

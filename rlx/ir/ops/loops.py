@@ -28,7 +28,10 @@ def _check_carry(carry: Sequence[Type], given: Sequence[Type]) -> None:
 
 
 def _permuted(graph: Graph, order: Sequence[int], results: Sequence[int]) -> Graph:
-    """The graph with parameter `order[i]` at place i and result `results[j]` at place j."""
+    """The graph with its parameters and results in another order.
+
+    Parameter `order[i]` comes to place i, result `results[j]` to place j.
+    """
     types = [graph.params[i].type for i in order]
 
     def run(*xs: Value) -> list[Value]:
@@ -194,7 +197,10 @@ def while_loop_batch(batch_graph, args, batched, *, condition, body, n_condition
 
 
 def _masked_loop(test: Graph, step: Graph, ours, theirs, carry) -> tuple[Graph, Graph]:
-    """A batched loop goes on while any member does; members that are done keep their values."""
+    """A batched loop, which goes on while any member does.
+
+    Members that are done keep their values.
+    """
     types = [[x.type for x in group] for group in (ours, theirs, carry)]
 
     def any_goes_on(*xs: Value) -> Value:
@@ -430,7 +436,10 @@ def scan_split(split_graph, args, known, *, body, n_constants, n_carry, length, 
 
 
 def _regrouped(graph: Graph, is_fixed: Sequence[bool], n_constants: int, n_carry: int) -> Graph:
-    """Reorder the parameters: fixed residuals, constants, carry, stacked residuals, rows."""
+    """Reorder the parameters to residuals, constants, carry, residuals, rows.
+
+    The first residuals are fixed, the second ones stacked.
+    """
     n = len(is_fixed)
     places = list(range(len(graph.params)))
     residuals, constants, carry, rows = _cut(places, n, n_constants, n_carry)
@@ -445,7 +454,10 @@ def _regrouped(graph: Graph, is_fixed: Sequence[bool], n_constants: int, n_carry
 
 
 def loop_samples() -> None:
-    """Attach the samples; they need the other rooms, so `ops/__init__` calls this last."""
+    """Attach the samples, which need the other rooms.
+
+    So `ops/__init__` calls this last.
+    """
     f64, boolean = Type(as_dtype("float64")), Type(as_dtype("bool"))
     below = build(lambda limit, x: [OPS["lt"](x, limit)], [f64, f64], "below")
     double = build(lambda x: [x * 2.0], [f64], "double")

@@ -26,7 +26,10 @@ from .softmax import softmax
 
 @define
 def one_hot(labels: Type, *, size: int, dtype: np.dtype, axis: int = -1) -> Type:
-    """1 where a new axis has the place of the label, else 0; all 0 for a label outside of it."""
+    """1 where a new axis has the place of the label, else 0.
+
+    For a label outside of the axis all are 0.
+    """
     if not is_integer(labels.dtype):
         raise DtypeError(f"the labels are {labels}", fix="convert them: labels.astype('int32')")
     if size < 0:
@@ -76,9 +79,10 @@ one_hot.samples(
 
 @define
 def cross_entropy(logits: Type, labels: Type) -> Type:
-    """Minus the log-softmax of logits at the label: `f32[..., C], i32[...] → f32[...]`.
+    """Minus the log-softmax of logits at the label.
 
-    One loss for each label, NaN for a label outside of 0 to C - 1.
+    `f32[..., C], i32[...] → f32[...]`. One loss for each label, NaN for a label outside of 0 to C -
+    1.
     """
     check_kind(logits, ["float"])
     if not is_integer(labels.dtype):

@@ -1,4 +1,7 @@
-"""Movement that keeps or repeats all elements: reshape, transpose, flip, broadcast."""
+"""Movement that keeps or repeats all elements.
+
+The ops are reshape, transpose, flip, broadcast.
+"""
 
 from __future__ import annotations
 
@@ -171,7 +174,10 @@ flip.samples([1.0, 2.0, 3.0], axes=(0,), expect=[3.0, 2.0, 1.0])
 
 @define
 def broadcast(x: Type, *, shape: tuple[Size, ...], axes: tuple[int, ...]) -> Type:
-    """Repeat along new axes and axes of size 1: operand axis i is result axis `axes[i]`."""
+    """Repeat along new axes and axes of size 1.
+
+    Operand axis i is result axis `axes[i]`.
+    """
     check_count("axes", axes, x)
     if list(axes) != sorted(set(axes)) or not all(0 <= i < len(shape) for i in axes):
         raise AxisError(

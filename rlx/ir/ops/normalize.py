@@ -108,9 +108,10 @@ def _batch(
 
 @define
 def layer_norm(x: Type, scale: Type, bias: Type, *, eps: float) -> Type:
-    """(x - mean) / sqrt(variance + eps) along the last axis, times `scale`, plus `bias`.
+    """The last axis normalized, times `scale`, plus `bias`.
 
-    `f32[..., C], f32[C], f32[C] → f32[..., C]`. Half-size floats are computed in float32.
+    Normalized is (x - mean) / sqrt(variance + eps). `f32[..., C], f32[C], f32[C] → f32[..., C]`.
+    Half-size floats are computed in float32.
     """
     _check(x, scale=scale, bias=bias)
     return x

@@ -24,9 +24,10 @@ PARITY = 0x1BD11BDA
 
 @define
 def threefry2x32(k0: Type, k1: Type, x0: Type, x1: Type) -> tuple[Type, Type]:
-    """Encrypt counters x with keys k: two words of random bits for each pair of counters.
+    """Encrypt counters x with keys k.
 
-    All are uint32 of one shape. 20 rounds, bit for bit as JAX's generator.
+    There are two words of random bits for each pair of counters. All are uint32 of one shape. 20
+    rounds, bit for bit as JAX's generator.
     """
     if k0.dtype.name != "uint32":
         raise DtypeError(f"the key is {k0}", fix="convert keys and counters to uint32")

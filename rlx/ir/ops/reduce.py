@@ -138,7 +138,10 @@ reduce_prod = _reduction(
 
 
 def _reduce_prod_jvp(t: Value, out: Value, x: Value, *, axes: tuple[int, ...]) -> Value:
-    """Each tangent times the product of the other elements, so zeros among them do no harm."""
+    """Each tangent times the product of the other elements.
+
+    So zeros among them do no harm.
+    """
     line = _in_one_line(x, axes)
     axis = line.rank - 1
     before = cumprod(_shifted(line, 1), axis=axis)

@@ -1,4 +1,7 @@
-"""Writing at computed places: scatter, scatter_add, scatter_mul, scatter_min, scatter_max."""
+"""Writing at computed places: the scatter ops.
+
+They are scatter, scatter_add, scatter_mul, scatter_min, scatter_max.
+"""
 
 from __future__ import annotations
 
@@ -260,7 +263,10 @@ def scatter_transpose(ct: Value, x: Any, indices: Value, updates: Any, **attrs: 
 
 
 def _winners(x: Any, indices: Value, updates: Any, attrs: dict[str, Any]) -> Value:
-    """Which updates stay in the result: number them from 1, write the numbers, read them back."""
+    """Which updates stay in the result.
+
+    Number them from 1, write the numbers, read them back.
+    """
     count = 1
     for n in updates.shape:
         count = count * n

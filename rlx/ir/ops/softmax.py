@@ -34,7 +34,10 @@ def _sum_along(x: Value, axes: Axes) -> Value:
 
 
 def _shifted(x: Value, axes: Axes) -> Value:
-    """In float32 if half-size, less the maximum along the axes, so that no exp overflows."""
+    """x less its maximum along the axes, so that no exp overflows.
+
+    Half-size dtypes become float32.
+    """
     x = widened(x)
     return sub(x, spread_back(reduce_max(x, axes=axes), x, axes))
 
@@ -122,7 +125,10 @@ log_softmax.samples([1e4, 0.0], axes=(0,), expect=[0.0, -1e4])
 
 @define
 def logsumexp(x: Type, *, axes: Axes) -> Type:
-    """Logarithm of the sum of exp(x) along axes; -inf, with a zero derivative, of all -inf."""
+    """Logarithm of the sum of exp(x) along axes.
+
+    It is -inf, with a zero derivative, where all are -inf.
+    """
     _check(x, axes)
     return x.with_shape(tuple(x.shape[i] for i in kept(x, axes)))
 

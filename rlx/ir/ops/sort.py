@@ -78,7 +78,10 @@ def _stable_order(x: np.ndarray, axis: int) -> np.ndarray:
 
 
 def _with_places(x: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Words whose order is that of 32-bit numbers, then of places: NumPy sorts them fastest."""
+    """Words whose order is that of 32-bit numbers, then of places.
+
+    NumPy sorts such words fastest.
+    """
     if x.dtype.kind == "f":
         # one NaN, positive so that it is the greatest, and one zero
         bits = np.where(np.isnan(x), np.float32(np.nan), x + np.float32(0)).view(np.int32)
@@ -125,9 +128,10 @@ sort.samples(
 
 @define
 def top_k(x: Type, *, k: int) -> tuple[Type, Type]:
-    """The k greatest numbers along the last axis, greatest first, and their int32 indices.
+    """The k greatest numbers along the last axis, and their int32 indices.
 
-    Among equal ones the first comes first; NaN counts as greater than all numbers.
+    The greatest comes first. Among equal ones the first comes first; NaN counts as greater than all
+    numbers.
     """
     if is_complex(x.dtype):
         raise DtypeError(f"{x} has no order", fix="take the real part, or the absolute value")

@@ -19,7 +19,10 @@ def later(axes: Axes) -> Axes:
 
 
 def check_indices(indices: Type, start_axes: Axes) -> None:
-    """Raise unless the last axis of `indices` holds integers, one for each of `start_axes`."""
+    """Raise unless `indices` holds an integer for each of `start_axes`.
+
+    Its last axis holds them.
+    """
     if not is_integer(indices.dtype):
         raise DtypeError(f"the indices are {indices}", fix="convert them: indices.astype('int32')")
     if indices.rank == 0 or indices.shape[-1] != len(start_axes):
@@ -32,7 +35,10 @@ def check_indices(indices: Type, start_axes: Axes) -> None:
 def check_window(
     x: Type, indices: Type, gone: Axes, batch: Axes, indices_batch: Axes, starts: Axes
 ) -> None:
-    """Raise unless the axes of a window and of its start lie in their arrays, each once."""
+    """Raise unless the axes of a window and its start lie in their arrays.
+
+    Each may be there once.
+    """
     for axes in ((*gone, *batch), (*starts, *batch)):
         if len(set(axes)) != len(axes) or not all(0 <= i < x.rank for i in axes):
             raise AxisError(
@@ -88,10 +94,10 @@ def window_places(
     start_axes: Axes,
     sizes: Sequence[int],
 ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-    """The place of each window element in an array, by axis, and whether its window fits.
+    """The place of each window element in an array, and whether its window fits.
 
-    Starts are clamped. All arrays broadcast to the shape that has the window's axes at
-    `window_axes` and those of the index vectors at the others.
+    The places are given by axis. Starts are clamped. All arrays broadcast to the shape that has the
+    window's axes at `window_axes` and those of the index vectors at the others.
     """
     points, window = indices.shape[:-1], iter(window_axes)
     rank = len(window_axes) + len(points)
@@ -139,9 +145,10 @@ def place_in_window(
     sizes: Sequence[int],
     guarded: bool,
 ) -> tuple[tuple[Any, ...], tuple[tuple[Any, int, int], ...]]:
-    """The same place and the guards for a body, whose operand 1 holds the index vectors.
+    """The place of a window element and the guards, for a body.
 
-    Guarded starts go one step too far at most, else they are clamped.
+    The place is that of `window_places`; operand 1 of the body holds the index vectors. Guarded
+    starts go one step too far at most, else they are clamped.
     """
     points = [k for i, k in enumerate(index) if i not in window_axes]
     window = iter([index[i] for i in window_axes])
