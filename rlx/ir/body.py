@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Pointwise:
-    """Each result element is one scalar instruction on the operand elements at the same index.
+    """Each result element is one scalar instruction on the operands at its index.
 
     `instruction` is one of `lower.lir.expr.INSTRUCTIONS`; `convert` goes to the result's dtype.
     """
@@ -71,7 +71,10 @@ class Concat:
 
 @dataclass(frozen=True)
 class Reduce:
-    """Combine along the attribute `axes` with `combine` (add, mul, max, min, and, or, xor)."""
+    """Combine along the attribute `axes` with `combine`.
+
+    `combine` is add, mul, max, min, and, or, xor.
+    """
 
     combine: str
 

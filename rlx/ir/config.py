@@ -36,7 +36,10 @@ class Settings:
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
-    """Read the `RLX_...` variables; one that does not exist, or a wrong value, is an error."""
+    """Read the `RLX_...` variables.
+
+    One that does not exist, or a wrong value, is an error.
+    """
     known = {f"RLX_{field.name.upper()}": field.name for field in fields(Settings)}
     for name in environment:
         if name.startswith("RLX_") and name not in known and name != THREADS:
@@ -85,7 +88,10 @@ def _one_of(name: str, text: object, valid: tuple[str, ...]) -> str:
 
 
 class Config:
-    """The settings in use: `config.debug`, `config.update(debug=3)`, `with config.using(...):`."""
+    """The settings in use, as `config.debug`.
+
+    They change with `config.update(debug=3)` or `with config.using(...):`.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -24,7 +24,10 @@ Monomial = tuple[Symbol, ...]  # sorted by name, a symbol as often as its power
 
 @dataclass(frozen=True, slots=True)
 class Dim:
-    """A polynomial with integer coefficients: `terms` maps sorted products to coefficients."""
+    """A polynomial with integer coefficients.
+
+    `terms` maps sorted products to coefficients.
+    """
 
     terms: tuple[tuple[Monomial, int], ...] = field(default=())
 

@@ -1,4 +1,4 @@
-"""Every error rlx raises: what went wrong, where in the user's code, how to fix it.
+"""Every error rlx raises: what went wrong, where, and how to fix it.
 
 Each class also derives from the Python error a user would catch. The text has three parts:
 

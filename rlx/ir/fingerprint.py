@@ -1,4 +1,7 @@
-"""A content hash of a graph: equal for graphs that mean the same, whatever made them."""
+"""A content hash of a graph: equal for graphs that mean the same.
+
+It does not matter what made them.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +22,20 @@ _numbers = itertools.count()
 
 
 def fingerprint(graph: Graph) -> str:
-    """Hash types, ops, attributes, constants and nested graphs, as 32 hexadecimal digits.
+    """Hash a graph as 32 hexadecimal digits.
 
-    Names, origins and source lines do not count. With a Python function among the attributes
-    (a custom derivative) the hash holds in this process only; `is_portable` tells.
+    Types, ops, attributes, constants and nested graphs count. Names, origins and source lines do
+    not count. With a Python function among the attributes (a custom derivative) the hash holds in
+    this process only; `is_portable` tells.
     """
     return hashlib.blake2b(repr(_graph_key(graph)).encode(), digest_size=16).hexdigest()
 
 
 def is_portable(graph: Graph) -> bool:
-    """Whether the fingerprint is the same in every process: no Python functions inside."""
+    """Whether the fingerprint is the same in every process.
+
+    It is, if there are no Python functions inside.
+    """
     return not any(_has_function(node.attrs.values()) for node in graph.walk())
 
 

@@ -1,4 +1,7 @@
-"""The typed graph: values, the nodes that make them, and where in the user's code they arose."""
+"""The typed graph: values, the nodes that make them, where they arose.
+
+Where means in the user's code.
+"""
 
 from __future__ import annotations
 

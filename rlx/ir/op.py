@@ -39,9 +39,10 @@ def is_linear(operand: object) -> bool:
 
 @dataclass(frozen=True)
 class Sample:
-    """One example for the audit: shapes, `Type`s or arrays as arguments, attributes, and results.
+    """One example for the audit: arguments, attributes and results.
 
-    `expect` is worked by hand. `low` and `high` bound random floating-point arguments.
+    The arguments are shapes, `Type`s or arrays. `expect` is worked by hand. `low` and `high` bound
+    random floating-point arguments.
     """
 
     args: tuple[Any, ...]
@@ -52,10 +53,11 @@ class Sample:
 
 
 class Op:
-    """One operation: definition, reference, meaning, derivative, transpose, batch, fold, samples.
+    """One operation: its definition, its rules and its samples.
 
-    Calling it records a node in the open graph and gives its value (or a tuple of values, when
-    the type rule gives a tuple). Rules are attached with the decorators of the same names.
+    The rules are reference, meaning, derivative, transpose, batch and fold. Calling it records a
+    node in the open graph and gives its value (or a tuple of values, when the type rule gives a
+    tuple). Rules are attached with the decorators of the same names.
     """
 
     def __init__(self, name: str, type_rule: Callable[..., Any], doc: str | None) -> None:
@@ -143,7 +145,7 @@ class Op:
         return results
 
     def _locate(self, error: RlxError, args: Sequence[Value], source: Any) -> None:
-        """Add the op's name, the user's line and the operands to an error of the type rule."""
+        """Add the op's name, the user's line and the operands to a type rule's error."""
         if error.where is not None:
             return
         error.what = f"{self.name}: {error.what}"
@@ -184,10 +186,11 @@ class Op:
         return self._attach("jvp", rule)
 
     def transpose(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Attach the transpose: `(ct, *args, **attrs) -> [cotangent or None for each argument]`.
+        """Attach the transpose: `(ct, *args, **attrs) -> [cotangent or None, ...]`.
 
-        Linear arguments are `Linear` placeholders. `ct` is a tuple (None for a zero) when the op
-        gives several results. An op with a transpose and no jvp is linear in all arguments.
+        The list has an item for each argument. Linear arguments are `Linear` placeholders. `ct` is
+        a tuple (None for a zero) when the op gives several results. An op with a transpose and no
+        jvp is linear in all arguments.
         """
         return self._attach("transpose", fn)
 
@@ -200,7 +203,10 @@ class Op:
         return self._attach("batch", fn)
 
     def fold(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Attach a simplification: `(*args, **attrs) -> Value or None`, in the current graph."""
+        """Attach a simplification, which records in the current graph.
+
+        It is `(*args, **attrs) -> Value or None`.
+        """
         return self._attach("fold", fn)
 
     def split(self, fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -226,7 +232,10 @@ class Op:
         return "jvp" in self.rules or "transpose" in self.rules
 
     def missing(self) -> list[str]:
-        """The required rules that the room lacks; a composite may leave some to its expansion."""
+        """The required rules that the room lacks.
+
+        A composite may leave some to its expansion.
+        """
         lacking = [r for r in ("reference", "batch") if r not in self.rules]
         if not {"body", "expand"} & set(self.rules):
             lacking.append("body or expand")
@@ -271,7 +280,10 @@ def default_dtype(array: np.ndarray) -> np.dtype:
 
 
 def canonical(name: str, attr: Any) -> Any:
-    """Give an attribute in its one form: plain ints, tuples for sequences, NumPy dtypes."""
+    """Give an attribute in its one form.
+
+    These are plain ints, tuples for sequences, NumPy dtypes.
+    """
     if name == "dtype" and attr is not None:
         return as_dtype(attr)
     if isinstance(attr, np.ndarray):

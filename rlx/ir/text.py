@@ -31,7 +31,10 @@ SMALL = 16  # constants of so many elements are printed in full
 
 
 def equal(first: Graph, second: Graph) -> bool:
-    """Whether two graphs have the same nodes, types and attributes; names do not count."""
+    """Whether two graphs have the same nodes, types and attributes.
+
+    Names do not count.
+    """
     return fingerprint(first) == fingerprint(second)
 
 
@@ -134,7 +137,10 @@ class _Printer:
 
 
 def attr_text(attr: Any) -> str:
-    """A plain attribute; what is opaque prints as its `repr`, which should be `<python name>`."""
+    """A plain attribute as text.
+
+    What is opaque prints as its `repr`, which should be `<python name>`.
+    """
     match attr:
         case None | bool() | int() | float():
             return repr(attr)

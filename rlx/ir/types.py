@@ -45,7 +45,9 @@ Size: TypeAlias = "int | Dim"
 
 
 def as_dtype(dtype: object) -> np.dtype:
-    """Give the canonical NumPy dtype for a name, a short name, a scalar type or a dtype.
+    """Give the canonical NumPy dtype for what names one.
+
+    That is a name, a short name, a scalar type or a dtype.
 
     >>> as_dtype("bf16"), as_dtype(float)
     (dtype(bfloat16), dtype('float32'))
@@ -84,7 +86,10 @@ def is_complex(dtype: np.dtype) -> bool:
 
 
 def is_inexact(dtype: np.dtype) -> bool:
-    """Whether the dtype is real or complex floating point: the ones that differentiate."""
+    """Whether the dtype is real or complex floating point.
+
+    These are the ones that differentiate.
+    """
     return is_float(dtype) or dtype.kind == "c"
 
 
@@ -173,7 +178,10 @@ MOST_ELEMENTS = 1 << 47  # what addresses of 48 bits could reach
 
 
 def check_size(shape: tuple[Size, ...]) -> tuple[Size, ...]:
-    """Give a shape back, or raise a `ShapeError` if no memory could hold so many elements."""
+    """Give a shape back, or raise a `ShapeError` if it is too big.
+
+    It is, if no memory could hold so many elements.
+    """
     count = math.prod(n for n in shape if isinstance(n, int))
     if count > MOST_ELEMENTS:
         raise ShapeError(

@@ -1,4 +1,6 @@
-"""Checks that a graph keeps the rules of its level: a list of legal forms for each.
+"""Checks that a graph keeps the rules of its level.
+
+Each level is a list of legal forms.
 
     hir  what was traced: any op, composites and calls whole
     mir  primitives: every op has a body, except for composites the target wants; calls are gone
@@ -25,9 +27,9 @@ Form = Callable[[Node, Wants], str | None]  # what is wrong with a node, or None
 
 
 def verify(graph: Graph, level: str = "hir", wants: Wants = frozenset()) -> None:
-    """Raise a `VerifyError` unless the graph and its nested graphs keep the level's rules.
+    """Raise a `VerifyError` unless the graph keeps the level's rules.
 
-    `wants` are the composites that may stay whole in mir.
+    Nested graphs must keep them too. `wants` are the composites that may stay whole in mir.
     """
     if level not in FORMS:
         raise AttributeValueError(
