@@ -1,7 +1,8 @@
-"""The loop level: kernels over scalar expressions, contractions, buffers, control flow.
+"""The loop level: kernels, contractions, buffers and control flow.
 
-Enters: the lowering of a graph (`lower.schedule`). Leaves: a `Program`, which loop backends
-render. Read `program.py` first, then `expr.py` and `index.py`. It knows no op and no device.
+Kernels are loops over scalar expressions. Enters: the lowering of a graph (`lower.schedule`).
+Leaves: a `Program`, which loop backends render. Read `program.py` first, then `expr.py` and
+`index.py`. It knows no op and no device.
 """
 
 from .access import reads, writes

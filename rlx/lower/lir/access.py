@@ -36,7 +36,10 @@ def _stores_read(stores: Iterable[Store]) -> list[Buffer]:
 
 
 def reads(step: Step) -> list[Buffer]:
-    """The buffers a step reads, each once; those a `Rows` passes on inside are among them."""
+    """The buffers a step reads, each once.
+
+    Those a `Rows` passes on inside are among them.
+    """
     return list(dict.fromkeys(_reads(step)))
 
 

@@ -1,7 +1,7 @@
-"""Run a program with NumPy: slow, exact, and the meaning that every renderer must match.
+"""Run a program with NumPy: slow and exact.
 
-Loops become array axes; temporaries lie in one arena full of rubbish, as on a device, so a wrong
-memory plan shows.
+Every renderer must match this meaning. Loops become array axes; temporaries lie in one arena full
+of rubbish, as on a device, so a wrong memory plan shows.
 """
 
 from __future__ import annotations
@@ -109,9 +109,10 @@ def run_step(step: Step, memory: Memory) -> None:
 
 
 class Grid:
-    """Evaluates expressions for all values of loop variables at once, one axis for each.
+    """Evaluates expressions for all values of loop variables at once.
 
-    `given` holds values of outer variables, which all vary together along axis 0.
+    Each variable has an axis. `given` holds values of outer variables, which all vary together
+    along axis 0.
     """
 
     def __init__(

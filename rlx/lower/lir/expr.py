@@ -63,7 +63,10 @@ class Expr:
 
     @cached_property
     def variables(self) -> frozenset[Variable]:
-        """The loop variables its value depends on (those of its own reductions not included)."""
+        """The loop variables its value depends on.
+
+        Those of its own reductions are not included.
+        """
         found = frozenset(v for index in self.indices for v in index.variables)
         return found.union(*(operand.variables for operand in self.operands))
 
@@ -84,7 +87,10 @@ class Const(Expr):
 
 @dataclass(frozen=True, eq=False)
 class IndexValue(Expr):
-    """An index as a number of the dtype (wraps around or rounds as a conversion from int64)."""
+    """An index as a number of the dtype.
+
+    It wraps around or rounds as a conversion from int64.
+    """
 
     index: Index
 
@@ -126,11 +132,12 @@ class Apply(Expr):
 
 @dataclass(frozen=True, eq=False)
 class Reduce(Expr):
-    """`body` combined over all values of the variables in `loops`, starting from `init`.
+    """`body` combined over all values of the variables in `loops`.
 
-    `combine` is add, mul, max, min, and, or, xor. Order is free (the result of a float sum may
-    differ in rounding). Body, init and result have one dtype; sums of half floats have already
-    been widened to float32. Outer loop variables and those of `loops` may stand in `body`.
+    It starts from `init`. `combine` is add, mul, max, min, and, or, xor. Order is free (the result
+    of a float sum may differ in rounding). Body, init and result have one dtype; sums of half
+    floats have already been widened to float32. Outer loop variables and those of `loops` may stand
+    in `body`.
     """
 
     combine: str
@@ -273,7 +280,10 @@ def substitute(
     leaf: Callable[[Expr], Expr | None] = lambda expr: None,
     memo: dict[Expr, Expr] | None = None,
 ) -> Expr:
-    """Put indices for loop variables, and `leaf(expr)` for expressions where it is not None."""
+    """Put indices for loop variables, and `leaf(expr)` for expressions.
+
+    An expression for which `leaf` gives None is rebuilt from its parts.
+    """
     memo = {} if memo is None else memo
 
     def again(e: Expr) -> Expr:

@@ -1,4 +1,6 @@
-"""Integer index expressions: affine in loop variables, with opaque parts where they are not.
+"""Integer index expressions: affine in loop variables.
+
+Where they are not, they have opaque parts.
 
 >>> i, j = Variable(4), Variable(6)
 >>> place = i * 6 + j
@@ -22,7 +24,10 @@ _serial = itertools.count()
 
 @dataclass(frozen=True, eq=False)
 class Variable:
-    """A loop variable: takes the values 0 to `extent - 1`. Two are equal only if identical."""
+    """A loop variable: takes the values 0 to `extent - 1`.
+
+    Two are equal only if identical.
+    """
 
     extent: int
     serial: int = field(default_factory=_serial.__next__)
@@ -115,7 +120,10 @@ class Remainder:
 
 @dataclass(frozen=True)
 class Loaded:
-    """An integer scalar expression as an index; its value lies in `low..high` inclusive."""
+    """An integer scalar expression as an index.
+
+    Its value lies in `low..high` inclusive.
+    """
 
     expr: Expr
     low: int
@@ -171,7 +179,10 @@ class Index:
         return next((c for a, c in self.terms if a is variable), 0)
 
     def is_stepped_by(self, variable: Variable) -> bool:
-        """Whether a step of the variable adds `stride_of(variable)`, whatever the others are."""
+        """Whether a step of the variable adds `stride_of(variable)`.
+
+        It must do so whatever the others are.
+        """
         return not any(a is not variable and _mentions(a, variable) for a, _ in self.terms)
 
     @property
@@ -281,7 +292,10 @@ def _collect(table: dict[Atom, int], constant: int) -> Index:
 
 
 def _divide(index: Index, divisor: int) -> tuple[Index, Index]:
-    """Split index = divisor * whole + rest, the terms of rest being as small as can be."""
+    """Split index = divisor * whole + rest.
+
+    The terms of rest are as small as can be.
+    """
     assert divisor > 0, "indices are divided by positive ints"
     whole: list[tuple[Atom, int]] = []
     rest: list[tuple[Atom, int]] = []

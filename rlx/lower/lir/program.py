@@ -66,7 +66,10 @@ class Buffer:
 
 @dataclass(frozen=True, eq=False)
 class Store:
-    """Put `expr` (of the buffer's dtype) at an offset, counted in elements, of a buffer."""
+    """Put `expr` at an offset of a buffer.
+
+    `expr` is of the buffer's dtype, the offset counted in elements.
+    """
 
     buffer: Buffer
     index: Index
@@ -90,10 +93,11 @@ class Kernel:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Run several kernels for each value of shared outer loops: what they pass on stays in cache.
+    """Run several kernels for each value of shared outer loops.
 
-    For each value of the variables in `loops` (parallel) the `kernels` run in order, with their
-    own loops inside. A kernel reads what an earlier one wrote only at the same outer values.
+    What they pass on stays in cache. For each value of the variables in `loops` (parallel) the
+    `kernels` run in order, with their own loops inside. A kernel reads what an earlier one wrote
+    only at the same outer values.
 
     The buffers `locals` live for one row: each thread needs a block of `local_bytes` (64-byte
     aligned, on the stack for instance) that holds them. There are none unless the target offers
@@ -108,11 +112,12 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """Running combination: for the loops, then for `along` in order (backwards if `reverse`).
+    """Running combination along one loop, for each value of the others.
 
-    The accumulator has the dtype of `expr` and starts with the first element; at each step
-    `accumulator = combine(accumulator, expr)` is converted to the buffer's dtype and stored at
-    `index`. `combine` is add, mul, max or min.
+    `along` is the last loop and runs in order, backwards if `reverse`. The accumulator has the
+    dtype of `expr` and starts with the first element; at each step `accumulator =
+    combine(accumulator, expr)` is converted to the buffer's dtype and stored at `index`. `combine`
+    is add, mul, max or min.
     """
 
     loops: tuple[Variable, ...]
@@ -148,7 +153,7 @@ class Scatter:
 
 @dataclass(frozen=True, eq=False)
 class Contraction:
-    """Matrix products: sums of `lhs * rhs` over `depth`, for all of batch, row and column.
+    """Matrix products: sums of `lhs * rhs` over `depth`.
 
     For all values of the variables `batch`, `row`, `column` the sum over `depth` of
     `convert(lhs) * convert(rhs)` in `dtype` stands for `Accumulated` in the stores. `lhs` mentions
@@ -195,10 +200,10 @@ class Copy:
 
 @dataclass(frozen=True, eq=False)
 class BranchStep:
-    """Run one of `programs`: the int32 in `selector`, clamped to their number, chooses.
+    """Run one of `programs`, the one that `selector` chooses.
 
-    All take `inputs` and fill `outputs`. `scratch` is the arena of the nested programs (None if
-    they need none).
+    The int32 in `selector` is clamped to their number. All take `inputs` and fill `outputs`.
+    `scratch` is the arena of the nested programs (None if they need none).
     """
 
     selector: Buffer
@@ -210,11 +215,12 @@ class BranchStep:
 
 @dataclass(frozen=True, eq=False)
 class Carry:
-    """One array carried around a loop: read first from `initial`, left in `result` at the end.
+    """One array carried around a loop.
 
-    Rounds write to `result` and `spare` in turn, so nothing is copied while the loop runs. If it
-    is `in_place` (only where `Target.in_place_carries`), `initial` is copied to `result` before
-    the loop, and each round's input and output are both bound to `result`.
+    It is read first from `initial` and left in `result` at the end. Rounds write to `result` and
+    `spare` in turn, so nothing is copied while the loop runs. If it is `in_place` (only where
+    `Target.in_place_carries`), `initial` is copied to `result` before the loop, and each round's
+    input and output are both bound to `result`.
     """
 
     initial: Buffer

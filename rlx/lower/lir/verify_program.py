@@ -31,7 +31,7 @@ from .text import step_lines
 
 
 def verify_program(program: Program) -> Program:
-    """Give the program back, or raise a `VerifyError` that names the first broken rule.
+    """Give the program back, or raise a `VerifyError` for the first broken rule.
 
     Buffers are written before they are read, no constant or input is written, all outputs are
     written; loads and stores stay inside of their buffers; dtypes fit; loop variables are bound.
@@ -74,7 +74,10 @@ def _problems(step: Step, written: set[Buffer]) -> Iterator[str]:
 
 
 def _is_same_place(buffer: Buffer, other: Buffer) -> bool:
-    """Whether a buffer has taken over the memory of another: a copy between them is left out."""
+    """Whether a buffer has taken over the memory of another.
+
+    Then a copy between them is left out.
+    """
     is_planned = buffer.offset is not None and buffer.kind == other.kind == "temporary"
     return is_planned and (buffer.offset, buffer.nbytes) == (other.offset, other.nbytes)
 

@@ -1,4 +1,7 @@
-"""Contractions: strides instead of copies, rows and columns merged, an epilogue at the end."""
+"""Contractions: strides instead of copies, and an epilogue at the end.
+
+Rows and columns are merged.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ if TYPE_CHECKING:
 
 
 def contraction_steps(scheduler: Scheduler, node: Node, root: Value) -> list[Step]:
-    """The steps of a contraction that ends in storing `root`: its result, or an epilogue of it."""
+    """The steps of a contraction that ends in storing `root`.
+
+    `root` is its result, or an epilogue of it.
+    """
     return _Contraction(scheduler, node, root).steps()
 
 

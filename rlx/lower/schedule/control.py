@@ -78,7 +78,10 @@ def repeat_step(scheduler: Scheduler, node: Node) -> RepeatStep:
 def _carries(
     scheduler: Scheduler, node: Node, initial: Sequence[Buffer], body: Program, first: int
 ) -> tuple[Carry, ...]:
-    """The carried arrays; those the body only changes in places are kept in one buffer."""
+    """The carried arrays of a loop.
+
+    Those the body only changes in places are kept in one buffer.
+    """
     carries = []
     for number, buffer in enumerate(initial):
         result = scheduler.result_buffer(node.results[number])
@@ -92,9 +95,10 @@ def _carries(
 
 
 def _shares(body: Program, before: Buffer, after: Buffer) -> bool:
-    """Let an output have the memory of an input that it begins as a copy of, if that is right.
+    """Let an output have the memory of an input that it begins as a copy of.
 
-    That is so if nothing reads the input after the copy; then the copy is dropped.
+    It is done where that is right. That is so if nothing reads the input after the copy; then the
+    copy is dropped.
     """
     at = next((n for n, step in enumerate(body.steps) if after in writes(step)), None)
     if at is None or not _is_copy(body.steps[at], before, after):

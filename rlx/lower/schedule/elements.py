@@ -121,7 +121,10 @@ class Elements:
         return scalar.guard(bounds, steps, inside, self.at(node.args[read.otherwise], ()))
 
     def loader(self, node: Node) -> Any:
-        """The function `load(operand, index, low, high)` that bodies call: an index, clamped."""
+        """The function `load(operand, index, low, high)` that bodies call.
+
+        It gives the element as an index, clamped to `low..high`.
+        """
 
         def load(operand: int, index: Sequence[Any], low: int, high: int) -> Index:
             element = self.at(node.args[operand], tuple(map(as_index, index)))

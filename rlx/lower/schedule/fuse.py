@@ -1,4 +1,7 @@
-"""Decide which values get memory; all others are computed inside of the kernels that use them."""
+"""Decide which values get memory.
+
+All others are computed inside of the kernels that use them.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +108,10 @@ class _Fuser:
     # -- epilogues of contractions ---------------------------------------------------------------
 
     def find_epilogue(self, node: Node) -> None:
-        """If one kernel alone uses a contraction, element by element, it becomes its epilogue."""
+        """Make the one kernel that uses a contraction its epilogue.
+
+        That needs a single such kernel, which uses it element by element.
+        """
         body = node.op.rules.get("body")
         if not isinstance(body, Contract) or needs_library(node, self.target):
             return
@@ -216,7 +222,10 @@ class _Fuser:
         return stored
 
     def find_sites(self, value: Value, stored: set[Value]) -> dict[Site, float]:
-        """Every kernel that would compute the value, and how often for each of its elements."""
+        """Every kernel that would compute the value, and how often.
+
+        How often counts for each of the value's elements.
+        """
         found: dict[Site, float] = {}
         for user in self.users.get(value, ()):
             body = user.op.rules.get("body")

@@ -48,7 +48,10 @@ def _join(steps: list[Step], kernel: Kernel) -> tuple[int, Rows] | None:
 
 
 def _together(first: Kernel | Rows, second: Kernel) -> Rows | None:
-    """Both under the longest common outer loops for which that is right; None if there are none."""
+    """Both under the longest common outer loops for which that is right.
+
+    It is None if there are none.
+    """
     limit = len(first.loops)
     while limit and [v.extent for v in first.loops[:limit]] != [
         v.extent for v in second.loops[:limit]
@@ -99,7 +102,7 @@ def _is_same_row(writer: Kernel, reader: Kernel, outer: Sequence[Variable]) -> b
 
 
 def is_same_block(ours: Index, theirs: Index, outer: Sequence[Variable]) -> bool:
-    """Whether two indices lie in the same block for equal outer values, and apart for others."""
+    """Whether two indices share a block for equal outer values, and only then."""
     if not ours.is_affine or not theirs.is_affine:
         return False
     strides = [ours.stride_of(v) for v in outer]

@@ -14,10 +14,12 @@ from .loops import expressions, substituted
 
 
 def localize_rows(steps: Sequence[Step], limit: int) -> list[Step]:
-    """Make temporaries local that only one `Rows` uses, as long as a row fits in `limit` bytes.
+    """Make temporaries local that only one `Rows` uses.
 
     before: `rows i < 8:` whose kernels pass on `b3[i*32 + j]`, an array of 8 rows; after: they
     pass on `b3[j]`, one row for each thread.
+
+    It is done as long as a row fits in `limit` bytes.
     """
     users = Counter(b for step in steps for b in {*reads(step), *writes(step)})
     return [_localized(s, users, limit) if isinstance(s, Rows) else s for s in steps]

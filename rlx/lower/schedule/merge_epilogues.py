@@ -19,10 +19,12 @@ LARGEST = 200  # expressions in one epilogue, a bound for code size and recursio
 
 
 def merge_epilogues(steps: Sequence[Step]) -> list[Step]:
-    """Put kernels that read a contraction's result at its own places into the contraction.
+    """Put kernels into the contraction whose result they read.
 
     before: a contraction storing `b[i*4 + j]`, then `kernel i < 8, j < 4: c[...] = exp(b[...])`;
     after: the contraction with both stores. A kernel moves only where all it reads is there.
+
+    They must read it at its own places.
     """
     merged: list[Step] = []
     readers = Counter(b for step in steps for b in set(reads(step)))
@@ -91,7 +93,10 @@ def _together(step: Contraction, kernel: Kernel) -> Contraction | None:
 
 
 def _places(loops: Sequence[Variable], load: Load, store: Store) -> Table | None:
-    """The kernel's variables in those of the contraction, if it walks over the whole result."""
+    """The kernel's variables in those of the contraction.
+
+    It is None unless the kernel walks over the whole result.
+    """
     index = load.index
     order = sorted(loops, key=lambda v: -index.stride_of(v))
     shape = [v.extent for v in order]
@@ -102,7 +107,10 @@ def _places(loops: Sequence[Variable], load: Load, store: Store) -> Table | None
 
 
 def _is_affine_within(step: Contraction, kernel: Kernel) -> bool:
-    """Whether all indices step evenly along rows and columns, and stores go along columns."""
+    """Whether all indices step evenly along rows and columns.
+
+    Stores must go along columns.
+    """
     is_even = all(
         index.is_stepped_by(step.row) and index.is_stepped_by(step.column)
         for index in indices([kernel])

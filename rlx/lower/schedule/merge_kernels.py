@@ -17,7 +17,7 @@ FARTHEST = 64  # steps to look back
 
 
 def merge_kernels(steps: Sequence[Step]) -> list[Step]:
-    """Merge kernels with the same loops that share loads, or read each other's elements.
+    """Merge kernels with equal loops that share loads or read each other's stores.
 
     before: `kernel i < 4: b[i] = exp(a[i])` and `kernel i < 4: c[i] = a[i] + b[i]`; after: one
     kernel with both stores, where the second uses `exp(a[i])` without a load.
@@ -85,7 +85,10 @@ def _loads(kernel: Kernel) -> list[Load]:
 
 
 def _is_inside_reduction(kernel: Kernel, buffer: Buffer) -> bool:
-    """Whether a buffer is loaded in a reduction: then its expression would be computed often."""
+    """Whether a buffer is loaded in a reduction.
+
+    Its expression would then be computed often.
+    """
     return any(load.buffer is buffer for r in reductions([kernel]) for load in r.loads)
 
 
@@ -98,7 +101,10 @@ def _share_loads(first: Kernel, second: Kernel) -> bool:
 
 
 def _large_loads(kernel: Kernel) -> set[tuple]:
-    """What the kernel reads with all of its loops, a reduction's loops by their extents."""
+    """What the kernel reads with all of its loops.
+
+    A reduction's loops count by their extents.
+    """
     found: set[tuple] = set()
     inner = {v: n for r in reductions([kernel]) for n, v in enumerate(r.loops)}
     for load in _loads(kernel):
@@ -114,7 +120,10 @@ def _large_loads(kernel: Kernel) -> set[tuple]:
 
 
 def _joined(first: Kernel, second: Kernel) -> Kernel:
-    """One kernel with the stores of both; reductions over equal extents share variables."""
+    """One kernel with the stores of both.
+
+    Reductions over equal extents share variables.
+    """
     known = {(store.buffer, store.index): store.expr for store in first.stores}
 
     def leaf(e: Expr) -> Expr | None:

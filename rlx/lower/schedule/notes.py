@@ -9,7 +9,10 @@ from .fuse import Fusion
 
 
 def notes_of(graph: Graph, target: Target, fusion: Fusion) -> list[str]:
-    """One line for each library call and each value stored though it might have been fused."""
+    """One line for each library call and each value that was not fused.
+
+    Such a value is stored though it might have been fused.
+    """
     notes = []
     results = set(graph.results)
     for node in graph.nodes:

@@ -1,4 +1,7 @@
-"""Give every temporary a place in the arena; those not alive together share memory."""
+"""Give every temporary a place in the arena.
+
+Those not alive together share memory.
+"""
 
 from __future__ import annotations
 

@@ -68,7 +68,10 @@ class Scheduler:
         return Buffer(f"b{self.count - 1}", type, kind)
 
     def make_outputs(self) -> tuple[list[Buffer], list[tuple[Buffer, Value]]]:
-        """Output buffers; those that are not computed in place are filled by copies at the end."""
+        """Make the output buffers.
+
+        Those that are not computed in place are filled by copies at the end.
+        """
         outputs, copied = [], []
         for result in self.graph.results:
             output = self.new_buffer(result.type, "output")
@@ -159,7 +162,7 @@ class Scheduler:
         self.steps.append(lir.Kernel(loops, (store,), node.source))
 
     def reads_from(self, value: Value, origin: Value) -> bool:
-        """Whether a value of no memory yet, smaller than another one, is made from that one."""
+        """Whether a value of no memory yet is made from another, larger one."""
         root = memory_of(origin, self.target)
         if value in self.buffers or root not in self.buffers or not value.type.size:
             return False
