@@ -1,4 +1,7 @@
-"""Arithmetic composed of ops: signs, rounding, division with NumPy's signs, powers."""
+"""Arithmetic composed of ops.
+
+Here are signs, rounding, division with NumPy's signs, powers.
+"""
 
 from __future__ import annotations
 
@@ -233,7 +236,10 @@ def clip(x: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Any
 
 
 def _real_numbers(name: str, x: Tensor, y: Tensor) -> tuple[Any, Any]:
-    """Promote and broadcast two operands; bools become integers, complex numbers are refused."""
+    """Promote and broadcast two operands.
+
+    Bools become integers; complex numbers are refused.
+    """
     dtype = result_dtype(as_operand(x), as_operand(y))
     if is_complex(dtype):
         raise DtypeError(
@@ -408,7 +414,10 @@ def ldexp(x: Tensor, y: Tensor, /) -> Any:
 def nan_to_num(
     x: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Any:
-    """NaN and infinities replaced by numbers, by default 0 and the greatest finite ones."""
+    """NaN and infinities replaced by numbers.
+
+    These are by default 0 and the greatest finite ones.
+    """
     x = as_tensor(x)
     if is_complex(x.dtype):
         parts = (nan_to_num(part, nan, posinf, neginf) for part in (real(x), imag(x)))

@@ -92,7 +92,10 @@ def _check_axes(name: str, *operands: Any) -> None:
 def matmul(
     x: Tensor, y: Tensor, *, precision: Any = None, preferred_element_type: Any = None
 ) -> Any:
-    """The product of matrices, of stacks of them, or with vectors: `f32[n, k], f32[k, m]`."""
+    """The product of matrices, of stacks of them, or with vectors.
+
+    `f32[n, k], f32[k, m] → f32[n, m]`.
+    """
     x, y = _pair(x, y)
     _check_axes("matmul", x, y)
     _check_inner("matmul", x, y, x.ndim - 1, max(y.ndim - 2, 0))
@@ -105,7 +108,10 @@ def matmul(
 
 
 def _stacked_matmul(x: Any, y: Any, dtype: Any) -> Any:
-    """Stacks of matrices; a stack axis of size 1, or one that lacks, repeats the other's."""
+    """The product of stacks of matrices.
+
+    A stack axis of size 1, or one that lacks, repeats the other's.
+    """
     rank = max(x.ndim, y.ndim) - 2
     x, x_labels = _thin(x, y, rank, "row")
     y, y_labels = _thin(y, x, rank, "column")
@@ -237,7 +243,10 @@ def cross(x: Tensor, y: Tensor, axis: int = -1) -> Any:
 
 
 def tensordot(x: Tensor, y: Tensor, axes: Any = 2) -> Any:
-    """The sum of products over axes: so many last of x and first of y, or a pair of lists."""
+    """The sum of products over axes.
+
+    The axes are so many last of x and first of y, or a pair of lists.
+    """
     x, y = _pair(x, y)
     if isinstance(axes, int):
         first, second = range(x.ndim - axes, x.ndim), range(axes)
@@ -396,7 +405,10 @@ def _label_sizes(inputs: Sequence[Sequence[str]], tensors: Sequence[Any]) -> dic
 
 
 def _simple(x: Any, labels: Sequence[str], sizes: dict[str, Any]) -> tuple[Any, list[str]]:
-    """Without axes that repeat others' sizes, and diagonals where a label stands twice."""
+    """The operand without thin axes, and with diagonals taken.
+
+    Thin axes repeat others' sizes; a label that stands twice asks for a diagonal.
+    """
     labels = list(labels)
     thin = [i for i, s in enumerate(labels) if x.shape[i] == 1 and sizes[s] != 1]
     if thin:

@@ -1,4 +1,4 @@
-"""The parts of floating-point numbers, and functions that look at them piece by piece."""
+"""The parts of floating-point numbers, and functions on these parts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ def nextafter(x: Tensor, y: Tensor, /) -> Any:
 
 
 def frexp(x: Tensor, /) -> tuple[Any, Any]:
-    """A fraction from 0.5 below 1 (with the sign) and the power of two to multiply it with."""
+    """A fraction and the power of two to multiply it with.
+
+    The fraction is from 0.5 below 1, with the sign.
+    """
     x = convert(as_tensor(x), result_dtype(as_operand(x), inexact=True))
     is_plain = logical_and(isfinite(x), apply("ne", x, 0))
     size = where(is_plain, apply("abs", x), 1)

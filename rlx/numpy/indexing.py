@@ -67,10 +67,10 @@ def take(
     mode: str | None = None,
     fill_value: Tensor | None = None,
 ) -> Any:
-    """The elements at indices along an axis; outside of the array NaN or the least integer.
+    """The elements at indices along an axis.
 
-    `mode` "clip" takes the nearest element there, "wrap" counts around. None as axis counts
-    through all elements.
+    Outside of the array there is NaN or the least integer. `mode` "clip" takes the nearest element
+    there, "wrap" counts around. None as axis counts through all elements.
     """
     x = as_tensor(x)
     x, axis = (ravel(x), 0) if axis is None else (x, axis)
@@ -179,7 +179,10 @@ def choose(index: Tensor, choices: Sequence[Tensor], mode: str = "clip") -> Any:
 
 
 def known_array(name: str, x: Tensor, fix: str) -> np.ndarray:
-    """The elements as a NumPy array, or an error: the size of the result depends on them."""
+    """The elements as a NumPy array, or an error if they are not known.
+
+    The size of the result depends on them.
+    """
     given = as_tensor(x)
     known = given.concrete if isinstance(given, TracedTensor) else given.host()
     if known is None:

@@ -60,7 +60,10 @@ def isscalar(x: Any) -> bool:
 
 
 def issubdtype(dtype: Any, kind: Any) -> bool:
-    """Whether a dtype is of a kind, as `numpy.floating`; bfloat16 and float8 are floating."""
+    """Whether a dtype is of a kind, as `numpy.floating`.
+
+    bfloat16 and float8 are floating.
+    """
     if kind in (np.floating, np.inexact, np.number) and is_inexact(as_dtype(dtype)):
         return kind is not np.floating or as_dtype(dtype).kind != "c"
     return bool(np.issubdtype(as_dtype(dtype) if not isinstance(dtype, type) else dtype, kind))

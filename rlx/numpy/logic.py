@@ -1,4 +1,7 @@
-"""Truth: logical functions, classification of numbers, choice by condition, closeness."""
+"""Truth: logical functions, classification, choice by condition, closeness.
+
+Numbers are classified.
+"""
 
 from __future__ import annotations
 
@@ -123,7 +126,10 @@ def _check_pairs(name: str, conditions: Sequence[Any], choices: Sequence[Any]) -
 
 
 def select(conditions: Sequence[Tensor], choices: Sequence[Tensor], default: Tensor = 0) -> Any:
-    """The elements of the choice whose condition is the first to hold, else the default."""
+    """The elements of the choice whose condition is the first to hold.
+
+    If none holds they are the default's.
+    """
     _check_pairs("select", conditions, choices)
     dtype = result_dtype(*map(as_operand, choices), as_operand(default))
     result = convert(as_tensor(default), dtype)

@@ -336,7 +336,10 @@ def repeat(
     *,
     total_repeat_length: int | None = None,
 ) -> Any:
-    """Each element repeated along an axis; `repeats` may differ from element to element."""
+    """Each element repeated along an axis.
+
+    `repeats` may differ from element to element.
+    """
     x = ravel(x) if axis is None else as_tensor(x)
     place = one_axis("repeat", axis or 0, x.ndim)
     if np.min(np.asarray(repeats), initial=0) < 0:

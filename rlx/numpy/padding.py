@@ -156,7 +156,10 @@ def resize(x: Tensor, new_shape: Any) -> Any:
 
 
 def block(arrays: Any) -> Any:
-    """An array from nested lists of blocks; the innermost lists join along the last axis."""
+    """An array from nested lists of blocks.
+
+    The innermost lists join along the last axis.
+    """
     depth = _depth(arrays)
     rank = _rank(arrays)
     return _block(arrays, depth, rank if rank > depth else depth)

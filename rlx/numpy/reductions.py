@@ -190,13 +190,19 @@ def _place(name: str, x: Tensor, axis: int | None, keepdims: bool) -> Any:
 
 
 def argmax(x: Tensor, axis: int | None = None, out: None = None, keepdims: bool = False) -> Any:
-    """The index of the greatest element along an axis, the first of equal ones; NaN counts most."""
+    """The index of the greatest element along an axis.
+
+    It is the first of equal ones; NaN counts most.
+    """
     check_out("argmax", out)
     return _place("argmax", x, axis, keepdims)
 
 
 def argmin(x: Tensor, axis: int | None = None, out: None = None, keepdims: bool = False) -> Any:
-    """The index of the least element along an axis, the first of equal ones; NaN counts most."""
+    """The index of the least element along an axis.
+
+    It is the first of equal ones; NaN counts most.
+    """
     check_out("argmin", out)
     return _place("argmin", x, axis, keepdims)
 

@@ -71,7 +71,10 @@ def lexsort(keys: Sequence[Tensor], axis: int = -1) -> Any:
 
 
 def partition(x: Tensor, kth: int, axis: int = -1) -> Any:
-    """The elements so that the one of rank `kth` stands at its place; all are sorted here."""
+    """The elements so that the one of rank `kth` stands at its place.
+
+    All are sorted here.
+    """
     return sort(x, axis)
 
 
@@ -87,7 +90,10 @@ def sort_complex(x: Tensor) -> Any:
 
 
 def searchsorted(a: Tensor, v: Tensor, side: str = "left", sorter: Tensor | None = None) -> Any:
-    """Where elements v belong in a sorted vector: before equal ones, or after with "right"."""
+    """Where elements v belong in a sorted vector.
+
+    Before equal ones, or after with "right".
+    """
     if side not in ("left", "right"):
         raise AttributeValueError(
             f"searchsorted: there is no side {side!r}",

@@ -43,7 +43,10 @@ def _inexact(x: Any, dtype: Any) -> tuple[Any, np.dtype]:
 
 
 def element_count(x: Any, axis: Axis, where: Any = None) -> Any:
-    """The number of elements over axes: a Python number where sizes and places are known."""
+    """The number of elements over axes.
+
+    It is a Python number where sizes and places are known.
+    """
     axes = some_axes("mean", axis, x.ndim)
     if where is not None:
         return sum(choose(where, 1, convert(multiply(x, 0), DTYPES["int32"])), axis, keepdims=True)

@@ -1,8 +1,8 @@
-"""Random numbers from keys, bit for bit those of `jax.random`: `rlx.random.normal(key, (3,))`.
+"""Random numbers from keys, bit for bit those of `jax.random`.
 
-Enters: a key, a uint32[2] array made by `key`, and a shape. Leaves: an array that depends on
-nothing else. The same key gives the same numbers: split it, never use it twice. Read `keys.py`
-first.
+`rlx.random.normal(key, (3,))` gives three. Enters: a key, a uint32[2] array made by `key`, and a
+shape. Leaves: an array that depends on nothing else. The same key gives the same numbers: split it,
+never use it twice. Read `keys.py` first.
 """
 
 from .continuous import (

@@ -1,4 +1,7 @@
-"""Distributions of real numbers: uniform bits put through the inverse of their distribution."""
+"""Distributions of real numbers.
+
+Uniform bits are put through the inverse of their distribution.
+"""
 
 from __future__ import annotations
 
@@ -162,7 +165,10 @@ def check_float(name: str, dtype: Any) -> np.dtype:
 
 
 def with_parameters(name: str, shape: Any, dtype: Any, *parameters: Any) -> tuple[Any, list[Any]]:
-    """Give the shape, by default that of the parameters together, and them in the dtype."""
+    """Give the shape, and the parameters in the dtype.
+
+    The shape is by default that of the parameters together.
+    """
     dtype = check_float(name, dtype)
     given = [as_tensor(x).astype(dtype) for x in parameters]
     together = broadcast_shapes(name, *(x.shape for x in given))

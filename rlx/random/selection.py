@@ -42,9 +42,9 @@ def choice(
     p: Any = None,
     axis: int = 0,
 ) -> Any:
-    """Picks from the rows of an array, or from the integers below `a`, with probabilities `p`.
+    """Picks from an array's rows, or from the integers below `a`.
 
-    Without `replace` no row is picked twice.
+    `p` holds the probabilities. Without `replace` no row is picked twice.
     """
     rows = None if isinstance(a, int) else as_tensor(a)
     axis = 0 if rows is None else one_axis("choice", axis, rows.ndim)
