@@ -74,7 +74,10 @@ swish = silu
 
 
 def gelu(x: Any, approximate: bool = True) -> Any:
-    """The number times the normal distribution function at it; `approximate` through tanh."""
+    """The number times the normal distribution function at it.
+
+    `approximate` goes through tanh.
+    """
     return apply("gelu", _inexact(x), approximate=approximate)
 
 

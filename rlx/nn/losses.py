@@ -19,7 +19,9 @@ REDUCTIONS = {"mean": rnp.mean, "sum": rnp.sum, "none": as_tensor}
 
 
 def cross_entropy(logits: Any, labels: Any, *, reduction: str = "mean") -> Any:
-    """Minus the log of the softmax of the logits at the label: `f32[..., C], i32[...] → f32[]`.
+    """Minus the log of the softmax of the logits at the label.
+
+    `f32[..., C], i32[...] → f32[]`.
 
     >>> round(float(cross_entropy([[0.0, 0.0]], [1])), 3)
     0.693
@@ -29,9 +31,9 @@ def cross_entropy(logits: Any, labels: Any, *, reduction: str = "mean") -> Any:
 
 
 def binary_cross_entropy(logits: Any, targets: Any, *, reduction: str = "mean") -> Any:
-    """Minus the log of the chance of what happened; the chance of a 1 is sigmoid(logits).
+    """Minus the log of the chance of what happened.
 
-    Targets are 0, 1, or chances between.
+    The chance of a 1 is sigmoid(logits). Targets are 0, 1, or chances between.
     """
     logits, targets = _both(logits, targets)
     return _reduced(softplus(logits) - logits * targets, reduction)

@@ -1,4 +1,6 @@
-"""Modules: classes whose fields are the parameters, and whose instances are pytrees.
+"""Modules: classes whose fields are the parameters.
+
+Their instances are pytrees.
 
     class Affine(rlx.nn.Module):
         weight: rlx.Array

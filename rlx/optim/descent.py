@@ -35,9 +35,9 @@ def sgd(
 def adam(
     learning_rate: LearningRate, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
 ) -> Optimizer:
-    """Adam: each parameter's step is about the learning rate, whatever its gradient's size.
+    """Adam: steps of about the learning rate, whatever the gradient's size.
 
-    Kingma and Ba, 2014, https://arxiv.org/abs/1412.6980
+    This holds for each parameter by itself. Kingma and Ba, 2014, https://arxiv.org/abs/1412.6980
     """
     return chain(scale_by_adam(b1, b2, eps), scale_by_learning_rate(learning_rate))
 
@@ -50,10 +50,10 @@ def adamw(
     weight_decay: float = 1e-4,
     mask: Mask = None,
 ) -> Optimizer:
-    """Adam whose parameters shrink by `weight_decay` times the learning rate each step.
+    """Adam whose parameters shrink at each step.
 
-    `mask` tells which parameters do. Loshchilov and Hutter, 2017,
-    https://arxiv.org/abs/1711.05101
+    They shrink by `weight_decay` times the learning rate. `mask` tells which parameters do.
+    Loshchilov and Hutter, 2017, https://arxiv.org/abs/1711.05101
     """
     return chain(
         scale_by_adam(b1, b2, eps),
@@ -104,7 +104,10 @@ class AdamState(NamedTuple):
 
 
 def scale_by_adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Optimizer:
-    """Give the running mean of the gradients divided by the root of that of their squares."""
+    """Give the mean of gradients divided by the root of the mean of their squares.
+
+    Both are running means.
+    """
 
     _check_numbers(b1=b1, b2=b2, eps=eps)
 

@@ -24,9 +24,10 @@ LearningRate = float | Schedule
 
 
 class Optimizer(NamedTuple):
-    """Two functions: `init(params) -> state`, `update(grads, state, params) -> (updates, state)`.
+    """Two functions: one makes a state, the other the updates of a step.
 
-    An update is added to a parameter. A step of a chain, such as clipping, is an optimizer too.
+    They are `init(params) -> state` and `update(grads, state, params) -> (updates, state)`. An
+    update is added to a parameter. A step of a chain, such as clipping, is an optimizer too.
     """
 
     init: Callable[[Any], Any]
@@ -93,7 +94,10 @@ def scale_by_learning_rate(learning_rate: LearningRate) -> Optimizer:
 
 
 def first_step() -> Any:
-    """The counter of steps at its beginning: an int32 array, so that no step compiles anew."""
+    """The counter of steps at its beginning.
+
+    It is an int32 array, so that no step compiles anew.
+    """
     return rnp.zeros((), "int32")
 
 

@@ -25,7 +25,10 @@ def linear(start: float, end: float, steps: int) -> Schedule:
 def exponential(
     start: float, factor: float, steps: int, *, staircase: bool = False, end: float | None = None
 ) -> Schedule:
-    """Multiplied by `factor` every `steps` steps; bounded by `end`; in jumps if `staircase`."""
+    """Multiplied by `factor` every `steps` steps.
+
+    It is bounded by `end`, and goes in jumps if `staircase`.
+    """
     bound = rnp.maximum if factor < 1 else rnp.minimum
 
     def schedule(step: Any) -> Any:
@@ -59,7 +62,10 @@ def piecewise(start: float, factors: dict[int, float]) -> Schedule:
 
 
 def warmup(steps: int, then: Schedule, *, start: float = 0.0) -> Schedule:
-    """A straight line from `start` to the first rate of another schedule, then that schedule."""
+    """A straight line from `start` up to another schedule, then that schedule.
+
+    The line ends at the first rate of that schedule.
+    """
 
     def schedule(step: Any) -> Any:
         rising = start + (then(rnp.zeros((), "int32")) - start) * _progress(step, steps)
