@@ -1,4 +1,7 @@
-"""The compile cache: content hash to executable, in memory, bounded, safe for threads."""
+"""The compile cache: content hash to executable, in memory.
+
+It is bounded, and safe for threads.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ class CacheStats:
 
 
 class CompileCache:
-    """Keeps the most recently used executables; each key is compiled by one thread only."""
+    """Keeps the most recently used executables.
+
+    Each key is compiled by one thread only.
+    """
 
     def __init__(self, capacity: int = 1024) -> None:
         self.capacity = capacity

@@ -98,7 +98,10 @@ class CompiledGraph:
         return self.queue.submit(self._plan(self._with_bound(arrays), keeps=True))
 
     async def run_async(self, *arrays: Any) -> Any:
-        """Run on the session's thread while the event loop goes on: `await c.run_async(x)`."""
+        """Run on the session's thread while the event loop goes on.
+
+        Use it as `await c.run_async(x)`.
+        """
         import asyncio  # loaded where an event loop runs, and 20 ms to import elsewhere
 
         return await asyncio.wrap_future(self.submit(*arrays))
@@ -126,7 +129,10 @@ class CompiledGraph:
         self._bound = {**self._bound, place: prepared}
 
     def set_param(self, name: str, array: Any) -> None:
-        """Copy `array` and use the copy as a parameter in all later calls, which leave it out."""
+        """Copy `array` and use the copy as a parameter in all later calls.
+
+        These calls leave the parameter out.
+        """
         place, prepared = self._checked(name, array)
         copied = prepared if isinstance(array, Array) else prepared.copy()
         self._bound = {**self._bound, place: copied}
@@ -240,7 +246,10 @@ class CompiledGraph:
         return dict(self.executable.stages)
 
     def report(self) -> str:
-        """For each op how it runs: native, expanded, library; what becomes of donated memory."""
+        """For each op how it runs, and what becomes of donated memory.
+
+        An op runs native, expanded or as a library call.
+        """
         takers = {i: result for result, i in self._reused.items()}
         lines = [
             f"donated {self.names[i]}: "
@@ -258,7 +267,10 @@ class CompiledGraph:
 
 
 def parameter_names(graph: Graph) -> tuple[str, ...]:
-    """The names of parameters: of the recorded arguments, else numbers as in the graph's text."""
+    """The names of parameters.
+
+    They are those of the recorded arguments, else numbers as in the graph's text.
+    """
     names = []
     for i, param in enumerate(graph.params):
         is_argument = param.origin.startswith("argument ") and ", " in param.origin
@@ -268,7 +280,10 @@ def parameter_names(graph: Graph) -> tuple[str, ...]:
 
 
 def places_of(name: str, names: Sequence[str]) -> list[int]:
-    """The numbers of the parameters with a name, or that are part of the argument with it."""
+    """The numbers of the parameters with a name.
+
+    Those that are part of the argument with the name count too.
+    """
     starts = (f"{name}[", f"{name}.")
     return [i for i, other in enumerate(names) if other == name or other.startswith(starts)]
 

@@ -1,4 +1,4 @@
-"""Looking inside of compiles: what is printed, what is written to files, `rlx.show`.
+"""Looking inside of compiles: prints, files and `rlx.show`.
 
     RLX_DEBUG  printed to stderr
     1          a line for each compile and each cache hit

@@ -63,7 +63,10 @@ def check_donated(params: Sequence[Value], arrays: Sequence[Any], places: Sequen
 def _check_apart(
     params: Sequence[Value], arrays: Sequence[Any], places: Sequence[int], seen: dict[int, int]
 ) -> None:
-    """Raise if a donated array is another argument as well; `seen` has the last place of each."""
+    """Raise if a donated array is another argument as well.
+
+    `seen` has the last place of each.
+    """
     for i, array in enumerate(arrays):
         other = seen[id(array)]
         if i != other and isinstance(array, Array) and (i in places or other in places):

@@ -31,7 +31,10 @@ class Tick:
 
 
 class CacheBuster:
-    """Memory larger than the caches; reading and writing it drives everything else out."""
+    """Memory larger than the caches.
+
+    Reading and writing it drives everything else out.
+    """
 
     def __init__(self, nbytes: int = 64 << 20) -> None:
         self._memory = np.zeros(nbytes // 8, np.int64)

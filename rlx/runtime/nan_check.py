@@ -75,7 +75,10 @@ def _check(
     results: Sequence[np.ndarray],
     bad: Callable[[Any], Any],
 ) -> None:
-    """Raise if a result is bad though no operand is; numbers written by the user are as meant."""
+    """Raise if a result is bad though no operand is.
+
+    Numbers written by the user are as meant.
+    """
     if node.op.is_constant or any(_first(x, bad) is not None for x in operands):
         return
     for result in results:

@@ -1,4 +1,7 @@
-"""A session: a device, options and a compile cache. It turns graphs into callables."""
+"""A session: a device, options and a compile cache.
+
+It turns graphs into callables.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,9 @@ class CompileOptions:
 
 
 class Session:
-    """Compiles for one device and keeps what it compiled, the least recently used dropped first.
+    """Compiles for one device and keeps what it compiled.
+
+    The least recently used is dropped first.
 
     >>> import numpy as np
     >>> session = Session("cpu")
