@@ -70,14 +70,20 @@ def apply_ready(op: Op, given: Sequence[Operand], attrs: dict[str, Any]) -> Any:
 
 
 def apply_like(like: Any, op: str, **attrs: Any) -> Any:
-    """Apply an op without operands; record it if `like` is traced, so that it fuses there."""
+    """Apply an op without operands.
+
+    If `like` is traced it is recorded, so that it fuses there.
+    """
     if not isinstance(like, TracedTensor):
         return apply(op, **attrs)
     return record(OPS[op], [], OPS[op].complete(attrs))[0]
 
 
 def _is_symbolic(attrs: dict[str, Any]) -> bool:
-    """Whether a shape among the attributes is not known, so that only a graph can hold it."""
+    """Whether a shape among the attributes is not known.
+
+    Only a graph can hold such a shape.
+    """
     shape = attrs.get("shape", ())
     if not any(isinstance(n, Dim) for n in shape):
         return False
@@ -126,7 +132,10 @@ def operand_type(x: Operand) -> Type:
 
 
 def described(*operands: Any) -> list[str]:
-    """Lines for an error: type and origin of each operand, `x` and `y` where there are two."""
+    """Lines for an error: type and origin of each operand.
+
+    Operands are called `x` and `y` where there are two.
+    """
     names = "xy"[: len(operands)] if len(operands) <= 2 else [f"#{i}" for i in range(len(operands))]
     lines = []
     for name, x in zip(names, operands, strict=True):
@@ -136,12 +145,18 @@ def described(*operands: Any) -> list[str]:
 
 
 def is_weak(x: Operand) -> bool:
-    """Whether the operand came from Python numbers, so that its dtype yields to others."""
+    """Whether the operand came from Python numbers.
+
+    The dtype of such an operand yields to others.
+    """
     return x.weak if isinstance(x, TracedTensor) else is_python_scalar(x)
 
 
 def record(op: Op, operands: Sequence[Operand], attrs: dict[str, Any]) -> list[TracedTensor]:
-    """Record an op in the graph under construction; an operand at least must be traced."""
+    """Record an op in the graph under construction.
+
+    An operand at least must be traced.
+    """
     like = next((x for x in operands if not is_python_scalar(x)), None)
     like_type = None if like is None else operand_type(like)
     args = [to_value(x, like_type) for x in operands]
@@ -186,9 +201,10 @@ def _number(x: Any, dtype: np.dtype) -> bool | int | float | complex:
 
 
 def literal(array: np.ndarray, *, like: Operand | None = None) -> Any:
-    """Give a small array that belongs to the code: a constant of the graph under construction.
+    """Give a small array that belongs to the code.
 
-    It stays an `Array` unless `like` is traced.
+    It becomes a constant of the graph under construction. It stays an `Array` unless `like` is
+    traced.
     """
     if isinstance(like, TracedTensor):
         return TracedTensor(OPS["constant"].lift(array))
@@ -217,7 +233,10 @@ def evaluate(op: Op, operands: Sequence[Any], attrs: dict[str, Any]) -> list[Arr
 
 
 def _remember(op: Op, results: Sequence[Array], attrs: dict[str, Any]) -> None:
-    """Note how an array was made from nothing while tracing, so that its use needs no capture."""
+    """Note how an array was made from nothing while tracing.
+
+    So its use needs no capture.
+    """
     recorder = builder.current()
     if recorder is not None:
         recipes = _recipes.setdefault(recorder, {})
@@ -239,7 +258,10 @@ def _to_arrays(operands: Sequence[Any], device: Any) -> list[Array]:
 
 
 def _view(data: np.ndarray) -> Array:
-    """An `Array` on memory of the user, or on a broadcast view: it must not leave this file."""
+    """An `Array` on memory of the user, or on a broadcast view.
+
+    It must not leave this file.
+    """
     view = data.view()
     view.flags.writeable = False
     made = Array.__new__(Array)

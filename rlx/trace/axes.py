@@ -1,4 +1,7 @@
-"""Axes and shapes as users write them: negative, in tuples, with -1; checked, with errors."""
+"""Axes and shapes as users write them.
+
+They may be negative, in tuples, with -1; they are checked, with errors.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,10 @@ def integer(what: str, n: Any) -> int:
 
 
 def number(what: str, n: Any) -> Any:
-    """Give back a number, or an array without axes; `what` it stands for is named in the error."""
+    """Give back a number, or an array without axes.
+
+    `what` it stands for is named in the error.
+    """
     is_plain = isinstance(n, int | float | np.number) and not isinstance(n, bool)
     if is_plain or getattr(n, "shape", None) == ():
         return n

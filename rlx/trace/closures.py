@@ -1,4 +1,7 @@
-"""Recorded functions as parts of control flow: captures as operands, carried types that settle."""
+"""Recorded functions as parts of control flow.
+
+Captures become operands, and carried types settle.
+"""
 
 from __future__ import annotations
 
@@ -72,10 +75,10 @@ def with_weak(results: Sequence[Any], weak: Sequence[bool]) -> list[Any]:
 def trace_body(
     name: str, body: Callable[..., Any], carry: Any, take: Callable[[Any], Any], *rest: Any
 ) -> tuple[Traced, list[Any]]:
-    """Record a loop's body until the carried types settle; gives the initial leaves too.
+    """Record a loop's body until the carried types settle.
 
-    `take` picks the carried part of what the body returns. An initial Python number takes the
-    dtype that the body gives it.
+    The result includes the initial leaves. `take` picks the carried part of what the body returns.
+    An initial Python number takes the dtype that the body gives it.
     """
     leaves, tree = pytree.flatten(carry)
     paths = pytree.paths(tree, "carry")
@@ -111,7 +114,10 @@ def _carried(
 
 
 def _settle(leaves: Sequence[Any], after: Sequence[Type], weak: Sequence[bool]) -> Any:
-    """Initial leaves that came from Python numbers, in the body's dtype; None if all fit."""
+    """Initial leaves that came from Python numbers, in the body's dtype.
+
+    It is None if all fit.
+    """
     changed = False
     settled = []
     for leaf, now, is_result_weak in zip(leaves, after, weak, strict=True):
@@ -151,7 +157,10 @@ def _check_carry(name: str, path: str, before: Type, after: Type, is_weak: bool)
 
 
 def constants_first(traced: Traced, types: Sequence[Type]) -> Graph:
-    """The graph with its captures before the other parameters and results of the given types."""
+    """The graph with its captures before the other parameters.
+
+    Its results are of the given types.
+    """
     graph, count = traced.graph, traced.n_args
     if not traced.captures and tuple(types) == graph.result_types:
         return graph

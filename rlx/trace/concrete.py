@@ -1,7 +1,7 @@
-"""Known arrays of traced values: what lets Python `if` work in `grad` outside of `jit`.
+"""Known arrays of traced values: what lets Python `if` work in `grad`.
 
-A trace that runs on known arrays enters its parameters here; the arrays of other values are
-computed with the ops' references only when asked for.
+That is outside of `jit`. A trace that runs on known arrays enters its parameters here; the arrays
+of other values are computed with the ops' references only when asked for.
 """
 
 from __future__ import annotations

@@ -55,7 +55,10 @@ def cond(
 
 
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
-    """Call `branches[index](*operands)`; the index is clamped to the branches there are."""
+    """Call `branches[index](*operands)`.
+
+    The index is clamped to the branches there are.
+    """
     if not isinstance(branches, Sequence) or not branches:
         raise ArgumentError(
             "switch: there are no branches",
@@ -112,7 +115,10 @@ def _branch(
 
 
 def _meeting_types(name: str, traced: Sequence[Traced]) -> list[Type]:
-    """The type of each result; results of Python numbers take the dtype of other branches."""
+    """The type of each result.
+
+    Results of Python numbers take the dtype of other branches.
+    """
     paths = pytree.paths(traced[0].out_tree, "result")
     types = []
     for i, path in enumerate(paths):
@@ -140,9 +146,10 @@ def while_loop(
     init: Any,
     max_steps: int | None = None,
 ) -> Any:
-    """Call `carry = body_fun(carry)` as long as `cond_fun(carry)` holds; gives the last carry.
+    """Call `carry = body_fun(carry)` while `cond_fun(carry)` holds.
 
-    Forward mode works; reverse mode needs `max_steps`, an upper bound of the number of steps.
+    It gives the last carry. Forward mode works; reverse mode needs `max_steps`, an upper bound of
+    the number of steps.
     """
     check_function(cond_fun, "while_loop: cond_fun")
     check_function(body_fun, "while_loop: body_fun")
@@ -190,9 +197,9 @@ def _bounded_loop(
 
 
 def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init: Any) -> Any:
-    """Call `carry = body_fun(i, carry)` for i from `lower` below `upper`; gives the last carry.
+    """Call `carry = body_fun(i, carry)` for i from `lower` below `upper`.
 
-    With Python bounds reverse mode works.
+    It gives the last carry. With Python bounds reverse mode works.
     """
     check_function(body_fun, "fori_loop: body_fun")
     first, last = as_operand(lower), as_operand(upper)

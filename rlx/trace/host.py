@@ -1,4 +1,7 @@
-"""Turn what users write (numbers, lists, foreign arrays) into NumPy arrays that rlx knows."""
+"""Turn what users write into NumPy arrays that rlx knows.
+
+They write numbers, lists and foreign arrays.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,10 @@ def to_numpy(x: Any, dtype: Any = None, *, copy: bool = False) -> np.ndarray:
 
 
 def _default_of_list(x: Any, found: np.ndarray) -> np.dtype:
-    """A list of Python numbers takes the default dtype; NumPy numbers in it keep theirs."""
+    """A list of Python numbers takes the default dtype.
+
+    NumPy numbers in the list keep theirs.
+    """
     if any(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves_of_lists(x)):
         return found.dtype
     if not found.size:
@@ -69,7 +75,10 @@ def leaves_of_lists(x: Any) -> Iterator[Any]:
 
 
 def _check_range(found: np.ndarray, wanted: np.dtype) -> None:
-    """Numbers that become integers must fit; `astype` of an array is there to wrap them."""
+    """Check that numbers which become integers fit.
+
+    To wrap them there is `astype` of an array.
+    """
     if not is_integer(wanted) or found.dtype.kind not in "iuf" or found.dtype == wanted:
         return
     limits = np.iinfo(wanted)
@@ -84,7 +93,10 @@ def _check_range(found: np.ndarray, wanted: np.dtype) -> None:
 
 
 def check_supported(dtype: np.dtype, x: Any = None) -> None:
-    """Raise a `DtypeError` unless rlx has the dtype; nor has it masks, which NumPy would drop."""
+    """Raise a `DtypeError` unless rlx has the dtype.
+
+    It refuses masks too, which NumPy would drop.
+    """
     if isinstance(x, np.ma.MaskedArray):
         raise DtypeError(
             "a masked array would lose its mask",

@@ -85,9 +85,10 @@ def read_index(index: Any, shape: Shape) -> Plan:
 
 
 def _expanded(index: Any, shape: Shape) -> list[Any]:
-    """The items of an index, one for each axis: ... and what is left out become full slices.
+    """The items of an index, one for each axis.
 
-    Boolean arrays become integer arrays, one for each axis they cover.
+    The ... and what is left out become full slices. Boolean arrays become integer arrays, one for
+    each axis they cover.
     """
     items = [_read_item(item) for item in (index if isinstance(index, tuple) else (index,))]
     count = sum(map(_width, items))
@@ -272,7 +273,10 @@ def _slice_number(part: Any) -> Any:
 
 
 def getitem(x: Any, index: Any) -> Any:
-    """The elements at an index; traced indices outside of the array give the nearest ones."""
+    """The elements at an index.
+
+    Traced indices outside of the array give the nearest ones.
+    """
     x = as_tensor(x)
     return take_plan(x, read_index(index, x.shape), "clip")
 

@@ -1,4 +1,7 @@
-"""The error for a tensor that outlived its trace: who made it, and who still holds it."""
+"""The error for a tensor that outlived its trace.
+
+It tells who made it, and who still holds it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def leaked(tensor: TracedTensor) -> LeakedTracerError:
-    """The error for a tensor used after its trace; names the line that made it and its holder."""
+    """The error for a tensor used after its trace.
+
+    It names the line that made the tensor, and what holds it.
+    """
     error = builder.leaked(tensor.value)
     holder = holder_of(tensor)
     if holder:
@@ -24,7 +30,10 @@ def leaked(tensor: TracedTensor) -> LeakedTracerError:
 
 
 def holder_of(thing: object) -> str:
-    """Name what outside of the running frames refers to a thing; empty if nothing is found."""
+    """Name what outside of the running frames refers to a thing.
+
+    The name is empty if nothing is found.
+    """
     for referrer in gc.get_referrers(thing):
         if isinstance(referrer, FrameType):
             continue

@@ -27,7 +27,10 @@ FLOAT = DTYPES["float32"]
 
 
 def result_dtype(*operands: Any, inexact: bool = False) -> np.dtype:
-    """The dtype in which operands meet; `inexact` turns integers and bools into float32."""
+    """The dtype in which operands meet.
+
+    `inexact` turns integers and bools into float32.
+    """
     strong = [operand_type(x).dtype for x in operands if not is_weak(x)]
     weak = [operand_type(x).dtype for x in operands if is_weak(x)]
     dtype = promote(*strong) if strong else promote(*weak)
@@ -47,14 +50,20 @@ def _kind(dtype: np.dtype) -> int:
 
 
 def promote_operands(*operands: Any, inexact: bool = False) -> list[Any]:
-    """Convert operands to the dtype in which they meet; Python numbers stay as they are."""
+    """Convert operands to the dtype in which they meet.
+
+    Python numbers stay as they are.
+    """
     given = [as_operand(x) for x in operands]
     dtype = result_dtype(*given, inexact=inexact)
     return [x if is_python_scalar(x) else convert(x, dtype) for x in given]
 
 
 def broadcast_operands(name: str, *operands: Any) -> list[Any]:
-    """Broadcast operands to one shape, as in NumPy; `name` is the function for the error."""
+    """Broadcast operands to one shape, as in NumPy.
+
+    `name` is the function for the error.
+    """
     given = [as_operand(x) for x in operands]
     shape = broadcast_shapes(name, *(operand_type(x).shape for x in given))
     return [broadcast_to(x, shape) for x in given]
@@ -68,7 +77,10 @@ def pointwise(op: Op | str, *operands: Any, name: str = "", inexact: bool = Fals
 
 
 def pointwise_at(op: Op | str, dtype: np.dtype, *operands: Any, name: str = "") -> Any:
-    """Apply a pointwise op to operands converted to a dtype and broadcast to one shape."""
+    """Apply a pointwise op to operands of one dtype and one shape.
+
+    They are converted and broadcast to these.
+    """
     given = [as_operand(x) for x in operands]
     return _apply_fitted(op, name, [dtype] * len(given), given)
 
@@ -79,9 +91,9 @@ def _apply_fitted(op: Op | str, name: str, dtypes: Sequence[np.dtype], given: Se
 
 
 def fit_operands(name: str, dtype: np.dtype, *operands: Any) -> list[Any]:
-    """Convert operands to a dtype and broadcast them to one shape, as `apply` wants them.
+    """Convert operands to a dtype and broadcast them to one shape.
 
-    `name` is the function for the error. If one is traced, all are.
+    `apply` wants them so. `name` is the function for the error. If one is traced, all are.
     """
     return fit_each(name, [dtype] * len(operands), operands)
 
@@ -176,7 +188,10 @@ def _as_operand_or_dtype(x: Any) -> Any:
 
 
 def check_fits(name: str, x: Any, dtype: np.dtype) -> None:
-    """Raise unless an operand can become `dtype` without losing its kind, as float to integer."""
+    """Raise unless an operand can become `dtype` without losing its kind.
+
+    A float would lose it in becoming an integer.
+    """
     given = operand_type(as_operand(x)).dtype
     if _kind(given) > _kind(dtype):
         raise DtypeError(

@@ -74,7 +74,9 @@ def structure(tree: Any, is_leaf: IsLeaf = None) -> Structure:
 
 
 def map(fn: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
-    """Call a function on the leaves of trees of one structure; gives a tree of the results.
+    """Call a function on the leaves of trees of one structure.
+
+    The result is a tree of what it returns.
 
     >>> map(lambda x, y: x + y, {"a": 1}, {"a": 10})
     {'a': 11}
@@ -200,10 +202,11 @@ def register_class(
     flatten: Callable[[Any], Any],
     unflatten: Callable[[Any, Sequence[Any]], Any],
 ) -> type:
-    """Make a class a container: `flatten(x) -> (children, fixed)`, `unflatten(fixed, children)`.
+    """Make a class a container, as a list or a dict is.
 
-    A third item from `flatten` gives the attribute names of the children, for paths. `fixed`
-    must be hashable and comparable. Gives the class, so that it can end a decorator.
+    `flatten(x) -> (children, fixed)` and `unflatten(fixed, children)` tell how. A third item from
+    `flatten` gives the attribute names of the children, for paths. `fixed` must be hashable and
+    comparable. Gives the class, so that it can end a decorator.
     """
     optree.register_pytree_node(
         cls,

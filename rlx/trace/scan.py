@@ -142,7 +142,10 @@ def _stack(ys: Sequence[Any]) -> Any:
 
 
 def map(f: Callable[[Any], Any], xs: Any) -> Any:
-    """Call `f` on each element along axis 0, one after another; stacks what it returns."""
+    """Call `f` on each element along axis 0, one after another.
+
+    What it returns is stacked.
+    """
 
     check_function(f, "map: the function")
 
@@ -156,9 +159,9 @@ def map(f: Callable[[Any], Any], xs: Any) -> Any:
 def associative_scan(
     fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0
 ) -> Any:
-    """All running combinations along an axis, by an associative function, in log2(n) rounds.
+    """All running combinations along an axis, by an associative function.
 
-    `fn(a, b)` combines trees of arrays, elementwise along the axis.
+    It takes log2(n) rounds. `fn(a, b)` combines trees of arrays, elementwise along the axis.
     """
     check_function(fn, "associative_scan: the function")
     leaves, tree = pytree.flatten(elems)

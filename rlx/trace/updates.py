@@ -148,7 +148,10 @@ def _mode(mode: str | None, table: dict[str, str]) -> str:
 
 
 def _traced_mask(index: Any) -> Any:
-    """The index if it is a lone boolean tensor; whole arrays choose faster than they scatter."""
+    """The index if it is a lone boolean tensor.
+
+    Whole arrays choose faster than they scatter.
+    """
     lone = index[0] if isinstance(index, tuple) and len(index) == 1 else index
     is_mask = isinstance(lone, TracedTensor) and is_bool(lone.dtype)
     return lone if is_mask else None
@@ -291,7 +294,10 @@ def _indexed_shape(plan: Plan, shape: tuple[Any, ...], rank: int) -> tuple[Any, 
 
 
 def _by_number(x: Any, index: Any, values: Any, combine: str, mode: str, unique: bool) -> Any:
-    """Updates at stepped slices with index arrays: count the elements, and scatter by count."""
+    """Update at stepped slices with index arrays.
+
+    The elements are counted, and updates scatter by count.
+    """
     numbers = apply_like(x, "iota", shape=(x.size,), axis=0, dtype="int32")
     numbers = apply("reshape", numbers, shape=tuple(x.shape))
     plan = read_index(index, x.shape)
