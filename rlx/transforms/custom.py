@@ -1,7 +1,8 @@
-"""User-given derivatives and memory for time: custom_jvp, custom_vjp, checkpoint, stop_gradient.
+"""User-given derivatives, and memory for time.
 
-A user's rule runs while a derivative graph is recorded. What it uses from outside is found among
-the operands of the call, or becomes a constant.
+Here are custom_jvp, custom_vjp, checkpoint and stop_gradient. A user's rule runs while a derivative
+graph is recorded. What it uses from outside is found among the operands of the call, or becomes a
+constant.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Forward mode for users, and what is built from both modes: jvp, hvp, Jacobians, Hessians."""
+"""Forward mode for users, and what is built from both modes.
+
+Here are jvp, hvp, Jacobians and Hessians.
+"""
 
 from __future__ import annotations
 
@@ -58,10 +61,10 @@ def jvp(
 
 
 def hvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-    """Give the Hessian of a scalar function times a vector, without forming the Hessian.
+    """Give the Hessian of a scalar function times a vector.
 
-    The vector has a part for each argument in `tangents`; so has the result, as a tuple if there
-    are several.
+    The Hessian itself is never formed. The vector has a part for each argument in `tangents`; so
+    has the result, as a tuple if there are several.
 
     >>> import rlx
     >>> float(rlx.hvp(lambda x: x**3, (2.0,), (1.0,)))
@@ -74,10 +77,11 @@ def hvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
 def jacfwd(
     fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
-    """Give a function that returns the Jacobian by forward mode, one column after another.
+    """Give a function that returns the Jacobian by forward mode.
 
-    The result has the structure of the value; each leaf that of argument `argnums` (a tuple for
-    several), with the axes of the value first. With `has_aux` the result is (Jacobian, extra).
+    The Jacobian is made one column after another. The result has the structure of the value; each
+    leaf that of argument `argnums` (a tuple for several), with the axes of the value first. With
+    `has_aux` the result is (Jacobian, extra).
 
     >>> import rlx
     >>> rlx.jacfwd(lambda x: x * x)(rlx.array([1.0, 2.0])).tolist()
@@ -109,9 +113,9 @@ def jacfwd(
 def jacrev(
     fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
-    """Give a function that returns the Jacobian by reverse mode, one row after another.
+    """Give a function that returns the Jacobian by reverse mode.
 
-    The result is as that of `jacfwd`.
+    The Jacobian is made one row after another. The result is as that of `jacfwd`.
 
     >>> import rlx
     >>> rlx.jacrev(lambda x: x * x)(rlx.array([1.0, 2.0])).tolist()

@@ -96,9 +96,9 @@ def value_and_grad(
 def grad(
     fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
-    """Give a function that returns the gradient of a scalar function; see `value_and_grad`.
+    """Give a function that returns the gradient of a scalar function.
 
-    With `has_aux` the result is (gradient, extra).
+    See `value_and_grad` for the arguments. With `has_aux` the result is (gradient, extra).
 
     >>> import rlx
     >>> float(rlx.grad(rlx.grad(lambda x: x**3))(2.0))
@@ -116,7 +116,9 @@ def grad(
 
 
 def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """Give the value of a function and the map from its cotangent to those of the arguments.
+    """Give the value of a function and its map of cotangents.
+
+    The map takes the cotangent of the value to those of the arguments.
 
     >>> import rlx
     >>> value, pull_back = rlx.vjp(lambda x, y: x * y, 2.0, 5.0)
@@ -165,7 +167,9 @@ def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
 
 def linearize(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
-    """Give the value of a function and its linear map from tangents to the value's tangent.
+    """Give the value of a function and its linear map of tangents.
+
+    The map takes tangents of the arguments to the value's tangent.
 
     >>> import rlx
     >>> value, push = rlx.linearize(lambda x: x * x, 3.0)

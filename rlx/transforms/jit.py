@@ -1,4 +1,7 @@
-"""`jit`: record a function once for each kind of arguments, compile it, call the machine code."""
+"""`jit`: record a function, compile it, call the machine code.
+
+It records once for each kind of arguments.
+"""
 
 from __future__ import annotations
 
@@ -215,7 +218,10 @@ class Jitted:
     def _kinds(
         self, args: Sequence[Any], leaves: Sequence[Any], tree: pytree.Structure
     ) -> tuple[Any, ...]:
-        """What must be equal for a compiled function to be used again; an error names the leaf."""
+        """What must be equal for a compiled function to be used again.
+
+        An error names the leaf.
+        """
         kinds: list[Any] = []
         try:
             for leaf in leaves:
@@ -238,7 +244,10 @@ class Jitted:
     def _open_fast_path(
         self, entry: Compiled, leaves: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        """Flat arguments and a flat result need no Python between the call and machine code."""
+        """Set the fast path, which needs no Python before the machine code.
+
+        It is for flat arguments and a flat result.
+        """
         traced = entry.traced
         out = traced.out_tree
         is_flat_out = out == _LEAF or (
@@ -317,12 +326,12 @@ def jit(
     donate_argnames: Sequence[str] | str = (),
     device: str | None = None,
 ) -> Any:
-    """Compile a function for each kind of arguments (structure, dtypes, shapes) it meets.
+    """Compile a function for each kind of arguments it meets.
 
-    Arguments in `static_argnames` are Python values known while recording. Arrays of the
-    arguments in `donate_argnames` are given away: results take over their memory where they can
-    (`compiled.report()` tells), and using one again is an error. Works as a decorator, with and
-    without keywords.
+    A kind is the structure, the dtypes and the shapes. Arguments in `static_argnames` are Python
+    values known while recording. Arrays of the arguments in `donate_argnames` are given away:
+    results take over their memory where they can (`compiled.report()` tells), and using one again
+    is an error. Works as a decorator, with and without keywords.
 
     >>> import rlx
     >>> @rlx.jit

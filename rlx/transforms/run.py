@@ -1,4 +1,7 @@
-"""Run a transformed graph: recorded where an operand is traced, evaluated at once elsewhere."""
+"""Run a transformed graph.
+
+It is recorded where an operand is traced, and evaluated at once elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,10 @@ from ..trace.tensor import TracedTensor
 
 
 def run_graph(graph: Graph, operands: Sequence[Any]) -> list[Any]:
-    """Give the results as tensors of the open trace, or as arrays if nothing is traced.
+    """Give the results as tensors of the open trace, or as arrays.
 
-    Operands are arrays, tensors, numbers, or values of an enclosing graph (captures).
+    They are arrays if nothing is traced. Operands are arrays, tensors, numbers, or values of an
+    enclosing graph (captures).
     """
     if any(isinstance(x, TracedTensor | Value) for x in operands):
         values = [_recorded(x, p) for x, p in zip(operands, graph.params, strict=True)]
@@ -41,7 +45,10 @@ def run_graph(graph: Graph, operands: Sequence[Any]) -> list[Any]:
 def like_primals(
     what: str, given: Sequence[Any], types: Sequence[Type], paths: Sequence[str]
 ) -> list[Any]:
-    """Check that tangents or cotangents have the given types; Python numbers take the dtype."""
+    """Check that tangents or cotangents have the given types.
+
+    Python numbers take the dtype.
+    """
     return [_like(what + path, x, type) for x, type, path in zip(given, types, paths, strict=True)]
 
 

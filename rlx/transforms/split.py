@@ -35,7 +35,10 @@ def split_graph(
 
 
 def _separate(graph: Graph, known: Sequence[bool]) -> tuple[Graph, dict[Value, bool]]:
-    """Rebuild the graph with every nested node on one side; tells which values are known."""
+    """Rebuild the graph with every nested node on one side.
+
+    It tells which values are known.
+    """
     is_known: dict[Value, bool] = {}
 
     with recording(graph.name) as builder:
@@ -74,7 +77,10 @@ def _needed(graph: Graph, results: Sequence[Value]) -> list[Node]:
 def _residuals(
     nodes: Sequence[Node], results: Sequence[Value], is_known: dict[Value, bool]
 ) -> list[Value]:
-    """The known values the unknown side reads, each once; made-from-nothing ones are remade."""
+    """The known values the unknown side reads, each once.
+
+    Values made from nothing are made anew there.
+    """
     read = [a for node in nodes for a in node.args] + list(results)
     return list(dict.fromkeys(x for x in read if is_known[x] and not _from_nothing(x)))
 
