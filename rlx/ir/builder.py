@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from .errors import LeakedTracerError
-from .graph import OPS, Graph, Source, Value
+from .graph import OPS, Graph, Node, Source, Value
 from .types import Type
 
 PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
@@ -162,6 +162,15 @@ def inline(graph: Graph, args: Sequence[Value]) -> list[Value]:
     return rewrite(graph, args, lambda node, operands: node.op.apply(operands, node.attrs))
 
 
+def repeat(node: Node, operands: Sequence[Value]) -> tuple[Value, ...]:
+    """Record a node again, on operands of the same types: no type is derived anew."""
+    builder = current()
+    assert builder is not None, "nodes need an open graph"
+    types = tuple(r.type for r in node.results)
+    args = tuple(map(builder.own, operands))
+    return builder.graph.add_node(node.op, args, node.attrs, types, user_source()).results
+
+
 def rewrite(
     graph: Graph,
     args: Sequence[Any],
@@ -173,10 +182,14 @@ def rewrite(
     """
     assert len(args) == len(graph.params), f"{graph.name} takes {len(graph.params)} arguments"
     table = dict(zip(graph.params, args, strict=True))
-    for node in graph.nodes:
-        with at(node.source):
+    before = _state.source
+    try:
+        for node in graph.nodes:
+            _state.source = node.source or before
             results = visit(node, [table[a] for a in node.args])
-        table.update(zip(node.results, results, strict=True))
+            table.update(zip(node.results, results, strict=True))
+    finally:
+        _state.source = before
     return [table[r] for r in graph.results]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from ...ir.graph import Graph, Node, Value
-from .rebuild import inside, rebuild
+from .rebuild import again, rebuild
 
 
 def dedupe(graph: Graph) -> Graph:
@@ -18,13 +18,12 @@ def dedupe(graph: Graph) -> Graph:
     seen: dict[Hashable, Sequence[Value]] = {}
 
     def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
-        attrs = inside(node.attrs, dedupe)
         if node.op.rules.get("barrier") or node.attrs.get("recompute", False):
-            return node.op.apply(operands, attrs)
+            return again(node, operands, dedupe)
         names = tuple(map(id, operands))
         key = (node.op.name, names, tuple((k, _exact(v)) for k, v in node.attrs.items()))
         if key not in seen:
-            seen[key] = node.op.apply(operands, attrs)
+            seen[key] = again(node, operands, dedupe)
         return seen[key]
 
     return rebuild(graph, visit)

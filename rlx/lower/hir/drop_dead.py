@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir.graph import Graph, Node, Value
-from .rebuild import again, inside, rebuild
+from .rebuild import again, rebuild
 
 
 def drop_dead(graph: Graph) -> Graph:
@@ -25,8 +25,6 @@ def drop_dead(graph: Graph) -> Graph:
     def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
         if node not in live:
             return node.results  # stand-ins that no live node reads
-        if not node.graphs:
-            return again(node, operands)
-        return node.op.apply(operands, inside(node.attrs, drop_dead))
+        return again(node, operands, drop_dead)
 
     return rebuild(graph, visit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ...ir.graph import Graph, Node, Value
-from .rebuild import inside, rebuild
+from .rebuild import again, rebuild
 
 
 def expand(graph: Graph, wants: Collection[str] = ()) -> Graph:
@@ -20,7 +20,7 @@ def expand(graph: Graph, wants: Collection[str] = ()) -> Graph:
 
     def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
         if not is_composite(node):
-            return node.op.apply(operands, inside(node.attrs, lambda g: expand(g, wants)))
+            return again(node, operands, lambda g: expand(g, wants))
         results = node.op.rules["expand"](*operands, **node.attrs)
         return results if isinstance(results, tuple | list) else (results,)
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...ir.body import Fill
+from ...ir.builder import repeat
 from ...ir.graph import OPS, Graph, Node, Value
-from .rebuild import inside, rebuild
+from .rebuild import again, rebuild
 
 LARGEST = 256  # elements: more would grow the program, and cost time to compile
 
@@ -22,10 +23,10 @@ def fold_constants(graph: Graph) -> Graph:
     def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
         arrays = _known(node, operands)
         if arrays is None:
-            return node.op.apply(operands, inside(node.attrs, fold_constants))
+            return again(node, operands, fold_constants)
         results = node.op.run(arrays, node.attrs)
         if any(map(_is_uniform, results)):
-            return node.op.apply(operands, node.attrs)
+            return repeat(node, operands)
         lift = next(op for op in OPS.values() if op.is_constant).lift
         return [lift(array) for array in results]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...ir.body import Call
 from ...ir.builder import inline
 from ...ir.graph import Graph, Node, Value
-from .rebuild import inside, rebuild
+from .rebuild import again, rebuild
 
 
 def inline_calls(graph: Graph, keep_recomputed: bool = True) -> Graph:
@@ -23,9 +23,8 @@ def inline_calls(graph: Graph, keep_recomputed: bool = True) -> Graph:
         return isinstance(node.op.rules.get("body"), Call) and not is_kept
 
     def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
-        attrs = inside(node.attrs, lambda g: inline_calls(g, keep_recomputed))
         if is_inlined(node):
-            return inline(attrs["graph"], operands)
-        return node.op.apply(operands, attrs)
+            return inline(inline_calls(node.attrs["graph"], keep_recomputed), operands)
+        return again(node, operands, lambda g: inline_calls(g, keep_recomputed))
 
     return rebuild(graph, visit) if any(map(is_inlined, graph.walk())) else graph

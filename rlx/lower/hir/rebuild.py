@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...ir.builder import build, rewrite
+from ...ir.builder import build, repeat, rewrite
 from ...ir.graph import Graph, Node, Value
 
 Visit = Callable[[Node, list[Value]], Sequence[Value]]
@@ -17,14 +17,12 @@ def rebuild(graph: Graph, visit: Visit) -> Graph:
     return build(lambda *xs: rewrite(graph, xs, visit), graph.param_types, graph.name, origins)
 
 
-def again(node: Node, operands: Sequence[Value]) -> tuple[Value, ...]:
-    """Record a node as it is, on new operands."""
-    return node.op.apply(operands, node.attrs)
-
-
-def inside(attrs: dict[str, Any], change: Callable[[Graph], Graph]) -> dict[str, Any]:
-    """Attributes with every nested graph changed."""
-    return {name: _changed(attr, change) for name, attr in attrs.items()}
+def again(node: Node, operands: list[Value], change: Callable[[Graph], Graph]) -> Sequence[Value]:
+    """Record a node on new operands of the same types, with every nested graph changed."""
+    if not node.graphs:
+        return repeat(node, operands)
+    attrs = {name: _changed(attr, change) for name, attr in node.attrs.items()}
+    return node.op.apply(operands, attrs)
 
 
 def _changed(attr: Any, change: Callable[[Graph], Graph]) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...ir.graph import Graph, Node, Value
 from .drop_dead import drop_dead
-from .rebuild import inside, rebuild
+from .rebuild import again, rebuild
 
 ROUNDS = 4  # a fold may open another one; more rounds than this have not been seen to help
 
@@ -32,7 +32,7 @@ def _sweep(graph: Graph) -> tuple[Graph, bool]:
         fold = node.op.rules.get("fold")
         found = fold(*operands, **node.attrs) if fold else None
         if found is None:
-            return node.op.apply(operands, inside(node.attrs, simplify))
+            return again(node, operands, simplify)
         changed = True
         results = found if isinstance(found, tuple | list) else (found,)
         for result, old in zip(results, node.results, strict=True):
