@@ -1,7 +1,4 @@
-"""The typed graph: values, the nodes that make them, where they arose.
-
-Where means in the user's code.
-"""
+"""The typed graph: values, their nodes, and where in the user's code they arose."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Truth: logical functions, classification, choice by condition, closeness.
-
-Numbers are classified.
-"""
+"""Truth: logical functions, classes of numbers, choice by condition, closeness."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def sort_complex(x: Tensor) -> Any:
 def searchsorted(a: Tensor, v: Tensor, side: str = "left", sorter: Tensor | None = None) -> Any:
     """Where elements v belong in a sorted vector.
 
-    Before equal ones, or after with "right".
+    They go before equal ones, or after them with "right".
     """
     if side not in ("left", "right"):
         raise AttributeValueError(

@@ -116,9 +116,9 @@ def grad(
 
 
 def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """Give the value of a function and its map of cotangents.
+    """Give the value of a function and the map that takes cotangents back.
 
-    The map takes the cotangent of the value to those of the arguments.
+    It takes the cotangent of the value to those of the arguments.
 
     >>> import rlx
     >>> value, pull_back = rlx.vjp(lambda x, y: x * y, 2.0, 5.0)

@@ -81,8 +81,8 @@ one_hot.samples(
 def cross_entropy(logits: Type, labels: Type) -> Type:
     """Minus the log-softmax of logits at the label.
 
-    `f32[..., C], i32[...] → f32[...]`. One loss for each label, NaN for a label outside of 0 to C -
-    1.
+    `f32[..., C], i32[...] → f32[...]`.
+    One loss for each label, NaN for a label outside of 0 to C - 1.
     """
     check_kind(logits, ["float"])
     if not is_integer(labels.dtype):

@@ -114,10 +114,11 @@ class Rows:
 class Scan:
     """Running combination along one loop, for each value of the others.
 
-    `along` is the last loop and runs in order, backwards if `reverse`. The accumulator has the
-    dtype of `expr` and starts with the first element; at each step `accumulator =
-    combine(accumulator, expr)` is converted to the buffer's dtype and stored at `index`. `combine`
-    is add, mul, max or min.
+    `along` is the last loop and runs in order, backwards if `reverse`.
+
+    The accumulator has the dtype of `expr` and starts with the first element; at each step
+    `accumulator = combine(accumulator, expr)` is converted to the buffer's dtype and stored at
+    `index`. `combine` is add, mul, max or min.
     """
 
     loops: tuple[Variable, ...]

@@ -97,8 +97,7 @@ def _carries(
 def _shares(body: Program, before: Buffer, after: Buffer) -> bool:
     """Let an output have the memory of an input that it begins as a copy of.
 
-    It is done where that is right. That is so if nothing reads the input after the copy; then the
-    copy is dropped.
+    That is right if nothing reads the input after the copy; then the copy is dropped.
     """
     at = next((n for n, step in enumerate(body.steps) if after in writes(step)), None)
     if at is None or not _is_copy(body.steps[at], before, after):
