@@ -47,7 +47,10 @@ class Builder:
         return found
 
     def own(self, value: Value) -> Value:
-        """Give the value of this graph that stands for `value` of this or an enclosing graph."""
+        """Give the value of this graph that stands for `value`.
+
+        `value` is of this or an enclosing graph.
+        """
         if value.graph is self.graph:
             return value
         if not any(builder.graph is value.graph for builder in _state.stack):
@@ -136,7 +139,10 @@ def build_with_captures(
 
 @contextmanager
 def at(source: Source | None) -> Iterator[None]:
-    """Give nodes recorded in the block this line: a transform keeps the user's line so."""
+    """Give nodes recorded in the block this line.
+
+    A transform keeps the user's line so.
+    """
     before = _state.source
     _state.source = source or before
     try:

@@ -9,9 +9,11 @@ from .rebuild import again, rebuild
 
 
 def drop_dead(graph: Graph) -> Graph:
-    """Drop nodes whose results nobody needs, in nested graphs too; ops with `effect` stay.
+    """Drop nodes whose results nobody needs, in nested graphs too.
 
     before: `a = sin(x); b = cos(x); return b`; after: `b = cos(x); return b`.
+
+    Ops with `effect` stay.
     """
     needed = set(graph.results)
     live: set[Node] = set()

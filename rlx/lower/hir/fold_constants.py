@@ -34,7 +34,10 @@ def fold_constants(graph: Graph) -> Graph:
 
 
 def _is_uniform(array: np.ndarray) -> bool:
-    """Whether an array is one number many times: better computed than read from memory."""
+    """Whether an array is one number many times.
+
+    Then it is better computed than read from memory.
+    """
     return array.size > 1 and bool((array == array.flat[0]).all())
 
 

@@ -12,7 +12,10 @@ Visit = Callable[[Node, list[Value]], Sequence[Value]]
 
 
 def rebuild(graph: Graph, visit: Visit) -> Graph:
-    """Record a graph anew: `visit(node, operands)` gives the values for the node's results."""
+    """Record a graph anew, as `visit` says for each node.
+
+    `visit(node, operands)` gives the values for the node's results.
+    """
     origins = [p.origin for p in graph.params]
     return build(lambda *xs: rewrite(graph, xs, visit), graph.param_types, graph.name, origins)
 
