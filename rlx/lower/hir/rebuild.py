@@ -21,7 +21,7 @@ def rebuild(graph: Graph, visit: Visit) -> Graph:
 
 
 def again(node: Node, operands: list[Value], change: Callable[[Graph], Graph]) -> Sequence[Value]:
-    """Record a node on new operands of the same types, with every nested graph changed."""
+    """Record a node on new operands of equal types, with each nested graph changed."""
     if not node.graphs:
         return repeat(node, operands)
     attrs = {name: _changed(attr, change) for name, attr in node.attrs.items()}
