@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "rlx"
-MAX_LINES, MAX_FUNCTION, MAX_COLUMNS = 500, 60, 96
+MAX_LINES, MAX_FUNCTION, MAX_COLUMNS = 500, 60, 80
 VOCABULARIES = ("numpy", "random", "linalg", "fft")
 MODELS = ("ir", "trace", "transforms", "numpy", "random")
 EVERYTHING = ("ir", "trace", "lower", "backends", "runtime", "transforms", *VOCABULARIES)
