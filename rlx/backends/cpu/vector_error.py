@@ -77,7 +77,10 @@ def _single_near(w: Writer, x: str, square: str) -> str:
 
 
 def _single_erfc(w: Writer, x: str) -> str:
-    """exp(-a * a) times a polynomial in (a - 2) / (a + 2), for a = |x|; quotients are corrected."""
+    """exp(-a * a) times a polynomial in (a - 2) / (a + 2), for a = |x|.
+
+    Quotients are corrected.
+    """
     a, one = w.f.intrinsic("fabs", w.vector, x), w.number(1.0)
     a = w.select(w.compare("olt", a, w.number(_LARGEST)), a, w.number(_LARGEST))
     r = w.binary("fdiv", one, w.binary("fadd", a, w.number(2.0)))
@@ -109,7 +112,10 @@ def _single_erfc(w: Writer, x: str) -> str:
 
 
 def _erf_and_erfc(w: Writer, x: str) -> tuple[str, str]:
-    """Both in float64; the four rational functions take one argument and share one division."""
+    """The error function and its complement in float64.
+
+    The four rational functions take one argument and share one division.
+    """
     one, size = w.number(1.0), w.f.intrinsic("fabs", w.vector, x)
     size = w.select(w.compare("olt", size, w.number(_LARGEST)), size, w.number(_LARGEST))
     is_near = w.compare("olt", size, w.number(0.84375))
@@ -119,13 +125,17 @@ def _erf_and_erfc(w: Writer, x: str) -> tuple[str, str]:
     far = w.binary("fdiv", one, w.select(is_one, one, square))
     argument = w.select(is_one, w.binary("fsub", size, one), far)
     argument = w.select(is_near, square, argument)
+    # 1.0 + under keeps the digits of `under`: over / (1 + under) = over - over * under / (1 + under)
+    over = w.polynomial(argument, _AROUND_ONE[0][::-1])
+    under = w.binary("fmul", argument, w.polynomial(argument, _AROUND_ONE[1][:0:-1]))
+    around = (w.negated(w.binary("fmul", over, under)), w.binary("fadd", one, under))
     parts = []
     for i in range(2):
-        near, around, middle, end = (
-            w.polynomial(argument, table[i][::-1]) for table in (_NEAR, _AROUND_ONE, _MIDDLE, _FAR)
+        near, middle, end = (
+            w.polynomial(argument, table[i][::-1]) for table in (_NEAR, _MIDDLE, _FAR)
         )
         part = w.select(is_middle, middle, end)
-        parts.append(w.select(is_near, near, w.select(is_one, around, part)))
+        parts.append(w.select(is_near, near, w.select(is_one, around[i], part)))
     ratio = w.binary("fdiv", *parts)
     is_negative = w.compare("olt", x, w.number(0.0))
     # near 0: x + x * ratio
@@ -134,9 +144,9 @@ def _erf_and_erfc(w: Writer, x: str) -> tuple[str, str]:
     start = w.select(w.compare("olt", size, half), half, one)  # for an exact difference
     grown = w.fma(size, ratio, w.binary("fsub", size, start))
     near_rest = w.binary("fsub", w.binary("fsub", one, start), grown)
-    # around 1: a constant and the ratio
-    one_erf = w.binary("fadd", w.number(_ERF_OF_ONE), ratio)
-    one_rest = w.binary("fsub", w.number(1 - _ERF_OF_ONE), ratio)
+    # around 1: a constant, the numerator and the ratio
+    one_erf = w.binary("fadd", w.binary("fadd", over, ratio), w.number(_ERF_OF_ONE))
+    one_rest = w.binary("fsub", w.binary("fsub", w.number(1 - _ERF_OF_ONE), over), ratio)
     tail = _tail(w, size, w.select(is_one, w.number(0.0), ratio))
     erf = w.select(is_one, one_erf, w.binary("fsub", one, tail))
     erf = w.select(is_near, near_erf, erf)
@@ -185,7 +195,10 @@ def inverse_error_function(w: Writer, x: str) -> str:
 
 
 def _halley(w: Writer, y: str, x: str) -> str:
-    """Improve y towards erf(y) = x; near the ends by the complement, which keeps the digits."""
+    """Improve y towards erf(y) = x.
+
+    Near the ends it uses the complement, which keeps the digits.
+    """
     size_x = w.f.intrinsic("fabs", w.vector, x)
     size_y = w.f.intrinsic("fabs", w.vector, y)
     short = w.binary("fsub", w.number(1.0), size_x)

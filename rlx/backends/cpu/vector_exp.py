@@ -88,12 +88,9 @@ def exponential(w: Writer, x: str, low: str = "", factor: str = "") -> str:
     held = w.select(w.compare("olt", x, w.number(least)), w.number(least), x)
     held = w.select(w.compare("ogt", held, w.number(most)), w.number(most), held)
     n = f.intrinsic("roundeven", w.vector, w.binary("fmul", held, w.number(1 / math.log(2))))
-    # log(2) in two parts; the first has few digits, so that its product is exact
-    high, rest = (6.93145751953125e-1, 1.42860682030941723212e-6)
-    if not w.is_double:
-        high, rest = (0.693359375, -2.12194440e-4)
-    r = w.fma(n, w.number(-high), held)
-    r = w.fma(n, w.number(-rest), r)
+    # log(2) in two parts; the first has 16 digits, so that its product is exact
+    r = w.fma(n, w.number(-6.93145751953125e-1), held)
+    r = w.fma(n, w.number(-1.42860682030941723212e-6), r)
     r = w.binary("fadd", r, low) if low else r
     p = w.polynomial(r, _EXP_DOUBLE if w.is_double else _EXP_SINGLE)
     grown = w.fma(p, w.binary("fmul", r, r), r)

@@ -162,14 +162,15 @@ SINGLE = {**_BOTH, "tan": tangent, **{name: partial(in_double, WIDE[name]) for n
 DOUBLE = {**_BOTH, "cbrt": double_cbrt}  # the others by the C library
 MATH = frozenset(SINGLE)
 
-# The greatest error in float32 and in float64, in units in the last place of the exact result and
-# rounded up. The tests hold each number of `SINGLE` and `DOUBLE` from above and from below; those
-# of the C library are glibc's.
+# The greatest error found in float32 and in float64, in units in the last place of the exact result
+# and rounded up. The tests hold each number from above, and from below too for what is computed
+# here; what the C library computes was measured with glibc. Where it says 2, it is below 1.03 for
+# exp and for erf, and below 1.9 for all.
 UNITS = {
     "sin": (2, 2),
     "cos": (2, 2),
     "tan": (1, 1),
-    "exp": (1, 1),
+    "exp": (2, 2),
     "log": (1, 1),
     "tanh": (2, 2),
     "logistic": (2, 2),
@@ -182,7 +183,7 @@ UNITS = {
     "sinh": (1, 2),
     "cosh": (1, 2),
     "asinh": (1, 2),
-    "acosh": (1, 2),
+    "acosh": (1, 3),
     "atanh": (1, 2),
     "cbrt": (1, 1),
     "pow": (1, 1),

@@ -1,4 +1,4 @@
-"""float32 functions that are short in float64: all within 1 unit.
+"""float32 functions that are short in float64, which has digits to spare; and a cube root."""
 
 float64 has digits to spare.
 """
