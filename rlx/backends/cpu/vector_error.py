@@ -125,7 +125,7 @@ def _erf_and_erfc(w: Writer, x: str) -> tuple[str, str]:
     far = w.binary("fdiv", one, w.select(is_one, one, square))
     argument = w.select(is_one, w.binary("fsub", size, one), far)
     argument = w.select(is_near, square, argument)
-    # 1.0 + under keeps the digits of `under`: over / (1 + under) = over - over * under / (1 + under)
+    # over / (1 + under) as over - over * under / (1 + under) keeps the digits of `under`
     over = w.polynomial(argument, _AROUND_ONE[0][::-1])
     under = w.binary("fmul", argument, w.polynomial(argument, _AROUND_ONE[1][:0:-1]))
     around = (w.negated(w.binary("fmul", over, under)), w.binary("fadd", one, under))

@@ -1,4 +1,4 @@
-"""float32 functions that are short in float64, which has digits to spare; and a cube root."""
+"""Functions of float32 that are short in float64, and the cube root of both.
 
 float64 has digits to spare.
 """
