@@ -183,10 +183,8 @@ def logistic(w: Writer, x: str) -> str:
     size, one = w.f.intrinsic("fabs", w.vector, x), w.number(1.0)
     shrunk = exponential(w, w.negated(size))
     top = w.select(w.compare("olt", x, w.number(0.0)), shrunk, one)
-    under = w.binary("fadd", one, shrunk)
-    lost = w.binary("fsub", shrunk, w.binary("fsub", under, one))
-    inverse = w.binary("fdiv", one, under)
-    # one step of long division by the unrounded sum
+    inverse = w.binary("fdiv", one, w.binary("fadd", one, shrunk))
+    # one step of long division by the unrounded sum; y is top / 2 at least: the difference is exact
     y = w.binary("fmul", top, inverse)
-    rest = w.fma(w.negated(y), lost, w.fma(w.negated(y), under, top))
+    rest = w.fma(w.negated(y), shrunk, w.binary("fsub", top, y))
     return w.fma(rest, inverse, y)
