@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
+import rlx
 import rlx.numpy as rnp
 from rlx.ir.errors import DeviceMismatchError, DtypeError, ImmutableError, ShapeError
 from rlx.trace.apply import apply
@@ -169,3 +170,26 @@ def test_numpys_functions_find_the_methods():
     assert isinstance(np.sum(x), Array) and float(np.mean(x, axis=0)[1]) == 3.0
     with pytest.raises(ImmutableError, match="out"):
         rnp.sum(x, out=np.zeros(()))
+
+
+NONE = np.zeros(0, np.int32)
+
+
+@pytest.mark.parametrize(
+    ("shape", "index"),
+    [
+        ((0,), (NONE,)),
+        ((0, 3), (NONE,)),
+        ((2, 0), (slice(None), NONE)),
+        ((0, 5, 2), (NONE, slice(None), NONE)),
+        ((4, 0, 5, 2), (slice(None), NONE, None, slice(None, None, 2))),
+        ((5, 2, 4), (slice(None, None, 2), NONE)),
+        ((0,), (np.zeros(0, bool),)),
+    ],
+)
+def test_an_index_of_no_places(shape, index):
+    x = np.zeros(shape, np.float32)
+    for wrap in (lambda fn: fn, rlx.jit):
+        assert wrap(lambda x: x[index])(rlx.array(x)).shape == x[index].shape
+        assert wrap(lambda x: x.at[index].add(1.0))(rlx.array(x)).shape == shape
+        assert wrap(lambda x: x.at[index].set(1.0))(rlx.array(x)).shape == shape

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..ir.builder import user_source
+from ..ir.errors import BoundsError
 from ..ir.types import DTYPES
 from ..trace.apply import as_tensor
 from ..trace.array import Array
@@ -145,7 +147,13 @@ def bincount(
     x = ravel(x)
     if length is None:
         known = known_array("bincount", x, "say how many: bincount(x, length=n)")
-        length = int(np.max(known, initial=-1)) + 1
+        if known.size and known.min() < 0:
+            raise BoundsError(
+                f"bincount: {known.min()} cannot be counted, places start at 0",
+                where=str(user_source()),
+                fix="leave out negative integers: x[x >= 0]",
+            )
+        length = int(known.max()) + 1 if known.size else 0
     count = length if length > minlength else minlength
     amounts = as_tensor(np.ones((), INT32)) if weights is None else ravel(weights)
     start = zeros((count,), amounts.dtype)

@@ -214,7 +214,7 @@ def _places(item: Any, size: Any, axis: int) -> Any:
         raise BoundsError(
             f"index {bad} is outside axis {axis} with size {size}",
             where=str(user_source()),
-            fix=f"use indices from {-size} to {size - 1}",
+            fix=f"use indices from {-size} to {size - 1}" if size else "the axis is empty",
         )
     wide = item.astype("int64")
     wide = np.where(wide < 0, wide + size, wide)

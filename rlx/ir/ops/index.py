@@ -60,7 +60,8 @@ def gather(
     check_mode(mode, MODES)
     gone = (*collapsed_axes, *operand_batch_axes)
     for i, (size, length) in enumerate(zip(sizes, x.shape, strict=True)):
-        if isinstance(length, int) and not 0 <= size <= length:
+        fits = not isinstance(length, int) or 0 <= size <= length
+        if not fits and 0 not in indices.shape[:-1]:
             raise ShapeError(
                 f"a window of size {size} does not fit in axis {i} of {x}",
                 fix=f"use a size from 0 to {length}",
@@ -269,6 +270,7 @@ gather.samples(
     start_axes=(0,),
     sizes=(1, 1, 2),
 )
+gather.samples((0, 3), np.zeros((0, 1), np.int32), **_ROWS)  # nothing is read
 gather.samples(
     [1.0, 2.0, 3.0],
     np.array([[2], [9]], np.int32),

@@ -175,6 +175,7 @@ def _scatter(
     made.fold(lambda x, indices, updates, **attrs: x if 0 in updates.shape else None)
     made.samples((4, 3), _PLACES, (5, 3), **_ROWS)
     made.samples((4, 3), _PLACES, (5, 3), **_ROWS, mode="drop")
+    made.samples((0, 3), np.zeros((0, 1), np.int32), (0, 3), **_ROWS, unique=True)
     made.samples((4, 3), np.array([[3], [0]]), (2, 3), **_ROWS, unique=True)
     made.samples(
         (3, 4, 5),
