@@ -21,6 +21,7 @@ from . import (
     dynamic,
     error_function,
     exponential,
+    fft,
     index,
     loops,
     loss,

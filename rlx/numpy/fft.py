@@ -1,0 +1,308 @@
+"""Discrete Fourier transforms: `rnp.fft.rfft(x)`.
+
+Any length, along any axes; `n` and `s` pad with zeros or cut. The inverse transforms are divided
+by the count of terms; the norm "ortho" divides both ways by its root, "forward" the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ..ir.builder import user_source
+from ..ir.errors import ArgumentError, AttributeValueError, AxisError, DtypeError, ShapeError
+from ..ir.types import DTYPES, as_dtype, is_complex, is_inexact
+from ..trace.apply import apply, as_operand, as_tensor
+from ..trace.axes import integer, number, one_axis, some_axes
+from ..trace.promotion import FLOAT, convert
+from .arithmetic import conj
+from .creation import arange
+from .elementwise import Tensor, divide, multiply
+from .manipulation import moveaxis, roll
+
+Lengths = Sequence[int] | None
+Axes = Sequence[int] | None
+Norm = str | None
+AT_ONCE = 3  # so many axes the op transforms
+
+
+def fft(a: Tensor, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
+    """The Fourier transform along an axis.
+
+    >>> fft([1.0, 2.0, 3.0, 4.0]).tolist()
+    [(10+0j), (-2+2j), (-2+0j), (-2-2j)]
+    """
+    return _along_axis("fft", "fft", a, n, axis, norm)
+
+
+def ifft(a: Tensor, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
+    """The inverse of `fft`."""
+    return _along_axis("ifft", "ifft", a, n, axis, norm)
+
+
+def rfft(a: Tensor, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
+    """The first half of the transform of real numbers, up to n // 2.
+
+    The rest mirrors it.
+    """
+    return _along_axis("rfft", "rfft", a, n, axis, norm)
+
+
+def irfft(a: Tensor, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
+    """The inverse of `rfft`: n real numbers, by default an even n."""
+    return _along_axis("irfft", "irfft", a, n, axis, norm)
+
+
+def hfft(a: Tensor, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
+    """The real transform of numbers whose second half mirrors the first.
+
+    The first half is given.
+    """
+    a = as_tensor(a)
+    x = _along_axis("hfft", "irfft", conj(a), n, axis, norm)
+    return multiply(x, x.shape[axis])
+
+
+def ihfft(a: Tensor, n: int | None = None, axis: int = -1, norm: Norm = None) -> Any:
+    """The inverse of `hfft`."""
+    a = as_tensor(a)
+    x = _along_axis("ihfft", "rfft", a, n, axis, norm)
+    return multiply(conj(x), 1 / (a.shape[axis] if n is None else n))
+
+
+def fft2(a: Tensor, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: Norm = None) -> Any:
+    """The Fourier transform along two axes."""
+    return _along_two("fft2", "fft", a, s, axes, norm)
+
+
+def ifft2(a: Tensor, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: Norm = None) -> Any:
+    """The inverse of `fft2`."""
+    return _along_two("ifft2", "ifft", a, s, axes, norm)
+
+
+def rfft2(a: Tensor, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: Norm = None) -> Any:
+    """The transform of real numbers along two axes, the last one cut to half."""
+    return _along_two("rfft2", "rfft", a, s, axes, norm)
+
+
+def irfft2(a: Tensor, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: Norm = None) -> Any:
+    """The inverse of `rfft2`."""
+    return _along_two("irfft2", "irfft", a, s, axes, norm)
+
+
+def fftn(a: Tensor, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
+    """The Fourier transform along axes, by default all, or the last `len(s)`."""
+    return _transform("fftn", "fft", a, s, axes, norm)
+
+
+def ifftn(a: Tensor, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
+    """The inverse of `fftn`."""
+    return _transform("ifftn", "ifft", a, s, axes, norm)
+
+
+def rfftn(a: Tensor, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
+    """The transform of real numbers along axes, the last one cut to half."""
+    return _transform("rfftn", "rfft", a, s, axes, norm)
+
+
+def irfftn(a: Tensor, s: Lengths = None, axes: Axes = None, norm: Norm = None) -> Any:
+    """The inverse of `rfftn`."""
+    return _transform("irfftn", "irfft", a, s, axes, norm)
+
+
+def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None) -> Any:
+    """The frequencies of the elements of `fft`, for samples `d` apart.
+
+    >>> fftfreq(5).tolist() == [0.0, 0.20000000298023224, 0.4000000059604645,
+    ...                         -0.4000000059604645, -0.20000000298023224]
+    True
+    """
+    n, dtype = _count("fftfreq", n), _frequency_dtype("fftfreq", dtype)
+    k = roll(arange(-(n // 2), n - n // 2, dtype=dtype), -(n // 2), 0)
+    return divide(k, _span("fftfreq", d, n, dtype))
+
+
+def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None) -> Any:
+    """The frequencies of the elements of `rfft`, for samples `d` apart."""
+    n, dtype = _count("rfftfreq", n), _frequency_dtype("rfftfreq", dtype)
+    k = arange(n // 2 + 1, dtype=dtype)
+    return divide(k, _span("rfftfreq", d, n, dtype))
+
+
+def fftshift(x: Tensor, axes: int | Axes = None) -> Any:
+    """The frequency zero moved to the middle of axes, by default all."""
+    x = as_tensor(x)
+    places = some_axes("fftshift", axes, x.ndim)
+    return roll(x, [x.shape[i] // 2 for i in places], places)
+
+
+def ifftshift(x: Tensor, axes: int | Axes = None) -> Any:
+    """The inverse of `fftshift`."""
+    x = as_tensor(x)
+    places = some_axes("ifftshift", axes, x.ndim)
+    return roll(x, [-(x.shape[i] // 2) for i in places], places)
+
+
+# -- how -------------------------------------------------------------------------------------------
+
+
+def _along_axis(name: str, kind: str, a: Any, n: Any, axis: Any, norm: Norm) -> Any:
+    s = None if n is None else (n,)
+    return _transform(name, kind, a, s, (integer(f"{name}: the axis", axis),), norm)
+
+
+def _along_two(name: str, kind: str, a: Any, s: Lengths, axes: Any, norm: Norm) -> Any:
+    if not isinstance(axes, Sequence) or len(axes) != 2:
+        raise ArgumentError(
+            f"{name}: the axes are {axes!r}, not two",
+            where=str(user_source()),
+            fix="give two axes, or use the function that ends in n",
+        )
+    return _transform(name, kind, a, s, axes, norm)
+
+
+def _transform(name: str, kind: str, a: Any, s: Any, axes: Axes, norm: Norm) -> Any:
+    x = _operand(name, kind, a)
+    places = _places(name, x, s, axes)
+    if not places:
+        if kind not in ("fft", "ifft"):
+            raise AxisError(
+                f"{name}: there is no axis to transform",
+                where=str(user_source()),
+                fix="give one axis or more, of an array that has some",
+            )
+        return x
+    last = range(x.ndim - len(places), x.ndim)
+    x = moveaxis(x, places, last)
+    lengths = _lengths(name, kind, x, s, len(places))
+    out = _over_last(kind, _fitted(kind, x, lengths), lengths)
+    factor = _factor(name, math.prod(lengths), norm)
+    out = out if factor == 1.0 else multiply(out, factor)
+    return moveaxis(out, last, places)
+
+
+def _operand(name: str, kind: str, a: Any) -> Any:
+    """The array to transform: floats for "rfft", else complex numbers."""
+    x = as_tensor(a)
+    if kind == "rfft":
+        if is_complex(x.dtype):
+            raise DtypeError(
+                f"{name}: the operand is {x.type}, and this is for real numbers",
+                where=str(user_source()),
+                fix="use the function without the r in its name, or take x.real",
+            )
+        return convert(x, x.dtype if x.dtype.name == "float64" else FLOAT)
+    is_wide = is_inexact(x.dtype) and x.dtype.name in ("float64", "complex128")
+    return convert(x, DTYPES["complex128" if is_wide else "complex64"])
+
+
+def _places(name: str, x: Any, s: Any, axes: Axes) -> tuple[int, ...]:
+    """The axes to transform, counted from 0."""
+    if s is not None and not isinstance(s, Sequence):
+        raise ArgumentError(
+            f"{name}: s is {s!r}, not a sequence",
+            where=str(user_source()),
+            fix="give a tuple with the length of each axis",
+        )
+    if axes is None and s is not None:
+        one_axis(name, -len(s), x.ndim) if s else None
+        return tuple(range(x.ndim - len(s), x.ndim))
+    places = some_axes(name, axes, x.ndim)
+    if s is not None and len(s) != len(places):
+        raise ArgumentError(
+            f"{name}: there are {len(s)} lengths for {len(places)} axes",
+            where=str(user_source()),
+            fix="give one length for each axis",
+        )
+    return places
+
+
+def _lengths(name: str, kind: str, x: Any, s: Any, count: int) -> tuple[int, ...]:
+    """The lengths of the transform: those given, else those of the array."""
+    sizes = list(x.shape[-count:])
+    if s is None and kind == "irfft":
+        sizes[-1] = 2 * (sizes[-1] - 1)
+    if not all(isinstance(n, int) for n in x.shape[-count:]):
+        raise ShapeError(
+            f"{name}: {x.type} has a symbolic size where it is transformed",
+            where=str(user_source()),
+            fix="fix the size of the axis; the axes beside it may be symbolic",
+        )
+    lengths = tuple(integer(f"{name}: a length", n) for n in (sizes if s is None else s))
+    if min(lengths) < 1:
+        raise AttributeValueError(
+            f"{name}: the transform has the lengths {lengths}",
+            where=str(user_source()),
+            fix="use lengths of 1 or more, by n or s or a longer array",
+        )
+    return lengths
+
+
+def _fitted(kind: str, x: Any, lengths: tuple[int, ...]) -> Any:
+    """The last axes padded with zeros or cut to what the transform takes."""
+    wanted = (*lengths[:-1], lengths[-1] // 2 + 1) if kind == "irfft" else lengths
+    rest = (0,) * (x.ndim - len(wanted))
+    high = (*rest, *(n - size for n, size in zip(wanted, x.shape[len(rest) :], strict=True)))
+    if not any(high):
+        return x
+    none = (0,) * x.ndim
+    return apply("pad", x, as_tensor(0).astype(x.dtype), low=none, high=high, interior=none)
+
+
+def _over_last(kind: str, x: Any, lengths: tuple[int, ...]) -> Any:
+    """Transform the last axes, a few at a time.
+
+    The axis cut to half comes first in the transform and last in its inverse.
+    """
+    if len(lengths) <= AT_ONCE:
+        return apply("fft", x, kind=kind, lengths=lengths)
+    rest, last = lengths[:-AT_ONCE], lengths[-AT_ONCE:]
+    if kind in ("fft", "rfft"):
+        return _over_earlier("fft", apply("fft", x, kind=kind, lengths=last), rest)
+    return apply("fft", _over_earlier("ifft", x, rest), kind=kind, lengths=last)
+
+
+def _over_earlier(kind: str, x: Any, lengths: tuple[int, ...]) -> Any:
+    """Transform the axes before the last ones."""
+    count = len(lengths)
+    here = range(x.ndim - count - AT_ONCE, x.ndim - AT_ONCE)
+    end = range(x.ndim - count, x.ndim)
+    return moveaxis(_over_last(kind, moveaxis(x, here, end), lengths), end, here)
+
+
+def _factor(name: str, count: int, norm: Norm) -> float:
+    """What the result is multiplied by; the inverse is already divided."""
+    if norm not in (None, "backward", "ortho", "forward"):
+        raise AttributeValueError(
+            f"{name}: there is no norm {norm!r}",
+            where=str(user_source()),
+            fix='use "backward", "ortho" or "forward"',
+        )
+    scale = {"ortho": math.sqrt(count), "forward": float(count)}.get(norm or "", 1.0)
+    return scale if name.startswith("i") else 1.0 / scale
+
+
+def _count(name: str, n: Any) -> int:
+    n = integer(f"{name}: n", n)
+    if n < 1:
+        raise AttributeValueError(
+            f"{name}: n is {n}", where=str(user_source()), fix="use a length of 1 or more"
+        )
+    return n
+
+
+def _span(name: str, d: Any, n: int, dtype: Any) -> Any:
+    """How long n samples last."""
+    return convert(as_operand(number(f"{name}: d", d) * n), dtype)
+
+
+def _frequency_dtype(name: str, dtype: Any) -> Any:
+    dtype = FLOAT if dtype is None else as_dtype(dtype)
+    if not is_inexact(dtype):
+        raise DtypeError(
+            f"{name}: frequencies are no {dtype.name}",
+            where=str(user_source()),
+            fix="ask for a float dtype",
+        )
+    return dtype
