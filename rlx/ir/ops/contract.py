@@ -36,10 +36,7 @@ def dot_general(
         raise DtypeError(
             f"the dtypes differ, {x} and {y}", fix=f"convert one: y.astype({x.dtype.name!r})"
         )
-    if dtype is not None and _kind(dtype) < _kind(x.dtype):
-        raise AttributeValueError(
-            f"{dtype.name} holds no sums of {x.dtype.name}", fix="pick a dtype of the same kind"
-        )
+    check_sum_dtype(x, dtype)
     for word, pairs in (("contract", contract), ("batch", batch)):
         _check_pairs(word, pairs, x, y)
     for side, operand in enumerate((x, y)):
@@ -53,6 +50,14 @@ def dot_general(
     shape += [x.shape[i] for i in _free(x.rank, contract[0], batch[0])]
     shape += [y.shape[i] for i in _free(y.rank, contract[1], batch[1])]
     return Type(dtype or x.dtype, tuple(shape))
+
+
+def check_sum_dtype(x: Type, dtype: np.dtype | None) -> None:
+    """Raise unless a dtype, if given, can hold sums of products of x."""
+    if dtype is not None and _kind(dtype) < _kind(x.dtype):
+        raise AttributeValueError(
+            f"{dtype.name} holds no sums of {x.dtype.name}", fix="pick a dtype of the same kind"
+        )
 
 
 def _kind(dtype: np.dtype) -> int:
