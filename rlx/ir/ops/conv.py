@@ -21,6 +21,7 @@ from .conv_windows import (
     all_windows,
     check_pads,
     check_steps,
+    laid_over,
     padded,
     padded_size,
     pads_of_transpose,
@@ -30,7 +31,7 @@ from .conv_windows import (
 )
 from .cut import pad_reference
 from .families import check_kind, linear_in_each
-from .halves import narrowed, widened
+from .halves import WIDE, is_half, narrowed, widened
 from .movement import broadcast, flip, reshape, transpose
 from .reduce import accumulated, reduce_sum
 from .window import later
@@ -169,12 +170,18 @@ def conv_general_dilated_expand(
     groups = feature_group_count * batch_group_count
     # (group, out, in, window)
     weights = split(kernel, 0, groups)
+    alone = groups > 1 and weights.shape[1:3] == (1, 1)
+    is_spread = any(n > 1 for n in lhs_dilation) and all(n == 1 for n in window_strides)
+    if is_spread and not alone and 0 not in (*x.shape, *kernel.shape):
+        places: Any = _by_group(x, feature_group_count, batch_group_count)
+        total = _laid_over(weights, places, padding, lhs_dilation, rhs_dilation, dtype or x.dtype)
+        return merged(moved(total, 2, 0), 1)
     wide = padded(x, padding, lhs_dilation, 0)
     sizes: Any = kernel.shape[2:]
     seen = all_windows(wide, range(2, x.rank), sizes, window_strides, rhs_dilation)
     seen = _by_group(seen, feature_group_count, batch_group_count)
     # (group, batch, in, places, window)
-    if groups > 1 and weights.shape[1:3] == (1, 1):
+    if alone:
         return _products_summed(seen, weights, x.rank, dtype or x.dtype)
     # (group, in, window, batch, places): a copy in this order is what a matrix product reads
     window, places = range(x.rank + 1, seen.rank), range(3, x.rank + 1)
@@ -189,6 +196,39 @@ def conv_general_dilated_expand(
 def _by_group(x: Value, features: int, batches: int) -> Value:
     """The groups of (batch, in, ...) as an axis 0."""
     return split(x, 0, batches) if batches > 1 else moved(split(x, 1, features), 1, 0)
+
+
+def _laid_over(
+    weights: Value,
+    x: Value,
+    padding: Pads,
+    lhs_dilation: Sequence[int],
+    rhs_dilation: Sequence[int],
+    dtype: np.dtype,
+) -> Value:
+    """For x spread apart: each element times the whole kernel, these summed where they overlap.
+
+    So no zero between the elements is multiplied. `(group, out, in, window), (group, batch, in,
+    places) → (group, out, batch, places)`.
+    """
+    wide = WIDE if is_half(dtype) else dtype
+    total = dot_general(weights, x, contract=((2,), (2,)), batch=((0,), (0,)), dtype=wide)
+    count = len(padding)
+    for i, (pads, base, dilation) in enumerate(
+        zip(padding, lhs_dilation, rhs_dilation, strict=True)
+    ):
+        length = padded_size(x.shape[i + 3], base, pads)
+        seen: Any = spread_size(weights.shape[i + 3], dilation)
+        parts = moved(total, 2, 0)
+        total = laid_over(
+            parts,
+            parts.rank - 1 - count + i,
+            length=window_count(length, seen, 1),
+            start=pads[0],
+            step=-dilation,
+            base=base,
+        )
+    return narrowed(total, dtype)
 
 
 def _products_summed(seen: Value, weights: Value, rank: int, dtype: np.dtype) -> Value:
@@ -350,6 +390,9 @@ conv_general_dilated.samples((2, 3, 5), (4, 3, 2), **_PLAIN)
 conv_general_dilated.samples((2, 2, 4, 3), (3, 2, 2, 3), **_SPREAD)
 conv_general_dilated.samples((2, 4, 4, 3), (4, 2, 2, 2), **_SPREAD, feature_group_count=2)
 conv_general_dilated.samples((4, 2, 4), (4, 2, 2), **_PLAIN, batch_group_count=2)
+conv_general_dilated.samples(
+    (2, 4, 3), (4, 2, 3), **{**_PLAIN, "lhs_dilation": (3,)}, feature_group_count=2
+)
 conv_general_dilated.samples((2, 2, 4), (2, 1, 3), **_PLAIN, feature_group_count=2)
 conv_general_dilated.samples((2, 2, 2), (3, 2, 4), **_PLAIN)
 conv_general_dilated.samples(
