@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
 from .graph import Graph, Node
+
+Watch = Callable[[Node, Sequence[np.ndarray], Sequence[np.ndarray]], None]
+_watch: ContextVar[Watch | None] = ContextVar("watch", default=None)
+
+
+@contextmanager
+def watched(watch: Watch) -> Iterator[None]:
+    """Call `watch(node, operands, results)` after each node, nested ones first."""
+    token = _watch.set(watch)
+    try:
+        yield
+    finally:
+        _watch.reset(token)
 
 
 def interpret(graph: Graph, arrays: Sequence[Any]) -> list[np.ndarray]:
@@ -16,8 +31,13 @@ def interpret(graph: Graph, arrays: Sequence[Any]) -> list[np.ndarray]:
     table: dict[Any, np.ndarray] = {}
     for param, array in zip(graph.params, arrays, strict=True):
         table[param] = np.asarray(array)
+    watch = _watch.get()
     for node in graph.nodes:
-        table.update(zip(node.results, evaluate(node, [table[a] for a in node.args]), strict=True))
+        operands = [table[a] for a in node.args]
+        results = evaluate(node, operands)
+        if watch:
+            watch(node, operands, results)
+        table.update(zip(node.results, results, strict=True))
     return [table[r] for r in graph.results]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from .. import numpy as rnp
 from ..ir.types import as_dtype
 from ..trace.apply import apply, as_tensor
-from ..trace.axes import one_axis, some_axes
+from ..trace.axes import integer, one_axis, some_axes
 from ..trace.promotion import pointwise, promote_operands
 
 Axis = int | tuple[int, ...] | None
@@ -203,4 +203,10 @@ def one_hot(labels: Any, num_classes: int, dtype: Any = "float32", axis: int = -
     """
     labels = as_tensor(labels)
     place = one_axis("one_hot", axis, labels.ndim + 1)
-    return apply("one_hot", labels, size=num_classes, dtype=as_dtype(dtype), axis=place)
+    return apply(
+        "one_hot",
+        labels,
+        size=integer("one_hot: num_classes", num_classes),
+        dtype=as_dtype(dtype),
+        axis=place,
+    )

@@ -57,12 +57,13 @@ def _register(cls: type) -> None:
         values = vars(module)
         return (
             tuple([values[name] for name in names]),
-            tuple([values[name] for name in static]),
+            tuple([pytree.Static(values[name]) for name in static]),
             names,
         )
 
     def unflatten(fixed: Any, children: Sequence[Any]) -> Any:
-        return _make(cls, dict(zip(names + static, (*children, *fixed), strict=True)))
+        values = (*children, *(x.value for x in fixed))
+        return _make(cls, dict(zip(names + static, values, strict=True)))
 
     pytree.register_class(cls, flatten, unflatten)
 

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from ..ir.builder import user_source
-from ..ir.errors import ArgumentError, AttributeValueError, ShapeError
-from ..trace.apply import apply, as_operand, as_tensor, literal, operand_type
+from ..ir.errors import ArgumentError, AttributeValueError, ConcretizationError, ShapeError
+from ..trace.apply import apply, apply_like, as_operand, as_tensor, literal, operand_type
 from ..trace.array import Array
 from ..trace.axes import as_shape, integer, one_axis, resolve_shape, some_axes
 from ..trace.axes import broadcast_shapes as _broadcast_shapes
 from ..trace.promotion import broadcast_operands, convert, result_dtype
 from ..trace.promotion import broadcast_to as _broadcast_to
+from ..trace.tensor import TracedTensor
 from .elementwise import Tensor
 
 Axis = int | Sequence[int] | None
@@ -342,6 +343,9 @@ def repeat(
     """
     x = ravel(x) if axis is None else as_tensor(x)
     place = one_axis("repeat", axis or 0, x.ndim)
+    front = (slice(None),) * place
+    if isinstance(repeats, TracedTensor) and repeats.concrete is None:
+        return x[(*front, _repeated_places(repeats, x.shape[place], total_repeat_length))]
     if np.min(np.asarray(repeats), initial=0) < 0:
         raise ArgumentError(
             f"repeat: {repeats} has a negative count",
@@ -358,7 +362,22 @@ def repeat(
     if total_repeat_length is not None:
         missing = max(total_repeat_length - len(places), 0)
         places = np.pad(places, (0, missing), mode="edge")[:total_repeat_length]
-    return x[(slice(None),) * place + (literal(places, like=x),)]
+    return x[(*front, literal(places, like=x))]
+
+
+def _repeated_places(repeats: TracedTensor, size: Any, total: int | None) -> Any:
+    """The place each result comes from, for counts that are not known while tracing."""
+    if total is None:
+        raise ConcretizationError(
+            "repeat: the size of the result depends on counts not known while tracing",
+            where=str(user_source()),
+            notes=[f"repeats: {repeats.type}"],
+            fix="say how many there are: repeat(x, repeats, total_repeat_length=n)",
+        )
+    counts = _broadcast_to(convert(repeats, np.dtype("int32")), (size,))
+    starts = apply("cumsum", counts, axis=0) - counts
+    marks = apply_like(repeats, "full", shape=as_shape(total), value=0, dtype="int32")
+    return apply("cumsum", marks.at[starts].add(1), axis=0) - 1
 
 
 def flip(x: Tensor, axis: Axis = None) -> Any:

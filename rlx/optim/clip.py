@@ -7,15 +7,13 @@ from typing import Any
 from .. import numpy as rnp
 from ..trace import pytree
 from ..trace.axes import number
-from .optimizer import Optimizer, stateless
+from .optimizer import Optimizer, stateless, widened
 
 
 def global_norm(tree: Any) -> Any:
     """The length of all leaves together, as one vector."""
-    # half-size floats would overflow when squared
-    wide = [rnp.asarray(x) for x in pytree.leaves(tree)]
-    wide = [x.astype("float32") if x.dtype.itemsize < 4 else x for x in wide]
-    return rnp.sqrt(sum((rnp.sum(x * x) for x in wide), start=rnp.zeros(())))
+    squares = (rnp.sum(x * x) for x in pytree.leaves(widened(tree)))
+    return rnp.sqrt(sum(squares, start=rnp.zeros(())))
 
 
 def clip_by_global_norm(limit: float) -> Optimizer:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from .. import numpy as rnp
 from ..trace import pytree
 from ..trace.axes import number
@@ -18,6 +16,7 @@ from .optimizer import (
     needs_params,
     scale_by_learning_rate,
     stateless,
+    widened,
     zeros_like,
 )
 
@@ -112,17 +111,19 @@ def scale_by_adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Opti
     _check_numbers(b1=b1, b2=b2, eps=eps)
 
     def init(params: Any) -> AdamState:
-        return AdamState(first_step(), zeros_like(params), zeros_like(params))
+        zeros = widened(zeros_like(params))
+        return AdamState(first_step(), zeros, zeros)
 
     def update(grads: Any, state: AdamState, params: Any = None) -> tuple[Any, AdamState]:
-        count = state.count + 1
-        mean = pytree.map(lambda g, m: b1 * m + (1 - b1) * g, grads, state.mean)
-        square = pytree.map(lambda g, s: b2 * s + (1 - b2) * g * g, grads, state.square)
+        count, wide = state.count + 1, widened(grads)
+        mean = pytree.map(lambda g, m: b1 * m + (1 - b1) * g, wide, state.mean)
+        square = pytree.map(lambda g, s: b2 * s + (1 - b2) * g * g, wide, state.square)
 
-        def step(m: Any, s: Any) -> Any:
-            return _unbiased(m, b1, count) / (rnp.sqrt(_unbiased(s, b2, count)) + eps)
+        def step(g: Any, m: Any, s: Any) -> Any:
+            change = _unbiased(m, b1, count) / (rnp.sqrt(_unbiased(s, b2, count)) + eps)
+            return change.astype(g.dtype)
 
-        return pytree.map(step, mean, square), AdamState(count, mean, square)
+        return pytree.map(step, grads, mean, square), AdamState(count, mean, square)
 
     return Optimizer(init, update)
 
@@ -139,11 +140,15 @@ def scale_by_rms(decay: float = 0.9, eps: float = 1e-8) -> Optimizer:
     _check_numbers(decay=decay, eps=eps)
 
     def update(grads: Any, state: RmsState, params: Any = None) -> tuple[Any, RmsState]:
-        square = pytree.map(lambda g, s: decay * s + (1 - decay) * g * g, grads, state.square)
-        updates = pytree.map(lambda g, s: g / rnp.sqrt(s + eps), grads, square)
-        return updates, RmsState(square)
+        wide = widened(grads)
+        square = pytree.map(lambda g, s: decay * s + (1 - decay) * g * g, wide, state.square)
 
-    return Optimizer(lambda params: RmsState(zeros_like(params)), update)
+        def step(g: Any, w: Any, s: Any) -> Any:
+            return (w / rnp.sqrt(s + eps)).astype(g.dtype)
+
+        return pytree.map(step, grads, wide, square), RmsState(square)
+
+    return Optimizer(lambda params: RmsState(widened(zeros_like(params))), update)
 
 
 def add_decay(weight_decay: float, mask: Mask = None) -> Optimizer:
@@ -172,6 +177,4 @@ def _check_numbers(**given: Any) -> None:
 
 def _unbiased(mean: Any, decay: float, count: Any) -> Any:
     """The running mean without the zero it began with."""
-    # powers near 1 need more digits than a half-size float has
-    wide = mean.dtype if mean.dtype == np.float64 else "float32"
-    return mean / (1 - decay ** count.astype(wide)).astype(mean.dtype)
+    return mean / (1 - decay ** count.astype(mean.dtype))

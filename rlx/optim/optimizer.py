@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from .. import numpy as rnp
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
+from ..ir.types import is_float
 from ..trace import pytree
 from ..trace.axes import number
 
@@ -104,6 +105,19 @@ def first_step() -> Any:
 def zeros_like(params: Any) -> Any:
     """A tree of zeros like the parameters."""
     return pytree.map(rnp.zeros_like, params)
+
+
+def widened(tree: Any) -> Any:
+    """A tree with half-size floats as float32.
+
+    A square of theirs, or a number such as 1e-8, would be zero.
+    """
+
+    def wide(x: Any) -> Any:
+        x = rnp.asarray(x)
+        return x.astype("float32") if is_float(x.dtype) and x.dtype.itemsize < 4 else x
+
+    return pytree.map(wide, tree)
 
 
 def needs_params(name: str, params: Any) -> Any:

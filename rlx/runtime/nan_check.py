@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.body import Call
+from ..ir.builder import user_source
 from ..ir.errors import NanError
-from ..ir.graph import Graph, Node
-from ..ir.interpret import evaluate
+from ..ir.graph import Node
+from ..ir.interpret import interpret, watched
 from ..ir.types import type_of
 from ..trace import pytree
 from ..trace.array import Array
@@ -47,26 +47,14 @@ def nan_check(fn: Callable[..., Any], *, infinities: bool = False) -> Callable[.
             if place is not None:
                 raise NanError(
                     f"{param.origin} is {array[place]} at {list(place)} of {param.type}",
+                    where=str(user_source()),
                     fix="look where the argument comes from",
                 )
-        results = _run(traced.graph, arrays, bad)
+        with watched(lambda node, xs, ys: _check(node, xs, ys, bad)):
+            results = interpret(traced.graph, arrays)
         return pytree.unflatten(traced.out_tree, list(map(Array, results)))
 
     return checked
-
-
-def _run(graph: Graph, arrays: Sequence[np.ndarray], bad: Callable[[Any], Any]) -> list[np.ndarray]:
-    table: dict[Any, np.ndarray] = dict(zip(graph.params, arrays, strict=True))
-    for node in graph.nodes:
-        operands = [table[a] for a in node.args]
-        if isinstance(node.op.rules.get("body"), Call):
-            results = _run(node.attrs["graph"], operands, bad)
-        else:
-            with np.errstate(all="ignore"):
-                results = evaluate(node, operands)
-            _check(node, operands, results, bad)
-        table.update(zip(node.results, results, strict=True))
-    return [table[r] for r in graph.results]
 
 
 def _check(
@@ -87,7 +75,7 @@ def _check(
             continue
         name = node.op.name
         raise NanError(
-            f"{name} gives {result[place]} at {list(place)} of {type_of(result)}",
+            f"{name} gives {result[place]}{_at(place)} of {type_of(result)}",
             where=str(node.source),
             notes=[_operand(i, x, result.shape, place) for i, x in enumerate(operands)],
             fix=f"keep the operands where {name} is defined; a `where` after it hides the NaN, but "
@@ -105,4 +93,8 @@ def _first(array: np.ndarray, bad: Callable[[Any], Any]) -> tuple[int, ...] | No
 
 def _operand(i: int, array: np.ndarray, shape: tuple[int, ...], place: tuple[int, ...]) -> str:
     text = f"operand {i}: {type_of(array)}"
-    return f"{text}, {array[place]} at {list(place)}" if array.shape == shape else text
+    return f"{text}, {array[place]}{_at(place)}" if array.shape == shape else text
+
+
+def _at(place: tuple[int, ...]) -> str:
+    return f" at {list(place)}" if place else ""

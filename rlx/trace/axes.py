@@ -14,7 +14,7 @@ import numpy as np
 
 from ..ir.builder import user_source
 from ..ir.dims import Dim
-from ..ir.errors import ArgumentError, AxisError, ShapeError
+from ..ir.errors import ArgumentError, AxisError, RlxError, ShapeError
 from ..ir.types import Size, check_size
 
 Shape = tuple[Size, ...]
@@ -52,6 +52,8 @@ def integer(what: str, n: Any) -> int:
     if not isinstance(n, bool | np.bool_):
         try:
             return operator.index(n)
+        except RlxError:
+            raise
         except TypeError:
             pass
     raise ArgumentError(

@@ -24,8 +24,9 @@ from .closures import (
     with_captures,
     with_weak,
 )
-from .host import scalar_to_numpy
+from .host import scalar_to_numpy, to_numpy
 from .make_graph import Traced, check_function, function_name, trace
+from .operators import Operators
 from .promotion import convert, result_dtype
 from .scan import scan
 from .tensor import TracedTensor
@@ -48,7 +49,7 @@ def cond(
     check_function(true_fn, "cond: true_fn")
     check_function(false_fn, "cond: false_fn")
     if not isinstance(test, TracedTensor):
-        return true_fn(*operands) if test else false_fn(*operands)
+        return _as_arrays((true_fn if test else false_fn)(*operands))
     if not is_bool(test.dtype):
         test = apply("ne", test, 0)
     return _branch("cond", convert(test, INDEX), (false_fn, true_fn), operands)
@@ -76,8 +77,17 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
             fix='convert it: index.astype("int32")',
         )
     if not isinstance(place, TracedTensor):
-        return branches[min(max(int(place), 0), len(branches) - 1)](*operands)
+        return _as_arrays(branches[min(max(int(place), 0), len(branches) - 1)](*operands))
     return _branch("switch", convert(place, INDEX), branches, operands)
+
+
+def _as_arrays(results: Any) -> Any:
+    """Results of a function that just ran; NumPy arrays get memory of their own."""
+
+    def as_array(x: Any) -> Any:
+        return x if isinstance(x, Operators) else Array(to_numpy(x, copy=True))
+
+    return pytree.map(as_array, results)
 
 
 def _check_scalar(name: str, what: str, operand: Any) -> None:

@@ -57,9 +57,15 @@ class Plan:
         return bool(self.arrays)
 
 
-def read_index(index: Any, shape: Shape) -> Plan:
-    """Read an index as written for an array of a shape."""
+def read_index(index: Any, shape: Shape, *, checked: bool = True) -> Plan:
+    """Read an index as written for an array of a shape.
+
+    Known places outside of the array are errors, but not if they are not `checked`.
+    """
     items = _expanded(index, shape)
+    if not checked:
+        sizes = iter(shape)
+        items = [item if item is None else _loose(item, next(sizes)) for item in items]
     plan, axis = Plan(), 0
     # numbers count as arrays for the place of the result when arrays are there
     has_arrays = any(_is_array_index(item) for item in items)
@@ -72,7 +78,7 @@ def read_index(index: Any, shape: Shape) -> Plan:
             _add_slice(plan, axis, item, size)
         elif _is_array_index(item):
             plan.add("take", 0, size)
-            plan.arrays.append(_places(item, size, axis))
+            plan.arrays.append(_places(item, size, axis, checked))
         elif has_arrays:
             number = _number(item, size, axis)
             plan.add("take", 0, size)
@@ -202,14 +208,14 @@ def _number(item: int, size: Any, axis: int) -> int:
     return number % size
 
 
-def _places(item: Any, size: Any, axis: int) -> Any:
+def _places(item: Any, size: Any, axis: int, checked: bool) -> Any:
     """An integer array counted from the start; known ones must lie within the axis."""
     if isinstance(item, TracedTensor):
         if item.dtype.kind == "u" or not isinstance(size, int):
             return item
         item = apply("convert", item, dtype=INDEX) if item.dtype.itemsize < 4 else item
         return apply("select", apply("lt", item, 0), apply("add", item, size), item)
-    if item.size and isinstance(size, int) and not (-size <= item.min() and item.max() < size):
+    if checked and item.size and isinstance(size, int) and not _fits(item, size):
         bad = item[(item < -size) | (item >= size)].flat[0]
         raise BoundsError(
             f"index {bad} is outside axis {axis} with size {size}",
@@ -218,7 +224,19 @@ def _places(item: Any, size: Any, axis: int) -> Any:
         )
     wide = item.astype("int64")
     wide = np.where(wide < 0, wide + size, wide)
-    return wide.astype(INDEX if isinstance(size, int) and size < 2**31 else "int64")
+    wide = wide if checked else wide.clip(-1, size)  # a place outside stays outside in int32
+    return np.asarray(wide, INDEX if isinstance(size, int) and size < 2**31 else "int64")
+
+
+def _fits(places: np.ndarray, size: int) -> bool:
+    return bool(-size <= places.min() and places.max() < size)
+
+
+def _loose(item: Any, size: Any) -> Any:
+    """A number outside of an axis as an array, which may name such places."""
+    if not isinstance(item, int) or not isinstance(size, int) or -size <= item < size:
+        return item
+    return np.asarray(min(max(item, -size - 1), size))
 
 
 def _add_slice(plan: Plan, axis: int, item: slice, size: Any) -> None:

@@ -222,7 +222,7 @@ def register_class(
 class Static:
     """A value that belongs to the structure of a tree: a node without leaves.
 
-    Calls with equal static values have equal structures.
+    Calls with equal static values have equal structures; 1, 1.0 and True are not equal here.
     """
 
     __slots__ = ("value",)
@@ -231,13 +231,22 @@ class Static:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Static) and bool(self.value == other.value)
+        return isinstance(other, Static) and exact(self.value) == exact(other.value)
 
     def __hash__(self) -> int:
         return hash(self.value)
 
     def __repr__(self) -> str:
         return f"Static({self.value!r})"
+
+
+def exact(value: Any) -> Any:
+    """A value together with its type, inside of tuples too; -0.0 differs from 0.0."""
+    if type(value) is tuple:
+        return tuple(_map(exact, value))
+    if isinstance(value, bool | int | float | complex):
+        return type(value), repr(value)
+    return value
 
 
 register_class(Static, lambda static: ((), static), lambda static, _: static)

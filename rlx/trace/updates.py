@@ -46,8 +46,9 @@ class At:
 class Place:
     """Elements of an array that a method reads or changes in a new array.
 
-    Each method takes `mode`: what happens at traced indices outside of the array. "drop" (the
-    default) leaves such updates out, "clip" moves them to the nearest element.
+    Each method takes `mode`: what happens at indices outside of the array. "drop" leaves such
+    updates out, "clip" moves them to the nearest element. Without a mode traced indices are
+    dropped (clipped in `get`), and known ones outside are errors.
     """
 
     __slots__ = ("_array", "_index")
@@ -55,10 +56,10 @@ class Place:
     def __init__(self, array: Any, index: Any) -> None:
         self._array, self._index = array, index
 
-    def get(self, *, mode: str = "clip", fill_value: Any = None) -> Any:
+    def get(self, *, mode: str | None = None, fill_value: Any = None) -> Any:
         """The elements; with mode "fill" NaN or `fill_value` outside of the array."""
         x = self._array
-        plan = read_index(self._index, x.shape)
+        plan = read_index(self._index, x.shape, checked=mode is None)
         way = _mode(mode, READ_MODES)
         found = take_plan(x, plan, way)
         if way != "fill" or fill_value is None or not plan.has_arrays:
@@ -115,21 +116,21 @@ class Place:
         values: Any,
         meaning: Callable[[Any, Any], Any],
         *,
-        mode: str = "drop",
+        mode: str | None = None,
         unique_indices: bool = False,
         indices_are_sorted: bool = False,
     ) -> Any:
-        x, way = self._array, _mode(mode, WRITE_MODES)
+        x, way = self._array, _mode(mode or "drop", WRITE_MODES)
         values = as_operand(values)
         check_fits("x.at[...]", values, x.dtype)
         mask = _traced_mask(self._index)
         if mask is not None:
             return _masked(x, mask, meaning(x, _row_values(x, mask, values)))
-        plan = read_index(self._index, x.shape)
+        plan = read_index(self._index, x.shape, checked=mode is None)
         if not plan.has_arrays:
             return _update_slice(x, plan, combine, values, meaning)
         if any(step != 1 for step in plan.step):
-            return _by_number(x, self._index, values, combine, way, unique_indices)
+            return _by_number(x, plan, values, combine, way, unique_indices)
         return _scatter(x, plan, values, combine, way, unique_indices)
 
 
@@ -293,14 +294,13 @@ def _indexed_shape(plan: Plan, shape: tuple[Any, ...], rank: int) -> tuple[Any, 
     return result_shape(shape, plan, rank)
 
 
-def _by_number(x: Any, index: Any, values: Any, combine: str, mode: str, unique: bool) -> Any:
+def _by_number(x: Any, plan: Plan, values: Any, combine: str, mode: str, unique: bool) -> Any:
     """Update at stepped slices with index arrays.
 
     The elements are counted, and updates scatter by count.
     """
     numbers = apply_like(x, "iota", shape=(x.size,), axis=0, dtype="int32")
     numbers = apply("reshape", numbers, shape=tuple(x.shape))
-    plan = read_index(index, x.shape)
     places = take_plan(as_tensor(numbers), plan, "fill" if mode == "drop" else mode)
     # a place outside became the least integer, which stays outside
     flat = apply("reshape", x, shape=(x.size,))

@@ -13,16 +13,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..ir.builder import current, inline, user_source
 from ..ir.errors import ArgumentError, GradientError, LeakedTracerError, StructureError
 from ..ir.graph import OPS, Value
-from ..ir.ops.control import zeros_like
+from ..ir.ops.control import pick, weave, zeros_like
 from ..ir.ops.custom import Rule
 from ..ir.types import Type, is_inexact
 from ..trace import pytree
 from ..trace.apply import apply, as_operand, to_value
 from ..trace.closures import lift_leaves, with_weak
 from ..trace.make_graph import Traced, check_function, from_values, function_name, to_values, trace
+from ..trace.operators import Operators
 from .run import like_primals
 
 
@@ -167,39 +170,59 @@ class custom_vjp(_Custom):
         forward_rule, backward_rule = self._rules
         places = {i % len(everything) for i in self._nondiff}
         n, tree, types = traced.n_args, traced.in_tree, traced.graph.result_types
-        residual_tree: list[pytree.Structure] = []
+        residuals_of_call = _Residuals()
 
         def of_free(*given: Any) -> Any:
             rest = iter(given)
-            return forward_rule(
+            found = forward_rule(
                 *(x if i in places else next(rest) for i, x in enumerate(everything))
             )
+            value, kept = _pair(found, f"the forward rule of {self._name}", "(value, residuals)")
+            return value, residuals_of_call.arrays_of(kept)
 
         def forward(primals: Sequence[Value]) -> list[list[Value]]:
             given, _ = pytree.unflatten(tree, from_values(primals[:n]))
             bound = _named(of_free, self._name)
-            found = _record_rule(bound, given, traced.captures, primals[n:])
-            value, kept = _pair(found, f"the forward rule of {self._name}", "(value, residuals)")
-            values, structure = to_values(kept)
-            residual_tree[:] = [structure]
+            value, kept = _record_rule(bound, given, traced.captures, primals[n:])
             what = f"{self._name}: the forward rule's value"
             return [
                 _matching(what, value, traced.out_tree, types, is_slope=False),
-                [*values, *primals[n:]],
+                [*to_values(kept)[0], *primals[n:]],
             ]
 
         def backward(residuals: Sequence[Value], cts: Sequence[Value]) -> list[list[Value]]:
-            count = residual_tree[0].num_leaves
-            kept = pytree.unflatten(residual_tree[0], from_values(residuals[:count]))
+            count = sum(residuals_of_call.is_array)
+            arrays = from_values(residuals[:count])
             ct = pytree.unflatten(traced.out_tree, from_values(cts))
-            bound = _named(functools.partial(backward_rule, *fixed), self._name)
-            pulled = _record_rule(bound, (kept, ct), traced.captures, residuals[count:])
+            bound = _named(
+                lambda xs, ct: backward_rule(*fixed, residuals_of_call.with_arrays(xs), ct),
+                self._name,
+            )
+            pulled = _record_rule(bound, (arrays, ct), traced.captures, residuals[count:])
             extra = [zeros_like(p.type) for p in traced.graph.params[n:]]
             return [[*_cotangents(self._name, pulled, traced), *extra]]
 
         key = (self._rules, tree, tuple(map(id, fixed)))
         # the structure of the residuals is known to this pair only
-        return Rule(forward, ("forward", key)), Rule(backward, ("backward", id(residual_tree)))
+        return Rule(forward, ("forward", key)), Rule(backward, residuals_of_call)
+
+
+class _Residuals:
+    """What a forward rule keeps: arrays, and Python values that reach the other rule as such."""
+
+    def __init__(self) -> None:
+        self.is_array: list[bool] = []
+
+    def arrays_of(self, kept: Any) -> list[Any]:
+        """Remember the containers and the Python values, such as a shape; give the arrays."""
+        leaves, self._structure = pytree.flatten(kept)
+        self.is_array = [isinstance(x, Operators | np.ndarray | np.generic) for x in leaves]
+        self._plain = pick(leaves, self.is_array, False)
+        return pick(leaves, self.is_array)
+
+    def with_arrays(self, arrays: Sequence[Any]) -> Any:
+        """The containers with their Python values and the given arrays."""
+        return pytree.unflatten(self._structure, weave(self.is_array, arrays, self._plain))
 
 
 def _named(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -300,7 +323,9 @@ def _cotangents(name: str, pulled: Any, traced: Traced) -> list[Value]:
 def _no_rule(fn: Any, what: str) -> GradientError:
     name = function_name(fn)
     return GradientError(
-        f"{name} has no derivative yet", fix=f"give it one with {name}.{what}(...)"
+        f"{name} has no derivative yet",
+        where=str(user_source()),
+        fix=f"give it one with {name}.{what}(...)",
     )
 
 

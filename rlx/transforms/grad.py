@@ -78,14 +78,15 @@ def value_and_grad(
 
     @functools.wraps(fn, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        traced = trace(fn, args, kwargs, concrete=True)
         chosen = chosen_arguments(fn, argnums, len(args))
-        active = _active_leaves(traced, args, chosen)
+        # the others reach the function as they are, whatever they are
+        held = tuple(a if i in chosen else pytree.Static(a) for i, a in enumerate(args))
+        traced = trace(fn, held, {k: pytree.Static(a) for k, a in kwargs.items()}, concrete=True)
+        active = [i < traced.n_args for i in range(len(traced.graph.params))]
         _check_inputs(traced, active)
         n_value = _check_loss(fn, traced, has_aux)
         graph = _with_unit_cotangent(traced.graph, active, n_value)
-        leaves, _ = pytree.flatten((tuple(args), kwargs))
-        results = run_graph(graph, [*leaves, *traced.captures])
+        results = run_graph(graph, [*pytree.leaves(held), *traced.captures])
         count = len(traced.graph.results)
         value = traced.unflatten([plain(r) for r in results[:count]])
         return value, _as_arguments(args, chosen, results[count:], argnums)
@@ -242,13 +243,6 @@ def chosen_arguments(fn: Any, argnums: int | Sequence[int], count: int) -> list[
                 fix=f"pick argnums from 0 to {count - 1}" if count else "pass it by position",
             )
     return [i % count for i in numbers]
-
-
-def _active_leaves(traced: Traced, args: Sequence[Any], chosen: Sequence[int]) -> list[bool]:
-    active = []
-    for i, arg in enumerate(args):
-        active += [i in chosen] * len(pytree.leaves(arg))
-    return active + [False] * (len(traced.graph.params) - len(active))
 
 
 def _check_inputs(traced: Traced, active: Sequence[bool]) -> None:

@@ -183,12 +183,18 @@ class Jitted:
         return positional, {k: mark(k, a) if k in self._static else a for k, a in kwargs.items()}
 
     def _marked(self, name: str, value: Any) -> pytree.Static:
+        what = f"the static argument {name!r} of {function_name(self._fn)} is"
+        if isinstance(value, Array | TracedTensor):
+            raise StaticArgumentError(
+                f"{what} an array, {value.type}",
+                where=str(user_source()),
+                fix="make the argument not static, or pass a number or a tuple",
+            )
         try:
             hash(value)
         except TypeError:
             raise StaticArgumentError(
-                f"the static argument {name!r} of {function_name(self._fn)} is a "
-                f"{type(value).__name__}, which cannot be hashed",
+                f"{what} a {type(value).__name__}, which cannot be hashed",
                 where=str(user_source()),
                 fix="pass a hashable value (a tuple for a list), or make the argument not static",
             ) from None

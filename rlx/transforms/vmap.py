@@ -34,13 +34,14 @@ def vmap(
 
     @functools.wraps(fn, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
     def wrapped(*args: Any, **kwargs: Any) -> Any:
+        args = _with_shared(in_axes, args)
         leaves, _ = pytree.flatten((args, kwargs))
         axes = _spread_axes(in_axes, args, "in_axes") + [0] * len(pytree.leaves(kwargs))
         types = [operand_type(as_operand(x)) for x in leaves]
         axes = [_checked(a, t) for a, t in zip(axes, types, strict=True)]
         tree = pytree.structure((args, kwargs))
         size = _size(axes, types, argument_origins(fn, args, tree, function_name(fn)), axis_size)
-        # what all members share stays as it is, so that Python control flow can use it
+        # numbers that all members share are known, so that Python control flow can use them
         members = [
             x if a is None else _member(t, a) for x, t, a in zip(leaves, types, axes, strict=True)
         ]
@@ -55,6 +56,14 @@ def vmap(
         return traced.unflatten([plain(r) for r in found])
 
     return wrapped
+
+
+def _with_shared(axes: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arguments without a batch reach the function as they are, whatever they are."""
+    each = axes if isinstance(axes, Sequence) else [axes] * len(args)
+    if len(each) != len(args):
+        return args
+    return tuple(pytree.Static(a) if i is None else a for i, a in zip(each, args, strict=True))
 
 
 def _spread_axes(axes: Any, args: tuple[Any, ...], what: str, whole: bool = False) -> list[Any]:

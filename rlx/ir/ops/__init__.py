@@ -38,6 +38,7 @@ from . import (
     random,
     reduce,
     rounding,
+    scan,
     scatter,
     softmax,
     sort,
@@ -46,7 +47,8 @@ from . import (
 
 control.control_samples()
 custom.custom_samples()
-loops.loop_samples()
+loops.while_samples()
+scan.scan_samples()
 
 # an op whose room's file has the same name (convert, sort) hides the file
 globals().update(OPS)

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from ..body import Call, Pointwise
-from ..builder import build, inline
+from ..builder import build, inline, user_source
 from ..errors import GradientError
 from ..graph import OPS, Graph, Value
 from ..interpret import interpret
 from ..op import define, is_linear
 from ..types import Type, as_dtype
-from .control import batch_size, check_operands, filled
+from .control import batch_size, check_operands, filled, weave
 from .families import spread
 
 
@@ -104,6 +104,16 @@ def custom_jvp_call_jvp(jvp_graph, primals, tangents, *, graph, rule):
     return rule(list(primals), filled(tangents, primals))
 
 
+@custom_jvp_call.transpose
+def custom_jvp_call_transpose(transpose_graph, ct, *args, graph, rule):
+    """A rule may apply its own function to tangents, where that is linear."""
+    linear = [is_linear(a) for a in args]
+    pulled = transpose_graph(graph, linear, [c is not None for c in ct])
+    known = [a for a in args if not is_linear(a)]
+    results = inline(pulled, [*known, *(c for c in ct if c is not None)])
+    return weave(linear, results, [None] * len(args))
+
+
 @custom_jvp_call.batch
 def custom_jvp_call_batch(batch_graph, args, batched, *, graph, rule):
     size = batch_size(args, batched)
@@ -172,8 +182,13 @@ def custom_pullback(*operands: Type, n_residuals: int, results: Graph, backward:
 
 @custom_pullback.reference
 def custom_pullback_reference(*operands, n_residuals, results, backward):
-    raise GradientError(
+    raise _no_forward()
+
+
+def _no_forward() -> GradientError:
+    return GradientError(
         "a function with a custom_vjp rule has no forward-mode derivative",
+        where=str(user_source()),
         fix="use reverse mode (rlx.grad, rlx.vjp), or give the function a custom_jvp rule",
     )
 
@@ -183,10 +198,7 @@ custom_pullback.rules["multiple"] = True
 
 @custom_pullback.expand
 def custom_pullback_expand(*operands, n_residuals, results, backward):
-    raise GradientError(
-        "a function with a custom_vjp rule has no forward-mode derivative",
-        fix="use reverse mode (rlx.grad, rlx.vjp), or give the function a custom_jvp rule",
-    )
+    raise _no_forward()
 
 
 @custom_pullback.transpose

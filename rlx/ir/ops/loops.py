@@ -1,76 +1,21 @@
-"""Nested graphs that run many times: while_loop and scan."""
+"""A nested graph that runs as long as a condition holds: while_loop."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ..body import Repeat, While
-from ..builder import build, inline
-from ..errors import DtypeError, GradientError, ShapeError
+from ..body import While
+from ..builder import build, inline, user_source
+from ..errors import DtypeError, GradientError
 from ..graph import OPS, Graph, Value
 from ..interpret import interpret
-from ..op import define, is_linear
+from ..op import define
 from ..types import Type, as_dtype
-from .control import batch_size, check_operands, filled, pick, weave, with_tangents, zeros_like
+from .carry import check_carry, cut_groups, interleaved, permuted
+from .control import batch_size, check_operands, filled, pick, weave, with_tangents
 from .families import spread
-
-
-def _check_carry(carry: Sequence[Type], given: Sequence[Type]) -> None:
-    for i, (before, after) in enumerate(zip(carry, given, strict=True)):
-        if before != after:
-            raise ShapeError(
-                f"carried value {i} is {before} before the body and {after} after it",
-                fix="make the body return carried values of the types it takes",
-            )
-
-
-def _permuted(graph: Graph, order: Sequence[int], results: Sequence[int]) -> Graph:
-    """The graph with its parameters and results in another order.
-
-    Parameter `order[i]` comes to place i, result `results[j]` to place j.
-    """
-    types = [graph.params[i].type for i in order]
-
-    def run(*xs: Value) -> list[Value]:
-        args: list[Any] = [None] * len(order)
-        for place, i in enumerate(order):
-            args[i] = xs[place]
-        given = inline(graph, args)
-        return [given[j] for j in results]
-
-    return build(run, types, graph.name)
-
-
-def _interleave(counts: Sequence[int], active: Sequence[bool]) -> list[int]:
-    """Places of a jvp graph's values, each group's tangents moved behind the group.
-
-    The jvp graph has all primals, then the active tangents; `counts` are the sizes of groups.
-    """
-    tangent_place = {}
-    for i, is_active in enumerate(active):
-        if is_active:
-            tangent_place[i] = len(active) + len(tangent_place)
-    order, start = [], 0
-    for count in counts:
-        group = range(start, start + count)
-        order += [*group, *(tangent_place[i] for i in group if i in tangent_place)]
-        start += count
-    return order
-
-
-def _cut(items: Sequence[Any], *counts: int) -> list[list[Any]]:
-    """Cut a list into groups of the given sizes and the rest."""
-    groups, start = [], 0
-    for count in counts:
-        groups.append(list(items[start : start + count]))
-        start += count
-    return [*groups, list(items[start:])]
-
-
-# -- while_loop ---------------------------------------------------------------------------------
 
 
 @define
@@ -81,7 +26,7 @@ def while_loop(
 
     Operands: constants of the condition, constants of the body, then the carried values.
     """
-    ours, theirs, carry = _cut(operands, n_condition, n_body)
+    ours, theirs, carry = cut_groups(operands, n_condition, n_body)
     check_operands([*ours, *carry], condition, "the condition")
     check_operands([*theirs, *carry], body, "the body")
     if condition.result_types != (Type(as_dtype("bool")),):
@@ -89,13 +34,13 @@ def while_loop(
             f"the condition gives {condition.result_types[0]}, not bool[]",
             fix="return one boolean from the condition",
         )
-    _check_carry(carry, body.result_types)
+    check_carry(carry, body.result_types)
     return tuple(carry)
 
 
 @while_loop.reference
 def while_loop_reference(*operands, condition, body, n_condition, n_body):
-    ours, theirs, carry = _cut(operands, n_condition, n_body)
+    ours, theirs, carry = cut_groups(operands, n_condition, n_body)
     while interpret(condition, [*ours, *carry])[0]:
         carry = interpret(body, [*theirs, *carry])
     return tuple(carry)
@@ -107,8 +52,8 @@ while_loop.rules["multiple"] = True
 
 @while_loop.jvp
 def while_loop_jvp(jvp_graph, primals, tangents, *, condition, body, n_condition, n_body):
-    ours, theirs, carry = _cut(primals, n_condition, n_body)
-    _, their_tangents, carry_tangents = _cut(tangents, n_condition, n_body)
+    ours, theirs, carry = cut_groups(primals, n_condition, n_body)
+    _, their_tangents, carry_tangents = cut_groups(tangents, n_condition, n_body)
     constant_active = [t is not None for t in their_tangents]
     active = [t is not None for t in carry_tangents]
     while True:
@@ -118,10 +63,10 @@ def while_loop_jvp(jvp_graph, primals, tangents, *, condition, body, n_condition
             break
         active = [a or n for a, n in zip(active, natural, strict=True)]
     every = [t is not None for t in their_tangents] + active
-    pushed = _permuted(
+    pushed = permuted(
         pushed,
-        _interleave([n_body, len(carry)], every),
-        _interleave([len(carry)], active),
+        interleaved([n_body, len(carry)], every),
+        interleaved([len(carry)], active),
     )
     extended = build(
         lambda *xs: inline(condition, xs[: len(condition.params)]),
@@ -142,26 +87,53 @@ def while_loop_jvp(jvp_graph, primals, tangents, *, condition, body, n_condition
 
 @while_loop.transpose
 def while_loop_transpose(transpose_graph, ct, *args, **attrs):
-    raise _no_reverse()
+    raise GradientError(
+        "while_loop: reverse mode needs the number of steps, which a while loop does not know",
+        where=str(user_source()),
+        fix="give an upper bound, while_loop(..., max_steps=n), or use rlx.scan or rlx.fori_loop",
+    )
 
 
 @while_loop.split
-def while_loop_split(split_graph, args, known, **attrs):
-    raise _no_reverse()
-
-
-def _no_reverse() -> GradientError:
-    return GradientError(
-        "while_loop: reverse mode needs the number of steps, which a while loop does not know",
-        fix="give an upper bound, while_loop(..., max_steps=n), or use rlx.scan or rlx.fori_loop",
+def while_loop_split(split_graph, args, known, *, condition, body, n_condition, n_body):
+    """Run what is known by itself, and everything once more for the rest."""
+    counts = (n_condition, n_body)
+    our_known, their_known, carry_known = cut_groups(known, *counts)
+    while True:
+        natural = split_graph(body, their_known + carry_known).out_known
+        merged = [a and b for a, b in zip(carry_known, natural, strict=True)]
+        if merged == carry_known:
+            break
+        carry_known = merged
+    attrs = {"condition": condition, "body": body, "n_condition": n_condition, "n_body": n_body}
+    everything = while_loop(*args, **attrs)
+    test = split_graph(condition, our_known + carry_known)
+    if not test.out_known[0] or not any(carry_known):
+        return everything
+    ours, theirs, carry = cut_groups(args, *counts)
+    step = split_graph(body, their_known + carry_known, carry_known)
+    early = while_loop(
+        *pick(ours, our_known),
+        *pick(theirs, their_known),
+        *pick(carry, carry_known),
+        condition=_first(test.known, 1),
+        body=_first(step.known, sum(carry_known)),
+        n_condition=sum(our_known),
+        n_body=sum(their_known),
     )
+    return weave(carry_known, early, pick(everything, carry_known, False))
+
+
+def _first(graph: Graph, count: int) -> Graph:
+    """The graph without the results after the first ones."""
+    return Graph(graph.name, graph.params, graph.nodes, graph.results[:count])
 
 
 @while_loop.batch
 def while_loop_batch(batch_graph, args, batched, *, condition, body, n_condition, n_body):
     size = batch_size(args, batched)
-    ours, theirs, carry = _cut(args, n_condition, n_body)
-    our_batched, their_batched, carry_batched = _cut(batched, n_condition, n_body)
+    ours, theirs, carry = cut_groups(args, n_condition, n_body)
+    our_batched, their_batched, carry_batched = cut_groups(batched, n_condition, n_body)
     while True:
         _, (test_batched,) = batch_graph(condition, our_batched + carry_batched, size)
         if test_batched:
@@ -207,7 +179,7 @@ def _masked_loop(test: Graph, step: Graph, ours, theirs, carry) -> tuple[Graph, 
         return OPS["reduce_or"](inline(test, xs)[0], axes=(0,))
 
     def step_those(*xs: Value) -> list[Value]:
-        for_test, for_step, state = _cut(xs, len(ours), len(theirs))
+        for_test, for_step, state = cut_groups(xs, len(ours), len(theirs))
         goes_on = inline(test, [*for_test, *state])[0]
         moved = inline(step, [*for_step, *state])
         return [
@@ -221,239 +193,7 @@ def _masked_loop(test: Graph, step: Graph, ours, theirs, carry) -> tuple[Graph, 
     )
 
 
-# -- scan ---------------------------------------------------------------------------------------
-
-
-@define
-def scan(
-    *operands: Type,
-    body: Graph,
-    n_constants: int = 0,
-    n_carry: int = 0,
-    length: int,
-    reverse: bool = False,
-) -> Any:
-    """Run `body` over the rows of arrays, carrying values from one row to the next.
-
-    Operands: constants, first carried values, then arrays whose axis 0 has `length` rows. Results:
-    the last carried values, then the stacked further results of the body.
-    """
-    constants, carry, rows = _cut(operands, n_constants, n_carry)
-    for i, x in enumerate(rows):
-        if x.rank == 0 or x.shape[0] != length:
-            raise ShapeError(
-                f"array {i} is {x}, but the scan has length {length}",
-                fix="scan over arrays whose first axis has the same size",
-            )
-    rows = [x.with_shape(x.shape[1:]) for x in rows]
-    check_operands([*constants, *carry, *rows], body, "the body")
-    _check_carry(carry, body.result_types[:n_carry])
-    return (*carry, *(y.with_shape((length, *y.shape)) for y in body.result_types[n_carry:]))
-
-
-@scan.reference
-def scan_reference(*operands, body, n_constants, n_carry, length, reverse):
-    constants, carry, arrays = _cut(operands, n_constants, n_carry)
-    stacked = [np.zeros((length, *y.shape), y.dtype) for y in body.result_types[n_carry:]]
-    for i in reversed(range(length)) if reverse else range(length):
-        results = interpret(body, [*constants, *carry, *(x[i] for x in arrays)])
-        carry = results[:n_carry]
-        for store, row in zip(stacked, results[n_carry:], strict=True):
-            store[i] = row
-    return (*carry, *stacked)
-
-
-scan.body(Repeat())
-scan.rules["multiple"] = True
-
-
-@scan.jvp
-def scan_jvp(jvp_graph, primals, tangents, *, body, n_constants, n_carry, length, reverse):
-    active = [t is not None for t in tangents]
-    constant_active, carry_active, row_active = _cut(active, n_constants, n_carry)
-    n_stacked = len(body.results) - n_carry
-    while True:
-        _, natural = jvp_graph(body, constant_active + carry_active + row_active)
-        merged = [a or n for a, n in zip(carry_active, natural[:n_carry], strict=True)]
-        if merged == carry_active:
-            break
-        carry_active = merged
-    wanted = carry_active + list(natural[n_carry:])
-    pushed, out_active = jvp_graph(body, constant_active + carry_active + row_active, wanted)
-    pushed = _permuted(
-        pushed,
-        _interleave(
-            [n_constants, n_carry, len(row_active)], constant_active + carry_active + row_active
-        ),
-        _interleave([n_carry, n_stacked], out_active),
-    )
-    constants, carry, rows = _cut(primals, n_constants, n_carry)
-    constant_tangents, carry_tangents, row_tangents = _cut(tangents, n_constants, n_carry)
-    moving = pick(filled(carry_tangents, carry), carry_active)
-    given = [t for t in constant_tangents if t is not None]
-    results = scan(
-        *[*constants, *given, *carry, *moving, *rows, *(t for t in row_tangents if t is not None)],
-        body=pushed,
-        n_constants=n_constants + len(given),
-        n_carry=n_carry + len(moving),
-        length=length,
-        reverse=reverse,
-    )
-    last, last_tangents, ys, y_tangents = _cut(results, n_carry, len(moving), n_stacked)
-    return with_tangents([*last, *ys, *last_tangents, *y_tangents], wanted)
-
-
-@scan.transpose
-def scan_transpose(transpose_graph, ct, *args, body, n_constants, n_carry, length, reverse):
-    """Run backwards: carry the cotangents of linear constants and carried values."""
-    constants, carry, rows = _cut(args, n_constants, n_carry)
-    # a carried value that is known here starts at zero: what stays known was split off before
-    is_carry = [n_constants <= i < n_constants + n_carry for i in range(len(args))]
-    linear = [is_linear(a) or is_carried for a, is_carried in zip(args, is_carry, strict=True)]
-    linear_constants = [c for c in constants if is_linear(c)]
-    known_constants = [c for c in constants if not is_linear(c)]
-    known_rows = [x for x in rows if not is_linear(x)]
-    ct_active = [c is not None for c in ct[n_carry:]]
-    pulled = transpose_graph(body, linear, [True] * n_carry + ct_active)
-    # pulled takes known constants, known rows, cts of carry, cts of active stacked results
-    stack_types = pick([y.type for y in body.results[n_carry:]], ct_active)
-    sum_types = [c.type for c in linear_constants]
-    carry_types = [c.type for c in carry]
-    row_types = [x.type.with_shape(x.shape[1:]) for x in known_rows]
-
-    def step(*xs: Value) -> list[Value]:
-        known, sums, ct_carry, row, ct_row = _cut(
-            xs, len(known_constants), len(sum_types), n_carry, len(row_types)
-        )
-        results = inline(pulled, [*known, *row, *ct_carry, *ct_row])
-        new_sums, new_carry, ct_rows = _cut(results, len(sum_types), n_carry)
-        added = [a + b for a, b in zip(sums, new_sums, strict=True)]
-        return [*added, *new_carry, *ct_rows]
-
-    types = [*[c.type for c in known_constants], *sum_types, *carry_types, *row_types, *stack_types]
-    results = scan(
-        *known_constants,
-        *[zeros_like(t) for t in sum_types],
-        *filled(ct[:n_carry], carry_types),
-        *known_rows,
-        *[c for c in ct[n_carry:] if c is not None],
-        body=build(step, types, body.name),
-        n_constants=len(known_constants),
-        n_carry=len(sum_types) + n_carry,
-        length=length,
-        reverse=not reverse,
-    )
-    return weave(linear, results, [None] * len(args))
-
-
-@scan.batch
-def scan_batch(batch_graph, args, batched, *, body, n_constants, n_carry, length, reverse):
-    size = batch_size(args, batched)
-    constants, carry, rows = _cut(args, n_constants, n_carry)
-    constant_batched, carry_batched, row_batched = _cut(batched, n_constants, n_carry)
-    while True:
-        _, natural = batch_graph(body, constant_batched + carry_batched + row_batched, size)
-        merged = [a or b for a, b in zip(carry_batched, natural[:n_carry], strict=True)]
-        if merged == carry_batched:
-            break
-        carry_batched = merged
-    wanted = carry_batched + list(natural[n_carry:])
-    step, _ = batch_graph(body, constant_batched + carry_batched + row_batched, size, wanted)
-    carry = [
-        spread(c, size) if is_wanted and not is_there else c
-        for c, is_wanted, is_there in zip(
-            carry, carry_batched, batched[n_constants : n_constants + n_carry], strict=True
-        )
-    ]
-    rows = [_swap(x) if is_there else x for x, is_there in zip(rows, row_batched, strict=True)]
-    results = scan(
-        *[*constants, *carry, *rows],
-        body=step,
-        n_constants=n_constants,
-        n_carry=n_carry,
-        length=length,
-        reverse=reverse,
-    )
-    full = [r if is_there else spread(r, size) for r, is_there in zip(results, wanted, strict=True)]
-    return full[:n_carry] + [
-        _swap(r) if is_there else r
-        for r, is_there in zip(full[n_carry:], wanted[n_carry:], strict=True)
-    ]
-
-
-def _swap(x: Value) -> Value:
-    """Exchange the first two axes."""
-    return OPS["transpose"](x, axes=(1, 0, *range(2, x.rank)))
-
-
-@scan.split
-def scan_split(split_graph, args, known, *, body, n_constants, n_carry, length, reverse):
-    constant_known, carry_known, row_known = _cut(known, n_constants, n_carry)
-    while True:
-        natural = split_graph(body, constant_known + carry_known + row_known).out_known
-        merged = [a and b for a, b in zip(carry_known, natural[:n_carry], strict=True)]
-        if merged == carry_known:
-            break
-        carry_known = merged
-    out_known = carry_known + list(natural[n_carry:])
-    body_known = constant_known + carry_known + row_known
-    parts = split_graph(body, body_known, out_known)
-    constants, carry, rows = _cut(args, n_constants, n_carry)
-    count, carry_count = sum(out_known), sum(carry_known)
-    # a residual that is a constant of the scan is the same in every step: not stacked
-    known_constants = pick(constants, constant_known)
-    invariant = dict(zip(parts.known.params, known_constants, strict=False))
-    residuals = parts.known.results[count:]
-    is_fixed = [r in invariant for r in residuals]
-    kept = Graph(
-        parts.known.name,
-        parts.known.params,
-        parts.known.nodes,
-        parts.known.results[:count] + pick(residuals, is_fixed, False),
-    )
-    attrs: dict[str, Any] = {"length": length, "reverse": reverse}
-    first = scan(
-        *pick(constants, constant_known),
-        *pick(carry, carry_known),
-        *pick(rows, row_known),
-        body=kept,
-        n_constants=sum(constant_known),
-        n_carry=carry_count,
-        **attrs,
-    )
-    fixed = [invariant[r] for r in pick(residuals, is_fixed)]
-    unknown_constants = pick(constants, constant_known, False)
-    unknown_carry = pick(carry, carry_known, False)
-    unknown_rows = pick(rows, row_known, False)
-    second = scan(
-        *[*fixed, *unknown_constants, *unknown_carry, *first[count:], *unknown_rows],
-        body=_regrouped(parts.unknown, is_fixed, len(unknown_constants), len(unknown_carry)),
-        n_constants=len(fixed) + len(unknown_constants),
-        n_carry=len(unknown_carry),
-        **attrs,
-    )
-    return weave(out_known, first[:count], second)
-
-
-def _regrouped(graph: Graph, is_fixed: Sequence[bool], n_constants: int, n_carry: int) -> Graph:
-    """Reorder the parameters to residuals, constants, carry, residuals, rows.
-
-    The first residuals are fixed, the second ones stacked.
-    """
-    n = len(is_fixed)
-    places = list(range(len(graph.params)))
-    residuals, constants, carry, rows = _cut(places, n, n_constants, n_carry)
-    order = [
-        *pick(residuals, is_fixed),
-        *constants,
-        *carry,
-        *pick(residuals, is_fixed, False),
-        *rows,
-    ]
-    return _permuted(graph, order, range(len(graph.results)))
-
-
-def loop_samples() -> None:
+def while_samples() -> None:
     """Attach the samples, which need the other rooms.
 
     So `ops/__init__` calls this last.
@@ -470,20 +210,3 @@ def loop_samples() -> None:
         expect=[24.0],
     )
     assert below.result_types == (boolean,)
-
-    def step(c: Value, s: Value, x: Value) -> list[Value]:
-        following = s * c + OPS["sin"](x)
-        return [following, following * x]
-
-    body = build(step, [f64, f64, f64], "step")
-    scan.samples((), (), (4,), body=body, n_constants=1, n_carry=1, length=4)
-    scan.samples((), (), (4,), body=body, n_constants=1, n_carry=1, length=4, reverse=True)
-    total = build(lambda s, x: [s + x, s], [f64, f64], "total")
-    scan.samples(
-        np.float64(0.0),
-        [1.0, 2.0, 3.0],
-        body=total,
-        n_carry=1,
-        length=3,
-        expect=[6.0, [0.0, 1.0, 3.0]],
-    )
