@@ -11,7 +11,7 @@ from ..trace.indexing import getitem
 from ..trace.operators import FUNCTIONS
 from ..trace.promotion import result_type
 from ..trace.updates import at
-from . import fft
+from . import fft, linalg
 from .arithmetic import (
     abs,
     absolute,

@@ -1,0 +1,47 @@
+"""Linear algebra on rlx arrays, with the names of `jax.numpy.linalg`.
+
+Matrices lie in the last two axes; the axes before them are a batch. Dtypes are float32, float64,
+complex64 and complex128; integers become float32. Where an answer does not exist (a matrix is
+singular, or not positive definite), it is NaN or infinite instead of an error, so that one matrix
+of a batch harms no other. Read `decompositions.py` first.
+"""
+
+from .decompositions import (
+    EighResult,
+    EigResult,
+    QRResult,
+    SVDResult,
+    cholesky,
+    eig,
+    eigh,
+    eigvals,
+    eigvalsh,
+    qr,
+    svd,
+    svdvals,
+)
+from .norms import cond, matrix_norm, norm, vector_norm
+from .products import (
+    cross,
+    diagonal,
+    matmul,
+    matrix_power,
+    matrix_transpose,
+    multi_dot,
+    outer,
+    tensordot,
+    trace,
+    vecdot,
+)
+from .solving import (
+    SlogdetResult,
+    det,
+    inv,
+    lstsq,
+    matrix_rank,
+    pinv,
+    slogdet,
+    solve,
+    tensorinv,
+    tensorsolve,
+)

@@ -1,0 +1,166 @@
+"""Decompositions: cholesky, qr, svd, eig, eigh and their values alone.
+
+Derivatives are those of JAX. Eigenvectors and singular vectors have one only where the values
+differ; elsewhere it is infinite or NaN. The values alone always have one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ...trace.apply import apply
+from ..arithmetic import abs, astype, sign
+from ..elementwise import Tensor
+from ..indexing import take_along_axis
+from ..manipulation import expand_dims, flip
+from ..sorting import argsort
+from .matrices import adjoint, check_matrix, check_square, inexact, symmetrized, wrong_value
+
+
+class EighResult(NamedTuple):
+    """What `eigh` gives."""
+
+    eigenvalues: Any
+    eigenvectors: Any
+
+
+class EigResult(NamedTuple):
+    """What `eig` gives."""
+
+    eigenvalues: Any
+    eigenvectors: Any
+
+
+class QRResult(NamedTuple):
+    """What `qr` gives."""
+
+    Q: Any
+    R: Any
+
+
+class SVDResult(NamedTuple):
+    """What `svd` gives."""
+
+    U: Any
+    S: Any
+    Vh: Any
+
+
+def cholesky(a: Tensor, *, upper: bool = False, symmetrize_input: bool = True) -> Any:
+    """The lower triangular L with L Lᴴ = a, for Hermitian positive definite a.
+
+    With `upper` it is Lᴴ. A matrix that is not positive definite gives NaN. Without
+    `symmetrize_input` only the lower part of a is read.
+
+    >>> cholesky([[4.0, 2.0], [2.0, 10.0]]).tolist()
+    [[2.0, 0.0], [1.0, 3.0]]
+    """
+    (a,) = inexact(a)
+    check_square("cholesky", a)
+    lower = apply("cholesky", symmetrized(a) if symmetrize_input else a)
+    return adjoint(lower) if upper else lower
+
+
+def qr(a: Tensor, mode: str = "reduced") -> Any:
+    """a = Q R with orthonormal columns in Q, and R upper triangular.
+
+    Mode "reduced" gives as many columns as a has rows or columns, whichever are fewer, "complete"
+    a square Q, "r" R alone.
+
+    >>> q, r = qr([[3.0, 5.0], [4.0, 0.0]])
+    >>> (q @ r).round(5).tolist()
+    [[3.0, 5.0], [4.0, 0.0]]
+    """
+    if mode not in ("reduced", "complete", "full", "r"):
+        wrong_value("qr", f"there is no mode {mode!r}", fix='use "reduced", "complete" or "r"')
+    (a,) = inexact(a)
+    check_matrix("qr", a)
+    q, r = apply("qr", a, full_matrices=mode == "complete")
+    return r if mode == "r" else QRResult(q, r)
+
+
+def svd(
+    a: Tensor, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
+) -> Any:
+    """a = U diag(S) Vh, the singular values S falling; S alone without `compute_uv`.
+
+    With `full_matrices` U and Vh are square; then they have a derivative only if a is. With
+    `hermitian` a is taken for Hermitian, and its eigenvectors are used.
+
+    >>> svd([[0.0, 3.0], [-4.0, 0.0]], compute_uv=False).tolist()
+    [4.0, 3.0]
+    """
+    (a,) = inexact(a)
+    check_matrix("svd", a)
+    if hermitian:
+        return _hermitian_svd(a, compute_uv)
+    if not compute_uv:
+        return apply("svd", a, compute_uv=False)[0]
+    return SVDResult(*apply("svd", a, full_matrices=bool(full_matrices)))
+
+
+def _hermitian_svd(a: Any, compute_uv: bool) -> Any:
+    check_square("svd", a)
+    if not compute_uv:
+        values = abs(eigvalsh(a))
+        return flip(take_along_axis(values, argsort(values, -1), -1), -1)
+    values, vectors = eigh(a)
+    order = flip(argsort(abs(values), -1), -1)
+    values = take_along_axis(values, order, -1)
+    u = take_along_axis(vectors, expand_dims(order, -2), -1)
+    signs = expand_dims(astype(sign(values), u.dtype), -2)
+    return SVDResult(u, abs(values), adjoint(u * signs))
+
+
+def svdvals(x: Tensor, /) -> Any:
+    """The singular values, falling."""
+    return svd(x, compute_uv=False)
+
+
+def eigh(a: Tensor, UPLO: str | None = None, symmetrize_input: bool = True) -> Any:
+    """The eigenvalues of a Hermitian matrix, rising, and its eigenvectors as columns.
+
+    `UPLO` tells which part of a is read without `symmetrize_input`, "L" or "U".
+
+    >>> eigh([[2.0, 1.0], [1.0, 2.0]]).eigenvalues.round(5).tolist()
+    [1.0, 3.0]
+    """
+    return EighResult(*apply("eigh", _lower(a, UPLO, symmetrize_input, "eigh")))
+
+
+def eigvalsh(a: Tensor, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Any:
+    """The eigenvalues of a Hermitian matrix, rising."""
+    a = _lower(a, UPLO, symmetrize_input, "eigvalsh")
+    return apply("eigh", a, compute_vectors=False)[0]
+
+
+def _lower(a: Any, part: str | None, symmetrize: bool, name: str) -> Any:
+    """The matrix whose lower part counts."""
+    if part not in (None, "L", "U"):
+        wrong_value(name, f"there is no part {part!r} of a matrix", fix='use "L" or "U"')
+    (a,) = inexact(a)
+    check_square(name, a)
+    if symmetrize:
+        return symmetrized(a)
+    return adjoint(a) if part == "U" else a
+
+
+def eig(a: Tensor) -> Any:
+    """The eigenvalues of a square matrix, in no order, and its eigenvectors as columns.
+
+    Both are complex. A vector has length 1 and a greatest element that is real; its derivative
+    keeps to that.
+
+    >>> eig([[0.0, -1.0], [1.0, 0.0]]).eigenvalues.tolist()
+    [1j, -1j]
+    """
+    (a,) = inexact(a)
+    check_square("eig", a)
+    return EigResult(*apply("eig", a))
+
+
+def eigvals(a: Tensor) -> Any:
+    """The eigenvalues of a square matrix, complex and in no order."""
+    (a,) = inexact(a)
+    check_square("eigvals", a)
+    return apply("eig", a, compute_vectors=False)[0]

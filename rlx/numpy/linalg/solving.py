@@ -1,0 +1,229 @@
+"""Systems of equations, inverses and determinants.
+
+The tangent of the solution x of a x = b solves a dx = db - da x, the cotangent of b the
+transposed system.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any, NamedTuple
+
+from ...trace.apply import apply, as_tensor
+from ...trace.axes import broadcast_shapes, some_axes
+from ...trace.promotion import broadcast_to, convert
+from .. import reductions
+from ..arithmetic import astype, conj, real
+from ..constants import int32
+from ..creation import array, eye, zeros
+from ..elementwise import Tensor
+from ..logic import logical_and
+from ..manipulation import expand_dims, moveaxis, ravel, reshape, transpose
+from .decompositions import svd, svdvals
+from .matrices import (
+    check_matrix,
+    check_square,
+    inexact,
+    precision_of,
+    real_dtype,
+    symmetrized,
+    wrong_shape,
+    wrong_value,
+)
+
+
+class SlogdetResult(NamedTuple):
+    """What `slogdet` gives."""
+
+    sign: Any
+    logabsdet: Any
+
+
+def solve(a: Tensor, b: Tensor) -> Any:
+    """The x with a x = b, for square a; b is a vector or has right-hand sides as columns.
+
+    Axes before the last two are a batch. Only a b of one axis is a vector. A singular a gives
+    NaN.
+
+    >>> solve([[0.0, 2.0], [3.0, 1.0]], [4.0, 5.0]).tolist()
+    [1.0, 2.0]
+    """
+    a, b = inexact(a, b)
+    check_square("solve", a)
+    is_vector = b.ndim == 1
+    n = a.shape[-1]
+    if not b.ndim or b.shape[0 if is_vector else -2] != n:
+        fix = f"give b {n} rows; a batch of vectors needs an axis more: solve(a, b[..., None])"
+        wrong_shape("solve", f"a has {n} columns, and b is {b.type}", a, b, fix=fix)
+    x = _solved(a, expand_dims(b, -1) if is_vector else b)
+    return x[..., 0] if is_vector else x
+
+
+def _solved(a: Any, b: Any) -> Any:
+    """The solution for columns, one factorization serving all the batch if a is one matrix."""
+    if a.ndim == 2 and b.ndim > 2:
+        wide = moveaxis(b, -2, 0)
+        x = apply("linear_solve", a, reshape(wide, (b.shape[-2], -1)))
+        return moveaxis(reshape(x, wide.shape), 0, -2)
+    batch = broadcast_shapes("solve", a.shape[:-2], b.shape[:-2])
+    a, b = (broadcast_to(x, (*batch, *x.shape[-2:])) for x in (a, b))
+    return apply("linear_solve", a, b)
+
+
+def inv(a: Tensor) -> Any:
+    """The inverse of a square matrix; NaN if it is singular.
+
+    >>> inv([[2.0, 0.0], [0.0, 4.0]]).tolist()
+    [[0.5, 0.0], [0.0, 0.25]]
+    """
+    (a,) = inexact(a)
+    check_square("inv", a)
+    return apply("linear_solve", a, broadcast_to(eye(a.shape[-1], dtype=a.dtype), a.shape))
+
+
+def pinv(a: Tensor, rtol: Tensor | None = None, hermitian: bool = False) -> Any:
+    """The pseudo-inverse of Moore and Penrose.
+
+    Singular values not greater than `rtol` times the greatest count as zero; by default that is
+    10 max(m, n) times the precision of the dtype. The derivative holds where the rank stays.
+    """
+    (a,) = inexact(a)
+    check_matrix("pinv", a)
+    if hermitian:
+        check_square("pinv", a)
+        a = symmetrized(a)
+    if rtol is None:
+        rtol = 10.0 * max(a.shape[-2:]) * precision_of(a.dtype)
+    return _pinv(a, rtol)
+
+
+def _pinv(a: Any, cutoff: Any) -> Any:
+    cutoff = broadcast_to(convert(as_tensor(cutoff), real_dtype(a)), a.shape[:-2])
+    return apply("pinv", a, cutoff)
+
+
+def lstsq(
+    a: Tensor, b: Tensor, rcond: float | None = None, *, numpy_resid: bool = False
+) -> tuple[Any, Any, Any, Any]:
+    """The least x of those with the least |a x - b|; residuals, rank and singular values.
+
+    Singular values less than `rcond` times the greatest count as zero, by default max(m, n) times
+    the precision of the dtype. The residuals are |a x - b|² for each column of b; with
+    `numpy_resid` there are none where the rank is below n or m <= n, which takes a rank that is
+    known.
+
+    >>> lstsq([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]], [1.0, 3.0, 5.0])[0].round(4).tolist()
+    [1.0, 2.0]
+    """
+    a, b = inexact(a, b)
+    if a.ndim != 2 or b.ndim not in (1, 2):
+        fix = "give a matrix a, and a vector or a matrix b"
+        wrong_shape("lstsq", f"a is {a.type} and b is {b.type}", a, b, fix=fix)
+    if a.shape[0] != b.shape[0]:
+        what = f"a has {a.shape[0]} rows, b has {b.shape[0]}"
+        wrong_shape("lstsq", what, a, b, fix=f"give b {a.shape[0]} rows")
+    m, n = a.shape
+    values = svdvals(a)
+    if rcond is None:
+        rcond = precision_of(a.dtype) * max(m, n)
+    elif rcond < 0:
+        rcond = precision_of(a.dtype)
+    columns = expand_dims(b, -1) if b.ndim == 1 else b
+    if 0 in a.shape:
+        x, rank = zeros((n, columns.shape[1]), a.dtype), array(0, int32)
+    else:
+        counted = logical_and(values > 0, values >= rcond * values[0])
+        x, rank = _pinv(a, rcond) @ columns, reductions.sum(counted)
+    if numpy_resid and (m <= n or int(rank) < n):
+        residuals = zeros((0,), values.dtype)
+    else:
+        rest = columns - a @ x
+        residuals = reductions.sum(real(rest * conj(rest)), axis=0)
+    return (x[:, 0] if b.ndim == 1 else x), residuals, rank, values
+
+
+def slogdet(a: Tensor, *, method: str | None = None) -> Any:
+    """The sign of the determinant and the logarithm of its absolute value.
+
+    The sign of a complex determinant has length 1. A singular matrix gives 0 and -inf. JAX's
+    methods "lu" and "qr" are both LAPACK's LU here.
+
+    >>> slogdet([[0.0, 1.0], [1.0, 5.0]]).sign.tolist()
+    -1.0
+    """
+    if method not in (None, "lu", "qr"):
+        wrong_value("slogdet", f"there is no method {method!r}", fix='use "lu" or None')
+    (a,) = inexact(a)
+    check_square("slogdet", a)
+    return SlogdetResult(*apply("slogdet", a))
+
+
+def det(a: Tensor) -> Any:
+    """The determinant of a square matrix.
+
+    The derivative holds for singular matrices too, up to 3 x 3 of any order, and of the first
+    order above.
+
+    >>> det([[1.0, 2.0], [3.0, 4.0]]).tolist()
+    -2.0
+    """
+    (a,) = inexact(a)
+    check_square("det", a)
+    if a.shape[-1] not in (2, 3):
+        return apply("det", a)
+    x = [[a[..., i, j] for j in range(a.shape[-1])] for i in range(a.shape[-1])]
+    if a.shape[-1] == 2:
+        return x[0][0] * x[1][1] - x[0][1] * x[1][0]
+    minors = [x[1][j] * x[2][k] - x[1][k] * x[2][j] for j, k in ((1, 2), (2, 0), (0, 1))]
+    return x[0][0] * minors[0] + x[0][1] * minors[1] + x[0][2] * minors[2]
+
+
+def matrix_rank(
+    M: Tensor, rtol: Tensor | None = None, *, hermitian: bool = False, tol: Tensor | None = None
+) -> Any:
+    """How many singular values are greater than `rtol`, which is absolute, as in JAX.
+
+    By default that is max(m, n) times the precision of the dtype times the greatest value. `tol`
+    means the same.
+    """
+    if tol is not None and rtol is not None:
+        wrong_value("matrix_rank", "both `tol` and `rtol` are given", fix="give one of them")
+    (x,) = inexact(M)
+    if x.ndim < 2:
+        return astype(reductions.any(x != 0), int32)
+    values = svd(x, compute_uv=False, hermitian=hermitian)
+    bound = tol if rtol is None else rtol
+    if bound is None:
+        scale = max(x.shape[-2:]) * precision_of(x.dtype)
+        bound = reductions.max(values, -1, initial=0) * scale
+    return reductions.sum(values > expand_dims(as_tensor(bound), -1), axis=-1)
+
+
+def tensorinv(a: Tensor, ind: int = 2) -> Any:
+    """The inverse with regard to `tensordot`: the first `ind` axes against the others."""
+    (a,) = inexact(a)
+    ind = operator.index(ind)
+    if ind <= 0:
+        wrong_value("tensorinv", f"`ind` is {ind}", fix="give a number of axes of 1 or more")
+    first, last = a.shape[:ind], a.shape[ind:]
+    if math.prod(first) != math.prod(last):
+        what = f"the first {ind} sizes multiply to {math.prod(first)}, the others to "
+        fix = "choose `ind` so that both parts have as many elements"
+        wrong_shape("tensorinv", what + str(math.prod(last)), a, fix=fix)
+    return reshape(inv(reshape(a, (math.prod(first), math.prod(last)))), (*last, *first))
+
+
+def tensorsolve(a: Tensor, b: Tensor, axes: tuple[int, ...] | None = None) -> Any:
+    """The x with tensordot(a, x, x.ndim) = b; `axes` of a are moved to its end before."""
+    a, b = inexact(a, b)
+    if axes is not None:
+        ends = some_axes("tensorsolve", axes, a.ndim)
+        a = transpose(a, [*(i for i in range(a.ndim) if i not in ends), *ends])
+    shape = a.shape[b.ndim :]
+    if a.shape[: b.ndim] != b.shape or math.prod(shape) != b.size:
+        what = f"b has the shape {b.shape}, a the shape {a.shape}"
+        fix = "let a begin with the shape of b, and have as many elements in its other axes"
+        wrong_shape("tensorsolve", what, a, b, fix=fix)
+    x = solve(reshape(a, (b.size, b.size)), ravel(b))
+    return reshape(x, shape)
