@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import jax
@@ -217,3 +218,21 @@ def test_nan_check_looks_into_loops():
     with pytest.raises(NanError, match="log gives nan of") as caught:
         rlx.nan_check(lambda xs: rlx.scan(step, 0.0, xs)[0])(np.array([1.0, -1.0], np.float32))
     assert "in step" in caught.value.where
+
+
+# -- dtypes ---------------------------------------------------------------------------------------
+
+
+def test_names_of_dtypes_convert():
+    assert rnp.float16(3).dtype == rnp.float16 == "float16" != rnp.float32
+    assert rlx.jit(lambda x: rnp.bfloat16(x))(X).dtype == rnp.bfloat16
+    assert {rnp.int8: 1}[np.dtype("int8")] == 1 and np.zeros(2, rnp.int8).dtype == np.int8
+    assert rnp.result_type(rnp.int8, rnp.float32) == rnp.float32
+    assert pickle.loads(pickle.dumps(rnp.float32)) == rnp.float32
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
+def test_great_unsigned_places_are_not_negative(dtype):
+    index = np.array([1, np.iinfo(dtype).max], dtype)
+    same(rlx.jit(lambda x, i: x[i])(X, index), X[[1, 2]])
+    same(rlx.jit(lambda x, i: x.at[i].add(1.0))(X, index), X + np.array([0, 1, 0]))

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from ..ir.types import DTYPES, as_dtype
+from ..trace.promotion import ScalarType
 
 pi = math.pi
 e = math.e
@@ -15,23 +16,24 @@ inf = math.inf
 nan = math.nan
 newaxis = None
 
-bool_ = bool = DTYPES["bool"]
-int8 = DTYPES["int8"]
-int16 = DTYPES["int16"]
-int32 = DTYPES["int32"]
-int64 = DTYPES["int64"]
-uint8 = DTYPES["uint8"]
-uint16 = DTYPES["uint16"]
-uint32 = DTYPES["uint32"]
-uint64 = DTYPES["uint64"]
-float16 = half = DTYPES["float16"]
-bfloat16 = DTYPES["bfloat16"]
-float32 = single = DTYPES["float32"]
-float64 = double = DTYPES["float64"]
-complex64 = csingle = DTYPES["complex64"]
-complex128 = cdouble = DTYPES["complex128"]
-float8_e4m3fn = DTYPES["float8_e4m3fn"]
-float8_e5m2 = DTYPES["float8_e5m2"]
+
+bool_ = bool = ScalarType(DTYPES["bool"])
+int8 = ScalarType(DTYPES["int8"])
+int16 = ScalarType(DTYPES["int16"])
+int32 = ScalarType(DTYPES["int32"])
+int64 = ScalarType(DTYPES["int64"])
+uint8 = ScalarType(DTYPES["uint8"])
+uint16 = ScalarType(DTYPES["uint16"])
+uint32 = ScalarType(DTYPES["uint32"])
+uint64 = ScalarType(DTYPES["uint64"])
+float16 = half = ScalarType(DTYPES["float16"])
+bfloat16 = ScalarType(DTYPES["bfloat16"])
+float32 = single = ScalarType(DTYPES["float32"])
+float64 = double = ScalarType(DTYPES["float64"])
+complex64 = csingle = ScalarType(DTYPES["complex64"])
+complex128 = cdouble = ScalarType(DTYPES["complex128"])
+float8_e4m3fn = ScalarType(DTYPES["float8_e4m3fn"])
+float8_e5m2 = ScalarType(DTYPES["float8_e5m2"])
 dtype = as_dtype
 
 generic, number, inexact = np.generic, np.number, np.inexact

@@ -211,8 +211,11 @@ def _number(item: int, size: Any, axis: int) -> int:
 def _places(item: Any, size: Any, axis: int, checked: bool) -> Any:
     """An integer array counted from the start; known ones must lie within the axis."""
     if isinstance(item, TracedTensor):
-        if item.dtype.kind == "u" or not isinstance(size, int):
+        if not isinstance(size, int):
             return item
+        if item.dtype.kind == "u":  # beyond int32 it would count from the end
+            wraps = item.dtype.itemsize >= 4
+            return apply("min", item, size) if wraps else item
         item = apply("convert", item, dtype=INDEX) if item.dtype.itemsize < 4 else item
         return apply("select", apply("lt", item, 0), apply("add", item, size), item)
     if checked and item.size and isinstance(size, int) and not _fits(item, size):

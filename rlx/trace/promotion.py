@@ -7,7 +7,7 @@ integer, float, complex) is higher; then the default dtype of that kind decides.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -17,7 +17,16 @@ from ..ir.errors import DtypeError, ShapeError
 from ..ir.graph import OPS
 from ..ir.op import Op
 from ..ir.types import DTYPES, Size, as_dtype, is_bool, is_complex, is_inexact, is_integer, promote
-from .apply import apply, apply_ready, as_operand, described, is_weak, operand_type, to_value
+from .apply import (
+    apply,
+    apply_ready,
+    as_operand,
+    as_tensor,
+    described,
+    is_weak,
+    operand_type,
+    to_value,
+)
 from .array import Array
 from .axes import broadcast_shapes
 from .host import is_python_scalar, scalar_to_numpy
@@ -181,8 +190,48 @@ def promote_mixed(items: Sequence[Any]) -> np.dtype:
     return result_dtype(*stand_ins)
 
 
+@final
+class ScalarType:
+    """A dtype under its name, which also converts: `float32(3)`, as in NumPy and JAX.
+
+    >>> import rlx.numpy as rnp
+    >>> rnp.float32(3) + rnp.float32([1, 2])
+    Array([4., 5.], dtype=float32)
+    """
+
+    def __init__(self, dtype: np.dtype) -> None:
+        self.dtype = dtype
+
+    def __call__(self, x: Any = 0) -> Any:
+        return convert(as_tensor(x), self.dtype)
+
+    def __eq__(self, other: object) -> Any:
+        return self.dtype == other
+
+    def __hash__(self) -> int:
+        return hash(self.dtype)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    @property
+    def name(self) -> str:
+        """The name of the dtype."""
+        return self.dtype.name
+
+    @property
+    def itemsize(self) -> int:
+        """The bytes of one element."""
+        return self.dtype.itemsize
+
+    @property
+    def kind(self) -> str:
+        """NumPy's letter for the kind of the dtype."""
+        return self.dtype.kind
+
+
 def _as_operand_or_dtype(x: Any) -> Any:
-    if isinstance(x, str | type | np.dtype):
+    if isinstance(x, str | type | np.dtype | ScalarType):
         return as_dtype(x)
     return as_operand(x)
 
