@@ -7,19 +7,45 @@ never use it twice. Read `keys.py` first.
 
 from .continuous import (
     cauchy,
+    double_sided_maxwell,
     exponential,
     gumbel,
     laplace,
     logistic,
     lognormal,
+    maxwell,
     normal,
     pareto,
     rayleigh,
     triangular,
     truncated_normal,
     uniform,
+    wald,
     weibull_min,
 )
+from .counts import binomial, multinomial, poisson
 from .discrete import bernoulli, categorical, geometric, rademacher, randint
-from .keys import PRNGKey, bits, fold_in, key, key_data, split, wrap_key_data
+from .gamma import (
+    ball,
+    beta,
+    chisquare,
+    dirichlet,
+    f,
+    gamma,
+    generalized_normal,
+    loggamma,
+    t,
+)
+from .keys import (
+    PRNGKey,
+    bits,
+    clone,
+    fold_in,
+    key,
+    key_data,
+    key_dtype,
+    key_impl,
+    split,
+    wrap_key_data,
+)
 from .selection import choice, permutation

@@ -38,13 +38,22 @@ def uniform(
     """
     shape, dtype = as_shape(shape), check_float("uniform", dtype)
     low, high = (fit(as_tensor(x), dtype, shape) for x in (minval, maxval))
+    return between(bits(key, shape, word_of(dtype)), dtype, low, high)
+
+
+def word_of(dtype: np.dtype) -> np.dtype:
+    """The dtype of the bits that make a float."""
     info = ml_dtypes.finfo(dtype)
+    return UNSIGNED[1 if info.nmant < 8 else info.bits // 8]
+
+
+def between(random: Any, dtype: np.dtype, low: Any, high: Any) -> Any:
+    """Random bits as floats from `low` up to but without `high`."""
     # random fraction bits under the exponent of 1: numbers from 1 up to 2
-    width = 8 if info.nmant < 8 else info.bits
     word = UNSIGNED[dtype.itemsize]
-    random = bits(key, shape, UNSIGNED[width // 8]).astype(word)
     one = int(np.array(1.0, dtype).view(word))
-    pattern = rnp.right_shift(random, width - info.nmant) | one
+    unused = 8 * word_of(dtype).itemsize - ml_dtypes.finfo(dtype).nmant
+    pattern = rnp.right_shift(random.astype(word), unused) | one
     fraction = apply("bitcast", pattern, dtype=dtype) - 1.0
     return rnp.maximum(low, fraction * (high - low) + low)
 
@@ -60,9 +69,14 @@ def normal(key: Any, shape: Any = (), dtype: Any = "float32") -> Any:
         real, imaginary = (normal(k, shape, part) for k in split(key))
         return apply("complex", real, imaginary) / math.sqrt(2)
     dtype = check_float("normal", dtype)
+    return normal_of(bits(key, shape, word_of(dtype)), dtype)
+
+
+def normal_of(random: Any, dtype: np.dtype) -> Any:
+    """Random bits as numbers of the normal distribution."""
     # -1 itself would give -inf
-    low = np.nextafter(dtype.type(-1), dtype.type(0))
-    return _times_sqrt2(apply("erf_inv", uniform(key, shape, dtype, low, 1.0)))
+    low = float(np.nextafter(dtype.type(-1), dtype.type(0)))
+    return _times_sqrt2(apply("erf_inv", between(random, dtype, low, 1.0)))
 
 
 def truncated_normal(
@@ -129,6 +143,43 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = "float32") ->
     """Lengths of vectors of two normal numbers, times `scale`."""
     shape, (scale,) = with_parameters("rayleigh", shape, dtype, scale)
     return scale * rnp.sqrt(rnp.log(uniform(key, shape, dtype)) * -2.0)
+
+
+def maxwell(key: Any, shape: Any = (), dtype: Any = "float32") -> Any:
+    """Lengths of vectors of three normal numbers."""
+    x = normal(key, (*as_shape(shape), 3), check_float("maxwell", dtype))
+    return rnp.sqrt(rnp.sum(x * x, -1))
+
+
+def double_sided_maxwell(
+    key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = "float32"
+) -> Any:
+    """Numbers at both sides of `loc`, as far from it as `maxwell` gives times `scale`.
+
+    `shape` comes before that of the parameters.
+    """
+    inner, _ = with_parameters("double_sided_maxwell", None, dtype, loc, scale)
+    shape = (*as_shape(shape), *inner)
+    loc, scale = (fit(as_tensor(x), as_dtype(dtype), shape) for x in (loc, scale))
+    key_size, key_sign = split(key)
+    sign = 2 * (uniform(key_sign, shape) < 0.5).astype(dtype) - 1
+    return sign * maxwell(key_size, shape, dtype) * scale + loc
+
+
+def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = "float32") -> Any:
+    """Numbers of the inverse Gaussian distribution of variance `mean` ** 3.
+
+    Michael, Schucany and Haas, "Generating random variates using transformations with multiple
+    roots", The American Statistician 30, 1976.
+    """
+    shape, (mean,) = with_parameters("wald", shape, dtype, mean)
+    key_normal, key_uniform = split(key)
+    v = normal(key_normal, shape, dtype)
+    y, square = v * v, mean * mean
+    root = rnp.sqrt(4 * mean * y + square * (y * y))
+    x = mean + square * y / 2 - mean / 2 * root
+    is_less = uniform(key_uniform, shape, dtype) <= mean / (mean + x)
+    return rnp.where(is_less, x, square / x)
 
 
 def weibull_min(

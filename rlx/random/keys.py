@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import numpy as rnp
 from ..ir.builder import user_source
-from ..ir.errors import DtypeError, ShapeError
+from ..ir.errors import AttributeValueError, DtypeError, ShapeError
 from ..ir.types import as_dtype, is_integer, is_signed
 from ..trace.apply import apply, as_tensor
 from ..trace.array import Array
@@ -85,10 +85,39 @@ def bits(key: Any, shape: Any = (), dtype: Any = "uint32") -> Any:
             where=str(user_source()),
             fix="ask for uint8, uint16, uint32 or uint64; rlx.random.randint gives signed ones",
         )
-    high, low = _encrypt("bits", key, *_counters(as_shape(shape)))
-    if dtype.itemsize == 8:
-        return rnp.left_shift(high.astype(dtype), 32) | low.astype(dtype)
-    return (high ^ low).astype(dtype)
+    return _joined(*_encrypt("bits", key, *_counters(as_shape(shape))), dtype)
+
+
+def split_each(keys: Any, num: int) -> list[Any]:
+    """New keys from each of many keys: `u32[n, 2] → num times u32[n, 2]`."""
+    return [rnp.stack(_word_of_each(keys, i), axis=-1) for i in range(num)]
+
+
+def bits_of_each(keys: Any, dtype: Any) -> Any:
+    """For each of many keys the word that `bits(key)` gives: `u32[n, 2] → [n]`."""
+    return _joined(*_word_of_each(keys, 0), as_dtype(dtype))
+
+
+def key_impl(key: Any) -> str:
+    """The name of the generator of a key: there is one."""
+    check_key("key_impl", key)
+    return "threefry2x32"
+
+
+def key_dtype(impl: str | None = None) -> np.dtype:
+    """The dtype of keys."""
+    if impl not in (None, "threefry2x32"):
+        raise AttributeValueError(
+            f"key_dtype: there is no generator {impl!r}",
+            where=str(user_source()),
+            fix='use "threefry2x32", or leave it out',
+        )
+    return WORD
+
+
+def clone(key: Any) -> Any:
+    """The same key, to be used again on purpose."""
+    return check_key("clone", key)
 
 
 def check_key(name: str, key: Any) -> Any:
@@ -111,6 +140,19 @@ def _counters(shape: Any) -> tuple[Any, Any]:
         return rnp.zeros_like(low), low
     count = apply("iota", shape=(size,), axis=0, dtype=np.dtype("uint64")).reshape(shape)
     return rnp.right_shift(count, 32).astype(WORD), count.astype(WORD)
+
+
+def _joined(high: Any, low: Any, dtype: np.dtype) -> Any:
+    """The bits of two words in a dtype."""
+    if dtype.itemsize == 8:
+        return rnp.left_shift(high.astype(dtype), 32) | low.astype(dtype)
+    return (high ^ low).astype(dtype)
+
+
+def _word_of_each(keys: Any, counter: int) -> tuple[Any, Any]:
+    first, second = keys[..., 0], keys[..., 1]
+    low = rnp.full_like(first, counter)
+    return apply("threefry2x32", first, second, rnp.zeros_like(low), low)
 
 
 def _encrypt(name: str, key: Any, high: Any, low: Any) -> tuple[Any, Any]:
