@@ -17,6 +17,8 @@ SIZES = np.array([0.1, 0.5, 1.0, 2.5, 40.0], np.float32)
 RATES = np.array([0.0, 0.3, 4.0, 12.0, 300.0], np.float32)
 TRIALS = np.array([0.0, 1.0, 9.0, 40.0, 2000.0], np.float32)
 CHANCES = np.array([0.1, 0.2, 0.3, 0.4], np.float32)
+MEANS = np.arange(12, dtype=np.float32).reshape(4, 3)
+COVARIANCE = np.array([[2, 0.5, 0], [0.5, 1, 0.3], [0, 0.3, 3]], np.float32)
 CASES: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "gamma": ("gamma", (SIZES, (40, 5)), {}),
     "gamma of strange parameters": ("gamma", (np.float32([0, np.inf, np.nan, -1]),), {}),
@@ -41,6 +43,12 @@ CASES: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "double_sided_maxwell": ("double_sided_maxwell", (1.0, SIZES, (20,)), {}),
     "wald": ("wald", (SIZES[:4], (20, 4)), {}),  # a mean of 40 leaves half of the digits
     "generalized_normal": ("generalized_normal", (3.0, (60,)), {}),
+    "multivariate_normal": ("multivariate_normal", (MEANS, COVARIANCE), {}),
+    "multivariate_normal, more": ("multivariate_normal", (MEANS[0], COVARIANCE, (6, 3)), {}),
+    "orthogonal": ("orthogonal", (4, (3,)), {}),
+    "orthogonal rows": ("orthogonal", (2,), {"m": 5}),
+    "orthogonal columns": ("orthogonal", (5,), {"m": 2}),
+    "unitary": ("orthogonal", (3, (), "complex64"), {}),
     "ball": ("ball", (3, 1.5, (20,)), {}),
 }
 
@@ -117,6 +125,15 @@ def test_lines_of_dirichlet_and_multinomial_sum_up():
     assert (abs(counts.mean(0) - 30 * CHANCES) < bound).all()
 
 
+@pytest.mark.parametrize("method", ["cholesky", "eigh", "svd"])
+def test_covariance_of_multivariate_normal(method: str):
+    drawn = random.multivariate_normal(random.key(4), MEANS[1], COVARIANCE, (COUNT,), method=method)
+    moved = np.asarray(drawn).astype(np.float64) - MEANS[1]
+    products = moved[:, :, None] * moved[:, None, :]
+    bound = 5 * products.std(0) / COUNT**0.5
+    assert (abs(products.mean(0) - COVARIANCE) < bound).all()
+
+
 @pytest.mark.parametrize("p", [1.0, 2.0, 4.0])
 def test_points_fill_the_ball(p: float):
     points = np.asarray(random.ball(random.key(5), 2, p, (COUNT,))).astype(np.float64)
@@ -180,6 +197,13 @@ def test_what_keys_are():
         (lambda key: random.dirichlet(key, 1.0), ShapeError),
         (lambda key: random.multinomial(key, 3, 1.0), ShapeError),
         (lambda key: random.key_dtype("philox"), AttributeValueError),
+        (lambda key: random.multivariate_normal(key, 1.0, np.eye(2)), ShapeError),
+        (lambda key: random.multivariate_normal(key, np.ones(3), np.eye(2)), ShapeError),
+        (
+            lambda key: random.multivariate_normal(key, np.ones(2), np.eye(2), method="lu"),
+            AttributeValueError,
+        ),
+        (lambda key: random.orthogonal(key, 3, dtype="int32"), DtypeError),
         (lambda key: random.clone(3), ShapeError),
         (lambda key: rlx.grad(lambda a: random.gamma(key, a))(2.0), GradientError),
     ],

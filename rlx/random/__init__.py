@@ -48,4 +48,5 @@ from .keys import (
     split,
     wrap_key_data,
 )
+from .matrices import multivariate_normal, orthogonal
 from .selection import choice, permutation

@@ -175,7 +175,8 @@ def multinomial(
 ) -> Any:
     """Counts of each outcome of `n` trials.
 
-    The chances lie along the last axis of `p`. `shape` is that of the result, with the axis of outcomes.
+    The chances lie along the last axis of `p`. `shape` is that of the result, which has that axis
+    too.
     """
     dtype, n, p = check_float("multinomial", dtype), as_tensor(n), as_tensor(p)
     if not p.ndim:
