@@ -67,9 +67,10 @@ def _root(cov: Any, method: str) -> Any:
 def orthogonal(
     key: Any, n: int, shape: Any = (), dtype: Any = "float32", m: int | None = None
 ) -> Any:
-    """Orthogonal matrices of size n, all equally likely; unitary ones for a complex dtype.
+    """Orthogonal matrices of size n, unitary ones for a complex dtype.
 
-    With `m` the matrices are n by m, with orthonormal rows or columns, whichever are fewer.
+    All are equally likely. With `m` they are n by m, with orthonormal rows or columns, whichever
+    are fewer.
 
     Mezzadri, "How to generate random matrices from the classical compact groups", 2007.
     """
