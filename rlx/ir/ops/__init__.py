@@ -42,6 +42,8 @@ from . import (
     scatter,
     softmax,
     sort,
+    special_bessel,
+    special_gamma,
     trigonometric,
 )
 
