@@ -5,6 +5,7 @@ Enters and leaves: arrays. Integers become float32.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .. import numpy as rnp
@@ -141,32 +142,84 @@ def glu(x: Any, axis: int = -1) -> Any:
 # -- along axes ---------------------------------------------------------------------------------
 
 
-def softmax(x: Any, axis: Axis = -1) -> Any:
-    """exp(x) divided by its sum along axes; None means all axes."""
+def softmax(x: Any, axis: Axis = -1, where: Any = None) -> Any:
+    """exp(x) divided by its sum along axes; None means all axes.
+
+    Elements where `where` is false do not count and become 0.
+    """
     x = _inexact(x)
-    return apply("softmax", x, axes=some_axes("softmax", axis, x.ndim))
+    axes = some_axes("softmax", axis, x.ndim)
+    if where is None:
+        return apply("softmax", x, axes=axes)
+    return rnp.where(where, apply("softmax", _masked(x, where), axes=axes), 0.0)
 
 
-def log_softmax(x: Any, axis: Axis = -1) -> Any:
-    """The logarithm of the softmax, without its underflow."""
+def log_softmax(x: Any, axis: Axis = -1, where: Any = None) -> Any:
+    """The logarithm of the softmax, without its underflow.
+
+    Elements where `where` is false do not count and become -inf.
+    """
     x = _inexact(x)
-    return apply("log_softmax", x, axes=some_axes("log_softmax", axis, x.ndim))
+    axes = some_axes("log_softmax", axis, x.ndim)
+    if where is None:
+        return apply("log_softmax", x, axes=axes)
+    return rnp.where(where, apply("log_softmax", _masked(x, where), axes=axes), -math.inf)
 
 
-def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The logarithm of the sum of exp(x) along axes, without overflow."""
+def _masked(x: Any, where: Any) -> Any:
+    """The least number where `where` is false: -inf would make NaN where nothing counts."""
+    return rnp.where(where, x, float(rnp.finfo(x.dtype).min))
+
+
+def logsumexp(
+    x: Any,
+    axis: Axis = None,
+    b: Any = None,
+    keepdims: bool = False,
+    return_sign: bool = False,
+    where: Any = None,
+) -> Any:
+    """The logarithm of the sum of exp(x) along axes, without overflow.
+
+    With factors `b` it is that of the sum of b * exp(x). With `return_sign` the result is the
+    logarithm of the size of the sum, and its sign. Elements where `where` is false do not count.
+    """
     x = _inexact(x)
-    axes = some_axes("logsumexp", axis, x.ndim)
-    total = apply("logsumexp", x, axes=axes)
-    return rnp.expand_dims(total, axes) if keepdims else total
+    x = x if where is None else rnp.where(where, x, -math.inf)
+    axes = some_axes("logsumexp", axis, x.ndim if b is None else max(x.ndim, as_tensor(b).ndim))
+    if b is None and not return_sign:
+        total = apply("logsumexp", x, axes=axes)
+        return rnp.expand_dims(total, axes) if keepdims else total
+    x, b = rnp.broadcast_arrays(*promote_operands(x, 1.0 if b is None else b, inexact=True))
+    x = rnp.where(b == 0, -math.inf, x)  # a factor 0 hides even an infinity
+    peak = apply("stop_gradient", rnp.max(x, axes, keepdims=True))
+    peak = rnp.where(rnp.isfinite(peak), peak, 0.0)
+    total = rnp.sum(b * rnp.exp(x - peak), axes, keepdims=keepdims)
+    sign = rnp.sign(total)
+    size = rnp.log(abs(total) if return_sign else total)
+    result = size + (peak if keepdims else rnp.squeeze(peak, axes))
+    return (result, sign) if return_sign else result
 
 
-def standardize(x: Any, axis: Axis = -1, epsilon: float = 1e-5) -> Any:
-    """The numbers less their mean, divided by their standard deviation."""
+def standardize(
+    x: Any,
+    axis: Axis = -1,
+    mean: Any = None,
+    variance: Any = None,
+    epsilon: float = 1e-5,
+    where: Any = None,
+) -> Any:
+    """The numbers less their mean, divided by their standard deviation.
+
+    A `mean` or `variance` that is given is not computed. Only elements where `where` is true
+    count.
+    """
     x = _inexact(x)
-    centered = x - rnp.mean(x, axis=axis, keepdims=True)
-    variance = rnp.mean(centered * centered, axis=axis, keepdims=True)
-    return centered / rnp.sqrt(variance + epsilon)
+    mean = rnp.mean(x, axis, keepdims=True, where=where) if mean is None else mean
+    if variance is None:
+        square = rnp.square(x - mean)
+        variance = rnp.mean(square, axis, keepdims=True, where=where)
+    return (x - mean) / rnp.sqrt(variance + epsilon)
 
 
 def layer_norm(x: Any, scale: Any, bias: Any, *, eps: float = 1e-5) -> Any:

@@ -14,9 +14,10 @@ from .. import numpy as rnp
 from .. import random
 from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError, ShapeError
-from ..trace.axes import integer
+from ..trace.axes import integer, some_axes
 
 Initializer = Callable[..., Any]
+Axes = int | tuple[int, ...]
 # the standard deviation of a normal distribution cut off at -2 and 2
 TRUNCATED_DEVIATION = 0.87962566103423978
 MODES = ("fan_in", "fan_out", "fan_avg")
@@ -33,41 +34,54 @@ def ones(key: Any, shape: Any, dtype: Any = "float32") -> Any:
     return rnp.ones(shape, dtype)
 
 
-def constant(value: Any) -> Initializer:
+def constant(value: Any, dtype: Any = "float32") -> Initializer:
     """All of one value."""
-    return lambda key, shape, dtype="float32": rnp.full(shape, value, dtype)
+    return lambda key, shape, dtype=dtype: rnp.full(shape, value, dtype)
 
 
-def uniform(scale: float = 0.01) -> Initializer:
+def uniform(scale: float = 0.01, dtype: Any = "float32") -> Initializer:
     """Equally likely from 0 to `scale`."""
-    return lambda key, shape, dtype="float32": random.uniform(key, shape, dtype) * scale
+    return lambda key, shape, dtype=dtype: random.uniform(key, shape, dtype) * scale
 
 
-def normal(stddev: float = 0.01) -> Initializer:
+def normal(stddev: float = 0.01, dtype: Any = "float32") -> Initializer:
     """Normal with a standard deviation."""
-    return lambda key, shape, dtype="float32": random.normal(key, shape, dtype) * stddev
+    return lambda key, shape, dtype=dtype: random.normal(key, shape, dtype) * stddev
 
 
-def truncated_normal(stddev: float = 0.01) -> Initializer:
-    """Normal, cut off at two standard deviations."""
+def truncated_normal(
+    stddev: float = 0.01, dtype: Any = "float32", lower: float = -2.0, upper: float = 2.0
+) -> Initializer:
+    """Normal, cut off at so many standard deviations."""
+    usual = dtype
 
-    def initialize(key: Any, shape: Any, dtype: Any = "float32") -> Any:
-        return random.truncated_normal(key, -2.0, 2.0, shape, dtype) * stddev
+    def initialize(key: Any, shape: Any, dtype: Any = usual) -> Any:
+        return random.truncated_normal(key, lower, upper, shape, dtype) * stddev
 
     return initialize
 
 
-def variance_scaling(scale: float, mode: str, distribution: str) -> Initializer:
+def variance_scaling(
+    scale: float,
+    mode: str,
+    distribution: str,
+    in_axis: Axes = -2,
+    out_axis: Axes = -1,
+    batch_axis: Axes = (),
+    dtype: Any = "float32",
+) -> Initializer:
     """Variance `scale` divided by the number of inputs, outputs, or their mean.
 
-    The last axis holds the outputs, the one before the inputs; axes before both, as of a
-    convolution, multiply them.
+    Axes that are none of inputs, outputs and batch, such as those of a convolution's window,
+    multiply both numbers.
     """
     _check_one_of("mode", mode, MODES)
     _check_one_of("distribution", distribution, DISTRIBUTIONS)
+    usual = dtype
 
-    def initialize(key: Any, shape: Any, dtype: Any = "float32") -> Any:
-        fan_in, fan_out = _fans(tuple(integer("a size", n) for n in shape))
+    def initialize(key: Any, shape: Any, dtype: Any = usual) -> Any:
+        sizes = tuple(integer("a size", n) for n in shape)
+        fan_in, fan_out = _fans(sizes, in_axis, out_axis, batch_axis)
         fan = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[mode]
         variance = scale / max(1.0, fan)
         if distribution == "uniform":
@@ -79,49 +93,67 @@ def variance_scaling(scale: float, mode: str, distribution: str) -> Initializer:
     return initialize
 
 
-def glorot_uniform() -> Initializer:
+def glorot_uniform(
+    in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = "float32"
+) -> Initializer:
     """Uniform with variance 2 / (inputs + outputs), for tanh and linear layers."""
-    return variance_scaling(1.0, "fan_avg", "uniform")
+    return variance_scaling(1.0, "fan_avg", "uniform", in_axis, out_axis, batch_axis, dtype)
 
 
-def glorot_normal() -> Initializer:
+def glorot_normal(
+    in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = "float32"
+) -> Initializer:
     """Normal with variance 2 / (inputs + outputs), for tanh and linear layers."""
-    return variance_scaling(1.0, "fan_avg", "truncated_normal")
+    return variance_scaling(
+        1.0, "fan_avg", "truncated_normal", in_axis, out_axis, batch_axis, dtype
+    )
 
 
-def lecun_uniform() -> Initializer:
+def lecun_uniform(
+    in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = "float32"
+) -> Initializer:
     """Uniform with variance 1 / inputs, which keeps the variance from layer to layer."""
-    return variance_scaling(1.0, "fan_in", "uniform")
+    return variance_scaling(1.0, "fan_in", "uniform", in_axis, out_axis, batch_axis, dtype)
 
 
-def lecun_normal() -> Initializer:
+def lecun_normal(
+    in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = "float32"
+) -> Initializer:
     """Normal with variance 1 / inputs, which keeps the variance from layer to layer."""
-    return variance_scaling(1.0, "fan_in", "truncated_normal")
+    return variance_scaling(1.0, "fan_in", "truncated_normal", in_axis, out_axis, batch_axis, dtype)
 
 
-def he_uniform() -> Initializer:
+def he_uniform(
+    in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = "float32"
+) -> Initializer:
     """Uniform with variance 2 / inputs, for relu."""
-    return variance_scaling(2.0, "fan_in", "uniform")
+    return variance_scaling(2.0, "fan_in", "uniform", in_axis, out_axis, batch_axis, dtype)
 
 
-def he_normal() -> Initializer:
+def he_normal(
+    in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = "float32"
+) -> Initializer:
     """Normal with variance 2 / inputs, for relu."""
-    return variance_scaling(2.0, "fan_in", "truncated_normal")
+    return variance_scaling(2.0, "fan_in", "truncated_normal", in_axis, out_axis, batch_axis, dtype)
 
 
 xavier_uniform, xavier_normal = glorot_uniform, glorot_normal
 kaiming_uniform, kaiming_normal = he_uniform, he_normal
 
 
-def _fans(shape: tuple[int, ...]) -> tuple[int, int]:
+def _fans(shape: tuple[int, ...], inputs: Axes, outputs: Axes, batch: Axes) -> tuple[int, int]:
     if len(shape) < 2:
         raise ShapeError(
             f"the shape {shape} has no axes of inputs and outputs",
             where=str(user_source()),
             fix="give two axes or more, or use initializers.normal or zeros",
         )
-    field = math.prod(shape[:-2])
-    return shape[-2] * field, shape[-1] * field
+    name = "variance_scaling"
+    groups = [some_axes(name, axes, len(shape)) for axes in (inputs, outputs, batch)]
+    taken = some_axes(name, sum(groups, ()), len(shape))  # each axis stands for one thing
+    window = math.prod(n for i, n in enumerate(shape) if i not in taken)
+    fan_in, fan_out = (math.prod(shape[i] for i in group) for group in groups[:2])
+    return fan_in * window, fan_out * window
 
 
 def _check_one_of(name: str, value: str, valid: tuple[str, ...]) -> None:

@@ -238,6 +238,7 @@ from .indexing import (
     triu_indices,
     triu_indices_from,
     unravel_index,
+    where,
 )
 from .inspection import (
     can_cast,
@@ -270,7 +271,6 @@ from .logic import (
     logical_or,
     logical_xor,
     select,
-    where,
 )
 from .manipulation import (
     append,

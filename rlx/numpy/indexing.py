@@ -18,7 +18,8 @@ from ..trace.promotion import broadcast_to, convert
 from ..trace.tensor import TracedTensor
 from .arithmetic import clip, remainder
 from .elementwise import Tensor, add, equal, less, multiply
-from .logic import truth, where
+from .logic import truth
+from .logic import where as either
 from .manipulation import broadcast_arrays, moveaxis, ravel, reshape, stack
 from .reductions import cumsum, sum
 
@@ -57,7 +58,7 @@ def _from_start(indices: Any, size: Any, mode: str) -> Any:
         return clip(indices, 0, size - 1)
     if indices.dtype.kind == "u" or not isinstance(size, int):
         return indices
-    return where(less(indices, 0), add(indices, size), indices)
+    return either(less(indices, 0), add(indices, size), indices)
 
 
 def take(
@@ -94,7 +95,7 @@ def take(
         return result
     is_inside = _is_inside(places, x.shape[place])
     shape = (1,) * place + tuple(places.shape) + (1,) * (x.ndim - 1 - place)
-    return where(reshape(is_inside, shape), result, convert(as_tensor(fill_value), x.dtype))
+    return either(reshape(is_inside, shape), result, convert(as_tensor(fill_value), x.dtype))
 
 
 def _is_inside(places: Any, size: Any) -> Any:
@@ -131,7 +132,7 @@ def take_along_axis(
     )
     if fill_value is None or way != "fill":
         return result
-    return where(_is_inside(places, x.shape[place]), result, fill_value)
+    return either(_is_inside(places, x.shape[place]), result, fill_value)
 
 
 def _aligned(name: str, x: Any, indices: Any, axis: int) -> tuple[Any, Any]:
@@ -208,13 +209,32 @@ def nonzero(x: Tensor, *, size: int | None = None, fill_value: Any = None) -> tu
     ranks = cumsum(flags)
     # rank r is first reached at the r-th place; places past the last one drop out
     numbers = apply_like(x, "iota", shape=flags.shape, axis=0, dtype="int32")
-    slots = where(equal(flags, 1), ranks - 1, size)
+    slots = either(equal(flags, 1), ranks - 1, size)
     flat = as_tensor(apply_like(x, "full", shape=(size,), value=0, dtype=INT32))
     flat = flat.at[slots].set(numbers, mode="drop")
     is_filled = less(np.arange(size, dtype="int32"), sum(flags))
     fills = fill_value if isinstance(fill_value, tuple) else (fill_value or 0,) * max(x.ndim, 1)
     axes = unravel_index(flat, x.shape or (1,))
-    return tuple(where(is_filled, a, f) for a, f in zip(axes, fills, strict=True))
+    return tuple(either(is_filled, a, f) for a, f in zip(axes, fills, strict=True))
+
+
+def where(
+    condition: Tensor,
+    x: Tensor | None = None,
+    y: Tensor | None = None,
+    /,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+) -> Any:
+    """The elements of x where the condition holds, else those of y.
+
+    The derivative of the branch not chosen is dropped, not multiplied by zero. Without x and y
+    it is `nonzero(condition)`: the places where the condition holds.
+    """
+    if x is None and y is None:
+        return nonzero(condition, size=size, fill_value=fill_value)
+    return either(condition, x, y)
 
 
 def flatnonzero(x: Tensor, *, size: int | None = None, fill_value: Any = None) -> Any:
@@ -332,14 +352,14 @@ def place(x: Tensor, mask: Tensor, values: Tensor, *, inplace: bool = False) -> 
     x, values = as_tensor(x), ravel(values)
     ranks = cumsum(convert(ravel(truth(mask)), INT32)) - 1
     chosen = take(values, remainder(ranks, values.shape[0]), mode="clip")
-    return where(mask, reshape(chosen, x.shape), x)
+    return either(mask, reshape(chosen, x.shape), x)
 
 
 def putmask(x: Tensor, mask: Tensor, values: Tensor) -> Any:
     """A new array with values, repeated to its size, where a mask holds."""
     x, values = as_tensor(x), ravel(values)
     numbers = np.arange(math.prod(x.shape), dtype="int32") % values.shape[0]
-    return where(mask, reshape(values[numbers], x.shape), x)
+    return either(mask, reshape(values[numbers], x.shape), x)
 
 
 def insert(x: Tensor, index: int, values: Tensor, axis: int | None = None) -> Any:

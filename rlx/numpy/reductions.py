@@ -13,11 +13,11 @@ from ..ir.errors import ImmutableError, ShapeError
 from ..ir.types import DTYPES, as_dtype, is_bool, is_inexact, is_integer, is_signed
 from ..trace.apply import apply, as_tensor
 from ..trace.axes import one_axis, some_axes
-from ..trace.promotion import convert
+from ..trace.promotion import broadcast_to, convert
 from .elementwise import Tensor, add, divide, maximum, minimum, multiply
 from .logic import truth
 from .logic import where as choose
-from .manipulation import ravel, reshape
+from .manipulation import concatenate, ravel, reshape
 
 Axis = int | Sequence[int] | None
 HALVES = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
@@ -240,19 +240,43 @@ def cummin(x: Tensor, axis: int | None = None) -> Any:
     return _running("cummin", x, axis, None)
 
 
-def diff(x: Tensor, n: int = 1, axis: int = -1) -> Any:
-    """The differences of neighbours along an axis, taken n times."""
+def diff(
+    x: Tensor,
+    n: int = 1,
+    axis: int = -1,
+    prepend: Tensor | None = None,
+    append: Tensor | None = None,
+) -> Any:
+    """The differences of neighbours along an axis, taken n times.
+
+    `prepend` and `append` are put before and after x first; numbers stand for slices of size 1.
+    """
     x = as_tensor(x)
-    before = (slice(None),) * one_axis("diff", axis, x.ndim)
+    place = one_axis("diff", axis, x.ndim)
+    thin = tuple(1 if i == place else size for i, size in enumerate(x.shape))
+    ends = [None if end is None else as_tensor(end) for end in (prepend, append)]
+    first, last = (end if end is None or end.ndim else broadcast_to(end, thin) for end in ends)
+    parts = [part for part in (first, x, last) if part is not None]
+    x = concatenate(parts, place) if len(parts) > 1 else x
+    before = (slice(None),) * place
     for _ in range(n):
         right, left = x[(*before, slice(1, None))], x[(*before, slice(None, -1))]
         x = right != left if is_bool(x.dtype) else right - left
     return x
 
 
-def ediff1d(x: Tensor) -> Any:
-    """The differences of neighbours among all elements."""
-    return diff(ravel(x))
+def ediff1d(x: Tensor, to_end: Tensor | None = None, to_begin: Tensor | None = None) -> Any:
+    """The differences of neighbours among all elements.
+
+    `to_begin` and `to_end` are put before and after the differences.
+    """
+    found = diff(ravel(x))
+    parts = [
+        found if part is found else convert(ravel(part), found.dtype)
+        for part in (to_begin, found, to_end)
+        if part is not None
+    ]
+    return concatenate(parts) if len(parts) > 1 else found
 
 
 def trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, axis: int = -1) -> Any:

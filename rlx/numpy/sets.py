@@ -16,7 +16,7 @@ from ..trace.promotion import broadcast_to, convert
 from .creation import linspace, zeros
 from .elementwise import Tensor, divide, equal, less, less_equal, multiply, not_equal
 from .indexing import known_array, nonzero, take
-from .logic import logical_and, logical_not, where
+from .logic import isnan, logical_and, logical_not, where
 from .manipulation import concatenate, ravel, reshape
 from .reductions import any, cumsum, diff, max, min, sum
 from .sorting import argsort, searchsorted
@@ -31,10 +31,11 @@ def unique(
     return_counts: bool = False,
     axis: int | None = None,
     *,
+    equal_nan: bool = True,
     size: int | None = None,
     fill_value: Any = None,
 ) -> Any:
-    """The different elements in rising order.
+    """The different elements in rising order; NaN counts once if `equal_nan`.
 
     In traced code `size` is needed: so many, the rest filled with `fill_value` or the least one.
     """
@@ -42,19 +43,31 @@ def unique(
     if size is None:
         fix = "say how many: unique(x, size=n)"
         known = known_array("unique", x, fix)
-        found = np.unique(known, return_index, return_inverse, return_counts, axis)
+        found = np.unique(
+            known, return_index, return_inverse, return_counts, axis, equal_nan=equal_nan
+        )
         if not isinstance(found, tuple):
             return Array(found)
         return tuple(Array(a if i == 0 else a.astype("int32")) for i, a in enumerate(found))
-    return _sized_unique(ravel(x), return_index, return_inverse, return_counts, size, fill_value)
+    wanted = (return_index, return_inverse, return_counts)
+    return _sized_unique(ravel(x), *wanted, size, fill_value, equal_nan)
 
 
 def _sized_unique(
-    x: Any, with_index: bool, with_inverse: bool, with_counts: bool, size: int, fill_value: Any
+    x: Any,
+    with_index: bool,
+    with_inverse: bool,
+    with_counts: bool,
+    size: int,
+    fill_value: Any,
+    equal_nan: bool,
 ) -> Any:
     order = argsort(x)
     ordered = take(x, order, mode="clip")
-    is_new = concatenate([np.ones(1, bool), not_equal(ordered[1:], ordered[:-1])])
+    differs = not_equal(ordered[1:], ordered[:-1])
+    if equal_nan:
+        differs = logical_and(differs, logical_not(isnan(ordered[:-1])))
+    is_new = concatenate([np.ones(1, bool), differs])
     (starts,) = nonzero(is_new, size=size, fill_value=x.shape[0])
     is_filled = less(starts, x.shape[0])
     filler = ordered[0] if fill_value is None else fill_value
@@ -109,24 +122,33 @@ def _known_pair(name: str, x: Tensor, y: Tensor) -> tuple[np.ndarray, np.ndarray
     return known_array(name, x, fix), known_array(name, y, fix)
 
 
-def intersect1d(x: Tensor, y: Tensor) -> Any:
-    """The elements that both arrays have."""
-    return Array(np.intersect1d(*_known_pair("intersect1d", x, y)))
+def intersect1d(
+    x: Tensor, y: Tensor, assume_unique: bool = False, return_indices: bool = False
+) -> Any:
+    """The elements that both arrays have, and if wanted their places in both."""
+    pair = _known_pair("intersect1d", x, y)
+    if not return_indices:
+        return Array(np.intersect1d(*pair, assume_unique))
+    values, *places = np.intersect1d(*pair, assume_unique, True)
+    return Array(values), *(Array(a.astype("int32")) for a in places)
 
 
-def union1d(x: Tensor, y: Tensor) -> Any:
-    """The elements that one or both arrays have."""
-    return Array(np.union1d(*_known_pair("union1d", x, y)))
+def union1d(x: Tensor, y: Tensor, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """The elements that one or both arrays have.
+
+    In traced code `size` is needed, as for `unique`.
+    """
+    return unique(concatenate([ravel(x), ravel(y)]), size=size, fill_value=fill_value)
 
 
-def setdiff1d(x: Tensor, y: Tensor) -> Any:
+def setdiff1d(x: Tensor, y: Tensor, assume_unique: bool = False) -> Any:
     """The elements of x that y has not."""
-    return Array(np.setdiff1d(*_known_pair("setdiff1d", x, y)))
+    return Array(np.setdiff1d(*_known_pair("setdiff1d", x, y), assume_unique))
 
 
-def setxor1d(x: Tensor, y: Tensor) -> Any:
+def setxor1d(x: Tensor, y: Tensor, assume_unique: bool = False) -> Any:
     """The elements that exactly one array has."""
-    return Array(np.setxor1d(*_known_pair("setxor1d", x, y)))
+    return Array(np.setxor1d(*_known_pair("setxor1d", x, y), assume_unique))
 
 
 def trim_zeros(x: Tensor, trim: Literal["f", "b", "fb", "bf"] = "fb") -> Any:

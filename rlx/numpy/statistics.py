@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from .arithmetic import conj, real, square
 from .contraction import matmul
 from .creation import diagonal
 from .elementwise import Tensor, divide, maximum, multiply, sqrt, subtract
-from .logic import isnan, logical_not
+from .logic import isnan, logical_and, logical_not
 from .logic import where as choose
 from .manipulation import atleast_2d, concatenate, squeeze, transpose
 from .reductions import (
@@ -75,6 +76,9 @@ def mean(
     return convert(divide(total, count), result)
 
 
+_mean = mean  # under a name that no parameter hides
+
+
 def average(
     x: Tensor,
     axis: Axis = None,
@@ -107,13 +111,17 @@ def var(
     keepdims: bool = False,
     where: Tensor | None = None,
     *,
+    mean: Tensor | None = None,
     correction: float | None = None,
 ) -> Any:
-    """The mean squared distance from the mean; `ddof` is taken off the count."""
+    """The mean squared distance from the mean; `ddof` is taken off the count.
+
+    A `mean` that is known is not computed again; its reduced axes have size 1.
+    """
     check_out("var", out)
     ddof = number("var: ddof", ddof if correction is None else correction)
     x, result = _inexact(as_tensor(x), dtype)
-    center = mean(x, axis, keepdims=True, where=where)
+    center = _mean(x, axis, keepdims=True, where=where) if mean is None else mean
     offset = subtract(x, center)
     if is_complex(x.dtype):
         squares = real(multiply(offset, conj(offset)))
@@ -136,10 +144,11 @@ def std(
     keepdims: bool = False,
     where: Tensor | None = None,
     *,
+    mean: Tensor | None = None,
     correction: float | None = None,
 ) -> Any:
     """The square root of the variance."""
-    return sqrt(var(x, axis, dtype, out, ddof, keepdims, where, correction=correction))
+    return sqrt(var(x, axis, dtype, out, ddof, keepdims, where, mean=mean, correction=correction))
 
 
 # -- without NaN --------------------------------------------------------------------------------
@@ -150,26 +159,53 @@ def _without_nan(x: Tensor, filler: Any) -> Any:
     return choose(isnan(x), convert(filler, x.dtype), x) if is_inexact(x.dtype) else x
 
 
-def nansum(x: Tensor, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    """The sum of the elements that are not NaN."""
-    return sum(_without_nan(x, 0), axis, dtype, keepdims=keepdims)
+def _nan_total(name: str, total: Callable[..., Any], neutral: int, doc: str) -> Any:
+    def function(
+        x: Tensor,
+        axis: Axis = None,
+        dtype: Any = None,
+        out: None = None,
+        keepdims: bool = False,
+        initial: Tensor | None = None,
+        where: Tensor | None = None,
+    ) -> Any:
+        return total(_without_nan(x, neutral), axis, dtype, out, keepdims, initial, where)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
 
 
-def nanprod(x: Tensor, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    """The product of the elements that are not NaN."""
-    return prod(_without_nan(x, 1), axis, dtype, keepdims=keepdims)
+nansum = _nan_total("nansum", sum, 0, "The sum of the elements that are not NaN.")
+nanprod = _nan_total("nanprod", prod, 1, "The product of the elements that are not NaN.")
 
 
-def nanmax(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The greatest element that is not NaN; NaN if there is none."""
-    result = max(_without_nan(x, -np.inf), axis, keepdims=keepdims)
-    return choose(all(isnan(x), axis, keepdims=keepdims), np.nan, result)
+def _nan_extreme(name: str, extreme: Callable[..., Any], least: float, doc: str) -> Any:
+    def function(
+        x: Tensor,
+        axis: Axis = None,
+        out: None = None,
+        keepdims: bool = False,
+        initial: Tensor | None = None,
+        where: Tensor | None = None,
+    ) -> Any:
+        result = extreme(_without_nan(x, least), axis, out, keepdims, initial, where)
+        if not is_inexact(result.dtype):
+            return result
+        is_empty = all(isnan(x), axis, keepdims=keepdims, where=where)
+        return choose(is_empty, np.nan if initial is None else initial, result)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
 
 
-def nanmin(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The least element that is not NaN; NaN if there is none."""
-    result = min(_without_nan(x, np.inf), axis, keepdims=keepdims)
-    return choose(all(isnan(x), axis, keepdims=keepdims), np.nan, result)
+nanmax = _nan_extreme(
+    "nanmax", max, -np.inf, "The greatest element that is not NaN; NaN if there is none."
+)
+nanmin = _nan_extreme(
+    "nanmin", min, np.inf, "The least element that is not NaN; NaN if there is none."
+)
 
 
 def nanargmax(x: Tensor, axis: int | None = None, keepdims: bool = False) -> Any:
@@ -184,25 +220,54 @@ def nanargmin(x: Tensor, axis: int | None = None, keepdims: bool = False) -> Any
     return choose(all(isnan(x), axis, keepdims=keepdims), -1, place)
 
 
-def nanmean(x: Tensor, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
+def _where_not_nan(x: Any, where: Tensor | None) -> Any:
+    is_there = logical_not(isnan(x))
+    return is_there if where is None else logical_and(is_there, where)
+
+
+def nanmean(
+    x: Tensor,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: None = None,
+    keepdims: bool = False,
+    where: Tensor | None = None,
+) -> Any:
     """The mean of the elements that are not NaN."""
+    check_out("nanmean", out)
     x = as_tensor(x)
-    return mean(x, axis, dtype, keepdims=keepdims, where=logical_not(isnan(x)))
+    return mean(x, axis, dtype, keepdims=keepdims, where=_where_not_nan(x, where))
 
 
 def nanvar(
-    x: Tensor, axis: Axis = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False
+    x: Tensor,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: None = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: Tensor | None = None,
+    *,
+    mean: Tensor | None = None,
 ) -> Any:
     """The variance of the elements that are not NaN."""
     x = as_tensor(x)
-    return var(x, axis, dtype, None, ddof, keepdims, logical_not(isnan(x)))
+    return var(x, axis, dtype, out, ddof, keepdims, _where_not_nan(x, where), mean=mean)
 
 
 def nanstd(
-    x: Tensor, axis: Axis = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False
+    x: Tensor,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: None = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: Tensor | None = None,
+    *,
+    mean: Tensor | None = None,
 ) -> Any:
     """The standard deviation of the elements that are not NaN."""
-    return sqrt(nanvar(x, axis, dtype, ddof, keepdims))
+    return sqrt(nanvar(x, axis, dtype, out, ddof, keepdims, where, mean=mean))
 
 
 def nancumsum(x: Tensor, axis: int | None = None, dtype: Any = None) -> Any:
@@ -224,16 +289,30 @@ def cov(
     rowvar: bool = True,
     bias: bool = False,
     ddof: int | None = None,
+    fweights: Tensor | None = None,
+    aweights: Tensor | None = None,
 ) -> Any:
-    """The covariances of variables, each a row (or a column)."""
+    """The covariances of variables, each a row (or a column).
+
+    Observations count `fweights` times (integers), with the importance `aweights`.
+    """
     x, _ = _inexact(atleast_2d(x), None)
     x = x if rowvar or x.shape[0] == 1 else transpose(x)
     if y is not None:
         other, _ = _inexact(atleast_2d(y), None)
         x = concatenate([x, other if rowvar or other.shape[0] == 1 else transpose(other)], 0)
     taken = (0 if bias else 1) if ddof is None else number("cov: ddof", ddof)
-    offset = subtract(x, mean(x, 1, keepdims=True))
-    return squeeze(divide(matmul(offset, conj(transpose(offset))), x.shape[1] - taken))
+    if fweights is None and aweights is None:
+        offset = subtract(x, mean(x, 1, keepdims=True))
+        return squeeze(divide(matmul(offset, conj(transpose(offset))), x.shape[1] - taken))
+    importance = 1 if aweights is None else as_tensor(aweights)
+    weights = multiply(importance, 1 if fweights is None else as_tensor(fweights))
+    total = sum(weights)
+    offset = subtract(x, divide(sum(multiply(x, weights), 1, keepdims=True), total))
+    # a weighted degree of freedom: NumPy's formula
+    share = taken if aweights is None else divide(sum(multiply(weights, importance)) * taken, total)
+    product = matmul(multiply(offset, weights), conj(transpose(offset)))
+    return squeeze(divide(product, subtract(total, share)))
 
 
 def corrcoef(x: Tensor, y: Tensor | None = None, rowvar: bool = True) -> Any:

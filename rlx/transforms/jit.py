@@ -23,6 +23,7 @@ from ..runtime.session import CompileOptions, default_device, default_session
 from ..trace import pytree
 from ..trace.apply import as_operand, is_weak, operand_type, to_value
 from ..trace.array import Array
+from ..trace.axes import integer
 from ..trace.make_graph import (
     Traced,
     argument_origins,
@@ -126,18 +127,17 @@ class Jitted:
     def __init__(
         self,
         fn: Callable[..., Any],
-        static_argnames: Sequence[str],
-        donate_argnames: Sequence[str],
+        static: tuple[str, ...],
+        donated: tuple[str, ...],
         device: str | None,
     ) -> None:
         functools.update_wrapper(self, fn)
         self._fn = fn
-        self._static = _known_names(fn, static_argnames, "static_argnames")
-        self._donated = _known_names(fn, donate_argnames, "donate_argnames")
+        self._static, self._donated = static, donated
         for name in set(self._static) & set(self._donated):
             raise StaticArgumentError(
                 f"the argument {name!r} is static and donated",
-                fix="name it in static_argnames or in donate_argnames: only arrays can be donated",
+                fix="make it static or donate it: only arrays can be donated",
             )
         self._device = device or default_device()
         self._entries: dict[Any, Compiled] = {}
@@ -325,19 +325,43 @@ def _known_names(fn: Callable[..., Any], names: Sequence[str] | str, what: str) 
     return tuple(names)
 
 
+def _names_of(fn: Callable[..., Any], numbers: Sequence[int] | int, what: str) -> tuple[str, ...]:
+    """The names of arguments by their places."""
+    check_function(fn, "what jit compiles")
+    many = [numbers] if isinstance(numbers, int) else list(numbers)
+    if not many:
+        return ()
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(fn).parameters.values()
+    names = [p.name for p in parameters if p.kind in kinds]
+    found = []
+    for number in many:
+        place = integer(what, number)
+        if not -len(names) <= place < len(names):
+            raise StaticArgumentError(
+                f"{function_name(fn)} has no argument {place} to be in {what}",
+                where=str(user_source()),
+                fix=f"its arguments by place are {', '.join(names) or 'none'}",
+            )
+        found.append(names[place])
+    return tuple(found)
+
+
 def jit(
     fn: Callable[..., Any] | None = None,
     *,
+    static_argnums: Sequence[int] | int = (),
     static_argnames: Sequence[str] | str = (),
+    donate_argnums: Sequence[int] | int = (),
     donate_argnames: Sequence[str] | str = (),
     device: str | None = None,
 ) -> Any:
     """Compile a function for each kind of arguments it meets.
 
-    A kind is the structure, the dtypes and the shapes. Arguments in `static_argnames` are Python
-    values known while recording. Arrays of the arguments in `donate_argnames` are given away:
-    results take over their memory where they can (`compiled.report()` tells), and using one again
-    is an error. Works as a decorator, with and without keywords.
+    A kind is the structure, the dtypes and the shapes. Static arguments are Python values known
+    while recording. Arrays of donated arguments are given away: results take over their memory
+    where they can (`compiled.report()` tells), and using one again is an error. Both are named by
+    place (`argnums`) or by name. Works as a decorator, with and without keywords.
 
     >>> import rlx
     >>> @rlx.jit
@@ -348,6 +372,15 @@ def jit(
     """
     if fn is None:
         return functools.partial(
-            jit, static_argnames=static_argnames, donate_argnames=donate_argnames, device=device
+            jit,
+            static_argnums=static_argnums,
+            static_argnames=static_argnames,
+            donate_argnums=donate_argnums,
+            donate_argnames=donate_argnames,
+            device=device,
         )
-    return Jitted(fn, static_argnames, donate_argnames, device)
+    static = _known_names(fn, static_argnames, "static_argnames")
+    donated = _known_names(fn, donate_argnames, "donate_argnames")
+    static += _names_of(fn, static_argnums, "static_argnums")
+    donated += _names_of(fn, donate_argnums, "donate_argnums")
+    return Jitted(fn, static, donated, device)
