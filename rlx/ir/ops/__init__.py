@@ -43,7 +43,9 @@ from . import (
     softmax,
     sort,
     special_bessel,
+    special_entropy,
     special_gamma,
+    special_incomplete_gamma,
     trigonometric,
 )
 

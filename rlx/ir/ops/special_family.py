@@ -211,6 +211,11 @@ def plus(p: Taylor, q: Taylor) -> Taylor:
     return [add(x, y) for x, y in zip(p, q, strict=True)]
 
 
+def minus(p: Taylor, q: Taylor) -> Taylor:
+    """The difference of two series of one order."""
+    return [sub(x, y) for x, y in zip(p, q, strict=True)]
+
+
 def constant_taylor(x: Value, order: int) -> Taylor:
     """The series of a number that does not depend on e."""
     return [x, *[like(x, 0)] * order]
