@@ -114,8 +114,9 @@ eigh.samples([[1.0, 7.0], [2.0, 1.0]], compute_vectors=False, expect=[[-1.0, 3.0
 def eig(x: Type, *, compute_vectors: bool = True) -> tuple[Type, ...]:
     """The eigenvalues and the eigenvectors of a square matrix, as complex numbers.
 
-    The values are in no order; the vectors are columns. `f32[..., n, n] → c64[..., n], c64[..., n, n]`. A vector has length 1 and a greatest element
-    that is real. The derivative needs eigenvalues that differ.
+    `f32[..., n, n] → c64[..., n], c64[..., n, n]`. The values are in no order. The vectors are
+    columns of length 1, their greatest elements real. The derivative needs eigenvalues that
+    differ.
     """
     check_matrix(x, square=True)
     vectors = x.with_dtype(COMPLEX_OF.get(x.dtype.name, x.dtype))

@@ -118,9 +118,10 @@ def svdvals(x: Tensor, /) -> Any:
 
 
 def eigh(a: Tensor, UPLO: str | None = None, symmetrize_input: bool = True) -> Any:
-    """The eigenvalues of a Hermitian matrix, rising, and its eigenvectors as columns.
+    """The eigenvalues, rising, and the eigenvectors of a Hermitian matrix.
 
-    `UPLO` tells which part of a is read without `symmetrize_input`, "L" or "U".
+    The vectors are orthonormal columns. `UPLO` tells which part of a is read without
+    `symmetrize_input`, "L" or "U".
 
     >>> eigh([[2.0, 1.0], [1.0, 2.0]]).eigenvalues.round(5).tolist()
     [1.0, 3.0]
@@ -146,10 +147,10 @@ def _lower(a: Any, part: str | None, symmetrize: bool, name: str) -> Any:
 
 
 def eig(a: Tensor) -> Any:
-    """The eigenvalues of a square matrix, in no order, and its eigenvectors as columns.
+    """The eigenvalues and the eigenvectors of a square matrix, as complex numbers.
 
-    Both are complex. A vector has length 1 and a greatest element that is real; its derivative
-    keeps to that.
+    The values are in no order. The vectors are columns of length 1, their greatest elements real;
+    derivatives keep to that.
 
     >>> eig([[0.0, -1.0], [1.0, 0.0]]).eigenvalues.tolist()
     [1j, -1j]

@@ -26,10 +26,10 @@ Axis = int | Sequence[int] | None
 def norm(
     x: Tensor, ord: int | float | str | None = None, axis: Axis = None, keepdims: bool = False
 ) -> Any:
-    """The norm of vectors (one axis) or matrices (two axes), by default the root of squares.
+    """The norm of vectors (one axis) or of matrices (two axes).
 
-    `ord` of a vector is any number, inf or -inf; of a matrix "fro", "nuc", 1, -1, 2, -2, inf or
-    -inf. Without axis and `ord` all elements count.
+    By default it is the root of the sum of squares. `ord` of a vector is any number, inf or -inf;
+    of a matrix "fro", "nuc", 1, -1, 2, -2, inf or -inf. Without axis and `ord` all elements count.
 
     >>> norm([3.0, 4.0]).tolist(), norm([[1.0, -7.0], [2.0, 3.0]], ord=1).tolist()
     (5.0, 10.0)

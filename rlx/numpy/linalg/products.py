@@ -1,4 +1,4 @@
-"""Products and parts of matrices: the array API's names for functions of `rlx.numpy`."""
+"""Products and parts of matrices, most of them functions of `rlx.numpy` as well."""
 
 from __future__ import annotations
 

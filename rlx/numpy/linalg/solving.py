@@ -41,10 +41,10 @@ class SlogdetResult(NamedTuple):
 
 
 def solve(a: Tensor, b: Tensor) -> Any:
-    """The x with a x = b, for square a; b is a vector or has right-hand sides as columns.
+    """The x with a x = b, for square a.
 
-    Axes before the last two are a batch. Only a b of one axis is a vector. A singular a gives
-    NaN.
+    b is a vector if it has one axis; else it has right-hand sides as columns, and axes before the
+    last two are a batch. A singular a gives NaN.
 
     >>> solve([[0.0, 2.0], [3.0, 1.0]], [4.0, 5.0]).tolist()
     [1.0, 2.0]
