@@ -34,6 +34,7 @@ class Builder:
         self.graph = Graph(name)
         self.captures: list[Any] = []
         self.capture_params: list[Value] = []
+        self.runs_once = False  # the graph is recorded for one run, on known arrays
         self._by_identity: dict[int, Value] = {}
 
     def capture(self, thing: Any, type: Type, origin: str = "") -> Value:
@@ -86,6 +87,11 @@ def leaked(value: Value) -> LeakedTracerError:
 def current() -> Builder | None:
     """The innermost open builder of this thread, or None."""
     return _state.stack[-1] if _state.stack else None
+
+
+def open_builders() -> list[Builder]:
+    """All open builders of this thread, the innermost last."""
+    return list(_state.stack)
 
 
 def builder_of(graph: Graph) -> Builder | None:

@@ -1,10 +1,11 @@
-"""Settings: four environment variables and the one object that holds them.
+"""Settings: five environment variables and the one object that holds them.
 
 RLX_DEBUG   0..6   how much is printed: 1 compiles and cache hits, 2 timings and memory, 3 HIR,
                    4 the graph after each pass, 5 LIR, 6 generated source
 RLX_DUMP    dir    write each stage of a compile there
 RLX_CHECK   0, 1   verify the graph after every pass
 RLX_DEVICE  name   the device used if none is named
+RLX_KEY_REUSE 0, 1 make it an error to use a key of random numbers twice
 
 RLX_NUM_THREADS, the threads of the `cpu` device, belongs to the process and not to these.
 """
@@ -33,6 +34,7 @@ class Settings:
     dump: Path | None = None
     check: bool = False
     device: str | None = None
+    key_reuse: bool = False
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
@@ -69,7 +71,7 @@ def _read(name: str, wanted: object) -> object:
     match name:
         case "debug":
             return int(_one_of(name, text, DEBUG_LEVELS))
-        case "check":
+        case "check" | "key_reuse":
             return _one_of(name, text, SWITCH) == "1"
         case "dump":
             return None if text is None else Path(str(text))
@@ -120,6 +122,11 @@ class Config:
     def device(self) -> str | None:
         """The name of the device used if none is named."""
         return self._settings.device
+
+    @property
+    def key_reuse(self) -> bool:
+        """Whether it is an error to use a key of random numbers twice."""
+        return self._settings.key_reuse
 
     def update(self, **given: object) -> None:
         """Change settings from now on."""

@@ -101,6 +101,10 @@ class GradientError(RlxError, TypeError):
     """A derivative was asked for that does not exist."""
 
 
+class KeyReuseError(RlxError, ValueError):
+    """A key of random numbers was used twice; the setting `key_reuse` says so."""
+
+
 class NanError(RlxError, FloatingPointError):
     """An operation made a number that is none, where `rlx.nan_check` looked for it."""
 

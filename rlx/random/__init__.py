@@ -2,7 +2,8 @@
 
 `rlx.random.normal(key, (3,))` gives three. Enters: a key, a uint32[2] array made by `key`, and a
 shape. Leaves: an array that depends on nothing else. The same key gives the same numbers: split it,
-never use it twice. Read `keys.py` first.
+never use it twice; the setting `key_reuse` makes that an error. `with rlx.random.stream(0):` gives
+keys to functions that get None for one. Read `keys.py` first.
 """
 
 from .continuous import (
@@ -50,3 +51,4 @@ from .keys import (
 )
 from .matrices import multivariate_normal, orthogonal
 from .selection import choice, permutation
+from .streams import stream

@@ -19,10 +19,12 @@ from ..trace.apply import apply, as_tensor
 from ..trace.axes import as_shape, broadcast_shapes
 from ..trace.promotion import fit
 from .keys import bits, split
+from .reuse import takes_key
 
 UNSIGNED = {size: np.dtype(f"uint{8 * size}") for size in (1, 2, 4, 8)}
 
 
+@takes_key
 def uniform(
     key: Any,
     shape: Any = (),
@@ -58,6 +60,7 @@ def between(random: Any, dtype: np.dtype, low: Any, high: Any) -> Any:
     return rnp.maximum(low, fraction * (high - low) + low)
 
 
+@takes_key
 def normal(key: Any, shape: Any = (), dtype: Any = "float32") -> Any:
     """Numbers of the normal distribution: mean 0, variance 1.
 
@@ -79,6 +82,7 @@ def normal_of(random: Any, dtype: np.dtype) -> Any:
     return _times_sqrt2(apply("erf_inv", between(random, dtype, low, 1.0)))
 
 
+@takes_key
 def truncated_normal(
     key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = "float32"
 ) -> Any:
@@ -94,23 +98,27 @@ def truncated_normal(
     return rnp.clip(out, *inside)
 
 
+@takes_key
 def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = "float32") -> Any:
     """Numbers whose logarithm is normal with standard deviation `sigma`."""
     shape, (sigma,) = with_parameters("lognormal", shape, dtype, sigma)
     return rnp.exp(normal(key, shape, dtype) * sigma)
 
 
+@takes_key
 def exponential(key: Any, shape: Any = (), dtype: Any = "float32") -> Any:
     """Numbers of the exponential distribution with mean 1."""
     return -rnp.log1p(-uniform(key, shape, check_float("exponential", dtype)))
 
 
+@takes_key
 def gumbel(key: Any, shape: Any = (), dtype: Any = "float32") -> Any:
     """Numbers of the Gumbel distribution: that of the greatest of many."""
     dtype = check_float("gumbel", dtype)
     return -rnp.log(-rnp.log(uniform(key, shape, dtype, minval=_tiny(dtype))))
 
 
+@takes_key
 def laplace(key: Any, shape: Any = (), dtype: Any = "float32") -> Any:
     """Numbers of the Laplace distribution: exponential on both sides of 0."""
     dtype = check_float("laplace", dtype)
@@ -119,6 +127,7 @@ def laplace(key: Any, shape: Any = (), dtype: Any = "float32") -> Any:
     return rnp.sign(u) * rnp.log1p(-rnp.abs(u))
 
 
+@takes_key
 def logistic(key: Any, shape: Any = (), dtype: Any = "float32") -> Any:
     """Numbers whose distribution function is the logistic function."""
     dtype = check_float("logistic", dtype)
@@ -126,6 +135,7 @@ def logistic(key: Any, shape: Any = (), dtype: Any = "float32") -> Any:
     return rnp.log(u) - rnp.log1p(-u)
 
 
+@takes_key
 def cauchy(key: Any, shape: Any = (), dtype: Any = "float32") -> Any:
     """Numbers of the Cauchy distribution, which has no mean."""
     dtype = check_float("cauchy", dtype)
@@ -133,24 +143,28 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = "float32") -> Any:
     return rnp.tan(math.pi * (u - 0.5))
 
 
+@takes_key
 def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = "float32") -> Any:
     """Numbers from 1 whose tail falls as x to the power of `-b`."""
     shape, (b,) = with_parameters("pareto", shape, dtype, b)
     return rnp.exp(exponential(key, shape, dtype) / b)
 
 
+@takes_key
 def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = "float32") -> Any:
     """Lengths of vectors of two normal numbers, times `scale`."""
     shape, (scale,) = with_parameters("rayleigh", shape, dtype, scale)
     return scale * rnp.sqrt(rnp.log(uniform(key, shape, dtype)) * -2.0)
 
 
+@takes_key
 def maxwell(key: Any, shape: Any = (), dtype: Any = "float32") -> Any:
     """Lengths of vectors of three normal numbers."""
     x = normal(key, (*as_shape(shape), 3), check_float("maxwell", dtype))
     return rnp.sqrt(rnp.sum(x * x, -1))
 
 
+@takes_key
 def double_sided_maxwell(
     key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = "float32"
 ) -> Any:
@@ -166,6 +180,7 @@ def double_sided_maxwell(
     return sign * maxwell(key_size, shape, dtype) * scale + loc
 
 
+@takes_key
 def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = "float32") -> Any:
     """Numbers of the inverse Gaussian distribution of variance `mean` ** 3.
 
@@ -182,6 +197,7 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = "float32") -> Any:
     return rnp.where(is_less, x, square / x)
 
 
+@takes_key
 def weibull_min(
     key: Any, scale: Any, concentration: Any, shape: Any = None, dtype: Any = "float32"
 ) -> Any:
@@ -191,6 +207,7 @@ def weibull_min(
     return rnp.power(-rnp.log1p(-uniform(key, shape, dtype)), 1.0 / concentration) * scale
 
 
+@takes_key
 def triangular(
     key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = "float32"
 ) -> Any:

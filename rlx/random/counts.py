@@ -23,6 +23,7 @@ from ..trace.promotion import FLOAT, convert, fit, result_dtype
 from ..trace.scan import scan
 from .continuous import check_float, uniform
 from .keys import split
+from .reuse import takes_key
 
 # log(k!) less Stirling's formula, for k from 0 to 9
 STIRLING_TAIL = [
@@ -31,6 +32,7 @@ STIRLING_TAIL = [
 ]
 
 
+@takes_key
 def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = "int32") -> Any:
     """Counts of events that happen `lam` times in the mean.
 
@@ -102,6 +104,7 @@ def _first_accepted(key: Any, draw: Any, like: Any) -> Any:
     return while_loop(lambda state: ~rnp.all(state[1]), step, start)[0]
 
 
+@takes_key
 def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = "float32") -> Any:
     """Counts of successes among `n` trials with chance `p`.
 
@@ -170,6 +173,7 @@ def _binomial_rejected(key: Any, n: Any, p: Any) -> Any:
     return _first_accepted(key, draw, p)
 
 
+@takes_key
 def multinomial(
     key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = "float32", unroll: int | bool = 1
 ) -> Any:

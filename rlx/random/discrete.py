@@ -15,8 +15,10 @@ from ..trace.axes import as_shape, one_axis
 from ..trace.promotion import broadcast_to
 from .continuous import UNSIGNED, gumbel, uniform
 from .keys import bits, split
+from .reuse import takes_key
 
 
+@takes_key
 def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = "int32") -> Any:
     """Integers from `minval` up to but without `maxval`.
 
@@ -73,6 +75,7 @@ def _check_bounds(low: Any, high: Any, dtype: np.dtype) -> None:
         )
 
 
+@takes_key
 def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Any:
     """Bools that are true with probability `p`."""
     p = as_tensor(p)
@@ -85,11 +88,13 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Any:
     return uniform(key, p.shape if shape is None else shape, p.dtype) < p
 
 
+@takes_key
 def rademacher(key: Any, shape: Any = (), dtype: Any = "int32") -> Any:
     """Numbers that are 1 or -1."""
     return (2 * bernoulli(key, 0.5, shape).astype("int32") - 1).astype(dtype)
 
 
+@takes_key
 def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = "int32") -> Any:
     """How many trials it takes until one with chance `p` succeeds."""
     p = as_tensor(p)
@@ -98,6 +103,7 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = "int32") -> Any:
     return (rnp.floor(rnp.log(u) / rnp.log1p(-p)) + 1).astype(dtype)
 
 
+@takes_key
 def categorical(
     key: Any, logits: Any, axis: int = -1, shape: Any = None, replace: bool = True
 ) -> Any:

@@ -32,8 +32,10 @@ from .continuous import (
 )
 from .discrete import rademacher
 from .keys import bits_of_each, split, split_each
+from .reuse import takes_key
 
 
+@takes_key
 def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = "float32") -> Any:
     """Numbers of the gamma distribution of shape parameter `a`, with scale 1.
 
@@ -45,12 +47,14 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = "float32") -> Any:
     return _draw(key, a, is_log=False)
 
 
+@takes_key
 def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = "float32") -> Any:
     """The logarithm of numbers that `gamma` gives, exact where those are near 0."""
     shape, (a,) = with_parameters("loggamma", shape, dtype, a)
     return _draw(key, a, is_log=True)
 
 
+@takes_key
 def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = "float32") -> Any:
     """Numbers from 0 to 1 of the beta distribution."""
     shape, (a, b) = with_parameters("beta", shape, dtype, a, b)
@@ -61,6 +65,7 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = "float32") ->
     return x / (x + y)
 
 
+@takes_key
 def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = "float32") -> Any:
     """Lines of numbers from 0 whose sum is 1.
 
@@ -79,12 +84,14 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = "float32") -
     return apply("softmax", logs, axes=(logs.ndim - 1,))
 
 
+@takes_key
 def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = "float32") -> Any:
     """Sums of the squares of `df` normal numbers."""
     shape, (df,) = with_parameters("chisquare", shape, dtype, df)
     return rnp.exp(_draw(key, df / 2, is_log=True)) * 2
 
 
+@takes_key
 def t(key: Any, df: Any, shape: Any = None, dtype: Any = "float32") -> Any:
     """Numbers of Student's t distribution with `df` degrees of freedom."""
     shape, (df,) = with_parameters("t", shape, dtype, df)
@@ -94,6 +101,7 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = "float32") -> Any:
     return numbers * rnp.sqrt(half / _draw(key_gamma, half, is_log=False))
 
 
+@takes_key
 def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = "float32") -> Any:
     """Quotients of the means of `dfnum` and of `dfden` squares of normal numbers."""
     shape, (dfnum, dfden) = with_parameters("f", shape, dtype, dfnum, dfden)
@@ -102,6 +110,7 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = "float32
     return above / (chisquare(key_below, dfden, shape, dtype) / dfden)
 
 
+@takes_key
 def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = "float32") -> Any:
     """Numbers whose density falls as exp(-abs(x) ** p): p = 2 is normal, 1 Laplace."""
     dtype, shape = check_float("generalized_normal", dtype), as_shape(shape)
@@ -111,6 +120,7 @@ def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = "float32"
     return rademacher(key_sign, shape, dtype) * size ** (1 / p)
 
 
+@takes_key
 def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = "float32") -> Any:
     """Points of the ball of radius 1 in `d` dimensions, where the p-norm measures."""
     dtype, shape = check_float("ball", dtype), as_shape(shape)

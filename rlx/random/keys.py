@@ -19,11 +19,13 @@ from ..trace.apply import apply, as_tensor
 from ..trace.array import Array
 from ..trace.axes import as_shape
 from ..trace.promotion import broadcast_operands
+from .reuse import folded, gives_keys, takes_key
 
 WORD = np.dtype("uint32")
 WORD_MASK = 0xFFFFFFFF
 
 
+@gives_keys
 def key(seed: Any) -> Any:
     """A key from an integer; equal integers give equal keys.
 
@@ -57,6 +59,8 @@ def key_data(key: Any) -> Any:
 wrap_key_data = key_data
 
 
+@gives_keys
+@takes_key
 def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
     """Make new keys from a key, which is not to be used again: `u32[2] → u32[num, 2]`.
 
@@ -73,9 +77,11 @@ def fold_in(key: Any, data: Any) -> Any:
         counter = Array(np.array(int(data) & WORD_MASK, WORD))
     else:
         counter = as_tensor(data).astype(WORD)
-    return rnp.stack(_encrypt("fold_in", key, rnp.zeros((), WORD), counter))
+    child = rnp.stack(_encrypt("fold_in", key, rnp.zeros((), WORD), counter))
+    return folded(key, counter, child)
 
 
+@takes_key
 def bits(key: Any, shape: Any = (), dtype: Any = "uint32") -> Any:
     """Random bits as unsigned integers."""
     dtype = as_dtype(dtype)
@@ -115,6 +121,7 @@ def key_dtype(impl: str | None = None) -> np.dtype:
     return WORD
 
 
+@gives_keys
 def clone(key: Any) -> Any:
     """The same key, to be used again on purpose."""
     return check_key("clone", key)

@@ -13,10 +13,12 @@ from ..trace.apply import as_tensor
 from ..trace.axes import as_shape, broadcast_shapes, integer
 from ..trace.promotion import promote_operands
 from .continuous import check_float, normal
+from .reuse import takes_key
 
 METHODS = ("cholesky", "eigh", "svd")
 
 
+@takes_key
 def multivariate_normal(
     key: Any,
     mean: Any,
@@ -64,6 +66,7 @@ def _root(cov: Any, method: str) -> Any:
     )
 
 
+@takes_key
 def orthogonal(
     key: Any, n: int, shape: Any = (), dtype: Any = "float32", m: int | None = None
 ) -> Any:

@@ -14,8 +14,10 @@ from ..trace.promotion import promote_operands
 from .continuous import gumbel, uniform
 from .discrete import randint
 from .keys import WORD_MASK, bits, split
+from .reuse import takes_key
 
 
+@takes_key
 def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> Any:
     """The rows of an array, or the integers below x, in random order.
 
@@ -34,6 +36,7 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> A
     return rnp.take(x, _shuffle(key, rnp.arange(x.shape[axis]), 0), axis)
 
 
+@takes_key
 def choice(
     key: Any,
     a: Any,

@@ -74,7 +74,7 @@ def trace(
     types = [_leaf_type(x, origin) for x, origin in zip(leaves, origins, strict=True)]
     weak = tuple(_leaf_is_weak(x) for x in leaves)
     with builder.recording(name) as recorder:
-        graph = recorder.graph
+        graph, recorder.runs_once = recorder.graph, concrete
         params = [graph.add_param(t, origin) for t, origin in zip(types, origins, strict=True)]
         tensors = [TracedTensor(p, w) for p, w in zip(params, weak, strict=True)]
         known = dict(_known_arrays(params, leaves)) if concrete else {}
