@@ -34,8 +34,10 @@ complex64 = csingle = ScalarType(DTYPES["complex64"])
 complex128 = cdouble = ScalarType(DTYPES["complex128"])
 float8_e4m3fn = ScalarType(DTYPES["float8_e4m3fn"])
 float8_e5m2 = ScalarType(DTYPES["float8_e5m2"])
+int_, uint, float_, complex_ = int32, uint32, float32, complex64
 dtype = as_dtype
 
 generic, number, inexact = np.generic, np.number, np.inexact
 integer, signedinteger, unsignedinteger = np.integer, np.signedinteger, np.unsignedinteger
 floating, complexfloating = np.floating, np.complexfloating
+character, flexible, object_ = np.character, np.flexible, np.object_

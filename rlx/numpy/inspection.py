@@ -25,6 +25,9 @@ from ..trace.axes import one_axis
 from .elementwise import Tensor
 
 finfo = ml_dtypes.finfo
+array_repr, array_str, iterable = repr, str, np.iterable
+get_printoptions, set_printoptions = np.get_printoptions, np.set_printoptions
+printoptions = np.printoptions
 iinfo = ml_dtypes.iinfo
 
 

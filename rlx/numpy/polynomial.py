@@ -5,16 +5,23 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
+from ..ir.types import is_inexact
 from ..trace.apply import apply, as_operand, as_tensor
 from ..trace.array import Array
-from ..trace.promotion import convert, result_dtype
+from ..trace.axes import integer
+from ..trace.promotion import FLOAT, convert, result_dtype
 from .contraction import convolve
-from .elementwise import Tensor, add, divide, exp, greater, less, multiply, subtract
-from .indexing import take
+from .creation import eye, ones, vander, zeros
+from .elementwise import Tensor, add, divide, exp, greater, less, multiply, sqrt, subtract
+from .indexing import known_array, take
+from .linalg import eigvals, lstsq
 from .logic import where
-from .manipulation import concatenate
+from .manipulation import concatenate, stack
+from .reductions import sum
+from .sets import trim_zeros
 from .sorting import searchsorted
 
 
@@ -51,6 +58,87 @@ def polysub(p: Tensor, q: Tensor) -> Any:
 def polymul(p: Tensor, q: Tensor) -> Any:
     """The product of two polynomials."""
     return convolve(p, q)
+
+
+def polydiv(p: Tensor, q: Tensor, *, trim_leading_zeros: bool = False) -> tuple[Any, Any]:
+    """The quotient and the remainder of two polynomials."""
+    dtype = result_dtype(as_tensor(p), as_tensor(q), inexact=True)
+    rest, divisor = (convert(as_tensor(x), dtype) for x in (p, q))
+    count = rest.shape[0] - divisor.shape[0] + 1
+    if count < 1:
+        return zeros((1,), dtype), rest
+    found = []
+    for i in range(count):
+        factor = divide(rest[i], divisor[0])
+        found.append(factor)
+        rest = rest.at[i : i + divisor.shape[0]].add(-factor * divisor).at[i].set(0)
+    return stack(found), trim_zeros(rest, "f") if trim_leading_zeros else rest
+
+
+def poly(zeros_or_square: Tensor) -> Any:
+    """The coefficients of the polynomial with these zeros.
+
+    Of a square matrix it is the characteristic polynomial.
+    """
+    x = as_tensor(zeros_or_square)
+    if x.ndim == 2:
+        x = eigvals(x)
+    x = x if is_inexact(x.dtype) else convert(x, FLOAT)
+    result = ones((1,), x.dtype)
+    for i in range(x.shape[0]):
+        result = convolve(result, stack([ones((), x.dtype), -x[i]]))
+    return result
+
+
+def polyfit(
+    x: Tensor,
+    y: Tensor,
+    deg: int,
+    rcond: float | None = None,
+    full: bool = False,
+    w: Tensor | None = None,
+) -> Any:
+    """The polynomial of a degree through points with the least squares of misses.
+
+    Points have the weights `w`. With `full` the result is the coefficients, the sum of squares,
+    the rank, the singular values and rcond.
+    """
+    dtype = result_dtype(as_tensor(x), as_tensor(y), inexact=True)
+    x, y = convert(as_tensor(x), dtype), convert(as_tensor(y), dtype)
+    rows = vander(x, integer("polyfit: deg", deg) + 1)
+    if w is not None:
+        weights = convert(as_tensor(w), dtype)
+        rows = multiply(rows, weights[:, None])
+        y = multiply(y, weights if y.ndim == 1 else weights[:, None])
+    scale = sqrt(sum(multiply(rows, rows), 0))
+    rcond = x.shape[0] * float(ml_dtypes.finfo(dtype).eps) if rcond is None else rcond
+    found, misses, rank, values = lstsq(divide(rows, scale), y, rcond)
+    found = divide(found, scale if found.ndim == 1 else scale[:, None])
+    return (found, misses, rank, values, rcond) if full else found
+
+
+def roots(p: Tensor, *, strip_zeros: bool = True) -> Any:
+    """The zeros of a polynomial: the eigenvalues of its companion matrix.
+
+    Coefficients 0 at its ends are left out, which needs known numbers; traced code says
+    `strip_zeros=False`.
+    """
+    p = as_tensor(p)
+    p = p if is_inexact(p.dtype) else convert(p, FLOAT)
+    trailing = 0
+    if strip_zeros:
+        known = known_array("roots", p, "write roots(p, strip_zeros=False)")
+        places = np.flatnonzero(known)
+        first, last = (places[0], places[-1]) if len(places) else (0, -1)
+        trailing = p.shape[0] - 1 - int(last) if len(places) else 0
+        p = p[int(first) : int(last) + 1]
+    size = p.shape[0] - 1
+    complex_dtype = result_dtype(p, as_tensor(np.zeros((), np.complex64)))
+    nothing = zeros((trailing,), complex_dtype)
+    if size < 1:
+        return nothing
+    square = eye(size, k=-1, dtype=p.dtype).at[0].set(divide(-p[1:], p[0]))
+    return concatenate([eigvals(square), nothing])
 
 
 def polyder(p: Tensor, m: int = 1) -> Any:

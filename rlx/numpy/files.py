@@ -1,0 +1,67 @@
+"""Arrays from bytes, texts and files, and into files, in NumPy's formats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from ..ir.builder import user_source
+from ..ir.errors import FileFormatError
+from ..ir.types import as_dtype
+from ..trace.apply import as_tensor
+from ..trace.array import Array
+from ..trace.host import to_numpy
+
+NAME = "a NumPy file of numbers (.npy or .npz)"
+
+
+def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Any:
+    """The numbers that lie in memory, copied."""
+    return Array(np.frombuffer(buffer, as_dtype(dtype), count, offset).copy())
+
+
+def fromiter(iterable: Iterable[Any], dtype: Any, count: int = -1) -> Any:
+    """The numbers an iterator gives."""
+    return Array(np.fromiter(iterable, as_dtype(dtype), count))
+
+
+def fromstring(text: str, dtype: Any = float, count: int = -1, *, sep: str) -> Any:
+    """The numbers in a text, with `sep` between them."""
+    return Array(np.fromstring(text, as_dtype(dtype), count, sep=sep))
+
+
+def fromfile(file: Any, dtype: Any = float, count: int = -1, sep: str = "", offset: int = 0) -> Any:
+    """The numbers in a file, as bytes or as text with `sep` between them."""
+    return Array(np.fromfile(file, as_dtype(dtype), count, sep, offset))
+
+
+def save(file: Any, x: Any) -> None:
+    """Write an array to a `.npy` file."""
+    np.save(file, as_tensor(x).host(), allow_pickle=False)
+
+
+def savez(file: Any, *arrays: Any, **named: Any) -> None:
+    """Write arrays to a `.npz` file, under their names or as arr_0, arr_1 ..."""
+    table = {f"arr_{i}": x for i, x in enumerate(arrays)} | named
+    np.savez(file, allow_pickle=False, **{name: as_tensor(x).host() for name, x in table.items()})
+
+
+def load(file: Any) -> Any:
+    """Read what `save` or `savez` wrote: an array, or a dict of arrays.
+
+    No Python objects are read, so that a file cannot run code.
+    """
+    try:
+        found = np.load(file, allow_pickle=False)
+        if isinstance(found, Mapping):
+            return {name: Array(to_numpy(found[name])) for name in found}
+        return Array(to_numpy(found))
+    except (ValueError, EOFError, KeyError, BadZipFile) as error:
+        raise FileFormatError(
+            f"this is not {NAME}: {error}",
+            where=str(user_source()),
+            fix="write it with rlx.numpy.save or savez",
+        ) from None

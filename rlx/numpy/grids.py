@@ -1,0 +1,252 @@
+"""Grids and what is measured on them: mgrid, r_, gradient, histograms of several variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from ..ir.builder import user_source
+from ..ir.errors import ArgumentError
+from ..ir.types import is_inexact
+from ..trace.apply import as_tensor
+from ..trace.axes import integer, some_axes
+from ..trace.host import is_python_scalar
+from ..trace.promotion import FLOAT, convert, promote_operands
+from .creation import arange, linspace, ones, zeros
+from .elementwise import Tensor, add, divide, multiply
+from .indexing import nonzero
+from .logic import where
+from .manipulation import (
+    atleast_1d,
+    broadcast_arrays,
+    concatenate,
+    expand_dims,
+    moveaxis,
+    ravel,
+    reshape,
+    stack,
+    transpose,
+)
+from .reductions import Axis, diff, sum
+from .sets import histogram_bin_edges
+from .sorting import searchsorted
+
+# -- by indexing --------------------------------------------------------------------------------
+
+
+def _line(part: slice) -> Any:
+    """The numbers of a slice; an imaginary step says how many there are, the stop included."""
+    start = 0 if part.start is None else part.start
+    if isinstance(part.step, complex):
+        return linspace(start, part.stop, int(abs(part.step)))
+    return arange(start, part.stop, 1 if part.step is None else part.step)
+
+
+@final
+class Grid:
+    """`mgrid[0:3, 0:2]`: the coordinates of a grid's points, one array for each axis.
+
+    A sparse grid has arrays of size 1 along all axes but their own.
+    """
+
+    def __init__(self, is_sparse: bool) -> None:
+        self._is_sparse = is_sparse
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            return _line(key)
+        lines = promote_operands(*(_line(part) for part in key)) if key else []
+        rank = len(lines)
+        thin = [
+            reshape(line, tuple(-1 if i == j else 1 for j in range(rank)))
+            for i, line in enumerate(lines)
+        ]
+        if self._is_sparse:
+            return thin
+        return stack(broadcast_arrays(*thin)) if thin else zeros((0,), "int32")
+
+
+mgrid, ogrid = Grid(is_sparse=False), Grid(is_sparse=True)
+
+
+@final
+class Joined:
+    """`r_[0:3, 7, x]`: slices, numbers and arrays joined along an axis.
+
+    A text in front, "axis,rank,place", says along which axis, of how many axes the parts are made,
+    and where the axes of arrays with fewer stand.
+    """
+
+    def __init__(self, axis: int, rank: int, place: int) -> None:
+        self._usual = (axis, rank, place)
+
+    def __getitem__(self, key: Any) -> Any:
+        parts = list(key) if isinstance(key, tuple) else [key]
+        axis, rank, place = self._usual
+        if parts and isinstance(parts[0], str):
+            text = parts.pop(0)
+            numbers = [_direction(text, n) for n in text.split(",")]
+            axis, rank, place = (*numbers, *self._usual[len(numbers) :])
+        made = [self._made(part, rank, place) for part in parts]
+        return concatenate(made, axis)
+
+    def _made(self, part: Any, rank: int, place: int) -> Any:
+        if isinstance(part, slice):
+            x = _line(part)
+        else:
+            x = part if is_python_scalar(part) else as_tensor(part)
+            x = atleast_1d(x)
+        missing = rank - x.ndim
+        if missing <= 0:
+            return x
+        wide = expand_dims(x, tuple(range(missing)))
+        order = list(range(missing))
+        first = place % rank if place < 0 else place
+        order[first:first] = range(missing, rank)
+        return transpose(wide, order)
+
+
+def _direction(text: str, number: str) -> int:
+    try:
+        return int(number)
+    except ValueError:
+        raise ArgumentError(
+            f"r_: {text!r} says no axis",
+            where=str(user_source()),
+            fix='write one to three integers, as r_["0,2", x, y]',
+        ) from None
+
+
+r_, c_ = Joined(0, 1, -1), Joined(-1, 2, 0)
+
+
+@final
+class Index:
+    """`s_[1:3, ...]`: an index as a value."""
+
+    def __init__(self, is_tuple: bool) -> None:
+        self._is_tuple = is_tuple
+
+    def __getitem__(self, key: Any) -> Any:
+        return (key,) if self._is_tuple and not isinstance(key, tuple) else key
+
+
+s_, index_exp = Index(is_tuple=False), Index(is_tuple=True)
+
+
+def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Any, ...]:
+    """The places that `mask_func(square, k)`, such as `triu`, leaves in a square of n by n."""
+    return nonzero(mask_func(ones((n, n)), k))
+
+
+# -- slopes -------------------------------------------------------------------------------------
+
+
+def gradient(x: Tensor, *spacing: Any, axis: Axis = None, edge_order: int = 1) -> Any:
+    """The slopes of samples along axes, by differences on both sides; a list for several axes.
+
+    `spacing` is one distance for all axes, or for each axis a distance or the coordinates.
+    """
+    if edge_order != 1:
+        raise ArgumentError(
+            f"gradient: edge_order is {edge_order}",
+            where=str(user_source()),
+            fix="leave it out: differences at the edges use two samples",
+        )
+    x = as_tensor(x)
+    x = x if is_inexact(x.dtype) else convert(x, FLOAT)
+    axes = some_axes("gradient", axis, x.ndim)
+    steps = list(spacing) * len(axes) if len(spacing) == 1 else list(spacing) or [1.0] * len(axes)
+    if len(steps) != len(axes):
+        raise ArgumentError(
+            f"gradient: {len(spacing)} distances for {len(axes)} axes",
+            where=str(user_source()),
+            fix="give one for all axes, or one for each",
+        )
+    slopes = [_slope(x, place, step) for place, step in zip(axes, steps, strict=True)]
+    is_single = len(axes) == 1 and (axis is None or not isinstance(axis, Sequence))
+    return slopes[0] if is_single else slopes
+
+
+def _slope(x: Any, axis: int, step: Any) -> Any:
+    x = moveaxis(x, axis, 0)
+    if x.shape[0] < 2:
+        raise ArgumentError(
+            f"gradient: axis {axis} of {x.type} has fewer than 2 samples",
+            where=str(user_source()),
+            fix="leave the axis out: gradient(x, axis=...)",
+        )
+    thin = (-1,) + (1,) * (x.ndim - 1)
+    step = as_tensor(step)
+    widths = reshape(diff(step), thin) if step.ndim else step
+    ratios = divide(x[1:] - x[:-1], widths)
+    left, right = ratios[:-1], ratios[1:]
+    if step.ndim:
+        near, far = widths[:-1], widths[1:]
+        middle = divide(add(multiply(left, far), multiply(right, near)), add(near, far))
+    else:
+        middle = divide(add(left, right), 2)
+    return moveaxis(concatenate([ratios[:1], middle, ratios[-1:]]), 0, axis)
+
+
+# -- counts -------------------------------------------------------------------------------------
+
+
+def histogram2d(
+    x: Tensor,
+    y: Tensor,
+    bins: Any = 10,
+    range: Any = None,
+    weights: Tensor | None = None,
+    density: bool = False,
+) -> tuple[Any, Any, Any]:
+    """How many points lie in each cell of a grid, and the edges along x and y."""
+    given = bins
+    if not isinstance(bins, int) and len(bins) != 2:
+        given = [bins, bins]
+    points = stack([ravel(x), ravel(y)], axis=1)
+    counts, edges = histogramdd(points, given, range, weights, density)
+    return counts, edges[0], edges[1]
+
+
+def histogramdd(
+    sample: Tensor,
+    bins: Any = 10,
+    range: Any = None,
+    weights: Tensor | None = None,
+    density: bool = False,
+) -> tuple[Any, list[Any]]:
+    """How many points, the rows of `sample`, lie in each cell of a grid, and the edges.
+
+    `bins` and `range` are for all axes, or a list with an item for each.
+    """
+    points = as_tensor(sample)
+    rank = integer("histogramdd: the number of axes", points.shape[1])
+    many = [bins] * rank if isinstance(bins, int) else list(bins)
+    ranges = [None] * rank if range is None else list(range)
+    edges = [
+        histogram_bin_edges(points[:, i], n, span)
+        for i, (n, span) in enumerate(zip(many, ranges, strict=True))
+    ]
+    sizes = [edge.shape[0] - 1 for edge in edges]
+    number = zeros((points.shape[0],), "int32")
+    is_inside = ones((points.shape[0],), "bool")
+    for i, (edge, size) in enumerate(zip(edges, sizes, strict=True)):
+        value = convert(points[:, i], edge.dtype)
+        place = searchsorted(edge, value, side="right") - 1
+        place = where(value == edge[-1], size - 1, place)  # the last cell holds its end
+        is_inside = is_inside & (value >= edge[0]) & (value <= edge[-1])
+        number = number * size + place
+    amounts = ones((points.shape[0],), "int32") if weights is None else as_tensor(weights)
+    count = int(np.prod(sizes))
+    places = where(is_inside, number, count)  # past the end: dropped
+    cells = zeros((count,), amounts.dtype).at[places].add(amounts, mode="drop")
+    counts = reshape(cells, tuple(sizes))
+    if density:
+        for i, edge in enumerate(edges):
+            thin = tuple(-1 if i == j else 1 for j, _ in enumerate(edges))
+            counts = divide(counts, reshape(diff(edge), thin))
+        counts = divide(counts, sum(amounts * is_inside))
+    return counts, edges

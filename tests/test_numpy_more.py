@@ -1,0 +1,123 @@
+"""Grids, polynomials, bits and files of rlx.numpy, compared with JAX and NumPy."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import rlx
+import rlx.numpy as rnp
+from rlx.ir.errors import ArgumentError, DtypeError, FileFormatError
+
+random = np.random.default_rng(0)
+X = random.normal(size=(5, 4)).astype(np.float32)
+POINTS = random.uniform(-1, 1, (40, 2)).astype(np.float32)
+WEIGHTS = random.uniform(0, 1, 40).astype(np.float32)
+LINE = np.array([0.0, 0.5, 2.0, 2.25, 4.0], np.float32)
+
+
+def same(found: Any, wanted: Any) -> None:
+    """Compare two trees of arrays."""
+    for x, y in zip(rlx.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        x, y = np.asarray(x), np.asarray(y)
+        assert (x.shape, x.dtype) == (y.shape, y.dtype)
+        np.testing.assert_allclose(x, y, rtol=2e-5, atol=2e-6)
+
+
+CALLS = [
+    lambda np: np.mgrid[0:3, 1:6:2],
+    lambda np: np.mgrid[0:1:5j, 0:3],
+    lambda np: np.mgrid[2:5],
+    lambda np: np.ogrid[0:3, 0:1:3j],
+    lambda np: np.r_[0:4, 7, X[0, :2]],
+    lambda np: np.r_[-1:1:6j, 0.0],
+    lambda np: np.r_["0,2", X[0], X[1]],
+    lambda np: np.r_["0,2,0", X[0], X[1]],
+    lambda np: np.r_["1,3", X, X],
+    lambda np: np.r_["-1", X, X],
+    lambda np: np.c_[X[0], X[1]],
+    lambda np: np.c_[X, X[:, :1]],
+    lambda np: X[np.s_[1:3, ...]] + 0,
+    lambda np: X[np.index_exp[1]] + 0,
+    lambda np: np.mask_indices(3, np.triu),
+    lambda np: np.mask_indices(3, np.tril, 1),
+    lambda np: np.gradient(X),
+    lambda np: np.gradient(X, 2.0, 0.5),
+    lambda np: np.gradient(X, axis=0),
+    lambda np: np.gradient(X, 2.0, axis=(1,)),
+    lambda np: np.gradient(X, LINE, axis=0),
+    lambda np: np.gradient(jnp.arange(5)),
+    lambda np: np.histogram2d(POINTS[:, 0], POINTS[:, 1], 4),
+    lambda np: np.histogram2d(POINTS[:, 0], POINTS[:, 1], (3, 4), ((-1, 0.5), (0, 1)), WEIGHTS),
+    lambda np: np.histogramdd(POINTS, 3, density=True),
+    lambda np: np.histogramdd(POINTS, [np.linspace(-1.0, 1.0, 4), 2]),
+    lambda np: np.packbits(X > 0),
+    lambda np: np.packbits(X > 0, 0, "little"),
+    lambda np: np.unpackbits(np.packbits(X > 0, 1), 1, count=4),
+    lambda np: np.unpackbits(jnp.arange(7, dtype="uint8"), bitorder="little", count=-3),
+    lambda np: np.unpackbits(jnp.arange(7, dtype="uint8"), count=60),
+    lambda np: np.polydiv(jnp.array([1.0, 2.0, 3.0, 4.0]), jnp.array([1.0, 1.0])),
+    lambda np: np.polydiv(jnp.array([1.0, 2.0]), jnp.array([1.0, 1.0, 2.0])),
+    lambda np: np.poly(jnp.array([1.0, -2.0, 3.0])),
+    lambda np: np.polyfit(LINE, LINE**2 - 1, 2),
+    lambda np: np.polyfit(LINE, np.stack([LINE**2, LINE], 1), 2, w=jnp.arange(5.0) + 1),
+    lambda np: np.sort(np.roots(jnp.array([0.0, 1.0, -6.0, 11.0, -6.0, 0.0])).real),
+    lambda np: np.roots(jnp.array([0.0, 0.0])),
+    lambda np: np.frombuffer(b"\x01\x02\x03", "uint8", 2, 1),
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_as_jax(call):
+    same(call(rnp), call(jnp))
+
+
+def test_under_jit_and_grad():
+    same(rlx.jit(lambda x: rnp.gradient(x, axis=0))(X), jnp.gradient(jnp.array(X), axis=0))
+    same(rlx.jit(lambda x: rnp.r_[x, 0:2])(X[0]), np.concatenate([X[0], [0, 1]]).astype("float32"))
+    found = rlx.grad(lambda y: rnp.polyfit(LINE, y, 1)[0])(LINE**2)
+    same(found, jax.grad(lambda y: jnp.polyfit(LINE, y, 1)[0])(jnp.array(LINE**2)))
+
+
+def test_files_give_arrays_back(tmp_path):
+    rnp.save(tmp_path / "x.npy", X)
+    same(rnp.load(tmp_path / "x.npy"), X)
+    rnp.savez(tmp_path / "x.npz", X, other=LINE)
+    same(rnp.load(tmp_path / "x.npz"), {"arr_0": X, "other": LINE})
+    X.tofile(tmp_path / "x.bytes")
+    same(rnp.fromfile(tmp_path / "x.bytes", "float32"), X.reshape(-1))
+    same(rnp.fromiter(iter([1, 2]), int), np.array([1, 2], np.int32))
+    same(rnp.fromstring("1 2 3", sep=" "), np.array([1, 2, 3], np.float32))
+
+
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"PK\x03\x04 no archive", b"text"])
+def test_a_broken_file_is_an_error(content):
+    with pytest.raises(FileFormatError, match="not a NumPy file"):
+        rnp.load(io.BytesIO(content))
+
+
+def test_objects_are_not_loaded(tmp_path):
+    np.save(tmp_path / "x.npy", np.array([{}], object), allow_pickle=True)
+    with pytest.raises((FileFormatError, DtypeError)):
+        rnp.load(tmp_path / "x.npy")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: rnp.gradient(X, 1.0, 2.0, 3.0),
+        lambda: rnp.gradient(X[:1]),
+        lambda: rnp.gradient(X, edge_order=2),
+        lambda: rnp.r_["x", X],
+        lambda: rnp.packbits(X, bitorder="middle"),
+        lambda: rnp.unpackbits(X),
+    ],
+)
+def test_bad_input(call):
+    with pytest.raises(ArgumentError):
+        call()
