@@ -106,7 +106,7 @@ def _pinv(a: Any, cutoff: Any) -> Any:
 def lstsq(
     a: Tensor, b: Tensor, rcond: float | None = None, *, numpy_resid: bool = False
 ) -> tuple[Any, Any, Any, Any]:
-    """The least x of those with the least |a x - b|; residuals, rank and singular values.
+    """The least of the x with the least |a x - b|; residuals, rank, singular values.
 
     Singular values less than `rcond` times the greatest count as zero, by default max(m, n) times
     the precision of the dtype. The residuals are |a x - b|² for each column of b; with
