@@ -45,6 +45,7 @@ from . import (
     special_bessel,
     special_entropy,
     special_gamma,
+    special_incomplete_beta,
     special_incomplete_gamma,
     trigonometric,
 )

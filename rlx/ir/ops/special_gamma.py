@@ -15,7 +15,7 @@ from .arithmetic import abs, integer_pow, mul, neg, sub
 from .compare import bit_and, bit_not, bit_or, eq, ge, gt, le, lt, min, ne, select
 from .constant import full
 from .convert import convert
-from .exponential import exp, log, pow
+from .exponential import exp, log, log1p, pow
 from .families import check_kind, check_same
 from .known import like, uniform
 from .rounding import floor
@@ -127,6 +127,28 @@ lgamma = composite(
         ),
     ],
 )
+
+
+def deviance_of(ratio: Value, u: Value) -> Value:
+    """u - log(ratio) where the ratio is 1 + u, without the cancellation near 0."""
+    v = u / (u + 2)
+    squared = mul(v, v)
+    # log(1 + u) = 2 * artanh(v)
+    series = like(u, 1 / 25)
+    for k in range(23, 1, -2):
+        series = mul(series, squared) + 1 / k
+    near = mul(v, u - mul(mul(squared, 2), series))
+    far = u - log(ratio)
+    return select(lt(abs(v), like(u, 0.2)), near, far)
+
+
+def growth_of(a: Value, b: Value) -> Value:
+    """lgamma(a + b) - lgamma(b) without its cancellation, for b >= 10 and a smaller a."""
+    share, whole = a / b, a + b
+    rest = stirling_rest(whole) - stirling_rest(b)
+    return (
+        mul(a, log(whole)) - mul(b, deviance_of(share + 1, share)) - mul(log1p(share), 0.5) + rest
+    )
 
 
 # -- digamma --------------------------------------------------------------------------------------

@@ -35,7 +35,15 @@ from .special_family import (
     taylor_times,
     taylor_times_line,
 )
-from .special_gamma import INT, LOG_ROOT_TWO_PI, check_order, digamma, lgamma, polygamma
+from .special_gamma import (
+    INT,
+    LOG_ROOT_TWO_PI,
+    check_order,
+    deviance_of,
+    digamma,
+    lgamma,
+    polygamma,
+)
 from .special_gamma import stirling_rest as stirling
 
 # in float32, where the audit takes no slopes
@@ -43,23 +51,10 @@ _EDGES = tuple(np.array([[1, 3, 0, -1, 0], [0, math.inf, 1, 1, 0]], "float32"))
 FRACTION_STEPS, SERIES_STEPS = 10000, 10000
 
 
-def _deviance(ratio: Value, u: Value) -> Value:
-    """u - log(ratio) where the ratio is 1 + u, without the cancellation near 0."""
-    v = u / (u + 2)
-    squared = mul(v, v)
-    # log(1 + u) = 2 * artanh(v)
-    series = like(u, 1 / 25)
-    for k in range(23, 1, -2):
-        series = mul(series, squared) + 1 / k
-    near = mul(v, u - mul(mul(squared, 2), series))
-    far = u - log(ratio)
-    return select(lt(abs(v), like(u, 0.2)), near, far)
-
-
 def _log_weight(a: Value, x: Value) -> Value:
     """The logarithm of x ** a * exp(-x) / gamma(a + 1)."""
     large = max(a, like(a, 10))
-    deviance = _deviance(x / large, (x - large) / large)
+    deviance = deviance_of(x / large, (x - large) / large)
     by_deviance = neg(mul(large, deviance)) - mul(log(large), 0.5) - LOG_ROOT_TWO_PI
     by_deviance = by_deviance - stirling(large)
     direct = mul(a, log(x)) - x - lgamma(a + 1)
