@@ -5,22 +5,17 @@ Marsaglia and Tsang, "A simple method for generating gamma variables", ACM TOMS 
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from .. import numpy as rnp
 from ..ir.builder import user_source
-from ..ir.errors import GradientError, ShapeError
-from ..ir.graph import Graph, Value
-from ..ir.ops.custom import Rule
+from ..ir.errors import ShapeError
 from ..trace.apply import apply, as_tensor
 from ..trace.axes import as_shape, integer, number
 from ..trace.control import while_loop
 from ..trace.host import is_python_scalar
-from ..trace.make_graph import from_values, trace
 from .continuous import (
     between,
     check_float,
@@ -141,26 +136,9 @@ def _power(name: str, p: Any, dtype: np.dtype) -> Any:
 
 def _draw(key: Any, a: Any, *, is_log: bool) -> Any:
     """A number for each parameter, each from a key of its own."""
-
-    def gamma_of_each(keys: Any, a: Any) -> Any:
-        return _marsaglia_tsang(keys, a, is_log)
-
-    keys, flat = split(key, a.size), a.reshape(-1)
-    traced = trace(gamma_of_each, (keys, flat))
-    rule = Rule(functools.partial(_gamma_jvp, traced.graph, is_log), ("gamma", is_log))
-    operands = [keys, flat, *from_values(traced.captures)]
-    (out,) = apply("custom_jvp_call", *operands, graph=traced.graph, rule=rule)
-    return out.reshape(a.shape)
-
-
-def _gamma_jvp(
-    graph: Graph, is_log: bool, primals: Sequence[Value], tangents: Sequence[Value]
-) -> list[list[Value]]:
-    raise GradientError(
-        "gamma: the derivative with respect to the shape parameter is not known",
-        where=str(user_source()),
-        fix="hold the parameter fixed with rlx.stop_gradient",
-    )
+    fixed = apply("stop_gradient", a)
+    x = _marsaglia_tsang(split(key, a.size), fixed.reshape(-1), is_log)
+    return apply("gamma_sample", x.reshape(a.shape), a, is_log=is_log)
 
 
 def _marsaglia_tsang(keys: Any, a: Any, is_log: bool) -> Any:
