@@ -14,7 +14,7 @@ from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, AttributeValueError, AxisError, DtypeError, ShapeError
 from ..ir.types import DTYPES, as_dtype, is_complex, is_inexact
 from ..trace.apply import apply, as_operand, as_tensor
-from ..trace.axes import integer, number, one_axis, some_axes
+from ..trace.axes import integer, number, some_axes
 from ..trace.promotion import FLOAT, convert
 from .arithmetic import conj
 from .creation import arange
@@ -206,7 +206,12 @@ def _places(name: str, x: Any, s: Any, axes: Axes) -> tuple[int, ...]:
             fix="give a tuple with the length of each axis",
         )
     if axes is None and s is not None:
-        one_axis(name, -len(s), x.ndim) if s else None
+        if len(s) > x.ndim:
+            raise AxisError(
+                f"{name}: there are {len(s)} lengths for {x.type}",
+                where=str(user_source()),
+                fix="give at most one length for each axis",
+            )
         return tuple(range(x.ndim - len(s), x.ndim))
     places = some_axes(name, axes, x.ndim)
     if s is not None and len(s) != len(places):
