@@ -33,6 +33,7 @@ from . import (
     loops,
     loss,
     movement,
+    named,
     normalize,
     pool,
     random,
@@ -47,6 +48,8 @@ from . import (
     special_gamma,
     special_incomplete_beta,
     special_incomplete_gamma,
+    special_integrals,
+    special_normal,
     trigonometric,
 )
 

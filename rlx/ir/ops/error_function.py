@@ -28,13 +28,13 @@ def erfc_reference(x: np.ndarray) -> np.ndarray:
 
 # Wichura, Algorithm AS 241, Applied Statistics 37 (1988): the normal quantile to 16 digits, as
 # quotients of polynomials (lowest power first), near the middle, further out, in the tails
-_MIDDLE = (
+NORMAL_MIDDLE = (
     (3.3871328727963666080, 133.14166789178437745, 1971.5909503065514427, 13731.693765509461125,
      45921.953931549871457, 67265.770927008700853, 33430.575583588128105, 2509.0809287301226727),
     (1.0, 42.313330701600911252, 687.18700749205790830, 5394.1960214247511077,
      21213.794301586595867, 39307.895800092710610, 28729.085735721942674, 5226.4952788528545610),
 )  # fmt: skip
-_OUTER = (
+NORMAL_OUTER = (
     (1.42343711074968357734, 4.63033784615654529590, 5.76949722146069140550, 3.64784832476320460504,
      1.27045825245236838258, 0.241780725177450611770, 0.0227238449892691845833,
      7.74545014278341407640e-4),
@@ -42,7 +42,7 @@ _OUTER = (
      0.148103976427480074590, 0.0151986665636164571966, 5.47593808499534494600e-4,
      1.05075007164441684324e-9),
 )  # fmt: skip
-_TAIL = (
+NORMAL_TAIL = (
     (6.65790464350110377720, 5.46378491116411436990, 1.78482653991729133580, 0.29656057182850489123,
      0.0265321895265761230930, 0.00124266094738807843860, 2.71155556874348757815e-5,
      2.01033439929228813265e-7),
@@ -57,8 +57,10 @@ def erf_inv_reference(x: np.ndarray) -> np.ndarray:
     wide = x.astype(np.float64)
     size = np.abs(wide)
     depth = np.sqrt(-np.log((1 - size) / 2))
-    middle = size / 2 * _quotient(0.180625 - wide * wide / 4, *_MIDDLE)
-    outside = np.where(depth < 5, _quotient(depth - 1.6, *_OUTER), _quotient(depth - 5, *_TAIL))
+    middle = size / 2 * _quotient(0.180625 - wide * wide / 4, *NORMAL_MIDDLE)
+    outside = np.where(
+        depth < 5, _quotient(depth - 1.6, *NORMAL_OUTER), _quotient(depth - 5, *NORMAL_TAIL)
+    )
     y = np.where(size < 0.85, middle, outside) / math.sqrt(2)
     y = np.where(size < 1, y, np.where(size == 1, np.inf, np.nan))
     return np.copysign(y, wide).astype(x.dtype)

@@ -68,7 +68,7 @@ def attach(
         wide = [a.astype(np.float64) if is_float(a.dtype) else a for a in arrays]
         types = tuple(Type(a.dtype, a.shape) for a in wide)
         (result,) = interpret(_expanded(made, types, tuple(attrs.items())), wide)
-        return result
+        return result.astype(arrays[-1].dtype)
 
     def expand_wide(*xs: Value, **attrs: Any) -> Value:
         return narrowed(expansion(*map(widened, xs), **attrs), xs[-1].dtype)

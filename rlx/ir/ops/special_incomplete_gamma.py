@@ -90,7 +90,7 @@ def _lower(a: Value, x: Value, enabled: Value, order: int) -> Taylor:
     return carry[1 + size :]
 
 
-def _upper(a: Value, x: Value, enabled: Value, order: int) -> Taylor:
+def upper_fraction(a: Value, x: Value, enabled: Value, order: int) -> Taylor:
     """Legendre's continued fraction of gamma(a, x) * exp(x) / x ** a, for x above a and 1.
 
     It is evaluated from its end, which is as many terms away as its numbers were seen to need:
@@ -98,7 +98,7 @@ def _upper(a: Value, x: Value, enabled: Value, order: int) -> Taylor:
     """
     a, x = select(enabled, a, like(a, 1)), select(enabled, x, like(x, 2))
     fixed, slow, wide = (8.0, 100.0, 2.5) if is_double(x) else (6.0, 20.0, 1.3)
-    count = floor(slow / x + mul(sqrt(a), wide) + fixed)
+    count = floor(slow / x + mul(sqrt(max(a, like(a, 0))), wide) + fixed)
     count = select(enabled, min(count, like(x, FRACTION_STEPS)), like(x, 0))
 
     def line(a: Value, x: Value, place: Value) -> Taylor:
@@ -133,7 +133,7 @@ def _igamma_parts(a: Value, x: Value) -> tuple[Value, Value, Value, Value, Value
     weight = exp(_log_weight(a, x))
     inside = bit_and(inside, gt(weight, like(x, 0)))
     lower = mul(weight, _lower(a, x, bit_and(inside, bit_not(use_upper)), 0)[0])
-    upper = mul(mul(weight, a), _upper(a, x, bit_and(inside, use_upper), 0)[0])
+    upper = mul(mul(weight, a), upper_fraction(a, x, bit_and(inside, use_upper), 0)[0])
     zero = like(x, 0)
     lower, upper = select(inside, lower, zero), select(inside, upper, zero)
     return lower, upper, use_upper, outside, inside
@@ -206,7 +206,7 @@ def _slope_parts(a: Value, x: Value, order: int) -> tuple[Value, Value]:
     use_upper, inside, _ = _halves(a, x)
     safe_a, safe_x = (select(inside, v, like(v, 1)) for v in (a, x))
     lower = _lower(safe_a, safe_x, bit_and(inside, bit_not(use_upper)), order)
-    upper = _upper(safe_a, safe_x, bit_and(inside, use_upper), order)
+    upper = upper_fraction(safe_a, safe_x, bit_and(inside, use_upper), order)
     upper = taylor_times_line(upper, safe_a, 1)
     both = [select(use_upper, neg(u), v) for u, v in zip(upper, lower, strict=True)]
     growth = taylor_exp(like(x, 1), _parameter_slopes(safe_a + 1, safe_x, order))

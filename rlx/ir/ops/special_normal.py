@@ -1,0 +1,119 @@
+"""The normal distribution: erfcx, log_ndtr, its quantile ndtri, and Dawson's integral."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..graph import Value
+from .arithmetic import abs, div, mul, neg, square
+from .compare import bit_and, eq, gt, le, lt, min, select
+from .error_function import NORMAL_MIDDLE, NORMAL_OUTER, NORMAL_TAIL, erfc
+from .exponential import exp, log, log1p, sqrt
+from .known import like
+from .special_family import chebyshev, composite, is_double, polynomial
+
+# Chebyshev series of (1 + 2 * x) * erfcx(x) in (x - 3.75) / (x + 3.75) for x >= 0, of which
+# float32 takes the first terms. The variable is from Schonfelder, Math. Comp. 32 (1978)
+_ERFCX = (
+    1.1775789345674017, -0.004590054580646478, -0.08424913336651792, 0.05920993999819189,
+    -0.026658668435305753, 0.009074997670705265, -0.002413163540417608, 0.0004907758365258086,
+    -6.916973302501207e-05, 4.13902798607301e-06, 7.74038306619849e-07, -2.1886401049234397e-07,
+    1.076499946567091e-08, 4.521959811218287e-09, -7.754400208831351e-10, -6.318088340886684e-11,
+    2.86879501093067e-11, 1.9455868545777347e-13, -9.65469674843344e-13, 3.25254814814874e-14,
+    3.3478119482868056e-14, -1.864562880419313e-15, -1.2507950530688648e-15, 7.418235256624044e-17,
+    5.068148904796111e-17,
+)  # fmt: skip
+SHORT = 14
+
+
+def _erfcx_expansion(x: Value) -> Value:
+    size = min(abs(x), like(x, 1e30))
+    series = chebyshev((size - 3.75) / (size + 3.75), _ERFCX if is_double(x) else _ERFCX[:SHORT])
+    positive = series / (mul(size, 2) + 1)
+    reflected = mul(exp(square(x)), 2) - positive
+    positive = select(eq(x, like(x, math.inf)), like(x, 0), positive)
+    return select(lt(x, like(x, 0)), reflected, positive)
+
+
+erfcx = composite(
+    "erfcx",
+    _erfcx_expansion,
+    doc="exp(x * x) * erfc(x), which does not underflow for large x.",
+    jvp=[lambda t, out, x: mul(t, mul(mul(x, 2), out) - 2 / math.sqrt(math.pi))],
+    samples=[
+        dict(args=((2, 3),)),
+        dict(
+            args=([0.0, 1.0, 10.0, -1.0],),
+            expect=[1.0, 0.42758357615580701, 0.056140992743822586, 5.0089800807622834],
+        ),
+        dict(args=(np.array([math.inf, -math.inf], "float32"),), expect=[0.0, math.inf]),
+    ],
+)
+
+
+def _log_ndtr_expansion(x: Value) -> Value:
+    scaled = mul(x, math.sqrt(0.5))
+    is_low = lt(x, like(x, -1.0))
+    low, high = select(is_low, scaled, like(x, -1)), select(is_low, like(x, 0), scaled)
+    tail = log(mul(erfcx(neg(low)), 0.5)) - square(low)
+    return select(is_low, tail, log1p(mul(erfc(high), -0.5)))
+
+
+log_ndtr = composite(
+    "log_ndtr",
+    _log_ndtr_expansion,
+    doc="Logarithm of the normal distribution function, without its underflow.",
+    # density(x) / ndtr(x) = sqrt(2 / pi) / erfcx(-x / sqrt(2))
+    jvp=[lambda t, out, x: mul(t, math.sqrt(2 / math.pi) / erfcx(mul(x, -math.sqrt(0.5))))],
+    samples=[
+        dict(args=((2, 3),), low=-5.0, high=5.0),
+        dict(
+            args=([0.0, -1.0, -40.0, 10.0],),
+            expect=[-math.log(2.0), -1.8410216450092636, -804.60844201, -7.6198530241605e-24],
+        ),
+    ],
+)
+
+
+def _ndtri_expansion(p: Value) -> Value:
+    middle = p - 0.5
+    inside = bit_and(gt(p, like(p, 0)), lt(p, like(p, 1)))
+    tail = select(inside, min(p, 1 - p), like(p, 0.5))
+    depth = sqrt(neg(log(tail)))
+    near = mul(middle, _quotient(0.180625 - square(middle), NORMAL_MIDDLE))
+    far = select(
+        le(depth, like(p, 5)),
+        _quotient(depth - 1.6, NORMAL_OUTER),
+        _quotient(depth - 5, NORMAL_TAIL),
+    )
+    far = select(lt(middle, like(p, 0)), neg(far), far)
+    result = select(le(abs(middle), like(p, 0.425)), near, far)
+    edge = select(eq(p, like(p, 0)), like(p, -math.inf), like(p, math.nan))
+    edge = select(eq(p, like(p, 1)), like(p, math.inf), edge)
+    return select(inside, result, edge)
+
+
+def _quotient(x: Value, tables: tuple[tuple[float, ...], tuple[float, ...]]) -> Value:
+    above, below = tables
+    return div(polynomial(x, above), polynomial(x, below))
+
+
+ndtri = composite(
+    "ndtri",
+    _ndtri_expansion,
+    doc="The number of this normal distribution function; infinite at 0 and 1, NaN outside.",
+    operands=("p",),
+    jvp=[lambda t, out, p: mul(t, mul(exp(mul(square(out), 0.5)), math.sqrt(2 * math.pi)))],
+    samples=[
+        dict(args=((2, 3),), low=0.01, high=0.99),
+        dict(
+            args=([0.5, 0.025, 0.999, 1e-20, 0.0, 1.0, 2.0],),
+            expect=[
+                *(0.0, -1.9599639845400545, 3.0902323061678132, -9.2623400897985),
+                *(-math.inf, math.inf, math.nan),
+            ],
+        ),
+    ],
+)
