@@ -37,7 +37,7 @@ from .linalg_matrices import (
 from .linalg_solve import linear_solve
 from .linalg_triangular import triangular_solve, triangular_solve_reference
 
-PANEL = 32  # columns that are eliminated one by one; a matrix product does the rest
+PANEL = 16  # columns that are eliminated one by one; matrix products do the rest
 
 
 @define
@@ -60,27 +60,32 @@ def lu_reference(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     a = np.array(x).reshape((math.prod(x.shape[:-2]), m, n))
     pivots = np.zeros((len(a), k), np.int32)
     order = np.tile(np.arange(m, dtype=np.int32), (len(a), 1))
-    for start in range(0, k, PANEL):
-        stop = min(start + PANEL, k)
-        _eliminate(a, pivots, order, start, stop)
-        left = a[:, start:, start:stop]
-        right = triangular_solve_reference(
-            left[:, : stop - start],
-            a[:, start:stop, stop:],
-            left_side=True,
-            lower=True,
-            transpose_a=False,
-            conjugate_a=False,
-            unit_diagonal=True,
-        )
-        a[:, start:stop, stop:] = right
-        a[:, stop:, stop:] -= left[:, stop - start :] @ right
+    _factor(a, pivots, order, 0, k)
+    a[:, :k, k:] = _without_lower(a[:, :k, :k], a[:, :k, k:])
     batch = x.shape[:-2]
     return a.reshape(x.shape), pivots.reshape((*batch, k)), order.reshape((*batch, m))
 
 
+def _factor(a: np.ndarray, pivots: np.ndarray, order: np.ndarray, start: int, stop: int) -> None:
+    """Gauss's elimination of columns, in place: half of them, then the other half."""
+    if stop - start <= PANEL:
+        return _eliminate(a, pivots, order, start, stop)
+    middle = (start + stop) // 2
+    _factor(a, pivots, order, start, middle)
+    right = _without_lower(a[:, start:middle, start:middle], a[:, start:middle, middle:stop])
+    a[:, start:middle, middle:stop] = right
+    a[:, middle:, middle:stop] -= a[:, middle:, start:middle] @ right
+    return _factor(a, pivots, order, middle, stop)
+
+
+def _without_lower(both: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """L⁻¹ b for the lower factor of a square matrix."""
+    modes = {"left_side": True, "lower": True, "transpose_a": False, "conjugate_a": False}
+    return triangular_solve_reference(both, b, **modes, unit_diagonal=True)
+
+
 def _eliminate(a: np.ndarray, pivots: np.ndarray, order: np.ndarray, start: int, stop: int) -> None:
-    """Gauss's elimination of the columns of a panel, in place, with exchange of whole rows."""
+    """Gauss's elimination of columns one by one, in place, with exchange of whole rows."""
     members = np.arange(len(a))
     for j in range(start, stop):
         line = a[:, j:, j]
