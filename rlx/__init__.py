@@ -44,6 +44,6 @@ from .transforms import (
     vmap,
 )
 
-from . import nn, optim  # isort: skip  (they use the names above)
+from . import lax, nn, optim  # isort: skip  (they use the names above)
 
 __version__ = "0.1.0"

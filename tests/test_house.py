@@ -18,8 +18,8 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "rlx"
 MAX_LINES, MAX_FUNCTION, MAX_COLUMNS = 500, 60, 80
 VOCABULARIES = ("numpy", "random", "linalg", "fft")
-MODELS = ("ir", "trace", "transforms", "numpy", "random")
-EVERYTHING = ("ir", "trace", "lower", "backends", "runtime", "transforms", *VOCABULARIES)
+MODELS = ("ir", "trace", "transforms", "numpy", "random", "lax")
+EVERYTHING = ("ir", "trace", "lower", "backends", "runtime", "transforms", "lax", *VOCABULARIES)
 MAY_IMPORT = {  # floor -> the floors below it
     "ir": (),
     "trace": ("ir",),
@@ -31,6 +31,7 @@ MAY_IMPORT = {  # floor -> the floors below it
     "random": ("ir", "trace", "numpy"),
     "linalg": ("ir", "trace", "numpy"),
     "fft": ("ir", "trace", "numpy"),
+    "lax": ("ir", "trace", "transforms", "numpy"),
     "nn": MODELS,
     "optim": MODELS,
     "io": (*EVERYTHING, "nn", "optim"),

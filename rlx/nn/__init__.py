@@ -1,10 +1,11 @@
 """Neural networks: modules as pytrees, layers, losses, initial values.
 
 Enters: keys, sizes, arrays. Leaves: modules, whose fields are their parameters, and arrays.
-Knows no device. Read `module.py`, then `layers.py`.
+Knows no device. Read `module.py`, then `layers.py`; convolutions and pooling are in `conv.py`.
 """
 
 from . import functional, initializers, losses
+from .conv import AvgPool, Conv, ConvTranspose, MaxPool, avg_pool, max_pool, min_pool
 from .functional import (
     celu,
     elu,

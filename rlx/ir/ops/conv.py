@@ -36,6 +36,8 @@ from .movement import broadcast, flip, reshape, transpose
 from .reduce import accumulated, reduce_sum
 from .window import later
 
+TERMS = 32  # a sum of more is not written out term by term
+
 
 @define
 def conv_general_dilated(
@@ -172,7 +174,8 @@ def conv_general_dilated_expand(
     weights = split(kernel, 0, groups)
     alone = groups > 1 and weights.shape[1:3] == (1, 1)
     is_spread = any(n > 1 for n in lhs_dilation) and all(n == 1 for n in window_strides)
-    if is_spread and not alone and 0 not in (*x.shape, *kernel.shape):
+    is_small = all(0 < n <= TERMS for n in kernel.shape[2:])  # type: ignore[operator]
+    if is_spread and is_small and not alone and 0 not in (*x.shape, *kernel.shape):
         places: Any = _by_group(x, feature_group_count, batch_group_count)
         total = _laid_over(weights, places, padding, lhs_dilation, rhs_dilation, dtype or x.dtype)
         return merged(moved(total, 2, 0), 1)
@@ -206,7 +209,7 @@ def _laid_over(
     rhs_dilation: Sequence[int],
     dtype: np.dtype,
 ) -> Value:
-    """For x spread apart: each element times the whole kernel, these summed where they overlap.
+    """For x spread apart: each element times the kernel, summed where these overlap.
 
     So no zero between the elements is multiplied. `(group, out, in, window), (group, batch, in,
     places) → (group, out, batch, places)`.
@@ -232,7 +235,7 @@ def _laid_over(
 
 
 def _products_summed(seen: Value, weights: Value, rank: int, dtype: np.dtype) -> Value:
-    """Groups of one input and one output: a loop is better than a matrix product of each."""
+    """Groups of one input and one output: a loop instead of many small products."""
     seen, weights = (widened(narrowed(a, promote(a.dtype, dtype))) for a in (seen, weights))
     seen = moved(reshape(seen, shape=(*seen.shape[:2], *seen.shape[3:])), 0, 1)
     weights = reshape(weights, shape=(weights.shape[0], *weights.shape[3:]))
@@ -285,7 +288,7 @@ def _pads_back(x: Any, kernel: Any, ct: Value, attrs: dict[str, Any]) -> list[tu
 
 
 def _pads_of_kernel(x: Any, kernel: Any, ct: Value, attrs: dict[str, Any]) -> list[tuple]:
-    """The pads with which windows of x, as large as ct, are as many as the kernel's places."""
+    """The pads with which windows of x as large as ct are as many as kernel places."""
     pads = []
     for i, (low, _) in enumerate(attrs["padding"]):
         length = spread_size(x.shape[i + 2], attrs["lhs_dilation"][i])
@@ -302,7 +305,10 @@ def _widened_conv(x: Value, kernel: Value, **attrs: Any) -> Value:
 
 
 def _transpose_x(ct: Value, x: Any, kernel: Value, **attrs: Any) -> Value:
-    """The convolution of ct with the kernel flipped, inputs for outputs; stride for dilation."""
+    """The convolution of ct with the kernel flipped.
+
+    Inputs stand for outputs, strides for dilations.
+    """
     if 0 in (*ct.shape, *kernel.shape, *x.shape):
         return full(shape=x.shape, value=0, dtype=x.dtype)
     features, batches = attrs["feature_group_count"], attrs["batch_group_count"]

@@ -30,7 +30,7 @@ def spread_size(size: Size, step: int) -> Size:
 
 
 def window_count(length: Size, window: int, stride: int) -> Size:
-    """How many windows of so many places fit, each `stride` places after the one before."""
+    """How many windows of so many places fit, `stride` places apart."""
     if isinstance(length, int):
         return (length - window) // stride + 1 if length >= window else 0
     if stride != 1:
@@ -61,7 +61,7 @@ def padded_size(size: Size, base: int, pads: tuple[int, int]) -> Size:
 def pads_of_transpose(
     length: Size, size: int, count: Size, pads: tuple[int, int], steps: tuple[int, int, int]
 ) -> tuple[int, int]:
-    """What to put around the cotangents of windows so that windows of it give those of x.
+    """The pads with which windows of their cotangents give those of x.
 
     x has `length` elements, each `steps[0]` places after the one before and `pads` around them.
     There are `count` windows of `size` elements, `steps[2]` places apart, and `steps[1]` places
@@ -110,7 +110,7 @@ def check_pads(count: int, padding: Any) -> None:
 
 @define
 def windows(x: Type, *, axis: int, size: int, stride: int = 1, dilation: int = 1) -> Type:
-    """Windows of `size` elements that slide along an axis; a window's elements come last.
+    """Windows of `size` elements along an axis; their elements come last.
 
     `f32[5, 2] → f32[4, 2, 2]` for axis 0 and size 2. Element k of window o stands at
     `o * stride + k * dilation`. There are as many windows as fit.
@@ -157,7 +157,10 @@ windows.body(Move(_windows_read))
 def windows_transpose(
     ct: Value, x: Any, *, axis: int, size: int, stride: int, dilation: int
 ) -> list[Value]:
-    """The sum of the windows' parts, for each place in them, or of the windows if these are few."""
+    """The sum of the windows' parts, for each place in them.
+
+    If the windows are fewer, it is the sum of these.
+    """
     if 0 in (*x.shape, *ct.shape):
         return [full(shape=x.shape, value=0, dtype=x.dtype)]
     order = [i for i in range(ct.rank - 1) if i != axis]
@@ -172,10 +175,10 @@ def windows_transpose(
 def laid_over(
     parts: Value, axis: int, *, length: Size, step: int, base: int, start: int = 0
 ) -> Value:
-    """The sum of the parts, which follow along axis 0, where each has its place along an axis.
+    """The sum of parts, each of which has its place along an axis.
 
-    Part k begins at `start + k * step` of `length` places, its elements stand `base` apart; what
-    lies outside is cut off. `axis` is that of a part.
+    They follow along axis 0. Part k begins at `start + k * step` of `length` places, its elements
+    stand `base` apart; what lies outside is cut off. `axis` is that of a part.
     """
     zero = scalar_like(parts, 0)
     total: Value | None = None

@@ -160,7 +160,10 @@ def _seen(
     base_dilation: Sequence[int],
     window_dilation: Sequence[int],
 ) -> tuple[Value, list[int]]:
-    """What the windows see, their elements last, and the axes along which they have several."""
+    """What the windows see, and the axes along which they see several elements.
+
+    The elements of a window come last.
+    """
     wide = padded(x, padding, base_dilation, number)
     axes = [i for i in range(x.rank) if window[i] != 1 or strides[i] != 1]
     picked = [[numbers[i] for i in axes] for numbers in (window, strides, window_dilation)]
@@ -243,7 +246,10 @@ def _extreme(made: Op, place: Op, neutral: Neutral) -> None:
 
 
 def _chosen(x: Value, out: Value, place: Op, number: Any, attrs: dict[str, Any]) -> Value:
-    """Where the chosen element of each window stands in the padded array, in row-major order."""
+    """Where the chosen element of each window stands in the padded array.
+
+    The places are numbered in row-major order.
+    """
     many, axes = _seen(x, number, **attrs)
     sizes: Any = many.shape[x.rank :]
     lengths = _lengths(x.shape, attrs)

@@ -1,0 +1,276 @@
+"""Convolutions: axes in any order, padding by name, and the op they all come to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..ir.builder import user_source
+from ..ir.errors import AttributeValueError, ShapeError
+from ..ir.types import as_dtype
+from ..trace.apply import apply, as_tensor
+from .operands import Tensor, integers, strict_dtype
+from .shapes import pad, rev, transpose
+from .windows import Padding, dilated_size, pads_of
+
+Spec = tuple[int, ...]
+# (batch, features, spatial...) in the order of JAX, which is that of TensorFlow
+TRANSPOSED_SPECS = {
+    2: ("NC", "IO", "NC"),
+    3: ("NHC", "HIO", "NHC"),
+    4: ("NHWC", "HWIO", "NHWC"),
+    5: ("NHWDC", "HWDIO", "NHWDC"),
+}
+
+
+class ConvDimensionNumbers(NamedTuple):
+    """Where the axes are: those of the batch and the features, then the spatial ones.
+
+    In `rhs_spec` the axes of outputs and inputs come first.
+    """
+
+    lhs_spec: Spec
+    rhs_spec: Spec
+    out_spec: Spec
+
+
+def conv_dimension_numbers(
+    lhs_shape: Sequence[Any], rhs_shape: Sequence[Any], dimension_numbers: Any
+) -> ConvDimensionNumbers:
+    """Where the axes of a convolution are, from three strings.
+
+    Such are ("NHWC", "HWIO", "NHWC"). None means batch, features, then spatial axes; for the kernel
+    outputs, inputs, spatial axes.
+
+    >>> conv_dimension_numbers((1, 8, 8, 3), (3, 3, 3, 16), ("NHWC", "HWIO", "NHWC"))
+    ConvDimensionNumbers(lhs_spec=(0, 3, 1, 2), rhs_spec=(3, 2, 0, 1), out_spec=(0, 3, 1, 2))
+    """
+    if isinstance(dimension_numbers, ConvDimensionNumbers):
+        return dimension_numbers
+    rank = len(lhs_shape)
+    if rank != len(rhs_shape) or rank < 2:
+        raise ShapeError(
+            f"a convolution of an array with {rank} axes and a kernel with {len(rhs_shape)}",
+            where=str(user_source()),
+            fix="give both the same number of axes: batch and features, and the spatial ones",
+        )
+    if dimension_numbers is None:
+        return ConvDimensionNumbers(*[tuple(range(rank))] * 3)
+    if len(dimension_numbers) != 3 or any(len(set(s)) != rank for s in dimension_numbers):
+        raise _bad_specs(dimension_numbers, f"three strings of {rank} different letters")
+    lhs, rhs, out = dimension_numbers
+    spatial = set(rhs) - set("OI")
+    if {*lhs} != spatial | {*"NC"} or {*out} != {*lhs} or {*rhs} != spatial | {*"OI"}:
+        raise _bad_specs(dimension_numbers, "N, C (O, I for the kernel) and one letter per axis")
+    order = [c for c in rhs if c in spatial]
+    return ConvDimensionNumbers(
+        *(
+            tuple(spec.index(c) for c in (*first, *order))
+            for spec, first in ((lhs, "NC"), (rhs, "OI"), (out, "NC"))
+        )
+    )
+
+
+def _bad_specs(given: Any, wanted: str) -> AttributeValueError:
+    return AttributeValueError(
+        f"the dimension_numbers {given!r} do not name the axes of a convolution",
+        where=str(user_source()),
+        fix=f"use {wanted}, as in ('NHWC', 'HWIO', 'NHWC')",
+    )
+
+
+def conv_general_dilated(
+    lhs: Tensor,
+    rhs: Tensor,
+    window_strides: Sequence[int],
+    padding: Padding,
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: Any = None,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """A convolution with all there is to choose.
+
+    `rhs` is the kernel, which is not flipped. `padding` is "SAME", "VALID", "SAME_LOWER" or
+    (before, after) for each spatial axis. The dilation of `lhs` puts zeros between its elements,
+    that of `rhs` spreads the kernel. `dimension_numbers` tells where the axes are, see
+    `conv_dimension_numbers`. `precision` is accepted; products are exact always.
+    """
+    x, kernel = as_tensor(lhs), as_tensor(rhs)
+    strict_dtype("conv_general_dilated", [x, kernel])
+    specs = conv_dimension_numbers(x.shape, kernel.shape, dimension_numbers)
+    count = x.ndim - 2
+    strides = integers("conv_general_dilated: window_strides", window_strides, count)
+    spread = _steps("lhs_dilation", lhs_dilation, count)
+    dilation = _steps("rhs_dilation", rhs_dilation, count)
+    if isinstance(padding, str) and any(n != 1 for n in spread):
+        raise AttributeValueError(
+            f"conv_general_dilated: what {padding!r} pads is not clear with an lhs_dilation",
+            where=str(user_source()),
+            fix="give the padding as numbers, or use lax.conv_transpose",
+        )
+    x, kernel = transpose(x, specs.lhs_spec), transpose(kernel, specs.rhs_spec)
+    seen = [dilated_size(n, d) for n, d in zip(kernel.shape[2:], dilation, strict=True)]
+    made = apply(
+        "conv_general_dilated",
+        x,
+        kernel,
+        window_strides=strides,
+        padding=pads_of("conv_general_dilated", x.shape[2:], seen, strides, padding),
+        lhs_dilation=spread,
+        rhs_dilation=dilation,
+        feature_group_count=feature_group_count,
+        batch_group_count=batch_group_count,
+        dtype=None if preferred_element_type is None else as_dtype(preferred_element_type),
+    )
+    return transpose(made, _inverse(specs.out_spec))
+
+
+def _steps(name: str, steps: Sequence[int] | None, count: int) -> tuple[int, ...]:
+    return (1,) * count if steps is None else integers(name, steps, count)
+
+
+def _inverse(spec: Spec) -> Spec:
+    return tuple(sorted(range(len(spec)), key=spec.__getitem__))
+
+
+def conv(
+    lhs: Tensor,
+    rhs: Tensor,
+    window_strides: Sequence[int],
+    padding: str,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """A convolution of (batch, in, ...) with a kernel (out, in, ...)."""
+    return conv_general_dilated(
+        lhs, rhs, window_strides, padding, preferred_element_type=preferred_element_type
+    )
+
+
+def conv_with_general_padding(
+    lhs: Tensor,
+    rhs: Tensor,
+    window_strides: Sequence[int],
+    padding: Padding,
+    lhs_dilation: Sequence[int] | None,
+    rhs_dilation: Sequence[int] | None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """A convolution of (batch, in, ...) with a kernel (out, in, ...), with dilations."""
+    return conv_general_dilated(
+        lhs,
+        rhs,
+        window_strides,
+        padding,
+        lhs_dilation,
+        rhs_dilation,
+        preferred_element_type=preferred_element_type,
+    )
+
+
+def conv_transpose(
+    lhs: Tensor,
+    rhs: Tensor,
+    strides: Sequence[int],
+    padding: Padding,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: Any = None,
+    transpose_kernel: bool = False,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    use_consistent_padding: bool = False,
+) -> Any:
+    """A convolution that makes its input larger by `strides`.
+
+    So the gradient of one does. "SAME" gives `strides` times the size, "VALID" what the gradient of
+    a "VALID" one would have. Numbers pad the input once it is spread; with `use_consistent_padding`
+    they are those of the convolution whose gradient this would be. `transpose_kernel` takes the
+    kernel of that one. Without `dimension_numbers` features come last, as in ("NHWC", "HWIO",
+    "NHWC").
+    """
+    x, kernel = as_tensor(lhs), as_tensor(rhs)
+    if dimension_numbers is None:
+        dimension_numbers = TRANSPOSED_SPECS.get(x.ndim)
+    specs = conv_dimension_numbers(x.shape, kernel.shape, dimension_numbers)
+    count = x.ndim - 2
+    steps = integers("conv_transpose: strides", strides, count)
+    dilation = _steps("conv_transpose: rhs_dilation", rhs_dilation, count)
+    sizes = [kernel.shape[i] for i in specs.rhs_spec[2:]]
+    seen = [dilated_size(n, d) for n, d in zip(sizes, dilation, strict=True)]
+    if use_consistent_padding or padding in ("SAME", "VALID"):
+        each = [padding] * count if isinstance(padding, str) else padding
+        lines = zip(seen, steps, each, strict=True)
+        padding = [_transposed_pads(*line) for line in lines]
+    if transpose_kernel:
+        out, inputs, *spatial = specs.rhs_spec
+        order = list(range(kernel.ndim))
+        order[out], order[inputs] = inputs, out
+        kernel = transpose(rev(kernel, spatial), order)
+    return conv_general_dilated(
+        x,
+        kernel,
+        (1,) * count,
+        padding,
+        steps,
+        dilation,
+        specs,
+        preferred_element_type=preferred_element_type,
+    )
+
+
+def _transposed_pads(window: int, stride: int, padding: Any) -> tuple[int, int]:
+    """The pads of the spread input, for those of the convolution it is the gradient of.
+
+    That one has windows of so many places, and this stride.
+    """
+    if padding == "SAME":
+        total = window + stride - 2
+        before = window - 1 if stride > window - 1 else -(-total // 2)
+        return before, total - before
+    if padding == "VALID":
+        return window - 1, stride - 1 + max(window - stride, 0)
+    low, high = integers("conv_transpose: the padding of an axis", padding, 2)
+    return window - 1 - low, window - 1 - high
+
+
+def conv_general_dilated_patches(
+    lhs: Tensor,
+    filter_shape: Sequence[int],
+    window_strides: Sequence[int],
+    padding: Padding,
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: Any = None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """What the kernel of a convolution would see, as features.
+
+    They go by the feature of `lhs` first, then by the place in the window.
+    """
+    x = as_tensor(lhs)
+    count = x.ndim - 2
+    sizes = integers("conv_general_dilated_patches: filter_shape", filter_shape, count)
+    specs = conv_dimension_numbers(x.shape, (1,) * x.ndim, dimension_numbers)
+    strides = integers("conv_general_dilated_patches: window_strides", window_strides, count)
+    spread, dilation = (
+        _steps("lhs_dilation", lhs_dilation, count),
+        _steps("rhs_dilation", rhs_dilation, count),
+    )
+    x = transpose(x, specs.lhs_spec)
+    seen = [dilated_size(n, d) for n, d in zip(sizes, dilation, strict=True)]
+    pads = pads_of("conv_general_dilated_patches", x.shape[2:], seen, strides, padding)
+    config = [(low, high, n - 1) for (low, high), n in zip(pads, spread, strict=True)]
+    x = pad(x, 0, [(0, 0, 0), (0, 0, 0), *config])
+    for i in range(count):
+        x = apply("windows", x, axis=i + 2, size=sizes[i], stride=strides[i], dilation=dilation[i])
+    places = range(2, count + 2)
+    x = transpose(x, (0, 1, *range(count + 2, x.ndim), *places))
+    x = x.reshape((x.shape[0], -1, *x.shape[2 + count :]))
+    x = x if preferred_element_type is None else x.astype(preferred_element_type)
+    return transpose(x, _inverse(specs.out_spec))

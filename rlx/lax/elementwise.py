@@ -1,0 +1,206 @@
+"""Functions that work element by element, without promotion."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Any
+
+from .. import numpy as rnp
+from ..ir.types import as_dtype, is_inexact
+from ..trace.apply import apply, as_operand, as_tensor, operand_type
+from ..trace.promotion import broadcast_to, convert, fit_operands
+from .operands import Tensor, elementwise, strict, strict_dtype
+
+
+def _named(fn: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
+    fn.__name__ = fn.__qualname__ = name
+    fn.__module__ = __name__
+    fn.__doc__ = doc
+    return fn
+
+
+def _unary(name: str, op: str, doc: str) -> Callable[..., Any]:
+    """A function of one number.
+
+    `accuracy` is accepted, results are as exact as they are.
+    """
+
+    def function(x: Tensor, *, accuracy: Any = None) -> Any:
+        return apply(op, as_tensor(x))
+
+    return _named(function, name, doc)
+
+
+def _binary(name: str, op: str, doc: str) -> Callable[[Tensor, Tensor], Any]:
+    return _named(lambda x, y: elementwise(op, name, x, y), name, doc)
+
+
+# -- one number ---------------------------------------------------------------------------------
+
+abs = _unary("abs", "abs", "The absolute value.")
+acos = _unary("acos", "acos", "The angle with a cosine.")
+acosh = _unary("acosh", "acosh", "The inverse of cosh.")
+asin = _unary("asin", "asin", "The angle with a sine.")
+asinh = _unary("asinh", "asinh", "The inverse of sinh.")
+atan = _unary("atan", "atan", "The angle with a tangent.")
+atanh = _unary("atanh", "atanh", "The inverse of tanh.")
+bitwise_not = _unary("bitwise_not", "bit_not", "Every bit turned over; for bools: not.")
+cbrt = _unary("cbrt", "cbrt", "The cube root.")
+ceil = _unary("ceil", "ceil", "The least whole number at least x.")
+clz = _unary("clz", "clz", "How many leading bits are zero.")
+cos = _unary("cos", "cos", "The cosine of an angle in radians.")
+cosh = _unary("cosh", "cosh", "The hyperbolic cosine.")
+erf = _unary("erf", "erf", "The error function.")
+erf_inv = _unary("erf_inv", "erf_inv", "The inverse of the error function.")
+erfc = _unary("erfc", "erfc", "1 - erf(x), exact where erf(x) is near 1.")
+exp = _unary("exp", "exp", "e to the power of x.")
+exp2 = _unary("exp2", "exp2", "2 to the power of x.")
+expm1 = _unary("expm1", "expm1", "exp(x) - 1, exact near zero.")
+floor = _unary("floor", "floor", "The greatest whole number at most x.")
+imag = _unary("imag", "imag", "The imaginary part.")
+is_finite = _unary("is_finite", "is_finite", "Whether x is neither infinite nor NaN.")
+log = _unary("log", "log", "The natural logarithm.")
+log1p = _unary("log1p", "log1p", "log(1 + x), exact near zero.")
+logistic = _unary("logistic", "logistic", "1 / (1 + exp(-x)).")
+neg = _unary("neg", "neg", "The number with the other sign.")
+population_count = _unary("population_count", "population_count", "How many bits are one.")
+real = _unary("real", "real", "The real part.")
+rsqrt = _unary("rsqrt", "rsqrt", "1 / sqrt(x).")
+sign = _unary("sign", "sign", "-1, 0 or 1; of a complex number the one of length 1.")
+sin = _unary("sin", "sin", "The sine of an angle in radians.")
+sinh = _unary("sinh", "sinh", "The hyperbolic sine.")
+sqrt = _unary("sqrt", "sqrt", "The square root.")
+square = _unary("square", "square", "The number times itself.")
+tan = _unary("tan", "tan", "The tangent of an angle in radians.")
+tanh = _unary("tanh", "tanh", "The hyperbolic tangent.")
+
+# -- two numbers --------------------------------------------------------------------------------
+
+add = _binary("add", "add", "The sum.")
+sub = _binary("sub", "sub", "The difference.")
+mul = _binary("mul", "mul", "The product.")
+div = _binary("div", "div", "The quotient; that of integers is rounded toward zero.")
+rem = _binary("rem", "rem", "The remainder of `div`; it has the sign of x.")
+max = _binary("max", "max", "The greater one; NaN if one is.")
+min = _binary("min", "min", "The lesser one; NaN if one is.")
+atan2 = _binary("atan2", "atan2", "The angle of the point (y, x), argument y first.")
+complex = _binary("complex", "complex", "A complex number of its real and imaginary part.")
+bitwise_and = _binary("bitwise_and", "bit_and", "The bits that both have.")
+bitwise_or = _binary("bitwise_or", "bit_or", "The bits that one or both have.")
+bitwise_xor = _binary("bitwise_xor", "bit_xor", "The bits that one has alone.")
+shift_left = _binary("shift_left", "shift_left", "Bits moved y places up, zeros behind.")
+shift_right_arithmetic = _binary(
+    "shift_right_arithmetic", "shift_right_arithmetic", "Bits moved y places down; signs stay."
+)
+shift_right_logical = _binary(
+    "shift_right_logical", "shift_right_logical", "Bits moved y places down, zeros before."
+)
+eq = _binary("eq", "eq", "Whether x equals y.")
+ne = _binary("ne", "ne", "Whether x differs from y.")
+lt = _binary("lt", "lt", "Whether x is less than y.")
+le = _binary("le", "le", "Whether x is at most y.")
+gt = _binary("gt", "gt", "Whether x is greater than y.")
+ge = _binary("ge", "ge", "Whether x is at least y.")
+
+
+# -- with a meaning of their own ----------------------------------------------------------------
+
+
+class RoundingMethod(enum.IntEnum):
+    """Where `round` takes a number halfway between two whole ones."""
+
+    AWAY_FROM_ZERO = 0
+    TO_NEAREST_EVEN = 1
+
+
+def round(x: Tensor, rounding_method: int = RoundingMethod.AWAY_FROM_ZERO) -> Any:
+    """The nearest whole number.
+
+    What is halfway goes away from zero, or to the even one.
+
+    >>> round([0.5, 1.5, -2.5])
+    Array([ 1.,  2., -3.], dtype=float32)
+    """
+    x = as_tensor(x)
+    if RoundingMethod(rounding_method) is RoundingMethod.TO_NEAREST_EVEN:
+        return apply("round", x)
+    whole = apply("trunc", x)
+    is_far = apply("ge", apply("abs", apply("sub", x, whole)), 0.5)
+    return apply("select", is_far, apply("add", whole, apply("sign", x)), whole)
+
+
+def integer_pow(x: Tensor, y: int) -> Any:
+    """The number to a constant integer power."""
+    return apply("integer_pow", as_tensor(x), exponent=y)
+
+
+def pow(x: Tensor, y: Tensor) -> Any:
+    """x to the power y; x is inexact, y of the same dtype or an integer."""
+    x, y = as_operand(x), as_operand(y)
+    dtype = operand_type(x).dtype
+    if is_inexact(dtype) and operand_type(y).dtype.kind in "iu":
+        y = convert(y, dtype)
+    return elementwise("pow", "pow", x, y)
+
+
+def reciprocal(x: Tensor) -> Any:
+    """1 / x."""
+    x = as_tensor(x)
+    return elementwise("div", "reciprocal", convert(1, x.dtype), x)
+
+
+def conj(x: Tensor) -> Any:
+    """The number with the other imaginary part; a real one becomes complex."""
+    x = as_tensor(x)
+    if x.dtype.kind == "c":
+        return apply("conj", x)
+    return apply("complex", x, apply("full", shape=x.shape, value=0, dtype=x.dtype))
+
+
+def select(pred: Tensor, on_true: Tensor, on_false: Tensor) -> Any:
+    """Elements of `on_true` where `pred` holds, else of `on_false`.
+
+    `pred` may be a scalar.
+    """
+    on_true, on_false = strict("select", on_true, on_false)
+    pred = broadcast_to(as_operand(pred), operand_type(on_true).shape)
+    return apply("select", pred, on_true, on_false)
+
+
+def select_n(which: Tensor, *cases: Tensor) -> Any:
+    """Elements of the case whose number stands in `which`.
+
+    These are bools for two cases, else int32.
+    """
+    cases = tuple(strict("select_n", *cases))
+    which = broadcast_to(as_tensor(which), operand_type(cases[0]).shape)
+    if which.dtype.kind == "b":
+        return apply("select", which, *reversed(cases)) if len(cases) == 2 else cases[0]
+    chosen = cases[-1]
+    for i in reversed(range(len(cases) - 1)):
+        chosen = apply("select", apply("le", which, i), cases[i], chosen)
+    return chosen
+
+
+def clamp(min: Tensor, x: Tensor, max: Tensor) -> Any:
+    """The number, at least `min` and at most `max`, which may be scalars."""
+    given = [as_operand(a) for a in (min, x, max)]
+    dtype = strict_dtype("clamp", given)
+    return apply("clamp", *fit_operands("clamp", dtype, *given))
+
+
+def convert_element_type(operand: Tensor, new_dtype: Any) -> Any:
+    """The numbers in another dtype."""
+    return convert(as_tensor(operand), as_dtype(new_dtype))
+
+
+def bitcast_convert_type(operand: Tensor, new_dtype: Any) -> Any:
+    """The bits read as another dtype."""
+    return apply("bitcast", as_tensor(operand), dtype=as_dtype(new_dtype))
+
+
+def nextafter(x1: Tensor, x2: Tensor) -> Any:
+    """The number next to `x1` on the side of `x2`."""
+    x1, x2 = strict("nextafter", x1, x2)
+    return rnp.nextafter(x1, x2)

@@ -1,0 +1,317 @@
+"""Reading and writing at computed places."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from .. import numpy as rnp
+from ..ir.builder import user_source
+from ..ir.errors import ArgumentError, AttributeValueError, DtypeError
+from ..ir.types import as_dtype, is_integer
+from ..trace.apply import apply, as_operand, as_tensor, operand_type
+from ..trace.axes import integer, one_axis
+from ..trace.host import is_python_scalar
+from ..trace.promotion import convert
+from .operands import Tensor, integers, strict_dtype
+
+# -- blocks -------------------------------------------------------------------------------------
+
+
+def dynamic_slice(
+    operand: Tensor,
+    start_indices: Any,
+    slice_sizes: Sequence[int],
+    *,
+    allow_negative_indices: bool = True,
+) -> Any:
+    """A block of the given sizes at computed starts, moved inside where it is not.
+
+    A negative start counts from the end, unless that is not allowed.
+    """
+    x = as_tensor(operand)
+    starts = _starts("dynamic_slice", x, start_indices, allow_negative_indices)
+    return apply("dynamic_slice", x, *starts, sizes=integers("slice_sizes", slice_sizes))
+
+
+def dynamic_update_slice(
+    operand: Tensor,
+    update: Tensor,
+    start_indices: Any,
+    *,
+    allow_negative_indices: bool = True,
+) -> Any:
+    """The array with a block replaced by `update` at computed starts.
+
+    A block that does not lie inside is moved there.
+    """
+    x = as_tensor(operand)
+    starts = _starts("dynamic_update_slice", x, start_indices, allow_negative_indices)
+    new = as_operand(update)
+    new = as_tensor(convert(new, strict_dtype("dynamic_update_slice", [x, new])))
+    return apply("dynamic_update_slice", x, new, *starts)
+
+
+def _starts(name: str, x: Any, starts: Any, from_end: bool) -> list[Any]:
+    """One integer scalar for each axis; negative ones count from the end."""
+    if not isinstance(starts, Sequence):
+        vector = as_tensor(starts)
+        if vector.ndim != 1:
+            raise ArgumentError(
+                f"{name}: the starts are {vector.type}",
+                where=str(user_source()),
+                fix="give a vector or a list with one integer for each axis",
+            )
+        starts = [vector[i] for i in range(vector.shape[0])]
+    if len(starts) != x.ndim:
+        raise ArgumentError(
+            f"{name}: there are {len(starts)} starts for the {x.ndim} axes of {x.type}",
+            where=str(user_source()),
+            fix="give one integer for each axis",
+        )
+    return [_start(name, s, n, from_end) for s, n in zip(starts, x.shape, strict=True)]
+
+
+def _start(name: str, start: Any, size: Any, from_end: bool) -> Any:
+    start = as_operand(start)
+    if is_python_scalar(start):
+        number = integer(f"{name}: a start", start)
+        negative = from_end and number < 0
+        return (
+            convert(number, as_dtype("int32")) + size
+            if negative
+            else convert(number, as_dtype("int32" if abs(number) < 2**31 else "int64"))
+        )
+    dtype = operand_type(start).dtype
+    if not is_integer(dtype):
+        raise DtypeError(
+            f"{name}: a start is {operand_type(start)}",
+            where=str(user_source()),
+            fix="give an integer scalar: start.astype('int32')",
+        )
+    if not from_end or dtype.kind == "u":
+        return start
+    start = convert(start, as_dtype("int32")) if dtype.itemsize < 4 else as_tensor(start)
+    return rnp.where(start < 0, start + size, start)
+
+
+def dynamic_slice_in_dim(
+    operand: Tensor,
+    start_index: Any,
+    slice_size: int,
+    axis: int = 0,
+    *,
+    allow_negative_indices: bool = True,
+) -> Any:
+    """A block of one axis, and all of the others, at a computed start."""
+    x = as_tensor(operand)
+    place = one_axis("dynamic_slice_in_dim", axis, x.ndim)
+    sizes = (*x.shape[:place], slice_size, *x.shape[place + 1 :])
+    starts = _along(x.ndim, place, start_index)
+    return dynamic_slice(x, starts, sizes, allow_negative_indices=allow_negative_indices)
+
+
+def dynamic_index_in_dim(
+    operand: Tensor,
+    index: Any,
+    axis: int = 0,
+    keepdims: bool = True,
+    *,
+    allow_negative_indices: bool = True,
+) -> Any:
+    """The element of one axis at a computed place.
+
+    The axis stays with size 1, or goes.
+    """
+    found = dynamic_slice_in_dim(
+        operand, index, 1, axis, allow_negative_indices=allow_negative_indices
+    )
+    return found if keepdims else rnp.squeeze(found, axis)
+
+
+def dynamic_update_slice_in_dim(
+    operand: Tensor,
+    update: Tensor,
+    start_index: Any,
+    axis: int,
+    *,
+    allow_negative_indices: bool = True,
+) -> Any:
+    """The array with a block of one axis replaced at a computed start."""
+    x = as_tensor(operand)
+    place = one_axis("dynamic_update_slice_in_dim", axis, x.ndim)
+    starts = _along(x.ndim, place, start_index)
+    return dynamic_update_slice(x, update, starts, allow_negative_indices=allow_negative_indices)
+
+
+def dynamic_update_index_in_dim(
+    operand: Tensor,
+    update: Tensor,
+    index: Any,
+    axis: int,
+    *,
+    allow_negative_indices: bool = True,
+) -> Any:
+    """The array with the element of one axis at a computed place replaced."""
+    x, new = as_tensor(operand), as_tensor(update)
+    place = one_axis("dynamic_update_index_in_dim", axis, x.ndim)
+    new = rnp.expand_dims(new, place) if new.ndim < x.ndim else new
+    return dynamic_update_slice_in_dim(
+        x, new, index, place, allow_negative_indices=allow_negative_indices
+    )
+
+
+def _along(rank: int, axis: int, start: Any) -> list[Any]:
+    return [start if i == axis else 0 for i in range(rank)]
+
+
+def index_take(src: Tensor, idxs: Sequence[Tensor], axes: Sequence[int]) -> Any:
+    """Elements of some axes at places given by a vector for each.
+
+    Those axes become one.
+    """
+    x = as_tensor(src)
+    axes = tuple(one_axis("index_take", a, x.ndim) for a in axes)
+    vectors = [as_tensor(i) for i in idxs]
+    indices = rnp.stack(vectors, axis=-1)
+    return gather(
+        x,
+        indices,
+        GatherDimensionNumbers(tuple(range(1, x.ndim - len(axes) + 1)), axes, axes),
+        tuple(1 if i in axes else n for i, n in enumerate(x.shape)),
+        mode="clip",
+    )
+
+
+# -- windows at computed places -----------------------------------------------------------------
+
+
+class GatherDimensionNumbers(NamedTuple):
+    """Which axes of an array, its windows and their starts belong together.
+
+    See `gather`.
+    """
+
+    offset_dims: tuple[int, ...]
+    collapsed_slice_dims: tuple[int, ...]
+    start_index_map: tuple[int, ...]
+    operand_batching_dims: tuple[int, ...] = ()
+    start_indices_batching_dims: tuple[int, ...] = ()
+
+
+class ScatterDimensionNumbers(NamedTuple):
+    """Which axes of an array, its updates and their starts belong together.
+
+    See `scatter`.
+    """
+
+    update_window_dims: Sequence[int]
+    inserted_window_dims: Sequence[int]
+    scatter_dims_to_operand_dims: Sequence[int]
+    operand_batching_dims: Sequence[int] = ()
+    scatter_indices_batching_dims: Sequence[int] = ()
+
+
+class GatherScatterMode(enum.Enum):
+    """What a window does that does not lie inside of the array."""
+
+    CLIP = "clip"
+    FILL_OR_DROP = "fill"
+    PROMISE_IN_BOUNDS = "promise_in_bounds"
+
+
+def _mode(name: str, mode: Any) -> GatherScatterMode:
+    known = {"drop": GatherScatterMode.FILL_OR_DROP, None: GatherScatterMode.FILL_OR_DROP}
+    known |= {m.value: m for m in GatherScatterMode} | {m: m for m in GatherScatterMode}
+    if mode not in known:
+        raise AttributeValueError(
+            f"{name}: there is no mode {mode!r}",
+            where=str(user_source()),
+            fix="use one of clip, fill, drop, promise_in_bounds",
+        )
+    return known[mode]
+
+
+def gather(
+    operand: Tensor,
+    start_indices: Tensor,
+    dimension_numbers: GatherDimensionNumbers,
+    slice_sizes: Sequence[int],
+    *,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    mode: Any = None,
+    fill_value: Any = None,
+) -> Any:
+    """The window of the array at each index vector, which stand along the last axis.
+
+    Windows that do not lie inside are moved there; with the mode "fill" they are all `fill_value`,
+    or NaN. `dimension_numbers` tells which axes of the array have starts, which are left out of the
+    result, and where in the result the others are.
+    """
+    numbers = dimension_numbers
+    words = {"clip": "clip", "fill": "fill", "promise_in_bounds": "promise"}
+    return apply(
+        "gather",
+        as_tensor(operand),
+        as_tensor(start_indices),
+        offset_axes=tuple(numbers.offset_dims),
+        collapsed_axes=tuple(numbers.collapsed_slice_dims),
+        operand_batch_axes=tuple(numbers.operand_batching_dims),
+        indices_batch_axes=tuple(numbers.start_indices_batching_dims),
+        start_axes=tuple(numbers.start_index_map),
+        sizes=integers("gather: slice_sizes", slice_sizes),
+        mode=words[_mode("gather", "clip" if mode is None else mode).value],
+        fill=fill_value,
+    )
+
+
+def _scatter(name: str, op: str, doc: str) -> Callable[..., Any]:
+    def function(
+        operand: Tensor,
+        scatter_indices: Tensor,
+        updates: Tensor,
+        dimension_numbers: ScatterDimensionNumbers,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+    ) -> Any:
+        numbers = dimension_numbers
+        words = {"clip": "clip", "fill": "drop", "promise_in_bounds": "promise"}
+        return apply(
+            op,
+            as_tensor(operand),
+            as_tensor(scatter_indices),
+            as_tensor(updates),
+            window_axes=tuple(numbers.update_window_dims),
+            inserted_axes=tuple(numbers.inserted_window_dims),
+            operand_batch_axes=tuple(numbers.operand_batching_dims),
+            indices_batch_axes=tuple(numbers.scatter_indices_batching_dims),
+            scatter_axes=tuple(numbers.scatter_dims_to_operand_dims),
+            mode=words[_mode(name, mode).value],
+            unique=bool(unique_indices),
+        )
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{doc}\n\n    Windows that do not lie inside are left out, unless moved."
+    return function
+
+
+scatter = _scatter("scatter", "scatter", "The array with windows replaced by updates.")
+scatter_add = _scatter("scatter_add", "scatter_add", "The array with updates added to windows.")
+scatter_mul = _scatter("scatter_mul", "scatter_mul", "The array with windows times updates.")
+scatter_min = _scatter("scatter_min", "scatter_min", "The lesser of windows and updates.")
+scatter_max = _scatter("scatter_max", "scatter_max", "The greater of windows and updates.")
+
+
+def scatter_sub(
+    operand: Tensor,
+    scatter_indices: Tensor,
+    updates: Tensor,
+    dimension_numbers: ScatterDimensionNumbers,
+    **options: Any,
+) -> Any:
+    """The array with updates subtracted from windows."""
+    return scatter_add(operand, scatter_indices, -as_tensor(updates), dimension_numbers, **options)

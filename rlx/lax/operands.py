@@ -1,0 +1,100 @@
+"""Operands as `rlx.lax` takes them.
+
+Nothing is promoted, and only scalars change their rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..ir.builder import user_source
+from ..ir.errors import ArgumentError, DtypeError, ShapeError
+from ..ir.types import is_bool, is_complex, is_float, is_integer
+from ..trace.apply import apply, as_operand, described, is_weak, operand_type
+from ..trace.axes import integer
+from ..trace.host import default_of, is_python_scalar
+from ..trace.promotion import fit_operands, result_dtype
+
+Tensor = Any  # an Array, a TracedTensor, a NumPy array or a Python number
+
+
+def strict(name: str, *operands: Any) -> list[Any]:
+    """Operands of one dtype, broadcast to one shape.
+
+    Python numbers take the dtype of the arrays. Scalars take any shape; other shapes must have one
+    rank. `name` is the function for errors.
+    """
+    given = [as_operand(x) for x in operands]
+    return fit_operands(name, strict_dtype(name, given), *_of_one_rank(name, given))
+
+
+def strict_dtype(name: str, given: Sequence[Any]) -> np.dtype:
+    """The one dtype of all operands that do not come from Python numbers alone."""
+    strong = [x for x in given if not is_weak(x)]
+    if not strong:
+        return result_dtype(*given)
+    dtype = operand_type(strong[0]).dtype
+    for x in strong[1:]:
+        if operand_type(x).dtype != dtype:
+            raise DtypeError(
+                f"{name}: the dtypes differ, {dtype.name} and {operand_type(x).dtype.name}",
+                where=str(user_source()),
+                notes=described(*given),
+                fix=f"convert one, x.astype({dtype.name!r}), or use rlx.numpy, which promotes",
+            )
+    for x in given:
+        if is_weak(x) and kind(_dtype(x)) > kind(dtype):
+            raise DtypeError(
+                f"{name}: a {_dtype(x).name} number does not fit {dtype.name} operands",
+                where=str(user_source()),
+                notes=described(*given),
+                fix=f"convert the operands, x.astype({_dtype(x).name!r}), or use rlx.numpy",
+            )
+    return dtype
+
+
+def _dtype(x: Any) -> np.dtype:
+    return default_of(x) if is_python_scalar(x) else operand_type(x).dtype
+
+
+def kind(dtype: np.dtype) -> int:
+    """The place of a dtype in the order bool, integer, float, complex."""
+    return [is_bool(dtype), is_integer(dtype), is_float(dtype), is_complex(dtype)].index(True)
+
+
+def _of_one_rank(name: str, given: Sequence[Any]) -> Sequence[Any]:
+    ranks = {operand_type(x).rank for x in given} - {0}
+    if len(ranks) > 1:
+        raise ShapeError(
+            f"{name}: the operands have {' and '.join(map(str, sorted(ranks)))} axes",
+            where=str(user_source()),
+            notes=described(*given),
+            fix="add axes with lax.expand_dims, or use rlx.numpy, which broadcasts",
+        )
+    return given
+
+
+def elementwise(op: str, name: str, *operands: Any) -> Any:
+    """Apply a pointwise op to operands that `strict` takes."""
+    return apply(op, *strict(name, *operands))
+
+
+def integers(what: str, numbers: Any, count: int | None = None) -> tuple[int, ...]:
+    """Python integers from a sequence; `what` they are is named in the error."""
+    if not isinstance(numbers, Sequence | np.ndarray | range) or isinstance(numbers, str):
+        raise ArgumentError(
+            f"{what} {numbers!r} is no sequence of integers",
+            where=str(user_source()),
+            fix="give a tuple of integers",
+        )
+    found = tuple(integer(f"{what}: a number", n) for n in numbers)
+    if count is not None and len(found) != count:
+        raise ArgumentError(
+            f"{what} {found} has {len(found)} numbers, not {count}",
+            where=str(user_source()),
+            fix=f"give {count} integers",
+        )
+    return found

@@ -1,0 +1,166 @@
+"""Reductions, running combinations and order along axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import numpy as rnp
+from ..ir.builder import user_source
+from ..ir.errors import ShapeError
+from ..ir.types import as_dtype
+from ..trace import pytree
+from ..trace.apply import apply, as_operand, as_tensor, operand_type
+from ..trace.axes import one_axis, some_axes
+from ..trace.promotion import broadcast_to, convert
+from ..trace.scan import associative_scan
+from .elementwise import bitwise_xor
+from .monoids import is_neutral, monoid_of
+from .operands import Tensor, strict_dtype
+
+
+def _reduction(name: str, doc: str) -> Callable[..., Any]:
+    def function(operand: Tensor, axes: Sequence[int]) -> Any:
+        x = as_tensor(operand)
+        return apply(name, x, axes=some_axes(name, tuple(axes), x.ndim))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
+reduce_sum = _reduction("reduce_sum", "The sum along axes.")
+reduce_prod = _reduction("reduce_prod", "The product along axes.")
+reduce_max = _reduction("reduce_max", "The greatest number along axes; NaN if there is one.")
+reduce_min = _reduction("reduce_min", "The least number along axes; NaN if there is one.")
+reduce_and = _reduction("reduce_and", "The bits that all have along axes.")
+reduce_or = _reduction("reduce_or", "The bits that any has along axes.")
+
+
+def reduce_xor(operand: Tensor, axes: Sequence[int]) -> Any:
+    """The bits that an odd count of elements has along axes."""
+    x = as_tensor(operand)
+    return reduce(x, convert(0, x.dtype), bitwise_xor, axes)
+
+
+def reduce(
+    operands: Any,
+    init_values: Any,
+    computation: Callable[[Any, Any], Any],
+    dimensions: Sequence[int],
+) -> Any:
+    """Combine the elements along axes by an associative function.
+
+    The initial values are combined with the results. `computation(a, b)` takes trees of arrays like
+    `operands` and combines them element by element. One that adds, multiplies, or takes the greater
+    or lesser is one op; others take log2(n) rounds.
+    """
+    xs, tree = pytree.flatten(operands)
+    xs = [as_tensor(x) for x in xs]
+    starts = [as_operand(s) for s in pytree.flatten_like(tree, init_values, "reduce", SIDES)]
+    starts = [convert(s, strict_dtype("reduce", [x, s])) for x, s in zip(xs, starts, strict=True)]
+    axes = some_axes("reduce", tuple(dimensions), xs[0].ndim)
+    if any(x.shape != xs[0].shape for x in xs):
+        raise ShapeError(
+            f"reduce: the shapes {', '.join(str(x.shape) for x in xs)} differ",
+            where=str(user_source()),
+            fix="give operands of one shape",
+        )
+    monoid = monoid_of(computation, xs[0].dtype) if len(xs) == 1 else None
+    if monoid is not None:
+        made = apply(monoid.whole, xs[0], axes=axes)
+        if not is_neutral(monoid, starts[0], xs[0].dtype):
+            made = apply(monoid.op, broadcast_to(starts[0], made.shape), made)
+        return pytree.unflatten(tree, [made])
+    return _folded(xs, tree, starts, computation, axes)
+
+
+SIDES = ("operands", "init_values")
+
+
+def _folded(
+    xs: list[Any], tree: Any, starts: list[Any], computation: Callable[..., Any], axes: Any
+) -> Any:
+    """Combine neighbors, half as many each time, and the initial values at last."""
+
+    def combine(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+        made = computation(pytree.unflatten(tree, a), pytree.unflatten(tree, b))
+        sides = ("operands", "the result")
+        return [as_tensor(y) for y in pytree.flatten_like(tree, made, "reduce", sides)]
+
+    kept = [i for i in range(xs[0].ndim) if i not in axes]
+    shape = tuple(xs[0].shape[i] for i in kept)
+    lines = [apply("transpose", x, axes=(*axes, *kept)).reshape((-1, *shape)) for x in xs]
+    while (count := lines[0].shape[0]) > 1:
+        even = count // 2 * 2
+        pairs = combine([x[0:even:2] for x in lines], [x[1:even:2] for x in lines])
+        rest = [x[even:] for x in lines]
+        lines = [apply("concat", p, r, axis=0) for p, r in zip(pairs, rest, strict=True)]
+    first = [broadcast_to(s, shape) for s in starts]
+    if lines[0].shape[0] == 0:
+        return pytree.unflatten(tree, first)
+    return pytree.unflatten(tree, combine(first, [x[0] for x in lines]))
+
+
+def argmax(operand: Tensor, axis: int, index_dtype: Any) -> Any:
+    """The index of the greatest number along an axis, the first in a tie."""
+    x = as_tensor(operand)
+    return apply("argmax", x, axis=one_axis("argmax", axis, x.ndim), dtype=as_dtype(index_dtype))
+
+
+def argmin(operand: Tensor, axis: int, index_dtype: Any) -> Any:
+    """The index of the least number along an axis, the first in a tie."""
+    x = as_tensor(operand)
+    return apply("argmin", x, axis=one_axis("argmin", axis, x.ndim), dtype=as_dtype(index_dtype))
+
+
+# -- running combinations -----------------------------------------------------------------------
+
+
+def _running(name: str, doc: str) -> Callable[..., Any]:
+    def function(operand: Tensor, axis: int = 0, reverse: bool = False) -> Any:
+        x = as_tensor(operand)
+        return apply(name, x, axis=one_axis(name, axis, x.ndim), reverse=bool(reverse))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
+cumsum = _running("cumsum", "The running sum along an axis.")
+cumprod = _running("cumprod", "The running product along an axis.")
+cummax = _running("cummax", "The running maximum along an axis.")
+cummin = _running("cummin", "The running minimum along an axis.")
+
+
+def cumlogsumexp(operand: Tensor, axis: int = 0, reverse: bool = False) -> Any:
+    """The logarithm of the running sum of exponentials, without overflow."""
+    return associative_scan(rnp.logaddexp, as_tensor(operand), reverse=reverse, axis=axis)
+
+
+# -- order --------------------------------------------------------------------------------------
+
+
+def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
+    """Lines along an axis sorted; of several arrays by the first `num_keys` of them.
+
+    It is stable always.
+    """
+    many = tuple(operand) if isinstance(operand, tuple | list) else (operand,)
+    xs = [as_tensor(x) for x in many]
+    place = one_axis("sort", dimension, operand_type(xs[0]).rank) if xs else 0
+    made = apply("sort", *xs, axis=place, n_keys=num_keys)
+    return tuple(made) if isinstance(operand, tuple | list) else made[0]
+
+
+def sort_key_val(keys: Tensor, values: Tensor, dimension: int = -1, is_stable: bool = True) -> Any:
+    """The keys sorted along an axis, and values moved along with them."""
+    return sort((keys, values), dimension, is_stable, 1)
+
+
+def top_k(operand: Tensor, k: int, *, axis: int = -1) -> tuple[Any, Any]:
+    """The k greatest numbers along an axis, the greatest first, and their indices."""
+    x = as_tensor(operand)
+    place = one_axis("top_k", axis, x.ndim)
+    values, places = apply("top_k", rnp.moveaxis(x, place, -1), k=k)
+    return rnp.moveaxis(values, -1, place), rnp.moveaxis(places, -1, place)

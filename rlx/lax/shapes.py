@@ -1,0 +1,182 @@
+"""Functions that make arrays, move their elements or change their shapes."""
+
+from __future__ import annotations
+
+from builtins import slice as slice_
+from collections.abc import Sequence
+from typing import Any
+
+from .. import numpy as rnp
+from ..ir.builder import user_source
+from ..ir.errors import ShapeError
+from ..trace import axes as checked
+from ..trace.apply import apply, as_operand, as_tensor
+from ..trace.axes import as_shape, integer, one_axis, some_axes
+from ..trace.promotion import convert
+from .operands import Tensor, integers
+
+
+def full(shape: Any, fill_value: Tensor, dtype: Any = None) -> Any:
+    """An array of one number."""
+    return rnp.full(shape, fill_value, dtype)
+
+
+def full_like(x: Tensor, fill_value: Tensor, dtype: Any = None, shape: Any = None) -> Any:
+    """An array of one number with the shape and dtype of x, where none are given."""
+    return rnp.full_like(x, fill_value, dtype, shape=shape)
+
+
+def iota(dtype: Any, size: int) -> Any:
+    """0, 1, 2 ... below `size`."""
+    return broadcasted_iota(dtype, (size,), 0)
+
+
+def broadcasted_iota(dtype: Any, shape: Any, dimension: int) -> Any:
+    """The index along one axis, in an array of a shape."""
+    return apply("iota", shape=as_shape(shape), axis=integer("the axis", dimension), dtype=dtype)
+
+
+def broadcast(operand: Tensor, sizes: Sequence[int]) -> Any:
+    """The array repeated along new axes in front."""
+    x = as_tensor(operand)
+    shape = (*as_shape(sizes), *x.shape)
+    return broadcast_in_dim(x, shape, range(len(shape) - x.ndim, len(shape)))
+
+
+def broadcast_in_dim(operand: Tensor, shape: Any, broadcast_dimensions: Sequence[int]) -> Any:
+    """The array repeated to a shape.
+
+    Its axis i is axis `broadcast_dimensions[i]` there.
+    """
+    axes = integers("broadcast_in_dim: the axes", broadcast_dimensions)
+    return apply("broadcast", as_tensor(operand), shape=as_shape(shape), axes=axes)
+
+
+def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
+    """The shape that all shapes broadcast to, as in NumPy."""
+    return checked.broadcast_shapes("broadcast_shapes", *map(as_shape, shapes))
+
+
+def broadcast_to_rank(x: Tensor, rank: int) -> Any:
+    """The array with axes of size 1 in front, as many as it lacks."""
+    x = as_tensor(x)
+    return expand_dims(x, range(rank - x.ndim))
+
+
+def reshape(operand: Tensor, new_sizes: Any, dimensions: Sequence[int] | None = None) -> Any:
+    """The elements under another shape.
+
+    `dimensions` is an order of axes to read them in.
+    """
+    x = as_tensor(operand)
+    x = x if dimensions is None else transpose(x, dimensions)
+    return rnp.reshape(x, new_sizes)
+
+
+def collapse(operand: Tensor, start_dimension: int, stop_dimension: int | None = None) -> Any:
+    """The axes from one below another as one axis."""
+    x = as_tensor(operand)
+    start, stop, _ = slice_(start_dimension, stop_dimension).indices(x.ndim)
+    if stop <= start:
+        raise ShapeError(
+            f"collapse: there are no axes from {start_dimension} below {stop_dimension}",
+            where=str(user_source()),
+            fix=f"pick axes of the {x.ndim} there are, the first below the second",
+        )
+    return rnp.reshape(x, (*x.shape[:start], -1, *x.shape[stop:]))
+
+
+def transpose(operand: Tensor, permutation: Sequence[int]) -> Any:
+    """Axes in another order: axis i of the result is axis `permutation[i]`."""
+    return apply("transpose", as_tensor(operand), axes=integers("transpose: axes", permutation))
+
+
+def rev(operand: Tensor, dimensions: Sequence[int]) -> Any:
+    """The elements in reverse order along axes."""
+    x = as_tensor(operand)
+    return apply("flip", x, axes=some_axes("rev", tuple(dimensions), x.ndim))
+
+
+def squeeze(array: Tensor, dimensions: Sequence[int]) -> Any:
+    """The array without some axes of size 1."""
+    return rnp.squeeze(array, tuple(dimensions))
+
+
+def expand_dims(array: Tensor, dimensions: Sequence[int]) -> Any:
+    """The array with new axes of size 1, at these places of the result."""
+    return rnp.expand_dims(array, tuple(dimensions))
+
+
+def concatenate(operands: Sequence[Tensor], dimension: int) -> Any:
+    """Arrays of one dtype one after another along an axis."""
+    return apply("concat", *map(as_tensor, operands), axis=integer("the axis", dimension))
+
+
+def split(operand: Tensor, sizes: Sequence[int], axis: int = 0) -> list[Any]:
+    """The array cut along an axis in parts of these sizes."""
+    x = as_tensor(operand)
+    place, ends, end = one_axis("split", axis, x.ndim), [], 0
+    for size in integers("split: sizes", sizes):
+        end += size
+        ends.append((end - size, end))
+    if end != x.shape[place]:
+        raise ShapeError(
+            f"split: the sizes {tuple(sizes)} sum to {end}, axis {axis} has {x.shape[place]}",
+            where=str(user_source()),
+            fix=f"give sizes with the sum {x.shape[place]}",
+        )
+    return [slice_in_dim(x, start, stop, axis=place) for start, stop in ends]
+
+
+def pad(
+    operand: Tensor, padding_value: Tensor, padding_config: Sequence[tuple[int, int, int]]
+) -> Any:
+    """A scalar put before, after and between elements.
+
+    There are (low, high, interior) for each axis.
+    """
+    x, value = as_tensor(operand), as_operand(padding_value)
+    if isinstance(value, int | float):
+        value = convert(value, x.dtype)
+    config = [integers("pad: low, high, interior", line, 3) for line in padding_config]
+    low, high, interior = (tuple(line[i] for line in config) for i in range(3))
+    return apply("pad", x, value, low=low, high=high, interior=interior)
+
+
+def slice(
+    operand: Tensor,
+    start_indices: Sequence[int],
+    limit_indices: Sequence[int],
+    strides: Sequence[int] | None = None,
+) -> Any:
+    """The elements `start, start + stride, ...` below the limit of each axis."""
+    x = as_tensor(operand)
+    steps = (1,) * x.ndim if strides is None else integers("slice: strides", strides)
+    start, stop = integers("slice: starts", start_indices), tuple(limit_indices)
+    return apply("slice", x, start=start, stop=stop, step=steps)
+
+
+def slice_in_dim(
+    operand: Tensor,
+    start_index: int | None,
+    limit_index: int | None,
+    stride: int = 1,
+    axis: int = 0,
+) -> Any:
+    """The elements `start:limit:stride` of one axis, counted from the end if negative."""
+    x = as_tensor(operand)
+    place = one_axis("slice_in_dim", axis, x.ndim)
+    return x[(slice_(None),) * place + (slice_(start_index, limit_index, stride),)]
+
+
+def index_in_dim(operand: Tensor, index: int, axis: int = 0, keepdims: bool = True) -> Any:
+    """One element of an axis, which stays with size 1, or goes."""
+    x = as_tensor(operand)
+    place = one_axis("index_in_dim", axis, x.ndim)
+    found = x[(slice_(None),) * place + (integer("index_in_dim: the index", index),)]
+    return rnp.expand_dims(found, place) if keepdims else found
+
+
+def tile(operand: Tensor, reps: Sequence[int]) -> Any:
+    """The array repeated along its axes, as often as `reps` says."""
+    return rnp.tile(operand, integers("tile: reps", reps))
