@@ -30,7 +30,7 @@ def _places_of_bits(order: str) -> np.ndarray:
 
 
 def packbits(x: Tensor, axis: int | None = None, bitorder: str = "big") -> Any:
-    """Eight truths as the bits of a uint8, along an axis; None counts through all elements."""
+    """Eight truths as the bits of a uint8, along an axis; None means all elements."""
     shifts = _places_of_bits(bitorder)
     x = as_tensor(x)
     flat, place = (ravel(x), 0) if axis is None else (x, axis)
@@ -44,7 +44,7 @@ def packbits(x: Tensor, axis: int | None = None, bitorder: str = "big") -> Any:
 def unpackbits(
     x: Tensor, axis: int | None = None, count: int | None = None, bitorder: str = "big"
 ) -> Any:
-    """The bits of uint8 numbers along an axis, `count` of them; None counts through all."""
+    """The bits of uint8 numbers along an axis, `count` of them; None means of all."""
     shifts = _places_of_bits(bitorder)
     x = as_tensor(x)
     if x.dtype != np.uint8:

@@ -1,4 +1,4 @@
-"""Grids and what is measured on them: mgrid, r_, gradient, histograms of several variables."""
+"""Grids and what is measured on them: mgrid, r_, gradient, histogramdd."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from .sorting import searchsorted
 
 
 def _line(part: slice) -> Any:
-    """The numbers of a slice; an imaginary step says how many there are, the stop included."""
+    """The numbers of a slice; an imaginary step is their count, the stop included."""
     start = 0 if part.start is None else part.start
     if isinstance(part.step, complex):
         return linspace(start, part.stop, int(abs(part.step)))
@@ -137,7 +137,7 @@ s_, index_exp = Index(is_tuple=False), Index(is_tuple=True)
 
 
 def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Any, ...]:
-    """The places that `mask_func(square, k)`, such as `triu`, leaves in a square of n by n."""
+    """The places that `mask_func(square, k)`, such as `triu`, leaves in a square."""
     return nonzero(mask_func(ones((n, n)), k))
 
 
@@ -145,8 +145,9 @@ def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Any
 
 
 def gradient(x: Tensor, *spacing: Any, axis: Axis = None, edge_order: int = 1) -> Any:
-    """The slopes of samples along axes, by differences on both sides; a list for several axes.
+    """The slopes of samples along axes, by differences on both sides.
 
+    There is an array for each axis, in a list if there are several.
     `spacing` is one distance for all axes, or for each axis a distance or the coordinates.
     """
     if edge_order != 1:
@@ -218,9 +219,10 @@ def histogramdd(
     weights: Tensor | None = None,
     density: bool = False,
 ) -> tuple[Any, list[Any]]:
-    """How many points, the rows of `sample`, lie in each cell of a grid, and the edges.
+    """How many points, the rows of `sample`, lie in each cell of a grid.
 
-    `bins` and `range` are for all axes, or a list with an item for each.
+    The second result is the edges along each axis. `bins` and `range` are for all axes, or a list
+    with an item for each.
     """
     points = as_tensor(sample)
     rank = integer("histogramdd: the number of axes", points.shape[1])

@@ -15,7 +15,7 @@ import numpy as np
 from ..ir import builder
 from ..ir.dims import Dim
 from ..ir.errors import ConcretizationError, DeviceMismatchError, RlxError
-from ..ir.graph import OPS, Value
+from ..ir.graph import OPS, Graph, Value
 from ..ir.op import Op
 from ..ir.types import Type, is_bool, is_complex, is_float, type_of
 from .array import Array
@@ -64,7 +64,7 @@ def apply(op: Op | str, *operands: Any, **attrs: Any) -> Any:
 
 def apply_ready(op: Op, given: Sequence[Operand], attrs: dict[str, Any]) -> Any:
     """Like `apply`, for operands from `as_operand` and complete attributes."""
-    is_traced = any(isinstance(x, TracedTensor) for x in given) or _is_symbolic(attrs)
+    is_traced = any(isinstance(x, TracedTensor) for x in given) or _is_open(attrs)
     results = record(op, given, attrs) if is_traced else evaluate(op, given, attrs)
     return tuple(results) if op.rules.get("multiple") or len(results) != 1 else results[0]
 
@@ -79,11 +79,15 @@ def apply_like(like: Any, op: str, **attrs: Any) -> Any:
     return record(OPS[op], [], OPS[op].complete(attrs))[0]
 
 
-def _is_symbolic(attrs: dict[str, Any]) -> bool:
-    """Whether a shape among the attributes is not known.
+def _is_open(attrs: dict[str, Any]) -> bool:
+    """Whether only a graph can hold an op with these attributes.
 
-    Only a graph can hold such a shape.
+    So it is with symbolic sizes, and nested graphs that look at other members of a batch.
     """
+    graphs = [a for attr in attrs.values() for a in (attr if isinstance(attr, tuple) else (attr,))]
+    nodes = (node for a in graphs if isinstance(a, Graph) for node in a.walk())
+    if any("named" in node.op.rules for node in nodes):
+        return True
     shape = attrs.get("shape", ())
     if not any(isinstance(n, Dim) for n in shape):
         return False

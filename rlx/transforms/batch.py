@@ -6,7 +6,10 @@ batch is always axis 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
 
 from ..ir.builder import build, rewrite
 from ..ir.errors import UnsupportedOp
@@ -16,6 +19,19 @@ from ..ir.types import Size
 from .jvp import expanded
 
 Member = tuple[Value, bool]  # a value, and whether its axis 0 is the batch
+
+
+_axis: ContextVar[tuple[Any, Size] | None] = ContextVar("axis", default=None)
+
+
+@contextmanager
+def batching(axis_name: Any, size: Size) -> Iterator[None]:
+    """Resolve, within the block, ops of the named axis while batching."""
+    token = _axis.set(None if axis_name is None else (axis_name, size))
+    try:
+        yield
+    finally:
+        _axis.reset(token)
 
 
 def batch_graph(
@@ -53,8 +69,22 @@ def spread_members(graph: Graph, members: Sequence[Member]) -> list[Member]:
     return rewrite(graph, members, _visit)
 
 
+def _is_named(node: Node, name: Any) -> bool:
+    return "named" in node.op.rules and node.attrs["axis_name"] == name
+
+
+def _holds_named(node: Node, name: Any) -> bool:
+    """Whether a nested graph has an op of the named axis, so that its results may differ."""
+    return any(_is_named(inner, name) for graph in node.graphs for inner in graph.walk())
+
+
 def _visit(node: Node, members: list[Member]) -> list[Member]:
     args, batched = [x for x, _ in members], [b for _, b in members]
+    axis = _axis.get()
+    if axis and _is_named(node, axis[0]):
+        return [node.op.rules["named"](args, batched, axis[1])]
+    if axis and not any(batched) and args and _holds_named(node, axis[0]):
+        args, batched = [spread(x, axis[1]) for x in args], [True] * len(args)
     if not any(batched):
         return [(r, False) for r in node.op.apply(args, node.attrs)]
     rule = node.op.rules.get("batch")

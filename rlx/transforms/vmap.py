@@ -13,12 +13,17 @@ from ..ir.types import Type
 from ..trace import pytree
 from ..trace.apply import as_operand, operand_type
 from ..trace.make_graph import argument_origins, check_function, function_name, trace
-from .batch import batch_graph
+from ..trace.named_axes import named_axis
+from .batch import batch_graph, batching
 from .run import plain, run_graph
 
 
 def vmap(
-    fn: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_size: int | None = None
+    fn: Callable[..., Any],
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    axis_name: Any = None,
+    axis_size: int | None = None,
 ) -> Callable[..., Any]:
     """Give a function that applies `fn` to every member of a batch at once.
 
@@ -46,9 +51,11 @@ def vmap(
             x if a is None else _member(t, a) for x, t, a in zip(leaves, types, axes, strict=True)
         ]
         given = pytree.unflatten(tree, members)
-        traced = trace(fn, given[0], given[1], concrete=True)
+        with named_axis(axis_name, size):
+            traced = trace(fn, given[0], given[1], concrete=True)
         batched = [a is not None for a in axes] + [False] * len(traced.captures)
-        graph, out_batched = batch_graph(traced.graph, batched, size)
+        with batching(axis_name, size):
+            graph, out_batched = batch_graph(traced.graph, batched, size)
         results = traced.unflatten([0] * len(graph.results))
         wanted = _spread_axes(out_axes, (results,), "out_axes", whole=True)
         moved = _with_axes(graph, axes, wanted, out_batched, size)

@@ -1,0 +1,188 @@
+"""What members of a named batch tell each other: psum, all_gather, ppermute.
+
+Under `rlx.vmap(f, axis_name="i")` every member can see the others: `psum(x, "i")` is the sum of
+all their x. An axis may be a tuple of names; x may be a pytree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import numpy as rnp
+from ..ir.builder import user_source
+from ..ir.errors import ArgumentError, ShapeError
+from ..ir.graph import OPS
+from ..trace import pytree
+from ..trace.apply import as_tensor, record
+from ..trace.array import Array
+from ..trace.axes import one_axis
+from ..trace.named_axes import size_of_axis
+
+
+def _names(axis_name: Any) -> tuple[Any, ...]:
+    return axis_name if isinstance(axis_name, tuple) else (axis_name,)
+
+
+def _gathered(x: Any, name: Any) -> Any:
+    attrs = {"axis_name": name, "size": size_of_axis(name)}
+    return record(OPS["all_gather"], [as_tensor(x)], attrs)[0]
+
+
+def axis_size(axis_name: Any) -> Any:
+    """The number of members of a batch; the product for several names."""
+    total: Any = 1
+    for name in _names(axis_name):
+        total = total * size_of_axis(name)
+    return total
+
+
+def axis_index(axis_name: Any) -> Any:
+    """The number of this member, int32; the last of several names counts first."""
+    total: Any = 0
+    for name in _names(axis_name):
+        attrs = {"axis_name": name, "size": size_of_axis(name)}
+        total = total * size_of_axis(name) + record(OPS["axis_index"], [], attrs)[0]
+    return total
+
+
+# -- totals -------------------------------------------------------------------------------------
+
+
+def _total(reduce: Callable[..., Any], x: Any, axis_name: Any, groups: Any) -> Any:
+    if groups is not None:
+        raise ArgumentError(
+            "axis_index_groups: groups of members have no totals of their own here",
+            where=str(user_source()),
+            fix="nest two vmaps with a name each: a batch of groups, each a batch of members",
+        )
+
+    def total(leaf: Any) -> Any:
+        for name in _names(axis_name):
+            leaf = reduce(_gathered(leaf, name), 0)
+        return leaf
+
+    return pytree.map(total, x)
+
+
+def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+    """The sum over all members.
+
+    >>> import rlx
+    >>> rlx.vmap(lambda x: x / psum(x, "i"), axis_name="i")(rlx.array([1.0, 3.0])).tolist()
+    [0.25, 0.75]
+    """
+    return _total(rnp.sum, x, axis_name, axis_index_groups)
+
+
+def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+    """The mean over all members."""
+    return _total(rnp.mean, x, axis_name, axis_index_groups)
+
+
+def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+    """The greatest number of all members."""
+    return _total(rnp.max, x, axis_name, axis_index_groups)
+
+
+def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+    """The least number of all members."""
+    return _total(rnp.min, x, axis_name, axis_index_groups)
+
+
+# -- exchanges ----------------------------------------------------------------------------------
+
+
+def all_gather(x: Any, axis_name: Any, *, axis: int = 0, tiled: bool = False) -> Any:
+    """The arrays of all members, stacked along a new axis; joined along it if `tiled`."""
+
+    def gather(leaf: Any) -> Any:
+        leaf = as_tensor(leaf)
+        found = leaf
+        for name in reversed(_names(axis_name)):
+            found = _gathered(found, name)
+        found = rnp.reshape(found, (-1, *leaf.shape))
+        place = one_axis("all_gather", axis, leaf.ndim if tiled else leaf.ndim + 1)
+        return _joined(found, place) if tiled else rnp.moveaxis(found, 0, place)
+
+    return pytree.map(gather, x)
+
+
+def _joined(stacked: Any, place: int) -> Any:
+    """Arrays stacked along axis 0, joined along an axis of theirs."""
+    moved = rnp.moveaxis(stacked, 0, place)
+    count, size = moved.shape[place : place + 2]
+    return rnp.reshape(moved, (*moved.shape[:place], count * size, *moved.shape[place + 2 :]))
+
+
+def psum_scatter(x: Any, axis_name: Any, *, scatter_dimension: int = 0, tiled: bool = False) -> Any:
+    """The part of the sum over all members that has this member's number.
+
+    The axis of parts vanishes, or shrinks to the part's size if `tiled`.
+    """
+
+    def scatter(leaf: Any) -> Any:
+        total = psum(leaf, axis_name)
+        place = one_axis("psum_scatter", scatter_dimension, total.ndim)
+        return _own_part(total, axis_name, place, tiled)
+
+    return pytree.map(scatter, x)
+
+
+def _own_part(x: Any, axis_name: Any, place: int, tiled: bool) -> Any:
+    count, size = axis_size(axis_name), x.shape[place]
+    if size % count or not (tiled or size == count):
+        raise ShapeError(
+            f"axis {place} of {x.type} does not make {count} parts, one for each member",
+            where=str(user_source()),
+            fix=f"use a size of {count}" + (", or a multiple of it" if tiled else ""),
+        )
+    parts = rnp.reshape(x, (*x.shape[:place], count, size // count, *x.shape[place + 1 :]))
+    mine = rnp.take(parts, axis_index(axis_name), place, mode="clip")
+    return mine if tiled else rnp.squeeze(mine, place)
+
+
+def all_to_all(
+    x: Any, axis_name: Any, split_axis: int, concat_axis: int, *, tiled: bool = False
+) -> Any:
+    """Cut along one axis, send part i to member i, join along another axis."""
+
+    def exchange(leaf: Any) -> Any:
+        leaf = as_tensor(leaf)
+        first = one_axis("all_to_all", split_axis, leaf.ndim)
+        last = one_axis("all_to_all", concat_axis, leaf.ndim)
+        arrived = _own_part(all_gather(leaf, axis_name), axis_name, first + 1, tiled)
+        return _joined(arrived, last) if tiled else rnp.moveaxis(arrived, 0, last)
+
+    return pytree.map(exchange, x)
+
+
+def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
+    """Send from member to member along pairs (source, target).
+
+    Who gets nothing has zeros.
+    """
+    count = axis_size(axis_name)
+    sources = np.full(count, -1, np.int32)
+    for source, target in perm:
+        if not (0 <= source < count and 0 <= target < count) or sources[target] >= 0:
+            raise ArgumentError(
+                f"ppermute: {tuple(perm)} is no one-to-one map of {count} members",
+                where=str(user_source()),
+                fix=f"give pairs of numbers from 0 to {count - 1}, each target once",
+            )
+        sources[target] = source
+    source = Array(sources)[axis_index(axis_name)]
+
+    def receive(leaf: Any) -> Any:
+        sent = rnp.take(all_gather(leaf, axis_name), source, 0, mode="clip")
+        return rnp.where(source >= 0, sent, rnp.zeros_like(sent))
+
+    return pytree.map(receive, x)
+
+
+def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
+    """Member i gets what member `perm[i]` has."""
+    return ppermute(x, axis_name, [(source, i) for i, source in enumerate(perm)])

@@ -1,0 +1,40 @@
+"""The named batches around the function being traced, with their sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from ..ir.builder import user_source
+from ..ir.errors import ArgumentError
+from ..ir.types import Size
+
+_axes: ContextVar[dict[str, Size] | None] = ContextVar("named_axes", default=None)
+
+
+@contextmanager
+def named_axis(name: Any, size: Size) -> Iterator[None]:
+    """Name a batch of a size for the block; None names nothing."""
+    if name is None:
+        yield
+        return
+    token = _axes.set({**(_axes.get() or {}), name: size})
+    try:
+        yield
+    finally:
+        _axes.reset(token)
+
+
+def size_of_axis(name: Any) -> Size:
+    """The number of members of the batch with a name."""
+    bound = _axes.get() or {}
+    if name not in bound:
+        raise ArgumentError(
+            f"there is no batch named {name!r} around this",
+            where=str(user_source()),
+            fix=f"call the function under rlx.vmap(f, axis_name={name!r})"
+            + (f"; the names here are {', '.join(map(repr, bound))}" if bound else ""),
+        )
+    return bound[name]
