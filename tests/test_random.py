@@ -10,7 +10,7 @@ import pytest
 
 import rlx
 import rlx.random as random
-from rlx.ir.errors import ArgumentError, DtypeError, ShapeError
+from rlx.ir.errors import ArgumentError, AttributeValueError, DtypeError, ShapeError
 from rlx.trace.make_graph import trace
 
 SEED = 7
@@ -114,6 +114,29 @@ def test_continuous_with_parameters(name: str, parameters: tuple[float, ...]):
         getattr(random, name)(ours, *parameters, (400,)),
         getattr(jax.random, name)(theirs, *parameters, (400,)),
     )
+
+
+def test_modes_of_twice_the_bits():
+    ours, theirs = keys()
+    assert_near(
+        random.gumbel(ours, (400,), mode="high"), jax.random.gumbel(theirs, (400,), mode="high")
+    )
+    for p in (0.3, 1e-6):
+        assert_same(
+            random.bernoulli(ours, p, (400,), mode="high"),
+            jax.random.bernoulli(theirs, p, (400,), mode="high"),
+        )
+    assert_same(
+        random.categorical(ours, LOGITS, mode="high"),
+        jax.random.categorical(theirs, LOGITS, mode="high"),
+    )
+    assert_same(
+        random.choice(ours, 4, (3,), False, CHANCES, mode="high"),
+        jax.random.choice(theirs, 4, (3,), False, CHANCES, mode="high"),
+    )
+    for name in ("gumbel", "bernoulli"):
+        with pytest.raises(AttributeValueError, match="there is no mode"):
+            getattr(random, name)(ours, mode="middle")
 
 
 def test_complex_normal():

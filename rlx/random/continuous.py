@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import numpy as rnp
 from ..ir.builder import user_source
-from ..ir.errors import DtypeError
+from ..ir.errors import AttributeValueError, DtypeError
 from ..ir.types import as_dtype, is_complex, is_float
 from ..trace.apply import apply, as_tensor
 from ..trace.axes import as_shape, broadcast_shapes
@@ -112,9 +112,17 @@ def exponential(key: Any, shape: Any = (), dtype: Any = "float32") -> Any:
 
 
 @takes_key
-def gumbel(key: Any, shape: Any = (), dtype: Any = "float32") -> Any:
-    """Numbers of the Gumbel distribution: that of the greatest of many."""
+def gumbel(key: Any, shape: Any = (), dtype: Any = "float32", mode: str | None = None) -> Any:
+    """Numbers of the Gumbel distribution: that of the greatest of many.
+
+    The mode "high" takes twice the bits, for numbers that are rarer than the default "low" gives.
+    """
     dtype = check_float("gumbel", dtype)
+    if is_high("gumbel", mode):
+        info = ml_dtypes.finfo(dtype)
+        high, low = uniform(key, (2, *as_shape(shape)), dtype)
+        fine = high + 2.0**-info.nmant * low + float(info.tiny)
+        return -rnp.log(-rnp.log1p(-rnp.where(high >= 0.5, high, fine)))
     return -rnp.log(-rnp.log(uniform(key, shape, dtype, minval=_tiny(dtype))))
 
 
@@ -218,6 +226,17 @@ def triangular(
     rising = left + rnp.sqrt(u * (right - left) * (mode - left))
     falling = right - rnp.sqrt((1 - u) * (right - left) * (right - mode))
     return rnp.where(u < (mode - left) / (right - left), rising, falling)
+
+
+def is_high(name: str, mode: str | None) -> bool:
+    """Whether the mode is the one of twice the bits."""
+    if mode not in (None, "low", "high"):
+        raise AttributeValueError(
+            f"{name}: there is no mode {mode!r}",
+            where=str(user_source()),
+            fix='use "low" or "high"',
+        )
+    return mode == "high"
 
 
 def check_float(name: str, dtype: Any) -> np.dtype:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from .. import numpy as rnp
@@ -13,7 +14,7 @@ from ..ir.types import as_dtype, is_bool, is_float, is_integer
 from ..trace.apply import apply, as_tensor
 from ..trace.axes import as_shape, one_axis
 from ..trace.promotion import broadcast_to
-from .continuous import UNSIGNED, gumbel, uniform
+from .continuous import UNSIGNED, gumbel, is_high, uniform
 from .keys import bits, split
 from .reuse import takes_key
 
@@ -76,8 +77,11 @@ def _check_bounds(low: Any, high: Any, dtype: np.dtype) -> None:
 
 
 @takes_key
-def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Any:
-    """Bools that are true with probability `p`."""
+def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> Any:
+    """Bools that are true with probability `p`.
+
+    The mode "high" takes twice the bits, for a `p` near 0.
+    """
     p = as_tensor(p)
     if not is_float(p.dtype):
         raise DtypeError(
@@ -85,7 +89,11 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Any:
             where=str(user_source()),
             fix="give a float, such as 0.5",
         )
-    return uniform(key, p.shape if shape is None else shape, p.dtype) < p
+    shape = p.shape if shape is None else as_shape(shape)
+    if is_high("bernoulli", mode):
+        high, low = uniform(key, (2, *shape), p.dtype)
+        return low * 2.0 ** -ml_dtypes.finfo(p.dtype).nmant < p - high
+    return uniform(key, shape, p.dtype) < p
 
 
 @takes_key
@@ -105,12 +113,17 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = "int32") -> Any:
 
 @takes_key
 def categorical(
-    key: Any, logits: Any, axis: int = -1, shape: Any = None, replace: bool = True
+    key: Any,
+    logits: Any,
+    axis: int = -1,
+    shape: Any = None,
+    replace: bool = True,
+    mode: str | None = None,
 ) -> Any:
     """Indices along an axis, drawn with the probabilities softmax(logits).
 
     `shape` ends in that of the logits without the axis; axes before it are further draws, all
-    different without `replace`.
+    different without `replace`. `mode` is that of `gumbel`.
     """
     logits = as_tensor(logits)
     axis = one_axis("categorical", axis, logits.ndim)
@@ -125,9 +138,9 @@ def categorical(
             fix=f"give a shape that ends in {batch}",
         )
     if replace:
-        noise = gumbel(key, draws + logits.shape, logits.dtype)
+        noise = gumbel(key, draws + logits.shape, logits.dtype, mode)
         return rnp.argmax(noise + logits, axis=len(draws) + axis)
-    noisy = logits + gumbel(key, logits.shape, logits.dtype)
+    noisy = logits + gumbel(key, logits.shape, logits.dtype, mode)
     _, index = apply("top_k", rnp.moveaxis(noisy, axis, -1), k=int(np.prod(draws)))
     return rnp.moveaxis(index, -1, 0).reshape(shape)
 

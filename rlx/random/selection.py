@@ -44,10 +44,12 @@ def choice(
     replace: bool = True,
     p: Any = None,
     axis: int = 0,
+    mode: str | None = None,
 ) -> Any:
     """Picks from an array's rows, or from the integers below `a`.
 
-    `p` holds the probabilities. Without `replace` no row is picked twice.
+    `p` holds the probabilities. Without `replace` no row is picked twice; `mode`
+    is then that of `gumbel`.
     """
     rows = None if isinstance(a, int) else as_tensor(a)
     axis = 0 if rows is None else one_axis("choice", axis, rows.ndim)
@@ -56,7 +58,7 @@ def choice(
     draws = math.prod(shape)
     _check_choice(count, draws, replace)
     if p is not None:
-        index = _weighted(key, p, count, shape, replace)
+        index = _weighted(key, p, count, shape, replace, mode)
     elif replace:
         index = randint(key, shape, 0, count)
     else:
@@ -67,7 +69,7 @@ def choice(
     return index.reshape(shape) if rows is None else rnp.take(rows, index.reshape(shape), axis)
 
 
-def _weighted(key: Any, p: Any, count: int, shape: Any, replace: bool) -> Any:
+def _weighted(key: Any, p: Any, count: int, shape: Any, replace: bool, mode: str | None) -> Any:
     (weights,) = promote_operands(p, inexact=True)
     weights = as_tensor(weights)
     if weights.shape != (count,):
@@ -77,7 +79,7 @@ def _weighted(key: Any, p: Any, count: int, shape: Any, replace: bool) -> Any:
             fix="give one probability for each row",
         )
     if not replace:
-        noisy = gumbel(key, (count,), weights.dtype) + rnp.log(weights)
+        noisy = gumbel(key, (count,), weights.dtype, mode) + rnp.log(weights)
         return apply("top_k", noisy, k=math.prod(shape))[1]
     total = rnp.cumsum(weights)
     place = total[-1] * (1 - uniform(key, shape, total.dtype))
