@@ -80,10 +80,10 @@ def _expn_slope(t: Value, out: Value, n: Value, x: Value) -> Value:
 
 
 attach(expn, _expn_expansion, [None, _expn_slope])
-expn.samples(np.array([[0, 1, 2], [3, 1, 2]], "int32"), (2, 3), low=0.2, high=4.0)
+expn.samples(np.array([0, 1, 2, 3], "int32"), (4,), low=0.2, high=6.0)
 expn.samples(
     np.array([1, 1, 2, 3, 2, 0], "int32"),
-    [1.0, 2.0, 0.5, 3.0, 10.0, 1.0],
+    np.array([1, 2, 0.5, 3, 10, 1], "float32"),
     expect=[
         *(0.21938393439552028, 0.04890051070806112, 0.32664386232455302),
         *(0.0089306465560227, 3.830240465631609e-06, math.exp(-1)),
