@@ -17,8 +17,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "rlx"
 MAX_LINES, MAX_FUNCTION, MAX_COLUMNS = 500, 60, 80
-VOCABULARIES = ("numpy", "random", "linalg", "fft")
-MODELS = ("ir", "trace", "transforms", "numpy", "random", "lax")
+VOCABULARIES = ("numpy", "random", "linalg", "fft", "scipy")
+MODELS = ("ir", "trace", "transforms", "numpy", "random", "lax", "scipy")
 EVERYTHING = ("ir", "trace", "lower", "backends", "runtime", "transforms", "lax", *VOCABULARIES)
 MAY_IMPORT = {  # floor -> the floors below it
     "ir": (),
@@ -27,10 +27,11 @@ MAY_IMPORT = {  # floor -> the floors below it
     "backends": ("ir", "lower"),
     "runtime": ("ir", "trace", "lower", "backends"),
     "transforms": ("ir", "trace", "runtime"),
-    "numpy": ("ir", "trace"),
+    "numpy": ("ir", "trace", "transforms"),
     "random": ("ir", "trace", "numpy"),
     "linalg": ("ir", "trace", "numpy"),
     "fft": ("ir", "trace", "numpy"),
+    "scipy": ("ir", "trace", "numpy"),
     "lax": ("ir", "trace", "transforms", "numpy"),
     "nn": MODELS,
     "optim": MODELS,

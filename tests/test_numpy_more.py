@@ -12,7 +12,7 @@ import pytest
 
 import rlx
 import rlx.numpy as rnp
-from rlx.ir.errors import ArgumentError, DtypeError, FileFormatError
+from rlx.ir.errors import ArgumentError, DtypeError, FileFormatError, RlxError
 
 random = np.random.default_rng(0)
 X = random.normal(size=(5, 4)).astype(np.float32)
@@ -120,4 +120,62 @@ def test_objects_are_not_loaded(tmp_path):
 )
 def test_bad_input(call):
     with pytest.raises(ArgumentError):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("signature", "shapes"),
+    [
+        (None, [(3, 1), (1, 4), ()]),
+        ("(),(),()->()", [(2, 1, 3), (3,), (4, 1)]),
+        ("(n),(n),()->()", [(5, 3), (3,), (2, 1)]),
+        ("(m,n),(n),(k)->(m,k)", [(2, 3), (4, 3), (5, 1, 6)]),
+        ("(n),(),()->(n),()", [(1, 3), (4,), (1,)]),
+    ],
+)
+def test_vectorize(signature, shapes):
+    def fn(np):
+        def inner(x, y, z):
+            if signature and "k" in signature:
+                return (x @ y)[:, None] * z
+            if signature and signature.endswith("(n),()"):
+                return x * y, z + y
+            return np.sum(x * y) + z
+
+        return inner
+
+    given = [random.normal(size=shape).astype(np.float32) for shape in shapes]
+    found = rnp.vectorize(fn(rnp), signature=signature)(*given)
+    same(found, jnp.vectorize(fn(jnp), signature=signature)(*given))
+    same(rlx.jit(rnp.vectorize(fn(rnp), signature=signature))(*given), found)
+
+
+def test_vectorize_excludes_arguments():
+    fn = lambda x, name, scale=1.0: x * scale if name == "scale" else x  # noqa: E731
+    found = rnp.vectorize(fn, excluded={1})(X, "scale", 3.0)
+    same(found, X * 3)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_functions_along_axes(axis):
+    x = random.normal(size=(2, 3, 4)).astype(np.float32)
+    for name in ("sort", "sum", "outer"):
+        ours = getattr(rnp, name) if name != "outer" else lambda v: rnp.outer(v, v)
+        theirs = getattr(jnp, name) if name != "outer" else lambda v: jnp.outer(v, v)
+        same(rnp.apply_along_axis(ours, axis, x), jnp.apply_along_axis(theirs, axis, x))
+    same(rnp.apply_over_axes(rnp.sum, x, (0, axis)), jnp.apply_over_axes(jnp.sum, x, (0, axis)))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: rnp.vectorize(rnp.dot, signature="(n,(n)->()"),
+        lambda: rnp.vectorize(rnp.dot, signature="(n),(n)->()")(X),
+        lambda: rnp.vectorize(rnp.dot, signature="(n),(n)->()")(X, 1.0),
+        lambda: rnp.vectorize(rnp.dot, signature="(n),(n)->()")(X, X.T),
+        lambda: rnp.vectorize(3),
+    ],
+)
+def test_bad_vectorize(call):
+    with pytest.raises(RlxError):
         call()

@@ -351,6 +351,7 @@ from .manipulation import (
     vsplit,
     vstack,
 )
+from .mapping import apply_along_axis, apply_over_axes, vectorize
 from .padding import (
     block,
     pad,
