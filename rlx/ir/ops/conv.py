@@ -12,16 +12,24 @@ from ..errors import AttributeValueError, DtypeError, ShapeError
 from ..graph import Value
 from ..op import define
 from ..types import Type, promote
-from .arithmetic import mul
 from .constant import full
-from .contract import check_sum_dtype, dot_general
+from .contract import check_sum_dtype
 from .control import batch_size
+from .conv_products import (
+    by_group,
+    laid_out_products,
+    last_axis_in_memory,
+    merged,
+    moved,
+    split,
+    summed_products,
+    window_products,
+)
 from .conv_windows import (
     Pads,
     all_windows,
     check_pads,
     check_steps,
-    laid_over,
     padded,
     padded_size,
     pads_of_transpose,
@@ -31,10 +39,9 @@ from .conv_windows import (
 )
 from .cut import pad_reference
 from .families import check_kind, linear_in_each
-from .halves import WIDE, is_half, narrowed, widened
-from .movement import broadcast, flip, reshape, transpose
-from .reduce import accumulated, reduce_sum
-from .window import later
+from .halves import narrowed
+from .movement import flip, reshape
+from .reduce import accumulated
 
 TERMS = 32  # a sum of more is not written out term by term
 
@@ -169,101 +176,24 @@ def conv_general_dilated_expand(
     batch_group_count: int,
     dtype: np.dtype | None,
 ) -> Value:
+    last = last_axis_in_memory(x)
     groups = feature_group_count * batch_group_count
-    # (group, out, in, window)
-    weights = split(kernel, 0, groups)
-    alone = groups > 1 and weights.shape[1:3] == (1, 1)
+    weights = split(kernel, 0, groups) if groups > 1 else kernel
+    is_alone = groups > 1 and weights.shape[1:3] == (1, 1)
     is_spread = any(n > 1 for n in lhs_dilation) and all(n == 1 for n in window_strides)
     is_small = all(0 < n <= TERMS for n in kernel.shape[2:])  # type: ignore[operator]
-    if is_spread and is_small and not alone and 0 not in (*x.shape, *kernel.shape):
-        places: Any = _by_group(x, feature_group_count, batch_group_count)
-        total = _laid_over(weights, places, padding, lhs_dilation, rhs_dilation, dtype or x.dtype)
-        return merged(moved(total, 2, 0), 1)
+    if is_spread and is_small and not is_alone and 0 not in (*x.shape, *kernel.shape):
+        x = by_group(x, feature_group_count, batch_group_count)
+        made = laid_out_products(x, weights, last, padding, lhs_dilation, rhs_dilation, dtype)
+        return merged(made, 1) if groups > 1 else made
     wide = padded(x, padding, lhs_dilation, 0)
     sizes: Any = kernel.shape[2:]
     seen = all_windows(wide, range(2, x.rank), sizes, window_strides, rhs_dilation)
-    seen = _by_group(seen, feature_group_count, batch_group_count)
-    # (group, batch, in, places, window)
-    if alone:
-        return _products_summed(seen, weights, x.rank, dtype or x.dtype)
-    # (group, in, window, batch, places): a copy in this order is what a matrix product reads
-    window, places = range(x.rank + 1, seen.rank), range(3, x.rank + 1)
-    seen = transpose(seen, axes=(0, 2, *window, 1, *places))
-    inner = tuple(range(1, weights.rank - 1))
-    made = dot_general(
-        weights, seen, contract=(later(inner), inner), batch=((0,), (0,)), dtype=dtype
-    )
-    return merged(moved(made, 2, 0), 1)  # (group, out, batch, ...) becomes (batch, out, ...)
-
-
-def _by_group(x: Value, features: int, batches: int) -> Value:
-    """The groups of (batch, in, ...) as an axis 0."""
-    return split(x, 0, batches) if batches > 1 else moved(split(x, 1, features), 1, 0)
-
-
-def _laid_over(
-    weights: Value,
-    x: Value,
-    padding: Pads,
-    lhs_dilation: Sequence[int],
-    rhs_dilation: Sequence[int],
-    dtype: np.dtype,
-) -> Value:
-    """For x spread apart: each element times the kernel, summed where these overlap.
-
-    So no zero between the elements is multiplied. `(group, out, in, window), (group, batch, in,
-    places) → (group, out, batch, places)`.
-    """
-    wide = WIDE if is_half(dtype) else dtype
-    total = dot_general(weights, x, contract=((2,), (2,)), batch=((0,), (0,)), dtype=wide)
-    count = len(padding)
-    for i, (pads, base, dilation) in enumerate(
-        zip(padding, lhs_dilation, rhs_dilation, strict=True)
-    ):
-        length = padded_size(x.shape[i + 3], base, pads)
-        seen: Any = spread_size(weights.shape[i + 3], dilation)
-        parts = moved(total, 2, 0)
-        total = laid_over(
-            parts,
-            parts.rank - 1 - count + i,
-            length=window_count(length, seen, 1),
-            start=pads[0],
-            step=-dilation,
-            base=base,
-        )
-    return narrowed(total, dtype)
-
-
-def _products_summed(seen: Value, weights: Value, rank: int, dtype: np.dtype) -> Value:
-    """Groups of one input and one output: a loop instead of many small products."""
-    seen, weights = (widened(narrowed(a, promote(a.dtype, dtype))) for a in (seen, weights))
-    seen = moved(reshape(seen, shape=(*seen.shape[:2], *seen.shape[3:])), 0, 1)
-    weights = reshape(weights, shape=(weights.shape[0], *weights.shape[3:]))
-    window = tuple(range(rank, seen.rank))
-    factors = broadcast(weights, shape=seen.shape, axes=(1, *window))
-    return narrowed(reduce_sum(mul(seen, factors), axes=window), dtype)
-
-
-# -- axes -----------------------------------------------------------------------------------------
-
-
-def moved(x: Value, start: int, end: int) -> Value:
-    """The axis `start` put at `end`, the others in their order."""
-    order = [i for i in range(x.rank) if i != start]
-    return x if start == end else transpose(x, axes=(*order[:end], start, *order[end:]))
-
-
-def split(x: Value, axis: int, groups: int) -> Value:
-    """An axis as two: one of groups, and the places in a group."""
-    size: Any = x.shape[axis]
-    size = size if groups == 1 else size // groups
-    return reshape(x, shape=(*x.shape[:axis], groups, size, *x.shape[axis + 1 :]))
-
-
-def merged(x: Value, axis: int) -> Value:
-    """An axis and the one after it as one."""
-    size = x.shape[axis] * x.shape[axis + 1]
-    return reshape(x, shape=(*x.shape[:axis], size, *x.shape[axis + 2 :]))
+    seen = by_group(seen, feature_group_count, batch_group_count)
+    if is_alone:
+        return summed_products(seen, weights, dtype)
+    made = window_products(seen, weights, last, dtype)
+    return merged(made, 1) if groups > 1 else made
 
 
 # -- rules ----------------------------------------------------------------------------------------
