@@ -160,8 +160,25 @@ from .shapes import (
     slice_in_dim,
     split,
     squeeze,
+    stack,
     tile,
     transpose,
+    unstack,
+)
+from .special import (
+    FftType,
+    bessel_i0e,
+    bessel_i1e,
+    betainc,
+    digamma,
+    fft,
+    igamma,
+    igamma_grad_a,
+    igammac,
+    lgamma,
+    polygamma,
+    random_gamma_grad,
+    zeta,
 )
 from .windows import (
     padtype_to_pads,

@@ -180,3 +180,17 @@ def index_in_dim(operand: Tensor, index: int, axis: int = 0, keepdims: bool = Tr
 def tile(operand: Tensor, reps: Sequence[int]) -> Any:
     """The array repeated along its axes, as often as `reps` says."""
     return rnp.tile(operand, integers("tile: reps", reps))
+
+
+def stack(operands: Sequence[Tensor], axis: int = 0) -> Any:
+    """Arrays of one dtype and shape, along a new axis."""
+    xs = [as_tensor(x) for x in operands]
+    place = one_axis("stack", axis, xs[0].ndim + 1) if xs else 0
+    return concatenate([rnp.expand_dims(x, place) for x in xs], place)
+
+
+def unstack(x: Tensor, axis: int = 0) -> tuple[Any, ...]:
+    """The elements of one axis, which goes."""
+    x = as_tensor(x)
+    place = one_axis("unstack", axis, x.ndim)
+    return tuple(index_in_dim(x, i, place, keepdims=False) for i in range(x.shape[place]))
