@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 
 from ..body import Library
+from ..errors import AttributeValueError, ShapeError
 from ..graph import Value
 from ..op import define
-from ..types import Type, as_dtype, is_complex
+from ..types import Size, Type, as_dtype, is_complex
 from .arithmetic import add, sub
 from .compare import bit_and, ge, select
 from .constant import iota
 from .convert import convert, real
 from .cut import concat
+from .families import check_kind
 from .known import like
 from .linalg_matrices import (
     adjoint,
@@ -157,6 +159,49 @@ lu.samples(
     [[1.0, 2.0], [2.0, 6.0]],
     expect=[[[2.0, 6.0], [0.5, -1.0]], [1, 1], [1, 0]],
 )
+
+
+@define
+def lu_pivots_to_permutation(pivots: Type, *, size: Size) -> Type:
+    """The order of `size` rows after step i has exchanged the rows i and `pivots[i]`.
+
+    `i32[..., k] → i32[..., size]`.
+    """
+    check_kind(pivots, ["integer"])
+    if pivots.rank == 0:
+        raise ShapeError("a scalar is no list of pivots", fix="give an array with an axis")
+    k = pivots.shape[-1]
+    if k != size and (not isinstance(k, int) or not isinstance(size, int) or k > size):
+        raise AttributeValueError(
+            f"{k} pivots exchange no {size} rows", fix=f"use a size of {k} or more"
+        )
+    return Type(as_dtype("int32"), (*pivots.shape[:-1], size))
+
+
+@lu_pivots_to_permutation.reference
+def lu_pivots_to_permutation_reference(pivots: np.ndarray, *, size: int) -> np.ndarray:
+    lines = pivots.reshape((math.prod(pivots.shape[:-1]), pivots.shape[-1]))
+    order = np.tile(np.arange(size, dtype=np.int32), (len(lines), 1))
+    members = np.arange(len(lines))
+    for i in range(lines.shape[1]):
+        other = np.clip(lines[:, i], 0, size - 1)
+        order[members, i], order[members, other] = order[members, other], order[members, i]
+    return order.reshape((*pivots.shape[:-1], size))
+
+
+lu_pivots_to_permutation.body(Library())
+lu_pivots_to_permutation.nondifferentiable("an order of rows is not a number")
+
+
+@lu_pivots_to_permutation.batch
+def lu_pivots_to_permutation_batch(
+    args: Sequence[Value], batched: Sequence[bool], *, size: Size
+) -> Value:
+    return lu_pivots_to_permutation(args[0], size=size)
+
+
+lu_pivots_to_permutation.samples(np.array([[2, 2], [0, 1]], np.int32), size=4)
+lu_pivots_to_permutation.samples(np.array([1, 2], np.int32), size=3, expect=[1, 2, 0])
 
 
 @define

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ...trace.apply import apply, as_tensor
@@ -50,25 +51,32 @@ def solve(a: Tensor, b: Tensor) -> Any:
     [1.0, 2.0]
     """
     a, b = inexact(a, b)
-    check_square("solve", a)
-    is_vector = b.ndim == 1
-    n = a.shape[-1]
-    if not b.ndim or b.shape[0 if is_vector else -2] != n:
-        fix = f"give b {n} rows; a batch of vectors needs an axis more: solve(a, b[..., None])"
-        wrong_shape("solve", f"a has {n} columns, and b is {b.type}", a, b, fix=fix)
-    x = _solved(a, expand_dims(b, -1) if is_vector else b)
-    return x[..., 0] if is_vector else x
+    return solve_columns("solve", lambda a, b: apply("linear_solve", a, b), a, b)
 
 
-def _solved(a: Any, b: Any) -> Any:
-    """The solution for columns, one factorization serving all the batch if a is one matrix."""
+def solve_columns(name: str, solved: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    """Use what solves a system for columns for a vector b, or for batches.
+
+    If a is one matrix it is factored once for all the batch.
+    """
+    check_system(name, a, b)
+    if b.ndim == 1:
+        return solve_columns(name, solved, a, expand_dims(b, -1))[..., 0]
     if a.ndim == 2 and b.ndim > 2:
         wide = moveaxis(b, -2, 0)
-        x = apply("linear_solve", a, reshape(wide, (b.shape[-2], -1)))
+        x = solved(a, reshape(wide, (b.shape[-2], -1)))
         return moveaxis(reshape(x, wide.shape), 0, -2)
-    batch = broadcast_shapes("solve", a.shape[:-2], b.shape[:-2])
-    a, b = (broadcast_to(x, (*batch, *x.shape[-2:])) for x in (a, b))
-    return apply("linear_solve", a, b)
+    batch = broadcast_shapes(name, a.shape[:-2], b.shape[:-2])
+    return solved(*(broadcast_to(x, (*batch, *x.shape[-2:])) for x in (a, b)))
+
+
+def check_system(name: str, a: Any, b: Any) -> None:
+    """Raise unless a is square and b has as many rows."""
+    check_square(name, a)
+    n = a.shape[-1]
+    if not b.ndim or b.shape[0 if b.ndim == 1 else -2] != n:
+        fix = f"give b {n} rows; a batch of vectors needs an axis more: {name}(a, b[..., None])"
+        wrong_shape(name, f"a has {n} columns, and b is {b.type}", a, b, fix=fix)
 
 
 def inv(a: Tensor) -> Any:

@@ -1,0 +1,191 @@
+"""Factors of matrices, and systems of equations solved by them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import numpy
+from ...numpy.elementwise import Tensor
+from ...numpy.linalg.matrices import adjoint, check_matrix, check_square, inexact, wrong_value
+from ...numpy.linalg.solving import check_system, solve_columns
+from ...trace.apply import apply, as_tensor
+
+
+def cholesky(
+    a: Tensor, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
+) -> Any:
+    """The upper triangular R with Rᴴ R = a; with `lower` its adjoint L, with L Lᴴ = a.
+
+    Only that part of a is read.
+    """
+    (a,) = inexact(a)
+    check_square("cholesky", a)
+    factor = apply("cholesky", a if lower else adjoint(a))
+    return factor if lower else adjoint(factor)
+
+
+def cho_factor(
+    a: Tensor, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
+) -> tuple[Any, bool]:
+    """Cholesky's factor for `cho_solve`, and whether it is the lower one.
+
+    >>> import numpy as np
+    >>> cho_solve(cho_factor(np.eye(2) * 4), np.array([4.0, 8.0])).tolist()
+    [1.0, 2.0]
+    """
+    return cholesky(a, lower), lower
+
+
+def cho_solve(
+    c_and_lower: tuple[Tensor, bool],
+    b: Tensor,
+    overwrite_b: bool = False,
+    check_finite: bool = True,
+) -> Any:
+    """The x with a x = b, by the factor of a that `cho_factor` gives."""
+    c, lower = c_and_lower
+    c, b = inexact(c, b)
+
+    def solved(c: Any, b: Any) -> Any:
+        first = {"lower": lower, "transpose_a": not lower, "conjugate_a": not lower}
+        last = {"lower": lower, "transpose_a": lower, "conjugate_a": lower}
+        return apply("triangular_solve", c, apply("triangular_solve", c, b, **first), **last)
+
+    return solve_columns("cho_solve", solved, c, b)
+
+
+def solve_triangular(
+    a: Tensor,
+    b: Tensor,
+    trans: int | str = 0,
+    lower: bool = False,
+    unit_diagonal: bool = False,
+    overwrite_b: bool = False,
+    debug: Any = None,
+    check_finite: bool = True,
+) -> Any:
+    """The x with a x = b for triangular a, of which one part alone is read.
+
+    `trans` 1 or "T" means the transposed a, 2 or "C" its adjoint. Axes before the last two are a
+    batch; a b of one axis is a vector.
+
+    >>> solve_triangular([[2.0, 1.0], [0.0, 4.0]], [4.0, 8.0]).tolist()
+    [1.0, 2.0]
+    """
+    modes = {0: 0, "N": 0, 1: 1, "T": 1, 2: 2, "C": 2}
+    if trans not in modes:
+        fix = 'use 0, 1 or 2, or "N", "T" or "C"'
+        wrong_value("solve_triangular", f"there is no `trans` {trans!r}", fix=fix)
+    a, b = inexact(a, b)
+    flags = {"transpose_a": modes[trans] > 0, "conjugate_a": modes[trans] == 2}
+    flags |= {"lower": bool(lower), "unit_diagonal": bool(unit_diagonal)}
+    return solve_columns(
+        "solve_triangular", lambda a, b: apply("triangular_solve", a, b, **flags), a, b
+    )
+
+
+def solve(
+    a: Tensor,
+    b: Tensor,
+    lower: bool = False,
+    overwrite_a: bool = False,
+    overwrite_b: bool = False,
+    debug: bool = False,
+    check_finite: bool = True,
+    assume_a: str = "gen",
+) -> Any:
+    """The x with a x = b; of a positive definite a only one part is read.
+
+    `assume_a` is "gen", "sym", "her" or "pos". "pos" uses Cholesky's factor; the derivative takes
+    a for Hermitian then.
+    """
+    if assume_a not in ("gen", "sym", "her", "pos"):
+        fix = 'use "gen", "sym", "her" or "pos"'
+        wrong_value("solve", f"there is no kind of matrix {assume_a!r}", fix=fix)
+    if assume_a == "pos":
+        return cho_solve(cho_factor(a, lower), b)
+    return numpy.linalg.solve(a, b)
+
+
+def lu_factor(a: Tensor, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, Any]:
+    """L and U in one matrix, and the pivots, for `lu_solve`."""
+    (a,) = inexact(a)
+    check_matrix("lu_factor", a)
+    both, pivots, _ = apply("lu", a)
+    return both, pivots
+
+
+def lu_solve(
+    lu_and_piv: tuple[Tensor, Tensor],
+    b: Tensor,
+    trans: int = 0,
+    overwrite_b: bool = False,
+    check_finite: bool = True,
+) -> Any:
+    """The x with a x = b, by the factors of a that `lu_factor` gives.
+
+    `trans` 1 means the transposed a, 2 its adjoint.
+
+    >>> lu_solve(lu_factor([[0.0, 2.0], [3.0, 1.0]]), [4.0, 5.0]).tolist()
+    [1.0, 2.0]
+    """
+    if trans not in (0, 1, 2):
+        wrong_value("lu_solve", f"there is no `trans` {trans!r}", fix="use 0, 1 or 2")
+    both, b = inexact(lu_and_piv[0], b)
+    check_system("lu_solve", both, b)
+    order = apply("lu_pivots_to_permutation", as_tensor(lu_and_piv[1]), size=both.shape[-1])
+    x = b if b.ndim > 1 else b[:, None]
+    if trans == 0:
+        x = solve_triangular(both, _taken(x, order), lower=True, unit_diagonal=True)
+        x = solve_triangular(both, x)
+    else:
+        x = solve_triangular(both, x, trans)
+        x = solve_triangular(both, x, trans, lower=True, unit_diagonal=True)
+        x = _taken(x, numpy.argsort(order, -1))
+    return x if b.ndim > 1 else x[..., 0]
+
+
+def _taken(x: Any, order: Any) -> Any:
+    """The rows of matrices in another order."""
+    return numpy.take_along_axis(x, order[..., None], axis=-2)
+
+
+def lu(
+    a: Tensor, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True
+) -> tuple[Any, ...]:
+    """P, L and U with a = P L U; with `permute_l` P L and U."""
+    (a,) = inexact(a)
+    check_matrix("lu", a)
+    both, _, order = apply("lu", a)
+    m, n = a.shape[-2:]
+    k = min(m, n)
+    lower = numpy.tril(both, -1)[..., :k] + numpy.eye(m, k, dtype=a.dtype)
+    upper = numpy.triu(both)[..., :k, :]
+    rows = numpy.arange(m, dtype="int32")[:, None]
+    permutation = numpy.real(numpy.astype(order[..., None, :] == rows, a.dtype))
+    if permute_l:
+        return numpy.astype(permutation, a.dtype) @ lower, upper
+    return permutation, lower, upper
+
+
+def qr(
+    a: Tensor,
+    overwrite_a: bool = False,
+    lwork: Any = None,
+    mode: str = "full",
+    pivoting: bool = False,
+    check_finite: bool = True,
+) -> tuple[Any, ...]:
+    """Q and R with a = Q R.
+
+    Q is square in mode "full", has no more columns than a in "economic"; "r" gives R alone.
+    """
+    if mode not in ("full", "economic", "r"):
+        fix = 'use "full", "economic" or "r"'
+        wrong_value("qr", f"there is no mode {mode!r}", fix=fix)
+    if pivoting:
+        wrong_value("qr", "columns are not exchanged", fix="call it with pivoting=False")
+    (a,) = inexact(a)
+    check_matrix("qr", a)
+    q, r = apply("qr", a, full_matrices=mode != "economic")
+    return (r,) if mode == "r" else (q, r)
