@@ -105,6 +105,10 @@ class KeyReuseError(RlxError, ValueError):
     """A key of random numbers was used twice; the setting `key_reuse` says so."""
 
 
+class RecompileError(RlxError, RuntimeError):
+    """A function would be compiled where that is forbidden."""
+
+
 class NanError(RlxError, FloatingPointError):
     """An operation made a number that is none, where `rlx.nan_check` looked for it."""
 

@@ -20,7 +20,7 @@ from .indexing import known_array, take
 from .linalg import eigvals, lstsq
 from .logic import where
 from .manipulation import concatenate, stack
-from .reductions import sum
+from .reductions import sum as total
 from .sets import trim_zeros
 from .sorting import searchsorted
 
@@ -110,7 +110,7 @@ def polyfit(
         weights = convert(as_tensor(w), dtype)
         rows = multiply(rows, weights[:, None])
         y = multiply(y, weights if y.ndim == 1 else weights[:, None])
-    scale = sqrt(sum(multiply(rows, rows), 0))
+    scale = sqrt(total(multiply(rows, rows), 0))
     rcond = x.shape[0] * float(ml_dtypes.finfo(dtype).eps) if rcond is None else rcond
     found, misses, rank, values = lstsq(divide(rows, scale), y, rcond)
     found = divide(found, scale if found.ndim == 1 else scale[:, None])

@@ -91,6 +91,12 @@ def tell_compile(
                 _print(f"-- {stage}\n{text}")
 
 
+def tell_reason(name: str, reason: str) -> None:
+    """Print why a function is compiled again."""
+    if config.debug >= 1:
+        _print(f"{name}: compiled again, {reason}")
+
+
 def dump(name: str, graph: Graph, device: str, key: str, executable: Executable | None) -> None:
     """Write all stages to a folder of RLX_DUMP; without an executable the graph alone."""
     if config.dump is None:

@@ -6,8 +6,9 @@ Enters: a Python function. Leaves: a function. The engines (`jvp.py`, `split.py`
 
 from .custom import checkpoint, custom_jvp, custom_vjp, stop_gradient
 from .forward import hessian, hvp, jacfwd, jacrev, jvp
-from .grad import grad, linearize, value_and_grad, vjp
+from .grad import grad, linear_transpose, linearize, value_and_grad, vjp
 from .jit import jit
+from .recompile import no_recompile
 from .vmap import vmap
 
 __all__ = [
@@ -21,7 +22,9 @@ __all__ = [
     "jacrev",
     "jit",
     "jvp",
+    "linear_transpose",
     "linearize",
+    "no_recompile",
     "stop_gradient",
     "value_and_grad",
     "vjp",

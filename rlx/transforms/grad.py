@@ -22,7 +22,7 @@ from ..trace.make_graph import Traced, check_function, function_name, trace
 from .jvp import jvp_graph
 from .run import like_primals, plain, run_graph
 from .split import split_graph
-from .transpose import pull
+from .transpose import pull, transpose_graph
 
 TANGENT_SIDES = ("the primals", "the tangents")
 
@@ -291,3 +291,38 @@ def _as_arguments(args: Any, chosen: Sequence[int], results: Sequence[Any], argn
         leaves, tree = pytree.flatten(args[i])
         table[i] = pytree.unflatten(tree, [next(given) for _ in leaves])
     return table[chosen[0]] if isinstance(argnums, int) else tuple(table[i] for i in chosen)
+
+
+def linear_transpose(fn: Callable[..., Any], *primals: Any) -> Callable[..., Any]:
+    """Give the transpose of a function that is linear in all arguments.
+
+    `primals` are arrays or `rlx.spec`s: only their types matter. The transpose takes a cotangent
+    of the result and gives a tuple with a cotangent for each argument.
+
+    >>> import rlx
+    >>> transposed = linear_transpose(lambda x: 3.0 * x[1:], rlx.spec((3,)))
+    >>> transposed(rlx.array([1.0, 2.0]))[0].tolist()
+    [0.0, 3.0, 6.0]
+    """
+    traced = trace(fn, primals)
+    linear = [i < traced.n_args for i in range(len(traced.graph.params))]
+    for param in pick(traced.graph.params, linear):
+        if not is_inexact(param.dtype):
+            raise GradientError(
+                f"linear_transpose: {param.origin} is {param.type}, and integers are not linear",
+                where=str(user_source()),
+                fix="convert it with astype('float32'), or close over it",
+            )
+    transposed = transpose_graph(traced.graph, linear)
+
+    def pull_back(cotangent: Any) -> Any:
+        sides = ("the result", "the cotangent")
+        given = pytree.flatten_like(traced.out_tree, cotangent, "linear_transpose", sides)
+        paths = pytree.paths(traced.out_tree)
+        what = f"linear_transpose of {traced.graph.name}: the cotangent"
+        cts = like_primals(what, given, list(traced.graph.result_types), paths)
+        results = run_graph(transposed, [*traced.captures, *cts])
+        args, _ = pytree.unflatten(traced.in_tree, [plain(r) for r in results])
+        return args
+
+    return pull_back

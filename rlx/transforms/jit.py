@@ -8,9 +8,10 @@ from __future__ import annotations
 import functools
 import inspect
 import types
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from ..ir.errors import DtypeError, StaticArgumentError, StructureError
 from ..ir.graph import OPS, Graph, Value
 from ..runtime import MISS
 from ..runtime.compiled import CompiledGraph, parameter_names, places_of
+from ..runtime.debug import tell_reason
 from ..runtime.session import CompileOptions, default_device, default_session
 from ..trace import pytree
 from ..trace.apply import as_operand, is_weak, operand_type, to_value
@@ -32,6 +34,9 @@ from ..trace.make_graph import (
     trace,
 )
 from ..trace.tensor import TracedTensor
+from .recompile import Key, check_recompile, difference, reason_to_compile
+
+KEPT = 512  # kinds of arguments a function stays compiled for
 
 
 @dataclass
@@ -66,7 +71,7 @@ class Compiled:
         leaves, tree = pytree.flatten(self.mark_static(args, kwargs))
         if tree == self.traced.in_tree:
             return self.run(leaves)
-        place = _difference(self.traced.in_tree, tree)
+        place = difference(self.traced.in_tree, tree)
         raise StructureError(
             f"{self.graph.name} was compiled for other arguments: {place}",
             where=str(user_source()),
@@ -121,6 +126,18 @@ class Lowered:
         return Compiled(self.traced, compiled, self.mark_static)
 
 
+class CacheInfo(NamedTuple):
+    """What a jitted function keeps: kinds of arguments it is compiled for, `limit` at most.
+
+    `compiles` counts all compiles so far; `reason` says what was new in the last one.
+    """
+
+    entries: int
+    limit: int
+    compiles: int
+    reason: str
+
+
 class Jitted:
     """A function that compiles itself; made by `jit`."""
 
@@ -140,7 +157,8 @@ class Jitted:
                 fix="make it static or donate it: only arrays can be donated",
             )
         self._device = device or default_device()
-        self._entries: dict[Any, Compiled] = {}
+        self._entries: OrderedDict[Key, Compiled] = OrderedDict()
+        self._compiles, self._reason = 0, ""
         self._recent: Compiled | None = None
         self._fast: Callable[..., Any] = _always_miss
         default_session(self._device)  # an unknown device is an error here, not at the first call
@@ -164,6 +182,15 @@ class Jitted:
     def cache_size(self) -> int:
         """The number of kinds of arguments it is compiled for."""
         return len(self._entries)
+
+    def cache_info(self) -> CacheInfo:
+        """What it keeps compiled, and how often it was compiled."""
+        return CacheInfo(len(self._entries), KEPT, self._compiles, self._reason)
+
+    def cache_clear(self) -> None:
+        """Forget what was compiled."""
+        self._entries.clear()
+        self._recent, self._fast = None, _always_miss
 
     @property
     def graph(self) -> Graph:
@@ -213,13 +240,27 @@ class Jitted:
         key = (tree, self._kinds(args, leaves, tree))
         entry = self._entries.get(key)
         if entry is None:
+            reason = reason_to_compile(self._fn, args, key, list(self._entries))
+            check_recompile(self._fn, reason)
             traced = trace(self._fn, args, kwargs)
             if any(isinstance(c, Value) for c in traced.captures):  # of an enclosing trace
                 return self._record(traced, leaves)
-            entry = self._entries[key] = self._lowered(traced).compile()
+            entry = self._compiled(key, traced, reason)
+        self._entries.pop(key, None)  # it becomes the most recently used
+        self._entries[key] = entry
         self._recent = entry
         self._open_fast_path(entry, leaves, args, kwargs)
         return entry.run(leaves)
+
+    def _compiled(self, key: Key, traced: Traced, reason: str) -> Compiled:
+        """Compile for a new kind of arguments; the least recently used kind is forgotten."""
+        if reason:
+            tell_reason(traced.graph.name, reason)
+        entry = self._lowered(traced).compile()
+        self._compiles, self._reason = self._compiles + 1, reason
+        while len(self._entries) >= KEPT:
+            self._entries.popitem(last=False)
+        return entry
 
     def _kinds(
         self, args: Sequence[Any], leaves: Sequence[Any], tree: pytree.Structure
@@ -271,20 +312,6 @@ class Jitted:
 
 
 _LEAF = pytree.structure(0)
-
-
-SIDES = ("the compiled ones", "this call")
-
-
-def _difference(compiled: pytree.Structure, called: pytree.Structure) -> str:
-    """Say where the arguments of a call part from those of another."""
-    (args, kwargs), (others, other_kwargs) = compiled.children(), called.children()
-    if args.num_children != others.num_children:
-        return f"{args.num_children} positional in {SIDES[0]}, {others.num_children} in {SIDES[1]}"
-    pairs = zip(args.children(), others.children(), strict=True)
-    places = [pytree.difference(a, b, f"argument {i}", SIDES) for i, (a, b) in enumerate(pairs)]
-    places.append(pytree.difference(kwargs, other_kwargs, "the named arguments", SIDES))
-    return next(filter(None, places))
 
 
 def _always_miss(*args: Any, **kwargs: Any) -> object:
