@@ -228,51 +228,8 @@ def kaiser(size: int, beta: float) -> Any:
 
 # -- the Bessel function i0 ---------------------------------------------------------------------
 
-# Chebyshev coefficients of exp(-x) i0(x) on [0, 8] and of exp(-x) sqrt(x) i0(x) on [8, inf],
-# from Cephes (https://www.netlib.org/cephes), the precision of float32 and more
-_NEAR = [
-    -1.30002500998624804212e-8,
-    6.04699502254191894932e-8,
-    -2.67079385394061173391e-7,
-    1.11738753912010371815e-6,
-    -4.41673835845875056359e-6,
-    1.64484480707288970893e-5,
-    -5.75419501008210370398e-5,
-    1.88502885095841655729e-4,
-    -5.76375574538582365885e-4,
-    1.63947561694133579842e-3,
-    -4.32430999505057594430e-3,
-    1.05464603945949983183e-2,
-    -2.37374148058994688156e-2,
-    4.93052842396707084878e-2,
-    -9.49010970480476444210e-2,
-    1.71620901522208775349e-1,
-    -3.04682672343198398683e-1,
-    6.76795274409476084995e-1,
-]
-_FAR = [
-    3.39623202570838634515e-9,
-    2.26666899049817806459e-8,
-    2.04891858946906374183e-7,
-    2.89137052083475648297e-6,
-    6.88975834691682398426e-5,
-    3.36911647825569408990e-3,
-    8.04490411014108831608e-1,
-]
-
 
 def i0(x: Tensor) -> Any:
     """The modified Bessel function of order 0."""
-    x = abs(convert(as_tensor(x), result_dtype(as_operand(x), inexact=True)))
-    near = _chebyshev(subtract(divide(x, 2), 2), _NEAR)
-    safe = where(less(x, 8), 8, x)
-    far = divide(_chebyshev(subtract(divide(32, safe), 2), _FAR), apply("sqrt", safe))
-    return multiply(exp(x), where(less(x, 8), near, far))
-
-
-def _chebyshev(x: Any, coefficients: list[float]) -> Any:
-    before, last, result = 0.0, 0.0, coefficients[0]
-    for c in coefficients[1:]:
-        before, last = last, result
-        result = add(subtract(multiply(x, last), before), c)
-    return multiply(0.5, subtract(result, before))
+    x = convert(as_tensor(x), result_dtype(as_operand(x), inexact=True))
+    return multiply(exp(abs(x)), apply("bessel_i0e", x))

@@ -1,4 +1,4 @@
-"""Modified Bessel functions of order 0 and 1, scaled by exp(-|x|) so that they do not overflow."""
+"""Modified Bessel functions of order 0 and 1, times exp(-|x|)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 from ..graph import Value
 from .arithmetic import abs, div, mul, neg, sign, sub
-from .compare import gt, lt, select
+from .compare import lt, select
 from .exponential import sqrt
 from .known import like
 from .special_family import chebyshev, composite, epsilon_of, is_double
@@ -69,13 +69,13 @@ def _scaled(x: Value, near: tuple[float, ...], far: tuple[float, ...]) -> tuple[
 
 def _bessel_i0e_expansion(x: Value) -> Value:
     low, high = _scaled(x, _I0_NEAR, _I0_FAR)
-    return select(gt(abs(x), like(x, 8)), high, low)
+    return select(lt(abs(x), like(x, 8)), low, high)
 
 
 def _bessel_i1e_expansion(x: Value) -> Value:
     low, high = _scaled(x, _I1_NEAR, _I1_FAR)
     high = select(lt(x, like(x, 0)), neg(high), high)
-    return select(gt(abs(x), like(x, 8)), high, mul(x, low))
+    return select(lt(abs(x), like(x, 8)), mul(x, low), high)
 
 
 def _bessel_i1e_jvp(t: Value, out: Value, x: Value) -> Value:

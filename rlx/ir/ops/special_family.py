@@ -1,4 +1,4 @@
-"""What the special functions share: composites, loops until nothing changes, polynomials."""
+"""What special functions share: composites, loops, polynomials, Taylor series."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def repeat_while(
     carry: Sequence[Value],
     limit: int,
 ) -> list[Value]:
-    """Run `step(constants, carry)` until it says that no element moves, or `limit` times.
+    """Run `step(constants, carry)` until no element moves, or `limit` times.
 
     A step gives a bool for each element, whether it moves still, and the next carried values.
     """

@@ -1,4 +1,4 @@
-"""The gamma function: its logarithm, the derivatives of that, and the Hurwitz zeta function."""
+"""The logarithm of the gamma function, its derivatives, and Hurwitz zeta."""
 
 from __future__ import annotations
 
@@ -281,8 +281,9 @@ def _zeta_outside(s: Value, q: Value, is_whole: Value, result: Value) -> Value:
 
 @define
 def zeta(s: Type, q: Type, *, order: int = 0) -> Type:
-    """Hurwitz zeta function, the sum of (q + k) ** -s, differentiated `order` times by s.
+    """Hurwitz zeta function, the sum of (q + k) ** -s for k = 0, 1, ...
 
+    It is differentiated `order` times by s.
     Infinite at s = 1 and NaN below; at q = 0, -1, ... infinite for even s, else NaN.
     """
     check_kind(s, ["float"])

@@ -1,8 +1,9 @@
-"""The incomplete gamma function, its complement, and their derivatives in the parameter."""
+"""The incomplete gamma functions and their derivatives in the parameter."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -89,10 +90,10 @@ def _lower(a: Value, x: Value, enabled: Value, order: int) -> Taylor:
 
 
 def upper_fraction(a: Value, x: Value, enabled: Value, order: int) -> Taylor:
-    """Legendre's continued fraction of gamma(a, x) * exp(x) / x ** a, for x above a and 1.
+    """Legendre's continued fraction of gamma(a, x) * exp(x) / x ** a.
 
-    It is evaluated from its end, which is as many terms away as its numbers were seen to need:
-    the recurrence from the front loses digits in each of them.
+    It is for x above a and 1. It is evaluated from its end, which is as many terms away as
+    numbers like these were seen to need: the recurrence from the front loses digits in each term.
     """
     a, x = select(enabled, a, like(a, 1)), select(enabled, x, like(x, 2))
     fixed, slow, wide = (8.0, 100.0, 2.5) if is_double(x) else (6.0, 20.0, 1.3)
@@ -115,7 +116,7 @@ def upper_fraction(a: Value, x: Value, enabled: Value, order: int) -> Taylor:
 
 
 def _halves(a: Value, x: Value) -> tuple[Value, Value, Value]:
-    """Where the upper fraction is used, where either is, and where there is no meaning."""
+    """Where the fraction is used, where it or the series, where nothing is."""
     zero, infinite = like(x, 0), like(x, math.inf)
     is_nan = bit_or(ne(a, a), ne(x, x))
     outside = bit_or(bit_or(lt(x, zero), lt(a, zero)), is_nan)
@@ -161,7 +162,7 @@ def density(a: Value, x: Value) -> Value:
 _EDGES = ([1, 3, 0, -1, 0], [0, math.inf, 1, 1, 0])
 
 
-def _short(*rows: list[float]) -> tuple[np.ndarray, ...]:
+def _short(*rows: Sequence[float]) -> tuple[np.ndarray, ...]:
     """Arrays of float32, where the audit takes no slopes."""
     return tuple(np.array(row, "float32") for row in rows)
 
@@ -208,7 +209,10 @@ igammac = composite(
 
 
 def _slope_parts(a: Value, x: Value, order: int) -> tuple[Value, Value]:
-    """d/da to the order, over x ** a * exp(-x) / gamma(a + 1), of igamma; and where it is so."""
+    """A derivative of igamma in a, and where it is so.
+
+    It is divided by x ** a * exp(-x) / gamma(a + 1).
+    """
     use_upper, inside, _ = _halves(a, x)
     safe_a, safe_x = (select(inside, v, like(v, 1)) for v in (a, x))
     lower = _lower(safe_a, safe_x, bit_and(inside, bit_not(use_upper)), order)

@@ -26,7 +26,10 @@ from .special_incomplete_gamma import upper_fraction
 
 @define
 def expn(n: Type, x: Type) -> Type:
-    """The exponential integral, exp(-x * t) / t ** n summed over t from 1 on; NaN for n < 0."""
+    """The exponential integral of exp(-x * t) / t ** n over t from 1 on.
+
+    NaN for negative n and negative x.
+    """
     check_kind(x, ["float"])
     if not is_integer(n.dtype):
         raise DtypeError(f"the order is {n}, not an integer", fix="convert it: n.astype('int32')")

@@ -1,4 +1,4 @@
-"""The normal distribution: erfcx, log_ndtr, its quantile ndtri, and Dawson's integral."""
+"""The normal distribution: erfcx, log_ndtr and its quantile ndtri."""
 
 from __future__ import annotations
 

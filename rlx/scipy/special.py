@@ -1,0 +1,348 @@
+"""Special functions under the names of `jax.scipy.special`.
+
+Enters and leaves: arrays; integers become float32. Every function differentiates, batches and
+compiles; complex numbers are an error unless said otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from .. import numpy as rnp
+from ..ir.builder import user_source
+from ..ir.errors import ArgumentError, DtypeError
+from ..ir.types import DTYPES, is_complex, is_integer
+from ..trace.apply import apply, as_operand, as_tensor, operand_type
+from ..trace.array import Array
+from ..trace.axes import integer, some_axes
+from ..trace.promotion import convert, fit_each, pointwise, promote_operands, result_dtype
+
+Tensor = Any  # an Array, a TracedTensor, a NumPy array or a Python number
+Axis = int | tuple[int, ...] | None
+INT = DTYPES["int32"]
+
+
+def _named(fn: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
+    fn.__name__ = fn.__qualname__ = name
+    fn.__module__ = __name__
+    fn.__doc__ = doc
+    return fn
+
+
+def _unary(name: str, op: str, doc: str) -> Callable[[Tensor], Any]:
+    """A function of one number that is one op."""
+    return _named(lambda x: pointwise(op, x, name=name, inexact=True), name, doc)
+
+
+def _binary(name: str, op: str, doc: str) -> Callable[[Tensor, Tensor], Any]:
+    """A function of two numbers that is one op."""
+    return _named(lambda x, y: pointwise(op, x, y, name=name, inexact=True), name, doc)
+
+
+def _floats(name: str, *operands: Tensor) -> list[Any]:
+    """The operands as tensors of one real dtype."""
+    given = [as_operand(x) for x in operands]
+    dtype = result_dtype(*given, inexact=True)
+    if is_complex(dtype):
+        raise DtypeError(
+            f"{name}: there is no meaning for {dtype.name}",
+            where=str(user_source()),
+            fix="take x.real or x.imag",
+        )
+    return [convert(as_tensor(x), dtype) for x in given]
+
+
+# -- the gamma function ---------------------------------------------------------------------------
+
+gammaln = _unary("gammaln", "lgamma", "The logarithm of the size of the gamma function.")
+digamma = _unary("digamma", "digamma", "The derivative of `gammaln`.")
+betaln = _binary("betaln", "betaln", "The logarithm of the size of the beta function.")
+gammainc = _binary("gammainc", "igamma", "The regularized lower incomplete gamma function.")
+gammaincc = _binary("gammaincc", "igammac", "The regularized upper incomplete gamma function.")
+
+
+def loggamma(x: Tensor) -> Any:
+    """The logarithm of the gamma function; NaN where that is not positive real."""
+    (x,) = _floats("loggamma", x)
+    return rnp.where(x > 0, apply("lgamma", x), math.nan)
+
+
+def gammasgn(x: Tensor) -> Any:
+    """The sign of the gamma function, -1 or 1; NaN at negative whole numbers."""
+    (x,) = _floats("gammasgn", x)
+    below = rnp.floor(x)
+    half = below * 0.5
+    is_odd = half != rnp.floor(half)
+    is_minus = ((x < 0) & is_odd) | ((x == 0) & rnp.signbit(x))
+    is_pole = ((x < 0) & (x == below)) | rnp.isnan(x)
+    return rnp.where(is_pole, math.nan, rnp.where(is_minus, -1.0, 1.0)).astype(x.dtype)
+
+
+def gamma(x: Tensor) -> Any:
+    """The gamma function, (x - 1)! for whole x; NaN at negative whole numbers."""
+    (x,) = _floats("gamma", x)
+    return gammasgn(x) * rnp.exp(apply("lgamma", x))
+
+
+def beta(a: Tensor, b: Tensor) -> Any:
+    """The beta function, gamma(a) * gamma(b) / gamma(a + b)."""
+    a, b = _floats("beta", a, b)
+    return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * rnp.exp(betaln(a, b))
+
+
+def betainc(a: Tensor, b: Tensor, x: Tensor) -> Any:
+    """The regularized incomplete beta function; it has a derivative in x alone."""
+    return pointwise("betainc", a, b, x, name="betainc", inexact=True)
+
+
+def factorial(n: Tensor, exact: bool = False) -> Any:
+    """The product 1 * 2 * ... * n as a float, gamma(n + 1); 0 for negative n."""
+    if exact:
+        raise ArgumentError(
+            "factorial: exact integers are not computed",
+            where=str(user_source()),
+            fix="leave out exact=True, or use math.factorial",
+        )
+    (n,) = _floats("factorial", n)
+    return rnp.where(n < 0, 0.0, rnp.exp(apply("lgamma", n + 1)))
+
+
+def comb(N: Tensor, k: Tensor, *, repetition: bool = False) -> Any:
+    """The number of ways to choose k of N things, each again with `repetition`."""
+    N, k = _floats("comb", N, k)
+    if repetition:
+        return rnp.where((k == 0) & (N >= 0), 1.0, comb(N + k - 1, k))
+    is_choice = (k <= N) & (N >= 0) & (k >= 0)
+    N, k = rnp.where(is_choice, N, 0.0), rnp.where(is_choice, k, 0.0)
+    size = gammaln(N + 1) - gammaln(k + 1) - gammaln(N + 1 - k)
+    return rnp.where(is_choice, rnp.exp(size), 0.0)
+
+
+def poch(z: Tensor, m: Tensor) -> Any:
+    """The rising factorial z * (z + 1) * ... * (z + m - 1), gamma(z + m) / gamma(z)."""
+    z, m = _floats("poch", z, m)
+    sign = gammasgn(z + m) * gammasgn(z)
+    result = sign * rnp.exp(apply("lgamma", z + m) - gammaln(z + 0 * m))
+    return rnp.where((m == 0) & rnp.isnan(result), 1.0, result)
+
+
+def multigammaln(a: Tensor, d: int) -> Any:
+    """The logarithm of the gamma function of d dimensions."""
+    d = integer("multigammaln: d", d)
+    (a,) = _floats("multigammaln", a)
+    halves = (np.arange(d) / 2).astype(a.dtype)
+    total = rnp.sum(gammaln(rnp.expand_dims(a, -1) - halves), axis=-1)
+    return total + 0.25 * d * (d - 1) * math.log(math.pi)
+
+
+def polygamma(n: Tensor, x: Tensor) -> Any:
+    """The derivative of `digamma` of integer order n."""
+    n, x = _with_order("polygamma", n, x)
+    return apply("polygamma", n, x)
+
+
+def _with_order(name: str, n: Tensor, x: Tensor) -> list[Any]:
+    """An integer and a float of one shape."""
+    order = as_operand(n)
+    given = operand_type(order).dtype
+    if not is_integer(given):
+        raise DtypeError(
+            f"{name}: the order n is {given.name}, not an integer",
+            where=str(user_source()),
+            fix='convert it: n.astype("int32")',
+        )
+    (x,) = _floats(name, x)
+    return fit_each(name, [INT, x.dtype], [order, x])
+
+
+def zeta(x: Tensor, q: Tensor | None = None) -> Any:
+    """The Hurwitz zeta function, the sum of (k + q) ** -x; NaN for x < 1."""
+    if q is None:
+        raise ArgumentError(
+            "zeta: the argument q is missing",
+            where=str(user_source()),
+            fix="write zeta(x, 1.0) for the Riemann zeta function of x > 1",
+        )
+    return pointwise("zeta", x, q, name="zeta", inexact=True)
+
+
+def bernoulli(n: int) -> Any:
+    """The Bernoulli numbers 0 to n; that of 1 is -1/2.
+
+    >>> bernoulli(4)
+    Array([ 1.        , -0.5       ,  0.16666667,  0.        , -0.03333333], dtype=float32)
+    """
+    n = integer("bernoulli: n", n)
+    if n < 0:
+        raise ArgumentError(
+            f"bernoulli: n is {n}", where=str(user_source()), fix="pick a whole number from 0"
+        )
+    numbers = [Fraction(1)]
+    for m in range(1, n + 1):
+        total = sum((math.comb(m + 1, k) * b for k, b in enumerate(numbers)), Fraction(0))
+        numbers.append(-total / (m + 1))
+    with np.errstate(over="ignore"):
+        return Array(np.array([_as_float(b) for b in numbers]).astype("float32"))
+
+
+def _as_float(number: Fraction) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.copysign(math.inf, number)
+
+
+# -- the normal distribution ----------------------------------------------------------------------
+
+erf = _unary("erf", "erf", "The error function.")
+erfc = _unary("erfc", "erfc", "One minus the error function.")
+erfcx = _unary("erfcx", "erfcx", "exp(x * x) * erfc(x).")
+erfinv = _unary("erfinv", "erf_inv", "The inverse of the error function.")
+ndtri = _unary("ndtri", "ndtri", "The number of this normal distribution function.")
+
+
+def ndtr(x: Tensor) -> Any:
+    """The normal distribution function: how much of it is up to x."""
+    (x,) = _floats("ndtr", x)
+    return 0.5 * apply("erfc", x * -math.sqrt(0.5))
+
+
+def log_ndtr(x: Tensor, series_order: int = 3) -> Any:
+    """The logarithm of `ndtr`, without its underflow.
+
+    It has the digits of the dtype whatever `series_order` is, a whole number from 0 to 30.
+    """
+    order = integer("log_ndtr: series_order", series_order)
+    if not 0 <= order <= 30:
+        raise ArgumentError(
+            f"log_ndtr: series_order is {order}",
+            where=str(user_source()),
+            fix="leave it out, or pick a number from 0 to 30",
+        )
+    return pointwise("log_ndtr", x, name="log_ndtr", inexact=True)
+
+
+# -- integrals and Bessel functions ---------------------------------------------------------------
+
+expi = _unary("expi", "expi", "The exponential integral of exp(t) / t up to x.")
+spence = _unary("spence", "spence", "The dilogarithm of 1 - x.")
+i0e = _unary("i0e", "bessel_i0e", "The modified Bessel function of order 0 times exp(-|x|).")
+i1e = _unary("i1e", "bessel_i1e", "The modified Bessel function of order 1 times exp(-|x|).")
+
+
+def expn(n: Tensor, x: Tensor) -> Any:
+    """The integral of exp(-x * t) / t ** n over t from 1 on, for an integer n."""
+    n, x = _with_order("expn", n, x)
+    return apply("expn", n, x)
+
+
+def exp1(x: Tensor) -> Any:
+    """The exponential integral of exp(-t) / t from x on."""
+    return expn(1, x)
+
+
+def i0(x: Tensor) -> Any:
+    """The modified Bessel function of order 0."""
+    (x,) = _floats("i0", x)
+    return rnp.exp(abs(x)) * apply("bessel_i0e", x)
+
+
+def i1(x: Tensor) -> Any:
+    """The modified Bessel function of order 1."""
+    (x,) = _floats("i1", x)
+    return rnp.exp(abs(x)) * apply("bessel_i1e", x)
+
+
+# -- logarithms and information -------------------------------------------------------------------
+
+xlogy = _binary("xlogy", "xlogy", "x * log(y), and 0 at x = 0 unless y is NaN.")
+xlog1py = _binary("xlog1py", "xlog1py", "x * log(1 + y), and 0 at x = 0 unless y is NaN.")
+logit = _unary("logit", "logit", "log(x / (1 - x)), the inverse of `expit`.")
+expit = _unary("expit", "logistic", "1 / (1 + exp(-x)).")
+
+
+def entr(x: Tensor) -> Any:
+    """The entropy -x * log(x), 0 at 0; -inf for negative x."""
+    (x,) = _floats("entr", x)
+    is_negative = x < 0
+    return rnp.where(is_negative, -math.inf, -apply("xlogx", rnp.where(is_negative, 1.0, x)))
+
+
+def rel_entr(p: Tensor, q: Tensor) -> Any:
+    """p * log(p / q), 0 at p = 0; infinite where one is negative or q alone is 0."""
+    p, q = _floats("rel_entr", p, q)
+    is_positive = (p > 0) & (q > 0)
+    safe_p, safe_q = rnp.where(is_positive, p, 1.0), rnp.where(is_positive, q, 1.0)
+    result = apply("xlogx", safe_p) - apply("xlogy", safe_p, safe_q)
+    return rnp.where(is_positive, result, rnp.where((p == 0) & (q >= 0), 0.0, math.inf))
+
+
+def kl_div(p: Tensor, q: Tensor) -> Any:
+    """p * log(p / q) - p + q, what p adds to a Kullback-Leibler divergence."""
+    p, q = _floats("kl_div", p, q)
+    return rel_entr(p, q) - p + q
+
+
+def boxcox(x: Tensor, lmbda: Tensor) -> Any:
+    """(x ** lmbda - 1) / lmbda, and log(x) for lmbda = 0."""
+    x, lmbda = _floats("boxcox", x, lmbda)
+    return _boxcox(rnp.log(x), lmbda)
+
+
+def boxcox1p(x: Tensor, lmbda: Tensor) -> Any:
+    """((1 + x) ** lmbda - 1) / lmbda, and log(1 + x) for lmbda = 0."""
+    x, lmbda = _floats("boxcox1p", x, lmbda)
+    return _boxcox(rnp.log1p(x), lmbda)
+
+
+def _boxcox(logarithm: Any, lmbda: Any) -> Any:
+    is_zero = lmbda == 0
+    safe = rnp.where(is_zero, 1.0, lmbda)
+    return rnp.where(is_zero, logarithm, rnp.expm1(safe * logarithm) / safe)
+
+
+def logsumexp(
+    a: Tensor,
+    axis: Axis = None,
+    b: Tensor | None = None,
+    keepdims: bool = False,
+    return_sign: bool = False,
+    where: Tensor | None = None,
+) -> Any:
+    """The logarithm of the sum of exp(a) along axes, without overflow.
+
+    With factors `b` it is that of the sum of b * exp(a). With `return_sign` the result is the
+    logarithm of the size of the sum, and its sign. Elements where `where` is false do not count.
+    """
+    (x,) = _floats("logsumexp", a)
+    x = x if where is None else rnp.where(where, x, -math.inf)
+    axes = some_axes("logsumexp", axis, x.ndim if b is None else max(x.ndim, as_tensor(b).ndim))
+    if b is None and not return_sign:
+        total = apply("logsumexp", x, axes=axes)
+        return rnp.expand_dims(total, axes) if keepdims else total
+    x, b = rnp.broadcast_arrays(*promote_operands(x, 1.0 if b is None else b, inexact=True))
+    x = rnp.where(b == 0, -math.inf, x)  # a factor 0 hides even an infinity
+    peak = apply("stop_gradient", rnp.max(x, axes, keepdims=True))
+    peak = rnp.where(rnp.isfinite(peak), peak, 0.0)
+    total = rnp.sum(b * rnp.exp(x - peak), axes, keepdims=keepdims)
+    sign = rnp.sign(total)
+    size = rnp.log(abs(total) if return_sign else total)
+    result = size + (peak if keepdims else rnp.squeeze(peak, axes))
+    return (result, sign) if return_sign else result
+
+
+def softmax(x: Tensor, /, *, axis: Axis = None) -> Any:
+    """exp(x) divided by its sum along axes; None means all axes."""
+    (x,) = _floats("softmax", x)
+    return apply("softmax", x, axes=some_axes("softmax", axis, x.ndim))
+
+
+def log_softmax(x: Tensor, /, *, axis: Axis = None) -> Any:
+    """The logarithm of the softmax, without its underflow."""
+    (x,) = _floats("log_softmax", x)
+    return apply("log_softmax", x, axes=some_axes("log_softmax", axis, x.ndim))
