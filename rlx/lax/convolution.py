@@ -9,7 +9,7 @@ from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError, ShapeError
 from ..ir.types import as_dtype
 from ..trace.apply import apply, as_tensor
-from .operands import Tensor, integers, strict_dtype
+from .operands import Tensor, integers, sequence, strict_dtype
 from .shapes import pad, rev, transpose
 from .windows import Padding, dilated_size, pads_of
 
@@ -47,8 +47,8 @@ def conv_dimension_numbers(
     """
     if isinstance(dimension_numbers, ConvDimensionNumbers):
         return dimension_numbers
-    rank = len(lhs_shape)
-    if rank != len(rhs_shape) or rank < 2:
+    rank = len(sequence("conv_dimension_numbers: the shape of lhs", lhs_shape))
+    if rank != len(sequence("conv_dimension_numbers: the shape of rhs", rhs_shape)) or rank < 2:
         raise ShapeError(
             f"a convolution of an array with {rank} axes and a kernel with {len(rhs_shape)}",
             where=str(user_source()),
@@ -56,9 +56,10 @@ def conv_dimension_numbers(
         )
     if dimension_numbers is None:
         return ConvDimensionNumbers(*[tuple(range(rank))] * 3)
-    if len(dimension_numbers) != 3 or any(len(set(s)) != rank for s in dimension_numbers):
+    given = sequence("the dimension_numbers of a convolution", dimension_numbers)
+    if len(given) != 3 or any(not isinstance(s, str) or len(set(s)) != rank for s in given):
         raise _bad_specs(dimension_numbers, f"three strings of {rank} different letters")
-    lhs, rhs, out = dimension_numbers
+    lhs, rhs, out = given
     spatial = set(rhs) - set("OI")
     if {*lhs} != spatial | {*"NC"} or {*out} != {*lhs} or {*rhs} != spatial | {*"OI"}:
         raise _bad_specs(dimension_numbers, "N, C (O, I for the kernel) and one letter per axis")

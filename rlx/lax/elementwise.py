@@ -7,8 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import numpy as rnp
+from ..ir.builder import user_source
+from ..ir.errors import ArgumentError
 from ..ir.types import as_dtype, is_inexact
 from ..trace.apply import apply, as_operand, as_tensor, operand_type
+from ..trace.axes import integer
 from ..trace.promotion import broadcast_to, convert, fit_operands
 from .operands import Tensor, elementwise, strict, strict_dtype
 
@@ -132,7 +135,7 @@ def round(x: Tensor, rounding_method: int = RoundingMethod.AWAY_FROM_ZERO) -> An
 
 def integer_pow(x: Tensor, y: int) -> Any:
     """The number to a constant integer power."""
-    return apply("integer_pow", as_tensor(x), exponent=y)
+    return apply("integer_pow", as_tensor(x), exponent=integer("integer_pow: y", y))
 
 
 def pow(x: Tensor, y: Tensor) -> Any:
@@ -173,6 +176,10 @@ def select_n(which: Tensor, *cases: Tensor) -> Any:
 
     These are bools for two cases, else int32.
     """
+    if not cases:
+        raise ArgumentError(
+            "select_n: there are no cases", where=str(user_source()), fix="give one or more"
+        )
     cases = tuple(strict("select_n", *cases))
     which = broadcast_to(as_tensor(which), operand_type(cases[0]).shape)
     if which.dtype.kind == "b":

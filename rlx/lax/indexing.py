@@ -14,7 +14,7 @@ from ..trace.apply import apply, as_operand, as_tensor, operand_type
 from ..trace.axes import integer, one_axis
 from ..trace.host import is_python_scalar
 from ..trace.promotion import convert
-from .operands import Tensor, integers, strict_dtype
+from .operands import Tensor, axes_of, integers, sequence, strict_dtype
 
 # -- blocks -------------------------------------------------------------------------------------
 
@@ -172,8 +172,8 @@ def index_take(src: Tensor, idxs: Sequence[Tensor], axes: Sequence[int]) -> Any:
     Those axes become one.
     """
     x = as_tensor(src)
-    axes = tuple(one_axis("index_take", a, x.ndim) for a in axes)
-    vectors = [as_tensor(i) for i in idxs]
+    axes = axes_of("index_take", axes, x.ndim)
+    vectors = [as_tensor(i) for i in sequence("index_take: the indices", idxs)]
     indices = rnp.stack(vectors, axis=-1)
     return gather(
         x,
@@ -233,6 +233,17 @@ def _mode(name: str, mode: Any) -> GatherScatterMode:
     return known[mode]
 
 
+def _numbers(name: str, numbers: Any, kind: type) -> Any:
+    """The axes as tuples, from what says which belong together."""
+    if not isinstance(numbers, kind):
+        raise ArgumentError(
+            f"{name}: the dimension_numbers are of {type(numbers).__name__}",
+            where=str(user_source()),
+            fix=f"give a lax.{kind.__name__}",
+        )
+    return kind(*(integers(f"{name}: axes", axes) for axes in numbers))  # type: ignore[call-overload]
+
+
 def gather(
     operand: Tensor,
     start_indices: Tensor,
@@ -250,17 +261,17 @@ def gather(
     or NaN. `dimension_numbers` tells which axes of the array have starts, which are left out of the
     result, and where in the result the others are.
     """
-    numbers = dimension_numbers
+    numbers = _numbers("gather", dimension_numbers, GatherDimensionNumbers)
     words = {"clip": "clip", "fill": "fill", "promise_in_bounds": "promise"}
     return apply(
         "gather",
         as_tensor(operand),
         as_tensor(start_indices),
-        offset_axes=tuple(numbers.offset_dims),
-        collapsed_axes=tuple(numbers.collapsed_slice_dims),
-        operand_batch_axes=tuple(numbers.operand_batching_dims),
-        indices_batch_axes=tuple(numbers.start_indices_batching_dims),
-        start_axes=tuple(numbers.start_index_map),
+        offset_axes=numbers.offset_dims,
+        collapsed_axes=numbers.collapsed_slice_dims,
+        operand_batch_axes=numbers.operand_batching_dims,
+        indices_batch_axes=numbers.start_indices_batching_dims,
+        start_axes=numbers.start_index_map,
         sizes=integers("gather: slice_sizes", slice_sizes),
         mode=words[_mode("gather", "clip" if mode is None else mode).value],
         fill=fill_value,
@@ -278,18 +289,18 @@ def _scatter(name: str, op: str, doc: str) -> Callable[..., Any]:
         unique_indices: bool = False,
         mode: Any = None,
     ) -> Any:
-        numbers = dimension_numbers
+        numbers = _numbers(name, dimension_numbers, ScatterDimensionNumbers)
         words = {"clip": "clip", "fill": "drop", "promise_in_bounds": "promise"}
         return apply(
             op,
             as_tensor(operand),
             as_tensor(scatter_indices),
             as_tensor(updates),
-            window_axes=tuple(numbers.update_window_dims),
-            inserted_axes=tuple(numbers.inserted_window_dims),
-            operand_batch_axes=tuple(numbers.operand_batching_dims),
-            indices_batch_axes=tuple(numbers.scatter_indices_batching_dims),
-            scatter_axes=tuple(numbers.scatter_dims_to_operand_dims),
+            window_axes=numbers.update_window_dims,
+            inserted_axes=numbers.inserted_window_dims,
+            operand_batch_axes=numbers.operand_batching_dims,
+            indices_batch_axes=numbers.scatter_indices_batching_dims,
+            scatter_axes=numbers.scatter_dims_to_operand_dims,
             mode=words[_mode(name, mode).value],
             unique=bool(unique_indices),
         )

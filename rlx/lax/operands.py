@@ -14,7 +14,7 @@ from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, DtypeError, ShapeError
 from ..ir.types import is_bool, is_complex, is_float, is_integer
 from ..trace.apply import apply, as_operand, described, is_weak, operand_type
-from ..trace.axes import integer
+from ..trace.axes import integer, some_axes
 from ..trace.host import default_of, is_python_scalar
 from ..trace.promotion import fit_operands, result_dtype
 
@@ -80,6 +80,34 @@ def _of_one_rank(name: str, given: Sequence[Any]) -> Sequence[Any]:
 def elementwise(op: str, name: str, *operands: Any) -> Any:
     """Apply a pointwise op to operands that `strict` takes."""
     return apply(op, *strict(name, *operands))
+
+
+def axes_of(name: str, axes: Any, rank: int) -> tuple[int, ...]:
+    """Axes counted from 0, from a sequence; `name` is the function for errors."""
+    return some_axes(name, integers(f"{name}: axes", axes), rank)
+
+
+def sequence(what: str, items: Any) -> Sequence[Any]:
+    """What is given, if it is a list or a tuple; `what` it is is named in the error."""
+    if not isinstance(items, Sequence) or isinstance(items, str):
+        raise ArgumentError(
+            f"{what}: {type(items).__name__} is no sequence",
+            where=str(user_source()),
+            fix="give a list or a tuple",
+        )
+    return items
+
+
+def scalar(name: str, x: Any) -> Any:
+    """The operand, if it has no axes; `name` is the function for the error."""
+    x = as_operand(x)
+    if operand_type(x).shape:
+        raise ShapeError(
+            f"{name}: the initial value is {operand_type(x)}",
+            where=str(user_source()),
+            fix="give a scalar",
+        )
+    return x
 
 
 def integers(what: str, numbers: Any, count: int | None = None) -> tuple[int, ...]:

@@ -10,19 +10,19 @@ from ..ir.builder import user_source
 from ..ir.errors import ShapeError
 from ..ir.types import as_dtype
 from ..trace import pytree
-from ..trace.apply import apply, as_operand, as_tensor, operand_type
-from ..trace.axes import one_axis, some_axes
+from ..trace.apply import apply, as_tensor, operand_type
+from ..trace.axes import integer, one_axis
 from ..trace.promotion import broadcast_to, convert
 from ..trace.scan import associative_scan
 from .elementwise import bitwise_xor
 from .monoids import is_neutral, monoid_of
-from .operands import Tensor, strict_dtype
+from .operands import Tensor, axes_of, scalar, strict_dtype
 
 
 def _reduction(name: str, doc: str) -> Callable[..., Any]:
     def function(operand: Tensor, axes: Sequence[int]) -> Any:
         x = as_tensor(operand)
-        return apply(name, x, axes=some_axes(name, tuple(axes), x.ndim))
+        return apply(name, x, axes=axes_of(name, axes, x.ndim))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
@@ -57,9 +57,9 @@ def reduce(
     """
     xs, tree = pytree.flatten(operands)
     xs = [as_tensor(x) for x in xs]
-    starts = [as_operand(s) for s in pytree.flatten_like(tree, init_values, "reduce", SIDES)]
+    starts = [scalar("reduce", s) for s in pytree.flatten_like(tree, init_values, "reduce", SIDES)]
     starts = [convert(s, strict_dtype("reduce", [x, s])) for x, s in zip(xs, starts, strict=True)]
-    axes = some_axes("reduce", tuple(dimensions), xs[0].ndim)
+    axes = axes_of("reduce", dimensions, xs[0].ndim)
     if any(x.shape != xs[0].shape for x in xs):
         raise ShapeError(
             f"reduce: the shapes {', '.join(str(x.shape) for x in xs)} differ",
@@ -149,7 +149,7 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
     many = tuple(operand) if isinstance(operand, tuple | list) else (operand,)
     xs = [as_tensor(x) for x in many]
     place = one_axis("sort", dimension, operand_type(xs[0]).rank) if xs else 0
-    made = apply("sort", *xs, axis=place, n_keys=num_keys)
+    made = apply("sort", *xs, axis=place, n_keys=integer("sort: num_keys", num_keys))
     return tuple(made) if isinstance(operand, tuple | list) else made[0]
 
 
@@ -162,5 +162,5 @@ def top_k(operand: Tensor, k: int, *, axis: int = -1) -> tuple[Any, Any]:
     """The k greatest numbers along an axis, the greatest first, and their indices."""
     x = as_tensor(operand)
     place = one_axis("top_k", axis, x.ndim)
-    values, places = apply("top_k", rnp.moveaxis(x, place, -1), k=k)
+    values, places = apply("top_k", rnp.moveaxis(x, place, -1), k=integer("top_k: k", k))
     return rnp.moveaxis(values, -1, place), rnp.moveaxis(places, -1, place)

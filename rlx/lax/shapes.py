@@ -11,9 +11,9 @@ from ..ir.builder import user_source
 from ..ir.errors import ShapeError
 from ..trace import axes as checked
 from ..trace.apply import apply, as_operand, as_tensor
-from ..trace.axes import as_shape, integer, one_axis, some_axes
+from ..trace.axes import as_shape, integer, one_axis
 from ..trace.promotion import convert
-from .operands import Tensor, integers
+from .operands import Tensor, axes_of, integers, sequence, strict_dtype
 
 
 def full(shape: Any, fill_value: Tensor, dtype: Any = None) -> Any:
@@ -60,7 +60,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
 def broadcast_to_rank(x: Tensor, rank: int) -> Any:
     """The array with axes of size 1 in front, as many as it lacks."""
     x = as_tensor(x)
-    return expand_dims(x, range(rank - x.ndim))
+    return expand_dims(x, range(integer("broadcast_to_rank: the rank", rank) - x.ndim))
 
 
 def reshape(operand: Tensor, new_sizes: Any, dimensions: Sequence[int] | None = None) -> Any:
@@ -76,7 +76,11 @@ def reshape(operand: Tensor, new_sizes: Any, dimensions: Sequence[int] | None = 
 def collapse(operand: Tensor, start_dimension: int, stop_dimension: int | None = None) -> Any:
     """The axes from one below another as one axis."""
     x = as_tensor(operand)
-    start, stop, _ = slice_(start_dimension, stop_dimension).indices(x.ndim)
+    ends = [
+        None if n is None else integer("collapse: an axis", n)
+        for n in (start_dimension, stop_dimension)
+    ]
+    start, stop, _ = slice_(*ends).indices(x.ndim)
     if stop <= start:
         raise ShapeError(
             f"collapse: there are no axes from {start_dimension} below {stop_dimension}",
@@ -94,22 +98,23 @@ def transpose(operand: Tensor, permutation: Sequence[int]) -> Any:
 def rev(operand: Tensor, dimensions: Sequence[int]) -> Any:
     """The elements in reverse order along axes."""
     x = as_tensor(operand)
-    return apply("flip", x, axes=some_axes("rev", tuple(dimensions), x.ndim))
+    return apply("flip", x, axes=axes_of("rev", dimensions, x.ndim))
 
 
 def squeeze(array: Tensor, dimensions: Sequence[int]) -> Any:
     """The array without some axes of size 1."""
-    return rnp.squeeze(array, tuple(dimensions))
+    return rnp.squeeze(array, integers("squeeze: axes", dimensions))
 
 
 def expand_dims(array: Tensor, dimensions: Sequence[int]) -> Any:
     """The array with new axes of size 1, at these places of the result."""
-    return rnp.expand_dims(array, tuple(dimensions))
+    return rnp.expand_dims(array, integers("expand_dims: axes", dimensions))
 
 
 def concatenate(operands: Sequence[Tensor], dimension: int) -> Any:
     """Arrays of one dtype one after another along an axis."""
-    return apply("concat", *map(as_tensor, operands), axis=integer("the axis", dimension))
+    xs = [as_tensor(x) for x in sequence("concatenate: the operands", operands)]
+    return apply("concat", *xs, axis=integer("the axis", dimension))
 
 
 def split(operand: Tensor, sizes: Sequence[int], axis: int = 0) -> list[Any]:
@@ -136,9 +141,9 @@ def pad(
     There are (low, high, interior) for each axis.
     """
     x, value = as_tensor(operand), as_operand(padding_value)
-    if isinstance(value, int | float):
-        value = convert(value, x.dtype)
-    config = [integers("pad: low, high, interior", line, 3) for line in padding_config]
+    value = convert(value, strict_dtype("pad", [x, value]))
+    lines = sequence("pad: the config", padding_config)
+    config = [integers("pad: low, high, interior", line, 3) for line in lines]
     low, high, interior = (tuple(line[i] for line in config) for i in range(3))
     return apply("pad", x, value, low=low, high=high, interior=interior)
 
@@ -152,7 +157,7 @@ def slice(
     """The elements `start, start + stride, ...` below the limit of each axis."""
     x = as_tensor(operand)
     steps = (1,) * x.ndim if strides is None else integers("slice: strides", strides)
-    start, stop = integers("slice: starts", start_indices), tuple(limit_indices)
+    start, stop = integers("slice: starts", start_indices), sequence("slice: limits", limit_indices)
     return apply("slice", x, start=start, stop=stop, step=steps)
 
 
@@ -184,7 +189,7 @@ def tile(operand: Tensor, reps: Sequence[int]) -> Any:
 
 def stack(operands: Sequence[Tensor], axis: int = 0) -> Any:
     """Arrays of one dtype and shape, along a new axis."""
-    xs = [as_tensor(x) for x in operands]
+    xs = [as_tensor(x) for x in sequence("stack: the operands", operands)]
     place = one_axis("stack", axis, xs[0].ndim + 1) if xs else 0
     return concatenate([rnp.expand_dims(x, place) for x in xs], place)
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, AttributeValueError, ShapeError
-from ..trace.apply import apply, as_operand, as_tensor
+from ..trace.apply import apply, as_tensor
 from ..trace.promotion import broadcast_to, convert
 from .monoids import is_neutral, monoid_of
-from .operands import Tensor, integers, strict_dtype
+from .operands import Tensor, integers, scalar, sequence, strict_dtype
 
 Padding = Any  # "SAME", "VALID", "SAME_LOWER", or (before, after) for each axis
 PADDINGS = ("SAME", "VALID", "SAME_LOWER")
@@ -43,7 +43,10 @@ def padtype_to_pads(
             fix=f"use one of {', '.join(PADDINGS)}, or (before, after) for each axis",
         )
     pads = []
-    for size, window, stride in zip(in_shape, window_shape, window_strides, strict=True):
+    windows = integers("padtype_to_pads: window_shape", window_shape)
+    strides = integers("padtype_to_pads: window_strides", window_strides, len(windows))
+    sizes = sequence("padtype_to_pads: in_shape", in_shape)
+    for size, window, stride in zip(sizes, windows, strides, strict=True):
         if name == "VALID":
             pads.append((0, 0))
             continue
@@ -95,7 +98,7 @@ def reduce_window(
     places between elements spread by `base_dilation` count for nothing, and "SAME" pads as if there
     were no such places.
     """
-    x, start = as_tensor(operand), as_operand(init_value)
+    x, start = as_tensor(operand), scalar("reduce_window", init_value)
     start = convert(start, strict_dtype("reduce_window", [x, start]))
     window = integers("reduce_window: window_dimensions", window_dimensions, x.ndim)
     strides, spread, dilation = (
