@@ -22,6 +22,7 @@ from rlx.ir.errors import (
 )
 from rlx.numpy import linalg
 from rlx.trace.apply import apply
+from rlx.trace.make_graph import make_graph, spec
 
 
 @pytest.fixture(autouse=True)
@@ -434,3 +435,19 @@ def test_matrices_without_elements():
     assert linalg.lstsq(np.zeros((0, 3)), np.zeros(0))[0].tolist() == [0, 0, 0]
     assert linalg.pinv(np.zeros((0, 3))).shape == (3, 0)
     assert linalg.norm(np.zeros((0, 3)), 2) == 0
+
+
+@pytest.mark.parametrize("name", ["inv", "pinv", "cholesky", "eigvalsh", "svdvals", "norm"])
+def test_sizes_may_be_symbolic(name: str):
+    def total(x: Any) -> Any:
+        return getattr(linalg, name)(x).sum()
+
+    made = make_graph(rlx.grad(total))(spec(("n", "n"), "float64"))
+    assert [str(type) for type in made.result_types] == ["f64[n, n]"]
+
+
+def test_what_needs_numbers_for_sizes_says_so():
+    with pytest.raises(ShapeError, match="is not known"):
+        make_graph(linalg.svdvals)(spec(("n", "k"), "float64"))
+    with pytest.raises(GradientError, match="slogdet"):
+        make_graph(rlx.grad(linalg.det))(spec(("n", "n"), "float64"))

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..body import Library
+from ..builder import user_source
+from ..errors import GradientError
 from ..graph import Value
 from ..op import define
 from ..types import Type, is_complex
@@ -112,6 +114,12 @@ det.body(Library())
 
 def _det_tangent(t: Value, out: Value, x: Value) -> Value | None:
     size = x.shape[-1]
+    if not isinstance(size, int):
+        raise GradientError(
+            f"det has no derivative for {x.type}, of unknown size",
+            where=str(user_source()),
+            fix="give the matrix a size, or use slogdet",
+        )
     if size == 0:
         return None
     return _trace(t if size == 1 else _adjugate_product(x, t))

@@ -28,6 +28,7 @@ from .matrices import (
     inexact,
     precision_of,
     real_dtype,
+    rounding_of,
     symmetrized,
     wrong_shape,
     wrong_value,
@@ -102,7 +103,7 @@ def pinv(a: Tensor, rtol: Tensor | None = None, hermitian: bool = False) -> Any:
         check_square("pinv", a)
         a = symmetrized(a)
     if rtol is None:
-        rtol = 10.0 * max(a.shape[-2:]) * precision_of(a.dtype)
+        rtol = 10.0 * rounding_of("pinv", a)
     return _pinv(a, rtol)
 
 
@@ -134,7 +135,7 @@ def lstsq(
     m, n = a.shape
     values = svdvals(a)
     if rcond is None:
-        rcond = precision_of(a.dtype) * max(m, n)
+        rcond = rounding_of("lstsq", a)
     elif rcond < 0:
         rcond = precision_of(a.dtype)
     columns = expand_dims(b, -1) if b.ndim == 1 else b
@@ -203,8 +204,7 @@ def matrix_rank(
     values = svd(x, compute_uv=False, hermitian=hermitian)
     bound = tol if rtol is None else rtol
     if bound is None:
-        scale = max(x.shape[-2:]) * precision_of(x.dtype)
-        bound = reductions.max(values, -1, initial=0) * scale
+        bound = reductions.max(values, -1, initial=0) * rounding_of("matrix_rank", x)
     return reductions.sum(values > expand_dims(as_tensor(bound), -1), axis=-1)
 
 

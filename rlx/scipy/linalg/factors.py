@@ -6,7 +6,14 @@ from typing import Any
 
 from ... import numpy
 from ...numpy.elementwise import Tensor
-from ...numpy.linalg.matrices import adjoint, check_matrix, check_square, inexact, wrong_value
+from ...numpy.linalg.matrices import (
+    adjoint,
+    check_matrix,
+    check_square,
+    extent,
+    inexact,
+    wrong_value,
+)
 from ...numpy.linalg.solving import check_system, solve_columns
 from ...trace.apply import apply, as_tensor
 
@@ -157,8 +164,7 @@ def lu(
     (a,) = inexact(a)
     check_matrix("lu", a)
     both, _, order = apply("lu", a)
-    m, n = a.shape[-2:]
-    k = min(m, n)
+    m, k = a.shape[-2], extent("lu", a, min)
     lower = numpy.tril(both, -1)[..., :k] + numpy.eye(m, k, dtype=a.dtype)
     upper = numpy.triu(both)[..., :k, :]
     rows = numpy.arange(m, dtype="int32")[:, None]
