@@ -13,6 +13,7 @@ import pytest
 
 import rlx
 from rlx import lax
+from rlx.ir.dims import dim
 from rlx.ir.errors import RlxError
 
 TOLERANCE = 1e-11  # sums of up to some hundred products of normal numbers, in float64
@@ -219,12 +220,18 @@ def test_sizes_of_zero():
     assert rlx.vmap(run)(np.ones((0, 2, 2, 5)), np.ones((0, 3, 2, 2))).shape == (0, 2, 3, 4)
 
 
-def test_a_batch_of_any_size_compiles_once():
-    run = rlx.jit(lambda x: lax.conv(x, FIRST_KERNEL, (1, 1), "SAME"))
-    symbolic = rlx.spec((rlx.ir.dims.dim("batch"), *FIRST.shape[1:]), "float32")
-    graph = rlx.make_graph(lambda x: lax.conv(x, FIRST_KERNEL, (1, 1), "SAME"))(symbolic)
-    assert str(graph.result_types[0]) == "f32[batch, 6, 7, 6]"
-    assert run(FIRST).shape == (2, 6, 7, 6)
+def test_named_sizes():
+    """A batch of any size, and a length of any size where windows move on by one."""
+    image = rlx.spec((dim("batch"), *FIRST.shape[1:]), "float32")
+    row = rlx.spec((2, 4, dim("length", low=3)), "float32")
+    line = FIRST_KERNEL[..., 0]
+    graphs = [
+        rlx.make_graph(lambda x: lax.conv(x, FIRST_KERNEL, (2, 1), "SAME"))(image),
+        rlx.make_graph(lambda x: lax.conv(x, line, (1,), "VALID"))(row),
+        rlx.make_graph(rlx.grad(lambda x: lax.conv(x, line, (1,), "SAME").sum()))(row),
+    ]
+    wanted = ["f32[batch, 6, 4, 6]", "f32[2, 6, length - 2]", "f32[2, 4, length]"]
+    assert [str(g.result_types[0]) for g in graphs] == wanted
 
 
 # -- bad input ----------------------------------------------------------------------------------

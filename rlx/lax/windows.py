@@ -50,13 +50,14 @@ def padtype_to_pads(
         if name == "VALID":
             pads.append((0, 0))
             continue
-        if not isinstance(size, int):
+        if not isinstance(size, int) and stride != 1:
             raise ShapeError(
                 f"{name} padding of the size {size} needs its number",
                 where=str(user_source()),
                 fix="use a static size, or give (before, after) for each axis",
             )
-        total = max((-(-size // max(stride, 1)) - 1) * stride + window - size, 0)
+        count = size if stride == 1 else -(-size // max(stride, 1))
+        total = max((count - 1) * stride + window - size, 0)
         less, more = total // 2, total - total // 2
         pads.append((less, more) if name == "SAME" else (more, less))
     return pads
