@@ -308,3 +308,20 @@ def test_i0_of_numpy_is_the_one_here() -> None:
     x = np.array([0.0, 0.5, -3.0, 20.0])
     np.testing.assert_allclose(rnp.i0(x), np.i0(x), rtol=1e-14)
     assert rnp.i0(x.astype("float32")).dtype == "float32"
+
+
+def test_smooth_functions_of_nn_are_those_of_jax() -> None:
+    x = np.array([-3.0, -1.0, -0.25, 0.5, 1.0, 4.0], "float32")
+    for name in ("squareplus", "sparse_plus", "sparse_sigmoid", "log1mexp"):
+        place = abs(x) if name == "log1mexp" else x
+        mine, other = getattr(rlx.nn, name), getattr(jax.nn, name)
+        assert_near(mine(place), other(place), "float32", 1.0)
+        inside = place[abs(abs(place) - 1) > 0.1]  # not at the kinks
+        got, wanted = rlx.vmap(rlx.grad(mine))(inside), jax.vmap(jax.grad(other))(inside)
+        assert_near(got, wanted, "float32", 1.0)
+    assert float(rlx.nn.log1mexp(0.0)) == -math.inf
+    assert_near(rlx.nn.squareplus(x, 2), jax.nn.squareplus(x, 2), "float32", 1.0)
+    rows = x.reshape(2, 3)
+    for options in ({}, {"axis": 1}, {"axis": 0, "keepdims": True}, {"where": rows > -1}):
+        got, wanted = rlx.nn.logmeanexp(rows, **options), jax.nn.logmeanexp(rows, **options)
+        assert_near(got, wanted, "float32", 1.0)

@@ -10,11 +10,13 @@ from typing import Any
 
 from .. import numpy as rnp
 from ..ir.types import as_dtype
+from ..scipy.special import logsumexp
 from ..trace.apply import apply, as_tensor
 from ..trace.axes import integer, one_axis, some_axes
 from ..trace.promotion import pointwise, promote_operands
 
 Axis = int | tuple[int, ...] | None
+LOG_TWO = math.log(2.0)
 
 
 def _inexact(x: Any) -> Any:
@@ -139,6 +141,32 @@ def glu(x: Any, axis: int = -1) -> Any:
     return value * sigmoid(gate)
 
 
+def squareplus(x: Any, b: Any = 4) -> Any:
+    """(x + sqrt(x * x + b)) / 2, a smooth relu without exponentials."""
+    x, b = promote_operands(x, b, inexact=True)
+    return (x + rnp.sqrt(rnp.square(x) + b)) / 2
+
+
+def sparse_plus(x: Any) -> Any:
+    """A smooth relu that is 0 below -1 and the number above 1, a parabola between."""
+    x = _inexact(x)
+    return rnp.where(x <= -1, 0.0, rnp.where(x >= 1, x, rnp.square(x + 1) / 4))
+
+
+def sparse_sigmoid(x: Any) -> Any:
+    """The derivative of `sparse_plus`: 0 below -1, 1 above 1, a line between."""
+    return 0.5 * rnp.clip(_inexact(x) + 1, 0.0, 2.0)
+
+
+def log1mexp(x: Any) -> Any:
+    """log(1 - exp(-x)) for x >= 0, exact for small and for large x."""
+    x = _inexact(x)
+    is_small = x < LOG_TWO
+    # what is not chosen must not spoil the derivative
+    small, large = rnp.where(is_small, x, LOG_TWO), rnp.where(is_small, LOG_TWO, x)
+    return rnp.where(is_small, rnp.log(-rnp.expm1(-small)), rnp.log1p(-rnp.exp(-large)))
+
+
 # -- along axes ---------------------------------------------------------------------------------
 
 
@@ -171,34 +199,18 @@ def _masked(x: Any, where: Any) -> Any:
     return rnp.where(where, x, float(rnp.finfo(x.dtype).min))
 
 
-def logsumexp(
-    x: Any,
-    axis: Axis = None,
-    b: Any = None,
-    keepdims: bool = False,
-    return_sign: bool = False,
-    where: Any = None,
-) -> Any:
-    """The logarithm of the sum of exp(x) along axes, without overflow.
+def logmeanexp(x: Any, axis: Axis = None, where: Any = None, keepdims: bool = False) -> Any:
+    """The logarithm of the mean of exp(x) along axes, without overflow.
 
-    With factors `b` it is that of the sum of b * exp(x). With `return_sign` the result is the
-    logarithm of the size of the sum, and its sign. Elements where `where` is false do not count.
+    Elements where `where` is false do not count.
+
+    >>> logmeanexp([1000.0, 1000.0])
+    Array(1000., dtype=float32)
     """
     x = _inexact(x)
-    x = x if where is None else rnp.where(where, x, -math.inf)
-    axes = some_axes("logsumexp", axis, x.ndim if b is None else max(x.ndim, as_tensor(b).ndim))
-    if b is None and not return_sign:
-        total = apply("logsumexp", x, axes=axes)
-        return rnp.expand_dims(total, axes) if keepdims else total
-    x, b = rnp.broadcast_arrays(*promote_operands(x, 1.0 if b is None else b, inexact=True))
-    x = rnp.where(b == 0, -math.inf, x)  # a factor 0 hides even an infinity
-    peak = apply("stop_gradient", rnp.max(x, axes, keepdims=True))
-    peak = rnp.where(rnp.isfinite(peak), peak, 0.0)
-    total = rnp.sum(b * rnp.exp(x - peak), axes, keepdims=keepdims)
-    sign = rnp.sign(total)
-    size = rnp.log(abs(total) if return_sign else total)
-    result = size + (peak if keepdims else rnp.squeeze(peak, axes))
-    return (result, sign) if return_sign else result
+    total = logsumexp(x, axis, keepdims=keepdims, where=where)
+    counted = rnp.ones_like(x) if where is None else rnp.where(where, rnp.ones_like(x), 0.0)
+    return total - rnp.log(rnp.sum(counted, axis, keepdims=keepdims))
 
 
 def standardize(

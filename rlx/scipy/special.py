@@ -175,7 +175,7 @@ def bernoulli(n: int) -> Any:
     """The Bernoulli numbers 0 to n; that of 1 is -1/2.
 
     >>> bernoulli(4)
-    Array([ 1.        , -0.5       ,  0.16666667,  0.        , -0.03333333], dtype=float32)
+    Array([ 1.        , -0.5       ,  0.16666667,  0.        , -0.03333334], dtype=float32)
     """
     n = integer("bernoulli: n", n)
     if n < 0:
