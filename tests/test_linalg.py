@@ -275,7 +275,8 @@ def test_no_answer_is_nan_for_that_matrix_alone():
     np.testing.assert_array_equal(inverse[0], good)
     assert np.isnan(np.asarray(inverse[1])).all()
     assert linalg.slogdet(bad).logabsdet == -np.inf
-    assert linalg.cond(bad, 1) == np.inf
+    assert linalg.cond(bad, 1) == linalg.cond(0 * bad) == np.inf
+    assert np.isnan(linalg.cond(bad * np.nan))
     for values in (linalg.svdvals, linalg.eigvals, linalg.eigvalsh):
         result = np.asarray(values(np.stack([good, bad * np.nan])))
         np.testing.assert_array_equal(result[0], [1, 1])

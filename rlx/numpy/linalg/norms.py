@@ -124,12 +124,10 @@ def cond(x: Tensor, p: int | float | str | None = None) -> Any:
     check_matrix("cond", x)
     if 0 in x.shape[-2:]:
         wrong_shape("cond", f"{x.type} has empty matrices", x, fix="give matrices with elements")
-    if p is None or p == 2:
+    if p in (None, 2, -2):
         values = svdvals(x)
-        return values[..., 0] / values[..., -1]
-    if p == -2:
-        values = svdvals(x)
-        ratio = values[..., -1] / values[..., 0]
+        first, last = (-1, 0) if p == -2 else (0, -1)
+        ratio = values[..., first] / values[..., last]
     else:
         check_square("cond", x)
         ratio = matrix_norm(x, ord=p) * matrix_norm(inv(x), ord=p)
