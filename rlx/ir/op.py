@@ -300,6 +300,12 @@ def define(type_rule: Callable[..., Any]) -> Op:
     return Op(type_rule.__name__, type_rule, type_rule.__doc__)
 
 
+def has_effect(node: Node) -> bool:
+    """Whether a node, or one in a graph of it, does more than compute results."""
+    inner = (each for graph in node.graphs for each in graph.walk())
+    return any(each.op.rules.get("effect") for each in (node, *inner))
+
+
 def has_graphs(node: Node) -> bool:
     """Whether a node has nested graphs."""
     return any(isinstance(a, Graph) or isinstance(a, tuple) for a in node.attrs.values()) and bool(

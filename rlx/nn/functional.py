@@ -195,7 +195,7 @@ def log_softmax(x: Any, axis: Axis = -1, where: Any = None) -> Any:
 
 
 def _masked(x: Any, where: Any) -> Any:
-    """The least number where `where` is false: -inf would make NaN where nothing counts."""
+    """The least number where `where` is false; -inf would make NaN in an empty row."""
     return rnp.where(where, x, float(rnp.finfo(x.dtype).min))
 
 

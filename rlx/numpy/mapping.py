@@ -140,7 +140,7 @@ def apply_along_axis(
 
 
 def apply_over_axes(func: Callable[..., Any], x: Tensor, axes: int | Sequence[int]) -> Any:
-    """Apply a reduction `func(x, axis)` along axes, one after the other; they keep size 1."""
+    """Apply a reduction `func(x, axis)` along axes in turn; they keep size 1."""
     check_function(func, "apply_over_axes: the function")
     x = as_tensor(x)
     for axis in axes if isinstance(axes, Sequence) else (axes,):

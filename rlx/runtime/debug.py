@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -30,21 +30,32 @@ from ..ir.errors import ConfigError
 from ..ir.graph import Graph
 from ..ir.text import constants
 from ..ir.text import show as graph_text
+from ..trace.callback import debug_callback, debug_print
 from ..trace.make_graph import trace
 
 PROGRAM_STAGES = {"lir": 5, "llvm": 6, "assembly": 6}  # those not named here are graphs
 SUFFIXES = {"llvm": "ll", "assembly": "s"}
 
 
-@contextmanager
-def debug(level: int = 1, **settings: object) -> Iterator[Config]:
+@final
+class Debug:
     """Print what compiles do, in a block: `with rlx.debug(4): ...`.
 
     The levels are those of RLX_DEBUG, 0 to 6. Other settings can change with it:
-    `rlx.debug(1, dump="out")`. They hold for all threads.
+    `rlx.debug(1, dump="out")`. They hold for all threads. `rlx.debug.print("x is {}", x)` prints
+    numbers of a running program, `rlx.debug.callback(fn, x)` passes them to a function.
     """
-    with config.using(debug=level, **settings) as changed:
-        yield changed
+
+    print = staticmethod(debug_print)
+    callback = staticmethod(debug_callback)
+
+    @contextmanager
+    def __call__(self, level: int = 1, **settings: object) -> Iterator[Config]:
+        with config.using(debug=level, **settings) as changed:
+            yield changed
+
+
+debug = Debug()
 
 
 def show(fn: Callable[..., Any], *, file: Any = None) -> Callable[..., None]:

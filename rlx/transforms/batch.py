@@ -74,7 +74,7 @@ def _is_named(node: Node, name: Any) -> bool:
 
 
 def _holds_named(node: Node, name: Any) -> bool:
-    """Whether a nested graph has an op of the named axis, so that its results may differ."""
+    """Whether a nested graph has an op of the named axis."""
     return any(_is_named(inner, name) for graph in node.graphs for inner in graph.walk())
 
 

@@ -208,7 +208,7 @@ class custom_vjp(_Custom):
 
 
 class _Residuals:
-    """What a forward rule keeps: arrays, and Python values that reach the other rule as such."""
+    """What a forward rule keeps: arrays, and Python values as they are."""
 
     def __init__(self) -> None:
         self.is_array: list[bool] = []

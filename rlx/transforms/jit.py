@@ -127,9 +127,9 @@ class Lowered:
 
 
 class CacheInfo(NamedTuple):
-    """What a jitted function keeps: kinds of arguments it is compiled for, `limit` at most.
+    """What a jitted function keeps: kinds of arguments it is compiled for.
 
-    `compiles` counts all compiles so far; `reason` says what was new in the last one.
+    There are `limit` at most. `compiles` counts all compiles so far; `reason` says what was new in the last one.
     """
 
     entries: int

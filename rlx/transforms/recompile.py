@@ -22,7 +22,9 @@ _is_forbidden: ContextVar[bool] = ContextVar("no_recompile", default=False)
 
 @contextmanager
 def no_recompile() -> Iterator[None]:
-    """Raise in the block where a jitted function would compile: its arguments are of a new kind.
+    """Raise in the block where a jitted function would compile.
+
+    It would for arguments of a new kind.
 
     >>> import rlx
     >>> f = rlx.jit(lambda x: x + 1)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from ..ir.builder import at, build, recording, rewrite
 from ..ir.graph import Graph, Node, Value
+from ..ir.op import has_effect
 from ..ir.ops.control import Split, pick
 
 
@@ -25,13 +26,18 @@ def split_graph(
         out_known = [is_known[r] for r in mixed.results]
     results = pick(mixed.results, out_known)
     late = pick(mixed.results, out_known, False)
-    late_nodes = [n for n in _needed(mixed, late) if not is_known[n.results[0]]]
+    late_nodes = [n for n in _needed(mixed, late) if not _all_known(n, is_known)]
     residuals = _residuals(late_nodes, late, is_known)
     inputs, early = pick(mixed.params, known), [*results, *residuals]
-    known_graph = _rebuild(graph.name, inputs, _needed(mixed, early), early)
+    early_nodes = [n for n in _needed(mixed, early) if _all_known(n, is_known)]
+    known_graph = _rebuild(graph.name, inputs, early_nodes, early)
     inputs = [*residuals, *pick(mixed.params, known, False)]
     unknown_graph = _rebuild(graph.name, inputs, late_nodes, late)
     return Split(known_graph, unknown_graph, tuple(out_known))
+
+
+def _all_known(node: Node, is_known: dict[Value, bool]) -> bool:
+    return all(is_known[a] for a in node.args)
 
 
 def _separate(graph: Graph, known: Sequence[bool]) -> tuple[Graph, dict[Value, bool]]:
@@ -68,7 +74,7 @@ def _needed(graph: Graph, results: Sequence[Value]) -> list[Node]:
     wanted = set(results)
     nodes = []
     for node in reversed(graph.nodes):
-        if any(r in wanted for r in node.results):
+        if has_effect(node) or any(r in wanted for r in node.results):
             nodes.append(node)
             wanted.update(node.args)
     return nodes[::-1]

@@ -10,6 +10,7 @@ from ..graph import OPS
 from . import (
     activation,
     arithmetic,
+    callback,
     compare,
     constant,
     contract,
@@ -53,6 +54,7 @@ from . import (
     trigonometric,
 )
 
+callback.callback_samples()
 control.control_samples()
 custom.custom_samples()
 loops.while_samples()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir.graph import Graph, Node, Value
+from ...ir.op import has_effect
 from .rebuild import again, rebuild
 
 
@@ -18,7 +19,7 @@ def drop_dead(graph: Graph) -> Graph:
     needed = set(graph.results)
     live: set[Node] = set()
     for node in reversed(graph.nodes):
-        if node.op.rules.get("effect") or any(r in needed for r in node.results):
+        if has_effect(node) or any(r in needed for r in node.results):
             live.add(node)
             needed.update(node.args)
     if len(live) == len(graph.nodes) and not any(node.graphs for node in live):

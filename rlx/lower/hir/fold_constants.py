@@ -43,7 +43,9 @@ def _is_uniform(array: np.ndarray) -> bool:
 
 def _known(node: Node, operands: list[Value]) -> list[np.ndarray] | None:
     """The operands' arrays, if the node can be computed from them now."""
-    if not operands or node.graphs or "reference" not in node.op.rules:
+    if not operands or node.graphs or "barrier" in node.op.rules:
+        return None
+    if "reference" not in node.op.rules:
         return None
     if not all(r.type.is_static and r.type.size <= LARGEST for r in node.results):
         return None

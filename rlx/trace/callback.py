@@ -1,0 +1,129 @@
+"""Python functions called while a program runs: pure_callback and its like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..ir.builder import user_source
+from ..ir.errors import ArgumentError
+from ..ir.ops.custom import Rule
+from ..ir.types import Type, as_dtype
+from . import pytree
+from .apply import apply, as_tensor
+from .axes import as_shape
+from .host import is_python_scalar
+from .make_graph import check_function
+
+VMAP_METHODS = ("sequential", "expand_dims", "broadcast_all")
+
+
+def pure_callback(
+    callback: Callable[..., Any],
+    result_shape_dtypes: Any,
+    *args: Any,
+    vmap_method: str = "sequential",
+    **kwargs: Any,
+) -> Any:
+    """Call a Python function of NumPy arrays from a compiled program.
+
+    The function must only compute: it may be called again, or not at all if its results are not
+    used. `result_shape_dtypes` is a tree of `rlx.spec`s or arrays like its results. Under vmap it
+    is called for each member ("sequential"), or once with whole batches, arguments all members
+    share having an axis of size 1 ("expand_dims") or the batch's ("broadcast_all").
+
+    >>> import numpy as np, rlx
+    >>> f = rlx.jit(lambda x: pure_callback(np.sort, rlx.spec((3,)), x))
+    >>> f(rlx.array([3.0, 1.0, 2.0])).tolist()
+    [1.0, 2.0, 3.0]
+    """
+    if vmap_method not in VMAP_METHODS:
+        raise ArgumentError(
+            f"pure_callback: there is no vmap_method {vmap_method!r}",
+            where=str(user_source()),
+            fix=f"use one of {', '.join(VMAP_METHODS)}",
+        )
+    attrs = {"vmap_method": vmap_method}
+    return _call("pure_callback", callback, result_shape_dtypes, args, kwargs, attrs)
+
+
+def io_callback(
+    callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, **kwargs: Any
+) -> Any:
+    """Call a Python function of NumPy arrays that does more than compute.
+
+    It is called exactly once each time the program comes by, in the program's order, whether its
+    results are used or not. `result_shape_dtypes` is as for `pure_callback`; None is no result.
+    """
+    return _call("io_callback", callback, result_shape_dtypes, args, kwargs, {})
+
+
+def debug_callback(callback: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Call a Python function of NumPy arrays for what it shows.
+
+    Derivatives pass it by.
+    """
+    check_function(callback, "debug_callback: the function")
+    leaves, tree = pytree.flatten((args, kwargs))
+
+    def show(*arrays: np.ndarray) -> None:
+        given, named = pytree.unflatten(tree, arrays)
+        callback(*given, **named)
+
+    apply("debug_callback", *map(as_tensor, leaves), fn=Rule(show, (callback, tree)))
+
+
+def debug_print(text: str, *args: Any, **kwargs: Any) -> None:
+    """Print a text with numbers of a running program, `debug_print("x is {}", x)`.
+
+    The text is that of `str.format`.
+    """
+
+    leaves, tree = pytree.flatten((args, kwargs))
+
+    def show(*arrays: np.ndarray) -> None:
+        given, named = pytree.unflatten(tree, arrays)
+        print(text.format(*given, **named))
+
+    apply("debug_callback", *map(as_tensor, leaves), fn=Rule(show, (text, tree)))
+
+
+def _call(
+    name: str,
+    callback: Callable[..., Any],
+    results: Any,
+    args: Any,
+    kwargs: Any,
+    attrs: dict[str, Any],
+) -> Any:
+    check_function(callback, f"{name}: the function")
+    leaves, tree = pytree.flatten((args, kwargs))
+    specs, out_tree = pytree.flatten(results)
+    types = tuple(_type_of(name, s) for s in specs)
+
+    def run(*arrays: np.ndarray) -> tuple[Any, ...]:
+        given, named = pytree.unflatten(tree, arrays)
+        found = pytree.flatten_like(out_tree, callback(*given, **named), name, SIDES)
+        pairs = zip(found, types, strict=True)
+        dtypes = [t.dtype if is_python_scalar(x) else None for x, t in pairs]
+        return tuple(map(np.asarray, found, dtypes))
+
+    rule = Rule(run, (callback, tree, out_tree, types))
+    found = apply(name, *map(as_tensor, leaves), fn=rule, results=types, **attrs)
+    return pytree.unflatten(out_tree, found)
+
+
+SIDES = ("result_shape_dtypes", "what the function gave")
+
+
+def _type_of(name: str, spec: Any) -> Type:
+    try:
+        return Type(as_dtype(spec.dtype), tuple(as_shape(spec.shape)))
+    except AttributeError:
+        raise ArgumentError(
+            f"{name}: {spec!r} has no shape and dtype",
+            where=str(user_source()),
+            fix='describe each result: rlx.spec((3,), "float32")',
+        ) from None

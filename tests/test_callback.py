@@ -1,0 +1,151 @@
+"""Python functions called by running programs: how often, with what, and what may go wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import rlx
+from rlx.ir.errors import ArgumentError, CallbackError, GradientError, StructureError
+
+X = np.arange(3, dtype=np.float32)
+WRAPS = [lambda fn: fn, rlx.jit, lambda fn: rlx.jit(fn, device="reference")]
+
+
+@pytest.fixture
+def seen() -> list:
+    return []
+
+
+@pytest.mark.parametrize("wrap", WRAPS)
+def test_results_come_back(wrap):
+    def fn(x):
+        made = rlx.pure_callback(
+            lambda a, factor: {"sin": np.sin(a), "max": float(a.max()) * factor},
+            {"sin": x, "max": rlx.spec(())},
+            x,
+            factor=2.0,
+        )
+        return made["sin"] * made["max"]
+
+    np.testing.assert_allclose(wrap(fn)(X), np.sin(X) * 4, rtol=1e-6)
+
+
+@pytest.mark.parametrize("wrap", WRAPS)
+def test_effects_happen_once_and_in_order(wrap, seen):
+    def step(total, x):
+        rlx.io_callback(lambda a: seen.append(("io", float(a))), None, x)
+        rlx.debug.callback(lambda a: seen.append(("debug", float(a))), x)
+        return total + x, None
+
+    run = wrap(lambda xs: rlx.scan(step, 0.0, xs)[0])
+    assert float(run(X)) == 3
+    expected = [(kind, float(x)) for x in X for kind in ("io", "debug")]
+    assert seen == expected
+    run(X)
+    assert seen == expected * 2
+
+
+def test_unused_pure_callbacks_are_left_out(seen):
+    def fn(x):
+        rlx.pure_callback(lambda a: seen.append(1) or a, x, x)
+        return x + 1
+
+    rlx.jit(fn)(X)
+    assert not seen
+
+
+def test_constant_operands_do_not_call_while_compiling(seen):
+    fn = rlx.jit(lambda x: x + rlx.pure_callback(lambda a: seen.append(1) or a, X, x * 0 + 1))
+    fn.lower(X).compile()
+    assert not seen
+    fn(X)
+    assert seen
+
+
+@pytest.mark.parametrize("wrap", WRAPS)
+def test_printing(wrap, capsys):
+    def loss(x):
+        rlx.debug.print("x[0] is {}, sum {total:.1f}", x[0], total=x.sum())
+        return (x * x).sum()
+
+    np.testing.assert_allclose(wrap(rlx.grad(loss))(X), 2 * X)
+    assert capsys.readouterr().out == "x[0] is 0.0, sum 3.0\n"
+
+
+def test_branches_print_only_when_taken(capsys):
+    def fn(p, x):
+        return rlx.cond(p, lambda x: rlx.debug.print("yes") or x, lambda x: x, x)
+
+    jitted = rlx.jit(fn)
+    jitted(True, X), jitted(False, X)
+    assert capsys.readouterr().out == "yes\n"
+
+
+@pytest.mark.parametrize(
+    ("method", "shapes"),
+    [
+        ("sequential", [((), ())] * 3),
+        ("expand_dims", [((3,), (1,))]),
+        ("broadcast_all", [((3,), (3,))]),
+    ],
+)
+def test_batches(method, shapes, seen):
+    def add(a, b):
+        seen.append((a.shape, b.shape))
+        return (a + b).astype(np.float32)
+
+    one = lambda a, b: rlx.pure_callback(add, rlx.spec(()), a, b, vmap_method=method)  # noqa: E731
+    found = rlx.jit(rlx.vmap(one, in_axes=(0, None)))(X, np.float32(2))
+    np.testing.assert_allclose(found, X + 2)
+    assert seen == shapes
+
+
+def test_batches_print_each_member(capsys):
+    rlx.vmap(lambda x: rlx.debug.print("{}", x))(X)
+    assert capsys.readouterr().out == "0.0\n1.0\n2.0\n"
+
+
+def test_stopped_gradients_pass_by():
+    def fn(x):
+        fixed = rlx.stop_gradient(x)
+        rlx.io_callback(lambda a: None, None, fixed)
+        return (x * rlx.pure_callback(np.cos, rlx.spec((3,)), fixed)).sum()
+
+    for wrap in (lambda fn: fn, rlx.jit):
+        np.testing.assert_allclose(wrap(rlx.grad(fn))(X), np.cos(X), rtol=1e-6)
+
+
+def test_a_rule_gives_the_derivative():
+    @rlx.custom_jvp
+    def sine(x):
+        return rlx.pure_callback(np.sin, rlx.spec((3,)), x)
+
+    sine.defjvp(lambda primals, tangents: (sine(*primals), rlx.numpy.cos(*primals) * tangents[0]))
+    np.testing.assert_allclose(rlx.grad(lambda x: sine(x).sum())(X), np.cos(X), rtol=1e-6)
+
+
+# -- errors ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrap", WRAPS)
+def test_errors(wrap):
+    call = lambda fn, spec, **options: wrap(  # noqa: E731
+        lambda x: rlx.pure_callback(fn, spec, x, **options)
+    )(X)
+    with pytest.raises(CallbackError, match=r"gave f64\[3\], it was to give f32\[3\]"):
+        call(lambda a: a.astype(np.float64), rlx.spec((3,)))
+    with pytest.raises(CallbackError, match=r"gave f32\[2\]"):
+        call(lambda a: a[:2], rlx.spec((3,)))
+    with pytest.raises(StructureError, match="pure_callback"):
+        call(lambda a: a, (rlx.spec((3,)), rlx.spec((3,))))
+    with pytest.raises(KeyError, match="mine"):
+        call(lambda a: {}["mine"], rlx.spec((3,)))
+    with pytest.raises(ArgumentError, match="no shape and dtype"):
+        call(np.sin, 5)
+    with pytest.raises(ArgumentError, match="no vmap_method"):
+        call(np.sin, rlx.spec((3,)), vmap_method="fast")
+    with pytest.raises(ArgumentError, match="not a function"):
+        call(5, rlx.spec((3,)))
+    with pytest.raises(GradientError, match="nothing is known of the derivative"):
+        wrap(rlx.grad(lambda x: rlx.pure_callback(np.sum, rlx.spec(()), x)))(X)
