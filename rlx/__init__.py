@@ -22,7 +22,7 @@ from .runtime import (
 )
 from .trace import pytree as tree
 from .trace.array import Array
-from .trace.callback import io_callback, pure_callback
+from .trace.callback import check, io_callback, pure_callback
 from .trace.control import cond, fori_loop, switch, while_loop
 from .trace.make_graph import make_graph, spec
 from .trace.scan import associative_scan, map, scan

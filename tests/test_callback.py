@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir.errors import ArgumentError, CallbackError, GradientError, StructureError
+from rlx.ir.errors import ArgumentError, CallbackError, CheckError, GradientError, StructureError
 
 X = np.arange(3, dtype=np.float32)
 WRAPS = [lambda fn: fn, rlx.jit, lambda fn: rlx.jit(fn, device="reference")]
@@ -149,3 +149,21 @@ def test_errors(wrap):
         call(5, rlx.spec((3,)))
     with pytest.raises(GradientError, match="nothing is known of the derivative"):
         wrap(rlx.grad(lambda x: rlx.pure_callback(np.sum, rlx.spec(()), x)))(X)
+
+
+@pytest.mark.parametrize("wrap", WRAPS)
+def test_checks(wrap):
+    def root(x, low=0.0):
+        rlx.check(x >= low, "{} is below {low}", x, low=low)
+        return rlx.numpy.sqrt(x).sum()
+
+    fn = wrap(root)
+    assert float(fn(X)) > 0
+    with pytest.raises(CheckError, match=r"\[ 1. -1.\] is below 0.0") as caught:
+        fn(np.array([1.0, -1.0], np.float32))
+    assert "in root" in caught.value.where and isinstance(caught.value, AssertionError)
+    assert float(fn(X)) > 0
+    for transform in (rlx.grad(root), rlx.vmap(root)):
+        np.asarray(wrap(transform)(X + 1))
+        with pytest.raises(CheckError, match="is below"):
+            wrap(transform)(X - 1)

@@ -105,6 +105,10 @@ class KeyReuseError(RlxError, ValueError):
     """A key of random numbers was used twice; the setting `key_reuse` says so."""
 
 
+class CheckError(RlxError, AssertionError):
+    """A condition given to `rlx.check` does not hold."""
+
+
 class CallbackError(RlxError, ValueError):
     """A Python function called by a program gave something else than it was to give."""
 

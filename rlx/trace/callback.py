@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.builder import user_source
-from ..ir.errors import ArgumentError
+from ..ir.errors import ArgumentError, CheckError
 from ..ir.ops.custom import Rule
 from ..ir.types import Type, as_dtype
 from . import pytree
@@ -88,6 +88,40 @@ def debug_print(text: str, *args: Any, **kwargs: Any) -> None:
         print(text.format(*given, **named))
 
     apply("debug_callback", *map(as_tensor, leaves), fn=Rule(show, (text, tree)))
+
+
+def check(condition: Any, message: str, *args: Any, **kwargs: Any) -> None:
+    """Raise a `CheckError` where a condition does not hold, from compiled code too.
+
+    All elements must be true. The message is formatted with numbers, as `str.format` does. Under
+    vmap it must hold for each member; derivatives pass it by.
+
+    >>> import rlx
+    >>> @rlx.jit
+    ... def root(x):
+    ...     check(x >= 0, "no root of {}", x)
+    ...     return rlx.numpy.sqrt(x)
+    >>> root(-4.0)
+    Traceback (most recent call last):
+    ...
+    rlx.CheckError: no root of -4.0
+      where  ...      check(x >= 0, "no root of {}", x)
+      fix    look where the numbers come from: the condition is the user's own
+    """
+    where = str(user_source())
+    leaves, tree = pytree.flatten((condition, args, kwargs))
+
+    def look(*arrays: np.ndarray) -> None:
+        found, given, named = pytree.unflatten(tree, arrays)
+        if not np.all(found):
+            raise CheckError(
+                message.format(*given, **named),
+                where=where,
+                fix="look where the numbers come from: the condition is the user's own",
+            )
+
+    rule = Rule(look, (message, tree, where))
+    apply("debug_callback", *map(as_tensor, leaves), fn=rule)
 
 
 def _call(

@@ -129,7 +129,8 @@ class Lowered:
 class CacheInfo(NamedTuple):
     """What a jitted function keeps: kinds of arguments it is compiled for.
 
-    There are `limit` at most. `compiles` counts all compiles so far; `reason` says what was new in the last one.
+    There are `limit` at most. `compiles` counts all compiles so far; `reason` says what was new
+    in the last one.
     """
 
     entries: int
