@@ -235,6 +235,21 @@ i0e = _unary("i0e", "bessel_i0e", "The modified Bessel function of order 0 times
 i1e = _unary("i1e", "bessel_i1e", "The modified Bessel function of order 1 times exp(-|x|).")
 
 
+dawsn = _unary("dawsn", "dawsn", "Dawson's integral.")
+
+
+def sici(x: Tensor) -> tuple[Any, Any]:
+    """The sine integral and the cosine integral."""
+    (x,) = _floats("sici", x)
+    return apply("sine_integral", x), apply("cosine_integral", x)
+
+
+def fresnel(x: Tensor) -> tuple[Any, Any]:
+    """The Fresnel integrals of sin(pi / 2 * t * t) and of cos(pi / 2 * t * t) up to x."""
+    (x,) = _floats("fresnel", x)
+    return apply("fresnel_sine", x), apply("fresnel_cosine", x)
+
+
 def expn(n: Tensor, x: Tensor) -> Any:
     """The integral of exp(-x * t) / t ** n over t from 1 on, for an integer n."""
     n, x = _with_order("expn", n, x)

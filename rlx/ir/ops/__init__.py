@@ -51,6 +51,7 @@ from . import (
     special_incomplete_gamma,
     special_integrals,
     special_normal,
+    special_waves,
     trigonometric,
 )
 

@@ -1,4 +1,4 @@
-"""The normal distribution: erfcx, log_ndtr and its quantile ndtri."""
+"""The normal distribution: erfcx, log_ndtr, its quantile ndtri, and dawsn."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from ..graph import Value
 from .arithmetic import abs, div, mul, neg, square
-from .compare import bit_and, eq, gt, le, lt, min, select
+from .compare import bit_and, eq, gt, le, lt, max, min, select
 from .error_function import NORMAL_MIDDLE, NORMAL_OUTER, NORMAL_TAIL, erfc
 from .exponential import exp, log, log1p, sqrt
 from .known import like
@@ -114,6 +114,63 @@ ndtri = composite(
                 *(0.0, -1.9599639845400545, 3.0902323061678132, -9.2623400897985),
                 *(-math.inf, math.inf, math.nan),
             ],
+        ),
+    ],
+)
+
+
+# -- Dawson's integral ----------------------------------------------------------------------------
+
+# Cephes, https://www.netlib.org/cephes (dawsn.c): quotients of polynomials, lowest power first;
+# below 3.25 in x * x, from there to 6.25 and beyond in 1 / (x * x)
+_DAWSON_NEAR = (
+    (1.0, -0.09174803717734524, 0.04226182230055466, -0.0008501498467244109,
+     0.00035251336852028877, 3.078283098749132e-06, 9.531517412544844e-07, 1.9443420417555306e-08,
+     8.492622676674738e-10, 1.1368149897175597e-11),
+    (1.0, 0.5749186294893204, 0.15887424196012057, 0.027944853119882897, 0.003488058146571626,
+     0.00032552474182605793, 2.324902498207895e-05, 1.2725847827318697e-06, 5.212652810105416e-08,
+     1.488646813684934e-09, 2.403720730667626e-11),
+)  # fmt: skip
+_DAWSON_MIDDLE = (
+    (3.592333854409284e-11, -2.4027452082825098e-09, 9.100107800763914e-08,
+     -2.1464035171996896e-06, 3.5964130479389666e-05, -0.0004232091144603888, 0.003662076123295692,
+     -0.021871125514203903, 0.09415123353035344, -0.24475441814269785, 0.5089551564179009),
+    (7.184664032357345e-11, -4.913246913319206e-09, 1.8910035811142186e-07, -4.558751532524426e-06,
+     7.810255929445524e-05, -0.0009479967684866654, 0.008480417185862954, -0.053180636700322324,
+     0.2367067882282487, -0.6318398698733682, 1.0),
+)  # fmt: skip
+_DAWSON_FAR = (
+    (-0.0004868276130204627, 0.016483704782518965, -0.17285897538038814, 0.6292352427243688,
+     -0.5905928605347732),
+    (-0.0009736552260409412, 0.03442789240412334, -0.3937085822819395, 1.7327079904594784,
+     -2.698200571975449, 1.0),
+)  # fmt: skip
+
+
+def _dawsn_expansion(x: Value) -> Value:
+    size = abs(x)
+    low, far = min(size, like(x, 3.25)), max(size, like(x, 3.25))
+    near = mul(low, _quotient(square(low), _DAWSON_NEAR))
+    inverse = 1 / square(far)
+    is_middle = lt(far, like(x, 6.25))
+    middle, beyond = (
+        mul(inverse, _quotient(inverse, tables)) for tables in (_DAWSON_MIDDLE, _DAWSON_FAR)
+    )
+    outside = div(select(is_middle, middle, beyond) + 1, mul(far, 2))
+    result = select(lt(size, like(x, 3.25)), near, outside)
+    return select(lt(x, like(x, 0)), neg(result), result)
+
+
+dawsn = composite(
+    "dawsn",
+    _dawsn_expansion,
+    doc="Dawson's integral, exp(-x * x) times the integral of exp(t * t) from 0 to x.",
+    jvp=[lambda t, out, x: mul(t, 1 - mul(mul(x, 2), out))],
+    samples=[
+        dict(args=((2, 3),), low=-8.0, high=8.0),
+        dict(
+            args=([0.0, 1.0, -4.0, 10.0],),
+            expect=[0.0, 0.53807950691276842, -0.12934800123600511, 0.050253847187598542],
         ),
     ],
 )
