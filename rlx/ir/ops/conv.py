@@ -178,20 +178,21 @@ def conv_general_dilated_expand(
 ) -> Value:
     last = last_axis_in_memory(x)
     groups = feature_group_count * batch_group_count
-    weights = split(kernel, 0, groups) if groups > 1 else kernel
-    is_alone = groups > 1 and weights.shape[1:3] == (1, 1)
+    is_alone = kernel.shape[0] == groups
+    has_groups = groups > 1 or is_alone
+    weights = split(kernel, 0, groups) if has_groups else kernel
     is_spread = any(n > 1 for n in lhs_dilation) and all(n == 1 for n in window_strides)
     is_small = all(0 < n <= TERMS for n in kernel.shape[2:])  # type: ignore[operator]
     if is_spread and is_small and not is_alone and 0 not in (*x.shape, *kernel.shape):
-        x = by_group(x, feature_group_count, batch_group_count)
+        x = by_group(x, feature_group_count, batch_group_count) if has_groups else x
         made = laid_out_products(x, weights, last, padding, lhs_dilation, rhs_dilation, dtype)
         return merged(made, 1) if groups > 1 else made
     wide = padded(x, padding, lhs_dilation, 0)
     sizes: Any = kernel.shape[2:]
     seen = all_windows(wide, range(2, x.rank), sizes, window_strides, rhs_dilation)
-    seen = by_group(seen, feature_group_count, batch_group_count)
+    seen = by_group(seen, feature_group_count, batch_group_count) if has_groups else seen
     if is_alone:
-        return summed_products(seen, weights, dtype)
+        return summed_products(seen, weights, last, dtype)
     made = window_products(seen, weights, last, dtype)
     return merged(made, 1) if groups > 1 else made
 

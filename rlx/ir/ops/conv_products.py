@@ -83,18 +83,26 @@ def laid_out_products(
     return narrowed(_in_order(total, names, ["batch", *group, "out", *places]), dtype or x.dtype)
 
 
-def summed_products(seen: Value, weights: Value, dtype: np.dtype | None) -> Value:
-    """For groups of one input and one output: a loop instead of many small products.
+def summed_products(seen: Value, weights: Value, last: int, dtype: np.dtype | None) -> Value:
+    """For groups of one output: a loop instead of many small products, and no copy.
 
-    `(group, batch, 1, places, window), (group, 1, 1, window) → (batch, group, places)`.
+    `(group, batch, in, places, window), (group, 1, in, window) → (batch, group, places)`. `last` is
+    as for `window_products`.
     """
     dtype = dtype or seen.dtype
     seen, weights = (widened(narrowed(a, promote(a.dtype, dtype))) for a in (seen, weights))
-    seen = moved(reshape(seen, shape=(*seen.shape[:2], *seen.shape[3:])), 0, 1)
-    weights = reshape(weights, shape=(weights.shape[0], *weights.shape[3:]))
-    window = tuple(range(seen.rank - weights.rank + 1, seen.rank))
-    factors = broadcast(weights, shape=seen.shape, axes=(1, *window))
-    return narrowed(reduce_sum(mul(seen, factors), axes=window), dtype)
+    group, places, window = _names(True, weights.rank - 3)
+    depth = [*window, "in"] if last == 1 else ["in", *window]
+    kept = ["batch", *group, *places]
+    # the loop goes along what are neighbors in memory
+    order = [[*places, *group, "batch"], ["batch", *places, *group], kept][last]
+    seen = _in_order(seen, ["group", "batch", "in", *places, *window], [*order, *depth])
+    weights = reshape(weights, shape=(weights.shape[0], *weights.shape[2:]))
+    weights = _in_order(weights, [*group, "in", *window], [*group, *depth])
+    summed = tuple(range(len(order), seen.rank))
+    factors = broadcast(weights, shape=seen.shape, axes=(order.index("group"), *summed))
+    total = reduce_sum(mul(seen, factors), axes=summed)
+    return narrowed(_in_order(total, order, kept), dtype)
 
 
 # -- axes with names ------------------------------------------------------------------------------
@@ -140,10 +148,8 @@ def last_axis_in_memory(x: Value) -> int:
 
 
 def by_group(x: Value, features: int, batches: int) -> Value:
-    """The groups of (batch, in, ...), if there are several, as an axis 0."""
-    if batches > 1:
-        return split(x, 0, batches)
-    return moved(split(x, 1, features), 1, 0) if features > 1 else x
+    """The groups of (batch, in, ...) as an axis 0."""
+    return split(x, 0, batches) if batches > 1 else moved(split(x, 1, features), 1, 0)
 
 
 def moved(x: Value, start: int, end: int) -> Value:
