@@ -113,7 +113,7 @@ def conv_general_dilated(
             where=str(user_source()),
             fix="give the padding as numbers, or use lax.conv_transpose",
         )
-    x, kernel = transpose(x, specs.lhs_spec), transpose(kernel, specs.rhs_spec)
+    x, kernel = _in_order(x, specs.lhs_spec), _in_order(kernel, specs.rhs_spec)
     seen = [dilated_size(n, d) for n, d in zip(kernel.shape[2:], dilation, strict=True)]
     made = apply(
         "conv_general_dilated",
@@ -127,11 +127,22 @@ def conv_general_dilated(
         batch_group_count=batch_group_count,
         dtype=None if preferred_element_type is None else as_dtype(preferred_element_type),
     )
-    return transpose(made, _inverse(specs.out_spec))
+    return _in_order(made, _inverse(specs.out_spec))
 
 
 def _steps(name: str, steps: Sequence[int] | None, count: int) -> tuple[int, ...]:
     return (1,) * count if steps is None else integers(name, steps, count)
+
+
+def _in_order(x: Any, spec: Spec) -> Any:
+    """The axes in another order, by a node only if it is another."""
+    if len(spec) != x.ndim:
+        raise ShapeError(
+            f"the dimension_numbers name {len(spec)} axes of {x.type}",
+            where=str(user_source()),
+            fix="name each axis of the array once",
+        )
+    return x if spec == tuple(range(x.ndim)) else transpose(x, spec)
 
 
 def _inverse(spec: Spec) -> Spec:
@@ -263,7 +274,7 @@ def conv_general_dilated_patches(
         _steps("lhs_dilation", lhs_dilation, count),
         _steps("rhs_dilation", rhs_dilation, count),
     )
-    x = transpose(x, specs.lhs_spec)
+    x = _in_order(x, specs.lhs_spec)
     seen = [dilated_size(n, d) for n, d in zip(sizes, dilation, strict=True)]
     pads = pads_of("conv_general_dilated_patches", x.shape[2:], seen, strides, padding)
     config = [(low, high, n - 1) for (low, high), n in zip(pads, spread, strict=True)]
@@ -274,4 +285,4 @@ def conv_general_dilated_patches(
     x = transpose(x, (0, 1, *range(count + 2, x.ndim), *places))
     x = x.reshape((x.shape[0], -1, *x.shape[2 + count :]))
     x = x if preferred_element_type is None else x.astype(preferred_element_type)
-    return transpose(x, _inverse(specs.out_spec))
+    return _in_order(x, _inverse(specs.out_spec))
