@@ -329,3 +329,12 @@ def test_smooth_functions_of_nn_are_those_of_jax() -> None:
     for options in ({}, {"axis": 1}, {"axis": 0, "keepdims": True}, {"where": rows > -1}):
         got, wanted = rlx.nn.logmeanexp(rows, **options), jax.nn.logmeanexp(rows, **options)
         assert_near(got, wanted, "float32", 1.0)
+
+
+def test_small_parameters_keep_their_digits() -> None:
+    # numbers of mpmath; 1 - gammainc(a, x), as in jax, has none of them right in float32
+    a, x = np.array([1e-5, 1e-9, 0.25]), np.array([1e-3, 0.5, 0.0625])
+    wanted = np.array([6.33134714052935491e-05, 5.59773595069540638e-10, 0.455146060438083442])
+    assert_near(ours.gammaincc(a, x) / wanted, np.ones(3), "float64", 1.0)
+    ratio = rlx.jit(ours.gammaincc)(*np.float32([a, x])) / np.float32(wanted)
+    assert_near(ratio, np.ones(3), "float32", 1.0)

@@ -86,6 +86,12 @@ def _lgamma_positive(x: Value) -> Value:
     return select(is_large, high, low)
 
 
+def lgamma_above_one(a: Value) -> Value:
+    """lgamma(1 + a) in all digits for |a| <= 1 / 2, where 1 + a would lose some."""
+    core = polynomial(a, _NEAR_TWO if is_double(a) else _NEAR_TWO_SHORT)
+    return mul(a, core) - log1p(a)
+
+
 def _from_whole(x: Value) -> Value:
     """The distance to the greatest whole number below; 0 for infinity."""
     return select(eq(abs(x), like(x, math.inf)), like(x, 0), sub(x, floor(x)))

@@ -12,9 +12,9 @@ from ..graph import Value
 from ..op import define
 from ..types import Type
 from .arithmetic import abs, div, mul, neg
-from .compare import bit_and, bit_not, bit_or, eq, ge, gt, lt, max, min, ne, select
+from .compare import bit_and, bit_not, bit_or, eq, ge, gt, le, lt, max, min, ne, select
 from .constant import full
-from .exponential import exp, log, sqrt
+from .exponential import exp, expm1, log, sqrt
 from .families import check_kind, check_same
 from .known import like
 from .rounding import floor
@@ -43,6 +43,7 @@ from .special_gamma import (
     deviance_of,
     digamma,
     lgamma,
+    lgamma_above_one,
     polygamma,
 )
 from .special_gamma import stirling_rest as stirling
@@ -146,9 +147,25 @@ def _igamma_expansion(a: Value, x: Value) -> Value:
     return select(outside, like(x, math.nan), result)
 
 
+def _upper_near_zero(a: Value, x: Value) -> Value:
+    """igammac for 0 < a <= 1 / 2 and 0 < x <= 1, as a sum of two positive numbers.
+
+    x ** a / gamma(a + 1) less than 1, and a times the rest of the series of exp(-t) * t ** (a - 1).
+    """
+    total, power = like(x, 0), like(x, -1)
+    for k in range(1, 20 if is_double(x) else 11):
+        power = mul(mul(power, x), -1 / k)
+        total = total + power / (a + k)
+    exponent = mul(a, log(x)) - lgamma_above_one(a)
+    return mul(mul(exp(exponent), a), total) - expm1(exponent)
+
+
 def _igammac_expansion(a: Value, x: Value) -> Value:
     lower, upper, use_upper, outside, inside = _igamma_parts(a, x)
-    result = select(use_upper, upper, 1 - lower)
+    is_low = bit_and(le(a, like(a, 0.5)), le(x, like(x, 1)))
+    is_low = bit_and(is_low, inside)
+    near_zero = _upper_near_zero(*(select(is_low, v, like(v, 0.5)) for v in (a, x)))
+    result = select(use_upper, upper, select(is_low, near_zero, 1 - lower))
     is_zero = bit_and(bit_not(inside), bit_or(eq(a, like(a, 0)), eq(x, like(x, math.inf))))
     result = select(is_zero, like(x, 0), result)
     return select(outside, like(x, math.nan), result)
@@ -200,6 +217,8 @@ igammac = composite(
             args=_short([1, 0.5, 2], [30, 4, 5]),
             expect=[math.exp(-30), math.erfc(2.0), 6 * math.exp(-5)],
         ),
+        # exp(-t) / t over t from 1 on, times a, for tiny a
+        dict(args=_short([1e-20], [1]), expect=[0.21938393439552e-20]),
         dict(args=_short(*_EDGES), expect=[1.0, 0.0, 0.0, math.nan, math.nan]),
     ],
 )
