@@ -181,9 +181,9 @@ def conv_general_dilated_expand(
     is_alone = kernel.shape[0] == groups
     has_groups = groups > 1 or is_alone
     weights = split(kernel, 0, groups) if has_groups else kernel
-    is_spread = any(n > 1 for n in lhs_dilation) and all(n == 1 for n in window_strides)
-    is_small = all(0 < n <= TERMS for n in kernel.shape[2:])  # type: ignore[operator]
-    if is_spread and is_small and not is_alone and 0 not in (*x.shape, *kernel.shape):
+    if not is_alone and _is_laid_out(
+        x, kernel, window_strides, padding, lhs_dilation, rhs_dilation
+    ):
         x = by_group(x, feature_group_count, batch_group_count) if has_groups else x
         made = laid_out_products(x, weights, last, padding, lhs_dilation, rhs_dilation, dtype)
         return merged(made, 1) if groups > 1 else made
@@ -195,6 +195,29 @@ def conv_general_dilated_expand(
         return summed_products(seen, weights, last, dtype)
     made = window_products(seen, weights, last, dtype)
     return merged(made, 1) if groups > 1 else made
+
+
+def _is_laid_out(
+    x: Value,
+    kernel: Value,
+    strides: Sequence[int],
+    padding: Pads,
+    lhs_dilation: Sequence[int],
+    rhs_dilation: Sequence[int],
+) -> bool:
+    """Whether products of each element with the whole kernel are fewer, and their sums short."""
+    sizes: Any = kernel.shape[2:]
+    places: Any = x.shape[2:]
+    if any(n != 1 for n in strides) or all(n == 1 for n in lhs_dilation):
+        return False
+    if not all(0 < n <= TERMS for n in sizes):
+        return False
+    if not all(isinstance(n, int) for n in places) or 0 in (*x.shape, *kernel.shape):
+        return False
+    lengths = map(padded_size, places, lhs_dilation, padding)
+    reaches: Any = map(spread_size, sizes, rhs_dilation)
+    results: Any = map(window_count, lengths, reaches, strides)
+    return math.prod(places) < math.prod(results)
 
 
 # -- rules ----------------------------------------------------------------------------------------
