@@ -45,6 +45,7 @@ RANGES: dict[str, Any] = {
     "gammaincc": ((0.2, 12), (0.1, 15), 16),
     "fresnel": ((-6, 6), 8),
     "gammaln": ((-4, 30), 8),
+    "hyp1f1": ((0.3, 3), (0.5, 4), (-2, 20), 32),
     "i0": ((-12, 12), 4),
     "i0e": ((-20, 20), 2),
     "i1": ((-12, 12), 4),
@@ -338,3 +339,25 @@ def test_small_parameters_keep_their_digits() -> None:
     assert_near(ours.gammaincc(a, x) / wanted, np.ones(3), "float64", 1.0)
     ratio = rlx.jit(ours.gammaincc)(*np.float32([a, x])) / np.float32(wanted)
     assert_near(ratio, np.ones(3), "float32", 1.0)
+
+
+def test_hypergeometric_function_far_from_zero() -> None:
+    # numbers of mpmath; the finite sum is exact
+    a, b, x = np.array([1.5, 1.5, 1.5, -3.0]), np.array([2.5, 2.5, 2.5, 2.0]), [-30, 150, -150, 200]
+    wanted = [0.00809010796897732467, 1.38904823890248934e63, 0.000723601254558267659]
+    got = ours.hyp1f1(a, b, np.array(x, "float64"))
+    assert_near(got / np.array([*wanted, -940897 / 3]), np.ones(4), "float64", 1.0)
+    assert ours.hyp1f1(0.0, 2.0, 3.0) == 1.0
+    assert ours.hyp1f1(1.0, 0.0, 3.0) == math.inf
+
+
+def test_bessel_functions_of_the_first_kind_are_those_of_jax() -> None:
+    z = np.array([[0.5, 3.0], [10.0, -2.0]])
+    with jax.enable_x64(True):
+        wanted = theirs.bessel_jn(z, v=3, n_iter=40)
+        slope = jax.jvp(lambda z: theirs.bessel_jn(z, v=3, n_iter=40), (z,), (z * 0 + 1,))[1]
+    fn = rlx.jit(lambda z: ours.bessel_jn(z, v=3, n_iter=40))
+    assert_near(fn(z), wanted, "float64", 1.0)
+    assert_near(rlx.jvp(fn, (z,), (z * 0 + 1,))[1], slope, "float64", 1.0)
+    with pytest.raises(RlxError, match="n_iter is 2"):
+        ours.bessel_jn(z, v=3, n_iter=2)

@@ -20,11 +20,21 @@ from ..ir.types import DTYPES, is_complex, is_integer
 from ..trace.apply import apply, as_operand, as_tensor, operand_type
 from ..trace.array import Array
 from ..trace.axes import integer, some_axes
-from ..trace.promotion import convert, fit_each, pointwise, promote_operands, result_dtype
+from ..trace.promotion import (
+    broadcast_operands,
+    convert,
+    fit_each,
+    pointwise,
+    promote_operands,
+    result_dtype,
+)
+from ..trace.scan import scan
 
 Tensor = Any  # an Array, a TracedTensor, a NumPy array or a Python number
 Axis = int | tuple[int, ...] | None
 INT = DTYPES["int32"]
+TERMS = 300  # of a power series for numbers below FAR
+FAR, FAR_TERMS = 100.0, 30  # from there on an asymptotic series
 
 
 def _named(fn: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
@@ -271,6 +281,71 @@ def i1(x: Tensor) -> Any:
     """The modified Bessel function of order 1."""
     (x,) = _floats("i1", x)
     return rnp.exp(abs(x)) * apply("bessel_i1e", x)
+
+
+def bessel_jn(z: Tensor, *, v: int, n_iter: int = 50) -> Any:
+    """The Bessel functions of the first kind of orders 0 to v, stacked along axis 0.
+
+    The recurrence runs down from order `n_iter`, well above |z| but so that its growth, about
+    (2 / z) ** n_iter * n_iter!, is no overflow; NaN at z = 0.
+    """
+    order, steps = integer("bessel_jn: v", v), integer("bessel_jn: n_iter", n_iter)
+    if not 0 <= order <= steps:
+        raise ArgumentError(
+            f"bessel_jn: the order v is {order}, n_iter is {steps}",
+            where=str(user_source()),
+            fix="pick v from 0 to n_iter",
+        )
+    (z,) = _floats("bessel_jn", z)
+
+    def step(carry: Any, k: Any) -> Any:
+        above, here, total = carry
+        below = 2.0 * (k + 1.0) * here / z - above
+        is_even = k - 2.0 * rnp.floor(k / 2) == 0
+        return (here, below, total + rnp.where(is_even, 2.0 * below, 0.0)), below
+
+    zero = rnp.zeros_like(z)
+    places = np.arange(steps + 1).astype(z.dtype)
+    (_, _, total), values = scan(step, (zero, zero + 1e-16, zero), places, reverse=True)
+    return values[: order + 1] / (total - values[0])
+
+
+def hyp1f1(a: Tensor, b: Tensor, x: Tensor) -> Any:
+    """Kummer's function, the sum of (a)_k / (b)_k * x ** k / k!, for moderate a and b."""
+    a, b, x = broadcast_operands("hyp1f1", *_floats("hyp1f1", a, b, x))
+    # exp(x) * hyp1f1(b - a, b, -x) is the same and does not cancel
+    is_negative = x < 0
+    p, size = rnp.where(is_negative, b - a, a), abs(x)
+    is_finite_sum = (p <= 0) & (p == rnp.floor(p))
+    is_far = (size >= FAR) & ~is_finite_sum
+    safe_b = rnp.where(b == 0, 1.0, b)
+    near = _sum_of_ratios(rnp.where(is_far, 1.0, size), [p], [safe_b], TERMS)
+    near = rnp.where(is_negative, rnp.exp(x) * near, near)
+    # https://dlmf.nist.gov/13.7.E2
+    size, p = rnp.where(is_far, size, FAR), rnp.where(is_far, p, 1.0)
+    growth = (p - safe_b) * rnp.log(size) + gammaln(safe_b) - gammaln(p)
+    growth = growth + rnp.where(is_negative, 0.0, size)
+    series = _sum_of_ratios(1 / size, [safe_b - p, 1 - p], [], FAR_TERMS)
+    far = gammasgn(safe_b) * gammasgn(p) * rnp.exp(growth) * series
+    result = rnp.where(b == 0, math.inf, rnp.where(is_far, far, near))
+    return rnp.where(a == 0, 1.0, result)
+
+
+def _sum_of_ratios(x: Any, above: list[Any], below: list[Any], count: int) -> Any:
+    """The sum of x ** k / k! times rising factorials, some above and some below."""
+
+    def step(carry: Any, k: Any) -> Any:
+        term, total = carry
+        term = term * x / (k + 1)
+        for factor in above:
+            term = term * (factor + k)
+        for factor in below:
+            term = term / (factor + k)
+        return (term, total + term), None
+
+    one = rnp.ones_like(x)
+    (_, total), _ = scan(step, (one, one), np.arange(count).astype(x.dtype))
+    return total
 
 
 # -- logarithms and information -------------------------------------------------------------------
