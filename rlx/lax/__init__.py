@@ -120,6 +120,19 @@ from .indexing import (
     scatter_mul,
     scatter_sub,
 )
+from .parallel import (
+    all_gather,
+    all_to_all,
+    axis_index,
+    axis_size,
+    pmax,
+    pmean,
+    pmin,
+    ppermute,
+    pshuffle,
+    psum,
+    psum_scatter,
+)
 from .reductions import (
     argmax,
     argmin,
