@@ -215,6 +215,8 @@ erfcx = _unary("erfcx", "erfcx", "exp(x * x) * erfc(x).")
 erfinv = _unary("erfinv", "erf_inv", "The inverse of the error function.")
 ndtri = _unary("ndtri", "ndtri", "The number of this normal distribution function.")
 
+owens_t = _binary("owens_t", "owens_t", "The chance of X > h and 0 < Y < a * X, X and Y normal.")
+
 
 def ndtr(x: Tensor) -> Any:
     """The normal distribution function: how much of it is up to x."""
