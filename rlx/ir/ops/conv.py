@@ -26,6 +26,7 @@ from .conv_products import (
     window_products,
 )
 from .conv_windows import (
+    TERMS,
     Pads,
     all_windows,
     check_pads,
@@ -42,8 +43,6 @@ from .families import check_kind, linear_in_each
 from .halves import narrowed
 from .movement import flip, reshape
 from .reduce import accumulated
-
-TERMS = 32  # a sum of more is not written out term by term
 
 
 @define

@@ -13,13 +13,15 @@ from ..errors import AttributeValueError, AxisError, ShapeError
 from ..graph import Value
 from ..op import define
 from ..types import Size, Type
-from .arithmetic import add
-from .constant import full
+from .arithmetic import add, mul
+from .constant import full, iota
 from .cut import pad, slice
-from .known import scalar_like
+from .known import like, scalar_like
 from .movement import reshape, transpose
+from .scatter import scatter_add
 
 Pads = tuple[tuple[int, int], ...]
+TERMS = 32  # a sum of more is not written out term by term
 
 
 def spread_size(size: Size, step: int) -> Size:
@@ -159,17 +161,24 @@ def windows_transpose(
 ) -> list[Value]:
     """The sum of the windows' parts, for each place in them.
 
-    If the windows are fewer, it is the sum of these.
+    If the windows are fewer, it is the sum of these; if both are many, all are added one by one.
     """
+    zeros = full(shape=x.shape, value=0, dtype=x.dtype)
     if 0 in (*x.shape, *ct.shape):
-        return [full(shape=x.shape, value=0, dtype=x.dtype)]
+        return [zeros]
     order = [i for i in range(ct.rank - 1) if i != axis]
     count, length = ct.shape[axis], x.shape[axis]
-    if isinstance(count, int) and count < size:
+    if isinstance(count, int) and count < size and count <= TERMS:
         parts = transpose(ct, axes=(axis, *order[:axis], ct.rank - 1, *order[axis:]))
         return [laid_over(parts, axis, length=length, step=stride, base=dilation)]
-    parts = transpose(ct, axes=(ct.rank - 1, *range(ct.rank - 1)))
-    return [laid_over(parts, axis, length=length, step=dilation, base=stride)]
+    if size <= TERMS:
+        parts = transpose(ct, axes=(ct.rank - 1, *range(ct.rank - 1)))
+        return [laid_over(parts, axis, length=length, step=dilation, base=stride)]
+    starts, inside = (iota(shape=(count, size), axis=i, dtype="int32") for i in (0, 1))
+    places = add(mul(starts, like(starts, stride)), mul(inside, like(inside, dilation)))
+    places = reshape(places, shape=(count, size, 1))
+    at = {"window_axes": order, "inserted_axes": (axis,), "scatter_axes": (axis,)}
+    return [scatter_add(zeros, places, ct, **at, mode="promise")]
 
 
 def laid_over(
@@ -215,6 +224,7 @@ windows.samples((5, 2), axis=0, size=2)
 windows.samples((2, 7), axis=1, size=3, stride=2, dilation=2)
 windows.samples((2, 6, 2), axis=1, size=4, stride=2)
 windows.samples((2, 3), axis=1, size=4)
+windows.samples((70, 2), axis=0, size=TERMS + 1)
 windows.samples([1.0, 2.0, 3.0, 4.0], axis=0, size=2, expect=[[1.0, 2.0], [2.0, 3.0], [3.0, 4.0]])
 
 
