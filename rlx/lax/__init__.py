@@ -26,6 +26,7 @@ from .convolution import (
     conv,
     conv_dimension_numbers,
     conv_general_dilated,
+    conv_general_dilated_local,
     conv_general_dilated_patches,
     conv_transpose,
     conv_with_general_padding,

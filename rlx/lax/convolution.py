@@ -9,6 +9,7 @@ from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError, ShapeError
 from ..ir.types import as_dtype
 from ..trace.apply import apply, as_tensor
+from .contraction import dot_general
 from .operands import Tensor, integers, sequence, strict_dtype
 from .shapes import pad, rev, transpose
 from .windows import Padding, dilated_size, pads_of
@@ -286,3 +287,40 @@ def conv_general_dilated_patches(
     x = x.reshape((x.shape[0], -1, *x.shape[2 + count :]))
     x = x if preferred_element_type is None else x.astype(preferred_element_type)
     return _in_order(x, _inverse(specs.out_spec))
+
+
+def conv_general_dilated_local(
+    lhs: Tensor,
+    rhs: Tensor,
+    window_strides: Sequence[int],
+    padding: Padding,
+    filter_shape: Sequence[int],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: Any = None,
+    precision: Any = None,
+) -> Any:
+    """A convolution with another kernel at each place.
+
+    The spatial axes of `rhs` are the places of the result; its inputs are the features of
+    `conv_general_dilated_patches`.
+    """
+    x, kernels = as_tensor(lhs), as_tensor(rhs)
+    strict_dtype("conv_general_dilated_local", [x, kernels])
+    specs = conv_dimension_numbers(x.shape, kernels.shape, dimension_numbers)
+    first = tuple(range(x.ndim))
+    seen = conv_general_dilated_patches(
+        _in_order(x, specs.lhs_spec),
+        filter_shape,
+        window_strides,
+        padding,
+        lhs_dilation,
+        rhs_dilation,
+        ConvDimensionNumbers(first, first, first),
+    )
+    kernels = _in_order(kernels, specs.rhs_spec)
+    places = first[2:]
+    made = dot_general(kernels, seen, (((1,), (1,)), (places, places)))
+    count = len(places)
+    made = _in_order(made, (count + 1, count, *range(count)))  # (places, out, batch) before
+    return _in_order(made, _inverse(specs.out_spec))

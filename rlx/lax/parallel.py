@@ -51,13 +51,17 @@ def axis_index(axis_name: Any) -> Any:
 # -- totals -------------------------------------------------------------------------------------
 
 
-def _total(reduce: Callable[..., Any], x: Any, axis_name: Any, groups: Any) -> Any:
+def _refuse_groups(groups: Any) -> None:
     if groups is not None:
         raise ArgumentError(
-            "axis_index_groups: groups of members have no totals of their own here",
+            "axis_index_groups: groups of members do not talk among themselves here",
             where=str(user_source()),
             fix="nest two vmaps with a name each: a batch of groups, each a batch of members",
         )
+
+
+def _total(reduce: Callable[..., Any], x: Any, axis_name: Any, groups: Any) -> Any:
+    _refuse_groups(groups)
 
     def total(leaf: Any) -> Any:
         for name in _names(axis_name):
@@ -95,8 +99,11 @@ def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
 # -- exchanges ----------------------------------------------------------------------------------
 
 
-def all_gather(x: Any, axis_name: Any, *, axis: int = 0, tiled: bool = False) -> Any:
+def all_gather(
+    x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: int = 0, tiled: bool = False
+) -> Any:
     """The arrays of all members, stacked along a new axis; joined along it if `tiled`."""
+    _refuse_groups(axis_index_groups)
 
     def gather(leaf: Any) -> Any:
         leaf = as_tensor(leaf)
@@ -117,11 +124,19 @@ def _joined(stacked: Any, place: int) -> Any:
     return rnp.reshape(moved, (*moved.shape[:place], count * size, *moved.shape[place + 2 :]))
 
 
-def psum_scatter(x: Any, axis_name: Any, *, scatter_dimension: int = 0, tiled: bool = False) -> Any:
+def psum_scatter(
+    x: Any,
+    axis_name: Any,
+    *,
+    scatter_dimension: int = 0,
+    axis_index_groups: Any = None,
+    tiled: bool = False,
+) -> Any:
     """The part of the sum over all members that has this member's number.
 
     The axis of parts vanishes, or shrinks to the part's size if `tiled`.
     """
+    _refuse_groups(axis_index_groups)
 
     def scatter(leaf: Any) -> Any:
         total = psum(leaf, axis_name)
@@ -145,9 +160,16 @@ def _own_part(x: Any, axis_name: Any, place: int, tiled: bool) -> Any:
 
 
 def all_to_all(
-    x: Any, axis_name: Any, split_axis: int, concat_axis: int, *, tiled: bool = False
+    x: Any,
+    axis_name: Any,
+    split_axis: int,
+    concat_axis: int,
+    *,
+    axis_index_groups: Any = None,
+    tiled: bool = False,
 ) -> Any:
     """Cut along one axis, send part i to member i, join along another axis."""
+    _refuse_groups(axis_index_groups)
 
     def exchange(leaf: Any) -> Any:
         leaf = as_tensor(leaf)
