@@ -136,6 +136,7 @@ IMAGES = np.random.default_rng(0).normal(size=(2, 7, 6, 4)).astype("float32")
 KERNEL = np.random.default_rng(1).normal(size=(3, 2, 4, 6)).astype("float32")
 FIRST = IMAGES.transpose(0, 3, 1, 2)  # features first
 FIRST_KERNEL = KERNEL.transpose(3, 2, 0, 1)
+PLACED = np.random.default_rng(2).normal(size=(5, 100, 3, 2)).astype("float32")
 SPECS = ("NHWC", "HWIO", "NHWC")
 CALLS = """
 conv(F, G, (1, 2), "SAME") | conv(F, G, (2, 1), "VALID") | conv(F, G, (2, 3), "SAME_LOWER")
@@ -154,6 +155,8 @@ conv_general_dilated_patches(F, (3, 2), (1, 2), "SAME")
 conv_general_dilated_patches(F, (3, 2), (2, 1), [(1, 0), (2, 1)], rhs_dilation=(1, 2))
 conv_general_dilated_patches(X, (2, 3), (1, 1), "VALID", dimension_numbers=SPECS)
 conv_general_dilated_patches(F, (2, 2), (1, 1), [(0, 0), (1, 1)], (2, 1))
+conv_general_dilated_local(F, L, (1, 1), "VALID", (5, 5))
+conv_general_dilated_local(X, M, (1, 1), "VALID", (5, 5), dimension_numbers=SPECS)
 """
 EXPRESSIONS = [part.strip() for line in CALLS.strip().split("\n") for part in line.split("|")]
 
@@ -167,6 +170,8 @@ def test_other_forms(expression: str):
         "X": IMAGES,
         "W": KERNEL,
         "V": KERNEL.swapaxes(2, 3),
+        "L": PLACED,
+        "M": PLACED.transpose(2, 3, 1, 0),
         "SPECS": SPECS,
     }
     ours, theirs = (
