@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
+from ..builder import build
 from ..errors import AttributeValueError, DtypeError, ShapeError
 from ..graph import Value
 from ..op import define
@@ -14,10 +14,12 @@ from ..types import Type, as_dtype, is_integer
 from .arithmetic import abs, integer_pow, mul, neg, sub
 from .compare import bit_and, bit_not, bit_or, eq, ge, gt, le, lt, min, ne, select
 from .constant import full
+from .control import cond
 from .convert import convert
 from .exponential import exp, log, log1p, pow
 from .families import check_kind, check_same
 from .known import like, uniform
+from .reduce import reduce_or
 from .rounding import floor
 from .special_family import (
     Taylor,
@@ -26,7 +28,6 @@ from .special_family import (
     is_double,
     plus,
     polynomial,
-    repeat_while,
     scaled,
     taylor_over_line,
     taylor_times_line,
@@ -208,7 +209,6 @@ digamma = composite(
 
 INT = as_dtype("int32")
 NEAR = 10  # terms added before the rest is taken from the formula of Euler and Maclaurin
-NEGATIVE = 10000  # terms at negative places, at most
 
 
 def _known_whole(x: Value) -> int | None:
@@ -232,22 +232,29 @@ def _power(a: Value, s: Value, order: int) -> Taylor:
 
 
 def _zeta_expansion(s: Value, q: Value, *, order: int = 0) -> Value:
-    def step(constants: Any, carry: Any) -> Any:
-        (s,), (total, place) = constants, carry
-        is_left = lt(place, like(place, 0))
-        term = _power(place, s, order)[order]
-        total = select(is_left, total + term, total)
-        place = select(is_left, place + 1, place)
-        return lt(place, like(place, 0)), [total, place]
-
-    # sum at negative places, where a power has a meaning for whole s alone
     is_whole = bit_and(eq(s, floor(s)), bit_not(eq(abs(s), like(s, math.inf))))
-    is_negative = bit_and(lt(q, like(q, 0)), gt(q, like(q, -NEGATIVE)))
-    start = select(bit_and(is_negative, is_whole), q, like(q, 1))
-    below, place = repeat_while(step, [s], [like(q, 0), start], NEGATIVE + 1)
-    place = select(bit_and(is_negative, is_whole), place, q)
-    result = below + mul(_zeta_positive(s, place, order)[order], float(math.factorial(order)))
+    is_negative = lt(q, like(q, 0))
+    part = select(bit_and(is_negative, is_whole), _from_whole(q), q)
+    result = mul(_zeta_positive(s, part, order)[order], float(math.factorial(order)))
+    if order == 0:  # negative numbers have no logarithm
+        types = [s.type, q.type]
+        branches = (build(lambda s, q: [like(q, 0)], types), build(_zeta_below, types))
+        axes = tuple(range(q.rank))
+        is_any = convert(reduce_or(is_negative, axes=axes), dtype=INT)
+        (below,) = cond(is_any, s, q, branches=branches)
+        result = result + select(is_negative, below, like(q, 0))
+    else:
+        result = select(is_negative, like(q, math.nan), result)
     return _zeta_outside(s, q, is_whole, result)
+
+
+def _zeta_below(s: Value, q: Value) -> Value:
+    """The sum of (q + k) ** -s over the negative q + k, for whole s: a difference of two zetas."""
+    q = select(lt(q, like(q, 0)), q, like(q, -0.5))
+    half = mul(s, 0.5)
+    sign = 1 - mul(half - floor(half), 4)
+    first, rest = (_zeta_positive(s, place, 0)[0] for place in (1 - _from_whole(q), 1 - q))
+    return mul(sign, first - rest)
 
 
 def _zeta_positive(s: Value, q: Value, order: int) -> Taylor:
