@@ -30,6 +30,8 @@ from .trace.tensor import TracedTensor
 from .transforms import (
     checkpoint,
     custom_jvp,
+    custom_linear_solve,
+    custom_root,
     custom_vjp,
     grad,
     hessian,

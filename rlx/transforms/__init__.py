@@ -9,11 +9,14 @@ from .forward import hessian, hvp, jacfwd, jacrev, jvp
 from .grad import grad, linear_transpose, linearize, value_and_grad, vjp
 from .jit import jit
 from .recompile import no_recompile
+from .solve import custom_linear_solve, custom_root
 from .vmap import vmap
 
 __all__ = [
     "checkpoint",
     "custom_jvp",
+    "custom_linear_solve",
+    "custom_root",
     "custom_vjp",
     "grad",
     "hessian",

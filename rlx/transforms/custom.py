@@ -96,6 +96,15 @@ class custom_jvp(_Custom):
     """
 
     _rule: Callable[..., Any] | None = None
+    _transpose: Callable[..., Any] | None = None
+
+    def deftranspose(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Set the transpose of a function that is linear in its last argument.
+
+        `rule(*others, cotangent)` gives the cotangent of that argument.
+        """
+        self._transpose = rule
+        return rule
 
     def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Set the derivative: `rule(primals, tangents)` gives (value, tangent)."""
@@ -123,7 +132,27 @@ class custom_jvp(_Custom):
             ]
 
         key = (user_rule, tree, tuple(map(id, fixed)))
-        return _call("custom_jvp_call", traced, (tuple(free), {}), rule=Rule(rule, key))
+        rules = {"rule": Rule(rule, key), **self._transposed(traced)}
+        return _call("custom_jvp_call", traced, (tuple(free), {}), **rules)
+
+    def _transposed(self, traced: Traced) -> dict[str, Any]:
+        """The rule for a function that is linear in its last argument."""
+        if self._transpose is None:
+            return {}
+        user_rule, args = self._transpose, traced.in_tree.children()[0].children()
+        n_known = sum(spec.num_leaves for spec in args[:-1])
+        types = traced.graph.param_types[n_known : traced.n_args]
+
+        def transposed(known: Sequence[Value], cts: Sequence[Value]) -> list[list[Value]]:
+            leaves = iter(from_values(known[:n_known]))
+            given = [pytree.unflatten(s, [next(leaves) for _ in s.accessors()]) for s in args[:-1]]
+            ct = pytree.unflatten(traced.out_tree, from_values(cts))
+            bound = _named(user_rule, self._name)
+            found = _record_rule(bound, (*given, ct), traced.captures, known[n_known:])
+            return [_matching(f"{self._name}: the transpose", found, args[-1], types)]
+
+        rule = Rule(transposed, (user_rule, traced.in_tree))
+        return {"transpose": rule, "linear": (n_known, traced.n_args)}
 
 
 class custom_vjp(_Custom):

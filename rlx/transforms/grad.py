@@ -322,7 +322,7 @@ def linear_transpose(fn: Callable[..., Any], *primals: Any) -> Callable[..., Any
         what = f"linear_transpose of {traced.graph.name}: the cotangent"
         cts = like_primals(what, given, list(traced.graph.result_types), paths)
         results = run_graph(transposed, [*traced.captures, *cts])
-        args, _ = pytree.unflatten(traced.in_tree, [plain(r) for r in results])
+        args, _ = pytree.unflatten(traced.in_tree, results)
         return args
 
     return pull_back

@@ -81,17 +81,25 @@ def _all_batched(args: Sequence[Value], batched: Sequence[bool], size: Any) -> l
 
 
 @define
-def custom_jvp_call(*operands: Type, graph: Graph, rule: Rule) -> Any:
+def custom_jvp_call(
+    *operands: Type,
+    graph: Graph,
+    rule: Rule,
+    transpose: Rule | None = None,
+    linear: tuple[int, int] = (0, 0),
+) -> Any:
     """Run a nested graph whose derivative is a user's rule.
 
-    `rule(primals, tangents)` gives (results, tangents), all lists of values.
+    `rule(primals, tangents)` gives (results, tangents), all lists of values. If the graph is
+    linear in the operands of the range `linear`, `transpose(other operands, cotangents)` may give
+    (their cotangents,).
     """
     check_operands(operands, graph, "the function")
     return graph.result_types
 
 
 @custom_jvp_call.reference
-def custom_jvp_call_reference(*operands, graph, rule):
+def custom_jvp_call_reference(*operands, graph, **attrs):
     return tuple(interpret(graph, operands))
 
 
@@ -100,27 +108,34 @@ custom_jvp_call.rules["multiple"] = True
 
 
 @custom_jvp_call.jvp
-def custom_jvp_call_jvp(jvp_graph, primals, tangents, *, graph, rule):
+def custom_jvp_call_jvp(jvp_graph, primals, tangents, *, graph, rule, **attrs):
     return rule(list(primals), filled(tangents, primals))
 
 
 @custom_jvp_call.transpose
-def custom_jvp_call_transpose(transpose_graph, ct, *args, graph, rule):
+def custom_jvp_call_transpose(transpose_graph, ct, *args, graph, rule, transpose, linear):
     """A rule may apply its own function to tangents, where that is linear."""
-    linear = [is_linear(a) for a in args]
-    pulled = transpose_graph(graph, linear, [c is not None for c in ct])
+    is_moving = [is_linear(a) for a in args]
+    start, stop = linear
+    if transpose is not None and not any(is_moving[:start] + is_moving[stop:]):
+        (found,) = transpose([*args[:start], *args[stop:]], filled(ct, graph.results))
+        pulled = [*[None] * start, *found, *[None] * (len(args) - stop)]
+        return [c if moves else None for c, moves in zip(pulled, is_moving, strict=True)]
+    pulled = transpose_graph(graph, is_moving, [c is not None for c in ct])
     known = [a for a in args if not is_linear(a)]
     results = inline(pulled, [*known, *(c for c in ct if c is not None)])
-    return weave(linear, results, [None] * len(args))
+    return weave(is_moving, results, [None] * len(args))
 
 
 @custom_jvp_call.batch
-def custom_jvp_call_batch(batch_graph, args, batched, *, graph, rule):
+def custom_jvp_call_batch(batch_graph, args, batched, *, graph, rule, transpose, linear):
     size = batch_size(args, batched)
     everything = [True] * len(args)
     many, _ = batch_graph(graph, everything, size, [True] * len(graph.results))
-    mapped = batched_rule(batch_graph, rule, size)
-    return custom_jvp_call(*_all_batched(args, batched, size), graph=many, rule=mapped)
+    rules = {"rule": batched_rule(batch_graph, rule, size), "transpose": None}
+    if transpose is not None:
+        rules["transpose"] = batched_rule(batch_graph, transpose, size)
+    return custom_jvp_call(*_all_batched(args, batched, size), graph=many, **rules, linear=linear)
 
 
 @define
