@@ -125,6 +125,65 @@ def test_a_rule_gives_the_derivative():
     np.testing.assert_allclose(rlx.grad(lambda x: sine(x).sum())(X), np.cos(X), rtol=1e-6)
 
 
+def test_functions_may_keep_what_they_get_but_not_change_it(seen):
+    fn = rlx.jit(lambda x: (rlx.io_callback(seen.append, None, x * 2), x)[1])
+    for i in range(3):
+        fn(X + i)
+    np.testing.assert_array_equal(seen, [(X + i) * 2 for i in range(3)])
+
+    def write(a):
+        a[...] = 0
+
+    given = rlx.array(X)
+    with pytest.raises(ValueError, match="read-only"):
+        rlx.jit(lambda x: (rlx.debug.callback(write, x), x + 1)[1])(given)
+    np.testing.assert_array_equal(given, X)
+    mine = np.ones(3, np.float32)
+    result = rlx.pure_callback(lambda a: mine, rlx.spec((3,)), X)
+    mine[0] = 9
+    assert float(result[0]) == 1
+
+
+def test_calls_without_traced_operands_happen_when_the_program_runs(seen):
+    fn = rlx.jit(lambda x: (rlx.io_callback(lambda: seen.append(1), None), x + 1)[1])
+    for _ in range(3):
+        fn(1.0)
+    assert len(seen) == 3
+
+    def branch(x):
+        call = lambda: rlx.io_callback(lambda: seen.append(2), None)  # noqa: E731
+        rlx.cond(x > 5, call, lambda: None)
+        rlx.cond(x > 5, lambda: rlx.check(False, "never"), lambda: None)
+        return x
+
+    rlx.jit(branch)(1.0)
+    assert 2 not in seen
+    with pytest.raises(CheckError):
+        rlx.jit(branch)(6.0)
+
+    def loop(x):
+        rlx.debug.callback(seen.append, 10)
+        rlx.scan(lambda c, i: (c, rlx.debug.callback(seen.append, i)), 0, np.arange(2))
+        rlx.debug.callback(seen.append, 20)
+        return x
+
+    seen.clear()
+    rlx.jit(loop)(1.0)
+    assert [int(x) for x in seen] == [10, 0, 1, 20]
+
+
+def test_linearize_does_nothing_twice(seen):
+    def power(x):
+        def step(c):
+            rlx.io_callback(seen.append, None, c[0])
+            return c[0] + 1, c[1] * x
+
+        return rlx.while_loop(lambda c: c[0] < 3, step, (0, 1.0))[1]
+
+    assert float(rlx.jit(lambda x: rlx.linearize(power, x)[1](1.0))(2.0)) == 12
+    assert len(seen) == 3
+
+
 # -- errors ---------------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ import rlx
 import rlx.numpy as rnp
 from rlx import nn, optim
 from rlx.ir.errors import (
+    ArgumentError,
     BoundsError,
     ConcretizationError,
     GradientError,
@@ -236,3 +237,57 @@ def test_great_unsigned_places_are_not_negative(dtype):
     index = np.array([1, np.iinfo(dtype).max], dtype)
     same(rlx.jit(lambda x, i: x[i])(X, index), X[[1, 2]])
     same(rlx.jit(lambda x, i: x.at[i].add(1.0))(X, index), X + np.array([0, 1, 0]))
+
+
+# -- what a review found --------------------------------------------------------------------------
+
+
+def test_static_numpy_scalars_differ_from_python_numbers():
+    f = rlx.jit(lambda x, s: x * s, static_argnums=1)
+    numbers = [np.float32(1), 1.0, np.int8(1), 1, np.float16(1), np.bool_(True), True]
+    found = [f(X.astype(np.float16), n).dtype.name for n in numbers]
+    wanted = [(rlx.array(X).astype("float16") * n).dtype.name for n in numbers]
+    assert found == wanted and f.cache_size() == len(numbers)
+
+
+def test_derivatives_of_loops_pass_the_verifier():
+    power = lambda x: rlx.scan(lambda c, i: (c * x + i, c), 1.0, rnp.arange(3.0))[0]  # noqa: E731
+    loop = lambda x: rlx.while_loop(lambda c: c < 10, lambda c: c * x, 1.0)  # noqa: E731
+    with rlx.config.using(check=True):
+        same(rlx.jit(rlx.grad(power))(2.0), jax.grad(lambda x: x**3 + 1 * x)(2.0))
+        same(rlx.jit(lambda x: rlx.linearize(loop, x)[1](1.0))(2.0), 32.0)
+
+
+def test_nan_check_takes_numbers_as_meant_and_no_tracers():
+    fill = rlx.nan_check(lambda x: rnp.where(x > 1, x, -np.inf).max(), infinities=True)
+    assert float(fill(np.array([1.0, 2.0], np.float32))) == 2
+    with pytest.raises(ArgumentError, match="being traced"):
+        rlx.grad(rlx.nan_check(lambda x: (x * x).sum()))(X)
+
+
+def test_apply_reads_and_writes_by_its_mode():
+    x = rlx.array(X)
+    assert x.at[9].apply(lambda v: v * 10, mode="clip").tolist() == [1, -2, 30]
+    assert x.at[9].apply(lambda v: v * 10, mode="drop").tolist() == X.tolist()
+    with pytest.raises(BoundsError):
+        x.at[9].apply(lambda v: v * 10)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda np: np.insert(np.arange(6.0), np.array([3, 1, -1]), np.array([8.0, 9.0, 7.0])),
+        lambda np: np.insert(np.ones((3, 4)), np.array([0, 2]), 9.0, 1),
+        lambda np: np.ones((3, 4))[np.ix_(np.array([0, 2]), np.array([True, False, True, False]))],
+        lambda np: np.polyint(np.array([3.0, 2.0, 1.0]), 2, k=np.array([1.0, 2.0])),
+        lambda np: np.geomspace(-1.0, -1000.0, 4),
+        lambda np: np.indices((2, 3), sparse=True),
+    ],
+)
+def test_numpy_functions_as_numpy_has_them(call):
+    same(call(rnp), call(np))
+
+
+def test_files_keep_bfloat16(tmp_path):
+    rnp.save(tmp_path / "x.npy", rnp.ones(3, "bfloat16"))
+    assert rnp.load(tmp_path / "x.npy").dtype == "bfloat16"

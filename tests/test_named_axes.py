@@ -106,6 +106,45 @@ def test_gradients_inside():
     )
 
 
+def test_jitted_functions_hold_for_one_batch_only():
+    fn = rlx.jit(lambda v: v * parallel.axis_size("i"))
+    for size in (2, 5):
+        found = rlx.vmap(lambda x: x * fn(1.0), axis_name="i")(np.ones(size, np.float32))
+        assert found.tolist() == [size] * size
+    with pytest.raises(ArgumentError, match="no batch named"):
+        fn(1.0)
+    inner = rlx.jit(lambda a: a * parallel.axis_index("i"))
+    found = rlx.vmap(lambda v: v + inner(2.0), axis_name="i")(np.ones(2, np.float32))
+    assert found.tolist() == [1, 3]
+
+
+def test_custom_rules_see_the_batch_they_were_called_in():
+    @rlx.custom_vjp
+    def total(v):
+        return parallel.psum(v * v, "i")
+
+    def backward(v, ct):
+        return (2 * v * parallel.psum(ct, "i"),)
+
+    total.defvjp(lambda v: (parallel.psum(v * v, "i"), v), backward)
+    plain = lambda v: parallel.psum(v * v, "i")  # noqa: E731
+    both = [rlx.vmap(fn, axis_name="i") for fn in (total, plain)]
+    custom, wanted = (rlx.grad(lambda x, fn=fn: (fn(x) ** 2).sum()) for fn in both)
+    same(custom(X), wanted(X))
+    nested = [rlx.vmap(fn, axis_name="i") for fn in (custom, wanted)]
+    same(nested[0](X), nested[1](X))
+
+
+def test_branches_without_batched_operands():
+    choose = lambda v: rlx.cond(v.sum() > 4, lambda: parallel.psum(1, "i"), lambda: 9)  # noqa: E731
+    x = np.array([[1, 1, 1], [2, 2, 2]], np.float32)
+    assert rlx.vmap(choose, axis_name="i")(x).tolist() == [9, 2]
+    again = lambda v: v[0] + rlx.checkpoint(lambda: parallel.axis_index("i") * 2)()  # noqa: E731
+    assert rlx.vmap(again, axis_name="i")(x).tolist() == [1, 4]
+    sized = rlx.vmap(lambda v: rlx.numpy.zeros(parallel.psum(1, "i")), axis_name="i")(x)
+    assert sized.shape == (2, 2)
+
+
 def test_errors():
     with pytest.raises(ArgumentError, match="no batch named 'i'"):
         parallel.psum(X, "i")

@@ -64,6 +64,8 @@ def _total(reduce: Callable[..., Any], x: Any, axis_name: Any, groups: Any) -> A
     _refuse_groups(groups)
 
     def total(leaf: Any) -> Any:
+        if isinstance(leaf, int | float) and reduce is rnp.sum:
+            return leaf * axis_size(axis_name)  # a number, which may be a size
         for name in _names(axis_name):
             leaf = reduce(_gathered(leaf, name), 0)
         return leaf

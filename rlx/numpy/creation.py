@@ -190,10 +190,13 @@ def logspace(
 
 
 def geomspace(start: Tensor, stop: Tensor, num: int = 50, endpoint: bool = True) -> Any:
-    """So many numbers at equal ratios from start to stop."""
+    """So many numbers at equal ratios from start to stop, both of one sign."""
+    from .arithmetic import sign
     from .elementwise import exp, log
 
-    return exp(linspace(log(start), log(stop), num, endpoint))
+    start, stop = as_tensor(start), as_tensor(stop)
+    sizes = exp(linspace(log(abs(start)), log(abs(stop)), num, endpoint))
+    return multiply(sizes, sign(start))
 
 
 # -- matrices -----------------------------------------------------------------------------------
@@ -308,7 +311,10 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy", sparse: bool = False) -> lis
 
 def indices(dimensions: Sequence[Any], dtype: Any = "int32", sparse: bool = False) -> Any:
     """The index along each axis of a grid."""
-    shape = tuple(dimensions)
+    shape = as_shape(dimensions)
+    if sparse:
+        thin = [tuple(n if i == j else 1 for j, n in enumerate(shape)) for i in range(len(shape))]
+        return tuple(apply("iota", shape=s, axis=i, dtype=dtype) for i, s in enumerate(thin))
     grids = [apply("iota", shape=shape, axis=i, dtype=dtype) for i in range(len(shape))]
     return stack(grids) if grids else zeros((0,), dtype)
 

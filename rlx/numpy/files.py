@@ -57,11 +57,16 @@ def load(file: Any) -> Any:
     try:
         found = np.load(file, allow_pickle=False)
         if isinstance(found, Mapping):
-            return {name: Array(to_numpy(found[name])) for name in found}
-        return Array(to_numpy(found))
+            return {name: Array(to_numpy(_known_dtype(found[name]))) for name in found}
+        return Array(to_numpy(_known_dtype(found)))
     except (ValueError, EOFError, KeyError, BadZipFile) as error:
         raise FileFormatError(
             f"this is not {NAME}: {error}",
             where=str(user_source()),
             fix="write it with rlx.numpy.save or savez",
         ) from None
+
+
+def _known_dtype(array: np.ndarray) -> np.ndarray:
+    """NumPy's files call bfloat16 two bytes without a meaning."""
+    return array.view(as_dtype("bfloat16")) if array.dtype.str.endswith("V2") else array

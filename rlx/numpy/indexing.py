@@ -10,7 +10,7 @@ import numpy as np
 
 from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError, ConcretizationError, DtypeError
-from ..ir.types import DTYPES, is_integer
+from ..ir.types import DTYPES, is_bool, is_integer
 from ..trace.apply import apply, apply_like, as_tensor
 from ..trace.array import Array
 from ..trace.axes import as_shape, broadcast_shapes, one_axis
@@ -332,9 +332,10 @@ def triu_indices_from(x: Tensor, k: int = 0) -> tuple[Any, Any]:
 
 
 def ix_(*sequences: Tensor) -> tuple[Any, ...]:
-    """Index arrays that span a grid: `x[ix_([0, 2], [1, 3])]`."""
+    """Index arrays that span a grid: `x[ix_([0, 2], [1, 3])]`; masks stand for places."""
     rank = len(sequences)
     vectors = [as_tensor(s) for s in sequences]
+    vectors = [nonzero(v)[0] if is_bool(v.dtype) else v for v in vectors]
     return tuple(
         reshape(v, tuple(-1 if i == j else 1 for j in range(rank))) for i, v in enumerate(vectors)
     )
@@ -362,10 +363,16 @@ def putmask(x: Tensor, mask: Tensor, values: Tensor) -> Any:
     return either(mask, reshape(values[numbers], x.shape), x)
 
 
-def insert(x: Tensor, index: int, values: Tensor, axis: int | None = None) -> Any:
-    """Values put before a place along an axis."""
+def insert(
+    x: Tensor, index: int | slice | Sequence[int], values: Tensor, axis: int | None = None
+) -> Any:
+    """Values put before places along an axis, which are known numbers of x itself."""
     x = as_tensor(x)
     x, axis = (ravel(x), 0) if axis is None else (x, axis)
+    axis = one_axis("insert", axis, x.ndim)
+    if not isinstance(index, int | np.integer):
+        return _insert_many(x, index, as_tensor(values), axis)
+    index = int(index)
     x = moveaxis(x, axis, 0)
     values = as_tensor(values)
     extra = moveaxis(values, axis, 0) if values.ndim == x.ndim else values[None]
@@ -373,6 +380,22 @@ def insert(x: Tensor, index: int, values: Tensor, axis: int | None = None) -> An
     number = index % x.shape[0] if index < 0 else index
     joined = apply("concat", x[:number], extra, x[number:], axis=0)
     return moveaxis(joined, 0, axis)
+
+
+def _insert_many(x: Any, index: Any, values: Any, axis: int) -> Any:
+    """One slice of the values before each place."""
+    size = x.shape[axis]
+    known = index if isinstance(index, slice) else known_array("insert", index, "give numbers")
+    # where NumPy puts them, told by the numbers of elements
+    numbers = np.insert(np.arange(size), known, -1)
+    is_new = numbers < 0
+    shape = tuple(int(is_new.sum()) if i == axis else n for i, n in enumerate(x.shape))
+    extra = broadcast_to(convert(values, x.dtype), shape)
+    order = np.where(is_new, size + np.cumsum(is_new) - 1, numbers).astype("int32")
+    if not isinstance(index, slice):
+        places = np.where(known < 0, known + size, known).ravel()
+        order[is_new] = size + np.argsort(places, kind="stable")
+    return take(apply("concat", x, extra, axis=axis), order, axis)
 
 
 def delete(x: Tensor, index: int | slice | Sequence[int], axis: int | None = None) -> Any:

@@ -12,7 +12,7 @@ from ..ir.types import is_inexact
 from ..trace.apply import apply, as_operand, as_tensor
 from ..trace.array import Array
 from ..trace.axes import integer
-from ..trace.promotion import FLOAT, convert, result_dtype
+from ..trace.promotion import FLOAT, broadcast_to, convert, result_dtype
 from .contraction import convolve
 from .creation import eye, ones, vander, zeros
 from .elementwise import Tensor, add, divide, exp, greater, less, multiply, sqrt, subtract
@@ -150,13 +150,14 @@ def polyder(p: Tensor, m: int = 1) -> Any:
     return p
 
 
-def polyint(p: Tensor, m: int = 1, k: float = 0.0) -> Any:
-    """The m-th integral of a polynomial, with a constant."""
+def polyint(p: Tensor, m: int = 1, k: Any = 0.0) -> Any:
+    """The m-th integral of a polynomial, with one constant or one for each step."""
     p = as_tensor(p)
     dtype = result_dtype(p, inexact=True)
-    for _ in range(m):
+    constants = broadcast_to(convert(as_tensor(k), dtype), (m,))
+    for i in range(m):
         powers = np.arange(p.shape[0], 0, -1).astype(dtype)
-        p = concatenate([divide(p, powers), np.full((1,), k, dtype)])
+        p = concatenate([divide(p, powers), constants[i : i + 1]])
     return p
 
 

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from ..ir.builder import user_source
-from ..ir.errors import NanError
+from ..ir.errors import ArgumentError, NanError
 from ..ir.graph import Node
 from ..ir.interpret import interpret, watched
 from ..ir.types import type_of
 from ..trace import pytree
 from ..trace.array import Array
 from ..trace.make_graph import trace
+from ..trace.tensor import TracedTensor
 from .compiled import prepare
 
 
@@ -39,8 +40,15 @@ def nan_check(fn: Callable[..., Any], *, infinities: bool = False) -> Callable[.
 
     @functools.wraps(fn)
     def checked(*args: Any, **kwargs: Any) -> Any:
+        leaves = pytree.leaves((args, kwargs))
+        if any(isinstance(x, TracedTensor) for x in leaves):
+            raise ArgumentError(
+                "nan_check needs numbers, its function is being traced",
+                where=str(user_source()),
+                fix="check the transformed function: rlx.nan_check(rlx.grad(f)), without jit",
+            )
         traced = trace(fn, args, kwargs)
-        given = [*pytree.leaves((args, kwargs)), *traced.captures]
+        given = [*leaves, *traced.captures]
         arrays = prepare(traced.graph.params, given, traced.graph.name)
         for param, array in zip(traced.graph.params, arrays, strict=True):
             place = _first(array, bad)
@@ -67,7 +75,7 @@ def _check(
 
     Numbers written by the user are as meant.
     """
-    if node.op.is_constant or any(_first(x, bad) is not None for x in operands):
+    if not operands or any(_first(x, bad) is not None for x in operands):
         return
     for result in results:
         place = _first(result, bad)

@@ -64,7 +64,7 @@ def apply(op: Op | str, *operands: Any, **attrs: Any) -> Any:
 
 def apply_ready(op: Op, given: Sequence[Operand], attrs: dict[str, Any]) -> Any:
     """Like `apply`, for operands from `as_operand` and complete attributes."""
-    is_traced = any(isinstance(x, TracedTensor) for x in given) or _is_open(attrs)
+    is_traced = any(isinstance(x, TracedTensor) for x in given) or _is_recorded(op, attrs)
     results = record(op, given, attrs) if is_traced else evaluate(op, given, attrs)
     return tuple(results) if op.rules.get("multiple") or len(results) != 1 else results[0]
 
@@ -79,14 +79,17 @@ def apply_like(like: Any, op: str, **attrs: Any) -> Any:
     return record(OPS[op], [], OPS[op].complete(attrs))[0]
 
 
-def _is_open(attrs: dict[str, Any]) -> bool:
-    """Whether only a graph can hold an op with these attributes.
+def _is_recorded(op: Op, attrs: dict[str, Any]) -> bool:
+    """Whether an op must be recorded, even if its operands are known.
 
-    So it is with symbolic sizes, and nested graphs that look at other members of a batch.
+    So it is with symbolic sizes, with nested graphs that look at other members of a batch, and,
+    while a graph is recorded, with calls of Python functions: they happen when it runs.
     """
     graphs = [a for attr in attrs.values() for a in (attr if isinstance(attr, tuple) else (attr,))]
-    nodes = (node for a in graphs if isinstance(a, Graph) for node in a.walk())
-    if any("named" in node.op.rules for node in nodes):
+    inner = [node.op for a in graphs if isinstance(a, Graph) for node in a.walk()]
+    if any("named" in each.rules for each in inner):
+        return True
+    if any("barrier" in each.rules for each in (op, *inner)) and builder.current() is not None:
         return True
     shape = attrs.get("shape", ())
     if not any(isinstance(n, Dim) for n in shape):

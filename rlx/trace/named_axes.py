@@ -27,6 +27,28 @@ def named_axis(name: Any, size: Size) -> Iterator[None]:
         _axes.reset(token)
 
 
+_asked: ContextVar[list[Any] | None] = ContextVar("asked", default=None)
+
+
+@contextmanager
+def asked_axes() -> Iterator[list[Any]]:
+    """Collect the names of batches around the block that are asked for in it.
+
+    What is recorded there holds for these batches only.
+    """
+    around = _axes.get() or {}
+    names: list[Any] = []
+    token = _asked.set(names)
+    try:
+        yield names
+    finally:
+        _asked.reset(token)
+        names[:] = [name for name in names if name in around]
+        outer = _asked.get()
+        if outer is not None:
+            outer += names
+
+
 def size_of_axis(name: Any) -> Size:
     """The number of members of the batch with a name."""
     bound = _axes.get() or {}
@@ -37,4 +59,7 @@ def size_of_axis(name: Any) -> Size:
             fix=f"call the function under rlx.vmap(f, axis_name={name!r})"
             + (f"; the names here are {', '.join(map(repr, bound))}" if bound else ""),
         )
+    names = _asked.get()
+    if names is not None:
+        names.append(name)
     return bound[name]

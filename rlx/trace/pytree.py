@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, final
 
+import numpy as np
 import optree
 
 from ..ir.builder import user_source
@@ -243,10 +244,9 @@ class Static:
 def exact(value: Any) -> Any:
     """A value together with its type, inside of tuples too; -0.0 differs from 0.0."""
     if type(value) is tuple:
-        return tuple(_map(exact, value))
-    if isinstance(value, bool | int | float | complex):
-        return type(value), repr(value)
-    return value
+        return tuple, tuple(_map(exact, value))
+    is_number = isinstance(value, bool | int | float | complex | np.generic)
+    return type(value), repr(value) if is_number else value
 
 
 register_class(Static, lambda static: ((), static), lambda static, _: static)

@@ -104,7 +104,9 @@ class Place:
 
     def apply(self, fn: Callable[[Any], Any], **options: Any) -> Any:
         """Put `fn(elements)` there."""
-        return self.set(fn(self.get()), **options)
+        mode = options.get("mode")
+        read = {None: None, "promise_in_bounds": "promise_in_bounds"}.get(mode, "clip")
+        return self.set(fn(self.get(mode=read)), **options)
 
     def _ones(self) -> Place:
         x = self._array

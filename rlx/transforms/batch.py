@@ -9,29 +9,64 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
+from ..ir.body import Call
 from ..ir.builder import build, rewrite
 from ..ir.errors import UnsupportedOp
 from ..ir.graph import Graph, Node, Value
 from ..ir.ops.families import spread
 from ..ir.types import Size
+from ..trace.named_axes import named_axis
 from .jvp import expanded
 
 Member = tuple[Value, bool]  # a value, and whether its axis 0 is the batch
 
 
-_axis: ContextVar[tuple[Any, Size] | None] = ContextVar("axis", default=None)
+Axis = tuple[Any, Size] | None  # the name of the batch and its size
+_axis: ContextVar[Axis] = ContextVar("axis", default=None)
 
 
 @contextmanager
 def batching(axis_name: Any, size: Size) -> Iterator[None]:
-    """Resolve, within the block, ops of the named axis while batching."""
-    token = _axis.set(None if axis_name is None else (axis_name, size))
+    """Name the batch for the block, in what is traced there and in what is batched."""
+    if axis_name is None:
+        token = _axis.set(None)
+    else:
+        token = _axis.set((axis_name, size))
     try:
-        yield
+        with named_axis(axis_name, size):
+            yield
     finally:
         _axis.reset(token)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What rules of nested graphs batch with; it remembers the name of the batch.
+
+    So a user's rule that runs later sees the same members: it runs in `engine.naming()`.
+    """
+
+    axis: Axis
+
+    def __call__(
+        self,
+        graph: Graph,
+        batched: Sequence[bool],
+        size: Size,
+        out_batched: Sequence[bool] | None = None,
+    ) -> tuple[Graph, list[bool]]:
+        with self.naming():
+            return batch_graph(graph, batched, size, out_batched)
+
+    @contextmanager
+    def naming(self) -> Iterator[None]:
+        """Name the batch as it was."""
+        name, size = self.axis or (None, 0)
+        with batching(name, size):
+            yield
 
 
 def batch_graph(
@@ -83,7 +118,9 @@ def _visit(node: Node, members: list[Member]) -> list[Member]:
     axis = _axis.get()
     if axis and _is_named(node, axis[0]):
         return [node.op.rules["named"](args, batched, axis[1])]
-    if axis and not any(batched) and args and _holds_named(node, axis[0]):
+    if axis and not any(batched) and _holds_named(node, axis[0]):
+        if isinstance(node.op.rules.get("body"), Call):
+            return spread_members(node.attrs["graph"], members)
         args, batched = [spread(x, axis[1]) for x in args], [True] * len(args)
     if not any(batched):
         return [(r, False) for r in node.op.apply(args, node.attrs)]
@@ -96,6 +133,6 @@ def _visit(node: Node, members: list[Member]) -> list[Member]:
             where=str(node.source),
             fix=f"write @{node.op.name}.batch, or map over it with rlx.scan",
         )
-    engine = (batch_graph,) if node.graphs else ()
+    engine = (Engine(axis),) if node.graphs else ()
     results = rule(*engine, args, batched, **node.attrs)
     return [(r, True) for r in (results if isinstance(results, list | tuple) else [results])]

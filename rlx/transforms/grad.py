@@ -84,8 +84,8 @@ def value_and_grad(
         traced = trace(fn, held, {k: pytree.Static(a) for k, a in kwargs.items()}, concrete=True)
         active = [i < traced.n_args for i in range(len(traced.graph.params))]
         _check_inputs(traced, active)
-        n_value = _check_loss(fn, traced, has_aux)
-        graph = _with_unit_cotangent(traced.graph, active, n_value)
+        _check_loss(fn, traced, has_aux)
+        graph = _with_unit_cotangent(traced.graph, active)
         results = run_graph(graph, [*pytree.leaves(held), *traced.captures])
         count = len(traced.graph.results)
         value = traced.unflatten([plain(r) for r in results[:count]])
@@ -216,7 +216,7 @@ def _zero(x: Any) -> Any:
     return run_graph(graph, [])[0]
 
 
-def _with_unit_cotangent(graph: Graph, active: Sequence[bool], n_value: int) -> Graph:
+def _with_unit_cotangent(graph: Graph, active: Sequence[bool]) -> Graph:
     """The results and the gradient of the first result."""
     full = vjp_graph(graph, active)
     floats = [r for r in graph.results if is_inexact(r.dtype)]
@@ -255,7 +255,7 @@ def _check_inputs(traced: Traced, active: Sequence[bool]) -> None:
             )
 
 
-def _check_loss(fn: Any, traced: Traced, has_aux: bool) -> int:
+def _check_loss(fn: Any, traced: Traced, has_aux: bool) -> None:
     """The loss must be one real number without axes."""
     name, tree = function_name(fn), traced.out_tree
     where = str(user_source())
@@ -281,7 +281,6 @@ def _check_loss(fn: Any, traced: Traced, has_aux: bool) -> int:
             where=where,
             fix="return a float such as y.sum() or y.mean(), or use rlx.jacrev",
         )
-    return 1
 
 
 def _as_arguments(args: Any, chosen: Sequence[int], results: Sequence[Any], argnums: Any) -> Any:
@@ -290,7 +289,7 @@ def _as_arguments(args: Any, chosen: Sequence[int], results: Sequence[Any], argn
     for i in sorted(set(chosen)):
         leaves, tree = pytree.flatten(args[i])
         table[i] = pytree.unflatten(tree, [next(given) for _ in leaves])
-    return table[chosen[0]] if isinstance(argnums, int) else tuple(table[i] for i in chosen)
+    return tuple(table[i] for i in chosen) if isinstance(argnums, Sequence) else table[chosen[0]]
 
 
 def linear_transpose(fn: Callable[..., Any], *primals: Any) -> Callable[..., Any]:

@@ -33,6 +33,7 @@ from ..trace.make_graph import (
     function_name,
     trace,
 )
+from ..trace.named_axes import asked_axes
 from ..trace.tensor import TracedTensor
 from .recompile import Key, check_recompile, difference, reason_to_compile
 
@@ -243,8 +244,10 @@ class Jitted:
         if entry is None:
             reason = reason_to_compile(self._fn, args, key, list(self._entries))
             check_recompile(self._fn, reason)
-            traced = trace(self._fn, args, kwargs)
-            if any(isinstance(c, Value) for c in traced.captures):  # of an enclosing trace
+            with asked_axes() as asked:
+                traced = trace(self._fn, args, kwargs)
+            # it holds in the enclosing trace only
+            if asked or any(isinstance(c, Value) for c in traced.captures):
                 return self._record(traced, leaves)
             entry = self._compiled(key, traced, reason)
         self._entries.pop(key, None)  # it becomes the most recently used

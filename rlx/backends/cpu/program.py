@@ -84,6 +84,8 @@ class Library:
                 arrays = [_view(a or 0, b) for a, b in zip(table, buffers, strict=True)]
                 given = zip(arrays, step.input_types, strict=False)
                 shaped = [a.reshape(t.shape) for a, t in given]  # type: ignore[call-overload]
+                if "barrier" in step.op.rules:  # a user's function, which may keep or change them
+                    shaped = [_own(a) for a in shaped]
                 results = step.op.run(shaped, step.attrs)
                 for target, result in zip(arrays[len(step.inputs) :], results, strict=True):
                     target[...] = result.reshape(target.shape)
@@ -95,6 +97,13 @@ class Library:
         callback = Callback(run)
         self.keep.append(callback)
         return ctypes.cast(callback, ctypes.c_void_p).value or 0
+
+
+def _own(array: np.ndarray) -> np.ndarray:
+    """A copy that cannot be written."""
+    copy = array.copy()
+    copy.flags.writeable = False
+    return copy
 
 
 def _view(address: int, buffer: Buffer) -> np.ndarray:

@@ -51,7 +51,7 @@ def _checked(name: str, given: Any, results: Sequence[Type]) -> tuple[np.ndarray
             where=str(user_source()),
             fix="convert what it returns, or say so in the result's shapes and dtypes",
         )
-    return tuple(np.asarray(x) for x in found)
+    return tuple(np.array(x) for x in found)
 
 
 @pure_callback.reference

@@ -19,7 +19,6 @@ from ..graph import OPS, Graph, Value
 from ..interpret import interpret
 from ..op import Op, define, is_linear
 from ..types import Size, Type, as_dtype
-from .families import spread
 
 
 @dataclass(frozen=True)
@@ -253,14 +252,11 @@ def cond_transpose(transpose_graph, ct, index, *args, branches):
 def cond_batch(batch_graph, args, batched, *, branches):
     size = batch_size(args, batched)
     everything = [True] * len(branches[0].results)
-    if any(batched[1:]):
-        branches = tuple(batch_graph(b, batched[1:], size, everything)[0] for b in branches)
+    branches = tuple(batch_graph(b, batched[1:], size, everything)[0] for b in branches)
     if not batched[0]:
         return cond(*args, branches=branches)
     index = OPS["clamp"](0, args[0], len(branches) - 1)
     results = [inline(branch, args[1:]) for branch in branches]
-    if not any(batched[1:]):
-        results = [[spread(r, size) for r in row] for row in results]
     chosen = results[0]
     for i, row in enumerate(results[1:], 1):
         chosen = [_select_rows(OPS["eq"](index, i), a, b) for a, b in zip(row, chosen, strict=True)]

@@ -64,7 +64,8 @@ def batched_rule(batch_graph: Any, rule: Rule, size: Any) -> Rule:
             sizes[:] = [len(group) for group in results]
             return [x for group in results for x in group]
 
-        graph = build(run, [x.type.with_shape(x.shape[1:]) for x in flat], "rule")
+        with batch_graph.naming():
+            graph = build(run, [x.type.with_shape(x.shape[1:]) for x in flat], "rule")
         many, _ = batch_graph(graph, [True] * len(flat), size, [True] * len(graph.results))
         results = inline(many, flat)
         cut, start = [], 0

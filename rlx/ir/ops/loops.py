@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..body import While
-from ..builder import build, inline, user_source
+from ..builder import build, inline, rewrite, user_source
 from ..errors import DtypeError, GradientError
-from ..graph import OPS, Graph, Value
+from ..graph import OPS, Graph, Node, Value
 from ..interpret import interpret
 from ..op import define
 from ..types import Type, as_dtype
@@ -105,11 +106,13 @@ def while_loop_split(split_graph, args, known, *, condition, body, n_condition, 
         if merged == carry_known:
             break
         carry_known = merged
-    attrs = {"condition": condition, "body": body, "n_condition": n_condition, "n_body": n_body}
-    everything = while_loop(*args, **attrs)
+    attrs = {"n_condition": n_condition, "n_body": n_body}
     test = split_graph(condition, our_known + carry_known)
     if not test.out_known[0] or not any(carry_known):
-        return everything
+        return while_loop(*args, condition=condition, body=body, **attrs)
+    # what the first run does besides computing is not done once more
+    quiet = {"condition": _needed(condition), "body": _needed(body)}
+    everything = while_loop(*args, **quiet, **attrs)
     ours, theirs, carry = cut_groups(args, *counts)
     step = split_graph(body, their_known + carry_known, carry_known)
     early = while_loop(
@@ -124,9 +127,23 @@ def while_loop_split(split_graph, args, known, *, condition, body, n_condition, 
     return weave(carry_known, early, pick(everything, carry_known, False))
 
 
+def _needed(graph: Graph) -> Graph:
+    """The graph without nodes its results do not need, whatever these do."""
+    wanted, live = set(graph.results), set()
+    for node in reversed(graph.nodes):
+        if any(r in wanted for r in node.results):
+            live.add(node)
+            wanted.update(node.args)
+
+    def visit(node: Node, args: list[Value]) -> Sequence[Value]:
+        return node.op.apply(args, node.attrs) if node in live else node.results
+
+    return build(lambda *xs: rewrite(graph, xs, visit), graph.param_types, graph.name)
+
+
 def _first(graph: Graph, count: int) -> Graph:
     """The graph without the results after the first ones."""
-    return Graph(graph.name, graph.params, graph.nodes, graph.results[:count])
+    return permuted(graph, range(len(graph.params)), range(count))
 
 
 @while_loop.batch

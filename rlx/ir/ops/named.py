@@ -15,7 +15,7 @@ from ..errors import ArgumentError
 from ..graph import Value
 from ..op import define
 from ..types import Size, Type, as_dtype
-from .constant import iota
+from .constant import full, iota
 from .dynamic import dynamic_slice
 from .families import spread
 from .movement import reshape, transpose
@@ -56,14 +56,11 @@ def all_gather_expand(x: Value, *, axis_name: str, size: int) -> Value:
 def all_gather_transpose(ct: Value, x: Value, *, axis_name: str, size: int) -> list[Value]:
     """What all members want of this one, summed up."""
     total = reduce_sum(all_gather(ct, axis_name=axis_name, size=size), axes=(0,))
-    starts = [axis_index(axis_name=axis_name, size=size)] + [iota_zero() for _ in x.shape]
+    starts = [axis_index(axis_name=axis_name, size=size)] + [
+        full(shape=(), value=0, dtype=INDEX) for _ in x.shape
+    ]
     mine = dynamic_slice(total, *starts, sizes=(1, *x.shape))
     return [reshape(mine, shape=x.shape)]
-
-
-def iota_zero() -> Value:
-    """The index 0."""
-    return reshape(iota(shape=(1,), axis=0, dtype=INDEX), shape=())
 
 
 @all_gather.batch
@@ -102,7 +99,7 @@ def axis_index_reference(*, axis_name: str, size: int) -> np.ndarray:
 def axis_index_expand(*, axis_name: str, size: int) -> Value:
     if size != 1:
         raise _unbound(axis_name)
-    return iota_zero()
+    return full(shape=(), value=0, dtype=INDEX)
 
 
 axis_index.nondifferentiable("an index has no operands")

@@ -200,12 +200,8 @@ def scan_split(split_graph, args, known, *, body, n_constants, n_carry, length, 
     invariant = dict(zip(parts.known.params, known_constants, strict=False))
     residuals = parts.known.results[count:]
     is_fixed = [r in invariant for r in residuals]
-    kept = Graph(
-        parts.known.name,
-        parts.known.params,
-        parts.known.nodes,
-        parts.known.results[:count] + pick(residuals, is_fixed, False),
-    )
+    stacked = [count + i for i, fixed in enumerate(is_fixed) if not fixed]
+    kept = permuted(parts.known, range(len(parts.known.params)), [*range(count), *stacked])
     attrs: dict[str, Any] = {"length": length, "reverse": reverse}
     first = scan(
         *pick(constants, constant_known),
