@@ -392,7 +392,7 @@ def _insert_many(x: Any, index: Any, values: Any, axis: int) -> Any:
     shape = tuple(int(is_new.sum()) if i == axis else n for i, n in enumerate(x.shape))
     extra = broadcast_to(convert(values, x.dtype), shape)
     order = np.where(is_new, size + np.cumsum(is_new) - 1, numbers).astype("int32")
-    if not isinstance(index, slice):
+    if not isinstance(known, slice):
         places = np.where(known < 0, known + size, known).ravel()
         order[is_new] = size + np.argsort(places, kind="stable")
     return take(apply("concat", x, extra, axis=axis), order, axis)
