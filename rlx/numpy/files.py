@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -54,6 +53,8 @@ def load(file: Any) -> Any:
 
     No Python objects are read, so that a file cannot run code.
     """
+    from zipfile import BadZipFile  # 3 ms to import, and wanted here alone
+
     try:
         found = np.load(file, allow_pickle=False)
         if isinstance(found, Mapping):
