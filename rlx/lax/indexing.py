@@ -241,7 +241,7 @@ def _numbers(name: str, numbers: Any, kind: type) -> Any:
             where=str(user_source()),
             fix=f"give a lax.{kind.__name__}",
         )
-    return kind(*(integers(f"{name}: axes", axes) for axes in numbers))  # type: ignore[call-overload]
+    return kind(*(integers(f"{name}: axes", axes) for axes in numbers))
 
 
 def gather(

@@ -14,6 +14,7 @@ from .. import numpy as rnp
 from .. import random
 from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError, ShapeError
+from ..numpy.reductions import named
 from ..trace.axes import integer, some_axes
 
 Initializer = Callable[..., Any]
@@ -93,50 +94,28 @@ def variance_scaling(
     return initialize
 
 
-def glorot_uniform(
-    in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = "float32"
-) -> Initializer:
-    """Uniform with variance 2 / (inputs + outputs), for tanh and linear layers."""
-    return variance_scaling(1.0, "fan_avg", "uniform", in_axis, out_axis, batch_axis, dtype)
+def _scaled(
+    name: str, scale: float, mode: str, distribution: str, doc: str
+) -> Callable[..., Initializer]:
+    def function(
+        in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = "float32"
+    ) -> Initializer:
+        axes = (in_axis, out_axis, batch_axis)
+        return variance_scaling(scale, mode, distribution, *axes, dtype)
+
+    return named(function, name, doc)
 
 
-def glorot_normal(
-    in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = "float32"
-) -> Initializer:
-    """Normal with variance 2 / (inputs + outputs), for tanh and linear layers."""
-    return variance_scaling(
-        1.0, "fan_avg", "truncated_normal", in_axis, out_axis, batch_axis, dtype
-    )
-
-
-def lecun_uniform(
-    in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = "float32"
-) -> Initializer:
-    """Uniform with variance 1 / inputs, which keeps the variance from layer to layer."""
-    return variance_scaling(1.0, "fan_in", "uniform", in_axis, out_axis, batch_axis, dtype)
-
-
-def lecun_normal(
-    in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = "float32"
-) -> Initializer:
-    """Normal with variance 1 / inputs, which keeps the variance from layer to layer."""
-    return variance_scaling(1.0, "fan_in", "truncated_normal", in_axis, out_axis, batch_axis, dtype)
-
-
-def he_uniform(
-    in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = "float32"
-) -> Initializer:
-    """Uniform with variance 2 / inputs, for relu."""
-    return variance_scaling(2.0, "fan_in", "uniform", in_axis, out_axis, batch_axis, dtype)
-
-
-def he_normal(
-    in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = "float32"
-) -> Initializer:
-    """Normal with variance 2 / inputs, for relu."""
-    return variance_scaling(2.0, "fan_in", "truncated_normal", in_axis, out_axis, batch_axis, dtype)
-
-
+GLOROT = "with variance 2 / (inputs + outputs), for tanh and linear layers."
+LECUN = "with variance 1 / inputs, which keeps the variance from layer to layer."
+HE = "with variance 2 / inputs, for relu."
+CUT = "truncated_normal"
+glorot_uniform = _scaled("glorot_uniform", 1.0, "fan_avg", "uniform", f"Uniform {GLOROT}")
+glorot_normal = _scaled("glorot_normal", 1.0, "fan_avg", CUT, f"Normal {GLOROT}")
+lecun_uniform = _scaled("lecun_uniform", 1.0, "fan_in", "uniform", f"Uniform {LECUN}")
+lecun_normal = _scaled("lecun_normal", 1.0, "fan_in", CUT, f"Normal {LECUN}")
+he_uniform = _scaled("he_uniform", 2.0, "fan_in", "uniform", f"Uniform {HE}")
+he_normal = _scaled("he_normal", 2.0, "fan_in", CUT, f"Normal {HE}")
 xavier_uniform, xavier_normal = glorot_uniform, glorot_normal
 kaiming_uniform, kaiming_normal = he_uniform, he_normal
 

@@ -157,6 +157,7 @@ class Sequential(Module):
 
     def __call__(self, x: Any, *, key: Any = None) -> Any:
         for i, layer in enumerate(self.layers):
+            # a module need not be callable; __init__ has checked that these are
             x = layer(x, key=None if key is None else random.fold_in(key, i))  # type: ignore[operator]
         return x
 

@@ -127,6 +127,7 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) ->
             where=str(user_source()),
             fix="use a step that leads from the start to the stop",
         )
+    # NumPy scalars of any kind, for which NumPy's stubs have no overload
     return Array(np.arange(low, high, by).astype(wanted))  # type: ignore[call-overload]
 
 

@@ -126,9 +126,13 @@ def apply_along_axis(
     check_function(func1d, "apply_along_axis: the function")
     x = as_tensor(x)
     place = one_axis("apply_along_axis", axis, x.ndim)
-    mapped = lambda vector: func1d(vector, *args, **kwargs)  # noqa: E731
+
+    def mapped(vector: Any) -> Any:
+        return func1d(vector, *args, **kwargs)
+
+    whole: Callable[..., Any] = mapped
     for _ in range(x.ndim - 1):
-        mapped = vmap(mapped)
+        whole = vmap(whole)
     moved = moveaxis(x, place, -1)
     rank = x.ndim - 1
 
@@ -136,7 +140,7 @@ def apply_along_axis(
         new = y.ndim - rank
         return moveaxis(y, range(rank, rank + new), range(place, place + new))
 
-    return pytree.map(put_back, mapped(moved))
+    return pytree.map(put_back, whole(moved))
 
 
 def apply_over_axes(func: Callable[..., Any], x: Tensor, axes: int | Sequence[int]) -> Any:

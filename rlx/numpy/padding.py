@@ -12,7 +12,7 @@ import numpy as np
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, AttributeValueError
 from ..trace.apply import apply, as_tensor
-from ..trace.axes import as_shape
+from ..trace.axes import as_shape, integer
 from ..trace.promotion import broadcast_to, convert
 from .arithmetic import astype
 from .elementwise import Tensor, add, multiply, subtract
@@ -101,6 +101,7 @@ def _index_border(mode: str, reflect_type: str) -> Callable[..., Any]:
 
     def border(x: Any, axis: int, before: int, after: int) -> tuple[Any, Any]:
         size = x.shape[axis]
+        # the mode is one of those in _BY_INDEX, a text to the checker
         places = np.pad(np.arange(size, dtype="int32"), (before, after), mode=mode)  # type: ignore
         ends = (places[:before], places[before + size :])
         first, last = (take(x, end, axis) if len(end) else None for end in ends)
@@ -150,8 +151,8 @@ def _statistic_border(fn: Callable[..., Any], length: Any, rank: int) -> Callabl
 def resize(x: Tensor, new_shape: Any) -> Any:
     """The elements repeated to fill a shape."""
     x, shape = ravel(x), as_shape(new_shape)
-    count = math.prod(shape)
-    numbers = np.arange(count, dtype="int32") % x.shape[0]  # type: ignore
+    count = integer("resize: the number of elements", math.prod(shape))
+    numbers = np.arange(count, dtype="int32") % integer("resize: the size", x.shape[0])
     return reshape(take(x, numbers), shape)
 
 

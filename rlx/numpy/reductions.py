@@ -54,6 +54,13 @@ def total_dtype(dtype: np.dtype) -> np.dtype:
     return dtype
 
 
+def named(function: Callable[..., Any], name: str, doc: str) -> Any:
+    """Give a function that was made by another one its own name and docstring."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
 def _total(name: str, op: str, neutral: int, combine: Callable[..., Any], doc: str) -> Any:
     def function(
         x: Tensor,
@@ -75,9 +82,7 @@ def _total(name: str, op: str, neutral: int, combine: Callable[..., Any], doc: s
         total = convert(reduced(name, op, x, axis, keepdims), result)
         return total if initial is None else combine(total, initial)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return function
+    return named(function, name, doc)
 
 
 sum = _total("sum", "reduce_sum", 0, add, "The sum over axes; None means all.")
@@ -101,9 +106,7 @@ def _extreme(name: str, op: str, for_bool: str, combine: Callable[..., Any], doc
         result = reduced(name, for_bool if is_bool(x.dtype) else op, x, axis, keepdims)
         return result if initial is None else combine(result, initial)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return function
+    return named(function, name, doc)
 
 
 def _least_favorable(name: str, dtype: np.dtype, initial: Any) -> Any:
@@ -150,9 +153,7 @@ def _logical(name: str, op: str, neutral: bool, doc: str) -> Any:
         x = x if where is None else choose(where, x, neutral)
         return reduced(name, op, x, axis, keepdims)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return function
+    return named(function, name, doc)
 
 
 any = _logical("any", "reduce_or", False, "Whether an element over axes is true.")
@@ -308,9 +309,7 @@ def _cumulative(name: str, fn: Callable[..., Any], first: int, doc: str) -> Any:
         start = as_tensor(np.asarray(first, result.dtype))
         return apply("pad", result, start, low=low, high=(0,) * x.ndim, interior=(0,) * x.ndim)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return function
+    return named(function, name, doc)
 
 
 cumulative_sum = _cumulative("cumulative_sum", cumsum, 0, "Running sums along an axis.")

@@ -29,6 +29,7 @@ from .reductions import (
     cumsum,
     max,
     min,
+    named,
     prod,
     sum,
 )
@@ -171,9 +172,7 @@ def _nan_total(name: str, total: Callable[..., Any], neutral: int, doc: str) -> 
     ) -> Any:
         return total(_without_nan(x, neutral), axis, dtype, out, keepdims, initial, where)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return function
+    return named(function, name, doc)
 
 
 nansum = _nan_total("nansum", sum, 0, "The sum of the elements that are not NaN.")
@@ -195,9 +194,7 @@ def _nan_extreme(name: str, extreme: Callable[..., Any], least: float, doc: str)
         is_empty = all(isnan(x), axis, keepdims=keepdims, where=where)
         return choose(is_empty, np.nan if initial is None else initial, result)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return function
+    return named(function, name, doc)
 
 
 nanmax = _nan_extreme(

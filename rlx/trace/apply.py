@@ -89,7 +89,7 @@ def _is_recorded(op: Op, attrs: dict[str, Any]) -> bool:
     inner = [node.op for a in graphs if isinstance(a, Graph) for node in a.walk()]
     if any("named" in each.rules for each in inner):
         return True
-    if any("barrier" in each.rules for each in (op, *inner)) and builder.current() is not None:
+    if any("calls_python" in each.rules for each in (op, *inner)) and builder.current() is not None:
         return True
     shape = attrs.get("shape", ())
     if not any(isinstance(n, Dim) for n in shape):
@@ -259,6 +259,7 @@ def _to_arrays(operands: Sequence[Any], device: Any) -> list[Array]:
             continue
         if is_python_scalar(x):
             type = like or Type(default_of(x))
+            # evaluated at once, so no size is symbolic
             x = np.broadcast_to(scalar_to_numpy(x, type.dtype), type.shape)  # type: ignore[arg-type]
         arrays.append(_view(np.asarray(x)).to(device))
     return arrays

@@ -66,13 +66,7 @@ def debug_callback(callback: Callable[..., Any], *args: Any, **kwargs: Any) -> N
     Derivatives pass it by.
     """
     check_function(callback, "debug_callback: the function")
-    leaves, tree = pytree.flatten((args, kwargs))
-
-    def show(*arrays: np.ndarray) -> None:
-        given, named = pytree.unflatten(tree, arrays)
-        callback(*given, **named)
-
-    apply("debug_callback", *map(as_tensor, leaves), fn=Rule(show, (callback, tree)))
+    _show(callback, callback, args, kwargs)
 
 
 def debug_print(text: str, *args: Any, **kwargs: Any) -> None:
@@ -80,14 +74,7 @@ def debug_print(text: str, *args: Any, **kwargs: Any) -> None:
 
     The text is that of `str.format`.
     """
-
-    leaves, tree = pytree.flatten((args, kwargs))
-
-    def show(*arrays: np.ndarray) -> None:
-        given, named = pytree.unflatten(tree, arrays)
-        print(text.format(*given, **named))
-
-    apply("debug_callback", *map(as_tensor, leaves), fn=Rule(show, (text, tree)))
+    _show(lambda *xs, **named: print(text.format(*xs, **named)), text, args, kwargs)
 
 
 def check(condition: Any, message: str, *args: Any, **kwargs: Any) -> None:
@@ -109,10 +96,8 @@ def check(condition: Any, message: str, *args: Any, **kwargs: Any) -> None:
       fix    look where the numbers come from: the condition is the user's own
     """
     where = str(user_source())
-    leaves, tree = pytree.flatten((condition, args, kwargs))
 
-    def look(*arrays: np.ndarray) -> None:
-        found, given, named = pytree.unflatten(tree, arrays)
+    def look(found: np.ndarray, *given: Any, **named: Any) -> None:
         if not np.all(found):
             raise CheckError(
                 message.format(*given, **named),
@@ -120,8 +105,18 @@ def check(condition: Any, message: str, *args: Any, **kwargs: Any) -> None:
                 fix="look where the numbers come from: the condition is the user's own",
             )
 
-    rule = Rule(look, (message, tree, where))
-    apply("debug_callback", *map(as_tensor, leaves), fn=rule)
+    _show(look, (message, where), (condition, *args), kwargs)
+
+
+def _show(fn: Callable[..., Any], key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Call a function for what it does; two with one key mean the same."""
+    leaves, tree = pytree.flatten((args, kwargs))
+
+    def run(*arrays: np.ndarray) -> None:
+        given, named = pytree.unflatten(tree, arrays)
+        fn(*given, **named)
+
+    apply("debug_callback", *map(as_tensor, leaves), fn=Rule(run, (key, tree)))
 
 
 def _call(

@@ -198,6 +198,7 @@ def _number(item: int, size: Any, axis: int) -> int:
     if isinstance(size, Dim):
         if number >= 0:
             return number
+        # a place counted from a symbolic end is symbolic too
         return size + number  # type: ignore[return-value]
     if not -size <= number < size:
         raise BoundsError(
@@ -273,6 +274,7 @@ def _add_symbolic_slice(plan: Plan, parts: list[Any], size: Dim) -> None:
         )
     begin = 0 if start is None else start if isinstance(start, Dim) or start >= 0 else size + start
     end = size if stop is None else stop if isinstance(stop, Dim) or stop >= 0 else size + stop
+    # of a symbolic size, whose bounds may be symbolic too
     plan.add("keep", begin, end, 1)  # type: ignore[arg-type]
 
 

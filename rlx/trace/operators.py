@@ -132,6 +132,7 @@ class Operators:
                 where=str(user_source()),
                 fix="use x.size, or x.reshape(1) to give it an axis",
             )
+        # Python itself refuses a symbolic size here
         return self.shape[0]  # type: ignore[return-value]
 
     def __iter__(self) -> Iterator[Any]:

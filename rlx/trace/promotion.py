@@ -171,6 +171,7 @@ def _host_view(x: Any, dtype: np.dtype, shape: tuple[Size, ...]) -> np.ndarray:
     else:
         data = x.host() if isinstance(x, Array) else np.asarray(x)
         data = data if data.dtype == dtype else data.astype(dtype)
+    # known operands, so no size is symbolic
     return data if data.shape == shape else np.broadcast_to(data, shape)  # type: ignore[arg-type]
 
 

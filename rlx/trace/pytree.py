@@ -212,6 +212,7 @@ def register_class(
     optree.register_pytree_node(
         cls,
         flatten,
+        # optree gives a tuple of children; its stubs promise any iterable
         unflatten,  # type: ignore[arg-type]
         path_entry_type=_Child,
         namespace=NAMESPACE,

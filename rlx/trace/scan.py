@@ -204,7 +204,10 @@ def _associative(combine: Callable[..., list[Any]], elems: Sequence[Any], axis: 
     count = elems[0].shape[axis]
     if count < 2:
         return list(elems)
-    part = lambda x, start, stop, step: x[(slice(None),) * axis + (slice(start, stop, step),)]  # noqa: E731
+
+    def part(x: Any, start: int | None, stop: int | None, step: int) -> Any:
+        return x[(slice(None),) * axis + (slice(start, stop, step),)]
+
     pairs = combine([part(x, 0, count - 1, 2) for x in elems], [part(x, 1, None, 2) for x in elems])
     odd = _associative(combine, pairs, axis)
     left = odd if count % 2 else [part(x, 0, -1, 1) for x in odd]

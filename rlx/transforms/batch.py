@@ -7,7 +7,7 @@ batch is always axis 0.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -22,8 +22,6 @@ from ..trace.named_axes import named_axis
 from .jvp import expanded
 
 Member = tuple[Value, bool]  # a value, and whether its axis 0 is the batch
-
-
 Axis = tuple[Any, Size] | None  # the name of the batch and its size
 _axis: ContextVar[Axis] = ContextVar("axis", default=None)
 
@@ -31,10 +29,7 @@ _axis: ContextVar[Axis] = ContextVar("axis", default=None)
 @contextmanager
 def batching(axis_name: Any, size: Size) -> Iterator[None]:
     """Name the batch for the block, in what is traced there and in what is batched."""
-    if axis_name is None:
-        token = _axis.set(None)
-    else:
-        token = _axis.set((axis_name, size))
+    token = _axis.set(None if axis_name is None else (axis_name, size))
     try:
         with named_axis(axis_name, size):
             yield
@@ -61,12 +56,9 @@ class Engine:
         with self.naming():
             return batch_graph(graph, batched, size, out_batched)
 
-    @contextmanager
-    def naming(self) -> Iterator[None]:
+    def naming(self) -> AbstractContextManager[None]:
         """Name the batch as it was."""
-        name, size = self.axis or (None, 0)
-        with batching(name, size):
-            yield
+        return batching(*(self.axis or (None, 0)))
 
 
 def batch_graph(

@@ -283,7 +283,7 @@ def _from_outside(thing: Any, table: Mapping[int, Value], rule: Callable[..., An
     if id(thing) in table:
         return table[id(thing)]
     if not isinstance(thing, Value):
-        return OPS["constant"].lift(thing.host())  # type: ignore[attr-defined]
+        return OPS["constant"].lift(thing.host())
     recorder = current()
     if recorder is not None and thing.graph is recorder.graph:
         return thing

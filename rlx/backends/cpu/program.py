@@ -84,7 +84,9 @@ class Library:
                 arrays = [_view(a or 0, b) for a, b in zip(table, buffers, strict=True)]
                 given = zip(arrays, step.input_types, strict=False)
                 shaped = [a.reshape(t.shape) for a, t in given]  # type: ignore[call-overload]
-                if "barrier" in step.op.rules:  # a user's function, which may keep or change them
+                if (
+                    "calls_python" in step.op.rules
+                ):  # a user's function, which may keep or change them
                     shaped = [_own(a) for a in shaped]
                 results = step.op.run(shaped, step.attrs)
                 for target, result in zip(arrays[len(step.inputs) :], results, strict=True):

@@ -18,6 +18,7 @@ from ..graph import OPS, Graph, Value
 from ..interpret import interpret
 from ..op import define, is_linear
 from ..types import Type, as_dtype
+from .carry import cut_groups
 from .control import batch_size, check_operands, filled, weave
 from .families import spread
 
@@ -56,23 +57,14 @@ def batched_rule(batch_graph: Any, rule: Rule, size: Any) -> Rule:
         sizes: list[int] = []
 
         def run(*xs: Value) -> list[Value]:
-            given, start = [], 0
-            for count in counts:
-                given.append(list(xs[start : start + count]))
-                start += count
-            results = rule(*given)
+            results = rule(*cut_groups(xs, *counts)[:-1])
             sizes[:] = [len(group) for group in results]
             return [x for group in results for x in group]
 
         with batch_graph.naming():
             graph = build(run, [x.type.with_shape(x.shape[1:]) for x in flat], "rule")
         many, _ = batch_graph(graph, [True] * len(flat), size, [True] * len(graph.results))
-        results = inline(many, flat)
-        cut, start = [], 0
-        for count in sizes:
-            cut.append(results[start : start + count])
-            start += count
-        return cut
+        return cut_groups(inline(many, flat), *sizes)[:-1]
 
     return Rule(mapped, ("batched", rule, size))
 

@@ -10,10 +10,11 @@ import ml_dtypes
 import numpy as np
 
 from ..builder import build
+from ..errors import DtypeError, ShapeError
 from ..graph import Graph, Value
 from ..interpret import interpret
 from ..op import Op
-from ..types import Type, is_float
+from ..types import Type, is_float, is_integer
 from .arithmetic import add, mul, sub
 from .compare import bit_and, lt
 from .constant import full
@@ -219,3 +220,15 @@ def minus(p: Taylor, q: Taylor) -> Taylor:
 def constant_taylor(x: Value, order: int) -> Taylor:
     """The series of a number that does not depend on e."""
     return [x, *[like(x, 0)] * order]
+
+
+def check_orders(n: Type, x: Type) -> None:
+    """Raise unless there is an integer order for each of the numbers."""
+    check_kind(x, ["float"])
+    if not is_integer(n.dtype):
+        raise DtypeError(f"the order is {n}, not an integer", fix="convert it: n.astype('int32')")
+    if n.shape != x.shape:
+        raise ShapeError(
+            f"the shapes differ, {n} and {x}",
+            fix="broadcast them to one shape first, as rlx.scipy.special does by itself",
+        )

@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from ..builder import build
-from ..errors import AttributeValueError, DtypeError, ShapeError
+from ..errors import AttributeValueError
 from ..graph import Value
 from ..op import define
-from ..types import Type, as_dtype, is_integer
+from ..types import Type, as_dtype
 from .arithmetic import abs, integer_pow, mul, neg, sub
 from .compare import bit_and, bit_not, bit_or, eq, ge, gt, le, lt, min, ne, select
 from .constant import full
@@ -24,6 +24,7 @@ from .rounding import floor
 from .special_family import (
     Taylor,
     attach,
+    check_orders,
     composite,
     is_double,
     plus,
@@ -343,14 +344,7 @@ zeta.samples([2.0], [1.0], order=1, expect=[-0.93754825431584388])
 @define
 def polygamma(n: Type, x: Type) -> Type:
     """The derivative of `digamma` of integer order n, itself for n = 0; NaN for n < 0."""
-    check_kind(x, ["float"])
-    if not is_integer(n.dtype):
-        raise DtypeError(f"the order is {n}, not an integer", fix="convert it: n.astype('int32')")
-    if n.shape != x.shape:
-        raise ShapeError(
-            f"the shapes differ, {n} and {x}",
-            fix="broadcast them to one shape first, as rlx.scipy.special does by itself",
-        )
+    check_orders(n, x)
     return x
 
 

@@ -7,19 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DtypeError, ShapeError
 from ..graph import Value
 from ..op import define
-from ..types import Type, is_integer
+from ..types import Type
 from .arithmetic import abs, div, mul, neg, sub
 from .compare import bit_and, bit_not, bit_or, eq, ge, gt, le, lt, max, ne, select
 from .constant import full
 from .convert import convert
 from .exponential import exp, log
-from .families import check_kind
 from .known import like
 from .rounding import floor
-from .special_family import attach, composite, epsilon_of, is_double, polynomial, repeat_while
+from .special_family import (
+    attach,
+    check_orders,
+    composite,
+    epsilon_of,
+    is_double,
+    polynomial,
+    repeat_while,
+)
 from .special_gamma import INT, digamma, lgamma
 from .special_incomplete_gamma import upper_fraction
 
@@ -30,14 +36,7 @@ def expn(n: Type, x: Type) -> Type:
 
     NaN for negative n and negative x.
     """
-    check_kind(x, ["float"])
-    if not is_integer(n.dtype):
-        raise DtypeError(f"the order is {n}, not an integer", fix="convert it: n.astype('int32')")
-    if n.shape != x.shape:
-        raise ShapeError(
-            f"the shapes differ, {n} and {x}",
-            fix="broadcast them to one shape first, as rlx.scipy.special does by itself",
-        )
+    check_orders(n, x)
     return x
 
 

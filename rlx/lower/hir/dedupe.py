@@ -13,12 +13,12 @@ def dedupe(graph: Graph) -> Graph:
     """Keep one of several nodes with the same op, operands and attributes.
 
     before: `a = sin(x); b = sin(x); c = add(a, b)`; after: `a = sin(x); c = add(a, a)`. Ops with
-    the rule `barrier` are left alone, and so are calls with the attribute `recompute`.
+    the rule `calls_python` are left alone, and so are calls with the attribute `recompute`.
     """
     seen: dict[Hashable, Sequence[Value]] = {}
 
     def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
-        if node.op.rules.get("barrier") or node.attrs.get("recompute", False):
+        if node.op.rules.get("calls_python") or node.attrs.get("recompute", False):
             return again(node, operands, dedupe)
         names = tuple(map(id, operands))
         key = (node.op.name, names, tuple((k, _exact(v)) for k, v in node.attrs.items()))
