@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +11,10 @@ import ml_dtypes
 import numpy as np
 
 from rlx.ir.builder import build
+from rlx.ir.errors import RlxError
 from rlx.ir.graph import Graph
 from rlx.ir.op import Op, Sample
-from rlx.ir.types import Type, as_dtype, is_bool, is_complex, is_integer
+from rlx.ir.types import Type, as_dtype, is_bool, is_complex, is_inexact, is_integer
 
 Arrays = list[np.ndarray]
 # arguments without a derivative, which a jvp rule refuses
@@ -65,6 +67,29 @@ class Case:
         inexact = [r.dtype.name for r in self.graph.results if r.type.is_inexact]
         wide = inexact and all(name in ("float64", "complex128") for name in inexact)
         return any(self.active) and bool(wide) and "nondifferentiable" not in self.op.rules
+
+
+Law = Callable[[Case], None]
+
+
+def where(condition: Callable[[Case], bool]) -> Callable[[Law], Law]:
+    """Make a law one for the cases where a condition holds; it says nothing of the others."""
+
+    def limit(law: Law) -> Law:
+        @functools.wraps(law)
+        def limited(case: Case) -> None:
+            if condition(case):
+                law(case)
+
+        limited.condition = condition
+        return limited
+
+    return limit
+
+
+def is_checked(law: Law, case: Case) -> bool:
+    """Whether a law says something of a case."""
+    return getattr(law, "condition", lambda _: True)(case)
 
 
 def numbers(type: Type, random: np.random.Generator, low: float, high: float) -> np.ndarray:
@@ -122,6 +147,27 @@ def cast(x: np.ndarray, name: str) -> np.ndarray:
         x = np.clip(x, -100, 100)
     with np.errstate(all="ignore"):
         return x.astype(dtype)
+
+
+def in_dtype(case: Case, name: str, seed: int = 0) -> Arrays | None:
+    """The arrays of a case in a dtype, or None if the op does not take it.
+
+    The operands that have the dtype of the first inexact one (else of the first) change.
+    """
+    arrays = case.arrays(seed)
+    main = next((x.dtype for x in arrays if is_inexact(type_of(x).dtype)), None)
+    main = main or (arrays[0].dtype if arrays else None)
+    changed = [cast(x, name) if x.dtype == main else x for x in arrays]
+    return changed if takes(case, changed) else None
+
+
+def takes(case: Case, arrays: Arrays) -> bool:
+    """Whether the op has a type for these arrays."""
+    try:
+        graph_of(case.op, arrays, case.attrs)
+    except RlxError:
+        return False
+    return True
 
 
 def tolerance_of(*types: Type) -> float:

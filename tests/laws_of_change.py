@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from audit import Arrays, Case, all_close, assert_close, like, numbers, pick, tolerance_of
+from audit import Arrays, Case, all_close, assert_close, like, numbers, pick, tolerance_of, where
 
 from rlx.ir.builder import build, inline
 from rlx.ir.errors import GradientError
@@ -75,10 +75,17 @@ def pulled(graph: Graph, active: Sequence[bool]) -> Graph:
     return transpose_graph(linear, is_tangent)
 
 
+def is_smooth(case: Case) -> bool:
+    return case.is_smooth
+
+
+def has_jvp(case: Case) -> bool:
+    return case.is_smooth and case.op.name not in REVERSE_ONLY
+
+
+@where(has_jvp)
 def law_jvp_is_the_slope(case: Case) -> None:
     """Tangents are finite differences, for each choice of moving arguments."""
-    if not case.is_smooth or case.op.name in REVERSE_ONLY:
-        return
     graph, arrays = case.graph, case.arrays()
     for active in choices(case.active):
         directions = like(pick(arrays, active), 1)
@@ -93,10 +100,9 @@ def choices(mask: Sequence[bool]) -> list[list[bool]]:
     return [*alone, list(mask)] if len(alone) > 1 else [list(mask)]
 
 
+@where(is_smooth)
 def law_transpose_is_adjoint(case: Case) -> None:
     """<c, J t> = <J^T c, t>, for each choice of moving arguments."""
-    if not case.is_smooth:
-        return
     if case.op.name in FORWARD_ONLY:
         return assert_refuses(lambda: pulled(case.graph, case.active))
     graph, arrays = case.graph, case.arrays()
@@ -132,10 +138,9 @@ def assert_refuses(run: Any) -> None:
     raise AssertionError("a derivative that does not exist was given")
 
 
+@where(has_jvp)
 def law_second_derivatives_are_slopes(case: Case) -> None:
     """The jvp of the tangents and of the cotangents are their finite differences."""
-    if not case.is_smooth or case.op.name in REVERSE_ONLY:
-        return
     arrays, active = case.arrays(), case.active
     graphs = [pushed(case.graph, active)]
     if case.op.name not in FORWARD_ONLY:
@@ -150,11 +155,14 @@ def law_second_derivatives_are_slopes(case: Case) -> None:
         assert_slopes(tangents, measured, 3e-5, "second derivative")
 
 
+def has_transpose(case: Case) -> bool:
+    return "transpose" in case.op.rules and case.is_smooth and not case.graph.nodes[0].graphs
+
+
+@where(has_transpose)
 def law_linear_arguments_have_a_transpose(case: Case) -> None:
     """Where the op is linear in one argument, the rest known, its own transpose is adjoint."""
     graph, arrays = case.graph, case.arrays()
-    if "transpose" not in case.op.rules or not case.is_smooth or graph.nodes[0].graphs:
-        return
     for linear in choices(case.active)[: sum(case.active)]:
         directions = like(pick(arrays, linear), 5)
         once, twice = (steps(graph, arrays, linear, directions, by) for by in (1.0, 2.0))
@@ -182,17 +190,15 @@ def steps(
 # -- batches --------------------------------------------------------------------------------------
 
 
+@where(lambda case: bool(case.sample.args))
 def law_batch_is_a_loop(case: Case) -> None:
     """A batch gives what a loop over its members gives, whichever arguments are batched."""
-    if not case.sample.args:
-        return
     check_batch(case, case.graph, lambda seed: case.arrays(seed))
 
 
+@where(has_jvp)
 def law_batch_goes_with_jvp(case: Case) -> None:
     """The batch of tangents is the loop over them, and so are the tangents of the batch."""
-    if not case.is_smooth or case.op.name in REVERSE_ONLY:
-        return
     active = case.active
     tangents = pushed(case.graph, active)
 

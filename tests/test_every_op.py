@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import laws_of_change
-import laws_of_meaning
 import pytest
 from audit import Case
+from claims import LAWS, dtypes_of, laws_of
 
 from rlx.ir.graph import OPS
 
-LAWS = [*laws_of_meaning.LAWS, *laws_of_change.LAWS]
 # made by the derivative of custom_vjp_call alone, whose audit runs it
 WITHOUT_SAMPLES = {"custom_pullback"}
 CASES = [
@@ -29,3 +27,11 @@ def test_every_op_keeps_every_law(case: Case, law: Any) -> None:
 
 def test_every_op_has_a_sample() -> None:
     assert {name for name, op in OPS.items() if not op.sample_list} == WITHOUT_SAMPLES
+
+
+@pytest.mark.parametrize("name", [name for name in OPS if name not in WITHOUT_SAMPLES])
+def test_claims_are_read_from_the_room(name: str) -> None:
+    """Whatever an op claims, some law speaks of it; one with a derivative is held to it."""
+    op = OPS[name]
+    assert dtypes_of(op) or not any(sample.args for sample in op.sample_list)
+    assert "program_is_the_reference" in laws_of(op)
