@@ -228,7 +228,7 @@ def test_sizes_of_zero():
 def test_named_sizes():
     """A batch of any size, and a length of any size where windows move on by one."""
     image = rlx.spec((dim("batch"), *FIRST.shape[1:]), "float32")
-    row = rlx.spec((2, 4, dim("length", low=3)), "float32")
+    row = rlx.spec((2, 4, dim("length", min=3)), "float32")
     line = FIRST_KERNEL[..., 0]
     graphs = [
         rlx.make_graph(lambda x: lax.conv(x, FIRST_KERNEL, (2, 1), "SAME"))(image),

@@ -7,20 +7,17 @@ hidden parameter (a capture) of the inner one.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .errors import LeakedTracerError
 from .graph import OPS, Graph, Node, Source, Value
+from .source import nearest_source
 from .types import Type
-
-PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
 
 
 class Builder:
@@ -161,12 +158,7 @@ def user_source() -> Source | None:
     """The user's line: the one set by `at`, else the nearest frame outside rlx."""
     if _state.source is not None:
         return _state.source
-    frame = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
-        frame = frame.f_back
-    if frame is None:
-        return None
-    return Source(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+    return nearest_source()
 
 
 def inline(graph: Graph, args: Sequence[Value]) -> list[Value]:

@@ -1,32 +1,45 @@
 """Symbolic sizes: integer polynomials over named dims with ranges.
 
->>> seq = dim("seq", low=1, high=128)
->>> 2 * seq + seq - 1, seq + 1 == 1 + seq
-(3*seq - 1, True)
+>>> seq = dim("seq", max=128)
+>>> 2 * seq + seq - 1, seq + 1 == 1 + seq, (4 * seq + 3) // 4, (seq + 1) // 2
+(3*seq - 1, True, seq, floordiv(seq + 1, 2))
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from .errors import SymbolicSizeError
+from .source import nearest_source
+
+LIKELY = 64  # what a size is taken for where only a guess is needed
 
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A named size with its inclusive range; `high` None means no bound."""
+    """A named size with its inclusive range; `high` None means no bound.
+
+    One with a `floor` of (size, divisor) is no dim of its own: it is their floor division.
+    """
 
     name: str
     low: int = 1
     high: int | None = None
+    floor: tuple[Dim, int] | None = None
 
 
 Monomial = tuple[Symbol, ...]  # sorted by name, a symbol as often as its power
+Size: TypeAlias = "int | Dim"
 
 
 @dataclass(frozen=True, slots=True)
 class Dim:
     """A polynomial with integer coefficients.
 
-    `terms` maps sorted products to coefficients.
+    `terms` maps sorted products to coefficients. Two are equal if they are the same polynomial; a
+    comparison that the ranges do not decide is a `SymbolicSizeError`.
     """
 
     terms: tuple[tuple[Monomial, int], ...] = field(default=())
@@ -46,13 +59,43 @@ class Dim:
     def __rsub__(self, other: object) -> Dim | int:
         return -self + other  # pyright: ignore[reportOperatorIssue]
 
+    def __floordiv__(self, other: object) -> Dim | int:
+        return _floor_divide(self, other) if isinstance(other, int | Dim) else NotImplemented
+
+    def __rfloordiv__(self, other: object) -> Dim | int:
+        return _floor_divide(other, self) if isinstance(other, int) else NotImplemented
+
+    def __mod__(self, other: object) -> Dim | int:
+        if not isinstance(other, int | Dim):
+            return NotImplemented
+        return self - self // other * other
+
+    def __rmod__(self, other: object) -> Dim | int:
+        return other - other // self * self if isinstance(other, int) else NotImplemented
+
     __radd__ = __add__
     __rmul__ = __mul__
 
+    def __lt__(self, other: object) -> bool:
+        return not _is_at_least(self, other) if _is_size(other) else NotImplemented
+
+    def __ge__(self, other: object) -> bool:
+        return _is_at_least(self, other) if _is_size(other) else NotImplemented
+
+    def __gt__(self, other: object) -> bool:
+        return not _is_at_least(other, self) if _is_size(other) else NotImplemented
+
+    def __le__(self, other: object) -> bool:
+        return _is_at_least(other, self) if _is_size(other) else NotImplemented
+
     @property
     def symbols(self) -> frozenset[Symbol]:
-        """The named sizes in it."""
-        return frozenset(s for monomial, _ in self.terms for s in monomial)
+        """The named sizes in it, those inside of floor divisions for these."""
+        found: set[Symbol] = set()
+        for monomial, _ in self.terms:
+            for symbol in monomial:
+                found |= symbol.floor[0].symbols if symbol.floor else {symbol}
+        return frozenset(found)
 
     @property
     def low(self) -> int | None:
@@ -77,13 +120,13 @@ class Dim:
             total += product
         return total
 
-    def substitute(self, sizes: dict[str, int]) -> Dim | int:
+    def substitute(self, sizes: Mapping[str, Size]) -> Dim | int:
         """Put numbers for the named dims."""
         total: Dim | int = 0
         for monomial, coefficient in self.terms:
             product: Dim | int = coefficient
             for symbol in monomial:
-                product = product * (sizes.get(symbol.name) or Dim((((symbol,), 1),)))
+                product = product * _substituted(symbol, sizes)
             total = total + product
         return total
 
@@ -101,6 +144,77 @@ class Dim:
         return text
 
     __repr__ = __str__
+
+
+def _is_size(x: object) -> bool:
+    return isinstance(x, int | Dim)
+
+
+def _is_at_least(x: Any, y: Any) -> bool:
+    """Whether x >= y for all sizes in range; an error if that depends."""
+    known = compare(x, y)
+    if known is None:
+        raise SymbolicSizeError(
+            f"whether {x} >= {y} depends on the size of {_names(x - y)}",
+            where=str(nearest_source()),
+            fix="give the dims ranges that decide it, as rlx.dim(name, min=2, max=512), or do not "
+            "branch on a symbolic size",
+        )
+    return known
+
+
+def _names(size: Dim) -> str:
+    return ", ".join(sorted(f"{s.name} ({s.low} to {s.high})" for s in size.symbols))
+
+
+def compare(x: Size, y: Size) -> bool | None:
+    """Whether x >= y for all sizes in range; None if that depends on them."""
+    gap = x - y
+    if isinstance(gap, int):
+        return gap >= 0
+    if gap.low is not None and gap.low >= 0:
+        return True
+    return False if gap.high is not None and gap.high < 0 else None
+
+
+def is_at_least(x: Size, y: Size) -> bool:
+    """Whether x >= y is known for all sizes in range."""
+    if type(x) is int and type(y) is int:
+        return x >= y
+    return compare(x, y) is True
+
+
+def likely(size: Size) -> int:
+    """A number for a size where a guess will do: for costs, never for meaning."""
+    if isinstance(size, int):
+        return size
+    return _number(size.substitute({s.name: _guess(s) for s in size.symbols}))
+
+
+def _guess(symbol: Symbol) -> int:
+    guess = max(symbol.low, LIKELY)
+    return guess if symbol.high is None else min(guess, symbol.high)
+
+
+def _number(size: Size) -> int:
+    assert isinstance(size, int), f"{size} has dims left"
+    return size
+
+
+def concrete(size: Any, sizes: Mapping[str, int]) -> int:
+    """The number of a size, given those of all dims."""
+    return _number(size.substitute(sizes)) if isinstance(size, Dim) else size
+
+
+def _substituted(symbol: Symbol, sizes: Mapping[str, Size]) -> Size:
+    if symbol.floor:
+        size, divisor = symbol.floor
+        return size.substitute(sizes) // divisor
+    found = sizes.get(symbol.name)
+    return Dim((((symbol,), 1),)) if found is None else found
+
+
+# -- arithmetic -----------------------------------------------------------------------------------
 
 
 def _terms(x: object) -> list[tuple[Monomial, int]] | None:
@@ -134,6 +248,75 @@ def _product(a: list[tuple[Monomial, int]], b: list[tuple[Monomial, int]]) -> Di
     return _sum([(product(m, n), c * d) for m, c in a for n, d in b])
 
 
-def dim(name: str, low: int = 1, high: int | None = None) -> Dim:
-    """Make a symbolic size with an inclusive range."""
-    return Dim((((Symbol(name, low, high),), 1),))
+def quotient(size: Size, divisor: Size) -> Any:
+    """The size divided by a divisor if that leaves no rest, for whatever sizes; else None."""
+    if type(size) is int and type(divisor) is int:
+        return None if size % divisor else size // divisor
+    by = _terms(divisor) or [((), 0)]
+    if len(by) != 1 or not by[0][1]:
+        return 1 if size == divisor else None
+    ((names, factor),) = by
+    divided = []
+    for monomial, coefficient in _terms(size) or []:
+        left = list(monomial)
+        for symbol in names:
+            if symbol not in left:
+                return None if coefficient else 0
+            left.remove(symbol)
+        if coefficient % factor:
+            return None
+        divided.append((tuple(left), coefficient // factor))
+    return _sum(divided)
+
+
+def _floor_divide(size: Any, divisor: Any) -> Dim | int:
+    """The floor of a quotient: the terms that divide are taken out."""
+    if isinstance(divisor, int) and divisor <= 0:
+        raise SymbolicSizeError(
+            f"{size} is divided by {divisor}",
+            where=str(nearest_source()),
+            fix="divide sizes by positive numbers",
+        )
+    whole: Size = 0
+    rest: Size = 0
+    for term in _terms(size) or []:
+        part = _sum([term])
+        exact = quotient(part, divisor)
+        if exact is None and isinstance(divisor, int):
+            whole, rest = (
+                whole + _sum([(term[0], term[1] // divisor)]),
+                rest + _sum([(term[0], term[1] % divisor)]),
+            )
+        elif exact is None:
+            rest = rest + part
+        else:
+            whole = whole + exact
+    if is_at_least(rest, 0) and is_at_least(divisor - 1, rest):
+        return whole
+    if not isinstance(divisor, int):
+        raise SymbolicSizeError(
+            f"{size} is divided by {divisor}, which need not divide it",
+            where=str(nearest_source()),
+            fix="divide symbolic sizes by numbers, or by sizes that divide them",
+        )
+    return whole + _floor_symbol(rest, divisor)
+
+
+def _floor_symbol(size: Any, divisor: int) -> Dim | int:
+    if isinstance(size, int):
+        return size // divisor
+    low, high = (None if bound is None else bound // divisor for bound in (size.low, size.high))
+    name = f"floordiv({size}, {divisor})"
+    return Dim((((Symbol(name, -(2**62) if low is None else low, high, (size, divisor)),), 1),))
+
+
+def dim(name: str, min: int = 1, max: int | None = None) -> Dim:
+    """Make a symbolic size with an inclusive range.
+
+    Equal names are equal sizes, within one function.
+
+    >>> seq = dim("seq", max=512)
+    >>> seq * 2 >= 2, (seq - 1) * seq, seq.high
+    (True, seq*seq - seq, 512)
+    """
+    return Dim((((Symbol(name, min, max),), 1),))

@@ -85,6 +85,10 @@ class ConcretizationError(RlxError, TypeError):
     """Python asked for the value of a traced tensor, which has none while tracing."""
 
 
+class SymbolicSizeError(RlxError, TypeError):
+    """A number was asked of a symbolic size, or a size breaks what its dim promises."""
+
+
 class LeakedTracerError(RlxError, RuntimeError):
     """A traced tensor was used after its trace had ended."""
 

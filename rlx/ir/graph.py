@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import linecache
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .source import Source
 from .types import Size, Type
 
 if TYPE_CHECKING:
@@ -17,24 +17,6 @@ if TYPE_CHECKING:
 
 OPS: dict[str, Op] = {}  # every op by its name; `op.py` fills it
 PRINTERS: list[Callable[[Graph], str]] = []  # `text.py` puts `show` here; it imports this file
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A line of the user's code."""
-
-    file: str
-    line: int
-    function: str
-
-    @property
-    def text(self) -> str:
-        """The source text of the line; empty if the file cannot be read."""
-        return linecache.getline(self.file, self.line).strip()
-
-    def __str__(self) -> str:
-        place = f"{self.file.rsplit('/', 1)[-1]}:{self.line} in {self.function}"
-        return f"{place}      {self.text}" if self.text else place
 
 
 class Value:

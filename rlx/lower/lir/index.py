@@ -1,6 +1,7 @@
 """Integer index expressions: affine in loop variables.
 
-Where they are not, they have opaque parts.
+Where they are not, they have opaque parts. Extents, coefficients and constants are ints or symbolic
+sizes, whose numbers are known when the program runs.
 
 >>> i, j = Variable(4), Variable(6)
 >>> place = i * 6 + j
@@ -16,8 +17,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ...ir.dims import Dim, Size, is_at_least, likely, quotient
+
 if TYPE_CHECKING:
     from .expr import Expr
+
+UNKNOWN = 1 << 62  # a bound that tells nothing
 
 _serial = itertools.count()
 
@@ -29,7 +34,7 @@ class Variable:
     Two are equal only if identical.
     """
 
-    extent: int
+    extent: Size
     serial: int = field(default_factory=_serial.__next__)
 
     @property
@@ -38,7 +43,7 @@ class Variable:
         return 0
 
     @property
-    def high(self) -> int:
+    def high(self) -> Size:
         """The greatest value."""
         return self.extent - 1
 
@@ -53,13 +58,13 @@ class Variable:
     def __sub__(self, other: object) -> Index:
         return as_index(self) - other
 
-    def __mul__(self, other: int) -> Index:
+    def __mul__(self, other: Size) -> Index:
         return as_index(self) * other
 
-    def __floordiv__(self, other: int) -> Index:
+    def __floordiv__(self, other: Size) -> Index:
         return as_index(self) // other
 
-    def __mod__(self, other: int) -> Index:
+    def __mod__(self, other: Size) -> Index:
         return as_index(self) % other
 
     def __neg__(self) -> Index:
@@ -77,22 +82,22 @@ class Quotient:
     """`index // divisor` (floor), where it could not be simplified."""
 
     index: Index
-    divisor: int
+    divisor: Size
 
     @property
-    def low(self) -> int:
+    def low(self) -> Size:
         """The least value."""
-        return self.index.low // self.divisor
+        return _floor(self.index.low, self.divisor, 0)
 
     @property
-    def high(self) -> int:
+    def high(self) -> Size:
         """The greatest value."""
-        return self.index.high // self.divisor
+        return _floor(self.index.high, self.divisor, self.index.high)
 
     @property
     def key(self) -> tuple:
         """What atoms are sorted by."""
-        return (1, self.divisor, self.index.key)
+        return (1, _size_key(self.divisor), self.index.key)
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,7 @@ class Remainder:
     """`index % divisor` (never negative), where it could not be simplified."""
 
     index: Index
-    divisor: int
+    divisor: Size
 
     @property
     def low(self) -> int:
@@ -108,14 +113,14 @@ class Remainder:
         return 0
 
     @property
-    def high(self) -> int:
+    def high(self) -> Size:
         """The greatest value."""
         return self.divisor - 1
 
     @property
     def key(self) -> tuple:
         """What atoms are sorted by."""
-        return (2, self.divisor, self.index.key)
+        return (2, _size_key(self.divisor), self.index.key)
 
 
 @dataclass(frozen=True)
@@ -126,8 +131,8 @@ class Loaded:
     """
 
     expr: Expr
-    low: int
-    high: int
+    low: Size
+    high: Size
 
     @property
     def key(self) -> tuple:
@@ -142,27 +147,40 @@ Atom: TypeAlias = "Variable | Quotient | Remainder | Loaded"
 class Index:
     """A sum of `coefficient * atom` and a constant, in 64-bit integers.
 
-    `terms` are sorted, coefficients are not zero. Adding, multiplying by an int, `//` and `%` by
-    a positive int simplify with the known ranges of the atoms.
+    `terms` are sorted, coefficients are not zero. Adding, multiplying by a size, `//` and `%` by
+    a positive size simplify with the known ranges of the atoms.
     """
 
-    terms: tuple[tuple[Atom, int], ...] = ()
-    constant: int = 0
+    terms: tuple[tuple[Atom, Size], ...] = ()
+    constant: Size = 0
 
     @property
-    def low(self) -> int:
+    def low(self) -> Size:
         """The least value it can take."""
-        return self.constant + sum(c * (a.low if c > 0 else a.high) for a, c in self.terms)
+        return self.constant + sum(_product(c, a.low, a.high, -UNKNOWN) for a, c in self.terms)
 
     @property
-    def high(self) -> int:
+    def high(self) -> Size:
         """The greatest value it can take."""
-        return self.constant + sum(c * (a.high if c > 0 else a.low) for a, c in self.terms)
+        return self.constant + sum(_product(c, a.high, a.low, UNKNOWN) for a, c in self.terms)
 
     @property
     def key(self) -> tuple:
         """What indices are sorted by."""
-        return (*((a.key, c) for a, c in self.terms), self.constant)
+        return (*((a.key, _size_key(c)) for a, c in self.terms), (_size_key(self.constant),))
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the greatest value as numbers, as far as the ranges of the dims tell."""
+        low, high = self.low, self.high
+        least = low.low if isinstance(low, Dim) else low
+        most = high.high if isinstance(high, Dim) else high
+        return -UNKNOWN if least is None else least, UNKNOWN if most is None else most
+
+    @property
+    def is_nonnegative(self) -> bool:
+        """Whether it is known to be never below zero."""
+        return is_at_least(self.low, 0)
 
     @property
     def is_affine(self) -> bool:
@@ -174,7 +192,7 @@ class Index:
         """Whether it is a number."""
         return not self.terms
 
-    def stride_of(self, variable: Variable) -> int:
+    def stride_of(self, variable: Variable) -> Size:
         """The coefficient of a loop variable in the affine part; 0 if absent."""
         return next((c for a, c in self.terms if a is variable), 0)
 
@@ -229,33 +247,35 @@ class Index:
     def __neg__(self) -> Index:
         return self * -1
 
-    def __mul__(self, other: int) -> Index:
-        if not other:
+    def __mul__(self, other: Size) -> Index:
+        if other == 0:
             return Index()
         return Index(tuple((a, c * other) for a, c in self.terms), self.constant * other)
 
-    def __floordiv__(self, divisor: int) -> Index:
+    def __floordiv__(self, divisor: Size) -> Index:
         whole, rest = _divide(self, divisor)
-        if rest.low // divisor == rest.high // divisor:
-            return whole + rest.low // divisor
+        fixed = _fixed_quotient(rest, divisor)
+        if fixed is not None:
+            return whole + fixed
         for factor in _factors(rest, divisor):
             coarse, fine = _split(rest, factor)
-            if 0 <= fine.low and fine.high < factor:
-                return whole + coarse // (divisor // factor)
+            if is_within(fine, factor):
+                return whole + coarse // quotient(divisor, factor)
         atom, coefficient = rest.terms[0]
         is_alone = len(rest.terms) == 1 and coefficient == 1 and rest.constant == 0
         if is_alone and isinstance(atom, Quotient):
             return whole + atom.index // (atom.divisor * divisor)
         return whole + Index(((Quotient(rest, divisor), 1),))
 
-    def __mod__(self, divisor: int) -> Index:
+    def __mod__(self, divisor: Size) -> Index:
         _, rest = _divide(self, divisor)
-        if rest.low // divisor == rest.high // divisor:
-            return rest - rest.low // divisor * divisor
+        fixed = _fixed_quotient(rest, divisor)
+        if fixed is not None:
+            return rest - fixed * divisor
         for factor in _factors(rest, divisor):
             coarse, fine = _split(rest, factor)
-            if 0 <= fine.low and fine.high < factor:
-                return (coarse % (divisor // factor)) * factor + fine
+            if is_within(fine, factor):
+                return (coarse % quotient(divisor, factor)) * factor + fine
         return Index(((Remainder(rest, divisor), 1),))
 
     __radd__ = __add__
@@ -263,23 +283,65 @@ class Index:
 
 
 def as_index(x: Any) -> Index:
-    """Give the index for an int, a variable or an index."""
+    """Give the index for a size, a variable or an index."""
     if isinstance(x, Index):
         return x
     if isinstance(x, Variable):
-        return Index(((x, 1),)) if x.extent > 1 else Index()
-    return Index((), int(x))
+        return Index(((x, 1),)) if is_long(x) else Index()
+    return Index((), x if isinstance(x, Dim) else int(x))
 
 
-def loaded(expr: Expr, low: int, high: int) -> Index:
+def is_long(variable: Variable) -> bool:
+    """Whether a variable takes, or may take, more than one value."""
+    return isinstance(variable.extent, Dim) or variable.extent > 1
+
+
+def is_within(index: Index, size: Size) -> bool:
+    """Whether `0 <= index < size` is known to hold always."""
+    return index.is_nonnegative and is_at_least(size - 1, index.high)
+
+
+def loaded(expr: Expr, low: Size, high: Size) -> Index:
     """Give an integer expression whose value lies in `low..high` as an index."""
-    return Index(((Loaded(expr, low, high), 1),)) if low < high else Index((), low)
+    return Index((), low) if low == high else Index(((Loaded(expr, low, high), 1),))
 
 
-def _collect(table: dict[Atom, int], constant: int) -> Index:
+def _size_key(size: Size) -> tuple:
+    """What sizes are sorted by: numbers first."""
+    return (1, str(size)) if isinstance(size, Dim) else (0, size)
+
+
+def _product(factor: Size, first: Size, second: Size, unknown: int) -> Size:
+    """The factor times the first if it is positive, the second if it is negative."""
+    if type(factor) is int:
+        return factor * first if factor > 0 else factor * second
+    if is_at_least(factor, 0):
+        return factor * first
+    return factor * second if is_at_least(0, factor) else unknown
+
+
+def _floor(size: Size, divisor: Size, otherwise: Size) -> Size:
+    """The floor of a bound's quotient; `otherwise` where no formula is known."""
+    exact = quotient(size, divisor)
+    if exact is not None:
+        return exact
+    return size // divisor if isinstance(divisor, int) else otherwise
+
+
+def _fixed_quotient(index: Index, divisor: Size) -> Size | None:
+    """The floor of the quotient if it is the same for all values of the variables."""
+    low, high = index.low, index.high
+    if isinstance(low, int) and isinstance(high, int) and isinstance(divisor, int):
+        return low // divisor if low // divisor == high // divisor else None
+    if is_within(index, divisor):
+        return 0
+    return None if index.terms or not isinstance(divisor, int) else low // divisor
+
+
+def _collect(table: dict[Atom, Size], constant: Size) -> Index:
     """Sort the terms; q * (x // n) + c * (x % n) with q = c * n becomes c * x."""
     for atom, coefficient in table.items():
-        if not isinstance(atom, Remainder) or not coefficient:
+        if not isinstance(atom, Remainder) or coefficient == 0:
             continue
         whole = atom.index // atom.divisor
         scale = coefficient * atom.divisor
@@ -287,38 +349,59 @@ def _collect(table: dict[Atom, int], constant: int) -> Index:
             inside = {a for a, _ in whole.terms}
             rest = {a: c for a, c in table.items() if a is not atom and a not in inside}
             return _collect(rest, constant - whole.constant * scale) + atom.index * coefficient
-    kept = [(a, c) for a, c in table.items() if c]
+    kept = [(a, c) for a, c in table.items() if c != 0]
     return Index(tuple(sorted(kept, key=lambda term: term[0].key)), constant)
 
 
-def _divide(index: Index, divisor: int) -> tuple[Index, Index]:
+def _divide(index: Index, divisor: Size) -> tuple[Index, Index]:
     """Split index = divisor * whole + rest.
 
     The terms of rest are as small as can be.
     """
-    assert divisor > 0, "indices are divided by positive ints"
-    whole: list[tuple[Atom, int]] = []
-    rest: list[tuple[Atom, int]] = []
+    assert is_at_least(divisor, 1), "indices are divided by positive sizes"
+    whole: list[tuple[Atom, Size]] = []
+    rest: list[tuple[Atom, Size]] = []
     for atom, coefficient in index.terms:
-        quotient = int(coefficient / divisor)  # towards zero keeps small negative ones
-        if quotient:
-            whole.append((atom, quotient))
-        if coefficient - quotient * divisor:
-            rest.append((atom, coefficient - quotient * divisor))
-    carried = index.constant // divisor
+        times = _times(coefficient, divisor)
+        left = coefficient - times * divisor
+        if times != 0:
+            whole.append((atom, times))
+        if left != 0:
+            rest.append((atom, left))
+    if isinstance(index.constant, int) and isinstance(divisor, int):
+        carried = index.constant // divisor
+    else:
+        carried = quotient(index.constant, divisor) or 0
     return Index(tuple(whole), carried), Index(tuple(rest), index.constant - carried * divisor)
 
 
-def _factors(index: Index, divisor: int) -> list[int]:
+def _times(coefficient: Size, divisor: Size) -> Size:
+    """How often a divisor goes into a coefficient; as a size only where no rest is left."""
+    if isinstance(coefficient, int) and isinstance(divisor, int):
+        return int(coefficient / divisor)  # towards zero keeps small negative ones
+    return quotient(coefficient, divisor) or 0
+
+
+def _factors(index: Index, divisor: Size) -> list[Size]:
     """The common factors of the divisor and a coefficient, greatest first."""
-    return sorted({math.gcd(divisor, c) for _, c in index.terms} - {1}, reverse=True)
+    if isinstance(divisor, int):
+        numbers = (c for _, c in index.terms if isinstance(c, int))
+        return sorted({math.gcd(divisor, c) for c in numbers} - {1}, reverse=True)
+    found = {c for _, c in index.terms if is_at_least(c, 2) and quotient(divisor, c) is not None}
+    return sorted(found, key=likely, reverse=True)
 
 
-def _split(index: Index, factor: int) -> tuple[Index, Index]:
+def _split(index: Index, factor: Size) -> tuple[Index, Index]:
     """Split index = factor * coarse + fine."""
-    coarse = tuple((a, c // factor) for a, c in index.terms if c % factor == 0)
-    fine = tuple((a, c) for a, c in index.terms if c % factor)
-    return Index(coarse, index.constant // factor), Index(fine, index.constant % factor)
+    parts = [(a, c, quotient(c, factor)) for a, c in index.terms]
+    coarse = tuple((a, q) for a, _, q in parts if q is not None)
+    fine = tuple((a, c) for a, c, q in parts if q is None)
+    if isinstance(index.constant, int) and isinstance(factor, int):
+        return Index(coarse, index.constant // factor), Index(fine, index.constant % factor)
+    carried = quotient(index.constant, factor)
+    if carried is None:
+        return Index(coarse), Index(fine, index.constant)
+    return Index(coarse, carried), Index(fine)
 
 
 def _mentions(atom: Atom, variable: Variable) -> bool:
