@@ -28,7 +28,10 @@ from .trace.make_graph import make_graph, spec
 from .trace.scan import associative_scan, map, scan
 from .trace.tensor import TracedTensor
 from .transforms import (
+    ad_checkpoint,
     checkpoint,
+    checkpoint_name,
+    checkpoint_policies,
     custom_jvp,
     custom_linear_solve,
     custom_root,
@@ -43,6 +46,7 @@ from .transforms import (
     linear_transpose,
     linearize,
     no_recompile,
+    remat,
     stop_gradient,
     value_and_grad,
     vjp,

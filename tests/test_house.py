@@ -31,7 +31,7 @@ MAY_IMPORT = {  # floor -> the floors below it
     "random": ("ir", "trace", "numpy"),
     "linalg": ("ir", "trace", "numpy"),
     "fft": ("ir", "trace", "numpy"),
-    "scipy": ("ir", "trace", "numpy"),
+    "scipy": ("ir", "trace", "transforms", "numpy", "random", "lax"),
     "lax": ("ir", "trace", "transforms", "numpy"),
     "nn": MODELS,
     "optim": MODELS,

@@ -1,4 +1,4 @@
-"""Settings: five environment variables and the one object that holds them.
+"""Settings: environment variables and the one object that holds them.
 
 RLX_DEBUG   0..6   how much is printed: 1 compiles and cache hits, 2 timings and memory, 3 HIR,
                    4 the graph after each pass, 5 LIR, 6 generated source
@@ -6,6 +6,11 @@ RLX_DUMP    dir    write each stage of a compile there
 RLX_CHECK   0, 1   verify the graph after every pass
 RLX_DEVICE  name   the device used if none is named
 RLX_KEY_REUSE 0, 1 make it an error to use a key of random numbers twice
+RLX_DEBUG_NANS 0, 1   look for the operation that makes a NaN, in compiled code too
+RLX_DEBUG_INFS 0, 1   the same for infinities
+RLX_TRACEBACK filtered, full   whether tracebacks leave out the frames of rlx
+RLX_UNROLL_LIMIT n    how often a line is recorded by a Python loop without a notice; 0 is always
+RLX_CACHE_BYTES  n    how much compiled code is kept by one cache
 
 RLX_NUM_THREADS, the threads of the `cpu` device, belongs to the process and not to these.
 """
@@ -14,15 +19,17 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 from .errors import ConfigError
 
 DEBUG_LEVELS = ("0", "1", "2", "3", "4", "5", "6")
 SWITCH = ("0", "1")
+TRACEBACKS = ("filtered", "full")
 THREADS = "RLX_NUM_THREADS"  # read once, by the backend that starts threads
 
 
@@ -35,6 +42,16 @@ class Settings:
     check: bool = False
     device: str | None = None
     key_reuse: bool = False
+    debug_nans: bool = False
+    debug_infs: bool = False
+    traceback: str = "filtered"
+    unroll_limit: int = 256
+    cache_bytes: int = 1 << 30
+
+    @property
+    def compiled_in(self) -> tuple[bool, bool]:
+        """The settings that change what a program does: with others it is compiled again."""
+        return self.debug_nans, self.debug_infs
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
@@ -71,8 +88,12 @@ def _read(name: str, wanted: object) -> object:
     match name:
         case "debug":
             return int(_one_of(name, text, DEBUG_LEVELS))
-        case "check" | "key_reuse":
+        case "check" | "key_reuse" | "debug_nans" | "debug_infs":
             return _one_of(name, text, SWITCH) == "1"
+        case "traceback":
+            return _one_of(name, text, TRACEBACKS)
+        case "unroll_limit" | "cache_bytes":
+            return _count(name, text)
         case "dump":
             return None if text is None else Path(str(text))
         case "device":
@@ -89,49 +110,67 @@ def _one_of(name: str, text: object, valid: tuple[str, ...]) -> str:
     return str(text)
 
 
+def _count(name: str, text: object) -> int:
+    if not (isinstance(text, str) and text.isdecimal()):
+        raise ConfigError(f"RLX_{name.upper()} is {text!r}", fix="set it to a whole number")
+    return int(text)
+
+
+T = TypeVar("T")
+Watcher = Callable[[Settings, Settings], None]
+
+
+class Setting(Generic[T]):
+    """One setting of `Config`: an attribute that is checked when it is set."""
+
+    def __init__(self, meaning: str) -> None:
+        self.__doc__ = meaning
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, config: Config, owner: type) -> T:
+        return self if config is None else getattr(config.settings, self.name)
+
+    def __set__(self, config: Config, value: T) -> None:
+        config.update(**{self.name: value})
+
+
 class Config:
     """The settings in use, as `config.debug`.
 
-    They change with `config.update(debug=3)` or `with config.using(...):`.
+    They change with `config.debug = 3`, `config.update(debug=3)` or `with config.using(...):`.
     """
+
+    debug = Setting[int]("How much is printed, 0 to 6.")
+    dump = Setting["Path | None"]("The directory that each stage of a compile is written to.")
+    check = Setting[bool]("Whether graphs are verified after every pass.")
+    device = Setting["str | None"]("The name of the device used if none is named.")
+    key_reuse = Setting[bool]("Whether it is an error to use a key of random numbers twice.")
+    debug_nans = Setting[bool]("Whether an operation that makes a NaN is an error.")
+    debug_infs = Setting[bool]("Whether an operation that makes an infinity is an error.")
+    traceback = Setting[str]("`filtered` hides the frames of rlx in tracebacks, `full` does not.")
+    unroll_limit = Setting[int]("How often a loop may record a line without a notice; 0: always.")
+    cache_bytes = Setting[int]("How many bytes of compiled programs one cache keeps.")
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._watchers: list[Watcher] = []
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_") and not isinstance(vars(Config).get(name), Setting):
+            _read(name, value)  # which lists the names there are
+        object.__setattr__(self, name, value)
 
     @property
     def settings(self) -> Settings:
         """All settings at once."""
         return self._settings
 
-    @property
-    def debug(self) -> int:
-        """How much is printed, 0 to 6."""
-        return self._settings.debug
-
-    @property
-    def dump(self) -> Path | None:
-        """The directory that each stage of a compile is written to."""
-        return self._settings.dump
-
-    @property
-    def check(self) -> bool:
-        """Whether graphs are verified after every pass."""
-        return self._settings.check
-
-    @property
-    def device(self) -> str | None:
-        """The name of the device used if none is named."""
-        return self._settings.device
-
-    @property
-    def key_reuse(self) -> bool:
-        """Whether it is an error to use a key of random numbers twice."""
-        return self._settings.key_reuse
-
     def update(self, **given: object) -> None:
         """Change settings from now on."""
         values = {field.name: getattr(self._settings, field.name) for field in fields(Settings)}
-        self._settings = settings_of({**values, **given})
+        self._change(settings_of({**values, **given}))
 
     @contextmanager
     def using(self, **given: object) -> Iterator[Config]:
@@ -141,7 +180,16 @@ class Config:
         try:
             yield self
         finally:
-            self._settings = before
+            self._change(before)
+
+    def watch(self, watcher: Watcher) -> None:
+        """Call `watcher(before, after)` whenever settings have changed."""
+        self._watchers.append(watcher)
+
+    def _change(self, settings: Settings) -> None:
+        before, self._settings = self._settings, settings
+        for watcher in self._watchers:
+            watcher(before, settings)
 
     def __repr__(self) -> str:
         return f"Config({self._settings})"

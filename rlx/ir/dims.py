@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -18,16 +18,40 @@ LIKELY = 64  # what a size is taken for where only a guess is needed
 
 
 @dataclass(frozen=True, slots=True)
+class Floor:
+    """The floor of a size divided by a number."""
+
+    size: Dim
+    divisor: int
+
+    def value(self, sizes: Mapping[str, Size]) -> Size:
+        """It with numbers for the named dims."""
+        return self.size.substitute(sizes) // self.divisor
+
+
+@dataclass(frozen=True, slots=True)
+class Largest:
+    """The largest of some sizes, rounded up to a multiple of a number."""
+
+    of: tuple[Size, ...]
+    multiple: int
+
+    def value(self, sizes: Mapping[str, Size]) -> int:
+        """It with numbers for all named dims."""
+        return -(-max(concrete(size, sizes) for size in self.of) // self.multiple) * self.multiple
+
+
+@dataclass(frozen=True, slots=True)
 class Symbol:
     """A named size with its inclusive range; `high` None means no bound.
 
-    One with a `floor` of (size, divisor) is no dim of its own: it is their floor division.
+    One with a `meaning` is no dim of its own but follows from others.
     """
 
     name: str
     low: int = 1
     high: int | None = None
-    floor: tuple[Dim, int] | None = None
+    meaning: Floor | Largest | None = None
 
 
 Monomial = tuple[Symbol, ...]  # sorted by name, a symbol as often as its power
@@ -90,11 +114,11 @@ class Dim:
 
     @property
     def symbols(self) -> frozenset[Symbol]:
-        """The named sizes in it, those inside of floor divisions for these."""
+        """The named sizes it depends on."""
         found: set[Symbol] = set()
         for monomial, _ in self.terms:
             for symbol in monomial:
-                found |= symbol.floor[0].symbols if symbol.floor else {symbol}
+                found |= _own_symbols(symbol)
         return frozenset(found)
 
     @property
@@ -144,6 +168,14 @@ class Dim:
         return text
 
     __repr__ = __str__
+
+
+def _own_symbols(symbol: Symbol) -> set[Symbol]:
+    meaning = symbol.meaning
+    if meaning is None:
+        return {symbol}
+    sizes = [meaning.size] if isinstance(meaning, Floor) else meaning.of
+    return {s for size in sizes if isinstance(size, Dim) for s in size.symbols}
 
 
 def _is_size(x: object) -> bool:
@@ -201,15 +233,14 @@ def _number(size: Size) -> int:
     return size
 
 
-def concrete(size: Any, sizes: Mapping[str, int]) -> int:
+def concrete(size: Size, sizes: Mapping[str, Size]) -> int:
     """The number of a size, given those of all dims."""
     return _number(size.substitute(sizes)) if isinstance(size, Dim) else size
 
 
 def _substituted(symbol: Symbol, sizes: Mapping[str, Size]) -> Size:
-    if symbol.floor:
-        size, divisor = symbol.floor
-        return size.substitute(sizes) // divisor
+    if symbol.meaning:
+        return symbol.meaning.value(sizes)
     found = sizes.get(symbol.name)
     return Dim((((symbol,), 1),)) if found is None else found
 
@@ -307,7 +338,14 @@ def _floor_symbol(size: Any, divisor: int) -> Dim | int:
         return size // divisor
     low, high = (None if bound is None else bound // divisor for bound in (size.low, size.high))
     name = f"floordiv({size}, {divisor})"
-    return Dim((((Symbol(name, -(2**62) if low is None else low, high, (size, divisor)),), 1),))
+    return Dim(
+        (((Symbol(name, -(2**62) if low is None else low, high, Floor(size, divisor)),), 1),)
+    )
+
+
+def largest(name: str, sizes: Sequence[Size], multiple: int) -> Dim:
+    """Make a symbolic size that is the largest of some, rounded up to a multiple."""
+    return Dim((((Symbol(name, 0, None, Largest(tuple(sizes), multiple)),), 1),))
 
 
 def dim(name: str, min: int = 1, max: int | None = None) -> Dim:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .graph import Graph, Node
+from .number_check import asked, check_results
 
 Watch = Callable[[Node, Sequence[np.ndarray], Sequence[np.ndarray]], None]
 _watch: ContextVar[Watch | None] = ContextVar("watch", default=None)
@@ -31,14 +32,20 @@ def interpret(graph: Graph, arrays: Sequence[Any]) -> list[np.ndarray]:
     table: dict[Any, np.ndarray] = {}
     for param, array in zip(graph.params, arrays, strict=True):
         table[param] = np.asarray(array)
-    watch = _watch.get()
+    watch, bad = _watch.get(), asked()
     for node in graph.nodes:
         operands = [table[a] for a in node.args]
         results = evaluate(node, operands)
         if watch:
             watch(node, operands, results)
+        if bad:
+            check_results(node.op.name, _source_of(node), operands, results, bad)
         table.update(zip(node.results, results, strict=True))
     return [table[r] for r in graph.results]
+
+
+def _source_of(node: Node) -> Callable[[], object]:
+    return lambda: node.source
 
 
 def evaluate(node: Node, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:

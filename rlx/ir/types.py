@@ -108,6 +108,26 @@ def is_bool(dtype: np.dtype) -> bool:
     return dtype.kind == "b"
 
 
+def lowest(dtype: np.dtype) -> float | int:
+    """The least number of a real dtype: -inf where there is one.
+
+    >>> lowest(as_dtype("float32")), lowest(as_dtype("int8")), lowest(as_dtype("float8_e4m3fn"))
+    (-inf, -128, -448.0)
+    """
+    if not is_float(dtype):
+        return int(np.iinfo(dtype).min)
+    return -highest(dtype)
+
+
+def highest(dtype: np.dtype) -> float | int:
+    """The greatest number of a real dtype: inf where there is one."""
+    if not is_float(dtype):
+        return int(np.iinfo(dtype).max)
+    with np.errstate(all="ignore"):
+        has_infinity = np.isinf(np.array(np.inf, dtype))
+    return math.inf if has_infinity else float(ml_dtypes.finfo(dtype).max)
+
+
 _UNSIGNED_TO_SIGNED = {"uint8": "int16", "uint16": "int32", "uint32": "int64", "uint64": "int64"}
 _KINDS = ("bool", "integer", "float", "complex")
 

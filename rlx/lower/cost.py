@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from ..ir.dims import likely
 from .lir.access import reads, writes
 from .lir.expr import Apply, Expr, Reduce
 from .lir.index import Variable
@@ -26,7 +27,8 @@ def work(program: Program) -> tuple[int, int]:
     """The scalar instructions of one run, and the bytes that its steps read and write.
 
     A product of matrices has two instructions for each pair of numbers; a tanh counts as one. Of
-    branches the dearest counts; a `while` loop counts one round; a library call no instruction.
+    branches the dearest counts; a `while` loop counts one round; a library call no instruction. A
+    symbolic size counts as a likely number.
     """
     counts = [_step(step) for step in program.steps]
     return sum(flops for flops, _ in counts), sum(moved for _, moved in counts)
@@ -37,9 +39,9 @@ def _step(step: Step) -> tuple[int, int]:
     if nested:
         if isinstance(step, BranchStep):
             return max(nested)
-        rounds = step.length if isinstance(step, RepeatStep) else 1
+        rounds = likely(step.length) if isinstance(step, RepeatStep) else 1
         return rounds * sum(f for f, _ in nested), rounds * sum(m for _, m in nested)
-    moved = sum(b.nbytes for b in (*reads(step), *writes(step)))
+    moved = sum(likely(b.nbytes) for b in (*reads(step), *writes(step)))
     return _flops(step), moved
 
 
@@ -61,7 +63,7 @@ def _flops(step: Step) -> int:
 
 
 def _trips(loops: Iterable[Variable]) -> int:
-    return math.prod(variable.extent for variable in loops)
+    return math.prod(likely(variable.extent) for variable in loops)
 
 
 def _loops(loops: Iterable[Variable], exprs: Sequence[Expr]) -> int:

@@ -10,13 +10,13 @@ from typing import Any
 
 from .. import numpy as rnp
 from ..ir.types import as_dtype
+from ..scipy.logarithms import log1mexp as log1mexp
 from ..scipy.special import logsumexp
 from ..trace.apply import apply, as_tensor
 from ..trace.axes import integer, one_axis, some_axes
 from ..trace.promotion import pointwise, promote_operands
 
 Axis = int | tuple[int, ...] | None
-LOG_TWO = math.log(2.0)
 
 
 def _inexact(x: Any) -> Any:
@@ -156,15 +156,6 @@ def sparse_plus(x: Any) -> Any:
 def sparse_sigmoid(x: Any) -> Any:
     """The derivative of `sparse_plus`: 0 below -1, 1 above 1, a line between."""
     return 0.5 * rnp.clip(_inexact(x) + 1, 0.0, 2.0)
-
-
-def log1mexp(x: Any) -> Any:
-    """log(1 - exp(-x)) for x >= 0, exact for small and for large x."""
-    x = _inexact(x)
-    is_small = x < LOG_TWO
-    # what is not chosen must not spoil the derivative
-    small, large = rnp.where(is_small, x, LOG_TWO), rnp.where(is_small, LOG_TWO, x)
-    return rnp.where(is_small, rnp.log(-rnp.expm1(-small)), rnp.log1p(-rnp.exp(-large)))
 
 
 # -- along axes ---------------------------------------------------------------------------------

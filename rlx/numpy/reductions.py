@@ -10,7 +10,17 @@ import numpy as np
 
 from ..ir.builder import user_source
 from ..ir.errors import ImmutableError, ShapeError
-from ..ir.types import DTYPES, as_dtype, is_bool, is_inexact, is_integer, is_signed
+from ..ir.types import (
+    DTYPES,
+    as_dtype,
+    highest,
+    is_bool,
+    is_complex,
+    is_inexact,
+    is_integer,
+    is_signed,
+    lowest,
+)
 from ..trace.apply import apply, as_tensor
 from ..trace.axes import one_axis, some_axes
 from ..trace.promotion import broadcast_to, convert
@@ -114,10 +124,9 @@ def _least_favorable(name: str, dtype: np.dtype, initial: Any) -> Any:
         return initial
     if is_bool(dtype):
         return name == "min"
-    if is_inexact(dtype):
+    if is_complex(dtype):
         return -math.inf if name == "max" else math.inf
-    limits = np.iinfo(dtype)
-    return int(limits.min if name == "max" else limits.max)
+    return lowest(dtype) if name == "max" else highest(dtype)
 
 
 def _check_not_empty(name: str, x: Any, axis: Axis, initial: Any) -> None:

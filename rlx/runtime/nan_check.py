@@ -1,4 +1,8 @@
-"""Find the operation that made the first NaN."""
+"""Find the operation that made the first NaN: op by op, or inside of compiled code.
+
+`nan_check` runs a function op by op. `with_checks` is what the settings `debug_nans` and
+`debug_infs` compile in: it adds to a graph a look at the results of each operation.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,24 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import user_source
+from ..ir.body import Branch, Call, Concat, Fill, Move, Repeat, View, While
+from ..ir.builder import build, rewrite, user_source
 from ..ir.errors import ArgumentError, NanError
-from ..ir.graph import Node
+from ..ir.graph import OPS, Graph, Node, Value
 from ..ir.interpret import interpret, watched
-from ..ir.types import type_of
+from ..ir.number_check import IsBad, at, check_results, is_bad, place_of
+from ..ir.ops.custom import Rule
+from ..ir.types import as_dtype, is_complex, is_inexact
+from ..lower.hir import drop_dead, inline_calls
+from ..lower.hir.rebuild import again, rebuild
 from ..trace import pytree
 from ..trace.array import Array
 from ..trace.make_graph import trace
 from ..trace.tensor import TracedTensor
 from .compiled import prepare
+
+OPENED = (Branch, Call, Repeat, While)  # what is inside is looked at
+MOVES = (Concat, Fill, Move, View)  # they make no numbers
 
 
 def nan_check(fn: Callable[..., Any], *, infinities: bool = False) -> Callable[..., Any]:
@@ -25,7 +37,7 @@ def nan_check(fn: Callable[..., Any], *, infinities: bool = False) -> Callable[.
 
     The error names the op, the line and the place in the array. With `infinities` an infinity
     raises, too. It may be a jitted or differentiated function; the numbers are those of the
-    `reference` device.
+    `reference` device. The setting `debug_nans` does the same inside of compiled code.
 
     >>> import numpy as np, rlx.numpy as rnp
     >>> nan_check(lambda x: rnp.log(x) * 2.0)(np.array([1.0, -1.0], "float32"))
@@ -33,10 +45,10 @@ def nan_check(fn: Callable[..., Any], *, infinities: bool = False) -> Callable[.
     ...
     rlx.NanError: log gives nan at [1] of f32[2]
       where  <doctest ...
-             operand 0: f32[2], -1.0 at [1]
+             operand 0: f32[2], -1.0 at [1], from -1.0 to 1.0
       fix    keep the operands where log is defined; a `where` after it hides the NaN, ...
     """
-    bad = (lambda x: ~np.isfinite(x)) if infinities else np.isnan
+    bad = is_bad(True, infinities) or np.isnan
 
     @functools.wraps(fn)
     def checked(*args: Any, **kwargs: Any) -> Any:
@@ -51,58 +63,119 @@ def nan_check(fn: Callable[..., Any], *, infinities: bool = False) -> Callable[.
         given = [*leaves, *traced.captures]
         arrays = prepare(traced.graph.params, given, traced.graph.name)
         for param, array in zip(traced.graph.params, arrays, strict=True):
-            place = _first(array, bad)
+            place = place_of(array, bad)
             if place is not None:
                 raise NanError(
                     f"{param.origin} is {array[place]} at {list(place)} of {param.type}",
                     where=str(user_source()),
                     fix="look where the argument comes from",
                 )
-        with watched(lambda node, xs, ys: _check(node, xs, ys, bad)):
+
+        def check(node: Node, operands: Sequence[Any], results: Sequence[Any]) -> None:
+            check_results(node.op.name, lambda: node.source, operands, results, bad)
+
+        with watched(check):
             results = interpret(traced.graph, arrays)
         return pytree.unflatten(traced.out_tree, list(map(Array, results)))
 
     return checked
 
 
-def _check(
-    node: Node,
-    operands: Sequence[np.ndarray],
-    results: Sequence[np.ndarray],
-    bad: Callable[[Any], Any],
-) -> None:
-    """Raise if a result is bad though no operand is.
+def with_checks(graph: Graph, *, nans: bool = True, infs: bool = False) -> Graph:
+    """Add to a graph, after each op that makes floating-point numbers, a look at its results.
 
-    Numbers written by the user are as meant.
+    before: `y = log(x)`; after: `y = log(x); a = ne(y, y); b = reduce_or(a); cond(b, x, y)`, where
+    the branch taken for a bad number calls Python, which has the operands before it and raises.
+    Graphs inside of loops and branches get theirs. Results that are bad because an argument is
+    name that argument.
     """
-    if not operands or any(_first(x, bad) is not None for x in operands):
-        return
-    for result in results:
-        place = _first(result, bad)
-        if place is None:
-            continue
-        name = node.op.name
-        raise NanError(
-            f"{name} gives {result[place]}{_at(place)} of {type_of(result)}",
-            where=str(node.source),
-            notes=[_operand(i, x, result.shape, place) for i, x in enumerate(operands)],
-            fix=f"keep the operands where {name} is defined; a `where` after it hides the NaN, but "
-            "not from the derivative",
-        )
+    bad = is_bad(nans, infs)
+    if bad is None:
+        return graph
+    checks = _Checks(nans, infs, bad)
+    graph = drop_dead(inline_calls(graph))
+    last = graph.results
+
+    def run(*params: Value) -> list[Value]:
+        results = checks.inside(graph, params)
+        for i, (result, old) in enumerate(zip(results, last, strict=True)):
+            if is_inexact(result.dtype) and params and old not in graph.params:
+                checks.look([result], [*params, result], _blame(graph, i, bad))
+        return results
+
+    return build(run, graph.param_types, graph.name, [p.origin for p in graph.params])
 
 
-def _first(array: np.ndarray, bad: Callable[[Any], Any]) -> tuple[int, ...] | None:
-    """The place of the first bad number."""
-    if np.dtype(array.dtype).kind in "biu":
-        return None
-    places = np.argwhere(bad(array))
-    return tuple(map(int, places[0])) if len(places) else None
+def _blame(graph: Graph, number: int, bad: IsBad) -> Callable[..., None]:
+    """Raise if an argument is bad; the result is, and no op made it so."""
+    name, origins = graph.name, [p.origin for p in graph.params]
+    source = graph.results[number].node.source if graph.results[number].node else None
+
+    def report(*arrays: np.ndarray) -> None:
+        result = arrays[-1]
+        for origin, array in zip(origins, arrays, strict=False):
+            place = place_of(array, bad)
+            if place is not None:
+                there = place_of(result, bad) or ()
+                raise NanError(
+                    f"result {number} of {name} is {result[there]}{at(there)}, because "
+                    f"{origin or 'an argument'} is {array[place]}{at(place)}",
+                    where=str(source),
+                    fix="look where the argument comes from",
+                )
+
+    return report
 
 
-def _operand(i: int, array: np.ndarray, shape: tuple[int, ...], place: tuple[int, ...]) -> str:
-    text = f"operand {i}: {type_of(array)}"
-    return f"{text}, {array[place]}{_at(place)}" if array.shape == shape else text
+class _Checks:
+    """Records the looks at numbers."""
 
+    def __init__(self, nans: bool, infs: bool, bad: IsBad) -> None:
+        self.nans, self.infs, self.bad = nans, infs, bad
 
-def _at(place: tuple[int, ...]) -> str:
-    return f" at {list(place)}" if place else ""
+    def inside(self, graph: Graph, params: Sequence[Value]) -> list[Value]:
+        """Record a graph with checks in the current one."""
+        return rewrite(graph, params, self.visit)
+
+    def visit(self, node: Node, operands: list[Value]) -> Sequence[Value]:
+        """Record a node and the look at its results."""
+        is_open = isinstance(node.op.rules.get("body"), OPENED)
+        results = again(node, operands, self.nested if is_open else lambda graph: graph)
+        body = node.op.rules.get("body")
+        made = [r for r in results if is_inexact(r.dtype)]
+        if made and operands and not is_open and not isinstance(body, MOVES):
+            name, source, count, bad = node.op.name, node.source, len(operands), self.bad
+
+            def report(*arrays: np.ndarray) -> None:
+                check_results(name, lambda: source, arrays[:count], arrays[count:], bad)
+
+            self.look(made, [*operands, *results], report)
+        return results
+
+    def nested(self, graph: Graph) -> Graph:
+        """A nested graph with checks."""
+        return rebuild(graph, self.visit)
+
+    def look(
+        self, made: Sequence[Value], shown: Sequence[Value], report: Callable[..., None]
+    ) -> None:
+        """Call `report` with the arrays of `shown` if one of `made` has a bad number."""
+        found = functools.reduce(OPS["bit_or"], map(self.has_bad, made))
+        types = [x.type for x in shown]
+        i32 = as_dtype("int32")
+        nothing = build(lambda *xs: OPS["full"](shape=(), value=0, dtype=i32), types, "fine")
+        call = Rule(report)
+        tell = build(lambda *xs: OPS["debug_callback"](*xs, fn=call), types, "report")
+        OPS["cond"](OPS["convert"](found, dtype=i32), *shown, branches=(nothing, tell))
+
+    def has_bad(self, x: Value) -> Value:
+        """Whether an array has a bad number."""
+        if is_complex(x.dtype):
+            return OPS["bit_or"](self.has_bad(OPS["real"](x)), self.has_bad(OPS["imag"](x)))
+        if x.dtype.itemsize == 1:  # the small floats have hardly any ops
+            x = OPS["convert"](x, dtype=as_dtype("float32"))
+        is_nan = OPS["ne"](x, x)
+        if self.infs:
+            odd = OPS["bit_not"](OPS["is_finite"](x))
+            is_nan = odd if self.nans else OPS["bit_and"](odd, OPS["bit_not"](is_nan))
+        return OPS["reduce_or"](is_nan, axes=tuple(range(x.rank))) if x.rank else is_nan

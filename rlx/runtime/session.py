@@ -24,6 +24,7 @@ from ..trace.make_graph import Traced, trace
 from .cache import CompileCache
 from .compiled import CompiledGraph, places_of
 from .debug import dump, tell_compile, tell_hit
+from .nan_check import with_checks
 from .queue import Queue
 
 _opening = threading.Lock()
@@ -80,10 +81,10 @@ class Session:
         made: list[Executable] = []
 
         def make() -> Executable:
-            made.append(self._compile(graph, name, key[0], check))
+            made.append(self._compile(_checked(graph), name, key[0], check))
             return made[0]
 
-        key = (fingerprint(graph), check)
+        key = (fingerprint(graph), check, config.settings.compiled_in)
         executable = self.cache.get(key, make)
         if not made:
             tell_hit(name, graph, self.device)
@@ -111,6 +112,12 @@ class Session:
         tell_compile(name, graph, self.device, executable, time.perf_counter() - began)
         dump(name, graph, self.device, key, executable)
         return executable
+
+
+def _checked(graph: Graph) -> Graph:
+    """The graph with what the settings `debug_nans` and `debug_infs` add to it."""
+    nans, infs = config.settings.compiled_in
+    return with_checks(graph, nans=nans, infs=infs) if nans or infs else graph
 
 
 def _donated(compiled: CompiledGraph, names: tuple[str, ...]) -> tuple[int, ...]:

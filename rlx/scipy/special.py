@@ -16,21 +16,19 @@ import numpy as np
 from .. import numpy as rnp
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, DtypeError
-from ..ir.types import DTYPES, is_complex, is_integer
+from ..ir.types import DTYPES, is_integer
 from ..trace.apply import apply, as_operand, as_tensor, operand_type
 from ..trace.array import Array
 from ..trace.axes import integer, some_axes
 from ..trace.promotion import (
     broadcast_operands,
-    convert,
     fit_each,
     pointwise,
     promote_operands,
-    result_dtype,
 )
 from ..trace.scan import scan
+from .operands import Tensor, floats
 
-Tensor = Any  # an Array, a TracedTensor, a NumPy array or a Python number
 Axis = int | tuple[int, ...] | None
 INT = DTYPES["int32"]
 TERMS = 300  # of a power series for numbers below FAR
@@ -54,19 +52,6 @@ def _binary(name: str, op: str, doc: str) -> Callable[[Tensor, Tensor], Any]:
     return _named(lambda x, y: pointwise(op, x, y, name=name, inexact=True), name, doc)
 
 
-def _floats(name: str, *operands: Tensor) -> list[Any]:
-    """The operands as tensors of one real dtype."""
-    given = [as_operand(x) for x in operands]
-    dtype = result_dtype(*given, inexact=True)
-    if is_complex(dtype):
-        raise DtypeError(
-            f"{name}: there is no meaning for {dtype.name}",
-            where=str(user_source()),
-            fix="take x.real or x.imag",
-        )
-    return [convert(as_tensor(x), dtype) for x in given]
-
-
 # -- the gamma function ---------------------------------------------------------------------------
 
 gammaln = _unary("gammaln", "lgamma", "The logarithm of the size of the gamma function.")
@@ -78,13 +63,13 @@ gammaincc = _binary("gammaincc", "igammac", "The regularized upper incomplete ga
 
 def loggamma(x: Tensor) -> Any:
     """The logarithm of the gamma function; NaN where that is not positive real."""
-    (x,) = _floats("loggamma", x)
+    (x,) = floats("loggamma", x)
     return rnp.where(x > 0, apply("lgamma", x), math.nan)
 
 
 def gammasgn(x: Tensor) -> Any:
     """The sign of the gamma function, -1 or 1; NaN at negative whole numbers."""
-    (x,) = _floats("gammasgn", x)
+    (x,) = floats("gammasgn", x)
     below = rnp.floor(x)
     half = below * 0.5
     is_odd = half != rnp.floor(half)
@@ -95,13 +80,13 @@ def gammasgn(x: Tensor) -> Any:
 
 def gamma(x: Tensor) -> Any:
     """The gamma function, (x - 1)! for whole x; NaN at negative whole numbers."""
-    (x,) = _floats("gamma", x)
+    (x,) = floats("gamma", x)
     return gammasgn(x) * rnp.exp(apply("lgamma", x))
 
 
 def beta(a: Tensor, b: Tensor) -> Any:
     """The beta function, gamma(a) * gamma(b) / gamma(a + b)."""
-    a, b = _floats("beta", a, b)
+    a, b = floats("beta", a, b)
     return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * rnp.exp(betaln(a, b))
 
 
@@ -118,13 +103,13 @@ def factorial(n: Tensor, exact: bool = False) -> Any:
             where=str(user_source()),
             fix="leave out exact=True, or use math.factorial",
         )
-    (n,) = _floats("factorial", n)
+    (n,) = floats("factorial", n)
     return rnp.where(n < 0, 0.0, rnp.exp(apply("lgamma", n + 1)))
 
 
 def comb(N: Tensor, k: Tensor, *, repetition: bool = False) -> Any:
     """The number of ways to choose k of N things, each again with `repetition`."""
-    N, k = _floats("comb", N, k)
+    N, k = floats("comb", N, k)
     if repetition:
         return rnp.where((k == 0) & (N >= 0), 1.0, comb(N + k - 1, k))
     is_choice = (k <= N) & (N >= 0) & (k >= 0)
@@ -135,7 +120,7 @@ def comb(N: Tensor, k: Tensor, *, repetition: bool = False) -> Any:
 
 def poch(z: Tensor, m: Tensor) -> Any:
     """The rising factorial z * (z + 1) * ... * (z + m - 1), gamma(z + m) / gamma(z)."""
-    z, m = _floats("poch", z, m)
+    z, m = floats("poch", z, m)
     sign = gammasgn(z + m) * gammasgn(z)
     result = sign * rnp.exp(apply("lgamma", z + m) - gammaln(z + 0 * m))
     return rnp.where((m == 0) & rnp.isnan(result), 1.0, result)
@@ -144,7 +129,7 @@ def poch(z: Tensor, m: Tensor) -> Any:
 def multigammaln(a: Tensor, d: int) -> Any:
     """The logarithm of the gamma function of d dimensions."""
     d = integer("multigammaln: d", d)
-    (a,) = _floats("multigammaln", a)
+    (a,) = floats("multigammaln", a)
     halves = (np.arange(d) / 2).astype(a.dtype)
     total = rnp.sum(gammaln(rnp.expand_dims(a, -1) - halves), axis=-1)
     return total + 0.25 * d * (d - 1) * math.log(math.pi)
@@ -166,7 +151,7 @@ def _with_order(name: str, n: Tensor, x: Tensor) -> list[Any]:
             where=str(user_source()),
             fix='convert it: n.astype("int32")',
         )
-    (x,) = _floats(name, x)
+    (x,) = floats(name, x)
     return fit_each(name, [INT, x.dtype], [order, x])
 
 
@@ -220,7 +205,7 @@ owens_t = _binary("owens_t", "owens_t", "The chance of X > h and 0 < Y < a * X, 
 
 def ndtr(x: Tensor) -> Any:
     """The normal distribution function: how much of it is up to x."""
-    (x,) = _floats("ndtr", x)
+    (x,) = floats("ndtr", x)
     return 0.5 * apply("erfc", x * -math.sqrt(0.5))
 
 
@@ -252,13 +237,13 @@ dawsn = _unary("dawsn", "dawsn", "Dawson's integral.")
 
 def sici(x: Tensor) -> tuple[Any, Any]:
     """The sine integral and the cosine integral."""
-    (x,) = _floats("sici", x)
+    (x,) = floats("sici", x)
     return apply("sine_integral", x), apply("cosine_integral", x)
 
 
 def fresnel(x: Tensor) -> tuple[Any, Any]:
     """The Fresnel integrals of sin(pi / 2 * t * t) and of cos(pi / 2 * t * t) up to x."""
-    (x,) = _floats("fresnel", x)
+    (x,) = floats("fresnel", x)
     return apply("fresnel_sine", x), apply("fresnel_cosine", x)
 
 
@@ -275,13 +260,13 @@ def exp1(x: Tensor) -> Any:
 
 def i0(x: Tensor) -> Any:
     """The modified Bessel function of order 0."""
-    (x,) = _floats("i0", x)
+    (x,) = floats("i0", x)
     return rnp.exp(abs(x)) * apply("bessel_i0e", x)
 
 
 def i1(x: Tensor) -> Any:
     """The modified Bessel function of order 1."""
-    (x,) = _floats("i1", x)
+    (x,) = floats("i1", x)
     return rnp.exp(abs(x)) * apply("bessel_i1e", x)
 
 
@@ -298,7 +283,7 @@ def bessel_jn(z: Tensor, *, v: int, n_iter: int = 50) -> Any:
             where=str(user_source()),
             fix="pick v from 0 to n_iter",
         )
-    (z,) = _floats("bessel_jn", z)
+    (z,) = floats("bessel_jn", z)
 
     def step(carry: Any, k: Any) -> Any:
         above, here, total = carry
@@ -314,7 +299,7 @@ def bessel_jn(z: Tensor, *, v: int, n_iter: int = 50) -> Any:
 
 def hyp1f1(a: Tensor, b: Tensor, x: Tensor) -> Any:
     """Kummer's function, the sum of (a)_k / (b)_k * x ** k / k!, for moderate a and b."""
-    a, b, x = broadcast_operands("hyp1f1", *_floats("hyp1f1", a, b, x))
+    a, b, x = broadcast_operands("hyp1f1", *floats("hyp1f1", a, b, x))
     # exp(x) * hyp1f1(b - a, b, -x) is the same and does not cancel
     is_negative = x < 0
     p, size = rnp.where(is_negative, b - a, a), abs(x)
@@ -360,14 +345,14 @@ expit = _unary("expit", "logistic", "1 / (1 + exp(-x)).")
 
 def entr(x: Tensor) -> Any:
     """The entropy -x * log(x), 0 at 0; -inf for negative x."""
-    (x,) = _floats("entr", x)
+    (x,) = floats("entr", x)
     is_negative = x < 0
     return rnp.where(is_negative, -math.inf, -apply("xlogx", rnp.where(is_negative, 1.0, x)))
 
 
 def rel_entr(p: Tensor, q: Tensor) -> Any:
     """p * log(p / q), 0 at p = 0; infinite where one is negative or q alone is 0."""
-    p, q = _floats("rel_entr", p, q)
+    p, q = floats("rel_entr", p, q)
     is_positive = (p > 0) & (q > 0)
     safe_p, safe_q = rnp.where(is_positive, p, 1.0), rnp.where(is_positive, q, 1.0)
     result = apply("xlogx", safe_p) - apply("xlogy", safe_p, safe_q)
@@ -376,19 +361,19 @@ def rel_entr(p: Tensor, q: Tensor) -> Any:
 
 def kl_div(p: Tensor, q: Tensor) -> Any:
     """p * log(p / q) - p + q, what p adds to a Kullback-Leibler divergence."""
-    p, q = _floats("kl_div", p, q)
+    p, q = floats("kl_div", p, q)
     return rel_entr(p, q) - p + q
 
 
 def boxcox(x: Tensor, lmbda: Tensor) -> Any:
     """(x ** lmbda - 1) / lmbda, and log(x) for lmbda = 0."""
-    x, lmbda = _floats("boxcox", x, lmbda)
+    x, lmbda = floats("boxcox", x, lmbda)
     return _boxcox(rnp.log(x), lmbda)
 
 
 def boxcox1p(x: Tensor, lmbda: Tensor) -> Any:
     """((1 + x) ** lmbda - 1) / lmbda, and log(1 + x) for lmbda = 0."""
-    x, lmbda = _floats("boxcox1p", x, lmbda)
+    x, lmbda = floats("boxcox1p", x, lmbda)
     return _boxcox(rnp.log1p(x), lmbda)
 
 
@@ -411,7 +396,7 @@ def logsumexp(
     With factors `b` it is that of the sum of b * exp(a). With `return_sign` the result is the
     logarithm of the size of the sum, and its sign. Elements where `where` is false do not count.
     """
-    (x,) = _floats("logsumexp", a)
+    (x,) = floats("logsumexp", a)
     x = x if where is None else rnp.where(where, x, -math.inf)
     axes = some_axes("logsumexp", axis, x.ndim if b is None else max(x.ndim, as_tensor(b).ndim))
     if b is None and not return_sign:
@@ -430,11 +415,11 @@ def logsumexp(
 
 def softmax(x: Tensor, /, *, axis: Axis = None) -> Any:
     """exp(x) divided by its sum along axes; None means all axes."""
-    (x,) = _floats("softmax", x)
+    (x,) = floats("softmax", x)
     return apply("softmax", x, axes=some_axes("softmax", axis, x.ndim))
 
 
 def log_softmax(x: Tensor, /, *, axis: Axis = None) -> Any:
     """The logarithm of the softmax, without its underflow."""
-    (x,) = _floats("log_softmax", x)
+    (x,) = floats("log_softmax", x)
     return apply("log_softmax", x, axes=some_axes("log_softmax", axis, x.ndim))

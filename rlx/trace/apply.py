@@ -16,6 +16,7 @@ from ..ir import builder
 from ..ir.dims import Dim
 from ..ir.errors import ConcretizationError, DeviceMismatchError, RlxError
 from ..ir.graph import OPS, Graph, Value
+from ..ir.number_check import asked, check_results
 from ..ir.op import Op
 from ..ir.types import Type, is_bool, is_complex, is_float, type_of
 from .array import Array
@@ -31,7 +32,11 @@ def evaluate_with_reference(
     op: Op, arrays: Sequence[Array], attrs: dict[str, Any], device: Any
 ) -> list[Array]:
     """Run the op's NumPy reference on the host; the results go back to the device."""
-    results = [Array(r) for r in op.run([a.host() for a in arrays], attrs)]
+    given = [a.host() for a in arrays]
+    made, bad = op.run(given, attrs), asked()
+    if bad:
+        check_results(op.name, builder.user_source, given, made, bad)
+    results = [Array(r) for r in made]
     return results if device is None else [r.to(device) for r in results]
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol, final
 import numpy as np
 
 from ..ir.builder import user_source
-from ..ir.errors import DeviceUnavailable, DtypeError, ShapeError
+from ..ir.errors import AttributeValueError, DeviceUnavailable, DtypeError, ShapeError
 from ..ir.types import Type
 from .operators import Operators
 
@@ -83,7 +83,15 @@ class Array(Operators):
             return self.to(_find_device(device))
         return Array(device.from_host(self.host()), device)
 
-    to_device = to
+    def to_device(self, device: Any, /, *, stream: None = None) -> Array:
+        """The same as `to`; there are no streams to choose from."""
+        if stream is not None:
+            raise AttributeValueError(
+                f"to_device: there is no stream {stream!r}",
+                where=str(user_source()),
+                fix="leave stream out: copies are done when to_device returns",
+            )
+        return self.to(device)
 
     def block_until_ready(self) -> Array:
         """Wait until the elements are computed; gives the array itself."""
@@ -108,15 +116,22 @@ class Array(Operators):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.host(), dtype=dtype, copy=copy)
 
-    def __dlpack__(self, *, copy: bool | None = None, **keywords: Any) -> Any:
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
         data = self.host()
-        try:
-            return data.__dlpack__(copy=copy, **keywords)
-        except BufferError:
-            # readers of the old protocol cannot be told that memory is read-only
-            if copy is False:
-                raise
-            return data.copy().__dlpack__(**keywords)
+        # readers of the old protocol cannot be told that memory is read-only
+        old = max_version is None or max_version[0] < 1
+        if copy or (old and copy is None):
+            data = data.copy()
+        elif old:
+            data = np.asarray(_SharedMemory(data))
+        return data.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.host().__dlpack_device__()
@@ -177,6 +192,14 @@ class Array(Operators):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Array, (np.array(self.host()),)
+
+
+class _SharedMemory:
+    """Memory of an array for readers who asked for no copy and promise not to write."""
+
+    def __init__(self, data: np.ndarray) -> None:
+        self._data = data  # keeps it alive
+        self.__array_interface__ = data.__array_interface__ | {"data": (data.ctypes.data, False)}
 
 
 def _no_devices(name: str) -> Any:

@@ -44,6 +44,8 @@ def to_numpy(x: Any, dtype: Any = None, *, copy: bool = False) -> np.ndarray:
             where=str(user_source()),
             fix="give lists of equal lengths",
         ) from None
+    if found.dtype.name == "float64" and not has_dtype and found.size:
+        found = _exact_integers(x, found)
     if found.dtype.byteorder not in "=|" and found.dtype.kind in "iufc":
         found = found.astype(found.dtype.newbyteorder("="))
     check_supported(found.dtype, x)
@@ -51,6 +53,16 @@ def to_numpy(x: Any, dtype: Any = None, *, copy: bool = False) -> np.ndarray:
         wanted = found.dtype if has_dtype else _default_of_list(x, found)
     _check_range(found, wanted)
     return np.array(found, dtype=wanted, copy=True if copy else None, order="C")
+
+
+def _exact_integers(x: Any, found: np.ndarray) -> np.ndarray:
+    """The array of a list of integers too large for int64, which NumPy rounds to floats."""
+    if np.abs(found).max() < 2**63 or not all(type(leaf) is int for leaf in leaves_of_lists(x)):
+        return found
+    try:
+        return np.asarray(x, dtype="uint64")
+    except OverflowError:
+        return found  # of both signs, or larger still: the range check names them
 
 
 def _default_of_list(x: Any, found: np.ndarray) -> np.dtype:

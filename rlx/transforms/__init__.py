@@ -4,7 +4,9 @@ Enters: a Python function. Leaves: a function. The engines (`jvp.py`, `split.py`
 `batch.py`) go from graph to graph and name no op. Uses ir, trace and runtime. Read `jvp.py` first.
 """
 
-from .custom import checkpoint, custom_jvp, custom_vjp, stop_gradient
+from . import ad_checkpoint, checkpoint_policies
+from .ad_checkpoint import checkpoint, checkpoint_name, remat
+from .custom import custom_jvp, custom_vjp, stop_gradient
 from .forward import hessian, hvp, jacfwd, jacrev, jvp
 from .grad import grad, linear_transpose, linearize, value_and_grad, vjp
 from .jit import jit
@@ -13,7 +15,10 @@ from .solve import custom_linear_solve, custom_root
 from .vmap import vmap
 
 __all__ = [
+    "ad_checkpoint",
     "checkpoint",
+    "checkpoint_name",
+    "checkpoint_policies",
     "custom_jvp",
     "custom_linear_solve",
     "custom_root",
@@ -28,6 +33,7 @@ __all__ = [
     "linear_transpose",
     "linearize",
     "no_recompile",
+    "remat",
     "stop_gradient",
     "value_and_grad",
     "vjp",

@@ -1,6 +1,6 @@
-"""User-given derivatives, and memory for time.
+"""User-given derivatives.
 
-Here are custom_jvp, custom_vjp, checkpoint and stop_gradient. A user's rule runs while a derivative
+Here are custom_jvp, custom_vjp and stop_gradient. A user's rule runs while a derivative
 graph is recorded. What it uses from outside is found among the operands of the call, or becomes a
 constant.
 """
@@ -29,7 +29,7 @@ from ..trace.operators import Operators
 from .run import like_primals
 
 
-def _call(op: str, traced: Traced, args: Any, **attrs: Any) -> Any:
+def apply_nested(op: str, traced: Traced, args: Any, **attrs: Any) -> Any:
     """Apply an op with a nested graph to the leaves of arguments and the captures."""
     operands = [*lift_leaves(args, traced), *from_values(traced.captures)]
     results = apply(op, *operands, graph=traced.graph, **attrs)
@@ -133,7 +133,7 @@ class custom_jvp(_Custom):
 
         key = (user_rule, tree, tuple(map(id, fixed)))
         rules = {"rule": Rule(rule, key), **self._transposed(traced)}
-        return _call("custom_jvp_call", traced, (tuple(free), {}), **rules)
+        return apply_nested("custom_jvp_call", traced, (tuple(free), {}), **rules)
 
     def _transposed(self, traced: Traced) -> dict[str, Any]:
         """The rule for a function that is linear in its last argument."""
@@ -187,7 +187,7 @@ class custom_vjp(_Custom):
         fixed, free, fn = self._cut(everything)
         traced = trace(fn, free)
         forward, backward = self._vjp_rules(traced, everything, fixed)
-        return _call(
+        return apply_nested(
             "custom_vjp_call", traced, (tuple(free), {}), forward=forward, backward=backward
         )
 
@@ -356,23 +356,6 @@ def _no_rule(fn: Any, what: str) -> GradientError:
         where=str(user_source()),
         fix=f"give it one with {name}.{what}(...)",
     )
-
-
-def checkpoint(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a function that computes its intermediate values again in reverse mode.
-
-    >>> import rlx
-    >>> float(rlx.grad(rlx.checkpoint(lambda x: x**3))(2.0))
-    12.0
-    """
-
-    check_function(fn, "checkpoint: the function")
-
-    @functools.wraps(fn, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        return _call("checkpoint", trace(fn, args, kwargs), (args, kwargs))
-
-    return wrapped
 
 
 def stop_gradient(tree: Any) -> Any:

@@ -231,16 +231,18 @@ def _with_unit_cotangent(graph: Graph, active: Sequence[bool]) -> Graph:
     return build(run, graph.param_types, graph.name, [p.origin for p in graph.params])
 
 
-def chosen_arguments(fn: Any, argnums: int | Sequence[int], count: int) -> list[int]:
+def chosen_arguments(
+    fn: Any, argnums: int | Sequence[int], count: int, what: str = "argnums"
+) -> list[int]:
     """The places of the arguments `argnums` picks, all from the front."""
     many = argnums if isinstance(argnums, Sequence) else [argnums]
-    numbers = [integer("argnums", i) for i in many]
+    numbers = [integer(what, i) for i in many]
     for i in numbers:
         if not -count <= i < count:
             raise ArgumentError(
-                f"argnums {i} is outside the {count} positional arguments of {function_name(fn)}",
+                f"{what} {i} is outside the {count} positional arguments of {function_name(fn)}",
                 where=str(user_source()),
-                fix=f"pick argnums from 0 to {count - 1}" if count else "pass it by position",
+                fix=f"pick {what} from 0 to {count - 1}" if count else "pass it by position",
             )
     return [i % count for i in numbers]
 

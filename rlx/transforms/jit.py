@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import types
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..ir.builder import user_source
+from ..ir.config import Settings, config
 from ..ir.errors import DtypeError, StaticArgumentError, StructureError
 from ..ir.graph import OPS, Graph, Value
 from ..runtime import MISS
@@ -163,6 +165,8 @@ class Jitted:
         self._compiles, self._reason = 0, ""
         self._recent: Compiled | None = None
         self._fast: Callable[..., Any] = _always_miss
+        self._other_settings: dict[Any, OrderedDict[Key, Compiled]] = {}
+        _jitted.add(self)
         default_session(self._device)  # an unknown device is an error here, not at the first call
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -192,6 +196,13 @@ class Jitted:
     def cache_clear(self) -> None:
         """Forget what was compiled."""
         self._entries.clear()
+        self._other_settings.clear()
+        self._recent, self._fast = None, _always_miss
+
+    def _change_settings(self, before: Settings, after: Settings) -> None:
+        """Put aside what was compiled with other settings."""
+        self._other_settings[before.compiled_in] = self._entries
+        self._entries = self._other_settings.pop(after.compiled_in, OrderedDict())
         self._recent, self._fast = None, _always_miss
 
     @property
@@ -316,6 +327,16 @@ class Jitted:
 
 
 _LEAF = pytree.structure(0)
+_jitted: weakref.WeakSet[Jitted] = weakref.WeakSet()
+
+
+def _change_settings(before: Settings, after: Settings) -> None:
+    if before.compiled_in != after.compiled_in:
+        for jitted in list(_jitted):
+            jitted._change_settings(before, after)
+
+
+config.watch(_change_settings)
 
 
 def _always_miss(*args: Any, **kwargs: Any) -> object:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from ...ir.types import as_dtype, highest, lowest
 from .code import Function, Vector
 from .scalar import emit_instruction
 
@@ -20,10 +19,7 @@ def identity(combine: str, dtype: str) -> float | int | bool:
         return True if dtype == "bool" else -1
     if dtype == "bool":
         return combine == "min"
-    if dtype.startswith(("float", "bfloat")):
-        return float("-inf") if combine == "max" else float("inf")
-    info = np.iinfo(dtype)
-    return int(info.min if combine == "max" else info.max)
+    return (lowest if combine == "max" else highest)(as_dtype(dtype))
 
 
 def combine(f: Function, how: str, vector: Vector, x: str, y: str) -> str:

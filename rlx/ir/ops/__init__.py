@@ -11,6 +11,7 @@ from . import (
     activation,
     arithmetic,
     callback,
+    checkpoint,
     compare,
     constant,
     contract,
@@ -56,6 +57,7 @@ from . import (
 )
 
 callback.callback_samples()
+checkpoint.checkpoint_samples()
 control.control_samples()
 custom.custom_samples()
 loops.while_samples()

@@ -1,4 +1,4 @@
-"""Nested graphs that run once: call, checkpoint, cond.
+"""Nested graphs that run once: call, cond.
 
 Rules of an op with nested graphs take the engine as their first argument, so a room differentiates
 or batches its graphs without importing the floor above.
@@ -6,7 +6,7 @@ or batches its graphs without importing the floor above.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,20 +98,17 @@ def batch_size(args: Sequence[Value], batched: Sequence[bool]) -> Size:
     return next(a.shape[0] for a, is_batched in zip(args, batched, strict=True) if is_batched)
 
 
-# -- call and checkpoint ------------------------------------------------------------------------
+# -- call ----------------------------------------------------------------------------------------
 
 
-def _call_family(op: Op, again: Callable[[Graph, dict[str, Any]], dict[str, Any]]) -> None:
-    """Attach the rules call and checkpoint share.
-
-    `again` gives the attributes of a new graph.
-    """
+def call_family(op: Op) -> None:
+    """Attach the rules call and checkpoint share."""
 
     @op.jvp
     def call_jvp(jvp_graph, primals, tangents, *, graph, **attrs):
         pushed, active = jvp_graph(graph, [t is not None for t in tangents])
         given = [t for t in tangents if t is not None]
-        return with_tangents(op(*primals, *given, **again(pushed, attrs)), active)
+        return with_tangents(op(*primals, *given, graph=pushed, **attrs), active)
 
     @op.transpose
     def call_transpose(transpose_graph, ct, *args, graph, **attrs):
@@ -119,13 +116,13 @@ def _call_family(op: Op, again: Callable[[Graph, dict[str, Any]], dict[str, Any]
         pulled = transpose_graph(graph, linear, [c is not None for c in ct])
         known = [a for a in args if not is_linear(a)]
         cts = [c for c in ct if c is not None]
-        return weave(linear, op(*known, *cts, **again(pulled, attrs)), [None] * len(args))
+        return weave(linear, op(*known, *cts, graph=pulled, **attrs), [None] * len(args))
 
     @op.batch
     def call_batch(batch_graph, args, batched, *, graph, **attrs):
         size = batch_size(args, batched)
         mapped, _ = batch_graph(graph, batched, size, [True] * len(graph.results))
-        return op(*args, **again(mapped, attrs))
+        return op(*args, graph=mapped, **attrs)
 
     op.rules["multiple"] = True
 
@@ -143,7 +140,7 @@ def call_reference(*operands: np.ndarray, graph: Graph, name: str) -> tuple[np.n
 
 
 call.body(Call())
-_call_family(call, lambda graph, attrs: {"graph": graph, **attrs})
+call_family(call)
 
 
 @call.split
@@ -158,37 +155,6 @@ def call_split(split_graph, args, known, *, graph, name):
 def _sample_graph() -> Graph:
     f64 = as_dtype("float64")
     return build(lambda x, y: [OPS["sin"](x) * y, x + y], [Type(f64, (3,))] * 2, "sample")
-
-
-@define
-def checkpoint(*operands: Type, graph: Graph, recompute: bool = False) -> Any:
-    """Run a nested graph whose intermediate values are computed again in reverse mode.
-
-    `recompute` marks the second run, which must not be merged with the first.
-    """
-    check_operands(operands, graph, "the checkpointed graph")
-    return graph.result_types
-
-
-@checkpoint.reference
-def checkpoint_reference(*operands, graph, recompute):
-    return tuple(interpret(graph, operands))
-
-
-checkpoint.body(Call())
-_call_family(checkpoint, lambda graph, attrs: {"graph": graph, **attrs})
-
-
-@checkpoint.split
-def checkpoint_split(split_graph, args, known, *, graph, recompute):
-    parts = split_graph(graph, known)
-    count = sum(parts.out_known)
-    kept = build(lambda *xs: inline(parts.known, xs)[:count], parts.known.param_types, graph.name)
-    first = checkpoint(*pick(args, known), graph=kept, recompute=recompute) if count else []
-    rest = build(
-        lambda *xs: pick(inline(graph, xs), parts.out_known, False), graph.param_types, graph.name
-    )
-    return weave(parts.out_known, first, checkpoint(*args, graph=rest, recompute=True))
 
 
 # -- cond ---------------------------------------------------------------------------------------
@@ -335,7 +301,6 @@ def control_samples() -> None:
     So `ops/__init__` calls this last.
     """
     call.samples((3,), (3,), graph=_sample_graph())
-    checkpoint.samples((3,), (3,), graph=_sample_graph())
     f64 = as_dtype("float64")
     double = build(lambda x: [x + x], [Type(f64, (2,))], "double")
     square = build(lambda x: [x * x], [Type(f64, (2,))], "square")

@@ -135,8 +135,9 @@ def windows_reference(
     if not 0 < window <= x.shape[axis]:
         count: Any = window_count(x.shape[axis], window, stride)
         return np.zeros((*x.shape[:axis], count, *x.shape[axis + 1 :], size), x.dtype)
-    every = np.lib.stride_tricks.sliding_window_view(x, window, axis)
-    return every[(np.s_[:],) * axis + (np.s_[::stride],)][..., ::dilation]
+    bits = x.view(f"V{x.dtype.itemsize}")  # NumPy's view of windows does not know every dtype
+    every = np.lib.stride_tricks.sliding_window_view(bits, window, axis)
+    return every[(np.s_[:],) * axis + (np.s_[::stride],)][..., ::dilation].view(x.dtype)
 
 
 def _windows_read(

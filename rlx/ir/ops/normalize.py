@@ -49,6 +49,11 @@ def _mean(x: Value) -> Value:
     return spread_back(mean, x, axes)
 
 
+def _mean_reference(x: np.ndarray) -> np.ndarray:
+    """The mean along the last axis, kept; that of nothing is of no use, and no warning."""
+    return np.sum(x, axis=-1, keepdims=True) / x.dtype.type(max(x.shape[-1], 1))
+
+
 def _along_last(x: Value, like_this: Value) -> Value:
     """Scale or bias in float32 at every place: of shape (C,), or (batch, C)."""
     axes = (0, like_this.rank - 1) if x.rank == 2 else (like_this.rank - 1,)
@@ -122,8 +127,8 @@ def layer_norm_reference(
     x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, eps: float
 ) -> np.ndarray:
     x, scale, bias = map(accumulated, (x, scale, bias))
-    centered = x - np.mean(x, axis=-1, keepdims=True)
-    variance = np.mean(centered * centered, axis=-1, keepdims=True)
+    centered = x - _mean_reference(x)
+    variance = _mean_reference(centered * centered)
     return centered / np.sqrt(variance + x.dtype.type(eps)) * scale + bias
 
 
@@ -182,7 +187,7 @@ def rms_norm(x: Type, scale: Type, *, eps: float) -> Type:
 @rms_norm.reference
 def rms_norm_reference(x: np.ndarray, scale: np.ndarray, *, eps: float) -> np.ndarray:
     x, scale = accumulated(x), accumulated(scale)
-    return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + x.dtype.type(eps)) * scale
+    return x / np.sqrt(_mean_reference(x * x) + x.dtype.type(eps)) * scale
 
 
 def _rms_normalize(eps: float) -> Callable[[Value], Normalized]:

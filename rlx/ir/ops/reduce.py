@@ -12,7 +12,7 @@ from ..body import Reduce
 from ..errors import AxisError, DtypeError, ShapeError
 from ..graph import Value
 from ..op import Op
-from ..types import Type, is_bool, is_float, is_integer
+from ..types import Type, as_dtype, highest, is_bool, is_float, is_integer, lowest
 from .arithmetic import div, mul
 from .compare import bit_or, eq, ne, select
 from .constant import iota
@@ -73,16 +73,6 @@ def accumulated(x: np.ndarray) -> np.ndarray:
     return x.astype(np.float32) if is_float(x.dtype) and x.dtype.itemsize < 4 else x
 
 
-def least(dtype: np.dtype) -> Any:
-    """The least number of a dtype: what max gives for no elements."""
-    return -np.inf if is_float(dtype) else np.iinfo(dtype).min
-
-
-def greatest(dtype: np.dtype) -> Any:
-    """The greatest number of a dtype: what min gives for no elements."""
-    return np.inf if is_float(dtype) else np.iinfo(dtype).max
-
-
 def _sum_reference(x: np.ndarray, *, axes: tuple[int, ...]) -> np.ndarray:
     return np.sum(accumulated(x), axis=axes, dtype=accumulated(x).dtype)
 
@@ -92,11 +82,11 @@ def _prod_reference(x: np.ndarray, *, axes: tuple[int, ...]) -> np.ndarray:
 
 
 def _max_reference(x: np.ndarray, *, axes: tuple[int, ...]) -> np.ndarray:
-    return np.max(x, axis=axes, initial=least(x.dtype))
+    return np.max(x, axis=axes, initial=lowest(x.dtype))
 
 
 def _min_reference(x: np.ndarray, *, axes: tuple[int, ...]) -> np.ndarray:
-    return np.min(x, axis=axes, initial=greatest(x.dtype))
+    return np.min(x, axis=axes, initial=highest(x.dtype))
 
 
 def _and_reference(x: np.ndarray, *, axes: tuple[int, ...]) -> np.ndarray:
@@ -180,9 +170,10 @@ def _chosen_jvp(t: Value, out: Value, x: Value, *, axes: tuple[int, ...]) -> Val
     return div(reduce_sum(mul(t, chosen), axes=axes), reduce_sum(chosen, axes=axes))
 
 
+_WITHOUT_INFINITY = np.array([[-2, 3], [-4, 2]], as_dtype("float8_e4m3fn"))
 reduce_max = _reduction(
     "reduce_max",
-    "Greatest element along axes; NaN if there is one, -inf (or the least) for no elements.",
+    "Greatest element along axes; NaN if there is one; for none, -inf or the least number.",
     ("integer", "float"),
     _max_reference,
     "max",
@@ -191,10 +182,12 @@ reduce_max.jvp([_chosen_jvp])
 reduce_max.samples((2, 3), axes=(1,))
 reduce_max.samples((2, 3, 2), axes=(0, 2))
 reduce_max.samples([[1.0, 2.0], [np.nan, -4.0]], axes=(0,), expect=[np.nan, 2.0])
+reduce_max.samples(_WITHOUT_INFINITY, axes=(0,), expect=[-2.0, 3.0])
+reduce_max.samples(_WITHOUT_INFINITY[:0], axes=(0,), expect=[-448.0, -448.0])
 
 reduce_min = _reduction(
     "reduce_min",
-    "Least element along axes; NaN if there is one, inf (or the greatest) for no elements.",
+    "Least element along axes; NaN if there is one; for none, inf or the greatest number.",
     ("integer", "float"),
     _min_reference,
     "min",
@@ -203,6 +196,7 @@ reduce_min.jvp([_chosen_jvp])
 reduce_min.samples((2, 3), axes=(1,))
 reduce_min.samples((2, 3, 2), axes=(0, 2))
 reduce_min.samples([[1.0, 2.0], [np.nan, -4.0]], axes=(0,), expect=[np.nan, -4.0])
+reduce_min.samples(_WITHOUT_INFINITY, axes=(0,), expect=[-4.0, 2.0])
 
 INDEX = np.dtype("int32")
 _TABLE = [[True, False], [True, True]]

@@ -20,7 +20,7 @@ from .exponential import exp, log, log1p, pow
 from .families import check_kind, check_same
 from .known import like, uniform
 from .reduce import reduce_or
-from .rounding import floor
+from .rounding import floor, round
 from .special_family import (
     Taylor,
     attach,
@@ -99,13 +99,17 @@ def _from_whole(x: Value) -> Value:
     return select(eq(abs(x), like(x, math.inf)), like(x, 0), sub(x, floor(x)))
 
 
+def _from_nearest(x: Value) -> Value:
+    """The number less the nearest whole one, in all digits; 0 for infinity."""
+    return select(eq(abs(x), like(x, math.inf)), like(x, 0), sub(x, round(x)))
+
+
 def _lgamma_expansion(x: Value) -> Value:
     is_negative = lt(x, like(x, 0))
     positive = _lgamma_positive(select(is_negative, 1 - x, x))
-    part = _from_whole(x)
-    sine = sin(mul(min(part, 1 - part), math.pi))
-    # gamma(x) * gamma(1 - x) = pi / sin(pi * x)
-    reflected = select(eq(sine, like(x, 0)), like(x, math.inf), log(math.pi / sine) - positive)
+    # gamma(x) * gamma(1 - x) = pi / sin(pi * x), and 1 / x is infinite for the smallest numbers
+    sine = sin(mul(abs(_from_nearest(x)), math.pi))
+    reflected = math.log(math.pi) - log(sine) - positive
     return select(is_negative, reflected, positive)
 
 
@@ -178,11 +182,9 @@ def _digamma_expansion(x: Value) -> Value:
     squared = mul(inverse, inverse)
     series = mul(squared, polynomial(squared, terms))
     positive = log(far) - mul(inverse, 0.5) - series - above / below
-    part = _from_whole(x)
-    angle = mul(min(part, 1 - part), math.pi)
-    cotangent = cos(angle) / sin(angle)
-    signed = select(gt(part, like(x, 0.5)), neg(cotangent), cotangent)
-    reflected = positive - mul(signed, math.pi)
+    part = _from_nearest(x)
+    angle = mul(part, math.pi)
+    reflected = positive - mul(cos(angle) / sin(angle), math.pi)
     is_pole = bit_and(le(x, like(x, 0)), eq(part, like(x, 0)))
     return select(is_pole, like(x, math.nan), select(is_negative, reflected, positive))
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...ir.dims import Size, is_at_least
 from .index import Index, Variable
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ class Guard(Expr):
     (branch, mask, split the loop, or clamp the place and select).
     """
 
-    bounds: tuple[tuple[Index, int, int], ...]
+    bounds: tuple[tuple[Index, Size, Size], ...]
     steps: tuple[tuple[Index, int], ...]
     inside: Expr
     outside: Expr
@@ -206,7 +207,7 @@ def const(dtype: np.dtype, number: Any) -> Const:
 
 def index_value(index: Index, dtype: np.dtype) -> Expr:
     """An index as a number."""
-    if index.is_constant:
+    if index.is_constant and isinstance(index.constant, int):
         return const(dtype, index.constant)
     return _intern(IndexValue, (dtype, index), dtype, index)
 
@@ -235,20 +236,24 @@ def reduce(combine: str, loops: tuple[Variable, ...], init: Const, body: Expr) -
 
 
 def guard(
-    bounds: Iterable[tuple[Index, int, int]],
+    bounds: Iterable[tuple[Index, Size, Size]],
     steps: Iterable[tuple[Index, int]],
     inside: Expr,
     outside: Expr,
 ) -> Expr:
     """A choice by the index; conditions that always hold are left out."""
-    bounds = tuple(b for b in bounds if not (b[1] <= b[0].low and b[0].high < b[2]))
+    bounds = tuple(b for b in bounds if not _always(*b))
     steps = tuple(s for s in steps if s[0] % s[1] != Index())
-    if any(b[0].high < b[1] or b[0].low >= b[2] for b in bounds):
+    if any(is_at_least(b[1] - 1, b[0].high) or is_at_least(b[0].low, b[2]) for b in bounds):
         return outside
     if inside is outside or not (bounds or steps):
         return inside
     key = (bounds, steps, inside, outside)
     return _intern(Guard, key, inside.dtype, bounds, steps, inside, outside)
+
+
+def _always(index: Index, low: Size, high: Size) -> bool:
+    return is_at_least(index.low, low) and is_at_least(high - 1, index.high)
 
 
 def accumulated(dtype: np.dtype) -> Accumulated:

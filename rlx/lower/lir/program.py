@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from ...ir.op import Op
-from ...ir.types import Type
+from ...ir.types import Size, Type
 from .expr import Expr
 from .index import Index, Variable
 
@@ -41,7 +41,7 @@ class Buffer:
     name: str
     type: Type
     kind: Kind
-    offset: int | None = None
+    offset: Size | None = None
     array: np.ndarray | None = None
     serial: int = field(default_factory=itertools.count().__next__)
 
@@ -162,6 +162,7 @@ class Contraction:
     are `lhs.index.stride_of(row)` and so on, any of them may be zero or large (transposed). A
     variable may have extent 1, then its stride is 0. Stores are over batch, row, column; their
     indices may hold quotients and remainders of batch variables, those of loads also of the row.
+    One with symbolic sizes has a single store, of the sum converted to the buffer's dtype.
     """
 
     batch: tuple[Variable, ...]
@@ -173,6 +174,12 @@ class Contraction:
     dtype: np.dtype
     stores: tuple[Store, ...]
     source: Source | None = None
+
+    @property
+    def is_static(self) -> bool:
+        """Whether all sizes are numbers."""
+        variables = (*self.batch, self.row, self.column, self.depth)
+        return all(isinstance(v.extent, int) for v in variables)
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,7 +268,7 @@ class RepeatStep:
     """
 
     body: Program
-    length: int
+    length: Size
     reverse: bool
     constants: tuple[Buffer, ...]
     carries: tuple[Carry, ...]
@@ -299,7 +306,7 @@ class Program:
     outputs: tuple[Buffer, ...]
     constants: tuple[Buffer, ...]
     steps: list[Step]
-    arena_bytes: int = 0
+    arena_bytes: Size = 0
     notes: list[str] = field(default_factory=list)
     shared: dict[Buffer, Buffer] = field(default_factory=dict)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from ...ir.dims import is_at_least
 from ...ir.errors import VerifyError
 from .access import reads, writes
 from .expr import (
@@ -112,10 +113,18 @@ def _store_problems(stores: Iterable[Store], loops: Sequence[Variable]) -> Itera
 
 
 def _place_problems(buffer: Buffer, index: Index, loops: Sequence[Variable]) -> Iterator[str]:
-    if index.low < 0 or index.high >= buffer.size:
+    if _may_leave(index, buffer):
         yield f"{buffer.name}[{index}] reaches {index.low}..{index.high} of {buffer.size}"
     if not index.variables <= set(loops):
         yield f"{buffer.name}[{index}] uses a variable of no loop"
+
+
+def _may_leave(index: Index, buffer: Buffer) -> bool:
+    """Whether an index reaches outside; of symbolic sizes, whether it does for certain."""
+    low, high = index.low, index.high
+    if isinstance(low, int) and isinstance(high, int) and isinstance(buffer.size, int):
+        return low < 0 or high >= buffer.size
+    return is_at_least(-1, low) or is_at_least(high, buffer.size)
 
 
 def _expr_problems(root: Expr, loops: Sequence[Variable]) -> Iterator[str]:
@@ -138,7 +147,7 @@ def _expr_problems(root: Expr, loops: Sequence[Variable]) -> Iterator[str]:
 
 def _own_problems(expr: Expr) -> Iterator[str]:
     if isinstance(expr, Load):
-        if expr.index.low < 0 or expr.index.high >= expr.buffer.size:
+        if _may_leave(expr.index, expr.buffer):
             yield f"{expr} reaches {expr.index.low}..{expr.index.high} of {expr.buffer.size}"
     elif isinstance(expr, Reduce):
         if not expr.dtype == expr.init.dtype == expr.body.dtype:

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ...ir.dims import Size, likely
 from ...ir.graph import Node, Value
 from ..lir import expr as scalar
 from ..lir import program as lir
 from ..lir.expr import Expr, Load
-from ..lir.index import Index, Variable, as_index
+from ..lir.index import Index, Variable, as_index, is_long
 from ..lir.program import Step, Store
-from .elements import Place, flatten, loops_of, static, unflatten
+from .elements import Place, flatten, loops_of, unflatten
 
 if TYPE_CHECKING:
     from .schedule import Scheduler
@@ -39,7 +40,7 @@ class _Contraction:
         used = (*self.rhs_contract, *self.rhs_batch)
         self.rhs_free = [i for i in range(rhs.rank) if i not in used]
         self.dtype = scheduler.target.arithmetic(node.result.dtype)
-        sizes = static(lhs.shape), static(rhs.shape)
+        sizes = lhs.shape, rhs.shape
         self.batch = [Variable(sizes[0][i]) for i in self.lhs_batch]
         self.rows = [Variable(sizes[0][i]) for i in self.lhs_free]
         self.columns = [Variable(sizes[1][i]) for i in self.rhs_free]
@@ -54,7 +55,7 @@ class _Contraction:
         right = self.load(rhs, self.rhs_place())
         if not self.scheduler.target.contracts(self.dtype):
             return [*self.packed, self.kernel(left, right)]
-        depth = sorted(_long(self.depth), key=lambda v: -left.index.stride_of(v))
+        depth = sorted(_long(self.depth), key=lambda v: -likely(left.index.stride_of(v)))
         if len(_merged(depth, [left.index, right.index])) > 1:
             left, right = self.pack(left, right, depth)
         return [*self.packed, self.contraction(left, right, depth)]
@@ -176,7 +177,7 @@ def _place(rank: int, *groups: tuple[Sequence[int], Sequence[Variable]]) -> Plac
 
 
 def _long(variables: Sequence[Variable]) -> list[Variable]:
-    return [v for v in variables if v.extent > 1]
+    return [v for v in variables if is_long(v)]
 
 
 def _merged(variables: Sequence[Variable], indices: Sequence[Index]) -> list[list[Variable]]:
@@ -207,7 +208,7 @@ def _join(
             joined.append(run[0])
             dense = run[0] if is_dense else dense
             continue
-        extent = 1
+        extent: Size = 1
         for variable in run:
             extent *= variable.extent
         whole = Variable(extent)
@@ -215,4 +216,4 @@ def _join(
         merges.update(zip(run, parts, strict=True))
         joined.append(whole)
         dense = whole if is_dense else dense
-    return sorted(joined, key=lambda v: (v is dense, v.extent))
+    return sorted(joined, key=lambda v: (v is dense, likely(v.extent)))

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from ...ir.body import Fill, Gather, Move, Pointwise, Read, Reduce, View
+from ...ir.dims import is_at_least
 from ...ir.graph import Node, Value
-from ...ir.types import Size
+from ...ir.types import Size, highest, lowest
 from ..lir import expr as scalar
 from ..lir.expr import COMPARISONS, Const, Expr, IndexValue
-from ..lir.index import Index, Variable, as_index, loaded
+from ..lir.index import Index, Variable, as_index, is_long, loaded
 from ..lir.program import Buffer
 from ..target import Target
 
@@ -126,7 +127,7 @@ class Elements:
         It gives the element as an index, clamped to `low..high`.
         """
 
-        def load(operand: int, index: Sequence[Any], low: int, high: int) -> Index:
+        def load(operand: int, index: Sequence[Any], low: Size, high: Size) -> Index:
             element = self.at(node.args[operand], tuple(map(as_index, index)))
             return clamped(element, low, high)
 
@@ -141,36 +142,38 @@ class Elements:
         init = scalar.const(wide, identity(body.combine, wide))
         if any(arg.shape[axis] == 0 for axis in axes):
             return scalar.apply("convert", dtype, init)
-        sizes = static(arg.shape)
-        variables = {axis: Variable(sizes[axis]) for axis in axes}
+        variables = {axis: Variable(arg.shape[axis]) for axis in axes}
         outer = iter(place)
         inner = tuple(
             as_index(variables[axis]) if axis in variables else next(outer)
             for axis in range(arg.rank)
         )
         element = scalar.apply("convert", wide, self.at(arg, inner))
-        loops = tuple(v for v in variables.values() if v.extent > 1)
+        loops = tuple(v for v in variables.values() if is_long(v))
         total = scalar.reduce(body.combine, loops, init, element)
         return scalar.apply("convert", dtype, total)
 
 
-def clamped(element: Expr, low: int, high: int) -> Index:
+def clamped(element: Expr, low: Size, high: Size) -> Index:
     """An integer expression clamped to `low..high`, as an index."""
-    high = max(low, high)
-    if isinstance(element, Const):
+    high = low if is_at_least(low, high) else high
+    if isinstance(element, Const) and isinstance(low, int) and isinstance(high, int):
         return as_index(min(max(int(element.number), low), high))
-    if isinstance(element, IndexValue) and low <= element.index.low <= element.index.high <= high:
-        return element.index
+    if isinstance(element, IndexValue):
+        index = element.index
+        if is_at_least(index.low, low) and is_at_least(high, index.high):
+            return index
     dtype = element.dtype
     info = np.iinfo(dtype)
-    if info.min < low or info.max > high:
-        wide = dtype if dtype.itemsize >= 4 and info.max >= high else np.dtype(np.int64)
+    if not (is_at_least(info.min, low) and is_at_least(high, info.max)):
+        wide = dtype if dtype.itemsize >= 4 and is_at_least(info.max, high) else np.dtype(np.int64)
         element = scalar.apply("convert", wide, element)
         info = np.iinfo(wide)
-        if info.max > high:
-            element = scalar.apply("min", wide, element, scalar.const(wide, high))
-        if info.min < low or low > 0:
-            element = scalar.apply("max", wide, element, scalar.const(wide, low))
+        bounds = [scalar.index_value(as_index(bound), wide) for bound in (low, high)]
+        if not is_at_least(high, info.max):
+            element = scalar.apply("min", wide, element, bounds[1])
+        if not is_at_least(info.min, low) or not is_at_least(0, low):
+            element = scalar.apply("max", wide, element, bounds[0])
     return loaded(element, low, high)
 
 
@@ -182,27 +185,16 @@ def identity(combine: str, dtype: np.dtype) -> Any:
         return 1
     if combine == "and":
         return True if dtype.kind == "b" else np.array(-1).astype(dtype)
-    is_max = combine == "max"
     if dtype.kind == "b":
-        return not is_max
-    if dtype.kind in "iu":
-        info = np.iinfo(dtype)
-        return info.min if is_max else info.max
-    return -math.inf if is_max else math.inf
+        return combine == "min"
+    return lowest(dtype) if combine == "max" else highest(dtype)
 
 
-def static(shape: Sequence[Size]) -> tuple[int, ...]:
-    """A shape whose sizes are known; lowering sees no others."""
-    assert all(isinstance(size, int) for size in shape), f"{shape} has symbolic sizes"
-    return tuple(shape)  # type: ignore[arg-type]
-
-
-def strides(shape: Sequence[Size]) -> list[int]:
+def strides(shape: Sequence[Size]) -> list[Size]:
     """Row-major strides in elements."""
-    sizes = static(shape)
-    result = [1] * len(sizes)
-    for axis in range(len(sizes) - 2, -1, -1):
-        result[axis] = result[axis + 1] * sizes[axis + 1]
+    result: list[Size] = [1] * len(shape)
+    for axis in range(len(shape) - 2, -1, -1):
+        result[axis] = result[axis + 1] * shape[axis + 1]
     return result
 
 
@@ -217,15 +209,14 @@ def flatten(place: Sequence[Index], shape: Sequence[Size]) -> Index:
 def unflatten(offset: Index, shape: Sequence[Size]) -> Place:
     """The place of an offset in a dense row-major array."""
     place = []
-    sizes = static(shape)
     for axis, stride in enumerate(strides(shape)):
         index = offset // stride if stride else Index()
-        place.append(index % sizes[axis] if axis and sizes[axis] else index)
+        place.append(index % shape[axis] if axis and shape[axis] else index)
     return tuple(place)
 
 
 def loops_of(shape: Sequence[Size]) -> tuple[tuple[Variable, ...], Place]:
     """A variable for each axis longer than 1, and the place they name."""
-    variables = [Variable(size) for size in static(shape)]
-    loops = tuple(v for v in variables if v.extent > 1)
+    variables = [Variable(size) for size in shape]
+    loops = tuple(v for v in variables if is_long(v))
     return loops, tuple(as_index(v) for v in variables)

@@ -21,6 +21,7 @@ from ...ir.body import (
     Scatter,
     View,
 )
+from ...ir.dims import likely
 from ...ir.graph import Graph, Node, Value
 from ..lir.expr import INSTRUCTIONS, Load
 from ..lir.index import Index
@@ -115,6 +116,8 @@ class _Fuser:
         body = node.op.rules.get("body")
         if not isinstance(body, Contract) or needs_library(node, self.target):
             return
+        if not all(v.type.is_static for v in (*node.args, node.result)):
+            return
         total = node.result
         sites = self.sites[total]
         is_result = any(memory_of(r, self.target) is total for r in self.graph.results)
@@ -164,7 +167,7 @@ class _Fuser:
         arg = origin = node.args[number]
         while self.is_inline(origin) and isinstance(body_of(origin), Move | View):
             origin = maker(origin).args[0]
-        if origin is arg or origin.type.size > LARGEST_SLICE * arg.type.size or not arg.type.size:
+        if origin is arg or not arg.type.size or ratio(origin, arg) > LARGEST_SLICE:
             return None
         buffers = {origin: Buffer("", origin.type, "temporary")}
         _, place = loops_of(arg.shape)
@@ -191,7 +194,7 @@ class _Fuser:
             body = body_of(value)
             is_reduce = isinstance(body, Reduce)
             inner = [a for a in args if self.is_inline(a) and a not in stored]
-            shares = [a.type.size / max(1, value.type.size) for a in args]
+            shares = [ratio(a, value) for a in args]
             loads = (
                 0.0
                 if is_reduce
@@ -240,7 +243,7 @@ class _Fuser:
                 factor = 1.0
             else:
                 step = (user,)
-                factor = max(1.0, result.type.size / max(1, value.type.size))
+                factor = max(1.0, ratio(result, value))
             for (root, path), times in onward.items():
                 site = (root, path + step)
                 found[site] = max(found.get(site, 0.0), times * factor)
@@ -293,8 +296,13 @@ def cost_of(body: object, value: Value) -> float:
         return INSTRUCTIONS[body.instruction][0]
     if isinstance(body, Reduce):
         (arg,) = maker(value).args
-        return 2.0 * arg.type.size / max(1, value.type.size)
+        return 2.0 * ratio(arg, value)
     return 2.0 if isinstance(body, Gather) else 0.0
+
+
+def ratio(value: Value, other: Value) -> float:
+    """How many elements a value has for each of another one."""
+    return likely(value.type.size) / max(1, likely(other.type.size))
 
 
 def is_joint(index: Index, parts: Sequence[Index]) -> bool:
@@ -302,5 +310,6 @@ def is_joint(index: Index, parts: Sequence[Index]) -> bool:
     if not index.is_affine:
         return False
     variables = [v for part in parts for v in part.variables]
-    steps = sorted((index.stride_of(v), v.extent) for v in variables)
+    steps = [(index.stride_of(v), v.extent) for v in variables]
+    steps.sort(key=lambda step: (likely(step[0]), likely(step[1])))
     return all(wide == narrow * extent for (narrow, extent), (wide, _) in itertools.pairwise(steps))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ...ir.dims import is_at_least, likely
 from ..lir.access import reads, writes
 from ..lir.expr import Load
-from ..lir.index import Index, Variable
+from ..lir.index import Index, Variable, is_within
 from ..lir.program import Buffer, Kernel, Rows, Step
 from .loops import expressions, reductions, renamed
 
@@ -57,7 +58,7 @@ def _together(first: Kernel | Rows, second: Kernel) -> Rows | None:
         v.extent for v in second.loops[:limit]
     ]:
         limit -= 1
-    if not limit or math.prod(v.extent for v in first.loops[:limit]) < FEWEST_ROWS:
+    if not limit or math.prod(likely(v.extent) for v in first.loops[:limit]) < FEWEST_ROWS:
         return None
     if isinstance(first, Rows) and limit < len(first.loops):
         return None  # the group's own loops are as short as they should be
@@ -84,7 +85,7 @@ def _inner(kernel: Kernel, outer: Sequence[Variable]) -> Kernel:
 def _row_bytes(kernels: Sequence[Kernel]) -> int:
     """The bytes that the kernels pass on in one row."""
     return sum(
-        math.prod(v.extent for v in kernel.loops) * store.buffer.dtype.itemsize
+        math.prod(likely(v.extent) for v in kernel.loops) * store.buffer.dtype.itemsize
         for kernel in kernels
         for store in kernel.stores
     )
@@ -106,14 +107,14 @@ def is_same_block(ours: Index, theirs: Index, outer: Sequence[Variable]) -> bool
     if not ours.is_affine or not theirs.is_affine:
         return False
     strides = [ours.stride_of(v) for v in outer]
-    if strides != [theirs.stride_of(v) for v in outer] or not all(s > 0 for s in strides):
+    if strides != [theirs.stride_of(v) for v in outer] or not all(
+        is_at_least(s, 1) for s in strides
+    ):
         return False
     for wide, narrow, v in zip(strides, strides[1:], outer[1:], strict=False):
-        if wide < narrow * v.extent:
+        if not is_at_least(wide, narrow * v.extent):
             return False
-    return all(
-        0 <= rest.low and rest.high < strides[-1] for rest in map(_rest(outer), (ours, theirs))
-    )
+    return all(is_within(rest, strides[-1]) for rest in map(_rest(outer), (ours, theirs)))
 
 
 def _rest(outer: Sequence[Variable]):

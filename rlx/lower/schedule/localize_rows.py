@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ...ir.dims import Dim
 from ..lir.access import reads, writes
 from ..lir.expr import Expr, Load, load
 from ..lir.index import Index, Variable
@@ -30,7 +31,10 @@ def _localized(rows: Rows, users: Counter[Buffer], limit: int) -> Rows:
     for buffer in writes(rows):
         if buffer.kind != "temporary" or users[buffer] > 1:
             continue
-        size = 1 + max(_inner(index, rows.loops).high for index in _places(kernels, buffer))
+        highest = [_inner(index, rows.loops).high for index in _places(kernels, buffer)]
+        if any(isinstance(high, Dim) for high in highest):
+            continue  # a thread's block has a fixed size
+        size = 1 + max(highest)  # type: ignore[type-var]
         local = Buffer(buffer.name, buffer.type.with_shape((size,)), "local")
         total += -(-local.nbytes // 64) * 64
         if total > limit:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from ...ir.dims import Size, likely, quotient
 from ..lir.expr import Expr, Reduce, reduce, substitute, walk
 from ..lir.index import Index, Quotient, Remainder, Variable, as_index
 from ..lir.program import Kernel, Store
@@ -74,7 +75,7 @@ def split_loops(kernel: Kernel) -> Kernel:
         if found is None:
             break
         variable, divisor = found
-        high, low = Variable(variable.extent // divisor), Variable(divisor)
+        high, low = Variable(quotient(variable.extent, divisor)), Variable(divisor)
         table = {variable: high * divisor + low}
         loops: list[Variable] = []
         for v in kernel.loops:
@@ -83,7 +84,7 @@ def split_loops(kernel: Kernel) -> Kernel:
     return kernel
 
 
-def _divided(kernel: Kernel) -> tuple[Variable, int] | None:
+def _divided(kernel: Kernel) -> tuple[Variable, Size] | None:
     for index in indices([kernel]):
         for atom, _ in index.terms:
             if not isinstance(atom, Quotient | Remainder) or atom.index.constant:
@@ -93,7 +94,7 @@ def _divided(kernel: Kernel) -> tuple[Variable, int] | None:
             variable = atom.index.terms[0][0]
             if not isinstance(variable, Variable) or variable not in kernel.loops:
                 continue
-            if variable.extent % atom.divisor == 0:
+            if quotient(variable.extent, atom.divisor) is not None:
                 return variable, atom.divisor
     return None
 
@@ -150,7 +151,7 @@ def _ordered_reductions(kernel: Kernel) -> Kernel:
     for r in found:
         loads = [load.index for load in r.body.loads if load.index.is_affine]
         longest = max(loads, key=lambda i: sum(v in i.variables for v in r.loops), default=Index())
-        order = sorted(r.loops, key=lambda v: -abs(longest.stride_of(v)))
+        order = sorted(r.loops, key=lambda v: -abs(likely(longest.stride_of(v))))
         orders.setdefault(r.loops, tuple(order))
     return substituted(kernel, kernel.loops, {}, _reorder(orders))
 

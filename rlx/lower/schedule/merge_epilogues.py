@@ -68,7 +68,7 @@ def _swapped(step: Contraction) -> Contraction:
 
 
 def _together(step: Contraction, kernel: Kernel) -> Contraction | None:
-    if len(step.stores) + len(kernel.stores) > MOST_STORES:
+    if not step.is_static or len(step.stores) + len(kernel.stores) > MOST_STORES:
         return None
     if sum(1 for s in (*step.stores, *kernel.stores) for _ in walk(s.expr)) > LARGEST:
         return None

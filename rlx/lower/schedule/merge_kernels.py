@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ...ir.dims import likely
 from ..lir.access import reads, writes
 from ..lir.expr import Expr, Load, Reduce, walk
 from ..lir.index import as_index
@@ -115,7 +116,8 @@ def _large_loads(kernel: Kernel) -> set[tuple]:
                 for v, c in load.index.terms
                 if v in inner or v in kernel.loops
             ]
-            found.add((load.buffer, tuple(sorted(strides)), load.index.constant))
+            strides.sort(key=lambda step: (step[0], likely(step[1]), likely(step[2])))
+            found.add((load.buffer, tuple(strides), load.index.constant))
     return found
 
 

@@ -5,9 +5,11 @@ Those not alive together share memory.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ...ir.dims import Dim, Size, largest, likely
 from ...ir.types import Type, as_dtype
 from ..lir.access import reads, writes
 from ..lir.expr import Load
@@ -16,6 +18,7 @@ from .group_rows import is_same_block
 from .loops import expressions
 
 ALIGNMENT = 64
+_serial = itertools.count()
 
 
 def plan_memory(program: Program) -> Program:
@@ -23,17 +26,17 @@ def plan_memory(program: Program) -> Program:
 
     A buffer lives from the first step that writes it to the last that reads or writes it. It goes
     to the smallest free gap that holds it, or takes over the place of a buffer that its kernel
-    reads for the last time. Sets `Buffer.offset` and `Program.arena_bytes`.
+    reads for the last time. Those of symbolic sizes lie behind the others. Sets `Buffer.offset` and `Program.arena_bytes`.
     """
     for step in program.steps:
         nested = nested_programs(step)
         if nested:
-            needed = max(plan_memory(p).arena_bytes for p in nested)
+            needed = _most([plan_memory(p).arena_bytes for p in nested])
             step.scratch.type = Type(as_dtype("uint8"), (needed,))  # type: ignore[union-attr]
     for number, step in enumerate(program.steps):
         if isinstance(step, Rows) and step.locals:
             needed = _place(step.kernels, "local")
-            program.steps[number] = replace(step, local_bytes=needed)
+            program.steps[number] = replace(step, local_bytes=needed)  # type: ignore[arg-type]
     program.arena_bytes = _place(program.steps, "temporary")
     program.steps = [step for step in program.steps if not _copies_itself(step)]
     return program
@@ -49,22 +52,58 @@ def _copies_itself(step: Step) -> bool:
     return both == {"temporary"} and origin.offset == store.buffer.offset  # type: ignore
 
 
-def _place(steps: Sequence[Step], kind: Kind) -> int:
+def _most(sizes: Sequence[Size]) -> Size:
+    if all(isinstance(size, int) for size in sizes):
+        return max(sizes)  # type: ignore[type-var]
+    return largest(f"arena{next(_serial)}", sizes, ALIGNMENT)
+
+
+def _place(steps: Sequence[Step], kind: Kind) -> Size:
     """Give the buffers of one kind their offsets; gives the bytes they need together."""
     heirs = _take_over(steps, kind)
     first, last = _lifetimes(steps, kind, heirs)
+    symbolic = [b for b in first if isinstance(b.nbytes, Dim)]
+    births: dict[int, list[Buffer]] = {}
+    for buffer, start in first.items():
+        if not isinstance(buffer.nbytes, Dim):
+            births.setdefault(start, []).append(buffer)
     live: list[Buffer] = []
     total = 0
-    for number, _ in enumerate(steps):
+    for number, born in births.items():
         live = [b for b in live if last[b] >= number]
-        born = [b for b, start in first.items() if start == number]
         for buffer in sorted(born, key=lambda b: -b.nbytes):
             buffer.offset = _best_gap(live, rounded(buffer.nbytes))
             live.append(buffer)
             total = max(total, buffer.offset + rounded(buffer.nbytes))
+    total = _place_symbolic(symbolic, first, last, total)
     for heir, owner in heirs.items():
         heir.offset = owner.offset
     return total
+
+
+def _place_symbolic(
+    buffers: Sequence[Buffer], first: dict[Buffer, int], last: dict[Buffer, int], start: int
+) -> Size:
+    """Put buffers of symbolic sizes into rooms behind `start`; gives the end of the last room.
+
+    A room holds buffers that are not alive together. Its size, the largest of theirs, is known
+    when the program runs.
+    """
+    rooms: list[list[Buffer]] = []
+    for buffer in buffers:  # in the order of their births
+        free = [r for r in rooms if last[r[-1]] < first[buffer]]
+        if free:
+            min(free, key=lambda r: abs(likely(r[-1].nbytes) - likely(buffer.nbytes))).append(
+                buffer
+            )
+        else:
+            rooms.append([buffer])
+    end: Size = start
+    for room in rooms:
+        for buffer in room:
+            buffer.offset = end
+        end = end + largest(f"room{next(_serial)}", [b.nbytes for b in room], ALIGNMENT)
+    return end
 
 
 def rounded(nbytes: int) -> int:

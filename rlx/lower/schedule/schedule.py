@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ...ir.body import Branch, Concat, Contract, Repeat, Scan, Scatter, View, While
+from ...ir.dims import likely
 from ...ir.graph import Constant, Graph, Node, Value
-from ...ir.types import Type
+from ...ir.types import Size, Type
 from ..lir import expr as scalar
 from ..lir import program as lir
 from ..lir.index import as_index
@@ -13,7 +14,7 @@ from ..mir.legalize import needs_library
 from ..target import Target
 from .contraction import contraction_steps
 from .control import branch_step, repeat_step, while_step
-from .elements import Elements, flatten, loops_of, static
+from .elements import Elements, flatten, loops_of
 from .fuse import Fusion, fuse, maker, memory_of
 from .notes import notes_of
 
@@ -168,7 +169,7 @@ class Scheduler:
             return False
         _, place = loops_of(value.shape)
         loads = self.elements.at(value, place).loads
-        is_small = 2 * value.type.size <= origin.type.size
+        is_small = 2 * likely(value.type.size) <= likely(origin.type.size)
         return is_small and any(load.buffer is self.buffers[root] for load in loads)
 
     def emit_scan(self, node: Node, body: Scan) -> None:
@@ -224,7 +225,8 @@ class Scheduler:
 
     def emit_concat(self, node: Node) -> None:
         """One kernel for each operand, into its part of the result."""
-        buffer, axis, start = self.result_buffer(node.result), node.attrs["axis"], 0
+        buffer, axis = self.result_buffer(node.result), node.attrs["axis"]
+        start: Size = 0
         for arg in node.args:
             if arg.type.size == 0:
                 continue
@@ -233,4 +235,4 @@ class Scheduler:
             index = flatten(there, node.result.shape)
             store = Store(buffer, index, self.elements.at(arg, place))
             self.steps.append(lir.Kernel(loops, (store,), node.source))
-            start += static(arg.shape)[axis]
+            start += arg.shape[axis]

@@ -1,0 +1,77 @@
+"""Look for the operation that makes a number that is none: NaN or an infinity.
+
+Enters: one operation with its operands and results as arrays. An operation is wrong if a result
+holds a bad number though no operand does; numbers written by the user are as meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .config import config
+from .errors import NanError
+from .types import type_of
+
+IsBad = Callable[[Any], Any]  # of an array: which numbers are bad
+
+
+def is_bad(nans: bool, infs: bool) -> IsBad | None:
+    """What tells the bad numbers of an array; None if none is."""
+    if nans and infs:
+        return lambda x: ~np.isfinite(x)
+    if nans:
+        return np.isnan
+    return np.isinf if infs else None
+
+
+def asked() -> IsBad | None:
+    """The numbers that the settings `debug_nans` and `debug_infs` look for."""
+    return is_bad(*config.settings.compiled_in)
+
+
+def check_results(
+    name: str,
+    source: Callable[[], object],
+    operands: Sequence[np.ndarray],
+    results: Sequence[np.ndarray],
+    bad: IsBad,
+) -> None:
+    """Raise if a result of the op `name` is bad though no operand is."""
+    places = [place_of(x, bad) for x in results]
+    if not operands or not any(p is not None for p in places):
+        return
+    if any(place_of(x, bad) is not None for x in operands):
+        return
+    result, place = next((r, p) for r, p in zip(results, places, strict=True) if p is not None)
+    raise NanError(
+        f"{name} gives {result[place]}{at(place)} of {type_of(result)}",
+        where=str(source()),
+        notes=[_operand(i, x, result.shape, place) for i, x in enumerate(operands)],
+        fix=f"keep the operands where {name} is defined; a `where` after it hides the NaN, but "
+        "not from the derivative",
+    )
+
+
+def place_of(array: np.ndarray, bad: IsBad) -> tuple[int, ...] | None:
+    """The place of the first bad number."""
+    if np.dtype(array.dtype).kind in "biu":
+        return None
+    places = np.argwhere(bad(array))
+    return tuple(map(int, places[0])) if len(places) else None
+
+
+def at(place: tuple[int, ...]) -> str:
+    """A place for people; nothing for the only one of a number."""
+    return f" at {list(place)}" if place else ""
+
+
+def _operand(i: int, array: np.ndarray, shape: tuple[int, ...], place: tuple[int, ...]) -> str:
+    parts = [f"operand {i}: {type_of(array)}"]
+    if array.shape == shape:
+        parts.append(f"{array[place]}{at(place)}")
+    if array.size > 1 and np.dtype(array.dtype).kind not in "bc":
+        parts.append(f"from {array.min()} to {array.max()}")
+    return ", ".join(parts)

@@ -1,0 +1,98 @@
+"""Which values `rlx.checkpoint` keeps for reverse mode.
+
+A policy is a function `(op, *operand_types, **attrs) -> bool`: whether the results of such a node
+are kept. What is not kept is computed again from what is. Here are those of JAX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..ir.graph import OPS
+
+Policy = Callable[..., Any]
+
+__all__ = [
+    "checkpoint_dots",
+    "checkpoint_dots_with_no_batch_dims",
+    "dots_saveable",
+    "dots_with_no_batch_dims_saveable",
+    "everything_saveable",
+    "nothing_saveable",
+    "save_any_names_but_these",
+    "save_anything_except_these_names",
+    "save_from_both_policies",
+    "save_only_these_names",
+]
+
+
+def everything_saveable(op: Any, *types: Any, **attrs: Any) -> bool:
+    """Keep everything, as without a checkpoint."""
+    return True
+
+
+def nothing_saveable(op: Any, *types: Any, **attrs: Any) -> bool:
+    """Keep the arguments alone, as without a policy."""
+    return False
+
+
+def dots_saveable(op: Any, *types: Any, **attrs: Any) -> bool:
+    """Keep products of matrices and convolutions, which cost much to compute again."""
+    return op in (OPS["dot_general"], OPS["conv_general_dilated"])
+
+
+def dots_with_no_batch_dims_saveable(op: Any, *types: Any, **attrs: Any) -> bool:
+    """Keep products of matrices that are no batch of products.
+
+    Those are with weights; products of activations, as in attention, are computed again.
+    """
+    return op is OPS["dot_general"] and not any(attrs["batch"])
+
+
+checkpoint_dots = dots_saveable
+checkpoint_dots_with_no_batch_dims = dots_with_no_batch_dims_saveable
+
+
+@dataclass(frozen=True)
+class _Names:
+    """Keep by names: `listed` tells of the names given, `unnamed` of what has no name."""
+
+    names: frozenset[str]
+    listed: bool
+    unnamed: bool
+
+    def __call__(self, op: Any, *types: Any, **attrs: Any) -> bool:
+        if op is not OPS["checkpoint_name"]:
+            return self.unnamed
+        return (attrs["name"] in self.names) == self.listed
+
+
+@dataclass(frozen=True)
+class _Either:
+    first: Policy
+    second: Policy
+
+    def __call__(self, op: Any, *types: Any, **attrs: Any) -> bool:
+        return bool(self.first(op, *types, **attrs) or self.second(op, *types, **attrs))
+
+
+def save_only_these_names(*names: str) -> Policy:
+    """Keep what `checkpoint_name` gives one of these names."""
+    return _Names(frozenset(names), listed=True, unnamed=False)
+
+
+def save_any_names_but_these(*names: str) -> Policy:
+    """Keep what `checkpoint_name` gives any other name."""
+    return _Names(frozenset(names), listed=False, unnamed=False)
+
+
+def save_anything_except_these_names(*names: str) -> Policy:
+    """Keep everything but what `checkpoint_name` gives one of these names."""
+    return _Names(frozenset(names), listed=False, unnamed=True)
+
+
+def save_from_both_policies(first: Policy, second: Policy) -> Policy:
+    """Keep what one policy or the other keeps."""
+    return _Either(first, second)

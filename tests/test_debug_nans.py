@@ -1,0 +1,215 @@
+"""The setting `debug_nans`: compiled code names the first operation that makes a NaN."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import numpy as np
+import pytest
+
+import rlx
+import rlx.numpy as rnp
+from rlx.ir.errors import ConfigError, NanError
+
+X = np.array([[1.0, 4.0], [-1.0, 9.0]], np.float32)
+ZERO = np.zeros(3, np.float32)
+DEVICES = ["cpu", "reference"]
+FIX = (
+    "  fix    keep the operands where {} is defined; a `where` after it hides the NaN, but not "
+    "from the derivative"
+)
+
+
+@pytest.fixture
+def nans():
+    with rlx.config.using(debug_nans=True):
+        yield
+
+
+def told(fn, *args) -> str:
+    """The text of the error; the line numbers of this file become N."""
+    with pytest.raises(NanError) as caught:
+        fn(*args)
+    return re.sub(r"(test_debug_nans\.py):\d+", r"\1:N", str(caught.value))
+
+
+def logs(x):
+    y = x * 2.0
+    z = rnp.log(y)
+    return rnp.sum(z)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_op_the_line_and_the_operands_are_named(nans, device):
+    wanted = """
+        log gives nan at [1, 0] of f32[2, 2]
+          where  test_debug_nans.py:N in logs      z = rnp.log(y)
+                 operand 0: f32[2, 2], -2.0 at [1, 0], from -2.0 to 18.0
+        """
+    text = told(rlx.jit(logs, device=device), X)
+    assert text == inspect.cleandoc(wanted) + "\n" + FIX.format("log")
+
+
+def test_eager_code_is_looked_at_too(nans):
+    assert "log gives nan at [1, 0]" in told(logs, X)
+    assert "z = rnp.log(y)" in told(rlx.grad(logs), X)
+
+
+def safe(x):
+    root = rnp.sqrt(x)
+    return rnp.sum(rnp.where(x > 0, root, 0.0))
+
+
+@pytest.mark.parametrize("wrap", [rlx.jit, lambda fn: fn])
+def test_in_a_gradient_the_line_is_that_of_the_forward_op(nans, wrap):
+    wanted = """
+        div gives nan at [0] of f32[3]
+          where  test_debug_nans.py:N in safe      root = rnp.sqrt(x)
+                 operand 0: f32[3], 0.0 at [0], from 0.0 to 0.0
+                 operand 1: f32[3], 0.0 at [0], from 0.0 to 0.0
+        """
+    assert float(wrap(safe)(ZERO)) == 0
+    assert told(wrap(rlx.grad(safe)), ZERO) == inspect.cleandoc(wanted) + "\n" + FIX.format("div")
+
+
+def in_scan(x):
+    def step(total, row):
+        part = rnp.log(row)
+        return total + part, part
+
+    return rlx.scan(step, rnp.zeros(2), x)[0].sum()
+
+
+def in_while(x):
+    def step(state):
+        i, y = state
+        part = rnp.log(y)
+        return i + 1, part
+
+    return rlx.while_loop(lambda state: state[0] < 3, step, (0, x))[1].sum()
+
+
+def in_branch(x):
+    def branch(y):
+        part = rnp.log(y)
+        return part
+
+    return rlx.cond(x[0, 0] > 0, branch, lambda y: y, x).sum()
+
+
+def in_call(x):
+    @rlx.jit
+    def inner(y):
+        part = rnp.log(y)
+        return part
+
+    return inner(x).sum()
+
+
+def in_checkpoint(x):
+    def inner(y):
+        part = rnp.log(y)
+        return part * part
+
+    return rlx.checkpoint(inner)(x).sum()
+
+
+PROGRAMS = [in_scan, in_while, in_branch, in_call, in_checkpoint]
+
+
+@pytest.mark.parametrize("fn", PROGRAMS, ids=lambda fn: fn.__name__)
+def test_inside_of_nested_code(nans, fn):
+    assert "part = rnp.log(" in told(rlx.jit(fn), X)
+    assert "part = rnp.log(" in told(rlx.jit(rlx.vmap(fn)), X[None])
+    if fn is not in_while:  # its number of rounds is not known in reverse
+        assert "part = rnp.log(" in told(rlx.jit(rlx.grad(fn)), X)
+    good = np.exp(np.exp(np.exp(np.abs(X[0])[None] / 9)))
+    np.asarray(rlx.jit(fn)(good))
+
+
+def test_branches_that_are_not_taken_do_not_count(nans):
+    fn = rlx.jit(in_branch)
+    fn(np.array([[-1.0]], np.float32))
+    with pytest.raises(NanError):
+        fn(np.array([[1.0, -1.0]], np.float32))
+
+
+def test_numbers_written_by_the_user_are_as_meant(nans):
+    fn = rlx.jit(lambda x: rnp.where(x > 0, x, rnp.nan).sum())
+    assert np.isnan(fn(X))
+    assert float(rlx.jit(rnp.nansum)(np.array([1.0, np.nan], np.float32))) == 1
+
+
+def test_constants_are_looked_at_before_they_are_folded(nans):
+    assert "log gives nan" in told(rlx.jit(lambda x: x + rnp.log(rnp.zeros(3) - 1.0)), ZERO)
+
+
+def test_a_nan_from_an_argument_names_the_argument(nans):
+    def plus(x, params):
+        return {"sum": x + params["w"]}
+
+    given = np.array([0.0, np.nan, 1.0], np.float32)
+    wanted = """
+        result 0 of plus is nan at [1], because argument 1 of plus, params["w"] is nan at [1]
+          where  test_debug_nans.py:N in plus      return {"sum": x + params["w"]}
+          fix    look where the argument comes from
+        """
+    assert told(rlx.jit(plus), ZERO, {"w": given}) == inspect.cleandoc(wanted)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float64", "complex64"])
+def test_every_kind_of_number_is_looked_at(nans, dtype):
+    assert "div gives nan" in told(rlx.jit(lambda x: x / x), rnp.zeros(2, dtype))
+
+
+def test_infinities_are_a_setting_of_their_own():
+    invert = lambda x: 1.0 / (x - x)  # noqa: E731
+    other = lambda x: (x - x) / (x - x)  # noqa: E731
+    with rlx.config.using(debug_nans=True):
+        rlx.jit(invert)(X)
+    with rlx.config.using(debug_infs=True):
+        assert "div gives inf at [0, 0]" in told(rlx.jit(invert), X)
+        rlx.jit(other)(X)
+        rlx.jit(lambda x: rnp.exp(rnp.where(x > 0, x, -rnp.inf)))(X)
+    with rlx.config.using(debug_infs=True, debug_nans=True):
+        assert "div gives inf" in told(rlx.jit(invert), X)
+        assert "div gives nan" in told(rlx.jit(other), X)
+
+
+def test_the_setting_changes_functions_that_were_compiled_before():
+    fn = rlx.jit(logs)
+    plain = fn.lower(X).compile().stages["lir"]
+    assert np.isnan(fn(X)) and np.isnan(fn(X))
+    rlx.config.debug_nans = True
+    try:
+        with pytest.raises(NanError):
+            fn(X)
+        with pytest.raises(NanError):
+            fn(X)
+        assert float(fn(np.abs(X))) == pytest.approx(float(np.log(np.abs(X) * 2).sum()), rel=1e-5)
+    finally:
+        rlx.config.debug_nans = False
+    with rlx.no_recompile():
+        assert np.isnan(fn(X))
+    assert fn.lower(X).compile().stages["lir"] == plain and "debug_callback" not in plain
+
+
+def test_nothing_runs_twice(nans):
+    """The program looks at its own numbers: what it calls is called once."""
+    seen = []
+
+    def fn(x):
+        rlx.io_callback(lambda a: seen.append(float(a)), None, x[0, 0])
+        return rnp.log(x)
+
+    told(rlx.jit(fn), X)
+    assert seen == [1.0]
+
+
+def test_wrong_settings_list_what_there_is():
+    with pytest.raises(ConfigError, match="there is no setting 'debug_nan'") as caught:
+        rlx.config.debug_nan = True  # type: ignore[attr-defined]
+    assert "debug_nans, debug_infs" in caught.value.fix
+    with pytest.raises(ConfigError, match="RLX_DEBUG_NANS is 'yes'"):
+        rlx.config.update(debug_nans="yes")
