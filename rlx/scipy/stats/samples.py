@@ -114,7 +114,9 @@ def sem(
     *,
     keepdims: bool = False,
 ) -> Any:
-    """The standard error of the mean along an axis; NaNs do not count if they are to be omitted.
+    """The standard error of the mean along an axis.
+
+    NaNs do not count with the policy "omit".
 
     >>> sem([1.0, 3.0, 5.0])
     Array(1.1547005, dtype=float32)
