@@ -102,7 +102,7 @@ def in_call(x):
     @rlx.jit
     def inner(y):
         part = rnp.log(y)
-        return part
+        return part * part
 
     return inner(x).sum()
 

@@ -109,7 +109,8 @@ def with_checks(graph: Graph, *, nans: bool = True, infs: bool = False) -> Graph
 def _blame(graph: Graph, number: int, bad: IsBad) -> Callable[..., None]:
     """Raise if an argument is bad; the result is, and no op made it so."""
     name, origins = graph.name, [p.origin for p in graph.params]
-    source = graph.results[number].node.source if graph.results[number].node else None
+    node = graph.results[number].node
+    source = node.source if node else None
 
     def report(*arrays: np.ndarray) -> None:
         result = arrays[-1]
