@@ -9,9 +9,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from . import linalg, special, stats
+    from . import linalg, signal, special, stats
 
-PACKAGES = ("linalg", "special", "stats")
+PACKAGES = ("linalg", "signal", "special", "stats")
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -1,0 +1,65 @@
+"""What remains of lines without their trend: detrend."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import numpy as rnp
+from ...ir.builder import user_source
+from ...ir.errors import ArgumentError
+from ...trace.apply import as_tensor
+from ...trace.axes import one_axis
+from ...trace.promotion import promote_operands
+from ..operands import Tensor
+
+
+def detrend(
+    data: Tensor,
+    axis: int = -1,
+    type: str = "linear",
+    bp: int | Sequence[int] | np.ndarray = 0,
+    overwrite_data: None = None,
+) -> Any:
+    """Lines less their mean, or less the straight line that fits them best.
+
+    Between the places `bp` each part gets a straight line of its own.
+
+    >>> detrend([1.0, 2.0, 4.0]).round(3).tolist()
+    [0.167, -0.333, 0.167]
+    """
+    if type not in ("constant", "linear") or overwrite_data is not None:
+        raise ArgumentError(
+            f"detrend: the trend is {type!r}, overwrite_data {overwrite_data!r}",
+            where=str(user_source()),
+            fix='use the type "linear" or "constant", and leave out overwrite_data',
+        )
+    x = as_tensor(promote_operands(data, inexact=True)[0])
+    place = one_axis("detrend", axis, x.ndim)
+    if type == "constant":
+        return x - rnp.mean(x, place, keepdims=True)
+    count = x.shape[place]
+    ends = np.unique([0, *np.atleast_1d(bp), count]).tolist()
+    if ends[0] < 0 or ends[-1] > count:
+        raise ArgumentError(
+            f"detrend: the parts end at {ends}, the line at {count}",
+            where=str(user_source()),
+            fix=f"pick places bp from 0 to {count}",
+        )
+    lines = rnp.moveaxis(x, place, -1)
+    parts = [_less_line(lines[..., i:j]) for i, j in itertools.pairwise(ends)]
+    return rnp.moveaxis(rnp.concatenate(parts, axis=-1), -1, place)
+
+
+def _less_line(x: Any) -> Any:
+    """The lines less the straight line that fits best."""
+    count = x.shape[-1]
+    places = (np.arange(count) - (count - 1) / 2).astype(rnp.real(x).dtype)
+    rest = x - rnp.mean(x, -1, keepdims=True)
+    if count == 1:
+        return rest
+    slope = rnp.sum(rest * places, -1, keepdims=True) / np.sum(places * places)
+    return rest - slope * places
