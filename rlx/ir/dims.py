@@ -338,9 +338,8 @@ def _floor_symbol(size: Any, divisor: int) -> Dim | int:
         return size // divisor
     low, high = (None if bound is None else bound // divisor for bound in (size.low, size.high))
     name = f"floordiv({size}, {divisor})"
-    return Dim(
-        (((Symbol(name, -(2**62) if low is None else low, high, Floor(size, divisor)),), 1),)
-    )
+    symbol = Symbol(name, -(2**62) if low is None else low, high, Floor(size, divisor))
+    return Dim((((symbol,), 1),))
 
 
 def largest(name: str, sizes: Sequence[Size], multiple: int) -> Dim:

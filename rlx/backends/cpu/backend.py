@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
+
+from ...ir.bind import concrete_type
+from ...ir.dims import Dim, Symbol, concrete, likely
 from ...ir.graph import Graph
+from ...ir.types import Type
 from ...ir.verify import verify
 from ...lower.cost import work
 from ...lower.pipeline import lower
@@ -17,6 +22,7 @@ from .entry import Spec, array_layout, make_entry
 from .host import host
 from .program import ProgramWriter
 from .reuse import reused_memory
+from .sized_entry import Sizes, sized_entry
 
 RELEASE_ABOVE = 50_000  # nanoseconds of work that pay for giving up the interpreter lock
 
@@ -49,17 +55,22 @@ class CpuBackend(Backend):
         def on_error(status: int) -> Any:
             raise writer.library.take_error()
 
-        def make(takes_outputs: bool) -> Callable[..., Any]:
+        def make(takes_outputs: bool, sizes: Sizes | None = None) -> Callable[..., Any]:
+            if writer.is_symbolic and sizes is None:
+                types = [b.type for b in program.inputs]
+                return sized_entry(types, lambda sizes: make(takes_outputs, sizes))
+            numbers = _numbers(writer.module.symbols, sizes or {})
             return make_entry(
                 library.address("main"),
-                [Spec(b.dtype, b.type.shape) for b in program.inputs],  # type: ignore[arg-type]
-                [Spec(r.dtype, r.shape) for r in graph.results],  # type: ignore[arg-type]
-                arena_bytes=max(memory, 64),
+                [_spec(b.type, sizes) for b in program.inputs],
+                [_spec(r.type, sizes) for r in graph.results],
+                constants=[numbers.ctypes.data] if writer.is_symbolic else [],
+                arena_bytes=max(concrete(memory, sizes or {}), 64),
                 array=array_layout(array),
                 release_gil=writer.cost > RELEASE_ABOVE,
                 takes_outputs=takes_outputs,
                 on_error=on_error,
-                keep_alive=(library, writer),
+                keep_alive=(library, writer, numbers),
             )
 
         return Executable(
@@ -67,7 +78,7 @@ class CpuBackend(Backend):
             MISS,
             lambda: {**lowered.stages, "llvm": text, "assembly": library.assembly},
             str(lowered.report),
-            arena_bytes=memory,
+            arena_bytes=likely(memory),
             program=program,
             object_code=library.object_code,
             seconds={
@@ -79,6 +90,17 @@ class CpuBackend(Backend):
             make_entry_into=lambda: make(takes_outputs=True),
             reused_memory=lambda donated: reused_memory(program, donated),
         )
+
+
+def _numbers(symbols: Iterable[Symbol], sizes: Sizes) -> np.ndarray:
+    """The numbers of symbols in their order, as compiled code reads them."""
+    table = [concrete(Dim((((symbol,), 1),)), sizes) for symbol in symbols]
+    return np.array(table or [0], np.int64)
+
+
+def _spec(type: Type, sizes: Sizes | None) -> Spec:
+    concrete = concrete_type(type, sizes or {})
+    return Spec(concrete.dtype, concrete.shape)  # type: ignore[arg-type]
 
 
 def _verify_stage(stage: str, graph: Graph) -> None:

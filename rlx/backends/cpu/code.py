@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from rlx.ir.dims import Size, Symbol
+
 LLVM_NAMES = {
     "bool": "i1",
     "int8": "i8",
@@ -106,6 +108,7 @@ class Function:
     lines: list[str] = field(default_factory=list)
     reserved: list[str] = field(default_factory=list)
     declarations: set[str] = field(default_factory=set)
+    symbols: dict[Symbol, int] = field(default_factory=dict)
     block: str = "entry"
     count: int = 0
 
@@ -123,6 +126,25 @@ class Function:
     def do(self, instruction: str) -> None:
         """Append an instruction that gives no value."""
         self.lines.append(f"  {instruction}")
+
+    def number(self, size: Size) -> str:
+        """The number of a size, as an i64: a symbolic one follows from the run's sizes.
+
+        Their array is the first pointer of `%table`; `symbols` gets the place of each in it.
+        """
+        if isinstance(size, int):
+            return str(size)
+        total = "0"
+        for monomial, coefficient in size.terms:
+            term = str(coefficient)
+            for symbol in monomial:
+                place = self.symbols.setdefault(symbol, len(self.symbols))
+                array = self.emit("load ptr, ptr %table, align 8, !invariant.load !0")
+                address = self.offset(array, "i64", str(place))
+                factor = self.emit(f"load i64, ptr {address}, align 8, !invariant.load !0")
+                term = factor if term == "1" else self.emit(f"mul nsw i64 {term}, {factor}")
+            total = term if total == "0" else self.emit(f"add nsw i64 {total}, {term}")
+        return total
 
     def reserve(self, kind: str, align: int) -> str:
         """Give memory of the stack, taken once however often control comes by."""
@@ -262,13 +284,15 @@ class Loop:
 class Module:
     """The LLVM module under construction: functions, global lines, declarations.
 
-    `shared` has the names of functions that several users call, by what they compute.
+    `shared` has the names of functions that several users call, by what they compute; `symbols`
+    the symbolic sizes whose numbers a run needs, with their places.
     """
 
     functions: dict[str, Function] = field(default_factory=dict)
     globals: list[str] = field(default_factory=list)
     declarations: set[str] = field(default_factory=set)
     shared: dict[Hashable, str] = field(default_factory=dict)
+    symbols: dict[Symbol, int] = field(default_factory=dict)
 
     def function(
         self,
@@ -280,7 +304,7 @@ class Module:
     ) -> Function:
         """Open a function; the caller writes its lines and a final `ret`."""
         assert name not in self.functions, f"function {name} is defined twice"
-        made = Function(name, parameters, returns, attributes, linkage)
+        made = Function(name, parameters, returns, attributes, linkage, symbols=self.symbols)
         self.functions[name] = made
         return made
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from .code import Function, Module, Vector
 from .gemm_plan import HALVES, NARROW, Blocking, Epilogue, Problem, Tile, memory_type
+from .scalar import narrow, rounded
 
 FETCHED = 2048  # bytes of B that are fetched ahead of their use
 UNROLLED = 16  # multiply-adds in a loop body, below which the loop itself would show
@@ -29,7 +30,7 @@ def store(f: Function, dtype: str, lanes: int, x: str, pointer: str, index: int 
     """Store registers as numbers of `dtype`; float32 is rounded to half floats."""
     vector = Vector(dtype, lanes)
     if dtype in HALVES:
-        x = f.emit(f"fptrunc {Vector('float32', lanes).text} {x} to {vector.text}")
+        x = narrow(f, dtype, lanes, rounded(f, dtype, lanes, x))
     if dtype == "bool":
         byte = Vector("uint8", lanes)
         x, vector = f.emit(f"zext {vector.text} {x} to {byte.text}"), byte

@@ -11,12 +11,13 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from ...ir.dims import Size, likely
 from ...lower.lir.expr import INSTRUCTIONS, Apply, Expr, Load, Reduce, load, walk
 from ...lower.lir.index import Variable
 from ...lower.lir.program import Buffer, Kernel, Rows, Scan, Scatter, Store
 from .code import Function, Vector
 from .host import Host
-from .lanes import best_variable, choose_lanes, lane_mask
+from .lanes import best_variable, choose_lanes, first_lanes, lane_mask
 from .reductions import combine
 from .render import Scope
 from .scalar import convert, register
@@ -41,7 +42,7 @@ class Layout:
     places: dict[Buffer, int]
     arena_place: int
     addresses: dict[Buffer, int]  # constants, at fixed addresses
-    scratch_offset: int | None = None
+    scratch_offset: Size | None = None
 
     def pointer(self, f: Function, buffer: Buffer) -> str:
         """Emit the pointer to a buffer."""
@@ -50,13 +51,13 @@ class Layout:
         if buffer in self.places:
             return self._slot(f, self.places[buffer])
         assert buffer.offset is not None, f"{buffer} has no place in the arena"
-        return f.offset(self._slot(f, self.arena_place), "i8", str(buffer.offset))
+        return f.offset(self._slot(f, self.arena_place), "i8", f.number(buffer.offset))
 
     def scratch(self, f: Function) -> str:
         """Emit the pointer to the scratch of the matrix kernels."""
         if self.scratch_offset is None:
             return self._slot(f, self.arena_place + 1)
-        return f.offset(self._slot(f, self.arena_place), "i8", str(self.scratch_offset))
+        return f.offset(self._slot(f, self.arena_place), "i8", f.number(self.scratch_offset))
 
     def _slot(self, f: Function, place: int) -> str:
         slot = f.offset("%table", "ptr", str(place))
@@ -113,7 +114,8 @@ def nest(
     if not loops:
         body(scope)
         return
-    start, stop = part_range(scope.f, loops[0].extent, 1) if split else ("0", str(loops[0].extent))
+    extent = scope.f.number(loops[0].extent)
+    start, stop = part_range(scope.f, loops[0].extent, 1) if split else ("0", extent)
     with scope.f.loop(start, stop) as loop:
         inner = scope.inner()
         inner.names[loops[0]] = loop.index
@@ -121,19 +123,23 @@ def nest(
         nest(inner, loops[1:], body, False, exprs, later)
 
 
-def part_range(f: Function, extent: int, step: int) -> tuple[str, str]:
+def part_range(f: Function, extent: Size, step: int) -> tuple[str, str]:
     """The range of this part, in whole blocks of `step`.
 
     The last block is cut off at the extent.
     """
-    blocks = -(-extent // step)
+    end = f.number(extent)
+    if isinstance(extent, int) or step == 1:
+        blocks = str(-(-extent // step)) if isinstance(extent, int) else end
+    else:
+        blocks = f.emit(f"udiv i64 {f.emit(f'add i64 {end}, {step - 1}')}, {step}")
     bounds = []
     for number in ("%part", f.emit("add i64 %part, 1")):
         scaled = f.emit(f"mul i64 {number}, {blocks}")
         block = f.emit(f"udiv i64 {scaled}, %parts")
         bounds.append(f.emit(f"mul i64 {block}, {step}") if step > 1 else block)
-    if step > 1 and extent % step:
-        bounds[1] = f.intrinsic("smin", Vector("int64"), bounds[1], str(extent))
+    if step > 1 and extent % step != 0:
+        bounds[1] = f.intrinsic("smin", Vector("int64"), bounds[1], end)
     return bounds[0], bounds[1]
 
 
@@ -183,6 +189,12 @@ def _vector_loop(
 ) -> None:
     f = scope.f
     scope.hoist(all_exprs(stores), {along})
+    if not isinstance(along.extent, int):
+        start, stop = part_range(f, along.extent, lanes) if split else ("0", f.number(along.extent))
+        _lines(
+            f, start, stop, lanes, lambda at, mask: _lanes(scope, along, lanes, at, mask, stores)
+        )
+        return
     if not split:
         whole = along.extent // lanes * lanes
         if whole:
@@ -210,6 +222,22 @@ def _vector_loop(
         _lanes(scope, along, few, whole, mask, stores)
 
 
+def _lines(
+    f: Function, start: str, stop: str, lanes: int, body: Callable[[str, str | None], None]
+) -> None:
+    """A loop in steps of `lanes`, and `body` once more with a mask for the rest.
+
+    Nobody knows before the run how much is left.
+    """
+    size = f.emit(f"sub i64 {stop}, {start}")
+    left = f.emit(f"urem i64 {size}, {lanes}")
+    whole = f.emit(f"sub i64 {stop}, {left}")
+    with f.loop(start, whole, str(lanes)) as loop:
+        body(loop.index, None)
+    with f.when(f.emit(f"icmp ne i64 {left}, 0")):
+        body(whole, first_lanes(f, lanes, left))
+
+
 def _lanes(
     scope: Scope, along: Variable, lanes: int, place: str, mask: str | None, stores: Sequence[Store]
 ) -> None:
@@ -234,14 +262,18 @@ def emit_scan(f: Function, scan: Scan, layout: Layout, host: Host, split: bool) 
         if along is None:
             _running(inner, scan)
             return
-        whole = along.extent // lanes * lanes
-        if whole:
-            with inner.f.loop("0", str(whole), str(lanes)) as loop:
+        f, extent = inner.f, inner.f.number(along.extent)
+        if isinstance(along.extent, int):
+            whole = str(along.extent // lanes * lanes)
+        else:
+            whole = f.emit(f"sub i64 {extent}, {f.emit(f'urem i64 {extent}, {lanes}')}")
+        if whole != "0":
+            with f.loop("0", whole, str(lanes)) as loop:
                 wide = inner.inner(lanes=lanes, along=along)
                 wide.names[along] = loop.index
                 _running(wide, scan)
-        if whole < along.extent:
-            with inner.f.loop(str(whole), str(along.extent)) as loop:
+        if whole != extent:
+            with f.loop(whole, extent) as loop:
                 single = inner.inner()
                 single.names[along] = loop.index
                 _running(single, scan)
@@ -251,12 +283,12 @@ def emit_scan(f: Function, scan: Scan, layout: Layout, host: Host, split: bool) 
 
 def _running(scope: Scope, scan: Scan) -> None:
     f, vector = scope.f, register(scan.expr.dtype.name, scope.lanes)
-    last = scan.along.extent - 1
+    last = f.number(scan.along.extent - 1)
     first = scope.inner()
-    first.names[scan.along] = str(last if scan.reverse else 0)
+    first.names[scan.along] = last if scan.reverse else "0"
     total = first.vector(scan.expr)
     _put(first, scan, total)
-    with f.loop("1", str(scan.along.extent), carried=[(vector.text, total)]) as loop:
+    with f.loop("1", f.number(scan.along.extent), carried=[(vector.text, total)]) as loop:
         inner = scope.inner()
         place = f.emit(f"sub i64 {last}, {loop.index}") if scan.reverse else loop.index
         inner.names[scan.along] = place
@@ -285,17 +317,20 @@ def emit_scatter(f: Function, scatter: Scatter, layout: Layout, host: Host) -> N
         lanes = choose_lanes(host, exprs, along.extent)
 
         def lines(inner: Scope) -> None:
+            def block(at: str, mask: str | None) -> None:
+                wide = inner.inner(lanes=lanes, along=along, mask=mask)
+                wide.names[along] = at
+                _combine_into(wide, scatter)
+
+            if not isinstance(along.extent, int):
+                _lines(inner.f, "0", inner.f.number(along.extent), lanes, block)
+                return
             whole = along.extent // lanes * lanes
             if whole:
                 with inner.f.loop("0", str(whole), str(lanes)) as loop:
-                    wide = inner.inner(lanes=lanes, along=along)
-                    wide.names[along] = loop.index
-                    _combine_into(wide, scatter)
+                    block(loop.index, None)
             if whole < along.extent:
-                left = along.extent - whole
-                wide = inner.inner(lanes=lanes, along=along, mask=lane_mask(lanes, left))
-                wide.names[along] = str(whole)
-                _combine_into(wide, scatter)
+                block(str(whole), lane_mask(lanes, along.extent - whole))
 
         nest(scope, loops[:-1], lines, False, exprs, [along])
 
@@ -325,8 +360,8 @@ def _combine_into(scope: Scope, scatter: Scatter) -> None:
     tests = []
     for index, low, high in scatter.bounds:
         place = scope.index(index)
-        tests.append(f.emit(f"icmp sge i64 {place}, {low}"))
-        tests.append(f.emit(f"icmp slt i64 {place}, {high}"))
+        tests.append(f.emit(f"icmp sge i64 {place}, {f.number(low)}"))
+        tests.append(f.emit(f"icmp slt i64 {place}, {f.number(high)}"))
     if not tests:
         write(scope.inner())
         return
@@ -339,7 +374,7 @@ def _combine_into(scope: Scope, scatter: Scatter) -> None:
 
 def estimate(loops: Sequence[Variable], exprs: Iterable[Expr]) -> float:
     """Rough nanoseconds of a kernel on one thread."""
-    trips = math.prod(loop.extent for loop in loops)
+    trips = math.prod(likely(loop.extent) for loop in loops)
     seen: set[Expr] = set()
     return trips * sum(_cost(expr, loops[-1:], seen) for expr in exprs)
 
@@ -352,7 +387,7 @@ def _cost(expr: Expr, along: Sequence[Variable], seen: set[Expr]) -> float:
     trips = 1
     if isinstance(expr, Reduce):
         along = (*along, *expr.loops)
-        trips = math.prod(loop.extent for loop in expr.loops)
+        trips = math.prod(likely(loop.extent) for loop in expr.loops)
     inner = trips * sum(_cost(e, along, seen) for e in expr.operands)
     if isinstance(expr, Apply):
         return inner + 0.02 * INSTRUCTIONS[expr.instruction][0]

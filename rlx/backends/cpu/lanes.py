@@ -6,8 +6,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from ...ir.dims import Size, likely
 from ...lower.lir.expr import INSTRUCTIONS, Apply, Expr, Load, walk
 from ...lower.lir.index import Variable
+from .code import Function, Vector
 from .host import Host
 from .scalar import HALVES
 
@@ -32,10 +34,10 @@ def best_variable(exprs: Iterable[Expr], choices: Iterable[Variable]) -> Variabl
             for load in loads
         )
 
-    return min(reversed(list(choices)), key=lambda v: (gathers(v), -min(v.extent, 256)))
+    return min(reversed(list(choices)), key=lambda v: (gathers(v), -min(likely(v.extent), 256)))
 
 
-def choose_lanes(host: Host, exprs: Iterable[Expr], extent: int) -> int:
+def choose_lanes(host: Host, exprs: Iterable[Expr], extent: Size) -> int:
     """How many lanes to use.
 
     That is a few registers' worth for cheap code, and one for costly code.
@@ -46,7 +48,7 @@ def choose_lanes(host: Host, exprs: Iterable[Expr], extent: int) -> int:
     cost = sum(INSTRUCTIONS[e.instruction][0] for e in nodes if isinstance(e, Apply))
     registers = 4 if cost <= 8 else 2 if cost <= 24 else 1
     lanes = host.lanes(widest) * registers
-    while lanes > 1 and lanes // 2 >= extent:
+    while lanes > 1 and lanes // 2 >= likely(extent):
         lanes //= 2
     return lanes
 
@@ -56,3 +58,12 @@ def lane_mask(lanes: int, count: int) -> str:
     if lanes == 1:
         return "true"
     return f"<{', '.join('i1 ' + ('true' if i < count else 'false') for i in range(lanes))}>"
+
+
+def first_lanes(f: Function, lanes: int, count: str) -> str:
+    """The mask of the first lanes, as many as an i64 tells when the program runs."""
+    vector = Vector("int64", lanes)
+    if lanes == 1:
+        return "true"
+    steps = ", ".join(f"i64 {i}" for i in range(lanes))
+    return f.emit(f"icmp slt {vector.text} <{steps}>, {f.splat(count, vector)}")

@@ -2,20 +2,21 @@
 
 `i32 main(ptr table)` runs all steps over one arena. Nested programs become functions of their own
 with a pointer table each. A table holds inputs, outputs, the arena and the scratch of the matrix
-kernels.
+kernels; before them, in a program of symbolic sizes, an array with their numbers.
 """
 
 from __future__ import annotations
 
-import ctypes
 import math
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from ...ir.bind import is_symbolic
+from ...ir.dims import Size, Symbol, likely, quotient
+from ...lower.lir.index import Variable
 from ...lower.lir.program import (
     BranchStep,
     Buffer,
@@ -32,6 +33,7 @@ from ...lower.lir.program import (
     Step,
     WhileStep,
 )
+from ...lower.schedule.loops import reductions
 from .code import Function, Module, Vector
 from .contraction import (
     as_kernel,
@@ -52,69 +54,12 @@ from .kernels import (
     emit_scatter,
     estimate,
 )
+from .library import Library, called_with, multiplies_views
 from .pool import parallel
 from .reuse import copied_input
 
 KERNEL = "nounwind #0"
 SHORT = 4  # steps of a program that becomes one function
-Callback = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
-
-
-@dataclass
-class Library:
-    """The library calls of a program: Python functions that compiled code calls back.
-
-    An exception in one is kept for the thread it is in, and the program ends with a status.
-    """
-
-    keep: list[object] = field(default_factory=list)
-    raised: threading.local = field(default_factory=threading.local)
-
-    def take_error(self) -> BaseException:
-        """The exception that ended the program in this thread."""
-        return self.raised.__dict__.pop("error")
-
-    def add(self, step: LibraryCall) -> int:
-        """The address of a C function `i32 (ptr pointers)` that runs the step."""
-        buffers = (*step.inputs, *step.outputs)
-
-        def run(pointers: int) -> int:
-            try:
-                table = (ctypes.c_void_p * len(buffers)).from_address(pointers)
-                arrays = [_view(a or 0, b) for a, b in zip(table, buffers, strict=True)]
-                given = zip(arrays, step.input_types, strict=False)
-                shaped = [a.reshape(t.shape) for a, t in given]  # type: ignore[call-overload]
-                if (
-                    "calls_python" in step.op.rules
-                ):  # a user's function, which may keep or change them
-                    shaped = [_own(a) for a in shaped]
-                results = step.op.run(shaped, step.attrs)
-                for target, result in zip(arrays[len(step.inputs) :], results, strict=True):
-                    target[...] = result.reshape(target.shape)
-                return 0
-            except BaseException as error:  # no exception may pass through compiled code
-                self.raised.error = error
-                return 1
-
-        callback = Callback(run)
-        self.keep.append(callback)
-        return ctypes.cast(callback, ctypes.c_void_p).value or 0
-
-
-def _own(array: np.ndarray) -> np.ndarray:
-    """A copy that cannot be written."""
-    copy = array.copy()
-    copy.flags.writeable = False
-    return copy
-
-
-def _view(address: int, buffer: Buffer) -> np.ndarray:
-    """An array over memory at an address."""
-    shape = buffer.type.shape
-    if buffer.nbytes == 0:
-        return np.empty(shape, buffer.dtype)  # type: ignore[arg-type]
-    raw = (ctypes.c_char * buffer.nbytes).from_address(address)
-    return np.frombuffer(raw, np.uint8).view(buffer.dtype).reshape(shape)  # type: ignore[arg-type]
 
 
 @dataclass
@@ -128,18 +73,36 @@ class ProgramWriter:
     cost: float = 0.0
     count: int = 0
     constants: list[np.ndarray] = field(default_factory=list)
+    is_symbolic: bool = False
 
-    def write(self, program: Program) -> int:
+    def write(self, program: Program) -> Size:
         """Write `main` for a program; gives the bytes of memory it needs.
 
-        That memory is its last pointer.
+        That memory is its last pointer. The one before it, in a program of symbolic sizes, is the
+        array of their numbers, one for each of `module.symbols`.
         """
-        arena = -(-program.arena_bytes // 64) * 64
-        self.function(program, "main", linkage="", scratch_offset=arena)
+        self.is_symbolic = is_symbolic([b.type for b in program.inputs])
+        arena = program.arena_bytes
+        if isinstance(arena, int):
+            arena = -(-arena // 64) * 64
+        name = "sized" if self.is_symbolic else "main"
+        self.function(program, name, linkage="", scratch_offset=arena)
+        if self.is_symbolic:
+            self._main(len(program.inputs) + len(program.outputs))
         self.module.globals.append("!0 = !{}")
         width = self.host.vector_bytes * 8
         self.module.globals.append(f'attributes #0 = {{ "prefer-vector-width"="{width}" }}')
         return arena + self.scratch
+
+    def _main(self, count: int) -> None:
+        """Write `main` for a program of symbolic sizes: their array moves to the front."""
+        f = self.module.function("main", [("ptr", "%given")], "i32", KERNEL)
+        table = f.emit(f"alloca [{count + 2} x ptr], align 8")
+        for i in range(count + 2):
+            origin = count if i == 0 else i - 1 if i <= count else i
+            pointer = f.emit(f"load ptr, ptr {f.offset('%given', 'ptr', str(origin))}, align 8")
+            f.do(f"store ptr {pointer}, ptr {f.offset(table, 'ptr', str(i))}, align 8")
+        f.do(f"ret i32 {f.emit(f'call i32 @sized(ptr {table})')}")
 
     def name(self, hint: str) -> str:
         """Give a name that no other function has."""
@@ -151,13 +114,15 @@ class ProgramWriter:
         program: Program,
         name: str,
         linkage: str = "internal",
-        scratch_offset: int | None = None,
+        scratch_offset: Size | None = None,
     ) -> None:
         """Write `i32 name(ptr table)` for a program."""
-        f = self.module.function(name, [("ptr", "%table")], "i32", KERNEL, linkage)
-        places = {b: i for i, b in enumerate((*program.inputs, *program.outputs))}
+        attributes = f"noinline {KERNEL}" if name == "sized" else KERNEL  # its table is new
+        f = self.module.function(name, [("ptr", "%table")], "i32", attributes, linkage)
+        bound = (*program.inputs, *program.outputs)
+        places = {b: i for i, b in enumerate(bound, start=int(self.is_symbolic))}
         addresses = {b: self._address(b) for b in program.constants}
-        layout = Layout(places, len(places), addresses, scratch_offset)
+        layout = Layout(places, len(places) + self.is_symbolic, addresses, scratch_offset)
         is_short = len(program.steps) <= SHORT
         for step in program.steps:
             self.step(f, step, layout, is_short)
@@ -180,7 +145,10 @@ class ProgramWriter:
             self._step(f, step, layout, is_short)
 
     def _step(self, f: Function, step: Step, layout: Layout, is_short: bool) -> None:
-        if isinstance(step, Contraction) and not contracts_natively(step):
+        if isinstance(step, Contraction) and not step.is_static and multiplies_views(step):
+            self._call(f, self.library.add_product(step, self.module.symbols), step, layout)
+            return
+        if isinstance(step, Contraction) and not (step.is_static and contracts_natively(step)):
             step = as_kernel(step)
         if isinstance(step, Kernel | Rows | Scan | Scatter):
             self._loops(f, step, layout, is_short)
@@ -188,15 +156,19 @@ class ProgramWriter:
             self._contraction(f, step, layout, is_short)
         elif isinstance(step, Copy):
             origin, target = (layout.pointer(f, b) for b in (step.origin, step.target))
-            _copy_bytes(f, target, origin, step.target.nbytes)
+            _copy_bytes(f, target, origin, f.number(step.target.nbytes))
         elif isinstance(step, LibraryCall):
-            self._library(f, step, layout)
+            self._call(f, self.library.add(step, self._symbols), step, layout)
         elif isinstance(step, BranchStep):
             self._branch(f, step, layout)
         elif isinstance(step, WhileStep):
             self._while(f, step, layout)
         else:
             self._repeat(f, step, layout)
+
+    @property
+    def _symbols(self) -> dict[Symbol, int] | None:
+        return self.module.symbols if self.is_symbolic else None
 
     # -- kernels --------------------------------------------------------------------------------
 
@@ -205,7 +177,9 @@ class ProgramWriter:
     ) -> None:
         cost, splits = _cost(step), _splits(step)
         self.cost += cost
-        parts = min(self.host.cores, int(cost / NANOSECONDS_PER_PART)) if splits else 1
+        parts: int | str = 1
+        if splits:
+            parts = self._parts(f, step, cost)
         with self._kernel(f, parts, is_short) as (kernel, split):
             if isinstance(step, Kernel):
                 emit_kernel(kernel, step, layout, self.host, split)
@@ -216,9 +190,19 @@ class ProgramWriter:
             else:
                 emit_scatter(kernel, step, layout, self.host)
 
+    def _parts(self, f: Function, step: Kernel | Rows | Scan | Scatter, cost: float) -> int | str:
+        """How many threads to use: decided at run time where that depends on the sizes."""
+        trips = math.prod((v.extent for v in _trip_loops(step)), start=1)
+        if isinstance(trips, int):
+            return min(self.host.cores, int(cost / NANOSECONDS_PER_PART))
+        per_part = max(1, int(NANOSECONDS_PER_PART * likely(trips) / max(cost, 1e-3)))
+        wanted = f.emit(f"udiv i64 {f.number(trips)}, {per_part}")
+        wanted = f.intrinsic("umin", Vector("int64"), wanted, str(self.host.cores))
+        return f.intrinsic("umax", Vector("int64"), wanted, "1")
+
     @contextmanager
     def _kernel(
-        self, f: Function, parts: int, is_short: bool, attributes: str = KERNEL
+        self, f: Function, parts: int | str, is_short: bool, attributes: str = KERNEL
     ) -> Iterator[tuple[Function, bool]]:
         """The function to write a kernel into, and whether its parts are shared.
 
@@ -226,16 +210,17 @@ class ProgramWriter:
         of a millisecond for each. In a long one a function for each kernel keeps the time to
         compile it linear.
         """
-        if parts <= 1 and is_short:
+        is_split = isinstance(parts, str) or parts > 1
+        if not is_split and is_short:
             yield f, False
             return
         name = self.name("kernel")
         kernel = self.module.function(
             name, KERNEL_PARAMETERS, attributes=attributes, linkage="internal"
         )
-        yield kernel, parts > 1
+        yield kernel, is_split
         kernel.do("ret void")
-        if parts > 1:
+        if is_split:
             parallel(f, f"@{name}", "%table", str(parts))
         else:
             f.do(f"call void @{name}(ptr %table, i64 0, i64 1)")
@@ -253,14 +238,18 @@ class ProgramWriter:
             emit_contraction(self.module, kernel, step, plan, layout, self.host, parts)
         self.scratch = max(self.scratch, scratch_bytes(step, plan, parts, self.host))
 
-    def _library(self, f: Function, step: LibraryCall, layout: Layout) -> None:
+    def _call(
+        self, f: Function, address: int, step: LibraryCall | Contraction, layout: Layout
+    ) -> None:
+        """Call back into Python with the pointers of a step's buffers, and the sizes first."""
         self.cost += 1e4
-        buffers = (*step.inputs, *step.outputs)
-        table = f.emit(f"alloca [{max(1, len(buffers))} x ptr], align 8")
-        for i, buffer in enumerate(buffers):
-            slot = f.offset(table, "ptr", str(i))
-            f.do(f"store ptr {layout.pointer(f, buffer)}, ptr {slot}, align 8")
-        function = f.emit(f"inttoptr i64 {self.library.add(step)} to ptr")
+        pointers = [layout.pointer(f, b) for b in called_with(step)]
+        if self.is_symbolic:
+            pointers.insert(0, f.emit("load ptr, ptr %table, align 8, !invariant.load !0"))
+        table = f.emit(f"alloca [{max(1, len(pointers))} x ptr], align 8")
+        for i, pointer in enumerate(pointers):
+            f.do(f"store ptr {pointer}, ptr {f.offset(table, 'ptr', str(i))}, align 8")
+        function = f.emit(f"inttoptr i64 {address} to ptr")
         self._checked(f, f"call i32 {function}(ptr {table})")
 
     def _checked(self, f: Function, call: str) -> None:
@@ -281,11 +270,11 @@ class ProgramWriter:
         self, f: Function, layout: Layout, pointers: Sequence[str], scratch: Buffer | None
     ) -> str:
         """A pointer table for a nested program."""
-        n = len(pointers)
-        table = f.emit(f"alloca [{n + 2} x ptr], align 8")
+        first = [f.emit("load ptr, ptr %table, align 8")] if self.is_symbolic else []
         arena = layout.pointer(f, scratch) if scratch is not None else "null"
-        shared = layout.scratch(f)
-        for i, pointer in enumerate((*pointers, arena, shared)):
+        everything = (*first, *pointers, arena, layout.scratch(f))
+        table = f.emit(f"alloca [{len(everything)} x ptr], align 8")
+        for i, pointer in enumerate(everything):
             f.do(f"store ptr {pointer}, ptr {f.offset(table, 'ptr', str(i))}, align 8")
         return table
 
@@ -309,8 +298,8 @@ class ProgramWriter:
         self.cost *= 10
         point: Callable[[Buffer], str] = lambda b: layout.pointer(f, b)  # noqa: E731
         n_test, n_body, n = (
-            len(step.condition_constants),
-            len(step.body_constants),
+            len(step.condition_constants) + self.is_symbolic,
+            len(step.body_constants) + self.is_symbolic,
             len(step.carries),
         )
         initial = [point(c.initial) for c in step.carries]
@@ -359,14 +348,14 @@ class ProgramWriter:
         for i, carry in enumerate(carries):
             last = f.emit(f"load ptr, ptr {f.offset(table, 'ptr', str(first + i))}, align 8")
             with f.when(f.emit(f"icmp ne ptr {last}, {targets.even[i]}")):
-                _copy_bytes(f, targets.even[i], last, carry.result.nbytes)
+                _copy_bytes(f, targets.even[i], last, f.number(carry.result.nbytes))
 
     def _repeat(self, f: Function, step: RepeatStep, layout: Layout) -> None:
         before = self.cost
         body = self._nested(step.body, "round")
-        self.cost = before + (self.cost - before) * step.length
+        self.cost = before + (self.cost - before) * likely(step.length)
         point: Callable[[Buffer], str] = lambda b: layout.pointer(f, b)  # noqa: E731
-        n_constants, n = len(step.constants), len(step.carries)
+        n_constants, n = len(step.constants) + self.is_symbolic, len(step.carries)
         initial = [point(c.initial) for c in step.carries]
         targets = _Targets.of(step.carries, point)
         sliced = [(point(b), b) for b in step.slices]
@@ -376,19 +365,20 @@ class ProgramWriter:
             *targets.even, *(p for p, _ in stacked),
         ]  # fmt: skip
         table = self._table(f, layout, pointers, step.scratch)
-        with f.loop("0", str(step.length)) as loop:
+        last = f.number(step.length - 1)
+        with f.loop("0", f.number(step.length)) as loop:
             k = loop.index
             if step.reverse:
-                k = f.emit(f"sub i64 {step.length - 1}, {k}")
+                k = f.emit(f"sub i64 {last}, {k}")
             for group, start in (
                 (sliced, n_constants + n),
                 (stacked, n_constants + 2 * n + len(sliced)),
             ):
                 for i, (pointer, buffer) in enumerate(group):
-                    row = buffer.nbytes // max(1, step.length)
+                    row = f.number(_row_bytes(buffer, step.length))
                     part = f.offset(pointer, "i8", f.emit(f"mul i64 {k}, {row}"))
                     f.do(f"store ptr {part}, ptr {f.offset(table, 'ptr', str(start + i))}, align 8")
-            left = f.emit(f"sub i64 {step.length - 1}, {loop.index}")
+            left = f.emit(f"sub i64 {last}, {loop.index}")
             written = targets.write(f, left, table, n_constants + n + len(sliced))
             self._checked(f, f"call i32 @{body}(ptr {table})")
             for i, pointer in enumerate(written):
@@ -421,6 +411,18 @@ class _Targets:
         return chosen
 
 
+def _row_bytes(buffer: Buffer, length: Size) -> Size:
+    """The bytes of one of as many parts of a buffer."""
+    return quotient(buffer.nbytes, length) if length else 0
+
+
+def _trip_loops(step: Kernel | Rows | Scan | Scatter) -> list[Variable]:
+    """The loops of a step, those of its reductions included."""
+    kernels = step.kernels if isinstance(step, Rows) else [step] if isinstance(step, Kernel) else []
+    own = [*step.loops, *(v for k in kernels if k is not step for v in k.loops)]
+    return [*own, *(v for r in {r.loops for r in reductions(kernels)} for v in r)]
+
+
 def _splits(step: Kernel | Rows | Scan | Scatter) -> bool:
     """Whether threads can share the loops."""
     if isinstance(step, Scan):
@@ -438,7 +440,7 @@ def _cost(step: Kernel | Rows | Scan | Scatter) -> float:
     return estimate(loops, [step.expr]) * 4
 
 
-def _copy_bytes(f: Function, target: str, origin: str, count: int) -> None:
-    if count:
+def _copy_bytes(f: Function, target: str, origin: str, count: str) -> None:
+    if count != "0":
         f.declarations.add("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
         f.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {origin}, i64 {count}, i1 false)")

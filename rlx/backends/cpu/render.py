@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from ...ir.dims import Size, is_at_least
 from ...lower.lir.expr import Accumulated as AccumulatedExpr
 from ...lower.lir.expr import Apply, Const, Expr, Guard, IndexValue, Load, Reduce
-from ...lower.lir.index import Index, Loaded, Quotient, Remainder, Variable
+from ...lower.lir.index import UNKNOWN, Index, Loaded, Quotient, Remainder, Variable
 from ...lower.lir.program import Buffer, Store
 from .code import Function, Vector, literal
 from .host import Host
-from .lanes import best_variable, choose_lanes, lane_mask
+from .lanes import best_variable, choose_lanes, first_lanes, lane_mask
 from .reductions import combine, horizontal, identity
 from .scalar import HALVES, convert, emit_instruction, narrow, register, widen
 
@@ -118,11 +119,11 @@ class Scope:
 
     def index(self, index: Index) -> str:
         """An index that is the same in all lanes (or that of lane 0), as an i64."""
-        total = str(index.constant)
+        total = self.f.number(index.constant)
         for atom, coefficient in index.terms:
             term = self._atom(atom)
             if coefficient != 1:
-                term = self.f.emit(f"mul nsw i64 {term}, {coefficient}")
+                term = self.f.emit(f"mul nsw i64 {term}, {self.f.number(coefficient)}")
             total = term if total == "0" else self.f.emit(f"add nsw i64 {total}, {term}")
         return total
 
@@ -130,33 +131,55 @@ class Scope:
         if isinstance(atom, Variable):
             return self.names[atom]
         if isinstance(atom, Quotient):
-            return self._floor(self.index(atom.index), atom.divisor, atom.index.low, "i64")[0]
+            return self._floor(self.index(atom.index), atom, Vector("int64"))[0]
         if isinstance(atom, Remainder):
-            return self._floor(self.index(atom.index), atom.divisor, atom.index.low, "i64")[1]
+            return self._floor(self.index(atom.index), atom, Vector("int64"))[1]
         assert isinstance(atom, Loaded)
         text, varies = self.value(atom.expr)
         assert not varies, "a uniform index has uniform loads"
         return convert(self.f, atom.expr.dtype.name, "int64", 1, text)
 
-    def _floor(self, x: str, divisor: int, low: int, kind: str, lanes: int = 1) -> tuple[str, str]:
-        """Floor division and remainder by a positive constant.
+    def _floor(self, x: str, atom: Quotient | Remainder, vector: Vector) -> tuple[str, str]:
+        """Floor division and remainder by a positive size.
 
         x is shifted to be positive.
         """
-        shift = -(low // divisor) * divisor if low < 0 else 0
-        number = lambda n: self.f.constant(Vector("int64" if "i64" in kind else "int32", lanes), n)  # noqa: E731
+        f, kind = self.f, vector.text
+        low, _ = atom.index.bounds
+        if low < 0 and not (isinstance(atom.divisor, int) and low > -UNKNOWN):
+            return self._floor_signed(x, self._size(atom.divisor, vector), vector)
+        divisor = self._size(atom.divisor, vector)
+        shift = -(low // atom.divisor) if low < 0 else 0
         if shift:
-            x = self.f.emit(f"add nsw {kind} {x}, {number(shift)}")
-        quotient = self.f.emit(f"udiv {kind} {x}, {number(divisor)}")
-        rest = self.f.emit(f"urem {kind} {x}, {number(divisor)}")
+            x = f.emit(f"add nsw {kind} {x}, {f.constant(vector, shift * atom.divisor)}")
+        quotient = f.emit(f"udiv {kind} {x}, {divisor}")
+        rest = f.emit(f"urem {kind} {x}, {divisor}")
         if shift:
-            quotient = self.f.emit(f"sub nsw {kind} {quotient}, {number(shift // divisor)}")
+            quotient = f.emit(f"sub nsw {kind} {quotient}, {f.constant(vector, shift)}")
         return quotient, rest
+
+    def _floor_signed(self, x: str, divisor: str, vector: Vector) -> tuple[str, str]:
+        """The same for an x that may be negative by nobody knows how much."""
+        f, kind = self.f, vector.text
+        towards_zero = f.emit(f"sdiv {kind} {x}, {divisor}")
+        rest = f.emit(f"srem {kind} {x}, {divisor}")
+        is_below = f.emit(f"icmp slt {kind} {rest}, {f.constant(vector, 0)}")
+        bits = Vector("bool", vector.lanes).text
+        one = f.emit(f"zext {bits} {is_below} to {kind}")
+        up = f.emit(f"select {bits} {is_below}, {kind} {divisor}, {kind} {f.constant(vector, 0)}")
+        return f.emit(f"sub {kind} {towards_zero}, {one}"), f.emit(f"add {kind} {rest}, {up}")
+
+    def _size(self, size: Size, vector: Vector) -> str:
+        """A size in every lane."""
+        if isinstance(size, int):
+            return self.f.constant(vector, size)
+        number = convert(self.f, "int64", vector.dtype, 1, self.f.number(size))
+        return self.f.splat(number, vector)
 
     def index_vector(self, index: Index) -> tuple[str, Vector]:
         """An index in each lane, in 32 bits if its parts fit."""
         narrow_enough = all(
-            -(2**31) <= part.low and part.high < 2**31 and _terms_fit(part)
+            -(2**31) <= part.bounds[0] and part.bounds[1] < 2**31 and _terms_fit(part)
             for part in index.nested()
         )
         vector = Vector("int32" if narrow_enough else "int64", self.lanes)
@@ -172,7 +195,7 @@ class Scope:
         for atom, coefficient in moving:
             term = self._lane_atom(atom, vector)
             if coefficient != 1:
-                term = f.emit(f"mul {vector.text} {term}, {f.constant(vector, coefficient)}")
+                term = f.emit(f"mul {vector.text} {term}, {self._size(coefficient, vector)}")
             total = f.emit(f"add {vector.text} {total}, {term}")
         return total
 
@@ -184,7 +207,7 @@ class Scope:
             return f.emit(f"add {vector.text} {f.splat(base, vector)}, <{steps}>")
         if isinstance(atom, Quotient | Remainder):
             inner = self._lane_index(atom.index, vector)
-            parts = self._floor(inner, atom.divisor, atom.index.low, vector.text, self.lanes)
+            parts = self._floor(inner, atom, vector)
             return parts[0 if isinstance(atom, Quotient) else 1]
         assert isinstance(atom, Loaded)
         text = self.vector(atom.expr)
@@ -205,7 +228,7 @@ class Scope:
         if not self.depends(expr.index.variables):
             place = self.index(expr.index)
             if self.guarded:
-                place = self._clamped(place, expr.buffer.size)
+                place = self._clamped(place, self.f.number(expr.buffer.size - 1))
             address = f.offset(pointer, memory_element(dtype), place)
             kind = memory_element(dtype)
             raw = f.emit(f"load {kind}, ptr {address}, align {expr.dtype.itemsize}")
@@ -233,9 +256,9 @@ class Scope:
         assert self.along is not None
         return index.is_stepped_by(self.along)
 
-    def _clamped(self, place: str, size: int) -> str:
-        place = self.f.intrinsic("smax", Vector("int64"), place, "0")
-        return self.f.intrinsic("smin", Vector("int64"), place, str(max(size - 1, 0)))
+    def _clamped(self, place: str, last: str) -> str:
+        place = self.f.intrinsic("smin", Vector("int64"), place, last)
+        return self.f.intrinsic("smax", Vector("int64"), place, "0")
 
     def _load_neighbors(self, vector: Vector, address: str, align: int) -> str:
         if self.mask is None:
@@ -312,21 +335,25 @@ class Scope:
 
     def conditions(self, expr: Guard) -> list[Rendered]:
         """The conditions of a guard, each one i1, uniform where it can be."""
-        tests: list[tuple[Index, str, int]] = []
+        tests: list[tuple[Index, str, Size]] = []
         for index, low, high in expr.bounds:
-            tests += [(index, "sge", low)] if index.low < low else []
-            tests += [(index, "slt", high)] if index.high >= high else []
+            tests += [] if is_at_least(index.low, low) else [(index, "sge", low)]
+            tests += [] if is_at_least(high - 1, index.high) else [(index, "slt", high)]
         tests += [(index % step, "eq", 0) for index, step in expr.steps]
         return [self._condition(*test) for test in tests]
 
-    def _condition(self, index: Index, word: str, bound: int) -> Rendered:
+    def _condition(self, index: Index, word: str, bound: Size) -> Rendered:
         if not self.depends(index.variables):
-            return self.f.emit(f"icmp {word} i64 {self.index(index)}, {bound}"), False
+            number = self.f.number(bound)
+            return self.f.emit(f"icmp {word} i64 {self.index(index)}, {number}"), False
         text, vector = self.index_vector(index)
-        bound = min(max(bound, -(2**31)), 2**31 - 1) if vector.dtype == "int32" else bound
-        return self.f.emit(
-            f"icmp {word} {vector.text} {text}, {self.f.constant(vector, bound)}"
-        ), True
+        if vector.dtype == "int32" and not isinstance(bound, int):
+            text = convert(self.f, "int32", "int64", vector.lanes, text)
+            vector = vector.with_dtype("int64")
+        elif vector.dtype == "int32":
+            bound = min(max(bound, -(2**31)), 2**31 - 1)
+        limit = self._size(bound, vector)
+        return self.f.emit(f"icmp {word} {vector.text} {text}, {limit}"), True
 
     def _guard(self, expr: Guard) -> Rendered:
         f, conditions = self.f, self.conditions(expr)
@@ -389,7 +416,7 @@ class Scope:
         f = self.f
         if not loops:
             return combine(f, expr.combine, vector, total, scope.vector(expr.body))
-        with f.loop("0", str(loops[0].extent), carried=[(vector.text, total)]) as loop:
+        with f.loop("0", f.number(loops[0].extent), carried=[(vector.text, total)]) as loop:
             inner = scope.inner()
             inner.names[loops[0]] = loop.index
             inner.hoist([expr.body], set(loops[1:]))
@@ -409,25 +436,31 @@ class Scope:
 
         def sum_rows(scope: Scope, left: list[Variable], total: str) -> str:
             if left:
-                with f.loop("0", str(left[0].extent), carried=[(vector.text, total)]) as loop:
+                with f.loop("0", f.number(left[0].extent), carried=[(vector.text, total)]) as loop:
                     inner = scope.inner()
                     inner.names[left[0]] = loop.index
                     inner.hoist([expr.body], {*left[1:], along})
                     loop.next = [sum_rows(inner, left[1:], loop.values[0])]
                 return loop.values[0]
-            whole = along.extent // lanes * lanes
-            if whole:
-                with f.loop("0", str(whole), str(lanes), [(vector.text, total)]) as loop:
+            if isinstance(along.extent, int):
+                rest = along.extent % lanes
+                whole, mask = str(along.extent - rest), lane_mask(lanes, rest) if rest else ""
+            else:
+                extent = f.number(along.extent)
+                left_over = f.emit(f"urem i64 {extent}, {lanes}")
+                whole = f.emit(f"sub i64 {extent}, {left_over}")
+                mask = first_lanes(f, lanes, left_over) if lanes > 1 else ""
+            if whole != "0":
+                with f.loop("0", whole, str(lanes), [(vector.text, total)]) as loop:
                     inner = scope.inner()
                     inner.names[along] = loop.index
                     loop.next = [
                         combine(f, expr.combine, vector, loop.values[0], inner.vector(expr.body))
                     ]
                 total = loop.values[0]
-            if whole < along.extent:
-                mask = lane_mask(lanes, along.extent - whole)
+            if mask:
                 inner = scope.inner(mask=mask)
-                inner.names[along] = str(whole)
+                inner.names[along] = whole
                 last = inner.vector(expr.body)
                 kind = f"{Vector('bool', lanes).text} {mask}"
                 last = f.emit(f"select {kind}, {vector.text} {last}, {vector.text} {start}")
@@ -459,4 +492,10 @@ class Scope:
 
 def _terms_fit(index: Index) -> bool:
     """Whether every product of the index fits in 32 bits."""
-    return all(max(abs(c * a.low), abs(c * a.high), abs(c)) < 2**31 for a, c in index.terms)
+    for atom, coefficient in index.terms:
+        if not isinstance(coefficient, int):
+            return False
+        low, high = Index(((atom, coefficient),)).bounds
+        if max(-low, high, abs(coefficient)) >= 2**31:
+            return False
+    return True

@@ -6,6 +6,7 @@ converted. Booleans live as `i1` and lie in memory as bytes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from .code import Function, Vector
@@ -199,7 +200,7 @@ def convert(f: Function, origin: str, target: str, lanes: int, x: str) -> str:
         if target == "float16" and origin == "float64":
             x, origin = _to_odd(f, lanes, x), "float32"
         single = convert(f, origin, "float32", lanes, x)
-        return widen(f, target, lanes, narrow(f, target, lanes, single))
+        return rounded(f, target, lanes, single)
     if origin in HALVES:
         origin = "float32"
     before, after = Vector(origin, lanes), Vector(target, lanes)
@@ -257,10 +258,36 @@ def _to_odd(f: Function, lanes: int, x: str) -> str:
     return f.emit(f"bitcast {bits.text} {made} to {single.text}")
 
 
-def narrow(f: Function, dtype: str, lanes: int, x: str) -> str:
-    """Round float32 registers to a half float."""
+def rounded(f: Function, dtype: str, lanes: int, x: str) -> str:
+    """Round float32 registers to the numbers that a half float has."""
     single, half = Vector("float32", lanes), Vector(dtype, lanes)
-    return f.emit(f"fptrunc {single.text} {x} to {half.text}")
+    if dtype == "float16":
+        return widen(f, dtype, lanes, f.emit(f"fptrunc {single.text} {x} to {half.text}"))
+    # to even in the upper half of the bits: the instruction for it, which few processors have,
+    # takes the smallest numbers for 0
+    bits, mask = Vector("int32", lanes), Vector("bool", lanes).text
+    whole = f.emit(f"bitcast {single.text} {x} to {bits.text}")
+    upper = f.emit(f"lshr {bits.text} {whole}, {f.constant(bits, 16)}")
+    odd = f.emit(f"and {bits.text} {upper}, {f.constant(bits, 1)}")
+    almost = f.emit(f"add {bits.text} {whole}, {f.constant(bits, 0x7FFF)}")
+    total = f.emit(f"add {bits.text} {almost}, {odd}")
+    kept = f.emit(f"and {bits.text} {total}, {f.constant(bits, -0x10000)}")
+    near = f.emit(f"bitcast {bits.text} {kept} to {single.text}")
+    is_nan = f.emit(f"fcmp uno {single.text} {x}, {x}")
+    nan = f.constant(single, math.nan)
+    return f.emit(f"select {mask} {is_nan}, {single.text} {nan}, {single.text} {near}")
+
+
+def narrow(f: Function, dtype: str, lanes: int, x: str) -> str:
+    """A half float from float32 registers that hold one."""
+    single, half = Vector("float32", lanes), Vector(dtype, lanes)
+    if dtype == "float16":
+        return f.emit(f"fptrunc {single.text} {x} to {half.text}")
+    bits, short = Vector("int32", lanes), Vector("int16", lanes)
+    whole = f.emit(f"bitcast {single.text} {x} to {bits.text}")
+    upper = f.emit(f"lshr {bits.text} {whole}, {f.constant(bits, 16)}")
+    cut = f.emit(f"trunc {bits.text} {upper} to {short.text}")
+    return f.emit(f"bitcast {short.text} {cut} to {half.text}")
 
 
 def widen(f: Function, dtype: str, lanes: int, x: str) -> str:

@@ -107,9 +107,9 @@ def is_same_block(ours: Index, theirs: Index, outer: Sequence[Variable]) -> bool
     if not ours.is_affine or not theirs.is_affine:
         return False
     strides = [ours.stride_of(v) for v in outer]
-    if strides != [theirs.stride_of(v) for v in outer] or not all(
-        is_at_least(s, 1) for s in strides
-    ):
+    if strides != [theirs.stride_of(v) for v in outer]:
+        return False
+    if not all(is_at_least(s, 1) for s in strides):
         return False
     for wide, narrow, v in zip(strides, strides[1:], outer[1:], strict=False):
         if not is_at_least(wide, narrow * v.extent):

@@ -26,7 +26,8 @@ def plan_memory(program: Program) -> Program:
 
     A buffer lives from the first step that writes it to the last that reads or writes it. It goes
     to the smallest free gap that holds it, or takes over the place of a buffer that its kernel
-    reads for the last time. Those of symbolic sizes lie behind the others. Sets `Buffer.offset` and `Program.arena_bytes`.
+    reads for the last time. Those of symbolic sizes lie behind the others. Sets `Buffer.offset`
+    and `Program.arena_bytes`.
     """
     for step in program.steps:
         nested = nested_programs(step)
@@ -93,9 +94,8 @@ def _place_symbolic(
     for buffer in buffers:  # in the order of their births
         free = [r for r in rooms if last[r[-1]] < first[buffer]]
         if free:
-            min(free, key=lambda r: abs(likely(r[-1].nbytes) - likely(buffer.nbytes))).append(
-                buffer
-            )
+            gaps = [abs(likely(r[-1].nbytes) - likely(buffer.nbytes)) for r in free]
+            free[gaps.index(min(gaps))].append(buffer)
         else:
             rooms.append([buffer])
     end: Size = start

@@ -1,0 +1,140 @@
+"""Numbers for symbolic sizes: found in the shapes of arguments, put into types and graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .builder import build, rewrite
+from .dims import Dim, Symbol, concrete
+from .errors import SymbolicSizeError
+from .graph import Graph, Node, Value
+from .source import nearest_source
+from .types import Size, Type
+
+Shape = Sequence[int]
+
+
+def bind_sizes(
+    types: Sequence[Type], shapes: Sequence[Shape], names: Sequence[str]
+) -> dict[str, int]:
+    """The numbers of the named dims of parameter types, for arguments of these shapes.
+
+    Raises a `SymbolicSizeError` that names the dim if two arguments disagree, a size is out of
+    range or no number fits. Arguments of another rank are left to others.
+
+    >>> from .dims import dim
+    >>> import numpy as np
+    >>> n = dim("n", max=8)
+    >>> bind_sizes([Type(np.dtype("float32"), (n, 2 * n))], [(3, 6)], ["x"])
+    {'n': 3}
+    """
+    found: dict[str, tuple[int, str]] = {}
+    axes = [
+        (size, number, f"axis {axis} of {name}")
+        for type, shape, name in zip(types, shapes, names, strict=True)
+        if len(shape) == type.rank
+        for axis, (size, number) in enumerate(zip(type.shape, shape, strict=True))
+        if isinstance(size, Dim)
+    ]
+    for size, number, place in axes:
+        solved = _solved(size, number)
+        if solved and solved[0].name not in found:
+            _check_range(solved[0], solved[1], place)
+            found[solved[0].name] = solved[1], place
+    sizes = {name: number for name, (number, _) in found.items()}
+    for size, number, place in axes:
+        if all(s.name in sizes for s in size.symbols) and concrete(size, sizes) != number:
+            raise _disagree(size, number, place, found)
+    return sizes
+
+
+def _solved(size: Dim, number: int) -> tuple[Symbol, int] | None:
+    """The one symbol of `a * symbol + b == number`, and its number."""
+    linear = [(monomial, c) for monomial, c in size.terms if monomial]
+    if len(linear) != 1 or len(linear[0][0]) != 1 or linear[0][0][0].meaning:
+        return None
+    ((symbol,), factor), rest = linear[0], sum(c for monomial, c in size.terms if not monomial)
+    return None if (number - rest) % factor else (symbol, (number - rest) // factor)
+
+
+def _check_range(symbol: Symbol, number: int, place: str) -> None:
+    if symbol.low <= number and (symbol.high is None or number <= symbol.high):
+        return
+    wanted = f"at least {symbol.low}" if symbol.high is None else f"{symbol.low} to {symbol.high}"
+    raise SymbolicSizeError(
+        f"{symbol.name} is {number}, outside of its range ({wanted})",
+        where=str(nearest_source()),
+        notes=[place],
+        fix=f"pass arrays of that size, or widen the range: rlx.dim({symbol.name!r}, min=..., "
+        "max=...)",
+    )
+
+
+def _disagree(
+    size: Dim, number: int, place: str, found: Mapping[str, tuple[int, str]]
+) -> SymbolicSizeError:
+    notes = [f"{name} is {n} by {where}" for name, (n, where) in sorted(found.items())]
+    names = {s.name for s in size.symbols}
+    return SymbolicSizeError(
+        f"{place} is {number}, but {size} is "
+        f"{concrete(size, {name: n for name, (n, _) in found.items()})}",
+        where=str(nearest_source()),
+        notes=[note for note in notes if note.split(" is ")[0] in names],
+        fix="pass arrays whose sizes fit together, or name the dims apart",
+    )
+
+
+def unbound(graph: Graph) -> list[str]:
+    """The dims whose numbers no parameter's shape tells."""
+    axes = [n for t in graph.param_types for n in t.shape if isinstance(n, Dim)]
+    told = {solved[0].name for size in axes if (solved := _solved_symbol(size))}
+    return sorted({s.name for size in axes for s in size.symbols} - told)
+
+
+def _solved_symbol(size: Dim) -> tuple[Symbol, int] | None:
+    rest = sum(c for monomial, c in size.terms if not monomial)
+    return _solved(size, rest)
+
+
+def concrete_type(type: Type, sizes: Mapping[str, int]) -> Type:
+    """A type with numbers for its dims."""
+    if type.is_static:
+        return type
+    return type.with_shape(tuple(concrete(n, sizes) for n in type.shape))
+
+
+def concretize(graph: Graph, sizes: Mapping[str, int]) -> Graph:
+    """A graph with numbers for the named dims, in all types and attributes.
+
+    before: `f(x: f32[n]) { y = sum(x) ... }`; after, with n = 3: `f(x: f32[3]) { ... }`.
+    """
+
+    def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
+        attrs = {name: _concrete_attr(attr, sizes) for name, attr in node.attrs.items()}
+        return node.op.apply(operands, attrs)
+
+    types = [concrete_type(t, sizes) for t in graph.param_types]
+    origins = [p.origin for p in graph.params]
+    body: Callable[..., Any] = lambda *xs: rewrite(graph, xs, visit)  # noqa: E731
+    return build(body, types, graph.name, origins)
+
+
+def _concrete_attr(attr: Any, sizes: Mapping[str, int]) -> Any:
+    if isinstance(attr, Dim):
+        return concrete(attr, sizes)
+    if isinstance(attr, Type):
+        return concrete_type(attr, sizes)
+    if isinstance(attr, Graph):
+        return concretize(attr, sizes)
+    if isinstance(attr, tuple):
+        return tuple(_concrete_attr(a, sizes) for a in attr)
+    return attr
+
+
+def is_symbolic(types: Sequence[Type]) -> bool:
+    """Whether some type has a symbolic size."""
+    return not all(t.is_static for t in types)
+
+
+__all__ = ["Size", "bind_sizes", "concrete_type", "concretize", "is_symbolic", "unbound"]
