@@ -258,7 +258,7 @@ def _padded(part: Any, x: Any, plan: Plan, value: Any) -> Any:
 def _scatter(x: Any, plan: Plan, values: Any, combine: str, mode: str, unique: bool) -> Any:
     """Updates at index arrays; slices become the start and size of a window."""
     arrays, axes = list(plan.arrays), taken_axes(plan)
-    rank = len(np.broadcast_shapes(*(tuple(a.shape) for a in arrays)))
+    rank = max(len(a.shape) for a in arrays)
     starts = [i for i, kind in enumerate(_kinds(plan)) if kind == "keep" and plan.start[i]]
     indices = index_vectors(
         [*arrays, *(np.asarray(plan.start[i], "int32") for i in starts)], like=x
