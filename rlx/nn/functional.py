@@ -250,18 +250,18 @@ def rms_norm(x: Any, scale: Any, *, eps: float = 1e-6) -> Any:
     return apply("rms_norm", x, scale, eps=float(eps))
 
 
-def one_hot(labels: Any, num_classes: int, dtype: Any = "float32", axis: int = -1) -> Any:
+def one_hot(x: Any, num_classes: int, dtype: Any = "float32", axis: int = -1) -> Any:
     """1 at the place of the label on a new axis, else 0.
 
     >>> one_hot([1, 0], 3)
     Array([[0., 1., 0.],
            [1., 0., 0.]], dtype=float32)
     """
-    labels = as_tensor(labels)
-    place = one_axis("one_hot", axis, labels.ndim + 1)
+    x = as_tensor(x)
+    place = one_axis("one_hot", axis, x.ndim + 1)
     return apply(
         "one_hot",
-        labels,
+        x,
         size=integer("one_hot: num_classes", num_classes),
         dtype=as_dtype(dtype),
         axis=place,

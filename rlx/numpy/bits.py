@@ -29,11 +29,11 @@ def _places_of_bits(order: str) -> np.ndarray:
     return powers[::-1] if order == "big" else powers
 
 
-def packbits(x: Tensor, axis: int | None = None, bitorder: str = "big") -> Any:
+def packbits(a: Tensor, axis: int | None = None, bitorder: str = "big") -> Any:
     """Eight truths as the bits of a uint8, along an axis; None means all elements."""
     shifts = _places_of_bits(bitorder)
-    x = as_tensor(x)
-    flat, place = (ravel(x), 0) if axis is None else (x, axis)
+    a = as_tensor(a)
+    flat, place = (ravel(a), 0) if axis is None else (a, axis)
     bits = convert(moveaxis(flat, place, -1) != 0, DTYPES["uint8"])
     missing = -bits.shape[-1] % 8
     bits = concatenate([bits, zeros((*bits.shape[:-1], missing), "uint8")], -1)
@@ -42,18 +42,18 @@ def packbits(x: Tensor, axis: int | None = None, bitorder: str = "big") -> Any:
 
 
 def unpackbits(
-    x: Tensor, axis: int | None = None, count: int | None = None, bitorder: str = "big"
+    a: Tensor, axis: int | None = None, count: int | None = None, bitorder: str = "big"
 ) -> Any:
     """The bits of uint8 numbers along an axis, `count` of them; None means of all."""
     shifts = _places_of_bits(bitorder)
-    x = as_tensor(x)
-    if x.dtype != np.uint8:
+    a = as_tensor(a)
+    if a.dtype != np.uint8:
         raise ArgumentError(
-            f"unpackbits: {x.type} has no bits of uint8",
+            f"unpackbits: {a.type} has no bits of uint8",
             where=str(user_source()),
             fix="convert it: x.astype('uint8')",
         )
-    flat, place = (ravel(x), 0) if axis is None else (x, axis)
+    flat, place = (ravel(a), 0) if axis is None else (a, axis)
     moved = moveaxis(flat, place, -1)
     bits = (expand_dims(moved, -1) >> Array(shifts.copy())) & Array(np.ones((), "uint8"))
     whole = reshape(bits, (*moved.shape[:-1], -1))

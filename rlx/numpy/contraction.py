@@ -90,21 +90,21 @@ def _check_axes(name: str, *operands: Any) -> None:
 
 
 def matmul(
-    x: Tensor, y: Tensor, *, precision: Any = None, preferred_element_type: Any = None
+    a: Tensor, b: Tensor, *, precision: Any = None, preferred_element_type: Any = None
 ) -> Any:
     """The product of matrices, of stacks of them, or with vectors.
 
     `f32[n, k], f32[k, m] → f32[n, m]`.
     """
-    x, y = _pair(x, y)
-    _check_axes("matmul", x, y)
-    _check_inner("matmul", x, y, x.ndim - 1, max(y.ndim - 2, 0))
+    a, b = _pair(a, b)
+    _check_axes("matmul", a, b)
+    _check_inner("matmul", a, b, a.ndim - 1, max(b.ndim - 2, 0))
     dtype = preferred_element_type
-    if y.ndim <= 2:
-        return _contract(x, y, ((x.ndim - 1,), (max(y.ndim - 2, 0),)), dtype=dtype)
-    if x.ndim == 1:
-        return _contract(y, x, ((y.ndim - 2,), (0,)), dtype=dtype)
-    return _stacked_matmul(x, y, dtype)
+    if b.ndim <= 2:
+        return _contract(a, b, ((a.ndim - 1,), (max(b.ndim - 2, 0),)), dtype=dtype)
+    if a.ndim == 1:
+        return _contract(b, a, ((b.ndim - 2,), (0,)), dtype=dtype)
+    return _stacked_matmul(a, b, dtype)
 
 
 def _stacked_matmul(x: Any, y: Any, dtype: Any) -> Any:
@@ -164,35 +164,43 @@ def _check_batch(
 # -- other products -----------------------------------------------------------------------------
 
 
-def dot(x: Tensor, y: Tensor, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """The sum of products over the last axis of x and the second last of y."""
-    x, y = _pair(x, y)
-    if not x.ndim or not y.ndim:
-        return multiply(x, y)
-    _check_inner("dot", x, y, x.ndim - 1, max(y.ndim - 2, 0))
-    contract = ((x.ndim - 1,), (max(y.ndim - 2, 0),))
-    return _contract(x, y, contract, dtype=preferred_element_type)
+def dot(a: Tensor, b: Tensor, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """The sum of products over the last axis of a and the second last of b."""
+    a, b = _pair(a, b)
+    if not a.ndim or not b.ndim:
+        return multiply(a, b)
+    _check_inner("dot", a, b, a.ndim - 1, max(b.ndim - 2, 0))
+    contract = ((a.ndim - 1,), (max(b.ndim - 2, 0),))
+    return _contract(a, b, contract, dtype=preferred_element_type)
 
 
-def inner(x: Tensor, y: Tensor) -> Any:
+def inner(a: Tensor, b: Tensor) -> Any:
     """The sum of products over the last axes."""
-    x, y = _pair(x, y)
-    if not x.ndim or not y.ndim:
-        return multiply(x, y)
-    _check_inner("inner", x, y, x.ndim - 1, y.ndim - 1)
-    return _contract(x, y, ((x.ndim - 1,), (y.ndim - 1,)))
+    a, b = _pair(a, b)
+    if not a.ndim or not b.ndim:
+        return multiply(a, b)
+    _check_inner("inner", a, b, a.ndim - 1, b.ndim - 1)
+    return _contract(a, b, ((a.ndim - 1,), (b.ndim - 1,)))
 
 
-def vdot(x: Tensor, y: Tensor) -> Any:
-    """The sum of products of all elements, those of x conjugated."""
-    return dot(conj(ravel(x)), ravel(y))
+def vdot(a: Tensor, b: Tensor) -> Any:
+    """The sum of products of all elements, those of a conjugated."""
+    return dot(conj(ravel(a)), ravel(b))
 
 
 def vecdot(x: Tensor, y: Tensor, axis: int = -1) -> Any:
     """The sums of products along an axis, elements of x conjugated."""
     x, y = _pair(x, y)
     _check_axes("vecdot", x, y)
-    x, y = broadcast_arrays(moveaxis(x, axis, -1), moveaxis(y, axis, -1))
+    x, y = moveaxis(x, axis, -1), moveaxis(y, axis, -1)
+    if x.shape[-1] != y.shape[-1]:
+        raise ShapeError(
+            f"vecdot: the axes have the sizes {x.shape[-1]} and {y.shape[-1]}",
+            where=str(user_source()),
+            notes=described(x, y),
+            fix="give both arrays the same size along the axis",
+        )
+    x, y = broadcast_arrays(x, y)
     last, batch = x.ndim - 1, tuple(range(x.ndim - 1))
     return _contract(conj(x), y, ((last,), (last,)), (batch, batch))
 
@@ -207,9 +215,9 @@ def vecmat(x: Tensor, y: Tensor) -> Any:
     return matmul(expand_dims(conj(x), -2), y)[..., 0, :]
 
 
-def outer(x: Tensor, y: Tensor) -> Any:
+def outer(a: Tensor, b: Tensor) -> Any:
     """All products of elements: `f32[n], f32[m]` gives `f32[n, m]`."""
-    return multiply(ravel(x)[:, None], ravel(y)[None, :])
+    return multiply(ravel(a)[:, None], ravel(b)[None, :])
 
 
 def kron(x: Tensor, y: Tensor) -> Any:
@@ -271,19 +279,19 @@ def tensordot(x: Tensor, y: Tensor, axes: Any = 2) -> Any:
     return _contract(x, y, (left, right))
 
 
-def convolve(x: Tensor, y: Tensor, mode: str = "full") -> Any:
-    """The sums of products of x with y turned around and moved along."""
-    x, y = _pair(x, y)
-    long, short = (x, y) if x.shape[0] >= y.shape[0] else (y, x)
+def convolve(a: Tensor, v: Tensor, mode: str = "full") -> Any:
+    """The sums of products of a with v turned around and moved along."""
+    a, v = _pair(a, v)
+    long, short = (a, v) if a.shape[0] >= v.shape[0] else (v, a)
     return _correlated(long, short[::-1], mode)
 
 
-def correlate(x: Tensor, y: Tensor, mode: str = "valid") -> Any:
-    """The sums of products of x with y, conjugated, moved along."""
-    x, y = _pair(x, y)
-    if x.shape[0] >= y.shape[0]:
-        return _correlated(x, conj(y), mode)
-    return _correlated(conj(y), x, mode)[::-1]
+def correlate(a: Tensor, v: Tensor, mode: str = "valid") -> Any:
+    """The sums of products of a with v, conjugated, moved along."""
+    a, v = _pair(a, v)
+    if a.shape[0] >= v.shape[0]:
+        return _correlated(a, conj(v), mode)
+    return _correlated(conj(v), a, mode)[::-1]
 
 
 def _correlated(long: Any, short: Any, mode: str) -> Any:

@@ -27,9 +27,9 @@ def fromiter(iterable: Iterable[Any], dtype: Any, count: int = -1) -> Any:
     return Array(np.fromiter(iterable, as_dtype(dtype), count))
 
 
-def fromstring(text: str, dtype: Any = float, count: int = -1, *, sep: str) -> Any:
+def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) -> Any:
     """The numbers in a text, with `sep` between them."""
-    return Array(np.fromstring(text, as_dtype(dtype), count, sep=sep))
+    return Array(np.fromstring(string, as_dtype(dtype), count, sep=sep))
 
 
 def fromfile(file: Any, dtype: Any = float, count: int = -1, sep: str = "", offset: int = 0) -> Any:
@@ -37,14 +37,14 @@ def fromfile(file: Any, dtype: Any = float, count: int = -1, sep: str = "", offs
     return Array(np.fromfile(file, as_dtype(dtype), count, sep, offset))
 
 
-def save(file: Any, x: Any) -> None:
+def save(file: Any, arr: Any) -> None:
     """Write an array to a `.npy` file."""
-    np.save(file, as_tensor(x).host(), allow_pickle=False)
+    np.save(file, as_tensor(arr).host(), allow_pickle=False)
 
 
-def savez(file: Any, *arrays: Any, **named: Any) -> None:
+def savez(file: Any, *args: Any, **named: Any) -> None:
     """Write arrays to a `.npz` file, under their names or as arr_0, arr_1 ..."""
-    table = {f"arr_{i}": x for i, x in enumerate(arrays)} | named
+    table = {f"arr_{i}": x for i, x in enumerate(args)} | named
     np.savez(file, allow_pickle=False, **{name: as_tensor(x).host() for name, x in table.items()})
 
 

@@ -78,14 +78,14 @@ def unwrap(
 
 
 def piecewise(
-    x: Tensor, condlist: Sequence[Tensor], funclist: Sequence[Any], *args: Any, **keywords: Any
+    x: Tensor, condlist: Sequence[Tensor], funclist: Sequence[Any], *args: Any, **kw: Any
 ) -> Any:
     """For each element what the function (or number) of the last true condition gives.
 
     One function more than conditions is for elements where none holds.
     """
     x = as_tensor(x)
-    choices = [f(x, *args, **keywords) if isinstance(f, Callable) else f for f in funclist]
+    choices = [f(x, *args, **kw) if isinstance(f, Callable) else f for f in funclist]
     default = choices.pop() if len(choices) > len(condlist) else 0
     result = convert(as_tensor(default), x.dtype)
     for condition, choice in zip(condlist, choices, strict=True):

@@ -144,11 +144,11 @@ def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Any
 # -- slopes -------------------------------------------------------------------------------------
 
 
-def gradient(x: Tensor, *spacing: Any, axis: Axis = None, edge_order: int = 1) -> Any:
+def gradient(f: Tensor, *varargs: Any, axis: Axis = None, edge_order: int = 1) -> Any:
     """The slopes of samples along axes, by differences on both sides.
 
     There is an array for each axis, in a list if there are several.
-    `spacing` is one distance for all axes, or for each axis a distance or the coordinates.
+    `varargs` is one distance for all axes, or for each axis a distance or the coordinates.
     """
     if edge_order != 1:
         raise ArgumentError(
@@ -156,17 +156,17 @@ def gradient(x: Tensor, *spacing: Any, axis: Axis = None, edge_order: int = 1) -
             where=str(user_source()),
             fix="leave it out: differences at the edges use two samples",
         )
-    x = as_tensor(x)
-    x = x if is_inexact(x.dtype) else convert(x, FLOAT)
-    axes = some_axes("gradient", axis, x.ndim)
-    steps = list(spacing) * len(axes) if len(spacing) == 1 else list(spacing) or [1.0] * len(axes)
+    f = as_tensor(f)
+    f = f if is_inexact(f.dtype) else convert(f, FLOAT)
+    axes = some_axes("gradient", axis, f.ndim)
+    steps = list(varargs) * len(axes) if len(varargs) == 1 else list(varargs) or [1.0] * len(axes)
     if len(steps) != len(axes):
         raise ArgumentError(
-            f"gradient: {len(spacing)} distances for {len(axes)} axes",
+            f"gradient: {len(varargs)} distances for {len(axes)} axes",
             where=str(user_source()),
             fix="give one for all axes, or one for each",
         )
-    slopes = [_slope(x, place, step) for place, step in zip(axes, steps, strict=True)]
+    slopes = [_slope(f, place, step) for place, step in zip(axes, steps, strict=True)]
     is_single = len(axes) == 1 and (axis is None or not isinstance(axis, Sequence))
     return slopes[0] if is_single else slopes
 

@@ -62,7 +62,7 @@ def _from_start(indices: Any, size: Any, mode: str) -> Any:
 
 
 def take(
-    x: Tensor,
+    a: Tensor,
     indices: Tensor,
     axis: int | None = None,
     mode: str | None = None,
@@ -73,29 +73,29 @@ def take(
     Outside of the array there is NaN or the least integer. `mode` "clip" takes the nearest element
     there, "wrap" counts around. None as axis counts through all elements.
     """
-    x = as_tensor(x)
-    x, axis = (ravel(x), 0) if axis is None else (x, axis)
-    place = one_axis("take", axis, x.ndim)
+    a = as_tensor(a)
+    a, axis = (ravel(a), 0) if axis is None else (a, axis)
+    place = one_axis("take", axis, a.ndim)
     way = _mode("take", mode)
-    places = _from_start(_integers("take", indices), x.shape[place], way)
+    places = _from_start(_integers("take", indices), a.shape[place], way)
     rank = places.ndim
     result = apply(
         "gather",
-        x,
+        a,
         reshape(places, (*places.shape, 1)),
-        offset_axes=tuple(i if i < place else i + rank for i in range(x.ndim - 1)),
+        offset_axes=tuple(i if i < place else i + rank for i in range(a.ndim - 1)),
         collapsed_axes=(place,),
         operand_batch_axes=(),
         indices_batch_axes=(),
         start_axes=(place,),
-        sizes=tuple(1 if i == place else n for i, n in enumerate(x.shape)),
+        sizes=tuple(1 if i == place else n for i, n in enumerate(a.shape)),
         mode=MODES[way],
     )
     if fill_value is None or way != "fill":
         return result
-    is_inside = _is_inside(places, x.shape[place])
-    shape = (1,) * place + tuple(places.shape) + (1,) * (x.ndim - 1 - place)
-    return either(reshape(is_inside, shape), result, convert(as_tensor(fill_value), x.dtype))
+    is_inside = _is_inside(places, a.shape[place])
+    shape = (1,) * place + tuple(places.shape) + (1,) * (a.ndim - 1 - place)
+    return either(reshape(is_inside, shape), result, convert(as_tensor(fill_value), a.dtype))
 
 
 def _is_inside(places: Any, size: Any) -> Any:
@@ -103,36 +103,36 @@ def _is_inside(places: Any, size: Any) -> Any:
 
 
 def take_along_axis(
-    x: Tensor,
+    arr: Tensor,
     indices: Tensor,
     axis: int | None = -1,
     mode: str | None = None,
     fill_value: Tensor | None = None,
 ) -> Any:
     """For each line along an axis the elements at that line's indices."""
-    x, indices = as_tensor(x), _integers("take_along_axis", indices)
+    arr, indices = as_tensor(arr), _integers("take_along_axis", indices)
     if axis is None:
-        return take(x, ravel(indices), None, mode, fill_value)
-    place = one_axis("take_along_axis", axis, x.ndim)
+        return take(arr, ravel(indices), None, mode, fill_value)
+    place = one_axis("take_along_axis", axis, arr.ndim)
     way = _mode("take_along_axis", mode)
-    x, indices = _aligned("take_along_axis", x, indices, place)
-    places = _from_start(indices, x.shape[place], way)
-    lines = tuple(i for i in range(x.ndim) if i != place)
+    arr, indices = _aligned("take_along_axis", arr, indices, place)
+    places = _from_start(indices, arr.shape[place], way)
+    lines = tuple(i for i in range(arr.ndim) if i != place)
     result = apply(
         "gather",
-        x,
+        arr,
         reshape(places, (*places.shape, 1)),
         offset_axes=(),
         collapsed_axes=(place,),
         operand_batch_axes=lines,
         indices_batch_axes=lines,
         start_axes=(place,),
-        sizes=(1,) * x.ndim,
+        sizes=(1,) * arr.ndim,
         mode=MODES[way],
     )
     if fill_value is None or way != "fill":
         return result
-    return either(_is_inside(places, x.shape[place]), result, fill_value)
+    return either(_is_inside(places, arr.shape[place]), result, fill_value)
 
 
 def _aligned(name: str, x: Any, indices: Any, axis: int) -> tuple[Any, Any]:
@@ -145,33 +145,36 @@ def _aligned(name: str, x: Any, indices: Any, axis: int) -> tuple[Any, Any]:
 
 
 def put_along_axis(
-    x: Tensor, indices: Tensor, values: Tensor, axis: int, inplace: bool = False, mode: str = "drop"
+    arr: Tensor,
+    indices: Tensor,
+    values: Tensor,
+    axis: int,
+    inplace: bool = False,
+    mode: str = "drop",
 ) -> Any:
     """A new array with values at each line's indices along an axis."""
-    x, indices = as_tensor(x), _integers("put_along_axis", indices)
-    place = one_axis("put_along_axis", axis, x.ndim)
+    arr, indices = as_tensor(arr), _integers("put_along_axis", indices)
+    place = one_axis("put_along_axis", axis, arr.ndim)
     grid = [
-        np.arange(n, dtype="int32").reshape((-1,) + (1,) * (x.ndim - 1 - i))
-        for i, n in enumerate(x.shape)
+        np.arange(n, dtype="int32").reshape((-1,) + (1,) * (arr.ndim - 1 - i))
+        for i, n in enumerate(arr.shape)
     ]
-    return x.at[(*grid[:place], indices, *grid[place + 1 :])].set(values, mode=mode)
+    return arr.at[(*grid[:place], indices, *grid[place + 1 :])].set(values, mode=mode)
 
 
-def put(
-    x: Tensor, indices: Tensor, values: Tensor, mode: str = "drop", inplace: bool = False
-) -> Any:
+def put(a: Tensor, ind: Tensor, v: Tensor, mode: str = "drop", inplace: bool = False) -> Any:
     """A new array with values at indices that count through all elements."""
-    x = as_tensor(x)
-    places, values = ravel(_integers("put", indices)), ravel(values)
+    a = as_tensor(a)
+    places, v = ravel(_integers("put", ind)), ravel(v)
     count = places.shape[0]
-    if values.shape[0] != count and count:
-        values = values[np.arange(count, dtype="int32") % values.shape[0]]
-    return reshape(ravel(x).at[places].set(values, mode=mode), x.shape)
+    if v.shape[0] != count and count:
+        v = v[np.arange(count, dtype="int32") % v.shape[0]]
+    return reshape(ravel(a).at[places].set(v, mode=mode), a.shape)
 
 
-def choose(index: Tensor, choices: Sequence[Tensor], mode: str = "clip") -> Any:
+def choose(a: Tensor, choices: Sequence[Tensor], mode: str = "clip") -> Any:
     """Elementwise the array that the index names."""
-    arrays = broadcast_arrays(_integers("choose", index), *choices)
+    arrays = broadcast_arrays(_integers("choose", a), *choices)
     places = _from_start(arrays[0], len(choices), mode)
     return take_along_axis(stack(arrays[1:]), places[None], 0, "clip")[0]
 
@@ -237,36 +240,36 @@ def where(
     return either(condition, x, y)
 
 
-def flatnonzero(x: Tensor, *, size: int | None = None, fill_value: Any = None) -> Any:
+def flatnonzero(a: Tensor, *, size: int | None = None, fill_value: Any = None) -> Any:
     """The places of elements other than zero, counted through all."""
-    return nonzero(ravel(x), size=size, fill_value=fill_value)[0]
+    return nonzero(ravel(a), size=size, fill_value=fill_value)[0]
 
 
-def argwhere(x: Tensor, *, size: int | None = None, fill_value: Any = None) -> Any:
+def argwhere(a: Tensor, *, size: int | None = None, fill_value: Any = None) -> Any:
     """The places of elements other than zero, a row for each."""
-    return stack(nonzero(x, size=size, fill_value=fill_value), axis=-1)
+    return stack(nonzero(a, size=size, fill_value=fill_value), axis=-1)
 
 
-def extract(condition: Tensor, x: Tensor, *, size: int | None = None, fill_value: Any = 0) -> Any:
+def extract(condition: Tensor, arr: Tensor, *, size: int | None = None, fill_value: Any = 0) -> Any:
     """The elements where a condition holds."""
-    return compress(ravel(condition), ravel(x), size=size, fill_value=fill_value)
+    return compress(ravel(condition), ravel(arr), size=size, fill_value=fill_value)
 
 
 def compress(
     condition: Tensor,
-    x: Tensor,
+    a: Tensor,
     axis: int | None = None,
     *,
     size: int | None = None,
     fill_value: Any = 0,
 ) -> Any:
     """The slices along an axis where a condition holds."""
-    x = as_tensor(x)
-    x, axis = (ravel(x), 0) if axis is None else (x, axis)
-    place = one_axis("compress", axis, x.ndim)
-    count = x.shape[place]
+    a = as_tensor(a)
+    a, axis = (ravel(a), 0) if axis is None else (a, axis)
+    place = one_axis("compress", axis, a.ndim)
+    count = a.shape[place]
     (places,) = nonzero(ravel(condition), size=size, fill_value=count)
-    return take(x, places, place, "fill", fill_value)
+    return take(a, places, place, "fill", fill_value)
 
 
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Any, ...]:
@@ -301,10 +304,10 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
     return (line,) * ndim
 
 
-def diag_indices_from(x: Tensor) -> tuple[Any, ...]:
+def diag_indices_from(arr: Tensor) -> tuple[Any, ...]:
     """The places of the diagonal of an array."""
-    x = as_tensor(x)
-    return diag_indices(x.shape[0], x.ndim)
+    arr = as_tensor(arr)
+    return diag_indices(arr.shape[0], arr.ndim)
 
 
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
@@ -319,41 +322,41 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
     return Array(rows.astype("int32")), Array(columns.astype("int32"))
 
 
-def tril_indices_from(x: Tensor, k: int = 0) -> tuple[Any, Any]:
+def tril_indices_from(arr: Tensor, k: int = 0) -> tuple[Any, Any]:
     """The places at and below a diagonal of a matrix."""
-    rows, columns = as_tensor(x).shape
+    rows, columns = as_tensor(arr).shape
     return tril_indices(rows, k, columns)
 
 
-def triu_indices_from(x: Tensor, k: int = 0) -> tuple[Any, Any]:
+def triu_indices_from(arr: Tensor, k: int = 0) -> tuple[Any, Any]:
     """The places at and above a diagonal of a matrix."""
-    rows, columns = as_tensor(x).shape
+    rows, columns = as_tensor(arr).shape
     return triu_indices(rows, k, columns)
 
 
-def ix_(*sequences: Tensor) -> tuple[Any, ...]:
+def ix_(*args: Tensor) -> tuple[Any, ...]:
     """Index arrays that span a grid: `x[ix_([0, 2], [1, 3])]`; masks stand for places."""
-    rank = len(sequences)
-    vectors = [as_tensor(s) for s in sequences]
+    rank = len(args)
+    vectors = [as_tensor(s) for s in args]
     vectors = [nonzero(v)[0] if is_bool(v.dtype) else v for v in vectors]
     return tuple(
         reshape(v, tuple(-1 if i == j else 1 for j in range(rank))) for i, v in enumerate(vectors)
     )
 
 
-def fill_diagonal(x: Tensor, value: Tensor, wrap: bool = False, *, inplace: bool = False) -> Any:
+def fill_diagonal(a: Tensor, val: Tensor, wrap: bool = False, *, inplace: bool = False) -> Any:
     """A new array with a value on the diagonal."""
-    x = as_tensor(x)
-    line = np.arange(min(x.shape), dtype="int32")
-    return x.at[(line,) * x.ndim].set(value)
+    a = as_tensor(a)
+    line = np.arange(min(a.shape), dtype="int32")
+    return a.at[(line,) * a.ndim].set(val)
 
 
-def place(x: Tensor, mask: Tensor, values: Tensor, *, inplace: bool = False) -> Any:
+def place(arr: Tensor, mask: Tensor, vals: Tensor, *, inplace: bool = False) -> Any:
     """A new array with values put one after another where a mask holds."""
-    x, values = as_tensor(x), ravel(values)
+    arr, vals = as_tensor(arr), ravel(vals)
     ranks = cumsum(convert(ravel(truth(mask)), INT32)) - 1
-    chosen = take(values, remainder(ranks, values.shape[0]), mode="clip")
-    return either(mask, reshape(chosen, x.shape), x)
+    chosen = take(vals, remainder(ranks, vals.shape[0]), mode="clip")
+    return either(mask, reshape(chosen, arr.shape), arr)
 
 
 def putmask(x: Tensor, mask: Tensor, values: Tensor) -> Any:
@@ -364,21 +367,21 @@ def putmask(x: Tensor, mask: Tensor, values: Tensor) -> Any:
 
 
 def insert(
-    x: Tensor, index: int | slice | Sequence[int], values: Tensor, axis: int | None = None
+    arr: Tensor, obj: int | slice | Sequence[int], values: Tensor, axis: int | None = None
 ) -> Any:
-    """Values put before places along an axis, which are known numbers of x itself."""
-    x = as_tensor(x)
-    x, axis = (ravel(x), 0) if axis is None else (x, axis)
-    axis = one_axis("insert", axis, x.ndim)
-    if not isinstance(index, int | np.integer):
-        return _insert_many(x, index, as_tensor(values), axis)
-    index = int(index)
-    x = moveaxis(x, axis, 0)
+    """Values put before places along an axis, which are known numbers of arr itself."""
+    arr = as_tensor(arr)
+    arr, axis = (ravel(arr), 0) if axis is None else (arr, axis)
+    axis = one_axis("insert", axis, arr.ndim)
+    if not isinstance(obj, int | np.integer):
+        return _insert_many(arr, obj, as_tensor(values), axis)
+    obj = int(obj)
+    arr = moveaxis(arr, axis, 0)
     values = as_tensor(values)
-    extra = moveaxis(values, axis, 0) if values.ndim == x.ndim else values[None]
-    extra = broadcast_to(convert(extra, x.dtype), (extra.shape[0], *x.shape[1:]))
-    number = index % x.shape[0] if index < 0 else index
-    joined = apply("concat", x[:number], extra, x[number:], axis=0)
+    extra = moveaxis(values, axis, 0) if values.ndim == arr.ndim else values[None]
+    extra = broadcast_to(convert(extra, arr.dtype), (extra.shape[0], *arr.shape[1:]))
+    number = obj % arr.shape[0] if obj < 0 else obj
+    joined = apply("concat", arr[:number], extra, arr[number:], axis=0)
     return moveaxis(joined, 0, axis)
 
 
@@ -398,10 +401,10 @@ def _insert_many(x: Any, index: Any, values: Any, axis: int) -> Any:
     return take(apply("concat", x, extra, axis=axis), order, axis)
 
 
-def delete(x: Tensor, index: int | slice | Sequence[int], axis: int | None = None) -> Any:
+def delete(arr: Tensor, obj: int | slice | Sequence[int], axis: int | None = None) -> Any:
     """The array without the slices at known indices."""
-    x = as_tensor(x)
-    x, axis = (ravel(x), 0) if axis is None else (x, axis)
-    place = one_axis("delete", axis, x.ndim)
-    kept = np.delete(np.arange(x.shape[place], dtype="int32"), index)
-    return take(x, kept, place)
+    arr = as_tensor(arr)
+    arr, axis = (ravel(arr), 0) if axis is None else (arr, axis)
+    place = one_axis("delete", axis, arr.ndim)
+    kept = np.delete(np.arange(arr.shape[place], dtype="int32"), obj)
+    return take(arr, kept, place)

@@ -122,15 +122,15 @@ def _check_pairs(name: str, conditions: Sequence[Any], choices: Sequence[Any]) -
         )
 
 
-def select(conditions: Sequence[Tensor], choices: Sequence[Tensor], default: Tensor = 0) -> Any:
+def select(condlist: Sequence[Tensor], choicelist: Sequence[Tensor], default: Tensor = 0) -> Any:
     """The elements of the choice whose condition is the first to hold.
 
     If none holds they are the default's.
     """
-    _check_pairs("select", conditions, choices)
-    dtype = result_dtype(*map(as_operand, choices), as_operand(default))
+    _check_pairs("select", condlist, choicelist)
+    dtype = result_dtype(*map(as_operand, choicelist), as_operand(default))
     result = convert(as_tensor(default), dtype)
-    for condition, choice in reversed(list(zip(conditions, choices, strict=True))):
+    for condition, choice in reversed(list(zip(condlist, choicelist, strict=True))):
         result = where(condition, choice, result)
     return result
 
@@ -139,42 +139,42 @@ def select(conditions: Sequence[Tensor], choices: Sequence[Tensor], default: Ten
 
 
 def isclose(
-    x: Tensor, y: Tensor, rtol: Tensor = 1e-5, atol: Tensor = 1e-8, equal_nan: bool = False
+    a: Tensor, b: Tensor, rtol: Tensor = 1e-5, atol: Tensor = 1e-8, equal_nan: bool = False
 ) -> Any:
-    """Whether |x - y| <= atol + rtol * |y|; infinities are close to themselves."""
-    dtype = result_dtype(as_operand(x), as_operand(y), inexact=True)
-    x, y = fit_operands("isclose", dtype, x, y)
-    size = pointwise("abs", y)
+    """Whether |a - b| <= atol + rtol * |b|; infinities are close to themselves."""
+    dtype = result_dtype(as_operand(a), as_operand(b), inexact=True)
+    a, b = fit_operands("isclose", dtype, a, b)
+    size = pointwise("abs", b)
     bound = pointwise("add", atol, pointwise("mul", rtol, size))
-    distance = pointwise("abs", pointwise("sub", x, y))
-    is_near = logical_and(pointwise("le", distance, bound), isfinite(y))
-    result = logical_or(is_near, equal(x, y))
-    return logical_or(result, logical_and(isnan(x), isnan(y))) if equal_nan else result
+    distance = pointwise("abs", pointwise("sub", a, b))
+    is_near = logical_and(pointwise("le", distance, bound), isfinite(b))
+    result = logical_or(is_near, equal(a, b))
+    return logical_or(result, logical_and(isnan(a), isnan(b))) if equal_nan else result
 
 
 def allclose(
-    x: Tensor, y: Tensor, rtol: Tensor = 1e-5, atol: Tensor = 1e-8, equal_nan: bool = False
+    a: Tensor, b: Tensor, rtol: Tensor = 1e-5, atol: Tensor = 1e-8, equal_nan: bool = False
 ) -> Any:
     """Whether all elements are close."""
-    result = isclose(x, y, rtol, atol, equal_nan)
+    result = isclose(a, b, rtol, atol, equal_nan)
     return apply("reduce_and", result, axes=tuple(range(result.ndim)))
 
 
-def array_equal(x: Tensor, y: Tensor, equal_nan: bool = False) -> Any:
+def array_equal(a1: Tensor, a2: Tensor, equal_nan: bool = False) -> Any:
     """Whether shapes and all elements are equal."""
-    x, y = as_tensor(x), as_tensor(y)
-    if x.shape != y.shape:
+    a1, a2 = as_tensor(a1), as_tensor(a2)
+    if a1.shape != a2.shape:
         return as_tensor(np.False_)
-    result = equal(x, y)
+    result = equal(a1, a2)
     if equal_nan:
-        result = logical_or(result, logical_and(isnan(x), isnan(y)))
+        result = logical_or(result, logical_and(isnan(a1), isnan(a2)))
     return apply("reduce_and", result, axes=tuple(range(result.ndim)))
 
 
-def array_equiv(x: Tensor, y: Tensor) -> Any:
+def array_equiv(a1: Tensor, a2: Tensor) -> Any:
     """Whether the arrays are equal after broadcasting."""
     try:
-        result = equal(x, y)
+        result = equal(a1, a2)
     except ShapeError:
         return as_tensor(np.False_)
     return apply("reduce_and", result, axes=tuple(range(result.ndim)))

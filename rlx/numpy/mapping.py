@@ -117,24 +117,24 @@ def _mapped(fn: Callable[..., Any], given: list[Any], owned: Sequence[Core]) -> 
 
 
 def apply_along_axis(
-    func1d: Callable[..., Any], axis: int, x: Tensor, *args: Any, **kwargs: Any
+    func1d: Callable[..., Any], axis: int, arr: Tensor, *args: Any, **kwargs: Any
 ) -> Any:
     """Apply a function of a vector to all vectors along an axis.
 
     The axes of its result stand where the axis was.
     """
     check_function(func1d, "apply_along_axis: the function")
-    x = as_tensor(x)
-    place = one_axis("apply_along_axis", axis, x.ndim)
+    arr = as_tensor(arr)
+    place = one_axis("apply_along_axis", axis, arr.ndim)
 
     def mapped(vector: Any) -> Any:
         return func1d(vector, *args, **kwargs)
 
     whole: Callable[..., Any] = mapped
-    for _ in range(x.ndim - 1):
+    for _ in range(arr.ndim - 1):
         whole = vmap(whole)
-    moved = moveaxis(x, place, -1)
-    rank = x.ndim - 1
+    moved = moveaxis(arr, place, -1)
+    rank = arr.ndim - 1
 
     def put_back(y: Any) -> Any:
         new = y.ndim - rank
@@ -143,14 +143,14 @@ def apply_along_axis(
     return pytree.map(put_back, whole(moved))
 
 
-def apply_over_axes(func: Callable[..., Any], x: Tensor, axes: int | Sequence[int]) -> Any:
+def apply_over_axes(func: Callable[..., Any], a: Tensor, axes: int | Sequence[int]) -> Any:
     """Apply a reduction `func(x, axis)` along axes in turn; they keep size 1."""
     check_function(func, "apply_over_axes: the function")
-    x = as_tensor(x)
+    a = as_tensor(a)
     for axis in axes if isinstance(axes, Sequence) else (axes,):
-        place = one_axis("apply_over_axes", axis, x.ndim)
-        found = func(x, axis=place)
-        if found.ndim == x.ndim - 1:
-            found = reshape(found, (*x.shape[:place], 1, *x.shape[place + 1 :]))
-        x = found
-    return x
+        place = one_axis("apply_over_axes", axis, a.ndim)
+        found = func(a, axis=place)
+        if found.ndim == a.ndim - 1:
+            found = reshape(found, (*a.shape[:place], 1, *a.shape[place + 1 :]))
+        a = found
+    return a

@@ -31,22 +31,22 @@ _BY_STATISTIC: dict[str, Callable[..., Any]] = {
 }
 
 
-def pad(x: Tensor, pad_width: Any, mode: str = "constant", **options: Any) -> Any:
+def pad(array: Tensor, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Any:
     """The array with a border.
 
     Modes: "constant" (`constant_values`), "edge", "reflect", "symmetric", "wrap",
     "linear_ramp" (`end_values`), "maximum", "minimum", "mean", "median" (`stat_length`), "empty".
     """
-    x = as_tensor(x)
-    widths = _pairs("pad_width", pad_width, x.ndim)
+    array = as_tensor(array)
+    widths = _pairs("pad_width", pad_width, array.ndim)
     if mode in ("constant", "empty"):
-        return _pad_constant(x, widths, options.pop("constant_values", 0))
+        return _pad_constant(array, widths, kwargs.pop("constant_values", 0))
     if mode in _BY_INDEX:
-        border = _index_border(mode, options.pop("reflect_type", "even"))
+        border = _index_border(mode, kwargs.pop("reflect_type", "even"))
     elif mode == "linear_ramp":
-        border = _ramp_border(_pairs("end_values", options.pop("end_values", 0), x.ndim))
+        border = _ramp_border(_pairs("end_values", kwargs.pop("end_values", 0), array.ndim))
     elif mode in _BY_STATISTIC:
-        border = _statistic_border(_BY_STATISTIC[mode], options.pop("stat_length", None), x.ndim)
+        border = _statistic_border(_BY_STATISTIC[mode], kwargs.pop("stat_length", None), array.ndim)
     else:
         modes = ["constant", "empty", "linear_ramp", *_BY_INDEX, *_BY_STATISTIC]
         raise AttributeValueError(
@@ -56,10 +56,10 @@ def pad(x: Tensor, pad_width: Any, mode: str = "constant", **options: Any) -> An
         )
     for axis, (before, after) in enumerate(widths):
         if before or after:
-            first, last = border(x, axis, before, after)
-            parts = [part for part, n in ((first, before), (x, 1), (last, after)) if n]
-            x = concatenate(parts, axis)
-    return x
+            first, last = border(array, axis, before, after)
+            parts = [part for part, n in ((first, before), (array, 1), (last, after)) if n]
+            array = concatenate(parts, axis)
+    return array
 
 
 def _pairs(name: str, given: Any, rank: int) -> list[tuple[Any, Any]]:
@@ -148,12 +148,12 @@ def _statistic_border(fn: Callable[..., Any], length: Any, rank: int) -> Callabl
     return border
 
 
-def resize(x: Tensor, new_shape: Any) -> Any:
+def resize(a: Tensor, new_shape: Any) -> Any:
     """The elements repeated to fill a shape."""
-    x, shape = ravel(x), as_shape(new_shape)
+    a, shape = ravel(a), as_shape(new_shape)
     count = integer("resize: the number of elements", math.prod(shape))
-    numbers = np.arange(count, dtype="int32") % integer("resize: the size", x.shape[0])
-    return reshape(take(x, numbers), shape)
+    numbers = np.arange(count, dtype="int32") % integer("resize: the size", a.shape[0])
+    return reshape(take(a, numbers), shape)
 
 
 def block(arrays: Any) -> Any:

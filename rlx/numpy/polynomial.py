@@ -45,25 +45,25 @@ def _same_length(p: Tensor, q: Tensor) -> tuple[Any, Any]:
     return _longer(p, size), _longer(q, size)
 
 
-def polyadd(p: Tensor, q: Tensor) -> Any:
+def polyadd(a1: Tensor, a2: Tensor) -> Any:
     """The sum of two polynomials."""
-    return add(*_same_length(p, q))
+    return add(*_same_length(a1, a2))
 
 
-def polysub(p: Tensor, q: Tensor) -> Any:
+def polysub(a1: Tensor, a2: Tensor) -> Any:
     """The difference of two polynomials."""
-    return subtract(*_same_length(p, q))
+    return subtract(*_same_length(a1, a2))
 
 
-def polymul(p: Tensor, q: Tensor) -> Any:
+def polymul(a1: Tensor, a2: Tensor) -> Any:
     """The product of two polynomials."""
-    return convolve(p, q)
+    return convolve(a1, a2)
 
 
-def polydiv(p: Tensor, q: Tensor, *, trim_leading_zeros: bool = False) -> tuple[Any, Any]:
+def polydiv(u: Tensor, v: Tensor, *, trim_leading_zeros: bool = False) -> tuple[Any, Any]:
     """The quotient and the remainder of two polynomials."""
-    dtype = result_dtype(as_tensor(p), as_tensor(q), inexact=True)
-    rest, divisor = (convert(as_tensor(x), dtype) for x in (p, q))
+    dtype = result_dtype(as_tensor(u), as_tensor(v), inexact=True)
+    rest, divisor = (convert(as_tensor(x), dtype) for x in (u, v))
     count = rest.shape[0] - divisor.shape[0] + 1
     if count < 1:
         return zeros((1,), dtype), rest
@@ -75,12 +75,12 @@ def polydiv(p: Tensor, q: Tensor, *, trim_leading_zeros: bool = False) -> tuple[
     return stack(found), trim_zeros(rest, "f") if trim_leading_zeros else rest
 
 
-def poly(zeros_or_square: Tensor) -> Any:
+def poly(seq_of_zeros: Tensor) -> Any:
     """The coefficients of the polynomial with these zeros.
 
     Of a square matrix it is the characteristic polynomial.
     """
-    x = as_tensor(zeros_or_square)
+    x = as_tensor(seq_of_zeros)
     if x.ndim == 2:
         x = eigvals(x)
     x = x if is_inexact(x.dtype) else convert(x, FLOAT)
@@ -202,29 +202,29 @@ def _window(size: int, *weights: float) -> Any:
     return Array(np.asarray(row, "float32"))
 
 
-def hanning(size: int) -> Any:
+def hanning(M: int) -> Any:
     """A raised cosine that is zero at both ends."""
-    return _window(size, 0.5, -0.5)
+    return _window(M, 0.5, -0.5)
 
 
-def hamming(size: int) -> Any:
+def hamming(M: int) -> Any:
     """A raised cosine with small steps at both ends."""
-    return _window(size, 0.54, -0.46)
+    return _window(M, 0.54, -0.46)
 
 
-def blackman(size: int) -> Any:
+def blackman(M: int) -> Any:
     """A window of three cosines."""
-    return _window(size, 0.42, -0.5, 0.08)
+    return _window(M, 0.42, -0.5, 0.08)
 
 
-def bartlett(size: int) -> Any:
+def bartlett(M: int) -> Any:
     """A triangle that is zero at both ends."""
-    return Array(np.bartlett(size).astype("float32"))
+    return Array(np.bartlett(M).astype("float32"))
 
 
-def kaiser(size: int, beta: float) -> Any:
+def kaiser(M: int, beta: float) -> Any:
     """A window of a Bessel function; beta trades width for low sides."""
-    return Array(np.kaiser(size, beta).astype("float32"))
+    return Array(np.kaiser(M, beta).astype("float32"))
 
 
 # -- the Bessel function i0 ---------------------------------------------------------------------

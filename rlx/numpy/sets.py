@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -24,8 +24,31 @@ from .sorting import argsort, searchsorted
 INT32 = DTYPES["int32"]
 
 
+class UniqueAllResult(NamedTuple):
+    """What `unique_all` finds."""
+
+    values: Any
+    indices: Any
+    inverse_indices: Any
+    counts: Any
+
+
+class UniqueCountsResult(NamedTuple):
+    """What `unique_counts` finds."""
+
+    values: Any
+    counts: Any
+
+
+class UniqueInverseResult(NamedTuple):
+    """What `unique_inverse` finds."""
+
+    values: Any
+    inverse_indices: Any
+
+
 def unique(
-    x: Tensor,
+    ar: Tensor,
     return_index: bool = False,
     return_inverse: bool = False,
     return_counts: bool = False,
@@ -39,10 +62,10 @@ def unique(
 
     In traced code `size` is needed: so many, the rest filled with `fill_value` or the least one.
     """
-    x = as_tensor(x)
+    ar = as_tensor(ar)
     if size is None:
         fix = "say how many: unique(x, size=n)"
-        known = known_array("unique", x, fix)
+        known = known_array("unique", ar, fix)
         found = np.unique(
             known, return_index, return_inverse, return_counts, axis, equal_nan=equal_nan
         )
@@ -50,7 +73,7 @@ def unique(
             return Array(found)
         return tuple(Array(a if i == 0 else a.astype("int32")) for i, a in enumerate(found))
     wanted = (return_index, return_inverse, return_counts)
-    return _sized_unique(ravel(x), *wanted, size, fill_value, equal_nan)
+    return _sized_unique(ravel(ar), *wanted, size, fill_value, equal_nan)
 
 
 def _sized_unique(
@@ -86,34 +109,43 @@ def _sized_unique(
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def unique_values(x: Tensor, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """The different elements in rising order."""
-    return unique(x, size=size, fill_value=fill_value)
+def unique_values(x: Tensor, /, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """The different elements in rising order; each NaN differs from the others."""
+    return unique(x, size=size, fill_value=fill_value, equal_nan=False)
 
 
-def unique_counts(x: Tensor, *, size: int | None = None) -> Any:
+def unique_counts(
+    x: Tensor, /, *, size: int | None = None, fill_value: Any = None
+) -> UniqueCountsResult:
     """The different elements, and how often each occurs."""
-    return unique(x, return_counts=True, size=size)
+    found = unique(x, return_counts=True, size=size, fill_value=fill_value, equal_nan=False)
+    return UniqueCountsResult(*found)
 
 
-def unique_inverse(x: Tensor, *, size: int | None = None) -> Any:
+def unique_inverse(
+    x: Tensor, /, *, size: int | None = None, fill_value: Any = None
+) -> UniqueInverseResult:
     """The different elements, and for each element its place among them."""
     x = as_tensor(x)
-    values, places = unique(x, return_inverse=True, size=size)
-    return values, reshape(places, x.shape)
+    values, places = unique(
+        x, return_inverse=True, size=size, fill_value=fill_value, equal_nan=False
+    )
+    return UniqueInverseResult(values, reshape(places, x.shape))
 
 
-def unique_all(x: Tensor, *, size: int | None = None) -> Any:
+def unique_all(x: Tensor, /, *, size: int | None = None, fill_value: Any = None) -> UniqueAllResult:
     """The different elements, their first places, the inverse and the counts."""
     x = as_tensor(x)
-    values, first, places, counts = unique(x, True, True, True, size=size)
-    return values, first, reshape(places, x.shape), counts
+    values, first, places, counts = unique(
+        x, True, True, True, size=size, fill_value=fill_value, equal_nan=False
+    )
+    return UniqueAllResult(values, first, reshape(places, x.shape), counts)
 
 
-def isin(x: Tensor, test: Tensor, invert: bool = False) -> Any:
-    """Whether each element is among those of `test`."""
-    x, test = as_tensor(x), ravel(test)
-    result = any(equal(reshape(x, (*x.shape, 1)), test), axis=-1)
+def isin(element: Tensor, test_elements: Tensor, invert: bool = False) -> Any:
+    """Whether each element is among those of `test_elements`."""
+    element, test_elements = as_tensor(element), ravel(test_elements)
+    result = any(equal(reshape(element, (*element.shape, 1)), test_elements), axis=-1)
     return logical_not(result) if invert else result
 
 
@@ -123,37 +155,37 @@ def _known_pair(name: str, x: Tensor, y: Tensor) -> tuple[np.ndarray, np.ndarray
 
 
 def intersect1d(
-    x: Tensor, y: Tensor, assume_unique: bool = False, return_indices: bool = False
+    ar1: Tensor, ar2: Tensor, assume_unique: bool = False, return_indices: bool = False
 ) -> Any:
     """The elements that both arrays have, and if wanted their places in both."""
-    pair = _known_pair("intersect1d", x, y)
+    pair = _known_pair("intersect1d", ar1, ar2)
     if not return_indices:
         return Array(np.intersect1d(*pair, assume_unique))
     values, *places = np.intersect1d(*pair, assume_unique, True)
     return Array(values), *(Array(a.astype("int32")) for a in places)
 
 
-def union1d(x: Tensor, y: Tensor, *, size: int | None = None, fill_value: Any = None) -> Any:
+def union1d(ar1: Tensor, ar2: Tensor, *, size: int | None = None, fill_value: Any = None) -> Any:
     """The elements that one or both arrays have.
 
     In traced code `size` is needed, as for `unique`.
     """
-    return unique(concatenate([ravel(x), ravel(y)]), size=size, fill_value=fill_value)
+    return unique(concatenate([ravel(ar1), ravel(ar2)]), size=size, fill_value=fill_value)
 
 
-def setdiff1d(x: Tensor, y: Tensor, assume_unique: bool = False) -> Any:
-    """The elements of x that y has not."""
-    return Array(np.setdiff1d(*_known_pair("setdiff1d", x, y), assume_unique))
+def setdiff1d(ar1: Tensor, ar2: Tensor, assume_unique: bool = False) -> Any:
+    """The elements of ar1 that ar2 has not."""
+    return Array(np.setdiff1d(*_known_pair("setdiff1d", ar1, ar2), assume_unique))
 
 
-def setxor1d(x: Tensor, y: Tensor, assume_unique: bool = False) -> Any:
+def setxor1d(ar1: Tensor, ar2: Tensor, assume_unique: bool = False) -> Any:
     """The elements that exactly one array has."""
-    return Array(np.setxor1d(*_known_pair("setxor1d", x, y), assume_unique))
+    return Array(np.setxor1d(*_known_pair("setxor1d", ar1, ar2), assume_unique))
 
 
-def trim_zeros(x: Tensor, trim: Literal["f", "b", "fb", "bf"] = "fb") -> Any:
+def trim_zeros(filt: Tensor, trim: Literal["f", "b", "fb", "bf"] = "fb") -> Any:
     """The vector without zeros at its front and back."""
-    return Array(np.trim_zeros(known_array("trim_zeros", x, "slice the array"), trim))
+    return Array(np.trim_zeros(known_array("trim_zeros", filt, "slice the array"), trim))
 
 
 # -- counting -----------------------------------------------------------------------------------
@@ -184,31 +216,31 @@ def bincount(
 
 
 def histogram_bin_edges(
-    x: Tensor, bins: int | Sequence[float] | Tensor = 10, range: Any = None
+    a: Tensor, bins: int | Sequence[float] | Tensor = 10, range: Any = None
 ) -> Any:
     """The edges of bins of equal width."""
     if not isinstance(bins, int):
         return as_tensor(bins)
-    x = ravel(x)
-    low, high = (min(x), max(x)) if range is None else map(as_tensor, range)
+    a = ravel(a)
+    low, high = (min(a), max(a)) if range is None else map(as_tensor, range)
     is_flat = low == high
     return linspace(where(is_flat, low - 0.5, low), where(is_flat, high + 0.5, high), bins + 1)
 
 
 def histogram(
-    x: Tensor,
+    a: Tensor,
     bins: int | Sequence[float] | Tensor = 10,
     range: Any = None,
     weights: Tensor | None = None,
     density: bool = False,
 ) -> tuple[Any, Any]:
     """How many elements lie in each bin, and the edges; the last bin includes its end."""
-    x = ravel(x)
-    edges = histogram_bin_edges(x, bins, range)
+    a = ravel(a)
+    edges = histogram_bin_edges(a, bins, range)
     count = edges.shape[0] - 1
-    place = searchsorted(edges, x, side="right") - 1
-    place = where(x == edges[-1], count - 1, place)
-    is_inside = logical_and(less_equal(edges[0], x), less_equal(x, edges[-1]))
+    place = searchsorted(edges, a, side="right") - 1
+    place = where(a == edges[-1], count - 1, place)
+    is_inside = logical_and(less_equal(edges[0], a), less_equal(a, edges[-1]))
     amounts = 1.0 if weights is None else ravel(weights)
     amounts = where(is_inside, amounts, 0.0)
     counts = bincount(where(is_inside, place, 0), amounts, length=count)

@@ -24,7 +24,7 @@ INT32 = DTYPES["int32"]
 
 
 def sort(
-    x: Tensor,
+    a: Tensor,
     axis: int | None = -1,
     *,
     descending: bool = False,
@@ -32,15 +32,15 @@ def sort(
     kind: str | None = None,
 ) -> Any:
     """The elements along an axis in rising order; NaN comes last."""
-    x = as_tensor(x)
-    x, axis = (ravel(x), 0) if axis is None else (x, axis)
-    place = one_axis("sort", axis, x.ndim)
-    (result,) = apply("sort", x, axis=place, n_keys=1)
+    a = as_tensor(a)
+    a, axis = (ravel(a), 0) if axis is None else (a, axis)
+    place = one_axis("sort", axis, a.ndim)
+    (result,) = apply("sort", a, axis=place, n_keys=1)
     return apply("flip", result, axes=(place,)) if descending else result
 
 
 def argsort(
-    x: Tensor,
+    a: Tensor,
     axis: int | None = -1,
     *,
     descending: bool = False,
@@ -48,16 +48,16 @@ def argsort(
     kind: str | None = None,
 ) -> Any:
     """The indices that put an axis in rising order; equal elements keep theirs."""
-    x = as_tensor(x)
-    x, axis = (ravel(x), 0) if axis is None else (x, axis)
-    place = one_axis("argsort", axis, x.ndim)
-    numbers = apply_like(x, "iota", shape=tuple(x.shape), axis=place, dtype="int32")
+    a = as_tensor(a)
+    a, axis = (ravel(a), 0) if axis is None else (a, axis)
+    place = one_axis("argsort", axis, a.ndim)
+    numbers = apply_like(a, "iota", shape=tuple(a.shape), axis=place, dtype="int32")
     if not descending:
-        return apply("sort", x, numbers, axis=place, n_keys=1)[1]
+        return apply("sort", a, numbers, axis=place, n_keys=1)[1]
     # turned around, sorted, and turned around again, equal elements keep their order
-    turned = apply("flip", x, axes=(place,))
+    turned = apply("flip", a, axes=(place,))
     order = apply("sort", turned, numbers, axis=place, n_keys=1)[1]
-    return apply("flip", subtract(x.shape[place] - 1, order), axes=(place,))
+    return apply("flip", subtract(a.shape[place] - 1, order), axes=(place,))
 
 
 def lexsort(keys: Sequence[Tensor], axis: int = -1) -> Any:
@@ -70,23 +70,23 @@ def lexsort(keys: Sequence[Tensor], axis: int = -1) -> Any:
     return apply("sort", *reversed(tensors), numbers, axis=place, n_keys=len(tensors))[-1]
 
 
-def partition(x: Tensor, kth: int, axis: int = -1) -> Any:
+def partition(a: Tensor, kth: int, axis: int = -1) -> Any:
     """The elements so that the one of rank `kth` stands at its place.
 
     All are sorted here.
     """
-    return sort(x, axis)
+    return sort(a, axis)
 
 
-def argpartition(x: Tensor, kth: int, axis: int = -1) -> Any:
+def argpartition(a: Tensor, kth: int, axis: int = -1) -> Any:
     """The indices of `partition`."""
-    return argsort(x, axis)
+    return argsort(a, axis)
 
 
-def sort_complex(x: Tensor) -> Any:
+def sort_complex(a: Tensor) -> Any:
     """The elements sorted by real, then imaginary part."""
-    x = as_tensor(x)
-    return sort(convert(x, result_dtype(x, 1j)))
+    a = as_tensor(a)
+    return sort(convert(a, result_dtype(a, 1j)))
 
 
 def searchsorted(a: Tensor, v: Tensor, side: str = "left", sorter: Tensor | None = None) -> Any:
@@ -141,20 +141,20 @@ def digitize(x: Tensor, bins: Tensor, right: bool = False) -> Any:
 
 
 def quantile(
-    x: Tensor, q: Tensor, axis: Axis = None, method: str = "linear", keepdims: bool = False
+    a: Tensor, q: Tensor, axis: Axis = None, method: str = "linear", keepdims: bool = False
 ) -> Any:
     """The value below which the share q of the elements lies; NaN if one is NaN."""
-    x = _as_inexact(x)
-    result = _quantile("quantile", x, q, axis, method, keepdims)
-    has_nan = any(isnan(x), axis, keepdims=keepdims)
-    return where(has_nan, convert(np.nan, x.dtype), result)
+    a = _as_inexact(a)
+    result = _quantile("quantile", a, q, axis, method, keepdims)
+    has_nan = any(isnan(a), axis, keepdims=keepdims)
+    return where(has_nan, convert(np.nan, a.dtype), result)
 
 
 def nanquantile(
-    x: Tensor, q: Tensor, axis: Axis = None, method: str = "linear", keepdims: bool = False
+    a: Tensor, q: Tensor, axis: Axis = None, method: str = "linear", keepdims: bool = False
 ) -> Any:
     """Like `quantile`, of the elements that are not NaN."""
-    return _quantile("nanquantile", _as_inexact(x), q, axis, method, keepdims)
+    return _quantile("nanquantile", _as_inexact(a), q, axis, method, keepdims)
 
 
 def _as_inexact(x: Tensor) -> Any:
@@ -207,24 +207,24 @@ def _between(name: str, low: Any, high: Any, share: Any, rank: Any, method: str)
 
 
 def percentile(
-    x: Tensor, q: Tensor, axis: Axis = None, method: str = "linear", keepdims: bool = False
+    a: Tensor, q: Tensor, axis: Axis = None, method: str = "linear", keepdims: bool = False
 ) -> Any:
     """The value below which q percent of the elements lie."""
-    return quantile(x, as_tensor(q) / 100, axis, method, keepdims)
+    return quantile(a, as_tensor(q) / 100, axis, method, keepdims)
 
 
 def nanpercentile(
-    x: Tensor, q: Tensor, axis: Axis = None, method: str = "linear", keepdims: bool = False
+    a: Tensor, q: Tensor, axis: Axis = None, method: str = "linear", keepdims: bool = False
 ) -> Any:
     """Like `percentile`, of the elements that are not NaN."""
-    return nanquantile(x, as_tensor(q) / 100, axis, method, keepdims)
+    return nanquantile(a, as_tensor(q) / 100, axis, method, keepdims)
 
 
-def median(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
+def median(a: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
     """The middle element in order, or the mean of the two."""
-    return quantile(x, 0.5, axis, keepdims=keepdims)
+    return quantile(a, 0.5, axis, keepdims=keepdims)
 
 
-def nanmedian(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
+def nanmedian(a: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
     """The median of the elements that are not NaN."""
-    return nanquantile(x, 0.5, axis, keepdims=keepdims)
+    return nanquantile(a, 0.5, axis, keepdims=keepdims)

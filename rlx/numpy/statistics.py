@@ -60,7 +60,7 @@ def element_count(x: Any, axis: Axis, where: Any = None) -> Any:
 
 
 def mean(
-    x: Tensor,
+    a: Tensor,
     axis: Axis = None,
     dtype: Any = None,
     out: None = None,
@@ -69,9 +69,9 @@ def mean(
 ) -> Any:
     """The mean over axes; None means all."""
     check_out("mean", out)
-    x, result = _inexact(as_tensor(x), dtype)
-    total = sum(x, axis, keepdims=keepdims, where=where)
-    count = element_count(x, axis, where)
+    a, result = _inexact(as_tensor(a), dtype)
+    total = sum(a, axis, keepdims=keepdims, where=where)
+    count = element_count(a, axis, where)
     if where is not None and not keepdims:
         count = count.reshape(total.shape)
     return convert(divide(total, count), result)
@@ -81,30 +81,30 @@ _mean = mean  # under a name that no parameter hides
 
 
 def average(
-    x: Tensor,
+    a: Tensor,
     axis: Axis = None,
     weights: Tensor | None = None,
     returned: bool = False,
     keepdims: bool = False,
 ) -> Any:
     """The mean over axes, with weights."""
-    x = as_tensor(x)
+    a = as_tensor(a)
     if weights is None:
-        result = mean(x, axis, keepdims=keepdims)
-        total = as_tensor(np.asarray(element_count(x, axis), result.dtype))
+        result = mean(a, axis, keepdims=keepdims)
+        total = as_tensor(np.asarray(element_count(a, axis), result.dtype))
     else:
         given = as_tensor(weights)
-        if given.ndim != x.ndim and isinstance(axis, int):
-            place = axis % x.ndim
-            given = given.reshape(tuple(-1 if i == place else 1 for i in range(x.ndim)))
-        product = multiply(x, given)
+        if given.ndim != a.ndim and isinstance(axis, int):
+            place = axis % a.ndim
+            given = given.reshape(tuple(-1 if i == place else 1 for i in range(a.ndim)))
+        product = multiply(a, given)
         total = sum(broadcast_to(given, product.shape), axis, keepdims=keepdims)
         result = divide(sum(product, axis, keepdims=keepdims), total)
     return (result, total) if returned else result
 
 
 def var(
-    x: Tensor,
+    a: Tensor,
     axis: Axis = None,
     dtype: Any = None,
     out: None = None,
@@ -121,23 +121,23 @@ def var(
     """
     check_out("var", out)
     ddof = number("var: ddof", ddof if correction is None else correction)
-    x, result = _inexact(as_tensor(x), dtype)
-    center = _mean(x, axis, keepdims=True, where=where) if mean is None else mean
-    offset = subtract(x, center)
-    if is_complex(x.dtype):
+    a, result = _inexact(as_tensor(a), dtype)
+    center = _mean(a, axis, keepdims=True, where=where) if mean is None else mean
+    offset = subtract(a, center)
+    if is_complex(a.dtype):
         squares = real(multiply(offset, conj(offset)))
         result = squares.dtype
     else:
         squares = square(offset)
     total = sum(squares, axis, keepdims=keepdims, where=where)
-    count = element_count(x, axis, where)
+    count = element_count(a, axis, where)
     if where is not None and not keepdims:
         count = count.reshape(total.shape)
     return convert(divide(total, maximum(count - ddof, 0)), result)
 
 
 def std(
-    x: Tensor,
+    a: Tensor,
     axis: Axis = None,
     dtype: Any = None,
     out: None = None,
@@ -149,7 +149,7 @@ def std(
     correction: float | None = None,
 ) -> Any:
     """The square root of the variance."""
-    return sqrt(var(x, axis, dtype, out, ddof, keepdims, where, mean=mean, correction=correction))
+    return sqrt(var(a, axis, dtype, out, ddof, keepdims, where, mean=mean, correction=correction))
 
 
 # -- without NaN --------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def _without_nan(x: Tensor, filler: Any) -> Any:
 
 def _nan_total(name: str, total: Callable[..., Any], neutral: int, doc: str) -> Any:
     def function(
-        x: Tensor,
+        a: Tensor,
         axis: Axis = None,
         dtype: Any = None,
         out: None = None,
@@ -170,7 +170,7 @@ def _nan_total(name: str, total: Callable[..., Any], neutral: int, doc: str) -> 
         initial: Tensor | None = None,
         where: Tensor | None = None,
     ) -> Any:
-        return total(_without_nan(x, neutral), axis, dtype, out, keepdims, initial, where)
+        return total(_without_nan(a, neutral), axis, dtype, out, keepdims, initial, where)
 
     return named(function, name, doc)
 
@@ -181,17 +181,17 @@ nanprod = _nan_total("nanprod", prod, 1, "The product of the elements that are n
 
 def _nan_extreme(name: str, extreme: Callable[..., Any], least: float, doc: str) -> Any:
     def function(
-        x: Tensor,
+        a: Tensor,
         axis: Axis = None,
         out: None = None,
         keepdims: bool = False,
         initial: Tensor | None = None,
         where: Tensor | None = None,
     ) -> Any:
-        result = extreme(_without_nan(x, least), axis, out, keepdims, initial, where)
+        result = extreme(_without_nan(a, least), axis, out, keepdims, initial, where)
         if not is_inexact(result.dtype):
             return result
-        is_empty = all(isnan(x), axis, keepdims=keepdims, where=where)
+        is_empty = all(isnan(a), axis, keepdims=keepdims, where=where)
         return choose(is_empty, np.nan if initial is None else initial, result)
 
     return named(function, name, doc)
@@ -205,16 +205,16 @@ nanmin = _nan_extreme(
 )
 
 
-def nanargmax(x: Tensor, axis: int | None = None, keepdims: bool = False) -> Any:
+def nanargmax(a: Tensor, axis: int | None = None, keepdims: bool = False) -> Any:
     """The place of the greatest element that is not NaN; -1 if there is none."""
-    place = argmax(_without_nan(x, -np.inf), axis, keepdims=keepdims)
-    return choose(all(isnan(x), axis, keepdims=keepdims), -1, place)
+    place = argmax(_without_nan(a, -np.inf), axis, keepdims=keepdims)
+    return choose(all(isnan(a), axis, keepdims=keepdims), -1, place)
 
 
-def nanargmin(x: Tensor, axis: int | None = None, keepdims: bool = False) -> Any:
+def nanargmin(a: Tensor, axis: int | None = None, keepdims: bool = False) -> Any:
     """The place of the least element that is not NaN; -1 if there is none."""
-    place = argmin(_without_nan(x, np.inf), axis, keepdims=keepdims)
-    return choose(all(isnan(x), axis, keepdims=keepdims), -1, place)
+    place = argmin(_without_nan(a, np.inf), axis, keepdims=keepdims)
+    return choose(all(isnan(a), axis, keepdims=keepdims), -1, place)
 
 
 def _where_not_nan(x: Any, where: Tensor | None) -> Any:
@@ -223,7 +223,7 @@ def _where_not_nan(x: Any, where: Tensor | None) -> Any:
 
 
 def nanmean(
-    x: Tensor,
+    a: Tensor,
     axis: Axis = None,
     dtype: Any = None,
     out: None = None,
@@ -232,12 +232,12 @@ def nanmean(
 ) -> Any:
     """The mean of the elements that are not NaN."""
     check_out("nanmean", out)
-    x = as_tensor(x)
-    return mean(x, axis, dtype, keepdims=keepdims, where=_where_not_nan(x, where))
+    a = as_tensor(a)
+    return mean(a, axis, dtype, keepdims=keepdims, where=_where_not_nan(a, where))
 
 
 def nanvar(
-    x: Tensor,
+    a: Tensor,
     axis: Axis = None,
     dtype: Any = None,
     out: None = None,
@@ -248,12 +248,12 @@ def nanvar(
     mean: Tensor | None = None,
 ) -> Any:
     """The variance of the elements that are not NaN."""
-    x = as_tensor(x)
-    return var(x, axis, dtype, out, ddof, keepdims, _where_not_nan(x, where), mean=mean)
+    a = as_tensor(a)
+    return var(a, axis, dtype, out, ddof, keepdims, _where_not_nan(a, where), mean=mean)
 
 
 def nanstd(
-    x: Tensor,
+    a: Tensor,
     axis: Axis = None,
     dtype: Any = None,
     out: None = None,
@@ -264,24 +264,24 @@ def nanstd(
     mean: Tensor | None = None,
 ) -> Any:
     """The standard deviation of the elements that are not NaN."""
-    return sqrt(nanvar(x, axis, dtype, out, ddof, keepdims, where, mean=mean))
+    return sqrt(nanvar(a, axis, dtype, out, ddof, keepdims, where, mean=mean))
 
 
-def nancumsum(x: Tensor, axis: int | None = None, dtype: Any = None) -> Any:
+def nancumsum(a: Tensor, axis: int | None = None, dtype: Any = None) -> Any:
     """Running sums, NaN counted as 0."""
-    return cumsum(_without_nan(x, 0), axis, dtype)
+    return cumsum(_without_nan(a, 0), axis, dtype)
 
 
-def nancumprod(x: Tensor, axis: int | None = None, dtype: Any = None) -> Any:
+def nancumprod(a: Tensor, axis: int | None = None, dtype: Any = None) -> Any:
     """Running products, NaN counted as 1."""
-    return cumprod(_without_nan(x, 1), axis, dtype)
+    return cumprod(_without_nan(a, 1), axis, dtype)
 
 
 # -- covariance ---------------------------------------------------------------------------------
 
 
 def cov(
-    x: Tensor,
+    m: Tensor,
     y: Tensor | None = None,
     rowvar: bool = True,
     bias: bool = False,
@@ -293,19 +293,19 @@ def cov(
 
     Observations count `fweights` times (integers), with the importance `aweights`.
     """
-    x, _ = _inexact(atleast_2d(x), None)
-    x = x if rowvar or x.shape[0] == 1 else transpose(x)
+    m, _ = _inexact(atleast_2d(m), None)
+    m = m if rowvar or m.shape[0] == 1 else transpose(m)
     if y is not None:
         other, _ = _inexact(atleast_2d(y), None)
-        x = concatenate([x, other if rowvar or other.shape[0] == 1 else transpose(other)], 0)
+        m = concatenate([m, other if rowvar or other.shape[0] == 1 else transpose(other)], 0)
     taken = (0 if bias else 1) if ddof is None else number("cov: ddof", ddof)
     if fweights is None and aweights is None:
-        offset = subtract(x, mean(x, 1, keepdims=True))
-        return squeeze(divide(matmul(offset, conj(transpose(offset))), x.shape[1] - taken))
+        offset = subtract(m, mean(m, 1, keepdims=True))
+        return squeeze(divide(matmul(offset, conj(transpose(offset))), m.shape[1] - taken))
     importance = 1 if aweights is None else as_tensor(aweights)
     weights = multiply(importance, 1 if fweights is None else as_tensor(fweights))
     total = sum(weights)
-    offset = subtract(x, divide(sum(multiply(x, weights), 1, keepdims=True), total))
+    offset = subtract(m, divide(sum(multiply(m, weights), 1, keepdims=True), total))
     # a weighted degree of freedom: NumPy's formula
     share = taken if aweights is None else divide(sum(multiply(weights, importance)) * taken, total)
     product = matmul(multiply(offset, weights), conj(transpose(offset)))

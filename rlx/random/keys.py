@@ -51,9 +51,9 @@ def key(seed: Any) -> Any:
 PRNGKey = key
 
 
-def key_data(key: Any) -> Any:
+def key_data(keys: Any) -> Any:
     """The key as a uint32 array, which it already is."""
-    return as_tensor(key)
+    return as_tensor(keys)
 
 
 wrap_key_data = key_data
@@ -104,17 +104,17 @@ def bits_of_each(keys: Any, dtype: Any) -> Any:
     return _joined(*_word_of_each(keys, 0), as_dtype(dtype))
 
 
-def key_impl(key: Any) -> str:
+def key_impl(keys: Any) -> str:
     """The name of the generator of a key: there is one."""
-    check_key("key_impl", key)
+    check_key("key_impl", keys)
     return "threefry2x32"
 
 
-def key_dtype(impl: str | None = None) -> np.dtype:
+def key_dtype(impl_spec: str | None = None) -> np.dtype:
     """The dtype of keys."""
-    if impl not in (None, "threefry2x32"):
+    if impl_spec not in (None, "threefry2x32"):
         raise AttributeValueError(
-            f"key_dtype: there is no generator {impl!r}",
+            f"key_dtype: there is no generator {impl_spec!r}",
             where=str(user_source()),
             fix='use "threefry2x32", or leave it out',
         )

@@ -150,8 +150,8 @@ dot_general: t3, t3, (((2,), (2,)), ((0,), (0,))) ; t3, t4, (((2,), (1,)), ((0,)
 ragged_dot: a, xp.stack([w, 2 * w]), xp.array([1, 2])
 fft: c, 'FFT', (4,) ; a, 'RFFT', (3, 4) ; c, FftType.IFFT, (4,) ; c, 'IRFFT', (6,)
 conv: img, ker, (1, 1), 'SAME' ; img, ker, (2, 1), 'VALID' ; sig, tap, (1,), 'SAME'
-conv_with_general_padding: img, ker, (1, 1), [(1, 0), (0, 2)], None, None ; img, ker, (1, 1), 'VALID', (2, 1), (1, 2)
-conv_general_dilated: img, ker, (1, 2), 'SAME' ; img, ker, (1, 1), 'VALID', (2, 1), (1, 2) ; img, ker[:3, :1], (1, 1), 'SAME', feature_group_count=3 ; xp.transpose(img, (0, 2, 3, 1)), xp.transpose(ker, (2, 3, 1, 0)), (1, 1), 'SAME', dimension_numbers=('NHWC', 'HWIO', 'NHWC') ; img, ker, (1, 1), 'SAME_LOWER' ; img, ker, (1, 1), 'SAME', batch_group_count=2
+conv_with_general_padding: img, ker, (1, 1), [(1, 0), (0, 2)], None, None ; img, ker, (1, 1), [(0, 1), (1, 0)], (2, 1), (1, 2)
+conv_general_dilated: img, ker, (1, 2), 'SAME' ; img, ker, (1, 1), [(0, 1), (1, 0)], (2, 1), (1, 2) ; img, ker[:3, :1], (1, 1), 'SAME', feature_group_count=3 ; xp.transpose(img, (0, 2, 3, 1)), xp.transpose(ker, (2, 3, 1, 0)), (1, 1), 'SAME', dimension_numbers=('NHWC', 'HWIO', 'NHWC') ; img, ker, (1, 1), 'SAME_LOWER' ; img, ker, (1, 1), 'SAME', batch_group_count=2
 conv_transpose: xp.transpose(sig, (0, 2, 1)), xp.transpose(tap, (2, 1, 0)), (2,), 'SAME' ; xp.transpose(sig, (0, 2, 1)), xp.transpose(tap, (2, 1, 0)), (2,), 'VALID', transpose_kernel=False
 conv_general_dilated_patches: img, (2, 2), (1, 1), 'VALID' ; sig, (3,), (2,), 'SAME'
 conv_general_dilated_local: sig, xp.ones((4, 9, 7)) * s, (1,), 'VALID', (3,)
@@ -176,13 +176,13 @@ scatter_apply: w, k[:, None], exp, ScatterDimensionNumbers((1,), (0,), (0,)), up
 cond: si > 1, lambda x: x + 1, lambda x: x - 1, a ; False, exp, neg, a ; s > 0, lambda x, y: x * y, lambda x, y: x, a, p
 switch: si, [neg, exp, square], a ; 9, [neg, exp], a
 while_loop: lambda x: xp.sum(x) < 50, lambda x: x * 2 + 1, p
-fori_loop: 0, 3, lambda i, x: x * i + 1, a ; 0, si, lambda i, x: x * 2, i
+fori_loop: 0, 3, lambda at, x: x * at + 1, a ; 0, si, lambda at, x: x * 2, i
 scan: lambda carry, x: (carry + x, carry * x), b, a ; lambda carry, x: (carry * x, None), s, v, reverse=True ; lambda carry, x: (carry + 1, carry), 0, None, 3
 map: lambda x: x * 2, a ; lambda x: xp.sum(x), t3, batch_size=1
 associative_scan: add, a ; mul, p, axis=1 ; max, v, reverse=True
 stop_gradient: a ; (a, i)
 optimization_barrier: a ; (a, i)
-custom_root: lambda x: x * x - s, 1.0 + 0 * s, lambda f, x: fori_loop(0, 20, lambda i, y: y - f(y) / (2 * y), x), lambda f, y: y / f(1.0)
+custom_root: lambda x: x * x - s, 1.0 + 0 * s, lambda f, x: fori_loop(0, 20, lambda at, y: y - f(y) / (2 * y), x), lambda f, y: y / f(1.0)
 custom_linear_solve: lambda x: A @ x, y3, lambda f, x: xp.linalg.solve(A, x), transpose_solve=lambda f, x: xp.linalg.solve(A.T, x)
 platform_dependent: a, cpu=exp, default=neg
 """

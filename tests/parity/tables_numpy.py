@@ -47,7 +47,6 @@ signbit: F ; a ; i ; h
 floor: a ; h ; i ; half
 ceil: a ; h ; i ; half
 trunc: a ; h ; i ; half
-fix: a ; half ; i
 rint: half ; h ; a ; i
 round: half ; a, 2 ; i ; h, 1 ; a, -1 ; c, 1
 around: half ; a, 1
@@ -128,7 +127,7 @@ isclose: a, b ; a, a ; F, F, equal_nan=True ; i, j ; a, b, rtol=1.0
 allclose: a, a ; a, b ; F, F
 array_equal: a, a ; a, b ; F, F ; F, F, equal_nan=True ; i, m
 array_equiv: a, b ; a, a[None]
-clip: a, -0.5, 0.5 ; a, -1, b ; i, 0, 3 ; h, min=0 ; a, max=0.2 ; a ; c, 0, 1 ; i, 0.5, 2
+clip: a, -0.5, 0.5 ; a, -1, b ; i, 0, 3 ; h, min=0 ; a, max=0.2 ; a ; i, 0.5, 2
 where: m, a, b ; m, a, 0 ; m, 1, 2.5 ; m, 1., 0. ; m, i, h ; m, c, a ; a > 0, 1, i ; m, size=3 ; m, size=8, fill_value=-1
 select: [m, a > 0], [a, 2 * a], 7.0 ; [m, a > 0], [i, 2 * i] ; [m], [h], 1
 piecewise: a, [a < 0, a > 1], [-1, lambda x: x * x, 0.5] ; a, [m], [lambda x: x + 1] ; i, [i < 0], [0, lambda x: 2 * x]
@@ -188,7 +187,7 @@ cumulative_sum: v ; a, axis=1 ; a, axis=0, include_initial=True
 cumulative_prod: v ; a, axis=1 ; a, axis=0, include_initial=True
 diff: a ; a, 2 ; a, 1, 0 ; i ; m ; v, prepend=0.0 ; a, append=col
 ediff1d: v ; v, 9.0 ; v, to_begin=b ; i
-trapezoid: v ; v, o[0] + r ; a, dx=0.5 ; a, axis=0 ; i
+trapezoid: v ; r, o ; a, dx=0.5 ; a, axis=0 ; i
 gradient: v ; a ; a, axis=1 ; a, 2.0 ; o, o * 2 ; a, 2.0, 3.0
 cov: a ; a, ddof=0 ; a, p ; v ; a, rowvar=False ; a, fweights=k4 + 1 ; a, aweights=p[0] ; c ; a, bias=True
 corrcoef: a ; v, v * v ; c
@@ -224,7 +223,6 @@ hstack: [a, p] ; [b, b] ; [s, s]
 vstack: [a, p] ; [b, b] ; [s, 1]
 dstack: [a, p] ; [b, b]
 column_stack: [b, b] ; [a, col] ; [s, s]
-row_stack: [a, p] ; [b, b]
 split: a, 3 ; a, [1, 2], 1
 array_split: a, 2 ; a, 3, 1 ; v, 4
 hsplit: a, 2 ; v, [2]
@@ -243,8 +241,8 @@ pad: a, 1 ; a, ((1, 0), (0, 2)) ; b, 2, 'edge' ; b, 2, 'reflect' ; b, 2, 'wrap' 
 resize: a, (2, 3) ; v, 9 ; v, (2, 0)
 block: [[a, col], [a, col]] ; [b, b] ; [[1, s], [s, 2]]
 trim_zeros: n ; n, 'f'
-delete: a, 1 ; a, 1, 0 ; a, [0, 2], 1 ; v, slice(1, 3) ; v, k, assume_unique_indices=True
-insert: v, 1, 9.0 ; a, 1, 5.0, axis=0 ; v, [0, 2], [7.0, 8.0] ; a, 2, b[:3], 1 ; v, k, s
+delete: a, 1 ; a, 1, 0 ; a, np.array([0, 2]), 1 ; v, slice(1, 3) ; v, k, assume_unique_indices=True
+insert: v, 1, 9.0 ; a, 1, 5.0, axis=0 ; v, np.array([0, 2]), np.array([7.0, 8.0], 'f') ; a, 2, b[:3], 1 ; v, k, s
 apply_along_axis: lambda x: x.sum(), 0, a ; lambda x: x * x, 1, a ; lambda x, y: x + y, 0, a, 1.0
 apply_over_axes: xp.sum, t3, (0, 2)
 vectorize(lambda x, y: x * y + 1)(a, b) ; vectorize(xp.dot, signature='(n),(n)->()')(a, b)
@@ -254,12 +252,11 @@ frompyfunc(lambda x, y: x * y, nin=2, nout=1)(a, b) ; frompyfunc(lambda x, y: x 
 
 NUMPY["indices"] = """
 take: a, k, 0 ; a, k ; v, xp.array([0, 9]) ; v, xp.array([0, 9]), mode='clip' ; v, xp.array([0, 9, -1]), mode='wrap' ; a, 1, 1 ; v, xp.array([0, 9]), mode='fill', fill_value=7.0 ; a, k, 0, unique_indices=True ; i, k4, 1, indices_are_sorted=False
-take_along_axis: a, xp.argsort(a, 1), 1 ; a, k[None], 0 ; v, k, None ; a, xp.array([[0], [9], [1]]), 1 ; a, xp.array([[0], [9], [1]]), 1, mode='clip' ; a, k[:, None], 1, fill_value=3.0
+take_along_axis: a, xp.argsort(a, 1), 1 ; a, k4[None], 0 ; v, k, None ; a, xp.array([[0], [9], [1]]), 1 ; a, xp.array([[0], [9], [1]]), 1, mode='clip' ; a, k[:, None], 1, fill_value=3.0
 put_along_axis: a, k[:, None], 9.0, 1, inplace=False
 put: a, k, 7.0, inplace=False ; v, k, o, inplace=False ; v, xp.array([0, 9]), 5.0, mode='clip', inplace=False
 place: a, m, b, inplace=False ; i, m, k, inplace=False
-putmask: a, m, b ; v, v > 1, 0.0
-fill_diagonal: a, 9.0, inplace=False ; A, y3, inplace=False ; xp.zeros((6, 2)), 1.0, wrap=True, inplace=False
+fill_diagonal: a, 9.0, inplace=False ; A, y3, inplace=False
 extract: m, a ; m, a, size=4 ; m, a, size=9, fill_value=5.0
 compress: m4, a, 1 ; m4, v ; m4, a, 1, size=2 ; m4, a, 1, size=4, fill_value=3.0
 choose: k, [v[:3], o[:3], r[:3]], mode='clip' ; k, [1, 2, 3] ; k4, [b, 2 * b], mode='wrap'
@@ -283,10 +280,10 @@ mask_indices: 3, xp.triu ; 3, xp.triu, 1
 indices: (2, 3) ; (2, 3), dtype='float32' ; (2, 3), sparse=True
 unravel_index: k, (2, 3) ; 5, (2, 3) ; n, (2, 2)
 ravel_multi_index: (k, k), (3, 3), mode='clip' ; (k, k), (3, 4), mode='wrap' ; (k, k), (3, 4), 'clip', 'F'
-ix_: k, k4 ; m4, k
+ix_: k, k4 ; k, k, k4
 searchsorted: o, v ; o, 0.5, 'right' ; o, v, method='sort' ; o, v, method='compare_all' ; o, s ; xp.sort(n), n, 'right' ; o, v, 'left', None ; v, o, sorter=xp.argsort(v)
 sort: a ; a, 0 ; a, None ; i, 1 ; h ; m ; c ; N ; F ; a, descending=True ; i, 0, stable=False ; z ; q
-argsort: a ; a, 0 ; a, None ; i, 1 ; N ; r ; r, descending=True ; r, stable=False ; c ; r, kind='stable'
+argsort: a ; a, 0 ; a, None ; i, 1 ; N ; r ; r, descending=True ; r, stable=False ; c
 sort_complex: c ; a ; i
 lexsort: (r, r) ; (n, n[::-1]) ; (a, p) ; (a, p), 0
 partition: v, 2 ; a, 1, 0 ; i, 2

@@ -35,7 +35,6 @@ bool_: i ; 0
 float16: a
 bfloat16: a
 complex64: a ; 1j
-view: a, 'int32'
 hanning: 5 ; 1
 hamming: 5
 blackman: 5
@@ -44,7 +43,6 @@ kaiser: 5, 3.0
 from_dlpack: np.arange(3, dtype='int32')
 frombuffer: b'\\x01\\x02', 'uint8'
 fromstring: '1 2 3', dtype='int32', sep=' '
-fromiter: [1, 2, 3], 'int32'
 packbits: m ; m, 1 ; q, 0 ; m, -1, 'little'
 unpackbits: q ; q, 1 ; q, 0, 10 ; q, -1, None, 'little'
 """
@@ -75,7 +73,7 @@ polymul: v, b ; n, k ; v, b, trim_leading_zeros=True
 polydiv: v, b ; v, b, trim_leading_zeros=True
 polyval: v, a ; v, 2.0 ; n, k ; v, c ; v, a, unroll=1
 polyder: v ; v, 2
-polyint: v ; v, 2 ; v, 2, [1.0, 2.0] ; v, k=s
+polyint: v ; v, 2 ; v, 2, y3[:2] ; v, k=s
 polyfit: o, r, 2 ; o, r, 2, w=o * o ; o, r, 1, full=True ; o, r, 2, cov=True ; o, A[:1].repeat(5, 0) * r[:, None], 1
 roots: v ; k
 interp: v, o, r ; v, o, r, left=-1.0 ; v, o, r, right=9.0 ; s, o, r ; v, o, r, period=3.0 ; v, o, r, 'extrapolate', 'extrapolate'
