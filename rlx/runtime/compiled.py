@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backends.backend import Executable
+from ..ir.bind import bind_sizes, concrete_type, has_sizes, is_symbolic
 from ..ir.builder import user_source
+from ..ir.dims import likely
 from ..ir.errors import ArgumentError, DtypeError, RlxError, ShapeError
 from ..ir.graph import Graph, Value
+from ..ir.tracebacks import hide_frames
 from ..ir.types import Type, type_of
 from ..trace.array import Array
 from ..trace.host import is_python_scalar, scalar_to_numpy, to_numpy
@@ -28,7 +31,7 @@ class Cost:
     """Work and memory of one call.
 
     `flops` counts scalar instructions (a tanh counts as one), `bytes` what the steps read and
-    write; both are 0 on a device without loops. `peak_bytes` are the arguments, the results and
+    write; both are 0 on a device without loops. A symbolic size counts as a likely number. `peak_bytes` are the arguments, the results and
     the `arena_bytes` of temporaries. Of branches the dearest counts, of a `while` loop one round.
     """
 
@@ -55,10 +58,14 @@ class CompiledGraph:
     _bound: dict[int, np.ndarray] = field(default_factory=dict)
 
     def __call__(self, *arrays: Any) -> Any:
-        if self._bound or self.donated:
-            return self._plan(self._with_bound(arrays))()
-        result = self.executable.entry(*arrays)
-        return result if result is not self.executable.miss else self._plan(arrays)()
+        try:
+            if self._bound or self.donated:
+                return self._plan(self._with_bound(arrays))()
+            result = self.executable.entry(*arrays)
+            return result if result is not self.executable.miss else self._plan(arrays)()
+        except BaseException as error:
+            hide_frames(error)
+            raise
 
     def run(self, **arrays: Any) -> Any:
         """Call with arrays by the names of their parameters (see `names`)."""
@@ -80,9 +87,10 @@ class CompiledGraph:
         Nothing is allocated or copied for an array that is dense and apart from the arguments.
         """
         given = self._with_bound(arrays)
-        self._check_outputs(out)
+        types = self._result_types(given)
+        self._check_outputs(out, types)
         prepared = self._prepared(given)
-        pairs = zip(out, self.graph.result_types, strict=True)
+        pairs = zip(out, types, strict=True)
         direct = [x if _is_dense(x, t) and not _overlaps(x, prepared) else None for x, t in pairs]
         results = self._enter(prepared, direct)
         for i, target in enumerate(out):
@@ -214,8 +222,16 @@ class CompiledGraph:
         assert result is not executable.miss, "prepared arguments fit"
         return result if isinstance(result, tuple) else (result,)
 
-    def _check_outputs(self, out: Sequence[np.ndarray]) -> None:
-        types = self.graph.result_types
+    def _result_types(self, arrays: Sequence[Any]) -> list[Type]:
+        """The types of the results for these arguments."""
+        graph = self.graph
+        if not is_symbolic(graph.param_types) or len(arrays) != len(graph.params):
+            return list(graph.result_types)
+        shapes = [np.shape(x) for x in arrays]
+        sizes = bind_sizes(graph.param_types, shapes, list(self.names))
+        return [concrete_type(t, sizes) for t in graph.result_types]
+
+    def _check_outputs(self, out: Sequence[np.ndarray], types: Sequence[Type]) -> None:
         if not isinstance(out, Sequence):
             raise ArgumentError(
                 f"`out` is of type {type(out).__name__}, not a list of arrays",
@@ -261,7 +277,8 @@ class CompiledGraph:
     def cost(self) -> Cost:
         """The work and memory of one call, counted in the loops it became."""
         flops, moved = self.executable.work()
-        outside = sum(v.type.nbytes for v in (*self.graph.params, *self.graph.results))
+        values = (*self.graph.params, *self.graph.results)
+        outside = sum(likely(v.type.nbytes) for v in values)
         arena = self.executable.arena_bytes
         return Cost(flops, moved, arena, outside + arena)
 
@@ -292,34 +309,44 @@ def prepare(params: Sequence[Value], arrays: Sequence[Any], name: str) -> list[n
     """Check arguments against parameters; gives dense host arrays."""
     if len(arrays) != len(params):
         raise _wrong_count(name, len(params), len(arrays))
-    return [_prepared(p, a, i, name) for i, (p, a) in enumerate(zip(params, arrays, strict=True))]
+    places = [p.origin or f"argument {i} of {name}" for i, p in enumerate(params)]
+    types = sized_types([p.type for p in params], arrays, places)
+    given = zip(types, arrays, places, strict=True)
+    return [_prepared(type, array, place, name) for type, array, place in given]
 
 
-def _prepared(param: Value, given: Any, i: int, name: str) -> np.ndarray:
+def sized_types(types: Sequence[Type], arrays: Sequence[Any], places: Sequence[str]) -> list[Type]:
+    """The types of parameters, with the sizes that the arguments give to their dims."""
+    if not is_symbolic(types):
+        return list(types)
+    sizes = bind_sizes(types, [np.shape(x) for x in arrays], places)
+    return [concrete_type(t, sizes) if has_sizes(t, sizes) else t for t in types]
+
+
+def _prepared(wanted: Type, given: Any, place: str, name: str) -> np.ndarray:
     array: Any = given.host() if isinstance(given, Array) else given
-    if _is_dense(array, param.type):
+    if _is_dense(array, wanted):
         return array
-    place = param.origin or f"argument {i} of {name}"
     try:
-        is_number = is_python_scalar(array) and param.shape == ()
-        array = scalar_to_numpy(array, param.dtype) if is_number else to_numpy(array)
+        is_number = is_python_scalar(array) and wanted.shape == ()
+        array = scalar_to_numpy(array, wanted.dtype) if is_number else to_numpy(array)
     except RlxError as error:
         error.notes = (place, *error.notes)
         raise
-    if array.dtype != param.dtype:
+    if array.dtype != wanted.dtype:
         raise DtypeError(
-            f"{place} is {type_of(array)}, {name} was compiled for {param.type}",
+            f"{place} is {type_of(array)}, {name} was compiled for {wanted}",
             where=_here(),
-            fix=f"convert it: x.astype({param.dtype.name!r})",
+            fix=f"convert it: x.astype({wanted.dtype.name!r})",
         )
-    if array.shape != param.shape:
+    if array.shape != wanted.shape:
         raise ShapeError(
-            f"{place} is {type_of(array)}, {name} was compiled for {param.type}",
+            f"{place} is {type_of(array)}, {name} was compiled for {wanted}",
             where=_here(),
             fix="compile again for this shape, or reshape the array",
         )
     # a fresh array has the one canonical dtype object that compiled code compares with
-    return np.require(array, param.dtype, ["C", "A"]).reshape(array.shape).view(param.dtype)
+    return np.require(array, wanted.dtype, ["C", "A"]).reshape(array.shape).view(wanted.dtype)
 
 
 def _is_dense(array: np.ndarray, wanted: Type) -> bool:

@@ -30,6 +30,7 @@ from ..ir.errors import ConfigError
 from ..ir.graph import Graph
 from ..ir.text import constants
 from ..ir.text import show as graph_text
+from ..ir.tracebacks import boundary
 from ..trace.callback import debug_callback, debug_print
 from ..trace.make_graph import trace
 
@@ -69,6 +70,7 @@ def show(fn: Callable[..., Any], *, file: Any = None) -> Callable[..., None]:
     }
     """
 
+    @boundary
     @functools.wraps(fn)
     def shown(*args: Any, **kwargs: Any) -> None:
         print(graph_text(trace(fn, args, kwargs).graph), file=file)

@@ -19,6 +19,7 @@ from ..ir.graph import OPS, Graph, Node, Value
 from ..ir.interpret import interpret, watched
 from ..ir.number_check import IsBad, at, check_results, is_bad, place_of
 from ..ir.ops.custom import Rule
+from ..ir.tracebacks import boundary
 from ..ir.types import as_dtype, is_complex, is_inexact
 from ..lower.hir import drop_dead, inline_calls
 from ..lower.hir.rebuild import again, rebuild
@@ -50,6 +51,7 @@ def nan_check(fn: Callable[..., Any], *, infinities: bool = False) -> Callable[.
     """
     bad = is_bad(True, infinities) or np.isnan
 
+    @boundary
     @functools.wraps(fn)
     def checked(*args: Any, **kwargs: Any) -> Any:
         leaves = pytree.leaves((args, kwargs))

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..ir import builder
 from ..ir.errors import ArgumentError, DtypeError, ShapeError, StructureError
+from ..ir.tracebacks import boundary
 from ..ir.types import DTYPES, Type, is_bool
 from . import pytree
 from .apply import apply, as_operand, as_tensor, operand_type
@@ -37,6 +38,7 @@ INDEX = DTYPES["int32"]
 # -- choice -------------------------------------------------------------------------------------
 
 
+@boundary
 def cond(
     pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *operands: Any
 ) -> Any:
@@ -55,6 +57,7 @@ def cond(
     return _branch("cond", convert(test, INDEX), (false_fn, true_fn), operands)
 
 
+@boundary
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
     """Call `branches[index](*operands)`.
 
@@ -150,6 +153,7 @@ def _meeting_types(name: str, traced: Sequence[Traced]) -> list[Type]:
 # -- loops --------------------------------------------------------------------------------------
 
 
+@boundary
 def while_loop(
     cond_fun: Callable[[Any], Any],
     body_fun: Callable[[Any], Any],
@@ -206,6 +210,7 @@ def _bounded_loop(
     return scan(step, init, None, length=max_steps)[0]
 
 
+@boundary
 def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init: Any) -> Any:
     """Call `carry = body_fun(i, carry)` for i from `lower` below `upper`.
 

@@ -18,6 +18,7 @@ from ..ir import builder
 from ..ir.dims import dim
 from ..ir.errors import ArgumentError, DonatedError, RlxError
 from ..ir.graph import Graph, Value
+from ..ir.tracebacks import boundary
 from ..ir.types import Type, as_dtype
 from . import pytree
 from .apply import as_operand, is_weak, operand_type, to_value
@@ -97,6 +98,7 @@ def make_graph(fn: Callable[..., Any]) -> Callable[..., Graph]:
 
     check_function(fn, "what make_graph records")
 
+    @boundary
     @functools.wraps(fn)
     def recorded(*args: Any, **kwargs: Any) -> Graph:
         return trace(fn, args, kwargs).graph

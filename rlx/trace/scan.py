@@ -8,6 +8,7 @@ from typing import Any
 from ..ir import builder
 from ..ir.dims import Dim
 from ..ir.errors import ArgumentError, ShapeError, StructureError
+from ..ir.tracebacks import boundary
 from ..ir.types import Size, Type
 from . import pytree
 from .apply import apply, as_tensor
@@ -16,6 +17,7 @@ from .closures import constants_first, lift_leaf, trace_body, with_weak
 from .make_graph import Traced, check_function, function_name
 
 
+@boundary
 def scan(
     f: Callable[[Any, Any], tuple[Any, Any]],
     init: Any,
@@ -141,6 +143,7 @@ def _stack(ys: Sequence[Any]) -> Any:
     return apply("concat", *rows, axis=0)
 
 
+@boundary
 def map(f: Callable[[Any], Any], xs: Any) -> Any:
     """Call `f` on each element along axis 0, one after another.
 
@@ -156,6 +159,7 @@ def map(f: Callable[[Any], Any], xs: Any) -> Any:
     return scan(step, None, xs)[1]
 
 
+@boundary
 def associative_scan(
     fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0
 ) -> Any:

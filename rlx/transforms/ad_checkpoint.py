@@ -11,6 +11,7 @@ from ..ir.builder import build, inline, rewrite, user_source
 from ..ir.errors import ArgumentError
 from ..ir.graph import Graph, Node, Value
 from ..ir.ops.custom import Rule
+from ..ir.tracebacks import boundary
 from ..ir.types import Type, is_inexact
 from ..trace import pytree
 from ..trace.apply import apply, as_operand
@@ -50,6 +51,7 @@ def checkpoint(
         check_function(policy, "checkpoint: the policy")
     rule = None if policy is None else Rule(policy)
 
+    @boundary
     @functools.wraps(fn, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         fixed = chosen_arguments(fn, static_argnums, len(args), "static_argnums")

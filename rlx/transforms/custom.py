@@ -20,6 +20,7 @@ from ..ir.errors import ArgumentError, GradientError, LeakedTracerError, Structu
 from ..ir.graph import OPS, Value
 from ..ir.ops.control import pick, weave, zeros_like
 from ..ir.ops.custom import Rule
+from ..ir.tracebacks import boundary
 from ..ir.types import Type, is_inexact
 from ..trace import pytree
 from ..trace.apply import apply, as_operand, to_value
@@ -111,6 +112,7 @@ class custom_jvp(_Custom):
         self._rule = rule
         return rule
 
+    @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._rule is None:
             raise _no_rule(self._fn, "defjvp")
@@ -180,6 +182,7 @@ class custom_vjp(_Custom):
         """
         self._rules = forward, backward
 
+    @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._rules is None:
             raise _no_rule(self._fn, "defvjp")

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, GradientError
+from ..ir.tracebacks import boundary
 from ..ir.types import is_inexact
 from ..trace import pytree
 from ..trace.apply import as_operand, operand_type
@@ -26,6 +27,7 @@ from .vmap import vmap
 WRAPPED = ("__module__", "__name__", "__qualname__", "__doc__")
 
 
+@boundary
 def jvp(
     fn: Callable[..., Any],
     primals: Sequence[Any],
@@ -60,6 +62,7 @@ def jvp(
     return (value[0], slopes[0], value[1]) if has_aux else (value, slopes)
 
 
+@boundary
 def hvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """Give the Hessian of a scalar function times a vector.
 
@@ -90,6 +93,7 @@ def jacfwd(
 
     check_function(fn, "jacfwd: the function")
 
+    @boundary
     @functools.wraps(fn, assigned=WRAPPED)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         inner, picked = _of_chosen("jacfwd", fn, argnums, args, kwargs)
@@ -124,6 +128,7 @@ def jacrev(
 
     check_function(fn, "jacrev: the function")
 
+    @boundary
     @functools.wraps(fn, assigned=WRAPPED)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         inner, picked = _of_chosen("jacrev", fn, argnums, args, kwargs)

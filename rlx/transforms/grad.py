@@ -14,6 +14,7 @@ from ..ir.builder import build, inline, user_source
 from ..ir.errors import ArgumentError, GradientError
 from ..ir.graph import OPS, Graph, Value
 from ..ir.ops.control import Split, filled, pick
+from ..ir.tracebacks import boundary
 from ..ir.types import is_inexact
 from ..trace import pytree
 from ..trace.apply import as_operand, operand_type
@@ -76,6 +77,7 @@ def value_and_grad(
 
     check_function(fn, "value_and_grad: the function")
 
+    @boundary
     @functools.wraps(fn, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         chosen = chosen_arguments(fn, argnums, len(args))
@@ -108,6 +110,7 @@ def grad(
     check_function(fn, "grad: the function")
     both = value_and_grad(fn, argnums, has_aux)
 
+    @boundary
     @functools.wraps(fn, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         value, slope = both(*args, **kwargs)
@@ -116,6 +119,7 @@ def grad(
     return wrapped
 
 
+@boundary
 def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """Give the value of a function and the map that takes cotangents back.
 
@@ -167,6 +171,7 @@ def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     return value, pull_back
 
 
+@boundary
 def linearize(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
     """Give the value of a function and its linear map of tangents.
 
@@ -294,6 +299,7 @@ def _as_arguments(args: Any, chosen: Sequence[int], results: Sequence[Any], argn
     return tuple(table[i] for i in chosen) if isinstance(argnums, Sequence) else table[chosen[0]]
 
 
+@boundary
 def linear_transpose(fn: Callable[..., Any], *primals: Any) -> Callable[..., Any]:
     """Give the transpose of a function that is linear in all arguments.
 

@@ -20,6 +20,7 @@ from ..ir.builder import user_source
 from ..ir.config import Settings, config
 from ..ir.errors import DtypeError, StaticArgumentError, StructureError
 from ..ir.graph import OPS, Graph, Value
+from ..ir.tracebacks import boundary, hide_frames
 from ..runtime import MISS
 from ..runtime.compiled import CompiledGraph, parameter_names, places_of
 from ..runtime.debug import tell_reason
@@ -67,6 +68,7 @@ class Compiled:
         """For each op how it runs."""
         return self.compiled.report()
 
+    @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, tree = pytree.flatten((args, kwargs))
         if tree == self._without_static:
@@ -174,9 +176,14 @@ class Jitted:
         return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        result = self._fast(*args, **kwargs)
-        return result if result is not MISS else self._slow(args, kwargs)
+        try:
+            result = self._fast(*args, **kwargs)
+            return result if result is not MISS else self._slow(args, kwargs)
+        except BaseException as error:
+            hide_frames(error)
+            raise
 
+    @boundary
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Record the function for arguments like these."""
         args, kwargs = self._arguments(args, kwargs)

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, ShapeError
+from ..ir.tracebacks import boundary
 from ..trace import pytree
 from ..trace.apply import as_operand, as_tensor, operand_type
 from ..trace.make_graph import check_function, from_values, trace
@@ -66,6 +67,7 @@ class _System:
         return _System(self.transposed, self.product, self.transpose_solve, self.solve)
 
 
+@boundary
 def custom_linear_solve(
     matvec: Callable[[Any], Any],
     b: Any,
@@ -120,6 +122,7 @@ def _solved(system: _System, outside: list[Any], b: Any) -> Any:
 # -- roots --------------------------------------------------------------------------------------
 
 
+@boundary
 def custom_root(
     f: Callable[[Any], Any],
     initial_guess: Any,

@@ -9,6 +9,7 @@ from typing import Any
 from ..ir.builder import build, inline, user_source
 from ..ir.errors import ArgumentError, AxisError, ShapeError
 from ..ir.graph import OPS, Graph, Value
+from ..ir.tracebacks import boundary
 from ..ir.types import Type
 from ..trace import pytree
 from ..trace.apply import as_operand, operand_type
@@ -37,6 +38,7 @@ def vmap(
 
     check_function(fn, "vmap: the function")
 
+    @boundary
     @functools.wraps(fn, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         args = _with_shared(in_axes, args)

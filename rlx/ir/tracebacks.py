@@ -1,0 +1,105 @@
+"""Tracebacks of the user's code only: the frames of rlx are left out.
+
+`boundary` cuts them where an exception leaves a transform; what leaves other functions is cut when
+Python prints it. The setting `traceback="full"` (RLX_TRACEBACK=full) shows everything, and so does
+a bug of rlx.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, TypeVar
+
+from .config import config
+from .errors import InternalError, RlxError
+from .source import PACKAGE
+
+Fn = TypeVar("Fn", bound=Callable[..., Any])
+WRAPPERS = (contextlib.__file__, functools.__file__)  # hidden where rlx calls them
+
+
+def boundary(fn: Fn) -> Fn:
+    """Cut the frames of rlx out of exceptions that leave `fn`."""
+
+    @functools.wraps(fn)
+    def bounded(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return fn(*args, **kwargs)
+        except BaseException as error:
+            hide_frames(error)
+            raise
+
+    return bounded  # type: ignore[return-value]
+
+
+def hide_frames(error: BaseException) -> None:
+    """Cut the frames of rlx out of the traceback of an exception and of its causes.
+
+    Nothing else about it changes: type, cause, notes.
+    """
+    if config.traceback == "full":
+        return
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        each = waiting.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        waiting += [each.__cause__, each.__context__]
+        if not _is_bug(each):
+            each.__traceback__ = without_rlx(each.__traceback__)
+
+
+def without_rlx(traceback: TracebackType | None) -> TracebackType | None:
+    """A copy of a traceback without the frames of rlx."""
+    kept: list[TracebackType] = []
+    is_hidden = False
+    while traceback is not None:
+        file = traceback.tb_frame.f_code.co_filename
+        is_hidden = file.startswith(PACKAGE) or (is_hidden and file in WRAPPERS)
+        if not is_hidden:
+            kept.append(traceback)
+        traceback = traceback.tb_next
+    made = None
+    for each in reversed(kept):
+        made = TracebackType(made, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return made
+
+
+def _is_bug(error: BaseException) -> bool:
+    """Whether rlx, and not the user, must look at the frames: a broken promise of its own."""
+    if isinstance(error, RlxError):
+        return isinstance(error, InternalError)
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    is_ours = last is not None and last.tb_frame.f_code.co_filename.startswith(PACKAGE)
+    return is_ours and isinstance(error, AssertionError)
+
+
+# -- what Python prints ---------------------------------------------------------------------------
+
+
+def _print_filtered(kind: type[BaseException], error: BaseException, tb: Any) -> None:
+    if isinstance(error, BaseException):
+        hide_frames(error)
+        tb = error.__traceback__
+    _print_before(kind, error, tb)
+
+
+def _print_filtered_in_thread(args: threading.ExceptHookArgs, /) -> None:
+    if args.exc_value is not None:
+        hide_frames(args.exc_value)
+        named = (args.exc_type, args.exc_value, args.exc_value.__traceback__, args.thread)
+        args = threading.ExceptHookArgs(named)
+    _print_in_thread_before(args)
+
+
+_print_before, sys.excepthook = sys.excepthook, _print_filtered
+_print_in_thread_before, threading.excepthook = threading.excepthook, _print_filtered_in_thread
