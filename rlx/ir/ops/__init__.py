@@ -38,6 +38,8 @@ from . import (
     named,
     normalize,
     pool,
+    precision,
+    quantize,
     random,
     reduce,
     rounding,
