@@ -352,6 +352,8 @@ from .manipulation import (
     vstack,
 )
 from .mapping import apply_along_axis, apply_over_axes, vectorize
+from .namespace import VERSION as __array_api_version__
+from .namespace import array_namespace_info as __array_namespace_info__
 from .padding import (
     block,
     pad,

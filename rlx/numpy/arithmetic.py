@@ -24,7 +24,7 @@ from ..ir.types import (
     is_signed,
 )
 from ..trace.apply import apply, as_operand, as_tensor, operand_type
-from ..trace.array import Array
+from ..trace.array import Array, Device
 from ..trace.control import while_loop
 from ..trace.host import is_python_scalar
 from ..trace.promotion import convert, fit_operands, pointwise, pointwise_at, result_dtype
@@ -57,13 +57,15 @@ def dtype_of(x: Tensor) -> np.dtype:
     return operand_type(as_operand(x)).dtype
 
 
-def astype(x: Tensor, dtype: Any) -> Any:
-    """The numbers in another dtype."""
+def astype(x: Tensor, dtype: Any, *, copy: bool = True, device: Device | str | None = None) -> Any:
+    """The numbers in another dtype; `copy=False` may give the array itself."""
     wanted = as_dtype(dtype)
-    x = as_tensor(x)
+    given = x = as_tensor(x)
     if is_complex(x.dtype) and not is_complex(wanted) and not is_bool(wanted):
         x = real(x)
-    return strong(convert(x, wanted))
+    made = strong(convert(x, wanted))
+    made = made.copy() if copy and made is given else made
+    return made if device is None or not isinstance(made, Array) else made.to(device)
 
 
 def view(x: Tensor, dtype: Any) -> Any:
@@ -205,20 +207,20 @@ def rint(x: Tensor, /) -> Any:
     return pointwise("round", x, name="rint", inexact=True)
 
 
-def round(x: Tensor, decimals: int = 0) -> Any:
+def round(a: Tensor, decimals: int = 0) -> Any:
     """The nearest number with so many decimals; halves go to the even digit."""
-    dtype = dtype_of(x)
+    dtype = dtype_of(a)
     if not is_inexact(dtype):
         if decimals >= 0:
-            return as_tensor(x)
+            return as_tensor(a)
         step = 10**-decimals
-        return astype(multiply(pointwise("round", divide(x, step)), step), dtype)
+        return astype(multiply(pointwise("round", divide(a, step)), step), dtype)
     if is_complex(dtype):
-        return apply("complex", round(real(x), decimals), round(imag(x), decimals))
+        return apply("complex", round(real(a), decimals), round(imag(a), decimals))
     if not decimals:
-        return pointwise("round", x)
+        return pointwise("round", a)
     scale = 10.0**decimals
-    return divide(pointwise("round", multiply(x, scale)), scale)
+    return divide(pointwise("round", multiply(a, scale)), scale)
 
 
 around = round
@@ -361,10 +363,7 @@ def log10(x: Tensor, /) -> Any:
 def logaddexp(x: Tensor, y: Tensor, /) -> Any:
     """log(exp(x) + exp(y)) without overflow."""
     dtype = result_dtype(as_operand(x), as_operand(y), inexact=True)
-    x, y = fit_operands("logaddexp", dtype, x, y)
-    high, gap = maximum(x, y), subtract(x, y)
-    # equal infinities have no gap
-    return where(isnan(gap), add(x, y), add(high, log1p(exp(negative(abs(gap))))))
+    return apply("logaddexp", *fit_operands("logaddexp", dtype, x, y))
 
 
 def logaddexp2(x: Tensor, y: Tensor, /) -> Any:

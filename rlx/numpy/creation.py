@@ -10,10 +10,10 @@ import numpy as np
 
 from ..ir.builder import user_source
 from ..ir.dims import Dim
-from ..ir.errors import ArgumentError, ConcretizationError
-from ..ir.types import MOST_ELEMENTS, as_dtype, is_integer
+from ..ir.errors import ArgumentError, AttributeValueError, ConcretizationError
+from ..ir.types import MOST_ELEMENTS, as_dtype, is_inexact, is_integer
 from ..trace.apply import apply, apply_like, as_operand, as_tensor, operand_type
-from ..trace.array import Array
+from ..trace.array import Array, Device
 from ..trace.axes import as_shape, integer
 from ..trace.host import is_python_scalar, leaves_of_lists, scalar_to_numpy, to_numpy
 from ..trace.operators import Operators
@@ -36,7 +36,7 @@ def array(x: Any, dtype: Any = None, copy: bool | None = True, ndmin: int = 0) -
     Array([1., 2.], dtype=float32)
     """
     if isinstance(x, Operators):
-        made = x if dtype is None else astype(x, dtype)
+        made = astype(x, x.dtype if dtype is None else dtype, copy=copy is not False)
     elif isinstance(x, list | tuple) and _holds_tensors(x):
         rows = [array(item, dtype) for item in x]
         made = stack(rows)
@@ -45,9 +45,27 @@ def array(x: Any, dtype: Any = None, copy: bool | None = True, ndmin: int = 0) -
     return made if made.ndim >= ndmin else made.reshape((1,) * (ndmin - made.ndim) + made.shape)
 
 
-def asarray(x: Any, dtype: Any = None, copy: bool | None = None) -> Any:
-    """Make an array from numbers, nested lists or another array."""
-    return array(x, dtype)
+def asarray(
+    x: Any, dtype: Any = None, copy: bool | None = None, *, device: Device | str | None = None
+) -> Any:
+    """Make an array from numbers, nested lists or another array, which may stay itself."""
+    is_tensor = isinstance(x, Operators)
+    if copy is False and not (is_tensor and dtype in (None, x.dtype)):
+        raise AttributeValueError(
+            "asarray: no array can be made of this without a copy",
+            where=str(user_source()),
+            notes=[f"x: {x.type if is_tensor else type(x).__name__}"],
+            fix="leave copy out, or make it None",
+        )
+    return placed(array(x, dtype, copy=False if is_tensor and not copy else True), device)
+
+
+def placed(x: Any, device: Device | str | None) -> Any:
+    """The array on a device; `None` leaves it where it is.
+
+    A recorded tensor stays: it lives where the compiled function runs.
+    """
+    return x if device is None or not isinstance(x, Array) else x.to(device)
 
 
 def _holds_tensors(x: Any) -> bool:
@@ -58,59 +76,91 @@ def _holds_tensors(x: Any) -> bool:
 
 
 def from_dlpack(x: Any, *, device: Any = None, copy: bool | None = None) -> Any:
-    """Make an array from one of another library that speaks DLPack."""
-    return array(np.from_dlpack(x))
+    """Make an array from one of another library that speaks DLPack.
+
+    It gets its own memory, unless `copy` is False: then both see what the other library writes.
+    """
+    if copy is False:
+        return placed(Array(np.from_dlpack(x, copy=False)), device)
+    return placed(array(np.from_dlpack(x)), device)
 
 
 def copy(x: Tensor) -> Any:
-    """The array itself: nobody can change it."""
-    return as_tensor(x)
+    """Another array with the same elements."""
+    return as_tensor(x).copy()
 
 
-def zeros(shape: Any, dtype: Any = None) -> Any:
+def zeros(shape: Any, dtype: Any = None, *, device: Device | str | None = None) -> Any:
     """An array of zeros, float32 unless said."""
-    return full(shape, 0, FLOAT if dtype is None else dtype)
+    return full(shape, 0, FLOAT if dtype is None else dtype, device=device)
 
 
-def ones(shape: Any, dtype: Any = None) -> Any:
+def ones(shape: Any, dtype: Any = None, *, device: Device | str | None = None) -> Any:
     """An array of ones, float32 unless said."""
-    return full(shape, 1, FLOAT if dtype is None else dtype)
+    return full(shape, 1, FLOAT if dtype is None else dtype, device=device)
 
 
 empty = zeros
 
 
-def full(shape: Any, fill_value: Tensor, dtype: Any = None) -> Any:
+def full(
+    shape: Any, fill_value: Tensor, dtype: Any = None, *, device: Device | str | None = None
+) -> Any:
     """An array of one number."""
     value = as_operand(fill_value)
     wanted = operand_type(value).dtype if dtype is None else as_dtype(dtype)
     if is_python_scalar(value):
         scalar_to_numpy(value, wanted)  # an error if it does not fit
-        return apply("full", shape=as_shape(shape), value=value, dtype=wanted)
-    return broadcast_to(convert(as_tensor(value), wanted), as_shape(shape))
+        made = apply("full", shape=as_shape(shape), value=value, dtype=wanted)
+    else:
+        made = broadcast_to(convert(as_tensor(value), wanted), as_shape(shape))
+    return placed(made, device)
 
 
-def zeros_like(x: Tensor, dtype: Any = None, shape: Any = None) -> Any:
+def zeros_like(
+    x: Tensor, dtype: Any = None, shape: Any = None, *, device: Device | str | None = None
+) -> Any:
     """An array of zeros like another."""
-    return full_like(x, 0, dtype, shape)
+    return full_like(x, 0, dtype, shape, device=device)
 
 
-def ones_like(x: Tensor, dtype: Any = None, shape: Any = None) -> Any:
+def ones_like(
+    x: Tensor, dtype: Any = None, shape: Any = None, *, device: Device | str | None = None
+) -> Any:
     """An array of ones like another."""
-    return full_like(x, 1, dtype, shape)
+    return full_like(x, 1, dtype, shape, device=device)
 
 
 empty_like = zeros_like
 
 
-def full_like(x: Tensor, fill_value: Tensor, dtype: Any = None, shape: Any = None) -> Any:
+def full_like(
+    x: Tensor,
+    fill_value: Tensor,
+    dtype: Any = None,
+    shape: Any = None,
+    *,
+    device: Device | str | None = None,
+) -> Any:
     """An array of one number like another."""
     type = operand_type(as_operand(x))
-    return full(type.shape if shape is None else shape, fill_value, dtype or type.dtype)
+    shape = type.shape if shape is None else shape
+    return full(shape, fill_value, type.dtype if dtype is None else dtype, device=device)
 
 
-def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Any:
+def arange(
+    start: Any,
+    stop: Any = None,
+    step: Any = None,
+    dtype: Any = None,
+    *,
+    device: Device | str | None = None,
+) -> Any:
     """The numbers from start below stop, by step; int32 for integers, else float32."""
+    return placed(_arange(start, stop, step, dtype), device)
+
+
+def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
     low, high = (0, start) if stop is None else (start, stop)
     if isinstance(high, Dim) and isinstance(low, int | Dim) and step in (None, 1):
         line = apply("iota", shape=(high - low,), axis=0, dtype="int32" if dtype is None else dtype)
@@ -150,9 +200,13 @@ def linspace(
     retstep: bool = False,
     dtype: Any = None,
     axis: int = 0,
+    *,
+    device: Device | str | None = None,
 ) -> Any:
     """So many numbers at equal distances from start to stop."""
     wanted = result_dtype(as_operand(start), as_operand(stop), inexact=True)
+    if dtype is not None and is_inexact(as_dtype(dtype)):
+        wanted = as_dtype(dtype)
     num = integer("linspace: num", num)
     as_shape(num)  # an error if it is negative, or more than any memory holds
     steps = num - 1 if endpoint else num
@@ -167,6 +221,7 @@ def linspace(
     if dtype is not None:
         floored = result.dtype != as_dtype(dtype) and is_integer(as_dtype(dtype))
         result = astype(apply("floor", result) if floored else result, dtype)
+    result = placed(result, device)
     return (result, step) if retstep else result
 
 
@@ -203,10 +258,18 @@ def geomspace(start: Tensor, stop: Tensor, num: int = 50, endpoint: bool = True)
 # -- matrices -----------------------------------------------------------------------------------
 
 
-def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = None) -> Any:
+def eye(
+    n: int,
+    m: int | None = None,
+    k: int = 0,
+    dtype: Any = None,
+    *,
+    device: Device | str | None = None,
+) -> Any:
     """A matrix with ones on a diagonal."""
     shape = (n, n if m is None else m)
-    return astype(_band(None, shape, k, "eq"), FLOAT if dtype is None else dtype)
+    made = astype(_band(None, shape, k, "eq"), FLOAT if dtype is None else dtype)
+    return placed(made, device)
 
 
 def identity(n: int, dtype: Any = None) -> Any:
@@ -231,14 +294,14 @@ def tril(x: Tensor, k: int = 0) -> Any:
     """The part of a matrix at and below a diagonal, zeros elsewhere."""
     x = as_tensor(x)
     _check_matrix("tril", x)
-    return where(_band(x, x.shape[-2:], k, "le"), x, 0)
+    return where(_band(x, x.shape[-2:], k, "le"), x, np.zeros((), x.dtype))
 
 
 def triu(x: Tensor, k: int = 0) -> Any:
     """The part of a matrix at and above a diagonal, zeros elsewhere."""
     x = as_tensor(x)
     _check_matrix("triu", x)
-    return where(_band(x, x.shape[-2:], k, "ge"), x, 0)
+    return where(_band(x, x.shape[-2:], k, "ge"), x, np.zeros((), x.dtype))
 
 
 def _check_matrix(name: str, x: Any) -> None:

@@ -14,10 +14,11 @@ from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, AttributeValueError, AxisError, DtypeError, ShapeError
 from ..ir.types import DTYPES, as_dtype, is_complex, is_inexact
 from ..trace.apply import apply, as_operand, as_tensor
+from ..trace.array import Device
 from ..trace.axes import integer, number, some_axes
 from ..trace.promotion import FLOAT, convert
 from .arithmetic import conj
-from .creation import arange
+from .creation import arange, placed
 from .elementwise import Tensor, divide, multiply
 from .manipulation import moveaxis, roll
 
@@ -111,7 +112,7 @@ def irfftn(a: Tensor, s: Lengths = None, axes: Axes = None, norm: Norm = None) -
     return _transform("irfftn", "irfft", a, s, axes, norm)
 
 
-def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None) -> Any:
+def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Device | str | None = None) -> Any:
     """The frequencies of the elements of `fft`, for samples `d` apart.
 
     >>> fftfreq(5).tolist() == [0.0, 0.20000000298023224, 0.4000000059604645,
@@ -120,14 +121,14 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None) -> Any:
     """
     n, dtype = _count("fftfreq", n), _frequency_dtype("fftfreq", dtype)
     k = roll(arange(-(n // 2), n - n // 2, dtype=dtype), -(n // 2), 0)
-    return divide(k, _span("fftfreq", d, n, dtype))
+    return placed(divide(k, _span("fftfreq", d, n, dtype)), device)
 
 
-def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None) -> Any:
+def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Device | str | None = None) -> Any:
     """The frequencies of the elements of `rfft`, for samples `d` apart."""
     n, dtype = _count("rfftfreq", n), _frequency_dtype("rfftfreq", dtype)
     k = arange(n // 2 + 1, dtype=dtype)
-    return divide(k, _span("rfftfreq", d, n, dtype))
+    return placed(divide(k, _span("rfftfreq", d, n, dtype)), device)
 
 
 def fftshift(x: Tensor, axes: int | Axes = None) -> Any:

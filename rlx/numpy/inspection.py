@@ -22,13 +22,58 @@ from ..ir.types import (
 )
 from ..trace.apply import as_operand, operand_type
 from ..trace.axes import one_axis
+from ..trace.operators import Operators
 from .elementwise import Tensor
 
-finfo = ml_dtypes.finfo
 array_repr, array_str, iterable = repr, str, np.iterable
 get_printoptions, set_printoptions = np.get_printoptions, np.set_printoptions
 printoptions = np.printoptions
-iinfo = ml_dtypes.iinfo
+
+
+class finfo:
+    """The limits of a float dtype, or of the parts of a complex one, as Python numbers.
+
+    >>> finfo("float32").bits, finfo("float32").eps == 2.0**-23
+    (32, True)
+    """
+
+    def __init__(self, dtype: Any) -> None:
+        limits = ml_dtypes.finfo(_dtype_of(dtype))
+        self.dtype = np.dtype(limits.dtype)
+        self.bits: int = limits.bits
+        self.min, self.max = float(limits.min), float(limits.max)
+        self.eps, self.epsneg = float(limits.eps), float(limits.epsneg)
+        self.smallest_normal = self.tiny = float(limits.smallest_normal)
+        self.smallest_subnormal = float(limits.smallest_subnormal)
+        self.resolution, self.precision = float(limits.resolution), int(limits.precision)
+        self.nmant, self.nexp, self.iexp = int(limits.nmant), int(limits.nexp), int(limits.iexp)
+        self.minexp, self.maxexp = int(limits.minexp), int(limits.maxexp)
+        self.machep, self.negep = int(limits.machep), int(limits.negep)
+
+    def __repr__(self) -> str:
+        return f"finfo(dtype={self.dtype.name}, min={self.min}, max={self.max}, eps={self.eps})"
+
+
+class iinfo:
+    """The limits of an integer dtype.
+
+    >>> iinfo("int8").min, iinfo("int8").max
+    (-128, 127)
+    """
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = _dtype_of(dtype)
+        limits = np.iinfo(self.dtype)
+        self.bits: int = limits.bits
+        self.min: int = int(limits.min)
+        self.max: int = int(limits.max)
+
+    def __repr__(self) -> str:
+        return f"iinfo(dtype={self.dtype.name}, min={self.min}, max={self.max})"
+
+
+def _dtype_of(x: Any) -> np.dtype:
+    return x.dtype if isinstance(x, Operators | np.ndarray) else as_dtype(x)
 
 
 def ndim(x: Tensor) -> int:
@@ -78,8 +123,8 @@ def promote_types(a: Any, b: Any) -> np.dtype:
 
 
 def can_cast(from_: Any, to: Any) -> bool:
-    """Whether a dtype holds all values of another without loss."""
-    return promote_types(from_, to) == as_dtype(to)
+    """Whether a dtype holds all values of another, or of an array, without loss."""
+    return bool(promote(_dtype_of(from_), as_dtype(to)) == as_dtype(to))
 
 
 _KINDS = {

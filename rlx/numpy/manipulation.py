@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 
 from ..ir.builder import user_source
-from ..ir.errors import ArgumentError, AttributeValueError, ConcretizationError, ShapeError
+from ..ir.errors import (
+    ArgumentError,
+    AttributeValueError,
+    AxisError,
+    ConcretizationError,
+    ShapeError,
+)
 from ..trace.apply import apply, apply_like, as_operand, as_tensor, literal, operand_type
 from ..trace.array import Array
 from ..trace.axes import as_shape, integer, one_axis, resolve_shape, some_axes
@@ -22,12 +28,16 @@ from .elementwise import Tensor
 Axis = int | Sequence[int] | None
 
 
-def reshape(x: Tensor, shape: Any, order: str = "C") -> Any:
-    """The same elements under another shape; one size may be -1."""
-    x = as_tensor(x)
-    new = resolve_shape("reshape", x.shape, shape)
+def reshape(a: Tensor, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:
+    """The same elements under another shape; one size may be -1.
+
+    `copy=True` gives another array also where the shape stays.
+    """
+    a = as_tensor(a)
+    a = a.copy() if copy else a
+    new = resolve_shape("reshape", a.shape, shape)
     if order == "F":
-        flipped = transpose(reshape(transpose(x), new[::-1]))
+        flipped = transpose(reshape(transpose(a), new[::-1]))
         return flipped
     if order != "C":
         raise AttributeValueError(
@@ -35,29 +45,29 @@ def reshape(x: Tensor, shape: Any, order: str = "C") -> Any:
             where=str(user_source()),
             fix='use "C" (rows first) or "F" (columns first)',
         )
-    return x if new == tuple(x.shape) else apply("reshape", x, shape=new)
+    return a if new == tuple(a.shape) else apply("reshape", a, shape=new)
 
 
-def ravel(x: Tensor, order: str = "C") -> Any:
+def ravel(a: Tensor, order: str = "C") -> Any:
     """All elements along one axis."""
-    return reshape(x, -1, order)
+    return reshape(a, -1, order)
 
 
 flatten = ravel
 
 
-def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Any:
+def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Any:
     """The axes in another order; without `axes` in reverse order."""
-    x = as_tensor(x)
-    order = tuple(reversed(range(x.ndim))) if axes is None else some_axes("transpose", axes, x.ndim)
-    if len(order) != x.ndim:
+    a = as_tensor(a)
+    order = tuple(reversed(range(a.ndim))) if axes is None else some_axes("transpose", axes, a.ndim)
+    if len(order) != a.ndim:
         raise ShapeError(
-            f"transpose: {len(order)} axes are named, the array has {x.ndim}",
+            f"transpose: {len(order)} axes are named, the array has {a.ndim}",
             where=str(user_source()),
-            notes=[f"x: {x.type}"],
+            notes=[f"a: {a.type}"],
             fix="name each axis once",
         )
-    return x if order == tuple(range(x.ndim)) else apply("transpose", x, axes=order)
+    return a if order == tuple(range(a.ndim)) else apply("transpose", a, axes=order)
 
 
 permute_dims = transpose
@@ -77,69 +87,69 @@ def swapaxes(x: Tensor, axis1: int, axis2: int) -> Any:
     return transpose(x, order)
 
 
-def moveaxis(x: Tensor, source: Axis, destination: Axis) -> Any:
+def moveaxis(a: Tensor, source: Axis, destination: Axis) -> Any:
     """Axes moved to other places; the others keep their order."""
-    x = as_tensor(x)
-    start = some_axes("moveaxis", source, x.ndim)
-    stop = some_axes("moveaxis", destination, x.ndim)
+    a = as_tensor(a)
+    start = some_axes("moveaxis", source, a.ndim)
+    stop = some_axes("moveaxis", destination, a.ndim)
     if len(start) != len(stop):
         raise ArgumentError(
             f"moveaxis: {len(start)} axes go to {len(stop)} places",
             where=str(user_source()),
             fix="give one destination for each source",
         )
-    order = [i for i in range(x.ndim) if i not in start]
+    order = [i for i in range(a.ndim) if i not in start]
     for place, axis in sorted(zip(stop, start, strict=True)):
         order.insert(place, axis)
-    return transpose(x, order)
+    return transpose(a, order)
 
 
-def rollaxis(x: Tensor, axis: int, start: int = 0) -> Any:
+def rollaxis(a: Tensor, axis: int, start: int = 0) -> Any:
     """One axis moved to stand before another."""
-    x = as_tensor(x)
-    axis = one_axis("rollaxis", axis, x.ndim)
-    start = x.ndim if start == x.ndim else one_axis("rollaxis", start, x.ndim)
-    return moveaxis(x, axis, start - 1 if axis < start else start)
+    a = as_tensor(a)
+    axis = one_axis("rollaxis", axis, a.ndim)
+    start = a.ndim if start == a.ndim else one_axis("rollaxis", start, a.ndim)
+    return moveaxis(a, axis, start - 1 if axis < start else start)
 
 
-def expand_dims(x: Tensor, axis: int | Sequence[int]) -> Any:
+def expand_dims(a: Tensor, axis: int | Sequence[int]) -> Any:
     """New axes of size 1 at places of the result."""
-    x = as_tensor(x)
+    a = as_tensor(a)
     count = len(axis) if isinstance(axis, Sequence) else 1
-    places = some_axes("expand_dims", axis, x.ndim + count)
-    sizes = iter(x.shape)
-    rank = x.ndim + count
-    return reshape(x, tuple(1 if i in places else next(sizes) for i in range(rank)))
+    places = some_axes("expand_dims", axis, a.ndim + count)
+    sizes = iter(a.shape)
+    rank = a.ndim + count
+    return reshape(a, tuple(1 if i in places else next(sizes) for i in range(rank)))
 
 
-def squeeze(x: Tensor, axis: Axis = None) -> Any:
+def squeeze(a: Tensor, axis: Axis = None) -> Any:
     """Axes of size 1 removed; without `axis` all of them."""
-    x = as_tensor(x)
+    a = as_tensor(a)
     if axis is None:
-        return reshape(x, tuple(n for n in x.shape if n != 1))
-    places = some_axes("squeeze", axis, x.ndim)
+        return reshape(a, tuple(n for n in a.shape if n != 1))
+    places = some_axes("squeeze", axis, a.ndim)
     for i in places:
-        if x.shape[i] != 1:
-            raise ShapeError(
-                f"squeeze: axis {i} has the size {x.shape[i]}, not 1",
+        if a.shape[i] != 1:
+            raise AxisError(
+                f"squeeze: axis {i} has the size {a.shape[i]}, not 1",
                 where=str(user_source()),
-                notes=[f"x: {x.type}"],
+                notes=[f"a: {a.type}"],
                 fix="name axes of size 1 only, or index the axis",
             )
-    return reshape(x, tuple(n for i, n in enumerate(x.shape) if i not in places))
+    return reshape(a, tuple(n for i, n in enumerate(a.shape) if i not in places))
 
 
-def atleast_1d(*arrays: Tensor) -> Any:
+def atleast_1d(*arys: Tensor) -> Any:
     """The arrays with one axis or more."""
-    return _each(lambda x: x if x.ndim >= 1 else reshape(x, (1,)), arrays)
+    return _each(lambda x: x if x.ndim >= 1 else reshape(x, (1,)), arys)
 
 
-def atleast_2d(*arrays: Tensor) -> Any:
+def atleast_2d(*arys: Tensor) -> Any:
     """The arrays with two axes or more, new ones in front."""
-    return _each(lambda x: x if x.ndim >= 2 else reshape(x, (1,) * (2 - x.ndim) + x.shape), arrays)
+    return _each(lambda x: x if x.ndim >= 2 else reshape(x, (1,) * (2 - x.ndim) + x.shape), arys)
 
 
-def atleast_3d(*arrays: Tensor) -> Any:
+def atleast_3d(*arys: Tensor) -> Any:
     """The arrays with three axes or more."""
 
     def widen(x: Any) -> Any:
@@ -147,7 +157,7 @@ def atleast_3d(*arrays: Tensor) -> Any:
             return x
         return reshape(x, (*x.shape, 1) if x.ndim == 2 else (1, *(x.shape or (1,)), 1))
 
-    return _each(widen, arrays)
+    return _each(widen, arys)
 
 
 def _each(fn: Any, arrays: Sequence[Tensor]) -> Any:
@@ -163,21 +173,21 @@ def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
     return _broadcast_shapes("broadcast_shapes", *map(as_shape, shapes))
 
 
-def broadcast_to(x: Tensor, shape: Any) -> Any:
+def broadcast_to(array: Tensor, shape: Any) -> Any:
     """The array repeated to a shape."""
-    x, new = as_tensor(x), as_shape(shape)
-    if _broadcast_shapes("broadcast_to", x.shape, new) != new:
+    array, new = as_tensor(array), as_shape(shape)
+    if _broadcast_shapes("broadcast_to", array.shape, new) != new:
         raise ShapeError(
-            f"broadcast_to: {tuple(x.shape)} does not broadcast to {new}",
+            f"broadcast_to: {tuple(array.shape)} does not broadcast to {new}",
             where=str(user_source()),
             fix="each size must be equal or 1, counted from the last axis",
         )
-    return _broadcast_to(x, new)
+    return _broadcast_to(array, new)
 
 
-def broadcast_arrays(*arrays: Tensor) -> list[Any]:
+def broadcast_arrays(*args: Tensor) -> list[Any]:
     """The arrays repeated to their common shape."""
-    return broadcast_operands("broadcast_arrays", *map(as_tensor, arrays))
+    return broadcast_operands("broadcast_arrays", *map(as_tensor, args))
 
 
 # -- joining and splitting ----------------------------------------------------------------------
@@ -223,55 +233,55 @@ def stack(arrays: Sequence[Tensor], axis: int = 0, dtype: Any = None) -> Any:
     return concatenate([expand_dims(x, place) for x in tensors], place, dtype)
 
 
-def vstack(arrays: Sequence[Tensor]) -> Any:
+def vstack(tup: Sequence[Tensor]) -> Any:
     """The arrays below one another."""
-    return concatenate([atleast_2d(x) for x in arrays], 0)
+    return concatenate([atleast_2d(x) for x in tup], 0)
 
 
 row_stack = vstack
 
 
-def hstack(arrays: Sequence[Tensor]) -> Any:
+def hstack(tup: Sequence[Tensor]) -> Any:
     """The arrays next to one another, along the second axis (the first of 1-d arrays)."""
-    tensors = [atleast_1d(x) for x in arrays]
+    tensors = [atleast_1d(x) for x in tup]
     return concatenate(tensors, 0 if all(x.ndim == 1 for x in tensors) else 1)
 
 
-def dstack(arrays: Sequence[Tensor]) -> Any:
+def dstack(tup: Sequence[Tensor]) -> Any:
     """The arrays along the third axis."""
-    return concatenate([atleast_3d(x) for x in arrays], 2)
+    return concatenate([atleast_3d(x) for x in tup], 2)
 
 
-def column_stack(arrays: Sequence[Tensor]) -> Any:
+def column_stack(tup: Sequence[Tensor]) -> Any:
     """1-d arrays as the columns of a matrix."""
-    tensors = [as_tensor(x) for x in arrays]
+    tensors = [as_tensor(x) for x in tup]
     return concatenate([reshape(x, (-1, 1)) if x.ndim < 2 else x for x in tensors], 1)
 
 
-def append(x: Tensor, values: Tensor, axis: int | None = None) -> Any:
+def append(arr: Tensor, values: Tensor, axis: int | None = None) -> Any:
     """The values after the array."""
-    return concatenate([x, values], axis)
+    return concatenate([arr, values], axis)
 
 
-def split(x: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Any]:
+def split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Any]:
     """Pieces along an axis: so many equal ones, or cut at the indices."""
-    x = as_tensor(x)
-    place = one_axis("split", axis, x.ndim)
+    ary = as_tensor(ary)
+    place = one_axis("split", axis, ary.ndim)
     count = indices_or_sections
-    if isinstance(count, int) and count > 0 and x.shape[place] % count:
+    if isinstance(count, int) and count > 0 and ary.shape[place] % count:
         raise ShapeError(
-            f"split: {x.shape[place]} elements do not make {count} equal pieces",
+            f"split: {ary.shape[place]} elements do not make {count} equal pieces",
             where=str(user_source()),
             fix="pick a number that divides the size, or use array_split",
         )
-    return array_split(x, indices_or_sections, place)
+    return array_split(ary, indices_or_sections, place)
 
 
-def array_split(x: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Any]:
+def array_split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Any]:
     """Pieces along an axis; the first ones are longer if the size is not divisible."""
-    x = as_tensor(x)
-    place = one_axis("array_split", axis, x.ndim)
-    size = x.shape[place]
+    ary = as_tensor(ary)
+    place = one_axis("array_split", axis, ary.ndim)
+    size = ary.shape[place]
     if isinstance(indices_or_sections, int):
         if indices_or_sections < 1:
             raise ArgumentError(
@@ -291,22 +301,22 @@ def array_split(x: Tensor, indices_or_sections: int | Sequence[int], axis: int =
             fix="give an integer, or a list of the indices to cut at",
         )
     before = (slice(None),) * place
-    return [x[(*before, slice(a, b))] for a, b in pairwise(cuts)]
+    return [ary[(*before, slice(a, b))] for a, b in pairwise(cuts)]
 
 
-def vsplit(x: Tensor, indices_or_sections: int | Sequence[int]) -> list[Any]:
+def vsplit(ary: Tensor, indices_or_sections: int | Sequence[int]) -> list[Any]:
     """Pieces along the first axis."""
-    return split(x, indices_or_sections, 0)
+    return split(ary, indices_or_sections, 0)
 
 
-def hsplit(x: Tensor, indices_or_sections: int | Sequence[int]) -> list[Any]:
+def hsplit(ary: Tensor, indices_or_sections: int | Sequence[int]) -> list[Any]:
     """Pieces along the second axis (the first of a 1-d array)."""
-    return split(x, indices_or_sections, 0 if as_tensor(x).ndim == 1 else 1)
+    return split(ary, indices_or_sections, 0 if as_tensor(ary).ndim == 1 else 1)
 
 
-def dsplit(x: Tensor, indices_or_sections: int | Sequence[int]) -> list[Any]:
+def dsplit(ary: Tensor, indices_or_sections: int | Sequence[int]) -> list[Any]:
     """Pieces along the third axis."""
-    return split(x, indices_or_sections, 2)
+    return split(ary, indices_or_sections, 2)
 
 
 def unstack(x: Tensor, axis: int = 0) -> tuple[Any, ...]:
@@ -318,20 +328,20 @@ def unstack(x: Tensor, axis: int = 0) -> tuple[Any, ...]:
 # -- repeating and turning ----------------------------------------------------------------------
 
 
-def tile(x: Tensor, reps: int | Sequence[int]) -> Any:
+def tile(A: Tensor, reps: int | Sequence[int]) -> Any:
     """The whole array repeated along axes."""
-    x, counts = as_tensor(x), as_shape(reps)
-    rank = max(x.ndim, len(counts))
+    A, counts = as_tensor(A), as_shape(reps)
+    rank = max(A.ndim, len(counts))
     counts = (1,) * (rank - len(counts)) + counts
-    sizes = (1,) * (rank - x.ndim) + tuple(x.shape)
+    sizes = (1,) * (rank - A.ndim) + tuple(A.shape)
     pairs = [n for pair in zip(counts, sizes, strict=True) for n in pair]
-    thin = reshape(x, tuple(n for size in sizes for n in (1, size)))
+    thin = reshape(A, tuple(n for size in sizes for n in (1, size)))
     whole = tuple(c * n for c, n in zip(counts, sizes, strict=True))
     return reshape(_broadcast_to(thin, tuple(pairs)), whole)
 
 
 def repeat(
-    x: Tensor,
+    a: Tensor,
     repeats: int | Sequence[int],
     axis: int | None = None,
     *,
@@ -341,11 +351,11 @@ def repeat(
 
     `repeats` may differ from element to element.
     """
-    x = ravel(x) if axis is None else as_tensor(x)
-    place = one_axis("repeat", axis or 0, x.ndim)
+    a = ravel(a) if axis is None else as_tensor(a)
+    place = one_axis("repeat", axis or 0, a.ndim)
     front = (slice(None),) * place
     if isinstance(repeats, TracedTensor) and repeats.concrete is None:
-        return x[(*front, _repeated_places(repeats, x.shape[place], total_repeat_length))]
+        return a[(*front, _repeated_places(repeats, a.shape[place], total_repeat_length))]
     if np.min(np.asarray(repeats), initial=0) < 0:
         raise ArgumentError(
             f"repeat: {repeats} has a negative count",
@@ -353,16 +363,16 @@ def repeat(
             fix="repeat 0 times or more",
         )
     if isinstance(repeats, int):
-        wide = expand_dims(x, place + 1)
-        shape = (*x.shape[: place + 1], repeats, *x.shape[place + 1 :])
-        merged = (*x.shape[:place], x.shape[place] * repeats, *x.shape[place + 1 :])
+        wide = expand_dims(a, place + 1)
+        shape = (*a.shape[: place + 1], repeats, *a.shape[place + 1 :])
+        merged = (*a.shape[:place], a.shape[place] * repeats, *a.shape[place + 1 :])
         return reshape(_broadcast_to(wide, shape), merged)
-    counts = np.broadcast_to(np.asarray(repeats), (x.shape[place],))
-    places = np.repeat(np.arange(x.shape[place], dtype="int32"), counts)
+    counts = np.broadcast_to(np.asarray(repeats), (a.shape[place],))
+    places = np.repeat(np.arange(a.shape[place], dtype="int32"), counts)
     if total_repeat_length is not None:
         missing = max(total_repeat_length - len(places), 0)
         places = np.pad(places, (0, missing), mode="edge")[:total_repeat_length]
-    return x[(*front, literal(places, like=x))]
+    return a[(*front, literal(places, like=a))]
 
 
 def _repeated_places(repeats: TracedTensor, size: Any, total: int | None) -> Any:
@@ -380,33 +390,33 @@ def _repeated_places(repeats: TracedTensor, size: Any, total: int | None) -> Any
     return apply("cumsum", marks.at[starts].add(1), axis=0) - 1
 
 
-def flip(x: Tensor, axis: Axis = None) -> Any:
+def flip(m: Tensor, axis: Axis = None) -> Any:
     """The elements in reverse order along axes."""
-    x = as_tensor(x)
-    return apply("flip", x, axes=some_axes("flip", axis, x.ndim))
+    m = as_tensor(m)
+    return apply("flip", m, axes=some_axes("flip", axis, m.ndim))
 
 
-def flipud(x: Tensor) -> Any:
+def flipud(m: Tensor) -> Any:
     """The rows in reverse order."""
-    return flip(x, 0)
+    return flip(m, 0)
 
 
-def fliplr(x: Tensor) -> Any:
+def fliplr(m: Tensor) -> Any:
     """The columns in reverse order."""
-    return flip(x, 1)
+    return flip(m, 1)
 
 
-def rot90(x: Tensor, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
+def rot90(m: Tensor, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
     """The array turned by k quarters in the plane of two axes."""
-    x = as_tensor(x)
-    first, second = some_axes("rot90", axes, x.ndim)
+    m = as_tensor(m)
+    first, second = some_axes("rot90", axes, m.ndim)
     if k % 4 == 0:
-        return x
+        return m
     if k % 4 == 2:
-        return flip(x, (first, second))
+        return flip(m, (first, second))
     if k % 4 == 1:
-        return swapaxes(flip(x, second), first, second)
-    return flip(swapaxes(x, first, second), second)
+        return swapaxes(flip(m, second), first, second)
+    return flip(swapaxes(m, first, second), second)
 
 
 def roll(x: Tensor, shift: int | Sequence[int], axis: Axis = None) -> Any:

@@ -16,7 +16,6 @@ from ..ir.types import (
     highest,
     is_bool,
     is_complex,
-    is_inexact,
     is_integer,
     is_signed,
     lowest,
@@ -73,7 +72,7 @@ def named(function: Callable[..., Any], name: str, doc: str) -> Any:
 
 def _total(name: str, op: str, neutral: int, combine: Callable[..., Any], doc: str) -> Any:
     def function(
-        x: Tensor,
+        a: Tensor,
         axis: Axis = None,
         dtype: Any = None,
         out: None = None,
@@ -82,14 +81,14 @@ def _total(name: str, op: str, neutral: int, combine: Callable[..., Any], doc: s
         where: Tensor | None = None,
     ) -> Any:
         check_out(name, out)
-        x = as_tensor(x)
-        result = total_dtype(x.dtype) if dtype is None else as_dtype(dtype)
+        a = as_tensor(a)
+        result = total_dtype(a.dtype) if dtype is None else as_dtype(dtype)
         # half floats lose what is added to a big total
         inside = DTYPES["float32"] if result.name in HALVES else result
-        x = convert(x, inside)
+        a = convert(a, inside)
         if where is not None:
-            x = choose(where, x, neutral)
-        total = convert(reduced(name, op, x, axis, keepdims), result)
+            a = choose(where, a, neutral)
+        total = convert(reduced(name, op, a, axis, keepdims), result)
         return total if initial is None else combine(total, initial)
 
     return named(function, name, doc)
@@ -101,7 +100,7 @@ prod = _total("prod", "reduce_prod", 1, multiply, "The product over axes; None m
 
 def _extreme(name: str, op: str, for_bool: str, combine: Callable[..., Any], doc: str) -> Any:
     def function(
-        x: Tensor,
+        a: Tensor,
         axis: Axis = None,
         out: None = None,
         keepdims: bool = False,
@@ -109,11 +108,11 @@ def _extreme(name: str, op: str, for_bool: str, combine: Callable[..., Any], doc
         where: Tensor | None = None,
     ) -> Any:
         check_out(name, out)
-        x = as_tensor(x)
+        a = as_tensor(a)
         if where is not None:
-            x = choose(where, x, _least_favorable(name, x.dtype, initial))
-        _check_not_empty(name, x, axis, initial)
-        result = reduced(name, for_bool if is_bool(x.dtype) else op, x, axis, keepdims)
+            a = choose(where, a, _least_favorable(name, a.dtype, initial))
+        _check_not_empty(name, a, axis, initial)
+        result = reduced(name, for_bool if is_bool(a.dtype) else op, a, axis, keepdims)
         return result if initial is None else combine(result, initial)
 
     return named(function, name, doc)
@@ -151,16 +150,16 @@ min = amin = _extreme("min", "reduce_min", "reduce_and", minimum, "The least ele
 
 def _logical(name: str, op: str, neutral: bool, doc: str) -> Any:
     def function(
-        x: Tensor,
+        a: Tensor,
         axis: Axis = None,
         out: None = None,
         keepdims: bool = False,
         where: Tensor | None = None,
     ) -> Any:
         check_out(name, out)
-        x = truth(x)
-        x = x if where is None else choose(where, x, neutral)
-        return reduced(name, op, x, axis, keepdims)
+        a = truth(a)
+        a = a if where is None else choose(where, a, neutral)
+        return reduced(name, op, a, axis, keepdims)
 
     return named(function, name, doc)
 
@@ -169,14 +168,14 @@ any = _logical("any", "reduce_or", False, "Whether an element over axes is true.
 all = _logical("all", "reduce_and", True, "Whether all elements over axes are true.")
 
 
-def count_nonzero(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
+def count_nonzero(a: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
     """The number of elements over axes that are not zero."""
-    return sum(truth(x), axis, keepdims=keepdims)
+    return sum(truth(a), axis, keepdims=keepdims)
 
 
-def ptp(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
+def ptp(a: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
     """The distance between the greatest and the least element."""
-    return max(x, axis, keepdims=keepdims) - min(x, axis, keepdims=keepdims)
+    return max(a, axis, keepdims=keepdims) - min(a, axis, keepdims=keepdims)
 
 
 # -- places of extremes -------------------------------------------------------------------------
@@ -199,22 +198,22 @@ def _place(name: str, x: Tensor, axis: int | None, keepdims: bool) -> Any:
     return keep_axes(result, x.shape, axes) if keepdims else result
 
 
-def argmax(x: Tensor, axis: int | None = None, out: None = None, keepdims: bool = False) -> Any:
+def argmax(a: Tensor, axis: int | None = None, out: None = None, keepdims: bool = False) -> Any:
     """The index of the greatest element along an axis.
 
     It is the first of equal ones; NaN counts most.
     """
     check_out("argmax", out)
-    return _place("argmax", x, axis, keepdims)
+    return _place("argmax", a, axis, keepdims)
 
 
-def argmin(x: Tensor, axis: int | None = None, out: None = None, keepdims: bool = False) -> Any:
+def argmin(a: Tensor, axis: int | None = None, out: None = None, keepdims: bool = False) -> Any:
     """The index of the least element along an axis.
 
     It is the first of equal ones; NaN counts most.
     """
     check_out("argmin", out)
-    return _place("argmin", x, axis, keepdims)
+    return _place("argmin", a, axis, keepdims)
 
 
 # -- running totals -----------------------------------------------------------------------------
@@ -230,14 +229,14 @@ def _running(op: str, x: Tensor, axis: int | None, dtype: Any) -> Any:
     return apply(op, x, axis=one_axis(op, axis, x.ndim))
 
 
-def cumsum(x: Tensor, axis: int | None = None, dtype: Any = None) -> Any:
+def cumsum(a: Tensor, axis: int | None = None, dtype: Any = None) -> Any:
     """Running sums along an axis; None runs over all elements."""
-    return _running("cumsum", x, axis, dtype)
+    return _running("cumsum", a, axis, dtype)
 
 
-def cumprod(x: Tensor, axis: int | None = None, dtype: Any = None) -> Any:
+def cumprod(a: Tensor, axis: int | None = None, dtype: Any = None) -> Any:
     """Running products along an axis; None runs over all elements."""
-    return _running("cumprod", x, axis, dtype)
+    return _running("cumprod", a, axis, dtype)
 
 
 def cummax(x: Tensor, axis: int | None = None) -> Any:
@@ -251,7 +250,7 @@ def cummin(x: Tensor, axis: int | None = None) -> Any:
 
 
 def diff(
-    x: Tensor,
+    a: Tensor,
     n: int = 1,
     axis: int = -1,
     prepend: Tensor | None = None,
@@ -259,28 +258,30 @@ def diff(
 ) -> Any:
     """The differences of neighbours along an axis, taken n times.
 
-    `prepend` and `append` are put before and after x first; numbers stand for slices of size 1.
+    `prepend` and `append` are put before and after a first; numbers stand for slices of size 1.
     """
-    x = as_tensor(x)
-    place = one_axis("diff", axis, x.ndim)
-    thin = tuple(1 if i == place else size for i, size in enumerate(x.shape))
+    a = as_tensor(a)
+    place = one_axis("diff", axis, a.ndim)
+    if n == 0:
+        return a
+    thin = tuple(1 if i == place else size for i, size in enumerate(a.shape))
     ends = [None if end is None else as_tensor(end) for end in (prepend, append)]
     first, last = (end if end is None or end.ndim else broadcast_to(end, thin) for end in ends)
-    parts = [part for part in (first, x, last) if part is not None]
-    x = concatenate(parts, place) if len(parts) > 1 else x
+    parts = [part for part in (first, a, last) if part is not None]
+    a = concatenate(parts, place) if len(parts) > 1 else a
     before = (slice(None),) * place
     for _ in range(n):
-        right, left = x[(*before, slice(1, None))], x[(*before, slice(None, -1))]
-        x = right != left if is_bool(x.dtype) else right - left
-    return x
+        right, left = a[(*before, slice(1, None))], a[(*before, slice(None, -1))]
+        a = right != left if is_bool(a.dtype) else right - left
+    return a
 
 
-def ediff1d(x: Tensor, to_end: Tensor | None = None, to_begin: Tensor | None = None) -> Any:
+def ediff1d(ary: Tensor, to_end: Tensor | None = None, to_begin: Tensor | None = None) -> Any:
     """The differences of neighbours among all elements.
 
     `to_begin` and `to_end` are put before and after the differences.
     """
-    found = diff(ravel(x))
+    found = diff(ravel(ary))
     parts = [
         found if part is found else convert(ravel(part), found.dtype)
         for part in (to_begin, found, to_end)

@@ -140,10 +140,10 @@ class Array(Operators):
         return bool(self._only("bool", "say which elements count: x.any() or x.all()"))
 
     def __int__(self) -> int:
-        return int(self._only("int", "pick an element: int(x[0])"))
+        return int(self._only_real("int", "pick an element: int(x[0])"))
 
     def __float__(self) -> float:
-        return float(self._only("float", "pick an element: float(x[0])"))
+        return float(self._only_real("float", "pick an element: float(x[0])"))
 
     def __complex__(self) -> complex:
         return complex(self._only("complex", "pick an element: complex(x[0])"))
@@ -156,6 +156,16 @@ class Array(Operators):
                 fix="convert it: int(x)",
             )
         return int(self._only("index", "pick an element: x[0]"))
+
+    def _only_real(self, name: str, fix: str) -> Any:
+        if self.dtype.kind == "c":
+            raise DtypeError(
+                f"{name}() of a complex array would lose its imaginary part",
+                where=str(user_source()),
+                notes=[f"x: {self.type}"],
+                fix=f"take a part: {name}(x.real)",
+            )
+        return self._only(name, fix)
 
     def _only(self, name: str, fix: str) -> Any:
         if self.size != 1:
