@@ -8,6 +8,7 @@ from . import numpy, random
 from .backends.registry import names as devices
 from .ir import errors
 from .ir.config import config
+from .ir.dims import dim
 from .numpy import array, asarray
 from .runtime import (
     CacheBuster,

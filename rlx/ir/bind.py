@@ -10,7 +10,7 @@ from .dims import Dim, Symbol, concrete
 from .errors import SymbolicSizeError
 from .graph import Graph, Node, Value
 from .source import nearest_source
-from .types import Size, Type
+from .types import Type
 
 Shape = Sequence[int]
 
@@ -97,6 +97,12 @@ def _solved_symbol(size: Dim) -> tuple[Symbol, int] | None:
     return _solved(size, rest)
 
 
+def has_sizes(type: Type, sizes: Mapping[str, int]) -> bool:
+    """Whether all dims of a type have numbers."""
+    dims = [n for n in type.shape if isinstance(n, Dim)]
+    return all(s.name in sizes for size in dims for s in size.symbols)
+
+
 def concrete_type(type: Type, sizes: Mapping[str, int]) -> Type:
     """A type with numbers for its dims."""
     if type.is_static:
@@ -111,7 +117,7 @@ def concretize(graph: Graph, sizes: Mapping[str, int]) -> Graph:
     """
 
     def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
-        attrs = {name: _concrete_attr(attr, sizes) for name, attr in node.attrs.items()}
+        attrs = {name: concrete_attr(attr, sizes) for name, attr in node.attrs.items()}
         return node.op.apply(operands, attrs)
 
     types = [concrete_type(t, sizes) for t in graph.param_types]
@@ -120,7 +126,8 @@ def concretize(graph: Graph, sizes: Mapping[str, int]) -> Graph:
     return build(body, types, graph.name, origins)
 
 
-def _concrete_attr(attr: Any, sizes: Mapping[str, int]) -> Any:
+def concrete_attr(attr: Any, sizes: Mapping[str, int]) -> Any:
+    """An attribute with numbers for the named dims, nested graphs included."""
     if isinstance(attr, Dim):
         return concrete(attr, sizes)
     if isinstance(attr, Type):
@@ -128,13 +135,10 @@ def _concrete_attr(attr: Any, sizes: Mapping[str, int]) -> Any:
     if isinstance(attr, Graph):
         return concretize(attr, sizes)
     if isinstance(attr, tuple):
-        return tuple(_concrete_attr(a, sizes) for a in attr)
+        return tuple(concrete_attr(a, sizes) for a in attr)
     return attr
 
 
 def is_symbolic(types: Sequence[Type]) -> bool:
     """Whether some type has a symbolic size."""
     return not all(t.is_static for t in types)
-
-
-__all__ = ["Size", "bind_sizes", "concrete_type", "concretize", "is_symbolic", "unbound"]

@@ -78,10 +78,10 @@ class Dim:
         return self * -1
 
     def __sub__(self, other: object) -> Dim | int:
-        return self + (-other if isinstance(other, int | Dim) else NotImplemented)
+        return self + -other if isinstance(other, int | Dim) else NotImplemented
 
     def __rsub__(self, other: object) -> Dim | int:
-        return -self + other  # pyright: ignore[reportOperatorIssue]
+        return -self + other if isinstance(other, int | Dim) else NotImplemented
 
     def __floordiv__(self, other: object) -> Dim | int:
         return _floor_divide(self, other) if isinstance(other, int | Dim) else NotImplemented
@@ -348,12 +348,32 @@ def largest(name: str, sizes: Sequence[Size], multiple: int) -> Dim:
 
 
 def dim(name: str, min: int = 1, max: int | None = None) -> Dim:
-    """Make a symbolic size with an inclusive range.
+    """Make a symbolic size: a name with an inclusive range.
 
-    Equal names are equal sizes, within one function.
+    Arithmetic gives further sizes; comparisons hold for the whole range. Equal names are equal
+    sizes, within one function.
 
     >>> seq = dim("seq", max=512)
     >>> seq * 2 >= 2, (seq - 1) * seq, seq.high
     (True, seq*seq - seq, 512)
     """
+    if not isinstance(name, str) or not name:
+        raise SymbolicSizeError(
+            f"the name of a dim is {name!r}",
+            where=str(nearest_source()),
+            fix='give it a name, as rlx.dim("seq")',
+        )
+    is_number = [isinstance(n, int) and not isinstance(n, bool) for n in (min, max)]
+    if not is_number[0] or not (is_number[1] or max is None):
+        raise SymbolicSizeError(
+            f"the range of {name} is {min!r} to {max!r}",
+            where=str(nearest_source()),
+            fix="give whole numbers, as min=1, max=512",
+        )
+    if min < 0 or (max is not None and max < min):
+        raise SymbolicSizeError(
+            f"the range of {name}, {min} to {max}, holds no sizes",
+            where=str(nearest_source()),
+            fix="let 0 <= min <= max",
+        )
     return Dim((((Symbol(name, min, max),), 1),))

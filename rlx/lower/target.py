@@ -24,7 +24,8 @@ class Target:
     each instruction. Matrix products are done in the `contracted` ones. If `has_library`, an op
     it cannot render runs as its NumPy reference. `local_bytes` is the most memory that a thread
     can have for one row of a `Rows` step; 0 means that the renderer knows no local buffers.
-    `in_place_carries` says that it knows `Carry.in_place`.
+    `in_place_carries` says that it knows `Carry.in_place`, `has_symbolic_sizes` that one program
+    runs for all sizes.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Target:
     lanes: int = 16
     local_bytes: int = 0
     in_place_carries: bool = False
+    has_symbolic_sizes: bool = True
 
     def computes(self, dtype: np.dtype) -> bool:
         """Whether kernels may load, compute with and store this dtype."""

@@ -31,8 +31,9 @@ class Cost:
     """Work and memory of one call.
 
     `flops` counts scalar instructions (a tanh counts as one), `bytes` what the steps read and
-    write; both are 0 on a device without loops. A symbolic size counts as a likely number. `peak_bytes` are the arguments, the results and
+    write; both are 0 on a device without loops. `peak_bytes` are the arguments, the results and
     the `arena_bytes` of temporaries. Of branches the dearest counts, of a `while` loop one round.
+    A symbolic size counts as a likely number.
     """
 
     flops: int

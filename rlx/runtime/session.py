@@ -14,9 +14,10 @@ from typing import Any
 
 from ..backends import registry
 from ..backends.backend import Executable
+from ..ir.bind import is_symbolic, unbound
 from ..ir.builder import user_source
 from ..ir.config import config
-from ..ir.errors import ArgumentError, ConfigError
+from ..ir.errors import ArgumentError, ConfigError, SymbolicSizeError
 from ..ir.fingerprint import fingerprint
 from ..ir.graph import Graph
 from ..trace.array import Array
@@ -26,6 +27,7 @@ from .compiled import CompiledGraph, places_of
 from .debug import dump, tell_compile, tell_hit
 from .nan_check import with_checks
 from .queue import Queue
+from .sizes import Buckets, bucketed, specialized
 
 _opening = threading.Lock()
 
@@ -37,12 +39,15 @@ class CompileOptions:
     `name` stands in what RLX_DEBUG prints and RLX_DUMP writes, instead of the graph's own;
     `check` verifies the graph after every pass, or not, whatever RLX_CHECK says. `donate` names
     parameters (`params` means all of its leaves) whose arrays may not be used after a call, so
-    that results can take over their memory.
+    that results can take over their memory. For a graph of symbolic sizes, `specialize` compiles
+    it for each size it meets, and `buckets` (name of a dim, sizes) for the next larger of these.
     """
 
     name: str = ""
     check: bool | None = None
     donate: tuple[str, ...] = ()
+    specialize: bool = False
+    buckets: Buckets = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.donate, str):
@@ -80,11 +85,15 @@ class Session:
         check = config.check if options.check is None else options.check
         made: list[Executable] = []
 
+        def compile(graph: Graph) -> Executable:
+            return self._compile(_checked(graph), name, key[0], check)
+
         def make() -> Executable:
-            made.append(self._compile(_checked(graph), name, key[0], check))
+            made.append(self._sized(graph, compile, options))
             return made[0]
 
-        key = (fingerprint(graph), check, config.settings.compiled_in)
+        sizes = (options.specialize, options.buckets)
+        key = (fingerprint(graph), check, config.settings.compiled_in, sizes)
         executable = self.cache.get(key, make)
         if not made:
             tell_hit(name, graph, self.device)
@@ -92,6 +101,31 @@ class Session:
         compiled = CompiledGraph(graph, self.device, executable, self._queue)
         compiled.donated = _donated(compiled, options.donate)
         return compiled
+
+    def _sized(
+        self, graph: Graph, compile: Callable[[Graph], Executable], options: CompileOptions
+    ) -> Executable:
+        """Compile a graph in the way its symbolic sizes, if there are any, are to be met."""
+        if not is_symbolic(graph.param_types):
+            return compile(graph)
+        missing = unbound(graph)
+        if missing:
+            raise SymbolicSizeError(
+                f"{graph.name}: no argument's shape tells the size {', '.join(missing)}",
+                where=str(user_source()),
+                fix=f"let an axis of an argument be {missing[0]!r}",
+            )
+        if options.buckets:
+            return bucketed(graph, compile, options.buckets)
+        if options.specialize:
+            return specialized(graph, compile)
+        if not self.backend.target.has_symbolic_sizes:
+            raise SymbolicSizeError(
+                f"{graph.name}: the device {self.device} compiles for known sizes only",
+                where=str(user_source()),
+                fix='pass specialize=True, or buckets={"seq": (64, 128, 256)}, to rlx.jit',
+            )
+        return compile(graph)
 
     def _closed(self, traced: Traced) -> Graph:
         if traced.captures:

@@ -10,8 +10,8 @@ import inspect
 import types
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ from ..ir.config import Settings, config
 from ..ir.errors import DtypeError, StaticArgumentError, StructureError
 from ..ir.graph import OPS, Graph, Value
 from ..ir.tracebacks import boundary, hide_frames
+from ..ir.types import Type
 from ..runtime import MISS
 from ..runtime.compiled import CompiledGraph, parameter_names, places_of
 from ..runtime.debug import tell_reason
@@ -38,6 +39,7 @@ from ..trace.make_graph import (
 )
 from ..trace.named_axes import asked_axes
 from ..trace.tensor import TracedTensor
+from .dynamic import Axes, Dynamic, as_buckets, declare
 from .recompile import Key, check_recompile, difference, reason_to_compile
 
 KEPT = 512  # kinds of arguments a function stays compiled for
@@ -113,7 +115,7 @@ class Lowered:
 
     traced: Traced
     device: str
-    donated: tuple[str, ...]
+    options: CompileOptions
     mark_static: Callable[[Any, Any], tuple[Any, Any]]
 
     @property
@@ -124,10 +126,9 @@ class Lowered:
     def compile(self) -> Compiled:
         """Compile it for its device."""
         names = parameter_names(self.graph)
-        given = tuple(name for name in self.donated if places_of(name, names))
-        compiled = default_session(self.device).compile(
-            self.graph, options=CompileOptions(donate=given)
-        )
+        given = tuple(name for name in self.options.donate if places_of(name, names))
+        options = replace(self.options, donate=given)
+        compiled = default_session(self.device).compile(self.graph, options=options)
         return Compiled(self.traced, compiled, self.mark_static)
 
 
@@ -151,13 +152,14 @@ class Jitted:
         self,
         fn: Callable[..., Any],
         static: tuple[str, ...],
-        donated: tuple[str, ...],
+        options: CompileOptions,
         device: str | None,
+        dynamic: Dynamic | None,
     ) -> None:
         functools.update_wrapper(self, fn)
         self._fn = fn
-        self._static, self._donated = static, donated
-        for name in set(self._static) & set(self._donated):
+        self._static, self._options, self._dynamic = static, options, dynamic
+        for name in set(self._static) & set(options.donate):
             raise StaticArgumentError(
                 f"the argument {name!r} is static and donated",
                 fix="make it static or donate it: only arrays can be donated",
@@ -187,10 +189,28 @@ class Jitted:
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Record the function for arguments like these."""
         args, kwargs = self._arguments(args, kwargs)
-        return self._lowered(trace(self._fn, args, kwargs))
+        leaves, tree = pytree.flatten((args, kwargs))
+        return self._lowered(self._trace(args, kwargs, leaves, tree))
+
+    def _trace(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        leaves: Sequence[Any],
+        tree: pytree.Structure,
+    ) -> Traced:
+        """Record the function; of dynamic arguments the open sizes stay open."""
+        if self._dynamic is None:
+            return trace(self._fn, args, kwargs)
+        types = [x if isinstance(x, Type) else operand_type(as_operand(x)) for x in leaves]
+        opened = self._dynamic.types(args, tree, types)
+        rows = zip(leaves, types, opened, strict=True)
+        known = [x if now == was else now for x, was, now in rows]
+        args, kwargs = pytree.unflatten(tree, known)
+        return trace(self._fn, args, kwargs)
 
     def _lowered(self, traced: Traced) -> Lowered:
-        return Lowered(traced, self._device, self._donated, self._arguments)
+        return Lowered(traced, self._device, self._options, self._arguments)
 
     def cache_size(self) -> int:
         """The number of kinds of arguments it is compiled for."""
@@ -257,13 +277,13 @@ class Jitted:
                 return result
         if any(isinstance(x, TracedTensor | Value) for x in leaves):
             return self._record(trace(self._fn, args, kwargs), leaves)
-        key = (tree, self._kinds(args, leaves, tree))
+        key = (tree, self._open_kinds(self._kinds(args, leaves, tree), args, tree))
         entry = self._entries.get(key)
         if entry is None:
             reason = reason_to_compile(self._fn, args, key, list(self._entries))
             check_recompile(self._fn, reason)
             with asked_axes() as asked:
-                traced = trace(self._fn, args, kwargs)
+                traced = self._trace(args, kwargs, leaves, tree)
             # it holds in the enclosing trace only
             if asked or any(isinstance(c, Value) for c in traced.captures):
                 return self._record(traced, leaves)
@@ -303,6 +323,17 @@ class Jitted:
                 error.fix = "pass arrays or numbers; list other arguments in static_argnames"
             raise
         return tuple(kinds)
+
+    def _open_kinds(
+        self, kinds: tuple[Any, ...], args: Sequence[Any], tree: pytree.Structure
+    ) -> tuple[Any, ...]:
+        """The kinds of the leaves, with dims for the sizes left open."""
+        if self._dynamic is None:
+            return kinds
+        types = [kind[0] if isinstance(kind[0], Type) else Type(*kind) for kind in kinds]
+        opened = self._dynamic.types(args, tree, types)
+        rows = zip(kinds, types, opened, strict=True)
+        return tuple(kind if now == was else (now.dtype, now.shape) for kind, was, now in rows)
 
     def _record(self, traced: Traced, leaves: Sequence[Any]) -> Any:
         """Inside of another trace the function becomes one call node."""
@@ -414,6 +445,9 @@ def jit(
     donate_argnums: Sequence[int] | int = (),
     donate_argnames: Sequence[str] | str = (),
     device: str | None = None,
+    dynamic: Mapping[str, Axes] | None = None,
+    specialize: bool = False,
+    buckets: Mapping[str, Sequence[int]] | None = None,
 ) -> Any:
     """Compile a function for each kind of arguments it meets.
 
@@ -422,12 +456,20 @@ def jit(
     where they can (`compiled.report()` tells), and using one again is an error. Both are named by
     place (`argnums`) or by name. Works as a decorator, with and without keywords.
 
+    `dynamic` maps names of arguments to axes whose sizes stay open: one program serves all of
+    them. A size is a name or a `rlx.dim` with a range; equal names are equal sizes. A device that
+    needs known sizes is told to `specialize`, to compile for each size it meets, or is given
+    `buckets`, sizes for each dim to which arrays are padded; `report()` tells which were met.
+
     >>> import rlx
     >>> @rlx.jit
     ... def f(x):
     ...     return x * 2 + 1
     >>> f(rlx.array([1.0, 2.0])).tolist()
     [3.0, 5.0]
+    >>> total = rlx.jit(lambda x: x.sum(), dynamic={"x": {0: "n"}})
+    >>> [total(rlx.numpy.ones(n)).item() for n in (3, 5, 8)], total.cache_info().compiles
+    ([3.0, 5.0, 8.0], 1)
     """
     if fn is None:
         return functools.partial(
@@ -437,9 +479,13 @@ def jit(
             donate_argnums=donate_argnums,
             donate_argnames=donate_argnames,
             device=device,
+            dynamic=dynamic,
+            specialize=specialize,
+            buckets=buckets,
         )
     static = _known_names(fn, static_argnames, "static_argnames")
     donated = _known_names(fn, donate_argnames, "donate_argnames")
     static += _names_of(fn, static_argnums, "static_argnums")
     donated += _names_of(fn, donate_argnums, "donate_argnums")
-    return Jitted(fn, static, donated, device)
+    options = CompileOptions(donate=donated, specialize=specialize, buckets=as_buckets(buckets))
+    return Jitted(fn, static, options, device, declare(fn, dynamic))

@@ -17,12 +17,12 @@ from ...lower.cost import work
 from ...lower.pipeline import lower
 from ...lower.target import Target
 from ..backend import MISS, Availability, Backend, Executable
+from ..sized_entry import Sizes, sized_entry
 from . import machine, pool
 from .entry import Spec, array_layout, make_entry
 from .host import host
 from .program import ProgramWriter
 from .reuse import reused_memory
-from .sized_entry import Sizes, sized_entry
 
 RELEASE_ABOVE = 50_000  # nanoseconds of work that pay for giving up the interpreter lock
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.bind import bind_sizes, concretize, is_symbolic
+from ...ir.errors import SymbolicSizeError
 from ...ir.graph import Graph
 from ...ir.interpret import interpret
 from ...ir.text import show
@@ -27,12 +29,26 @@ class ReferenceBackend(Backend):
     def compile(self, graph: Graph, array: type, *, check: bool = False) -> Executable:
         """Keep the graph; each call interprets it."""
         miss = object()
+        types = graph.param_types
+        names = [str(i) for i in range(len(types))]
+
+        def sized(given: list[np.ndarray]) -> Graph:
+            """The graph with the sizes of the arguments."""
+            if not is_symbolic(types):
+                return graph
+            return concretize(graph, bind_sizes(types, [a.shape for a in given], names))
 
         def entry(*arrays: Any) -> Any:
             given = [np.asarray(a) for a in arrays]
-            if [type_of(a) for a in given] != list(graph.param_types):
+            if len(given) != len(types):
                 return miss
-            results = tuple(array(r) for r in interpret(graph, given))
+            try:
+                known = sized(given)
+            except SymbolicSizeError:
+                return miss
+            if [type_of(a) for a in given] != list(known.param_types):
+                return miss
+            results = tuple(array(r) for r in interpret(known, given))
             return results[0] if len(results) == 1 else results
 
         stages = lambda: {"hir": show(graph)}  # noqa: E731

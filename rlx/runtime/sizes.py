@@ -1,0 +1,140 @@
+"""Symbolic sizes on devices that compile for known ones: a program for each size, or buckets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..backends.backend import MISS, Executable
+from ..backends.sized_entry import Sizes, sized_entry
+from ..ir.bind import concrete_type, concretize
+from ..ir.builder import user_source
+from ..ir.dims import Symbol
+from ..ir.errors import SymbolicSizeError
+from ..ir.graph import Graph
+from ..lower.hir.pad_sizes import pad_sizes
+from ..trace.array import Array
+
+Compile = Callable[[Graph], Executable]
+Buckets = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+def specialized(graph: Graph, compile: Compile) -> Executable:
+    """An executable that compiles the graph for each combination of sizes it meets."""
+    known: list[str] = []
+
+    def make(sizes: Sizes) -> Callable[..., Any]:
+        known.append(", ".join(f"{name} = {n}" for name, n in sorted(sizes.items())))
+        executable.report = "specialized for " + "; ".join(known)
+        return _hitting(compile(concretize(graph, sizes)))
+
+    executable = Executable(sized_entry(graph.param_types, make), report="specialized for no size")
+    return executable
+
+
+def bucketed(graph: Graph, compile: Compile, buckets: Buckets) -> Executable:
+    """An executable that pads arrays to the next larger of some sizes, and compiles for those."""
+    tables = dict(buckets)
+    symbols = {s.name: s for t in graph.param_types for n in t.shape for s in _symbols(n)}
+    _check_buckets(symbols, tables)
+    made: dict[tuple[int, ...], Callable[..., Any]] = {}
+
+    def make(sizes: Sizes) -> Callable[..., Any]:
+        names = sorted(sizes)
+        chosen = {name: _bucket(name, sizes[name], tables[name]) for name in names}
+        key = tuple(chosen.values())
+        if key not in made:
+            made[key] = _hitting(compile(pad_sizes(graph, chosen)))
+            texts = [", ".join(map("{} = {}".format, names, key)) for key in made]
+            executable.report = "padded to " + "; ".join(texts)
+        types = graph.param_types
+        pairs = [(concrete_type(t, sizes).shape, concrete_type(t, chosen).shape) for t in types]
+        results = [concrete_type(t, sizes).shape for t in graph.result_types]
+        numbers = [np.asarray(sizes[name], np.int32) for name in names]
+        return _padding(made[key], pairs, numbers, results)
+
+    executable = Executable(sized_entry(graph.param_types, make), report="padded to no size")
+    return executable
+
+
+def _symbols(size: Any) -> Sequence[Symbol]:
+    return () if isinstance(size, int) else tuple(size.symbols)
+
+
+def _check_buckets(symbols: Mapping[str, Symbol], tables: Mapping[str, Sequence[int]]) -> None:
+    odd = sorted(symbols.keys() ^ tables.keys())
+    if odd:
+        raise SymbolicSizeError(
+            f"the buckets are of {', '.join(tables) or 'no dim'}, the dims are "
+            f"{', '.join(sorted(symbols))}",
+            where=str(user_source()),
+            fix=f"give sizes for each dim: buckets={{{odd[0]!r}: (64, 128, 256)}}",
+        )
+
+
+def _bucket(name: str, size: int, table: Sequence[int]) -> int:
+    """The smallest bucket that holds a size."""
+    fitting = [n for n in table if n >= size]
+    if not fitting:
+        raise SymbolicSizeError(
+            f"{name} is {size}, larger than its largest bucket, {max(table)}",
+            where=str(user_source()),
+            fix=f"add a bucket of {size} or more for {name!r}",
+        )
+    return min(fitting)
+
+
+def _hitting(executable: Executable) -> Callable[..., Any]:
+    """An entry whose misses are `MISS`."""
+    entry, miss = executable.entry, executable.miss
+
+    def run(*arrays: Any) -> Any:
+        result = entry(*arrays)
+        return MISS if result is miss else result
+
+    return entry if miss is MISS else run
+
+
+def _padding(
+    entry: Callable[..., Any],
+    shapes: Sequence[tuple[Any, Any]],
+    numbers: Sequence[np.ndarray],
+    results: Sequence[Sequence[Any]],
+) -> Callable[..., Any]:
+    """An entry for arrays of certain sizes, which it pads; the true parts of results are cut out.
+
+    `shapes` are those of the arguments, true and padded.
+    """
+
+    def run(*arrays: Any) -> Any:
+        if len(arrays) != len(shapes):
+            return MISS
+        hosts = [x.host() if isinstance(x, Array) else x for x in arrays]
+        if any(np.shape(x) != true for x, (true, _) in zip(hosts, shapes, strict=True)):
+            return MISS
+        padded = [_padded(x, wanted) for x, (_, wanted) in zip(hosts, shapes, strict=True)]
+        found = entry(*padded, *numbers)
+        if found is MISS:
+            return MISS
+        many = found if isinstance(found, tuple) else (found,)
+        cut = tuple(map(_cut, many, results))
+        return cut if isinstance(found, tuple) else cut[0]
+
+    return run
+
+
+def _padded(array: Any, shape: Sequence[int]) -> Any:
+    if not isinstance(array, np.ndarray) or array.shape == tuple(shape):
+        return array
+    larger = np.zeros(shape, array.dtype)
+    larger[tuple(map(slice, array.shape))] = array
+    return larger
+
+
+def _cut(array: Array, shape: Sequence[int]) -> Array:
+    host = array.host()
+    if host.shape == tuple(shape):
+        return array
+    return Array(host[tuple(map(slice, shape))].copy())

@@ -1,0 +1,133 @@
+"""Arguments whose sizes a jitted function leaves open."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..ir.builder import user_source
+from ..ir.dims import Dim, dim
+from ..ir.errors import StaticArgumentError
+from ..ir.types import Type
+from ..runtime.compiled import places_of
+from ..runtime.sizes import Buckets
+from ..trace import pytree
+from ..trace.make_graph import argument_origins, function_name
+
+Axes = Mapping[int, "str | Dim"]
+
+
+@dataclass
+class Dynamic:
+    """Which axes of which arguments of `fn` have symbolic sizes.
+
+    `declared` maps the name of an argument, or of a part of one as `batch["tokens"]`, to its axes
+    and their dims.
+    """
+
+    fn: Callable[..., Any]
+    declared: dict[str, dict[int, Dim]]
+    known: dict[pytree.Structure, dict[int, dict[int, Dim]]] = field(default_factory=dict)
+
+    def types(
+        self, args: Sequence[Any], tree: pytree.Structure, types: Sequence[Type]
+    ) -> list[Type]:
+        """The types of the leaves of arguments, with dims for the sizes left open."""
+        if tree not in self.known:
+            self.known[tree] = self._places(args, tree)
+        opened = list(types)
+        for place, axes in self.known[tree].items():
+            opened[place] = self._opened(place, types[place], axes, args, tree)
+        return opened
+
+    def _places(self, args: Sequence[Any], tree: pytree.Structure) -> dict[int, dict[int, Dim]]:
+        """The axes of each leaf that has some."""
+        origins = argument_origins(self.fn, args, tree, function_name(self.fn))
+        names = [origin.split(", ", 1)[1] for origin in origins]
+        found: dict[int, dict[int, Dim]] = {}
+        for name, axes in self.declared.items():
+            places = places_of(name, names)
+            if not places:
+                raise _wrong(
+                    f"{function_name(self.fn)} was called without the dynamic argument {name!r}",
+                    f"its arguments are {', '.join(names)}",
+                )
+            for place in places:
+                found[place] = {**found.get(place, {}), **axes}
+        return found
+
+    def _opened(
+        self,
+        place: int,
+        type: Type,
+        axes: Mapping[int, Dim],
+        args: Sequence[Any],
+        tree: pytree.Structure,
+    ) -> Type:
+        shape = list(type.shape)
+        for axis, size in axes.items():
+            if not -type.rank <= axis < type.rank:
+                origin = argument_origins(self.fn, args, tree, function_name(self.fn))[place]
+                raise _wrong(
+                    f"{origin} is {type}, it has no axis {axis} to be {size}",
+                    f"pass an array of rank {max(axis + 1, -axis)} or more, or change `dynamic`",
+                )
+            shape[axis] = size
+        return type.with_shape(tuple(shape))
+
+
+def declare(fn: Callable[..., Any], given: Mapping[str, Axes] | None) -> Dynamic | None:
+    """Check what `jit(dynamic=...)` was given."""
+    if not given:
+        return None
+    if not isinstance(given, Mapping):
+        raise _wrong(
+            f"`dynamic` is of type {type(given).__name__}",
+            'write a dict as {"tokens": {0: "seq"}}: names of arguments, axes, dims',
+        )
+    parameters = inspect.signature(fn).parameters
+    takes_any = any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters.values())
+    for name, axes in given.items():
+        root = str(name).split("[", 1)[0].split(".", 1)[0]
+        if root not in parameters and not takes_any:
+            raise _wrong(
+                f"{function_name(fn)} has no argument {root!r} to be dynamic",
+                f"its arguments are {', '.join(parameters)}",
+            )
+        if not isinstance(axes, Mapping) or not all(map(_is_axis, axes.items())):
+            raise _wrong(
+                f"the dynamic axes of {name!r} are {axes!r}",
+                'map numbers of axes to names or dims, as {0: "seq"} or {0: rlx.dim("seq")}',
+            )
+    return Dynamic(fn, {name: _dims(axes) for name, axes in given.items()})
+
+
+def as_buckets(given: Mapping[str, Sequence[int]] | None) -> Buckets:
+    """Check what `jit(buckets=...)` was given; the sizes of each dim go up."""
+    if given is not None and not (isinstance(given, Mapping) and all(map(_is_row, given.values()))):
+        raise _wrong(
+            f"`buckets` is {given!r}", 'map names of dims to sizes, as {"seq": (64, 128, 256)}'
+        )
+    return tuple((name, tuple(sorted(sizes))) for name, sizes in sorted((given or {}).items()))
+
+
+def _is_row(sizes: Any) -> bool:
+    if not isinstance(sizes, Sequence) or isinstance(sizes, str) or not sizes:
+        return False
+    return all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in sizes)
+
+
+def _is_axis(item: tuple[Any, Any]) -> bool:
+    axis, size = item
+    is_number = isinstance(axis, int) and not isinstance(axis, bool)
+    return is_number and (isinstance(size, Dim) or (isinstance(size, str) and size != ""))
+
+
+def _dims(axes: Axes) -> dict[int, Dim]:
+    return {axis: dim(size) if isinstance(size, str) else size for axis, size in axes.items()}
+
+
+def _wrong(what: str, fix: str) -> StaticArgumentError:
+    return StaticArgumentError(what, where=str(user_source()), fix=fix)
