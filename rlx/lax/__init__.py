@@ -4,6 +4,7 @@ Enters and leaves: arrays. They are close to the ops: nothing is promoted, and o
 broadcast; `rlx.numpy` does both. Read `elementwise.py` first, `convolution.py` for convolutions.
 """
 
+from .bits import bitcast_convert_type
 from .contraction import (
     DotDimensionNumbers,
     Precision,
@@ -42,7 +43,6 @@ from .elementwise import (
     atan,
     atan2,
     atanh,
-    bitcast_convert_type,
     bitwise_and,
     bitwise_not,
     bitwise_or,
@@ -78,6 +78,7 @@ from .elementwise import (
     max,
     min,
     mul,
+    mulhi,
     ne,
     neg,
     nextafter,
@@ -85,6 +86,7 @@ from .elementwise import (
     pow,
     real,
     reciprocal,
+    reduce_precision,
     rem,
     round,
     rsqrt,
@@ -135,6 +137,8 @@ from .parallel import (
     psum_scatter,
 )
 from .reductions import (
+    approx_max_k,
+    approx_min_k,
     argmax,
     argmin,
     cumlogsumexp,

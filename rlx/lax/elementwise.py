@@ -99,6 +99,7 @@ shift_right_arithmetic = _binary(
 shift_right_logical = _binary(
     "shift_right_logical", "shift_right_logical", "Bits moved y places down, zeros before."
 )
+mulhi = _binary("mulhi", "mulhi", "The upper half of the bits of a product of integers.")
 eq = _binary("eq", "eq", "Whether x equals y.")
 ne = _binary("ne", "ne", "Whether x differs from y.")
 lt = _binary("lt", "lt", "Whether x is less than y.")
@@ -202,9 +203,16 @@ def convert_element_type(operand: Tensor, new_dtype: Any) -> Any:
     return convert(as_tensor(operand), as_dtype(new_dtype))
 
 
-def bitcast_convert_type(operand: Tensor, new_dtype: Any) -> Any:
-    """The bits read as another dtype."""
-    return apply("bitcast", as_tensor(operand), dtype=as_dtype(new_dtype))
+def reduce_precision(operand: Tensor, exponent_bits: int, mantissa_bits: int) -> Any:
+    """The nearest numbers with so many bits, in the same dtype.
+
+    >>> reduce_precision(1.3, exponent_bits=5, mantissa_bits=2)
+    Array(1.25, dtype=float32)
+    """
+    exponent_bits = integer("reduce_precision: exponent_bits", exponent_bits)
+    mantissa_bits = integer("reduce_precision: mantissa_bits", mantissa_bits)
+    bits = {"exponent_bits": exponent_bits, "mantissa_bits": mantissa_bits}
+    return apply("reduce_precision", as_tensor(operand), **bits)
 
 
 def nextafter(x1: Tensor, x2: Tensor) -> Any:

@@ -164,3 +164,34 @@ def top_k(operand: Tensor, k: int, *, axis: int = -1) -> tuple[Any, Any]:
     place = one_axis("top_k", axis, x.ndim)
     values, places = apply("top_k", rnp.moveaxis(x, place, -1), k=integer("top_k: k", k))
     return rnp.moveaxis(values, -1, place), rnp.moveaxis(places, -1, place)
+
+
+def approx_max_k(
+    operand: Tensor,
+    k: int,
+    reduction_dimension: int = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: int = -1,
+    aggregate_to_topk: bool = True,
+) -> tuple[Any, Any]:
+    """The k greatest numbers along an axis, the greatest first, and their indices.
+
+    All of them are found, whatever part `recall_target` asks for.
+    """
+    return top_k(operand, k, axis=reduction_dimension)
+
+
+def approx_min_k(
+    operand: Tensor,
+    k: int,
+    reduction_dimension: int = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: int = -1,
+    aggregate_to_topk: bool = True,
+) -> tuple[Any, Any]:
+    """The k least numbers along an axis, the least first, and their indices.
+
+    All of them are found, whatever part `recall_target` asks for.
+    """
+    values, places = top_k(-as_tensor(operand), k, axis=reduction_dimension)
+    return -values, places

@@ -43,3 +43,4 @@ from .functional import (
 )
 from .layers import MLP, Dropout, Embedding, Lambda, LayerNorm, Linear, RMSNorm, Sequential
 from .module import Module, field
+from .quantization import dequantize, fake_quantize, quantization_scale, quantize

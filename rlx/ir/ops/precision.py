@@ -63,7 +63,11 @@ def reduce_precision_reference(
     if mantissa_bits < info.nmant:
         # the last kept bit of a normal number, at least that of the least normal one
         place = np.maximum(exponent - 1, info.minexp) - mantissa_bits
-        wide = np.ldexp(np.rint(np.ldexp(wide, -place)), place)
+        steps = np.ldexp(wide, -place)
+        if mantissa_bits == 0:  # the even one of 1 and 2 is that whose exponent has even bits
+            is_even = (exponent - info.minexp) % 2 == 0
+            steps = np.where(np.abs(steps) == 1.5, np.where(is_even, 1, 2) * np.sign(steps), steps)
+        wide = np.ldexp(np.rint(steps), place)
     if exponent_bits < _kept_bits(x.dtype)[0]:
         bias = 2 ** (exponent_bits - 1) - 1
         wide = np.where(np.abs(wide) >= 2.0 ** (bias + 1), np.copysign(np.inf, wide), wide)
