@@ -76,6 +76,8 @@ class _Fuser:
         self.forced: dict[Value, str] = {}
         self.cost: dict[Value, float] = {}
         self.sites: dict[Value, dict[Site, float]] = {}
+        self.result_memory = {memory_of(r, target) for r in graph.results}
+        self.reducing: dict[Value, bool] = {}  # of the kernels looked at for epilogues
 
     def run(self) -> Fusion:
         self.force()
@@ -120,14 +122,17 @@ class _Fuser:
             return
         total = node.result
         sites = self.sites[total]
-        is_result = any(memory_of(r, self.target) is total for r in self.graph.results)
-        if len(sites) != 1 or is_result:
+        if len(sites) != 1 or total in self.result_memory:
             return
         (root, path), *_ = sites
         is_same_order = all(isinstance(step.op.rules["body"], View) for step in path)
         if root not in self.fusion.stored or not is_same_order:
             return
-        if root.type.size != total.type.size or self.has_reduction(root):
+        if root.type.size != total.type.size:
+            return
+        if root not in self.reducing:
+            self.reducing[root] = self.has_reduction(root)
+        if self.reducing[root]:
             return
         self.fusion.epilogues[root] = total
 

@@ -27,32 +27,29 @@ def merge_epilogues(steps: Sequence[Step]) -> list[Step]:
     They must read it at its own places.
     """
     merged: list[Step] = []
+    writer: dict[Buffer, int] = {}  # the number of the last step that writes a buffer
     readers = Counter(b for step in steps for b in set(reads(step)))
     for step in steps:
-        joined = _join(merged, step, readers) if isinstance(step, Kernel) else None
-        if joined is None:
+        at = max((writer[b] for b in reads(step) if b in writer), default=None)
+        joined = None
+        if isinstance(step, Kernel) and at is not None:
+            joined = _joined(merged[at], step, readers)
+        if joined is None or at is None:
+            at = len(merged)
             merged.append(step)
         else:
-            merged[joined[0]] = joined[1]
+            merged[at] = joined
+        writer.update(dict.fromkeys(writes(step), at))
     return merged
 
 
-def _join(
-    steps: list[Step], kernel: Kernel, readers: Counter[Buffer]
-) -> tuple[int, Contraction] | None:
-    if any(True for _ in reductions([kernel])):
+def _joined(step: Step, kernel: Kernel, readers: Counter[Buffer]) -> Contraction | None:
+    if not isinstance(step, Contraction) or any(True for _ in reductions([kernel])):
         return None
-    needed = set(reads(kernel))
-    for at in range(len(steps) - 1, -1, -1):
-        step = steps[at]
-        if needed & set(writes(step)):
-            if not isinstance(step, Contraction):
-                return None
-            joined = _together(step, kernel)
-            if joined is None and _is_only_for(step, readers):
-                joined = _together(_swapped(step), kernel)
-            return (at, joined) if joined else None
-    return None
+    joined = _together(step, kernel)
+    if joined is None and _is_only_for(step, readers):
+        joined = _together(_swapped(step), kernel)
+    return joined
 
 
 def _is_only_for(step: Contraction, readers: Counter[Buffer]) -> bool:

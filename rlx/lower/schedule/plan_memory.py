@@ -8,12 +8,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from heapq import heappop, heappush
 
 from ...ir.dims import Dim, Size, largest, likely
 from ...ir.types import Type, as_dtype
 from ..lir.access import reads, writes
 from ..lir.expr import Load
 from ..lir.program import Buffer, Kernel, Kind, Program, Rows, Step, Store, nested_programs
+from .arena import Arena
 from .group_rows import is_same_block
 from .loops import expressions
 
@@ -68,14 +70,18 @@ def _place(steps: Sequence[Step], kind: Kind) -> Size:
     for buffer, start in first.items():
         if not isinstance(buffer.nbytes, Dim):
             births.setdefault(start, []).append(buffer)
-    live: list[Buffer] = []
+    arena = Arena()
+    dying: list[tuple[int, int, int]] = []  # the last step of each living buffer, and its block
     total = 0
     for number, born in births.items():
-        live = [b for b in live if last[b] >= number]
+        while dying and dying[0][0] < number:
+            _, offset, size = heappop(dying)
+            arena.free(offset, size)
         for buffer in sorted(born, key=lambda b: -b.nbytes):
-            buffer.offset = _best_gap(live, rounded(buffer.nbytes))
-            live.append(buffer)
-            total = max(total, buffer.offset + rounded(buffer.nbytes))
+            size = rounded(buffer.nbytes)
+            buffer.offset = offset = arena.take(size)
+            heappush(dying, (last[buffer], offset, size))
+            total = max(total, arena.end)
     total = _place_symbolic(symbolic, first, last, total)
     for heir, owner in heirs.items():
         heir.offset = owner.offset
@@ -170,16 +176,3 @@ def _keeps_rows(step: Step, store: Store, buffer: Buffer) -> bool:
         return True
     loads = (e for e in expressions(step.kernels) if isinstance(e, Load) and e.buffer is buffer)
     return all(is_same_block(store.index, load.index, step.loops) for load in loads)
-
-
-def _best_gap(live: list[Buffer], size: int) -> int:
-    """The offset of the smallest gap between live buffers that holds `size` bytes."""
-    best: tuple[int, int] | None = None
-    end = 0
-    for buffer in sorted(live, key=lambda b: b.offset or 0):
-        start = buffer.offset or 0
-        gap = start - end
-        if gap >= size and (best is None or gap < best[0]):
-            best = (gap, end)
-        end = max(end, start + rounded(buffer.nbytes))
-    return best[1] if best else end
