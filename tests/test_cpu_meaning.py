@@ -75,6 +75,26 @@ def test_conversions(x, dtypes):
     check(convert, x)
 
 
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x * 1.5,
+        lambda x: rnp.max(x, axis=1),
+        lambda x: rnp.argmax(x, axis=1),
+        lambda x: x.astype("float32").astype("bfloat16"),
+        lambda x: x @ rnp.ones((3, 20), "bfloat16"),
+    ],
+)
+def test_the_smallest_numbers_of_bfloat16(fn):
+    x = np.array([[-1, -1e-40, -1e-38], [3e-39, np.nan, 1], [-1e-40, -1e-38, 1e-40]])
+    check(fn, x.astype(ml_dtypes.bfloat16))
+
+
+@pytest.mark.parametrize("bits", [0x7FFFFFFF, 0x7F800001, -1, 0x7FC00000, 0x7F7FFFFF, 0x3F808000])
+def test_any_bits_are_rounded_to_bfloat16(bits):
+    check(lambda x: x.astype("bfloat16"), np.full(20, bits, np.int32).view(np.float32))
+
+
 @pytest.mark.parametrize("cut", [slice(2, 2), slice(2, None), slice(1, 1), slice(3, 9)])
 @pytest.mark.parametrize("first", [slice(0, 4, 3), slice(1, 5, 3), slice(4, 5), slice(0, 5, 2)])
 def test_slices_of_slices(first, cut):

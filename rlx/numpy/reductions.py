@@ -79,10 +79,12 @@ def _total(name: str, op: str, neutral: int, combine: Callable[..., Any], doc: s
         keepdims: bool = False,
         initial: Tensor | None = None,
         where: Tensor | None = None,
+        promote_integers: bool = True,
     ) -> Any:
         check_out(name, out)
         a = as_tensor(a)
-        result = total_dtype(a.dtype) if dtype is None else as_dtype(dtype)
+        grown = total_dtype(a.dtype) if promote_integers else a.dtype
+        result = grown if dtype is None else as_dtype(dtype)
         # half floats lose what is added to a big total
         inside = DTYPES["float32"] if result.name in HALVES else result
         a = convert(a, inside)
@@ -173,15 +175,16 @@ def count_nonzero(a: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
     return sum(truth(a), axis, keepdims=keepdims)
 
 
-def ptp(a: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
+def ptp(a: Tensor, axis: Axis = None, out: None = None, keepdims: bool = False) -> Any:
     """The distance between the greatest and the least element."""
+    check_out("ptp", out)
     return max(a, axis, keepdims=keepdims) - min(a, axis, keepdims=keepdims)
 
 
 # -- places of extremes -------------------------------------------------------------------------
 
 
-def _place(name: str, x: Tensor, axis: int | None, keepdims: bool) -> Any:
+def _place(name: str, x: Tensor, axis: int | None, keepdims: bool | None) -> Any:
     x = as_tensor(x)
     flat, place = (ravel(x), 0) if axis is None else (x, one_axis(name, axis, x.ndim))
     if flat.shape[place] == 0:
@@ -198,7 +201,9 @@ def _place(name: str, x: Tensor, axis: int | None, keepdims: bool) -> Any:
     return keep_axes(result, x.shape, axes) if keepdims else result
 
 
-def argmax(a: Tensor, axis: int | None = None, out: None = None, keepdims: bool = False) -> Any:
+def argmax(
+    a: Tensor, axis: int | None = None, out: None = None, keepdims: bool | None = None
+) -> Any:
     """The index of the greatest element along an axis.
 
     It is the first of equal ones; NaN counts most.
@@ -207,7 +212,9 @@ def argmax(a: Tensor, axis: int | None = None, out: None = None, keepdims: bool 
     return _place("argmax", a, axis, keepdims)
 
 
-def argmin(a: Tensor, axis: int | None = None, out: None = None, keepdims: bool = False) -> Any:
+def argmin(
+    a: Tensor, axis: int | None = None, out: None = None, keepdims: bool | None = None
+) -> Any:
     """The index of the least element along an axis.
 
     It is the first of equal ones; NaN counts most.
@@ -229,13 +236,15 @@ def _running(op: str, x: Tensor, axis: int | None, dtype: Any) -> Any:
     return apply(op, x, axis=one_axis(op, axis, x.ndim))
 
 
-def cumsum(a: Tensor, axis: int | None = None, dtype: Any = None) -> Any:
+def cumsum(a: Tensor, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
     """Running sums along an axis; None runs over all elements."""
+    check_out("cumsum", out)
     return _running("cumsum", a, axis, dtype)
 
 
-def cumprod(a: Tensor, axis: int | None = None, dtype: Any = None) -> Any:
+def cumprod(a: Tensor, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
     """Running products along an axis; None runs over all elements."""
+    check_out("cumprod", out)
     return _running("cumprod", a, axis, dtype)
 
 

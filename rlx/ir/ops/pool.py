@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import GradientError
 from ..graph import Value
 from ..op import Op
-from ..types import Size, Type, as_dtype
+from ..types import Size, Type, as_dtype, highest, lowest
 from .arithmetic import add, div, mul, rem
 from .constant import full, iota
 from .conv_windows import (
@@ -35,8 +35,6 @@ from .reduce import (
     accumulated,
     argmax,
     argmin,
-    greatest,
-    least,
     reduce_max,
     reduce_min,
     reduce_prod,
@@ -299,11 +297,11 @@ reduce_window_max = _reduction(
     "reduce_window_max",
     "Greatest number of each window, NaN if there is one. The first of a tie has the tangent.",
     _ORDERED,
-    least,
+    lowest,
     np.maximum,
     reduce_max,
 )
-_extreme(reduce_window_max, argmax, least)
+_extreme(reduce_window_max, argmax, lowest)
 reduce_window_max.samples(
     [1.0, 3.0, np.nan, 2.0, -4.0],
     **attrs_of(window=(2,), padding=((1, 0),)),
@@ -314,11 +312,11 @@ reduce_window_min = _reduction(
     "reduce_window_min",
     "Least number of each window, NaN if there is one. The first of a tie has the tangent.",
     _ORDERED,
-    greatest,
+    highest,
     np.minimum,
     reduce_min,
 )
-_extreme(reduce_window_min, argmin, greatest)
+_extreme(reduce_window_min, argmin, highest)
 reduce_window_min.samples(
     [[1.0, 3.0], [2.0, -4.0]], **attrs_of(window=(2, 1)), expect=[[1.0, -4.0]]
 )

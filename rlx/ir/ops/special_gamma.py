@@ -12,7 +12,7 @@ from ..graph import Value
 from ..op import define
 from ..types import Type, as_dtype
 from .arithmetic import abs, integer_pow, mul, neg, sub
-from .compare import bit_and, bit_not, bit_or, eq, ge, gt, le, lt, min, ne, select
+from .compare import bit_and, bit_not, bit_or, eq, ge, gt, le, lt, ne, select
 from .constant import full
 from .control import cond
 from .convert import convert
@@ -110,6 +110,7 @@ def _lgamma_expansion(x: Value) -> Value:
     # gamma(x) * gamma(1 - x) = pi / sin(pi * x), and 1 / x is infinite for the smallest numbers
     sine = sin(mul(abs(_from_nearest(x)), math.pi))
     reflected = math.log(math.pi) - log(sine) - positive
+    reflected = select(eq(sine, like(x, 0)), like(x, math.inf), reflected)
     return select(is_negative, reflected, positive)
 
 
