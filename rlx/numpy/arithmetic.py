@@ -35,11 +35,9 @@ from .elementwise import (
     bitwise_and,
     divide,
     equal,
-    exp,
     exp2,
     less,
     log,
-    log1p,
     maximum,
     minimum,
     multiply,
@@ -49,7 +47,7 @@ from .elementwise import (
     sqrt,
     subtract,
 )
-from .logic import isfinite, isnan, isneginf, isposinf, logical_and, logical_or, where
+from .logic import isfinite, isinf, isnan, isneginf, isposinf, logical_and, logical_or, where
 
 
 def dtype_of(x: Tensor) -> np.dtype:
@@ -261,9 +259,8 @@ def floor_divide(x: Tensor, y: Tensor, /) -> Any:
 def remainder(x: Tensor, y: Tensor, /) -> Any:
     """What is left after `floor_divide`; it has the sign of y."""
     x, y = _real_numbers("remainder", x, y)
-    left = apply("rem", x, y)
-    is_off = logical_and(not_equal(left, 0), not_equal(less(left, 0), less(y, 0)))
-    return where(is_off, add(left, y), left)
+    left, is_off = _left_over(x, y)
+    return _remainder(left, is_off, y)
 
 
 mod = remainder
@@ -277,15 +274,31 @@ def fmod(x: Tensor, y: Tensor, /) -> Any:
 def divmod(x: Tensor, y: Tensor, /) -> tuple[Any, Any]:
     """The quotient rounded down, and what is left."""
     x, y = _real_numbers("divmod", x, y)
+    left, is_off = _left_over(x, y)
+    if not is_float(x.dtype):
+        quotient = apply("div", x, y)
+        return where(is_off, subtract(quotient, 1), quotient), _remainder(left, is_off, y)
+    # dividing after the remainder is taken away rounds correctly near whole quotients;
+    # adding zero turns -0 into 0, for only a dividend that is zero gives a negative zero
+    quotient = add(apply("round", divide(subtract(x, left), y)), 0)
+    quotient = where(is_off, subtract(quotient, 1), quotient)
+    is_whole = logical_or(equal(y, 0), logical_or(equal(x, 0), isinf(x)))
+    quotient = where(is_whole, apply("round", divide(x, y)), quotient)
+    return quotient, _remainder(left, is_off, y)
+
+
+def _left_over(x: Any, y: Any) -> tuple[Any, Any]:
+    """What is left after a division rounded toward zero, and whether y has the other sign."""
     left = apply("rem", x, y)
-    is_off = logical_and(not_equal(left, 0), not_equal(less(left, 0), less(y, 0)))
-    if is_float(x.dtype):
-        # dividing after the remainder is taken away rounds correctly near whole quotients
-        quotient = apply("round", divide(subtract(x, left), y))
-        quotient = where(is_off, subtract(quotient, 1), quotient)
-        return where(equal(y, 0), divide(x, y), quotient), where(is_off, add(left, y), left)
-    quotient = apply("div", x, y)
-    return where(is_off, subtract(quotient, 1), quotient), where(is_off, add(left, y), left)
+    return left, logical_and(not_equal(left, 0), not_equal(less(left, 0), less(y, 0)))
+
+
+def _remainder(left: Any, is_off: Any, y: Any) -> Any:
+    left = where(is_off, add(left, y), left)
+    if not is_float(left.dtype):
+        return left
+    # zero takes the sign of y, and the derivative stays 1 there
+    return where(less(y, 0), negative(subtract(0, left)), add(left, 0))
 
 
 def modf(x: Tensor, /) -> tuple[Any, Any]:
@@ -352,12 +365,20 @@ def float_power(x: Tensor, y: Tensor, /) -> Any:
 
 def log2(x: Tensor, /) -> Any:
     """The logarithm to base 2."""
-    return divide(log(x), math.log(2))
+    return _scaled_log(x, math.log(2))
 
 
 def log10(x: Tensor, /) -> Any:
     """The logarithm to base 10."""
-    return divide(log(x), math.log(10))
+    return _scaled_log(x, math.log(10))
+
+
+def _scaled_log(x: Tensor, scale: float) -> Any:
+    result = log(x)
+    if not is_complex(result.dtype):
+        return divide(result, scale)
+    # part by part: division by a complex number makes NaN of an infinite part
+    return apply("complex", divide(real(result), scale), divide(imag(result), scale))
 
 
 def logaddexp(x: Tensor, y: Tensor, /) -> Any:

@@ -48,7 +48,7 @@ def array(x: Any, dtype: Any = None, copy: bool | None = True, ndmin: int = 0) -
 def asarray(
     x: Any, dtype: Any = None, copy: bool | None = None, *, device: Device | str | None = None
 ) -> Any:
-    """Make an array from numbers, nested lists or another array, which may stay itself."""
+    """Make an array from numbers, nested lists or an array, which may stay itself."""
     is_tensor = isinstance(x, Operators)
     if copy is False and not (is_tensor and dtype in (None, x.dtype)):
         raise AttributeValueError(
@@ -210,7 +210,7 @@ def linspace(
     num = integer("linspace: num", num)
     as_shape(num)  # an error if it is negative, or more than any memory holds
     steps = num - 1 if endpoint else num
-    first, last = convert(as_tensor(start), wanted), convert(as_tensor(stop), wanted)
+    first, last = _exact(start, wanted), _exact(stop, wanted)
     step = divide(last - first, max(steps, 1))
     share = np.arange(num) / max(steps, 1)
     shape = (num,) + (1,) * max(first.ndim, last.ndim)
@@ -223,6 +223,14 @@ def linspace(
         result = astype(apply("floor", result) if floored else result, dtype)
     result = placed(result, device)
     return (result, step) if retstep else result
+
+
+def _exact(x: Tensor, dtype: np.dtype) -> Any:
+    """The operand in a dtype, a Python number without a detour over its default dtype."""
+    x = as_operand(x)
+    if is_python_scalar(x):
+        return as_tensor(scalar_to_numpy(x, dtype))
+    return convert(as_tensor(x), dtype)
 
 
 def _moved(x: Any, axis: int) -> Any:

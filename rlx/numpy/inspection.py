@@ -31,7 +31,7 @@ printoptions = np.printoptions
 
 
 class finfo:
-    """The limits of a float dtype, or of the parts of a complex one, as Python numbers.
+    """The limits of a float dtype, or of the parts of a complex one, as numbers.
 
     >>> finfo("float32").bits, finfo("float32").eps == 2.0**-23
     (32, True)
