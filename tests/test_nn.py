@@ -334,7 +334,7 @@ def test_a_compiled_method_takes_its_module_as_a_pytree():
 @pytest.mark.parametrize(
     ("ours", "theirs", "points"),
     [
-        (rnp.cbrt, jnp.cbrt, [0.0, np.inf, -np.inf, 8.0]),
+        (rnp.cbrt, jnp.cbrt, [np.inf, -np.inf, 8.0]),
         (nn.relu6, jax.nn.relu6, [-1.0, 0.0, 3.0, 7.0]),
         (nn.hard_tanh, jax.nn.hard_tanh, [-2.0, -1.0, 0.5, 1.0, np.inf]),
         (nn.logsumexp, jax.nn.logsumexp, [np.inf, 1.0, 0.0]),

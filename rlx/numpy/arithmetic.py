@@ -161,8 +161,9 @@ def signbit(x: Tensor, /) -> Any:
 def copysign(x: Tensor, y: Tensor, /) -> Any:
     """The size of x with the sign of y."""
     dtype = result_dtype(as_operand(x), as_operand(y), inexact=True)
-    size = abs(convert(as_tensor(x), dtype))
-    return where(signbit(convert(as_tensor(y), dtype)), negative(size), size)
+    x, y = fit_operands("copysign", dtype, x, y)
+    size = abs(x)
+    return where(signbit(y), negative(size), size)
 
 
 def heaviside(x: Tensor, y: Tensor, /) -> Any:
@@ -226,10 +227,8 @@ around = round
 
 def clip(x: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Any:
     """The number moved into the range from min to max."""
-    result = as_tensor(x)
-    if min is not None:
-        result = maximum(min, result)
-    return result if max is None else minimum(max, result)
+    bounded = x if min is None else maximum(min, x)
+    return as_tensor(bounded) if max is None else minimum(max, bounded)
 
 
 # -- division -----------------------------------------------------------------------------------
@@ -390,6 +389,8 @@ def logaddexp(x: Tensor, y: Tensor, /) -> Any:
 def logaddexp2(x: Tensor, y: Tensor, /) -> Any:
     """log2(2**x + 2**y) without overflow."""
     scale = math.log(2)
+    dtype = result_dtype(as_operand(x), as_operand(y), inexact=True)
+    x, y = fit_operands("logaddexp2", dtype, x, y)
     return divide(logaddexp(multiply(x, scale), multiply(y, scale)), scale)
 
 

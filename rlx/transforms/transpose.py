@@ -12,7 +12,8 @@ from ..ir.errors import GradientError
 from ..ir.graph import Graph, Node, Value
 from ..ir.op import Linear
 from ..ir.ops.control import filled, pick
-from .jvp import add_all, expanded
+from .jvp import expanded
+from .masks import Masked, Masks, add_masked, keeps_zeros, moved, moves_numbers, passes_numbers
 from .split import split_graph
 
 Cotangent = Value | None  # None is a zero that is not written down
@@ -46,23 +47,52 @@ def pull(graph: Graph, known: Sequence[Value], cts: Sequence[Cotangent]) -> list
 
     All nodes must be linear in the parameters after the known, or made from nothing.
     """
-    table: dict[Value, Value] = dict(zip(graph.params, known, strict=False))
-    linear_params = graph.params[len(known) :]
-    totals: dict[Value, Cotangent] = {}
-    late = _linear_nodes(graph, linear_params, table)
+    args = [*known, *(Linear(p.type) for p in graph.params[len(known) :])]
+    given = [None if ct is None else Masked(ct) for ct in cts]
+    pulled = _pull(graph, args, given, Masks())[len(known) :]
+    return [None if ct is None else ct.settled() for ct in pulled]
+
+
+def _pull(
+    graph: Graph, args: Sequence[Value | Linear], cts: Sequence[Masked | None], masks: Masks
+) -> list[Masked | None]:
+    """The cotangents of a graph's linear arguments; None for the others."""
+    pairs = list(zip(graph.params, args, strict=True))
+    table = {p: a for p, a in pairs if isinstance(a, Value)}
+    totals: dict[Value, Masked | None] = {}
+    late = _linear_nodes(graph, [p for p, a in pairs if isinstance(a, Linear)], table)
     for result, ct in zip(graph.results, cts, strict=True):
-        totals[result] = add_all([totals.get(result), ct])
+        totals[result] = add_masked(totals.get(result), ct)
     for node in reversed(late):
         node_cts = [totals.pop(r, None) for r in node.results]
         if all(ct is None for ct in node_cts):
             continue
         with at(node.source):
-            args = [table[a] if a in table else Linear(a.type) for a in node.args]
-            pulled = node_transpose(node, node_cts, args)
+            operands = [table[a] if a in table else Linear(a.type) for a in node.args]
+            pulled = _pull_node(node, node_cts, operands, masks)
             for arg, ct in zip(node.args, pulled, strict=True):
                 if arg not in table and ct is not None:
-                    totals[arg] = add_all([totals.get(arg), ct])
-    return [totals.get(p) for p in linear_params]
+                    totals[arg] = add_masked(totals.get(arg), ct)
+    return [None if isinstance(a, Value) else totals.get(p) for p, a in pairs]
+
+
+def _pull_node(
+    node: Node, cts: Sequence[Masked | None], args: Sequence[Value | Linear], masks: Masks
+) -> Sequence[Masked | None]:
+    """The cotangents of a node's arguments, with what is known of their zeros."""
+    first = cts[0]
+    mask = first.mask if first and len(cts) == 1 else None
+    if "transparent" in node.op.rules and any(ct and ct.mask for ct in cts):
+        return _pull(node.attrs["graph"], args, cts, masks)
+    if first and mask and passes_numbers(node) and "choice" not in node.op.rules:
+        pulled = node_transpose(node, [first.value], args)
+        is_clean = first.is_clean and keeps_zeros(args)
+        return [ct and Masked(ct, mask, is_clean) for ct in pulled]
+    pulled = node_transpose(node, [ct and ct.settled() for ct in cts], args)
+    found = masks.of_choice(node, args, mask)
+    if mask and moves_numbers(node, args):
+        found = moved(node, mask, lambda ones: node_transpose(node, [ones], args))
+    return [ct and Masked(ct, m) for ct, m in zip(pulled, found, strict=True)]
 
 
 def _linear_nodes(graph: Graph, params: Sequence[Value], table: dict[Value, Value]) -> list[Node]:

@@ -12,10 +12,10 @@ from ..graph import Value
 from ..op import Op, define
 from ..types import Type
 from .arithmetic import abs, add, mul, neg, square, sub
-from .compare import gt, max, select
+from .compare import gt, max, ne, select
 from .error_function import erfc, erfc_reference
 from .exponential import exp, log1p, logistic
-from .families import check_kind
+from .families import align, check_kind, check_same
 from .halves import narrowed, widened
 from .known import like
 from .reduce import accumulated
@@ -110,6 +110,51 @@ def softplus_expand(x: Value) -> Value:
 _activation(softplus, _softplus_reference, logistic)
 softplus.samples((2, 3))
 softplus.samples([0.0, -1e3, 1e3], expect=[math.log(2.0), 0.0, 1e3])
+
+
+@define
+def logaddexp(x: Type, y: Type) -> Type:
+    """log(exp(x) + exp(y)) without overflow."""
+    check_kind(x, ["float"])
+    return check_same(x, y)
+
+
+logaddexp.reference(lambda x, y: np.logaddexp(accumulated(x), accumulated(y)))
+
+
+@logaddexp.expand
+def logaddexp_expand(x: Value, y: Value) -> Value:
+    dtype, x, y = x.dtype, widened(x), widened(y)
+    tail = log1p(exp(neg(abs(_gap(x, y)))))
+    return narrowed(add(max(x, y), tail), dtype)
+
+
+def _gap(x: Value, y: Value) -> Value:
+    """x - y, and 0 for equal infinities."""
+    gap = sub(x, y)
+    return select(ne(gap, gap), like(gap, 0), gap)
+
+
+def _logaddexp_tangent(t: Value, x: Value, y: Value) -> Value:
+    share = logistic(_gap(widened(x), widened(y)))
+    return narrowed(mul(widened(t), share), x.dtype)
+
+
+logaddexp.jvp(
+    [
+        lambda t, out, x, y: _logaddexp_tangent(t, x, y),
+        lambda t, out, x, y: _logaddexp_tangent(t, y, x),
+    ]
+)
+
+
+@logaddexp.batch
+def logaddexp_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
+    return logaddexp(*align(args, batched))
+
+
+logaddexp.samples((2, 3), (2, 3))
+logaddexp.samples([0.0, 1e3, -np.inf], [0.0, -1e3, -np.inf], expect=[math.log(2.0), 1e3, -np.inf])
 
 # the tanh form 0.5 * x * (1 + tanh(u)) is x * logistic(2 * u), which does not cancel for x < 0;
 # 2 * u = LINEAR * x + CUBIC * x ** 3

@@ -156,5 +156,3 @@ def checkpoint_samples() -> None:
     f64 = Type(as_dtype("float64"), (3,))
     graph = build(lambda x, y: [sin(x) * y, x + y], [f64] * 2, "sample")
     checkpoint.samples((3,), (3,), graph=graph)
-    keep_sines = Rule(lambda op, *types, **attrs: op is sin)
-    checkpoint.samples((3,), (3,), graph=graph, policy=keep_sines)

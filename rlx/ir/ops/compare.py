@@ -15,7 +15,6 @@ from ..errors import DtypeError, ShapeError
 from ..graph import Value
 from ..op import Op, define, is_linear
 from ..types import Type, as_dtype, is_bool
-from .convert import convert
 from .families import align, check_kind, check_same, pointwise
 from .known import is_all, like, maker, uniform
 
@@ -97,6 +96,10 @@ def select_transpose(ct: Value, which: Value, on_true: Any, on_false: Any) -> li
     ]
 
 
+# where the cotangent of each argument may differ from zero
+select.rules["choice"] = [None, lambda which: which, lambda which: bit_not(which)]
+
+
 @select.batch
 def select_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
     return select(*align(args, batched))
@@ -121,12 +124,10 @@ select.samples(FLAGS, (2, 3), (2, 3))
 select.samples([True, False], [1.0, 2.0], [3.0, 4.0], expect=[1.0, 4.0])
 
 
-def _share(x: Value, y: Value) -> Value:
-    """How much of a tangent of x passes to the greater of x and y.
-
-    That is 1, 0, or a half in a tie.
-    """
-    return select(eq(x, y), like(x, 0.5), convert(gt(x, y), dtype=x.dtype))
+def _shared(t: Value, x: Value, y: Value) -> Value:
+    """What of a tangent of x passes to the greater of x and y: all, nothing, or half in a tie."""
+    share = select(eq(x, y), like(t, 0.5), like(t, 1))
+    return select(ge(x, y), t * share, like(t, 0))
 
 
 def _same_fold(x: Value, y: Value) -> Value | None:
@@ -140,7 +141,7 @@ max = pointwise(
     doc="The greater of two numbers; NaN if one is. A tie shares its tangent equally.",
     operands=("x", "y"),
     kinds=ORDERED,
-    jvp=[lambda t, out, x, y: t * _share(x, y), lambda t, out, x, y: t * _share(y, x)],
+    jvp=[lambda t, out, x, y: _shared(t, x, y), lambda t, out, x, y: _shared(t, y, x)],
     samples=[
         dict(args=((2, 3), (2, 3))),
         dict(args=([1.0, 2.0, np.nan], [3.0, -5.0, 1.0]), expect=[3.0, 2.0, np.nan]),
@@ -154,7 +155,7 @@ min = pointwise(
     doc="The less of two numbers; NaN if one is. A tie shares its tangent equally.",
     operands=("x", "y"),
     kinds=ORDERED,
-    jvp=[lambda t, out, x, y: t * _share(y, x), lambda t, out, x, y: t * _share(x, y)],
+    jvp=[lambda t, out, x, y: _shared(t, y, x), lambda t, out, x, y: _shared(t, x, y)],
     samples=[
         dict(args=((2, 3), (2, 3))),
         dict(args=([1.0, 2.0, np.nan], [3.0, -5.0, 1.0]), expect=[1.0, -5.0, np.nan]),

@@ -141,6 +141,7 @@ def call_reference(*operands: np.ndarray, graph: Graph, name: str) -> tuple[np.n
 
 call.body(Call())
 call_family(call)
+call.rules["transparent"] = True  # it means its graph, and no more
 
 
 @call.split

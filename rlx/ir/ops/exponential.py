@@ -9,16 +9,26 @@ import numpy as np
 from ..graph import Value
 from ..types import is_float
 from .arithmetic import div, mul, sub
-from .compare import eq, select
+from .compare import bit_and, bit_or, eq, gt, lt, select
 from .families import pointwise
 from .known import is_all, like
+
+
+def or_zero(slope: Value, size: Value) -> Value:
+    """The slope, and 0 where `size` is 0.
+
+    Where a root is 0 its slope is infinite. Gradients shall be finite where values are, so there
+    it counts as 0, as that of `abs` does.
+    """
+    return select(eq(size, like(size, 0)), like(slope, 0), slope)
+
 
 sqrt = pointwise(
     "sqrt",
     np.sqrt,
     "sqrt",
-    doc="Square root; NaN for negative real numbers.",
-    jvp=[lambda t, out, x: div(mul(t, 0.5), out)],
+    doc="Square root; NaN for negative real numbers. The derivative at 0 is 0.",
+    jvp=[lambda t, out, x: mul(t, or_zero(div(like(out, 0.5), out), out))],
     samples=[dict(args=((2, 3),), low=0.1), dict(args=([4.0, 0.25],), expect=[2.0, 0.5])],
 )
 rsqrt = pointwise(
@@ -33,9 +43,9 @@ cbrt = pointwise(
     "cbrt",
     np.cbrt,
     "cbrt",
-    doc="Cube root, negative for negative numbers.",
+    doc="Cube root, negative for negative numbers. The derivative at 0 is 0.",
     kinds=("float",),
-    jvp=[lambda t, out, x: div(t, mul(mul(out, out), 3))],
+    jvp=[lambda t, out, x: mul(t, or_zero(div(like(out, 1 / 3), mul(out, out)), out))],
     samples=[dict(args=((2, 3),), low=0.1), dict(args=([8.0, -27.0],), expect=[2.0, -3.0])],
 )
 exp = pointwise(
@@ -100,9 +110,13 @@ log.fold(lambda x: like(x, 0) if is_all(x, 1) else None)
 
 
 def _pow_jvp_x(t: Value, out: Value, x: Value, y: Value) -> Value:
-    """y * x ** (y - 1), and 0 for y = 0 even where x ** -1 is infinite."""
+    """y * x ** (y - 1), and 0 where that is infinite though x ** y is not."""
     slope = mul(y, pow(x, sub(y, like(y, 1))))
-    return mul(t, select(eq(y, like(y, 0)), like(y, 0), slope))
+    is_flat = eq(y, like(y, 0))
+    if is_float(y.dtype):
+        is_root = bit_and(lt(y, like(y, 1)), gt(y, like(y, 0)))
+        is_flat = bit_or(is_flat, bit_and(eq(x, like(x, 0)), is_root))
+    return mul(t, select(is_flat, like(y, 0), slope))
 
 
 def _pow_jvp_y(t: Value, out: Value, x: Value, y: Value) -> Value:
@@ -115,7 +129,8 @@ pow = pointwise(
     "pow",
     np.power,
     "pow",
-    doc="x to the power of y; x ** 0 is 1. For integer powers see `integer_pow`.",
+    doc="x to the power of y; x ** 0 is 1. For integer powers see `integer_pow`.\n\n"
+    "The derivative of a root (0 < y < 1) at 0 is 0.",
     operands=("x", "y"),
     jvp=[_pow_jvp_x, _pow_jvp_y],
     samples=[

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
+from ..graph import Value
 from .arithmetic import add, div, mul, neg, square, sub
-from .exponential import rsqrt
+from .exponential import or_zero, rsqrt
 from .families import pointwise
 from .known import like
 
@@ -38,12 +39,19 @@ tan = pointwise(
         dict(args=([0.0, math.pi / 4],), expect=[0.0, 1.0]),
     ],
 )
+
+
+def _finite_rsqrt(x: Value) -> Value:
+    """1 / sqrt(x), and 0 at 0: a slope that is finite where the value is."""
+    return or_zero(rsqrt(x), x)
+
+
 asin = pointwise(
     "asin",
     np.arcsin,
     "asin",
     doc="Angle in -pi/2..pi/2 of this sine; NaN for real numbers outside of -1..1.",
-    jvp=[lambda t, out, x: mul(t, rsqrt(1 - square(x)))],
+    jvp=[lambda t, out, x: mul(t, _finite_rsqrt(1 - square(x)))],
     samples=[
         dict(args=((2, 3),), low=-0.9, high=0.9),
         dict(args=([0.0, 1.0],), expect=[0.0, math.pi / 2]),
@@ -54,7 +62,7 @@ acos = pointwise(
     np.arccos,
     "acos",
     doc="Angle in 0..pi of this cosine; NaN for real numbers outside of -1..1.",
-    jvp=[lambda t, out, x: neg(mul(t, rsqrt(1 - square(x))))],
+    jvp=[lambda t, out, x: neg(mul(t, _finite_rsqrt(1 - square(x))))],
     samples=[
         dict(args=((2, 3),), low=-0.9, high=0.9),
         dict(args=([1.0, -1.0],), expect=[0.0, math.pi]),
@@ -68,6 +76,14 @@ atan = pointwise(
     jvp=[lambda t, out, x: div(t, square(x) + 1)],
     samples=[dict(args=((2, 3),)), dict(args=([0.0, 1.0],), expect=[0.0, math.pi / 4])],
 )
+
+
+def _share(x: Value, y: Value) -> Value:
+    """x / (x ** 2 + y ** 2), and 0 at the origin."""
+    size = add(square(x), square(y))
+    return or_zero(div(x, size), size)
+
+
 atan2 = pointwise(
     "atan2",
     np.arctan2,
@@ -76,8 +92,8 @@ atan2 = pointwise(
     operands=("y", "x"),
     kinds=("float",),
     jvp=[
-        lambda t, out, y, x: mul(t, div(x, add(square(x), square(y)))),
-        lambda t, out, y, x: neg(mul(t, div(y, add(square(x), square(y))))),
+        lambda t, out, y, x: mul(t, _share(x, y)),
+        lambda t, out, y, x: neg(mul(t, _share(y, x))),
     ],
     samples=[
         dict(args=((2, 3), (2, 3)), low=0.3),
@@ -122,7 +138,7 @@ acosh = pointwise(
     "acosh",
     doc="The number from 0 of this hyperbolic cosine; NaN for real numbers below 1.",
     # two roots: (x - 1)(x + 1) overflows where x * x does
-    jvp=[lambda t, out, x: mul(t, mul(rsqrt(x - 1), rsqrt(x + 1)))],
+    jvp=[lambda t, out, x: mul(t, mul(_finite_rsqrt(x - 1), _finite_rsqrt(x + 1)))],
     samples=[
         dict(args=((2, 3),), low=1.2, high=3.0),
         dict(args=([1.0, 1.25],), expect=[0.0, math.log(2)]),
