@@ -8,8 +8,10 @@ from . import functional, initializers, losses
 from .conv import AvgPool, Conv, ConvTranspose, MaxPool, avg_pool, max_pool, min_pool
 from .functional import (
     celu,
+    dot_product_attention,
     elu,
     gelu,
+    get_scaled_dot_general_config,
     glu,
     hard_sigmoid,
     hard_silu,
@@ -28,6 +30,8 @@ from .functional import (
     relu,
     relu6,
     rms_norm,
+    scaled_dot_general,
+    scaled_matmul,
     selu,
     sigmoid,
     silu,

@@ -9,12 +9,18 @@ import math
 from typing import Any
 
 from .. import numpy as rnp
-from ..ir.types import as_dtype
+from ..ir.builder import user_source
+from ..ir.errors import ArgumentError
+from ..ir.types import as_dtype, promote
 from ..scipy.logarithms import log1mexp as log1mexp
 from ..scipy.special import logsumexp
-from ..trace.apply import apply, as_tensor
+from ..trace.apply import apply, as_operand, as_tensor
 from ..trace.axes import integer, one_axis, some_axes
-from ..trace.promotion import pointwise, promote_operands
+from ..trace.promotion import FLOAT, convert, pointwise, promote_operands, result_dtype
+from .attention import dot_product_attention as dot_product_attention
+from .scaled import get_scaled_dot_general_config as get_scaled_dot_general_config
+from .scaled import scaled_dot_general as scaled_dot_general
+from .scaled import scaled_matmul as scaled_matmul
 
 Axis = int | tuple[int, ...] | None
 
@@ -53,7 +59,7 @@ def sigmoid(x: Any) -> Any:
     return pointwise("logistic", x, name="sigmoid", inexact=True)
 
 
-def tanh(x: Any) -> Any:
+def tanh(x: Any, /) -> Any:
     """The hyperbolic tangent."""
     return rnp.tanh(x)
 
@@ -211,18 +217,30 @@ def standardize(
     variance: Any = None,
     epsilon: float = 1e-5,
     where: Any = None,
+    *,
+    algorithm: str = "fast",
 ) -> Any:
     """The numbers less their mean, divided by their standard deviation.
 
     A `mean` or `variance` that is given is not computed. Only elements where `where` is true
-    count.
+    count. Both algorithms, "fast" and "stable", are the stable one; half-size numbers are computed
+    in float32.
     """
+    if algorithm not in ("fast", "stable"):
+        raise ArgumentError(
+            f"standardize: there is no algorithm {algorithm!r}",
+            where=str(user_source()),
+            fix='use "fast" or "stable"',
+        )
     x = _inexact(x)
-    mean = rnp.mean(x, axis, keepdims=True, where=where) if mean is None else mean
+    given = [as_operand(y) for y in (mean, variance) if y is not None]
+    dtype = result_dtype(x, *given)
+    wide = convert(x, promote(x.dtype, FLOAT))
+    mean = rnp.mean(wide, axis, keepdims=True, where=where) if mean is None else mean
     if variance is None:
-        square = rnp.square(x - mean)
+        square = rnp.square(wide - mean)
         variance = rnp.mean(square, axis, keepdims=True, where=where)
-    return (x - mean) / rnp.sqrt(variance + epsilon)
+    return convert((wide - mean) / rnp.sqrt(variance + epsilon), dtype)
 
 
 def layer_norm(x: Any, scale: Any, bias: Any, *, eps: float = 1e-5) -> Any:
@@ -250,19 +268,19 @@ def rms_norm(x: Any, scale: Any, *, eps: float = 1e-6) -> Any:
     return apply("rms_norm", x, scale, eps=float(eps))
 
 
-def one_hot(x: Any, num_classes: int, dtype: Any = "float32", axis: int = -1) -> Any:
-    """1 at the place of the label on a new axis, else 0.
+def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
+    """1 at the place of the label on a new axis, else 0; float32 unless a dtype is given.
 
     >>> one_hot([1, 0], 3)
     Array([[0., 1., 0.],
            [1., 0., 0.]], dtype=float32)
     """
-    x = as_tensor(x)
-    place = one_axis("one_hot", axis, x.ndim + 1)
+    labels = as_tensor(x)
+    place = one_axis("one_hot", axis, labels.ndim + 1)
     return apply(
         "one_hot",
-        x,
+        labels,
         size=integer("one_hot: num_classes", num_classes),
-        dtype=as_dtype(dtype),
+        dtype=FLOAT if dtype is None else as_dtype(dtype),
         axis=place,
     )

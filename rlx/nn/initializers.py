@@ -7,57 +7,62 @@ Enters: `initializer(key, shape, dtype)`. Leaves: an array. The names and number
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from .. import numpy as rnp
 from .. import random
 from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError, ShapeError
+from ..ir.types import as_dtype, is_complex
 from ..numpy.reductions import named
-from ..trace.axes import integer, some_axes
+from ..trace.axes import integer, one_axis, some_axes
 
 Initializer = Callable[..., Any]
 Axes = int | tuple[int, ...]
 # the standard deviation of a normal distribution cut off at -2 and 2
 TRUNCATED_DEVIATION = 0.87962566103423978
-MODES = ("fan_in", "fan_out", "fan_avg")
+# that of a complex one cut off at size 2
+COMPLEX_TRUNCATED_DEVIATION = 0.95311164380491208
+MODES = ("fan_in", "fan_out", "fan_avg", "fan_geo_avg")
 DISTRIBUTIONS = ("truncated_normal", "normal", "uniform")
 
 
-def zeros(key: Any, shape: Any, dtype: Any = "float32") -> Any:
+def zeros(key: Any, shape: Any, dtype: Any = None) -> Any:
     """All zero."""
-    return rnp.zeros(shape, dtype)
+    return rnp.zeros(shape, _chosen(dtype))
 
 
-def ones(key: Any, shape: Any, dtype: Any = "float32") -> Any:
+def ones(key: Any, shape: Any, dtype: Any = None) -> Any:
     """All one."""
-    return rnp.ones(shape, dtype)
+    return rnp.ones(shape, _chosen(dtype))
 
 
-def constant(value: Any, dtype: Any = "float32") -> Initializer:
+def constant(value: Any, dtype: Any = None) -> Initializer:
     """All of one value."""
-    return lambda key, shape, dtype=dtype: rnp.full(shape, value, dtype)
+    return lambda key, shape, dtype=dtype: rnp.full(shape, value, _chosen(dtype))
 
 
-def uniform(scale: float = 0.01, dtype: Any = "float32") -> Initializer:
+def uniform(scale: float = 0.01, dtype: Any = None) -> Initializer:
     """Equally likely from 0 to `scale`."""
-    return lambda key, shape, dtype=dtype: random.uniform(key, shape, dtype) * scale
+    return lambda key, shape, dtype=dtype: random.uniform(key, shape, _chosen(dtype)) * scale
 
 
-def normal(stddev: float = 0.01, dtype: Any = "float32") -> Initializer:
+def normal(stddev: float = 0.01, dtype: Any = None) -> Initializer:
     """Normal with a standard deviation."""
-    return lambda key, shape, dtype=dtype: random.normal(key, shape, dtype) * stddev
+    return lambda key, shape, dtype=dtype: random.normal(key, shape, _chosen(dtype)) * stddev
 
 
 def truncated_normal(
-    stddev: float = 0.01, dtype: Any = "float32", lower: float = -2.0, upper: float = 2.0
+    stddev: float = 0.01, dtype: Any = None, lower: float = -2.0, upper: float = 2.0
 ) -> Initializer:
     """Normal, cut off at so many standard deviations."""
     usual = dtype
 
     def initialize(key: Any, shape: Any, dtype: Any = usual) -> Any:
-        return random.truncated_normal(key, lower, upper, shape, dtype) * stddev
+        return random.truncated_normal(key, lower, upper, shape, _chosen(dtype)) * stddev
 
     return initialize
 
@@ -69,9 +74,9 @@ def variance_scaling(
     in_axis: Axes = -2,
     out_axis: Axes = -1,
     batch_axis: Axes = (),
-    dtype: Any = "float32",
+    dtype: Any = None,
 ) -> Initializer:
-    """Variance `scale` divided by the number of inputs, outputs, or their mean.
+    """Variance `scale` divided by the number of inputs, outputs, or a mean of both.
 
     Axes that are none of inputs, outputs and batch, such as those of a convolution's window,
     multiply both numbers.
@@ -83,22 +88,38 @@ def variance_scaling(
     def initialize(key: Any, shape: Any, dtype: Any = usual) -> Any:
         sizes = tuple(integer("a size", n) for n in shape)
         fan_in, fan_out = _fans(sizes, in_axis, out_axis, batch_axis)
-        fan = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[mode]
-        variance = scale / max(1.0, fan)
-        if distribution == "uniform":
-            return random.uniform(key, shape, dtype, -1.0) * math.sqrt(3 * variance)
+        fans = (fan_in, fan_out, (fan_in + fan_out) / 2, math.sqrt(fan_in * fan_out))
+        deviation = math.sqrt(scale / max(1.0, dict(zip(MODES, fans, strict=True))[mode]))
+        dtype = _chosen(dtype)
         if distribution == "normal":
-            return normal(math.sqrt(variance))(key, shape, dtype)
-        return truncated_normal(math.sqrt(variance) / TRUNCATED_DEVIATION)(key, shape, dtype)
+            return random.normal(key, shape, dtype) * deviation
+        if is_complex(dtype):
+            return _in_a_circle(key, shape, dtype, distribution == "uniform") * deviation
+        if distribution == "uniform":
+            return random.uniform(key, shape, dtype, -1.0) * (math.sqrt(3.0) * deviation)
+        return truncated_normal(deviation / TRUNCATED_DEVIATION)(key, shape, dtype)
 
     return initialize
+
+
+def _in_a_circle(key: Any, shape: Any, dtype: np.dtype, is_uniform: bool) -> Any:
+    """Complex numbers of variance 1: equally likely in a circle, or normal and cut off at 2."""
+    size_key, angle_key = random.split(key)
+    part = as_dtype("float64" if dtype.itemsize == 16 else "float32")
+    share = random.uniform(size_key, shape, part)
+    if is_uniform:
+        size = rnp.sqrt(2 * share)
+    else:
+        size = rnp.sqrt(-rnp.log1p(-(1 - math.exp(-4.0)) * share)) / COMPLEX_TRUNCATED_DEVIATION
+    angle = 2 * math.pi * random.uniform(angle_key, shape, part)
+    return size * rnp.exp(1j * rnp.astype(angle, dtype))
 
 
 def _scaled(
     name: str, scale: float, mode: str, distribution: str, doc: str
 ) -> Callable[..., Initializer]:
     def function(
-        in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = "float32"
+        in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = None
     ) -> Initializer:
         axes = (in_axis, out_axis, batch_axis)
         return variance_scaling(scale, mode, distribution, *axes, dtype)
@@ -118,6 +139,66 @@ he_uniform = _scaled("he_uniform", 2.0, "fan_in", "uniform", f"Uniform {HE}")
 he_normal = _scaled("he_normal", 2.0, "fan_in", CUT, f"Normal {HE}")
 xavier_uniform, xavier_normal = glorot_uniform, glorot_normal
 kaiming_uniform, kaiming_normal = he_uniform, he_normal
+
+
+def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
+    """Orthonormal rows or columns, whichever are fewer; all such matrices are equally likely.
+
+    The columns stand along `column_axis`, the other axes together are the rows.
+    """
+    usual = dtype
+
+    def initialize(key: Any, shape: Any, dtype: Any = usual) -> Any:
+        sizes = tuple(integer("a size", n) for n in shape)
+        _check_rank("orthogonal", sizes, range(2, 65))
+        if 0 in sizes:
+            return rnp.zeros(sizes, _chosen(dtype))
+        place = one_axis("orthogonal", column_axis, len(sizes))
+        others = [n for i, n in enumerate(sizes) if i != place]
+        columns = sizes[place]
+        made = random.orthogonal(key, math.prod(others), (), _chosen(dtype), columns)
+        return rnp.moveaxis(rnp.reshape(made, (*others, columns)), -1, place) * scale
+
+    return initialize
+
+
+def delta_orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
+    """An orthogonal matrix at the middle of a convolution's window, zeros elsewhere.
+
+    The last two axes are inputs and outputs. From "Dynamical Isometry and a Mean Field Theory of
+    CNNs", Xiao et al., 2018.
+    """
+    usual = dtype
+
+    def initialize(key: Any, shape: Any, dtype: Any = usual) -> Any:
+        sizes = tuple(integer("a size", n) for n in shape)
+        _check_rank("delta_orthogonal", sizes, (3, 4, 5))
+        if sizes[-1] < sizes[-2]:
+            raise ShapeError(
+                f"delta_orthogonal: there are more inputs, {sizes[-2]}, than outputs, {sizes[-1]}",
+                where=str(user_source()),
+                fix="use at least as many outputs as inputs",
+            )
+        matrix = orthogonal(scale, column_axis)(key, sizes[-2:], dtype)
+        pads = [((n - 1) // 2, n - 1 - (n - 1) // 2) for n in sizes[:-2]]
+        window = rnp.reshape(matrix, (1,) * len(pads) + sizes[-2:])
+        return rnp.pad(window, [*pads, (0, 0), (0, 0)])
+
+    return initialize
+
+
+def _chosen(dtype: Any) -> np.dtype:
+    """The dtype, or float32."""
+    return as_dtype("float32" if dtype is None else dtype)
+
+
+def _check_rank(name: str, shape: tuple[int, ...], ranks: Sequence[int]) -> None:
+    if len(shape) not in ranks:
+        raise ShapeError(
+            f"{name}: the shape {shape} has {len(shape)} axes",
+            where=str(user_source()),
+            fix=f"give {ranks[0]} axes" + (" or more" if len(ranks) > 1 else ""),
+        )
 
 
 def _fans(shape: tuple[int, ...], inputs: Axes, outputs: Axes, batch: Axes) -> tuple[int, int]:

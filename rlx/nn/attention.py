@@ -1,0 +1,159 @@
+"""Attention: weighted means of values by how much queries and keys agree."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NoReturn
+
+import numpy as np
+
+from .. import numpy as rnp
+from ..ir.builder import user_source
+from ..ir.errors import ArgumentError, ShapeError
+from ..ir.types import promote
+from ..scipy.special import logsumexp
+from ..trace.apply import apply, as_tensor
+from ..trace.axes import integer
+
+IMPLEMENTATIONS = (None, "xla", "cudnn")
+Window = int | tuple[int, int] | None
+
+
+def dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    bias: Any = None,
+    mask: Any = None,
+    *,
+    scale: float | None = None,
+    is_causal: bool = False,
+    query_seq_lengths: Any = None,
+    key_value_seq_lengths: Any = None,
+    local_window_size: Window = None,
+    implementation: str | None = None,
+    return_residual: bool = False,
+) -> Any:
+    """The mean of values for each query, weighted by the softmax of its products with the keys.
+
+    `query` has shape (batch, T, heads, size), `key` and `value` (batch, S, heads, size), with
+    as many heads or a divisor of them, each for a group of queries; the batch may be missing. The
+    products are multiplied by `scale`, 1 / sqrt(size) if not given; `bias` is added to them, and
+    those where the bool `mask` is false, both of shape (batch, heads, T, S), do not count.
+    `is_causal` lets a query see the keys up to its own place alone, `local_window_size` so many
+    before and after it, and the lengths, one for each member of the batch, those that are there.
+    With `return_residual` the logarithm of the sum of the weights comes along. Half-size numbers
+    are computed in float32. The `implementation` is the same always.
+
+    >>> import numpy as np
+    >>> x = np.eye(2, dtype="float32")[:, None]
+    >>> dot_product_attention(x, x, x, is_causal=True)[0, 0].tolist()
+    [1.0, 0.0]
+    """
+    if implementation not in IMPLEMENTATIONS:
+        _wrong(f"there is no implementation {implementation!r}", 'use None, "xla" or "cudnn"')
+    shape = as_tensor(query).shape
+    q, k, v = map(_with_batch, (query, key, value))
+    _check(q, k, v)
+    batch, length, heads, size = q.shape
+    count, groups = k.shape[1], k.shape[2]
+    wide = promote(q.dtype, np.dtype("float32"))
+    q = rnp.reshape(q, (batch, length, groups, heads // groups, size))
+    scores = rnp.einsum("btkgh,bskh->bkgts", q, k, preferred_element_type=wide)
+    scores = scores * (1.0 / math.sqrt(size) if scale is None else scale)
+    if bias is not None:
+        added = _grouped("bias", bias, scores)
+        scores = rnp.astype(scores + added, wide)
+    seen = [] if mask is None else [_grouped("mask", mask, scores)]
+    seen += _places_seen(length, count, is_causal, local_window_size)
+    seen += _lengths_seen(batch, length, count, query_seq_lengths, key_value_seq_lengths)
+    for each in seen:
+        # the greatest negative number that leaves room for sums
+        scores = rnp.where(each, scores, -0.7 * float(rnp.finfo("float32").max))
+    weights = apply("softmax", scores, axes=(4,))
+    made = rnp.einsum("bkgts,bskh->btkgh", weights, rnp.astype(v, wide))
+    made = rnp.reshape(made, (batch, length, heads, size))
+    if query_seq_lengths is not None:
+        is_there = np.arange(length, dtype="int32")[:, None, None]
+        is_there = is_there < as_tensor(query_seq_lengths)[:, None, None, None]
+        made = rnp.where(is_there, made, 0.0)
+    made = rnp.reshape(rnp.astype(made, k.dtype), shape)
+    if not return_residual:
+        return made
+    total = rnp.moveaxis(logsumexp(scores, axis=-1), -1, 1)
+    residual = rnp.reshape(rnp.astype(total, k.dtype), shape[:-1])
+    return made, apply("stop_gradient", residual)
+
+
+def _with_batch(x: Any) -> Any:
+    x = as_tensor(x)
+    return rnp.reshape(x, (1,) * (4 - x.ndim) + tuple(x.shape)) if x.ndim < 4 else x
+
+
+def _check(q: Any, k: Any, v: Any) -> None:
+    is_fit = (
+        k.shape == v.shape
+        and q.ndim == 4
+        and k.ndim == 4
+        and (q.shape[0], q.shape[3]) == (k.shape[0], k.shape[3])
+        and q.shape[2] % k.shape[2] == 0
+    )
+    if not is_fit or not (q.dtype == k.dtype == v.dtype):
+        raise ShapeError(
+            "dot_product_attention: query, key and value do not fit",
+            where=str(user_source()),
+            notes=[f"query: {q.type}", f"key: {k.type}", f"value: {v.type}"],
+            fix="give one dtype, and shapes (batch, T, heads, size), (batch, S, heads or a "
+            "divisor, size), and that of the keys",
+        )
+
+
+def _grouped(name: str, x: Any, scores: Any) -> Any:
+    """A bias or mask with the axis of heads in two: groups, and the heads of each."""
+    x = _with_batch(x)
+    _, groups, each, length, count = scores.shape
+    fits = x.ndim == 4 and all(
+        n in (1, m)
+        for n, m in zip(x.shape, (scores.shape[0], groups * each, length, count), strict=True)
+    )
+    if not fits or (name == "mask" and x.dtype.kind != "b"):
+        raise ShapeError(
+            f"dot_product_attention: the {name} is {x.type}",
+            where=str(user_source()),
+            fix=f"give {'bools' if name == 'mask' else 'numbers'} of a shape that broadcasts to "
+            f"{(scores.shape[0], groups * each, length, count)}",
+        )
+    heads = (1, 1) if x.shape[1] == 1 else (groups, each)
+    return rnp.reshape(x, (x.shape[0], *heads, *x.shape[2:]))
+
+
+def _places_seen(length: Any, count: Any, is_causal: bool, window: Window) -> list[Any]:
+    """Which keys a query sees by their places."""
+    if not is_causal and window is None:
+        return []
+    own, other = (np.arange(n, dtype="int32") for n in (length, count))
+    own = own[:, None]
+    seen = [own >= other] if is_causal else []
+    if window is not None:
+        before, after = (window, window) if isinstance(window, int) else window
+        before, after = (integer("local_window_size", n) for n in (before, after))
+        seen += [(own <= other + before) & (own >= other - after)]
+    return seen
+
+
+def _lengths_seen(batch: Any, length: Any, count: Any, queries: Any, keys: Any) -> list[Any]:
+    """Which pairs of a query and a key are there."""
+    seen = []
+    for given, size, place in ((queries, length, 3), (keys, count, 4)):
+        if given is None:
+            continue
+        limits = as_tensor(given)
+        if limits.shape != (batch,):
+            _wrong(f"the lengths are {limits.type}", f"give {batch} integers, one for each member")
+        places = np.arange(size, dtype="int32").reshape([-1 if i == place else 1 for i in range(5)])
+        seen.append(places < rnp.reshape(limits, (-1, 1, 1, 1, 1)))
+    return seen
+
+
+def _wrong(what: str, fix: str) -> NoReturn:
+    raise ArgumentError(f"dot_product_attention: {what}", where=str(user_source()), fix=fix)
