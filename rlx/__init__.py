@@ -20,6 +20,7 @@ from .runtime import (
     nan_check,
     show,
     time_ns,
+    verify,
 )
 from .trace import pytree as tree
 from .trace.array import Array

@@ -16,8 +16,8 @@ X = np.array([[1.0, 4.0], [-1.0, 9.0]], np.float32)
 ZERO = np.zeros(3, np.float32)
 DEVICES = ["cpu", "reference"]
 FIX = (
-    "  fix    keep the operands where {} is defined; a `where` after it hides the NaN, but not "
-    "from the derivative"
+    "  fix    keep the operands where {} is defined; choose them by `where` before it, not the "
+    "result after it"
 )
 
 
@@ -56,21 +56,23 @@ def test_eager_code_is_looked_at_too(nans):
     assert "z = rnp.log(y)" in told(rlx.grad(logs), X)
 
 
-def safe(x):
-    root = rnp.sqrt(x)
-    return rnp.sum(rnp.where(x > 0, root, 0.0))
+def sigmoid(x):
+    small = rnp.exp(-x)
+    result = 1.0 / (1.0 + small)
+    return result.sum()
 
 
 @pytest.mark.parametrize("wrap", [rlx.jit, lambda fn: fn])
 def test_in_a_gradient_the_line_is_that_of_the_forward_op(nans, wrap):
-    wanted = """
-        div gives nan at [0] of f32[3]
-          where  test_debug_nans.py:N in safe      root = rnp.sqrt(x)
-                 operand 0: f32[3], 0.0 at [0], from 0.0 to 0.0
-                 operand 1: f32[3], 0.0 at [0], from 0.0 to 0.0
-        """
-    assert float(wrap(safe)(ZERO)) == 0
-    assert told(wrap(rlx.grad(safe)), ZERO) == inspect.cleandoc(wanted) + "\n" + FIX.format("div")
+    given = np.array([1.0, -100.0], np.float32)  # exp gives an infinity, its slope is used times 0
+    assert float(wrap(sigmoid)(given)) == pytest.approx(1 / (1 + np.exp(-1)))
+    text = told(wrap(rlx.grad(sigmoid)), given)
+    assert text.startswith("mul gives nan at [1] of f32[2]")
+    assert "test_debug_nans.py:N in sigmoid      small = rnp.exp(-x)" in text
+    assert "inf at [1], from " in text and FIX.format("mul") in text
+    with rlx.config.using(debug_infs=True):
+        text = told(wrap(rlx.grad(sigmoid)), given)
+        assert text.startswith("exp gives inf at [1]") and "small = rnp.exp(-x)" in text
 
 
 def in_scan(x):

@@ -10,7 +10,8 @@ Each class also derives from the Python error a user would catch. The text has t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 
 class RlxError(Exception):
@@ -123,6 +124,27 @@ class RecompileError(RlxError, RuntimeError):
 
 class NanError(RlxError, FloatingPointError):
     """An operation made a number that is none, where `rlx.nan_check` looked for it."""
+
+
+class DivergenceError(RlxError, AssertionError):
+    """A compiled function differs from what it means, as `rlx.verify` found.
+
+    `graph` shows it on `arrays`; `replay()` gives the results of the device and of the references.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        fix: str,
+        where: str | None = None,
+        notes: Sequence[str] = (),
+        graph: Any = None,
+        arrays: Sequence[Any] = (),
+        replay: Callable[[], Any] | None = None,
+    ) -> None:
+        super().__init__(what, fix=fix, where=where, notes=notes)
+        self.graph, self.arrays, self.replay = graph, tuple(arrays), replay
 
 
 class UnknownDeviceError(RlxError, ValueError):

@@ -47,11 +47,11 @@ def check_results(
         return
     result, place = next((r, p) for r, p in zip(results, places, strict=True) if p is not None)
     raise NanError(
-        f"{name} gives {result[place]}{at(place)} of {type_of(result)}",
+        f"{name} gives {result[place]!s}{at(place)} of {type_of(result)}",
         where=str(source()),
-        notes=[_operand(i, x, result.shape, place) for i, x in enumerate(operands)],
-        fix=f"keep the operands where {name} is defined; a `where` after it hides the NaN, but "
-        "not from the derivative",
+        notes=[described(i, x, result.shape, place) for i, x in enumerate(operands)],
+        fix=f"keep the operands where {name} is defined; choose them by `where` before "
+        "it, not the result after it",
     )
 
 
@@ -68,10 +68,11 @@ def at(place: tuple[int, ...]) -> str:
     return f" at {list(place)}" if place else ""
 
 
-def _operand(i: int, array: np.ndarray, shape: tuple[int, ...], place: tuple[int, ...]) -> str:
+def described(i: int, array: np.ndarray, shape: tuple[int, ...], place: tuple[int, ...]) -> str:
+    """A line about an operand: its type, its number at a place, its range."""
     parts = [f"operand {i}: {type_of(array)}"]
     if array.shape == shape:
-        parts.append(f"{array[place]}{at(place)}")
+        parts.append(f"{array[place]!s}{at(place)}")
     if array.size > 1 and np.dtype(array.dtype).kind not in "bc":
-        parts.append(f"from {array.min()} to {array.max()}")
+        parts.append(f"from {array.min()!s} to {array.max()!s}")
     return ", ".join(parts)

@@ -11,6 +11,7 @@ from .debug import debug, show
 from .measure import CacheBuster, Tick, time_ns
 from .nan_check import nan_check
 from .session import CompileOptions, Session, default_device, default_session
+from .verify_function import Verification, verify
 
 __all__ = [
     "MISS",
@@ -22,10 +23,12 @@ __all__ = [
     "Cost",
     "Session",
     "Tick",
+    "Verification",
     "debug",
     "default_device",
     "default_session",
     "nan_check",
     "show",
     "time_ns",
+    "verify",
 ]

@@ -47,7 +47,7 @@ def nan_check(fn: Callable[..., Any], *, infinities: bool = False) -> Callable[.
     rlx.NanError: log gives nan at [1] of f32[2]
       where  <doctest ...
              operand 0: f32[2], -1.0 at [1], from -1.0 to 1.0
-      fix    keep the operands where log is defined; a `where` after it hides the NaN, ...
+      fix    keep the operands where log is defined; choose them by `where` before it, ...
     """
     bad = is_bad(True, infinities) or np.isnan
 
@@ -68,7 +68,7 @@ def nan_check(fn: Callable[..., Any], *, infinities: bool = False) -> Callable[.
             place = place_of(array, bad)
             if place is not None:
                 raise NanError(
-                    f"{param.origin} is {array[place]} at {list(place)} of {param.type}",
+                    f"{param.origin} is {array[place]!s} at {list(place)} of {param.type}",
                     where=str(user_source()),
                     fix="look where the argument comes from",
                 )
@@ -121,8 +121,8 @@ def _blame(graph: Graph, number: int, bad: IsBad) -> Callable[..., None]:
             if place is not None:
                 there = place_of(result, bad) or ()
                 raise NanError(
-                    f"result {number} of {name} is {result[there]}{at(there)}, because "
-                    f"{origin or 'an argument'} is {array[place]}{at(place)}",
+                    f"result {number} of {name} is {result[there]!s}{at(there)}, because "
+                    f"{origin or 'an argument'} is {array[place]!s}{at(place)}",
                     where=str(source),
                     fix="look where the argument comes from",
                 )

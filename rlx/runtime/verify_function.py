@@ -1,0 +1,297 @@
+"""Compare a compiled function with what it means, and find the op that differs.
+
+The recorded graph runs op by op through the references, and compiled for each device. Where they
+disagree, each op runs alone on the numbers that it had, then longer and longer parts of the graph.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..ir.builder import build, user_source
+from ..ir.errors import ArgumentError, DivergenceError
+from ..ir.graph import Graph, Node, Value
+from ..ir.interpret import interpret, watched
+from ..ir.number_check import described
+from ..ir.text import show
+from ..ir.tracebacks import boundary
+from ..ir.types import type_of
+from ..lower.hir import drop_dead, inline_calls
+from ..lower.hir.rebuild import rebuild
+from ..trace import pytree
+from ..trace.apply import as_tensor
+from ..trace.array import Array
+from ..trace.make_graph import function_name, trace
+from ..trace.tensor import TracedTensor
+from .compiled import prepare
+from .differences import Tolerance, scale_of
+from .session import Session
+
+TOGETHER = 64  # ops alone that are compiled as one program
+RUNS = 2  # of an op in a loop that are looked at
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What agreed: for each device the largest difference, in units of the tolerance."""
+
+    name: str
+    results: int
+    largest: dict[str, float]
+
+    def __str__(self) -> str:
+        found = ", ".join(f"{device} {worst:.2g}" for device, worst in self.largest.items())
+        return f"{self.name}: {self.results} results agree; largest difference / tolerance: {found}"
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One run of an op with its numbers."""
+
+    node: Node
+    operands: tuple[np.ndarray, ...]
+    results: tuple[np.ndarray, ...]
+
+
+def verify(
+    fn: Callable[..., Any],
+    *,
+    devices: Sequence[str] = ("cpu", "reference"),
+    rtol: float | None = None,
+    atol: float | None = None,
+) -> Callable[..., Verification]:
+    """Give a function that compares `fn` compiled for devices with `fn` run op by op.
+
+    Where they agree it gives a report. Else a `DivergenceError` names the first op that differs,
+    its line, its operands, and how far it is off; `error.graph` is a graph that shows it, and
+    `error.replay()` runs that again. Tolerances come from the dtypes unless given: for results
+    the square root of the dtype's epsilon, for one op its power of 3/4, relative to the largest
+    number, and for sums to the sum of magnitudes. Integers must be equal. The function runs
+    several times, so it should have no effects.
+
+    >>> import rlx
+    >>> report = verify(lambda x: rlx.numpy.tanh(x).sum())(rlx.numpy.ones(3))
+    >>> sorted(report.largest)
+    ['cpu', 'reference']
+    """
+    sessions = [Session(device) for device in devices]
+
+    @boundary
+    @functools.wraps(fn)
+    def verified(*args: Any, **kwargs: Any) -> Verification:
+        leaves = pytree.leaves((args, kwargs))
+        if any(isinstance(x, TracedTensor) for x in leaves):
+            raise ArgumentError(
+                "verify needs numbers, its function is being traced",
+                where=str(user_source()),
+                fix="verify the transformed function: rlx.verify(rlx.grad(f)), without jit",
+            )
+        traced = trace(fn, args, kwargs)
+        graph = drop_dead(inline_calls(traced.graph))
+        arrays = prepare(graph.params, [*leaves, *traced.captures], graph.name)
+        wanted = interpret(graph, arrays)
+        tolerance = Tolerance(0.5, rtol, atol)
+        worst = {}
+        for session in sessions:
+            found = _run(session, graph, arrays)
+            worst[session.device] = _most(tolerance, found, wanted)
+            if worst[session.device] > 1:
+                raise _divergence(session, graph, arrays, tolerance)
+        at_once = pytree.leaves(_call(fn, args, kwargs))
+        _check_recording(fn, graph, at_once, wanted, tolerance)
+        return Verification(function_name(fn), len(wanted), worst)
+
+    return verified
+
+
+def _call(fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Call a function op by op; NumPy arrays become arrays, so that no op is NumPy's."""
+    own = pytree.map(lambda x: as_tensor(x) if isinstance(x, np.ndarray) else x, (args, kwargs))
+    return fn(*own[0], **own[1])
+
+
+def _check_recording(
+    fn: Callable[..., Any],
+    graph: Graph,
+    results: Sequence[Any],
+    recorded: Sequence[np.ndarray],
+    tolerance: Tolerance,
+) -> None:
+    """Raise if the recorded graph means something else than the function, whatever runs it."""
+    wanted = [_host(x) for x in results]
+    if [type_of(x) for x in wanted] == list(graph.result_types):
+        worst = _most(tolerance, recorded, wanted)
+        if worst <= 1:
+            return
+        what = f"the results differ by {worst:.3g} times the tolerance"
+    else:
+        types = (", ".join(str(type_of(x)) for x in xs) for xs in (recorded, wanted))
+        what = "recorded it gives {}, run at once {}".format(*types)
+    raise DivergenceError(
+        f"{function_name(fn)} means something else when it is recorded: {what}",
+        where=str(user_source()),
+        fix="its Python code must not depend on being recorded, on time or on earlier calls",
+        graph=graph,
+    )
+
+
+def _host(x: Any) -> np.ndarray:
+    return x.host() if isinstance(x, Array) else Array(np.asarray(x)).host()
+
+
+def _run(session: Session, graph: Graph, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    results = session.compile(graph)(*arrays)
+    return [x.host() for x in (results if isinstance(results, tuple) else (results,))]
+
+
+def _most(tolerance: Tolerance, found: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> float:
+    pairs = zip(found, wanted, strict=True)
+    return max((tolerance.difference(x, y, scale_of(y))[0] for x, y in pairs), default=0.0)
+
+
+# -- where it begins ------------------------------------------------------------------------------
+
+
+def _divergence(
+    session: Session,
+    graph: Graph,
+    arrays: Sequence[np.ndarray],
+    tolerance: Tolerance,
+) -> DivergenceError:
+    """The error for a graph whose results differ on a device."""
+    runs = _record(graph, arrays)
+    for start in range(0, len(runs), TOGETHER):
+        error = _wrong_op(session, runs[start : start + TOGETHER])
+        if error is not None:
+            return error
+    return _wrong_together(session, graph, arrays, runs, tolerance)
+
+
+def _record(graph: Graph, arrays: Sequence[np.ndarray]) -> list[_Run]:
+    """The runs of the ops, nested ones first; ops with graphs are seen through their insides."""
+    runs: list[_Run] = []
+    count: dict[Node, int] = {}
+
+    def watch(node: Node, operands: Sequence[Any], results: Sequence[Any]) -> None:
+        count[node] = count.get(node, 0) + 1
+        if count[node] <= RUNS and not node.graphs and "calls_python" not in node.op.rules:
+            runs.append(_Run(node, tuple(operands), tuple(results)))
+
+    with watched(watch):
+        interpret(graph, arrays)
+    return runs
+
+
+def _wrong_op(session: Session, runs: Sequence[_Run]) -> DivergenceError | None:
+    """The error of the first op that differs when it runs alone, all in one program."""
+    places = np.cumsum([0, *(len(run.operands) for run in runs)])
+
+    def each_alone(*xs: Value) -> list[Value]:
+        results: list[Value] = []
+        for run, start, end in zip(runs, places, places[1:], strict=False):
+            results += run.node.op.apply(xs[start:end], run.node.attrs)
+        return results
+
+    operands = [x for run in runs for x in run.operands]
+    together = build(each_alone, [type_of(x) for x in operands], "ops")
+    given = iter(_run(session, together, operands))
+    for run in runs:
+        found = [next(given) for _ in run.results]
+        for x, y in zip(found, run.results, strict=True):
+            scale = scale_of(y, run.node, run.operands)
+            worst, place = Tolerance(0.75).difference(x, y, scale)
+            if worst > 1:
+                return _told(session, run, x, y, worst, place, _alone(run), run.operands)
+    return None
+
+
+def _alone(run: _Run) -> Graph:
+    """A graph of one op."""
+    types = [type_of(x) for x in run.operands]
+    names = run.node.op.operand_names
+    return build(lambda *xs: run.node.op.apply(xs, run.node.attrs), types, run.node.op.name, names)
+
+
+def _wrong_together(
+    session: Session,
+    graph: Graph,
+    arrays: Sequence[np.ndarray],
+    runs: Sequence[_Run],
+    tolerance: Tolerance,
+) -> DivergenceError:
+    """The error of the first op whose result differs though no op does alone.
+
+    Found by halving: if one differs, one at the half before it does or not.
+    """
+    known: dict[Node, list[np.ndarray]] = {}
+
+    def watch(node: Node, operands: Sequence[Any], results: Sequence[Any]) -> None:
+        known[node] = list(results)
+
+    with watched(watch):
+        interpret(graph, arrays)
+
+    def look(number: int) -> tuple[float, Any, Any, Any, Graph]:
+        part = _until(graph, graph.nodes[number])
+        rows = []
+        results = zip(_run(session, part, arrays), known[graph.nodes[number]], strict=True)
+        for x, y in results:
+            worst, place = tolerance.difference(x, y, scale_of(y))
+            rows.append((worst, place, x, y, part))
+        return max(rows, key=lambda row: row[0])
+
+    numbers = [i for i, node in enumerate(graph.nodes) if node.results]
+    low, high = 0, len(numbers) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if look(numbers[middle])[0] > 1:
+            high = middle
+        else:
+            low = middle + 1
+    worst, place, x, y, part = look(numbers[low])
+    node = graph.nodes[numbers[low]]
+    table = dict(zip(graph.params, arrays, strict=True))
+    table.update((r, a) for n, rs in known.items() for r, a in zip(n.results, rs, strict=True))
+    operands = tuple(table[a] for a in node.args)
+    return _told(session, _Run(node, operands, ()), x, y, worst, place, part, arrays)
+
+
+def _until(graph: Graph, node: Node) -> Graph:
+    """The graph that gives the results of one of its nodes."""
+    part = Graph(graph.name, graph.params, graph.nodes, list(node.results))
+    return drop_dead(rebuild(part, lambda n, operands: n.op.apply(operands, n.attrs)))
+
+
+def _told(
+    session: Session,
+    run: _Run,
+    found: np.ndarray,
+    wanted: np.ndarray,
+    worst: float,
+    place: tuple[int, ...],
+    graph: Graph,
+    arrays: Sequence[np.ndarray],
+) -> DivergenceError:
+    name, device = run.node.op.name, session.device
+    at = f" at {list(place)}" if place else ""
+    is_alone = len(graph.nodes) == 1
+    notes = [described(i, x, found.shape, place) for i, x in enumerate(run.operands)]
+    notes += ["", *show(graph, sources=False).splitlines()]
+    return DivergenceError(
+        f"{name} on {device} gives {found[place]!s}{at} of {type_of(found)}, its reference "
+        f"{wanted[place]!s}: {worst:.3g} times the tolerance",
+        where=str(run.node.source),
+        notes=notes,
+        fix=f"correct the room of {name} or the device {device}; error.replay() runs this again"
+        if is_alone
+        else f"alone no op differs: look at what merges {name} with others (RLX_DUMP=dir writes "
+        "each pass); error.replay() runs this again",
+        graph=graph,
+        arrays=arrays,
+        replay=lambda: (_run(session, graph, arrays), interpret(graph, arrays)),
+    )
