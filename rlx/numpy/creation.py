@@ -17,7 +17,7 @@ from ..trace.array import Array, Device
 from ..trace.axes import as_shape, integer
 from ..trace.host import is_python_scalar, leaves_of_lists, scalar_to_numpy, to_numpy
 from ..trace.operators import Operators
-from ..trace.promotion import FLOAT, broadcast_to, convert, result_dtype
+from ..trace.promotion import FLOAT, broadcast_to, convert, convert_exactly, result_dtype
 from ..trace.pytree import too_deep
 from ..trace.tensor import TracedTensor
 from .arithmetic import astype
@@ -210,7 +210,7 @@ def linspace(
     num = integer("linspace: num", num)
     as_shape(num)  # an error if it is negative, or more than any memory holds
     steps = num - 1 if endpoint else num
-    first, last = _exact(start, wanted), _exact(stop, wanted)
+    first, last = convert_exactly(start, wanted), convert_exactly(stop, wanted)
     step = divide(last - first, max(steps, 1))
     share = np.arange(num) / max(steps, 1)
     shape = (num,) + (1,) * max(first.ndim, last.ndim)
@@ -223,14 +223,6 @@ def linspace(
         result = astype(apply("floor", result) if floored else result, dtype)
     result = placed(result, device)
     return (result, step) if retstep else result
-
-
-def _exact(x: Tensor, dtype: np.dtype) -> Any:
-    """The operand in a dtype, a Python number without a detour over its default dtype."""
-    x = as_operand(x)
-    if is_python_scalar(x):
-        return as_tensor(scalar_to_numpy(x, dtype))
-    return convert(as_tensor(x), dtype)
 
 
 def _moved(x: Any, axis: int) -> Any:

@@ -119,9 +119,9 @@ def _fitted(name: str, dtypes: Sequence[np.dtype], given: Sequence[Any]) -> list
         error.notes = tuple(described(*given))
         raise
     if any(isinstance(x, TracedTensor) for x in given):
-        put = _traced
-    else:
-        put = _host_view if all(map(_is_on_host, given)) else fit
+        weak = all(map(is_weak, given))  # a Python number among others is fixed by their dtype
+        return [_traced(x, dtype, shape, weak) for x, dtype in zip(given, dtypes, strict=True)]
+    put = _host_view if all(map(_is_on_host, given)) else fit
     return [put(x, dtype, shape) for x, dtype in zip(given, dtypes, strict=True)]
 
 
@@ -132,14 +132,13 @@ def fit(x: Any, dtype: np.dtype, shape: tuple[Size, ...]) -> Any:
     return _host_view(x, dtype, shape)
 
 
-def _traced(x: Any, dtype: np.dtype, shape: tuple[Size, ...]) -> TracedTensor:
+def _traced(x: Any, dtype: np.dtype, shape: tuple[Size, ...], weak: bool) -> TracedTensor:
     """The operand in the graph under construction, fitted there, not beforehand."""
     if isinstance(x, TracedTensor):
         return fit(x, dtype, shape)
-    weak = is_weak(x)
     if operand_type(x).shape:
         return fit(TracedTensor(to_value(x)), dtype, shape)
-    number = scalar_to_numpy(x, dtype) if weak else np.asarray(x).astype(dtype)
+    number = scalar_to_numpy(x, dtype) if is_weak(x) else np.asarray(x).astype(dtype)
     return TracedTensor(OPS["full"](shape=shape, value=number.item(), dtype=dtype), weak)
 
 
@@ -148,6 +147,14 @@ def convert(x: Any, dtype: np.dtype) -> Any:
     if is_python_scalar(x):
         return Array(scalar_to_numpy(x, dtype))
     return x if operand_type(x).dtype == dtype else apply("convert", x, dtype=dtype)
+
+
+def convert_exactly(x: Any, dtype: np.dtype) -> Any:
+    """The operand in a dtype, a Python number without a detour over its default dtype."""
+    x = as_operand(x)
+    if is_python_scalar(x):
+        return as_tensor(scalar_to_numpy(x, dtype))
+    return convert(as_tensor(x), dtype)
 
 
 def broadcast_to(x: Any, shape: tuple[Size, ...]) -> Any:

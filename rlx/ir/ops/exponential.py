@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from ..graph import Value
-from ..types import is_float
+from ..types import is_complex, is_float
 from .arithmetic import div, mul, sub
 from .compare import bit_and, bit_or, eq, gt, lt, select
 from .families import pointwise
@@ -65,9 +66,20 @@ exp2 = pointwise(
     jvp=[lambda t, out, x: mul(t, mul(out, math.log(2)))],
     samples=[dict(args=((2, 3),)), dict(args=([0.0, 3.0, -1.0],), expect=[1.0, 8.0, 0.5])],
 )
+
+
+def _expm1_reference(x: Any) -> np.ndarray:
+    result = np.expm1(x)
+    if is_complex(x.dtype):
+        # NumPy makes NaN of infinity times zero
+        result = np.where(np.isinf(x.real), np.exp(x) - 1, result)
+        result.imag[x.imag == 0] = x.imag[x.imag == 0]
+    return result
+
+
 expm1 = pointwise(
     "expm1",
-    np.expm1,
+    _expm1_reference,
     "expm1",
     doc="exp(x) - 1, exact for small x.",
     jvp=[lambda t, out, x: mul(t, out + 1)],
