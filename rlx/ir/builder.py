@@ -16,8 +16,9 @@ import numpy as np
 
 from .errors import LeakedTracerError
 from .graph import OPS, Graph, Node, Source, Value
-from .source import nearest_source
+from .source import nearest_frames, source_of
 from .types import Type
+from .unrolled import Repeats
 
 
 class Builder:
@@ -32,6 +33,7 @@ class Builder:
         self.captures: list[Any] = []
         self.capture_params: list[Value] = []
         self.runs_once = False  # the graph is recorded for one run, on known arrays
+        self.repeats = Repeats()
         self._by_identity: dict[int, Value] = {}
 
     def capture(self, thing: Any, type: Type, origin: str = "") -> Value:
@@ -158,7 +160,12 @@ def user_source() -> Source | None:
     """The user's line: the one set by `at`, else the nearest frame outside rlx."""
     if _state.source is not None:
         return _state.source
-    return nearest_source()
+    entry, frame = nearest_frames()
+    if frame is None:
+        return None
+    if _state.stack:
+        _state.stack[-1].repeats.note(entry, frame)
+    return source_of(frame)
 
 
 def inline(graph: Graph, args: Sequence[Value]) -> list[Value]:

@@ -185,3 +185,7 @@ class ConfigError(RlxError, ValueError):
 
 class InternalError(RlxError, RuntimeError):
     """A bug in rlx, with the smallest graph that shows it."""
+
+
+class UnrolledLoopWarning(UserWarning):
+    """A Python loop was recorded round by round, more often than `config.unroll_limit`."""

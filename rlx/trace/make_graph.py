@@ -84,6 +84,8 @@ def trace(
         out_leaves, out_tree = pytree.flatten(results)
         out_weak = _check_results(out_leaves, out_tree, name)
         graph.results = [to_value(as_operand(x)) for x in out_leaves]
+    outermost = next(iter(builder.open_builders()), recorder)
+    recorder.repeats.tell(name, is_silent=outermost.runs_once)
     graph.params = [*graph.params, *recorder.capture_params]
     captures = tuple(_frozen(x) for x in recorder.captures)
     return Traced(graph, captures, in_tree, out_tree, weak, out_weak)
