@@ -2,7 +2,8 @@
 
 A program is drawn line by line. Each line is run at once by rlx, without jit, on the program's own
 inputs, so shapes and dtypes are known and a line whose numbers grow too large is left out. It is
-run once more on inputs of double precision: a line that rounding changes by much is left out too.
+run once more on inputs of double precision, or on inputs moved a little where they have that
+already: a line that this changes by much is left out too, as rounding would change it as well.
 The `repr` of a program is a script that shows what it computes.
 """
 
@@ -14,12 +15,13 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
+from libraries import OURS
+from program_families import FAMILIES
 from program_lines import MIXED_RULES, RULES, SMOOTH_RULES, Rule, view
 
 import rlx
@@ -27,7 +29,6 @@ import rlx.numpy as rnp
 
 __all__ = [
     "MIXED_RULES",
-    "OURS",
     "RULES",
     "SMOOTH_RULES",
     "Program",
@@ -37,27 +38,23 @@ __all__ = [
     "same",
     "some",
     "wide",
+    "wide_program",
 ]
 
-OURS = SimpleNamespace(
-    np=rnp,
-    nn=rlx.nn,
-    scan=rlx.scan,
-    cond=rlx.cond,
-    switch=rlx.switch,
-    fori_loop=rlx.fori_loop,
-    while_loop=rlx.while_loop,
-    jit=rlx.jit,
-    vmap=rlx.vmap,
-)
 COUNT = int(os.environ.get("RANDOM_PROGRAMS", "0"))
 LARGEST = 1200  # elements of a value
 Draw = Callable[[st.SearchStrategy[Any]], Any]
-SCRIPT = """import ml_dtypes
+MOVE = 1e-9  # of inputs in double precision
+MOVED = 300 * MOVE  # how far the numbers of a line may go when the inputs move
+SCRIPT = """import sys
+
+import ml_dtypes
 import numpy as np
 
+sys.path[:0] = [".", "tests"]  # from the root of the repository
+
 import rlx
-import rlx.numpy as rnp
+from libraries import OURS, THEIRS, jax
 
 
 {source}
@@ -66,9 +63,11 @@ import rlx.numpy as rnp
 inputs = [
 {inputs}
 ]
-print("eager", *program(*map(rlx.array, inputs)), sep="\\n")
-print("cpu", *rlx.jit(program)(*inputs), sep="\\n")
-print("reference", *rlx.jit(program, device="reference")(*inputs), sep="\\n")
+print("eager", *program(OURS, *map(rlx.array, inputs)), sep="\\n")
+for device in ("cpu", "reference"):
+    print(device, *rlx.jit(lambda *xs: program(OURS, *xs), device=device)(*inputs), sep="\\n")
+with jax.enable_x64(True):
+    print("jax", *jax.jit(lambda *xs: program(THEIRS, *xs))(*inputs), sep="\\n")
 """
 
 
@@ -83,8 +82,10 @@ def wide(x: Any) -> np.ndarray:
     return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
 
 
-def widened(x: np.ndarray) -> np.ndarray:
-    """An input of a program in double precision, if it is not of whole numbers."""
+def shifted(x: np.ndarray) -> np.ndarray:
+    """An input of a program in double precision, or moved if it is; whole numbers stay."""
+    if x.dtype.name in ("float64", "complex128"):
+        return x + (MOVE * np.cos(np.arange(x.size))).reshape(x.shape)
     return wide(x) if tolerance_of(x.dtype) else x
 
 
@@ -99,7 +100,7 @@ class Known:
 
     name: str
     value: Any
-    exact: Any  # the same in double precision
+    shifted: Any  # the same for shifted inputs
     tolerance: float  # the coarsest of what it was computed from
 
     @property
@@ -123,15 +124,18 @@ class Program:
     lines: list[str] = field(default_factory=list)
     values: list[Known] = field(default_factory=list)
     views: list[str] = field(default_factory=list)
+    wanted: list[str] | None = None  # the results, if they are chosen
 
     def __post_init__(self) -> None:
         for i, x in enumerate(self.inputs):
-            exact = rlx.array(widened(x))
-            self.values.append(Known(f"x{i}", rlx.array(x), exact, tolerance_of(x.dtype)))
+            other = rlx.array(shifted(x))
+            self.values.append(Known(f"x{i}", rlx.array(x), other, tolerance_of(x.dtype)))
 
     @property
     def results(self) -> list[str]:
         """The expressions of the results."""
+        if self.wanted is not None:
+            return self.wanted
         read = {name for line in self.lines for name in reads(line.partition(" = ")[2])}
         names = [f"v{i}" for i in range(len(self.lines))]
         unread = [f"{name} " for name in names if name not in read]
@@ -159,7 +163,7 @@ class Program:
     def add(self, expression: str) -> None:
         """Append a line if its numbers are of use."""
         try:
-            value = eval(expression, {"lib": OURS} | {v.name: v.value for v in self.values})
+            value = self.evaluated(expression, {v.name: v.value for v in self.values})
         except Exception as error:
             self.lines.append(f"v{len(self.lines)} = {expression} ")
             error.add_note(repr(self))
@@ -170,22 +174,26 @@ class Program:
         if np.abs(numbers).max(initial=0) > 99:
             return
         known = {v.name: v.tolerance for v in self.values}
-        tolerance = max(tolerance_of(value.dtype), *(known[name] for name in reads(expression)))
-        exact = eval(expression, {"lib": OURS} | {v.name: v.exact for v in self.values})
-        allowed = tolerance * (1 + np.abs(numbers)) if tolerance_of(value.dtype) else 0
-        if (np.abs(wide(exact) - numbers) > allowed).any():
+        tolerance = max([tolerance_of(value.dtype), *(known[name] for name in reads(expression))])
+        other = self.evaluated(expression, {v.name: v.shifted for v in self.values})
+        allowed = max(tolerance, MOVED) * (1 + np.abs(numbers)) if tolerance_of(value.dtype) else 0
+        if (np.abs(wide(other) - numbers) > allowed).any():
             return
         name = f"v{len(self.lines)}"
         self.lines.append(f"{name} = {expression} ")
-        self.values.append(Known(name, value, exact, tolerance))
+        self.values.append(Known(name, value, other, tolerance))
+
+    @staticmethod
+    def evaluated(expression: str, values: dict[str, Any]) -> Any:
+        """What an expression gives, line by line in NumPy."""
+        with rlx.config.using(device="reference"):
+            return eval(expression, {"lib": OURS} | values)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(repr(self))
 
     def __repr__(self) -> str:
-        source = self.source.replace("program(lib, ", "program(")
-        source = source.replace("lib.np.", "rnp.").replace("lib.", "rlx.")
-        source = re.sub(r"(?<=\d) (?=[).,\[\n])", "", source)
+        source = re.sub(r"(?<=\d) (?=[).,\[\n])", "", self.source)
         inputs = [
             f"    np.array({x.tolist()!r}, {x.dtype.name!r}).reshape({x.shape}),"
             for x in self.inputs
@@ -199,6 +207,8 @@ class Program:
 SIZES = [0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 7, 8, 15, 16, 17, 33, 65]
 FORMS = ["", "a", "b", "ab", "ba", "bc", "a1", "1b", "abc", "1ab", "a1c", "1", "aa"]
 COUNTS = [1, 2, 3, 4, 6, 8, 10]
+MORE = [2, 3, 4, 6, 8, 10, 12, 14]  # some 5 to 40 ops, as a line has several
+WIDE = ["float64", "float64", "float64", "float64", "int32", "uint8", "bool", "complex128"]
 DTYPES = ["float16", "bfloat16", "float32", "float64", "int32", "uint8", "bool", "complex64"]
 
 
@@ -217,36 +227,50 @@ def numbers(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> 
     if dtype in ("int32", "uint8"):
         return random.integers(0 if dtype == "uint8" else -9, 9, shape).astype(dtype)
     real = ((random.permutation(4001)[: math.prod(shape)] - 2000) / 1000).reshape(shape)
-    return (real + 0.5j * np.flip(real) if dtype == "complex64" else real).astype(np.dtype(dtype))
+    number = real + 0.5j * np.flip(real) if dtype.startswith("complex") else real
+    return number.astype(np.dtype(dtype))
 
 
-@st.composite
-def programs(
-    draw: Draw, rules: Sequence[Rule] = RULES, dtypes: Sequence[str] = ("float64",)
+def made(
+    seed: int, rules: Sequence[Rule], dtypes: Sequence[str], counts: Sequence[int] = COUNTS
 ) -> Program:
-    """A program of up to ten lines over up to three inputs, some results views of others.
-
-    All comes from one seed, as Hypothesis by itself tries many programs that are nearly the same;
-    a program that fails gets shorter by its last lines and its views.
-    """
-    random = Random(draw(st.integers(0, 2**32)))
+    """A program of so many lines over up to three inputs, some results views of others."""
+    random = Random(seed)
     generator = np.random.default_rng(random.randrange(2**32))
     program = Program([numbers(generator, s, random.choice(dtypes)) for s in shapes(random)])
-    count = draw(st.sampled_from(COUNTS))
+    count = random.choice(counts)
     for _ in range(3 * count):
         expression = random.choice(rules)(random, program) if len(program.lines) < count else None
         if expression is not None:
             program.add(expression)
-    if draw(st.booleans()):
+    if random.choice([True, False]):
         program.views = [text for x in program.values if (text := view(random, x))]
     if not program.results:
         program.views.append("x0 ")
     return program
 
 
+@st.composite
+def programs(
+    draw: Draw, rules: Sequence[Rule] = RULES, dtypes: Sequence[str] = ("float64",)
+) -> Program:
+    """A program made from one seed: Hypothesis by itself tries many that are nearly the same."""
+    return made(draw(st.integers(0, 2**32)), rules, dtypes)
+
+
 def mixed_programs() -> st.SearchStrategy[Program]:
     """Programs over inputs of several dtypes."""
     return programs(MIXED_RULES, DTYPES)
+
+
+def wide_program(seed: int) -> Program:
+    """A program of all families in double precision, whose numbers another library has too."""
+    return made(seed, WIDE_RULES, WIDE, MORE)
+
+
+# a cast to few digits would be one to other digits elsewhere
+WIDE_RULES = [rule for rule in MIXED_RULES if rule.__name__ != "converted"]
+WIDE_RULES += FAMILIES + FAMILIES
 
 
 # -- comparisons ---------------------------------------------------------------------------------

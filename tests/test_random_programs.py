@@ -8,15 +8,13 @@ printed as a script.
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import pytest
 from hypothesis import Phase, given
+from libraries import OURS, QUICK, THEIRS
 from programs import (
-    OURS,
     SMOOTH_RULES,
     Program,
     close,
@@ -30,20 +28,6 @@ from programs import (
 import rlx
 from rlx.ir.serialize import dumps, loads
 from rlx.ir.text import constants, equal, parse, show
-
-THEIRS = SimpleNamespace(
-    np=jnp,
-    nn=jax.nn,
-    scan=jax.lax.scan,
-    cond=jax.lax.cond,
-    switch=jax.lax.switch,
-    fori_loop=jax.lax.fori_loop,
-    while_loop=jax.lax.while_loop,
-    jit=jax.jit,
-    vmap=jax.vmap,
-)
-THEIRS.nn = SimpleNamespace(**{n: getattr(jax.nn, n) for n in dir(jax.nn) if n[0] != "_"})
-THEIRS.nn.logsumexp = jax.scipy.special.logsumexp
 
 
 @some(120)
@@ -123,13 +107,12 @@ def double_precision():
         yield
 
 
-# JAX takes too long to compile for shrinking, and with all its optimizations
+# JAX takes too long to compile for shrinking
 @some(24, phases=[Phase.generate])
 @given(programs(SMOOTH_RULES))
 def test_derivatives_are_those_of_jax(program: Program) -> None:
     ours, theirs = program.on(OURS), program.on(THEIRS)
-    quick = {"xla_backend_optimization_level": 0}
-    compiled = jax.jit(lambda *xs: derivatives(THEIRS, jax, theirs, xs), compiler_options=quick)
+    compiled = jax.jit(lambda *xs: derivatives(THEIRS, jax, theirs, xs), compiler_options=QUICK)
     wanted = compiled(*program.inputs)
     same_derivatives(rlx.jit(lambda *xs: derivatives(OURS, rlx, ours, xs))(*program.inputs), wanted)
     eager = derivatives(OURS, rlx, ours, tuple(map(rlx.array, program.inputs)))

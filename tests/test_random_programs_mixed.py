@@ -8,7 +8,8 @@ import io
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from programs import OURS, Program, mixed_programs, programs, same, some
+from libraries import OURS
+from programs import Program, mixed_programs, programs, same, some
 
 import rlx
 
@@ -53,4 +54,4 @@ def test_a_program_is_printed_as_a_script_that_runs(program: Program) -> None:
         assert x.dtype == y.dtype
         np.testing.assert_array_equal(x, y)
     xs = list(map(rlx.array, program.inputs))
-    same(scope["program"](*xs), program.on(OURS)(*xs), program)
+    same(scope["program"](OURS, *xs), program.on(OURS)(*xs), program)

@@ -24,7 +24,7 @@ from .indexing import (
     taken_axes,
 )
 from .operators import FUNCTIONS, Operators
-from .promotion import broadcast_to, check_fits, convert
+from .promotion import broadcast_to, check_fits, convert, convert_exactly
 from .tensor import TracedTensor
 
 READ_MODES = {"clip": "clip", "fill": "fill", "drop": "fill", "promise_in_bounds": "promise"}
@@ -171,7 +171,7 @@ def _row_values(x: Any, mask: Any, values: Any) -> Any:
             notes=[f"x: {x.type}", f"mask: {mask.type}"],
             fix="give a number, or write rlx.numpy.where(mask, values_for_all_of_x, x)",
         )
-    values = convert(as_tensor(values), x.dtype)
+    values = convert_exactly(values, x.dtype)
     if len(shape) > len(rest):
         values = apply("reshape", values, shape=tuple(shape[-len(rest) :]) if rest else ())
     return values
@@ -215,7 +215,7 @@ def _update_slice(
 def _view_shapes(x: Any, plan: Plan) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The shape of the sliced view, and of what the index gives."""
     sizes = [
-        len(range(a, b, step)) if isinstance(b - a, int) else b - a
+        len(range(a, b, step)) if isinstance(a, int) and isinstance(b, int) else -((a - b) // step)
         for a, b, step in zip(plan.start, plan.stop, plan.step, strict=True)
     ]
     each = iter(sizes)
@@ -228,7 +228,7 @@ def _fitted(values: Any, indexed: tuple[Any, ...], shape: tuple[Any, ...], x: An
     given = operand_type(values).shape
     while len(given) > len(indexed) and given[0] == 1:
         given = given[1:]
-    values = convert(as_tensor(values), x.dtype)
+    values = convert_exactly(values, x.dtype)
     values = values if values.shape == given else apply("reshape", values, shape=given)
     if broadcast_shapes("x.at[...]", given, indexed) != indexed:
         raise ShapeError(

@@ -1,0 +1,162 @@
+"""Random programs of all families, for as long as one likes: `cpu`, `reference` and JAX compared.
+
+    python tests/nightly.py --count 5000          the programs 0 to 4999, then a summary
+    python tests/nightly.py --seconds 3600        as many as fit, from where the last run ended
+
+What was done is kept in out/programs.json, so a run that is stopped goes on. A program that fails
+is made smaller and written to out/failures/ as a script that shows what each library computes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+FORGET = 100  # programs after which compiled code is dropped
+
+
+def work(worker: int, workers: int, start: int, stop: int) -> None:
+    """Check the programs of one worker, a line of JSON for each."""
+    import jax
+    from opinions import shrunk, verdict
+    from programs import wide_program
+
+    import rlx
+
+    for seed in range(start, stop):
+        if seed % workers != worker:
+            continue
+        say(seed=seed, begun=True)
+        try:
+            program = wide_program(seed)
+        except Exception as error:
+            notes = "\n".join(getattr(error, "__notes__", []))
+            say(seed=seed, ops=0, wrong=f"{type(error).__name__}: {error}", script=notes)
+            continue
+        graph = rlx.make_graph(program.on(_ours()))
+        wrong, ops = verdict(program), 0
+        script = ""
+        if wrong:
+            small = shrunk(program)
+            wrong, script = verdict(small) or wrong, repr(small)
+        else:
+            ops = sum(1 for _ in graph(*program.inputs).walk())
+        say(seed=seed, ops=ops, wrong=wrong, script=script)
+        if seed % (FORGET * workers) < workers:
+            jax.clear_caches()
+
+
+def _ours() -> Any:
+    from libraries import OURS
+
+    return OURS
+
+
+def say(**record: Any) -> None:
+    """Print a record for the parent."""
+    print(json.dumps(record), flush=True)
+
+
+class Run:
+    """Workers, what they have done, and where it is kept."""
+
+    def __init__(self, out: Path, start: int, stop: int, workers: int) -> None:
+        self.out, self.stop, self.workers = out, stop, workers
+        self.state = out / "programs.json"
+        self.done: dict[str, int] = {}
+        self.failed: dict[str, str] = {}
+        if self.state.exists():
+            kept = json.loads(self.state.read_text())
+            self.done, self.failed = kept["done"], kept["failed"]
+        self.start = start
+        self.began, self.before = time.monotonic(), len(self.done)
+        (out / "failures").mkdir(parents=True, exist_ok=True)
+
+    def next_of(self, worker: int) -> int:
+        """The first program a worker has not done yet."""
+        seed = self.start + (worker - self.start) % self.workers
+        while str(seed) in self.done:
+            seed += self.workers
+        return seed
+
+    def launch(self, worker: int) -> subprocess.Popen:
+        """A process that checks what is left for a worker."""
+        numbers = [worker, self.workers, self.next_of(worker), self.stop]
+        command = [sys.executable, __file__, "--work", *map(str, numbers)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+
+    def take(self, record: dict[str, Any]) -> None:
+        """Keep what a worker says of a program."""
+        seed = record["seed"]
+        self.done[str(seed)] = record["ops"]
+        if record["wrong"]:
+            self.failed[str(seed)] = record["wrong"][:2000]
+            comment = "\n".join(f"# {line}" for line in record["wrong"].splitlines())
+            path = self.out / "failures" / f"program_{seed}.py"
+            path.write_text(f"{comment}\n{record['script']}\n")
+            first = record["wrong"].splitlines()[0] if record["wrong"].strip() else "?"
+            print(f"program {seed} fails: {first[:150]}  -> {path}", flush=True)
+        if len(self.done) % 50 == 0:
+            self.save()
+
+    def save(self) -> None:
+        """Write down what was done, and say how far it is."""
+        self.state.write_text(json.dumps({"done": self.done, "failed": self.failed}))
+        rate = (len(self.done) - self.before) / (time.monotonic() - self.began)
+        print(f"{len(self.done)} done, {len(self.failed)} failed, {rate:.2f} a second", flush=True)
+
+    def follow(self, seconds: float) -> None:
+        """Run the workers to the end, or until the time is over; one that dies is started again."""
+        import selectors
+
+        chosen = selectors.DefaultSelector()
+        begun: dict[int, int] = {}
+        for worker in range(self.workers):
+            chosen.register(self.launch(worker).stdout, selectors.EVENT_READ, worker)
+        processes = {key.data: key for key in chosen.get_map().values()}
+        while chosen.get_map() and time.monotonic() - self.began < seconds:
+            for key, _ in chosen.select(timeout=1):
+                line = key.fileobj.readline()
+                if line:
+                    record = json.loads(line) if line.startswith("{") else {}
+                    if record.get("begun"):
+                        begun[key.data] = record["seed"]
+                    elif record:
+                        begun.pop(key.data, None)
+                        self.take(record)
+                    continue
+                chosen.unregister(key.fileobj)
+                if key.data in begun:  # it died at its work
+                    self.take(dict(seed=begun.pop(key.data), ops=0, wrong="crash", script=""))
+                    chosen.register(self.launch(key.data).stdout, selectors.EVENT_READ, key.data)
+        del processes
+        self.save()
+
+
+def main() -> None:
+    """Read the options and run."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=10**9)
+    parser.add_argument("--start", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--out", type=Path, default=ROOT / "out")
+    parser.add_argument("--work", type=int, nargs=4)
+    options = parser.parse_args()
+    if options.work:
+        return work(*options.work)
+    run = Run(options.out, options.start, options.start + options.count, options.workers)
+    run.follow(options.seconds)
+    return sys.exit(1 if run.failed else 0)
+
+
+if __name__ == "__main__":
+    main()
