@@ -14,6 +14,8 @@ from ..lower.target import Target
 if TYPE_CHECKING:
     from ..lower.lir.program import Program
 
+FIXED_BYTES, BYTES_PER_CODE = 50_000, 8  # of an executable, measured on small and large programs
+
 
 class _Miss:
     """The type of `MISS`."""
@@ -63,6 +65,18 @@ class Executable:
     work: Callable[[], tuple[int, int]] = lambda: (0, 0)
     make_entry_into: Callable[[], Callable[..., Any]] | None = None
     reused_memory: Callable[[Sequence[int]], dict[int, int]] = lambda parameters: {}
+
+    @cached_property
+    def held_bytes(self) -> int:
+        """What it takes up in memory, roughly: code, texts and graphs to look at, constants.
+
+        The text of a program and what stands for it in Python grow with the machine code.
+        """
+        programs = self.program.programs if self.program else ()
+        constants = {
+            id(b): b.array.nbytes for p in programs for b in p.constants if b.array is not None
+        }
+        return FIXED_BYTES + BYTES_PER_CODE * len(self.object_code) + sum(constants.values())
 
     @cached_property
     def entry_into(self) -> Callable[..., Any] | None:

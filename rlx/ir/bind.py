@@ -7,7 +7,7 @@ from typing import Any
 
 from .builder import build, rewrite
 from .dims import Dim, Symbol, concrete
-from .errors import SymbolicSizeError
+from .errors import RlxError, SymbolicSizeError
 from .graph import Graph, Node, Value
 from .source import nearest_source
 from .types import Type
@@ -108,6 +108,29 @@ def concrete_type(type: Type, sizes: Mapping[str, int]) -> Type:
     if type.is_static:
         return type
     return type.with_shape(tuple(concrete(n, sizes) for n in type.shape))
+
+
+def check_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
+    """Raise the error of the first op that does not take these sizes, or nothing.
+
+    What holds for most sizes is recorded for all: `x[3]` is wrong where x has three elements.
+    """
+    for node in graph.walk():
+        values = (*node.args, *node.results)
+        if all(v.type.is_static for v in values):
+            continue
+        types = [concrete_type(a.type, sizes) for a in node.args]
+        attrs = {name: concrete_attr(attr, sizes) for name, attr in node.attrs.items()}
+        try:
+            found = node.op.infer(types, attrs)
+        except RlxError as error:
+            numbers = ", ".join(f"{name} = {n}" for name, n in sorted(sizes.items()))
+            error.what = f"{node.op.name}: {error.what.removeprefix(node.op.name + ': ')}"
+            error.where = str(node.source)
+            error.notes = (f"in this call {numbers}", *error.notes)
+            raise
+        wanted = tuple(concrete_type(r.type, sizes) for r in node.results)
+        assert tuple(found) == wanted, f"{node.op.name} gives {found}, was recorded as {wanted}"
 
 
 def concretize(graph: Graph, sizes: Mapping[str, int]) -> Graph:

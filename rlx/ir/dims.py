@@ -89,6 +89,20 @@ class Dim:
     def __rfloordiv__(self, other: object) -> Dim | int:
         return _floor_divide(other, self) if isinstance(other, int) else NotImplemented
 
+    def __truediv__(self, other: object) -> Any:
+        raise SymbolicSizeError(
+            f"the size {self} has no number while the function is recorded: {self} / {other}",
+            where=str(nearest_source()),
+            fix="divide with // for a size, or divide rlx.numpy.asarray(size) for a number",
+        )
+
+    def __index__(self) -> int:
+        raise SymbolicSizeError(
+            f"the size {self} has no number while the function is recorded",
+            where=str(nearest_source()),
+            fix="use a size that is known here, or leave this axis out of `dynamic`",
+        )
+
     def __mod__(self, other: object) -> Dim | int:
         if not isinstance(other, int | Dim):
             return NotImplemented

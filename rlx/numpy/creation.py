@@ -339,7 +339,7 @@ def diagonal(x: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     x = moveaxis(x, (axis1, axis2), (-2, -1))
     n, m = x.shape[-2:]
     count = max(min(n + min(offset, 0), m - max(offset, 0)), 0)
-    rows = np.arange(count, dtype="int32")
+    rows = _arange(0, count, None, "int32")
     return x[..., rows - min(offset, 0), rows + max(offset, 0)]
 
 

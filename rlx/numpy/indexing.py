@@ -9,19 +9,26 @@ from typing import Any
 import numpy as np
 
 from ..ir.builder import user_source
-from ..ir.errors import AttributeValueError, ConcretizationError, DtypeError
-from ..ir.types import DTYPES, is_bool, is_integer
+from ..ir.errors import (
+    AttributeValueError,
+    BoundsError,
+    ConcretizationError,
+    DtypeError,
+    ImmutableError,
+)
+from ..ir.types import DTYPES, is_integer
 from ..trace.apply import apply, apply_like, as_tensor
 from ..trace.array import Array
 from ..trace.axes import as_shape, broadcast_shapes, one_axis
 from ..trace.promotion import broadcast_to, convert
 from ..trace.tensor import TracedTensor
 from .arithmetic import clip, remainder
+from .creation import arange
 from .elementwise import Tensor, add, equal, less, multiply
 from .logic import truth
 from .logic import where as either
 from .manipulation import broadcast_arrays, moveaxis, ravel, reshape, stack
-from .reductions import cumsum, sum
+from .reductions import cumsum, refuse_out, sum
 
 INT32 = DTYPES["int32"]
 MODES = {"fill": "fill", "clip": "clip", "wrap": "promise", "promise_in_bounds": "promise"}
@@ -56,7 +63,7 @@ def _from_start(indices: Any, size: Any, mode: str) -> Any:
         return remainder(indices, size)
     if mode == "clip":
         return clip(indices, 0, size - 1)
-    if indices.dtype.kind == "u" or not isinstance(size, int):
+    if indices.dtype.kind == "u":
         return indices
     return either(less(indices, 0), add(indices, size), indices)
 
@@ -65,14 +72,19 @@ def take(
     a: Tensor,
     indices: Tensor,
     axis: int | None = None,
+    out: None = None,
     mode: str | None = None,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
     fill_value: Tensor | None = None,
 ) -> Any:
     """The elements at indices along an axis.
 
     Outside of the array there is NaN or the least integer. `mode` "clip" takes the nearest element
-    there, "wrap" counts around. None as axis counts through all elements.
+    there, "wrap" counts around. None as axis counts through all elements. What is promised of the
+    indices changes nothing.
     """
+    refuse_out("take", out)
     a = as_tensor(a)
     a, axis = (ravel(a), 0) if axis is None else (a, axis)
     place = one_axis("take", axis, a.ndim)
@@ -108,11 +120,19 @@ def take_along_axis(
     axis: int | None = -1,
     mode: str | None = None,
     fill_value: Tensor | None = None,
+    *,
+    wrap_negative_indices: bool | None = None,
 ) -> Any:
-    """For each line along an axis the elements at that line's indices."""
+    """For each line along an axis the elements at that line's indices.
+
+    Negative ones count from the end unless `wrap_negative_indices` is False.
+    """
     arr, indices = as_tensor(arr), _integers("take_along_axis", indices)
+    if wrap_negative_indices is False:  # out of bounds they are: an index past the end
+        far = np.iinfo(indices.dtype).max
+        indices = either(less(indices, 0), 0 if mode == "clip" else far, indices)
     if axis is None:
-        return take(arr, ravel(indices), None, mode, fill_value)
+        return take(arr, ravel(indices), None, mode=mode, fill_value=fill_value)
     place = one_axis("take_along_axis", axis, arr.ndim)
     way = _mode("take_along_axis", mode)
     arr, indices = _aligned("take_along_axis", arr, indices, place)
@@ -148,35 +168,84 @@ def put_along_axis(
     arr: Tensor,
     indices: Tensor,
     values: Tensor,
-    axis: int,
+    axis: int | None,
     inplace: bool = False,
-    mode: str = "drop",
+    *,
+    mode: str | None = None,
 ) -> Any:
     """A new array with values at each line's indices along an axis."""
+    check_copied("put_along_axis", inplace)
+    if axis is None:
+        arr = as_tensor(arr)
+        return reshape(put_along_axis(ravel(arr), indices, values, 0, mode=mode), arr.shape)
     arr, indices = as_tensor(arr), _integers("put_along_axis", indices)
     place = one_axis("put_along_axis", axis, arr.ndim)
     grid = [
-        np.arange(n, dtype="int32").reshape((-1,) + (1,) * (arr.ndim - 1 - i))
+        reshape(arange(n, dtype="int32"), (-1,) + (1,) * (arr.ndim - 1 - i))
         for i, n in enumerate(arr.shape)
     ]
-    return arr.at[(*grid[:place], indices, *grid[place + 1 :])].set(values, mode=mode)
+    written = arr.at[(*grid[:place], indices, *grid[place + 1 :])]
+    return written.set(values, mode=mode or "drop")
 
 
-def put(a: Tensor, ind: Tensor, v: Tensor, mode: str = "drop", inplace: bool = False) -> Any:
-    """A new array with values at indices that count through all elements."""
+def check_copied(name: str, inplace: bool) -> None:
+    """Refuse to change an array."""
+    if inplace:
+        raise ImmutableError(
+            f"{name}: arrays are immutable, so nothing can be written in place",
+            where=str(user_source()),
+            fix=f"use the result: x = {name}(x, ..., inplace=False)",
+        )
+
+
+def put(
+    a: Tensor, ind: Tensor, v: Tensor, mode: str | None = None, *, inplace: bool = False
+) -> Any:
+    """A new array with values at indices that count through all elements.
+
+    Outside indices are dropped, or as `mode` "clip" or "wrap" says.
+    """
+    check_copied("put", inplace)
     a = as_tensor(a)
     places, v = ravel(_integers("put", ind)), ravel(v)
+    if mode in ("clip", "wrap"):
+        places = _from_start(places, a.size, mode)
     count = places.shape[0]
     if v.shape[0] != count and count:
         v = v[np.arange(count, dtype="int32") % v.shape[0]]
-    return reshape(ravel(a).at[places].set(v, mode=mode), a.shape)
+    return reshape(ravel(a).at[places].set(v, mode="drop"), a.shape)
 
 
-def choose(a: Tensor, choices: Sequence[Tensor], mode: str = "clip") -> Any:
-    """Elementwise the array that the index names."""
+def choose(a: Tensor, choices: Sequence[Tensor], out: None = None, mode: str = "raise") -> Any:
+    """Elementwise the array that the index names.
+
+    `mode` "clip" and "wrap" are for indices outside, which "raise" refuses where they are known.
+    """
+    refuse_out("choose", out)
+    _check_inside("choose", a, len(choices), mode)
     arrays = broadcast_arrays(_integers("choose", a), *choices)
     places = _from_start(arrays[0], len(choices), mode)
     return take_along_axis(stack(arrays[1:]), places[None], 0, "clip")[0]
+
+
+def _check_inside(name: str, indices: Tensor, size: int, mode: str) -> None:
+    """Refuse known indices outside, if the mode is "raise"."""
+    if mode not in ("raise", "clip", "wrap"):
+        raise AttributeValueError(
+            f"{name}: there is no mode {mode!r}",
+            where=str(user_source()),
+            fix='use "raise", "clip" or "wrap"',
+        )
+    given = as_tensor(indices)
+    known = given.concrete if isinstance(given, TracedTensor) else given.host()
+    if mode == "raise" and known is not None and known.size:
+        low, high = int(known.min()), int(known.max())
+        if low < 0 or high >= size:
+            raise BoundsError(
+                f"{name}: the index {low if low < 0 else high} names none of {size} choices",
+                where=str(user_source()),
+                fix='write mode="clip" or mode="wrap"',
+            )
 
 
 # -- places -------------------------------------------------------------------------------------
@@ -199,26 +268,26 @@ def known_array(name: str, x: Tensor, fix: str) -> np.ndarray:
     return known
 
 
-def nonzero(x: Tensor, *, size: int | None = None, fill_value: Any = None) -> tuple[Any, ...]:
+def nonzero(a: Tensor, *, size: int | None = None, fill_value: Any = None) -> tuple[Any, ...]:
     """The places of elements other than zero, an index array for each axis.
 
     In traced code `size` is needed: so many places, the rest filled with `fill_value` or 0.
     """
-    x = as_tensor(x)
+    a = as_tensor(a)
     if size is None:
-        known = known_array("nonzero", x, "say how many: nonzero(x, size=n)")
-        return tuple(Array(a.astype("int32")) for a in np.nonzero(known))
-    flags = convert(ravel(truth(x)), INT32)
+        known = known_array("nonzero", a, "say how many: nonzero(x, size=n)")
+        return tuple(Array(found.astype("int32")) for found in np.nonzero(known))
+    flags = convert(ravel(truth(a)), INT32)
     ranks = cumsum(flags)
     # rank r is first reached at the r-th place; places past the last one drop out
-    numbers = apply_like(x, "iota", shape=flags.shape, axis=0, dtype="int32")
+    numbers = apply_like(a, "iota", shape=flags.shape, axis=0, dtype="int32")
     slots = either(equal(flags, 1), ranks - 1, size)
-    flat = as_tensor(apply_like(x, "full", shape=(size,), value=0, dtype=INT32))
+    flat = as_tensor(apply_like(a, "full", shape=(size,), value=0, dtype=INT32))
     flat = flat.at[slots].set(numbers, mode="drop")
     is_filled = less(np.arange(size, dtype="int32"), sum(flags))
-    fills = fill_value if isinstance(fill_value, tuple) else (fill_value or 0,) * max(x.ndim, 1)
-    axes = unravel_index(flat, x.shape or (1,))
-    return tuple(either(is_filled, a, f) for a, f in zip(axes, fills, strict=True))
+    fills = fill_value if isinstance(fill_value, tuple) else (fill_value or 0,) * max(a.ndim, 1)
+    axes = unravel_index(flat, a.shape or (1,))
+    return tuple(either(is_filled, place, f) for place, f in zip(axes, fills, strict=True))
 
 
 def where(
@@ -262,14 +331,16 @@ def compress(
     *,
     size: int | None = None,
     fill_value: Any = 0,
+    out: None = None,
 ) -> Any:
     """The slices along an axis where a condition holds."""
+    refuse_out("compress", out)
     a = as_tensor(a)
     a, axis = (ravel(a), 0) if axis is None else (a, axis)
     place = one_axis("compress", axis, a.ndim)
     count = a.shape[place]
     (places,) = nonzero(ravel(condition), size=size, fill_value=count)
-    return take(a, places, place, "fill", fill_value)
+    return take(a, places, place, mode="fill", fill_value=fill_value)
 
 
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Any, ...]:
@@ -279,11 +350,20 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Any, ...]:
     for n in reversed(sizes):
         found.append(remainder(left, n))
         left = left // n
+    # what is left tells the indices outside: they stand for the last or the first element
+    found = [either(left > 0, n - 1, i) for n, i in zip(reversed(sizes), found, strict=True)]
+    if left.dtype.kind == "i":
+        found = [either(left < -1, 0, i) for i in found]
     return tuple(reversed(found))
 
 
 def ravel_multi_index(
-    multi_index: Sequence[Tensor], dims: Sequence[int], mode: str = "raise", order: str = "C"
+    multi_index: Sequence[Tensor],
+    dims: Sequence[int],
+    mode: str = "raise",
+    order: str = "C",
+    *,
+    dtype: Any = None,
 ) -> Any:
     """Indices that count through all elements, from an index along each axis."""
     result: Any = Array(np.zeros((), INT32))
@@ -292,60 +372,15 @@ def ravel_multi_index(
         index = _integers("ravel_multi_index", index)
         index = _from_start(index, n, mode) if mode != "raise" else index
         result = add(multiply(result, n), index)
-    return result
+    return result if dtype is None else result.astype(dtype)
 
 
-# -- index helpers for matrices -----------------------------------------------------------------
-
-
-def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
-    """The places of the diagonal, an index array for each axis."""
-    line = apply("iota", shape=(n,), axis=0, dtype="int32")
-    return (line,) * ndim
-
-
-def diag_indices_from(arr: Tensor) -> tuple[Any, ...]:
-    """The places of the diagonal of an array."""
-    arr = as_tensor(arr)
-    return diag_indices(arr.shape[0], arr.ndim)
-
-
-def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
-    """The places at and below a diagonal."""
-    rows, columns = np.tril_indices(n, k, m)
-    return Array(rows.astype("int32")), Array(columns.astype("int32"))
-
-
-def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
-    """The places at and above a diagonal."""
-    rows, columns = np.triu_indices(n, k, m)
-    return Array(rows.astype("int32")), Array(columns.astype("int32"))
-
-
-def tril_indices_from(arr: Tensor, k: int = 0) -> tuple[Any, Any]:
-    """The places at and below a diagonal of a matrix."""
-    rows, columns = as_tensor(arr).shape
-    return tril_indices(rows, k, columns)
-
-
-def triu_indices_from(arr: Tensor, k: int = 0) -> tuple[Any, Any]:
-    """The places at and above a diagonal of a matrix."""
-    rows, columns = as_tensor(arr).shape
-    return triu_indices(rows, k, columns)
-
-
-def ix_(*args: Tensor) -> tuple[Any, ...]:
-    """Index arrays that span a grid: `x[ix_([0, 2], [1, 3])]`; masks stand for places."""
-    rank = len(args)
-    vectors = [as_tensor(s) for s in args]
-    vectors = [nonzero(v)[0] if is_bool(v.dtype) else v for v in vectors]
-    return tuple(
-        reshape(v, tuple(-1 if i == j else 1 for j in range(rank))) for i, v in enumerate(vectors)
-    )
+# -- writing ------------------------------------------------------------------------------------
 
 
 def fill_diagonal(a: Tensor, val: Tensor, wrap: bool = False, *, inplace: bool = False) -> Any:
-    """A new array with a value on the diagonal."""
+    """A new array with a value, or values one after another, on the diagonal."""
+    check_copied("fill_diagonal", inplace)
     a = as_tensor(a)
     line = np.arange(min(a.shape), dtype="int32")
     return a.at[(line,) * a.ndim].set(val)
@@ -353,6 +388,7 @@ def fill_diagonal(a: Tensor, val: Tensor, wrap: bool = False, *, inplace: bool =
 
 def place(arr: Tensor, mask: Tensor, vals: Tensor, *, inplace: bool = False) -> Any:
     """A new array with values put one after another where a mask holds."""
+    check_copied("place", inplace)
     arr, vals = as_tensor(arr), ravel(vals)
     ranks = cumsum(convert(ravel(truth(mask)), INT32)) - 1
     chosen = take(vals, remainder(ranks, vals.shape[0]), mode="clip")
@@ -388,6 +424,8 @@ def insert(
 def _insert_many(x: Any, index: Any, values: Any, axis: int) -> Any:
     """One slice of the values before each place."""
     size = x.shape[axis]
+    if isinstance(index, TracedTensor) and index.concrete is None:
+        return _insert_traced(x, ravel(index), values, axis)
     known = index if isinstance(index, slice) else known_array("insert", index, "give numbers")
     # where NumPy puts them, told by the numbers of elements
     numbers = np.insert(np.arange(size), known, -1)
@@ -401,10 +439,47 @@ def _insert_many(x: Any, index: Any, values: Any, axis: int) -> Any:
     return take(apply("concat", x, extra, axis=axis), order, axis)
 
 
-def delete(arr: Tensor, obj: int | slice | Sequence[int], axis: int | None = None) -> Any:
-    """The array without the slices at known indices."""
+def _insert_traced(x: Any, index: Any, values: Any, axis: int) -> Any:
+    """One slice of the values before each place, for places not known while tracing."""
+    size, count = x.shape[axis], index.shape[0]
+    (places, which) = apply(
+        "sort", _from_start(index, size, "fill"), np.arange(count, dtype="int32"), axis=0, n_keys=1
+    )
+    blank = apply("full", shape=(size + count,), value=0, dtype=INT32)
+    new = places + np.arange(count, dtype="int32")
+    is_old = equal(as_tensor(blank).at[new].set(1), 0)
+    (old,) = nonzero(is_old, size=size)
+    source = as_tensor(blank).at[new].set(size + which).at[old].set(np.arange(size, dtype="int32"))
+    shape = tuple(count if i == axis else n for i, n in enumerate(x.shape))
+    extra = broadcast_to(convert(values, x.dtype), shape)
+    return take(apply("concat", x, extra, axis=axis), source, axis)
+
+
+def delete(
+    arr: Tensor,
+    obj: int | slice | Sequence[int] | Tensor,
+    axis: int | None = None,
+    *,
+    assume_unique_indices: bool = False,
+) -> Any:
+    """The array without the slices at indices.
+
+    They must be known, unless none stands there twice: `assume_unique_indices`.
+    """
     arr = as_tensor(arr)
     arr, axis = (ravel(arr), 0) if axis is None else (arr, axis)
     place = one_axis("delete", axis, arr.ndim)
-    kept = np.delete(np.arange(arr.shape[place], dtype="int32"), obj)
-    return take(arr, kept, place)
+    size = arr.shape[place]
+    if assume_unique_indices and not isinstance(obj, int | slice):
+        return take(arr, _places_without(ravel(_integers("delete", obj)), size), place)
+    known = obj if isinstance(obj, int | slice) else known_array("delete", obj, "give numbers")
+    return take(arr, np.delete(np.arange(size, dtype="int32"), known), place)
+
+
+def _places_without(indices: Any, size: int) -> Any:
+    """The places that no index names, of so many; the indices differ."""
+    numbers = np.arange(size, dtype="int32")
+    gone = _from_start(indices, size, "fill")
+    is_gone = reshape(gone, (-1, 1)) == numbers
+    is_kept = apply("bit_not", apply("reduce_or", is_gone, axes=(0,)))
+    return nonzero(is_kept, size=size - indices.shape[0])[0]

@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 
 from ..ir.builder import user_source
+from ..ir.dims import Dim
 from ..ir.errors import (
     ArgumentError,
     AttributeValueError,
     AxisError,
     ConcretizationError,
+    ImmutableError,
     ShapeError,
 )
+from ..ir.types import DTYPES
 from ..trace.apply import apply, apply_like, as_operand, as_tensor, literal, operand_type
 from ..trace.array import Array
 from ..trace.axes import as_shape, integer, one_axis, resolve_shape, some_axes
@@ -26,6 +29,16 @@ from ..trace.tensor import TracedTensor
 from .elementwise import Tensor
 
 Axis = int | Sequence[int] | None
+
+
+def refuse_out(name: str, out: Any) -> None:
+    """Refuse to write a result into an array that exists."""
+    if out is not None:
+        raise ImmutableError(
+            f"{name}: arrays are immutable, so `out` cannot be written",
+            where=str(user_source()),
+            fix=f"use the result: y = {name}(x)",
+        )
 
 
 def reshape(a: Tensor, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:
@@ -70,21 +83,23 @@ def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Any:
     return a if order == tuple(range(a.ndim)) else apply("transpose", a, axes=order)
 
 
-permute_dims = transpose
+def permute_dims(a: Tensor, /, axes: Sequence[int]) -> Any:
+    """The axes in another order."""
+    return transpose(a, axes)
 
 
-def matrix_transpose(x: Tensor) -> Any:
+def matrix_transpose(x: Tensor, /) -> Any:
     """The last two axes exchanged."""
     return swapaxes(x, -1, -2)
 
 
-def swapaxes(x: Tensor, axis1: int, axis2: int) -> Any:
+def swapaxes(a: Tensor, axis1: int, axis2: int) -> Any:
     """Two axes exchanged."""
-    x = as_tensor(x)
-    first, second = (one_axis("swapaxes", a, x.ndim) for a in (axis1, axis2))
-    order = list(range(x.ndim))
+    a = as_tensor(a)
+    first, second = (one_axis("swapaxes", axis, a.ndim) for axis in (axis1, axis2))
+    order = list(range(a.ndim))
     order[first], order[second] = second, first
-    return transpose(x, order)
+    return transpose(a, order)
 
 
 def moveaxis(a: Tensor, source: Axis, destination: Axis) -> Any:
@@ -215,11 +230,14 @@ def concatenate(arrays: Sequence[Tensor], axis: int | None = 0, dtype: Any = Non
     return tensors[0] if len(tensors) == 1 else apply("concat", *tensors, axis=place)
 
 
-concat = concatenate
+def concat(arrays: Sequence[Tensor], /, *, axis: int | None = 0) -> Any:
+    """The arrays one after another along an axis; None joins all their elements."""
+    return concatenate(arrays, axis)
 
 
-def stack(arrays: Sequence[Tensor], axis: int = 0, dtype: Any = None) -> Any:
+def stack(arrays: Sequence[Tensor], axis: int = 0, out: None = None, dtype: Any = None) -> Any:
     """The arrays side by side along a new axis."""
+    refuse_out("stack", out)
     tensors = _same_dtype("stack", arrays)
     shape = tensors[0].shape
     for i, x in enumerate(tensors):
@@ -233,23 +251,23 @@ def stack(arrays: Sequence[Tensor], axis: int = 0, dtype: Any = None) -> Any:
     return concatenate([expand_dims(x, place) for x in tensors], place, dtype)
 
 
-def vstack(tup: Sequence[Tensor]) -> Any:
+def vstack(tup: Sequence[Tensor], dtype: Any = None) -> Any:
     """The arrays below one another."""
-    return concatenate([atleast_2d(x) for x in tup], 0)
+    return concatenate([atleast_2d(x) for x in tup], 0, dtype)
 
 
 row_stack = vstack
 
 
-def hstack(tup: Sequence[Tensor]) -> Any:
+def hstack(tup: Sequence[Tensor], dtype: Any = None) -> Any:
     """The arrays next to one another, along the second axis (the first of 1-d arrays)."""
     tensors = [atleast_1d(x) for x in tup]
-    return concatenate(tensors, 0 if all(x.ndim == 1 for x in tensors) else 1)
+    return concatenate(tensors, 0 if all(x.ndim == 1 for x in tensors) else 1, dtype)
 
 
-def dstack(tup: Sequence[Tensor]) -> Any:
+def dstack(tup: Sequence[Tensor], dtype: Any = None) -> Any:
     """The arrays along the third axis."""
-    return concatenate([atleast_3d(x) for x in tup], 2)
+    return concatenate([atleast_3d(x) for x in tup], 2, dtype)
 
 
 def column_stack(tup: Sequence[Tensor]) -> Any:
@@ -319,7 +337,7 @@ def dsplit(ary: Tensor, indices_or_sections: int | Sequence[int]) -> list[Any]:
     return split(ary, indices_or_sections, 2)
 
 
-def unstack(x: Tensor, axis: int = 0) -> tuple[Any, ...]:
+def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Any, ...]:
     """The slices along an axis."""
     x = moveaxis(x, axis, 0)
     return tuple(x[i] for i in range(x.shape[0]))
@@ -419,23 +437,25 @@ def rot90(m: Tensor, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
     return flip(swapaxes(m, first, second), second)
 
 
-def roll(x: Tensor, shift: int | Sequence[int], axis: Axis = None) -> Any:
+def roll(a: Tensor, shift: int | Sequence[int], axis: Axis = None) -> Any:
     """The elements moved along axes; what leaves at the end enters at the front."""
-    x = as_tensor(x)
+    a = as_tensor(a)
     if axis is None:
-        return reshape(roll(ravel(x), shift, 0), x.shape)
+        return reshape(roll(ravel(a), shift, 0), a.shape)
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
     shifts = (shift,) * len(axes) if not isinstance(shift, Sequence) else tuple(shift)
-    for a, amount in zip(axes, shifts, strict=True):
-        place = one_axis("roll", a, x.ndim)
-        x = _roll_one(x, amount, place)
-    return x
+    for i, amount in zip(axes, shifts, strict=True):
+        a = _roll_one(a, amount, one_axis("roll", i, a.ndim))
+    return a
 
 
 def _roll_one(x: Any, shift: Any, axis: int) -> Any:
     size, before = x.shape[axis], (slice(None),) * axis
-    if operand_type(as_operand(shift)).shape or not isinstance(size, int) or size == 0:
+    if operand_type(as_operand(shift)).shape or size == 0:
         return x
+    if isinstance(size, Dim):
+        places = apply("iota", shape=(size,), axis=0, dtype=DTYPES["int32"])
+        return x[(*before, (places - shift) % size)]
     if isinstance(shift, int):
         cut = (size - shift % size) % size
         if not cut:

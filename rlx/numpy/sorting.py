@@ -1,37 +1,38 @@
-"""Order: sort, argsort, searchsorted, quantiles."""
+"""Order: sort, argsort, searchsorted."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ..ir.builder import user_source
-from ..ir.errors import AttributeValueError
-from ..ir.types import DTYPES, is_float, is_inexact
+from ..ir.dims import Dim
+from ..ir.errors import ArgumentError, AttributeValueError
+from ..ir.types import DTYPES, MOST_ELEMENTS, is_float
 from ..trace.apply import apply, apply_like, as_operand, as_tensor
-from ..trace.axes import one_axis, some_axes
+from ..trace.axes import one_axis
 from ..trace.promotion import convert, result_dtype
-from .arithmetic import ceil, floor, subtract
+from .arithmetic import subtract
 from .elementwise import Tensor, add, less, less_equal, multiply
-from .indexing import take, take_along_axis
+from .indexing import take
 from .logic import isnan, logical_and, logical_not, logical_or, where
-from .manipulation import moveaxis, ravel, reshape
-from .reductions import Axis, any, sum
+from .manipulation import ravel
 
 INT32 = DTYPES["int32"]
+SEARCHES = ("scan", "scan_unrolled", "sort", "compare_all", "default")
 
 
 def sort(
     a: Tensor,
     axis: int | None = -1,
     *,
-    descending: bool = False,
+    kind: None = None,
+    order: None = None,
     stable: bool = True,
-    kind: str | None = None,
+    descending: bool = False,
 ) -> Any:
     """The elements along an axis in rising order; NaN comes last."""
+    _check_plain("sort", kind, order)
     a = as_tensor(a)
     a, axis = (ravel(a), 0) if axis is None else (a, axis)
     place = one_axis("sort", axis, a.ndim)
@@ -43,11 +44,28 @@ def argsort(
     a: Tensor,
     axis: int | None = -1,
     *,
-    descending: bool = False,
+    kind: None = None,
+    order: None = None,
     stable: bool = True,
-    kind: str | None = None,
+    descending: bool = False,
+    dtype: Any = None,
 ) -> Any:
     """The indices that put an axis in rising order; equal elements keep theirs."""
+    _check_plain("argsort", kind, order)
+    numbers = _order_of(a, axis, descending)
+    return numbers if dtype is None else numbers.astype(dtype)
+
+
+def _check_plain(name: str, kind: Any, order: Any) -> None:
+    if kind is not None or order is not None:
+        raise ArgumentError(
+            f"{name}: kinds of sorting and orders of fields cannot be chosen",
+            where=str(user_source()),
+            fix="leave kind and order out: equal elements keep their order",
+        )
+
+
+def _order_of(a: Tensor, axis: int | None, descending: bool) -> Any:
     a = as_tensor(a)
     a, axis = (ravel(a), 0) if axis is None else (a, axis)
     place = one_axis("argsort", axis, a.ndim)
@@ -89,11 +107,19 @@ def sort_complex(a: Tensor) -> Any:
     return sort(convert(a, result_dtype(a, 1j)))
 
 
-def searchsorted(a: Tensor, v: Tensor, side: str = "left", sorter: Tensor | None = None) -> Any:
+def searchsorted(
+    a: Tensor,
+    v: Tensor,
+    side: str = "left",
+    sorter: Tensor | None = None,
+    *,
+    method: str = "scan",
+) -> Any:
     """Where elements v belong in a sorted vector.
 
-    They go before equal ones, or after them with "right".
+    They go before equal ones, or after them with "right". Every `method` gives the same places.
     """
+    _check_method("searchsorted", method, SEARCHES)
     if side not in ("left", "right"):
         raise AttributeValueError(
             f"searchsorted: there is no side {side!r}",
@@ -106,7 +132,8 @@ def searchsorted(a: Tensor, v: Tensor, side: str = "left", sorter: Tensor | None
     count = a.shape[0]
     low = convert(multiply(less(v, v), 0), INT32)
     high = add(low, count)
-    for _ in range(count.bit_length()):
+    most = (count.high or MOST_ELEMENTS) if isinstance(count, Dim) else count
+    for _ in range(most.bit_length()):
         middle = (low + high) // 2
         goes_right = logical_and(less(low, high), _is_before(take(a, middle, mode="clip"), v, side))
         is_left = logical_and(less(low, high), logical_not(goes_right))
@@ -125,106 +152,22 @@ def _is_before(element: Any, v: Any, side: str) -> Any:
     return logical_or(before, isnan(v)) if is_float(v.dtype) else before
 
 
-def digitize(x: Tensor, bins: Tensor, right: bool = False) -> Any:
+def _check_method(name: str, method: str | None, methods: Sequence[str | None]) -> None:
+    if method not in methods:
+        raise AttributeValueError(
+            f"{name}: there is no method {method!r}",
+            where=str(user_source()),
+            fix=f"use one of {', '.join(str(method) for method in methods)}",
+        )
+
+
+def digitize(x: Tensor, bins: Tensor, right: bool = False, *, method: str | None = None) -> Any:
     """The bin of each element, between edges that rise or fall."""
+    _check_method("digitize", method, (None, *SEARCHES))
     bins = as_tensor(bins)
     if bins.shape[0] == 0:
         return convert(multiply(as_tensor(x), 0), INT32)
     side = "left" if right else "right"
     rising = searchsorted(bins, x, side)
-    other = "right" if right else "left"
-    falling = subtract(bins.shape[0], searchsorted(bins[::-1], x, other))
+    falling = subtract(bins.shape[0], searchsorted(bins[::-1], x, side))
     return where(bins[-1] >= bins[0], rising, falling)
-
-
-# -- quantiles ----------------------------------------------------------------------------------
-
-
-def quantile(
-    a: Tensor, q: Tensor, axis: Axis = None, method: str = "linear", keepdims: bool = False
-) -> Any:
-    """The value below which the share q of the elements lies; NaN if one is NaN."""
-    a = _as_inexact(a)
-    result = _quantile("quantile", a, q, axis, method, keepdims)
-    has_nan = any(isnan(a), axis, keepdims=keepdims)
-    return where(has_nan, convert(np.nan, a.dtype), result)
-
-
-def nanquantile(
-    a: Tensor, q: Tensor, axis: Axis = None, method: str = "linear", keepdims: bool = False
-) -> Any:
-    """Like `quantile`, of the elements that are not NaN."""
-    return _quantile("nanquantile", _as_inexact(a), q, axis, method, keepdims)
-
-
-def _as_inexact(x: Tensor) -> Any:
-    x = as_tensor(x)
-    return x if is_inexact(x.dtype) else convert(x, DTYPES["float32"])
-
-
-def _quantile(name: str, x: Any, q: Tensor, axis: Axis, method: str, keepdims: bool) -> Any:
-    axes = some_axes(name, axis, x.ndim)
-    shares = convert(as_tensor(q), x.dtype)
-    lines = moveaxis(x, axes, tuple(range(x.ndim - len(axes), x.ndim)))
-    lines = reshape(lines, (*lines.shape[: x.ndim - len(axes)], -1))
-    ordered = sort(lines)
-    count = sum(logical_not(isnan(lines)), -1, keepdims=True)
-    place = multiply(reshape(shares, (-1,)), convert(subtract(count, 1), x.dtype))
-    # an empty line has its NaN at place 0
-    place = where(less(place, 0), 0, place)
-    low, high = floor(place), ceil(place)
-    below, above = (take_along_axis(ordered, convert(p, INT32), -1, "clip") for p in (low, high))
-    result = _between(name, below, above, subtract(place, low), low, method)
-    result = moveaxis(result, -1, 0)
-    if keepdims:
-        result = keep_axes_of(result, x.shape, axes)
-    return result if shares.ndim else result[0]
-
-
-def keep_axes_of(result: Any, shape: Sequence[Any], axes: Sequence[int]) -> Any:
-    """Put reduced axes back behind a first axis."""
-    kept = tuple(1 if i in axes else n for i, n in enumerate(shape))
-    return reshape(result, (result.shape[0], *kept))
-
-
-def _between(name: str, low: Any, high: Any, share: Any, rank: Any, method: str) -> Any:
-    if method == "linear":
-        return add(multiply(low, subtract(1, share)), multiply(high, share))
-    if method == "lower":
-        return low
-    if method == "higher":
-        return high
-    if method == "midpoint":
-        return where(share == 0, low, (low + high) / 2)
-    if method == "nearest":
-        is_even = rank % 2 == 0
-        return where(logical_or(share < 0.5, logical_and(share == 0.5, is_even)), low, high)
-    raise AttributeValueError(
-        f"{name}: there is no method {method!r}",
-        where=str(user_source()),
-        fix="use linear, lower, higher, midpoint or nearest",
-    )
-
-
-def percentile(
-    a: Tensor, q: Tensor, axis: Axis = None, method: str = "linear", keepdims: bool = False
-) -> Any:
-    """The value below which q percent of the elements lie."""
-    return quantile(a, as_tensor(q) / 100, axis, method, keepdims)
-
-
-def nanpercentile(
-    a: Tensor, q: Tensor, axis: Axis = None, method: str = "linear", keepdims: bool = False
-) -> Any:
-    """Like `percentile`, of the elements that are not NaN."""
-    return nanquantile(a, as_tensor(q) / 100, axis, method, keepdims)
-
-
-def median(a: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The middle element in order, or the mean of the two."""
-    return quantile(a, 0.5, axis, keepdims=keepdims)
-
-
-def nanmedian(a: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The median of the elements that are not NaN."""
-    return nanquantile(a, 0.5, axis, keepdims=keepdims)

@@ -170,7 +170,8 @@ def _bad_item(item: Any) -> DtypeError:
 def _mask_items(mask: Any, axis: int, shape: Shape) -> list[np.ndarray]:
     """The places where a mask holds, an array for each axis it covers."""
     covered = tuple(shape[axis : axis + mask.ndim])
-    if tuple(mask.shape) != covered:
+    # a mask without elements picks nothing, as in NumPy
+    if any(n not in (0, size) for n, size in zip(mask.shape, covered, strict=True)):
         raise BoundsError(
             f"a mask of the shape {tuple(mask.shape)} does not fit axes of the sizes {covered}",
             where=str(user_source()),
@@ -211,9 +212,10 @@ def _number(item: int, size: Any, axis: int) -> int:
 
 def _places(item: Any, size: Any, axis: int, checked: bool) -> Any:
     """An integer array counted from the start; known ones must lie within the axis."""
+    if isinstance(size, Dim):
+        item = convert(as_tensor(item), INDEX)
+        return apply("select", apply("lt", item, 0), item + size, item)
     if isinstance(item, TracedTensor):
-        if not isinstance(size, int):
-            return item
         if item.dtype.kind == "u":  # beyond int32 it would count from the end
             wraps = item.dtype.itemsize >= 4
             return apply("min", item, size) if wraps else item
@@ -245,15 +247,15 @@ def _loose(item: Any, size: Any) -> Any:
 
 def _add_slice(plan: Plan, axis: int, item: slice, size: Any) -> None:
     parts = [None if p is None else _slice_number(p) for p in (item.start, item.stop, item.step)]
-    if isinstance(size, Dim):
-        _add_symbolic_slice(plan, parts, size)
-        return
     if parts[2] == 0:
         raise BoundsError(
             "a slice has a step of 0",
             where=str(user_source()),
             fix="use a step of 1 or more, or a negative one",
         )
+    if isinstance(size, Dim):
+        _add_symbolic_slice(plan, axis, parts, size)
+        return
     start, stop, step = slice(*parts).indices(size)
     count = len(range(start, stop, step))
     if step < 0:
@@ -263,19 +265,32 @@ def _add_slice(plan: Plan, axis: int, item: slice, size: Any) -> None:
     plan.add("keep", start, max(stop, start), step)
 
 
-def _add_symbolic_slice(plan: Plan, parts: list[Any], size: Dim) -> None:
+def _add_symbolic_slice(plan: Plan, axis: int, parts: list[Any], size: Dim) -> None:
     start, stop, step = parts
-    is_plain = step in (None, 1) and all(p is None or isinstance(p, int | Dim) for p in parts)
-    if not is_plain:
+    if step is not None and not isinstance(step, int):
         raise ShapeError(
-            f"an axis of the symbolic size {size} has no slices with steps",
+            f"a slice has the symbolic step {step}",
             where=str(user_source()),
-            fix="use a step of 1, or a known size",
+            fix="use a step that is a number",
         )
+    if step is not None and step < 0:
+        _add_backward_slice(plan, axis, size, -step, start is stop is None)
+        return
     begin = 0 if start is None else start if isinstance(start, Dim) or start >= 0 else size + start
     end = size if stop is None else stop if isinstance(stop, Dim) or stop >= 0 else size + stop
     # of a symbolic size, whose bounds may be symbolic too
-    plan.add("keep", begin, end, 1)  # type: ignore[arg-type]
+    plan.add("keep", begin, end, step or 1)  # type: ignore[arg-type]
+
+
+def _add_backward_slice(plan: Plan, axis: int, size: Dim, step: int, is_whole: bool) -> None:
+    if not is_whole:
+        raise ShapeError(
+            f"a slice goes back from or to a place in an axis of the symbolic size {size}",
+            where=str(user_source()),
+            fix="turn the whole axis around first: x[::-1][start:stop]",
+        )
+    plan.flipped.append(axis)
+    plan.add("keep", (size - 1) % step, size, step)  # type: ignore[arg-type]
 
 
 def _slice_number(part: Any) -> Any:
@@ -301,7 +316,14 @@ def getitem(x: Any, index: Any) -> Any:
     Traced indices outside of the array give the nearest ones.
     """
     x = as_tensor(x)
+    if _is_scalar_mask(index):
+        # a truth adds an axis, of size 1 if it holds
+        return getitem(getitem(x, None), slice(int(bool(index))))
     return take_plan(x, read_index(index, x.shape), "clip")
+
+
+def _is_scalar_mask(index: Any) -> bool:
+    return isinstance(index, Array | np.ndarray) and not index.shape and is_bool(index.dtype)
 
 
 def take_plan(x: Any, plan: Plan, mode: str) -> Any:

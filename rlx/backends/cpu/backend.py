@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.bind import concrete_type
+from ...ir.bind import check_sizes, concrete_type
 from ...ir.dims import Dim, Symbol, concrete, likely
 from ...ir.graph import Graph
 from ...ir.types import Type
@@ -59,6 +59,8 @@ class CpuBackend(Backend):
             if writer.is_symbolic and sizes is None:
                 types = [b.type for b in program.inputs]
                 return sized_entry(types, lambda sizes: make(takes_outputs, sizes))
+            if sizes is not None:
+                check_sizes(graph, sizes)
             numbers = _numbers(writer.module.symbols, sizes or {})
             return make_entry(
                 library.address("main"),

@@ -5,9 +5,10 @@ The stores of a contraction become the kernel's epilogue.
 
 from __future__ import annotations
 
+from ...ir.dims import likely
 from ...lower.lir import expr
 from ...lower.lir.expr import Accumulated, Expr
-from ...lower.lir.index import Index, Variable
+from ...lower.lir.index import Index, Variable, is_long
 from ...lower.lir.program import Contraction, Kernel, Store
 from .code import Function, Module, Vector
 from .gemm import Epilogue, GemmPlan, Operand, Places, Problem, emit_gemm
@@ -20,7 +21,7 @@ from .scalar import HALVES
 def contracts_natively(step: Contraction) -> bool:
     """Whether the matrix kernel multiplies these dtypes and stores along these axes."""
     index = step.stores[0].index
-    long = [v for v in (step.row, step.column) if v.extent > 1]
+    long = [v for v in (step.row, step.column) if is_long(v)]
     if long and all(index.stride_of(v) != 1 for v in long):
         return False
     given, sums = {step.lhs.dtype.name, step.rhs.dtype.name}, step.dtype.name
@@ -35,14 +36,14 @@ def as_kernel(step: Contraction) -> Kernel:
 
     product = expr.apply("mul", step.dtype, converted(step.lhs), converted(step.rhs))
     zero = expr.const(step.dtype, 0)
-    loops = (step.depth,) if step.depth.extent > 1 else ()
+    loops = (step.depth,) if is_long(step.depth) else ()
     total = expr.reduce("add", loops, zero, product) if step.depth.extent else zero
 
     def leaf(e: Expr) -> Expr | None:
         return total if isinstance(e, Accumulated) else None
 
     stores = [Store(s.buffer, s.index, expr.substitute(s.expr, {}, leaf)) for s in step.stores]
-    outer = tuple(v for v in (*step.batch, step.row, step.column) if v.extent > 1)
+    outer = tuple(v for v in (*step.batch, step.row, step.column) if is_long(v))
     return Kernel(outer, tuple(stores), step.source)
 
 
@@ -110,15 +111,15 @@ def scratch_bytes(step: Contraction, plan: GemmPlan, parts: int, host: Host) -> 
 
 
 def problem_of(step: Contraction) -> Problem:
-    """The sizes and strides of one product."""
+    """The sizes and strides of one product, which are numbers."""
     lhs, rhs = step.lhs.index, step.rhs.index  # type: ignore[attr-defined]
     return Problem(
-        m=step.row.extent,
-        n=step.column.extent,
-        k=step.depth.extent,
-        a=Operand(lhs.stride_of(step.row), lhs.stride_of(step.depth)),
-        b=Operand(rhs.stride_of(step.depth), rhs.stride_of(step.column)),
-        c_row=step.stores[0].index.stride_of(step.row),
+        m=likely(step.row.extent),
+        n=likely(step.column.extent),
+        k=likely(step.depth.extent),
+        a=Operand(likely(lhs.stride_of(step.row)), likely(lhs.stride_of(step.depth))),
+        b=Operand(likely(rhs.stride_of(step.depth)), likely(rhs.stride_of(step.column))),
+        c_row=likely(step.stores[0].index.stride_of(step.row)),
         dtype=step.lhs.dtype.name,
         out_dtype=step.stores[0].buffer.dtype.name,
     )
@@ -126,7 +127,7 @@ def problem_of(step: Contraction) -> Problem:
 
 def _rows_along_columns(step: Contraction) -> Contraction:
     """Exchange the operands if the result is contiguous along the rows."""
-    if step.row.extent > 1 and step.stores[0].index.stride_of(step.row) == 1:
+    if is_long(step.row) and step.stores[0].index.stride_of(step.row) == 1:
         return Contraction(
             step.batch, step.column, step.row, step.depth, step.rhs, step.lhs, step.dtype,
             step.stores, step.source,

@@ -51,7 +51,7 @@ class Library:
             if "calls_python" in step.op.rules:  # a user's function, which may keep or change them
                 given = [_own(a) for a in given]
             attrs = {name: _number(attr, sizes) for name, attr in step.attrs.items()}
-            for target, result in zip(targets, step.op.run(given, attrs), strict=True):
+            for target, result in zip(targets, step.op.run(given, attrs, "cpu"), strict=True):
                 target[...] = result.reshape(target.shape)
 
         return self._address(run)
@@ -162,7 +162,7 @@ def _view(address: int, dtype: np.dtype, shape: Sequence[int]) -> np.ndarray:
     count = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     if count == 0:
         return np.empty(shape, dtype)
-    raw = (ctypes.c_char * count).from_address(address)
+    raw: Any = (ctypes.c_char * count).from_address(address)
     return np.frombuffer(raw, np.uint8).view(dtype).reshape(shape)
 
 

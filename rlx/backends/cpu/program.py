@@ -227,7 +227,7 @@ class ProgramWriter:
 
     def _contraction(self, f: Function, step: Contraction, layout: Layout, is_short: bool) -> None:
         sizes = (step.row, step.column, step.depth, *step.batch)
-        flops = 2 * math.prod(v.extent for v in sizes)
+        flops = 2 * math.prod(likely(v.extent) for v in sizes)
         nanoseconds = flops / (self.host.vector_bytes / 4 * 2 * 2 * 2.0)
         self.cost += nanoseconds
         parts = max(1, min(self.host.cores, int(nanoseconds / NANOSECONDS_PER_PART)))

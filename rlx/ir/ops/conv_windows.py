@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..body import Move, Read
-from ..dims import Dim
+from ..dims import is_at_least
 from ..errors import AttributeValueError, AxisError, ShapeError
 from ..graph import Value
 from ..op import define
@@ -35,18 +35,12 @@ def window_count(length: Size, window: int, stride: int) -> Size:
     """How many windows of so many places fit, `stride` places apart."""
     if isinstance(length, int):
         return (length - window) // stride + 1 if length >= window else 0
-    if stride != 1:
-        raise ShapeError(
-            f"windows go along the size {length} with stride {stride}",
-            fix="use a static size, or stride 1",
-        )
-    count = length - window + 1
-    if isinstance(count, Dim) and (count.low is None or count.low < 0):
+    if not is_at_least(length, window - 1):
         raise ShapeError(
             f"the size {length} may be too small for a window of {window}",
-            fix="give the named size a lower bound: dim(name, low=...)",
+            fix="give the named size a lower bound: rlx.dim(name, min=...)",
         )
-    return count
+    return (length - window) // stride + 1
 
 
 def padded_size(size: Size, base: int, pads: tuple[int, int]) -> Size:

@@ -72,7 +72,7 @@ def scan_by_doubling(
     if bound is None:
         raise GradientError(
             f"the derivative along an axis of the unbounded size {size} is not known",
-            fix=f"give the size an upper bound: dim({str(size)!r}, high=...)",
+            fix=f"give the size an upper bound: dim({str(size)!r}, max=...)",
         )
     distance = 1
     while distance < bound:

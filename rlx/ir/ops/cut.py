@@ -177,12 +177,7 @@ def _sliced(size: Size, start: int, stop: Size, step: int) -> Size:
                 fix=f"keep 0 <= start <= stop <= {size}",
             )
         return -(-(stop - start) // step)  # type: ignore[operator]
-    if step != 1:
-        raise ShapeError(
-            f"the axis of size {size} is cut with step {step}",
-            fix="use a static size, or step 1",
-        )
-    return stop - start
+    return (stop - start + (step - 1)) // step
 
 
 @slice.reference

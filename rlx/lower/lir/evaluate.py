@@ -7,11 +7,13 @@ of rubbish, as on a device, so a wrong memory plan shows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from ...ir.bind import bind_sizes, concrete_attr
+from ...ir.dims import concrete
 from ...ir.types import Size
 from .expr import Accumulated, Apply, Const, Expr, Guard, IndexValue, Load, Reduce
 from .index import Atom, Index, Loaded, Quotient, Variable
@@ -34,7 +36,6 @@ from .program import (
 )
 from .text import buffers_of
 
-Memory = dict[Buffer, np.ndarray]  # each buffer's elements, flat
 COMBINE: dict[str, Any] = {
     "add": np.add,
     "mul": np.multiply,
@@ -46,18 +47,33 @@ COMBINE: dict[str, Any] = {
 }
 
 
-def static(shape: tuple[Size, ...]) -> tuple[int, ...]:
-    """A shape whose sizes are known; programs have no others."""
-    return tuple(int(size) for size in shape)  # type: ignore[arg-type]
+class Memory(dict[Buffer, np.ndarray]):
+    """What is in each buffer, and the numbers of the symbolic sizes."""
+
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        super().__init__()
+        self.sizes = sizes
+
+    def number(self, size: Size) -> int:
+        """The number of a size."""
+        return concrete(size, self.sizes)
+
+    def shape(self, sizes: Iterable[Size]) -> tuple[int, ...]:
+        """The numbers of some sizes."""
+        return tuple(map(self.number, sizes))
 
 
 def evaluate(program: Program, arrays: Sequence[Any]) -> list[np.ndarray]:
     """Run a program on arrays, one for each input; gives its outputs."""
     inputs = [np.ascontiguousarray(a, b.dtype) for a, b in zip(arrays, program.inputs, strict=True)]
-    outputs = [np.empty(static(b.type.shape), b.dtype) for b in program.outputs]
-    arena = np.full(program.arena_bytes, 0xAB, np.uint8)
+    names = [b.name for b in program.inputs]
+    sizes = bind_sizes([b.type for b in program.inputs], [a.shape for a in inputs], names)
+    memory = Memory(sizes)
+    outputs = [np.empty(memory.shape(b.type.shape), b.dtype) for b in program.outputs]
+    arena = np.full(memory.number(program.arena_bytes), 0xAB, np.uint8)
+    flat = [a.reshape(-1) for a in inputs], [a.reshape(-1) for a in outputs]
     with np.errstate(all="ignore"):
-        run(program, [a.reshape(-1) for a in inputs], [a.reshape(-1) for a in outputs], arena)
+        run(program, *flat, arena, sizes)
     return outputs
 
 
@@ -66,17 +82,19 @@ def run(
     inputs: Sequence[np.ndarray],
     outputs: Sequence[np.ndarray],
     arena: np.ndarray,
+    sizes: Mapping[str, int],
 ) -> None:
     """Run a program on flat arrays and an arena of bytes."""
-    memory: Memory = dict(zip(program.inputs, inputs, strict=True))
+    memory = Memory(sizes)
+    memory.update(zip(program.inputs, inputs, strict=True))
     memory.update(zip(program.outputs, outputs, strict=True))
     for buffer in buffers_of(program):
         if buffer.array is not None:
             memory[buffer] = buffer.array.reshape(-1)
         elif buffer.kind == "temporary":
             assert buffer.offset is not None, f"{buffer} has no place in the arena"
-            part = arena[buffer.offset : buffer.offset + buffer.nbytes]
-            memory[buffer] = part.view(buffer.dtype)
+            start, length = memory.shape((buffer.offset, buffer.nbytes))
+            memory[buffer] = arena[start : start + length].view(buffer.dtype)
     for step in program.steps:
         run_step(step, memory)
 
@@ -95,8 +113,9 @@ def run_step(step: Step, memory: Memory) -> None:
         _run_contraction(step, memory)
     elif isinstance(step, LibraryCall):
         typed = zip(step.inputs, step.input_types, strict=True)
-        arrays = [memory[b].reshape(static(t.shape)) for b, t in typed]
-        for buffer, array in zip(step.outputs, step.op.run(arrays, step.attrs), strict=True):
+        arrays = [memory[b].reshape(memory.shape(t.shape)) for b, t in typed]
+        attrs = {name: concrete_attr(x, memory.sizes) for name, x in step.attrs.items()}
+        for buffer, array in zip(step.outputs, step.op.run(arrays, attrs), strict=True):
             memory[buffer][:] = np.asarray(array).reshape(-1)
     elif isinstance(step, Copy):
         memory[step.target][:] = memory[step.origin]
@@ -129,7 +148,7 @@ class Grid:
     @property
     def shape(self) -> tuple[int, ...]:
         """The extents of the grid's variables."""
-        return tuple(v.extent for v in self.loops)
+        return self.memory.shape(v.extent for v in self.loops)
 
     def variable(self, variable: Variable) -> np.ndarray:
         """The values of a loop variable over the grid."""
@@ -137,14 +156,15 @@ class Grid:
             return self.given[variable].reshape(-1, *[1] * (len(self.loops) - 1))
         axis = self.loops.index(variable)
         shape = [1] * len(self.loops)
-        shape[axis] = variable.extent
-        return np.arange(variable.extent, dtype=np.int64).reshape(shape)
+        shape[axis] = self.memory.number(variable.extent)
+        return np.arange(shape[axis], dtype=np.int64).reshape(shape)
 
     def index(self, index: Index) -> np.ndarray:
         """The values of an index, broadcastable to the grid."""
-        total = np.full([1] * len(self.loops), index.constant, np.int64)
+        number = self.memory.number
+        total = np.full([1] * len(self.loops), number(index.constant), np.int64)
         for atom, coefficient in index.terms:
-            total = total + self.atom(atom) * coefficient
+            total = total + self.atom(atom) * number(coefficient)
         return total
 
     def atom(self, atom: Atom) -> np.ndarray:
@@ -153,8 +173,8 @@ class Grid:
             return self.variable(atom)
         if isinstance(atom, Loaded):
             return self.expr(atom.expr).astype(np.int64)
-        inner = self.index(atom.index)
-        return inner // atom.divisor if isinstance(atom, Quotient) else inner % atom.divisor
+        inner, divisor = self.index(atom.index), self.memory.number(atom.divisor)
+        return inner // divisor if isinstance(atom, Quotient) else inner % divisor
 
     def expr(self, expr: Expr) -> np.ndarray:
         """The values of an expression, broadcastable to the grid."""
@@ -193,7 +213,7 @@ class Grid:
     def _near(self, expr: Reduce, inner: Grid) -> tuple[int, ...]:
         """The inner grid's shape, with axes the reduction does not depend on kept at 1."""
         needed = expr.variables | frozenset(expr.loops) | frozenset(self.loops[: bool(self.given)])
-        return tuple(v.extent if v in needed else 1 for v in inner.loops)
+        return self.memory.shape(v.extent if v in needed else 1 for v in inner.loops)
 
     def guard(self, expr: Guard) -> np.ndarray:
         """The values of a guard over the grid."""
@@ -241,7 +261,8 @@ def conditions(grid: Grid, bounds: Sequence[Any], steps: Sequence[Any] = ()) -> 
     holds = np.ones([1] * len(grid.loops), bool)
     for index, low, high in bounds:
         place = grid.index(index)
-        holds = holds & (low <= place) & (place < high)
+        first, end = grid.memory.shape((low, high))
+        holds = holds & (first <= place) & (place < end)
     for index, step in steps:
         holds = holds & (grid.index(index) % step == 0)
     return holds
@@ -262,13 +283,13 @@ def _run_kernel(kernel: Kernel, grid: Grid, memory: Memory) -> None:
 
 def _run_rows(rows: Rows, memory: Memory) -> None:
     """Run some of the rows to the end, then the others: they must not need each other."""
-    shape = [v.extent for v in rows.loops]
+    shape = memory.shape(v.extent for v in rows.loops)
     numbers = np.arange(math.prod(shape))
     block = np.full(rows.local_bytes, 0xAB, np.uint8)
     for buffer in rows.locals:
         assert buffer.offset is not None, f"{buffer} has no place"
-        end = buffer.offset + buffer.nbytes
-        memory[buffer] = block[buffer.offset : end].view(buffer.dtype)
+        start, length = memory.shape((buffer.offset, buffer.nbytes))
+        memory[buffer] = block[start : start + length].view(buffer.dtype)
     parts = np.split(numbers, len(numbers)) if rows.locals else [numbers[1::2], numbers[::2]]
     for part in parts:
         places = np.unravel_index(part, shape)
@@ -324,7 +345,7 @@ def _scratch(buffer: Buffer | None, memory: Memory) -> np.ndarray:
 def _run_branch(step: BranchStep, memory: Memory) -> None:
     number = int(np.clip(memory[step.selector][0], 0, len(step.programs) - 1))
     inputs, outputs = [memory[b] for b in step.inputs], [memory[b] for b in step.outputs]
-    run(step.programs[number], inputs, outputs, _scratch(step.scratch, memory))
+    run(step.programs[number], inputs, outputs, _scratch(step.scratch, memory), memory.sizes)
 
 
 def _carry_start(carries: Sequence[Carry], memory: Memory) -> list[np.ndarray]:
@@ -352,26 +373,28 @@ def _run_while(step: WhileStep, memory: Memory) -> None:
     now = _carry_start(step.carries, memory)
     turn = 0
     while True:
-        run(step.condition, [*condition_constants, *now], [memory[step.flag]], scratch)
+        flags = [memory[step.flag]]
+        run(step.condition, [*condition_constants, *now], flags, scratch, memory.sizes)
         if not memory[step.flag][0]:
             break
         new = [memory[_target(c, turn % 2 == 0)] for c in step.carries]
-        run(step.body, [*body_constants, *now], new, scratch)
+        run(step.body, [*body_constants, *now], new, scratch, memory.sizes)
         now, turn = new, turn + 1
     _carry_end(step.carries, now, memory)
 
 
 def _run_repeat(step: RepeatStep, memory: Memory) -> None:
+    length = memory.number(step.length)
     part: Callable[[Buffer, int], np.ndarray] = lambda b, k: memory[b].reshape(  # noqa: E731
-        step.length, -1
+        length, -1
     )[k]
     now = _carry_start(step.carries, memory)
-    for turn in range(step.length):
-        k = step.length - 1 - turn if step.reverse else turn
-        is_last = (step.length - 1 - turn) % 2 == 0
+    for turn in range(length):
+        k = length - 1 - turn if step.reverse else turn
+        is_last = (length - 1 - turn) % 2 == 0
         new = [memory[_target(c, is_last)] for c in step.carries]
         inputs = [*(memory[b] for b in step.constants), *now, *(part(b, k) for b in step.slices)]
         outputs = [*new, *(part(b, k) for b in step.stacks)]
-        run(step.body, inputs, outputs, _scratch(step.scratch, memory))
+        run(step.body, inputs, outputs, _scratch(step.scratch, memory), memory.sizes)
         now = new
     _carry_end(step.carries, now, memory)

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...ir.op import Op
 from ...ir.types import Size, Type
-from .expr import Expr
+from .expr import Expr, Load
 from .index import Index, Variable
 
 if TYPE_CHECKING:
@@ -177,9 +177,14 @@ class Contraction:
 
     @property
     def is_static(self) -> bool:
-        """Whether all sizes are numbers."""
-        variables = (*self.batch, self.row, self.column, self.depth)
-        return all(isinstance(v.extent, int) for v in variables)
+        """Whether the sizes, and the strides of each single product, are numbers."""
+        inner = (self.row, self.column, self.depth)
+        indices = [
+            e.index for e in (self.lhs, self.rhs, *self.stores) if isinstance(e, Load | Store)
+        ]
+        strides = [index.stride_of(v) for index in indices for v in inner]
+        extents = [v.extent for v in (*self.batch, *inner)]
+        return all(isinstance(n, int) for n in (*strides, *extents))
 
 
 @dataclass(frozen=True, eq=False)

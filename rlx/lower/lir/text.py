@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from ...ir.dims import Size, likely
 from ...ir.types import SHORT
 from .access import reads, writes
 from .expr import (
@@ -87,14 +88,15 @@ class Writer:
     def index(self, index: Index) -> str:
         """An index as `i*6 + j + 1`."""
         text = ""
-        for atom, coefficient in sorted(index.terms, key=lambda term: -abs(term[1])):
-            size = abs(coefficient)
-            part = self.atom(atom) + (f"*{size}" if size != 1 else "")
-            sign = ("-" if coefficient < 0 else "") if not text else " + "
-            text += (" - " if text and coefficient < 0 else sign) + part
-        if index.constant or not text:
-            sign = " - " if index.constant < 0 else " + "
-            text += f"{sign}{abs(index.constant)}" if text else str(index.constant)
+        for atom, coefficient in sorted(index.terms, key=lambda term: -abs(likely(term[1]))):
+            size, is_negative = _magnitude(coefficient)
+            part = self.atom(atom) + (f"*{size}" if size != "1" else "")
+            text += (" - " if text else "-") if is_negative else (" + " if text else "")
+            text += part
+        if index.constant != 0 or not text:
+            size, is_negative = _magnitude(index.constant)
+            text += (" - " if text else "-") if is_negative else (" + " if text else "")
+            text += size
         return text
 
     def atom(self, atom: Atom) -> str:
@@ -161,7 +163,7 @@ class Writer:
             args.append(SHORT[expr.dtype.name])
         return f"{expr.instruction}({', '.join(args)})"
 
-    def conditions(self, bounds: Iterable[tuple[Index, int, int]]) -> list[str]:
+    def conditions(self, bounds: Iterable[tuple[Index, Size, Size]]) -> list[str]:
         """Bounds as `0 <= i < 4`."""
         return [f"{low} <= {self.index(i)} < {high}" for i, low, high in bounds]
 
@@ -335,3 +337,10 @@ def step_buffers(step: Step) -> list[Buffer]:
 Index.__str__ = index_text  # type: ignore[method-assign]
 Expr.__str__ = expr_text  # type: ignore[method-assign]
 Program.__str__ = program_text  # type: ignore[method-assign]
+
+
+def _magnitude(size: Size) -> tuple[str, bool]:
+    """A size without its sign, and whether that is a minus."""
+    if isinstance(size, int):
+        return str(abs(size)), size < 0
+    return str(size) if len(size.terms) == 1 else f"({size})", False

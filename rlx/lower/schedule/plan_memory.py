@@ -5,7 +5,6 @@ Those not alive together share memory.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
@@ -20,7 +19,6 @@ from .group_rows import is_same_block
 from .loops import expressions
 
 ALIGNMENT = 64
-_serial = itertools.count()
 
 
 def plan_memory(program: Program) -> Program:
@@ -58,7 +56,7 @@ def _copies_itself(step: Step) -> bool:
 def _most(sizes: Sequence[Size]) -> Size:
     if all(isinstance(size, int) for size in sizes):
         return max(sizes)  # type: ignore[type-var]
-    return largest(f"arena{next(_serial)}", sizes, ALIGNMENT)
+    return largest("arena", sizes, ALIGNMENT)
 
 
 def _place(steps: Sequence[Step], kind: Kind) -> Size:
@@ -105,10 +103,10 @@ def _place_symbolic(
         else:
             rooms.append([buffer])
     end: Size = start
-    for room in rooms:
+    for number, room in enumerate(rooms):
         for buffer in room:
             buffer.offset = end
-        end = end + largest(f"room{next(_serial)}", [b.nbytes for b in room], ALIGNMENT)
+        end = end + largest(f"room{number}", [b.nbytes for b in room], ALIGNMENT)
     return end
 
 
