@@ -40,12 +40,9 @@ from .arithmetic import (
     ldexp,
     log2,
     log10,
-    logaddexp,
-    logaddexp2,
     mod,
     modf,
     nan_to_num,
-    negative,
     positive,
     pow,
     power,
@@ -120,7 +117,6 @@ from .contraction import (
     correlate,
     cross,
     dot,
-    einsum,
     inner,
     kron,
     matmul,
@@ -162,10 +158,10 @@ from .creation import (
     zeros,
     zeros_like,
 )
+from .einsum import einsum, einsum_path
 from .elementwise import (
     acos,
     acosh,
-    add,
     arccos,
     arccosh,
     arcsin,
@@ -178,13 +174,10 @@ from .elementwise import (
     atan,
     atan2,
     atanh,
-    bitwise_and,
     bitwise_invert,
     bitwise_left_shift,
     bitwise_not,
-    bitwise_or,
     bitwise_right_shift,
-    bitwise_xor,
     cbrt,
     cos,
     cosh,
@@ -201,15 +194,11 @@ from .elementwise import (
     less_equal,
     log,
     log1p,
-    maximum,
-    minimum,
-    multiply,
     not_equal,
     right_shift,
     sin,
     sinh,
     sqrt,
-    subtract,
     tan,
     tanh,
     true_divide,
@@ -234,28 +223,37 @@ from .float_parts import (
 )
 from .grids import (
     c_,
+    diag_indices,
+    diag_indices_from,
     gradient,
-    histogram2d,
-    histogramdd,
     index_exp,
+    ix_,
     mask_indices,
     mgrid,
     ogrid,
     r_,
     s_,
+    tril_indices,
+    tril_indices_from,
+    triu_indices,
+    triu_indices_from,
+)
+from .histograms import (
+    bincount,
+    histogram,
+    histogram2d,
+    histogram_bin_edges,
+    histogramdd,
 )
 from .indexing import (
     argwhere,
     choose,
     compress,
     delete,
-    diag_indices,
-    diag_indices_from,
     extract,
     fill_diagonal,
     flatnonzero,
     insert,
-    ix_,
     known_array,
     nonzero,
     place,
@@ -265,10 +263,6 @@ from .indexing import (
     ravel_multi_index,
     take,
     take_along_axis,
-    tril_indices,
-    tril_indices_from,
-    triu_indices,
-    triu_indices_from,
     unravel_index,
     where,
 )
@@ -304,10 +298,7 @@ from .logic import (
     isneginf,
     isposinf,
     isreal,
-    logical_and,
     logical_not,
-    logical_or,
-    logical_xor,
     select,
 )
 from .manipulation import (
@@ -378,6 +369,14 @@ from .polynomial import (
     polyval,
     roots,
 )
+from .quantiles import (
+    median,
+    nanmedian,
+    nanpercentile,
+    nanquantile,
+    percentile,
+    quantile,
+)
 from .reductions import (
     all,
     amax,
@@ -402,9 +401,6 @@ from .reductions import (
     trapezoid,
 )
 from .sets import (
-    bincount,
-    histogram,
-    histogram_bin_edges,
     intersect1d,
     isin,
     setdiff1d,
@@ -421,15 +417,8 @@ from .sorting import (
     argpartition,
     argsort,
     digitize,
-    keep_axes_of,
     lexsort,
-    median,
-    nanmedian,
-    nanpercentile,
-    nanquantile,
     partition,
-    percentile,
-    quantile,
     searchsorted,
     sort,
     sort_complex,
@@ -453,7 +442,31 @@ from .statistics import (
     std,
     var,
 )
+from .ufuncs import (
+    add,
+    bitwise_and,
+    bitwise_or,
+    bitwise_xor,
+    frompyfunc,
+    logaddexp,
+    logaddexp2,
+    logical_and,
+    logical_or,
+    logical_xor,
+    maximum,
+    minimum,
+    multiply,
+    negative,
+    subtract,
+    ufunc,
+)
 
 # operators and methods of arrays find their functions by name
-FUNCTIONS.update({name: item for name, item in globals().items() if callable(item)})
+FUNCTIONS.update(
+    {
+        name: item.function if isinstance(item, ufunc) else item
+        for name, item in globals().items()
+        if callable(item)
+    }
+)
 FUNCTIONS["__namespace__"] = lambda: sys.modules[__name__]

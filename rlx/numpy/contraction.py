@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from ..ir.errors import ArgumentError, ShapeError
 from ..ir.types import DTYPES, as_dtype, is_bool
 from ..trace.apply import apply, as_operand, as_tensor, described
 from ..trace.axes import some_axes
-from ..trace.promotion import convert, result_dtype
+from ..trace.promotion import convert, convert_exactly, result_dtype
 from .arithmetic import conj, subtract
 from .elementwise import Tensor, multiply, not_equal
 from .manipulation import (
@@ -25,7 +24,7 @@ from .manipulation import (
     stack,
     transpose,
 )
-from .reductions import sum
+from .reductions import refuse_out
 
 Axes = Sequence[int]
 
@@ -34,10 +33,10 @@ def _pair(x: Tensor, y: Tensor) -> tuple[Any, Any]:
     """Two operands as tensors of one dtype."""
     x, y = as_operand(x), as_operand(y)
     dtype = result_dtype(x, y)
-    return convert(as_tensor(x), dtype), convert(as_tensor(y), dtype)
+    return convert_exactly(x, dtype), convert_exactly(y, dtype)
 
 
-def _contract(
+def contracted(
     x: Any,
     y: Any,
     contract: tuple[Axes, Axes],
@@ -47,7 +46,7 @@ def _contract(
     """The op; sums of bools ask whether a product is true."""
     if is_bool(x.dtype):
         x, y = convert(x, DTYPES["int32"]), convert(y, DTYPES["int32"])
-        return not_equal(_contract(x, y, contract, batch), 0)
+        return not_equal(contracted(x, y, contract, batch), 0)
     return apply(
         "dot_general",
         x,
@@ -101,9 +100,9 @@ def matmul(
     _check_inner("matmul", a, b, a.ndim - 1, max(b.ndim - 2, 0))
     dtype = preferred_element_type
     if b.ndim <= 2:
-        return _contract(a, b, ((a.ndim - 1,), (max(b.ndim - 2, 0),)), dtype=dtype)
+        return contracted(a, b, ((a.ndim - 1,), (max(b.ndim - 2, 0),)), dtype=dtype)
     if a.ndim == 1:
-        return _contract(b, a, ((b.ndim - 2,), (0,)), dtype=dtype)
+        return contracted(b, a, ((b.ndim - 2,), (0,)), dtype=dtype)
     return _stacked_matmul(a, b, dtype)
 
 
@@ -117,7 +116,7 @@ def _stacked_matmul(x: Any, y: Any, dtype: Any) -> Any:
     y, y_labels = _thin(y, x, rank, "column")
     shared = [label for label in x_labels[:-2] if label in y_labels[:-2]]
     _check_batch(x, y, x_labels, y_labels, shared)
-    result = _contract(
+    result = contracted(
         x,
         y,
         ((x.ndim - 1,), (y.ndim - 2,)),
@@ -171,24 +170,34 @@ def dot(a: Tensor, b: Tensor, *, precision: Any = None, preferred_element_type: 
         return multiply(a, b)
     _check_inner("dot", a, b, a.ndim - 1, max(b.ndim - 2, 0))
     contract = ((a.ndim - 1,), (max(b.ndim - 2, 0),))
-    return _contract(a, b, contract, dtype=preferred_element_type)
+    return contracted(a, b, contract, dtype=preferred_element_type)
 
 
-def inner(a: Tensor, b: Tensor) -> Any:
+def inner(
+    a: Tensor, b: Tensor, *, precision: Any = None, preferred_element_type: Any = None
+) -> Any:
     """The sum of products over the last axes."""
     a, b = _pair(a, b)
     if not a.ndim or not b.ndim:
         return multiply(a, b)
     _check_inner("inner", a, b, a.ndim - 1, b.ndim - 1)
-    return _contract(a, b, ((a.ndim - 1,), (b.ndim - 1,)))
+    return contracted(a, b, ((a.ndim - 1,), (b.ndim - 1,)), dtype=preferred_element_type)
 
 
-def vdot(a: Tensor, b: Tensor) -> Any:
+def vdot(a: Tensor, b: Tensor, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """The sum of products of all elements, those of a conjugated."""
-    return dot(conj(ravel(a)), ravel(b))
+    return dot(conj(ravel(a)), ravel(b), preferred_element_type=preferred_element_type)
 
 
-def vecdot(x: Tensor, y: Tensor, axis: int = -1) -> Any:
+def vecdot(
+    x: Tensor,
+    y: Tensor,
+    /,
+    *,
+    axis: int = -1,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
     """The sums of products along an axis, elements of x conjugated."""
     x, y = _pair(x, y)
     _check_axes("vecdot", x, y)
@@ -202,99 +211,135 @@ def vecdot(x: Tensor, y: Tensor, axis: int = -1) -> Any:
         )
     x, y = broadcast_arrays(x, y)
     last, batch = x.ndim - 1, tuple(range(x.ndim - 1))
-    return _contract(conj(x), y, ((last,), (last,)), (batch, batch))
+    return contracted(conj(x), y, ((last,), (last,)), (batch, batch), preferred_element_type)
 
 
-def matvec(x: Tensor, y: Tensor) -> Any:
+def matvec(x: Tensor, y: Tensor, /) -> Any:
     """Matrices times vectors: `f32[..., n, k], f32[..., k]`."""
     return matmul(x, expand_dims(y, -1))[..., 0]
 
 
-def vecmat(x: Tensor, y: Tensor) -> Any:
+def vecmat(x: Tensor, y: Tensor, /) -> Any:
     """Vectors, conjugated, times matrices: `f32[..., k], f32[..., k, m]`."""
     return matmul(expand_dims(conj(x), -2), y)[..., 0, :]
 
 
-def outer(a: Tensor, b: Tensor) -> Any:
+def outer(a: Tensor, b: Tensor, out: None = None) -> Any:
     """All products of elements: `f32[n], f32[m]` gives `f32[n, m]`."""
+    refuse_out("outer", out)
     return multiply(ravel(a)[:, None], ravel(b)[None, :])
 
 
-def kron(x: Tensor, y: Tensor) -> Any:
-    """Blocks of y, multiplied by the elements of x."""
-    x, y = _pair(x, y)
-    rank = max(x.ndim, y.ndim)
-    x, y = (reshape(a, (1,) * (rank - a.ndim) + tuple(a.shape)) for a in (x, y))
-    wide = reshape(x, tuple(n for size in x.shape for n in (size, 1)))
-    product = multiply(wide, reshape(y, tuple(n for size in y.shape for n in (1, size))))
-    return reshape(product, tuple(n * m for n, m in zip(x.shape, y.shape, strict=True)))
+def kron(a: Tensor, b: Tensor) -> Any:
+    """Blocks of b, multiplied by the elements of a."""
+    a, b = _pair(a, b)
+    rank = max(a.ndim, b.ndim)
+    a, b = (reshape(x, (1,) * (rank - x.ndim) + tuple(x.shape)) for x in (a, b))
+    wide = reshape(a, tuple(n for size in a.shape for n in (size, 1)))
+    product = multiply(wide, reshape(b, tuple(n for size in b.shape for n in (1, size))))
+    return reshape(product, tuple(n * m for n, m in zip(a.shape, b.shape, strict=True)))
 
 
-def cross(x: Tensor, y: Tensor, axis: int = -1) -> Any:
-    """The vector at right angles to two vectors of 3 elements along an axis."""
-    x, y = _pair(x, y)
-    x, y = broadcast_arrays(moveaxis(x, axis, -1), moveaxis(y, axis, -1))
-    if x.shape[-1] not in (2, 3):
-        raise ShapeError(
-            f"cross: vectors have 3 elements, not {x.shape[-1]}",
-            where=str(user_source()),
-            notes=described(x, y),
-            fix="name the axis of the vectors with axis=",
-        )
-    a, b = ([v[..., i] for i in range(v.shape[-1])] for v in (x, y))
-    last = subtract(multiply(a[0], b[1]), multiply(a[1], b[0]))
-    if len(a) == 2:
-        return last
-    first = subtract(multiply(a[1], b[2]), multiply(a[2], b[1]))
-    second = subtract(multiply(a[2], b[0]), multiply(a[0], b[2]))
-    return moveaxis(stack([first, second, last], axis=-1), -1, axis)
+def cross(
+    a: Tensor,
+    b: Tensor,
+    axisa: int = -1,
+    axisb: int = -1,
+    axisc: int = -1,
+    axis: int | None = None,
+) -> Any:
+    """The vector at right angles to two vectors of 3 elements along an axis.
+
+    Vectors of 2 elements lie in a plane; of two such only the third element of the result is left.
+    """
+    axisa, axisb, axisc = (axisa, axisb, axisc) if axis is None else (axis,) * 3
+    a, b = _pair(a, b)
+    a, b = moveaxis(a, axisa, -1), moveaxis(b, axisb, -1)
+    for x in (a, b):
+        if x.shape[-1] not in (2, 3):
+            raise ShapeError(
+                f"cross: vectors have 3 elements, not {x.shape[-1]}",
+                where=str(user_source()),
+                notes=described(a, b),
+                fix="name the axis of the vectors with axis=",
+            )
+    is_flat = a.shape[-1] == b.shape[-1] == 2
+    first, second = (
+        [x[..., i] if i < x.shape[-1] else multiply(x[..., 0], 0) for i in range(3)] for x in (a, b)
+    )
+    parts = [
+        subtract(multiply(first[i], second[j]), multiply(first[j], second[i]))
+        for i, j in ((1, 2), (2, 0), (0, 1))
+    ]
+    return parts[2] if is_flat else moveaxis(stack(parts, axis=-1), -1, axisc)
 
 
-def tensordot(x: Tensor, y: Tensor, axes: Any = 2) -> Any:
+def tensordot(
+    a: Tensor,
+    b: Tensor,
+    axes: Any = 2,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
     """The sum of products over axes.
 
-    The axes are so many last of x and first of y, or a pair of lists.
+    The axes are so many last of a and first of b, or a pair of lists.
     """
-    x, y = _pair(x, y)
+    a, b = _pair(a, b)
     if isinstance(axes, int):
-        first, second = range(x.ndim - axes, x.ndim), range(axes)
+        first, second = range(a.ndim - axes, a.ndim), range(axes)
     elif isinstance(axes, Sequence) and len(axes) == 2 and not isinstance(axes, str):
-        first, second = ((a,) if isinstance(a, int) else tuple(a) for a in axes)
+        first, second = ((i,) if isinstance(i, int) else tuple(i) for i in axes)
     else:
         raise ArgumentError(
             f"tensordot: the axes are {axes!r}",
             where=str(user_source()),
             fix="give a number of axes, or a pair of lists of axes",
         )
-    left = some_axes("tensordot", tuple(first), x.ndim)
-    right = some_axes("tensordot", tuple(second), y.ndim)
+    left = some_axes("tensordot", tuple(first), a.ndim)
+    right = some_axes("tensordot", tuple(second), b.ndim)
     if len(left) != len(right):
         raise ArgumentError(
-            f"tensordot: {len(left)} axes of x stand against {len(right)} of y",
+            f"tensordot: {len(left)} axes of a stand against {len(right)} of b",
             where=str(user_source()),
-            fix="name as many axes of x as of y",
+            fix="name as many axes of a as of b",
         )
     for i, j in zip(left, right, strict=True):
-        _check_inner("tensordot", x, y, i, j)
-    return _contract(x, y, (left, right))
+        _check_inner("tensordot", a, b, i, j)
+    return contracted(a, b, (left, right), dtype=preferred_element_type)
 
 
-def convolve(a: Tensor, v: Tensor, mode: str = "full") -> Any:
+def convolve(
+    a: Tensor,
+    v: Tensor,
+    mode: str = "full",
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
     """The sums of products of a with v turned around and moved along."""
     a, v = _pair(a, v)
     long, short = (a, v) if a.shape[0] >= v.shape[0] else (v, a)
-    return _correlated(long, short[::-1], mode)
+    return _correlated(long, short[::-1], mode, preferred_element_type)
 
 
-def correlate(a: Tensor, v: Tensor, mode: str = "valid") -> Any:
+def correlate(
+    a: Tensor,
+    v: Tensor,
+    mode: str = "valid",
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
     """The sums of products of a with v, conjugated, moved along."""
     a, v = _pair(a, v)
     if a.shape[0] >= v.shape[0]:
-        return _correlated(a, conj(v), mode)
-    return _correlated(conj(v), a, mode)[::-1]
+        return _correlated(a, conj(v), mode, preferred_element_type)
+    return _correlated(conj(v), a, mode, preferred_element_type)[::-1]
 
 
-def _correlated(long: Any, short: Any, mode: str) -> Any:
+def _correlated(long: Any, short: Any, mode: str, dtype: Any) -> Any:
     n, k = long.shape[0], short.shape[0]
     before = {"full": k - 1, "same": k // 2, "valid": 0}.get(mode)
     if before is None:
@@ -308,183 +353,4 @@ def _correlated(long: Any, short: Any, mode: str) -> Any:
     low, high = (before,), (count + k - 1 - n - before,)
     padded = apply("pad", long, zero, low=low, high=high, interior=(0,))
     places = np.arange(count, dtype="int32")[:, None] + np.arange(k, dtype="int32")
-    return matmul(padded[places], short)
-
-
-# -- einsum -------------------------------------------------------------------------------------
-
-
-def einsum(
-    subscripts: str,
-    *operands: Tensor,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    optimize: Any = True,
-) -> Any:
-    """Sums of products by named axes: `einsum("ij,jk->ik", x, y)` is `x @ y`.
-
-    Operands are contracted in pairs, the pair with the smallest result first.
-    """
-    tensors = [as_tensor(x) for x in operands]
-    inputs, output = _parse(subscripts, tensors)
-    dtype = result_dtype(*tensors)
-    sizes = _label_sizes(inputs, tensors)
-    terms = [
-        _simple(convert(x, dtype), labels, sizes) for x, labels in zip(tensors, inputs, strict=True)
-    ]
-    terms = [
-        _summed(x, labels, [*output, *_others(terms, i)]) for i, (x, labels) in enumerate(terms)
-    ]
-    while len(terms) > 1:
-        i, j = _cheapest(terms, output, sizes)
-        rest = [t for k, t in enumerate(terms) if k not in (i, j)]
-        kept = [*output, *(s for _, labels in rest for s in labels)]
-        terms = [*rest, _contract_terms(terms[i], terms[j], kept, preferred_element_type)]
-    x, labels = terms[0]
-    result = transpose(x, [labels.index(s) for s in output if s in labels])
-    return result
-
-
-def _others(terms: list[tuple[Any, list[str]]], i: int) -> list[str]:
-    return [s for j, (_, labels) in enumerate(terms) if j != i for s in labels]
-
-
-def _parse(subscripts: str, tensors: Sequence[Any]) -> tuple[list[list[str]], list[str]]:
-    """The labels of each operand and of the result; `...` becomes labels of its own."""
-    if not isinstance(subscripts, str):
-        raise ArgumentError(
-            f"einsum: the subscripts are of type {type(subscripts).__name__}, not a text",
-            where=str(user_source()),
-            fix='name the axes first: einsum("ij,jk->ik", x, y)',
-        )
-    text = subscripts.replace(" ", "")
-    left, arrow, right = text.partition("->")
-    parts = left.split(",")
-    if len(parts) != len(tensors):
-        raise _einsum_error(f"{subscripts!r} names {len(parts)} operands, {len(tensors)} are given")
-    inputs = []
-    for part, x in zip(parts, tensors, strict=True):
-        named = len(part.replace("...", ""))
-        hidden = x.ndim - named
-        if hidden < 0 or (hidden and "..." not in part):
-            raise _einsum_error(f"{part!r} names {named} axes of an array with {x.ndim}")
-        inputs.append(_with_dots(part, hidden))
-    widest = max((_count_dots(labels) for labels in inputs), default=0)
-    if arrow:
-        output = _with_dots(right, widest)
-    else:
-        letters = sorted(s for s in set(left) - set(".,") if left.count(s) == 1)
-        output = [*(f".{i}" for i in reversed(range(widest))), *letters]
-    known = {s for labels in inputs for s in labels}
-    if not set(output) <= known or len(set(output)) < len(output):
-        raise _einsum_error(f"the result {right!r} must name axes of the operands, each once")
-    return inputs, output
-
-
-def _count_dots(labels: Sequence[str]) -> int:
-    """How many labels stand for `...`."""
-    return len([s for s in labels if s.startswith(".")])
-
-
-def _with_dots(part: str, hidden: int) -> list[str]:
-    before, dots, after = part.partition("...")
-    middle = [f".{i}" for i in reversed(range(hidden))] if dots else []
-    return [*before, *middle, *after]
-
-
-def _einsum_error(what: str) -> ArgumentError:
-    return ArgumentError(
-        f"einsum: {what}",
-        where=str(user_source()),
-        fix='write a letter for each axis, as "bij,bjk->bik"',
-    )
-
-
-def _label_sizes(inputs: Sequence[Sequence[str]], tensors: Sequence[Any]) -> dict[str, Any]:
-    sizes: dict[str, Any] = {}
-    for labels, x in zip(inputs, tensors, strict=True):
-        for label, n in zip(labels, x.shape, strict=True):
-            before = sizes.setdefault(label, n)
-            if before == 1:
-                sizes[label] = n
-            elif n not in (1, before):
-                raise _einsum_error(f"the axis {label!r} has the sizes {before} and {n}")
-    return sizes
-
-
-def _simple(x: Any, labels: Sequence[str], sizes: dict[str, Any]) -> tuple[Any, list[str]]:
-    """The operand without thin axes, and with diagonals taken.
-
-    Thin axes repeat others' sizes; a label that stands twice asks for a diagonal.
-    """
-    labels = list(labels)
-    thin = [i for i, s in enumerate(labels) if x.shape[i] == 1 and sizes[s] != 1]
-    if thin:
-        x = reshape(x, tuple(n for i, n in enumerate(x.shape) if i not in thin))
-        labels = [s for i, s in enumerate(labels) if i not in thin]
-    for label in dict.fromkeys(labels):
-        while labels.count(label) > 1:
-            i = labels.index(label)
-            j = labels.index(label, i + 1)
-            line = np.arange(x.shape[i], dtype="int32")
-            x = moveaxis(x, (i, j), (0, 1))[line, line]
-            labels = [label, *(s for k, s in enumerate(labels) if k not in (i, j))]
-    return x, labels
-
-
-def _summed(x: Any, labels: list[str], kept: Sequence[str]) -> tuple[Any, list[str]]:
-    """Without axes that nobody else names."""
-    lone = tuple(i for i, s in enumerate(labels) if s not in kept)
-    return (sum(x, lone, x.dtype), [s for s in labels if s in kept]) if lone else (x, labels)
-
-
-def _cheapest(
-    terms: Sequence[tuple[Any, list[str]]], output: Sequence[str], sizes: dict[str, Any]
-) -> tuple[int, int]:
-    """The pair whose contraction shrinks the operands most."""
-    best, found = None, (0, 1)
-    for i in range(len(terms)):
-        for j in range(i + 1, len(terms)):
-            kept = {*output, *(s for k, t in enumerate(terms) if k not in (i, j) for s in t[1])}
-            both = set(terms[i][1]) | set(terms[j][1])
-            spans = (both & kept, terms[i][1], terms[j][1])
-            result, first, second = (_volume(span, sizes) for span in spans)
-            cost = result - first - second
-            if best is None or cost < best:
-                best, found = cost, (i, j)
-    return found
-
-
-def _volume(labels: Any, sizes: dict[str, Any]) -> int:
-    return math.prod(n if isinstance(n, int) else 1000 for n in (sizes[s] for s in labels))
-
-
-def _contract_terms(
-    first: tuple[Any, list[str]], second: tuple[Any, list[str]], kept: Sequence[str], dtype: Any
-) -> tuple[Any, list[str]]:
-    (x, left), (y, right) = first, second
-    shared = [s for s in left if s in right]
-    batch = [s for s in shared if s in kept]
-    inner = [s for s in shared if s not in kept]
-    if not inner:
-        return _outer_terms(x, left, y, right)
-    result = _contract(
-        x,
-        y,
-        ([left.index(s) for s in inner], [right.index(s) for s in inner]),
-        ([left.index(s) for s in batch], [right.index(s) for s in batch]),
-        dtype,
-    )
-    free = [s for s in [*left, *right] if s not in shared]
-    return result, [*batch, *free]
-
-
-def _outer_terms(x: Any, left: list[str], y: Any, right: list[str]) -> tuple[Any, list[str]]:
-    """A product without a sum, by broadcasting."""
-    labels = [*left, *(s for s in right if s not in left)]
-    ordered = [s for s in labels if s in right]
-    y = transpose(y, [right.index(s) for s in ordered])
-    sizes = iter(y.shape)
-    y = reshape(y, tuple(next(sizes) if s in right else 1 for s in labels))
-    x = reshape(x, (*x.shape, *(1 for s in labels[len(left) :])))
-    return multiply(x, y), labels
+    return matmul(padded[places], short, preferred_element_type=dtype)

@@ -9,9 +9,9 @@ import numpy as np
 
 from ..ir.builder import user_source
 from ..ir.errors import DtypeError
-from ..ir.types import DTYPES, is_bool, is_inexact, is_signed
-from ..trace.apply import as_operand, described, operand_type
-from ..trace.promotion import pointwise, pointwise_at, result_dtype
+from ..ir.types import DTYPES, is_bool, is_complex, is_inexact, is_signed
+from ..trace.apply import apply, as_operand, described, operand_type
+from ..trace.promotion import fit_operands, pointwise, pointwise_at, result_dtype
 
 Tensor = Any  # an Array, a TracedTensor, a NumPy array or a Python number
 
@@ -95,8 +95,27 @@ def no_bools(name: str) -> DtypeError:
 add = _arithmetic("add", "add", "bit_or", "The sum; of bools whether one is true.")
 subtract = _arithmetic("subtract", "sub", None, "The difference.")
 multiply = _arithmetic("multiply", "mul", "bit_and", "The product; of bools whether both are true.")
-maximum = _arithmetic("maximum", "max", "bit_or", "The greater of two numbers; NaN if one is.")
-minimum = _arithmetic("minimum", "min", "bit_and", "The lesser of two numbers; NaN if one is.")
+
+
+def _extreme(name: str, op: str, for_bool: str, doc: str) -> Callable[..., Any]:
+    """The greater or lesser number; complex ones go by their real, then their imaginary parts."""
+    of_real_numbers = _arithmetic(name, op, for_bool, doc)
+
+    def function(x: Tensor, y: Tensor, /) -> Any:
+        dtype = result_dtype(as_operand(x), as_operand(y))
+        if not is_complex(dtype):
+            return of_real_numbers(x, y)
+        x, y = fit_operands(name, dtype, x, y)
+        (a, b), (c, d) = ((apply("real", z), apply("imag", z)) for z in (x, y))
+        beyond = "gt" if op == "max" else "lt"
+        by_imaginary = apply("bit_and", apply("eq", a, c), apply(beyond, b, d))
+        return apply("select", apply("bit_or", apply(beyond, a, c), by_imaginary), x, y)
+
+    return _named(function, name, doc)
+
+
+maximum = _extreme("maximum", "max", "bit_or", "The greater of two numbers; NaN if one is.")
+minimum = _extreme("minimum", "min", "bit_and", "The lesser of two numbers; NaN if one is.")
 
 
 def _bitwise(name: str, op: str, doc: str) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Grids and what is measured on them: mgrid, r_, gradient, histogramdd."""
+"""Grids and what is measured on them: mgrid, r_, tril_indices, gradient."""
 
 from __future__ import annotations
 
@@ -9,29 +9,26 @@ import numpy as np
 
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
-from ..ir.types import is_inexact
-from ..trace.apply import as_tensor
-from ..trace.axes import integer, some_axes
+from ..ir.types import is_bool, is_inexact
+from ..trace.apply import apply, as_tensor
+from ..trace.array import Array
+from ..trace.axes import some_axes
 from ..trace.host import is_python_scalar
 from ..trace.promotion import FLOAT, convert, promote_operands
 from .creation import arange, linspace, ones, zeros
 from .elementwise import Tensor, add, divide, multiply
 from .indexing import nonzero
-from .logic import where
 from .manipulation import (
     atleast_1d,
     broadcast_arrays,
     concatenate,
     expand_dims,
     moveaxis,
-    ravel,
     reshape,
     stack,
     transpose,
 )
-from .reductions import Axis, diff, sum
-from .sets import histogram_bin_edges
-from .sorting import searchsorted
+from .reductions import Axis, diff
 
 # -- by indexing --------------------------------------------------------------------------------
 
@@ -136,21 +133,72 @@ class Index:
 s_, index_exp = Index(is_tuple=False), Index(is_tuple=True)
 
 
-def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Any, ...]:
+def mask_indices(
+    n: int, mask_func: Callable[..., Any], k: Any = 0, *, size: int | None = None
+) -> tuple[Any, ...]:
     """The places that `mask_func(square, k)`, such as `triu`, leaves in a square."""
-    return nonzero(mask_func(ones((n, n)), k))
+    return nonzero(mask_func(ones((n, n)), k), size=size)
+
+
+# -- places in matrices --------------------------------------------------------------------------
+
+
+def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
+    """The places of the diagonal, an index array for each axis."""
+    line = apply("iota", shape=(n,), axis=0, dtype="int32")
+    return (line,) * ndim
+
+
+def diag_indices_from(arr: Tensor) -> tuple[Any, ...]:
+    """The places of the diagonal of an array."""
+    arr = as_tensor(arr)
+    return diag_indices(arr.shape[0], arr.ndim)
+
+
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
+    """The places at and below a diagonal."""
+    rows, columns = np.tril_indices(n, k, m)
+    return Array(rows.astype("int32")), Array(columns.astype("int32"))
+
+
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
+    """The places at and above a diagonal."""
+    rows, columns = np.triu_indices(n, k, m)
+    return Array(rows.astype("int32")), Array(columns.astype("int32"))
+
+
+def tril_indices_from(arr: Tensor, k: int = 0) -> tuple[Any, Any]:
+    """The places at and below a diagonal of a matrix."""
+    rows, columns = as_tensor(arr).shape
+    return tril_indices(rows, k, columns)
+
+
+def triu_indices_from(arr: Tensor, k: int = 0) -> tuple[Any, Any]:
+    """The places at and above a diagonal of a matrix."""
+    rows, columns = as_tensor(arr).shape
+    return triu_indices(rows, k, columns)
+
+
+def ix_(*args: Tensor) -> tuple[Any, ...]:
+    """Index arrays that span a grid: `x[ix_([0, 2], [1, 3])]`; masks stand for places."""
+    rank = len(args)
+    vectors = [as_tensor(s) for s in args]
+    vectors = [nonzero(v)[0] if is_bool(v.dtype) else v for v in vectors]
+    return tuple(
+        reshape(v, tuple(-1 if i == j else 1 for j in range(rank))) for i, v in enumerate(vectors)
+    )
 
 
 # -- slopes -------------------------------------------------------------------------------------
 
 
-def gradient(f: Tensor, *varargs: Any, axis: Axis = None, edge_order: int = 1) -> Any:
+def gradient(f: Tensor, *varargs: Any, axis: Axis = None, edge_order: int | None = None) -> Any:
     """The slopes of samples along axes, by differences on both sides.
 
     There is an array for each axis, in a list if there are several.
     `varargs` is one distance for all axes, or for each axis a distance or the coordinates.
     """
-    if edge_order != 1:
+    if edge_order not in (None, 1):
         raise ArgumentError(
             f"gradient: edge_order is {edge_order}",
             where=str(user_source()),
@@ -190,65 +238,3 @@ def _slope(x: Any, axis: int, step: Any) -> Any:
     else:
         middle = divide(add(left, right), 2)
     return moveaxis(concatenate([ratios[:1], middle, ratios[-1:]]), 0, axis)
-
-
-# -- counts -------------------------------------------------------------------------------------
-
-
-def histogram2d(
-    x: Tensor,
-    y: Tensor,
-    bins: Any = 10,
-    range: Any = None,
-    weights: Tensor | None = None,
-    density: bool = False,
-) -> tuple[Any, Any, Any]:
-    """How many points lie in each cell of a grid, and the edges along x and y."""
-    given = bins
-    if not isinstance(bins, int) and len(bins) != 2:
-        given = [bins, bins]
-    points = stack([ravel(x), ravel(y)], axis=1)
-    counts, edges = histogramdd(points, given, range, weights, density)
-    return counts, edges[0], edges[1]
-
-
-def histogramdd(
-    sample: Tensor,
-    bins: Any = 10,
-    range: Any = None,
-    weights: Tensor | None = None,
-    density: bool = False,
-) -> tuple[Any, list[Any]]:
-    """How many points, the rows of `sample`, lie in each cell of a grid.
-
-    The second result is the edges along each axis. `bins` and `range` are for all axes, or a list
-    with an item for each.
-    """
-    points = as_tensor(sample)
-    rank = integer("histogramdd: the number of axes", points.shape[1])
-    many = [bins] * rank if isinstance(bins, int) else list(bins)
-    ranges = [None] * rank if range is None else list(range)
-    edges = [
-        histogram_bin_edges(points[:, i], n, span)
-        for i, (n, span) in enumerate(zip(many, ranges, strict=True))
-    ]
-    sizes = [edge.shape[0] - 1 for edge in edges]
-    number = zeros((points.shape[0],), "int32")
-    is_inside = ones((points.shape[0],), "bool")
-    for i, (edge, size) in enumerate(zip(edges, sizes, strict=True)):
-        value = convert(points[:, i], edge.dtype)
-        place = searchsorted(edge, value, side="right") - 1
-        place = where(value == edge[-1], size - 1, place)  # the last cell holds its end
-        is_inside = is_inside & (value >= edge[0]) & (value <= edge[-1])
-        number = number * size + place
-    amounts = ones((points.shape[0],), "int32") if weights is None else as_tensor(weights)
-    count = int(np.prod(sizes))
-    places = where(is_inside, number, count)  # past the end: dropped
-    cells = zeros((count,), amounts.dtype).at[places].add(amounts, mode="drop")
-    counts = reshape(cells, tuple(sizes))
-    if density:
-        for i, edge in enumerate(edges):
-            thin = tuple(-1 if i == j else 1 for j, _ in enumerate(edges))
-            counts = divide(counts, reshape(diff(edge), thin))
-        counts = divide(counts, sum(amounts * is_inside))
-    return counts, edges

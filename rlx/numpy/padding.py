@@ -18,8 +18,8 @@ from .arithmetic import astype
 from .elementwise import Tensor, add, multiply, subtract
 from .indexing import take
 from .manipulation import concatenate, ravel, reshape
+from .quantiles import median
 from .reductions import max, min
-from .sorting import median
 from .statistics import mean
 
 _BY_INDEX = ("edge", "reflect", "symmetric", "wrap")

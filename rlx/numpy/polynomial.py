@@ -8,16 +8,18 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ..ir.builder import user_source
+from ..ir.errors import AttributeValueError
 from ..ir.types import is_inexact
 from ..trace.apply import apply, as_operand, as_tensor
 from ..trace.array import Array
 from ..trace.axes import integer
 from ..trace.promotion import FLOAT, broadcast_to, convert, result_dtype
-from .contraction import convolve
+from .contraction import convolve, matmul, outer
 from .creation import eye, ones, vander, zeros
 from .elementwise import Tensor, add, divide, exp, greater, less, multiply, sqrt, subtract
 from .indexing import known_array, take
-from .linalg import eigvals, lstsq
+from .linalg import eigvals, inv, lstsq
 from .logic import where
 from .manipulation import concatenate, stack
 from .reductions import sum as total
@@ -25,8 +27,8 @@ from .sets import trim_zeros
 from .sorting import searchsorted
 
 
-def polyval(p: Tensor, x: Tensor) -> Any:
-    """The value of a polynomial at x."""
+def polyval(p: Tensor, x: Tensor, *, unroll: int = 16) -> Any:
+    """The value of a polynomial at x; `unroll` changes nothing."""
     p = as_tensor(p)
     result = multiply(as_tensor(x), 0)
     for i in range(p.shape[0]):
@@ -55,8 +57,10 @@ def polysub(a1: Tensor, a2: Tensor) -> Any:
     return subtract(*_same_length(a1, a2))
 
 
-def polymul(a1: Tensor, a2: Tensor) -> Any:
+def polymul(a1: Tensor, a2: Tensor, *, trim_leading_zeros: bool = False) -> Any:
     """The product of two polynomials."""
+    if trim_leading_zeros:
+        a1, a2 = (trim_zeros(a, "f") for a in (a1, a2))
     return convolve(a1, a2)
 
 
@@ -97,11 +101,13 @@ def polyfit(
     rcond: float | None = None,
     full: bool = False,
     w: Tensor | None = None,
+    cov: bool | str = False,
 ) -> Any:
     """The polynomial of a degree through points with the least squares of misses.
 
     Points have the weights `w`. With `full` the result is the coefficients, the sum of squares,
-    the rank, the singular values and rcond.
+    the rank, the singular values and rcond; with `cov` the coefficients and their covariances,
+    which "unscaled" leaves without the size of the misses.
     """
     dtype = result_dtype(as_tensor(x), as_tensor(y), inexact=True)
     x, y = convert(as_tensor(x), dtype), convert(as_tensor(y), dtype)
@@ -114,7 +120,14 @@ def polyfit(
     rcond = x.shape[0] * float(ml_dtypes.finfo(dtype).eps) if rcond is None else rcond
     found, misses, rank, values = lstsq(divide(rows, scale), y, rcond)
     found = divide(found, scale if found.ndim == 1 else scale[:, None])
-    return (found, misses, rank, values, rcond) if full else found
+    if full:
+        return found, misses, rank, values, convert(rcond, dtype)
+    if not cov:
+        return found
+    thin = divide(rows, scale)
+    spread = divide(inv(matmul(thin.T, thin)), outer(scale, scale))
+    free = 1 if cov == "unscaled" else divide(misses, x.shape[0] - rows.shape[1])
+    return found, multiply(spread if y.ndim == 1 else spread[:, :, None], free)
 
 
 def roots(p: Tensor, *, strip_zeros: bool = True) -> Any:
@@ -150,11 +163,11 @@ def polyder(p: Tensor, m: int = 1) -> Any:
     return p
 
 
-def polyint(p: Tensor, m: int = 1, k: Any = 0.0) -> Any:
+def polyint(p: Tensor, m: int = 1, k: Any = None) -> Any:
     """The m-th integral of a polynomial, with one constant or one for each step."""
     p = as_tensor(p)
     dtype = result_dtype(p, inexact=True)
-    constants = broadcast_to(convert(as_tensor(k), dtype), (m,))
+    constants = broadcast_to(convert(as_tensor(0 if k is None else k), dtype), (m,))
     for i in range(m):
         powers = np.arange(p.shape[0], 0, -1).astype(dtype)
         p = concatenate([divide(p, powers), constants[i : i + 1]])
@@ -165,14 +178,26 @@ def interp(
     x: Tensor,
     xp: Tensor,
     fp: Tensor,
-    left: Tensor | None = None,
-    right: Tensor | None = None,
-    period: float | None = None,
+    left: Tensor | str | None = None,
+    right: Tensor | str | None = None,
+    period: Tensor | None = None,
 ) -> Any:
-    """The value at x on the line through the points (xp, fp), whose xp rise."""
+    """The value at x on the line through the points (xp, fp), whose xp rise.
+
+    Beyond the ends it is `left` and `right`; None is the nearest value, "extrapolate" goes on along
+    the line.
+    """
+    for end in (left, right):
+        if isinstance(end, str) and end != "extrapolate":
+            raise AttributeValueError(
+                f"interp: beyond an end there is no {end!r}",
+                where=str(user_source()),
+                fix='give a number, or "extrapolate"',
+            )
     dtype = result_dtype(*map(as_operand, (x, xp, fp)), inexact=True)
     x, xp, fp = (convert(as_tensor(a), dtype) for a in (x, xp, fp))
     if period is not None:
+        period = abs(period)
         x, xp = x % period, xp % period
         order = xp.argsort()
         xp, fp = xp[order], fp[order]
@@ -186,8 +211,11 @@ def interp(
     # points on top of one another have no slope
     share = where(width == 0, 0, divide(subtract(x, x0), where(width == 0, 1, width)))
     result = add(y0, multiply(share, subtract(y1, y0)))
-    result = where(less(x, xp[0]), fp[0] if left is None else left, result)
-    return where(greater(x, xp[-1]), fp[-1] if right is None else right, result)
+    if period is None and not isinstance(left, str):
+        result = where(less(x, xp[0]), fp[0] if left is None else left, result)
+    if period is None and not isinstance(right, str):
+        result = where(greater(x, xp[-1]), fp[-1] if right is None else right, result)
+    return result
 
 
 # -- windows ------------------------------------------------------------------------------------

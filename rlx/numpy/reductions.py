@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.builder import user_source
-from ..ir.errors import ImmutableError, ShapeError
+from ..ir.errors import ShapeError
 from ..ir.types import (
     DTYPES,
     as_dtype,
@@ -26,7 +26,7 @@ from ..trace.promotion import broadcast_to, convert
 from .elementwise import Tensor, add, divide, maximum, minimum, multiply
 from .logic import truth
 from .logic import where as choose
-from .manipulation import concatenate, ravel, reshape
+from .manipulation import concatenate, ravel, refuse_out, reshape
 
 Axis = int | Sequence[int] | None
 HALVES = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
@@ -35,16 +35,6 @@ HALVES = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 def keep_axes(x: Any, shape: Sequence[Any], axes: Sequence[int]) -> Any:
     """Put back reduced axes as axes of size 1."""
     return reshape(x, tuple(1 if i in axes else n for i, n in enumerate(shape)))
-
-
-def check_out(name: str, out: Any) -> None:
-    """Refuse to write a result into an array that exists."""
-    if out is not None:
-        raise ImmutableError(
-            f"{name}: arrays are immutable, so `out` cannot be written",
-            where=str(user_source()),
-            fix=f"use the result: y = {name}(x)",
-        )
 
 
 def reduced(name: str, op: str, x: Any, axis: Axis, keepdims: bool) -> Any:
@@ -81,7 +71,7 @@ def _total(name: str, op: str, neutral: int, combine: Callable[..., Any], doc: s
         where: Tensor | None = None,
         promote_integers: bool = True,
     ) -> Any:
-        check_out(name, out)
+        refuse_out(name, out)
         a = as_tensor(a)
         grown = total_dtype(a.dtype) if promote_integers else a.dtype
         result = grown if dtype is None else as_dtype(dtype)
@@ -109,7 +99,7 @@ def _extreme(name: str, op: str, for_bool: str, combine: Callable[..., Any], doc
         initial: Tensor | None = None,
         where: Tensor | None = None,
     ) -> Any:
-        check_out(name, out)
+        refuse_out(name, out)
         a = as_tensor(a)
         if where is not None:
             a = choose(where, a, _least_favorable(name, a.dtype, initial))
@@ -158,7 +148,7 @@ def _logical(name: str, op: str, neutral: bool, doc: str) -> Any:
         keepdims: bool = False,
         where: Tensor | None = None,
     ) -> Any:
-        check_out(name, out)
+        refuse_out(name, out)
         a = truth(a)
         a = a if where is None else choose(where, a, neutral)
         return reduced(name, op, a, axis, keepdims)
@@ -177,7 +167,7 @@ def count_nonzero(a: Tensor, axis: Axis = None, keepdims: bool = False) -> Any:
 
 def ptp(a: Tensor, axis: Axis = None, out: None = None, keepdims: bool = False) -> Any:
     """The distance between the greatest and the least element."""
-    check_out("ptp", out)
+    refuse_out("ptp", out)
     return max(a, axis, keepdims=keepdims) - min(a, axis, keepdims=keepdims)
 
 
@@ -208,7 +198,7 @@ def argmax(
 
     It is the first of equal ones; NaN counts most.
     """
-    check_out("argmax", out)
+    refuse_out("argmax", out)
     return _place("argmax", a, axis, keepdims)
 
 
@@ -219,7 +209,7 @@ def argmin(
 
     It is the first of equal ones; NaN counts most.
     """
-    check_out("argmin", out)
+    refuse_out("argmin", out)
     return _place("argmin", a, axis, keepdims)
 
 
@@ -238,13 +228,13 @@ def _running(op: str, x: Tensor, axis: int | None, dtype: Any) -> Any:
 
 def cumsum(a: Tensor, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
     """Running sums along an axis; None runs over all elements."""
-    check_out("cumsum", out)
+    refuse_out("cumsum", out)
     return _running("cumsum", a, axis, dtype)
 
 
 def cumprod(a: Tensor, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
     """Running products along an axis; None runs over all elements."""
-    check_out("cumprod", out)
+    refuse_out("cumprod", out)
     return _running("cumprod", a, axis, dtype)
 
 

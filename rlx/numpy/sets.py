@@ -1,50 +1,27 @@
-"""Sets and counts: unique, isin, bincount, histogram."""
+"""Sets: unique, isin, the elements that arrays share or do not share."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..ir.builder import user_source
-from ..ir.errors import BoundsError
+from ..ir.errors import AttributeValueError
 from ..ir.types import DTYPES
 from ..trace.apply import as_tensor
 from ..trace.array import Array
-from ..trace.promotion import broadcast_to, convert
-from .creation import linspace, zeros
-from .elementwise import Tensor, divide, equal, less, less_equal, multiply, not_equal
+from ..trace.axes import one_axis, some_axes
+from ..trace.promotion import convert, result_dtype
+from .elementwise import Tensor, equal, less, multiply, not_equal
 from .indexing import known_array, nonzero, take
 from .logic import isnan, logical_and, logical_not, where
-from .manipulation import concatenate, ravel, reshape
-from .reductions import any, cumsum, diff, max, min, sum
-from .sorting import argsort, searchsorted
+from .manipulation import concatenate, moveaxis, ravel, reshape
+from .reductions import any, argmax, cumsum
+from .sorting import argsort, lexsort
 
 INT32 = DTYPES["int32"]
-
-
-class UniqueAllResult(NamedTuple):
-    """What `unique_all` finds."""
-
-    values: Any
-    indices: Any
-    inverse_indices: Any
-    counts: Any
-
-
-class UniqueCountsResult(NamedTuple):
-    """What `unique_counts` finds."""
-
-    values: Any
-    counts: Any
-
-
-class UniqueInverseResult(NamedTuple):
-    """What `unique_inverse` finds."""
-
-    values: Any
-    inverse_indices: Any
 
 
 def unique(
@@ -57,10 +34,12 @@ def unique(
     equal_nan: bool = True,
     size: int | None = None,
     fill_value: Any = None,
+    sorted: bool = True,
 ) -> Any:
-    """The different elements in rising order; NaN counts once if `equal_nan`.
+    """The different elements, or slices along an axis, in rising order.
 
-    In traced code `size` is needed: so many, the rest filled with `fill_value` or the least one.
+    NaN counts once if `equal_nan`. In traced code `size` is needed: so many, the rest filled with
+    `fill_value` or the least one. They are sorted whatever `sorted` says.
     """
     ar = as_tensor(ar)
     if size is None:
@@ -73,30 +52,26 @@ def unique(
             return Array(found)
         return tuple(Array(a if i == 0 else a.astype("int32")) for i, a in enumerate(found))
     wanted = (return_index, return_inverse, return_counts)
-    return _sized_unique(ravel(ar), *wanted, size, fill_value, equal_nan)
+    if axis is None:
+        return _sized_unique(ravel(ar), wanted, size, fill_value, equal_nan)
+    place = one_axis("unique", axis, ar.ndim)
+    found = _sized_unique(moveaxis(ar, place, 0), wanted, size, fill_value, equal_nan)
+    if not isinstance(found, tuple):
+        return moveaxis(found, 0, place)
+    return moveaxis(found[0], 0, place), *found[1:]
 
 
 def _sized_unique(
-    x: Any,
-    with_index: bool,
-    with_inverse: bool,
-    with_counts: bool,
-    size: int,
-    fill_value: Any,
-    equal_nan: bool,
+    x: Any, wanted: tuple[bool, bool, bool], size: int, fill_value: Any, equal_nan: bool
 ) -> Any:
-    order = argsort(x)
-    ordered = take(x, order, mode="clip")
-    differs = not_equal(ordered[1:], ordered[:-1])
-    if equal_nan:
-        differs = logical_and(differs, logical_not(isnan(ordered[:-1])))
-    is_new = concatenate([np.ones(1, bool), differs])
+    """The different slices along the first axis, their places, the inverse, the counts."""
+    order, ordered, is_new = _in_order(x, equal_nan)
     (starts,) = nonzero(is_new, size=size, fill_value=x.shape[0])
     is_filled = less(starts, x.shape[0])
-    filler = ordered[0] if fill_value is None else fill_value
-    results = [
-        where(is_filled, take(ordered, starts, mode="clip"), convert(as_tensor(filler), x.dtype))
-    ]
+    filler = ordered[0] if fill_value is None else convert(as_tensor(fill_value), x.dtype)
+    column = reshape(is_filled, (-1,) + (1,) * (x.ndim - 1))
+    results = [where(column, take(ordered, starts, 0, mode="clip"), filler)]
+    with_index, with_inverse, with_counts = wanted
     if with_index:
         results.append(take(order, where(is_filled, starts, 0), mode="clip"))
     if with_inverse:
@@ -109,60 +84,152 @@ def _sized_unique(
     return results[0] if len(results) == 1 else tuple(results)
 
 
+def _in_order(x: Any, equal_nan: bool = True) -> tuple[Any, Any, Any]:
+    """The order of slices along the first axis, these, and which are the first of their kind."""
+    rows = reshape(x, (x.shape[0], -1))
+    columns = [rows[:, i] for i in reversed(range(rows.shape[1]))]
+    order = lexsort(columns) if x.ndim > 1 else argsort(x)
+    ordered = take(rows, order, 0, mode="clip")
+    differs = not_equal(ordered[1:], ordered[:-1])
+    if equal_nan:
+        both = logical_and(isnan(ordered[1:]), isnan(ordered[:-1]))
+        differs = logical_and(differs, logical_not(both))
+    is_new = concatenate([np.ones(1, bool), any(differs, 1)])
+    return order, reshape(ordered, x.shape), is_new
+
+
+class UniqueAll(NamedTuple):
+    """What `unique_all` gives."""
+
+    values: Any
+    indices: Any
+    inverse_indices: Any
+    counts: Any
+
+
+class UniqueCounts(NamedTuple):
+    """What `unique_counts` gives."""
+
+    values: Any
+    counts: Any
+
+
+class UniqueInverse(NamedTuple):
+    """What `unique_inverse` gives."""
+
+    values: Any
+    inverse_indices: Any
+
+
 def unique_values(x: Tensor, /, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """The different elements in rising order; each NaN differs from the others."""
-    return unique(x, size=size, fill_value=fill_value, equal_nan=False)
+    """The different elements in rising order."""
+    return unique(x, equal_nan=False, size=size, fill_value=fill_value)
 
 
-def unique_counts(
-    x: Tensor, /, *, size: int | None = None, fill_value: Any = None
-) -> UniqueCountsResult:
+def unique_counts(x: Tensor, /, *, size: int | None = None, fill_value: Any = None) -> UniqueCounts:
     """The different elements, and how often each occurs."""
-    found = unique(x, return_counts=True, size=size, fill_value=fill_value, equal_nan=False)
-    return UniqueCountsResult(*found)
+    found = unique(x, return_counts=True, equal_nan=False, size=size, fill_value=fill_value)
+    return UniqueCounts(*found)
 
 
 def unique_inverse(
     x: Tensor, /, *, size: int | None = None, fill_value: Any = None
-) -> UniqueInverseResult:
+) -> UniqueInverse:
     """The different elements, and for each element its place among them."""
     x = as_tensor(x)
     values, places = unique(
-        x, return_inverse=True, size=size, fill_value=fill_value, equal_nan=False
+        x, return_inverse=True, equal_nan=False, size=size, fill_value=fill_value
     )
-    return UniqueInverseResult(values, reshape(places, x.shape))
+    return UniqueInverse(values, reshape(places, x.shape))
 
 
-def unique_all(x: Tensor, /, *, size: int | None = None, fill_value: Any = None) -> UniqueAllResult:
+def unique_all(x: Tensor, /, *, size: int | None = None, fill_value: Any = None) -> UniqueAll:
     """The different elements, their first places, the inverse and the counts."""
     x = as_tensor(x)
-    values, first, places, counts = unique(
-        x, True, True, True, size=size, fill_value=fill_value, equal_nan=False
-    )
-    return UniqueAllResult(values, first, reshape(places, x.shape), counts)
+    found = unique(x, True, True, True, equal_nan=False, size=size, fill_value=fill_value)
+    values, first, places, counts = found
+    return UniqueAll(values, first, reshape(places, x.shape), counts)
 
 
-def isin(element: Tensor, test_elements: Tensor, invert: bool = False) -> Any:
-    """Whether each element is among those of `test_elements`."""
+def isin(
+    element: Tensor,
+    test_elements: Tensor,
+    assume_unique: bool = False,
+    invert: bool = False,
+    *,
+    method: str = "auto",
+) -> Any:
+    """Whether each element is among those of `test_elements`.
+
+    Every `method` gives the same, and so does `assume_unique`.
+    """
+    if method not in ("auto", "compare_all", "binary_search", "sort"):
+        raise AttributeValueError(
+            f"isin: there is no method {method!r}",
+            where=str(user_source()),
+            fix='use "auto", "compare_all", "binary_search" or "sort"',
+        )
     element, test_elements = as_tensor(element), ravel(test_elements)
     result = any(equal(reshape(element, (*element.shape, 1)), test_elements), axis=-1)
     return logical_not(result) if invert else result
 
 
+# -- two sets -----------------------------------------------------------------------------------
+
+
 def _known_pair(name: str, x: Tensor, y: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    fix = "call it outside of traced code, or use isin and where"
+    fix = f"say how many: {name}(x, y, size=n)"
     return known_array(name, x, fix), known_array(name, y, fix)
 
 
+def _vectors(x: Tensor, y: Tensor) -> tuple[Any, Any]:
+    """Both arrays as vectors of one dtype."""
+    x, y = ravel(x), ravel(y)
+    dtype = result_dtype(x, y)
+    return convert(x, dtype), convert(y, dtype)
+
+
+def _chosen(values: Any, is_kept: Any, size: int, fill_value: Any) -> tuple[Any, Any]:
+    """The first `size` of the kept values, and which places they fill.
+
+    The rest is `fill_value`, or the first value.
+    """
+    (places,) = nonzero(is_kept, size=size, fill_value=values.shape[0])
+    is_filled = less(places, values.shape[0])
+    found = take(values, places, mode="clip")
+    filler = where(any(is_kept), found[0], 0) if fill_value is None else fill_value
+    return where(is_filled, found, convert(as_tensor(filler), values.dtype)), is_filled
+
+
 def intersect1d(
-    ar1: Tensor, ar2: Tensor, assume_unique: bool = False, return_indices: bool = False
+    ar1: Tensor,
+    ar2: Tensor,
+    assume_unique: bool = False,
+    return_indices: bool = False,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
 ) -> Any:
-    """The elements that both arrays have, and if wanted their places in both."""
-    pair = _known_pair("intersect1d", ar1, ar2)
+    """The elements that both arrays have, and if wanted their places in both.
+
+    In traced code `size` is needed: so many, the rest filled with `fill_value` or the least one,
+    and its places with the sizes of the arrays.
+    """
+    if size is None:
+        pair = _known_pair("intersect1d", ar1, ar2)
+        if not return_indices:
+            return Array(np.intersect1d(*pair, assume_unique))
+        values, *places = np.intersect1d(*pair, assume_unique, True)
+        return Array(values), *(Array(a.astype("int32")) for a in places)
+    first, second = _vectors(ar1, ar2)
+    _, ordered, is_new = _in_order(first)
+    is_kept = logical_and(is_new, isin(ordered, second))
+    values, is_filled = _chosen(ordered, is_kept, size, fill_value)
     if not return_indices:
-        return Array(np.intersect1d(*pair, assume_unique))
-    values, *places = np.intersect1d(*pair, assume_unique, True)
-    return Array(values), *(Array(a.astype("int32")) for a in places)
+        return values
+    found = (argmax(equal(values[:, None], x), 1) for x in (first, second))
+    ends = (first.shape[0], second.shape[0])
+    return values, *(where(is_filled, a, end) for a, end in zip(found, ends, strict=True))
 
 
 def union1d(ar1: Tensor, ar2: Tensor, *, size: int | None = None, fill_value: Any = None) -> Any:
@@ -173,77 +240,58 @@ def union1d(ar1: Tensor, ar2: Tensor, *, size: int | None = None, fill_value: An
     return unique(concatenate([ravel(ar1), ravel(ar2)]), size=size, fill_value=fill_value)
 
 
-def setdiff1d(ar1: Tensor, ar2: Tensor, assume_unique: bool = False) -> Any:
-    """The elements of ar1 that ar2 has not."""
-    return Array(np.setdiff1d(*_known_pair("setdiff1d", ar1, ar2), assume_unique))
-
-
-def setxor1d(ar1: Tensor, ar2: Tensor, assume_unique: bool = False) -> Any:
-    """The elements that exactly one array has."""
-    return Array(np.setxor1d(*_known_pair("setxor1d", ar1, ar2), assume_unique))
-
-
-def trim_zeros(filt: Tensor, trim: Literal["f", "b", "fb", "bf"] = "fb") -> Any:
-    """The vector without zeros at its front and back."""
-    return Array(np.trim_zeros(known_array("trim_zeros", filt, "slice the array"), trim))
-
-
-# -- counting -----------------------------------------------------------------------------------
-
-
-def bincount(
-    x: Tensor, weights: Tensor | None = None, minlength: int = 0, *, length: int | None = None
+def setdiff1d(
+    ar1: Tensor,
+    ar2: Tensor,
+    assume_unique: bool = False,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
 ) -> Any:
-    """How often each integer from 0 up occurs; `weights` are added up instead.
+    """The elements of ar1 that ar2 has not.
 
-    In traced code `length` is needed: integers from there on are left out.
+    In traced code `size` is needed: so many, the rest filled with `fill_value` or 0.
     """
-    x = ravel(x)
-    if length is None:
-        known = known_array("bincount", x, "say how many: bincount(x, length=n)")
-        if known.size and known.min() < 0:
-            raise BoundsError(
-                f"bincount: {known.min()} cannot be counted, places start at 0",
-                where=str(user_source()),
-                fix="leave out negative integers: x[x >= 0]",
-            )
-        length = int(known.max()) + 1 if known.size else 0
-    count = length if length > minlength else minlength
-    amounts = as_tensor(np.ones((), INT32)) if weights is None else ravel(weights)
-    start = zeros((count,), amounts.dtype)
-    places = where(less(x, 0), 0, x)
-    return start.at[places].add(broadcast_to(amounts, x.shape), mode="drop")
+    if size is None:
+        return Array(np.setdiff1d(*_known_pair("setdiff1d", ar1, ar2), assume_unique))
+    first = ravel(ar1)
+    is_kept = logical_not(isin(first, ar2))
+    if not assume_unique:
+        _, first, is_new = _in_order(first)
+        is_kept = logical_and(is_new, logical_not(isin(first, ar2)))
+    return _chosen(first, is_kept, size, 0 if fill_value is None else fill_value)[0]
 
 
-def histogram_bin_edges(
-    a: Tensor, bins: int | Sequence[float] | Tensor = 10, range: Any = None
+def setxor1d(
+    ar1: Tensor,
+    ar2: Tensor,
+    assume_unique: bool = False,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
 ) -> Any:
-    """The edges of bins of equal width."""
-    if not isinstance(bins, int):
-        return as_tensor(bins)
-    a = ravel(a)
-    low, high = (min(a), max(a)) if range is None else map(as_tensor, range)
-    is_flat = low == high
-    return linspace(where(is_flat, low - 0.5, low), where(is_flat, high + 0.5, high), bins + 1)
+    """The elements that exactly one array has.
+
+    In traced code `size` is needed: so many, the rest filled with `fill_value` or the least one.
+    """
+    if size is None:
+        return Array(np.setxor1d(*_known_pair("setxor1d", ar1, ar2), assume_unique))
+    first, second = _vectors(ar1, ar2)
+    _, ordered, is_new = _in_order(concatenate([first, second]))
+    is_shared = logical_and(isin(ordered, first), isin(ordered, second))
+    return _chosen(ordered, logical_and(is_new, logical_not(is_shared)), size, fill_value)[0]
 
 
-def histogram(
-    a: Tensor,
-    bins: int | Sequence[float] | Tensor = 10,
-    range: Any = None,
-    weights: Tensor | None = None,
-    density: bool = False,
-) -> tuple[Any, Any]:
-    """How many elements lie in each bin, and the edges; the last bin includes its end."""
-    a = ravel(a)
-    edges = histogram_bin_edges(a, bins, range)
-    count = edges.shape[0] - 1
-    place = searchsorted(edges, a, side="right") - 1
-    place = where(a == edges[-1], count - 1, place)
-    is_inside = logical_and(less_equal(edges[0], a), less_equal(a, edges[-1]))
-    amounts = 1.0 if weights is None else ravel(weights)
-    amounts = where(is_inside, amounts, 0.0)
-    counts = bincount(where(is_inside, place, 0), amounts, length=count)
-    if density:
-        counts = divide(divide(counts, diff(edges)), sum(counts))
-    return counts, edges
+def trim_zeros(filt: Tensor, trim: str = "fb", axis: int | Sequence[int] | None = None) -> Any:
+    """The array without zeros at the front and back of axes; None means all."""
+    known = known_array("trim_zeros", filt, "slice the array")
+    places = []
+    for i in range(known.ndim):
+        others = tuple(j for j in range(known.ndim) if j != i)
+        found = np.flatnonzero((known != 0).any(axis=others))
+        first, last = (int(found[0]), int(found[-1]) + 1) if len(found) else (0, 0)
+        is_cut = i in some_axes("trim_zeros", axis, known.ndim)
+        start = first if is_cut and "f" in trim.lower() else 0
+        stop = last if is_cut and ("b" in trim.lower() or not len(found)) else known.shape[i]
+        places.append(slice(start, stop))
+    return as_tensor(filt)[tuple(places)]

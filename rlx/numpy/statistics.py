@@ -24,13 +24,13 @@ from .reductions import (
     all,
     argmax,
     argmin,
-    check_out,
     cumprod,
     cumsum,
     max,
     min,
     named,
     prod,
+    refuse_out,
     sum,
 )
 
@@ -68,7 +68,7 @@ def mean(
     where: Tensor | None = None,
 ) -> Any:
     """The mean over axes; None means all."""
-    check_out("mean", out)
+    refuse_out("mean", out)
     a, result = _inexact(as_tensor(a), dtype)
     total = sum(a, axis, keepdims=keepdims, where=where)
     count = element_count(a, axis, where)
@@ -119,7 +119,7 @@ def var(
 
     A `mean` that is known is not computed again; its reduced axes have size 1.
     """
-    check_out("var", out)
+    refuse_out("var", out)
     ddof = number("var: ddof", ddof if correction is None else correction)
     a, result = _inexact(as_tensor(a), dtype)
     center = _mean(a, axis, keepdims=True, where=where) if mean is None else mean
@@ -205,16 +205,22 @@ nanmin = _nan_extreme(
 )
 
 
-def nanargmax(a: Tensor, axis: int | None = None, keepdims: bool = False) -> Any:
+def nanargmax(
+    a: Tensor, axis: int | None = None, out: None = None, keepdims: bool | None = None
+) -> Any:
     """The place of the greatest element that is not NaN; -1 if there is none."""
+    refuse_out("nanargmax", out)
     place = argmax(_without_nan(a, -np.inf), axis, keepdims=keepdims)
-    return choose(all(isnan(a), axis, keepdims=keepdims), -1, place)
+    return choose(all(isnan(a), axis, keepdims=bool(keepdims)), -1, place)
 
 
-def nanargmin(a: Tensor, axis: int | None = None, keepdims: bool = False) -> Any:
+def nanargmin(
+    a: Tensor, axis: int | None = None, out: None = None, keepdims: bool | None = None
+) -> Any:
     """The place of the least element that is not NaN; -1 if there is none."""
+    refuse_out("nanargmin", out)
     place = argmin(_without_nan(a, np.inf), axis, keepdims=keepdims)
-    return choose(all(isnan(a), axis, keepdims=keepdims), -1, place)
+    return choose(all(isnan(a), axis, keepdims=bool(keepdims)), -1, place)
 
 
 def _where_not_nan(x: Any, where: Tensor | None) -> Any:
@@ -231,7 +237,7 @@ def nanmean(
     where: Tensor | None = None,
 ) -> Any:
     """The mean of the elements that are not NaN."""
-    check_out("nanmean", out)
+    refuse_out("nanmean", out)
     a = as_tensor(a)
     return mean(a, axis, dtype, keepdims=keepdims, where=_where_not_nan(a, where))
 
@@ -244,7 +250,6 @@ def nanvar(
     ddof: float = 0,
     keepdims: bool = False,
     where: Tensor | None = None,
-    *,
     mean: Tensor | None = None,
 ) -> Any:
     """The variance of the elements that are not NaN."""
@@ -260,21 +265,20 @@ def nanstd(
     ddof: float = 0,
     keepdims: bool = False,
     where: Tensor | None = None,
-    *,
     mean: Tensor | None = None,
 ) -> Any:
     """The standard deviation of the elements that are not NaN."""
     return sqrt(nanvar(a, axis, dtype, out, ddof, keepdims, where, mean=mean))
 
 
-def nancumsum(a: Tensor, axis: int | None = None, dtype: Any = None) -> Any:
+def nancumsum(a: Tensor, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
     """Running sums, NaN counted as 0."""
-    return cumsum(_without_nan(a, 0), axis, dtype)
+    return cumsum(_without_nan(a, 0), axis, dtype, out)
 
 
-def nancumprod(a: Tensor, axis: int | None = None, dtype: Any = None) -> Any:
+def nancumprod(a: Tensor, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
     """Running products, NaN counted as 1."""
-    return cumprod(_without_nan(a, 1), axis, dtype)
+    return cumprod(_without_nan(a, 1), axis, dtype, out)
 
 
 # -- covariance ---------------------------------------------------------------------------------
@@ -288,15 +292,16 @@ def cov(
     ddof: int | None = None,
     fweights: Tensor | None = None,
     aweights: Tensor | None = None,
+    dtype: Any = None,
 ) -> Any:
     """The covariances of variables, each a row (or a column).
 
     Observations count `fweights` times (integers), with the importance `aweights`.
     """
-    m, _ = _inexact(atleast_2d(m), None)
+    m, _ = _inexact(atleast_2d(m), dtype)
     m = m if rowvar or m.shape[0] == 1 else transpose(m)
     if y is not None:
-        other, _ = _inexact(atleast_2d(y), None)
+        other, _ = _inexact(atleast_2d(y), dtype)
         m = concatenate([m, other if rowvar or other.shape[0] == 1 else transpose(other)], 0)
     taken = (0 if bias else 1) if ddof is None else number("cov: ddof", ddof)
     if fweights is None and aweights is None:
@@ -312,9 +317,9 @@ def cov(
     return squeeze(divide(product, subtract(total, share)))
 
 
-def corrcoef(x: Tensor, y: Tensor | None = None, rowvar: bool = True) -> Any:
+def corrcoef(x: Tensor, y: Tensor | None = None, rowvar: bool = True, dtype: Any = None) -> Any:
     """The correlation coefficients of variables, each a row (or a column)."""
-    table = cov(x, y, rowvar)
+    table = cov(x, y, rowvar, dtype=dtype)
     if not table.ndim:
         return divide(table, table)
     spread = sqrt(real(diagonal(table)))

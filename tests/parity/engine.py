@@ -21,7 +21,12 @@ from .arguments import ARRAYS, batch, direction
 from .compare import difference, leaves_of
 
 LAWS = ("value", "weak", "jit", "jvp", "vjp", "second", "vmap")
-WIDE = {"float32": "float64", "float16": "float64", "bfloat16": "float64", "complex64": "complex128"}
+WIDE = {
+    "float32": "float64",
+    "float16": "float64",
+    "bfloat16": "float64",
+    "complex64": "complex128",
+}
 
 
 class Check(NamedTuple):
@@ -65,8 +70,11 @@ class Case:
         """The arrays it takes."""
         tree = ast.parse(self.text, mode="eval")
         bound = {x.arg for x in ast.walk(tree) if isinstance(x, ast.arg)}
-        called = {x.func.id for x in ast.walk(tree)
-                  if isinstance(x, ast.Call) and isinstance(x.func, ast.Name)}
+        called = {
+            x.func.id
+            for x in ast.walk(tree)
+            if isinstance(x, ast.Call) and isinstance(x.func, ast.Name)
+        }
         used = [x.id for x in ast.walk(tree) if isinstance(x, ast.Name)]
         return tuple(dict.fromkeys(x for x in used if x in ARRAYS and x not in bound | called))
 
@@ -210,8 +218,10 @@ def _pulled(case: Case, library: Library, xs: tuple[np.ndarray, ...]) -> Any:
 
     def gradient(*inexact: Any) -> Any:
         out, pull = library.root.vjp(function, *inexact)
-        cts = [library.asarray(direction(f"ct{i}", np.empty(y.shape, y.dtype)))
-               for i, y in enumerate(out)]
+        cts = [
+            library.asarray(direction(f"ct{i}", np.empty(y.shape, y.dtype)))
+            for i, y in enumerate(out)
+        ]
         return list(pull(cts))
 
     is_empty = not leaves_of(function(*given))
@@ -253,6 +263,11 @@ def _vmap(case: Case, arrays: list[np.ndarray]) -> Law:
 
 
 LAW: dict[str, Callable[[Case, list[np.ndarray]], Law]] = {
-    "value": _value, "weak": _weak, "jit": _jit, "jvp": _jvp, "vjp": _vjp, "second": _second,
+    "value": _value,
+    "weak": _weak,
+    "jit": _jit,
+    "jvp": _jvp,
+    "vjp": _vjp,
+    "second": _second,
     "vmap": _vmap,
 }

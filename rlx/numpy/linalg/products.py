@@ -12,6 +12,7 @@ from ...trace.apply import as_tensor
 from ...trace.axes import one_axis
 from ...trace.promotion import broadcast_to
 from .. import contraction, creation, manipulation
+from ..einsum import einsum
 from ..elementwise import Tensor
 from .matrices import check_matrix, check_square, wrong_shape, wrong_value
 from .solving import inv
@@ -106,7 +107,7 @@ def multi_dot(arrays: Sequence[Tensor], *, precision: Any = None) -> Any:
     labels[0] = labels[0][2 - ranks[0] :]
     labels[-1] = labels[-1][: ranks[-1]]
     ends = labels[0][: ranks[0] - 1] + labels[-1][1:]
-    return contraction.einsum(",".join(labels) + "->" + ends, *given, precision=precision)
+    return einsum(",".join(labels) + "->" + ends, *given, precision=precision)
 
 
 def outer(x1: Tensor, x2: Tensor, /) -> Any:
@@ -128,10 +129,21 @@ def tensordot(
     preferred_element_type: Any = None,
 ) -> Any:
     """The sum of products over axes; the same as `rlx.numpy.tensordot`."""
-    result = contraction.tensordot(x1, x2, axes)
-    return result if preferred_element_type is None else result.astype(preferred_element_type)
+    return contraction.tensordot(
+        x1, x2, axes, precision=precision, preferred_element_type=preferred_element_type
+    )
 
 
-def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Any:
+def vecdot(
+    x1: Tensor,
+    x2: Tensor,
+    /,
+    *,
+    axis: int = -1,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
     """The sums of products along an axis, elements of x1 conjugated."""
-    return contraction.vecdot(x1, x2, axis)
+    return contraction.vecdot(
+        x1, x2, axis=axis, precision=precision, preferred_element_type=preferred_element_type
+    )

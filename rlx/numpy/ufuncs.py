@@ -1,0 +1,235 @@
+"""Functions of one or two numbers with methods along axes: `add.reduce(x)`."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, final
+
+import numpy as np
+
+from ..ir.builder import user_source
+from ..ir.errors import ArgumentError, ShapeError
+from ..trace.apply import as_tensor
+from ..trace.axes import broadcast_shapes, one_axis
+from ..trace.promotion import broadcast_to
+from ..trace.scan import scan
+from . import arithmetic, elementwise, logic
+from .elementwise import Tensor
+from .indexing import check_copied, take
+from .logic import where
+from .manipulation import append, moveaxis, ravel, refuse_out, reshape
+from .mapping import vectorize
+from .reductions import Axis, all, any, cummax, cummin, cumprod, cumsum, max, min, prod, sum
+
+
+@final
+class ufunc:
+    """A function of single numbers that is called on arrays, and methods to run it along axes.
+
+    `total` and `running` compute `reduce` and `accumulate` at once; without them the function is
+    called for one element after another.
+    """
+
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        nin: int,
+        nout: int,
+        *,
+        identity: Any = None,
+        total: Callable[..., Any] | None = None,
+        running: Callable[..., Any] | None = None,
+    ) -> None:
+        self.__name__ = self.__qualname__ = func.__name__
+        functools.update_wrapper(self, func)
+        self.function = func
+        self.nin, self.nout, self.nargs = nin, nout, nin
+        self.identity = identity
+        self._total, self._running = total, running
+
+    def __call__(self, *args: Tensor, out: None = None, where: None = None) -> Any:
+        refuse_out(self.__name__, out)
+        if where is not None:
+            raise self._wrong(
+                "`where` would leave elements without a value",
+                f"choose afterwards: rlx.numpy.where(mask, {self.__name__}(x), other)",
+            )
+        if len(args) != self.nin:
+            raise self._wrong(
+                f"it takes {self.nin} arguments, not {len(args)}", f"call it with {self.nin}"
+            )
+        return self.function(*args)
+
+    def __repr__(self) -> str:
+        return f"<ufunc '{self.__name__}'>"
+
+    def reduce(
+        self,
+        a: Tensor,
+        axis: Axis = 0,
+        dtype: Any = None,
+        out: None = None,
+        keepdims: bool = False,
+        initial: Tensor | None = None,
+        where: Tensor | None = None,
+    ) -> Any:
+        """All elements along an axis combined, from first to last; None takes all elements."""
+        self._check_two("reduce", out)
+        a = as_tensor(a) if dtype is None else as_tensor(a).astype(dtype)
+        start = self.identity if initial is None else initial
+        if where is not None and start is None:
+            raise self._wrong("nothing stands for the elements left out", "give an initial value")
+        if self._total is not None:
+            mask = {} if where is None else {"where": where}
+            begin = {} if initial is None else {"initial": initial}
+            return self._total(a, axis, keepdims=keepdims, **mask, **begin)
+        place, shape = (0, (1,) * a.ndim) if axis is None else self._place("reduce", a, axis)
+        mask = None if where is None else broadcast_to(as_tensor(where), a.shape)
+        a, mask = (x if x is None or axis is not None else ravel(x) for x in (a, mask))
+        result = self._fold(a, mask, place, start)
+        return reshape(result, shape) if keepdims else result
+
+    def accumulate(self, a: Tensor, axis: int = 0, dtype: Any = None, out: None = None) -> Any:
+        """The elements so far along an axis combined, at each place."""
+        self._check_two("accumulate", out)
+        a = as_tensor(a) if dtype is None else as_tensor(a).astype(dtype)
+        place, _ = self._place("accumulate", a, axis)
+        if self._running is not None:
+            return self._running(a, place)
+        rows = moveaxis(a, place, 0)
+
+        def step(carry: Any, row: Any) -> tuple[Any, Any]:
+            made = self.function(carry, row)
+            return made, made
+
+        first = rows[0].astype(self._dtype_of(a))
+        _, rest = scan(step, first, rows[1:])
+        return moveaxis(append(first[None], rest, 0), 0, place)
+
+    def at(
+        self, a: Tensor, indices: Any, b: Tensor | None = None, /, *, inplace: bool = False
+    ) -> Any:
+        """A new array where the function was applied at indices, one after another."""
+        check_copied(f"{self.__name__}.at", inplace)
+        more = () if b is None else (as_tensor(b),)
+        a = as_tensor(a)
+        places = [as_tensor(i) for i in (indices if isinstance(indices, tuple) else (indices,))]
+        shape = broadcast_shapes(f"{self.__name__}.at", *(i.shape for i in places))
+        inner = a.shape[len(places) :]
+        flat = tuple(reshape(broadcast_to(i, shape), (-1,)) for i in places)
+        count = (math.prod(shape), *inner)
+        values = tuple(reshape(broadcast_to(x, (*shape, *inner)), count) for x in more)
+
+        def step(carry: Any, row: Any) -> tuple[Any, None]:
+            where_to, given = row
+            made = self.function(carry[where_to], *given)
+            return carry.at[where_to].set(made), None
+
+        start = a.astype(self._dtype_of(a, *more))
+        return scan(step, start, (flat, values))[0]
+
+    def reduceat(
+        self, a: Tensor, indices: Tensor, axis: int = 0, dtype: Any = None, out: None = None
+    ) -> Any:
+        """The elements between each index and the next combined.
+
+        Where the next is not greater there is the element at the index.
+        """
+        self._check_two("reduceat", out)
+        a = as_tensor(a) if dtype is None else as_tensor(a).astype(dtype)
+        place, _ = self._place("reduceat", a, axis)
+        rows, starts = moveaxis(a, place, 0), as_tensor(indices)
+        thin = (-1,) + (1,) * (a.ndim - 1)
+        first = reshape(starts, thin)
+        last = reshape(append(starts[1:], rows.shape[0]), thin)
+
+        def step(carry: Any, item: Any) -> tuple[Any, None]:
+            number, row = item
+            is_between = logic.logical_and(number > first, number < last)
+            return where(is_between, self.function(carry, row), carry), None
+
+        numbers = np.arange(rows.shape[0], dtype="int32")
+        result = scan(step, take(rows, starts, 0), (numbers, rows))[0]
+        return moveaxis(result, 0, place)
+
+    def outer(self, A: Tensor, B: Tensor, /) -> Any:
+        """The function of each element of A with each of B."""
+        self._check_two("outer", None)
+        A, B = as_tensor(A), as_tensor(B)
+        return self.function(reshape(A, (*A.shape, *(1,) * B.ndim)), B)
+
+    def _fold(self, a: Any, mask: Any, axis: int, start: Any) -> Any:
+        rows = moveaxis(a, axis, 0)
+        dtype = self._dtype_of(a)
+        if start is None and rows.shape[0] == 0:
+            raise ShapeError(
+                f"{self.__name__}.reduce: there is nothing to combine along an axis of size 0",
+                where=str(user_source()),
+                fix="give an initial value",
+            )
+        if start is None:
+            first, rows = rows[0].astype(dtype), rows[1:]
+        else:
+            first = broadcast_to(as_tensor(start).astype(dtype), rows.shape[1:])
+        if mask is None:
+            return scan(lambda carry, row: (self.function(carry, row), None), first, rows)[0]
+
+        def step(carry: Any, item: Any) -> tuple[Any, None]:
+            row, is_taken = item
+            return where(is_taken, self.function(carry, row), carry), None
+
+        return scan(step, first, (rows, moveaxis(mask, axis, 0)))[0]
+
+    def _dtype_of(self, *operands: Any) -> np.dtype:
+        """The dtype of a result for operands of these dtypes."""
+        ones = [as_tensor(np.ones((), x.dtype)) for x in operands]
+        return self.function(*ones, *ones[: self.nin - len(ones)]).dtype
+
+    def _place(self, name: str, a: Any, axis: Any) -> tuple[int, tuple[Any, ...]]:
+        """An axis counted from 0, and the shape with size 1 there."""
+        place = one_axis(f"{self.__name__}.{name}", axis, a.ndim)
+        return place, tuple(1 if i == place else n for i, n in enumerate(a.shape))
+
+    def _check_two(self, name: str, out: Any) -> None:
+        refuse_out(f"{self.__name__}.{name}", out)
+        if (self.nin, self.nout) != (2, 1):
+            raise self._wrong(
+                f"{name} needs a function of two numbers that gives one",
+                "use the function itself",
+            )
+
+    def _wrong(self, what: str, fix: str) -> ArgumentError:
+        return ArgumentError(f"{self.__name__}: {what}", where=str(user_source()), fix=fix)
+
+
+def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> ufunc:
+    """A ufunc of a function of single numbers, which is traced.
+
+    >>> frompyfunc(lambda x, y: 2 * x + y, nin=2, nout=1).reduce(np.arange(4))
+    Array(11, dtype=int32)
+    """
+    whole = vectorize(func, excluded=())
+    whole.__name__ = whole.__qualname__ = getattr(func, "__name__", "function")
+    return ufunc(whole, nin, nout, identity=identity)
+
+
+def _ufunc(function: Callable[..., Any], nin: int = 2, **options: Any) -> ufunc:
+    return ufunc(function, nin, 1, **options)
+
+
+add = _ufunc(elementwise.add, identity=0, total=sum, running=cumsum)
+multiply = _ufunc(elementwise.multiply, identity=1, total=prod, running=cumprod)
+subtract = _ufunc(elementwise.subtract)
+negative = _ufunc(arithmetic.negative, 1)
+maximum = _ufunc(elementwise.maximum, total=max, running=cummax)
+minimum = _ufunc(elementwise.minimum, total=min, running=cummin)
+logical_and = _ufunc(logic.logical_and, identity=True, total=all)
+logical_or = _ufunc(logic.logical_or, identity=False, total=any)
+logical_xor = _ufunc(logic.logical_xor, identity=False)
+bitwise_and = _ufunc(elementwise.bitwise_and, identity=-1)
+bitwise_or = _ufunc(elementwise.bitwise_or, identity=0)
+bitwise_xor = _ufunc(elementwise.bitwise_xor, identity=0)
+logaddexp = _ufunc(arithmetic.logaddexp, identity=-math.inf)
+logaddexp2 = _ufunc(arithmetic.logaddexp2, identity=-math.inf)
