@@ -30,12 +30,14 @@ from .trace.make_graph import make_graph, spec
 from .trace.scan import associative_scan, map, scan
 from .trace.tensor import TracedTensor
 from .transforms import (
+    CustomOp,
     ad_checkpoint,
     checkpoint,
     checkpoint_name,
     checkpoint_policies,
     custom_jvp,
     custom_linear_solve,
+    custom_op,
     custom_root,
     custom_vjp,
     grad,
@@ -50,6 +52,7 @@ from .transforms import (
     no_recompile,
     remat,
     stop_gradient,
+    testing,
     value_and_grad,
     vjp,
     vmap,

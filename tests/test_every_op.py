@@ -26,7 +26,9 @@ def test_every_op_keeps_every_law(case: Case, law: Any) -> None:
 
 
 def test_every_op_has_a_sample() -> None:
-    assert {name for name, op in OPS.items() if not op.sample_list} == WITHOUT_SAMPLES
+    without = {name for name, op in OPS.items() if not op.sample_list}
+    # other tests define ops as users do
+    assert {name for name in without if "of_user" not in OPS[name].rules} == WITHOUT_SAMPLES
 
 
 @pytest.mark.parametrize("name", [name for name in OPS if name not in WITHOUT_SAMPLES])

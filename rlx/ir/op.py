@@ -247,11 +247,17 @@ class Op:
             lacking.append("samples")
         return lacking
 
-    def run(self, arrays: Sequence[np.ndarray], attrs: dict[str, Any]) -> tuple[np.ndarray, ...]:
-        """Evaluate the NumPy reference; results have the dtypes of the type rule."""
+    def run(
+        self, arrays: Sequence[np.ndarray], attrs: dict[str, Any], device: str = ""
+    ) -> tuple[np.ndarray, ...]:
+        """Evaluate the NumPy reference; results have the dtypes of the type rule.
+
+        A user's op may have another one for a device.
+        """
         types = self.infer([Type(as_dtype(a.dtype), a.shape) for a in arrays], attrs)
         with np.errstate(all="ignore"):
-            results = self.rules["reference"](*arrays, **attrs)
+            kernel = self.rules.get("kernels", {}).get(device, self.rules["reference"])
+            results = kernel(*arrays, **attrs)
         results = results if isinstance(results, tuple | list) else (results,)
         return tuple(
             np.asarray(r).astype(t.dtype, copy=False) for r, t in zip(results, types, strict=True)

@@ -4,9 +4,10 @@ Enters: a Python function. Leaves: a function. The engines (`jvp.py`, `split.py`
 `batch.py`) go from graph to graph and name no op. Uses ir, trace and runtime. Read `jvp.py` first.
 """
 
-from . import ad_checkpoint, checkpoint_policies
+from . import ad_checkpoint, checkpoint_policies, testing
 from .ad_checkpoint import checkpoint, checkpoint_name, remat
 from .custom import custom_jvp, custom_vjp, stop_gradient
+from .custom_op import CustomOp, custom_op
 from .forward import hessian, hvp, jacfwd, jacrev, jvp
 from .grad import grad, linear_transpose, linearize, value_and_grad, vjp
 from .jit import jit
@@ -15,12 +16,14 @@ from .solve import custom_linear_solve, custom_root
 from .vmap import vmap
 
 __all__ = [
+    "CustomOp",
     "ad_checkpoint",
     "checkpoint",
     "checkpoint_name",
     "checkpoint_policies",
     "custom_jvp",
     "custom_linear_solve",
+    "custom_op",
     "custom_root",
     "custom_vjp",
     "grad",
@@ -35,6 +38,7 @@ __all__ = [
     "no_recompile",
     "remat",
     "stop_gradient",
+    "testing",
     "value_and_grad",
     "vjp",
     "vmap",

@@ -124,8 +124,8 @@ class custom_jvp(_Custom):
         def rule(primals: Sequence[Value], tangents: Sequence[Value]) -> list[list[Value]]:
             given, _ = pytree.unflatten(tree, from_values(primals[:n]))
             moving, _ = pytree.unflatten(tree, from_values(tangents[:n]))
-            bound = _named(functools.partial(user_rule, *fixed), self._name)
-            found = _record_rule(bound, (given, moving), traced.captures, primals[n:])
+            bound = named_rule(functools.partial(user_rule, *fixed), self._name)
+            found = record_rule(bound, (given, moving), traced.captures, primals[n:])
             value, slope = _pair(found, f"the jvp rule of {self._name}", "(value, tangent)")
             name = f"{self._name}: the jvp rule's "
             return [
@@ -149,8 +149,8 @@ class custom_jvp(_Custom):
             leaves = iter(from_values(known[:n_known]))
             given = [pytree.unflatten(s, [next(leaves) for _ in s.accessors()]) for s in args[:-1]]
             ct = pytree.unflatten(traced.out_tree, from_values(cts))
-            bound = _named(user_rule, self._name)
-            found = _record_rule(bound, (*given, ct), traced.captures, known[n_known:])
+            bound = named_rule(user_rule, self._name)
+            found = record_rule(bound, (*given, ct), traced.captures, known[n_known:])
             return [_matching(f"{self._name}: the transpose", found, args[-1], types)]
 
         rule = Rule(transposed, (user_rule, traced.in_tree))
@@ -214,8 +214,8 @@ class custom_vjp(_Custom):
 
         def forward(primals: Sequence[Value]) -> list[list[Value]]:
             given, _ = pytree.unflatten(tree, from_values(primals[:n]))
-            bound = _named(of_free, self._name)
-            value, kept = _record_rule(bound, given, traced.captures, primals[n:])
+            bound = named_rule(of_free, self._name)
+            value, kept = record_rule(bound, given, traced.captures, primals[n:])
             what = f"{self._name}: the forward rule's value"
             return [
                 _matching(what, value, traced.out_tree, types, is_slope=False),
@@ -226,11 +226,11 @@ class custom_vjp(_Custom):
             count = sum(residuals_of_call.is_array)
             arrays = from_values(residuals[:count])
             ct = pytree.unflatten(traced.out_tree, from_values(cts))
-            bound = _named(
+            bound = named_rule(
                 lambda xs, ct: backward_rule(*fixed, residuals_of_call.with_arrays(xs), ct),
                 self._name,
             )
-            pulled = _record_rule(bound, (arrays, ct), traced.captures, residuals[count:])
+            pulled = record_rule(bound, (arrays, ct), traced.captures, residuals[count:])
             extra = [zeros_like(p.type) for p in traced.graph.params[n:]]
             return [[*_cotangents(self._name, pulled, traced), *extra]]
 
@@ -257,7 +257,9 @@ class _Residuals:
         return pytree.unflatten(self._structure, weave(self.is_array, arrays, self._plain))
 
 
-def _named(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
+def named_rule(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The function under the name of a rule, for errors."""
+
     def rule(*args: Any) -> Any:
         return fn(*args)
 
@@ -265,7 +267,7 @@ def _named(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
     return rule
 
 
-def _record_rule(
+def record_rule(
     rule: Callable[..., Any], args: Sequence[Any], captures: Sequence[Any], held: Sequence[Value]
 ) -> Any:
     """Record a user's rule in the current graph; gives what it returns.
@@ -315,12 +317,13 @@ def _matching(
     In a slope None stands for zero, and so does anything for an integer.
     """
     given = pytree.flatten_like(spec, tree, what, ("what is wanted", "what it returned"))
-    return _values_of(what, given, types, pytree.paths(spec), is_slope)
+    return values_of(what, given, types, pytree.paths(spec), is_slope)
 
 
-def _values_of(
+def values_of(
     what: str, given: Sequence[Any], types: Sequence[Type], paths: Sequence[str], is_slope: bool
 ) -> list[Value]:
+    """The values of arrays that a rule returned, checked against types."""
     found = []
     for x, type, path in zip(given, types, paths, strict=True):
         if is_slope and (x is None or not is_inexact(type.dtype)):

@@ -75,11 +75,12 @@ class Masks:
 
         `outer` is the mask of the node's own cotangent.
         """
-        rules = node.op.rules.get("choice")
+        rules: Sequence[Callable[[Value], Value] | None] = node.op.rules.get("choice", ())
         which = args[0] if rules else None
         if not isinstance(which, Value):
             return [None] * len(args)
-        return [rule and self._chosen(which, i, rule, outer) for i, rule in enumerate(rules)]
+        pairs = enumerate(rules)
+        return [rule and self._chosen(which, i, rule, outer) for i, rule in pairs]
 
     def _chosen(
         self, which: Value, place: int, rule: Callable[[Value], Value], outer: Mask | None

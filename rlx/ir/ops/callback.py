@@ -95,10 +95,10 @@ io_callback.jvp(_no_derivative(io_callback))
 debug_callback.nondifferentiable("it only shows")
 
 
-def _one_by_one(
+def one_by_one(
     op: Op, args: Sequence[Value], batched: Sequence[bool], attrs: dict[str, Any]
 ) -> Sequence[Value]:
-    """Call the function for each member, in their order."""
+    """Apply an op to each member of a batch, in their order."""
     size = batch_size(args, batched)
     same = [a for a, is_there in zip(args, batched, strict=True) if not is_there]
     rows = [a for a, is_there in zip(args, batched, strict=True) if is_there]
@@ -125,7 +125,7 @@ def pure_callback_batch(
 ) -> Sequence[Value]:
     attrs = {"fn": fn, "vmap_method": vmap_method}
     if vmap_method == "sequential":
-        return _one_by_one(pure_callback, args, batched, {**attrs, "results": results})
+        return one_by_one(pure_callback, args, batched, {**attrs, "results": results})
     size = batch_size(args, batched)
     # the function is one of whole batches
     count = size if vmap_method == "broadcast_all" else 1
@@ -138,12 +138,12 @@ def pure_callback_batch(
 def io_callback_batch(
     args: Sequence[Value], batched: Sequence[bool], **attrs: Any
 ) -> Sequence[Value]:
-    return _one_by_one(io_callback, args, batched, attrs)
+    return one_by_one(io_callback, args, batched, attrs)
 
 
 @debug_callback.batch
 def debug_callback_batch(args: Sequence[Value], batched: Sequence[bool], **attrs: Any) -> Any:
-    return _one_by_one(debug_callback, args, batched, attrs)
+    return one_by_one(debug_callback, args, batched, attrs)
 
 
 def _doubled(*operands: np.ndarray) -> np.ndarray:

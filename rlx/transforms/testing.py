@@ -1,0 +1,163 @@
+"""Checks of derivatives and of whole ops, for tests of users: `rlx.testing`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ..ir.errors import ArgumentError
+from ..ir.types import is_complex, is_inexact
+from ..trace import pytree
+from ..trace.apply import as_operand, operand_type
+from .custom_op import CustomOp
+from .forward import jvp
+from .grad import vjp
+from .jit import jit
+from .vmap import vmap
+
+__all__ = ["check_grads", "check_op"]
+
+MODES = ("fwd", "rev")
+
+
+def check_grads(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    order: int = 1,
+    modes: str | Sequence[str] = MODES,
+    atol: float | None = None,
+    rtol: float | None = None,
+    eps: float | None = None,
+) -> None:
+    """Compare derivatives up to an order with finite differences.
+
+    Raises an AssertionError where they differ. The function must be smooth at the arguments, which
+    are best of 64 bits. `eps` is the step; the defaults follow from the dtype.
+
+    >>> import numpy as np, rlx
+    >>> check_grads(rlx.numpy.sin, (np.float64(0.3),), order=3)
+    """
+    modes = [modes] if isinstance(modes, str) else list(modes)
+    if not set(modes) <= set(MODES):
+        raise ArgumentError(f"check_grads: there is no mode in {modes}", fix=f"use {MODES}")
+    step = eps or min(_roundoff(x) for x in _inexact(args)) ** (1 / 3)
+    # what differences of second order leave: the square of the step, and roundoff over the step
+    error = 64 * max(step**2, min(_roundoff(x) for x in _inexact(args)) / step)
+    limits = {"atol": error if atol is None else atol, "rtol": error if rtol is None else rtol}
+    _check(fn, tuple(args), order, modes, step, limits)
+
+
+def _check(
+    fn: Callable[..., Any], args: Any, order: int, modes: Any, step: float, limits: Any
+) -> None:
+    directions = _random_like(args, 1)
+    measured = _slopes(fn, args, directions, step)
+    weights = _random_like(fn(*args), 2)
+    if "fwd" in modes:
+        found = jvp(fn, args, directions)[1]
+        pairs = zip(_inexact(found), measured, strict=True)
+        for tangent, slope in pairs:
+            np.testing.assert_allclose(tangent, slope, **limits, err_msg="jvp")
+    if "rev" in modes:
+        _, pull_back = vjp(fn, *args)
+        left = _inner(weights, measured)
+        right = _inner(pull_back(weights), directions)
+        np.testing.assert_allclose(right, left, **limits, err_msg="vjp")
+    if order > 1:
+        if "fwd" in modes:
+            pushed = lambda *xs: jvp(fn, xs, directions)[1]  # noqa: E731
+            _check(pushed, args, order - 1, modes, step, limits)
+        if "rev" in modes:
+            pulled = lambda *xs: vjp(fn, *xs)[1](weights)  # noqa: E731
+            _check(pulled, args, order - 1, modes, step, limits)
+
+
+def _roundoff(x: Any) -> float:
+    return float(ml_dtypes.finfo(operand_type(as_operand(x)).dtype).eps)
+
+
+def _inexact(tree: Any) -> list[Any]:
+    """The leaves that have derivatives."""
+    leaves = pytree.leaves(tree)
+    return [x for x in leaves if is_inexact(operand_type(as_operand(x)).dtype)]
+
+
+def _random_like(tree: Any, seed: int) -> Any:
+    random = np.random.default_rng(seed)
+
+    def draw(x: Any) -> Any:
+        type = operand_type(as_operand(x))
+        if not is_inexact(type.dtype):
+            return np.zeros(type.shape, type.dtype)
+        numbers = random.uniform(-1, 1, type.shape)
+        if is_complex(type.dtype):
+            numbers = numbers + 1j * random.uniform(-1, 1, type.shape)
+        return np.asarray(numbers).astype(type.dtype)
+
+    return pytree.map(draw, tree)
+
+
+def _slopes(fn: Callable[..., Any], args: Any, directions: Any, step: float) -> list[np.ndarray]:
+    """Central differences of the results along directions."""
+
+    def moved(by: float) -> list[np.ndarray]:
+        def move(x: Any, t: Any) -> Any:
+            return x if not is_inexact(t.dtype) else (np.asarray(x) + by * t).astype(t.dtype)
+
+        return [np.asarray(y) for y in _inexact(fn(*pytree.map(move, args, directions)))]
+
+    return [(b - a) / (2 * step) for a, b in zip(moved(-step), moved(step), strict=True)]
+
+
+def _inner(xs: Any, ys: Any) -> float:
+    """The real inner product, without conjugation."""
+    pairs = zip(_inexact(xs), _inexact(ys), strict=True)
+    return float(sum(np.sum(np.asarray(x) * np.asarray(y)).real for x, y in pairs))
+
+
+def check_op(op: CustomOp, *args: Any, order: int = 2, **attrs: Any) -> None:
+    """Check the rules of a custom op against its NumPy function, on an example.
+
+    The type rule, compiled code, the derivatives up to an order and batches of every choice of
+    arguments must agree with it. Raises an AssertionError where they do not.
+    """
+    arrays = [np.asarray(x) for x in args]
+    call = lambda *xs: op(*xs, **attrs)  # noqa: E731
+    wanted = _arrays(call(*arrays))
+    error = 64 * max([_roundoff(x) for x in [*_inexact(arrays), *_inexact(wanted)]], default=0.0)
+    _all_close(_arrays(jit(call)(*arrays)), wanted, error, "compiled")
+    for batched in itertools.product([None, 0], repeat=len(arrays)):
+        if any(axis == 0 for axis in batched):
+            _check_batch(call, arrays, batched, error)
+    rules = op.op.rules
+    if "nondifferentiable" in rules or not _inexact(arrays):
+        return
+    check_grads(call, arrays, order, "rev" if op.is_reverse_only else MODES)
+
+
+def _check_batch(call: Any, arrays: Any, batched: Any, error: float) -> None:
+    members = [[_varied(x, i) for x in arrays] for i in range(3)]
+    pick = lambda xs: [x if a == 0 else y for x, y, a in zip(xs, arrays, batched, strict=True)]  # noqa: E731
+    stacks = [np.stack(column) for column in zip(*members, strict=True)]
+    got = _arrays(vmap(call, in_axes=batched)(*pick(stacks)))
+    for i, member in enumerate(members):
+        _all_close([y[i] for y in got], _arrays(call(*pick(member))), error, f"batched {batched}")
+
+
+def _varied(x: np.ndarray, member: int) -> np.ndarray:
+    """Another array of the kind: a little larger numbers, which stay in the op's range."""
+    return x if not is_inexact(x.dtype) else (x * (1 + member / 64)).astype(x.dtype)
+
+
+def _arrays(tree: Any) -> list[np.ndarray]:
+    return [np.asarray(x) for x in pytree.leaves(tree)]
+
+
+def _all_close(got: Any, wanted: Any, error: float, what: str) -> None:
+    for x, y in zip(got, wanted, strict=True):
+        assert x.dtype == y.dtype, f"{what}: {x.dtype}, not {y.dtype}"
+        np.testing.assert_allclose(x, y, rtol=error, atol=error, err_msg=what)
