@@ -90,17 +90,16 @@ def _is_recorded(op: Op, attrs: dict[str, Any]) -> bool:
     So it is with symbolic sizes, with nested graphs that look at other members of a batch, and,
     while a graph is recorded, with calls of Python functions: they happen when it runs.
     """
-    graphs = [a for attr in attrs.values() for a in (attr if isinstance(attr, tuple) else (attr,))]
-    inner = [node.op for a in graphs if isinstance(a, Graph) for node in a.walk()]
+    flat = [a for attr in attrs.values() for a in (attr if isinstance(attr, tuple) else (attr,))]
+    inner = [node.op for a in flat if isinstance(a, Graph) for node in a.walk()]
     if any("named" in each.rules for each in inner):
         return True
     if any("calls_python" in each.rules for each in (op, *inner)) and builder.current() is not None:
         return True
-    shape = attrs.get("shape", ())
-    if not any(isinstance(n, Dim) for n in shape):
-        return False
-    _check_open(shape)
-    return True
+    sizes = [a for a in flat if isinstance(a, Dim)]
+    if sizes:
+        _check_open(sizes)
+    return bool(sizes)
 
 
 def _check_open(sizes: Sequence[Any]) -> None:

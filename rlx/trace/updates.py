@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.builder import user_source
+from ..ir.dims import Dim
 from ..ir.errors import AttributeValueError, ShapeError
 from ..ir.types import is_bool
 from .apply import apply, apply_like, as_operand, as_tensor, operand_type
@@ -202,7 +203,7 @@ def _update_slice(
     part = _fitted(values, indexed, view, x)
     part = apply("flip", part, axes=tuple(plan.flipped)) if plan.flipped else part
     if combine == "set" and all(step == 1 for step in plan.step):
-        starts = {i: np.asarray(start, "int32") for i, start in enumerate(plan.start)}
+        starts = {i: _place(start) for i, start in enumerate(plan.start)}
         if view == tuple(x.shape):
             return part
         return apply("dynamic_update_slice", x, part, *starts_of(x, starts))
@@ -212,10 +213,14 @@ def _update_slice(
     return apply("select", _padded(ones, x, plan, False), _padded(part, x, plan, 0), x)
 
 
+def _place(start: Any) -> Any:
+    return start if isinstance(start, Dim) else np.asarray(start, "int32")
+
+
 def _view_shapes(x: Any, plan: Plan) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The shape of the sliced view, and of what the index gives."""
     sizes = [
-        len(range(a, b, step)) if isinstance(a, int) and isinstance(b, int) else -((a - b) // step)
+        max((b - a + step - 1) // step, 0) if isinstance(b - a, int) else (b - a + step - 1) // step
         for a, b, step in zip(plan.start, plan.stop, plan.step, strict=True)
     ]
     each = iter(sizes)
@@ -260,9 +265,7 @@ def _scatter(x: Any, plan: Plan, values: Any, combine: str, mode: str, unique: b
     arrays, axes = list(plan.arrays), taken_axes(plan)
     rank = max(len(a.shape) for a in arrays)
     starts = [i for i, kind in enumerate(_kinds(plan)) if kind == "keep" and plan.start[i]]
-    indices = index_vectors(
-        [*arrays, *(np.asarray(plan.start[i], "int32") for i in starts)], like=x
-    )
+    indices = index_vectors([*arrays, *(_place(plan.start[i]) for i in starts)], like=x)
     batch = tuple(indices.shape[:-1])
     view, front = _view_shapes(x, plan)[0], batch_place(plan)
     kept = [view[i] for i, kind in enumerate(_kinds(plan)) if kind == "keep"]

@@ -1,0 +1,267 @@
+"""Symbolic sizes: one program for all numbers of them, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from audit import Case, all_close, tolerance_of, type_of
+
+import rlx
+import rlx.numpy as rnp
+from rlx.backends import registry
+from rlx.ir.builder import build
+from rlx.ir.dims import Dim, concrete
+from rlx.ir.errors import RlxError
+from rlx.ir.graph import OPS, Graph
+from rlx.lower.lir import evaluate
+from rlx.trace.array import Array
+
+N = {"x": {0: "n"}}
+SIZES = (1, 2, 3, 7, 16, 33, 130)
+WEIGHTS = np.random.default_rng(0).normal(size=(8, 8)).astype("float32")
+
+# -- every op -------------------------------------------------------------------------------------
+
+
+def opened(case: Case) -> list[Graph]:
+    """Graphs of an op, each with a name for one of the numbers among its sizes."""
+    types = [type_of(x) for x in case.arrays()]
+    graphs = []
+    for number in sorted({n for t in types for n in t.shape if n > 1}):
+        size = rlx.dim("n", min=2)
+        symbolic = [t.with_shape(tuple(size if n == number else n for n in t.shape)) for t in types]
+        try:
+            graphs.append(build(lambda *xs: case.op.apply(xs, case.attrs), symbolic, case.op.name))
+        except RlxError:  # the op needs the number
+            continue
+    return graphs
+
+
+ROOMS = [name for name, op in OPS.items() if op.sample_list and "body" in op.rules]
+
+
+@pytest.mark.parametrize("name", ROOMS)  # composites are made of these
+def test_every_op_runs_with_open_sizes(name: str) -> None:
+    case = Case(OPS[name], OPS[name].sample_list[0])
+    if "calls_python" in case.op.rules:  # the functions of samples know their sizes
+        return
+    arrays = case.arrays()
+    wanted = list(case.op.run(arrays, case.attrs))
+    tolerance = tolerance_of(*map(type_of, arrays), *(type_of(np.asarray(w)) for w in wanted))
+    for graph in opened(case):
+        executable = registry.get("cpu").compile(graph, Array)
+        found = executable.entry(*(np.array(a, order="C") for a in arrays))
+        many = found if isinstance(found, tuple) else (found,)
+        all_close([r.host() for r in many], wanted, tolerance, name)
+        assert executable.program is not None
+        all_close(evaluate(executable.program, arrays), wanted, tolerance, f"{name}, evaluated")
+
+
+# -- programs -------------------------------------------------------------------------------------
+
+
+def attention(x: Any) -> Any:
+    q, k, v = x @ WEIGHTS, x @ WEIGHTS.T, x @ (WEIGHTS * 0.5)
+    scores = q @ k.T / np.float32(8**0.5)
+    count = x.shape[0]
+    seen = rnp.arange(count)[:, None] >= rnp.arange(count)
+    return rlx.nn.softmax(rnp.where(seen, scores, -1e9)) @ v
+
+
+def recurrent(x: Any) -> Any:
+    return rlx.scan(lambda h, row: (rnp.tanh(row + 0.5 * h), h), rnp.zeros(8), x)
+
+
+PROGRAMS: dict[str, Callable[..., Any]] = {
+    "scale": lambda x: x * 2 + 1,
+    "statistics": lambda x: (rnp.mean(x, 0), rnp.var(x), rnp.max(x, 1), rnp.argmin(x, 0)),
+    "normalize": lambda x: (x - rnp.mean(x, 1, keepdims=True)) / rnp.std(x, 1, keepdims=True),
+    "attention": attention,
+    "gradient of attention": rlx.grad(lambda x: rnp.sum(attention(x) ** 2)),
+    "recurrent": recurrent,
+    "gradient of recurrent": rlx.grad(lambda x: rnp.sum(recurrent(x)[0])),
+    "hessian of weights": lambda x: rlx.hessian(lambda w: rnp.sum(rnp.tanh(x @ w)))(rnp.ones(8)),
+    "movement": lambda x: (x.T + 1, x[::-1], x[::3], x[::-2], x[-1], rnp.roll(x, 2, 0)),
+    "reshaped": lambda x: (x.reshape(-1), x.reshape(-1, 2, 4), x.reshape(8, -1)),
+    "joined": lambda x: (rnp.concatenate([x, x[:1]]), rnp.repeat(x, 2, 0), rnp.tile(x, (2, 1))),
+    "cumulative": lambda x: (rnp.cumsum(x, 0), rnp.cumsum(x[::-1], 1), rnp.sort(x, 0)),
+    "places": lambda x: (x[rnp.array([0, -1])], x.at[0].add(1), rnp.take(x, -1, 0)),
+    "diagonal": lambda x: (rnp.trace(x @ x.T), x.at[-1].set(0.0), x.at[::2].multiply(3)),
+    "cond": lambda x: rlx.cond(rnp.sum(x) > 0, lambda x: x * 2, lambda x: x[::-1], x),
+    "loop": lambda x: rlx.fori_loop(0, 5, lambda i, y: y + x * i, x),
+    "while": lambda x: rlx.while_loop(lambda y: rnp.sum(y) < 9, lambda y: y + 1.5, abs(x)),
+    "vmap": lambda x: rlx.vmap(lambda row: row / (1 + rnp.sum(row * row)))(x),
+    "size as a number": lambda x: rnp.sum(x) / x.shape[0] + x.shape[0] * 2,
+    "linalg": lambda x: rnp.linalg.inv(rnp.eye(8) + x.T @ x / 8),
+    "half": lambda x: rnp.sum(x.astype("bfloat16") @ x.T.astype("bfloat16"), 1),
+    "integers": lambda x: (x * 9).astype("int32").T @ (x * 9).astype("int32"),
+}
+
+
+def check(function: Any, wanted: Any, x: np.ndarray, name: str) -> None:
+    tolerance = 0.05 if name == "half" else 2e-4
+    found, right = rlx.tree.leaves(function(x)), rlx.tree.leaves(wanted(rnp.asarray(x)))
+    for got, want in zip(found, right, strict=True):
+        got, want = (np.asarray(a).astype("float64") for a in (got, want))
+        assert got.shape == want.shape
+        np.testing.assert_allclose(got, want, tolerance, tolerance, err_msg=name)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_one_program_serves_all_sizes(name: str) -> None:
+    function = rlx.jit(lambda x: PROGRAMS[name](x), dynamic=N)
+    for n in SIZES:
+        x = np.random.default_rng(n).normal(size=(n, 8)).astype("float32")
+        check(function, PROGRAMS[name], x, name)
+    assert function.cache_info().compiles == 1
+
+
+def test_sizes_of_several_arguments_are_related() -> None:
+    seq = rlx.dim("seq", max=64)
+    function = rlx.jit(
+        lambda batch, w: rnp.einsum("si,ij->sj", batch["x"], w) + batch["y"][1:],
+        dynamic={'batch["x"]': {0: seq}, "batch['y']".replace("'", '"'): {0: seq + 1}},
+    )
+    for n in (1, 5, 64):
+        batch = {"x": rnp.ones((n, 3)), "y": rnp.zeros((n + 1, 2))}
+        assert function(batch, rnp.ones((3, 2))).tolist() == [[3.0, 3.0]] * n
+    assert function.cache_info().compiles == 1
+    assert function.graph.result_types[0].shape == (seq, 2)
+
+
+def test_reference_takes_open_sizes() -> None:
+    function = rlx.jit(PROGRAMS["statistics"], dynamic=N, device="reference")
+    for n in (1, 4):
+        check(function, PROGRAMS["statistics"], np.ones((n, 8), "float32"), "reference")
+
+
+def test_run_into_and_named_parameters() -> None:
+    compiled = rlx.jit(lambda x: x * 2, dynamic=N).lower(rnp.ones((4, 8))).compile().compiled
+    out = np.empty((6, 8), "float32")
+    compiled.run_into(np.ones((6, 8), "float32"), out=[out])
+    assert out.sum() == 96
+    assert compiled.run(x=np.ones((3, 8), "float32")).shape == (3, 8)
+    assert "n" in compiled.stages["lir"]
+    assert compiled.cost().flops > 0
+
+
+# -- devices that need known sizes ----------------------------------------------------------------
+
+PADDED = ["scale", "statistics", "normalize", "attention", "vmap", "size as a number", "linalg"]
+
+
+@pytest.mark.parametrize("name", PADDED)
+def test_buckets_change_nothing(name: str) -> None:
+    function = rlx.jit(PROGRAMS[name], dynamic=N, buckets={"n": (4, 8, 40)})
+    for n in (1, 4, 5, 33):
+        x = np.random.default_rng(n).normal(size=(n, 8)).astype("float32")
+        check(function, PROGRAMS[name], x, name)
+    assert function.cache_info().compiles == 1
+    report = function.lower(np.ones((3, 8), "float32")).compile().report()
+    assert report == "padded to n = 4; n = 8; n = 40"
+
+
+@pytest.mark.parametrize("name", ["attention", "movement", "recurrent"])
+def test_specialized_for_each_size(name: str) -> None:
+    function = rlx.jit(PROGRAMS[name], dynamic=N, specialize=True)
+    for n in (2, 5):
+        x = np.random.default_rng(n).normal(size=(n, 8)).astype("float32")
+        check(function, PROGRAMS[name], x, name)
+    report = function.lower(np.ones((3, 8), "float32")).compile().report()
+    assert report == "specialized for n = 2; n = 5"
+
+
+# -- errors ---------------------------------------------------------------------------------------
+
+
+def message(call: Callable[[], Any]) -> str:
+    with pytest.raises(RlxError) as caught:
+        call()
+    return re.sub(r"where  \S+ in \S+ .*", "where  HERE", str(caught.value))
+
+
+def ones(*shape: int) -> np.ndarray:
+    return np.ones(shape, "float32")
+
+
+def test_errors_of_sizes_name_the_dim() -> None:
+    limited = rlx.jit(lambda x, y: x + y, dynamic={k: {0: rlx.dim("n", max=9)} for k in "xy"})
+    assert limited(ones(4), ones(4)).shape == (4,)
+    assert message(lambda: limited(ones(10), ones(10))) == (
+        "n is 10, outside of its range (1 to 9)\n"
+        "  where  HERE\n"
+        "         axis 0 of argument 0 of <lambda>, x\n"
+        "  fix    pass arrays of that size, or widen the range: rlx.dim('n', min=..., max=...)"
+    )
+    assert message(lambda: limited(ones(3), ones(4))) == (
+        "axis 0 of argument 1 of <lambda>, y is 4, but n is 3\n"
+        "  where  HERE\n"
+        "         n is 3 by axis 0 of argument 0 of <lambda>, x\n"
+        "  fix    pass arrays whose sizes fit together, or name the dims apart"
+    )
+
+
+def test_errors_of_ops_tell_the_sizes_of_the_call() -> None:
+    third = rlx.jit(lambda x: x[3], dynamic=N)
+    assert third(ones(4)).item() == 1
+    text = message(lambda: third(ones(3)))
+    assert "3:4 does not lie in an axis of size 3" in text
+    assert "in this call n = 3" in text
+    assert third(ones(5)).item() == 1
+
+
+WRONG = {
+    "has no argument 'z' to be dynamic": lambda: rlx.jit(abs_, dynamic={"z": {0: "n"}}),
+    "the dynamic axes of 'x' are 'n'": lambda: rlx.jit(abs_, dynamic={"x": "n"}),  # type: ignore
+    "it has no axis 2 to be n": lambda: rlx.jit(abs_, dynamic={"x": {2: "n"}})(ones(3)),
+    "`buckets` is {'n': 4}": lambda: rlx.jit(abs_, dynamic=N, buckets={"n": 4}),  # type: ignore
+    "larger than its largest bucket, 4": lambda: rlx.jit(abs_, dynamic=N, buckets={"n": [4]})(
+        ones(5)
+    ),
+    "the buckets are of m, the dims are n": lambda: rlx.jit(abs_, dynamic=N, buckets={"m": [4]})(
+        ones(5)
+    ),
+    "its result would depend on the padding of f32[n]": lambda: rlx.jit(
+        lambda x: x[::-1], dynamic=N, buckets={"n": [4]}
+    )(ones(3)),
+    "no argument's shape tells the size n": lambda: rlx.jit(
+        lambda x: x + 1, dynamic={"x": {0: rlx.dim("n") * rlx.dim("n")}}
+    )(ones(4)),
+    "whether n >= 4 depends on the size of n (1 to None)": lambda: rlx.jit(
+        lambda x: x if x.shape[0] >= 4 else -x, dynamic=N
+    )(ones(4)),
+    "the size n has no number while the function is recorded": lambda: rlx.jit(
+        lambda x: sum(x[i] for i in range(x.shape[0])), dynamic=N
+    )(ones(4)),
+    "the range of n, 3 to 2, holds no sizes": lambda: rlx.dim("n", min=3, max=2),
+    "the range of n is 1 to 'many'": lambda: rlx.dim("n", max="many"),  # type: ignore[arg-type]
+    "the name of a dim is ''": lambda: rlx.dim(""),
+}
+
+
+def abs_(x: Any) -> Any:
+    return abs(x)
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_wrong_use_is_explained(text: str) -> None:
+    found = message(WRONG[text])
+    assert text in found
+    assert "  fix    " in found
+
+
+def test_sizes_divide_and_compare() -> None:
+    n, even = rlx.dim("n", min=2, max=9), 2 * rlx.dim("n", min=2, max=9)
+    assert even // 2 == n
+    assert (even + 1) // 2 == n
+    assert (even + 1) % 2 == 1
+    assert isinstance(n // 2, Dim) and (n // 2).high == 4
+    assert n >= 2 and n > 1 and n < 10 and not n <= 1
+    half = (n + 1) // 2 * 3 - n % 2
+    assert isinstance(half, Dim)
+    assert [concrete(half, {"n": k}) for k in (2, 5)] == [3, 8]
+    assert rlx.spec((n // 2, even)).shape[1] == n * 2
