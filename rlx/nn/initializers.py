@@ -89,7 +89,7 @@ def variance_scaling(
         sizes = tuple(integer("a size", n) for n in shape)
         fan_in, fan_out = _fans(sizes, in_axis, out_axis, batch_axis)
         fans = (fan_in, fan_out, (fan_in + fan_out) / 2, math.sqrt(fan_in * fan_out))
-        deviation = math.sqrt(scale / max(1.0, dict(zip(MODES, fans, strict=True))[mode]))
+        deviation = math.sqrt(scale / max(1.0, fans[MODES.index(mode)]))
         dtype = _chosen(dtype)
         if distribution == "normal":
             return random.normal(key, shape, dtype) * deviation

@@ -9,9 +9,25 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from . import linalg, signal, special, stats
+    from . import (
+        cluster,
+        fft,
+        integrate,
+        interpolate,
+        linalg,
+        ndimage,
+        optimize,
+        signal,
+        sparse,
+        spatial,
+        special,
+        stats,
+    )
 
-PACKAGES = ("linalg", "signal", "special", "stats")
+PACKAGES = (
+    *("cluster", "fft", "integrate", "interpolate", "linalg", "ndimage"),
+    *("optimize", "signal", "sparse", "spatial", "special", "stats"),
+)
 
 
 def __getattr__(name: str) -> ModuleType:

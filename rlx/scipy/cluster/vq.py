@@ -1,0 +1,28 @@
+"""Vectors by the nearest of a book of codes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import numpy as rnp
+from ...ir.builder import user_source
+from ...ir.errors import ShapeError
+from ..operands import Tensor, floats
+
+
+def vq(obs: Tensor, code_book: Tensor, check_finite: bool = True) -> tuple[Any, Any]:
+    """The index of the row of `code_book` nearest to each row, and how far it is.
+
+    >>> [x.tolist() for x in vq([[0.0, 1.0], [5.0, 5.0]], [[0.0, 0.0], [5.0, 4.0]])]
+    [[0, 1], [1.0, 1.0]]
+    """
+    x, book = floats("vq", obs, code_book)
+    if x.ndim != book.ndim or x.ndim not in (1, 2) or x.shape[1:] != book.shape[1:]:
+        raise ShapeError(
+            f"vq: the rows are {x.type}, the book is {book.type}",
+            where=str(user_source()),
+            fix="give matrices whose rows are of one length, or two vectors of numbers",
+        )
+    x, book = (rnp.reshape(y, (y.shape[0], -1)) for y in (x, book))
+    distances = rnp.linalg.norm(x[:, None] - book, axis=-1)
+    return rnp.argmin(distances, axis=-1), rnp.min(distances, axis=-1)

@@ -1,0 +1,144 @@
+"""Cosine transforms under the names of `jax.scipy.fft`.
+
+Enters and leaves: arrays; integers become float32. Fourier transforms are in `rlx.numpy.fft`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import numpy as rnp
+from ..ir.builder import user_source
+from ..ir.errors import ArgumentError
+from ..trace.apply import as_tensor
+from ..trace.axes import integer, one_axis, some_axes
+from ..trace.promotion import promote_operands
+from .operands import Tensor
+
+NORMS = (None, "backward", "ortho")
+
+
+def dct(
+    x: Tensor, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None
+) -> Any:
+    """The second cosine transform along an axis: 2 * sum of x[j] * cos(pi * k * (2j + 1) / 2n).
+
+    `n` pads with zeros or cuts. The norm "ortho" makes the transform orthogonal.
+
+    >>> dct([1.0, 2.0, 3.0]).round(3).tolist()
+    [12.0, -3.4639999866485596, 0.0]
+    """
+    return _along("dct", _cosines, x, type, n, axis, norm)
+
+
+def idct(
+    x: Tensor, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None
+) -> Any:
+    """The inverse of `dct`."""
+    return _along("idct", _from_cosines, x, type, n, axis, norm)
+
+
+def dctn(
+    x: Tensor,
+    type: int = 2,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str | None = None,
+) -> Any:
+    """The second cosine transform along several axes, all by default; `s` pads or cuts them."""
+    return _along_each("dctn", _cosines, x, type, s, axes, norm)
+
+
+def idctn(
+    x: Tensor,
+    type: int = 2,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str | None = None,
+) -> Any:
+    """The inverse of `dctn`."""
+    return _along_each("idctn", _from_cosines, x, type, s, axes, norm)
+
+
+def _along_each(
+    name: str, transform: Callable[..., Any], x: Tensor, type: int, s: Any, axes: Any, norm: Any
+) -> Any:
+    x = as_tensor(x)
+    sizes = [s] if isinstance(s, int) else s
+    if axes is None and sizes is not None:
+        axes = tuple(range(x.ndim - len(sizes), x.ndim))
+    places = some_axes(name, axes, x.ndim)
+    if sizes is not None and len(sizes) != len(places):
+        raise ArgumentError(
+            f"{name}: there are {len(sizes)} sizes for {len(places)} axes",
+            where=str(user_source()),
+            fix="give one size for each axis",
+        )
+    for i, place in enumerate(places):
+        n = None if sizes is None else sizes[i]
+        x = _along(name, transform, x, type, n, place, norm)
+    return x
+
+
+def _along(
+    name: str, transform: Callable[..., Any], x: Tensor, type: int, n: Any, axis: int, norm: Any
+) -> Any:
+    if type != 2 or norm not in NORMS:
+        raise ArgumentError(
+            f"{name}: the type is {type!r}, the norm {norm!r}",
+            where=str(user_source()),
+            fix='use the type 2 and the norm None, "backward" or "ortho"',
+        )
+    line = as_tensor(promote_operands(x, inexact=True)[0])
+    place = one_axis(name, axis, line.ndim)
+    line = rnp.moveaxis(line, place, -1)
+    if n is not None:
+        count = integer(f"{name}: n", n)
+        line = line[..., :count]
+        pads = [(0, 0)] * (line.ndim - 1) + [(0, count - line.shape[-1])]
+        line = rnp.pad(line, pads)
+    if rnp.iscomplexobj(line):
+        made = transform(line.real, norm) + 1j * transform(line.imag, norm)
+    else:
+        made = transform(line, norm)
+    return rnp.moveaxis(made, -1, place)
+
+
+def _order(count: int) -> np.ndarray:
+    """The even places, then the odd ones backwards."""
+    return np.concatenate([np.arange(0, count, 2), np.arange(1, count, 2)[::-1]]).astype("int32")
+
+
+def _turns(count: int, dtype: Any) -> Any:
+    """exp(1j * pi * k / 2n) for each k."""
+    turns = np.exp(0.5j * math.pi * np.arange(count) / count)
+    return rnp.asarray(turns.astype("complex128" if dtype.itemsize == 8 else "complex64"))
+
+
+def _sizes(count: int, dtype: Any) -> np.ndarray:
+    """The lengths of the cosines, by which the orthogonal transform divides."""
+    squares = np.full(count, 2.0 * count)
+    squares[0] = 4.0 * count
+    return np.sqrt(squares).astype(dtype)
+
+
+def _cosines(x: Any, norm: str | None) -> Any:
+    # Makhoul, "A fast cosine transform in one and two dimensions", 1980
+    count = x.shape[-1]
+    whole = rnp.fft.fft(x[..., _order(count)])
+    made = rnp.astype(2 * rnp.real(whole * rnp.conj(_turns(count, x.dtype))), x.dtype)
+    return made / _sizes(count, x.dtype) if norm == "ortho" else made
+
+
+def _from_cosines(x: Any, norm: str | None) -> Any:
+    count, dtype = x.shape[-1], x.dtype
+    if norm == "ortho":
+        x = x * _sizes(count, dtype)
+    halves = np.ones(count, dtype)
+    halves[0] = 0.5
+    line = rnp.real(rnp.fft.ifft(x * halves * _turns(count, dtype)))
+    return rnp.astype(line[..., np.argsort(_order(count)).astype("int32")], dtype)

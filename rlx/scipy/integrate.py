@@ -1,0 +1,17 @@
+"""Integrals of samples under the names of `jax.scipy.integrate`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import numpy as rnp
+from .operands import Tensor
+
+
+def trapezoid(y: Tensor, x: Tensor | None = None, dx: Tensor = 1.0, axis: int = -1) -> Any:
+    """The integral along an axis by trapezoids between samples, at places x or `dx` apart.
+
+    >>> trapezoid([1.0, 2.0, 4.0])
+    Array(4.5, dtype=float32)
+    """
+    return rnp.trapezoid(y, x, dx, axis)

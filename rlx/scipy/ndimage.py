@@ -1,0 +1,99 @@
+"""Images read between their pixels, under the names of `jax.scipy.ndimage`."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import numpy as rnp
+from ..ir.builder import user_source
+from ..ir.errors import ArgumentError, ShapeError
+from ..trace.apply import apply, as_tensor
+from ..trace.promotion import convert
+from .operands import Tensor
+
+
+def _mirrored(index: Any, size: int) -> Any:
+    if size == 1:
+        return 0 * index
+    last = size - 1
+    return rnp.abs((index + last) % (2 * last) - last)
+
+
+# what stands beyond the edges, as the place within to read instead
+PLACES: dict[str, Callable[[Any, int], Any]] = {
+    "constant": lambda index, size: rnp.clip(index, 0, size - 1),
+    "nearest": lambda index, size: rnp.clip(index, 0, size - 1),
+    "wrap": lambda index, size: index % size,
+    "mirror": _mirrored,
+    "reflect": lambda index, size: (_mirrored(2 * index + 1, 2 * size + 1) - 1) // 2,
+}
+
+
+def map_coordinates(
+    input: Tensor,
+    coordinates: Sequence[Tensor],
+    order: int,
+    mode: str = "constant",
+    cval: Tensor = 0.0,
+) -> Any:
+    """The numbers of an array at places between its elements, one coordinate for each axis.
+
+    Order 0 takes the nearest element, 1 goes straight between neighbors. Beyond the edges stands
+    `cval`, or what `mode` says: "nearest", "wrap", "mirror" (around the last element) or "reflect"
+    (around the edge).
+
+    >>> map_coordinates([[0.0, 1.0], [2.0, 3.0]], [[0.5], [0.5]], order=1).tolist()
+    [1.5]
+    """
+    x, places = as_tensor(input), [as_tensor(c) for c in coordinates]
+    if mode not in PLACES or order not in (0, 1):
+        raise ArgumentError(
+            f"map_coordinates: the mode is {mode!r}, the order {order!r}",
+            where=str(user_source()),
+            fix=f"use one of {', '.join(PLACES)}, and the order 0 or 1",
+        )
+    if len(places) != x.ndim:
+        raise ShapeError(
+            f"map_coordinates: there are {len(places)} coordinates for {x.type}",
+            where=str(user_source()),
+            fix="give one coordinate for each axis",
+        )
+    fill = convert(as_tensor(cval), x.dtype)
+    corners = [_neighbors(c, n, order, mode) for c, n in zip(places, x.shape, strict=True)]
+    total: Any = 0
+    for corner in itertools.product(*corners):
+        value = x[tuple(index for index, _, _ in corner)]
+        if mode == "constant":
+            is_inside = functools.reduce(lambda a, b: a & b, [inside for _, inside, _ in corner])
+            value = rnp.where(is_inside, value, fill)
+        total = total + math.prod([weight for _, _, weight in corner], start=1.0) * value
+    if x.dtype.kind in "iu":
+        total = _rounded(rnp.asarray(total))
+    return convert(as_tensor(total), x.dtype)
+
+
+def _neighbors(place: Any, size: int, order: int, mode: str) -> list[tuple[Any, Any, Any]]:
+    """Elements near a coordinate: where to read, whether it is inside, the weight."""
+    if order == 0:
+        near = [(_rounded(place), 1.0)]
+    else:
+        below = rnp.floor(place)
+        share = place - below
+        near = [(below, 1 - share), (below + 1, share)]
+    result = []
+    for index, weight in near:
+        index = convert(as_tensor(index), rnp.int32.dtype)
+        result.append((PLACES[mode](index, size), (index >= 0) & (index < size), weight))
+    return result
+
+
+def _rounded(x: Any) -> Any:
+    """The nearest whole number; halves go away from zero."""
+    if x.dtype.kind in "iu":
+        return x
+    whole = apply("trunc", x)
+    return rnp.where(rnp.abs(x - whole) >= 0.5, whole + rnp.sign(x), whole)

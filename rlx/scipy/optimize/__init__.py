@@ -1,0 +1,3 @@
+"""Minima of functions under the names of `jax.scipy.optimize`."""
+
+from .minimize import OptimizeResults, minimize

@@ -1,0 +1,214 @@
+"""The least value of a function of a vector, by its gradients: minimize."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ... import numpy as rnp
+from ...ir.builder import user_source
+from ...ir.errors import ArgumentError, ShapeError
+from ...trace.apply import as_tensor
+from ...trace.control import while_loop
+from ...trace.promotion import promote_operands
+from ...transforms import value_and_grad
+from ..operands import Tensor
+from .line_search import line_search
+
+LIMITED = "l-bfgs-experimental-do-not-rely-on-this"
+OPTIONS = {
+    "bfgs": {"maxiter": None, "norm": np.inf, "gtol": 1e-5, "line_search_maxiter": 10},
+    LIMITED: {
+        "maxiter": None,
+        "norm": np.inf,
+        "maxcor": 10,
+        "ftol": 2.220446049250313e-09,
+        "gtol": 1e-5,
+        "maxfun": None,
+        "maxgrad": None,
+        "maxls": 20,
+    },
+}
+
+
+class OptimizeResults(NamedTuple):
+    """Where the least value was found, whether it is one, and what it took.
+
+    The status is 0 for success, 1 after too many steps, and greater where a line search failed.
+    """
+
+    x: Any
+    success: Any
+    status: Any
+    fun: Any
+    jac: Any
+    hess_inv: Any
+    nfev: Any
+    njev: Any
+    nit: Any
+
+
+class State(NamedTuple):
+    """The place, its value and gradient, what is known of the curvature, and counts."""
+
+    x: Any
+    value: Any
+    gradient: Any
+    before: Any  # the value one step before
+    curvature: Any
+    calls: Any
+    steps: Any
+    is_done: Any
+    status: Any
+
+
+def minimize(
+    fun: Callable[..., Any],
+    x0: Tensor,
+    args: tuple[Any, ...] = (),
+    *,
+    method: str,
+    tol: float | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> OptimizeResults:
+    """The vector x for which fun(x, *args), a number, is least, near `x0`.
+
+    The method is "BFGS", or for many numbers "l-bfgs-experimental-do-not-rely-on-this". It ends
+    when the `norm` of the gradient is less than `gtol` (`tol` if given). Options of the first are
+    maxiter, norm, gtol, line_search_maxiter; of the second maxiter, norm, maxcor, ftol, gtol,
+    maxfun, maxgrad, maxls.
+
+    >>> minimize(lambda x: ((x - 3.0) ** 2).sum(), [0.0, 1.0], method="BFGS").x.round(3).tolist()
+    [3.0, 3.0]
+    """
+    kind = method.lower()
+    if kind not in OPTIONS or not isinstance(args, tuple):
+        raise ArgumentError(
+            f"minimize: the method is {method!r}, args are {type(args).__name__}",
+            where=str(user_source()),
+            fix=f'use the method "BFGS" or "{LIMITED}", and a tuple of args',
+        )
+    known, given = OPTIONS[kind], dict(options or {})
+    if unknown := set(given) - set(known):
+        raise ArgumentError(
+            f"minimize: there is no option {', '.join(sorted(unknown))}",
+            where=str(user_source()),
+            fix=f"use {', '.join(known)}",
+        )
+    if tol is not None:
+        given.setdefault("gtol", tol)
+    x = as_tensor(promote_operands(as_tensor(x0), inexact=True)[0])
+    if x.ndim != 1:
+        raise ShapeError(f"minimize: x0 is {x.type}", where=str(user_source()), fix="give a vector")
+    settings = {**known, **given}
+    if settings["maxiter"] is None:
+        settings["maxiter"] = 200 * x.shape[0]
+    slopes = value_and_grad(lambda x: fun(x, *args))
+    return (_bfgs if kind == "bfgs" else _limited)(slopes, x, settings)
+
+
+def _descend(
+    slopes: Callable[[Any], Any],
+    x: Any,
+    settings: Mapping[str, Any],
+    curvature: Any,
+    direction_of: Callable[[Any, Any], Any],
+    learned: Callable[..., Any],
+    most_trials: int,
+) -> State:
+    """Steps along directions from the curvature, which each step tells more of."""
+    value, gradient = slopes(x)
+    before = value + rnp.linalg.norm(gradient) / 2
+
+    def is_small(gradient: Any) -> Any:
+        return rnp.linalg.norm(gradient, ord=settings["norm"]) < settings["gtol"]
+
+    def step(s: State) -> State:
+        direction = direction_of(s.curvature, s.gradient)
+        guess = 2.02 * (s.value - s.before) / rnp.dot(s.gradient, direction)
+        first = rnp.where((guess > 0) & (guess < 1), guess, 1.0)
+        found = line_search(
+            slopes, s.x, direction, s.value, s.gradient, rnp.astype(first, s.x.dtype), most_trials
+        )
+        low = found.low
+        move = low.distance * direction
+        curvature = learned(s.curvature, move, low.gradient - s.gradient, s.steps)
+        is_done = is_small(low.gradient)
+        calls, steps = s.calls + found.count, s.steps + 1
+        status = _status(s, found, low.value, calls, steps, settings)
+        status = rnp.where(is_done, 0, status)
+        return State(
+            s.x + move, low.value, low.gradient, s.value, curvature, calls, steps, is_done, status
+        )
+
+    zero = rnp.asarray(0)
+    start = State(x, value, gradient, before, curvature, zero + 1, zero, is_small(gradient), zero)
+    return while_loop(lambda s: ~s.is_done & (s.status == 0), step, start)
+
+
+def _status(
+    s: State, found: Any, value: Any, calls: Any, steps: Any, settings: Mapping[str, Any]
+) -> Any:
+    """0 as long as it is worth to go on."""
+    is_limited = "ftol" in settings
+    status = rnp.where(steps >= settings["maxiter"], 1, 0)
+    if is_limited:
+        for number, name in ((2, "maxfun"), (3, "maxgrad")):
+            if settings[name] is not None:
+                status = rnp.where(calls >= settings[name], number, status)
+        status = rnp.where((s.value - value < settings["ftol"]) & found.is_done, 4, status)
+    return rnp.where(found.is_done, status, 5 if is_limited else 3)
+
+
+def _results(s: State, hess_inv: Any) -> OptimizeResults:
+    return OptimizeResults(
+        s.x, s.is_done, s.status, s.value, s.gradient, hess_inv, s.calls, s.calls, s.steps
+    )
+
+
+def _bfgs(slopes: Callable[[Any], Any], x: Any, settings: Mapping[str, Any]) -> OptimizeResults:
+    unit = rnp.eye(x.shape[0], dtype=x.dtype)
+
+    def learned(inverse: Any, move: Any, change: Any, steps: Any) -> Any:
+        product = rnp.dot(change, move)
+        rho = 1 / rnp.where(product == 0, 1.0, product)
+        turn = unit - rho * rnp.outer(move, change)
+        better = turn @ inverse @ turn.T + rho * rnp.outer(move, move)
+        return rnp.where((product != 0) & rnp.isfinite(rho), better, inverse)
+
+    trials = settings["line_search_maxiter"]
+    made = _descend(slopes, x, settings, unit, lambda h, g: -(h @ g), learned, trials)
+    return _results(made, made.curvature)
+
+
+def _limited(slopes: Callable[[Any], Any], x: Any, settings: Mapping[str, Any]) -> OptimizeResults:
+    """BFGS with the last `maxcor` steps in place of a matrix."""
+    kept = settings["maxcor"]
+    none = rnp.zeros((kept, x.shape[0]), x.dtype)
+
+    def learned(history: Any, move: Any, change: Any, steps: Any) -> Any:
+        moves, changes, rhos, _ = history
+        product = rnp.dot(change, move)
+        rho = rnp.where(product == 0, 0.0, 1 / rnp.where(product == 0, 1.0, product))
+        size = rnp.dot(change, change)
+        gamma = rnp.where(size > 0, product / rnp.where(size > 0, size, 1.0), 1.0)
+        rows = [rnp.concatenate([a[1:], b[None]]) for a, b in ((moves, move), (changes, change))]
+        return (*rows, rnp.concatenate([rhos[1:], rho[None]]), gamma)
+
+    def direction(history: Any, gradient: Any) -> Any:
+        # Nocedal and Wright, algorithm 7.4; rows that are not there yet are 0
+        moves, changes, rhos, gamma = history
+        q, shares = -gradient, []
+        for i in reversed(range(kept)):
+            shares.append(rhos[i] * rnp.dot(moves[i], q))
+            q = q - shares[-1] * changes[i]
+        q = gamma * q
+        for i, share in enumerate(reversed(shares)):
+            q = q + moves[i] * (share - rhos[i] * rnp.dot(changes[i], q))
+        return q
+
+    history = (none, none, none[:, 0], rnp.ones((), x.dtype))
+    made = _descend(slopes, x, settings, history, direction, learned, settings["maxls"])
+    return _results(made, None)

@@ -1,0 +1,3 @@
+"""Linear maps without a matrix, under the names of `jax.scipy.sparse`."""
+
+from . import linalg

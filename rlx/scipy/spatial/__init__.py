@@ -1,0 +1,3 @@
+"""Space under the names of `jax.scipy.spatial`."""
+
+from . import transform

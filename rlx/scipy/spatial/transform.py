@@ -1,0 +1,230 @@
+"""Rotations of space, and turns between them: Rotation, Slerp.
+
+Rotations are unit quaternions (x, y, z, w), one or a line of them. Both classes are containers of
+arrays: they go through transforms.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from typing import Any, NoReturn, final
+
+import numpy as np
+
+from ... import numpy as rnp
+from ... import random
+from ...ir.builder import user_source
+from ...ir.errors import ArgumentError, ShapeError
+from ...trace import pytree
+from ...trace.apply import as_tensor
+from ..operands import Tensor, floats
+from . import quaternions
+
+
+@final
+class Rotation:
+    """One rotation of space, or a line of them.
+
+    >>> Rotation.from_euler("z", 90, degrees=True).apply([1.0, 0.0, 0.0]).round(3).tolist()
+    [0.0, 1.0, 0.0]
+    """
+
+    def __init__(self, quat: Tensor) -> None:
+        self.quat = quat
+
+    @classmethod
+    def concatenate(cls, rotations: Sequence[Rotation]) -> Rotation:
+        """Lines of rotations one after another."""
+        return cls(rnp.concatenate([rotation.quat for rotation in rotations]))
+
+    @classmethod
+    def from_euler(cls, seq: str, angles: Tensor, degrees: bool = False) -> Rotation:
+        """Turns around axes one after another.
+
+        Those of "xyz" stand still, those of "XYZ" turn along. `angles` has a place along the last
+        axis for each of them.
+        """
+        axes, is_intrinsic = _axes_of(seq, (1, 2, 3))
+        (angles,) = floats("Rotation.from_euler", angles)
+        angles = rnp.deg2rad(angles) if degrees else angles
+        if angles.ndim == 0 or (len(axes) == 1 and angles.shape[-1] != 1):
+            angles = angles[..., None]
+        if angles.shape[-1] != len(axes):
+            _wrong_shape(f"the angles are {angles.type}", f"give {len(axes)} along the last axis")
+        return cls(quaternions.from_turns(axes, angles, is_intrinsic))
+
+    @classmethod
+    def from_matrix(cls, matrix: Tensor) -> Rotation:
+        """The rotation by an orthogonal matrix of determinant 1."""
+        (matrix,) = floats("Rotation.from_matrix", matrix)
+        return cls(quaternions.from_matrix(matrix))
+
+    @classmethod
+    def from_mrp(cls, mrp: Tensor) -> Rotation:
+        """The rotation by modified Rodrigues parameters: axis * tan(angle / 4)."""
+        (mrp,) = floats("Rotation.from_mrp", mrp)
+        square = rnp.sum(rnp.square(mrp), axis=-1, keepdims=True)
+        return cls(rnp.concatenate([2 * mrp, 1 - square], axis=-1) / (1 + square))
+
+    @classmethod
+    def from_quat(cls, quat: Tensor) -> Rotation:
+        """The rotation by quaternions of any length but 0."""
+        (quat,) = floats("Rotation.from_quat", quat)
+        return cls(quaternions.normalized(quat))
+
+    @classmethod
+    def from_rotvec(cls, rotvec: Tensor, degrees: bool = False) -> Rotation:
+        """The rotation around a vector, by its length."""
+        (rotvec,) = floats("Rotation.from_rotvec", rotvec)
+        return cls(quaternions.from_vector(rnp.deg2rad(rotvec) if degrees else rotvec))
+
+    @classmethod
+    def identity(cls, num: int | None = None, dtype: Any = "float32") -> Rotation:
+        """No rotation, or a line of `num` of them."""
+        shape = (4,) if num is None else (num, 4)
+        return cls(rnp.broadcast_to(rnp.asarray([0.0, 0.0, 0.0, 1.0], dtype), shape))
+
+    @classmethod
+    def random(cls, random_key: Any, num: int | None = None) -> Rotation:
+        """A random rotation, or a line of them, all equally likely."""
+        shape = (4,) if num is None else (num, 4)
+        return cls(quaternions.normalized(random.normal(random_key, shape)))
+
+    def __getitem__(self, indexer: Any) -> Rotation:
+        self._check_line("indexed")
+        return Rotation(self.quat[indexer])
+
+    def __len__(self) -> int:
+        self._check_line("counted")
+        return self.quat.shape[0]
+
+    def _check_line(self, what: str) -> None:
+        if self.single:
+            _wrong_shape(f"one rotation cannot be {what}", "make a line of them")
+
+    def __mul__(self, other: Rotation) -> Rotation:
+        """The rotation by `other`, then by this one."""
+        return Rotation.from_quat(quaternions.product(self.quat, other.quat))
+
+    def apply(self, vectors: Tensor, inverse: bool = False) -> Any:
+        """The vectors (..., 3) turned, or turned back."""
+        matrix, vectors = self.as_matrix(), as_tensor(vectors)
+        matrix = rnp.matrix_transpose(matrix) if inverse else matrix
+        return rnp.sum(matrix * vectors[..., None, :], axis=-1)
+
+    def as_euler(self, seq: str, degrees: bool = False) -> Any:
+        """Three angles around axes that make the rotation; see `from_euler`."""
+        axes, is_intrinsic = _axes_of(seq, (3,))
+        angles = quaternions.as_turns(self.quat, axes, is_intrinsic)
+        return rnp.rad2deg(angles) if degrees else angles
+
+    def as_matrix(self) -> Any:
+        """The orthogonal matrix."""
+        return quaternions.as_matrix(self.quat)
+
+    def as_mrp(self) -> Any:
+        """The modified Rodrigues parameters, axis * tan(angle / 4)."""
+        w = self.quat[..., 3:]
+        sign = rnp.where(w < 0, -1.0, 1.0)
+        return sign * self.quat[..., :3] / (1 + sign * w)
+
+    def as_rotvec(self, degrees: bool = False) -> Any:
+        """The axis times the angle."""
+        vector = quaternions.as_vector(self.quat)
+        return rnp.rad2deg(vector) if degrees else vector
+
+    def as_quat(self, canonical: bool = False, scalar_first: bool = False) -> Any:
+        """The quaternion, of the two the one with the first sign plus if `canonical`."""
+        quat = quaternions.canonical(self.quat) if canonical else self.quat
+        return rnp.roll(quat, 1, axis=-1) if scalar_first else quat
+
+    def inv(self) -> Rotation:
+        """The rotation back."""
+        return Rotation(self.quat * np.array([-1, -1, -1, 1], self.quat.dtype))
+
+    def magnitude(self) -> Any:
+        """The angle."""
+        size = quaternions.length(self.quat[..., :3])[..., 0]
+        return 2.0 * rnp.arctan2(size, rnp.abs(self.quat[..., 3]))
+
+    def mean(self, weights: Tensor | None = None) -> Rotation:
+        """The rotation nearest to all of a line, some counting more."""
+        self._check_line("averaged")
+        ones = rnp.ones(len(self), self.quat.dtype)
+        share = ones if weights is None else as_tensor(weights)
+        if share.shape != (len(self),):
+            _wrong_shape(f"the weights are {share.type}", f"give {len(self)} of them")
+        scatter = (self.quat.T * share) @ self.quat
+        return Rotation(rnp.linalg.eigh(scatter)[1][:, -1])
+
+    @property
+    def single(self) -> bool:
+        """Whether it is one rotation, not a line of them."""
+        return self.quat.ndim == 1
+
+
+@final
+class Slerp:
+    """The even turns between rotations at rising times: `Slerp.init(times, rotations)(time)`."""
+
+    def __init__(
+        self, times: Tensor, timedelta: Tensor, rotations: Rotation, rotvecs: Tensor
+    ) -> None:
+        self.times, self.timedelta = times, timedelta
+        self.rotations, self.rotvecs = rotations, rotvecs
+
+    @classmethod
+    def init(cls, times: Tensor, rotations: Rotation) -> Slerp:
+        """The turns between a line of rotations at as many times."""
+        times = rnp.astype(as_tensor(times), rotations.quat.dtype)
+        if rotations.single or times.shape != (len(rotations),) or len(rotations) < 2:
+            _wrong_shape(f"the times are {times.type}", "give two rotations or more, each a time")
+        first, second = Rotation(rotations.quat[:-1]), Rotation(rotations.quat[1:])
+        return cls(times, rnp.diff(times), first, (first.inv() * second).as_rotvec())
+
+    def __call__(self, times: Tensor) -> Rotation:
+        """The rotations at one time or a line of them."""
+        given = rnp.astype(as_tensor(times), self.times.dtype)
+        if given.ndim > 1:
+            _wrong_shape(f"the times are {given.type}", "give one time or a vector")
+        line = rnp.atleast_1d(given)
+        last = self.times.shape[0] - 2
+        i = rnp.clip(rnp.searchsorted(self.times, line) - 1, 0, last)
+        share = (line - self.times[i]) / self.timedelta[i]
+        made = self.rotations[i] * Rotation.from_rotvec(self.rotvecs[i] * share[:, None])
+        return made[0] if given.ndim == 0 else made
+
+
+def _axes_of(seq: str, counts: tuple[int, ...]) -> tuple[list[int], bool]:
+    """The numbers of axes, and whether they turn along."""
+    is_intrinsic = re.fullmatch("[XYZ]+", seq) is not None
+    is_known = is_intrinsic or re.fullmatch("[xyz]+", seq) is not None
+    is_twice = any(a == b for a, b in itertools.pairwise(seq))
+    if not is_known or is_twice or len(seq) not in counts:
+        _wrong(
+            f"there are no angles around {seq!r}",
+            f"give {' or '.join(map(str, counts))} of the letters xyz, or of XYZ, "
+            "none twice in a row",
+        )
+    return ["xyz".index(letter) for letter in seq.lower()], is_intrinsic
+
+
+def _wrong(what: str, fix: str) -> NoReturn:
+    raise ArgumentError(f"Rotation: {what}", where=str(user_source()), fix=fix)
+
+
+def _wrong_shape(what: str, fix: str) -> NoReturn:
+    raise ShapeError(f"Rotation: {what}", where=str(user_source()), fix=fix)
+
+
+pytree.register_class(
+    Rotation, lambda r: ((r.quat,), None, ("quat",)), lambda _, children: Rotation(*children)
+)
+SLERP = ("times", "timedelta", "rotations", "rotvecs")
+pytree.register_class(
+    Slerp,
+    lambda s: (tuple(getattr(s, name) for name in SLERP), None, SLERP),
+    lambda _, children: Slerp(*children),
+)
