@@ -46,6 +46,13 @@ class Builder:
             self.capture_params.append(found)
         return found
 
+    def replace_capture(self, thing: Any, other: Any) -> None:
+        """Let the hidden parameter of an outside thing stand for another from now on."""
+        found = self._by_identity.pop(id(thing), None)
+        if found is not None:
+            self._by_identity[id(other)] = found
+            self.captures[:] = [other if each is thing else each for each in self.captures]
+
     def own(self, value: Value) -> Value:
         """Give the value of this graph that stands for `value`.
 

@@ -8,6 +8,7 @@ RLX_DEVICE  name   the device used if none is named
 RLX_KEY_REUSE 0, 1 make it an error to use a key of random numbers twice
 RLX_DEBUG_NANS 0, 1   look for the operation that makes a NaN, in compiled code too
 RLX_DEBUG_INFS 0, 1   the same for infinities
+RLX_CHECKS  0, 1   check indices in compiled code, too
 RLX_TRACEBACK filtered, full   whether tracebacks leave out the frames of rlx
 RLX_UNROLL_LIMIT n    how often a line is recorded by a Python loop without a notice; 0 is always
 RLX_CACHE_BYTES  n    how much compiled code is kept by one cache
@@ -44,14 +45,15 @@ class Settings:
     key_reuse: bool = False
     debug_nans: bool = False
     debug_infs: bool = False
+    checks: bool = False
     traceback: str = "filtered"
     unroll_limit: int = 256
     cache_bytes: int = 1 << 30
 
     @property
-    def compiled_in(self) -> tuple[bool, bool]:
+    def compiled_in(self) -> tuple[bool, ...]:
         """The settings that change what a program does: with others it is compiled again."""
-        return self.debug_nans, self.debug_infs
+        return self.debug_nans, self.debug_infs, self.checks
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
@@ -88,7 +90,7 @@ def _read(name: str, wanted: object) -> object:
     match name:
         case "debug":
             return int(_one_of(name, text, DEBUG_LEVELS))
-        case "check" | "key_reuse" | "debug_nans" | "debug_infs":
+        case "check" | "key_reuse" | "debug_nans" | "debug_infs" | "checks":
             return _one_of(name, text, SWITCH) == "1"
         case "traceback":
             return _one_of(name, text, TRACEBACKS)
@@ -149,6 +151,7 @@ class Config:
     key_reuse = Setting[bool]("Whether it is an error to use a key of random numbers twice.")
     debug_nans = Setting[bool]("Whether an operation that makes a NaN is an error.")
     debug_infs = Setting[bool]("Whether an operation that makes an infinity is an error.")
+    checks = Setting[bool]("Whether compiled code checks that indices lie within their axes.")
     traceback = Setting[str]("`filtered` hides the frames of rlx in tracebacks, `full` does not.")
     unroll_limit = Setting[int]("How often a loop may record a line without a notice; 0: always.")
     cache_bytes = Setting[int]("How many bytes of compiled programs one cache keeps.")

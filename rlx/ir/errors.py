@@ -98,6 +98,10 @@ class ImmutableError(RlxError, TypeError):
     """An array was assigned to in place."""
 
 
+class AliasError(ImmutableError):
+    """An assignment would change an array that somebody else has, or one was missed."""
+
+
 class DonatedError(RlxError, RuntimeError):
     """An array was used after its memory had been given away."""
 

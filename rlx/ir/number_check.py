@@ -29,7 +29,8 @@ def is_bad(nans: bool, infs: bool) -> IsBad | None:
 
 def asked() -> IsBad | None:
     """The numbers that the settings `debug_nans` and `debug_infs` look for."""
-    return is_bad(*config.settings.compiled_in)
+    settings = config.settings
+    return is_bad(settings.debug_nans, settings.debug_infs)
 
 
 def check_results(

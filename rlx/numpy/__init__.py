@@ -7,6 +7,8 @@ composed from ops, so all of them differentiate, batch and compile. Read `elemen
 import sys
 
 from ..trace.array import Array as ndarray
+from ..trace.assignment import assign as setitem
+from ..trace.assignment import like_before
 from ..trace.indexing import getitem
 from ..trace.operators import FUNCTIONS
 from ..trace.promotion import result_type

@@ -150,7 +150,7 @@ class Session:
 
 def _checked(graph: Graph) -> Graph:
     """The graph with what the settings `debug_nans` and `debug_infs` add to it."""
-    nans, infs = config.settings.compiled_in
+    nans, infs = config.debug_nans, config.debug_infs
     return with_checks(graph, nans=nans, infs=infs) if nans or infs else graph
 
 

@@ -254,6 +254,14 @@ def _remember(op: Op, results: Sequence[Array], attrs: dict[str, Any]) -> None:
         recipes.update({id(r): (r, op, attrs) for r in results})
 
 
+def forget_recipe(recorder: builder.Builder, changed: Array, before: Array) -> None:
+    """Let a note how an array was made speak of its elements `before` it was changed."""
+    recipes = _recipes.get(recorder, {})
+    if id(changed) in recipes:
+        _, op, attrs = recipes.pop(id(changed))
+        recipes[id(before)] = before, op, attrs
+
+
 def _to_arrays(operands: Sequence[Any], device: Any) -> list[Array]:
     like = next((operand_type(x) for x in operands if not is_python_scalar(x)), None)
     arrays = []

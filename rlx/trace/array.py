@@ -10,6 +10,7 @@ import numpy as np
 from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError, DeviceUnavailable, DtypeError, ShapeError
 from ..ir.types import Type
+from . import ownership
 from .operators import Operators
 
 
@@ -32,14 +33,16 @@ class Device(Protocol):
 
 @final
 class Array(Operators):
-    """An immutable array with a dtype, a shape and a device; made by `rlx.array`.
+    """An array with a dtype, a shape and a device; made by `rlx.array`.
 
-    `_data` is a read-only C-contiguous NumPy array, or the device's own form of one if `_device`
-    is not None. Compiled code makes instances without calling `__init__`, so these slots and
-    their order are a contract.
+    Its memory never changes: an assignment, `x[i] = v`, gives the object new memory. `_data` is a
+    read-only C-contiguous NumPy array, or the device's own form of one if `_device` is not None.
+    Compiled code makes instances without calling `__init__`, so the slots are a contract.
     """
 
-    __slots__ = ("__weakref__", "_data", "_device")
+    __slots__ = ()
+    _data = Operators._first
+    _device = Operators._second
 
     def __init__(self, data: Any, device: Device | None = None) -> None:
         if device is None:
@@ -48,6 +51,8 @@ class Array(Operators):
             data.flags.writeable = False
         self._data = data
         self._device = device
+        if ownership.open_traces:
+            self._ties = ownership.new_ties()
 
     @property
     def type(self) -> Type:
@@ -108,8 +113,8 @@ class Array(Operators):
         return self.host().tolist()
 
     def copy(self) -> Array:
-        """The array itself: nobody can change it."""
-        return self
+        """The same elements in an object of its own: what is assigned to one stays there."""
+        return Array(self._data, self._device)
 
     # -- conversions -----------------------------------------------------------------------------
 
@@ -180,8 +185,11 @@ class Array(Operators):
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
             return super().__iter__()
-        data = self.host()
-        return (Array(data[i], None).to(self._device) for i in range(len(data)))
+        return (self._row(i) for i in range(len(self)))
+
+    def _row(self, i: int) -> Array:
+        row = Array(self.host()[i])
+        return ownership.is_part(self, row.to(self._device))
 
     def __format__(self, spec: str) -> str:
         return format(self.item() if not self.shape else self.host(), spec)
@@ -195,10 +203,10 @@ class Array(Operators):
         return f"Array({text}, dtype={self.dtype.name}{place})"
 
     def __copy__(self) -> Array:
-        return self
+        return self.copy()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Array:
-        return self
+        return self.copy()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Array, (np.array(self.host()),)

@@ -83,7 +83,7 @@ def trace_body(
     leaves, tree = pytree.flatten(carry)
     paths = pytree.paths(tree, "carry")
     for _ in range(len(leaves) + 2):
-        traced = trace(body, (pytree.unflatten(tree, leaves), *rest))
+        traced = trace(body, (pytree.unflatten(tree, leaves), *rest), owned=len(leaves))
         after, weak = _carried(name, traced, tree, take)
         changed = _settle(leaves, after, weak)
         if changed is None:

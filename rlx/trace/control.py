@@ -203,8 +203,12 @@ def _bounded_loop(
 ) -> Any:
     """At most `max_steps` steps as a scan, so that reverse mode works."""
 
+    def one(carry: Any) -> Any:
+        # the body may assign to what it carries
+        return body_fun(pytree.map(lambda x: x.copy(), carry))
+
     def step(carry: Any, _: None) -> tuple[Any, None]:
-        return cond(cond_fun(carry), body_fun, lambda same: same, carry), None
+        return cond(cond_fun(carry), one, lambda same: same, carry), None
 
     step.__name__ = function_name(body_fun)
     return scan(step, init, None, length=max_steps)[0]

@@ -15,16 +15,24 @@ import numpy as np
 
 from ..ir.builder import user_source
 from ..ir.dims import Dim
-from ..ir.errors import BoundsError, ConcretizationError, DtypeError, ShapeError
-from ..ir.types import DTYPES, is_bool, is_integer
+from ..ir.errors import BoundsError, ConcretizationError, ShapeError
 from .apply import apply, as_operand, as_tensor, literal, operand_type
 from .array import Array
 from .axes import Shape, broadcast_shapes, integer
-from .operators import Operators
+from .bounds import check_places, outside
+from .index_items import (
+    INDEX,
+    full_items,
+    is_array_index,
+    is_mask,
+    width,
+    with_flags,
+    without_masks,
+)
+from .operators import FUNCTIONS
+from .ownership import Box, is_part
 from .promotion import convert
 from .tensor import TracedTensor
-
-INDEX = DTYPES["int32"]
 
 
 @dataclass
@@ -33,8 +41,8 @@ class Plan:
 
     For each axis `start`, `stop`, `step` of the basic step (a positive step) and `flipped`.
     After it, `kinds` says what each axis of the view becomes: "keep", "drop" (a number) or
-    "take" (an integer array, in `arrays`); "new" adds an axis. `arrays` holds the places along
-    taken axes in order.
+    "take" (an integer array, in `arrays`); "new" adds an axis, "gap" only keeps arrays apart.
+    `arrays` holds the places along taken axes in order.
     """
 
     start: list[int] = field(default_factory=list)
@@ -56,27 +64,34 @@ class Plan:
         """Whether elements are gathered."""
         return bool(self.arrays)
 
+    @property
+    def is_part(self) -> bool:
+        """Whether NumPy makes a view: numbers, traced ones too, and slices only."""
+        return all(not a.shape for a in self.arrays)
 
-def read_index(index: Any, shape: Shape, *, checked: bool = True) -> Plan:
+
+def read_index(index: Any, shape: Shape, *, checked: bool = True, wraps: bool = True) -> Plan:
     """Read an index as written for an array of a shape.
 
-    Known places outside of the array are errors, but not if they are not `checked`.
+    Places outside of the array are errors, but not if they are not `checked`. Negative ones count
+    from the end, or are outside if an index does not `wrap`.
     """
-    items = _expanded(index, shape)
+    checked = checked and wraps
+    items = without_masks(full_items(index, shape), shape)
     if not checked:
         sizes = iter(shape)
-        items = [item if item is None else _loose(item, next(sizes)) for item in items]
+        items = [_loose(item, next(sizes), wraps) if width(item) else item for item in items]
     plan, axis = Plan(), 0
     # numbers count as arrays for the place of the result when arrays are there
-    has_arrays = any(_is_array_index(item) for item in items)
+    has_arrays = any(is_array_index(item) for item in items)
     for item in items:
-        if item is None:
-            plan.kinds.append("new")
+        if item is None or item is Ellipsis:
+            plan.kinds.append("new" if item is None else "gap")
             continue
         size = shape[axis]
         if isinstance(item, slice):
             _add_slice(plan, axis, item, size)
-        elif _is_array_index(item):
+        elif is_array_index(item):
             plan.add("take", 0, size)
             plan.arrays.append(_places(item, size, axis, checked))
         elif has_arrays:
@@ -90,109 +105,6 @@ def read_index(index: Any, shape: Shape, *, checked: bool = True) -> Plan:
     return plan
 
 
-def _expanded(index: Any, shape: Shape) -> list[Any]:
-    """The items of an index, one for each axis.
-
-    The ... and what is left out become full slices. Boolean arrays become integer arrays, one for
-    each axis they cover.
-    """
-    items = [_read_item(item) for item in (index if isinstance(index, tuple) else (index,))]
-    count = sum(map(_width, items))
-    if count > len(shape):
-        raise BoundsError(
-            f"{count} indices for an array with {len(shape)} axes",
-            where=str(user_source()),
-            notes=[f"the shape is {tuple(shape)}"],
-            fix="leave some out, or add axes first with x[..., None]",
-        )
-    dots = [i for i, item in enumerate(items) if item is Ellipsis]
-    if len(dots) > 1:
-        raise BoundsError(
-            "an index has more than one ...",
-            where=str(user_source()),
-            fix="write ... once, and full slices `:` for the other axes",
-        )
-    place = dots[0] if dots else len(items)
-    full = [slice(None)] * (len(shape) - count)
-    axis, found = 0, []
-    for item in [*items[:place], *full, *items[place + 1 :]]:
-        found += _mask_items(item, axis, shape) if _is_mask(item) else [item]
-        axis += _width(item)
-    return found
-
-
-def _width(item: Any) -> int:
-    """How many axes an item covers."""
-    if item is None or item is Ellipsis:
-        return 0
-    return item.ndim if _is_mask(item) else 1
-
-
-def _is_mask(item: Any) -> bool:
-    return _is_array_index(item) and is_bool(item.dtype)
-
-
-def _read_item(item: Any) -> Any:
-    """One item: None, ..., a slice, a number, or an integer or boolean array."""
-    if item is None or item is Ellipsis or isinstance(item, slice | Dim):
-        return item
-    if isinstance(item, int) and not isinstance(item, bool):
-        return item
-    if not isinstance(item, Operators | np.ndarray | np.generic | list | tuple):
-        raise _bad_item(item)
-    array = _index_array(item)
-    if is_bool(array.dtype) and array.ndim:
-        return array
-    if not is_integer(array.dtype):
-        raise _bad_item(item)
-    is_known = isinstance(array, np.ndarray | np.generic)
-    return int(array) if is_known and not array.shape else array
-
-
-def _index_array(item: Any) -> Any:
-    """An integer or boolean array in the host's memory, or traced."""
-    array = as_tensor(item) if isinstance(item, list | tuple) else as_operand(item)
-    array = array.host() if isinstance(array, Array) else array
-    if isinstance(array, np.ndarray) and not array.size and isinstance(item, list | tuple):
-        return array.astype(INDEX)  # [] has no integers to tell its dtype from
-    return array
-
-
-def _bad_item(item: Any) -> DtypeError:
-    what = str(item.type) if isinstance(item, Operators) else f"{item!r}"
-    return DtypeError(
-        f"{what} is no index",
-        where=str(user_source()),
-        fix="use integers, slices, None, ..., integer arrays or boolean arrays",
-    )
-
-
-def _mask_items(mask: Any, axis: int, shape: Shape) -> list[np.ndarray]:
-    """The places where a mask holds, an array for each axis it covers."""
-    covered = tuple(shape[axis : axis + mask.ndim])
-    # a mask without elements picks nothing, as in NumPy
-    if any(n not in (0, size) for n, size in zip(mask.shape, covered, strict=True)):
-        raise BoundsError(
-            f"a mask of the shape {tuple(mask.shape)} does not fit axes of the sizes {covered}",
-            where=str(user_source()),
-            fix="give the mask the shape of the axes it picks from",
-        )
-    known = mask.concrete if isinstance(mask, TracedTensor) else mask
-    if known is None:
-        raise ConcretizationError(
-            "a boolean mask picks a number of elements that is not known while tracing",
-            where=str(user_source()),
-            notes=[f"the mask is {mask.type}"],
-            fix="write rlx.numpy.where(mask, x, other), x.at[mask].set(v), or "
-            "x[rlx.numpy.nonzero(mask, size=n)]",
-        )
-    return list(np.nonzero(known))
-
-
-def _is_array_index(item: Any) -> bool:
-    return isinstance(item, np.ndarray | TracedTensor)
-
-
 def _number(item: int, size: Any, axis: int) -> int:
     """A number counted from the start, within the axis."""
     number = operator.index(item)
@@ -202,11 +114,7 @@ def _number(item: int, size: Any, axis: int) -> int:
         # a place counted from a symbolic end is symbolic too
         return size + number  # type: ignore[return-value]
     if not -size <= number < size:
-        raise BoundsError(
-            f"index {number} is outside axis {axis} with size {size}",
-            where=str(user_source()),
-            fix=f"use an index from {-size} to {size - 1}" if size else "the axis is empty",
-        )
+        raise outside(number, size, axis, str(user_source()))
     return number % size
 
 
@@ -216,6 +124,8 @@ def _places(item: Any, size: Any, axis: int, checked: bool) -> Any:
         item = convert(as_tensor(item), INDEX)
         return apply("select", apply("lt", item, 0), item + size, item)
     if isinstance(item, TracedTensor):
+        if checked:
+            check_places(item, size, axis)
         if item.dtype.kind == "u":  # beyond int32 it would count from the end
             wraps = item.dtype.itemsize >= 4
             return apply("min", item, size) if wraps else item
@@ -238,9 +148,17 @@ def _fits(places: np.ndarray, size: int) -> bool:
     return bool(-size <= places.min() and places.max() < size)
 
 
-def _loose(item: Any, size: Any) -> Any:
+def _loose(item: Any, size: Any, wraps: bool) -> Any:
     """A number outside of an axis as an array, which may name such places."""
-    if not isinstance(item, int) or not isinstance(size, int) or -size <= item < size:
+    if not isinstance(size, int):
+        return item
+    if not wraps:
+        if isinstance(item, TracedTensor) and item.dtype.kind == "i":
+            item = apply("convert", item, dtype=INDEX) if item.dtype.itemsize < 4 else item
+            return FUNCTIONS["where"](apply("lt", item, 0), -size - 1, item)
+        if isinstance(item, int | np.ndarray):
+            return np.where(np.asarray(item) < 0, -size - 1, np.minimum(item, size))
+    if not isinstance(item, int) or -size <= item < size:
         return item
     return np.asarray(min(max(item, -size - 1), size))
 
@@ -315,15 +233,26 @@ def getitem(x: Any, index: Any) -> Any:
 
     Traced indices outside of the array give the nearest ones.
     """
-    x = as_tensor(x)
-    if _is_scalar_mask(index):
-        # a truth adds an axis, of size 1 if it holds
-        return getitem(getitem(x, None), slice(int(bool(index))))
-    return take_plan(x, read_index(index, x.shape), "clip")
+    x, index = with_flags(as_tensor(x), index)
+    plan = read_index(index, x.shape)
+    found = take_plan(x, plan, "clip")
+    return is_part(x, found, box_of(plan)) if plan.is_part else found
 
 
-def _is_scalar_mask(index: Any) -> bool:
-    return isinstance(index, Array | np.ndarray) and not index.shape and is_bool(index.dtype)
+def places_of(index: Any, shape: Shape) -> Box:
+    """The places an index names along each axis, or None if they are not known."""
+    items = full_items(index, shape)
+    if any(is_mask(item) for item in items):
+        return None
+    return box_of(read_index(tuple(items), shape, checked=False))
+
+
+def box_of(plan: Plan) -> Box:
+    """The places of a plan along each axis; all of an axis that arrays take from."""
+    ends = [*plan.start, *plan.stop]
+    if not all(isinstance(n, int) for n in ends):
+        return None
+    return tuple(map(range, plan.start, plan.stop, plan.step))
 
 
 def take_plan(x: Any, plan: Plan, mode: str) -> Any:
@@ -344,12 +273,8 @@ def _basic(x: Any, plan: Plan) -> Any:
 
 def _basic_shape(shape: Shape, plan: Plan) -> Shape:
     sizes = iter(shape)
-    result = []
-    for kind in plan.kinds:
-        size = 1 if kind == "new" else next(sizes)
-        if kind != "drop":
-            result.append(size)
-    return tuple(result)
+    named = [(kind, 1 if kind == "new" else next(sizes)) for kind in plan.kinds if kind != "gap"]
+    return tuple(size for kind, size in named if kind != "drop")
 
 
 def _reshape(x: Any, shape: Shape) -> Any:
@@ -404,7 +329,7 @@ def offset_axes(plan: Plan, batch_rank: int) -> tuple[int, ...]:
 
 
 def _axis_kinds(plan: Plan) -> list[str]:
-    return [kind for kind in plan.kinds if kind != "new"]
+    return [kind for kind in plan.kinds if kind not in ("new", "gap")]
 
 
 def taken_axes(plan: Plan) -> list[int]:

@@ -20,7 +20,7 @@ from ..ir.errors import ArgumentError, DonatedError, RlxError
 from ..ir.graph import Graph, Value
 from ..ir.tracebacks import boundary
 from ..ir.types import Type, as_dtype
-from . import pytree
+from . import ownership, pytree
 from .apply import as_operand, is_weak, operand_type, to_value
 from .array import Array
 from .concrete import knowing
@@ -61,12 +61,14 @@ def trace(
     *,
     concrete: bool = False,
     name: str | None = None,
+    owned: int = 0,
 ) -> Traced:
     """Record `fn` called with arguments like these.
 
     Leaves are arrays, tensors, Python numbers, or `Type`s that stand for arrays. An argument
     wrapped in `pytree.Static` reaches `fn` as it is. With `concrete` the numbers of the
-    arguments are known while tracing, so that Python control flow can use them.
+    arguments are known while tracing, so that Python control flow can use them. The first `owned`
+    leaves are the function's own: it may assign to them.
     """
     check_function(fn, "what is traced")
     name = name or function_name(fn)
@@ -74,10 +76,11 @@ def trace(
     origins = argument_origins(fn, args, in_tree, name)
     types = [_leaf_type(x, origin) for x, origin in zip(leaves, origins, strict=True)]
     weak = tuple(_leaf_is_weak(x) for x in leaves)
-    with builder.recording(name) as recorder:
+    with builder.recording(name) as recorder, ownership.tracing():
         graph, recorder.runs_once = recorder.graph, concrete
         params = [graph.add_param(t, origin) for t, origin in zip(types, origins, strict=True)]
         tensors = [TracedTensor(p, w) for p, w in zip(params, weak, strict=True)]
+        ownership.give(tensors[owned:])
         known = dict(_known_arrays(params, leaves)) if concrete else {}
         with knowing(known):
             results = _call(fn, in_tree, tensors)

@@ -6,14 +6,15 @@ The functions behind them live one floor up, in `rlx.numpy`, which enters itself
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..ir.builder import user_source
 from ..ir.dims import Dim
-from ..ir.errors import ImmutableError, ShapeError
+from ..ir.errors import ShapeError
 from ..ir.types import Size, Type
+from .ownership import is_part
 
 if TYPE_CHECKING:
     from .updates import At
@@ -32,6 +33,17 @@ def _method(name: str) -> Callable[..., Any]:
     return method
 
 
+def _part_method(name: str) -> Callable[..., Any]:
+    """A method whose result is a view in NumPy."""
+
+    def method(self: Any, *args: Any, **keywords: Any) -> Any:
+        return is_part(self, FUNCTIONS[name](self, *args, **keywords))
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"Same as `rlx.numpy.{name}(self, ...)`."
+    return method
+
+
 def _spread_arguments(args: tuple[Any, ...]) -> Any:
     """`x.reshape(2, 3)` and `x.reshape((2, 3))` mean the same."""
     return args[0] if len(args) == 1 else args
@@ -39,26 +51,30 @@ def _spread_arguments(args: tuple[Any, ...]) -> Any:
 
 def _reshape(self: Any, *shape: Any, order: str = "C") -> Any:
     """The same elements under another shape; one size may be -1."""
-    return FUNCTIONS["reshape"](self, _spread_arguments(shape), order=order)
+    return is_part(self, FUNCTIONS["reshape"](self, _spread_arguments(shape), order=order))
 
 
 def _transpose(self: Any, *axes: Any) -> Any:
     """The axes in another order; without arguments in reverse order."""
-    return FUNCTIONS["transpose"](self, _spread_arguments(axes) if axes else None)
+    return is_part(self, FUNCTIONS["transpose"](self, _spread_arguments(axes) if axes else None))
 
 
 class Operators:
-    """Python's operators and NumPy's methods, elementwise and without side effects.
+    """Python's operators and NumPy's methods, elementwise.
 
-    A subclass has `type`, the dtype and shape.
+    A subclass has `type`, the dtype and shape. The slots are those of all subclasses, so that an
+    array which meets traced values in an assignment can become a tensor; `_ties` may be unset.
     """
 
-    __slots__ = ()
+    __slots__ = ("__weakref__", "_first", "_second", "_ties")
     # numpy arrays on the left leave the operation to us
     __array_priority__ = 100
     __hash__ = object.__hash__  # by identity, although == is elementwise
 
     if TYPE_CHECKING:
+        _first: Any
+        _second: Any
+        _ties: Any
 
         @property
         def type(self) -> Type:
@@ -100,22 +116,22 @@ class Operators:
     @property
     def T(self) -> Any:
         """All axes in reverse order."""
-        return FUNCTIONS["transpose"](self)
+        return is_part(self, FUNCTIONS["transpose"](self))
 
     @property
     def mT(self) -> Any:
         """The last two axes exchanged."""
-        return FUNCTIONS["matrix_transpose"](self)
+        return is_part(self, FUNCTIONS["matrix_transpose"](self))
 
     @property
     def real(self) -> Any:
         """The real part."""
-        return FUNCTIONS["real"](self)
+        return is_part(self, FUNCTIONS["real"](self))
 
     @property
     def imag(self) -> Any:
         """The imaginary part."""
-        return FUNCTIONS["imag"](self)
+        return is_part(self, FUNCTIONS["imag"](self))
 
     @property
     def at(self) -> At:
@@ -150,12 +166,8 @@ class Operators:
     def __getitem__(self, index: Any) -> Any:
         return FUNCTIONS["getitem"](self, index)
 
-    def __setitem__(self, index: Any, value: Any) -> NoReturn:
-        raise ImmutableError(
-            "arrays are immutable: `x[i] = v` is not possible",
-            where=str(user_source()),
-            fix="write x = x.at[i].set(v)",
-        )
+    def __setitem__(self, index: Any, value: Any) -> None:
+        FUNCTIONS["setitem"](self, index, value)
 
     # -- operators -------------------------------------------------------------------------------
 
@@ -165,11 +177,17 @@ class Operators:
     def __radd__(self, other: Any) -> Any:
         return _binary("add", other, self)
 
+    def __iadd__(self, other: Any) -> Any:
+        return _in_place("add", self, other)
+
     def __sub__(self, other: Any) -> Any:
         return _binary("subtract", self, other)
 
     def __rsub__(self, other: Any) -> Any:
         return _binary("subtract", other, self)
+
+    def __isub__(self, other: Any) -> Any:
+        return _in_place("subtract", self, other)
 
     def __mul__(self, other: Any) -> Any:
         return _binary("multiply", self, other)
@@ -177,11 +195,17 @@ class Operators:
     def __rmul__(self, other: Any) -> Any:
         return _binary("multiply", other, self)
 
+    def __imul__(self, other: Any) -> Any:
+        return _in_place("multiply", self, other)
+
     def __truediv__(self, other: Any) -> Any:
         return _binary("true_divide", self, other)
 
     def __rtruediv__(self, other: Any) -> Any:
         return _binary("true_divide", other, self)
+
+    def __itruediv__(self, other: Any) -> Any:
+        return _in_place("true_divide", self, other)
 
     def __floordiv__(self, other: Any) -> Any:
         return _binary("floor_divide", self, other)
@@ -189,11 +213,17 @@ class Operators:
     def __rfloordiv__(self, other: Any) -> Any:
         return _binary("floor_divide", other, self)
 
+    def __ifloordiv__(self, other: Any) -> Any:
+        return _in_place("floor_divide", self, other)
+
     def __mod__(self, other: Any) -> Any:
         return _binary("remainder", self, other)
 
     def __rmod__(self, other: Any) -> Any:
         return _binary("remainder", other, self)
+
+    def __imod__(self, other: Any) -> Any:
+        return _in_place("remainder", self, other)
 
     def __divmod__(self, other: Any) -> Any:
         return _binary("divmod", self, other)
@@ -207,11 +237,17 @@ class Operators:
     def __rpow__(self, other: Any) -> Any:
         return _binary("power", other, self)
 
+    def __ipow__(self, other: Any) -> Any:
+        return _in_place("power", self, other)
+
     def __matmul__(self, other: Any) -> Any:
         return _binary("matmul", self, other)
 
     def __rmatmul__(self, other: Any) -> Any:
         return _binary("matmul", other, self)
+
+    def __imatmul__(self, other: Any) -> Any:
+        return _in_place("matmul", self, other)
 
     def __and__(self, other: Any) -> Any:
         return _binary("bitwise_and", self, other)
@@ -219,11 +255,17 @@ class Operators:
     def __rand__(self, other: Any) -> Any:
         return _binary("bitwise_and", other, self)
 
+    def __iand__(self, other: Any) -> Any:
+        return _in_place("bitwise_and", self, other)
+
     def __or__(self, other: Any) -> Any:
         return _binary("bitwise_or", self, other)
 
     def __ror__(self, other: Any) -> Any:
         return _binary("bitwise_or", other, self)
+
+    def __ior__(self, other: Any) -> Any:
+        return _in_place("bitwise_or", self, other)
 
     def __xor__(self, other: Any) -> Any:
         return _binary("bitwise_xor", self, other)
@@ -231,17 +273,26 @@ class Operators:
     def __rxor__(self, other: Any) -> Any:
         return _binary("bitwise_xor", other, self)
 
+    def __ixor__(self, other: Any) -> Any:
+        return _in_place("bitwise_xor", self, other)
+
     def __lshift__(self, other: Any) -> Any:
         return _binary("left_shift", self, other)
 
     def __rlshift__(self, other: Any) -> Any:
         return _binary("left_shift", other, self)
 
+    def __ilshift__(self, other: Any) -> Any:
+        return _in_place("left_shift", self, other)
+
     def __rshift__(self, other: Any) -> Any:
         return _binary("right_shift", self, other)
 
     def __rrshift__(self, other: Any) -> Any:
         return _binary("right_shift", other, self)
+
+    def __irshift__(self, other: Any) -> Any:
+        return _in_place("right_shift", self, other)
 
     def __eq__(self, other: object) -> Any:
         return _binary("equal", self, other)
@@ -289,7 +340,7 @@ class Operators:
     conj = _method("conj")
     cumprod = _method("cumprod")
     cumsum = _method("cumsum")
-    diagonal = _method("diagonal")
+    diagonal = _part_method("diagonal")
     dot = _method("dot")
     flatten = _method("flatten")
     max = _method("max")
@@ -298,19 +349,19 @@ class Operators:
     nonzero = _method("nonzero")
     prod = _method("prod")
     ptp = _method("ptp")
-    ravel = _method("ravel")
+    ravel = _part_method("ravel")
     repeat = _method("repeat")
     round = _method("round")
     searchsorted = _method("searchsorted")
     sort = _method("sort")
-    squeeze = _method("squeeze")
+    squeeze = _part_method("squeeze")
     std = _method("std")
     sum = _method("sum")
-    swapaxes = _method("swapaxes")
+    swapaxes = _part_method("swapaxes")
     take = _method("take")
     trace = _method("trace")
     var = _method("var")
-    view = _method("view")
+    view = _part_method("view")
     conjugate = conj
     reshape = _reshape
     transpose = _transpose
@@ -323,3 +374,10 @@ def _binary(name: str, x: Any, y: Any) -> Any:
     if not (isinstance(x, _OPERANDS) and isinstance(y, _OPERANDS)):
         return NotImplemented
     return FUNCTIONS[name](x, y)
+
+
+def _in_place(name: str, x: Any, y: Any) -> Any:
+    """`x += y`: what the name x stands for from now on, of the dtype and shape of x."""
+    if not isinstance(y, _OPERANDS):
+        return NotImplemented
+    return FUNCTIONS["like_before"](name, x, FUNCTIONS[name](x, y))

@@ -257,3 +257,24 @@ def check_fits(name: str, x: Any, dtype: np.dtype) -> None:
             fix=f"convert the array, x.astype({given.name!r}), or the values, "
             f"v.astype({dtype.name!r})",
         )
+
+
+def can_cast(given: np.dtype, wanted: np.dtype) -> bool:
+    """Whether NumPy casts values of a dtype to another of the same kind.
+
+    They change at most in precision or range.
+
+    >>> can_cast(DTYPES["float64"], DTYPES["float32"]), can_cast(DTYPES["int8"], DTYPES["uint8"])
+    (True, False)
+    """
+    loses_sign = given.kind == "i" and wanted.kind == "u"
+    return _kind(given) <= _kind(wanted) and not loses_sign
+
+
+def no_cast(name: str, given: np.dtype, wanted: np.dtype) -> DtypeError:
+    """The error for a result in place that is not of the kind of its array."""
+    return DtypeError(
+        f"{name} in place gives {given.name}, which does not fit the array of {wanted.name}",
+        where=str(user_source()),
+        fix=f"write it as x = x + v, or convert first: x = x.astype({given.name!r})",
+    )

@@ -6,7 +6,7 @@ from typing import Any, NoReturn, final
 
 import numpy as np
 
-from ..ir.builder import is_open, user_source
+from ..ir.builder import current, is_open, user_source
 from ..ir.errors import ConcretizationError
 from ..ir.graph import Value
 from ..ir.types import Size, Type
@@ -22,7 +22,9 @@ class TracedTensor(Operators):
     `weak` marks a value that came from Python numbers: it takes the dtype of what it meets.
     """
 
-    __slots__ = ("__weakref__", "value", "weak")
+    __slots__ = ()
+    value = Operators._first
+    weak = Operators._second
 
     def __init__(self, value: Value, weak: bool = False) -> None:
         self.value = value
@@ -44,8 +46,12 @@ class TracedTensor(Operators):
         return known_array(self.value)
 
     def copy(self) -> TracedTensor:
-        """The tensor itself: nobody can change it."""
-        return self
+        """The same elements in an object of its own: what is assigned to one stays there."""
+        recorder = current()
+        if recorder is None:
+            raise leaked(self)
+        # of the innermost trace, which may assign to it
+        return TracedTensor(recorder.own(self.value), self.weak)
 
     def block_until_ready(self) -> TracedTensor:
         """The tensor itself: while tracing there is nothing to wait for."""
@@ -78,10 +84,10 @@ class TracedTensor(Operators):
         return np.array(self._known("numpy.asarray"), dtype=dtype)
 
     def __copy__(self) -> TracedTensor:
-        return self
+        return self.copy()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TracedTensor:
-        return self
+        return self.copy()
 
     def __reduce__(self) -> NoReturn:
         raise self._no_value("pickle")

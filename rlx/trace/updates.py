@@ -9,10 +9,9 @@ import numpy as np
 
 from ..ir.builder import user_source
 from ..ir.dims import Dim
-from ..ir.errors import AttributeValueError, ShapeError
-from ..ir.types import is_bool
+from ..ir.errors import AttributeValueError
 from .apply import apply, apply_like, as_operand, as_tensor, operand_type
-from .axes import broadcast_shapes
+from .index_items import with_flags
 from .indexing import (
     Plan,
     batch_place,
@@ -24,9 +23,9 @@ from .indexing import (
     take_plan,
     taken_axes,
 )
+from .masks import fits, masked, misfit
 from .operators import FUNCTIONS, Operators
 from .promotion import broadcast_to, check_fits, convert, convert_exactly
-from .tensor import TracedTensor
 
 READ_MODES = {"clip": "clip", "fill": "fill", "drop": "fill", "promise_in_bounds": "promise"}
 WRITE_MODES = {"clip": "clip", "fill": "drop", "drop": "drop", "promise_in_bounds": "promise"}
@@ -48,19 +47,30 @@ class Place:
     """Elements of an array that a method reads or changes in a new array.
 
     Each method takes `mode`: what happens at indices outside of the array. "drop" leaves such
-    updates out, "clip" moves them to the nearest element. Without a mode traced indices are
-    dropped (clipped in `get`), and known ones outside are errors.
+    updates out, "clip" moves them to the nearest element, "promise_in_bounds" says there are none.
+    Without a mode traced indices are dropped (clipped in `get`), and known ones outside are errors;
+    so are traced ones if `rlx.config.checks` is set. `unique_indices` promises that no element is
+    named twice; `indices_are_sorted` is taken for the sake of JAX. With `wrap_negative_indices`
+    False negative indices do not count from the end, but are outside.
     """
 
-    __slots__ = ("_array", "_index")
+    __slots__ = ("_array", "_index", "_name")
 
-    def __init__(self, array: Any, index: Any) -> None:
-        self._array, self._index = array, index
+    def __init__(self, array: Any, index: Any, name: str = "x.at[...]") -> None:
+        self._array, self._index, self._name = array, index, name
 
-    def get(self, *, mode: str | None = None, fill_value: Any = None) -> Any:
+    def get(
+        self,
+        *,
+        mode: str | None = None,
+        fill_value: Any = None,
+        unique_indices: bool = False,
+        indices_are_sorted: bool = False,
+        wrap_negative_indices: bool = True,
+    ) -> Any:
         """The elements; with mode "fill" NaN or `fill_value` outside of the array."""
-        x = self._array
-        plan = read_index(self._index, x.shape, checked=mode is None)
+        x, index = with_flags(self._array, self._index)
+        plan = read_index(index, x.shape, checked=mode is None, wraps=wrap_negative_indices)
         way = _mode(mode, READ_MODES)
         found = take_plan(x, plan, way)
         if way != "fill" or fill_value is None or not plan.has_arrays:
@@ -105,9 +115,9 @@ class Place:
 
     def apply(self, fn: Callable[[Any], Any], **options: Any) -> Any:
         """Put `fn(elements)` there."""
-        mode = options.get("mode")
-        read = {None: None, "promise_in_bounds": "promise_in_bounds"}.get(mode, "clip")
-        return self.set(fn(self.get(mode=read)), **options)
+        read = {None: None, "promise_in_bounds": "promise_in_bounds"}
+        found = self.get(**{**options, "mode": read.get(options.get("mode"), "clip")})
+        return self.set(fn(found), **options)
 
     def _ones(self) -> Place:
         x = self._array
@@ -122,14 +132,20 @@ class Place:
         mode: str | None = None,
         unique_indices: bool = False,
         indices_are_sorted: bool = False,
+        wrap_negative_indices: bool = True,
     ) -> Any:
         x, way = self._array, _mode(mode or "drop", WRITE_MODES)
         values = as_operand(values)
-        check_fits("x.at[...]", values, x.dtype)
-        mask = _traced_mask(self._index)
-        if mask is not None:
-            return _masked(x, mask, meaning(x, _row_values(x, mask, values)))
-        plan = read_index(self._index, x.shape, checked=mode is None)
+        check_fits(self._name, values, x.dtype)
+        # without booleans that are no arrays
+        plain, index = with_flags(x, self._index)
+        if plain is not x:
+            found = Place(plain, index, self._name)._update(combine, values, meaning, mode=mode)
+            return apply("reshape", found, shape=tuple(x.shape))
+        chosen = masked(x, index, values, meaning, mode)
+        if chosen is not None:
+            return chosen
+        plan = read_index(index, x.shape, checked=mode is None, wraps=wrap_negative_indices)
         if not plan.has_arrays:
             return _update_slice(x, plan, combine, values, meaning)
         if any(step != 1 for step in plan.step):
@@ -146,47 +162,6 @@ def _mode(mode: str | None, table: dict[str, str]) -> str:
             fix=f"use one of {', '.join(table)}",
         )
     return table[mode]
-
-
-# -- masks --------------------------------------------------------------------------------------
-
-
-def _traced_mask(index: Any) -> Any:
-    """The index if it is a lone boolean tensor.
-
-    Whole arrays choose faster than they scatter.
-    """
-    lone = index[0] if isinstance(index, tuple) and len(index) == 1 else index
-    is_mask = isinstance(lone, TracedTensor) and is_bool(lone.dtype)
-    return lone if is_mask else None
-
-
-def _row_values(x: Any, mask: Any, values: Any) -> Any:
-    """Values for a mask must be the same for every place: their count is not known."""
-    shape = operand_type(values).shape
-    rest = x.shape[mask.ndim :]
-    if len(shape) > len(rest) and shape[0] != 1:
-        raise ShapeError(
-            f"x.at[mask] takes one value for all places, not values of the shape {tuple(shape)}",
-            where=str(user_source()),
-            notes=[f"x: {x.type}", f"mask: {mask.type}"],
-            fix="give a number, or write rlx.numpy.where(mask, values_for_all_of_x, x)",
-        )
-    values = convert_exactly(values, x.dtype)
-    if len(shape) > len(rest):
-        values = apply("reshape", values, shape=tuple(shape[-len(rest) :]) if rest else ())
-    return values
-
-
-def _masked(x: Any, mask: Any, changed: Any) -> Any:
-    if tuple(mask.shape) != tuple(x.shape[: mask.ndim]):
-        raise ShapeError(
-            f"the mask {mask.type} does not fit the first axes of {x.type}",
-            where=str(user_source()),
-            fix="give the mask the sizes of the first axes of x",
-        )
-    mask = apply("broadcast", mask, shape=tuple(x.shape), axes=tuple(range(mask.ndim)))
-    return FUNCTIONS["where"](mask, convert(changed, x.dtype), x)
 
 
 # -- known slices -------------------------------------------------------------------------------
@@ -224,7 +199,7 @@ def _view_shapes(x: Any, plan: Plan) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         for a, b, step in zip(plan.start, plan.stop, plan.step, strict=True)
     ]
     each = iter(sizes)
-    named = [(kind, 1 if kind == "new" else next(each)) for kind in plan.kinds]
+    named = [(kind, 1 if kind == "new" else next(each)) for kind in plan.kinds if kind != "gap"]
     return tuple(sizes), tuple(n for kind, n in named if kind != "drop")
 
 
@@ -235,12 +210,8 @@ def _fitted(values: Any, indexed: tuple[Any, ...], shape: tuple[Any, ...], x: An
         given = given[1:]
     values = convert_exactly(values, x.dtype)
     values = values if values.shape == given else apply("reshape", values, shape=given)
-    if broadcast_shapes("x.at[...]", given, indexed) != indexed:
-        raise ShapeError(
-            f"values of the shape {tuple(given)} do not fit the {tuple(indexed)} elements",
-            where=str(user_source()),
-            fix="give values that broadcast to the shape of x[index]",
-        )
+    if not fits(given, indexed):
+        raise misfit(given, indexed, x)
     values = broadcast_to(values, indexed)
     return values if values.shape == shape else apply("reshape", values, shape=shape)
 
@@ -292,7 +263,7 @@ def _scatter(x: Any, plan: Plan, values: Any, combine: str, mode: str, unique: b
 
 
 def _kinds(plan: Plan) -> list[str]:
-    return [kind for kind in plan.kinds if kind != "new"]
+    return [kind for kind in plan.kinds if kind not in ("new", "gap")]
 
 
 def _indexed_shape(plan: Plan, shape: tuple[Any, ...], rank: int) -> tuple[Any, ...]:

@@ -38,6 +38,7 @@ from ..trace.make_graph import (
     trace,
 )
 from ..trace.named_axes import asked_axes
+from ..trace.ownership import hold
 from ..trace.tensor import TracedTensor
 from .dynamic import Axes, Dynamic, as_buckets, declare
 from .recompile import Key, check_recompile, difference, reason_to_compile
@@ -299,6 +300,7 @@ class Jitted:
         if reason:
             tell_reason(traced.graph.name, reason)
         entry = self._lowered(traced).compile()
+        hold(traced.captures, entry, traced.graph.name)
         self._compiles, self._reason = self._compiles + 1, reason
         while len(self._entries) >= KEPT:
             self._entries.popitem(last=False)

@@ -112,8 +112,10 @@ def _slot_offsets(cls: type) -> dict[str, int]:
         marker = object()
         descriptor.__set__(instance, marker)
         words = range(object.__basicsize__, cls.__basicsize__, 8)
-        offsets[name] = next(at for at in words if _word(instance, at) == id(marker))
+        place = next(at for at in words if _word(instance, at) == id(marker))
         descriptor.__delete__(instance)
+        if place not in offsets.values():  # a subclass may name a slot of its base anew
+            offsets[name] = place
     return offsets
 
 

@@ -1,0 +1,123 @@
+"""`x[i] = v` and `x += v`.
+
+An assignment gives the object x another value: every name for the object sees it, as in NumPy, and
+arrays made from x before do not. While a function is traced it is recorded as an update. `x += v`
+gives the name x a new object, so other names keep the old one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..ir import builder
+from ..ir.builder import user_source
+from ..ir.errors import ShapeError
+from . import ownership
+from .apply import as_operand, as_tensor, forget_recipe, operand_type, to_value
+from .array import Array
+from .host import is_python_scalar, scalar_to_numpy
+from .indexing import places_of
+from .operators import Operators
+from .promotion import can_cast, check_fits, convert, no_cast
+from .tensor import TracedTensor
+from .updates import Place
+
+
+def assign(x: Any, index: Any, values: Any) -> None:
+    """Change elements of an array, `x[index] = values`; the object gets new memory.
+
+    >>> import rlx
+    >>> x = rlx.array([1.0, 2.0, 3.0])
+    >>> x[1:] = 0.0
+    >>> x.tolist()
+    [1.0, 0.0, 0.0]
+    """
+    check_may_change(x, "x[i] = v")
+    before = x.copy()
+    after = _at_once(x, index, values)
+    if after is None:
+        after = Place(before, index, "x[i] = v").set(values)
+    parts = ownership.has_parts(x)
+    places = places_of(index, x.shape) if parts else None
+    if isinstance(x, Array) and ownership.is_tracing():
+        _leave_to(x, before)
+    _become(x, as_tensor(after))
+    if parts:
+        ownership.outdate_parts(x, places)
+
+
+_PLAIN = (int, slice, type(None), type(...))
+
+
+def _at_once(x: Any, index: Any, values: Any) -> Array | None:
+    """The changed array where NumPy can make it without further ado, else None."""
+    items = index if type(index) is tuple else (index,)
+    if ownership.open_traces or x._device is not None or any(type(i) not in _PLAIN for i in items):
+        return None
+    given = as_operand(values)
+    check_fits("x[i] = v", given, x.dtype)
+    data = np.array(x._data)
+    try:
+        if isinstance(given, Array) and given._device is None:
+            data[index] = given.host()
+        elif is_python_scalar(given):
+            data[index] = scalar_to_numpy(given, x.dtype)
+        else:
+            return None
+    except (IndexError, TypeError, ValueError):
+        return None  # which the errors of an update explain
+    return Array(data)
+
+
+def check_may_change(x: Any, action: str) -> None:
+    """Raise unless nobody but the running function would see a change of the array."""
+    ownership.check_free(x, action)
+    recorder = builder.current()
+    if isinstance(x, TracedTensor):
+        x = as_operand(x)  # which raises if its trace has ended
+        if x.value.graph is not (recorder and recorder.graph):
+            why = f"it belongs to {x.value.graph.name}, around the function that is traced here"
+            raise ownership.taken(x, action, why)
+    elif ownership.is_tracing() and not ownership.is_born_here(x):
+        name = recorder.graph.name if recorder else "the function"
+        raise ownership.taken(x, action, f"it was made outside of {name}, which is traced here")
+
+
+def _leave_to(x: Array, before: Array) -> None:
+    """Let what was recorded with an array refer to its elements before the change."""
+    for recorder in builder.open_builders():
+        recorder.replace_capture(x, before)
+        forget_recipe(recorder, x, before)
+
+
+def _become(x: Any, new: Any) -> None:
+    """Give an object the value of another."""
+    if isinstance(x, TracedTensor) or isinstance(new, TracedTensor):
+        # both classes have the same slots, so an array that meets traced values can turn
+        object.__setattr__(x, "__class__", TracedTensor)
+        x.value, x.weak = to_value(new), False
+    else:
+        x._data, x._device = new._data, new._device
+
+
+def like_before(name: str, x: Operators, result: Any) -> Any:
+    """The result of `x += v` in the dtype of x.
+
+    A result of a higher kind, or of another shape, is an error.
+    """
+    if result is NotImplemented or (isinstance(x, TracedTensor) and x.weak):
+        return result
+    if tuple(result.shape) != tuple(x.shape):
+        raise ShapeError(
+            f"{name} in place: the result has the shape {tuple(result.shape)}, x {tuple(x.shape)}",
+            where=str(user_source()),
+            notes=[f"x: {x.type}"],
+            fix="write x = x + v, which may give x another shape",
+        )
+    if result.dtype == x.dtype:
+        return result
+    if not can_cast(operand_type(result).dtype, x.dtype):
+        raise no_cast(name, operand_type(result).dtype, x.dtype)
+    return convert(result, x.dtype)

@@ -1,0 +1,66 @@
+"""Are traced indices inside of their axis? A check, where that is wanted.
+
+`rlx.config.checks` compiles the check in. Without it integers that are known while tracing, as in
+`grad` outside of `jit`, are looked at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..ir import builder
+from ..ir.config import config
+from ..ir.errors import BoundsError
+from ..ir.graph import Value
+from ..ir.ops.custom import Rule
+from .apply import apply
+from .tensor import TracedTensor
+
+
+def check_places(places: TracedTensor, size: int, axis: int) -> None:
+    """Raise a `BoundsError` where traced places lie outside of an axis.
+
+    It is raised now or when the program runs, or not at all: see above.
+    """
+    if places.size == 0:
+        return
+    where = str(builder.user_source())
+
+    def look(low: np.ndarray, high: np.ndarray) -> None:
+        if not (-size <= low and high < size):
+            raise outside(int(high if low >= -size else low), size, axis, where)
+
+    if config.checks:
+        ends = [_end(places, op) for op in ("reduce_min", "reduce_max")]
+        apply("debug_callback", *ends, fn=Rule(look, (where, size, axis)))
+    elif all(b.runs_once for b in builder.open_builders()) and _is_simple(places.value):
+        known = places.concrete
+        if known is not None:
+            look(known.min(), known.max())
+
+
+def outside(index: int, size: int, axis: int, where: str) -> BoundsError:
+    """The error for an index outside of an axis."""
+    return BoundsError(
+        f"index {index} is outside axis {axis} with size {size}",
+        where=where,
+        fix=f"use an index from {-size} to {size - 1}" if size else "the axis is empty",
+    )
+
+
+def _end(places: TracedTensor, op: str) -> Any:
+    return apply(op, places, axes=tuple(range(places.ndim))) if places.ndim else places
+
+
+def _is_simple(value: Value) -> bool:
+    """Whether a value is computed from few integers only, at little cost."""
+    waiting, count = [value], 0
+    while waiting:
+        top = waiting.pop()
+        count += 1
+        if top.dtype.kind not in "iu" or count > 32:
+            return False
+        waiting += top.node.args if top.node is not None else ()
+    return True

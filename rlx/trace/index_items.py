@@ -1,0 +1,162 @@
+"""What stands between the brackets: items, one for each axis they cover."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..ir.builder import user_source
+from ..ir.dims import Dim
+from ..ir.errors import BoundsError, ConcretizationError, DtypeError
+from ..ir.types import DTYPES, is_bool, is_integer
+from .apply import apply, as_operand, as_tensor
+from .array import Array
+from .axes import Shape
+from .operators import Operators
+from .tensor import TracedTensor
+
+INDEX = DTYPES["int32"]
+
+
+def full_items(index: Any, shape: Shape) -> list[Any]:
+    """The items of an index for all axes.
+
+    Full slices stand for ... and what is left out. An ellipsis that stands for no axis stays: like
+    a slice it keeps index arrays apart.
+    """
+    items = [_read_item(item) for item in (index if isinstance(index, tuple) else (index,))]
+    count = sum(map(width, items))
+    if count > len(shape):
+        raise BoundsError(
+            f"{count} indices for an array with {len(shape)} axes",
+            where=str(user_source()),
+            notes=[f"the shape is {tuple(shape)}"],
+            fix="leave some out, or add axes first with x[..., None]",
+        )
+    dots = [i for i, item in enumerate(items) if item is Ellipsis]
+    if len(dots) > 1:
+        raise BoundsError(
+            "an index has more than one ...",
+            where=str(user_source()),
+            fix="write ... once, and full slices `:` for the other axes",
+        )
+    place = dots[0] if dots else len(items)
+    full = [slice(None)] * (len(shape) - count) or [Ellipsis] * len(dots)
+    return [*items[:place], *full, *items[place + 1 :]]
+
+
+def without_masks(items: list[Any], shape: Shape) -> list[Any]:
+    """Items with integer arrays for boolean ones, one for each axis they cover."""
+    axis, found = 0, []
+    for item in items:
+        found += _mask_items(item, axis, shape) if is_mask(item) else [item]
+        axis += width(item)
+    return found
+
+
+def width(item: Any) -> int:
+    """How many axes an item covers."""
+    if item is None or item is Ellipsis:
+        return 0
+    return item.ndim if is_mask(item) else 1
+
+
+def is_mask(item: Any) -> bool:
+    """Whether an item of an index is an array of booleans."""
+    return is_array_index(item) and is_bool(item.dtype)
+
+
+def _read_item(item: Any) -> Any:
+    """One item: None, ..., a slice, a number, or an integer or boolean array."""
+    if item is None or item is Ellipsis or isinstance(item, slice | Dim):
+        return item
+    if isinstance(item, int) and not isinstance(item, bool):
+        return item
+    if isinstance(item, bool):
+        return np.asarray(item)
+    if not isinstance(item, Operators | np.ndarray | np.generic | list | tuple):
+        raise _bad_item(item)
+    array = _index_array(item)
+    if is_bool(array.dtype):
+        return array if isinstance(array, TracedTensor) else np.asarray(array)
+    if not is_integer(array.dtype):
+        raise _bad_item(item)
+    is_known = isinstance(array, np.ndarray | np.generic)
+    return int(array) if is_known and not array.shape else array
+
+
+def _index_array(item: Any) -> Any:
+    """An integer or boolean array in the host's memory, or traced."""
+    array = as_tensor(item) if isinstance(item, list | tuple) else as_operand(item)
+    array = array.host() if isinstance(array, Array) else array
+    if isinstance(array, np.ndarray) and not array.size and isinstance(item, list | tuple):
+        return array.astype(INDEX)  # [] has no integers to tell its dtype from
+    return array
+
+
+def _bad_item(item: Any) -> DtypeError:
+    what = str(item.type) if isinstance(item, Operators) else f"{item!r}"
+    return DtypeError(
+        f"{what} is no index",
+        where=str(user_source()),
+        fix="use integers, slices, None, ..., integer arrays or boolean arrays",
+    )
+
+
+def _mask_items(mask: Any, axis: int, shape: Shape) -> list[np.ndarray]:
+    """The places where a mask holds, an array for each axis it covers."""
+    covered = tuple(shape[axis : axis + mask.ndim])
+    # as in NumPy a mask without elements fits any axis
+    if any(m not in (n, 0) for m, n in zip(mask.shape, covered, strict=True)):
+        raise BoundsError(
+            f"a mask of the shape {tuple(mask.shape)} does not fit axes of the sizes {covered}",
+            where=str(user_source()),
+            fix="give the mask the shape of the axes it picks from",
+        )
+    known = mask.concrete if isinstance(mask, TracedTensor) else mask
+    if known is None:
+        raise ConcretizationError(
+            "a boolean mask picks a number of elements that is not known while tracing",
+            where=str(user_source()),
+            notes=[f"the mask is {mask.type}"],
+            fix="write rlx.numpy.where(mask, x, other), x.at[mask].set(v), or "
+            "x[rlx.numpy.nonzero(mask, size=n)]",
+        )
+    return list(np.nonzero(known))
+
+
+def is_advanced(item: Any) -> bool:
+    """Whether an item takes places, as numbers do beside arrays too."""
+    return not (item is None or item is Ellipsis or isinstance(item, slice))
+
+
+def is_array_index(item: Any) -> bool:
+    """Whether an item is an array, of integers or booleans."""
+    return isinstance(item, np.ndarray | TracedTensor)
+
+
+def with_flags(x: Any, index: Any) -> tuple[Any, Any]:
+    """An array and an index without booleans that are no arrays, which name the same.
+
+    Such a boolean is an axis that is added and read at 0 if it is true, else nowhere.
+    """
+    items = index if isinstance(index, tuple) else (index,)
+    if not any(map(_is_flag, items)):
+        return x, index
+    shape, found, axis = list(x.shape), [], 0
+    for item in full_items(index, x.shape):
+        if is_mask(item) and not item.ndim and not isinstance(item, TracedTensor):
+            shape.insert(axis, 1)
+            axis += 1
+            found.append(np.zeros(int(item), INDEX))
+        else:
+            axis += width(item)
+            found.append(item)
+    return apply("reshape", x, shape=tuple(shape)), tuple(found)
+
+
+def _is_flag(item: Any) -> bool:
+    if isinstance(item, bool | np.bool_):
+        return True
+    return isinstance(item, Array | np.ndarray) and not item.shape and is_bool(item.dtype)

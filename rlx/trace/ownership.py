@@ -1,0 +1,208 @@
+"""What an assignment would change besides: who else has or sees an array.
+
+rlx values have no views: `x[1:]` is an array of its own. NumPy would change one with the other,
+so what assignment could not do as NumPy does is an error. Arrays carry `Ties` for that; most have
+none.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from ..ir.builder import user_source
+from ..ir.errors import AliasError
+
+Box = tuple[range, ...] | None  # the places along each axis; None if they are not known
+_serials = itertools.count(1)
+_counting = threading.Lock()
+open_traces = 0  # in all threads, so that arrays made outside of all traces need not ask
+
+
+class _State(threading.local):
+    def __init__(self) -> None:
+        self.traces: list[int] = []
+
+
+_state = _State()
+
+
+class Ties:
+    """What an array is tied to.
+
+    `birth` is the number of the trace that made it, `bases` are the arrays it is a part of, as
+    weak references, `parts` the arrays that are parts of it, with their places. `owner` says who
+    else relies on the elements; `holder`, if there is one, must be alive for that.
+    """
+
+    __slots__ = ("bases", "birth", "holder", "owner", "parts")
+
+    def __init__(self, birth: int | None = None) -> None:
+        self.birth = birth
+        self.bases: tuple[weakref.ref[Any], ...] = ()
+        self.parts: list[tuple[weakref.ref[Any], Box]] = []
+        self.owner = ""
+        self.holder: weakref.ref[Any] | None = None
+
+
+class Outdated:
+    """Stands for elements that NumPy would have changed; every use raises."""
+
+    __slots__ = ("_what", "_where")
+
+    def __init__(self, what: str, where: str) -> None:
+        self._what, self._where = what, where
+
+    def __getattr__(self, attribute: str) -> NoReturn:
+        raise AliasError(
+            "a part of an array was used after the whole had been assigned to, which NumPy would "
+            "see in the part",
+            where=str(user_source()),
+            notes=[f"the whole: {self._what}", f"assigned to at {self._where}"],
+            fix="take a copy to keep the elements as they were, part = x[i].copy(), or take the "
+            "part\nagain after the assignment",
+        )
+
+
+@contextmanager
+def tracing() -> Iterator[None]:
+    """Note which arrays are made in the block: a trace may assign to these only."""
+    global open_traces
+    with _counting:
+        open_traces += 1
+    _state.traces.append(next(_serials))
+    try:
+        yield
+    finally:
+        _state.traces.pop()
+        with _counting:
+            open_traces -= 1
+
+
+def is_tracing() -> bool:
+    """Whether this thread records a function."""
+    return bool(_state.traces)
+
+
+def new_ties() -> Ties | None:
+    """The ties of an array made now, while some thread records a function."""
+    return Ties(_state.traces[-1]) if _state.traces else None
+
+
+def ties_of(x: Any) -> Ties | None:
+    """The ties of an array or a tensor, if it has any."""
+    return getattr(x, "_ties", None)
+
+
+def _tie(x: Any) -> Ties:
+    ties = ties_of(x)
+    if ties is None:
+        ties = x._ties = Ties()
+    return ties
+
+
+def is_born_here(x: Any) -> bool:
+    """Whether the innermost trace made an array."""
+    ties = ties_of(x)
+    return ties is not None and ties.birth is not None and ties.birth == _state.traces[-1]
+
+
+def give(tensors: Sequence[Any]) -> None:
+    """Note that tensors are arguments, which the caller has too."""
+    for tensor in tensors:
+        _tie(tensor).owner = f"the caller has it too: it is {tensor.value.origin}"
+
+
+def hold(arrays: Sequence[Any], holder: Any, name: str) -> None:
+    """Note that a compiled function has taken arrays from outside into its program."""
+    for array in arrays:
+        ties = _tie(array)
+        ties.owner = f"the compiled function {name} has taken it up as it is"
+        ties.holder = weakref.ref(holder)
+
+
+def is_part(x: Any, part: Any, box: Box = None) -> Any:
+    """Note that an array is what NumPy would make a view of `x`; gives the part."""
+    if part is x or not part.shape:
+        return part
+    made, ties = _tie(part), _tie(x)
+    made.bases = (weakref.ref(x), *ties.bases)
+    if len(ties.parts) >= 32 and len(ties.parts) & (len(ties.parts) - 1) == 0:
+        ties.parts = [p for p in ties.parts if p[0]() is not None]
+    reference = weakref.ref(part)
+    ties.parts.append((reference, box))
+    for base in ties.bases:
+        whole = base()
+        if whole is not None:
+            _tie(whole).parts.append((reference, None))
+    return part
+
+
+def check_free(x: Any, action: str) -> None:
+    """Raise an `AliasError` if somebody else would see, or miss, an assignment."""
+    ties = ties_of(x)
+    if ties is None:
+        return
+    if ties.owner and (ties.holder is None or ties.holder() is not None):
+        raise taken(x, action, ties.owner)
+    whole = next((base() for base in ties.bases if base() is not None), None)
+    if whole is not None:
+        raise AliasError(
+            f"{action} would change a part of an array, and NumPy the whole with it",
+            where=str(user_source()),
+            notes=[f"the part: {x.type}", f"the whole: {whole.type}"],
+            fix="assign through the whole, x[0, 1] = v instead of x[0][1] = v, or take a copy of "
+            "the part:\npart = x[0].copy()",
+        )
+
+
+def taken(x: Any, action: str, why: str) -> AliasError:
+    """The error for an array that is not this function's to change."""
+    return AliasError(
+        f"{action} would change an array that somebody else has",
+        where=str(user_source()),
+        notes=[f"x: {x.type}", why],
+        fix="assign to a copy, x = x.copy(), or write x = x.at[i].set(v)",
+    )
+
+
+def has_parts(x: Any) -> bool:
+    """Whether there are, or were, arrays that are parts of an array."""
+    ties = ties_of(x)
+    return ties is not None and bool(ties.parts)
+
+
+def outdate_parts(x: Any, box: Box) -> None:
+    """Make parts unusable that share places with an assignment."""
+    ties = _tie(x)
+    stale: Outdated | None = None
+    kept: list[tuple[weakref.ref[Any], Box]] = []
+    for reference, places in ties.parts:
+        part = reference()
+        if part is None or part is x:
+            continue
+        if not _meet(places, box):
+            kept.append((reference, places))
+            continue
+        stale = stale or Outdated(str(x.type), str(user_source()))
+        part._first = part._second = stale
+    ties.parts = kept
+
+
+def _meet(a: Box, b: Box) -> bool:
+    """Whether places may have one in common."""
+    if a is None or b is None:
+        return True
+    return all(_share(p, q) for p, q in zip(a, b, strict=True))
+
+
+def _share(p: range, q: range) -> bool:
+    if not p or not q:
+        return False
+    if p.step == q.step and (p.start - q.start) % p.step:
+        return False
+    return p.start <= q[-1] and q.start <= p[-1]

@@ -1,0 +1,443 @@
+"""`x[i] = v`, `x += v`: NumPy's meaning, recorded in traced functions, errors for aliases."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import rlx
+import rlx.numpy as rnp
+from rlx.ir.errors import (
+    AliasError,
+    DtypeError,
+    LeakedTracerError,
+    ShapeError,
+)
+from rlx.trace.array import Array
+from rlx.trace.tensor import TracedTensor
+
+X = np.arange(12, dtype="float32").reshape(3, 4)
+
+
+def same(found: Any, expected: Any) -> None:
+    np.testing.assert_array_equal(np.asarray(found), np.asarray(expected))
+
+
+def written(x: Any, index: Any, values: Any) -> Any:
+    """A copy of x with values assigned at an index."""
+    x = x.copy()
+    x[index] = values
+    return x
+
+
+# -- NumPy's meaning ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, rlx.jit], ids=["at once", "jit"])
+def test_a_program_of_assignments(wrap):
+    def program(xp: Any, x: Any) -> Any:
+        out = xp.zeros((3, 4), "float32")
+        for i in range(3):
+            out[i, : i + 1] = x[i, : i + 1]
+            out[i, -1] += 10
+        out[out > 9] = -1
+        out[1:] *= x[:-1]
+        out **= 2
+        return out
+
+    same(wrap(lambda x: program(rnp, x))(rlx.array(X)), program(np, X))
+
+
+def test_an_array_without_axes_and_an_empty_one():
+    x = rlx.array(1.0)
+    x[...] = 5
+    x[()] += 1
+    assert x.item() == 6.0
+    empty = rlx.array(np.zeros((0, 3), "float32"))
+    empty[...] = 1.0
+    empty[:, 1] = 2.0
+    assert empty.shape == (0, 3)
+
+
+DTYPES = ("bool", "int8", "uint8", "int64", "uint64", "float16", "bfloat16", "float64", "complex64")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_dtype_stays(dtype):
+    x = rlx.array(np.zeros(3), dtype)
+    x[0], x[1:] = True, rnp.ones(2, dtype)
+    x[rlx.array([True, False, False])] = False
+    assert x.dtype.name == dtype
+    same(x, np.array([0, 1, 1], x.dtype))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "number"), [("int64", -(2**40)), ("uint64", 2**63 + 1), ("uint8", 255)]
+)
+def test_python_numbers_take_the_dtype_of_the_array(dtype, number):
+    x = rlx.array(np.zeros((2, 2)), dtype)
+    x[0, 1] = number
+    x[1] = number
+    x[rlx.array([[True, False], [False, False]])] = number
+    assert x.tolist() == [[number] * 2] * 2
+
+
+IN_PLACE = {
+    "+=": ("float32", "int8", "uint64", "complex64"), "-=": ("float32", "int32", "complex64"),
+    "*=": ("float64", "int16", "uint8"), "/=": ("float32", "complex64"),
+    "//=": ("float32", "int32"), "%=": ("float32", "int32"), "**=": ("float32", "int32"),
+    "&=": ("bool", "int32"), "|=": ("bool", "uint8"), "^=": ("bool", "int64"),
+    "<<=": ("int32", "uint8"), ">>=": ("int32", "uint8"), "@=": ("float32", "int32"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("operator", "dtype"), [(name, d) for name, dtypes in IN_PLACE.items() for d in dtypes]
+)
+def test_operators_in_place_are_numpys(operator, dtype):
+    def program(x: Any, y: Any) -> Any:
+        names = {"x": x.copy(), "y": y}
+        exec(f"x {operator} y", names)
+        if operator != "@=":
+            exec(f"x[0] {operator} y[1]", names)
+        return names["x"]
+
+    x, y = np.array([[3, 1], [1, 2]]).astype(dtype), np.array([[1, 2], [3, 1]]).astype(dtype)
+    expected = program(x, y)
+    found = program(rlx.array(x), rlx.array(y))
+    assert found.dtype == expected.dtype
+    same(found, expected)
+    same(rlx.jit(program)(x, y), expected)
+
+
+def test_in_place_keeps_dtype_and_shape_as_numpy_does():
+    x = rlx.array([1.0, 2.0])
+    x += np.array([0.5, 0.5])
+    assert x.dtype.name == "float32" and x.tolist() == [1.5, 2.5]
+    with pytest.raises(DtypeError, match="true_divide in place gives float32"):
+        n = rlx.array([1, 2])
+        n /= 2
+    with pytest.raises(DtypeError, match="complex64, which does not fit the array of float32"):
+        x *= 1j
+    with pytest.raises(DtypeError, match="int16, which does not fit the array of uint8"):
+        byte = rlx.array([1], "uint8")
+        byte += rlx.array([1], "int8")
+    with pytest.raises(ShapeError, match="x = x \\+ v, which may give x another shape"):
+        x += rnp.ones((3, 2))
+    with pytest.raises(TypeError):
+        x += "text"
+
+
+# -- what others see ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, rlx.jit], ids=["at once", "jit"])
+def test_names_of_the_object_see_an_assignment_and_copies_do_not(wrap):
+    def program(x: Any) -> Any:
+        x = x * 1
+        name, copied, twice, shallow = x, x.copy(), rnp.array(x), copy.copy(x)
+        made, cast = x + 0, x.astype(x.dtype)
+        x[0] = 9.0
+        return x, name, copied, twice, shallow, made, cast
+
+    new, old = [9.0, 2.0], [1.0, 2.0]
+    found = wrap(program)(rlx.array([1.0, 2.0]))
+    assert [each.tolist() for each in found] == [new, new, *[old] * 5]
+
+
+def test_an_operator_in_place_gives_the_name_another_object():
+    x = rlx.array([1.0, 2.0])
+    name, place = x, id(x)
+    x += 1
+    assert name.tolist() == [1, 2] and id(x) != place
+
+    @rlx.jit
+    def add(x: Any) -> Any:
+        x += 1
+        return x
+
+    same(add(name), [2, 3])
+    same(name, [1, 2])
+
+
+def test_identity_hash_and_exported_memory_stay():
+    x = rlx.array([1.0, 2.0])
+    table, seen = {x: "x"}, np.asarray(x)
+    from_dlpack = np.from_dlpack(x)
+    x[0] = 5.0
+    assert table[x] == "x" and x.tolist() == [5, 2]
+    assert seen.tolist() == [1, 2] and from_dlpack.tolist() == [1, 2]
+    source = np.ones(2, "float32")
+    y = rlx.array(source)
+    y[0] = 3
+    assert source.tolist() == [1, 1]
+
+
+def test_what_was_recorded_before_keeps_the_old_elements():
+    @rlx.jit
+    def f(x: Any) -> Any:
+        table = rnp.array([1.0, 2.0, 3.0])
+        zeros = rnp.zeros(3)
+        before = x * table + zeros
+        table[0], zeros[1] = 10.0, 5.0
+        middle = x * table + zeros
+        table[2] = x[0]
+        return before, middle, table * 1, zeros * x
+
+    found = f(rlx.array([1.0, 1.0, 1.0]))
+    assert [each.tolist() for each in found] == [[1, 2, 3], [10, 7, 3], [10, 2, 1], [0, 5, 0]]
+
+
+def test_an_array_that_meets_traced_values_turns():
+    def f(x: Any) -> Any:
+        out = rnp.zeros(2)
+        assert type(out) is Array
+        out[0] = 1.0
+        assert type(out) is Array
+        out[1] = x
+        assert type(out) is TracedTensor
+        kept.append(out)
+        return out * 2
+
+    kept: list[Any] = []
+    assert rlx.jit(f)(3.0).tolist() == [2, 6]
+    with pytest.raises(LeakedTracerError):
+        kept[0] + 1
+    with pytest.raises(LeakedTracerError):
+        kept[0][0] = 1.0
+
+
+# -- aliases that would be affected ---------------------------------------------------------------
+
+
+def test_parts_cannot_be_assigned_to_while_the_whole_lives():
+    x = rlx.array(X)
+    for part in (x[0], x[1:], x.T, x.reshape(-1), x[:, None], x.ravel(), x[1:][1:], next(iter(x))):
+        with pytest.raises(AliasError, match="NumPy the whole with it"):
+            part[0] = 1.0
+    same(x, X)
+    row = rlx.array(X)[0]  # its whole is gone
+    row[0] = 7.0
+    assert row.tolist() == [7, 1, 2, 3]
+    number = x[0, 0]  # NumPy gives a number here
+    number[...] = 5.0
+    chosen = x[[0, 1]]  # and a copy here
+    chosen[0] = 5.0
+    same(x, X)
+
+    @rlx.jit
+    def f(x: Any, i: Any) -> Any:
+        x = x * 1
+        x[i][0] = 2.0
+        return x
+
+    with pytest.raises(AliasError, match="NumPy the whole with it"):
+        f(X, 1)
+
+
+def test_parts_are_not_used_after_the_whole_was_assigned_to():
+    x = rlx.array(X)
+    first, last, odd, turned = x[0], x[2], x[:, 1::2], x.T
+    x[0, 0] = 5.0
+    assert last.tolist() == X[2].tolist() and odd.tolist() == X[:, 1::2].tolist()
+    uses = (lambda: first + 1, lambda: turned.sum(), lambda: first.tolist(), lambda: len(first))
+    for use in uses:
+        with pytest.raises(AliasError, match="after the whole had been assigned to"):
+            use()
+    assert x[0].tolist() == [5, 1, 2, 3]
+
+    def swap(x: Any) -> Any:
+        x = x * 1
+        x[0], x[1] = x[1], x[0]  # in NumPy both become x[1]
+        return x
+
+    for wrap in (lambda f: f, rlx.jit):
+        with pytest.raises(AliasError, match="part = x"):
+            wrap(swap)(rlx.array(X))
+    x[1:] = x[:-1]
+    x[[0, 1]] = x[[1, 0]]
+
+
+def test_arguments_and_arrays_from_outside_are_not_assigned_to():
+    outside = rlx.array([1.0, 2.0])
+
+    def argument(x: Any) -> Any:
+        x[0] = 1.0
+        return x
+
+    def closure(x: Any) -> Any:
+        outside[0] = x[0]
+        return x
+
+    def constant(x: Any) -> Any:
+        outside[0] = 3.0
+        return x
+
+    x = rlx.array([1.0, 2.0])
+    ways = {
+        "jit": rlx.jit,
+        "vmap": rlx.vmap,
+        "grad": lambda fn: rlx.grad(lambda x: fn(x).sum()),
+        "jvp": lambda fn: lambda x: rlx.jvp(fn, (x,), (x,)),
+        "cond": lambda fn: rlx.jit(lambda x: rlx.cond(x.sum() > 0, fn, lambda x: x, x)),
+    }
+    for fn in (argument, closure, constant):
+        for wrap in ways.values():
+            with pytest.raises(AliasError, match="somebody else has"):
+                wrap(fn)(rlx.array(X))
+    assert outside.tolist() == [1, 2] and x.tolist() == [1, 2]
+
+
+def test_values_of_an_enclosing_function_are_not_assigned_to():
+    @rlx.jit
+    def f(x: Any) -> Any:
+        total, made = x * 1, rnp.zeros(2)
+
+        def step(carry: Any, i: Any) -> Any:
+            target[0] = carry
+            return carry, i
+
+        results = []
+        for target in (total, made):
+            with pytest.raises(AliasError, match="somebody else has"):
+                rlx.scan(step, 1.0, rnp.arange(3))
+            results.append(target * 1)
+        return results
+
+    assert [r.tolist() for r in f(rlx.array([1.0, 2.0]))] == [[1, 2], [0, 0]]
+
+
+def test_arrays_inside_of_a_compiled_function_are_not_assigned_to():
+    weight = rlx.array([1.0, 2.0])
+    f = rlx.jit(lambda x: x * weight)
+    weight[0] = 3.0
+    same(f(rlx.array([1.0, 1.0])), [3, 2])
+    with pytest.raises(AliasError, match="the compiled function <lambda> has taken it up"):
+        weight[0] = 4.0
+    rlx.grad(lambda x: (x * weight).sum())(rlx.array([1.0, 1.0]))
+    other = weight.copy()
+    other[0] = 4.0
+    f.cache_clear()
+    weight[0] = 4.0
+    same(f(rlx.array([1.0, 1.0])), [4, 2])
+
+
+# -- loops, derivatives, batches ------------------------------------------------------------------
+
+
+def test_loops_may_assign_to_what_they_carry():
+    def fill(i: Any, out: Any) -> Any:
+        out[i] = i * 2.0
+        out[0] += 1.0
+        return out
+
+    for wrap in (lambda f: f, rlx.jit):
+        same(wrap(lambda n: rlx.fori_loop(0, 3, fill, rnp.zeros(3)))(3), [3, 2, 4])
+        same(wrap(lambda n: rlx.fori_loop(0, n, fill, rnp.zeros(3)))(2), [2, 2, 0])
+
+        def step(pair: Any) -> Any:
+            i, out = pair
+            out[i] = 1.0
+            return i + 1, out
+
+        for steps in (None, 4):
+            found = wrap(
+                lambda n, steps=steps: rlx.while_loop(
+                    lambda pair: pair[0] < n, step, (0, rnp.zeros(3)), max_steps=steps
+                )[1]
+            )(2)
+            same(found, [1, 1, 0])
+
+
+def _program(x: Any, v: Any, i: Any) -> Any:
+    out = x * x
+    out[1:, ::2] = v * v
+    out[i] *= 3.0
+    out[..., i % 2] = x[..., 0] * v[0, 0]
+    out[out > 50.0] = v[0, 0] * 2
+    out[i, [0, 2]] += x[0, 1]
+    return out
+
+
+def _reference(x: Any, v: Any, i: Any) -> Any:
+    out = x * x
+    out = out.at[1:, ::2].set(v * v)
+    out = out.at[i].multiply(3.0)
+    out = out.at[..., i % 2].set(x[..., 0] * v[0, 0])
+    out = jnp.where(out > 50.0, v[0, 0] * 2, out)
+    return out.at[i, jnp.array([0, 2])].add(x[0, 1])
+
+
+def test_both_modes_of_derivatives_and_batches_are_jaxs():
+    v, i = np.arange(4, dtype="float32").reshape(2, 2) + 1, np.int32(2)
+    t = (np.cos(X), np.sin(v))
+    same(rlx.jit(_program)(X, v, i), _reference(jnp.array(X), v, i))
+
+    def loss(fn: Any, xp: Any) -> Any:
+        return lambda x, v: (fn(x, v, i) * xp.cos(x)).sum()
+
+    expected = jax.grad(loss(_reference, jnp), (0, 1))(jnp.array(X), jnp.array(v))
+    for wrap in (lambda f: f, rlx.jit):
+        found = wrap(rlx.grad(loss(_program, rnp), (0, 1)))(rlx.array(X), rlx.array(v))
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-5)
+    found = rlx.jvp(lambda x, v: _program(x, v, i), (X, v), t)
+    expected = jax.jvp(lambda x, v: _reference(x, v, i), (jnp.array(X), jnp.array(v)), t)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-5)
+    rows, places = np.stack([X, X + 1, -X]), np.array([0, 2, 1], "int32")
+    for axes in ((0, None, None), (0, None, 0), (None, None, 0)):
+        pairs = zip((X, v, i), (rows, v, places), axes, strict=True)
+        batch = [rlx.array(a if axis is None else b) for a, b, axis in pairs]
+        expected = jax.vmap(_reference, axes)(*(jnp.array(np.asarray(b)) for b in batch))
+        for wrap in (lambda f: f, rlx.jit):
+            same(wrap(rlx.vmap(_program, axes))(*batch), expected)
+
+
+# -- errors, word for word ------------------------------------------------------------------------
+
+
+def _text(fn: Any, *args: Any) -> list[str]:
+    with pytest.raises(rlx.ir.errors.RlxError) as caught:
+        fn(*args)
+    lines = str(caught.value).splitlines()
+    return [line.split("test_item_assignment.py:")[0] for line in lines]
+
+
+def test_the_text_of_errors():
+    def argument(weights: Any) -> Any:
+        weights["w"][0] = 1.0
+
+    assert _text(rlx.jit(argument), {"w": X}) == [
+        "x[i] = v would change an array that somebody else has",
+        "  where  ",
+        "         x: f32[3, 4]",
+        '         the caller has it too: it is argument 0 of argument, weights["w"]',
+        "  fix    assign to a copy, x = x.copy(), or write x = x.at[i].set(v)",
+    ]
+    x = rlx.array(X)
+    assert _text(lambda: x[0].__setitem__(1, 2.0)) == [
+        "x[i] = v would change a part of an array, and NumPy the whole with it",
+        "  where  ",
+        "         the part: f32[4]",
+        "         the whole: f32[3, 4]",
+        "  fix    assign through the whole, x[0, 1] = v instead of x[0][1] = v, or take a copy of "
+        "the part:",
+        "         part = x[0].copy()",
+    ]
+    assert _text(lambda: x.__setitem__(0, 1j)) == [
+        "x[i] = v: complex64 values do not fit an array of float32",
+        "  where  ",
+        "  fix    convert the array, x.astype('complex64'), or the values, v.astype('float32')",
+    ]
+    assert _text(lambda: x.__setitem__(0, rnp.ones(3))) == [
+        "values of the shape (3,) do not fit the (4,) elements of an index",
+        "  where  ",
+        "         x: f32[3, 4]",
+        "  fix    give values that broadcast to the shape of x[index]",
+    ]
