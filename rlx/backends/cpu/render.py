@@ -178,11 +178,8 @@ class Scope:
 
     def index_vector(self, index: Index) -> tuple[str, Vector]:
         """An index in each lane, in 32 bits if its parts fit."""
-        narrow_enough = all(
-            -(2**31) <= part.bounds[0] and part.bounds[1] < 2**31 and _terms_fit(part)
-            for part in index.nested()
-        )
-        vector = Vector("int32" if narrow_enough else "int64", self.lanes)
+        is_narrow = all(part.fits_32_bits for part in index.nested())
+        vector = Vector("int32" if is_narrow else "int64", self.lanes)
         return self._lane_index(index, vector), vector
 
     def _lane_index(self, index: Index, vector: Vector) -> str:
@@ -488,14 +485,3 @@ class Scope:
 
         for expr in exprs:
             visit(expr)
-
-
-def _terms_fit(index: Index) -> bool:
-    """Whether every product of the index fits in 32 bits."""
-    for atom, coefficient in index.terms:
-        if not isinstance(coefficient, int):
-            return False
-        low, high = Index(((atom, coefficient),)).bounds
-        if max(-low, high, abs(coefficient)) >= 2**31:
-            return False
-    return True

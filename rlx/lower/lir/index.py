@@ -178,6 +178,16 @@ class Index:
         return -UNKNOWN if least is None else least, UNKNOWN if most is None else most
 
     @property
+    def fits_32_bits(self) -> bool:
+        """Whether it, its products and its divisors are known to fit in an int32."""
+        parts = [self, *(Index((term,)) for term in self.terms)]
+        bounds = [bound for part in parts for bound in part.bounds]
+        numbers = [n for _, n in self.terms]
+        numbers += [a.divisor for a, _ in self.terms if isinstance(a, Quotient | Remainder)]
+        bounds += [UNKNOWN if isinstance(n, Dim) else n for n in numbers]
+        return all(-(2**31) <= bound < 2**31 for bound in bounds)
+
+    @property
     def is_nonnegative(self) -> bool:
         """Whether it is known to be never below zero."""
         return is_at_least(self.low, 0)
