@@ -147,10 +147,8 @@ def quotient(x: float, y: float) -> float:
 
 
 def floor_quotient(x: float, y: float) -> float:
-    if x == 0 or y == 0 or not math.isfinite(x) or y != y:
-        return quotient(x, y)  # a zero or an infinity keeps the sign of the quotient
-    if math.isinf(y):
-        return 0.0 if (x > 0) == (y > 0) else -1.0
+    if x == 0 or y == 0 or not (math.isfinite(x) and math.isfinite(y)):
+        return quotient(x, y)  # a zero or an infinity keeps its sign
     return x // y
 
 

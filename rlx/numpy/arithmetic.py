@@ -251,8 +251,22 @@ def _real_numbers(name: str, x: Tensor, y: Tensor) -> tuple[Any, Any]:
 
 
 def floor_divide(x: Tensor, y: Tensor, /) -> Any:
-    """The quotient rounded down."""
-    return divmod(x, y)[0]
+    """The quotient rounded down.
+
+    As floor(x / y), it is infinite or -0 where `divmod` keeps to Python's NaN or -1.
+    """
+    quotient = divmod(x, y)[0]
+    if not is_float(quotient.dtype):
+        return quotient
+    x, y = _real_numbers("floor_divide", x, y)
+    has_zero, has_infinity = (logical_or(test(x), test(y)) for test in (_is_zero, isinf))
+    # rounding a zero or an infinity changes nothing, and has no derivative; -0 + 0 is 0
+    whole = apply("round", divide(x, y))
+    return where(logical_or(has_zero, has_infinity), whole, add(quotient, 0))
+
+
+def _is_zero(x: Any) -> Any:
+    return equal(x, 0)
 
 
 def remainder(x: Tensor, y: Tensor, /) -> Any:
@@ -277,13 +291,10 @@ def divmod(x: Tensor, y: Tensor, /) -> tuple[Any, Any]:
     if not is_float(x.dtype):
         quotient = apply("div", x, y)
         return where(is_off, subtract(quotient, 1), quotient), _remainder(left, is_off, y)
-    # dividing after the remainder is taken away rounds correctly near whole quotients;
-    # adding zero turns -0 into 0, for only a dividend that is zero gives a negative zero
-    quotient = add(apply("round", divide(subtract(x, left), y)), 0)
+    # dividing after the remainder is taken away rounds correctly near whole quotients
+    quotient = apply("round", divide(subtract(x, left), y))
     quotient = where(is_off, subtract(quotient, 1), quotient)
-    is_whole = logical_or(equal(y, 0), logical_or(equal(x, 0), isinf(x)))
-    quotient = where(is_whole, apply("round", divide(x, y)), quotient)
-    return quotient, _remainder(left, is_off, y)
+    return where(equal(y, 0), divide(x, y), quotient), _remainder(left, is_off, y)
 
 
 def _left_over(x: Any, y: Any) -> tuple[Any, Any]:
