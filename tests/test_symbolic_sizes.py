@@ -120,6 +120,14 @@ def test_one_program_serves_all_sizes(name: str) -> None:
     assert function.cache_info().compiles == 1
 
 
+@pytest.mark.parametrize("name", ["statistics", "cumulative", "reshaped", "recurrent", "vmap"])
+def test_a_size_may_be_zero(name: str) -> None:
+    program = PROGRAMS[name] if name != "statistics" else lambda x: (rnp.sum(x, 0), rnp.max(x, 1))
+    function = rlx.jit(lambda x: program(x), dynamic={"x": {0: rlx.dim("n", min=0)}})
+    for n in (0, 3):
+        check(function, program, np.ones((n, 8), "float32"), name)
+
+
 def test_sizes_of_several_arguments_are_related() -> None:
     seq = rlx.dim("seq", max=64)
     function = rlx.jit(

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from ...ir.dims import Size, likely
+from ...ir.dims import Size, is_at_least, likely
 from ...lower.lir.expr import INSTRUCTIONS, Apply, Expr, Load, Reduce, load, walk
 from ...lower.lir.index import Variable
 from ...lower.lir.program import Buffer, Kernel, Rows, Scan, Scatter, Store
@@ -282,6 +282,15 @@ def emit_scan(f: Function, scan: Scan, layout: Layout, host: Host, split: bool) 
 
 
 def _running(scope: Scope, scan: Scan) -> None:
+    if is_at_least(scan.along.extent, 1):
+        _running_from_first(scope, scan)
+        return
+    extent = scope.f.number(scan.along.extent)
+    with scope.f.when(scope.f.emit(f"icmp sgt i64 {extent}, 0")):
+        _running_from_first(scope.inner(), scan)
+
+
+def _running_from_first(scope: Scope, scan: Scan) -> None:
     f, vector = scope.f, register(scan.expr.dtype.name, scope.lanes)
     last = f.number(scan.along.extent - 1)
     first = scope.inner()
