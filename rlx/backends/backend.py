@@ -14,7 +14,7 @@ from ..lower.target import Target
 if TYPE_CHECKING:
     from ..lower.lir.program import Program
 
-FIXED_BYTES, BYTES_PER_CODE = 50_000, 8  # of an executable, measured on small and large programs
+FIXED_BYTES, BYTES_PER_CODE = 80_000, 8  # of an executable, measured on small and large programs
 
 
 class _Miss:
@@ -73,10 +73,9 @@ class Executable:
         The text of a program and what stands for it in Python grow with the machine code.
         """
         programs = self.program.programs if self.program else ()
-        constants = {
-            id(b): b.array.nbytes for p in programs for b in p.constants if b.array is not None
-        }
-        return FIXED_BYTES + BYTES_PER_CODE * len(self.object_code) + sum(constants.values())
+        arrays = {id(b): b.array for program in programs for b in program.constants}
+        constants = sum(array.nbytes for array in arrays.values() if array is not None)
+        return FIXED_BYTES + BYTES_PER_CODE * len(self.object_code) + constants
 
     @cached_property
     def entry_into(self) -> Callable[..., Any] | None:

@@ -13,6 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ..backends.backend import Executable
+from ..ir.config import config
+
 # Held while anything is compiled, and while the process forks: a child would never see the end of
 # what another thread was at. Little is lost, for LLVM works for one thread at a time.
 _making = threading.RLock()
@@ -25,10 +28,11 @@ class CacheStats:
     hits: int
     misses: int
     entries: int
+    bytes: int = 0
 
 
 class CompileCache:
-    """Keeps the most recently used executables.
+    """Keeps the most recently used executables: `capacity` of them, of `cache_bytes` together.
 
     Each key is compiled by one thread only.
     """
@@ -37,7 +41,7 @@ class CompileCache:
         self.capacity = capacity
         self._entries: OrderedDict[Any, Any] = OrderedDict()
         self._lock = threading.Lock()
-        self._hits = self._misses = 0
+        self._hits = self._misses = self._bytes = 0
         _caches.add(self)
 
     def get(self, key: Any, make: Callable[[], Any]) -> Any:
@@ -57,9 +61,14 @@ class CompileCache:
             with self._lock:
                 self._misses += 1
                 self._entries[key] = made
-                while len(self._entries) > self.capacity:
-                    self._entries.popitem(last=False)
+                self._bytes += _bytes_of(made)
+                while len(self._entries) > self.capacity or self._is_too_large():
+                    _, old = self._entries.popitem(last=False)
+                    self._bytes -= _bytes_of(old)
             return made
+
+    def _is_too_large(self) -> bool:
+        return len(self._entries) > 1 and self._bytes > config.cache_bytes
 
     def _found(self, key: Any) -> Any:
         with self._lock:
@@ -73,16 +82,21 @@ class CompileCache:
         """Forget all entries."""
         with self._lock:
             self._entries.clear()
+            self._bytes = 0
 
     @property
     def stats(self) -> CacheStats:
         """Counts since the start."""
         with self._lock:
-            return CacheStats(self._hits, self._misses, len(self._entries))
+            return CacheStats(self._hits, self._misses, len(self._entries), self._bytes)
 
     def renew_lock(self) -> None:
         """Forget that a thread held the lock: in a forked child that thread is gone."""
         self._lock = threading.Lock()
+
+
+def _bytes_of(made: Any) -> int:
+    return made.held_bytes if isinstance(made, Executable) else 0
 
 
 _caches: weakref.WeakSet[CompileCache] = weakref.WeakSet()

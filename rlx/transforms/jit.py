@@ -9,10 +9,9 @@ import functools
 import inspect
 import types
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -41,6 +40,7 @@ from ..trace.named_axes import asked_axes
 from ..trace.ownership import hold
 from ..trace.tensor import TracedTensor
 from .dynamic import Axes, Dynamic, as_buckets, declare
+from .kept import CacheInfo, Kept
 from .recompile import Key, check_recompile, difference, reason_to_compile
 
 KEPT = 512  # kinds of arguments a function stays compiled for
@@ -133,19 +133,6 @@ class Lowered:
         return Compiled(self.traced, compiled, self.mark_static)
 
 
-class CacheInfo(NamedTuple):
-    """What a jitted function keeps: kinds of arguments it is compiled for.
-
-    There are `limit` at most. `compiles` counts all compiles so far; `reason` says what was new
-    in the last one.
-    """
-
-    entries: int
-    limit: int
-    compiles: int
-    reason: str
-
-
 class Jitted:
     """A function that compiles itself; made by `jit`."""
 
@@ -166,11 +153,11 @@ class Jitted:
                 fix="make it static or donate it: only arrays can be donated",
             )
         self._device = device or default_device()
-        self._entries: OrderedDict[Key, Compiled] = OrderedDict()
+        self._entries = Kept()
         self._compiles, self._reason = 0, ""
         self._recent: Compiled | None = None
         self._fast: Callable[..., Any] = _always_miss
-        self._other_settings: dict[Any, OrderedDict[Key, Compiled]] = {}
+        self._other_settings: dict[Any, Kept] = {}
         _jitted.add(self)
         default_session(self._device)  # an unknown device is an error here, not at the first call
 
@@ -219,7 +206,8 @@ class Jitted:
 
     def cache_info(self) -> CacheInfo:
         """What it keeps compiled, and how often it was compiled."""
-        return CacheInfo(len(self._entries), KEPT, self._compiles, self._reason)
+        kept, limit = self._entries, config.cache_bytes
+        return CacheInfo(len(kept), KEPT, self._compiles, self._reason, kept.bytes, limit)
 
     def cache_clear(self) -> None:
         """Forget what was compiled."""
@@ -230,13 +218,13 @@ class Jitted:
     def _change_settings(self, before: Settings, after: Settings) -> None:
         """Put aside what was compiled with other settings."""
         self._other_settings[before.compiled_in] = self._entries
-        self._entries = self._other_settings.pop(after.compiled_in, OrderedDict())
+        self._entries = self._other_settings.pop(after.compiled_in, None) or Kept()
         self._recent, self._fast = None, _always_miss
 
     @property
     def graph(self) -> Graph:
         """The graph of the last kind of arguments it was compiled for."""
-        return list(self._entries.values())[-1].graph
+        return self._entries.last.graph
 
     def _arguments(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Mark the static arguments."""
@@ -281,7 +269,8 @@ class Jitted:
         key = (tree, self._open_kinds(self._kinds(args, leaves, tree), args, tree))
         entry = self._entries.get(key)
         if entry is None:
-            reason = reason_to_compile(self._fn, args, key, list(self._entries))
+            reason = self._entries.reason(key, KEPT)
+            reason = reason or reason_to_compile(self._fn, args, key, list(self._entries))
             check_recompile(self._fn, reason)
             with asked_axes() as asked:
                 traced = self._trace(args, kwargs, leaves, tree)
@@ -289,8 +278,6 @@ class Jitted:
             if asked or any(isinstance(c, Value) for c in traced.captures):
                 return self._record(traced, leaves)
             entry = self._compiled(key, traced, reason)
-        self._entries.pop(key, None)  # it becomes the most recently used
-        self._entries[key] = entry
         self._recent = entry
         self._open_fast_path(entry, leaves, args, kwargs)
         return entry.run(leaves)
@@ -302,8 +289,7 @@ class Jitted:
         entry = self._lowered(traced).compile()
         hold(traced.captures, entry, traced.graph.name)
         self._compiles, self._reason = self._compiles + 1, reason
-        while len(self._entries) >= KEPT:
-            self._entries.popitem(last=False)
+        self._entries.put(key, entry, KEPT)
         return entry
 
     def _kinds(

@@ -27,18 +27,42 @@ import llvmlite.binding as llvm
 from rlx.backends.cpu.host import host
 from rlx.ir.errors import InternalError
 
+LINKED_TOGETHER = 64  # libraries; a linker keeps some kilobytes of each until it goes itself
+
 _serial = itertools.count()
 _opening = threading.Lock()
 
 
 @dataclass(frozen=True)
 class _Engine:
-    """The process-wide compiler and linker."""
+    """The process-wide compiler."""
 
     target: llvm.TargetMachine
     triple: str
     layout: str
-    linker: llvm.LLJIT
+
+
+class _Linkers:
+    """Gives linkers to libraries: a fresh one from time to time, so that old ones can go.
+
+    What a linker keeps of a library that is gone stays until its last library is gone, too.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._used = 0
+        self._current: llvm.LLJIT | None = None
+
+    def next(self) -> llvm.LLJIT:
+        """The linker for one more library."""
+        with self._lock:
+            if self._current is None or self._used == LINKED_TOGETHER:
+                self._current, self._used = _new_linker(), 0
+            self._used += 1
+            return self._current
+
+
+_linkers = _Linkers()
 
 
 class Library:
@@ -62,7 +86,8 @@ class Library:
         for name, address in (symbols or {}).items():
             builder.import_symbol(name, address)
         try:
-            self._code = builder.link(_engine().linker, f"rlx{next(_serial)}")
+            self._linker = _linkers.next()
+            self._code = builder.link(self._linker, f"rlx{next(_serial)}")
         except RuntimeError as error:
             raise _bug("the linker rejects a module", str(error), text) from None
 
@@ -107,21 +132,25 @@ def load_object(
 @cache
 def _engine() -> _Engine:
     with _opening:
-        device = host()
-        # LLVM prefers 256 bits on some AVX-512 processors to keep the clock up; rlx's loops are
-        # long enough to earn the wide registers.
-        features = device.features + (",-prefer-256-bit" if device.vector_bytes == 64 else "")
-        target = llvm.Target.from_default_triple()
-        # One library is one small stretch of memory, so constants are reached from the program
-        # counter; the linker adds stubs for what lies farther away.
-        machines = [
-            target.create_target_machine(
-                cpu=device.cpu, features=features, opt=1, reloc="pic", codemodel="small", jit=True
-            )
-            for _ in range(2)  # the linker takes one as its own
-        ]
-        linker = llvm.create_lljit_compiler(machines[1], use_jit_link=True)
-        return _Engine(machines[0], target.triple, str(machines[0].target_data), linker)
+        target = _new_machine()
+        return _Engine(target, target.triple, str(target.target_data))
+
+
+def _new_machine() -> llvm.TargetMachine:
+    device = host()
+    # LLVM prefers 256 bits on some AVX-512 processors to keep the clock up; rlx's loops are long
+    # enough to earn the wide registers.
+    features = device.features + (",-prefer-256-bit" if device.vector_bytes == 64 else "")
+    # One library is one small stretch of memory, so constants are reached from the program
+    # counter; the linker adds stubs for what lies farther away.
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=device.cpu, features=features, opt=1, reloc="pic", codemodel="small", jit=True
+    )
+
+
+def _new_linker() -> llvm.LLJIT:
+    # it takes the machine as its own
+    return llvm.create_lljit_compiler(_new_machine(), use_jit_link=True)
 
 
 @contextmanager
