@@ -31,6 +31,7 @@ from .trace.scan import associative_scan, map, scan
 from .trace.tensor import TracedTensor
 from .transforms import (
     CustomOp,
+    Float0,
     ad_checkpoint,
     checkpoint,
     checkpoint_name,
@@ -40,6 +41,7 @@ from .transforms import (
     custom_op,
     custom_root,
     custom_vjp,
+    float0,
     grad,
     hessian,
     hvp,

@@ -8,6 +8,7 @@ from . import ad_checkpoint, checkpoint_policies, testing
 from .ad_checkpoint import checkpoint, checkpoint_name, remat
 from .custom import custom_jvp, custom_vjp, stop_gradient
 from .custom_op import CustomOp, custom_op
+from .float0 import Float0, float0
 from .forward import hessian, hvp, jacfwd, jacrev, jvp
 from .grad import grad, linear_transpose, linearize, value_and_grad, vjp
 from .jit import jit
@@ -17,6 +18,7 @@ from .vmap import vmap
 
 __all__ = [
     "CustomOp",
+    "Float0",
     "ad_checkpoint",
     "checkpoint",
     "checkpoint_name",
@@ -26,6 +28,7 @@ __all__ = [
     "custom_op",
     "custom_root",
     "custom_vjp",
+    "float0",
     "grad",
     "hessian",
     "hvp",

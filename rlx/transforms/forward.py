@@ -14,12 +14,12 @@ import numpy as np
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, GradientError
 from ..ir.tracebacks import boundary
-from ..ir.types import is_inexact
+from ..ir.types import is_complex, is_inexact
 from ..trace import pytree
 from ..trace.apply import as_operand, operand_type
 from ..trace.array import Array
 from ..trace.make_graph import argument_origins, check_function, function_name, trace
-from .grad import TANGENT_SIDES, chosen_arguments, grad, moving_tangents, vjp, with_zeros
+from .grad import TANGENT_SIDES, chosen_arguments, grad, moving_tangents, slopes_of, vjp, with_zeros
 from .jvp import jvp_graph
 from .run import plain, run_graph
 from .vmap import vmap
@@ -57,7 +57,7 @@ def jvp(
     moving = moving_tangents(traced, given)
     results = run_graph(graph, [*leaves, *traced.captures, *moving])
     count = len(traced.graph.results)
-    slopes = traced.unflatten(with_zeros(results[count:], out_active, results[:count]))
+    slopes = slopes_of(traced, with_zeros(results[count:], out_active, results[:count]))
     value = traced.unflatten([plain(r) for r in results[:count]])
     return (value[0], slopes[0], value[1]) if has_aux else (value, slopes)
 
@@ -78,13 +78,17 @@ def hvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
 
 
 def jacfwd(
-    fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+    fn: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
 ) -> Callable[..., Any]:
     """Give a function that returns the Jacobian by forward mode.
 
     The Jacobian is made one column after another. The result has the structure of the value; each
     leaf that of argument `argnums` (a tuple for several), with the axes of the value first. With
-    `has_aux` the result is (Jacobian, extra).
+    `has_aux` the result is (Jacobian, extra). The arguments are real, or with `holomorphic`
+    complex, as then is the value.
 
     >>> import rlx
     >>> rlx.jacfwd(lambda x: x * x)(rlx.array([1.0, 2.0])).tolist()
@@ -99,11 +103,13 @@ def jacfwd(
         inner, picked = _of_chosen("jacfwd", fn, argnums, args, kwargs)
         leaves, tree = pytree.flatten(picked)
         types = [operand_type(as_operand(x)) for x in leaves]
+        _check_fields("jacfwd", "the argument", types, holomorphic)
 
         def along(*tangents: Any) -> Any:
             moved = pytree.unflatten(tree, tangents)
             found = jvp(inner, picked, moved, has_aux)
-            _check_result("jacfwd", fn, found[0])
+            of_value = _check_result("jacfwd", fn, found[0])
+            _check_fields("jacfwd", "the value", of_value if holomorphic else [], holomorphic)
             return found[1], found[2] if has_aux else None
 
         columns, extra = vmap(along, out_axes=(-1, None))(*_unit_vectors(types))
@@ -115,11 +121,17 @@ def jacfwd(
 
 
 def jacrev(
-    fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+    fn: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
 ) -> Callable[..., Any]:
     """Give a function that returns the Jacobian by reverse mode.
 
-    The Jacobian is made one row after another. The result is as that of `jacfwd`.
+    The Jacobian is made one row after another. The result is as that of `jacfwd`. The value is
+    real, or with `holomorphic` complex, as then are the arguments. With `allow_int` arguments may
+    hold integers, whose Jacobians are `rlx.Float0`.
 
     >>> import rlx
     >>> rlx.jacrev(lambda x: x * x)(rlx.array([1.0, 2.0])).tolist()
@@ -131,11 +143,13 @@ def jacrev(
     @boundary
     @functools.wraps(fn, assigned=WRAPPED)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        inner, picked = _of_chosen("jacrev", fn, argnums, args, kwargs)
+        inner, picked = _of_chosen("jacrev", fn, argnums, args, kwargs, allow_int)
         value, pull_back, *extra = vjp(inner, *picked, has_aux=has_aux)
-        _check_result("jacrev", fn, value)
-        leaves, tree = pytree.flatten(value)
-        types = [operand_type(as_operand(x)) for x in leaves]
+        types = _check_result("jacrev", fn, value)
+        _check_fields("jacrev", "the value", types, holomorphic)
+        of_arguments = [operand_type(as_operand(x)) for x in pytree.leaves(picked)]
+        _check_fields("jacrev", "the argument", of_arguments if holomorphic else [], holomorphic)
+        tree = pytree.structure(value)
         rows = vmap(lambda *cts: pull_back(pytree.unflatten(tree, cts)))(*_unit_vectors(types))
         flat, in_tree = pytree.flatten(rows)
         pieces = [pytree.leaves(_unpacked(x, types, tree, last=False)) for x in flat]
@@ -148,7 +162,10 @@ def jacrev(
 
 
 def hessian(
-    fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+    fn: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
 ) -> Callable[..., Any]:
     """Give a function that returns the Hessian: forward over reverse mode.
 
@@ -156,11 +173,17 @@ def hessian(
     >>> rlx.hessian(lambda x: (x**3).sum())(rlx.array([1.0, 2.0])).tolist()
     [[6.0, 0.0], [0.0, 12.0]]
     """
-    return jacfwd(jacrev(fn, argnums, has_aux), argnums, has_aux)
+    rows = jacrev(fn, argnums, has_aux, holomorphic)
+    return jacfwd(rows, argnums, has_aux, holomorphic)
 
 
 def _of_chosen(
-    what: str, fn: Callable[..., Any], argnums: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    what: str,
+    fn: Callable[..., Any],
+    argnums: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    allow_int: bool = False,
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """`fn` as a function of the chosen arguments only, and those arguments."""
     chosen = chosen_arguments(fn, argnums, len(args))
@@ -168,7 +191,7 @@ def _of_chosen(
     origins = argument_origins(fn, args, pytree.structure((args, {})), name)
     places = [i for i, arg in enumerate(args) for _ in pytree.leaves(arg)]
     for i, leaf, origin in zip(places, pytree.leaves(args), origins, strict=True):
-        if i in chosen:
+        if i in chosen and not allow_int:
             _check_float(what, origin, leaf)
 
     def inner(*picked: Any) -> Any:
@@ -189,10 +212,27 @@ def _check_float(what: str, origin: str, leaf: Any) -> None:
         )
 
 
-def _check_result(what: str, fn: Any, value: Any) -> None:
+def _check_fields(what: str, which: str, types: Sequence[Any], holomorphic: bool) -> None:
+    """All must be real, or all complex."""
+    wrong = [t for t in types if is_inexact(t.dtype) and is_complex(t.dtype) != holomorphic]
+    if not wrong:
+        return
+    kinds = ("complex", "with holomorphic=True") if holomorphic else ("real", "without holomorphic")
+    raise GradientError(
+        f"{what}: {which} is {wrong[0]}, {kinds[1]} it must be {kinds[0]}",
+        where=str(user_source()),
+        fix="leave holomorphic out"
+        if holomorphic
+        else "say holomorphic=True for a complex derivative, or take the parts apart",
+    )
+
+
+def _check_result(what: str, fn: Any, value: Any) -> list[Any]:
+    """The types of the results, all of which have derivatives."""
     paths = pytree.paths(pytree.structure(value), "result")
     for path, leaf in zip(paths, pytree.leaves(value), strict=True):
         _check_float(what, f"{path} of {function_name(fn)}", leaf)
+    return [operand_type(as_operand(leaf)) for leaf in pytree.leaves(value)]
 
 
 def _as_asked(tree: pytree.Structure, argnums: Any) -> pytree.Structure:

@@ -15,16 +15,19 @@ from ..ir.errors import ArgumentError, GradientError
 from ..ir.graph import OPS, Graph, Value
 from ..ir.ops.control import Split, filled, pick
 from ..ir.tracebacks import boundary
-from ..ir.types import is_inexact
+from ..ir.types import is_complex, is_float, is_inexact
 from ..trace import pytree
 from ..trace.apply import as_operand, operand_type
 from ..trace.axes import integer
-from ..trace.make_graph import Traced, check_function, function_name, trace
+from ..trace.make_graph import Traced, check_function, from_values, function_name, trace
+from .float0 import Float0, check_float0
 from .jvp import jvp_graph
 from .run import like_primals, plain, run_graph
 from .split import split_graph
 from .transpose import pull, transpose_graph
 
+REAL_FIX = "return a float such as y.sum() or y.mean(), or use rlx.jacrev"
+COMPLEX_FIX = "return a float such as abs(y), or say holomorphic=True for a complex derivative"
 TANGENT_SIDES = ("the primals", "the tangents")
 
 
@@ -62,12 +65,18 @@ def vjp_graph(graph: Graph, active: Sequence[bool]) -> Graph:
 
 
 def value_and_grad(
-    fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+    fn: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
 ) -> Callable[..., Any]:
     """Give a function that returns the value of a scalar function and its gradient.
 
     The gradient has the structure of argument `argnums` (a tuple of gradients for several). With
     `has_aux` the function returns (value, extra) and the result is ((value, extra), gradient).
+    With `holomorphic` arguments and value are complex, and the gradient is the complex derivative.
+    With `allow_int` arguments may hold integers, whose gradients are `rlx.Float0`.
 
     >>> import rlx
     >>> value, slope = rlx.value_and_grad(lambda x: x**3)(2.0)
@@ -84,20 +93,30 @@ def value_and_grad(
         # the others reach the function as they are, whatever they are
         held = tuple(a if i in chosen else pytree.Static(a) for i, a in enumerate(args))
         traced = trace(fn, held, {k: pytree.Static(a) for k, a in kwargs.items()}, concrete=True)
-        active = [i < traced.n_args for i in range(len(traced.graph.params))]
-        _check_inputs(traced, active)
-        _check_loss(fn, traced, has_aux)
+        chosen_params = traced.graph.params[: traced.n_args]
+        _check_inputs(chosen_params, holomorphic, allow_int)
+        active = [is_inexact(p.dtype) for p in chosen_params] + [False] * len(traced.captures)
+        _check_loss(fn, traced, has_aux, holomorphic)
         graph = _with_unit_cotangent(traced.graph, active)
         results = run_graph(graph, [*pytree.leaves(held), *traced.captures])
         count = len(traced.graph.results)
         value = traced.unflatten([plain(r) for r in results[:count]])
-        return value, _as_arguments(args, chosen, results[count:], argnums)
+        moving = iter(results[count:])
+        slopes = [
+            next(moving) if is_active else Float0(p.shape)
+            for is_active, p in zip(active, chosen_params, strict=False)
+        ]
+        return value, _as_arguments(args, chosen, slopes, argnums)
 
     return wrapped
 
 
 def grad(
-    fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+    fn: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
 ) -> Callable[..., Any]:
     """Give a function that returns the gradient of a scalar function.
 
@@ -108,7 +127,7 @@ def grad(
     12.0
     """
     check_function(fn, "grad: the function")
-    both = value_and_grad(fn, argnums, has_aux)
+    both = value_and_grad(fn, argnums, has_aux, holomorphic, allow_int)
 
     @boundary
     @functools.wraps(fn, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
@@ -156,14 +175,19 @@ def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
             return filled(pulled, pick(traced.graph.param_types, active))
 
         held = parts.known.result_types[count:]
+        what = f"vjp of {traced.graph.name}: the cotangent"
+        for i, path in enumerate(pytree.paths(out_tree)):
+            check_float0(what + path, given[i], types[i])
         moving = [i for i in wanted if i < n_value]
         slots = [types[i] for i in moving]
         graph = build(run, [*held, *slots], traced.graph.name)
         paths = [pytree.paths(out_tree)[i] for i in moving]
-        what = f"vjp of {traced.graph.name}: the cotangent"
         cts = like_primals(what, [given[i] for i in moving], slots, paths)
         results = iter(run_graph(graph, [*residuals, *cts]))
-        each = [next(results) if a else _zero(x) for a, x in zip(active, leaves, strict=False)]
+        each = [
+            next(results) if is_active else Float0(p.shape)
+            for is_active, p in zip(active, traced.graph.params[: len(leaves)], strict=False)
+        ]
         return pytree.unflatten(tree, each)
 
     if has_aux:
@@ -172,10 +196,11 @@ def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
 
 @boundary
-def linearize(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
+def linearize(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """Give the value of a function and its linear map of tangents.
 
-    The map takes tangents of the arguments to the value's tangent.
+    The map takes tangents of the arguments to the value's tangent. With `has_aux` the function
+    returns (value, extra), and so does this after the map.
 
     >>> import rlx
     >>> value, push = rlx.linearize(lambda x: x * x, 3.0)
@@ -193,15 +218,29 @@ def linearize(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[...,
     def push_forward(*tangents: Any) -> Any:
         given = pytree.flatten_like(tree, tangents, "linearize", TANGENT_SIDES)
         moving = run_graph(parts.unknown, [*early[count:], *moving_tangents(traced, given)])
-        return traced.unflatten(with_zeros(moving, out_active, early[:count]))
+        slopes = slopes_of(traced, with_zeros(moving, out_active, early[:count]))
+        return slopes[0] if has_aux else slopes
 
-    return traced.unflatten([plain(r) for r in early[:count]]), push_forward
+    value = traced.unflatten([plain(r) for r in early[:count]])
+    return (value[0], push_forward, value[1]) if has_aux else (value, push_forward)
+
+
+def slopes_of(traced: Traced, tangents: Sequence[Any]) -> Any:
+    """Tangents of results in the structure of the results; `Float0` for integers."""
+    types, weak = traced.graph.result_types, traced.out_weak
+    tensors = from_values(tangents, weak)
+    each = [
+        x if is_inexact(t.dtype) else Float0(t.shape) for x, t in zip(tensors, types, strict=True)
+    ]
+    return pytree.unflatten(traced.out_tree, each)
 
 
 def moving_tangents(traced: Traced, given: Sequence[Any]) -> list[Any]:
     """The tangents of floating-point arguments, checked against the arguments."""
     params = traced.graph.params[: traced.n_args]
     active = [is_inexact(p.dtype) for p in params]
+    for x, p in zip(given, params, strict=True):
+        check_float0(f"{traced.graph.name}: the tangent of {p.origin}", x, p.type)
     moving = pick(params, active)
     origins = [f" of {p.origin}" for p in moving]
     types = [p.type for p in moving]
@@ -252,9 +291,16 @@ def chosen_arguments(
     return [i % count for i in numbers]
 
 
-def _check_inputs(traced: Traced, active: Sequence[bool]) -> None:
-    for param in pick(traced.graph.params, active):
-        if not is_inexact(param.dtype):
+def _check_inputs(params: Sequence[Value], holomorphic: bool, allow_int: bool) -> None:
+    for param in params:
+        if holomorphic and not is_complex(param.dtype):
+            raise GradientError(
+                f"grad: {param.origin} is {param.type}, and with holomorphic=True it must be "
+                "complex",
+                where=str(user_source()),
+                fix="convert it with astype('complex64'), or leave holomorphic out",
+            )
+        if not is_inexact(param.dtype) and not allow_int:
             raise GradientError(
                 f"grad: {param.origin} is {param.type}, and integers have no gradient",
                 where=str(user_source()),
@@ -262,8 +308,8 @@ def _check_inputs(traced: Traced, active: Sequence[bool]) -> None:
             )
 
 
-def _check_loss(fn: Any, traced: Traced, has_aux: bool) -> None:
-    """The loss must be one real number without axes."""
+def _check_loss(fn: Any, traced: Traced, has_aux: bool, holomorphic: bool) -> None:
+    """The loss must be one real number without axes, or a complex one."""
     name, tree = function_name(fn), traced.out_tree
     where = str(user_source())
     if has_aux:
@@ -282,11 +328,18 @@ def _check_loss(fn: Any, traced: Traced, has_aux: bool) -> None:
             fix="return one number (use has_aux=True for more), or use rlx.jacrev",
         )
     loss = traced.graph.results[0]
-    if loss.shape != () or not is_inexact(loss.dtype) or loss.dtype.kind == "c":
+    if holomorphic and loss.shape == () and not is_complex(loss.dtype):
+        raise GradientError(
+            f"grad with holomorphic=True needs a complex result, {name} returned {loss.type}",
+            where=where,
+            fix="return a complex number, or leave holomorphic out",
+        )
+    is_number = is_complex(loss.dtype) if holomorphic else is_float(loss.dtype)
+    if loss.shape != () or not is_number:
         raise GradientError(
             f"grad needs a scalar loss, {name} returned {loss.type}",
             where=where,
-            fix="return a float such as y.sum() or y.mean(), or use rlx.jacrev",
+            fix=COMPLEX_FIX if is_complex(loss.dtype) and not loss.shape else REAL_FIX,
         )
 
 

@@ -62,7 +62,6 @@ exp2 = pointwise(
     np.exp2,
     "exp2",
     doc="2 to the power of x.",
-    kinds=("float",),
     jvp=[lambda t, out, x: mul(t, mul(out, math.log(2)))],
     samples=[dict(args=((2, 3),)), dict(args=([0.0, 3.0, -1.0],), expect=[1.0, 8.0, 0.5])],
 )

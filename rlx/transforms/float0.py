@@ -1,0 +1,66 @@
+"""The tangents of integers: arrays of no numbers, as in JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+
+from ..ir.builder import user_source
+from ..ir.errors import GradientError
+from ..ir.types import Type, is_inexact
+from ..trace import pytree
+from ..trace.apply import as_operand, operand_type
+from ..trace.array import Array
+from ..trace.host import is_python_scalar
+
+float0 = np.dtype([("float0", np.void, 0)])
+
+
+@final
+class Float0:
+    """What stands for the derivative of an integer: a shape, and nothing that could be used.
+
+    Its dtype is `rlx.float0`, equal to that of JAX. In trees it is a node without leaves, so it
+    passes through jit and vmap.
+    """
+
+    __slots__ = ("shape",)
+    dtype = float0
+
+    def __init__(self, shape: Sequence[Any] = ()) -> None:
+        self.shape = tuple(shape)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.zeros(self.shape, float0)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Float0) and self.shape == other.shape
+
+    def __hash__(self) -> int:
+        return hash(self.shape)
+
+    def __repr__(self) -> str:
+        return f"Float0({self.shape})"
+
+
+pytree.register_class(Float0, lambda x: ((), x), lambda x, _: x)
+
+
+def check_float0(what: str, given: Any, type: Type) -> None:
+    """Raise if a tangent or cotangent of an integer says anything but zero."""
+    if is_inexact(type.dtype) or given is None or isinstance(given, Float0):
+        return
+    if isinstance(given, np.ndarray) and given.dtype == float0:
+        return
+    found = operand_type(as_operand(given))
+    is_known = is_python_scalar(given) or isinstance(given, Array | np.ndarray | np.generic)
+    if not is_inexact(found.dtype) and not (is_known and np.any(given)):
+        return
+    raise GradientError(
+        f"{what} is {found}, but that of {type} has no numbers",
+        where=str(user_source()),
+        fix="give None or rlx.Float0(shape): integers do not move; or convert them with "
+        "astype('float32')",
+    )
