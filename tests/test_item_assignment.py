@@ -240,6 +240,46 @@ def test_parts_cannot_be_assigned_to_while_the_whole_lives():
         f(X, 1)
 
 
+COPIES = {
+    "abs": lambda x: rnp.abs(x > 1), "round": lambda x: rnp.round(x.astype("int32")),
+    "floor": lambda x: rnp.floor(x.astype("int32")), "block": rnp.block, "clip": rnp.clip,
+    "concatenate": lambda x: rnp.concatenate([x]), "conj": rnp.conj, "positive": lambda x: +x,
+    "roll": lambda x: rnp.roll(x, 0, 0), "tile": lambda x: rnp.tile(x, 1), "copy": rnp.copy,
+    "repeat": lambda x: rnp.repeat(x, 1, 0), "meshgrid": lambda x: rnp.meshgrid(x[0] * 1)[0],
+    "nan_to_num": lambda x: rnp.nan_to_num(x > 1), "flatten": lambda x: x[0].flatten(),
+    "astype": lambda x: x.astype("float32"), "array": rnp.array, "float32": rnp.float32,
+    "asarray": lambda x: rnp.asarray(x, copy=True),
+    "reshape": lambda x: rnp.reshape(x, -1, copy=True),
+}  # fmt: skip
+PARTS = {
+    "reshape": lambda x: rnp.reshape(x, -1), "transpose": rnp.transpose, "flip": rnp.flip,
+    "ravel": rnp.ravel, "expand_dims": lambda x: rnp.expand_dims(x, 0), "rot90": rnp.rot90,
+    "squeeze": lambda x: rnp.squeeze(x[None]), "split": lambda x: rnp.split(x, 3)[0],
+    "moveaxis": lambda x: rnp.moveaxis(x, 0, 1), "view": lambda x: x.view("int32"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_what_numpy_copies_can_be_assigned_to_and_leaves_the_whole(name):
+    x = rlx.array(X)
+    made = COPIES[name](x)
+    before = x.tolist()
+    made[...] = False
+    x[...] = True
+    assert before == X.tolist() and not made.any() and x.all()
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_what_numpy_makes_a_view_of_is_a_part(name):
+    x = rlx.array(X)
+    made = PARTS[name](x)
+    with pytest.raises(AliasError, match="NumPy the whole with it"):
+        made[...] = 0
+    x[...] = 1
+    with pytest.raises(AliasError, match="after the whole had been assigned to"):
+        made + 1
+
+
 def test_parts_are_not_used_after_the_whole_was_assigned_to():
     x = rlx.array(X)
     first, last, odd, turned = x[0], x[2], x[:, 1::2], x.T

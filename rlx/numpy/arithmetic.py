@@ -27,6 +27,7 @@ from ..trace.apply import apply, as_operand, as_tensor, operand_type
 from ..trace.array import Array, Device
 from ..trace.control import while_loop
 from ..trace.host import is_python_scalar
+from ..trace.ownership import is_part
 from ..trace.promotion import convert, fit_operands, pointwise, pointwise_at, result_dtype
 from .elementwise import (
     Tensor,
@@ -60,7 +61,7 @@ def astype(x: Tensor, dtype: Any, *, copy: bool = True, device: Device | str | N
     wanted = as_dtype(dtype)
     given = x = as_tensor(x)
     if is_complex(x.dtype) and not is_complex(wanted) and not is_bool(wanted):
-        x = real(x)
+        x = apply("real", x)
     made = strong(convert(x, wanted))
     made = made.copy() if copy and made is given else made
     return made if device is None or not isinstance(made, Array) else made.to(device)
@@ -68,7 +69,8 @@ def astype(x: Tensor, dtype: Any, *, copy: bool = True, device: Device | str | N
 
 def view(x: Tensor, dtype: Any) -> Any:
     """The same bits read as another dtype of the same width."""
-    return apply("bitcast", as_tensor(x), dtype=dtype)
+    x = as_tensor(x)
+    return is_part(x, apply("bitcast", x, dtype=dtype))
 
 
 def strong(x: Any) -> Any:
@@ -88,14 +90,14 @@ def negative(x: Tensor, /) -> Any:
 
 def positive(x: Tensor, /) -> Any:
     """The number itself."""
-    return as_tensor(x)
+    return as_tensor(x).copy()
 
 
 def abs(x: Tensor, /) -> Any:
     """The distance from zero."""
     dtype = dtype_of(x)
     if is_bool(dtype) or (is_integer(dtype) and not is_signed(dtype)):
-        return as_tensor(x)
+        return as_tensor(x).copy()
     return pointwise("abs", x, name="abs")
 
 
@@ -127,17 +129,19 @@ def reciprocal(x: Tensor, /) -> Any:
 
 def real(x: Tensor, /) -> Any:
     """The real part."""
-    return apply("real", x) if is_complex(dtype_of(x)) else as_tensor(x)
+    x = as_tensor(x)
+    return is_part(x, apply("real", x)) if is_complex(x.dtype) else x
 
 
 def imag(x: Tensor, /) -> Any:
     """The imaginary part; zero for real numbers."""
-    return apply("imag", x) if is_complex(dtype_of(x)) else multiply(as_tensor(x), 0)
+    x = as_tensor(x)
+    return is_part(x, apply("imag", x)) if is_complex(x.dtype) else multiply(x, 0)
 
 
 def conj(x: Tensor, /) -> Any:
     """The complex conjugate."""
-    return apply("conj", x) if is_complex(dtype_of(x)) else as_tensor(x)
+    return apply("conj", x) if is_complex(dtype_of(x)) else as_tensor(x).copy()
 
 
 conjugate = conj
@@ -179,7 +183,7 @@ def heaviside(x: Tensor, y: Tensor, /) -> Any:
 
 def _rounding(name: str, x: Tensor) -> Any:
     if not is_inexact(dtype_of(x)):
-        return as_tensor(x)
+        return as_tensor(x).copy()
     return pointwise(name, x)
 
 
@@ -211,7 +215,7 @@ def round(a: Tensor, decimals: int = 0) -> Any:
     dtype = dtype_of(a)
     if not is_inexact(dtype):
         if decimals >= 0:
-            return as_tensor(a)
+            return as_tensor(a).copy()
         step = 10**-decimals
         return astype(multiply(pointwise("round", divide(a, step)), step), dtype)
     if is_complex(dtype):
@@ -228,7 +232,7 @@ around = round
 def clip(x: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Any:
     """The number moved into the range from min to max."""
     bounded = x if min is None else maximum(min, x)
-    return as_tensor(bounded) if max is None else minimum(max, bounded)
+    return as_tensor(bounded).copy() if max is None else minimum(max, bounded)
 
 
 # -- division -----------------------------------------------------------------------------------
@@ -455,7 +459,7 @@ def nan_to_num(
         parts = (nan_to_num(part, nan, posinf, neginf) for part in (real(x), imag(x)))
         return apply("complex", *parts)
     if not is_float(x.dtype):
-        return x
+        return x.copy()
     limits = ml_dtypes.finfo(x.dtype)
     high = float(limits.max) if posinf is None else posinf
     low = float(limits.min) if neginf is None else neginf

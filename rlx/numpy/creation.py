@@ -370,7 +370,7 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy", sparse: bool = False) -> lis
         x.reshape(tuple(-1 if order[i] == j else 1 for j in range(rank)))
         for i, x in enumerate(vectors)
     ]
-    return placed if sparse else [broadcast_to(x, tuple(shape)) for x in placed]
+    return [(x if sparse else broadcast_to(x, tuple(shape))).copy() for x in placed]
 
 
 def indices(dimensions: Sequence[Any], dtype: Any = "int32", sparse: bool = False) -> Any:

@@ -23,6 +23,7 @@ from ..trace.apply import apply, apply_like, as_operand, as_tensor, literal, ope
 from ..trace.array import Array
 from ..trace.axes import as_shape, integer, one_axis, resolve_shape, some_axes
 from ..trace.axes import broadcast_shapes as _broadcast_shapes
+from ..trace.ownership import is_part
 from ..trace.promotion import broadcast_operands, convert, result_dtype
 from ..trace.promotion import broadcast_to as _broadcast_to
 from ..trace.tensor import TracedTensor
@@ -58,7 +59,7 @@ def reshape(a: Tensor, shape: Any, order: str = "C", *, copy: bool | None = None
             where=str(user_source()),
             fix='use "C" (rows first) or "F" (columns first)',
         )
-    return a if new == tuple(a.shape) else apply("reshape", a, shape=new)
+    return a if new == tuple(a.shape) else is_part(a, apply("reshape", a, shape=new))
 
 
 def ravel(a: Tensor, order: str = "C") -> Any:
@@ -66,7 +67,9 @@ def ravel(a: Tensor, order: str = "C") -> Any:
     return reshape(a, -1, order)
 
 
-flatten = ravel
+def flatten(a: Tensor, order: str = "C") -> Any:
+    """All elements along one axis, in another array."""
+    return reshape(a, -1, order, copy=True)
 
 
 def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Any:
@@ -80,7 +83,7 @@ def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Any:
             notes=[f"a: {a.type}"],
             fix="name each axis once",
         )
-    return a if order == tuple(range(a.ndim)) else apply("transpose", a, axes=order)
+    return a if order == tuple(range(a.ndim)) else is_part(a, apply("transpose", a, axes=order))
 
 
 def permute_dims(a: Tensor, /, axes: Sequence[int]) -> Any:
@@ -227,7 +230,7 @@ def concatenate(arrays: Sequence[Tensor], axis: int | None = 0, dtype: Any = Non
     if axis is None:
         tensors, axis = [ravel(x) for x in tensors], 0
     place = one_axis("concatenate", axis, tensors[0].ndim)
-    return tensors[0] if len(tensors) == 1 else apply("concat", *tensors, axis=place)
+    return tensors[0].copy() if len(tensors) == 1 else apply("concat", *tensors, axis=place)
 
 
 def concat(arrays: Sequence[Tensor], /, *, axis: int | None = 0) -> Any:
@@ -348,7 +351,7 @@ def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Any, ...]:
 
 def tile(A: Tensor, reps: int | Sequence[int]) -> Any:
     """The whole array repeated along axes."""
-    A, counts = as_tensor(A), as_shape(reps)
+    A, counts = as_tensor(A).copy(), as_shape(reps)
     rank = max(A.ndim, len(counts))
     counts = (1,) * (rank - len(counts)) + counts
     sizes = (1,) * (rank - A.ndim) + tuple(A.shape)
@@ -369,7 +372,8 @@ def repeat(
 
     `repeats` may differ from element to element.
     """
-    a = ravel(a) if axis is None else as_tensor(a)
+    a = as_tensor(a).copy()
+    a = ravel(a) if axis is None else a
     place = one_axis("repeat", axis or 0, a.ndim)
     front = (slice(None),) * place
     if isinstance(repeats, TracedTensor) and repeats.concrete is None:
@@ -411,7 +415,7 @@ def _repeated_places(repeats: TracedTensor, size: Any, total: int | None) -> Any
 def flip(m: Tensor, axis: Axis = None) -> Any:
     """The elements in reverse order along axes."""
     m = as_tensor(m)
-    return apply("flip", m, axes=some_axes("flip", axis, m.ndim))
+    return is_part(m, apply("flip", m, axes=some_axes("flip", axis, m.ndim)))
 
 
 def flipud(m: Tensor) -> Any:
@@ -439,7 +443,7 @@ def rot90(m: Tensor, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
 
 def roll(a: Tensor, shift: int | Sequence[int], axis: Axis = None) -> Any:
     """The elements moved along axes; what leaves at the end enters at the front."""
-    a = as_tensor(a)
+    a = as_tensor(a).copy()
     if axis is None:
         return reshape(roll(ravel(a), shift, 0), a.shape)
     axes = (axis,) if isinstance(axis, int) else tuple(axis)

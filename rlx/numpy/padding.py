@@ -17,7 +17,7 @@ from ..trace.promotion import broadcast_to, convert
 from .arithmetic import astype
 from .elementwise import Tensor, add, multiply, subtract
 from .indexing import take
-from .manipulation import concatenate, ravel, reshape
+from .manipulation import concatenate, moveaxis, ravel, reshape
 from .quantiles import median
 from .reductions import max, min
 from .statistics import mean
@@ -101,17 +101,33 @@ def _index_border(mode: str, reflect_type: str) -> Callable[..., Any]:
 
     def border(x: Any, axis: int, before: int, after: int) -> tuple[Any, Any]:
         size = x.shape[axis]
+        if reflect_type == "odd" and mode in ("reflect", "symmetric"):
+            return _odd_border(x, axis, before, after, int(mode == "reflect"))
         # the mode is one of those in _BY_INDEX, a text to the checker
         places = np.pad(np.arange(size, dtype="int32"), (before, after), mode=mode)  # type: ignore
         ends = (places[:before], places[before + size :])
         first, last = (take(x, end, axis) if len(end) else None for end in ends)
-        if reflect_type == "odd" and mode in ("reflect", "symmetric"):
-            edges = [take(x, np.array([place], "int32"), axis) for place in (0, size - 1)]
-            first = first if first is None else subtract(multiply(2, edges[0]), first)
-            last = last if last is None else subtract(multiply(2, edges[1]), last)
         return first, last
 
     return border
+
+
+def _odd_border(x: Any, axis: int, before: int, after: int, skipped: int) -> tuple[Any, Any]:
+    """The border mirrored in the edges' elements, again and again where it is wide."""
+    turned = moveaxis(x, axis, 0)
+    whole, left, right = turned, before, after
+    while left or right:
+        step = builtins.min(whole.shape[0] - skipped, builtins.max(left, right))
+        edges = whole[:1], whole[-1:]
+        first = subtract(multiply(2, edges[0]), whole[skipped : skipped + step][::-1])
+        stop = whole.shape[0] - skipped
+        last = subtract(multiply(2, edges[1]), whole[stop - step : stop][::-1])
+        taken = builtins.min(left, step), builtins.min(right, step)
+        parts = [first[step - taken[0] :], whole, last[: taken[1]]]
+        whole = concatenate([part for part in parts if part.shape[0]])
+        left, right = left - taken[0], right - taken[1]
+    first, last = whole[:before], whole[before + turned.shape[0] :]
+    return moveaxis(first, 0, axis), moveaxis(last, 0, axis)
 
 
 def _ramp_border(ends: Sequence[tuple[Any, Any]]) -> Callable[..., Any]:
@@ -163,7 +179,7 @@ def block(arrays: Any) -> Any:
     """
     depth = _depth(arrays)
     rank = _rank(arrays)
-    return _block(arrays, depth, rank if rank > depth else depth)
+    return _block(arrays, depth, rank if rank > depth else depth).copy()
 
 
 def _depth(arrays: Any) -> int:

@@ -14,7 +14,6 @@ from ..ir.builder import user_source
 from ..ir.dims import Dim
 from ..ir.errors import ShapeError
 from ..ir.types import Size, Type
-from .ownership import is_part
 
 if TYPE_CHECKING:
     from .updates import At
@@ -33,17 +32,6 @@ def _method(name: str) -> Callable[..., Any]:
     return method
 
 
-def _part_method(name: str) -> Callable[..., Any]:
-    """A method whose result is a view in NumPy."""
-
-    def method(self: Any, *args: Any, **keywords: Any) -> Any:
-        return is_part(self, FUNCTIONS[name](self, *args, **keywords))
-
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"Same as `rlx.numpy.{name}(self, ...)`."
-    return method
-
-
 def _spread_arguments(args: tuple[Any, ...]) -> Any:
     """`x.reshape(2, 3)` and `x.reshape((2, 3))` mean the same."""
     return args[0] if len(args) == 1 else args
@@ -51,12 +39,12 @@ def _spread_arguments(args: tuple[Any, ...]) -> Any:
 
 def _reshape(self: Any, *shape: Any, order: str = "C") -> Any:
     """The same elements under another shape; one size may be -1."""
-    return is_part(self, FUNCTIONS["reshape"](self, _spread_arguments(shape), order=order))
+    return FUNCTIONS["reshape"](self, _spread_arguments(shape), order=order)
 
 
 def _transpose(self: Any, *axes: Any) -> Any:
     """The axes in another order; without arguments in reverse order."""
-    return is_part(self, FUNCTIONS["transpose"](self, _spread_arguments(axes) if axes else None))
+    return FUNCTIONS["transpose"](self, _spread_arguments(axes) if axes else None)
 
 
 class Operators:
@@ -116,22 +104,22 @@ class Operators:
     @property
     def T(self) -> Any:
         """All axes in reverse order."""
-        return is_part(self, FUNCTIONS["transpose"](self))
+        return FUNCTIONS["transpose"](self)
 
     @property
     def mT(self) -> Any:
         """The last two axes exchanged."""
-        return is_part(self, FUNCTIONS["matrix_transpose"](self))
+        return FUNCTIONS["matrix_transpose"](self)
 
     @property
     def real(self) -> Any:
         """The real part."""
-        return is_part(self, FUNCTIONS["real"](self))
+        return FUNCTIONS["real"](self)
 
     @property
     def imag(self) -> Any:
         """The imaginary part."""
-        return is_part(self, FUNCTIONS["imag"](self))
+        return FUNCTIONS["imag"](self)
 
     @property
     def at(self) -> At:
@@ -340,7 +328,7 @@ class Operators:
     conj = _method("conj")
     cumprod = _method("cumprod")
     cumsum = _method("cumsum")
-    diagonal = _part_method("diagonal")
+    diagonal = _method("diagonal")
     dot = _method("dot")
     flatten = _method("flatten")
     max = _method("max")
@@ -349,19 +337,19 @@ class Operators:
     nonzero = _method("nonzero")
     prod = _method("prod")
     ptp = _method("ptp")
-    ravel = _part_method("ravel")
+    ravel = _method("ravel")
     repeat = _method("repeat")
     round = _method("round")
     searchsorted = _method("searchsorted")
     sort = _method("sort")
-    squeeze = _part_method("squeeze")
+    squeeze = _method("squeeze")
     std = _method("std")
     sum = _method("sum")
-    swapaxes = _part_method("swapaxes")
+    swapaxes = _method("swapaxes")
     take = _method("take")
     trace = _method("trace")
     var = _method("var")
-    view = _part_method("view")
+    view = _method("view")
     conjugate = conj
     reshape = _reshape
     transpose = _transpose

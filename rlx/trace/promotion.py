@@ -211,7 +211,7 @@ class ScalarType:
         self.dtype = dtype
 
     def __call__(self, x: Any = 0) -> Any:
-        return convert(as_tensor(x), self.dtype)
+        return convert(as_tensor(x), self.dtype).copy()
 
     def __eq__(self, other: object) -> Any:
         return self.dtype == other
