@@ -7,12 +7,26 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from audit import Arrays, Case, all_close, assert_close, like, numbers, pick, tolerance_of, where
+from audit import (
+    Arrays,
+    Case,
+    all_close,
+    assert_close,
+    in_dtype,
+    like,
+    numbers,
+    pick,
+    tolerance_of,
+    where,
+)
 
+import rlx
 from rlx.ir.builder import build, inline
 from rlx.ir.errors import GradientError
 from rlx.ir.graph import Graph
 from rlx.ir.interpret import interpret
+from rlx.ir.op import Sample
+from rlx.trace.apply import apply
 from rlx.transforms.batch import batch_graph
 from rlx.transforms.jvp import jvp_graph
 from rlx.transforms.transpose import transpose_graph
@@ -138,6 +152,34 @@ def assert_refuses(run: Any) -> None:
     raise AssertionError("a derivative that does not exist was given")
 
 
+def in_complex(case: Case) -> Case:
+    """The case with complex numbers for real ones, or itself.
+
+    An op that takes none has none; one that has complex samples knows which ones are of use.
+    """
+    others = (Case(case.op, sample).arrays() for sample in case.op.sample_list)
+    arrays = in_dtype(case, "complex128")
+    if arrays is None or any(x.dtype.kind == "c" for xs in others for x in xs):
+        return case
+    turned = [x * np.exp(0.6j + i) if x.dtype.kind == "c" else x for i, x in enumerate(arrays)]
+    return Case(case.op, Sample(tuple(turned), case.sample.attrs))
+
+
+def has_complex(case: Case) -> bool:
+    other = in_complex(case)
+    return other is not case and case.is_smooth and other.is_smooth
+
+
+@where(has_complex)
+def law_complex_derivatives_keep_the_convention(case: Case) -> None:
+    """They are slopes along complex directions, and Re<c, J t> = Re<J^T c, t> without conjugates.
+
+    So the gradient of a real function is its slope along 1, less i times that along i: as in JAX.
+    """
+    law_jvp_is_the_slope(in_complex(case))
+    law_transpose_is_adjoint(in_complex(case))
+
+
 @where(has_jvp)
 def law_second_derivatives_are_slopes(case: Case) -> None:
     """The jvp of the tangents and of the cotangents are their finite differences."""
@@ -213,6 +255,41 @@ def law_batch_goes_with_jvp(case: Case) -> None:
     got = interpret(pushed(many, active), [np.stack(xs) for xs in zip(*members, strict=True)])
     for i, member in enumerate(members):
         all_close([x[i] for x in got], interpret(tangents, member), 1e-9, "jvp of the batch")
+
+
+@where(lambda case: bool(case.sample.args))
+def law_batch_axes_may_be_any(case: Case) -> None:
+    """A batch along the last axis, or another one for each argument, is a batch too."""
+    members = [case.arrays(seed) for seed in range(MEMBERS)]
+    axes = tuple(-1 - i % (x.ndim + 1) for i, x in enumerate(members[0]))
+    given = [np.stack(xs, axis) for xs, axis in zip(zip(*members, strict=True), axes, strict=True)]
+    batched = rlx.vmap(lambda *xs: apply(case.op, *xs, **case.attrs), axes, -1)
+    with rlx.config.using(device="reference"), np.errstate(all="ignore"):
+        found = rlx.tree.leaves(batched(*map(rlx.array, given)))
+        wanted = [interpret(case.graph, member) for member in members]
+    wanted = [np.stack(items, -1) for items in zip(*wanted, strict=True)]
+    tolerance = max(1e-9, tolerance_of(*case.graph.result_types))
+    all_close([np.asarray(x) for x in found], wanted, tolerance, f"batched along {axes}")
+
+
+@where(lambda case: bool(case.sample.args))
+def law_batches_of_one_and_of_none(case: Case) -> None:
+    """A batch of one member gives its results, and an empty one has their shapes."""
+    graph, arrays = case.graph, case.arrays()
+    count = len(arrays)
+    for size, batched in itertools.product(
+        (0, 1), ([True] * count, [True] + [False] * (count - 1))
+    ):
+        many, _ = batch_graph(graph, batched, size, [True] * len(graph.results))
+        given = [
+            np.repeat(x[None], size, 0) if is_batched else x
+            for x, is_batched in zip(arrays, batched, strict=True)
+        ]
+        with np.errstate(all="ignore"):
+            got, wanted = interpret(many, given), interpret(graph, arrays)
+        wanted = [np.repeat(x[None], size, 0) for x in wanted]
+        tolerance = max(1e-9, tolerance_of(*graph.result_types))
+        all_close(got, wanted, tolerance, f"a batch of {size}, batched {batched}")
 
 
 def check_batch(case: Case, graph: Graph, draw: Any) -> None:

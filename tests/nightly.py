@@ -12,6 +12,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import selectors
+import signal
 import subprocess
 import sys
 import time
@@ -26,6 +28,7 @@ FORGET = 100  # programs after which compiled code is dropped
 def work(worker: int, workers: int, start: int, stop: int) -> None:
     """Check the programs of one worker, a line of JSON for each."""
     import jax
+    from libraries import OURS
     from opinions import shrunk, verdict
     from programs import wide_program
 
@@ -41,23 +44,16 @@ def work(worker: int, workers: int, start: int, stop: int) -> None:
             notes = "\n".join(getattr(error, "__notes__", []))
             say(seed=seed, ops=0, wrong=f"{type(error).__name__}: {error}", script=notes)
             continue
-        graph = rlx.make_graph(program.on(_ours()))
-        wrong, ops = verdict(program), 0
-        script = ""
+        wrong, script, ops = verdict(program), "", 0
         if wrong:
             small = shrunk(program)
             wrong, script = verdict(small) or wrong, repr(small)
         else:
-            ops = sum(1 for _ in graph(*program.inputs).walk())
+            graph = rlx.make_graph(program.on(OURS))(*program.inputs)
+            ops = sum(1 for _ in graph.walk())
         say(seed=seed, ops=ops, wrong=wrong, script=script)
         if seed % (FORGET * workers) < workers:
             jax.clear_caches()
-
-
-def _ours() -> Any:
-    from libraries import OURS
-
-    return OURS
 
 
 def say(**record: Any) -> None:
@@ -77,6 +73,9 @@ class Run:
             kept = json.loads(self.state.read_text())
             self.done, self.failed = kept["done"], kept["failed"]
         self.start = start
+        self.processes: dict[int, subprocess.Popen] = {}
+        self.begun: dict[int, int] = {}  # the program each worker is at
+        self.waiting = selectors.DefaultSelector()
         self.began, self.before = time.monotonic(), len(self.done)
         (out / "failures").mkdir(parents=True, exist_ok=True)
 
@@ -87,11 +86,13 @@ class Run:
             seed += self.workers
         return seed
 
-    def launch(self, worker: int) -> subprocess.Popen:
-        """A process that checks what is left for a worker."""
+    def launch(self, worker: int) -> None:
+        """Start a process that checks what is left for a worker."""
         numbers = [worker, self.workers, self.next_of(worker), self.stop]
         command = [sys.executable, __file__, "--work", *map(str, numbers)]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        self.processes[worker] = process
+        self.waiting.register(process.stdout, selectors.EVENT_READ, worker)
 
     def take(self, record: dict[str, Any]) -> None:
         """Keep what a worker says of a program."""
@@ -115,30 +116,33 @@ class Run:
 
     def follow(self, seconds: float) -> None:
         """Run the workers to the end, or until the time is over; one that dies is started again."""
-        import selectors
+        try:
+            for worker in range(self.workers):
+                self.launch(worker)
+            while self.waiting.get_map() and time.monotonic() - self.began < seconds:
+                for key, _ in self.waiting.select(timeout=1):
+                    self.hear(key.data, key.fileobj)
+        finally:
+            for process in self.processes.values():
+                process.kill()
+            self.save()
 
-        chosen = selectors.DefaultSelector()
-        begun: dict[int, int] = {}
-        for worker in range(self.workers):
-            chosen.register(self.launch(worker).stdout, selectors.EVENT_READ, worker)
-        processes = {key.data: key for key in chosen.get_map().values()}
-        while chosen.get_map() and time.monotonic() - self.began < seconds:
-            for key, _ in chosen.select(timeout=1):
-                line = key.fileobj.readline()
-                if line:
-                    record = json.loads(line) if line.startswith("{") else {}
-                    if record.get("begun"):
-                        begun[key.data] = record["seed"]
-                    elif record:
-                        begun.pop(key.data, None)
-                        self.take(record)
-                    continue
-                chosen.unregister(key.fileobj)
-                if key.data in begun:  # it died at its work
-                    self.take(dict(seed=begun.pop(key.data), ops=0, wrong="crash", script=""))
-                    chosen.register(self.launch(key.data).stdout, selectors.EVENT_READ, key.data)
-        del processes
-        self.save()
+    def hear(self, worker: int, stream: Any) -> None:
+        """Take one line of a worker, or its end."""
+        line = stream.readline()
+        record = json.loads(line) if line.startswith("{") else {}
+        if record.get("begun"):
+            self.begun[worker] = record["seed"]
+        elif record:
+            self.begun.pop(worker, None)
+            self.take(record)
+        if line:
+            return
+        self.waiting.unregister(stream)
+        if worker in self.begun:  # it died at its work
+            seed = self.begun.pop(worker)
+            self.take({"seed": seed, "ops": 0, "wrong": "the process died", "script": ""})
+            self.launch(worker)
 
 
 def main() -> None:
@@ -153,6 +157,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.work:
         return work(*options.work)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     run = Run(options.out, options.start, options.start + options.count, options.workers)
     run.follow(options.seconds)
     return sys.exit(1 if run.failed else 0)

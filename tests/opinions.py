@@ -1,4 +1,4 @@
-"""Three opinions of one random program: `cpu`, `reference` and JAX, and the smallest that differ."""
+"""Three opinions of a random program, `cpu`, `reference` and JAX; the smallest that differs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from libraries import OURS, QUICK, THEIRS
 from programs import Program, close, reads, tolerance_of
 
 import rlx
-
-FEWEST = 1e-300  # what is smaller is as good as 0
 
 
 def opinions(program: Program, with_jax: bool = True) -> dict[str, Sequence[Any]]:

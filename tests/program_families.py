@@ -24,8 +24,9 @@ SPECIAL = [
 ]  # fmt: skip
 BITS = [
     "lib.lax.population_count({x} .astype('int32'))", "lib.lax.clz({x} .astype('int32'))",
-    "~{x} .astype('int16')", "lib.np.floor_divide({x} .astype('int32'), -3)", "lib.np.fmod({x} , 4)",
-    "lib.np.gcd({x} , 6)", "lib.np.divmod({x} , 5)[0]", "lib.np.bitwise_count({x} & 63)",
+    "~{x} .astype('int16')", "lib.np.floor_divide({x} .astype('int32'), -3)",
+    "lib.np.gcd({x} , 6)", "lib.np.fmod({x} , 4)", "lib.np.divmod({x} , 5)[0]",
+    "lib.np.bitwise_count({x} & 63)",
     "{x} .astype('int8') + {x} .astype('int8')", "lib.np.sort({x} .ravel())",
     "lib.lax.bitcast_convert_type({x} .astype('int32'), 'uint32') >> 28",
     "lib.np.sum({x} , dtype='int32') & 31", "lib.np.cumsum({x} & 3, dtype='int32')",
@@ -168,7 +169,6 @@ def windowed(random: Random, program: Program) -> str | None:
         "lib.associative_scan(lib.np.add, {x} , axis={a})", "lib.np.diff({x} , axis={a})",
         "lib.associative_scan(lambda p, q: (p[0] * q[0], p[1] * q[0] + q[1]), "
         "({x} * 0.3, lib.np.sin({x} )), axis={a})[1]",
-        "lib.grad(lambda b: lib.np.sum(lib.np.cos(lib.lax.cummin(b, {a}))))({x} )",
         "lib.np.cumprod(lib.np.cos({x} ), axis={a})", "lib.np.trapezoid({x} , axis={a})",
         "lib.np.ptp({x} , axis={a})", "lib.np.std({x} + 0.1, axis={a})",
     ]  # fmt: skip
@@ -228,6 +228,7 @@ def ranked(random: Random, program: Program) -> str | None:
         "lib.np.searchsorted(lib.np.sort({x} .ravel()), 0.3)",
         "lib.grad(lambda b: lib.np.sum(lib.np.sort(b, axis={a}) ** 2))({x} )",
         "lib.grad(lambda b: lib.np.sum(lib.np.max(b, axis={a}) * 0.7))({x} )",
+        "lib.grad(lambda b: lib.np.sum(lib.np.cos(lib.lax.cummin(b, {a}))))({x} )",
         "lib.np.percentile({x} , 70, axis={a})", "lib.np.argsort(-{x} , axis={a})",
         "lib.np.digitize({x} , lib.np.array([-1.0, 0.003, 1.0], 'float64'))",
         "lib.np.histogram({x} , bins=4, range=(-2.0, 2.0))[0]",

@@ -1,4 +1,4 @@
-"""Variations of a sample: other dtypes, sizes, ranks and numbers, wherever the type rule takes them.
+"""Variations of a sample: other dtypes, sizes, ranks and numbers, if the type rule takes them.
 
 No op is named here. A variation is tried, and the op's own type rule says whether it is claimed.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from audit import Arrays, Case, cast, numbers, type_of
+from audit import Arrays, Case, cast, type_of
 
 from rlx.ir.body import Contract, Library
 from rlx.ir.errors import RlxError
@@ -23,6 +23,7 @@ from rlx.lower.hir.expand import expand
 # empty, one, and around the numbers of lanes of a vector
 SIZES = (0, 1, 2, 7, 8, 9, 15, 16, 17, 33, 64, 65)
 LARGEST = 1 << 14  # elements of an operand
+FEW = 64  # of one whose product is not to be infinite
 LEADING = (2, 1, 1, 2, 1, 1, 1, 3)  # axes put before those of every operand, to have eight
 
 
@@ -68,7 +69,7 @@ def vary(
     arrays = [resized(x, shape) for x, shape in zip(case.arrays(), shapes, strict=True)]
     main = main_dtype(arrays)
     changed = [cast(x, name) if x.dtype == main else x for x in arrays]
-    if main is None and name != "float32" or not takes(case, changed, attrs):
+    if (main is None and name != "float32") or not takes(case, changed, attrs):
         return None
     if is_special:
         changed = with_special_numbers(case, changed)
@@ -83,7 +84,8 @@ def main_dtype(arrays: Arrays) -> np.dtype | None:
 
 def takes(case: Case, arrays: Arrays, attrs: dict[str, Any]) -> bool:
     """Whether the type rule gives results of a size to compute."""
-    if any(x.size > LARGEST for x in arrays):
+    largest = FEW if combines(case, "mul") else LARGEST
+    if any(x.size > largest for x in arrays):
         return False
     try:
         results = case.op.infer([type_of(x) for x in arrays], attrs)
@@ -141,37 +143,45 @@ def resized(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 def with_special_numbers(case: Case, arrays: Arrays) -> Arrays:
     """The numbers that arithmetic trips over, in the operands that may have any."""
-    is_tame = adds_up(case)
+    tame = is_tame(case)
     return [
-        special(type_of(x), i, is_tame) if is_free(arg) else x
+        special(type_of(x), i, tame) if is_free(arg) else x
         for i, (arg, x) in enumerate(zip(case.sample.args, arrays, strict=True))
     ]
 
 
-def adds_up(case: Case) -> bool:
-    """Whether an op adds or multiplies many numbers, which large ones make depend on the order."""
-    return any(combines(node.op.rules.get("body")) for node in expand(case.graph).walk())
+def is_tame(case: Case) -> bool:
+    """Whether the largest and smallest numbers have no one answer.
+
+    They have none where many are added or multiplied, as the order matters, nor where an op of many
+    operands is made of others.
+    """
+    is_made = "expand" in case.op.rules and len(case.sample.args) > 1
+    return is_made or any(combines(case, how) for how in ("add", "mul"))
 
 
-def combines(body: Any) -> bool:
-    """Whether a body adds or multiplies many numbers, or may do so out of sight."""
-    return isinstance(body, Contract | Library) or getattr(body, "combine", "") in ("add", "mul")
+def combines(case: Case, how: str) -> bool:
+    """Whether an op combines many numbers, or may do so out of sight."""
+    bodies = [node.op.rules.get("body") for node in expand(case.graph).walk()]
+    if how == "add" and any(isinstance(body, Contract | Library) for body in bodies):
+        return True
+    return any(getattr(body, "combine", "") == how for body in bodies)
 
 
 def is_free(arg: Any) -> bool:
     """Whether an operand of a sample is given by its shape alone: its numbers do not matter."""
-    return isinstance(arg, tuple) or isinstance(arg, Type) and is_inexact(arg.dtype)
+    return isinstance(arg, tuple) or (isinstance(arg, Type) and is_inexact(arg.dtype))
 
 
-def special(type: Type, turn: int, is_tame: bool) -> np.ndarray:
+def special(type: Type, turn: int, tame: bool) -> np.ndarray:
     """Special numbers of a dtype, in an order that depends on the place of the operand."""
-    found = np.array(special_numbers(type.dtype, is_tame), type.dtype)
+    found = np.array(special_numbers(type.dtype, tame), type.dtype)
     order = Random(turn).sample(range(len(found)), len(found))
     places = np.arange(type.size) * (1 + turn) + turn
     return found[order][places % len(found)].reshape(type.shape)
 
 
-def special_numbers(dtype: np.dtype, is_tame: bool) -> list[Any]:
+def special_numbers(dtype: np.dtype, tame: bool) -> list[Any]:
     """Zeros, ones and what is no number; unless they are tame, the largest and the smallest too."""
     if is_bool(dtype):
         return [False, True, True]
@@ -183,6 +193,6 @@ def special_numbers(dtype: np.dtype, is_tame: bool) -> list[Any]:
         return [complex(x, y) for x, y in itertools.product(parts, parts)] + [complex(np.nan, 0)]
     info = ml_dtypes.finfo(dtype)
     small = [info.smallest_subnormal, info.smallest_normal, info.eps, info.max]
-    finite = [0.0, 1.0, 0.5, 2.0, *([] if is_tame else map(float, small))]
+    finite = [0.0, 1.0, 0.5, 2.0, *([] if tame else map(float, small))]
     infinite = [np.inf, -np.inf] if np.isinf(np.array(np.inf, dtype)) else []
     return [*finite, *(-x for x in finite), *infinite, np.nan]

@@ -349,8 +349,10 @@ conv_general_dilated.samples((2, 3, 5), (4, 3, 2), **_PLAIN)
 conv_general_dilated.samples((2, 2, 4, 3), (3, 2, 2, 3), **_SPREAD)
 conv_general_dilated.samples((2, 4, 4, 3), (4, 2, 2, 2), **_SPREAD, feature_group_count=2)
 conv_general_dilated.samples((4, 2, 4), (4, 2, 2), **_PLAIN, batch_group_count=2)
+# numbers, not shapes: a zero between elements times infinity may be 0 or NaN
+_SPREAD_INPUT = np.linspace(-2, 2, 24).reshape(2, 4, 3), np.linspace(2, -1, 24).reshape(4, 2, 3)
 conv_general_dilated.samples(
-    (2, 4, 3), (4, 2, 3), **{**_PLAIN, "lhs_dilation": (3,)}, feature_group_count=2
+    *_SPREAD_INPUT, **{**_PLAIN, "lhs_dilation": (3,)}, feature_group_count=2
 )
 conv_general_dilated.samples((2, 2, 4), (2, 1, 3), **_PLAIN, feature_group_count=2)
 conv_general_dilated.samples((2, 2, 2), (3, 2, 4), **_PLAIN)

@@ -107,9 +107,12 @@ def _from_nearest(x: Value) -> Value:
 def _lgamma_expansion(x: Value) -> Value:
     is_negative = lt(x, like(x, 0))
     positive = _lgamma_positive(select(is_negative, 1 - x, x))
-    # gamma(x) * gamma(1 - x) = pi / sin(pi * x), and 1 / x is infinite for the smallest numbers
-    sine = sin(mul(abs(_from_nearest(x)), math.pi))
-    reflected = math.log(math.pi) - log(sine) - positive
+    # gamma(x) * gamma(1 - x) = pi / sin(pi * x), which is 1 / x for the smallest numbers
+    part = abs(_from_nearest(x))
+    is_tiny = lt(part, like(x, 1e-9))
+    sine = select(is_tiny, part, sin(mul(part, math.pi)))
+    most = select(is_tiny, like(x, 0), like(x, math.log(math.pi)))
+    reflected = most - log(sine) - positive
     reflected = select(eq(sine, like(x, 0)), like(x, math.inf), reflected)
     return select(is_negative, reflected, positive)
 
