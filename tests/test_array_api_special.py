@@ -259,6 +259,23 @@ def test_operators_with_python_numbers(name: str):
             check_binary(name, "float64", number, element, found)
 
 
+def test_divmod_keeps_to_python():
+    finite = [x for x in numbers("float64") if math.isfinite(x) and x]
+    for y in (*finite, inf, -inf):
+        x = [x for x in finite if abs(x) < 1e6 * abs(y)]
+        whole, left = rnp.divmod(rnp.asarray(x, dtype="float64"), y)
+        assert list(zip(whole.tolist(), left.tolist(), strict=True)) == [divmod(z, y) for z in x]
+
+
+def test_nextafter_of_zeros():
+    x = rnp.asarray([0.0, -0.0, 0.0, nan, 1.0])
+    y = rnp.asarray([-0.0, 0.0, 1.0, 1.0, nan])
+    found = rnp.nextafter(x, y).tolist()
+    assert [math.copysign(1, z) for z in found[:3]] == [-1, 1, 1]
+    assert found[:2] == [0, 0] and found[2] == rnp.finfo("float32").smallest_subnormal
+    assert found[3] != found[3] and found[4] != found[4]
+
+
 def test_signs_of_nan():
     negative_nan = rnp.copysign(rnp.asarray(nan), -1.0)
     assert bool(rnp.signbit(negative_nan)) and bool(rnp.isnan(negative_nan))
