@@ -4,6 +4,7 @@ Enters and leaves: arrays. They are close to the ops: nothing is promoted, and o
 broadcast; `rlx.numpy` does both. Read `elementwise.py` first, `convolution.py` for convolutions.
 """
 
+from . import linalg
 from .bits import bitcast_convert_type
 from .contraction import (
     DotDimensionNumbers,
@@ -15,8 +16,12 @@ from .contraction import (
 from .control import (
     associative_scan,
     cond,
+    custom_linear_solve,
+    custom_root,
     fori_loop,
     map,
+    optimization_barrier,
+    platform_dependent,
     scan,
     stop_gradient,
     switch,
@@ -29,7 +34,11 @@ from .convolution import (
     conv_general_dilated,
     conv_general_dilated_local,
     conv_general_dilated_patches,
+    conv_general_permutations,
+    conv_general_shape_tuple,
+    conv_shape_tuple,
     conv_transpose,
+    conv_transpose_shape_tuple,
     conv_with_general_padding,
 )
 from .elementwise import (
@@ -118,6 +127,7 @@ from .indexing import (
     index_take,
     scatter,
     scatter_add,
+    scatter_apply,
     scatter_max,
     scatter_min,
     scatter_mul,
@@ -135,6 +145,7 @@ from .parallel import (
     pshuffle,
     psum,
     psum_scatter,
+    pswapaxes,
 )
 from .reductions import (
     approx_max_k,
@@ -161,11 +172,13 @@ from .reductions import (
 from .shapes import (
     broadcast,
     broadcast_in_dim,
+    broadcast_like,
     broadcast_shapes,
     broadcast_to_rank,
     broadcasted_iota,
     collapse,
     concatenate,
+    empty,
     expand_dims,
     full,
     full_like,
@@ -174,6 +187,7 @@ from .shapes import (
     pad,
     reshape,
     rev,
+    shape_as_value,
     slice,
     slice_in_dim,
     split,
@@ -201,4 +215,5 @@ from .special import (
 from .windows import (
     padtype_to_pads,
     reduce_window,
+    reduce_window_shape_tuple,
 )

@@ -12,7 +12,7 @@ from ..trace import scan as loops
 from ..trace.apply import apply, as_tensor
 from ..trace.axes import integer
 from ..trace.scan import associative_scan, scan
-from ..transforms import stop_gradient, vmap
+from ..transforms import custom_linear_solve, custom_root, stop_gradient, vmap
 
 __all__ = [
     "associative_scan",
@@ -20,6 +20,8 @@ __all__ = [
     "fori_loop",
     "map",
     "scan",
+    "custom_linear_solve",
+    "custom_root",
     "stop_gradient",
     "switch",
     "while_loop",
@@ -91,3 +93,22 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     if whole < count or not parts:
         parts.append(vmap(f)(pytree.map(lambda x: x[whole:], xs)))
     return pytree.map(lambda *ys: apply("concat", *ys, axis=0), *parts)
+
+
+def optimization_barrier(operand: Any, /) -> Any:
+    """The same tree: nothing is moved that would change numbers."""
+    return operand
+
+
+def platform_dependent(
+    *args: Any, default: Callable[..., Any] | None = None, **per_platform: Callable[..., Any]
+) -> Any:
+    """Call the function for the platform: `cpu`, or `default` where none is for it."""
+    chosen = per_platform.get("cpu", default)
+    if chosen is None:
+        raise ArgumentError(
+            "platform_dependent: there is no function for cpu",
+            where=str(user_source()),
+            fix="give one as cpu=, or a default",
+        )
+    return chosen(*args)

@@ -251,6 +251,69 @@ def _transposed_pads(window: int, stride: int, padding: Any) -> tuple[int, int]:
     return window - 1 - low, window - 1 - high
 
 
+def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[Spec, Spec, Spec]:
+    """Where the axes of the image, the kernel and the result are, as `ConvDimensionNumbers`.
+
+    >>> conv_general_permutations(("NHWC", "HWIO", "NHWC"))
+    ((0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2))
+    """
+    rank = (0,) * len(dimension_numbers[0])
+    return tuple(conv_dimension_numbers(rank, rank, dimension_numbers))  # type: ignore[return-value]
+
+
+def conv_shape_tuple(
+    lhs_shape: Sequence[int],
+    rhs_shape: Sequence[int],
+    strides: Sequence[int],
+    pads: Padding,
+    batch_group_count: int = 1,
+) -> tuple[int, ...]:
+    """The shape of the result of a convolution of (batch, in, ...) with (out, in, ...).
+
+    >>> conv_shape_tuple((2, 3, 6, 7), (4, 3, 3, 2), (1, 1), "SAME")
+    (2, 4, 6, 7)
+    """
+    each = pads_of("conv_shape_tuple", lhs_shape[2:], rhs_shape[2:], strides, pads)
+    padded = [n + low + high for n, (low, high) in zip(lhs_shape[2:], each, strict=True)]
+    lines = zip(padded, rhs_shape[2:], strides, strict=True)
+    spatial = [max((n - window) // stride + 1, 0) for n, window, stride in lines]
+    return lhs_shape[0] // batch_group_count, rhs_shape[0], *spatial
+
+
+def conv_general_shape_tuple(
+    lhs_shape: Sequence[int],
+    rhs_shape: Sequence[int],
+    window_strides: Sequence[int],
+    padding: Padding,
+    dimension_numbers: Sequence[str],
+) -> tuple[int, ...]:
+    """The shape of the result of a convolution whose axes are named."""
+    lhs, rhs, out = conv_general_permutations(dimension_numbers)
+    image, kernel = [lhs_shape[i] for i in lhs], [rhs_shape[i] for i in rhs]
+    made = conv_shape_tuple(image, kernel, window_strides, padding)
+    return tuple(made[i] for i in _inverse(out))
+
+
+def conv_transpose_shape_tuple(
+    lhs_shape: Sequence[int],
+    rhs_shape: Sequence[int],
+    window_strides: Sequence[int],
+    padding: Padding,
+    dimension_numbers: Sequence[str],
+) -> tuple[int, ...]:
+    """The shape of the result of `conv_transpose` with axes that are named."""
+    lhs, rhs, out = conv_general_permutations(dimension_numbers)
+    image, kernel = [lhs_shape[i] for i in lhs], [rhs_shape[i] for i in rhs]
+    count = len(image) - 2
+    each = [padding] * count if isinstance(padding, str) else padding
+    spatial = []
+    for n, window, stride, pads in zip(image[2:], kernel[2:], window_strides, each, strict=True):
+        low, high = _transposed_pads(window, stride, pads) if isinstance(pads, str) else pads
+        spatial.append((n - 1) * stride - window + 2 + low + high)
+    made = (image[0], kernel[0], *spatial)
+    return tuple(made[i] for i in _inverse(out))
+
+
 def conv_general_dilated_patches(
     lhs: Tensor,
     filter_shape: Sequence[int],

@@ -23,6 +23,9 @@ def _named(fn: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
     return fn
 
 
+WITH_ACCURACY = "cbrt cos exp exp2 expm1 log log1p logistic rsqrt sin sqrt tan tanh".split()
+
+
 def _unary(name: str, op: str, doc: str) -> Callable[..., Any]:
     """A function of one number.
 
@@ -32,7 +35,10 @@ def _unary(name: str, op: str, doc: str) -> Callable[..., Any]:
     def function(x: Tensor, *, accuracy: Any = None) -> Any:
         return apply(op, as_tensor(x))
 
-    return _named(function, name, doc)
+    def plain(x: Tensor) -> Any:
+        return apply(op, as_tensor(x))
+
+    return _named(function if name in WITH_ACCURACY else plain, name, doc)
 
 
 def _binary(name: str, op: str, doc: str) -> Callable[[Tensor, Tensor], Any]:
@@ -85,8 +91,18 @@ sub = _binary("sub", "sub", "The difference.")
 mul = _binary("mul", "mul", "The product.")
 div = _binary("div", "div", "The quotient; that of integers is rounded toward zero.")
 rem = _binary("rem", "rem", "The remainder of `div`; it has the sign of x.")
-max = _binary("max", "max", "The greater one; NaN if one is.")
-min = _binary("min", "min", "The lesser one; NaN if one is.")
+
+
+def max(x: Tensor, y: Tensor) -> Any:
+    """The greater one; NaN if one is. Complex numbers go by their real, then imaginary parts."""
+    return rnp.maximum(*strict("max", x, y))
+
+
+def min(x: Tensor, y: Tensor) -> Any:
+    """The lesser one; NaN if one is. Complex numbers go by their real, then imaginary parts."""
+    return rnp.minimum(*strict("min", x, y))
+
+
 atan2 = _binary("atan2", "atan2", "The angle of the point (y, x), argument y first.")
 complex = _binary("complex", "complex", "A complex number of its real and imaginary part.")
 bitwise_and = _binary("bitwise_and", "bit_and", "The bits that both have.")

@@ -173,7 +173,10 @@ def index_take(src: Tensor, idxs: Sequence[Tensor], axes: Sequence[int]) -> Any:
     """
     x = as_tensor(src)
     axes = axes_of("index_take", axes, x.ndim)
-    vectors = [as_tensor(i) for i in sequence("index_take: the indices", idxs)]
+    vectors = [
+        rnp.remainder(i, x.shape[axis])  # negative ones count from the end
+        for i, axis in zip(sequence("index_take: the indices", idxs), axes, strict=True)
+    ]
     indices = rnp.stack(vectors, axis=-1)
     return gather(
         x,
@@ -322,7 +325,40 @@ def scatter_sub(
     scatter_indices: Tensor,
     updates: Tensor,
     dimension_numbers: ScatterDimensionNumbers,
-    **options: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
 ) -> Any:
     """The array with updates subtracted from windows."""
-    return scatter_add(operand, scatter_indices, -as_tensor(updates), dimension_numbers, **options)
+    return scatter_add(
+        operand,
+        scatter_indices,
+        -as_tensor(updates),
+        dimension_numbers,
+        indices_are_sorted=indices_are_sorted,
+        unique_indices=unique_indices,
+        mode=mode,
+    )
+
+
+def scatter_apply(
+    operand: Tensor,
+    scatter_indices: Tensor,
+    func: Callable[[Any], Any],
+    dimension_numbers: ScatterDimensionNumbers,
+    *,
+    update_shape: Sequence[int] = (),
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> Any:
+    """The array with a function of numbers applied to the elements of windows.
+
+    It is applied once, also where windows meet.
+    """
+    x = as_tensor(operand)
+    count = rnp.zeros_like(x)
+    ones = rnp.ones(update_shape, x.dtype)
+    counted = scatter(count, scatter_indices, ones, dimension_numbers, mode=mode)
+    return rnp.where(counted != 0, func(x), x)

@@ -12,6 +12,7 @@ from ..ir.types import as_dtype
 from ..trace import pytree
 from ..trace.apply import apply, as_tensor, operand_type
 from ..trace.axes import integer, one_axis
+from ..trace.halves import rounded_once
 from ..trace.promotion import broadcast_to, convert
 from ..trace.scan import associative_scan
 from .elementwise import bitwise_xor
@@ -135,7 +136,10 @@ cummin = _running("cummin", "The running minimum along an axis.")
 
 def cumlogsumexp(operand: Tensor, axis: int = 0, reverse: bool = False) -> Any:
     """The logarithm of the running sum of exponentials, without overflow."""
-    return associative_scan(rnp.logaddexp, as_tensor(operand), reverse=reverse, axis=axis)
+    return rounded_once(
+        lambda x: associative_scan(rnp.logaddexp, x, reverse=reverse, axis=axis),
+        as_tensor(operand),
+    )
 
 
 # -- order --------------------------------------------------------------------------------------

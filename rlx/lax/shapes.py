@@ -6,6 +6,8 @@ from builtins import slice as slice_
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from .. import numpy as rnp
 from ..ir.builder import user_source
 from ..ir.errors import ShapeError
@@ -180,6 +182,21 @@ def index_in_dim(operand: Tensor, index: int, axis: int = 0, keepdims: bool = Tr
     place = one_axis("index_in_dim", axis, x.ndim)
     found = x[(slice_(None),) * place + (integer("index_in_dim: the index", index),)]
     return rnp.expand_dims(found, place) if keepdims else found
+
+
+def broadcast_like(arr: Tensor, like_arr: Tensor) -> Any:
+    """The array repeated to the shape of another."""
+    return rnp.broadcast_to(arr, as_tensor(like_arr).shape)
+
+
+def empty(shape: Any, dtype: Any) -> Any:
+    """An array whose elements say nothing: zeros."""
+    return full(shape, 0, dtype)
+
+
+def shape_as_value(shape: Sequence[Any]) -> Any:
+    """A shape as a vector of int32."""
+    return np.asarray(shape, "int32") if len(shape) else full((0,), 0, "int32")
 
 
 def tile(operand: Tensor, reps: Sequence[int]) -> Any:

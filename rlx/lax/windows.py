@@ -83,6 +83,28 @@ def pads_of(
     return tuple((low, high) for low, high in pairs)
 
 
+def reduce_window_shape_tuple(
+    operand_shape: Sequence[int],
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    base_dilation: Sequence[int] | None = None,
+    window_dilation: Sequence[int] | None = None,
+) -> tuple[int, ...]:
+    """The shape of the result of `reduce_window`.
+
+    >>> reduce_window_shape_tuple((5, 6), (3, 3), (1, 2), [(0, 0), (1, 1)])
+    (3, 3)
+    """
+    ones = (1,) * len(operand_shape)
+    sizes = map(dilated_size, operand_shape, base_dilation or ones)
+    windows = map(dilated_size, window_dimensions, window_dilation or ones)
+    lines = zip(sizes, windows, window_strides, padding, strict=True)
+    return tuple(
+        max((n + low + high - window) // stride + 1, 0) for n, window, stride, (low, high) in lines
+    )
+
+
 def reduce_window(
     operand: Tensor,
     init_value: Tensor,

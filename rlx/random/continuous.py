@@ -17,7 +17,7 @@ from ..ir.errors import AttributeValueError, DtypeError
 from ..ir.types import as_dtype, is_complex, is_float
 from ..trace.apply import apply, as_tensor
 from ..trace.axes import as_shape, broadcast_shapes
-from ..trace.promotion import fit
+from ..trace.promotion import FLOAT, fit
 from .keys import bits, split
 from .reuse import takes_key
 
@@ -28,7 +28,7 @@ UNSIGNED = {size: np.dtype(f"uint{8 * size}") for size in (1, 2, 4, 8)}
 def uniform(
     key: Any,
     shape: Any = (),
-    dtype: Any = "float32",
+    dtype: Any = None,
     minval: Any = 0.0,
     maxval: Any = 1.0,
 ) -> Any:
@@ -61,12 +61,12 @@ def between(random: Any, dtype: np.dtype, low: Any, high: Any) -> Any:
 
 
 @takes_key
-def normal(key: Any, shape: Any = (), dtype: Any = "float32") -> Any:
+def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """Numbers of the normal distribution: mean 0, variance 1.
 
     Of a complex dtype both parts have variance 1/2.
     """
-    dtype = as_dtype(dtype)
+    dtype = FLOAT if dtype is None else as_dtype(dtype)
     if is_complex(dtype):
         part = np.dtype(f"float{4 * dtype.itemsize}")
         real, imaginary = (normal(k, shape, part) for k in split(key))
@@ -83,9 +83,7 @@ def normal_of(random: Any, dtype: np.dtype) -> Any:
 
 
 @takes_key
-def truncated_normal(
-    key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = "float32"
-) -> Any:
+def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Numbers of the normal distribution strictly between `lower` and `upper`."""
     dtype = check_float("truncated_normal", dtype)
     low, high = (as_tensor(x).astype(dtype) for x in (lower, upper))
@@ -99,20 +97,20 @@ def truncated_normal(
 
 
 @takes_key
-def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = "float32") -> Any:
+def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None) -> Any:
     """Numbers whose logarithm is normal with standard deviation `sigma`."""
     shape, (sigma,) = with_parameters("lognormal", shape, dtype, sigma)
     return rnp.exp(normal(key, shape, dtype) * sigma)
 
 
 @takes_key
-def exponential(key: Any, shape: Any = (), dtype: Any = "float32") -> Any:
+def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """Numbers of the exponential distribution with mean 1."""
     return -rnp.log1p(-uniform(key, shape, check_float("exponential", dtype)))
 
 
 @takes_key
-def gumbel(key: Any, shape: Any = (), dtype: Any = "float32", mode: str | None = None) -> Any:
+def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None) -> Any:
     """Numbers of the Gumbel distribution: that of the greatest of many.
 
     The mode "high" takes twice the bits, for numbers that are rarer than the default "low" gives.
@@ -127,7 +125,7 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = "float32", mode: str | None =
 
 
 @takes_key
-def laplace(key: Any, shape: Any = (), dtype: Any = "float32") -> Any:
+def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """Numbers of the Laplace distribution: exponential on both sides of 0."""
     dtype = check_float("laplace", dtype)
     above = float(ml_dtypes.finfo(dtype).epsneg) - 1.0
@@ -136,7 +134,7 @@ def laplace(key: Any, shape: Any = (), dtype: Any = "float32") -> Any:
 
 
 @takes_key
-def logistic(key: Any, shape: Any = (), dtype: Any = "float32") -> Any:
+def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """Numbers whose distribution function is the logistic function."""
     dtype = check_float("logistic", dtype)
     u = uniform(key, shape, dtype, minval=_tiny(dtype))
@@ -144,7 +142,7 @@ def logistic(key: Any, shape: Any = (), dtype: Any = "float32") -> Any:
 
 
 @takes_key
-def cauchy(key: Any, shape: Any = (), dtype: Any = "float32") -> Any:
+def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """Numbers of the Cauchy distribution, which has no mean."""
     dtype = check_float("cauchy", dtype)
     u = uniform(key, shape, dtype, minval=float(ml_dtypes.finfo(dtype).eps))
@@ -152,44 +150,43 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = "float32") -> Any:
 
 
 @takes_key
-def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = "float32") -> Any:
+def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Numbers from 1 whose tail falls as x to the power of `-b`."""
     shape, (b,) = with_parameters("pareto", shape, dtype, b)
     return rnp.exp(exponential(key, shape, dtype) / b)
 
 
 @takes_key
-def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = "float32") -> Any:
+def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Lengths of vectors of two normal numbers, times `scale`."""
     shape, (scale,) = with_parameters("rayleigh", shape, dtype, scale)
     return scale * rnp.sqrt(rnp.log(uniform(key, shape, dtype)) * -2.0)
 
 
 @takes_key
-def maxwell(key: Any, shape: Any = (), dtype: Any = "float32") -> Any:
+def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """Lengths of vectors of three normal numbers."""
     x = normal(key, (*as_shape(shape), 3), check_float("maxwell", dtype))
     return rnp.sqrt(rnp.sum(x * x, -1))
 
 
 @takes_key
-def double_sided_maxwell(
-    key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = "float32"
-) -> Any:
+def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None) -> Any:
     """Numbers at both sides of `loc`, as far from it as `maxwell` gives times `scale`.
 
     `shape` comes before that of the parameters.
     """
+    dtype = check_float("double_sided_maxwell", dtype)
     inner, _ = with_parameters("double_sided_maxwell", None, dtype, loc, scale)
     shape = (*as_shape(shape), *inner)
-    loc, scale = (fit(as_tensor(x), as_dtype(dtype), shape) for x in (loc, scale))
+    loc, scale = (fit(as_tensor(x), dtype, shape) for x in (loc, scale))
     key_size, key_sign = split(key)
     sign = 2 * (uniform(key_sign, shape) < 0.5).astype(dtype) - 1
     return sign * maxwell(key_size, shape, dtype) * scale + loc
 
 
 @takes_key
-def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = "float32") -> Any:
+def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Numbers of the inverse Gaussian distribution of variance `mean` ** 3.
 
     Michael, Schucany and Haas, "Generating random variates using transformations with multiple
@@ -207,17 +204,20 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = "float32") -> Any:
 
 @takes_key
 def weibull_min(
-    key: Any, scale: Any, concentration: Any, shape: Any = None, dtype: Any = "float32"
+    key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None
 ) -> Any:
-    """Numbers of the Weibull distribution: that of the least of many."""
-    parameters = with_parameters("weibull_min", shape, dtype, scale, concentration)
-    shape, (scale, concentration) = parameters
+    """Numbers of the Weibull distribution: that of the least of many.
+
+    One number is drawn for each element of `shape`, and put to all parameters.
+    """
+    dtype = check_float("weibull_min", dtype)
+    scale, concentration = (as_tensor(x).astype(dtype) for x in (scale, concentration))
     return rnp.power(-rnp.log1p(-uniform(key, shape, dtype)), 1.0 / concentration) * scale
 
 
 @takes_key
 def triangular(
-    key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = "float32"
+    key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None
 ) -> Any:
     """Numbers from `left` to `right`, most often near `mode`."""
     parameters = with_parameters("triangular", shape, dtype, left, mode, right)
@@ -240,8 +240,8 @@ def is_high(name: str, mode: str | None) -> bool:
 
 
 def check_float(name: str, dtype: Any) -> np.dtype:
-    """Give the dtype; raise if it has no fractions."""
-    dtype = as_dtype(dtype)
+    """Give the dtype, float32 for None; raise if it has no fractions."""
+    dtype = FLOAT if dtype is None else as_dtype(dtype)
     if not is_float(dtype):
         raise DtypeError(
             f"{name}: {dtype.name} numbers have no fractions",

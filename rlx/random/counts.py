@@ -33,7 +33,7 @@ STIRLING_TAIL = [
 
 
 @takes_key
-def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = "int32") -> Any:
+def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Counts of events that happen `lam` times in the mean.
 
     The result is -1 where `lam` is NaN or negative.
@@ -42,7 +42,7 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = "int32") -> Any:
     >>> poisson(key(0), 3.0, (5,)).shape
     (5,)
     """
-    dtype, lam = as_dtype(dtype), as_tensor(lam)
+    dtype, lam = as_dtype("int32" if dtype is None else dtype), as_tensor(lam)
     if not is_integer(dtype) or is_bool(dtype):
         raise DtypeError(
             f"poisson: {dtype.name} is not an integer dtype",
@@ -105,7 +105,7 @@ def _first_accepted(key: Any, draw: Any, like: Any) -> Any:
 
 
 @takes_key
-def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = "float32") -> Any:
+def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Counts of successes among `n` trials with chance `p`.
 
     They are NaN where those have no meaning.
@@ -175,7 +175,7 @@ def _binomial_rejected(key: Any, n: Any, p: Any) -> Any:
 
 @takes_key
 def multinomial(
-    key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = "float32", unroll: int | bool = 1
+    key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None, unroll: int | bool = 1
 ) -> Any:
     """Counts of each outcome of `n` trials.
 

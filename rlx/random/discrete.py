@@ -20,7 +20,7 @@ from .reuse import takes_key
 
 
 @takes_key
-def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = "int32") -> Any:
+def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -> Any:
     """Integers from `minval` up to but without `maxval`.
 
     Where arrays of bounds leave no integer the result is `minval`; plain numbers must leave one.
@@ -29,7 +29,7 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = "int32"
     >>> randint(key(0), (5,), 0, 10)
     Array([9, 0, 2, 3, 1], dtype=int32)
     """
-    dtype, shape = as_dtype(dtype), as_shape(shape)
+    dtype, shape = as_dtype("int32" if dtype is None else dtype), as_shape(shape)
     if not is_integer(dtype) or is_bool(dtype):
         raise DtypeError(
             f"randint: {dtype.name} is not an integer dtype",
@@ -97,18 +97,18 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> A
 
 
 @takes_key
-def rademacher(key: Any, shape: Any = (), dtype: Any = "int32") -> Any:
+def rademacher(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """Numbers that are 1 or -1."""
-    return (2 * bernoulli(key, 0.5, shape).astype("int32") - 1).astype(dtype)
+    return (2 * bernoulli(key, 0.5, shape).astype("int32") - 1).astype(dtype or "int32")
 
 
 @takes_key
-def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = "int32") -> Any:
+def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
     """How many trials it takes until one with chance `p` succeeds."""
     p = as_tensor(p)
     u = uniform(key, p.shape if shape is None else shape, p.dtype)
     u = rnp.where(u == 0, 1.0, u)
-    return (rnp.floor(rnp.log(u) / rnp.log1p(-p)) + 1).astype(dtype)
+    return (rnp.floor(rnp.log(u) / rnp.log1p(-p)) + 1).astype(dtype or "int32")
 
 
 @takes_key

@@ -31,7 +31,7 @@ from .reuse import takes_key
 
 
 @takes_key
-def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = "float32") -> Any:
+def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Numbers of the gamma distribution of shape parameter `a`, with scale 1.
 
     >>> from rlx.random import key
@@ -43,14 +43,14 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = "float32") -> Any:
 
 
 @takes_key
-def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = "float32") -> Any:
+def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
     """The logarithm of numbers that `gamma` gives, exact where those are near 0."""
     shape, (a,) = with_parameters("loggamma", shape, dtype, a)
     return _draw(key, a, is_log=True)
 
 
 @takes_key
-def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = "float32") -> Any:
+def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Numbers from 0 to 1 of the beta distribution."""
     shape, (a, b) = with_parameters("beta", shape, dtype, a, b)
     key_a, key_b = split(key)
@@ -61,7 +61,7 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = "float32") ->
 
 
 @takes_key
-def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = "float32") -> Any:
+def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Lines of numbers from 0 whose sum is 1.
 
     They lie along a last axis, which is as long as that of `alpha`.
@@ -80,14 +80,14 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = "float32") -
 
 
 @takes_key
-def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = "float32") -> Any:
+def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Sums of the squares of `df` normal numbers."""
     shape, (df,) = with_parameters("chisquare", shape, dtype, df)
     return rnp.exp(_draw(key, df / 2, is_log=True)) * 2
 
 
 @takes_key
-def t(key: Any, df: Any, shape: Any = None, dtype: Any = "float32") -> Any:
+def t(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Numbers of Student's t distribution with `df` degrees of freedom."""
     shape, (df,) = with_parameters("t", shape, dtype, df)
     key_normal, key_gamma = split(key)
@@ -97,7 +97,7 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = "float32") -> Any:
 
 
 @takes_key
-def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = "float32") -> Any:
+def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Quotients of the means of `dfnum` and of `dfden` squares of normal numbers."""
     shape, (dfnum, dfden) = with_parameters("f", shape, dtype, dfnum, dfden)
     key_below, key_above = split(key)
@@ -106,7 +106,7 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = "float32
 
 
 @takes_key
-def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = "float32") -> Any:
+def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None) -> Any:
     """Numbers whose density falls as exp(-abs(x) ** p): p = 2 is normal, 1 Laplace."""
     dtype, shape = check_float("generalized_normal", dtype), as_shape(shape)
     p = _power("generalized_normal", p, dtype)
@@ -116,7 +116,7 @@ def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = "float32"
 
 
 @takes_key
-def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = "float32") -> Any:
+def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = None) -> Any:
     """Points of the ball of radius 1 in `d` dimensions, where the p-norm measures."""
     dtype, shape = check_float("ball", dtype), as_shape(shape)
     p = _power("ball", p, dtype)

@@ -26,15 +26,19 @@ WORD_MASK = 0xFFFFFFFF
 
 
 @gives_keys
-def key(seed: Any) -> Any:
+def key(seed: Any, *, impl: str | None = None, dtype: Any = None) -> Any:
     """A key from an integer; equal integers give equal keys.
+
+    There is one generator, and one dtype of keys.
 
     >>> key(42)
     Array([ 0, 42], dtype=uint32)
     """
+    _check_impl("key", impl, dtype)
     if isinstance(seed, int | np.integer):
         number = int(seed)
-        return Array(np.array([number >> 32 & WORD_MASK, number & WORD_MASK], WORD))
+        high = 0 if -(2**31) <= number < 0 else number >> 32  # JAX's seeds have 32 bits
+        return Array(np.array([high & WORD_MASK, number & WORD_MASK], WORD))
     seed = as_tensor(seed)
     if not is_integer(seed.dtype) or seed.shape:
         raise DtypeError(
@@ -48,7 +52,18 @@ def key(seed: Any) -> Any:
     return rnp.stack([high, low])
 
 
-PRNGKey = key
+def PRNGKey(seed: Any, *, impl: str | None = None) -> Any:
+    """The same as `key`: keys are arrays of uint32."""
+    return key(seed, impl=impl)
+
+
+def _check_impl(name: str, impl: Any, dtype: Any = None) -> None:
+    if impl not in (None, "threefry2x32") or (dtype is not None and as_dtype(dtype) != WORD):
+        raise AttributeValueError(
+            f"{name}: there is no generator {impl or dtype!r}",
+            where=str(user_source()),
+            fix='use "threefry2x32", or leave it out',
+        )
 
 
 def key_data(keys: Any) -> Any:
@@ -56,7 +71,10 @@ def key_data(keys: Any) -> Any:
     return as_tensor(keys)
 
 
-wrap_key_data = key_data
+def wrap_key_data(key_bits_array: Any, *, impl: str | None = None, dtype: Any = None) -> Any:
+    """The key of a uint32 array, which it already is."""
+    _check_impl("wrap_key_data", impl, dtype)
+    return as_tensor(key_bits_array)
 
 
 @gives_keys
@@ -82,9 +100,9 @@ def fold_in(key: Any, data: Any) -> Any:
 
 
 @takes_key
-def bits(key: Any, shape: Any = (), dtype: Any = "uint32") -> Any:
+def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """Random bits as unsigned integers."""
-    dtype = as_dtype(dtype)
+    dtype = WORD if dtype is None else as_dtype(dtype)
     if not is_integer(dtype) or is_signed(dtype):
         raise DtypeError(
             f"bits: {dtype.name} is not an unsigned integer",
@@ -112,12 +130,7 @@ def key_impl(keys: Any) -> str:
 
 def key_dtype(impl_spec: str | None = None) -> np.dtype:
     """The dtype of keys."""
-    if impl_spec not in (None, "threefry2x32"):
-        raise AttributeValueError(
-            f"key_dtype: there is no generator {impl_spec!r}",
-            where=str(user_source()),
-            fix='use "threefry2x32", or leave it out',
-        )
+    _check_impl("key_dtype", impl_spec)
     return WORD
 
 

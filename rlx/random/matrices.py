@@ -67,9 +67,7 @@ def _root(cov: Any, method: str) -> Any:
 
 
 @takes_key
-def orthogonal(
-    key: Any, n: int, shape: Any = (), dtype: Any = "float32", m: int | None = None
-) -> Any:
+def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | None = None) -> Any:
     """Orthogonal matrices of size n, unitary ones for a complex dtype.
 
     All are equally likely. With `m` they are n by m, with orthonormal rows or columns, whichever
@@ -77,7 +75,7 @@ def orthogonal(
 
     Mezzadri, "How to generate random matrices from the classical compact groups", 2007.
     """
-    dtype, rows = as_dtype(dtype), integer("orthogonal: n", n)
+    dtype, rows = as_dtype("float32" if dtype is None else dtype), integer("orthogonal: n", n)
     if not is_inexact(dtype):
         raise DtypeError(
             f"orthogonal: {dtype.name} numbers have no fractions",

@@ -1,0 +1,173 @@
+"""The functions of `jax.lax.linalg`: close to the ops; nothing is promoted.
+
+Read `rlx.numpy.linalg` for the functions under NumPy's names.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import numpy as rnp
+from ..numpy.linalg.matrices import adjoint, symmetrized
+from ..trace.apply import apply, as_tensor
+from ..trace.axes import integer
+from ..trace.scan import scan
+from .operands import Tensor
+
+
+def cholesky(x: Tensor, *, symmetrize_input: bool = True) -> Any:
+    """The lower triangular L with L Lᴴ = x, for Hermitian positive definite x."""
+    return rnp.linalg.cholesky(x, symmetrize_input=symmetrize_input)
+
+
+def cholesky_update(r_matrix: Tensor, w_vector: Tensor) -> Any:
+    """The upper triangular factor of Rᵀ R + w wᵀ, for the factor R."""
+    r, w = as_tensor(r_matrix), as_tensor(w_vector)
+    product = rnp.matrix_transpose(r) @ r + w[..., :, None] * w[..., None, :]
+    return rnp.linalg.cholesky(product, upper=True)
+
+
+def eig(
+    x: Tensor,
+    *,
+    compute_left_eigenvectors: bool = True,
+    compute_right_eigenvectors: bool = True,
+    enable_eigvec_derivs: bool = False,
+) -> list[Any]:
+    """The eigenvalues, and as wanted the left and right eigenvectors of length 1.
+
+    `enable_eigvec_derivs` is accepted: they always have derivatives.
+    """
+    values, right = apply("eig", as_tensor(x))
+    found = [values]
+    if compute_left_eigenvectors:
+        left = adjoint(rnp.linalg.inv(right))
+        found.append(left / rnp.linalg.norm(left, axis=-2, keepdims=True))
+    return [*found, right] if compute_right_eigenvectors else found
+
+
+def eigh(
+    x: Tensor,
+    *,
+    lower: bool = True,
+    symmetrize_input: bool = True,
+    sort_eigenvalues: bool = True,
+) -> tuple[Any, Any]:
+    """The eigenvectors of a Hermitian matrix, and its eigenvalues, which rise.
+
+    Without `symmetrize_input` the lower or the upper part alone is read.
+    """
+    x = as_tensor(x)
+    if symmetrize_input:
+        x = symmetrized(x)
+    values, vectors = apply("eigh", x if lower else adjoint(x))
+    return vectors, values
+
+
+def householder_product(a: Tensor, taus: Tensor) -> Any:
+    """The first columns of the product of reflections 1 - tau v vᴴ.
+
+    The vectors v are the columns of a below its diagonal, with 1 on it.
+    """
+    a, taus = as_tensor(a), as_tensor(taus)
+    rows, columns = a.shape[-2:]
+    vectors = rnp.tril(a, -1) + rnp.eye(rows, columns, dtype=a.dtype)
+    product = rnp.broadcast_to(rnp.eye(rows, columns, dtype=a.dtype), a.shape)
+    for i in reversed(range(taus.shape[-1])):
+        v = vectors[..., :, i : i + 1]
+        product = product - taus[..., i, None, None] * (v @ (adjoint(v) @ product))
+    return product
+
+
+def lu(x: Tensor) -> tuple[Any, Any, Any]:
+    """L (below the diagonal, which is 1) and U in one matrix, the pivots, the permutation."""
+    found = apply("lu", as_tensor(x))
+    return found[0], found[1], found[2]
+
+
+def lu_pivots_to_permutation(pivots: Tensor, permutation_size: int) -> Any:
+    """The permutation of rows that exchanging each row with its pivot makes."""
+    size = integer("lu_pivots_to_permutation: permutation_size", permutation_size)
+    return apply("lu_pivots_to_permutation", as_tensor(pivots), size=size)
+
+
+def qr(x: Tensor, *, full_matrices: bool = True) -> tuple[Any, Any]:
+    """x = Q R with orthonormal columns in Q, and R upper triangular."""
+    q, r = apply("qr", as_tensor(x), full_matrices=bool(full_matrices))
+    return q, r
+
+
+def svd(x: Tensor, *, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+    """x = U diag(S) Vᴴ, the singular values S falling; S alone without `compute_uv`."""
+    x = as_tensor(x)
+    if not compute_uv:
+        return apply("svd", x, compute_uv=False)[0]
+    return tuple(apply("svd", x, full_matrices=bool(full_matrices)))
+
+
+def symmetric_product(
+    a_matrix: Tensor,
+    c_matrix: Tensor,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    symmetrize_output: bool = False,
+) -> Any:
+    """Alpha a aᵀ + beta c; c is symmetric."""
+    a, c = as_tensor(a_matrix), as_tensor(c_matrix)
+    made = alpha * (a @ rnp.matrix_transpose(a)) + beta * c
+    return symmetrized(made) if symmetrize_output else made
+
+
+def triangular_solve(
+    a: Tensor,
+    b: Tensor,
+    *,
+    left_side: bool = False,
+    lower: bool = False,
+    transpose_a: bool = False,
+    conjugate_a: bool = False,
+    unit_diagonal: bool = False,
+) -> Any:
+    """The x with x a = b, or a x = b with `left_side`, for triangular a."""
+    a, b = as_tensor(a), as_tensor(b)
+    has_one_axis = b.ndim == a.ndim - 1
+    if has_one_axis:
+        b = b[..., None] if left_side else b[..., None, :]
+    options = {"lower": lower, "conjugate_a": conjugate_a, "unit_diagonal": unit_diagonal}
+    if left_side:
+        x = apply("triangular_solve", a, b, transpose_a=transpose_a, **options)
+    else:  # x a = b is aᵀ xᵀ = bᵀ
+        turned = rnp.matrix_transpose(b)
+        x = apply("triangular_solve", a, turned, transpose_a=not transpose_a, **options)
+        x = rnp.matrix_transpose(x)
+    if not has_one_axis:
+        return x
+    return x[..., 0] if left_side else x[..., 0, :]
+
+
+def tridiagonal_solve(dl: Tensor, d: Tensor, du: Tensor, b: Tensor) -> Any:
+    """The x with a x = b, for a with three diagonals: below, on and above the middle.
+
+    The first of `dl` and the last of `du` are not read. Rows are not exchanged.
+    """
+    dl, d, du = (rnp.moveaxis(as_tensor(x), -1, 0)[..., None] for x in (dl, d, du))
+    b = rnp.moveaxis(as_tensor(b), -2, 0)
+
+    def forward(carry: Any, row: Any) -> tuple[Any, Any]:
+        above, right = carry
+        low, middle, high, value = row
+        pivot = middle - low * above
+        made = high / pivot, (value - low * right) / pivot
+        return made, made
+
+    def backward(x: Any, row: Any) -> tuple[Any, Any]:
+        above, right = row
+        made = right - above * x
+        return made, made
+
+    zero = rnp.zeros_like(d[0]), rnp.zeros_like(b[0])
+    low = dl.at[0].set(0)
+    _, (above, right) = scan(forward, zero, (low, d, du.at[-1].set(0), b))
+    _, x = scan(backward, zero[1], (above, right), reverse=True)
+    return rnp.moveaxis(x, 0, -2)
