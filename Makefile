@@ -7,8 +7,9 @@ PYTHON ?= $(shell for p in $(PYTHONS); do $$p $(IS_NEW) 2>/dev/null && echo $$p 
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= auto
+TIME ?= inf
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test parity audit programs nightly lint bench docs clean
 
 help:  ## show the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -19,6 +20,18 @@ demo: $(VENV)/demo.stamp  ## train a network on handwritten digits; writes pictu
 test: $(VENV)/test.stamp  ## run all tests
 	$(BIN)/python -m pytest -q -n $(WORKERS)
 
+parity: $(VENV)/test.stamp  ## compare every function with JAX's, under every law; some minutes
+	$(BIN)/python -m pytest -q -n $(WORKERS) tests/parity/whole.py
+
+audit: $(VENV)/test.stamp  ## every op on cpu against reference: all dtypes, sizes, special numbers
+	AUDIT=all $(BIN)/python -m pytest -q -n $(WORKERS) tests/test_variations.py tests/test_every_op.py
+
+programs: $(VENV)/test.stamp  ## 5000 random programs: cpu, reference and JAX; goes on where it stopped
+	$(BIN)/python tests/nightly.py --count 5000
+
+nightly: $(VENV)/test.stamp  ## random programs until stopped, or make nightly TIME=seconds
+	$(BIN)/python tests/nightly.py --seconds $(TIME)
+
 lint: $(VENV)/lint.stamp  ## check format, style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -26,6 +39,9 @@ lint: $(VENV)/lint.stamp  ## check format, style and types
 
 bench: $(VENV)/bench.stamp  ## measure against JAX and NumPy; rewrites the table in README.md
 	$(BIN)/python -m benchmarks --readme README.md
+
+docs: $(VENV)/test.stamp  ## rewrite docs/op_matrix.md from the rooms of the ops
+	$(BIN)/python tests/op_matrix.py
 
 clean:  ## remove .venv and everything that was made
 	rm -rf $(VENV) build dist out .pytest_cache .ruff_cache .hypothesis
