@@ -221,6 +221,7 @@ from .float_parts import (
     frexp,
     nextafter,
     piecewise,
+    spacing,
     unwrap,
 )
 from .grids import (

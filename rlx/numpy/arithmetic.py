@@ -26,6 +26,7 @@ from ..ir.types import (
 from ..trace.apply import apply, as_operand, as_tensor, operand_type
 from ..trace.array import Array, Device
 from ..trace.control import while_loop
+from ..trace.halves import rounded_once
 from ..trace.host import is_python_scalar
 from ..trace.ownership import is_part
 from ..trace.promotion import convert, fit_operands, pointwise, pointwise_at, result_dtype
@@ -149,7 +150,9 @@ conjugate = conj
 
 def angle(z: Tensor, deg: bool = False) -> Any:
     """The angle of a complex number, in radians or degrees."""
-    result = arctan2(imag(z), real(z))
+    z = as_tensor(z)
+    parts = real(z), imag(z) if is_complex(z.dtype) else 0
+    result = arctan2(parts[1], parts[0])
     return rad2deg(result) if deg else result
 
 
@@ -411,6 +414,10 @@ def logaddexp2(x: Tensor, y: Tensor, /) -> Any:
 
 def hypot(x: Tensor, y: Tensor, /) -> Any:
     """sqrt(x**2 + y**2) without overflow."""
+    return rounded_once(_hypot, x, y)
+
+
+def _hypot(x: Tensor, y: Tensor) -> Any:
     dtype = result_dtype(as_operand(x), as_operand(y), inexact=True)
     x, y = map(abs, fit_operands("hypot", dtype, x, y))
     high, low = maximum(x, y), minimum(x, y)
@@ -468,9 +475,9 @@ def nan_to_num(
     return where(isneginf(x), convert(low, x.dtype), x)
 
 
-def gcd(x: Tensor, y: Tensor, /) -> Any:
+def gcd(x1: Tensor, x2: Tensor) -> Any:
     """The greatest common divisor of two integers."""
-    a, b = map(abs, _integers("gcd", x, y))
+    a, b = map(abs, _integers("gcd", x1, x2))
 
     def step(pair: tuple[Any, Any]) -> tuple[Any, Any]:
         a, b = pair
@@ -482,9 +489,9 @@ def gcd(x: Tensor, y: Tensor, /) -> Any:
     return while_loop(lambda pair: _any(not_equal(pair[1], 0)), step, start)[0]
 
 
-def lcm(x: Tensor, y: Tensor, /) -> Any:
+def lcm(x1: Tensor, x2: Tensor) -> Any:
     """The least common multiple of two integers."""
-    x, y = _integers("lcm", x, y)
+    x, y = _integers("lcm", x1, x2)
     divisor = gcd(x, y)
     safe = where(equal(divisor, 0), 1, divisor)
     return abs(multiply(apply("div", x, safe), y))

@@ -8,23 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.types import as_dtype
+from ..ir.types import as_dtype, is_integer
 from ..trace.apply import apply, as_operand, as_tensor
 from ..trace.promotion import convert, fit_operands, pointwise, result_dtype
-from .arithmetic import remainder
+from .arithmetic import copysign, remainder
 from .elementwise import Tensor, add, equal, greater, less, maximum, minimum, multiply, subtract
 from .logic import isfinite, isnan, logical_and, logical_or, where
 from .reductions import cumsum, diff
 
 
-def fmax(x: Tensor, y: Tensor, /) -> Any:
+def fmax(x1: Tensor, x2: Tensor) -> Any:
     """The greater of two numbers; a NaN gives way to a number."""
-    return where(isnan(x), y, where(isnan(y), x, maximum(x, y)))
+    return where(isnan(x1), x2, where(isnan(x2), x1, maximum(x1, x2)))
 
 
-def fmin(x: Tensor, y: Tensor, /) -> Any:
+def fmin(x1: Tensor, x2: Tensor) -> Any:
     """The lesser of two numbers; a NaN gives way to a number."""
-    return where(isnan(x), y, where(isnan(y), x, minimum(x, y)))
+    return where(isnan(x1), x2, where(isnan(x2), x1, minimum(x1, x2)))
 
 
 def nextafter(x: Tensor, y: Tensor, /) -> Any:
@@ -42,6 +42,15 @@ def nextafter(x: Tensor, y: Tensor, /) -> Any:
         "bitcast", where(equal(x, y), apply("bitcast", y, dtype=bits), moved), dtype=dtype
     )
     return where(logical_or(isnan(x), isnan(y)), convert(np.nan, dtype), result)
+
+
+def spacing(x: Tensor, /) -> Any:
+    """The distance to the next number away from zero; for float16 to the next greater one."""
+    x = convert(as_tensor(x), result_dtype(as_operand(x), inexact=True))
+    far = convert(math.inf, x.dtype)
+    if x.dtype.name == "float16":
+        return subtract(nextafter(x, far), x)
+    return subtract(nextafter(x, copysign(far, x)), x)
 
 
 def frexp(x: Tensor, /) -> tuple[Any, Any]:
@@ -66,12 +75,12 @@ def unwrap(
     p: Tensor, discont: float | None = None, axis: int = -1, period: float = 2 * math.pi
 ) -> Any:
     """Angles along an axis without the jumps of whole turns."""
-    p = convert(as_tensor(p), result_dtype(as_operand(p), inexact=True))
+    p = convert(as_tensor(p), result_dtype(as_operand(p), as_operand(period)))
     steps = diff(p, axis=axis)
-    half = period / 2
+    half = period // 2 if is_integer(p.dtype) else period / 2
     short = subtract(remainder(add(steps, half), period), half)
     short = where(logical_and(equal(short, -half), greater(steps, 0)), half, short)
-    limit = half if discont is None else max(discont, half)
+    limit = period / 2 if discont is None else discont
     change = where(less(apply("abs", steps), limit), 0, subtract(short, steps))
     before = (slice(None),) * (axis % p.ndim)
     return p.at[(*before, slice(1, None))].add(cumsum(change, axis))

@@ -16,6 +16,7 @@ import optree
 
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, StructureError
+from .key_paths import KeyPath, key_paths, keystr
 
 NAMESPACE = "rlx"
 Structure: TypeAlias = optree.PyTreeSpec
@@ -45,23 +46,23 @@ def too_deep() -> StructureError:
     )
 
 
-def unflatten(structure: Structure, leaves: Any) -> Any:
+def unflatten(treedef: Structure, leaves: Any) -> Any:
     """Put leaves in a structure."""
-    if not isinstance(structure, Structure):
+    if not isinstance(treedef, Structure):
         raise StructureError(
-            f"unflatten: {type(structure).__name__} is no structure",
+            f"unflatten: {type(treedef).__name__} is no structure",
             where=str(user_source()),
             fix="give what rlx.tree.structure or rlx.tree.flatten gives",
         )
     leaves = list(leaves)
-    if len(leaves) != structure.num_leaves:
+    if len(leaves) != treedef.num_leaves:
         raise StructureError(
-            f"a structure with {structure.num_leaves} leaves was given {len(leaves)}",
+            f"a structure with {treedef.num_leaves} leaves was given {len(leaves)}",
             where=str(user_source()),
-            notes=[str(structure)],
+            notes=[str(treedef)],
             fix="give one leaf for each place, in the order of flatten",
         )
-    return optree.tree_unflatten(structure, leaves)
+    return optree.tree_unflatten(treedef, leaves)
 
 
 def leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
@@ -74,7 +75,7 @@ def structure(tree: Any, is_leaf: IsLeaf = None) -> Structure:
     return flatten(tree, is_leaf)[1]
 
 
-def map(fn: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
+def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
     """Call a function on the leaves of trees of one structure.
 
     The result is a tree of what it returns.
@@ -82,28 +83,103 @@ def map(fn: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -
     >>> map(lambda x, y: x + y, {"a": 1}, {"a": 10})
     {'a': 11}
     """
-    _check_callable("tree.map", fn)
+    _check_callable("tree.map", f)
     first, spec = flatten(tree, is_leaf)
     columns = [first, *(flatten_like(spec, other, "tree.map") for other in rest)]
-    return optree.tree_unflatten(spec, [fn(*row) for row in zip(*columns, strict=True)])
+    return optree.tree_unflatten(spec, [f(*row) for row in zip(*columns, strict=True)])
 
 
-def map_with_path(fn: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
-    """Like `map`, with the path of the leaf as text for a first argument.
+def map_with_path(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
+    """Like `map`, with the path of the leaf, a tuple of keys, for a first argument.
 
-    >>> map_with_path(lambda path, x: path, {"w": [1, 2]})
-    {'w': ['["w"][0]', '["w"][1]']}
+    >>> map_with_path(lambda path, x: keystr(path), {"w": [1, 2]})
+    {'w': ["['w'][0]", "['w'][1]"]}
     """
-    _check_callable("tree.map_with_path", fn)
+    _check_callable("tree.map_with_path", f)
     first, spec = flatten(tree, is_leaf)
     others = (flatten_like(spec, other, "tree.map_with_path") for other in rest)
-    columns = [paths(spec), first, *others]
-    return optree.tree_unflatten(spec, [fn(*row) for row in zip(*columns, strict=True)])
+    columns = [key_paths(spec), first, *others]
+    return optree.tree_unflatten(spec, [f(*row) for row in zip(*columns, strict=True)])
 
 
-def reduce(fn: Callable[[Any, Any], Any], tree: Any, *initial: Any, is_leaf: IsLeaf = None) -> Any:
-    """Combine the leaves from left to right."""
-    return functools.reduce(fn, leaves(tree, is_leaf), *initial)
+_NOTHING = object()
+
+
+def reduce(
+    function: Callable[[Any, Any], Any],
+    tree: Any,
+    initializer: Any = _NOTHING,
+    is_leaf: IsLeaf = None,
+) -> Any:
+    """Combine the leaves from left to right, after the `initializer` if there is one."""
+    start = () if initializer is _NOTHING else (initializer,)
+    return functools.reduce(function, leaves(tree, is_leaf), *start)
+
+
+def reduce_associative(
+    operation: Callable[[Any, Any], Any],
+    tree: Any,
+    *,
+    identity: Any = _NOTHING,
+    is_leaf: IsLeaf = None,
+) -> Any:
+    """Combine neighbouring leaves in pairs, then these, until one is left.
+
+    `identity` is for a tree without leaves.
+    """
+    found = leaves(tree, is_leaf)
+    if not found and identity is _NOTHING:
+        raise ArgumentError(
+            "tree.reduce_associative: the tree has no leaves",
+            where=str(user_source()),
+            fix="give the identity of the operation",
+        )
+    while len(found) > 1:
+        pairs = zip(found[::2], found[1::2], strict=False)
+        found = [operation(x, y) for x, y in pairs] + (found[-1:] if len(found) % 2 else [])
+    return found[0] if found else identity
+
+
+def flatten_with_path(
+    tree: Any, is_leaf: IsLeaf = None
+) -> tuple[list[tuple[KeyPath, Any]], Structure]:
+    """Give (path, leaf) for each leaf of a tree, and its structure; a path is a tuple of keys.
+
+    >>> flatten_with_path({"w": [1, 2]})[0][1]
+    ((DictKey(key='w'), SequenceKey(idx=1)), 2)
+    """
+    found, spec = flatten(tree, is_leaf)
+    return list(zip(key_paths(spec), found, strict=True)), spec
+
+
+def leaves_with_path(tree: Any, is_leaf: IsLeaf = None) -> list[tuple[KeyPath, Any]]:
+    """The (path, leaf) of each leaf of a tree."""
+    return flatten_with_path(tree, is_leaf)[0]
+
+
+def broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> Any:
+    """A tree of the structure of `full_tree`, each leaf of `prefix_tree` repeated below its place.
+
+    >>> broadcast([1, 2], [{"a": 0, "b": 0}, 0])
+    [{'a': 1, 'b': 1}, 2]
+    """
+    first, spec = flatten(prefix_tree, is_leaf)
+    below = flatten_like(spec, full_tree, "tree.broadcast")
+    filled = [map(lambda _, x=x: x, part) for x, part in zip(first, below, strict=True)]
+    return optree.tree_unflatten(spec, filled)
+
+
+def transpose(
+    outer_treedef: Structure, inner_treedef: Structure | None, pytree_to_transpose: Any
+) -> Any:
+    """Turn a tree of trees inside out: `[(a, b), (c, d)]` becomes `([a, c], [b, d])`.
+
+    The structure of the inner trees is by default that of the first one.
+    """
+    rows = flatten_like(outer_treedef, pytree_to_transpose, "tree.transpose")
+    inner = structure(rows[0]) if inner_treedef is None else inner_treedef
+    columns = zip(*(flatten_like(inner, row, "tree.transpose") for row in rows), strict=True)
+    return unflatten(inner, [unflatten(outer_treedef, column) for column in columns])
 
 
 def _check_callable(name: str, fn: Any) -> None:
@@ -115,7 +191,7 @@ def _check_callable(name: str, fn: Any) -> None:
         )
 
 
-def all(tree: Any, is_leaf: IsLeaf = None) -> bool:
+def all(tree: Any, *, is_leaf: IsLeaf = None) -> bool:
     """Whether every leaf is true."""
     return _all(leaves(tree, is_leaf))
 
