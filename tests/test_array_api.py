@@ -443,5 +443,9 @@ def test_truths_as_indices():
 
 
 def test_creation_in_compiled_functions_takes_a_device():
-    made = rlx.jit(lambda x: rnp.zeros_like(x, device="cpu") + rnp.ones(2, device="cpu"))
-    assert made(rnp.zeros(2)).tolist() == [1.0, 1.0]
+    def function(x: Any) -> Any:
+        xp = x.__array_namespace__()
+        made = xp.zeros_like(x, device="cpu") + xp.ones(2, device=x.device)
+        return xp.astype(made, "int32", device=x.device).to_device("cpu")
+
+    assert rlx.jit(function)(rnp.zeros(2)).tolist() == [1, 1]

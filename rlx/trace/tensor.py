@@ -41,6 +41,15 @@ class TracedTensor(Operators):
         return self.value.type.shape
 
     @property
+    def device(self) -> None:
+        """None, which means for new arrays: where the function under construction runs."""
+        return None
+
+    def to_device(self, device: Any, /, *, stream: None = None) -> TracedTensor:
+        """The tensor itself: it lives where the function under construction runs."""
+        return self
+
+    @property
     def concrete(self) -> np.ndarray | None:
         """The array it stands for, where the trace runs on known arrays; else None."""
         return known_array(self.value)
