@@ -16,10 +16,12 @@ from .. import lax
 from .. import numpy as rnp
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, ShapeError
+from ..ir.types import promote
 from ..trace.apply import as_tensor
 from ..trace.array import Array
 from ..trace.axes import integer
-from ..trace.promotion import promote_operands
+from ..trace.halves import wide_dtype
+from ..trace.promotion import convert, promote_operands
 from . import initializers
 from .initializers import Initializer
 from .module import Module, field
@@ -161,9 +163,9 @@ class Conv(Module):
             rhs_dilation=self.dilation,
             dimension_numbers=_specs(len(self.stride)),
             feature_group_count=self.groups,
+            preferred_element_type=None if self.bias is None else wide_dtype(weight.dtype),
         )
-        y = rnp.reshape(y, (*batch, *y.shape[1:]))
-        return y if self.bias is None else y + self.bias
+        return _with_bias(rnp.reshape(y, (*batch, *y.shape[1:])), self.bias, weight.dtype)
 
 
 @final
@@ -213,9 +215,16 @@ class ConvTranspose(Module):
             self.padding,
             rhs_dilation=self.dilation,
             dimension_numbers=_specs(len(self.stride)),
+            preferred_element_type=None if self.bias is None else wide_dtype(weight.dtype),
         )
-        y = rnp.reshape(y, (*batch, *y.shape[1:]))
-        return y if self.bias is None else y + self.bias
+        return _with_bias(rnp.reshape(y, (*batch, *y.shape[1:])), self.bias, weight.dtype)
+
+
+def _with_bias(y: Any, bias: Any, dtype: Any) -> Any:
+    """The sum in the dtype that operands and bias meet in, rounded once."""
+    if bias is None:
+        return y
+    return convert(y + bias, promote(dtype, bias.dtype))
 
 
 # -- pooling ------------------------------------------------------------------------------------

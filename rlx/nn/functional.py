@@ -16,6 +16,7 @@ from ..scipy.logarithms import log1mexp as log1mexp
 from ..scipy.special import logsumexp
 from ..trace.apply import apply, as_operand, as_tensor
 from ..trace.axes import integer, one_axis, some_axes
+from ..trace.halves import rounded_once
 from ..trace.promotion import FLOAT, convert, pointwise, promote_operands, result_dtype
 from .attention import dot_product_attention as dot_product_attention
 from .scaled import get_scaled_dot_general_config as get_scaled_dot_general_config
@@ -92,8 +93,7 @@ def gelu(x: Any, approximate: bool = True) -> Any:
 
 def mish(x: Any) -> Any:
     """The number times tanh(softplus(x))."""
-    x = _inexact(x)
-    return x * rnp.tanh(softplus(x))
+    return rounded_once(lambda x: x * rnp.tanh(softplus(x)), _inexact(x))
 
 
 def elu(x: Any, alpha: float = 1.0) -> Any:
@@ -111,13 +111,13 @@ def celu(x: Any, alpha: float = 1.0) -> Any:
 
 def selu(x: Any) -> Any:
     """The elu whose constants keep mean 0 and variance 1 from layer to layer."""
-    return 1.0507009873554804934 * elu(x, 1.6732632423543772848)
+    alpha, scale = 1.6732632423543772848, 1.0507009873554804934
+    return rounded_once(lambda x: scale * elu(x, alpha), _inexact(x))
 
 
 def soft_sign(x: Any) -> Any:
     """x / (1 + |x|)."""
-    x = _inexact(x)
-    return x / (1.0 + rnp.abs(x))
+    return rounded_once(lambda x: x / (1.0 + rnp.abs(x)), _inexact(x))
 
 
 def hard_tanh(x: Any) -> Any:
@@ -128,13 +128,12 @@ def hard_tanh(x: Any) -> Any:
 
 def hard_sigmoid(x: Any) -> Any:
     """A sigmoid of three straight lines, relu6(x + 3) / 6."""
-    return relu6(_inexact(x) + 3.0) / 6.0
+    return rounded_once(lambda x: relu6(x + 3.0) / 6.0, _inexact(x))
 
 
 def hard_silu(x: Any) -> Any:
     """The number times its hard sigmoid."""
-    x = _inexact(x)
-    return x * hard_sigmoid(x)
+    return rounded_once(lambda x: x * hard_sigmoid(x), _inexact(x))
 
 
 hard_swish = hard_silu
@@ -142,15 +141,14 @@ hard_swish = hard_silu
 
 def glu(x: Any, axis: int = -1) -> Any:
     """The first half of an axis times the sigmoid of the second."""
-    x = _inexact(x)
-    value, gate = rnp.split(x, 2, axis)
-    return value * sigmoid(gate)
+    value, gate = rnp.split(_inexact(x), 2, axis)
+    return rounded_once(lambda value, gate: value * sigmoid(gate), value, gate)
 
 
 def squareplus(x: Any, b: Any = 4) -> Any:
     """(x + sqrt(x * x + b)) / 2, a smooth relu without exponentials."""
     x, b = promote_operands(x, b, inexact=True)
-    return (x + rnp.sqrt(rnp.square(x) + b)) / 2
+    return rounded_once(lambda x, b: (x + rnp.sqrt(rnp.square(x) + b)) / 2, x, b)
 
 
 def sparse_plus(x: Any) -> Any:
@@ -204,10 +202,13 @@ def logmeanexp(x: Any, axis: Axis = None, where: Any = None, keepdims: bool = Fa
     >>> logmeanexp([1000.0, 1000.0])
     Array(1000., dtype=float32)
     """
-    x = _inexact(x)
-    total = logsumexp(x, axis, keepdims=keepdims, where=where)
-    counted = rnp.ones_like(x) if where is None else rnp.where(where, rnp.ones_like(x), 0.0)
-    return total - rnp.log(rnp.sum(counted, axis, keepdims=keepdims))
+
+    def mean(x: Any) -> Any:
+        total = logsumexp(x, axis, keepdims=keepdims, where=where)
+        counted = rnp.ones_like(x) if where is None else rnp.where(where, rnp.ones_like(x), 0.0)
+        return total - rnp.log(rnp.sum(counted, axis, keepdims=keepdims))
+
+    return rounded_once(mean, _inexact(x))
 
 
 def standardize(

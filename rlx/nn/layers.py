@@ -15,7 +15,9 @@ from ..ir.errors import ArgumentError
 from ..trace.apply import as_tensor
 from ..trace.array import Array
 from ..trace.axes import number
+from ..trace.halves import wide_dtype
 from ..trace.make_graph import check_function
+from ..trace.promotion import convert
 from . import initializers
 from .functional import layer_norm, relu, rms_norm
 from .initializers import Initializer
@@ -48,8 +50,11 @@ class Linear(Module):
         self.bias = rnp.zeros((out_size,), dtype) if use_bias else None
 
     def __call__(self, x: Any, *, key: Any = None) -> Any:
-        y = rnp.matmul(x, self.weight)
-        return y if self.bias is None else y + self.bias
+        if self.bias is None:
+            return rnp.matmul(x, self.weight)
+        dtype = rnp.result_type(x, self.weight, self.bias)
+        y = rnp.matmul(x, self.weight, preferred_element_type=wide_dtype(dtype))
+        return convert(y + self.bias, dtype)
 
 
 @final

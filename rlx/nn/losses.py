@@ -6,12 +6,14 @@ for each example with `reduction="none"`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .. import numpy as rnp
 from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError
 from ..trace.apply import apply, as_tensor
+from ..trace.halves import rounded_once
 from ..trace.promotion import promote_operands
 from .functional import softplus
 
@@ -27,7 +29,10 @@ def cross_entropy(logits: Any, labels: Any, *, reduction: str = "mean") -> Any:
     0.693
     """
     (logits,) = promote_operands(logits, inexact=True)
-    return _reduced(apply("cross_entropy", as_tensor(logits), as_tensor(labels)), reduction)
+    labels = as_tensor(labels)
+    return rounded_once(
+        lambda x: _reduced(apply("cross_entropy", as_tensor(x), labels), reduction), logits
+    )
 
 
 def binary_cross_entropy(logits: Any, targets: Any, *, reduction: str = "mean") -> Any:
@@ -35,34 +40,36 @@ def binary_cross_entropy(logits: Any, targets: Any, *, reduction: str = "mean") 
 
     The chance of a 1 is sigmoid(logits). Targets are 0, 1, or chances between.
     """
-    logits, targets = _both(logits, targets)
-    return _reduced(softplus(logits) - logits * targets, reduction)
+    return _of_both(lambda x, y: softplus(x) - x * y, logits, targets, reduction)
 
 
 def mean_squared_error(predictions: Any, targets: Any, *, reduction: str = "mean") -> Any:
     """The square of the difference."""
-    predictions, targets = _both(predictions, targets)
-    difference = predictions - targets
-    return _reduced(difference * difference, reduction)
+    return _of_both(lambda x, y: rnp.square(x - y), predictions, targets, reduction)
 
 
 def mean_absolute_error(predictions: Any, targets: Any, *, reduction: str = "mean") -> Any:
     """The size of the difference."""
-    predictions, targets = _both(predictions, targets)
-    return _reduced(rnp.abs(predictions - targets), reduction)
+    return _of_both(lambda x, y: rnp.abs(x - y), predictions, targets, reduction)
 
 
 def huber(predictions: Any, targets: Any, *, delta: float = 1.0, reduction: str = "mean") -> Any:
     """Half the square of a difference up to `delta`, beyond it a straight line."""
-    predictions, targets = _both(predictions, targets)
-    distance = rnp.abs(predictions - targets)
-    near = rnp.minimum(distance, delta)
-    return _reduced(0.5 * near * near + delta * (distance - near), reduction)
+
+    def loss(x: Any, y: Any) -> Any:
+        distance = rnp.abs(x - y)
+        near = rnp.minimum(distance, delta)
+        return 0.5 * near * near + delta * (distance - near)
+
+    return _of_both(loss, predictions, targets, reduction)
 
 
-def _both(predictions: Any, targets: Any) -> tuple[Any, Any]:
-    predictions, targets = promote_operands(predictions, targets, inexact=True)
-    return as_tensor(predictions), as_tensor(targets)
+def _of_both(
+    loss: Callable[[Any, Any], Any], predictions: Any, targets: Any, reduction: str
+) -> Any:
+    """The loss of each example, reduced; half-size floats are rounded once."""
+    given = promote_operands(predictions, targets, inexact=True)
+    return rounded_once(lambda x, y: _reduced(loss(as_tensor(x), as_tensor(y)), reduction), *given)
 
 
 def _reduced(losses: Any, reduction: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..trace.apply import as_tensor
+from ..trace.halves import wide_dtype
 from ..trace.promotion import convert, result_dtype
 from .contraction import contracted
 from .creation import arange
@@ -37,6 +39,29 @@ def einsum(
     subscripts, operands = _as_text(subscripts, operands)
     tensors = [as_tensor(x) for x in operands]
     inputs, output = _parse(subscripts, tensors)
+    dtype = result_dtype(*tensors)
+    wide = wide_dtype(dtype)
+    is_plain = preferred_element_type is not None or not _takes_steps(inputs, output)
+    if wide is not None and not is_plain:  # what is summed in several steps is rounded once
+        tensors = [convert(x, wide) for x in tensors]
+        return convert(_contracted(inputs, output, tensors, optimize, None), dtype)
+    return _contracted(inputs, output, tensors, optimize, preferred_element_type)
+
+
+def _takes_steps(inputs: list[list[str]], output: list[str]) -> bool:
+    """Whether more is to do than one sum, or one product of two."""
+    alone = [set(labels) - set(other) - {*output} for labels, other in permutations(inputs, 2)]
+    return len(inputs) > 2 or any(alone)
+
+
+def _contracted(
+    inputs: list[list[str]],
+    output: list[str],
+    tensors: list[Any],
+    optimize: Any,
+    preferred_element_type: Any,
+) -> Any:
+    """The sum of products, two of the operands at a time."""
     dtype = result_dtype(*tensors)
     sizes = _label_sizes(inputs, tensors)
     terms = [

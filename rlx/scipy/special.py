@@ -16,12 +16,16 @@ import numpy as np
 from .. import numpy as rnp
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, DtypeError
+from ..ir.ops.halves import is_half
 from ..ir.types import DTYPES, is_integer
+from ..trace import pytree
 from ..trace.apply import apply, as_operand, as_tensor, operand_type
 from ..trace.array import Array
 from ..trace.axes import integer, some_axes
 from ..trace.promotion import (
+    FLOAT,
     broadcast_operands,
+    convert,
     fit_each,
     pointwise,
     promote_operands,
@@ -397,6 +401,9 @@ def logsumexp(
     logarithm of the size of the sum, and its sign. Elements where `where` is false do not count.
     """
     (x,) = floats("logsumexp", a)
+    if is_half(x.dtype):  # some of these dtypes have no infinity
+        wide = logsumexp(convert(x, FLOAT), axis, b, keepdims, return_sign, where)
+        return pytree.map(lambda y: convert(y, x.dtype), wide)
     x = x if where is None else rnp.where(where, x, -math.inf)
     axes = some_axes("logsumexp", axis, x.ndim if b is None else max(x.ndim, as_tensor(b).ndim))
     if b is None and not return_sign:

@@ -21,9 +21,11 @@ from .constant import full, iota
 from .control import batch_size, filled
 from .convert import convert
 from .families import check_kind, spread
+from .halves import is_half, narrowed, widened
 from .index import gather
 from .known import like
 from .movement import reshape
+from .reduce import accumulated
 from .window import (
     Axes,
     check_indices,
@@ -97,16 +99,16 @@ def _geometry(x: Any, updates: Any, attrs: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _reference(combine: Callable[..., None]) -> Callable[..., np.ndarray]:
+def _reference(combine: Callable[..., None], sums: bool) -> Callable[..., np.ndarray]:
     def windows_reference(
         x: np.ndarray, indices: np.ndarray, updates: np.ndarray, **attrs: Any
     ) -> np.ndarray:
         geometry = _geometry(x, updates, attrs)
         places, fits = window_places(x.shape, indices, **geometry)
         kept = fits if attrs["mode"] == "drop" else np.ones(updates.shape, bool)
-        result = x.copy()
+        result = accumulated(x).copy() if sums else x.copy()
         at = tuple(np.broadcast_to(place, updates.shape)[kept] for place in places)
-        combine(result, at if at else ..., updates[kept])
+        combine(result, at if at else ..., updates[kept].astype(result.dtype, copy=False))
         return result
 
     return windows_reference
@@ -169,10 +171,11 @@ def _scatter(
 
     made = Op(name, _type_rule, f"{doc}\n{_MANUAL}")
     made.type_rule = type_rule
-    made.reference(_reference(combine))
+    sums = instruction in ("add", "mul")
+    made.reference(_reference(combine, sums))
     made.body(Scatter(instruction, 2, _place))
     made.batch(_batch(made))
-    made.fold(lambda x, indices, updates, **attrs: x if 0 in updates.shape else None)
+    made.fold(_fold(made, sums))
     made.samples((4, 3), _PLACES, (5, 3), **_ROWS)
     made.samples((4, 3), _PLACES, (5, 3), **_ROWS, mode="drop")
     made.samples((0, 3), np.zeros((0, 1), np.int32), (0, 3), **_ROWS, unique=True)
@@ -198,6 +201,17 @@ def _scatter(
     return made
 
 
+def _fold(made: Op, sums: bool) -> Callable[..., Value | None]:
+    def windows_fold(x: Value, indices: Value, updates: Value, **attrs: Any) -> Value | None:
+        if 0 in updates.shape:
+            return x
+        if sums and is_half(x.dtype):  # updates that meet are rounded once, at the end
+            return narrowed(made(widened(x), indices, widened(updates), **attrs), x.dtype)
+        return None
+
+    return windows_fold
+
+
 _MANUAL = """
     The window at each index vector (the last axis of `indices`; element k is the start along axis
     `scatter_axes[k]` of x) is combined with a window of `updates`, whose axes `window_axes` are
@@ -205,7 +219,8 @@ _MANUAL = """
     place is that along axis `indices_batch_axes[i]` of `indices`. Updates apply in row-major order.
 
     A window that does not lie inside of x is moved there (mode "clip"), left out ("drop"), or
-    cannot occur ("promise"). `unique` promises that no two updates meet.
+    cannot occur ("promise"). `unique` promises that no two updates meet. Half-size floats are
+    summed and multiplied in float32.
     """
 _ROWS: dict[str, Any] = dict(window_axes=(1,), inserted_axes=(0,), scatter_axes=(0,))
 _POINTS: dict[str, Any] = dict(window_axes=(), inserted_axes=(0,), scatter_axes=(0,))

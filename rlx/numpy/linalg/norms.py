@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...trace.axes import some_axes
+from ...trace.halves import rounded_once
 from .. import reductions
 from ..arithmetic import absolute, astype, conj, power, real
 from ..elementwise import Tensor, not_equal, sqrt
@@ -34,7 +35,10 @@ def norm(
     >>> norm([3.0, 4.0]).tolist(), norm([[1.0, -7.0], [2.0, 3.0]], ord=1).tolist()
     (5.0, 10.0)
     """
-    (x,) = inexact(x)
+    return rounded_once(lambda x: _norm(x, ord, axis, keepdims), *inexact(x))
+
+
+def _norm(x: Any, ord: int | float | str | None, axis: Axis, keepdims: bool) -> Any:
     if axis is None and ord is None:
         return _length(x, None, keepdims)
     axes = some_axes("norm", axis, x.ndim)
@@ -50,7 +54,10 @@ def vector_norm(
     x: Tensor, /, *, axis: Axis = None, keepdims: bool = False, ord: int | float | str = 2
 ) -> Any:
     """The norm over axes, as if they were one; None means all."""
-    (x,) = inexact(x)
+    return rounded_once(lambda x: _vector_norm(x, axis, keepdims, ord), *inexact(x))
+
+
+def _vector_norm(x: Any, axis: Axis, keepdims: bool, ord: int | float | str) -> Any:
     if isinstance(ord, str):
         fix = "use a number, such as 2 or numpy.inf"
         wrong_value("vector_norm", f"vectors have no norm {ord!r}", fix=fix)
@@ -86,7 +93,8 @@ def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: int | float | str 
     """The norm of matrices in the last two axes; see `norm`."""
     (x,) = inexact(x)
     check_matrix("matrix_norm", x)
-    return _matrix_norm("matrix_norm", x, ord, (x.ndim - 2, x.ndim - 1), keepdims)
+    axes = (x.ndim - 2, x.ndim - 1)
+    return rounded_once(lambda x: _matrix_norm("matrix_norm", x, ord, axes, keepdims), x)
 
 
 def _matrix_norm(

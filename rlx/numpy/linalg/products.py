@@ -10,6 +10,7 @@ from typing import Any
 
 from ...trace.apply import as_tensor
 from ...trace.axes import one_axis
+from ...trace.halves import rounded_once
 from ...trace.promotion import broadcast_to
 from .. import contraction, creation, manipulation
 from ..einsum import einsum
@@ -72,6 +73,10 @@ def matrix_power(a: Tensor, n: int) -> Any:
         wrong_value("matrix_power", f"the power {n!r} is no integer", fix="give an integer")
     if n == 0:
         return broadcast_to(creation.eye(a.shape[-1], dtype=a.dtype), a.shape)
+    return rounded_once(lambda a: _power(a, n), a)
+
+
+def _power(a: Any, n: int) -> Any:
     square, n = (inv(a), -n) if n < 0 else (a, n)
     result = None
     while True:
