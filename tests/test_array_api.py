@@ -200,7 +200,10 @@ def test_constants():
 
 def test_info():
     assert rnp.__array_api_version__ == "2024.12"
-    assert rnp.ones(1).__array_namespace__(api_version="2024.12") is rnp
+    for version in (None, "2021.12", "2024.12"):
+        assert rnp.ones(1).__array_namespace__(api_version=version) is rnp
+    with pytest.raises(ValueError, match=r"does not follow version '2031.12'"):
+        rnp.ones(1).__array_namespace__(api_version="2031.12")
     info = rnp.__array_namespace_info__()
     told = {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
     assert info.capabilities() == told

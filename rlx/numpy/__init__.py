@@ -348,6 +348,7 @@ from .manipulation import (
 from .mapping import apply_along_axis, apply_over_axes, vectorize
 from .namespace import VERSION as __array_api_version__
 from .namespace import array_namespace_info as __array_namespace_info__
+from .namespace import namespace_of as _namespace_of
 from .padding import (
     block,
     pad,
@@ -472,4 +473,4 @@ FUNCTIONS.update(
         if callable(item)
     }
 )
-FUNCTIONS["__namespace__"] = lambda: sys.modules[__name__]
+FUNCTIONS["__namespace__"] = lambda version: _namespace_of(sys.modules[__name__], version)

@@ -5,16 +5,18 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from ..ir.builder import user_source
-from ..ir.errors import UnknownDeviceError
+from ..ir.errors import AttributeValueError, UnknownDeviceError
 from ..ir.types import DTYPES
 from .inspection import isdtype
 
 VERSION = "2024.12"
+_VERSIONS = ("2021.12", "2022.12", "2023.12", VERSION)  # each adds to the one before
 HOST = "cpu"
 _NAMES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -64,6 +66,17 @@ class NamespaceInfo:
 def array_namespace_info() -> NamespaceInfo:
     """What the namespace can do, which dtypes and devices it has."""
     return NamespaceInfo()
+
+
+def namespace_of(module: ModuleType, api_version: str | None) -> ModuleType:
+    """The namespace, if it follows a version of the standard; `None` means any."""
+    if api_version not in (None, *_VERSIONS):
+        raise AttributeValueError(
+            f"rlx.numpy does not follow version {api_version!r} of the array API standard",
+            where=str(user_source()),
+            fix=f"ask for one of {', '.join(_VERSIONS)}",
+        )
+    return module
 
 
 def _check_device(device: Any) -> None:

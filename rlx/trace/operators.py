@@ -127,7 +127,7 @@ class Operators:
         return FUNCTIONS["at"](self)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
-        return FUNCTIONS["__namespace__"]()
+        return FUNCTIONS["__namespace__"](api_version)
 
     def __len__(self) -> int:
         if not self.shape:
