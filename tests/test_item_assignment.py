@@ -353,6 +353,12 @@ def test_values_of_an_enclosing_function_are_not_assigned_to():
 
 
 def test_arrays_inside_of_a_compiled_function_are_not_assigned_to():
+    scale, place = rlx.array(2.0), rlx.array([1, 0])
+    first = rlx.jit(lambda x: rlx.cond(x[0] > 0, lambda y: y * scale, lambda y: y[place], x))
+    same(first(rlx.array([1.0, 1.0])), [2, 2])
+    for each in (scale, place):
+        with pytest.raises(AliasError, match="has taken it up"):
+            each[...] = 0
     weight = rlx.array([1.0, 2.0])
     f = rlx.jit(lambda x: x * weight)
     weight[0] = 3.0

@@ -32,6 +32,7 @@ class Builder:
         self.graph = Graph(name)
         self.captures: list[Any] = []
         self.capture_params: list[Value] = []
+        self.baked: list[Any] = []  # outside things whose elements became part of the graph
         self.runs_once = False  # the graph is recorded for one run, on known arrays
         self.repeats = Repeats()
         self._by_identity: dict[int, Value] = {}

@@ -192,12 +192,20 @@ def to_value(x: Operand, like: Type | None = None) -> Value:
         return OPS["full"](shape=type.shape, value=_number(x, type.dtype), dtype=type.dtype)
     type = operand_type(x)
     if not type.shape:
+        bake(x)
         return OPS["full"](shape=(), value=np.asarray(x).item(), dtype=type.dtype)
     recipe = _recipes.get(recorder, {}).get(id(x))
     if recipe is not None:
         _, op, attrs = recipe
         return op.apply([], attrs)[0]
     return recorder.capture(x, type, "an array from outside")
+
+
+def bake(x: Any) -> None:
+    """Note that the elements of an array become constants of the graph under construction."""
+    recorder = builder.current()
+    if recorder is not None and isinstance(x, Array):
+        recorder.baked.append(x)
 
 
 def _number(x: Any, dtype: np.dtype) -> bool | int | float | complex:

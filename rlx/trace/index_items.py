@@ -10,7 +10,7 @@ from ..ir.builder import user_source
 from ..ir.dims import Dim
 from ..ir.errors import BoundsError, ConcretizationError, DtypeError
 from ..ir.types import DTYPES, is_bool, is_integer
-from .apply import apply, as_operand, as_tensor
+from .apply import apply, as_operand, as_tensor, bake
 from .array import Array
 from .axes import Shape
 from .operators import Operators
@@ -89,7 +89,9 @@ def _read_item(item: Any) -> Any:
 def _index_array(item: Any) -> Any:
     """An integer or boolean array in the host's memory, or traced."""
     array = as_tensor(item) if isinstance(item, list | tuple) else as_operand(item)
-    array = array.host() if isinstance(array, Array) else array
+    if isinstance(array, Array):
+        bake(array)
+        array = array.host()
     if isinstance(array, np.ndarray) and not array.size and isinstance(item, list | tuple):
         return array.astype(INDEX)  # [] has no integers to tell its dtype from
     return array

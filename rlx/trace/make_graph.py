@@ -33,8 +33,8 @@ class Traced:
     """A recorded function.
 
     `graph` takes the leaves of (args, kwargs), then the `captures`: arrays, or values of
-    enclosing graphs. `out_tree` gives the results their structure; `out_weak` tells which came
-    from Python numbers only.
+    enclosing graphs; the elements of `baked` arrays are constants in it. `out_tree` gives the
+    results their structure; `out_weak` tells which came from Python numbers only.
     """
 
     graph: Graph
@@ -43,6 +43,7 @@ class Traced:
     out_tree: pytree.Structure
     in_weak: tuple[bool, ...]
     out_weak: tuple[bool, ...]
+    baked: tuple[Any, ...] = ()
 
     @property
     def n_args(self) -> int:
@@ -91,7 +92,10 @@ def trace(
     recorder.repeats.tell(name, is_silent=outermost.runs_once)
     graph.params = [*graph.params, *recorder.capture_params]
     captures = tuple(_frozen(x) for x in recorder.captures)
-    return Traced(graph, captures, in_tree, out_tree, weak, out_weak)
+    around = builder.current()
+    if around is not None:
+        around.baked += recorder.baked
+    return Traced(graph, captures, in_tree, out_tree, weak, out_weak, tuple(recorder.baked))
 
 
 def make_graph(fn: Callable[..., Any]) -> Callable[..., Graph]:

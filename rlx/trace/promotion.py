@@ -22,6 +22,7 @@ from .apply import (
     apply_ready,
     as_operand,
     as_tensor,
+    bake,
     described,
     is_weak,
     operand_type,
@@ -138,6 +139,7 @@ def _traced(x: Any, dtype: np.dtype, shape: tuple[Size, ...], weak: bool) -> Tra
         return fit(x, dtype, shape)
     if operand_type(x).shape:
         return fit(TracedTensor(to_value(x)), dtype, shape)
+    bake(x)
     number = scalar_to_numpy(x, dtype) if is_weak(x) else np.asarray(x).astype(dtype)
     return TracedTensor(OPS["full"](shape=shape, value=number.item(), dtype=dtype), weak)
 

@@ -287,7 +287,7 @@ class Jitted:
         if reason:
             tell_reason(traced.graph.name, reason)
         entry = self._lowered(traced).compile()
-        hold(traced.captures, entry, traced.graph.name)
+        hold((*traced.captures, *traced.baked), entry, traced.graph.name)
         self._compiles, self._reason = self._compiles + 1, reason
         self._entries.put(key, entry, KEPT)
         return entry
