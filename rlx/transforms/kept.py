@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ..ir.config import config
 
-REMEMBERED = 4096  # hashes of kinds that were forgotten, to say so if they come again
+REMEMBERED = 1024  # hashes of kinds that were forgotten, to say so if they come again
 
 
 class CacheInfo(NamedTuple):
