@@ -192,4 +192,4 @@ class InternalError(RlxError, RuntimeError):
 
 
 class UnrolledLoopWarning(UserWarning):
-    """A Python loop was recorded round by round, more often than `config.unroll_limit`."""
+    """A Python loop was recorded round by round, oftener than `unroll_limit`."""

@@ -1,4 +1,4 @@
-"""Find the operation that made the first NaN: op by op, or inside of compiled code.
+"""Find the operation that made the first NaN: op by op, or in compiled code.
 
 `nan_check` runs a function op by op. `with_checks` is what the settings `debug_nans` and
 `debug_infs` compile in: it adds to a graph a look at the results of each operation.

@@ -28,7 +28,10 @@ class CacheInfo(NamedTuple):
 
 
 class Kept:
-    """Compiled functions by kind of arguments; the least recently used are forgotten first."""
+    """Compiled functions by kind of arguments.
+
+    The least recently used are forgotten first.
+    """
 
     def __init__(self) -> None:
         self._entries: OrderedDict[Any, Any] = OrderedDict()
