@@ -45,6 +45,7 @@ from .elementwise import (
     multiply,
     no_bools,
     not_equal,
+    refuse_out,
     sin,
     sqrt,
     subtract,
@@ -115,7 +116,7 @@ def sign(x: Tensor, /) -> Any:
     if not is_complex(dtype_of(x)):
         return pointwise("sign", x, name="sign")
     size = abs(x)
-    return where(equal(size, 0), as_tensor(x), divide(x, where(equal(size, 0), 1, size)))
+    return where(equal(size, 0), 0, divide(x, where(equal(size, 0), 1, size)))
 
 
 def square(x: Tensor, /) -> Any:
@@ -213,8 +214,9 @@ def rint(x: Tensor, /) -> Any:
     return pointwise("round", x, name="rint", inexact=True)
 
 
-def round(a: Tensor, decimals: int = 0) -> Any:
+def round(a: Tensor, decimals: int = 0, out: None = None) -> Any:
     """The nearest number with so many decimals; halves go to the even digit."""
+    refuse_out("round", out)
     dtype = dtype_of(a)
     if not is_inexact(dtype):
         if decimals >= 0:
@@ -232,9 +234,9 @@ def round(a: Tensor, decimals: int = 0) -> Any:
 around = round
 
 
-def clip(x: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Any:
+def clip(arr: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Any:
     """The number moved into the range from min to max."""
-    bounded = x if min is None else maximum(min, x)
+    bounded = arr if min is None else maximum(min, arr)
     return as_tensor(bounded).copy() if max is None else minimum(max, bounded)
 
 
@@ -318,8 +320,9 @@ def _remainder(left: Any, is_off: Any, y: Any) -> Any:
     return where(less(y, 0), negative(subtract(0, left)), add(left, 0))
 
 
-def modf(x: Tensor, /) -> tuple[Any, Any]:
+def modf(x: Tensor, /, out: None = None) -> tuple[Any, Any]:
     """The fraction and the whole part, both with the sign of x."""
+    refuse_out("modf", out)
     whole = pointwise("trunc", x, name="modf", inexact=True)
     return subtract(x, whole), whole
 
@@ -455,15 +458,19 @@ def ldexp(x: Tensor, y: Tensor, /) -> Any:
 
 
 def nan_to_num(
-    x: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+    x: Tensor,
+    copy: bool = True,
+    nan: Tensor = 0.0,
+    posinf: Tensor | None = None,
+    neginf: Tensor | None = None,
 ) -> Any:
-    """NaN and infinities replaced by numbers.
+    """NaN and infinities replaced by numbers, in a new array.
 
     These are by default 0 and the greatest finite ones.
     """
     x = as_tensor(x)
     if is_complex(x.dtype):
-        parts = (nan_to_num(part, nan, posinf, neginf) for part in (real(x), imag(x)))
+        parts = (nan_to_num(part, copy, nan, posinf, neginf) for part in (real(x), imag(x)))
         return apply("complex", *parts)
     if not is_float(x.dtype):
         return x.copy()

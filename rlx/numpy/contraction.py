@@ -14,7 +14,7 @@ from ..trace.apply import apply, as_operand, as_tensor, described
 from ..trace.axes import some_axes
 from ..trace.promotion import convert, convert_exactly, result_dtype
 from .arithmetic import conj, subtract
-from .elementwise import Tensor, multiply, not_equal
+from .elementwise import Tensor, multiply, not_equal, refuse_out
 from .manipulation import (
     broadcast_arrays,
     expand_dims,
@@ -24,7 +24,6 @@ from .manipulation import (
     stack,
     transpose,
 )
-from .reductions import refuse_out
 
 Axes = Sequence[int]
 

@@ -21,43 +21,58 @@ from ..trace.promotion import FLOAT, broadcast_to, convert, convert_exactly, res
 from ..trace.pytree import too_deep
 from ..trace.tensor import TracedTensor
 from .arithmetic import astype
-from .elementwise import Tensor, add, divide, multiply
+from .elementwise import Tensor, add, divide, multiply, refuse_out
 from .logic import where
-from .manipulation import stack
+from .manipulation import expand_dims, stack
 
 
-def array(x: Any, dtype: Any = None, copy: bool | None = True, ndmin: int = 0) -> Any:
+def array(
+    object: Any,
+    dtype: Any = None,
+    *,
+    copy: bool | None = True,
+    order: str | None = "K",
+    ndmin: int = 0,
+    device: Device | str | None = None,
+) -> Any:
     """Make an array from numbers, nested lists or another array, with its own memory.
 
     Python floats become float32 and integers int32; NumPy arrays keep their dtype. Lists may
-    hold arrays and traced tensors.
+    hold arrays and traced tensors. Elements lie row by row whatever the `order`.
 
     >>> array([1.0, 2.0])
     Array([1., 2.], dtype=float32)
     """
-    if isinstance(x, Operators):
-        made = astype(x, x.dtype if dtype is None else dtype, copy=copy is not False)
-    elif isinstance(x, list | tuple) and _holds_tensors(x):
-        rows = [array(item, dtype) for item in x]
+    if isinstance(object, Operators):
+        made = astype(object, object.dtype if dtype is None else dtype, copy=copy is not False)
+    elif isinstance(object, list | tuple) and _holds_tensors(object):
+        rows = [array(item, dtype) for item in object]
         made = stack(rows)
     else:
-        made = Array(to_numpy(x, dtype, copy=True))
-    return made if made.ndim >= ndmin else made.reshape((1,) * (ndmin - made.ndim) + made.shape)
+        made = Array(to_numpy(object, dtype, copy=True))
+    if made.ndim < ndmin:
+        made = made.reshape((1,) * (ndmin - made.ndim) + made.shape)
+    return placed(made, device)
 
 
 def asarray(
-    x: Any, dtype: Any = None, copy: bool | None = None, *, device: Device | str | None = None
+    a: Any,
+    dtype: Any = None,
+    order: str | None = None,
+    *,
+    copy: bool | None = None,
+    device: Device | str | None = None,
 ) -> Any:
     """Make an array from numbers, nested lists or an array, which may stay itself."""
-    is_tensor = isinstance(x, Operators)
-    if copy is False and not (is_tensor and dtype in (None, x.dtype)):
+    is_tensor = isinstance(a, Operators)
+    if copy is False and not (is_tensor and dtype in (None, a.dtype)):
         raise AttributeValueError(
             "asarray: no array can be made of this without a copy",
             where=str(user_source()),
-            notes=[f"x: {x.type if is_tensor else type(x).__name__}"],
+            notes=[f"a: {a.type if is_tensor else type(a).__name__}"],
             fix="leave copy out, or make it None",
         )
-    return placed(array(x, dtype, copy=False if is_tensor and not copy else True), device)
+    return placed(array(a, dtype, copy=False if is_tensor and not copy else True), device)
 
 
 def placed(x: Any, device: Device | str | None) -> Any:
@@ -85,9 +100,9 @@ def from_dlpack(x: Any, *, device: Any = None, copy: bool | None = None) -> Any:
     return placed(array(np.from_dlpack(x)), device)
 
 
-def copy(x: Tensor) -> Any:
-    """Another array with the same elements."""
-    return as_tensor(x).copy()
+def copy(a: Tensor, order: str | None = None) -> Any:
+    """Another array with the same elements, which lie row by row whatever the `order`."""
+    return as_tensor(a).copy()
 
 
 def zeros(shape: Any, dtype: Any = None, *, device: Device | str | None = None) -> Any:
@@ -118,24 +133,28 @@ def full(
 
 
 def zeros_like(
-    x: Tensor, dtype: Any = None, shape: Any = None, *, device: Device | str | None = None
+    a: Tensor, dtype: Any = None, shape: Any = None, *, device: Device | str | None = None
 ) -> Any:
     """An array of zeros like another."""
-    return full_like(x, 0, dtype, shape, device=device)
+    return full_like(a, 0, dtype, shape, device=device)
 
 
 def ones_like(
-    x: Tensor, dtype: Any = None, shape: Any = None, *, device: Device | str | None = None
+    a: Tensor, dtype: Any = None, shape: Any = None, *, device: Device | str | None = None
 ) -> Any:
     """An array of ones like another."""
-    return full_like(x, 1, dtype, shape, device=device)
+    return full_like(a, 1, dtype, shape, device=device)
 
 
-empty_like = zeros_like
+def empty_like(
+    prototype: Tensor, dtype: Any = None, shape: Any = None, *, device: Device | str | None = None
+) -> Any:
+    """Zeros with the shape and dtype of an array."""
+    return zeros_like(prototype, dtype, shape, device=device)
 
 
 def full_like(
-    x: Tensor,
+    a: Tensor,
     fill_value: Tensor,
     dtype: Any = None,
     shape: Any = None,
@@ -143,7 +162,7 @@ def full_like(
     device: Device | str | None = None,
 ) -> Any:
     """An array of one number like another."""
-    type = operand_type(as_operand(x))
+    type = operand_type(as_operand(a))
     shape = type.shape if shape is None else shape
     return full(shape, fill_value, type.dtype if dtype is None else dtype, device=device)
 
@@ -238,36 +257,46 @@ def logspace(
     endpoint: bool = True,
     base: float = 10.0,
     dtype: Any = None,
+    axis: int = 0,
 ) -> Any:
     """So many numbers at equal ratios from base**start to base**stop."""
-    result = linspace(start, stop, num, endpoint)
+    result = linspace(start, stop, num, endpoint, axis=axis)
     made = apply("pow", full(result.shape, base, result.dtype), result)
     return made if dtype is None else astype(made, dtype)
 
 
-def geomspace(start: Tensor, stop: Tensor, num: int = 50, endpoint: bool = True) -> Any:
+def geomspace(
+    start: Tensor,
+    stop: Tensor,
+    num: int = 50,
+    endpoint: bool = True,
+    dtype: Any = None,
+    axis: int = 0,
+) -> Any:
     """So many numbers at equal ratios from start to stop, both of one sign."""
     from .arithmetic import sign
     from .elementwise import exp, log
 
     start, stop = as_tensor(start), as_tensor(stop)
-    sizes = exp(linspace(log(abs(start)), log(abs(stop)), num, endpoint))
-    return multiply(sizes, sign(start))
+    sizes = exp(linspace(log(abs(start)), log(abs(stop)), num, endpoint, axis=axis))
+    signs = sign(start)
+    made = multiply(sizes, expand_dims(signs, axis) if signs.ndim else signs)
+    return made if dtype is None else astype(made, dtype)
 
 
 # -- matrices -----------------------------------------------------------------------------------
 
 
 def eye(
-    n: int,
-    m: int | None = None,
+    N: int,
+    M: int | None = None,
     k: int = 0,
     dtype: Any = None,
     *,
     device: Device | str | None = None,
 ) -> Any:
     """A matrix with ones on a diagonal."""
-    shape = (n, n if m is None else m)
+    shape = (N, N if M is None else M)
     made = astype(_band(None, shape, k, "eq"), FLOAT if dtype is None else dtype)
     return placed(made, device)
 
@@ -284,24 +313,24 @@ def _band(like: Any, shape: Sequence[Any], k: int, compare: str) -> Any:
     return apply(compare, columns, apply("add", rows, int(k)))
 
 
-def tri(n: int, m: int | None = None, k: int = 0, dtype: Any = None) -> Any:
+def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
     """A matrix with ones at and below a diagonal."""
-    shape = (n, n if m is None else m)
+    shape = (N, N if M is None else M)
     return astype(_band(None, shape, k, "le"), FLOAT if dtype is None else dtype)
 
 
-def tril(x: Tensor, k: int = 0) -> Any:
+def tril(m: Tensor, k: int = 0) -> Any:
     """The part of a matrix at and below a diagonal, zeros elsewhere."""
-    x = as_tensor(x)
-    _check_matrix("tril", x)
-    return where(_band(x, x.shape[-2:], k, "le"), x, np.zeros((), x.dtype))
+    m = as_tensor(m)
+    _check_matrix("tril", m)
+    return where(_band(m, m.shape[-2:], k, "le"), m, np.zeros((), m.dtype))
 
 
-def triu(x: Tensor, k: int = 0) -> Any:
+def triu(m: Tensor, k: int = 0) -> Any:
     """The part of a matrix at and above a diagonal, zeros elsewhere."""
-    x = as_tensor(x)
-    _check_matrix("triu", x)
-    return where(_band(x, x.shape[-2:], k, "ge"), x, np.zeros((), x.dtype))
+    m = as_tensor(m)
+    _check_matrix("triu", m)
+    return where(_band(m, m.shape[-2:], k, "ge"), m, np.zeros((), m.dtype))
 
 
 def _check_matrix(name: str, x: Any) -> None:
@@ -313,52 +342,62 @@ def _check_matrix(name: str, x: Any) -> None:
         )
 
 
-def diag(x: Tensor, k: int = 0) -> Any:
+def diag(v: Tensor, k: int = 0) -> Any:
     """A matrix with a vector on a diagonal, or the diagonal of a matrix."""
-    x = as_tensor(x)
-    if x.ndim != 1:
-        return diagonal(x, k)
-    n = x.shape[0] + abs(k)
-    wide = broadcast_to(x[:, None] if k >= 0 else x[None, :], (x.shape[0], x.shape[0]))
-    square = where(_band(x, wide.shape, 0, "eq"), wide, 0)
+    v = as_tensor(v)
+    if v.ndim != 1:
+        return diagonal(v, k)
+    n = v.shape[0] + abs(k)
+    wide = broadcast_to(v[:, None] if k >= 0 else v[None, :], (v.shape[0], v.shape[0]))
+    square = where(_band(v, wide.shape, 0, "eq"), wide, 0)
     low = (max(-k, 0), max(k, 0))
-    high = tuple(n - x.shape[0] - a for a in low)
-    zero = as_tensor(np.zeros((), x.dtype))
+    high = tuple(n - v.shape[0] - a for a in low)
+    zero = as_tensor(np.zeros((), v.dtype))
     return apply("pad", square, zero, low=low, high=high, interior=(0, 0))
 
 
-def diagflat(x: Tensor, k: int = 0) -> Any:
+def diagflat(v: Tensor, k: int = 0) -> Any:
     """A matrix with all elements of an array on a diagonal."""
-    return diag(as_tensor(x).reshape(-1), k)
+    return diag(as_tensor(v).reshape(-1), k)
 
 
-def diagonal(x: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+def diagonal(a: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """The elements on a diagonal of two axes, along a last axis."""
     from .manipulation import moveaxis
 
-    x = moveaxis(x, (axis1, axis2), (-2, -1))
-    n, m = x.shape[-2:]
+    a = moveaxis(a, (axis1, axis2), (-2, -1))
+    n, m = a.shape[-2:]
     count = max(min(n + min(offset, 0), m - max(offset, 0)), 0)
     rows = _arange(0, count, None, "int32")
-    return x[..., rows - min(offset, 0), rows + max(offset, 0)]
+    return a[..., rows - min(offset, 0), rows + max(offset, 0)]
 
 
-def trace(x: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:
+def trace(
+    a: Tensor,
+    offset: int = 0,
+    axis1: int = 0,
+    axis2: int = 1,
+    dtype: Any = None,
+    out: None = None,
+) -> Any:
     """The sum over a diagonal of two axes."""
-    return diagonal(x, offset, axis1, axis2).sum(-1, dtype)
+    refuse_out("trace", out)
+    return diagonal(a, offset, axis1, axis2).sum(-1, dtype)
 
 
-def vander(x: Tensor, n: int | None = None, increasing: bool = False) -> Any:
+def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Any:
     """The powers of a vector as columns."""
     x = as_tensor(x)
-    count = x.shape[0] if n is None else operator.index(n)
+    count = x.shape[0] if N is None else operator.index(N)
     powers = range(count) if increasing else range(count - 1, -1, -1)
     return stack([x**i for i in powers], axis=1)
 
 
-def meshgrid(*arrays: Tensor, indexing: str = "xy", sparse: bool = False) -> list[Any]:
-    """The coordinates of the points of a grid, an array for each axis."""
-    vectors = [as_tensor(x).reshape(-1) for x in arrays]
+def meshgrid(
+    *xi: Tensor, copy: bool = True, sparse: bool = False, indexing: str = "xy"
+) -> list[Any]:
+    """The coordinates of the points of a grid, an array for each axis; each is a copy."""
+    vectors = [as_tensor(x).reshape(-1) for x in xi]
     rank = len(vectors)
     order = list(range(rank))
     if indexing == "xy" and rank >= 2:
@@ -373,8 +412,9 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy", sparse: bool = False) -> lis
     return [(x if sparse else broadcast_to(x, tuple(shape))).copy() for x in placed]
 
 
-def indices(dimensions: Sequence[Any], dtype: Any = "int32", sparse: bool = False) -> Any:
+def indices(dimensions: Sequence[Any], dtype: Any = None, sparse: bool = False) -> Any:
     """The index along each axis of a grid."""
+    dtype = np.dtype("int32") if dtype is None else as_dtype(dtype)
     shape = as_shape(dimensions)
     if sparse:
         thin = [tuple(n if i == j else 1 for j, n in enumerate(shape)) for i in range(len(shape))]
@@ -383,6 +423,6 @@ def indices(dimensions: Sequence[Any], dtype: Any = "int32", sparse: bool = Fals
     return stack(grids) if grids else zeros((0,), dtype)
 
 
-def fromfunction(function: Any, shape: Any, *, dtype: Any = "float32") -> Any:
+def fromfunction(function: Any, shape: Any, *, dtype: Any = float, **kwargs: Any) -> Any:
     """An array by calling a function on the indices along each axis."""
-    return function(*indices(as_shape(shape), dtype))
+    return function(*indices(as_shape(shape), FLOAT if dtype is float else dtype), **kwargs)

@@ -16,9 +16,9 @@ from ..trace.halves import wide_dtype
 from ..trace.promotion import convert, result_dtype
 from .contraction import contracted
 from .creation import arange
-from .elementwise import multiply
+from .elementwise import multiply, refuse_out
 from .manipulation import moveaxis, reshape, transpose
-from .reductions import refuse_out, sum
+from .reductions import sum
 
 
 def einsum(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.builder import user_source
-from ..ir.errors import DtypeError
+from ..ir.errors import DtypeError, ImmutableError
 from ..ir.types import DTYPES, is_bool, is_complex, is_inexact, is_signed
 from ..trace.apply import apply, as_operand, described, operand_type
 from ..trace.promotion import fit_operands, pointwise, pointwise_at, result_dtype
@@ -32,6 +32,16 @@ def _binary(
     name: str, op: str, doc: str, *, inexact: bool = False
 ) -> Callable[[Tensor, Tensor], Any]:
     return _named(lambda x, y, /: pointwise(op, x, y, name=name, inexact=inexact), name, doc)
+
+
+def refuse_out(name: str, out: Any) -> None:
+    """Refuse to write a result into an array that exists."""
+    if out is not None:
+        raise ImmutableError(
+            f"{name}: arrays are immutable, so `out` cannot be written",
+            where=str(user_source()),
+            fix=f"use the result: y = {name}(x)",
+        )
 
 
 # -- functions of one op ------------------------------------------------------------------------

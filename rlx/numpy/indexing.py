@@ -24,11 +24,11 @@ from ..trace.promotion import broadcast_to, convert
 from ..trace.tensor import TracedTensor
 from .arithmetic import clip, remainder
 from .creation import arange
-from .elementwise import Tensor, add, equal, less, multiply
+from .elementwise import Tensor, add, equal, less, multiply, refuse_out
 from .logic import truth
 from .logic import where as either
 from .manipulation import broadcast_arrays, moveaxis, ravel, reshape, stack
-from .reductions import cumsum, refuse_out, sum
+from .reductions import cumsum, sum
 
 INT32 = DTYPES["int32"]
 MODES = {"fill": "fill", "clip": "clip", "wrap": "promise", "promise_in_bounds": "promise"}

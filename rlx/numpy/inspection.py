@@ -25,7 +25,7 @@ from ..trace.axes import one_axis
 from ..trace.operators import Operators
 from .elementwise import Tensor
 
-array_repr, array_str, iterable = repr, str, np.iterable
+iterable = np.iterable
 get_printoptions, set_printoptions = np.get_printoptions, np.set_printoptions
 printoptions = np.printoptions
 
@@ -76,19 +76,19 @@ def _dtype_of(x: Any) -> np.dtype:
     return x.dtype if isinstance(x, Operators | np.ndarray) else as_dtype(x)
 
 
-def ndim(x: Tensor) -> int:
+def ndim(a: Tensor) -> int:
     """The number of axes."""
-    return operand_type(as_operand(x)).rank
+    return operand_type(as_operand(a)).rank
 
 
-def shape(x: Tensor) -> tuple[Any, ...]:
+def shape(a: Tensor) -> tuple[Any, ...]:
     """The size of each axis."""
-    return operand_type(as_operand(x)).shape
+    return operand_type(as_operand(a)).shape
 
 
-def size(x: Tensor, axis: int | None = None) -> Any:
+def size(a: Tensor, axis: int | None = None) -> Any:
     """The number of elements, or the size of an axis."""
-    sizes = shape(x)
+    sizes = shape(a)
     return math.prod(sizes) if axis is None else sizes[one_axis("size", axis, len(sizes))]
 
 
@@ -102,19 +102,42 @@ def isrealobj(x: Tensor) -> bool:
     return not iscomplexobj(x)
 
 
-def isscalar(x: Any) -> bool:
-    """Whether x is a number or an array without axes."""
-    return np.isscalar(x) or (not isinstance(x, str | bytes) and ndim(x) == 0)
+def array_repr(
+    arr: Tensor,
+    max_line_width: int | None = None,
+    precision: int | None = None,
+    suppress_small: bool | None = None,
+) -> str:
+    """The array as Python text, in so many digits and columns."""
+    if (max_line_width, precision, suppress_small) == (None, None, None):
+        return repr(arr)
+    text = np.array_repr(np.asarray(arr), max_line_width, precision, suppress_small)
+    return text.replace("array(", "Array(", 1)
 
 
-def issubdtype(dtype: Any, kind: Any) -> bool:
+def array_str(
+    a: Tensor,
+    max_line_width: int | None = None,
+    precision: int | None = None,
+    suppress_small: bool | None = None,
+) -> str:
+    """The elements of the array as text, in so many digits and columns."""
+    return np.array_str(np.asarray(a), max_line_width, precision, suppress_small)
+
+
+def isscalar(element: Any) -> bool:
+    """Whether element is a number or an array without axes."""
+    return np.isscalar(element) or (not isinstance(element, str | bytes) and ndim(element) == 0)
+
+
+def issubdtype(arg1: Any, arg2: Any) -> bool:
     """Whether a dtype is of a kind, as `numpy.floating`.
 
     bfloat16 and float8 are floating.
     """
-    if kind in (np.floating, np.inexact, np.number) and is_inexact(as_dtype(dtype)):
-        return kind is not np.floating or as_dtype(dtype).kind != "c"
-    return bool(np.issubdtype(as_dtype(dtype) if not isinstance(dtype, type) else dtype, kind))
+    if arg2 in (np.floating, np.inexact, np.number) and is_inexact(as_dtype(arg1)):
+        return arg2 is not np.floating or as_dtype(arg1).kind != "c"
+    return bool(np.issubdtype(as_dtype(arg1) if not isinstance(arg1, type) else arg1, arg2))
 
 
 def promote_types(a: Any, b: Any) -> np.dtype:
@@ -122,9 +145,9 @@ def promote_types(a: Any, b: Any) -> np.dtype:
     return promote(as_dtype(a), as_dtype(b))
 
 
-def can_cast(from_: Any, to: Any) -> bool:
-    """Whether a dtype holds all values of another, or of an array, without loss."""
-    return bool(promote(_dtype_of(from_), as_dtype(to)) == as_dtype(to))
+def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
+    """Whether a dtype, or that of an array, may become another: without loss, if "safe"."""
+    return bool(np.can_cast(_dtype_of(from_), as_dtype(to), casting))
 
 
 _KINDS = {

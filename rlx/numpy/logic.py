@@ -19,7 +19,7 @@ from ..trace.promotion import (
     pointwise_at,
     result_dtype,
 )
-from .elementwise import Tensor, equal, not_equal
+from .elementwise import Tensor, equal, not_equal, refuse_out
 
 BOOL = DTYPES["bool"]
 
@@ -74,23 +74,25 @@ def isinf(x: Tensor, /) -> Any:
     return equal(pointwise("abs", x), np.inf) if is_float(x.dtype) else not_equal(x, x)
 
 
-def isposinf(x: Tensor, /) -> Any:
+def isposinf(x: Tensor, /, out: None = None) -> Any:
     """Whether the number is plus infinity."""
+    refuse_out("isposinf", out)
     return equal(x, np.inf) if is_inexact(as_tensor(x).dtype) else not_equal(x, x)
 
 
-def isneginf(x: Tensor, /) -> Any:
+def isneginf(x: Tensor, /, out: None = None) -> Any:
     """Whether the number is minus infinity."""
+    refuse_out("isneginf", out)
     return equal(x, -np.inf) if is_inexact(as_tensor(x).dtype) else not_equal(x, x)
 
 
-def isreal(x: Tensor, /) -> Any:
+def isreal(x: Tensor) -> Any:
     """Whether the imaginary part is zero."""
     x = as_tensor(x)
     return equal(apply("imag", x), 0) if is_complex(x.dtype) else logical_or(equal(x, x), True)
 
 
-def iscomplex(x: Tensor, /) -> Any:
+def iscomplex(x: Tensor) -> Any:
     """Whether the imaginary part is not zero."""
     return logical_not(isreal(x))
 

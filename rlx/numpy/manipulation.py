@@ -15,7 +15,6 @@ from ..ir.errors import (
     AttributeValueError,
     AxisError,
     ConcretizationError,
-    ImmutableError,
     ShapeError,
 )
 from ..ir.types import DTYPES
@@ -27,19 +26,9 @@ from ..trace.ownership import is_part
 from ..trace.promotion import broadcast_operands, convert, result_dtype
 from ..trace.promotion import broadcast_to as _broadcast_to
 from ..trace.tensor import TracedTensor
-from .elementwise import Tensor
+from .elementwise import Tensor, refuse_out
 
 Axis = int | Sequence[int] | None
-
-
-def refuse_out(name: str, out: Any) -> None:
-    """Refuse to write a result into an array that exists."""
-    if out is not None:
-        raise ImmutableError(
-            f"{name}: arrays are immutable, so `out` cannot be written",
-            where=str(user_source()),
-            fix=f"use the result: y = {name}(x)",
-        )
 
 
 def reshape(a: Tensor, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:

@@ -12,13 +12,14 @@ from ..ir.errors import AttributeValueError, ShapeError
 from ..ir.types import DTYPES, is_inexact
 from ..trace.apply import apply, as_tensor
 from ..trace.axes import some_axes
+from ..trace.halves import rounded_once
 from ..trace.promotion import broadcast_to, convert, convert_exactly, result_dtype
 from .arithmetic import ceil, floor, subtract
-from .elementwise import Tensor, add, less, less_equal, multiply
+from .elementwise import Tensor, add, less, less_equal, multiply, refuse_out
 from .indexing import take_along_axis
 from .logic import isnan, logical_not, logical_or, where
 from .manipulation import moveaxis, reshape
-from .reductions import Axis, any, refuse_out, sum
+from .reductions import Axis, any, sum
 from .sorting import sort
 
 INT32 = DTYPES["int32"]
@@ -42,7 +43,7 @@ def quantile(
     """
     refuse_out("quantile", out)
     a = _as_inexact(a)
-    result = _quantile("quantile", a, q, axis, method, keepdims, weights)
+    result = rounded_once(lambda a: _quantile("quantile", a, q, axis, method, keepdims, weights), a)
     has_nan = any(isnan(a), axis, keepdims=keepdims)
     return where(has_nan, convert(np.nan, result.dtype), result)
 
@@ -60,7 +61,9 @@ def nanquantile(
 ) -> Any:
     """Like `quantile`, of the elements that are not NaN."""
     refuse_out("nanquantile", out)
-    return _quantile("nanquantile", _as_inexact(a), q, axis, method, keepdims, weights)
+    return rounded_once(
+        lambda a: _quantile("nanquantile", a, q, axis, method, keepdims, weights), _as_inexact(a)
+    )
 
 
 def percentile(

@@ -22,11 +22,12 @@ from ..ir.types import (
 )
 from ..trace.apply import apply, as_tensor
 from ..trace.axes import one_axis, some_axes
+from ..trace.halves import rounded_once
 from ..trace.promotion import broadcast_to, convert
-from .elementwise import Tensor, add, divide, maximum, minimum, multiply
+from .elementwise import Tensor, add, divide, maximum, minimum, multiply, refuse_out
 from .logic import truth
 from .logic import where as choose
-from .manipulation import concatenate, ravel, refuse_out, reshape
+from .manipulation import concatenate, ravel, reshape
 
 Axis = int | Sequence[int] | None
 HALVES = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
@@ -291,6 +292,12 @@ def ediff1d(ary: Tensor, to_end: Tensor | None = None, to_begin: Tensor | None =
 
 def trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, axis: int = -1) -> Any:
     """The area below a line through points, by the trapezoid rule."""
+    if x is None:
+        return rounded_once(lambda y: _trapezoid(y, None, dx, axis), y)
+    return rounded_once(lambda y, x: _trapezoid(y, x, dx, axis), y, x)
+
+
+def _trapezoid(y: Tensor, x: Tensor | None, dx: float, axis: int) -> Any:
     y = as_tensor(y)
     place = one_axis("trapezoid", axis, y.ndim)
     before = (slice(None),) * place

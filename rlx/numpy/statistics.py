@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.types import DTYPES, as_dtype, is_complex, is_inexact
+from ..ir.types import DTYPES, as_dtype, is_complex, is_inexact, promote
 from ..trace.apply import apply_like, as_tensor
-from ..trace.axes import number, some_axes
+from ..trace.axes import broadcast_shapes, number, some_axes
+from ..trace.halves import rounded_once
 from ..trace.promotion import FLOAT, broadcast_to, convert, is_static
 from .arithmetic import conj, real, square
 from .contraction import matmul
 from .creation import diagonal
-from .elementwise import Tensor, divide, maximum, multiply, sqrt, subtract
+from .elementwise import Tensor, divide, maximum, multiply, refuse_out, sqrt, subtract
 from .logic import isnan, logical_and, logical_not
 from .logic import where as choose
 from .manipulation import atleast_2d, concatenate, squeeze, transpose
@@ -30,7 +31,6 @@ from .reductions import (
     min,
     named,
     prod,
-    refuse_out,
     sum,
 )
 
@@ -92,15 +92,22 @@ def average(
     if weights is None:
         result = mean(a, axis, keepdims=keepdims)
         total = as_tensor(np.asarray(element_count(a, axis), result.dtype))
-    else:
-        given = as_tensor(weights)
-        if given.ndim != a.ndim and isinstance(axis, int):
-            place = axis % a.ndim
-            given = given.reshape(tuple(-1 if i == place else 1 for i in range(a.ndim)))
+        return (result, total) if returned else result
+    given = as_tensor(weights)
+    if given.ndim != a.ndim and isinstance(axis, int):
+        place = axis % a.ndim
+        given = given.reshape(tuple(-1 if i == place else 1 for i in range(a.ndim)))
+
+    def weighed(a: Any, given: Any) -> Any:
         product = multiply(a, given)
         total = sum(broadcast_to(given, product.shape), axis, keepdims=keepdims)
-        result = divide(sum(product, axis, keepdims=keepdims), total)
-    return (result, total) if returned else result
+        return divide(sum(product, axis, keepdims=keepdims), total)
+
+    result = rounded_once(weighed, a, given)
+    if not returned:
+        return result
+    shape = broadcast_shapes("average", a.shape, given.shape)
+    return result, sum(broadcast_to(given, shape), axis, keepdims=keepdims)
 
 
 def var(
@@ -298,12 +305,24 @@ def cov(
 
     Observations count `fweights` times (integers), with the importance `aweights`.
     """
-    m, _ = _inexact(atleast_2d(m), dtype)
-    m = m if rowvar or m.shape[0] == 1 else transpose(m)
-    if y is not None:
-        other, _ = _inexact(atleast_2d(y), dtype)
-        m = concatenate([m, other if rowvar or other.shape[0] == 1 else transpose(other)], 0)
     taken = (0 if bias else 1) if ddof is None else number("cov: ddof", ddof)
+    m, result = _variables(m, y, rowvar, dtype)
+    return convert(_covariance(m, taken, fweights, aweights), result)
+
+
+def _variables(m: Tensor, y: Tensor | None, rowvar: bool, dtype: Any) -> tuple[Any, np.dtype]:
+    """All variables as rows, in the dtype for sums, and the dtype of the result."""
+    m, result = _inexact(atleast_2d(m), dtype)
+    m = m if rowvar or m.shape[0] == 1 else transpose(m)
+    if y is None:
+        return m, result
+    other, second = _inexact(atleast_2d(y), dtype)
+    m = concatenate([m, other if rowvar or other.shape[0] == 1 else transpose(other)], 0)
+    return m, promote(result, second)
+
+
+def _covariance(m: Any, taken: float, fweights: Tensor | None, aweights: Tensor | None) -> Any:
+    """The covariances of rows; `taken` is taken off their count."""
     if fweights is None and aweights is None:
         offset = subtract(m, mean(m, 1, keepdims=True))
         return squeeze(divide(matmul(offset, conj(transpose(offset))), m.shape[1] - taken))
@@ -319,8 +338,9 @@ def cov(
 
 def corrcoef(x: Tensor, y: Tensor | None = None, rowvar: bool = True, dtype: Any = None) -> Any:
     """The correlation coefficients of variables, each a row (or a column)."""
-    table = cov(x, y, rowvar, dtype=dtype)
+    m, result = _variables(x, y, rowvar, dtype)
+    table = _covariance(m, 1, None, None)
     if not table.ndim:
-        return divide(table, table)
+        return convert(divide(table, table), result)
     spread = sqrt(real(diagonal(table)))
-    return divide(divide(table, spread[:, None]), spread[None, :])
+    return convert(divide(divide(table, spread[:, None]), spread[None, :]), result)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any, final
@@ -16,10 +17,10 @@ from ..trace.axes import broadcast_shapes, one_axis
 from ..trace.promotion import broadcast_to
 from ..trace.scan import scan
 from . import arithmetic, elementwise, logic
-from .elementwise import Tensor
+from .elementwise import Tensor, refuse_out
 from .indexing import check_copied, take
 from .logic import where
-from .manipulation import append, moveaxis, ravel, refuse_out, reshape
+from .manipulation import append, moveaxis, ravel, reshape
 from .mapping import vectorize
 from .reductions import Axis, all, any, cummax, cummin, cumprod, cumsum, max, min, prod, sum
 
@@ -44,6 +45,10 @@ class ufunc:
     ) -> None:
         self.__name__ = self.__qualname__ = func.__name__
         functools.update_wrapper(self, func)
+        vars(self).pop("__wrapped__")
+        first = [p for p in inspect.signature(func).parameters.values() if p.default is p.empty]
+        options = list(inspect.signature(ufunc.__call__).parameters.values())[2:]
+        self.__signature__ = inspect.Signature([*first[:nin], *options])
         self.function = func
         self.nin, self.nout, self.nargs = nin, nout, nin
         self.identity = identity
