@@ -76,7 +76,7 @@ def _float(f: Function, instruction: str, vector: Vector, values: list[str]) -> 
         known = f.emit(f"fcmp ord {vector.text} {x}, {x}")
         mask = Vector("bool", vector.lanes).text
         signed = f.emit(f"select {mask} {known}, {vector.text} {one}, {vector.text} {x}")
-        return f.emit(f"select {mask} {plain}, {vector.text} {signed}, {vector.text} {x}")
+        return f.emit(f"select {mask} {plain}, {vector.text} {signed}, {vector.text} {zero}")
     assert instruction in MATH, f"no code for {instruction} on floats"
     return emit_math(f, instruction, vector, *values)
 

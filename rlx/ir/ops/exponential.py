@@ -70,9 +70,10 @@ exp2 = pointwise(
 def _expm1_reference(x: Any) -> np.ndarray:
     result = np.expm1(x)
     if is_complex(x.dtype):
-        # NumPy makes NaN of infinity times zero
+        # NumPy makes NaN of infinity times zero; the real part of nothing is +0
         result = np.where(np.isinf(x.real), np.exp(x) - 1, result)
         result.imag[x.imag == 0] = x.imag[x.imag == 0]
+        result.real += 0
     return result
 
 

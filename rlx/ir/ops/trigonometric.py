@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from ..graph import Value
+from ..types import is_complex
 from .arithmetic import add, div, mul, neg, square, sub
 from .exponential import or_zero, rsqrt
 from .families import pointwise
@@ -116,9 +118,20 @@ cosh = pointwise(
     jvp=[lambda t, out, x: mul(t, sinh(x))],
     samples=[dict(args=((2, 3),)), dict(args=([0.0, math.log(2)],), expect=[1.0, 1.25])],
 )
+
+
+def _tanh_reference(x: Any) -> np.ndarray:
+    result: Any = np.asarray(np.tanh(x))
+    if is_complex(x.dtype):
+        # at infinity the zero has the sign of the imaginary part, not that of the sine
+        far = np.isinf(x.real) & np.isfinite(x.imag)
+        result.imag[far] = np.copysign(0, x.imag[far])
+    return result
+
+
 tanh = pointwise(
     "tanh",
-    np.tanh,
+    _tanh_reference,
     "tanh",
     doc="Hyperbolic tangent.",
     jvp=[lambda t, out, x: mul(t, 1 - square(out))],
