@@ -29,6 +29,7 @@ from . import (
     index,
     linalg_determinant,
     linalg_factor,
+    linalg_schur,
     linalg_solve,
     linalg_spectral,
     linalg_triangular,

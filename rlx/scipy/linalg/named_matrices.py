@@ -1,0 +1,252 @@
+"""Matrices that have a name: hilbert, pascal, circulant and their like."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ... import numpy
+from ...ir.types import as_dtype, is_complex
+from ...numpy.elementwise import Tensor
+from ...numpy.linalg.matrices import inexact, wrong_shape, wrong_value
+from ...trace.apply import as_tensor
+from ...trace.axes import integer
+from .made import toeplitz
+
+KINDS = ("symmetric", "lower", "upper")
+
+
+# -- of a size ------------------------------------------------------------------------------------
+
+
+def hilbert(n: int) -> Any:
+    """Hilbert's matrix, 1 / (i + j + 1).
+
+    >>> hilbert(2).tolist()
+    [[1.0, 0.5], [0.5, 0.3333333432674408]]
+    """
+    places = np.arange(_size("hilbert", n))
+    return numpy.asarray((1 / (places[:, None] + places + 1)).astype("float32"))
+
+
+def invhilbert(n: int) -> Any:
+    """The inverse of Hilbert's matrix, of whole numbers; exact as far as float32 is."""
+    n = _size("invhilbert", n)
+    comb = math.comb
+    rows = [
+        [
+            (-1) ** (i + j)
+            * (i + j + 1)
+            * comb(n + i, n - j - 1)
+            * comb(n + j, n - i - 1)
+            * comb(i + j, i) ** 2
+            for j in range(n)
+        ]
+        for i in range(n)
+    ]
+    return _exact(rows)
+
+
+def _exact(rows: list[list[int]]) -> Any:
+    with np.errstate(over="ignore"):
+        return numpy.asarray(np.array(rows, "float64").reshape(len(rows), -1).astype("float32"))
+
+
+def pascal(n: int, kind: str | None = None) -> Any:
+    """Pascal's triangle as a matrix: "symmetric" (by default), "lower" or "upper".
+
+    >>> pascal(3).tolist()
+    [[1.0, 1.0, 1.0], [1.0, 2.0, 3.0], [1.0, 3.0, 6.0]]
+    """
+    n, kind = _size("pascal", n), _kind("pascal", kind)
+    lower = np.array([[math.comb(i, j) for j in range(n)] for i in range(n)], object)
+    return _exact({"symmetric": lower @ lower.T, "lower": lower, "upper": lower.T}[kind].tolist())
+
+
+def invpascal(n: int, kind: str | None = None) -> Any:
+    """The inverse of `pascal`."""
+    n, kind = _size("invpascal", n), _kind("invpascal", kind)
+    rows = [[(-1) ** (i + j) * math.comb(i, j) for j in range(n)] for i in range(n)]
+    lower = np.array(rows, object)
+    return _exact({"symmetric": lower.T @ lower, "lower": lower, "upper": lower.T}[kind].tolist())
+
+
+def _kind(name: str, kind: str | None) -> str:
+    if kind not in (None, *KINDS):
+        wrong_value(name, f"there is no kind {kind!r}", fix='use "symmetric", "lower" or "upper"')
+    return kind or "symmetric"
+
+
+def _size(name: str, n: Any, least: int = 0) -> int:
+    size = integer(f"{name}: n", n)
+    if size < least:
+        wrong_value(name, f"n is {size}", fix=f"use {least} or more")
+    return size
+
+
+def helmert(n: int, full: bool = False) -> Any:
+    """Helmert's matrix, whose rows are orthonormal and sum to 0; `full` adds a constant row.
+
+    >>> helmert(2).round(3).tolist()
+    [[0.7070000171661377, -0.7070000171661377]]
+    """
+    n = _size("helmert", n, 1)
+    i, j = np.arange(n)[:, None], np.arange(n)
+    rows = np.where(j < i, 1.0, np.where(j == i, -i, 0.0))
+    rows[0] = 1
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return numpy.asarray((rows if full else rows[1:]).astype("float32"))
+
+
+def hadamard(n: int, dtype: Any = int) -> Any:
+    """Sylvester's matrix of 1 and -1 with orthogonal rows; n is a power of 2.
+
+    >>> hadamard(2).tolist()
+    [[1, 1], [1, -1]]
+    """
+    n = _size("hadamard", n, 1)
+    if n & (n - 1):
+        wrong_value("hadamard", f"n is {n}", fix="use a power of 2")
+    both = np.arange(n)[:, None] & np.arange(n)
+    signs = 1 - 2 * (np.bitwise_count(both).astype("int64") & 1)
+    return numpy.asarray(signs.astype(as_dtype(dtype)))
+
+
+def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Any:
+    """The matrix of the Fourier transform; `scale` "sqrtn" makes it unitary, "n" divides by n."""
+    n = _size("dft", n)
+    chosen = as_dtype("complex64" if dtype is None else dtype)
+    if scale not in (None, "sqrtn", "n") or not is_complex(chosen):
+        what = f"the scale is {scale!r}, the dtype {chosen.name}"
+        wrong_value("dft", what, fix='use None, "sqrtn" or "n", and a complex dtype')
+    places = np.arange(n)
+    turns = np.exp(-2j * math.pi * (np.outer(places, places) % n) / max(n, 1))
+    by = {None: 1.0, "sqrtn": math.sqrt(n), "n": float(n)}[scale]
+    return numpy.asarray((turns / (by or 1.0)).astype(chosen))
+
+
+# -- of numbers -----------------------------------------------------------------------------------
+
+
+def _line(name: str, x: Tensor, least: int = 1) -> Any:
+    line = numpy.atleast_1d(as_tensor(x))
+    if line.shape[-1] < least:
+        wrong_shape(name, f"{line.type} is too short", line, fix=f"give {least} numbers or more")
+    return line
+
+
+def hankel(c: Tensor, r: Tensor | None = None) -> Any:
+    """The matrix with first column c, last row r, and equal elements on rising diagonals.
+
+    r is zero if not given; its first element does not count.
+
+    >>> hankel([1, 2, 3]).tolist()
+    [[1, 2, 3], [2, 3, 0], [3, 0, 0]]
+    """
+    column = _line("hankel", c)
+    row = numpy.zeros_like(column) if r is None else _line("hankel", r)
+    batch = numpy.broadcast_shapes(column.shape[:-1], row.shape[:-1])
+    column, row = (numpy.broadcast_to(x, (*batch, x.shape[-1])) for x in (column, row))
+    line = numpy.concatenate([column, row[..., 1:]], axis=-1)
+    m, n = column.shape[-1], row.shape[-1]
+    return line[..., np.arange(m, dtype="int32")[:, None] + np.arange(n, dtype="int32")]
+
+
+def circulant(c: Tensor) -> Any:
+    """The matrix with first column c, each next column moved down by one, around the end.
+
+    >>> circulant([1, 2, 3]).tolist()
+    [[1, 3, 2], [2, 1, 3], [3, 2, 1]]
+    """
+    line = _line("circulant", c)
+    n = line.shape[-1]
+    places = (np.arange(n)[:, None] - np.arange(n)) % n
+    return line[..., places.astype("int32")]
+
+
+def leslie(f: Tensor, s: Tensor) -> Any:
+    """Leslie's matrix of a population: `f` children in the first row, `s` survivors below.
+
+    >>> leslie([1.0, 2.0, 3.0], [0.5, 0.25]).tolist()
+    [[1.0, 2.0, 3.0], [0.5, 0.0, 0.0], [0.0, 0.25, 0.0]]
+    """
+    first, second = inexact(_line("leslie", f, 2), _line("leslie", s))
+    if second.shape[-1] != first.shape[-1] - 1:
+        fix = "give one survival less than births"
+        wrong_shape("leslie", "the lengths do not fit", first, second, fix=fix)
+    return _below_row(first, second)
+
+
+def _below_row(row: Any, below: Any) -> Any:
+    """A first row, and numbers on the diagonal below the main one."""
+    batch = numpy.broadcast_shapes(row.shape[:-1], below.shape[:-1])
+    n = row.shape[-1]
+    row = numpy.broadcast_to(row, (*batch, n))
+    below = numpy.broadcast_to(below, (*batch, n - 1))
+    rest = below[..., :, None] * np.eye(n - 1, n).astype(below.dtype)
+    return numpy.concatenate([row[..., None, :], rest], axis=-2)
+
+
+def companion(a: Tensor) -> Any:
+    """The matrix whose eigenvalues are the roots of a polynomial, highest power first.
+
+    >>> companion([1.0, -3.0, 2.0]).tolist()
+    [[3.0, -2.0], [1.0, 0.0]]
+    """
+    (line,) = inexact(_line("companion", a, 2))
+    row = -line[..., 1:] / line[..., :1]
+    return _below_row(row, numpy.ones(row.shape[-1] - 1, row.dtype))
+
+
+def fiedler(a: Tensor) -> Any:
+    """The distances between numbers, |a_i - a_j|.
+
+    >>> fiedler([1, 4, 6]).tolist()
+    [[0, 3, 5], [3, 0, 2], [5, 2, 0]]
+    """
+    line = _line("fiedler", a, 0)
+    return numpy.abs(line[..., :, None] - line[..., None, :])
+
+
+def fiedler_companion(a: Tensor) -> Any:
+    """A matrix of five diagonals with the eigenvalues of `companion`.
+
+    Fiedler, "A note on companion matrices", 2003.
+    """
+    (line,) = inexact(_line("fiedler_companion", a))
+    n = line.shape[-1] - 1
+    if n < 1:
+        return numpy.zeros((*line.shape[:-1], 0, 0), line.dtype)
+    tail = line[..., 1:] / line[..., :1]
+    result = numpy.zeros((*line.shape[:-1], n, n), line.dtype)
+    result = result.at[..., 0, 0].set(-tail[..., 0])
+    for k in range(1, n):
+        if k % 2:  # a coefficient to the right of the diagonal, 1 below it
+            result = result.at[..., k - 1, k].set(-tail[..., k])
+            result = result.at[..., k, max(k - 2, 0)].set(1)
+        else:
+            result = result.at[..., k, k - 1].set(-tail[..., k])
+            result = result.at[..., k - 2, k].set(1)
+    return result
+
+
+def convolution_matrix(a: Tensor, n: int, mode: str = "full") -> Any:
+    """The matrix whose product with n numbers is their convolution with a.
+
+    >>> convolution_matrix([1, 2], 2).tolist()
+    [[1, 0], [2, 1], [0, 2]]
+    """
+    line, n = _line("convolution_matrix", a), _size("convolution_matrix", n, 1)
+    if mode not in ("full", "same", "valid"):
+        fix = 'use "full", "same" or "valid"'
+        wrong_value("convolution_matrix", f"there is no mode {mode!r}", fix=fix)
+    m = line.shape[-1]
+    pads = [(0, 0)] * (line.ndim - 1)
+    whole = toeplitz(
+        numpy.pad(line, [*pads, (0, n - 1)]), numpy.pad(line[..., :1], [*pads, (0, n - 1)])
+    )
+    cut = {"full": 0, "same": min(n, m) - 1, "valid": 2 * (min(n, m) - 1)}[mode]
+    before = cut // 2
+    return whole[..., before : m + n - 1 - (cut - before), :]
