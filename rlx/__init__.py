@@ -16,7 +16,10 @@ from .runtime import (
     CompileOptions,
     Session,
     Tick,
+    block_until_ready,
     debug,
+    device_get,
+    device_put,
     nan_check,
     show,
     time_ns,
@@ -26,22 +29,28 @@ from .trace import pytree as tree
 from .trace.array import Array
 from .trace.callback import check, io_callback, pure_callback
 from .trace.control import cond, fori_loop, switch, while_loop
-from .trace.make_graph import make_graph, spec
+from .trace.make_graph import eval_shape, make_graph, spec
+from .trace.make_graph import spec as ShapeDtypeStruct
 from .trace.scan import associative_scan, map, scan
 from .trace.tensor import TracedTensor
 from .transforms import (
     CustomOp,
+    CustomVJPPrimal,
     Float0,
+    SymbolicZero,
     ad_checkpoint,
     checkpoint,
     checkpoint_name,
     checkpoint_policies,
+    closure_convert,
+    custom_gradient,
     custom_jvp,
     custom_linear_solve,
     custom_op,
     custom_root,
     custom_vjp,
     float0,
+    fwd_and_bwd,
     grad,
     hessian,
     hvp,
@@ -60,6 +69,8 @@ from .transforms import (
     vmap,
 )
 
-from . import lax, nn, optim  # isort: skip  (they use the names above)
+from . import flatten_util, image, lax, nn, ops, optim, tree_util  # isort: skip  (they use them)
+
+jacobian = jacrev
 
 __version__ = "0.1.0"

@@ -165,6 +165,8 @@ def test_static_arguments_reach_the_function_as_they_are():
 
     assert float(rlx.grad(power)(2.0, "cube")) == 12.0
     assert float(rlx.jit(rlx.grad(lambda x: power(x, "none")))(2.0)) == 1.0
+    named = rlx.remat(lambda x, *, kind: power(x, kind), static_argnames="kind")
+    assert float(rlx.grad(lambda x: named(x, kind="cube"))(2.0)) == 12.0
 
 
 def test_names_on_containers_and_errors():

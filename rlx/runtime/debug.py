@@ -31,6 +31,7 @@ from ..ir.graph import Graph
 from ..ir.text import constants
 from ..ir.text import show as graph_text
 from ..ir.tracebacks import boundary
+from ..trace.breakpoint import debug_breakpoint
 from ..trace.callback import debug_callback, debug_print
 from ..trace.make_graph import trace
 
@@ -44,11 +45,13 @@ class Debug:
 
     The levels are those of RLX_DEBUG, 0 to 6. Other settings can change with it:
     `rlx.debug(1, dump="out")`. They hold for all threads. `rlx.debug.print("x is {}", x)` prints
-    numbers of a running program, `rlx.debug.callback(fn, x)` passes them to a function.
+    numbers of a running program, `rlx.debug.callback(fn, x)` passes them to a function,
+    `rlx.debug.breakpoint()` stops and asks what to look at.
     """
 
     print = staticmethod(debug_print)
     callback = staticmethod(debug_callback)
+    breakpoint = staticmethod(debug_breakpoint)
 
     @contextmanager
     def __call__(self, level: int = 1, **settings: object) -> Iterator[Config]:

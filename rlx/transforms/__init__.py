@@ -11,24 +11,32 @@ from .custom_op import CustomOp, custom_op
 from .float0 import Float0, float0
 from .forward import hessian, hvp, jacfwd, jacrev, jvp
 from .grad import grad, linear_transpose, linearize, value_and_grad, vjp
+from .held import closure_convert
 from .jit import jit
 from .recompile import no_recompile
+from .reverse import custom_gradient, fwd_and_bwd
 from .solve import custom_linear_solve, custom_root
+from .symbolic_zeros import CustomVJPPrimal, SymbolicZero
 from .vmap import vmap
 
 __all__ = [
     "CustomOp",
+    "CustomVJPPrimal",
     "Float0",
+    "SymbolicZero",
     "ad_checkpoint",
     "checkpoint",
     "checkpoint_name",
     "checkpoint_policies",
+    "closure_convert",
+    "custom_gradient",
     "custom_jvp",
     "custom_linear_solve",
     "custom_op",
     "custom_root",
     "custom_vjp",
     "float0",
+    "fwd_and_bwd",
     "grad",
     "hessian",
     "hvp",

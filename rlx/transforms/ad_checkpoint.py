@@ -34,12 +34,14 @@ def checkpoint(
     policy: Callable[..., Any] | None = None,
     prevent_cse: bool = True,
     static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
 ) -> Callable[..., Any]:
     """Give a function that computes its intermediate values again in reverse mode.
 
     `policy` tells which are kept nevertheless; `rlx.checkpoint_policies` has some. Without
     `prevent_cse` the compiler may find that a value is already there, and keep it. Arguments of
-    `static_argnums` reach the function as they are.
+    `static_argnums`, and those passed by a name of `static_argnames`, reach the function as they
+    are.
 
     >>> import rlx
     >>> cube = rlx.checkpoint(lambda x: x**3, policy=rlx.checkpoint_policies.dots_saveable)
@@ -50,15 +52,17 @@ def checkpoint(
     if policy is not None:
         check_function(policy, "checkpoint: the policy")
     rule = None if policy is None else Rule(policy)
+    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
 
     @boundary
     @functools.wraps(fn, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         fixed = chosen_arguments(fn, static_argnums, len(args), "static_argnums")
         given = tuple(pytree.Static(a) if i in fixed else a for i, a in enumerate(args))
-        traced = trace(fn, given, kwargs)
+        named = {k: pytree.Static(a) if k in names else a for k, a in kwargs.items()}
+        traced = trace(fn, given, named)
         attrs = {"policy": rule, "prevent_cse": prevent_cse}
-        return apply_nested("checkpoint", traced, (given, kwargs), **attrs)
+        return apply_nested("checkpoint", traced, (given, named), **attrs)
 
     return wrapped
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -28,6 +29,7 @@ from ..trace.closures import lift_leaves, with_weak
 from ..trace.make_graph import Traced, check_function, from_values, function_name, to_values, trace
 from ..trace.operators import Operators
 from .run import like_primals
+from .symbolic_zeros import CustomVJPPrimal, SymbolicZero, with_zeros_named
 
 
 def apply_nested(op: str, traced: Traced, args: Any, **attrs: Any) -> Any:
@@ -43,12 +45,30 @@ class _Custom(ABC):
     @abstractmethod
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
-    def __init__(self, fn: Callable[..., Any], nondiff_argnums: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        nondiff_argnums: int | Sequence[int] = (),
+        nondiff_argnames: str | Sequence[str] = (),
+    ) -> None:
         check_function(fn, f"{type(self).__name__}: the function")
         functools.update_wrapper(self, fn)
         self._fn = fn
         self._name = function_name(fn)
-        self._nondiff = tuple(nondiff_argnums)
+        numbers = [nondiff_argnums] if isinstance(nondiff_argnums, int) else nondiff_argnums
+        names = [nondiff_argnames] if isinstance(nondiff_argnames, str) else nondiff_argnames
+        self._nondiff = (*numbers, *(self._place_of(name) for name in names))
+        self._symbolic_zeros = False
+
+    def _place_of(self, name: str) -> int:
+        known = list(inspect.signature(self._fn).parameters)
+        if name in known:
+            return known.index(name)
+        raise ArgumentError(
+            f"nondiff_argnames: {self._name} has no argument {name!r}",
+            where=str(user_source()),
+            fix=f"pick from {', '.join(known)}",
+        )
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -107,10 +127,35 @@ class custom_jvp(_Custom):
         self._transpose = rule
         return rule
 
-    def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Set the derivative: `rule(primals, tangents)` gives (value, tangent)."""
-        self._rule = rule
+    def defjvp(self, rule: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
+        """Set the derivative: `rule(primals, tangents)` gives (value, tangent).
+
+        With `symbolic_zeros` a tangent that is zero is a `rlx.SymbolicZero`.
+        """
+        self._rule, self._symbolic_zeros = rule, symbolic_zeros
         return rule
+
+    def defjvps(self, *rules: Callable[..., Any] | None) -> None:
+        """Set the derivative by each argument: `rule(tangent, value, *primals)` gives a tangent.
+
+        None is for an argument on which the value does not depend.
+        """
+        if self._nondiff:
+            raise ArgumentError(
+                f"defjvps: {self._name} has nondiff_argnums",
+                where=str(user_source()),
+                fix="use defjvp, whose rule gets them first",
+            )
+
+        def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+            value = self(*primals)
+            pairs = zip(rules, tangents, strict=True)
+            slopes = [r(t, value, *primals) for r, t in pairs if r is not None]
+            if not slopes:
+                return value, pytree.map(lambda _: None, value)
+            return value, functools.reduce(lambda a, b: pytree.map(operator.add, a, b), slopes)
+
+        self.defjvp(rule)
 
     @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -123,7 +168,8 @@ class custom_jvp(_Custom):
 
         def rule(primals: Sequence[Value], tangents: Sequence[Value]) -> list[list[Value]]:
             given, _ = pytree.unflatten(tree, from_values(primals[:n]))
-            moving, _ = pytree.unflatten(tree, from_values(tangents[:n]))
+            tangents = with_zeros_named(from_values(tangents[:n]), [p.type for p in primals[:n]])
+            moving, _ = pytree.unflatten(tree, tangents)
             bound = named_rule(functools.partial(user_rule, *fixed), self._name)
             found = record_rule(bound, (given, moving), traced.captures, primals[n:])
             value, slope = _pair(found, f"the jvp rule of {self._name}", "(value, tangent)")
@@ -135,6 +181,7 @@ class custom_jvp(_Custom):
 
         key = (user_rule, tree, tuple(map(id, fixed)))
         rules = {"rule": Rule(rule, key), **self._transposed(traced)}
+        rules["symbolic_zeros"] = self._symbolic_zeros
         return apply_nested("custom_jvp_call", traced, (tuple(free), {}), **rules)
 
     def _transposed(self, traced: Traced) -> dict[str, Any]:
@@ -174,13 +221,20 @@ class custom_vjp(_Custom):
 
     _rules: tuple[Callable[..., Any], Callable[..., Any]] | None = None
 
-    def defvjp(self, forward: Callable[..., Any], backward: Callable[..., Any]) -> None:
+    def defvjp(
+        self,
+        forward: Callable[..., Any],
+        backward: Callable[..., Any],
+        symbolic_zeros: bool = False,
+    ) -> None:
         """Set the rules.
 
         `forward(*args)` gives (value, residuals); `backward(residuals, cotangent)` gives a tuple
-        with a cotangent, or None for zero, for each argument.
+        with a cotangent, or None for zero, for each argument. With `symbolic_zeros` the arrays
+        that `forward` gets are `rlx.CustomVJPPrimal`s with a `value` and whether it is
+        `perturbed`, and a cotangent that is zero is a `rlx.SymbolicZero`.
         """
-        self._rules = forward, backward
+        self._rules, self._symbolic_zeros = (forward, backward), symbolic_zeros
 
     @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -191,7 +245,12 @@ class custom_vjp(_Custom):
         traced = trace(fn, free)
         forward, backward = self._vjp_rules(traced, everything, fixed)
         return apply_nested(
-            "custom_vjp_call", traced, (tuple(free), {}), forward=forward, backward=backward
+            "custom_vjp_call",
+            traced,
+            (tuple(free), {}),
+            forward=forward,
+            backward=backward,
+            symbolic_zeros=self._symbolic_zeros,
         )
 
     def _vjp_rules(
@@ -212,8 +271,11 @@ class custom_vjp(_Custom):
             value, kept = _pair(found, f"the forward rule of {self._name}", "(value, residuals)")
             return value, residuals_of_call.arrays_of(kept)
 
-        def forward(primals: Sequence[Value]) -> list[list[Value]]:
-            given, _ = pytree.unflatten(tree, from_values(primals[:n]))
+        def forward(primals: Sequence[Value], perturbed: Any = None) -> list[list[Value]]:
+            arrays = from_values(primals[:n])
+            if perturbed is not None:
+                arrays = list(map(CustomVJPPrimal, arrays, perturbed))
+            given, _ = pytree.unflatten(tree, arrays)
             bound = named_rule(of_free, self._name)
             value, kept = record_rule(bound, given, traced.captures, primals[n:])
             what = f"{self._name}: the forward rule's value"
@@ -225,7 +287,7 @@ class custom_vjp(_Custom):
         def backward(residuals: Sequence[Value], cts: Sequence[Value]) -> list[list[Value]]:
             count = sum(residuals_of_call.is_array)
             arrays = from_values(residuals[:count])
-            ct = pytree.unflatten(traced.out_tree, from_values(cts))
+            ct = pytree.unflatten(traced.out_tree, with_zeros_named(from_values(cts), list(types)))
             bound = named_rule(
                 lambda xs, ct: backward_rule(*fixed, residuals_of_call.with_arrays(xs), ct),
                 self._name,
@@ -326,7 +388,8 @@ def values_of(
     """The values of arrays that a rule returned, checked against types."""
     found = []
     for x, type, path in zip(given, types, paths, strict=True):
-        if is_slope and (x is None or not is_inexact(type.dtype)):
+        is_zero = x is None or isinstance(x, SymbolicZero)
+        if is_slope and (is_zero or not is_inexact(type.dtype)):
             found.append(zeros_like(type))
             continue
         (checked,) = like_primals(what, [x], [type], [path])

@@ -57,7 +57,7 @@ def jvp(
     moving = moving_tangents(traced, given)
     results = run_graph(graph, [*leaves, *traced.captures, *moving])
     count = len(traced.graph.results)
-    slopes = slopes_of(traced, with_zeros(results[count:], out_active, results[:count]))
+    slopes = slopes_of(traced, with_zeros(results[count:], out_active, traced.graph.result_types))
     value = traced.unflatten([plain(r) for r in results[:count]])
     return (value[0], slopes[0], value[1]) if has_aux else (value, slopes)
 

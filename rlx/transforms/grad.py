@@ -15,12 +15,12 @@ from ..ir.errors import ArgumentError, GradientError
 from ..ir.graph import OPS, Graph, Value
 from ..ir.ops.control import Split, filled, pick
 from ..ir.tracebacks import boundary
-from ..ir.types import is_complex, is_float, is_inexact
+from ..ir.types import Type, is_complex, is_float, is_inexact
 from ..trace import pytree
-from ..trace.apply import as_operand, operand_type
 from ..trace.axes import integer
 from ..trace.make_graph import Traced, check_function, from_values, function_name, trace
 from .float0 import Float0, check_float0
+from .held import Held
 from .jvp import jvp_graph
 from .run import like_primals, plain, run_graph
 from .split import split_graph
@@ -164,7 +164,7 @@ def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         n_value = count
     types = traced.graph.result_types
 
-    def pull_back(cotangent: Any) -> Any:
+    def pull_back(residuals: Sequence[Any], cotangent: Any) -> Any:
         given = pytree.flatten_like(out_tree, cotangent, "vjp", ("the result", "the cotangent"))
         wanted = [i for i in range(count) if out_active[i]]
 
@@ -190,9 +190,8 @@ def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         ]
         return pytree.unflatten(tree, each)
 
-    if has_aux:
-        return value[0], pull_back, value[1]
-    return value, pull_back
+    back = Held(pull_back, residuals)
+    return (value[0], back, value[1]) if has_aux else (value, back)
 
 
 @boundary
@@ -215,14 +214,15 @@ def linearize(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
     early = run_graph(parts.known, [*leaves, *traced.captures])
     count = len(traced.graph.results)
 
-    def push_forward(*tangents: Any) -> Any:
+    def push_forward(residuals: Sequence[Any], *tangents: Any) -> Any:
         given = pytree.flatten_like(tree, tangents, "linearize", TANGENT_SIDES)
-        moving = run_graph(parts.unknown, [*early[count:], *moving_tangents(traced, given)])
-        slopes = slopes_of(traced, with_zeros(moving, out_active, early[:count]))
+        moving = run_graph(parts.unknown, [*residuals, *moving_tangents(traced, given)])
+        slopes = slopes_of(traced, with_zeros(moving, out_active, traced.graph.result_types))
         return slopes[0] if has_aux else slopes
 
     value = traced.unflatten([plain(r) for r in early[:count]])
-    return (value[0], push_forward, value[1]) if has_aux else (value, push_forward)
+    push = Held(push_forward, early[count:])
+    return (value[0], push, value[1]) if has_aux else (value, push)
 
 
 def slopes_of(traced: Traced, tangents: Sequence[Any]) -> Any:
@@ -248,14 +248,13 @@ def moving_tangents(traced: Traced, given: Sequence[Any]) -> list[Any]:
     return like_primals(what, pick(given, active), types, origins)
 
 
-def with_zeros(moving: Sequence[Any], active: Sequence[bool], like: Sequence[Any]) -> list[Any]:
+def with_zeros(moving: Sequence[Any], active: Sequence[bool], types: Sequence[Type]) -> list[Any]:
     """Put zeros where a result has no tangent."""
     given = iter(moving)
-    return [plain(next(given) if a else _zero(x)) for a, x in zip(active, like, strict=True)]
+    return [plain(next(given) if a else _zero(t)) for a, t in zip(active, types, strict=True)]
 
 
-def _zero(x: Any) -> Any:
-    type = operand_type(as_operand(x))
+def _zero(type: Type) -> Any:
     graph = build(lambda: [OPS["full"](shape=type.shape, value=0, dtype=type.dtype)], [], "zero")
     return run_graph(graph, [])[0]
 

@@ -35,8 +35,8 @@ class Rule:
         self.fn = fn
         self.key = fn if key is None else key
 
-    def __call__(self, *args: Any) -> Any:
-        return self.fn(*args)
+    def __call__(self, *args: Any, **known: Any) -> Any:
+        return self.fn(*args, **known)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Rule) and self.key == other.key
@@ -49,22 +49,27 @@ class Rule:
 
 
 def batched_rule(batch_graph: Any, rule: Rule, size: Any) -> Rule:
-    """The rule of a batch: every argument and result has the batch as axis 0."""
+    """The rule of a batch: every argument and result has the batch as axis 0.
 
-    def mapped(*groups: Sequence[Value]) -> list[list[Value]]:
+    None among the arguments stays.
+    """
+
+    def mapped(*groups: Sequence[Value | None], **known: Any) -> list[list[Value]]:
         counts = [len(group) for group in groups]
         flat = [x for group in groups for x in group]
+        given = [x for x in flat if x is not None]
         sizes: list[int] = []
 
         def run(*xs: Value) -> list[Value]:
-            results = rule(*cut_groups(xs, *counts)[:-1])
+            full = weave([x is not None for x in flat], xs, [None] * len(flat))
+            results = rule(*cut_groups(full, *counts)[:-1], **known)
             sizes[:] = [len(group) for group in results]
             return [x for group in results for x in group]
 
         with batch_graph.naming():
-            graph = build(run, [x.type.with_shape(x.shape[1:]) for x in flat], "rule")
-        many, _ = batch_graph(graph, [True] * len(flat), size, [True] * len(graph.results))
-        return cut_groups(inline(many, flat), *sizes)[:-1]
+            graph = build(run, [x.type.with_shape(x.shape[1:]) for x in given], "rule")
+        many, _ = batch_graph(graph, [True] * len(given), size, [True] * len(graph.results))
+        return cut_groups(inline(many, given), *sizes)[:-1]
 
     return Rule(mapped, ("batched", rule, size))
 
@@ -80,10 +85,12 @@ def custom_jvp_call(
     rule: Rule,
     transpose: Rule | None = None,
     linear: tuple[int, int] = (0, 0),
+    symbolic_zeros: bool = False,
 ) -> Any:
     """Run a nested graph whose derivative is a user's rule.
 
-    `rule(primals, tangents)` gives (results, tangents), all lists of values. If the graph is
+    `rule(primals, tangents)` gives (results, tangents), all lists of values; with `symbolic_zeros`
+    a tangent that is zero is None. If the graph is
     linear in the operands of the range `linear`, `transpose(other operands, cotangents)` may give
     (their cotangents,).
     """
@@ -101,12 +108,12 @@ custom_jvp_call.rules["multiple"] = True
 
 
 @custom_jvp_call.jvp
-def custom_jvp_call_jvp(jvp_graph, primals, tangents, *, graph, rule, **attrs):
-    return rule(list(primals), filled(tangents, primals))
+def custom_jvp_call_jvp(jvp_graph, primals, tangents, *, rule, symbolic_zeros, **attrs):
+    return rule(list(primals), list(tangents) if symbolic_zeros else filled(tangents, primals))
 
 
 @custom_jvp_call.transpose
-def custom_jvp_call_transpose(transpose_graph, ct, *args, graph, rule, transpose, linear):
+def custom_jvp_call_transpose(transpose_graph, ct, *args, graph, transpose, linear, **attrs):
     """A rule may apply its own function to tangents, where that is linear."""
     is_moving = [is_linear(a) for a in args]
     start, stop = linear
@@ -121,29 +128,32 @@ def custom_jvp_call_transpose(transpose_graph, ct, *args, graph, rule, transpose
 
 
 @custom_jvp_call.batch
-def custom_jvp_call_batch(batch_graph, args, batched, *, graph, rule, transpose, linear):
+def custom_jvp_call_batch(batch_graph, args, batched, *, graph, rule, transpose, **attrs):
     size = batch_size(args, batched)
     everything = [True] * len(args)
     many, _ = batch_graph(graph, everything, size, [True] * len(graph.results))
     rules = {"rule": batched_rule(batch_graph, rule, size), "transpose": None}
     if transpose is not None:
         rules["transpose"] = batched_rule(batch_graph, transpose, size)
-    return custom_jvp_call(*_all_batched(args, batched, size), graph=many, **rules, linear=linear)
+    return custom_jvp_call(*_all_batched(args, batched, size), graph=many, **rules, **attrs)
 
 
 @define
-def custom_vjp_call(*operands: Type, graph: Graph, forward: Rule, backward: Rule) -> Any:
+def custom_vjp_call(
+    *operands: Type, graph: Graph, forward: Rule, backward: Rule, symbolic_zeros: bool = False
+) -> Any:
     """Run a nested graph whose reverse-mode derivative is a user's pair of rules.
 
     `forward(operands)` gives (results, residuals); `backward(residuals, cotangents)` gives
-    (cotangents of the operands,).
+    (cotangents of the operands,). With `symbolic_zeros` the first is also told which operands
+    are `perturbed`, and a cotangent that is zero is None.
     """
     check_operands(operands, graph, "the function")
     return graph.result_types
 
 
 @custom_vjp_call.reference
-def custom_vjp_call_reference(*operands, graph, forward, backward):
+def custom_vjp_call_reference(*operands, graph, **attrs):
     return tuple(interpret(graph, operands))
 
 
@@ -152,8 +162,9 @@ custom_vjp_call.rules["multiple"] = True
 
 
 @custom_vjp_call.jvp
-def custom_vjp_call_jvp(jvp_graph, primals, tangents, *, graph, forward, backward):
-    results, residuals = forward(list(primals))
+def custom_vjp_call_jvp(jvp_graph, primals, tangents, *, graph, forward, backward, symbolic_zeros):
+    known = {"perturbed": tuple(t is not None for t in tangents)} if symbolic_zeros else {}
+    results, residuals = forward(list(primals), **known)
     signature = build(
         lambda: [OPS["full"](shape=r.shape, value=0, dtype=r.dtype) for r in results], []
     )
@@ -163,12 +174,13 @@ def custom_vjp_call_jvp(jvp_graph, primals, tangents, *, graph, forward, backwar
         n_residuals=len(residuals),
         results=signature,
         backward=backward,
+        symbolic_zeros=symbolic_zeros,
     )
     return results, pushed
 
 
 @custom_vjp_call.batch
-def custom_vjp_call_batch(batch_graph, args, batched, *, graph, forward, backward):
+def custom_vjp_call_batch(batch_graph, args, batched, *, graph, forward, backward, symbolic_zeros):
     size = batch_size(args, batched)
     many, _ = batch_graph(graph, [True] * len(args), size, [True] * len(graph.results))
     return custom_vjp_call(
@@ -176,11 +188,18 @@ def custom_vjp_call_batch(batch_graph, args, batched, *, graph, forward, backwar
         graph=many,
         forward=batched_rule(batch_graph, forward, size),
         backward=batched_rule(batch_graph, backward, size),
+        symbolic_zeros=symbolic_zeros,
     )
 
 
 @define
-def custom_pullback(*operands: Type, n_residuals: int, results: Graph, backward: Rule) -> Any:
+def custom_pullback(
+    *operands: Type,
+    n_residuals: int,
+    results: Graph,
+    backward: Rule,
+    symbolic_zeros: bool = False,
+) -> Any:
     """The tangent map of a `custom_vjp_call`: known only through its transpose.
 
     Operands: residuals, then tangents. `results` is a graph that has the results' types.
@@ -189,7 +208,7 @@ def custom_pullback(*operands: Type, n_residuals: int, results: Graph, backward:
 
 
 @custom_pullback.reference
-def custom_pullback_reference(*operands, n_residuals, results, backward):
+def custom_pullback_reference(*operands, **attrs):
     raise _no_forward()
 
 
@@ -205,26 +224,29 @@ custom_pullback.rules["multiple"] = True
 
 
 @custom_pullback.expand
-def custom_pullback_expand(*operands, n_residuals, results, backward):
+def custom_pullback_expand(*operands, **attrs):
     raise _no_forward()
 
 
 @custom_pullback.transpose
-def custom_pullback_transpose(transpose_graph, ct, *args, n_residuals, results, backward):
+def custom_pullback_transpose(
+    transpose_graph, ct, *args, n_residuals, results, backward, symbolic_zeros
+):
     assert not any(is_linear(a) for a in args[:n_residuals]), "residuals are known"
-    (pulled,) = backward(list(args[:n_residuals]), filled(ct, results.results))
+    cts = list(ct) if symbolic_zeros else filled(ct, results.results)
+    (pulled,) = backward(list(args[:n_residuals]), cts)
     return [None] * n_residuals + list(pulled)
 
 
 @custom_pullback.batch
-def custom_pullback_batch(batch_graph, args, batched, *, n_residuals, results, backward):
+def custom_pullback_batch(batch_graph, args, batched, *, results, backward, **attrs):
     size = batch_size(args, batched)
     many, _ = batch_graph(results, [], size, [True] * len(results.results))
     return custom_pullback(
         *_all_batched(args, batched, size),
-        n_residuals=n_residuals,
         results=many,
         backward=batched_rule(batch_graph, backward, size),
+        **attrs,
     )
 
 

@@ -1,0 +1,83 @@
+"""Functions that hold arrays: what vjp and linearize give, and closures opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+from ..ir.builder import user_source
+from ..ir.errors import ArgumentError
+from ..ir.graph import Value
+from ..ir.ops.control import pick, weave
+from ..ir.types import is_inexact
+from ..trace import pytree
+from ..trace.make_graph import check_function, from_values, function_name, trace
+from .run import plain, run_graph
+
+
+@final
+class Held:
+    """A function with the arrays it needs: a pytree of those arrays.
+
+    So a compiled function may return it, and a loop may carry it.
+    """
+
+    def __init__(self, fn: Callable[..., Any], arrays: Sequence[Any]) -> None:
+        self._fn, self._arrays = fn, list(arrays)
+
+    def __call__(self, *args: Any) -> Any:
+        return self._fn(self._arrays, *args)
+
+    def __repr__(self) -> str:
+        return f"<{self._fn.__name__} with {len(self._arrays)} arrays>"
+
+
+pytree.register_class(Held, lambda held: (held._arrays, held._fn), Held)
+
+
+def closure_convert(fn: Callable[..., Any], *args: Any) -> tuple[Callable[..., Any], list[Any]]:
+    """Give a function that takes what `fn` holds from outside as further arguments, and that.
+
+    What it holds are traced arrays of floats, which derivatives may move; other things stay
+    inside. `args` are arguments as `fn` will get. For functions with custom rules that take a
+    function: so its derivatives by what it holds are not lost.
+
+    >>> import rlx
+    >>> def twice_of(x):
+    ...     f, held = closure_convert(lambda y: x * y, 1.0)
+    ...     return f(2.0, *held)
+    >>> float(rlx.grad(twice_of)(3.0))
+    2.0
+    """
+    check_function(fn, "closure_convert: the function")
+    return opened(fn, args, lambda value: is_inexact(value.dtype))
+
+
+def opened(
+    fn: Callable[..., Any], args: Sequence[Any], is_held: Callable[[Value], bool]
+) -> tuple[Callable[..., Any], list[Any]]:
+    """`closure_convert` that takes out the traced arrays that `is_held` tells."""
+    traced = trace(fn, args)
+    captures = traced.captures
+    moves = [isinstance(c, Value) and is_held(c) for c in captures]
+    held, fixed = pick(captures, moves), pick(captures, moves, False)
+
+    def converted(*given: Any) -> Any:
+        count = len(args)
+        if len(given) != count + len(held):
+            raise ArgumentError(
+                f"{function_name(fn)}, converted, takes {count} arguments and the {len(held)} it "
+                f"held, not {len(given)}",
+                where=str(user_source()),
+                fix="call it as f(*args, *held)",
+            )
+        leaves = pytree.flatten_like(
+            traced.in_tree, (tuple(given[:count]), {}), "closure_convert", SIDES
+        )
+        found = run_graph(traced.graph, [*leaves, *weave(moves, given[count:], fixed)])
+        return traced.unflatten([plain(r) for r in found])
+
+    return converted, from_values(held)
+
+
+SIDES = ("the example", "the arguments")
