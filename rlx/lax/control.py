@@ -17,11 +17,11 @@ from ..transforms import custom_linear_solve, custom_root, stop_gradient, vmap
 __all__ = [
     "associative_scan",
     "cond",
+    "custom_linear_solve",
+    "custom_root",
     "fori_loop",
     "map",
     "scan",
-    "custom_linear_solve",
-    "custom_root",
     "stop_gradient",
     "switch",
     "while_loop",

@@ -252,7 +252,7 @@ def _transposed_pads(window: int, stride: int, padding: Any) -> tuple[int, int]:
 
 
 def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[Spec, Spec, Spec]:
-    """Where the axes of the image, the kernel and the result are, as `ConvDimensionNumbers`.
+    """Where the axes of the image, the kernel and the result are.
 
     >>> conv_general_permutations(("NHWC", "HWIO", "NHWC"))
     ((0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2))

@@ -94,12 +94,18 @@ rem = _binary("rem", "rem", "The remainder of `div`; it has the sign of x.")
 
 
 def max(x: Tensor, y: Tensor) -> Any:
-    """The greater one; NaN if one is. Complex numbers go by their real, then imaginary parts."""
+    """The greater one; NaN if one is.
+
+    Complex numbers go by their real, then by their imaginary parts.
+    """
     return rnp.maximum(*strict("max", x, y))
 
 
 def min(x: Tensor, y: Tensor) -> Any:
-    """The lesser one; NaN if one is. Complex numbers go by their real, then imaginary parts."""
+    """The lesser one; NaN if one is.
+
+    Complex numbers go by their real, then by their imaginary parts.
+    """
     return rnp.minimum(*strict("min", x, y))
 
 

@@ -80,7 +80,10 @@ def householder_product(a: Tensor, taus: Tensor) -> Any:
 
 
 def lu(x: Tensor) -> tuple[Any, Any, Any]:
-    """L (below the diagonal, which is 1) and U in one matrix, the pivots, the permutation."""
+    """L and U in one matrix, the pivots, and the permutation of rows they make.
+
+    L is below the diagonal; its own diagonal is 1.
+    """
     found = apply("lu", as_tensor(x))
     return found[0], found[1], found[2]
 

@@ -27,23 +27,16 @@ from .arithmetic import (
     copysign,
     deg2rad,
     degrees,
-    divmod,
     fabs,
     fix,
     float_power,
     floor,
-    floor_divide,
-    fmod,
-    gcd,
     heaviside,
     hypot,
     imag,
-    lcm,
     ldexp,
     log2,
     log10,
-    mod,
-    modf,
     nan_to_num,
     positive,
     pow,
@@ -52,7 +45,6 @@ from .arithmetic import (
     radians,
     real,
     reciprocal,
-    remainder,
     rint,
     round,
     sign,
@@ -160,6 +152,15 @@ from .creation import (
     zeros,
     zeros_like,
 )
+from .division import (
+    divmod,
+    floor_divide,
+    fmod,
+    mod,
+    modf,
+    remainder,
+)
+from .divisors import gcd, lcm
 from .einsum import einsum, einsum_path
 from .elementwise import (
     acos,

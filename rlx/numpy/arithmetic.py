@@ -1,6 +1,6 @@
 """Arithmetic composed of ops.
 
-Here are signs, rounding, division with NumPy's signs, powers.
+Here are signs, rounding, powers, logarithms.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from .elementwise import (
     sqrt,
     subtract,
 )
-from .logic import isfinite, isinf, isnan, isneginf, isposinf, logical_and, logical_or, where
+from .logic import isfinite, isnan, isneginf, isposinf, logical_or, where
 
 
 def dtype_of(x: Tensor) -> np.dtype:
@@ -240,93 +240,6 @@ def clip(arr: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> A
     return as_tensor(bounded).copy() if max is None else minimum(max, bounded)
 
 
-# -- division -----------------------------------------------------------------------------------
-
-
-def _real_numbers(name: str, x: Tensor, y: Tensor) -> tuple[Any, Any]:
-    """Promote and broadcast two operands.
-
-    Bools become integers; complex numbers are refused.
-    """
-    dtype = result_dtype(as_operand(x), as_operand(y))
-    if is_complex(dtype):
-        raise DtypeError(
-            f"{name}: complex numbers have no remainder",
-            where=str(user_source()),
-            fix="divide with `/`, or take the real parts",
-        )
-    first, second = fit_operands(name, DTYPES["int32"] if is_bool(dtype) else dtype, x, y)
-    return first, second
-
-
-def floor_divide(x: Tensor, y: Tensor, /) -> Any:
-    """The quotient rounded down.
-
-    As floor(x / y), it is infinite or -0 where `divmod` keeps to Python's NaN or -1.
-    """
-    quotient = divmod(x, y)[0]
-    if not is_float(quotient.dtype):
-        return quotient
-    x, y = _real_numbers("floor_divide", x, y)
-    has_zero, has_infinity = (logical_or(test(x), test(y)) for test in (_is_zero, isinf))
-    # rounding a zero or an infinity changes nothing, and has no derivative; -0 + 0 is 0
-    whole = apply("round", divide(x, y))
-    return where(logical_or(has_zero, has_infinity), whole, add(quotient, 0))
-
-
-def _is_zero(x: Any) -> Any:
-    return equal(x, 0)
-
-
-def remainder(x: Tensor, y: Tensor, /) -> Any:
-    """What is left after `floor_divide`; it has the sign of y."""
-    x, y = _real_numbers("remainder", x, y)
-    left, is_off = _left_over(x, y)
-    return _remainder(left, is_off, y)
-
-
-mod = remainder
-
-
-def fmod(x: Tensor, y: Tensor, /) -> Any:
-    """What is left after a division rounded toward zero; it has the sign of x."""
-    return apply("rem", *_real_numbers("fmod", x, y))
-
-
-def divmod(x: Tensor, y: Tensor, /) -> tuple[Any, Any]:
-    """The quotient rounded down, and what is left."""
-    x, y = _real_numbers("divmod", x, y)
-    left, is_off = _left_over(x, y)
-    if not is_float(x.dtype):
-        quotient = apply("div", x, y)
-        return where(is_off, subtract(quotient, 1), quotient), _remainder(left, is_off, y)
-    # dividing after the remainder is taken away rounds correctly near whole quotients
-    quotient = apply("round", divide(subtract(x, left), y))
-    quotient = where(is_off, subtract(quotient, 1), quotient)
-    return where(equal(y, 0), divide(x, y), quotient), _remainder(left, is_off, y)
-
-
-def _left_over(x: Any, y: Any) -> tuple[Any, Any]:
-    """What is left after a division rounded toward zero, and whether y has the other sign."""
-    left = apply("rem", x, y)
-    return left, logical_and(not_equal(left, 0), not_equal(less(left, 0), less(y, 0)))
-
-
-def _remainder(left: Any, is_off: Any, y: Any) -> Any:
-    left = where(is_off, add(left, y), left)
-    if not is_float(left.dtype):
-        return left
-    # zero takes the sign of y, and the derivative stays 1 there
-    return where(less(y, 0), negative(subtract(0, left)), add(left, 0))
-
-
-def modf(x: Tensor, /, out: None = None) -> tuple[Any, Any]:
-    """The fraction and the whole part, both with the sign of x."""
-    refuse_out("modf", out)
-    whole = pointwise("trunc", x, name="modf", inexact=True)
-    return subtract(x, whole), whole
-
-
 # -- powers and logarithms ----------------------------------------------------------------------
 
 
@@ -480,36 +393,3 @@ def nan_to_num(
     x = where(isnan(x), convert(nan, x.dtype), x)
     x = where(isposinf(x), convert(high, x.dtype), x)
     return where(isneginf(x), convert(low, x.dtype), x)
-
-
-def gcd(x1: Tensor, x2: Tensor) -> Any:
-    """The greatest common divisor of two integers."""
-    a, b = map(abs, _integers("gcd", x1, x2))
-
-    def step(pair: tuple[Any, Any]) -> tuple[Any, Any]:
-        a, b = pair
-        is_done = equal(b, 0)
-        rest = apply("rem", a, where(is_done, 1, b))
-        return where(is_done, a, b), where(is_done, 0, rest)
-
-    start = (as_tensor(a), as_tensor(b))
-    return while_loop(lambda pair: _any(not_equal(pair[1], 0)), step, start)[0]
-
-
-def lcm(x1: Tensor, x2: Tensor) -> Any:
-    """The least common multiple of two integers."""
-    x, y = _integers("lcm", x1, x2)
-    divisor = gcd(x, y)
-    safe = where(equal(divisor, 0), 1, divisor)
-    return abs(multiply(apply("div", x, safe), y))
-
-
-def _integers(name: str, x: Tensor, y: Tensor) -> tuple[Any, Any]:
-    x, y = _real_numbers(name, x, y)
-    if is_inexact(x.dtype):
-        raise DtypeError(
-            f"{name}: {x.dtype.name} is no integer dtype",
-            where=str(user_source()),
-            fix='convert the operands: x.astype("int32")',
-        )
-    return x, y

@@ -11,7 +11,8 @@ import numpy as np
 from ..ir.types import as_dtype, is_integer
 from ..trace.apply import apply, as_operand, as_tensor
 from ..trace.promotion import convert, fit_operands, pointwise, result_dtype
-from .arithmetic import copysign, remainder
+from .arithmetic import copysign
+from .division import remainder
 from .elementwise import Tensor, add, equal, greater, less, maximum, minimum, multiply, subtract
 from .logic import isfinite, isnan, logical_and, logical_or, where
 from .reductions import cumsum, diff
@@ -45,7 +46,10 @@ def nextafter(x: Tensor, y: Tensor, /) -> Any:
 
 
 def spacing(x: Tensor, /) -> Any:
-    """The distance to the next number away from zero; for float16 to the next greater one."""
+    """The distance to the next number away from zero.
+
+    For float16 it is that to the next greater number.
+    """
     x = convert(as_tensor(x), result_dtype(as_operand(x), inexact=True))
     far = convert(math.inf, x.dtype)
     if x.dtype.name == "float16":

@@ -146,7 +146,10 @@ def promote_types(a: Any, b: Any) -> np.dtype:
 
 
 def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
-    """Whether a dtype, or that of an array, may become another: without loss, if "safe"."""
+    """Whether a dtype, or that of an array, may become another.
+
+    The rule is NumPy's: without loss, if "safe".
+    """
     return bool(np.can_cast(_dtype_of(from_), as_dtype(to), casting))
 
 

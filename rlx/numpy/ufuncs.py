@@ -27,7 +27,7 @@ from .reductions import Axis, all, any, cummax, cummin, cumprod, cumsum, max, mi
 
 @final
 class ufunc:
-    """A function of single numbers that is called on arrays, and methods to run it along axes.
+    """A function of single numbers, with methods that run it along axes.
 
     `total` and `running` compute `reduce` and `accumulate` at once; without them the function is
     called for one element after another.
