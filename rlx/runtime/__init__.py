@@ -11,6 +11,7 @@ from .debug import debug, show
 from .measure import CacheBuster, Tick, time_ns
 from .nan_check import nan_check
 from .session import CompileOptions, Session, default_device, default_session
+from .transfer import block_until_ready, device_get, device_put
 from .verify_function import Verification, verify
 
 __all__ = [
@@ -24,9 +25,12 @@ __all__ = [
     "Session",
     "Tick",
     "Verification",
+    "block_until_ready",
     "debug",
     "default_device",
     "default_session",
+    "device_get",
+    "device_put",
     "nan_check",
     "show",
     "time_ns",

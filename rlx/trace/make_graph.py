@@ -115,6 +115,18 @@ def make_graph(fn: Callable[..., Any]) -> Callable[..., Graph]:
     return recorded
 
 
+def eval_shape(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The types of what a function gives for arrays or specs, without computing it.
+
+    Each leaf of the result has a `shape` and a `dtype`.
+
+    >>> print(eval_shape(lambda x: x.sum(), spec((2, 3))))
+    f32[]
+    """
+    traced = trace(fn, args, kwargs)
+    return pytree.unflatten(traced.out_tree, list(traced.graph.result_types))
+
+
 def spec(shape: Any, dtype: Any = "float32") -> Type:
     """Describe an array without having it; a name among the sizes is a symbolic size.
 

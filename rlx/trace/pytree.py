@@ -16,7 +16,8 @@ import optree
 
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, StructureError
-from .key_paths import KeyPath, key_paths, keystr
+from .key_paths import KeyPath, key_paths
+from .key_paths import keystr as keystr
 
 NAMESPACE = "rlx"
 Structure: TypeAlias = optree.PyTreeSpec
@@ -158,7 +159,7 @@ def leaves_with_path(tree: Any, is_leaf: IsLeaf = None) -> list[tuple[KeyPath, A
 
 
 def broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> Any:
-    """A tree of the structure of `full_tree`, each leaf of `prefix_tree` repeated below its place.
+    """The leaves of one tree, repeated below their places in a larger one.
 
     >>> broadcast([1, 2], [{"a": 0, "b": 0}, 0])
     [{'a': 1, 'b': 1}, 2]
@@ -271,7 +272,9 @@ class _Child(optree.PyTreeEntry):
     """A child of a registered class: an attribute where it has a name, else a number."""
 
     def codify(self, node: str = "") -> str:
-        return f"{node}.{self.entry}" if isinstance(self.entry, str) else f"{node}[{self.entry}]"
+        if isinstance(self.entry, str):
+            return f"{node}.{self.entry}"
+        return f"{node}[{self.entry}]" if isinstance(self.entry, int) else f"{node}{self.entry}"
 
 
 def register_class(
@@ -282,8 +285,8 @@ def register_class(
     """Make a class a container, as a list or a dict is.
 
     `flatten(x) -> (children, fixed)` and `unflatten(fixed, children)` tell how. A third item from
-    `flatten` gives the attribute names of the children, for paths. `fixed` must be hashable and
-    comparable. Gives the class, so that it can end a decorator.
+    `flatten` gives the children's attribute names, or their keys, for paths. `fixed` must be
+    hashable and comparable. Gives the class, so that it can end a decorator.
     """
     optree.register_pytree_node(
         cls,

@@ -1,0 +1,87 @@
+"""The path of a leaf in a pytree: a tuple of keys, as JAX gives it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import optree
+
+
+@dataclass(frozen=True)
+class SequenceKey:
+    """A place in a list or a tuple."""
+
+    idx: int
+
+    def __str__(self) -> str:
+        return f"[{self.idx!r}]"
+
+
+@dataclass(frozen=True)
+class DictKey:
+    """A key of a dict."""
+
+    key: Any
+
+    def __str__(self) -> str:
+        return f"[{self.key!r}]"
+
+
+@dataclass(frozen=True)
+class GetAttrKey:
+    """An attribute of an object, or a field of a named tuple."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f".{self.name}"
+
+
+@dataclass(frozen=True)
+class FlattenedIndexKey:
+    """A child, by number, of an object that was registered without names."""
+
+    key: Any
+
+    def __str__(self) -> str:
+        return f"[<flat index {self.key!r}>]"
+
+
+KeyEntry: TypeAlias = "SequenceKey | DictKey | GetAttrKey | FlattenedIndexKey"
+KeyPath: TypeAlias = tuple[KeyEntry, ...]
+
+
+def key_paths(spec: optree.PyTreeSpec) -> list[KeyPath]:
+    """The path of each leaf of a structure."""
+    return [tuple(map(_key, accessor)) for accessor in spec.accessors()]
+
+
+def _key(entry: optree.PyTreeEntry) -> KeyEntry:
+    if isinstance(entry, optree.MappingEntry):
+        return DictKey(entry.entry)
+    if isinstance(entry, optree.NamedTupleEntry):
+        return GetAttrKey(entry.field)
+    if isinstance(entry, optree.SequenceEntry):
+        return SequenceKey(entry.entry)
+    if isinstance(entry, optree.GetAttrEntry):
+        return GetAttrKey(entry.entry)
+    if isinstance(entry.entry, str):
+        return GetAttrKey(entry.entry)
+    return FlattenedIndexKey(entry.entry) if isinstance(entry.entry, int) else entry.entry
+
+
+def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
+    """A path as text: `['w'][0].bias`, or with `simple` and a separator `w/0/bias`.
+
+    >>> path = (DictKey("w"), SequenceKey(0), GetAttrKey("bias"))
+    >>> keystr(path), keystr(path, simple=True, separator="/")
+    ("['w'][0].bias", 'w/0/bias')
+    """
+    return separator.join(map(_simple if simple else str, keys))
+
+
+def _simple(key: KeyEntry) -> str:
+    if isinstance(key, SequenceKey):
+        return str(key.idx)
+    return key.name if isinstance(key, GetAttrKey) else str(key.key)
