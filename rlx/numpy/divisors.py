@@ -9,7 +9,8 @@ from ..ir.errors import DtypeError
 from ..ir.types import is_inexact
 from ..trace.apply import apply, as_tensor
 from ..trace.control import while_loop
-from .arithmetic import abs, real_numbers
+from .arithmetic import abs
+from .division import real_numbers
 from .elementwise import Tensor, equal, multiply, not_equal
 from .logic import where
 from .reductions import any

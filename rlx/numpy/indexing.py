@@ -22,8 +22,9 @@ from ..trace.array import Array
 from ..trace.axes import as_shape, broadcast_shapes, one_axis
 from ..trace.promotion import broadcast_to, convert
 from ..trace.tensor import TracedTensor
-from .arithmetic import clip, remainder
+from .arithmetic import clip
 from .creation import arange
+from .division import remainder
 from .elementwise import Tensor, add, equal, less, multiply, refuse_out
 from .logic import truth
 from .logic import where as either

@@ -1,0 +1,98 @@
+"""Division with a remainder, and NumPy's signs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ir.builder import user_source
+from ..ir.errors import DtypeError
+from ..ir.types import DTYPES, is_bool, is_complex, is_float
+from ..trace.apply import apply, as_operand
+from ..trace.promotion import fit_operands, pointwise, result_dtype
+from .arithmetic import negative
+from .elementwise import Tensor, add, divide, equal, less, not_equal, refuse_out, subtract
+from .logic import isinf, logical_and, logical_or, where
+
+
+def real_numbers(name: str, x: Tensor, y: Tensor) -> tuple[Any, Any]:
+    """Promote and broadcast two operands.
+
+    Bools become integers; complex numbers are refused.
+    """
+    dtype = result_dtype(as_operand(x), as_operand(y))
+    if is_complex(dtype):
+        raise DtypeError(
+            f"{name}: complex numbers have no remainder",
+            where=str(user_source()),
+            fix="divide with `/`, or take the real parts",
+        )
+    first, second = fit_operands(name, DTYPES["int32"] if is_bool(dtype) else dtype, x, y)
+    return first, second
+
+
+def floor_divide(x: Tensor, y: Tensor, /) -> Any:
+    """The quotient rounded down.
+
+    As floor(x / y), it is infinite or -0 where `divmod` keeps to Python's NaN or -1.
+    """
+    quotient = divmod(x, y)[0]
+    if not is_float(quotient.dtype):
+        return quotient
+    x, y = real_numbers("floor_divide", x, y)
+    has_zero, has_infinity = (logical_or(test(x), test(y)) for test in (_is_zero, isinf))
+    # rounding a zero or an infinity changes nothing, and has no derivative; -0 + 0 is 0
+    whole = apply("round", divide(x, y))
+    return where(logical_or(has_zero, has_infinity), whole, add(quotient, 0))
+
+
+def _is_zero(x: Any) -> Any:
+    return equal(x, 0)
+
+
+def remainder(x: Tensor, y: Tensor, /) -> Any:
+    """What is left after `floor_divide`; it has the sign of y."""
+    x, y = real_numbers("remainder", x, y)
+    left, is_off = _left_over(x, y)
+    return _remainder(left, is_off, y)
+
+
+mod = remainder
+
+
+def fmod(x: Tensor, y: Tensor, /) -> Any:
+    """What is left after a division rounded toward zero; it has the sign of x."""
+    return apply("rem", *real_numbers("fmod", x, y))
+
+
+def divmod(x: Tensor, y: Tensor, /) -> tuple[Any, Any]:
+    """The quotient rounded down, and what is left."""
+    x, y = real_numbers("divmod", x, y)
+    left, is_off = _left_over(x, y)
+    if not is_float(x.dtype):
+        quotient = apply("div", x, y)
+        return where(is_off, subtract(quotient, 1), quotient), _remainder(left, is_off, y)
+    # dividing after the remainder is taken away rounds correctly near whole quotients
+    quotient = apply("round", divide(subtract(x, left), y))
+    quotient = where(is_off, subtract(quotient, 1), quotient)
+    return where(equal(y, 0), divide(x, y), quotient), _remainder(left, is_off, y)
+
+
+def _left_over(x: Any, y: Any) -> tuple[Any, Any]:
+    """What is left after a division rounded toward zero, and whether y has the other sign."""
+    left = apply("rem", x, y)
+    return left, logical_and(not_equal(left, 0), not_equal(less(left, 0), less(y, 0)))
+
+
+def _remainder(left: Any, is_off: Any, y: Any) -> Any:
+    left = where(is_off, add(left, y), left)
+    if not is_float(left.dtype):
+        return left
+    # zero takes the sign of y, and the derivative stays 1 there
+    return where(less(y, 0), negative(subtract(0, left)), add(left, 0))
+
+
+def modf(x: Tensor, /, out: None = None) -> tuple[Any, Any]:
+    """The fraction and the whole part, both with the sign of x."""
+    refuse_out("modf", out)
+    whole = pointwise("trunc", x, name="modf", inexact=True)
+    return subtract(x, whole), whole
