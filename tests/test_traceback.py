@@ -132,17 +132,42 @@ def test_errors_of_the_user_stay_what_they_are(transform):
     assert error.__traceback__ is not None
 
 
-def test_compiled_code_raises_the_same_way():
-    @rlx.jit
-    def fn(x):
-        rlx.check(x > 0, "not positive")
-        return x
+def positive(x):
+    rlx.check(x > 0, "{} is not positive", x)
+    return x * x
 
-    fn(1.0)
+
+def in_scan(x):
+    return rlx.scan(lambda total, y: (total + positive(y), None), 0.0, rnp.stack([x + 1, x]))[0]
+
+
+def in_branch(x):
+    return rlx.cond(x < 5, positive, lambda y: y, x)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        positive,
+        in_scan,
+        in_branch,
+        rlx.grad(positive),
+        rlx.grad(in_scan),
+        lambda x: rlx.vmap(positive)(rnp.stack([x + 3, x])),
+        lambda x: rlx.vmap(rlx.grad(in_scan))(rnp.stack([x + 3, x])),
+        lambda x: rlx.fori_loop(0, 2, lambda i, y: positive(y), x),
+    ],
+)
+def test_a_check_in_compiled_code_is_an_ordinary_exception(fn):
+    compiled = rlx.jit(fn)
+    compiled(1.0)
     for _ in range(2):
-        with pytest.raises(CheckError) as caught:
-            fn(-1.0)
-        assert frames_of(caught.value) == ["test_compiled_code_raises_the_same_way"]
+        with pytest.raises(CheckError, match="is not positive") as caught:
+            compiled(-1.0)
+        assert frames_of(caught.value) == ["test_a_check_in_compiled_code_is_an_ordinary_exception"]
+        line = 'in positive      rlx.check(x > 0, "{} is not positive", x)'
+        assert caught.value.where is not None and caught.value.where.endswith(line)
+    compiled(2.0)
 
 
 def test_an_error_that_is_handled_inside_changes_nothing():

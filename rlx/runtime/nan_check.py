@@ -84,7 +84,7 @@ def nan_check(fn: Callable[..., Any], *, infinities: bool = False) -> Callable[.
 
 
 def with_checks(graph: Graph, *, nans: bool = True, infs: bool = False) -> Graph:
-    """Add to a graph, after each op that makes floating-point numbers, a look at its results.
+    """Add to a graph, after each op that makes numbers, a look at its results.
 
     before: `y = log(x)`; after: `y = log(x); a = ne(y, y); b = reduce_or(a); cond(b, x, y)`, where
     the branch taken for a bad number calls Python, which has the operands before it and raises.
