@@ -49,4 +49,9 @@ OURS = library(rlx, rlx, rnp, rlx.nn, rlx.scipy.special)
 THEIR_NN = SimpleNamespace(**{n: getattr(jax.nn, n) for n in dir(jax.nn) if n[0] != "_"})
 THEIR_NN.logsumexp = jax.scipy.special.logsumexp
 THEIRS = library(jax, jax.lax, jnp, THEIR_NN, jax.scipy.special)
-QUICK = {"xla_backend_optimization_level": 0}  # JAX takes too long to compile in full
+QUICK = {  # JAX takes too long to compile in full
+    "xla_backend_optimization_level": 0,
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_llvm_disable_expensive_passes": True,
+    "xla_cpu_parallel_codegen_split_count": 1,
+}

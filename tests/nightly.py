@@ -23,23 +23,25 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 FORGET = 100  # programs after which compiled code is dropped
+LONGEST = 600  # seconds for one program
 
 
-def work(worker: int, workers: int, start: int, stop: int) -> None:
-    """Check the programs of one worker, a line of JSON for each."""
+def work(out: Path, worker: int, workers: int, start: int, stop: int) -> None:
+    """Check the programs of one worker that are not done yet, a line of JSON for each."""
     import jax
     from libraries import OURS
     from opinions import shrunk, verdict
-    from programs import wide_program
+    from programs import any_program
 
     import rlx
 
-    for seed in range(start, stop):
-        if seed % workers != worker:
+    done = passed(out)
+    for seed in range(start + (worker - start) % workers, stop, workers):
+        if str(seed) in done:
             continue
         say(seed=seed, begun=True)
         try:
-            program = wide_program(seed)
+            program = any_program(seed)
         except Exception as error:
             notes = "\n".join(getattr(error, "__notes__", []))
             say(seed=seed, ops=0, wrong=f"{type(error).__name__}: {error}", script=notes)
@@ -56,6 +58,15 @@ def work(worker: int, workers: int, start: int, stop: int) -> None:
             jax.clear_caches()
 
 
+def passed(out: Path) -> dict[str, int]:
+    """How many ops each program had that had nothing wrong, in the runs so far."""
+    state = out / "programs.json"
+    if not state.exists():
+        return {}
+    kept = json.loads(state.read_text())
+    return {seed: ops for seed, ops in kept["done"].items() if seed not in kept["failed"]}
+
+
 def say(**record: Any) -> None:
     """Print a record for the parent."""
     print(json.dumps(record), flush=True)
@@ -67,29 +78,22 @@ class Run:
     def __init__(self, out: Path, start: int, stop: int, workers: int) -> None:
         self.out, self.stop, self.workers = out, stop, workers
         self.state = out / "programs.json"
-        self.done: dict[str, int] = {}
+        self.done = passed(out)
         self.failed: dict[str, str] = {}
-        if self.state.exists():
-            kept = json.loads(self.state.read_text())
-            self.done, self.failed = kept["done"], kept["failed"]
         self.start = start
         self.processes: dict[int, subprocess.Popen] = {}
-        self.begun: dict[int, int] = {}  # the program each worker is at
+        self.begun: dict[int, tuple[int, float]] = {}  # the program each worker is at, since when
+        self.start_after: dict[int, int] = {}  # what comes after one that ended its process
         self.waiting = selectors.DefaultSelector()
         self.began, self.before = time.monotonic(), len(self.done)
         (out / "failures").mkdir(parents=True, exist_ok=True)
 
-    def next_of(self, worker: int) -> int:
-        """The first program a worker has not done yet."""
-        seed = self.start + (worker - self.start) % self.workers
-        while str(seed) in self.done:
-            seed += self.workers
-        return seed
-
     def launch(self, worker: int) -> None:
         """Start a process that checks what is left for a worker."""
-        numbers = [worker, self.workers, self.next_of(worker), self.stop]
-        command = [sys.executable, __file__, "--work", *map(str, numbers)]
+        self.save()
+        numbers = [worker, self.workers, self.start_after.get(worker, self.start), self.stop]
+        options = ["--out", str(self.out), "--work", *map(str, numbers)]
+        command = [sys.executable, __file__, *options]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         self.processes[worker] = process
         self.waiting.register(process.stdout, selectors.EVENT_READ, worker)
@@ -122,6 +126,9 @@ class Run:
             while self.waiting.get_map() and time.monotonic() - self.began < seconds:
                 for key, _ in self.waiting.select(timeout=1):
                     self.hear(key.data, key.fileobj)
+                for worker, (_, since) in self.begun.items():
+                    if time.monotonic() - since > LONGEST:
+                        self.processes[worker].kill()
         finally:
             for process in self.processes.values():
                 process.kill()
@@ -132,7 +139,7 @@ class Run:
         line = stream.readline()
         record = json.loads(line) if line.startswith("{") else {}
         if record.get("begun"):
-            self.begun[worker] = record["seed"]
+            self.begun[worker] = record["seed"], time.monotonic()
         elif record:
             self.begun.pop(worker, None)
             self.take(record)
@@ -140,8 +147,9 @@ class Run:
             return
         self.waiting.unregister(stream)
         if worker in self.begun:  # it died at its work
-            seed = self.begun.pop(worker)
-            self.take({"seed": seed, "ops": 0, "wrong": "the process died", "script": ""})
+            seed, _ = self.begun.pop(worker)
+            self.take({"seed": seed, "ops": 0, "wrong": "it ends its process", "script": ""})
+            self.start_after[worker] = seed + 1
             self.launch(worker)
 
 
@@ -156,7 +164,7 @@ def main() -> None:
     parser.add_argument("--work", type=int, nargs=4)
     options = parser.parse_args()
     if options.work:
-        return work(*options.work)
+        return work(options.out, *options.work)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     run = Run(options.out, options.start, options.start + options.count, options.workers)
     run.follow(options.seconds)

@@ -38,7 +38,8 @@ BITS = [
     "lib.np.unpackbits({x} .ravel().astype('uint8'))", "{x} .astype('float64') * 0.37",
 ]  # fmt: skip
 NUMBERS = [  # real ones to complex ones
-    "{x} + 1j * lib.np.sin({x} )", "lib.lax.complex({x} , {x} * -0.5)", "lib.np.exp(1j * {x} )",
+    "{x} + 1j * lib.np.sin({x} )", "lib.np.exp(1j * {x} )",
+    "lib.lax.complex({x} .astype('float64'), {x} .astype('float64') * -0.5)",
 ]  # fmt: skip
 COMPLEX = [
     "lib.np.angle({x} * 0.05 + 6.5)", "lib.np.log({x} * 0.05 + 6.5)", "lib.np.tanh({x} * 0.02)",
@@ -277,5 +278,6 @@ def derived(random: Random, program: Program) -> str | None:
     return text.format(x=x.name)
 
 
+SMOOTH_FAMILIES = [transformed, solved, convolved, placed, drawn]
 FAMILIES = [of("f", SPECIAL), of("i", BITS), of("f", NUMBERS), of("c", COMPLEX), transformed]
 FAMILIES += [solved, convolved, windowed, placed, ranked, drawn, derived]

@@ -21,7 +21,7 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from libraries import OURS
-from program_families import FAMILIES
+from program_families import FAMILIES, SMOOTH_FAMILIES
 from program_lines import MIXED_RULES, RULES, SMOOTH_RULES, Rule, view
 
 import rlx
@@ -32,13 +32,13 @@ __all__ = [
     "RULES",
     "SMOOTH_RULES",
     "Program",
+    "any_program",
     "close",
     "mixed_programs",
     "programs",
     "same",
     "some",
     "wide",
-    "wide_program",
 ]
 
 COUNT = int(os.environ.get("RANDOM_PROGRAMS", "0"))
@@ -125,6 +125,7 @@ class Program:
     values: list[Known] = field(default_factory=list)
     views: list[str] = field(default_factory=list)
     wanted: list[str] | None = None  # the results, if they are chosen
+    kind: str = "wide"  # what is to be compared: see `any_program`
 
     def __post_init__(self) -> None:
         for i, x in enumerate(self.inputs):
@@ -263,9 +264,22 @@ def mixed_programs() -> st.SearchStrategy[Program]:
     return programs(MIXED_RULES, DTYPES)
 
 
-def wide_program(seed: int) -> Program:
-    """A program of all families in double precision, whose numbers another library has too."""
-    return made(seed, WIDE_RULES, WIDE, MORE)
+def any_program(seed: int) -> Program:
+    """A program of all families.
+
+    Most are `wide`: in double precision, with numbers that another library has too. One in eight is
+    `mixed`, of all dtypes, for `cpu` and `reference` alone; of one in eight the `derivatives` are
+    meant as well.
+    """
+    if seed % 8 == 6:
+        program = made(seed, MIXED_RULES + FAMILIES + FAMILIES, DTYPES, MORE)
+        program.kind = "mixed"
+    elif seed % 8 == 7:
+        program = made(seed, SMOOTH_RULES + SMOOTH_FAMILIES, ["float64"])
+        program.kind = "derivatives"
+    else:
+        program = made(seed, WIDE_RULES, WIDE, MORE)
+    return program
 
 
 # a cast to few digits would be one to other digits elsewhere
