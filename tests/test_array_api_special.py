@@ -264,6 +264,14 @@ def test_divmod_keeps_to_python():
         assert list(zip(whole.tolist(), left.tolist(), strict=True)) == [divmod(z, y) for z in x]
 
 
+@pytest.mark.parametrize(("x", "y", "slopes"), [(4, 2, (1, -2)), (0, -2, (1, 0)), (-4, 2, (1, 2))])
+def test_zeros_with_the_sign_of_the_divisor_have_slopes(x: int, y: int, slopes: tuple[int, int]):
+    both = rlx.grad(rnp.remainder, argnums=(0, 1))(float(x), float(y))
+    assert tuple(map(float, both)) == slopes
+    none = rlx.grad(rnp.floor_divide, argnums=(0, 1))(float(x), float(y))
+    assert tuple(map(float, none)) == (0, 0)
+
+
 def test_nextafter_of_zeros():
     x = rnp.asarray([0.0, -0.0, 0.0, nan, 1.0])
     y = rnp.asarray([-0.0, 0.0, 1.0, 1.0, nan])
