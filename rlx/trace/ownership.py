@@ -59,12 +59,11 @@ class Outdated:
 
     def __getattr__(self, attribute: str) -> NoReturn:
         raise AliasError(
-            "a part of an array was used after the whole had been assigned to, which NumPy would "
-            "see in the part",
+            "a part of an array was used after the whole had been assigned to",
             where=str(user_source()),
             notes=[f"the whole: {self._what}", f"assigned to at {self._where}"],
-            fix="take a copy to keep the elements as they were, part = x[i].copy(), or take the "
-            "part\nagain after the assignment",
+            fix="NumPy would change the part, too: take it again after the assignment, or keep\n"
+            "the elements as they were, part = x[i].copy()",
         )
 
 
