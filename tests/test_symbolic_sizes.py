@@ -72,6 +72,11 @@ def attention(x: Any) -> Any:
     return rlx.nn.softmax(rnp.where(seen, scores, -1e9)) @ v
 
 
+def layers(x: Any, w: Any = WEIGHTS) -> Any:
+    hidden = rnp.maximum(x @ w + 1, 0)
+    return hidden, hidden @ w.T + x
+
+
 def recurrent(x: Any) -> Any:
     return rlx.scan(lambda h, row: (rnp.tanh(row + 0.5 * h), h), rnp.zeros(8), x)
 
@@ -82,6 +87,10 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
     "normalize": lambda x: (x - rnp.mean(x, 1, keepdims=True)) / rnp.std(x, 1, keepdims=True),
     "attention": attention,
     "gradient of attention": rlx.grad(lambda x: rnp.sum(attention(x) ** 2)),
+    "layers": layers,
+    "gradient of layers": lambda x: rlx.grad(lambda w: rnp.sum(layers(x, w)[1]))(WEIGHTS),
+    "batched": lambda x: rlx.vmap(lambda row: row.reshape(2, 4) @ WEIGHTS[:4] + 1)(x),
+    "wide": lambda x: x.T @ x + (x.astype("float64") @ WEIGHTS.astype("float64")).sum(),
     "recurrent": recurrent,
     "gradient of recurrent": rlx.grad(lambda x: rnp.sum(recurrent(x)[0])),
     "hessian of weights": lambda x: rlx.hessian(lambda w: rnp.sum(rnp.tanh(x @ w)))(rnp.ones(8)),

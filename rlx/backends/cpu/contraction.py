@@ -5,10 +5,12 @@ The stores of a contraction become the kernel's epilogue.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...ir.dims import likely
 from ...lower.lir import expr
 from ...lower.lir.expr import Accumulated, Expr
-from ...lower.lir.index import Index, Variable, is_long
+from ...lower.lir.index import Index, Variable, as_index, is_long
 from ...lower.lir.program import Contraction, Kernel, Store
 from .code import Function, Module, Vector
 from .gemm import Epilogue, GemmPlan, Operand, Places, Problem, emit_gemm
@@ -16,6 +18,8 @@ from .host import Host
 from .kernels import Layout, all_exprs, buffers_of, nest, open_scope
 from .render import Scope, memory_element
 from .scalar import HALVES
+
+ROW_BLOCKS = (64, 8, 1)
 
 
 def contracts_natively(step: Contraction) -> bool:
@@ -45,6 +49,40 @@ def as_kernel(step: Contraction) -> Kernel:
     stores = [Store(s.buffer, s.index, expr.substitute(s.expr, {}, leaf)) for s in step.stores]
     outer = tuple(v for v in (*step.batch, step.row, step.column) if is_long(v))
     return Kernel(outer, tuple(stores), step.source)
+
+
+def row_blocks(step: Contraction) -> list[Contraction]:
+    """Contractions of known sizes that together do one with a symbolic count of rows.
+
+    before: `row i < n`; after: blocks of 64 rows, of what is left blocks of 8, then single rows.
+    """
+    batch = tuple(sorted(step.batch, key=lambda v: isinstance(v.extent, int)))
+    if isinstance(step.row.extent, int):
+        return [replace(step, batch=batch)]
+    parts, done = [], as_index(0)
+    for size in ROW_BLOCKS:
+        left = step.row.extent - done.constant
+        block, row = Variable(left // size), Variable(size)
+        parts.append(_moved(step, (block, *batch), row, block * size + as_index(row) + done))
+        done = done + left // size * size
+    return parts
+
+
+def _moved(
+    step: Contraction, batch: tuple[Variable, ...], row: Variable, place: Index
+) -> Contraction:
+    """The contraction over other rows, `place` being the one of the old rows."""
+    table = {step.row: place}
+    memo: dict[Expr, Expr] = {}
+
+    def moved(e: Expr) -> Expr:
+        return expr.substitute(e, table, memo=memo)
+
+    stores = tuple(
+        Store(s.buffer, s.index.substitute(table, moved), moved(s.expr)) for s in step.stores
+    )
+    lhs, rhs = moved(step.lhs), moved(step.rhs)
+    return replace(step, batch=batch, row=row, lhs=lhs, rhs=rhs, stores=stores)
 
 
 def plan_contraction(step: Contraction, host: Host, parts: int) -> GemmPlan:
@@ -102,7 +140,10 @@ def emit_contraction(
 
 def shares_batch(step: Contraction, host: Host) -> bool:
     """Whether the threads share out the batch rather than each product."""
-    return bool(step.batch) and step.batch[0].extent >= host.cores
+    if not step.batch:
+        return False
+    extent = step.batch[0].extent
+    return not isinstance(extent, int) or extent >= host.cores
 
 
 def scratch_bytes(step: Contraction, plan: GemmPlan, parts: int, host: Host) -> int:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +41,7 @@ from .contraction import (
     contracts_natively,
     emit_contraction,
     plan_contraction,
+    row_blocks,
     scratch_bytes,
 )
 from .host import Host
@@ -145,9 +147,14 @@ class ProgramWriter:
             self._step(f, step, layout, is_short)
 
     def _step(self, f: Function, step: Step, layout: Layout, is_short: bool) -> None:
-        if isinstance(step, Contraction) and not step.is_static and multiplies_views(step):
-            self._call(f, self.library.add_product(step, self.module.symbols), step, layout)
-            return
+        if isinstance(step, Contraction) and not step.is_static:
+            if step.has_static_columns and contracts_natively(step):
+                for part in row_blocks(step):
+                    self._contraction(f, part, layout, is_short)
+                return
+            if multiplies_views(step):
+                self._call(f, self.library.add_product(step, self.module.symbols), step, layout)
+                return
         if isinstance(step, Contraction) and not (step.is_static and contracts_natively(step)):
             step = as_kernel(step)
         if isinstance(step, Kernel | Rows | Scan | Scatter):
@@ -179,7 +186,7 @@ class ProgramWriter:
         self.cost += cost
         parts: int | str = 1
         if splits:
-            parts = self._parts(f, step, cost)
+            parts = self._parts(f, [v.extent for v in _trip_loops(step)], cost)
         with self._kernel(f, parts, is_short) as (kernel, split):
             if isinstance(step, Kernel):
                 emit_kernel(kernel, step, layout, self.host, split)
@@ -190,11 +197,11 @@ class ProgramWriter:
             else:
                 emit_scatter(kernel, step, layout, self.host)
 
-    def _parts(self, f: Function, step: Kernel | Rows | Scan | Scatter, cost: float) -> int | str:
+    def _parts(self, f: Function, extents: Sequence[Size], cost: float) -> int | str:
         """How many threads to use: decided at run time where that depends on the sizes."""
-        trips = math.prod((v.extent for v in _trip_loops(step)), start=1)
+        trips: Any = math.prod(extents, start=1)  # type: ignore[type-var]
         if isinstance(trips, int):
-            return min(self.host.cores, int(cost / NANOSECONDS_PER_PART))
+            return max(1, min(self.host.cores, int(cost / NANOSECONDS_PER_PART)))
         per_part = max(1, int(NANOSECONDS_PER_PART * likely(trips) / max(cost, 1e-3)))
         wanted = f.emit(f"udiv i64 {f.number(trips)}, {per_part}")
         wanted = f.intrinsic("umin", Vector("int64"), wanted, str(self.host.cores))
@@ -226,17 +233,18 @@ class ProgramWriter:
             f.do(f"call void @{name}(ptr %table, i64 0, i64 1)")
 
     def _contraction(self, f: Function, step: Contraction, layout: Layout, is_short: bool) -> None:
-        sizes = (step.row, step.column, step.depth, *step.batch)
-        flops = 2 * math.prod(likely(v.extent) for v in sizes)
+        extents = [v.extent for v in (step.row, step.column, step.depth, *step.batch)]
+        flops = 2 * math.prod(map(likely, extents))
         nanoseconds = flops / (self.host.vector_bytes / 4 * 2 * 2 * 2.0)
         self.cost += nanoseconds
-        parts = max(1, min(self.host.cores, int(nanoseconds / NANOSECONDS_PER_PART)))
-        plan = plan_contraction(step, self.host, parts)
+        parts = self._parts(f, extents, nanoseconds)
+        most = parts if isinstance(parts, int) else self.host.cores
+        plan = plan_contraction(step, self.host, most)
         # The loops around the tiles need no optimization, which would double the time to compile.
         attributes = f"optnone noinline {KERNEL}" if plan.packs else KERNEL
         with self._kernel(f, parts, is_short and not plan.packs, attributes) as (kernel, _):
-            emit_contraction(self.module, kernel, step, plan, layout, self.host, parts)
-        self.scratch = max(self.scratch, scratch_bytes(step, plan, parts, self.host))
+            emit_contraction(self.module, kernel, step, plan, layout, self.host, most)
+        self.scratch = max(self.scratch, scratch_bytes(step, plan, most, self.host))
 
     def _call(
         self, f: Function, address: int, step: LibraryCall | Contraction, layout: Layout

@@ -162,7 +162,7 @@ class Contraction:
     are `lhs.index.stride_of(row)` and so on, any of them may be zero or large (transposed). A
     variable may have extent 1, then its stride is 0. Stores are over batch, row, column; their
     indices may hold quotients and remainders of batch variables, those of loads also of the row.
-    One with symbolic sizes has a single store, of the sum converted to the buffer's dtype.
+    Without `has_static_columns` it has a single store, of the sum converted to the buffer's dtype.
     """
 
     batch: tuple[Variable, ...]
@@ -177,14 +177,19 @@ class Contraction:
 
     @property
     def is_static(self) -> bool:
-        """Whether the sizes, and the strides of each single product, are numbers."""
+        """Whether all sizes are numbers."""
+        extents = [v.extent for v in (*self.batch, self.row)]
+        return self.has_static_columns and all(isinstance(n, int) for n in extents)
+
+    @property
+    def has_static_columns(self) -> bool:
+        """Whether of each single product all sizes but the count of rows are numbers."""
         inner = (self.row, self.column, self.depth)
-        indices = [
-            e.index for e in (self.lhs, self.rhs, *self.stores) if isinstance(e, Load | Store)
-        ]
+        loads = [e.index for e in (self.lhs, self.rhs) if isinstance(e, Load)]
+        indices = [*loads, *(s.index for s in self.stores)]
         strides = [index.stride_of(v) for index in indices for v in inner]
-        extents = [v.extent for v in (*self.batch, *inner)]
-        return all(isinstance(n, int) for n in (*strides, *extents))
+        numbers = (*strides, self.column.extent, self.depth.extent)
+        return all(isinstance(n, int) for n in numbers)
 
 
 @dataclass(frozen=True, eq=False)

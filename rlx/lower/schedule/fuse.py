@@ -118,7 +118,7 @@ class _Fuser:
         body = node.op.rules.get("body")
         if not isinstance(body, Contract) or needs_library(node, self.target):
             return
-        if not all(v.type.is_static for v in (*node.args, node.result)):
+        if not has_static_columns(node, body):
             return
         total = node.result
         sites = self.sites[total]
@@ -303,6 +303,14 @@ def cost_of(body: object, value: Value) -> float:
         (arg,) = maker(value).args
         return 2.0 * ratio(arg, value)
     return 2.0 if isinstance(body, Gather) else 0.0
+
+
+def has_static_columns(node: Node, body: Contract) -> bool:
+    """Whether all sizes of a contraction but those of rows and batches are numbers."""
+    rhs = node.args[1]
+    contracted, batch = body.axes([a.type for a in node.args], **node.attrs)
+    inner = [n for i, n in enumerate(rhs.shape) if i not in batch[1] or i in contracted[1]]
+    return all(isinstance(n, int) for n in inner)
 
 
 def ratio(value: Value, other: Value) -> float:

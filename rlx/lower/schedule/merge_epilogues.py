@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ...ir.dims import likely
 from ..lir.access import reads, writes
 from ..lir.expr import Expr, Load, walk
 from ..lir.index import Index, Variable
@@ -65,7 +66,7 @@ def _swapped(step: Contraction) -> Contraction:
 
 
 def _together(step: Contraction, kernel: Kernel) -> Contraction | None:
-    if not step.is_static or len(step.stores) + len(kernel.stores) > MOST_STORES:
+    if not step.has_static_columns or len(step.stores) + len(kernel.stores) > MOST_STORES:
         return None
     if sum(1 for s in (*step.stores, *kernel.stores) for _ in walk(s.expr)) > LARGEST:
         return None
@@ -95,7 +96,7 @@ def _places(loops: Sequence[Variable], load: Load, store: Store) -> Table | None
     It is None unless the kernel walks over the whole result.
     """
     index = load.index
-    order = sorted(loops, key=lambda v: -index.stride_of(v))
+    order = sorted(loops, key=lambda v: -likely(index.stride_of(v)))
     shape = [v.extent for v in order]
     dense = sum((v * step for v, step in zip(order, strides(shape), strict=True)), Index())
     if index != dense or load.buffer.size != math.prod(shape):
@@ -112,4 +113,4 @@ def _is_affine_within(step: Contraction, kernel: Kernel) -> bool:
         index.is_stepped_by(step.row) and index.is_stepped_by(step.column)
         for index in indices([kernel])
     )
-    return is_even and all(s.index.stride_of(step.column) <= 1 for s in kernel.stores)
+    return is_even and all(s.index.stride_of(step.column) in (0, 1) for s in kernel.stores)
