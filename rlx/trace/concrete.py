@@ -83,6 +83,8 @@ def _computed(value: Value, arrays: Sequence[Known]) -> dict[Value, Known]:
             return {value: outside.host()}
         return {value: outside if isinstance(outside, np.ndarray) else next(iter(arrays), None)}
     ready = [a for a in arrays if a is not None]
-    if len(ready) < len(arrays):
+    # members of a batch differ, and Python functions are called when the program runs
+    is_later = "named" in node.op.rules or "calls_python" in node.op.rules
+    if is_later or len(ready) < len(arrays):
         return dict.fromkeys(node.results, None)
     return dict(zip(node.results, node.op.run(ready, node.attrs), strict=True))
