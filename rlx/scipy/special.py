@@ -31,6 +31,10 @@ from ..trace.promotion import (
     promote_operands,
 )
 from ..trace.scan import scan
+from .complex_gamma import complex_loggamma
+from .faddeeva import wofz as wofz
+from .harmonics import sph_harm_y as sph_harm_y
+from .hypergeometric import hyp2f1 as hyp2f1
 from .operands import Tensor, floats
 
 Axis = int | tuple[int, ...] | None
@@ -66,7 +70,9 @@ gammaincc = _binary("gammaincc", "igammac", "The regularized upper incomplete ga
 
 
 def loggamma(x: Tensor) -> Any:
-    """The logarithm of the gamma function; NaN where that is not positive real."""
+    """The logarithm of the gamma function; of a real number NaN where it is not positive."""
+    if rnp.iscomplexobj(x):
+        return complex_loggamma(as_tensor(x))
     (x,) = floats("loggamma", x)
     return rnp.where(x > 0, apply("lgamma", x), math.nan)
 
@@ -84,6 +90,8 @@ def gammasgn(x: Tensor) -> Any:
 
 def gamma(x: Tensor) -> Any:
     """The gamma function, (x - 1)! for whole x; NaN at negative whole numbers."""
+    if rnp.iscomplexobj(x):
+        return rnp.exp(complex_loggamma(as_tensor(x)))
     (x,) = floats("gamma", x)
     return gammasgn(x) * rnp.exp(apply("lgamma", x))
 
