@@ -230,3 +230,16 @@ def test_grad_outside_of_jit_looks_at_known_places():
     with pytest.raises(BoundsError, match="index 4 is outside axis 0 with size 3"):
         rlx.grad(lambda x, i: x[i + 1].sum())(rlx.array(X), 3)
     same(rlx.grad(lambda x, i: x[i].sum())(rlx.array(X), 2), [[0] * 4, [0] * 4, [1] * 4])
+    # not at what a Python function gives, or members of a batch differ in
+    calls = []
+
+    def seven(i: Any) -> Any:
+        calls.append(i)
+        return np.int32(7)
+
+    spec = rlx.spec((), "int32")
+    found = rlx.grad(lambda x, i: x[rlx.pure_callback(seven, spec, i)].sum())(rlx.array(X), 2)
+    same(found, [[0] * 4, [0] * 4, [1] * 4])
+    assert len(calls) == 1
+    found = rlx.vmap(lambda row: rlx.array(X)[rlx.lax.axis_index("i")] + row, axis_name="i")(X)
+    same(found, X + X)

@@ -58,9 +58,13 @@ def _is_simple(value: Value) -> bool:
     """Whether a value is computed from few integers only, at little cost."""
     waiting, count = [value], 0
     while waiting:
-        top = waiting.pop()
-        count += 1
+        top, count = waiting.pop(), count + 1
         if top.dtype.kind not in "iu" or count > 32:
             return False
-        waiting += top.node.args if top.node is not None else ()
+        node = top.node
+        if node is not None:
+            # what looks at other members, or runs Python, is not computed twice
+            if "named" in node.op.rules or "calls_python" in node.op.rules or node.graphs:
+                return False
+            waiting += node.args
     return True
