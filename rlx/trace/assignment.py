@@ -63,7 +63,7 @@ def _at_once(x: Any, index: Any, values: Any) -> Array | None:
         if isinstance(given, Array) and given._device is None:
             data[index] = given.host()
         elif is_python_scalar(given):
-            data[index] = scalar_to_numpy(given, x.dtype)
+            data[index] = scalar_to_numpy(values, x.dtype)
         else:
             return None
     except (IndexError, TypeError, ValueError):
