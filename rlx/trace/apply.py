@@ -202,7 +202,7 @@ def to_value(x: Operand, like: Type | None = None) -> Value:
 
 
 def bake(x: Any) -> None:
-    """Note that the elements of an array become constants of the graph under construction."""
+    """Note that the elements of an array become constants of the open graph."""
     recorder = builder.current()
     if recorder is not None and isinstance(x, Array):
         recorder.baked.append(x)
