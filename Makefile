@@ -21,7 +21,7 @@ test: $(VENV)/test.stamp  ## run all tests
 	$(BIN)/python -m pytest -q -n $(WORKERS)
 
 parity: $(VENV)/test.stamp  ## compare every function with JAX's, under every law; some minutes
-	$(BIN)/python -m pytest -q -n $(WORKERS) tests/parity/whole.py
+	$(BIN)/python -m pytest -q -n $(WORKERS) tests/parity/whole.py tests/parity/jax_programs.py
 
 audit: $(VENV)/test.stamp  ## every op on cpu against reference: all dtypes, sizes, special numbers
 	AUDIT=all $(BIN)/python -m pytest -q -n $(WORKERS) tests/test_variations.py tests/test_every_op.py

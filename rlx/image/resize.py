@@ -12,7 +12,7 @@ from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError, ShapeError
 from ..ir.types import is_inexact
 from ..trace.apply import as_tensor
-from ..trace.axes import as_shape, some_axes
+from ..trace.axes import integer, some_axes
 
 LEAST = 1000 * 2.0**-23  # a sum of weights below this is noise: nothing is there to sample
 
@@ -97,7 +97,7 @@ def resize(
     >>> resize(rnp.array([[0.0, 1.0]]), (1, 4), "linear").tolist()
     [[0.0, 0.25, 0.75, 1.0]]
     """
-    image, sizes = as_tensor(image), as_shape(shape)
+    image, sizes = as_tensor(image), _sizes(shape)
     kind = _method(method)
     if len(sizes) != image.ndim:
         raise ShapeError(
@@ -136,7 +136,7 @@ def scale_and_translate(
     >>> moved.tolist()
     [[0.0, 1.0, 1.0, 1.0]]
     """
-    image, sizes = as_tensor(image), as_shape(shape)
+    image, sizes = as_tensor(image), _sizes(shape)
     kind = _method(method)
     if kind is ResizeMethod.NEAREST:
         raise AttributeValueError(
@@ -152,6 +152,10 @@ def scale_and_translate(
         )
         result = _weighted(result, weights, axis)
     return result
+
+
+def _sizes(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(integer("resize: a size", n) for n in shape)
 
 
 def _method(method: str | ResizeMethod) -> ResizeMethod:
