@@ -58,7 +58,7 @@ def difference(found: Any, wanted: Any, truth: Callable[[], Any]) -> str:
 
 def _leaf_difference(x: Any, y: Any, truth: Callable[[], Any]) -> str:
     if not isinstance(x, np.ndarray) or not isinstance(y, np.ndarray):
-        return "" if x == y else f"{x!r}, not {y!r}"
+        return "" if str(x) == str(y) else f"{x!r}, not {y!r}"
     if x.dtype != y.dtype:
         return f"dtype {x.dtype}, not {y.dtype}"
     if x.shape != y.shape:
@@ -73,7 +73,8 @@ def _leaf_difference(x: Any, y: Any, truth: Callable[[], Any]) -> str:
         return ""
     true = _truth(truth, y)
     if true is not None:
-        own = np.abs(np.where(np.isfinite(y - true), y - true, 0)).max(initial=0.0)
+        both = np.isfinite(y) & np.isfinite(true)
+        own = np.abs(y[both] - true[both]).max(initial=0.0)
         if _is_near(x, true, allowed + AS_TRUE * own):
             return ""
     return _shown(x, y)
@@ -96,7 +97,8 @@ def _is_near(x: np.ndarray, y: np.ndarray, allowed: Any) -> bool:
     if not np.array_equal(finite, np.isfinite(x)):
         return False
     same = np.array_equal(x[~finite], y[~finite], equal_nan=True)
-    return bool(same and np.all((np.abs(x - y) <= allowed)[finite]))
+    allowed = np.broadcast_to(allowed, x.shape)
+    return bool(same and np.all(np.abs(x[finite] - y[finite]) <= allowed[finite]))
 
 
 def _shown(x: np.ndarray, y: np.ndarray) -> str:

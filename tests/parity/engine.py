@@ -102,32 +102,49 @@ class Case:
         return function
 
 
+def inputs(case: Case) -> list[np.ndarray]:
+    """The arrays it takes."""
+    return [ARRAYS[name] for name in case.names]
+
+
 def check(case: Case, laws: tuple[str, ...] = LAWS) -> Iterator[Check]:
     """Compare the two libraries under each law that JAX can state."""
-    arrays = [ARRAYS[name] for name in case.names]
     for law in laws:
-        for name, run, moved in LAW[law](case, arrays):
-            wanted = _run(run, JAX, moved)
-            if isinstance(wanted, Exception):
-                if law == "value":
-                    yield Check(case.text, law, f"JAX: {type(wanted).__name__}: {wanted}")
-                    return
-                continue
-            if isinstance(wanted, Impossible):
-                continue
-            found = _run(run, RLX, moved)
-            if isinstance(found, Exception):
-                yield Check(case.text, name, f"{type(found).__name__}: {found}"[:600])
-                continue
-            truth = functools.cache(lambda run=run, moved=moved: leaves_of(_in_double(run, moved)))
-            yield Check(case.text, name, difference(found, wanted, truth))
+        for name, run, moved in LAW[law](case, inputs(case)):
+            wanted = attempt(run, JAX, moved)
+            if isinstance(wanted, Exception) and law == "value":
+                yield Check(case.text, law, f"JAX: {type(wanted).__name__}: {wanted}")
+                return
+            if not isinstance(wanted, (Exception, Impossible)):
+                yield Check(case.text, name, _said(run, moved, wanted))
+
+
+def check_recorded(
+    case: Case, laws: tuple[str, ...], answers: dict[str, list[Any]]
+) -> Iterator[Check]:
+    """Compare rlx with what JAX once said."""
+    for law in laws:
+        for name, run, moved in LAW[law](case, inputs(case)):
+            wanted = answers.get(f"{case.module}: {case.text} [{name}]")
+            if wanted is not None:
+                yield Check(
+                    case.text, name, _said(lambda *a, f=run: leaves_of(f(*a)), moved, wanted)
+                )
+
+
+def _said(run: Callable[..., Any], moved: list[np.ndarray], wanted: Any) -> str:
+    """What differs from the wanted result; empty if nothing does."""
+    found = attempt(run, RLX, moved)
+    if isinstance(found, Exception):
+        return f"{type(found).__name__}: {found}"[:600]
+    return difference(found, wanted, functools.cache(lambda: leaves_of(_in_double(run, moved))))
 
 
 class Impossible:
     """What a law gives that says nothing about a case."""
 
 
-def _run(run: Callable[..., Any], library: Library, arrays: list[np.ndarray]) -> Any:
+def attempt(run: Callable[..., Any], library: Library, arrays: list[np.ndarray]) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -162,11 +179,11 @@ def _weak(case: Case, arrays: list[np.ndarray]) -> Law:
 
 
 def _met(x: Any, library: Library) -> Any:
-    kind = getattr(getattr(x, "dtype", None), "kind", "")
-    if kind not in "fiu" or not kind:
-        return None
-    small = library.asarray(np.ones((), np.float16 if kind == "f" else np.int8))
-    return np.dtype((x + small).dtype)
+    small = {"f": np.float16, "i": np.int8, "u": np.uint8}
+    kind = x.dtype.kind if isinstance(x, (jax.Array, rlx.Array)) else ""
+    return (
+        np.dtype((x + library.asarray(np.ones((), small[kind]))).dtype) if kind in small else None
+    )
 
 
 def _jit(case: Case, arrays: list[np.ndarray]) -> Law:
@@ -256,7 +273,9 @@ def _vmap(case: Case, arrays: list[np.ndarray]) -> Law:
         axes = tuple(0 if i == at else None for i in range(len(arrays)))
 
         def run(library: Library, *xs: np.ndarray, axes: Any = axes) -> Any:
-            function = lambda *args: leaves_of(case.of(library)(*args))
+            def function(*args: Any) -> Any:
+                return leaves_of(case.of(library)(*args))
+
             return library.root.vmap(function, in_axes=axes)(*map(library.asarray, xs))
 
         yield f"vmap {name}", run, moved

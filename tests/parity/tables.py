@@ -46,7 +46,7 @@ def by_function() -> dict[str, list[Case]]:
 
 
 def _expressions(lines: str) -> Iterator[str]:
-    for line in lines.strip().splitlines():
+    for line in lines.strip().replace("\n    ", " ").splitlines():
         named = re.match(r"([\w.]+): (.*)", line)
         for part in (named[2] if named else line).split(" ; "):
             yield f"{named[1]}({part.strip()})" if named else part.strip()

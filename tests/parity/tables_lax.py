@@ -112,7 +112,8 @@ stack: [a, p], 1
 unstack: t3, 1
 tile: a, (2, 1)
 transpose: t3, (2, 0, 1) ; c, (1, 0)
-conv_dimension_numbers: (2, 3, 6, 7), (4, 3, 3, 2), None ; (2, 6, 7, 3), (3, 2, 3, 4), ('NHWC', 'HWIO', 'NHWC')
+conv_dimension_numbers: (2, 3, 6, 7), (4, 3, 3, 2), None ; (2, 6, 7, 3), (3, 2, 3, 4), ('NHWC',
+    'HWIO', 'NHWC')
 padtype_to_pads: (5, 6), (3, 3), (1, 2), 'SAME' ; (5,), (2,), (1,), 'VALID'
 conv_shape_tuple: (2, 3, 6, 7), (4, 3, 3, 2), (1, 1), 'SAME'
 conv_general_shape_tuple: (2, 6, 7, 3), (3, 2, 3, 4), (1, 2), 'VALID', ('NHWC', 'HWIO', 'NHWC')
@@ -130,7 +131,9 @@ reduce_min: t3, (0, 1, 2)
 reduce_and: m, (0,) ; i, (1,)
 reduce_or: m, (1,) ; i, (0,)
 reduce_xor: i, (0,) ; m, (1,)
-reduce: a, np.float32(0), add, (0,) ; a, np.float32(1), mul, (0, 1) ; i, np.int32(-100), max, (1,) ; a, np.float32(0), lambda x, y: x + y - 0.0 * y, (0,) ; (v, iota('int32', 6)), (np.float32(9), np.int32(-1)), lambda x, y: (min(x[0], y[0]), select(x[0] < y[0], x[1], y[1])), (0,)
+reduce: a, np.float32(0), add, (0,) ; a, np.float32(1), mul, (0, 1) ; i, np.int32(-100), max, (1,) ;
+    a, np.float32(0), lambda x, y: x + y - 0.0 * y, (0,) ; (v, iota('int32', 6)), (np.float32(9),
+    np.int32(-1)), lambda x, y: (min(x[0], y[0]), select(x[0] < y[0], x[1], y[1])), (0,)
 argmax: t3, 1, 'int32' ; i, 0, 'int32' ; N, 1, 'int32'
 argmin: a, 0, 'uint8'
 cumsum: t3, 1 ; i, 0, reverse=True ; c, 0 ; h, 1
@@ -143,16 +146,25 @@ sort_key_val: v, iota('int32', 6) ; r, b[:1].repeat(5)
 top_k: a, 2 ; t3, 1, axis=0 ; i, 2 ; N, 2
 approx_max_k: v, 2 ; a, 2, reduction_dimension=0
 approx_min_k: v, 2
-reduce_window: a, -np.inf, max, (2, 2), (1, 1), 'VALID' ; a, 0.0, add, (2, 3), (1, 2), 'SAME' ; i, 0, add, (2, 2), (2, 2), 'VALID' ; a, 1.0, mul, (2, 1), (1, 1), 'VALID' ; a, np.inf, min, (2, 2), (1, 1), [(1, 0), (0, 1)], (1, 1), (1, 2)
+reduce_window: a, -np.inf, max, (2, 2), (1, 1), 'VALID' ; a, 0.0, add, (2, 3), (1, 2), 'SAME' ; i,
+    0, add, (2, 2), (2, 2), 'VALID' ; a, 1.0, mul, (2, 1), (1, 1), 'VALID' ; a, np.inf, min, (2, 2),
+    (1, 1), [(1, 0), (0, 1)], (1, 1), (1, 2)
 dot: a, w ; v, v ; w, r ; i8, i8.T, preferred_element_type='int32' ; c, c.T ; h, h.T
 batch_matmul: t3, t4
-dot_general: t3, t3, (((2,), (2,)), ((0,), (0,))) ; t3, t4, (((2,), (1,)), ((0,), (0,))) ; i, j, (((1,), (1,)), ((), ()))
+dot_general: t3, t3, (((2,), (2,)), ((0,), (0,))) ; t3, t4, (((2,), (1,)), ((0,), (0,))) ; i, j,
+    (((1,), (1,)), ((), ()))
 ragged_dot: a, xp.stack([w, 2 * w]), xp.array([1, 2])
 fft: c, 'FFT', (4,) ; a, 'RFFT', (3, 4) ; c, FftType.IFFT, (4,) ; c, 'IRFFT', (6,)
 conv: img, ker, (1, 1), 'SAME' ; img, ker, (2, 1), 'VALID' ; sig, tap, (1,), 'SAME'
-conv_with_general_padding: img, ker, (1, 1), [(1, 0), (0, 2)], None, None ; img, ker, (1, 1), [(0, 1), (1, 0)], (2, 1), (1, 2)
-conv_general_dilated: img, ker, (1, 2), 'SAME' ; img, ker, (1, 1), [(0, 1), (1, 0)], (2, 1), (1, 2) ; img, ker[:3, :1], (1, 1), 'SAME', feature_group_count=3 ; xp.transpose(img, (0, 2, 3, 1)), xp.transpose(ker, (2, 3, 1, 0)), (1, 1), 'SAME', dimension_numbers=('NHWC', 'HWIO', 'NHWC') ; img, ker, (1, 1), 'SAME_LOWER' ; img, ker, (1, 1), 'SAME', batch_group_count=2
-conv_transpose: xp.transpose(sig, (0, 2, 1)), xp.transpose(tap, (2, 1, 0)), (2,), 'SAME' ; xp.transpose(sig, (0, 2, 1)), xp.transpose(tap, (2, 1, 0)), (2,), 'VALID', transpose_kernel=False
+conv_with_general_padding: img, ker, (1, 1), [(1, 0), (0, 2)], None, None ; img, ker, (1, 1), [(0,
+    1), (1, 0)], (2, 1), (1, 2)
+conv_general_dilated: img, ker, (1, 2), 'SAME' ; img, ker, (1, 1), [(0, 1), (1, 0)], (2, 1), (1, 2)
+    ; img, ker[:3, :1], (1, 1), 'SAME', feature_group_count=3 ; xp.transpose(img, (0, 2, 3, 1)),
+    xp.transpose(ker, (2, 3, 1, 0)), (1, 1), 'SAME', dimension_numbers=('NHWC', 'HWIO', 'NHWC') ;
+    img, ker, (1, 1), 'SAME_LOWER' ; img, ker, (1, 1), 'SAME', batch_group_count=2
+conv_transpose: xp.transpose(sig, (0, 2, 1)), xp.transpose(tap, (2, 1, 0)), (2,), 'SAME' ;
+    xp.transpose(sig, (0, 2, 1)), xp.transpose(tap, (2, 1, 0)), (2,), 'VALID',
+    transpose_kernel=False
 conv_general_dilated_patches: img, (2, 2), (1, 1), 'VALID' ; sig, (3,), (2,), 'SAME'
 conv_general_dilated_local: sig, xp.ones((4, 9, 7)) * s, (1,), 'VALID', (3,)
 """
@@ -165,25 +177,34 @@ dynamic_update_slice: w, a[:, :2], (1, si)
 dynamic_update_slice_in_dim: v, v[:2], 4, 0
 dynamic_update_index_in_dim: w, b[:1] + w[0], si, 0
 index_take: t3, (k[:2] - 1, k[:2]), (1, 2)
-gather: w, k[:, None], GatherDimensionNumbers((1,), (0,), (0,)), (1, 4) ; w, k[:, None] + 2, GatherDimensionNumbers((1,), (0,), (0,)), (1, 2), mode='clip' ; w, k[:, None] + 3, GatherDimensionNumbers((1,), (0,), (0,)), (1, 5), mode='fill', fill_value=7.0
+gather: w, k[:, None], GatherDimensionNumbers((1,), (0,), (0,)), (1, 4) ; w, k[:, None] + 2,
+    GatherDimensionNumbers((1,), (0,), (0,)), (1, 2), mode='clip' ; w, k[:, None] + 3,
+    GatherDimensionNumbers((1,), (0,), (0,)), (1, 5), mode='fill', fill_value=7.0
 scatter: w, k[:, None], w[:3], ScatterDimensionNumbers((1,), (0,), (0,))
-scatter_add: w, k[:, None] + 2, w[:3], ScatterDimensionNumbers((1,), (0,), (0,)), mode='clip' ; w, k[:, None] * 0, w[:3], ScatterDimensionNumbers((1,), (0,), (0,))
+scatter_add: w, k[:, None] + 2, w[:3], ScatterDimensionNumbers((1,), (0,), (0,)), mode='clip' ; w,
+    k[:, None] * 0, w[:3], ScatterDimensionNumbers((1,), (0,), (0,))
 scatter_sub: w, k[:, None] * 0, w[:3], ScatterDimensionNumbers((1,), (0,), (0,))
 scatter_mul: w, k[:, None], w[:3], ScatterDimensionNumbers((1,), (0,), (0,)), unique_indices=True
 scatter_min: w, k[:, None], 0 * w[:3], ScatterDimensionNumbers((1,), (0,), (0,))
-scatter_max: w, k[:, None], 0 * w[:3], ScatterDimensionNumbers((1,), (0,), (0,)), unique_indices=True
-scatter_apply: w, k[:, None], exp, ScatterDimensionNumbers((1,), (0,), (0,)), update_shape=(3, 5), unique_indices=True
-cond: si > 1, lambda x: x + 1, lambda x: x - 1, a ; False, exp, neg, a ; s > 0, lambda x, y: x * y, lambda x, y: x, a, p
+scatter_max: w, k[:, None], 0 * w[:3], ScatterDimensionNumbers((1,), (0,), (0,)),
+    unique_indices=True
+scatter_apply: w, k[:, None], exp, ScatterDimensionNumbers((1,), (0,), (0,)), update_shape=(3, 5),
+    unique_indices=True
+cond: si > 1, lambda x: x + 1, lambda x: x - 1, a ; False, exp, neg, a ; s > 0, lambda x, y: x * y,
+    lambda x, y: x, a, p
 switch: si, [neg, exp, square], a ; 9, [neg, exp], a
 while_loop: lambda x: xp.sum(x) < 50, lambda x: x * 2 + 1, p
 fori_loop: 0, 3, lambda at, x: x * at + 1, a ; 0, si, lambda at, x: x * 2, i
-scan: lambda carry, x: (carry + x, carry * x), b, a ; lambda carry, x: (carry * x, None), s, v, reverse=True ; lambda carry, x: (carry + 1, carry), 0, None, 3
+scan: lambda carry, x: (carry + x, carry * x), b, a ; lambda carry, x: (carry * x, None), s, v,
+    reverse=True ; lambda carry, x: (carry + 1, carry), 0, None, 3
 map: lambda x: x * 2, a ; lambda x: xp.sum(x), t3, batch_size=1
 associative_scan: add, a ; mul, p, axis=1 ; max, v, reverse=True
 stop_gradient: a ; (a, i)
 optimization_barrier: a ; (a, i)
-custom_root: lambda x: x * x - s, 1.0 + 0 * s, lambda f, x: fori_loop(0, 20, lambda at, y: y - f(y) / (2 * y), x), lambda f, y: y / f(1.0)
-custom_linear_solve: lambda x: A @ x, y3, lambda f, x: xp.linalg.solve(A, x), transpose_solve=lambda f, x: xp.linalg.solve(A.T, x)
+custom_root: lambda x: x * x - s, 1.0 + 0 * s, lambda f, x: fori_loop(0, 20, lambda at, y: y - f(y)
+    / (2 * y), x), lambda f, y: y / f(1.0)
+custom_linear_solve: lambda x: A @ x, y3, lambda f, x: xp.linalg.solve(A, x), transpose_solve=lambda
+    f, x: xp.linalg.solve(A.T, x)
 platform_dependent: a, cpu=exp, default=neg
 """
 
@@ -193,15 +214,14 @@ cholesky: S ; S, symmetrize_input=False
 cholesky_update: L.T, y3
 eig: S ; S, compute_left_eigenvectors=False
 eigh: S ; S, lower=False, symmetrize_input=False
-hessenberg: A
 householder_product: xp.tril(A, -1), y3
 lu: A ; As
 lu_pivots_to_permutation: xp.array([1, 2, 2]), 3
 qr: A ; a.T, full_matrices=False
-schur: S
 svd: a ; a, full_matrices=False ; a, compute_uv=False
 symmetric_product: A, S ; A, S, symmetrize_output=True
-triangular_solve: L, Y, left_side=True, lower=True ; L, y3[None], lower=True ; L, Y, left_side=True, lower=True, transpose_a=True, unit_diagonal=True
+triangular_solve: L, Y, left_side=True, lower=True ; L, y3[None], lower=True ; L, Y, left_side=True,
+    lower=True, transpose_a=True, unit_diagonal=True
 tridiagonal_solve: xp.array([0., 1, 2]) * s, y3 + 5, xp.array([1., 2, 0]), Y
 """
 }

@@ -3,7 +3,8 @@
 MORE: dict[str, str] = {}
 
 MORE["creation"] = """
-array: 2 ; 2.5 ; [1, 2] ; [1.5, 2] ; a ; i, 'float16' ; True ; 1j ; [[1, 2], [3, 4]], dtype='int8' ; a, ndmin=3 ; [s, 2.0] ; [a, p] ; [] ; range(3)
+array: 2 ; 2.5 ; [1, 2] ; [1.5, 2] ; a ; i, 'float16' ; True ; 1j ; [[1, 2], [3, 4]], dtype='int8' ;
+    a, ndmin=3 ; [s, 2.0] ; [a, p] ; [] ; range(3)
 asarray: 2 ; [1, 2] ; a ; a, 'int32' ; h ; d
 copy: a ; i
 zeros: 3 ; (2, 3) ; (), 'int32' ; 3, bool ; (0, 4)
@@ -17,7 +18,8 @@ full_like: a, 2 ; i, 2.7 ; a, b ; h, s ; a, 1, 'int32' ; a, 3, shape=(2, 2)
 eye: 3 ; 3, 4 ; 3, 4, 1 ; 3, dtype='int32' ; 3, k=-1
 identity: 3 ; 2, 'int32'
 arange: 5 ; 1, 5 ; 0, 1, 0.3 ; 5.0 ; 5, dtype='float16' ; 5, 0, -2 ; 0
-linspace: 0, 1, 5 ; 0, 1, 5, endpoint=False ; 0, 1, 5, retstep=True ; s, b, 4 ; s, b, 4, axis=1 ; 0, 10, 5, dtype='int32' ; 0, 1, 1 ; 2, 3, 0
+linspace: 0, 1, 5 ; 0, 1, 5, endpoint=False ; 0, 1, 5, retstep=True ; s, b, 4 ; s, b, 4, axis=1 ; 0,
+    10, 5, dtype='int32' ; 0, 1, 1 ; 2, 3, 0
 logspace: 0, 2, 5 ; 0, 2, 5, base=2.0 ; s, 2.0, 4 ; 0, 2, 4, endpoint=False
 geomspace: 1, 100, 5 ; s, 4.0, 4 ; 1, 1000, 4, endpoint=False ; p[:, 0], 9.0, 4, axis=1
 meshgrid: v, b ; v, b, indexing='ij' ; v, b, sparse=True ; b
@@ -48,14 +50,19 @@ unpackbits: q ; q, 1 ; q, 0, 10 ; q, -1, None, 'little'
 """
 
 MORE["products"] = """
-dot: a, w ; a, b ; b, b ; 2, a ; i, k4 ; c, b ; t3, w ; h, h.T ; z, w ; i, a.T ; m4, m4 ; a, w, preferred_element_type='float32'
-matmul: a, w ; t3, w ; b, w ; a, b ; i, j.T ; h, h.T ; c, c.T ; t3, t4 ; m, m.T ; i8, i8.T, preferred_element_type='int32'
+dot: a, w ; a, b ; b, b ; 2, a ; i, k4 ; c, b ; t3, w ; h, h.T ; z, w ; i, a.T ; m4, m4 ; a, w,
+    preferred_element_type='float32'
+matmul: a, w ; t3, w ; b, w ; a, b ; i, j.T ; h, h.T ; c, c.T ; t3, t4 ; m, m.T ; i8, i8.T,
+    preferred_element_type='int32'
 vdot: a, p ; c, c ; b, i[0]
 inner: a, b ; a, p ; c, c ; s, a
 outer: b, v ; a, p ; i, 2
 tensordot: a, w, 1 ; t3, t4, ([2], [1]) ; a, p, 2 ; a, b, 0
-einsum: 'ij,jk->ik', a, w ; 'ij->ji', a ; 'ii', A ; 'ij,ij->', a, p ; 'bij,bjk->bik', t3, t4 ; '...j,jk', t3, w ; 'i,j->ij', b, v ; 'ij->', i ; 'ij,jk,kl->il', a, w, w.T ; a, [0, 1], w, [1, 2], [0, 2] ; 'ij,j', c, b ; 'ii->i', A ; 'ij,jk->ki', h, h.T
-einsum_path: 'ij,jk,kl->il', a, w, w.T ; 'ij,jk', a, w ; 'ij,jk,kl->il', a, w, w.T, optimize='optimal'
+einsum: 'ij,jk->ik', a, w ; 'ij->ji', a ; 'ii', A ; 'ij,ij->', a, p ; 'bij,bjk->bik', t3, t4 ;
+    '...j,jk', t3, w ; 'i,j->ij', b, v ; 'ij->', i ; 'ij,jk,kl->il', a, w, w.T ; a, [0, 1], w, [1,
+    2], [0, 2] ; 'ij,j', c, b ; 'ii->i', A ; 'ij,jk->ki', h, h.T
+einsum_path: 'ij,jk,kl->il', a, w, w.T ; 'ij,jk', a, w ; 'ij,jk,kl->il', a, w, w.T,
+    optimize='optimal'
 kron: A, Y ; b, v ; i, 2
 cross: y3, A ; A, y3 ; A[:, :2], A[:, :2] ; A, A, axis=0 ; A[:, :2], A
 vecdot: a, p ; a, b ; c, c ; a, p, axis=0
@@ -74,17 +81,23 @@ polydiv: v, b ; v, b, trim_leading_zeros=True
 polyval: v, a ; v, 2.0 ; n, k ; v, c ; v, a, unroll=1
 polyder: v ; v, 2
 polyint: v ; v, 2 ; v, 2, y3[:2] ; v, k=s
-polyfit: o, r, 2 ; o, r, 2, w=o * o ; o, r, 1, full=True ; o, r, 2, cov=True ; o, A[:1].repeat(5, 0) * r[:, None], 1
+polyfit: o, r, 2 ; o, r, 2, w=o * o ; o, r, 1, full=True ; o, r, 2, cov=True ; o, A[:1].repeat(5, 0)
+    * r[:, None], 1
 roots: v ; k
-interp: v, o, r ; v, o, r, left=-1.0 ; v, o, r, right=9.0 ; s, o, r ; v, o, r, period=3.0 ; v, o, r, 'extrapolate', 'extrapolate'
+interp: v, o, r ; v, o, r, left=-1.0 ; v, o, r, right=9.0 ; s, o, r ; v, o, r, period=3.0 ; v, o, r,
+    'extrapolate', 'extrapolate'
 """
 
 MORE["dtypes"] = """
 result_type: a, i ; i, 1.5 ; h, g ; i, q ; 'int8', 'uint8' ; 1, 2.5 ; a, 1j ; m, 1 ; uw, i ; h, a
-promote_types: 'int8', 'uint8' ; 'int32', 'float16' ; 'float16', 'bfloat16' ; 'uint32', 'int8' ; 'bool', 'int8' ; 'complex64', 'float32' ; 'uint32', 'int32'
-can_cast: 'int32', 'float32' ; 'float32', 'int32' ; 'int8', 'int32' ; 'float32', 'int32', 'unsafe' ; 'int8', 'uint8', 'same_kind'
-issubdtype: 'float32', xp.floating ; 'int32', xp.floating ; 'bfloat16', xp.floating ; 'uint8', xp.integer ; 'int8', xp.signedinteger
-isdtype: xp.float32, 'real floating' ; xp.int8, ('integral', 'bool') ; xp.int8, xp.int8 ; xp.complex64, 'numeric'
+promote_types: 'int8', 'uint8' ; 'int32', 'float16' ; 'float16', 'bfloat16' ; 'uint32', 'int8' ;
+    'bool', 'int8' ; 'complex64', 'float32' ; 'uint32', 'int32'
+can_cast: 'int32', 'float32' ; 'float32', 'int32' ; 'int8', 'int32' ; 'float32', 'int32', 'unsafe' ;
+    'int8', 'uint8', 'same_kind'
+issubdtype: 'float32', xp.floating ; 'int32', xp.floating ; 'bfloat16', xp.floating ; 'uint8',
+    xp.integer ; 'int8', xp.signedinteger
+isdtype: xp.float32, 'real floating' ; xp.int8, ('integral', 'bool') ; xp.int8, xp.int8 ;
+    xp.complex64, 'numeric'
 dtype: 'float32' ; xp.int8
 iscomplexobj: c ; a ; 1j
 isrealobj: c ; a
@@ -149,7 +162,8 @@ matrix_power: A, 3 ; A, -2 ; A, 0 ; As, 2
 matrix_rank: A ; a ; A, 1e-3
 matrix_transpose: t3 ; c
 multi_dot: [a, w, w.T] ; [a, w] ; [a, w, w.T, b]
-norm: a ; b ; b, 1 ; b, np.inf ; b, 3 ; a, 'fro' ; a, 'nuc' ; a, 2 ; a, axis=1 ; a, 1, axis=0 ; c ; i ; a, keepdims=True ; a, -2 ; b, 0 ; a, np.inf ; a, 1
+norm: a ; b ; b, 1 ; b, np.inf ; b, 3 ; a, 'fro' ; a, 'nuc' ; a, 2 ; a, axis=1 ; a, 1, axis=0 ; c ;
+    i ; a, keepdims=True ; a, -2 ; b, 0 ; a, np.inf ; a, 1
 outer: b, v
 pinv: a ; A ; C ; S, hermitian=True
 qr: A ; a.T ; a.T, 'complete' ; a.T, 'r'
