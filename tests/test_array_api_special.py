@@ -248,7 +248,7 @@ def test_two_real_arguments(name: str, dtype: str, compiled: bool):
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_operators_with_python_numbers(name: str):
-    for number in (0.0, -0.0, 1.0, -2.5, inf, -inf, nan):
+    for number in (0.0, -0.0, 0.5, 1.0, -2.5, inf, -inf, nan):
         x = rnp.asarray(numbers("float64"), dtype="float64")
         for element, found in zip(x.tolist(), OPERATORS[name](x, number).tolist(), strict=True):
             check_binary(name, "float64", element, number, found)
@@ -262,6 +262,12 @@ def test_divmod_keeps_to_python():
         x = [x for x in finite if abs(x) < 1e6 * abs(y)]
         whole, left = rnp.divmod(rnp.asarray(x, dtype="float64"), y)
         assert list(zip(whole.tolist(), left.tolist(), strict=True)) == [divmod(z, y) for z in x]
+
+
+def test_roots_of_single_zeros_and_infinities():
+    for x, wanted in ((-0.0, 0.0), (-inf, inf)):
+        root = rnp.asarray(x) ** rnp.asarray(0.5)
+        assert bits(complex(root)) == bits(complex(wanted))
 
 
 @pytest.mark.parametrize(("x", "y", "slopes"), [(4, 2, (1, -2)), (0, -2, (1, 0)), (-4, 2, (1, 2))])

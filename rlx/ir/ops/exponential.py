@@ -137,9 +137,15 @@ def _pow_jvp_y(t: Value, out: Value, x: Value, y: Value) -> Value:
     return mul(t, mul(log(positive), out))
 
 
+def _pow_reference(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    # where one exponent of 0.5 serves all, NumPy takes the root, which differs at -0 and -inf;
+    # a copy has an exponent for each
+    return np.power(np.atleast_1d(x), np.array(y, ndmin=1)).reshape(x.shape)
+
+
 pow = pointwise(
     "pow",
-    np.power,
+    _pow_reference,
     "pow",
     doc="x to the power of y; x ** 0 is 1. For integer powers see `integer_pow`.\n\n"
     "The derivative of a root (0 < y < 1) at 0 is 0.",
