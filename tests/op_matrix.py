@@ -15,9 +15,10 @@ from pathlib import Path
 if __name__ == "__main__":  # run as a script, from anywhere
     sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
 
-from claims import laws_of
-from laws_of_change import FORWARD_ONLY, REVERSE_ONLY
+from claims import cases_of, laws_of
+from laws_of_change import REVERSE_ONLY, pulled, pushed
 
+from rlx.ir.errors import GradientError
 from rlx.ir.graph import OPS
 from rlx.ir.op import Op
 
@@ -64,11 +65,27 @@ def _laws_of(op: Op) -> tuple[str, ...]:
     return laws_of(op)
 
 
+@functools.cache
+def _refusal(op: Op, column: str) -> str:
+    """What an op says that refuses a derivative, which the laws hold it to."""
+    if column == "vmap" or "nondifferentiable" in op.rules:
+        return ""
+    for case in cases_of(op):
+        floats = [p.type.is_inexact for p in case.graph.params]
+        active = case.active if any(case.active) else floats
+        try:
+            (pulled if column == "transpose" else pushed)(case.graph, active)
+        except GradientError as error:
+            return f"refused: {error.what.removeprefix(op.name).lstrip(': ')}"
+    return ""
+
+
 def cell(op: Op, column: str) -> str:
     """What stands in the table: ✓, or why not."""
     law = COLUMNS[column]
-    if column == "transpose" and op.name in FORWARD_ONLY:
-        return "refused: how often it runs is not known before"
+    refused = _refusal(op, column)
+    if refused:
+        return refused
     if law in _laws_of(op):
         return YES
     if column == "vmap":

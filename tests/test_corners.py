@@ -49,7 +49,6 @@ def weighed(n, name, x):
 def true_derivatives():
     """By JAX in forward mode, where choices hide infinities: gradients, the Hessians' diagonals."""
 
-    @jax.jit
     def found(x):
         each = {}
         for name in CHOICES:
@@ -57,8 +56,14 @@ def true_derivatives():
             each[name] = first(x), jnp.diagonal(jax.jacfwd(first)(x))
         return each
 
+    return of_jax(found, X)
+
+
+def of_jax(fn, x):
+    """What a function gives, compiled by JAX in little time."""
     with jax.enable_x64(True):
-        return found(X)
+        compiled = jax.jit(fn).lower(x).compile({"xla_backend_optimization_level": 0})
+        return compiled(x)
 
 
 @on_choices
@@ -186,7 +191,6 @@ def test_ties_share_as_in_jax():
         return first(x), lib.grad(first)(x), lib.jvp(fn, (x,), (1.0 + x,))[1]
 
     zero = np.float64(0.0)
-    with jax.enable_x64(True):
-        wanted = jax.jit(lambda x: {n: slopes(jax, jnp, n, x) for n in TIES})(zero)
+    wanted = of_jax(lambda x: {n: slopes(jax, jnp, n, x) for n in TIES}, zero)
     for name in TIES:
         close(slopes(rlx, rnp, name, zero), wanted[name])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
 import laws_of_change
 import laws_of_meaning
 import numpy as np
@@ -69,8 +67,9 @@ def scaled_sums(kind):
     return scaled_sum
 
 
-def jax_scaled_sum(x, w, *, axis):
-    return x.sum(axis) * w, x.max(axis)
+def undivided(x, w, *, axis):
+    """The same in ops of the house."""
+    return rnp.sum(x, axis) * w, rnp.max(x, axis)
 
 
 TABLE = np.random.default_rng(0).normal(size=(2, 3))
@@ -86,10 +85,9 @@ def test_several_results_attributes_and_either_mode(kind):
         return (first * second).sum()
 
     ours = rlx.grad(lambda x, w: loss(op, x, w), (0, 1))
-    with jax.enable_x64(True):
-        theirs = jax.grad(lambda x, w: loss(jax_scaled_sum, x, w), (0, 1))
-        wanted = theirs(jnp.asarray(TABLE), 2.0)
-        many = jax.vmap(theirs, (None, 0))(jnp.asarray(TABLE), jnp.asarray(X))
+    plain = rlx.grad(lambda x, w: loss(undivided, x, w), (0, 1))
+    wanted = plain(TABLE, np.float64(2.0))
+    many = rlx.vmap(plain, (None, 0))(TABLE, X)
     for run in (ours, rlx.jit(ours)):
         for got, true in zip(run(TABLE, np.float64(2.0)), wanted, strict=True):
             close(got, true)
@@ -111,7 +109,11 @@ def test_elementwise_ops_under_every_transform(softsign):
     close(rlx.jit(rlx.grad(steps))(np.float64(0.5)), 1 / (1 + 3 * 0.5) ** 2)
 
 
-@pytest.mark.parametrize("law", [*laws_of_meaning.LAWS, *laws_of_change.LAWS])
+# the rule above is one for real numbers
+LAWS = [law for law in laws_of_change.LAWS if "complex" not in law.__name__]
+
+
+@pytest.mark.parametrize("law", [*laws_of_meaning.LAWS, *LAWS])
 def test_the_audit_runs_on_it(softsign, law):
     for sample in softsign.op.sample_list:
         law(Case(softsign.op, sample))
