@@ -16,7 +16,7 @@ if __name__ == "__main__":  # run as a script, from anywhere
     sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
 
 from claims import cases_of, laws_of
-from laws_of_change import REVERSE_ONLY, pulled, pushed
+from laws_of_change import FORWARD_ONLY, REVERSE_ONLY, pulled, pushed
 
 from rlx.ir.errors import GradientError
 from rlx.ir.graph import OPS
@@ -68,8 +68,6 @@ def _laws_of(op: Op) -> tuple[str, ...]:
 @functools.cache
 def _refusal(op: Op, column: str) -> str:
     """What an op says that refuses a derivative, which the laws hold it to."""
-    if column == "vmap" or "nondifferentiable" in op.rules:
-        return ""
     for case in cases_of(op):
         floats = [p.type.is_inexact for p in case.graph.params]
         active = case.active if any(case.active) else floats
@@ -83,17 +81,16 @@ def _refusal(op: Op, column: str) -> str:
 def cell(op: Op, column: str) -> str:
     """What stands in the table: ✓, or why not."""
     law = COLUMNS[column]
-    refused = _refusal(op, column)
-    if refused:
-        return refused
-    if law in _laws_of(op):
+    # where a derivative is refused the law of the adjoint is that it is
+    is_refused = column == "transpose" and op.name in FORWARD_ONLY
+    if law in _laws_of(op) and not is_refused:
         return YES
     if column == "vmap":
         has_operands = any(sample.args for sample in op.sample_list)
         return REASONS.get(op.name, "") if has_operands or op.is_variadic else "no operands"
     if "nondifferentiable" in op.rules:
         return f"not differentiable: {op.rules['nondifferentiable']}"
-    return REASONS.get(op.name, "")
+    return _refusal(op, column) or REASONS.get(op.name, "")
 
 
 def page() -> str:
