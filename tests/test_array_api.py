@@ -239,6 +239,14 @@ KINDS = {
 }
 
 
+def test_dtypes_are_equal_to_themselves_only():
+    for name in DTYPES:
+        dtype = getattr(rnp, name)
+        same = [other for other in DTYPES if dtype == getattr(rnp, other)]
+        assert same == [name] and {dtype: name}[rnp.ones(1, dtype=name).dtype] == name
+        assert not operator.eq(dtype, None)
+
+
 def test_isdtype():
     for name in DTYPES:
         for kind, members in KINDS.items():

@@ -216,7 +216,8 @@ class ScalarType:
         return convert(as_tensor(x), self.dtype).copy()
 
     def __eq__(self, other: object) -> Any:
-        return self.dtype == other
+        # NumPy takes None for float64
+        return other is not None and self.dtype == other
 
     def __hash__(self) -> int:
         return hash(self.dtype)
