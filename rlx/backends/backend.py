@@ -14,7 +14,7 @@ from ..lower.target import Target
 if TYPE_CHECKING:
     from ..lower.lir.program import Program
 
-FIXED_BYTES, BYTES_PER_CODE = 80_000, 8  # of an executable, measured on small and large programs
+FIXED_BYTES, BYTES_PER_CODE = 50_000, 16  # of an executable, measured on small and large programs
 
 
 class _Miss:

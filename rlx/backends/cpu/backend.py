@@ -43,43 +43,46 @@ class CpuBackend(Backend):
         """Lower the graph, write its program as LLVM text and load the machine code."""
         began = time.perf_counter()
         lowered = lower(graph, self.target, _verify_stage if check else None)
-        program = lowered.program
+        program, report = lowered.program, lowered.report
         was_lowered = time.perf_counter()
         writer = ProgramWriter(host())
         memory = writer.write(program)
-        text = writer.module.text
+        text, symbols = writer.module.text, writer.module.symbols
+        calls, constants, is_symbolic = writer.library, writer.constants, writer.is_symbolic
+        is_long = writer.cost > RELEASE_ABOVE
         was_written = time.perf_counter()
         library = machine.load(text, symbols=pool.symbols())
         was_loaded = time.perf_counter()
+        del lowered, writer, text  # graphs and lines are many times larger than the machine code
 
         def on_error(status: int) -> Any:
-            raise writer.library.take_error()
+            raise calls.take_error()
 
         def make(takes_outputs: bool, sizes: Sizes | None = None) -> Callable[..., Any]:
-            if writer.is_symbolic and sizes is None:
+            if is_symbolic and sizes is None:
                 types = [b.type for b in program.inputs]
                 return sized_entry(types, lambda sizes: make(takes_outputs, sizes))
             if sizes is not None:
                 check_sizes(graph, sizes)
-            numbers = _numbers(writer.module.symbols, sizes or {})
+            numbers = _numbers(symbols, sizes or {})
             return make_entry(
                 library.address("main"),
                 [_spec(b.type, sizes) for b in program.inputs],
                 [_spec(r.type, sizes) for r in graph.results],
-                constants=[numbers.ctypes.data] if writer.is_symbolic else [],
+                constants=[numbers.ctypes.data] if is_symbolic else [],
                 arena_bytes=max(concrete(memory, sizes or {}), 64),
                 array=array_layout(array),
-                release_gil=writer.cost > RELEASE_ABOVE,
+                release_gil=is_long,
                 takes_outputs=takes_outputs,
                 on_error=on_error,
-                keep_alive=(library, writer, numbers),
+                keep_alive=(library, calls, constants, numbers),
             )
 
         return Executable(
             make(takes_outputs=False),
             MISS,
-            lambda: {**lowered.stages, "llvm": text, "assembly": library.assembly},
-            str(lowered.report),
+            lambda: {**self._stages(graph), "llvm": library.text, "assembly": library.assembly},
+            report,
             arena_bytes=likely(memory),
             program=program,
             object_code=library.object_code,
@@ -92,6 +95,10 @@ class CpuBackend(Backend):
             make_entry_into=lambda: make(takes_outputs=True),
             reused_memory=lambda donated: reused_memory(program, donated),
         )
+
+    def _stages(self, graph: Graph) -> dict[str, str]:
+        """The stages' texts, made anew: their graphs are not kept."""
+        return lower(graph, self.target).stages
 
 
 def _numbers(symbols: Iterable[Symbol], sizes: Sizes) -> np.ndarray:

