@@ -34,7 +34,9 @@ def dot_product_attention(
     implementation: str | None = None,
     return_residual: bool = False,
 ) -> Any:
-    """The mean of values for each query, weighted by the softmax of its products with the keys.
+    """The mean of values for each query, weighted by the softmax of its products.
+
+    The products are those with the keys.
 
     `query` has shape (batch, T, heads, size), `key` and `value` (batch, S, heads, size), with
     as many heads or a divisor of them, each for a group of queries; the batch may be missing. The
@@ -55,24 +57,12 @@ def dot_product_attention(
     shape = as_tensor(query).shape
     q, k, v = map(_with_batch, (query, key, value))
     _check(q, k, v)
-    batch, length, heads, size = q.shape
-    count, groups = k.shape[1], k.shape[2]
-    wide = promote(q.dtype, np.dtype("float32"))
-    q = rnp.reshape(q, (batch, length, groups, heads // groups, size))
-    scores = rnp.einsum("btkgh,bskh->bkgts", q, k, preferred_element_type=wide)
-    scores = scores * (1.0 / math.sqrt(size) if scale is None else scale)
-    if bias is not None:
-        added = _grouped("bias", bias, scores)
-        scores = rnp.astype(scores + added, wide)
-    seen = [] if mask is None else [_grouped("mask", mask, scores)]
+    added = None if bias is None else _grouped("bias", bias, q, k)
+    seen = [] if mask is None else [_grouped("mask", mask, q, k)]
+    (batch, length), count = q.shape[:2], k.shape[1]
     seen += _places_seen(length, count, is_causal, local_window_size)
     seen += _lengths_seen(batch, length, count, query_seq_lengths, key_value_seq_lengths)
-    for each in seen:
-        # the greatest negative number that leaves room for sums
-        scores = rnp.where(each, scores, -0.7 * float(rnp.finfo("float32").max))
-    weights = apply("softmax", scores, axes=(4,))
-    made = rnp.einsum("bkgts,bskh->btkgh", weights, rnp.astype(v, wide))
-    made = rnp.reshape(made, (batch, length, heads, size))
+    made, total = _weighted(q, k, v, scale, added, seen)
     if query_seq_lengths is not None:
         is_there = np.arange(length, dtype="int32")[:, None, None]
         is_there = is_there < as_tensor(query_seq_lengths)[:, None, None, None]
@@ -80,9 +70,27 @@ def dot_product_attention(
     made = rnp.reshape(rnp.astype(made, k.dtype), shape)
     if not return_residual:
         return made
+    return made, apply("stop_gradient", rnp.reshape(rnp.astype(total, k.dtype), shape[:-1]))
+
+
+def _weighted(
+    q: Any, k: Any, v: Any, scale: float | None, bias: Any, seen: list[Any]
+) -> tuple[Any, Any]:
+    """The means of values, and the logarithms of the weights' sums, in float32 or wider."""
+    batch, length, heads, size = q.shape
+    groups, wide = k.shape[2], promote(q.dtype, np.dtype("float32"))
+    grouped = rnp.reshape(q, (batch, length, groups, heads // groups, size))
+    scores = rnp.einsum("btkgh,bskh->bkgts", grouped, k, preferred_element_type=wide)
+    scores = scores * (1.0 / math.sqrt(size) if scale is None else scale)
+    if bias is not None:
+        scores = rnp.astype(scores + bias, wide)
+    for each in seen:
+        # a negative number that leaves room for sums
+        scores = rnp.where(each, scores, -0.7 * float(rnp.finfo("float32").max))
+    weights = apply("softmax", scores, axes=(4,))
+    made = rnp.einsum("bkgts,bskh->btkgh", weights, rnp.astype(v, wide))
     total = rnp.moveaxis(logsumexp(scores, axis=-1), -1, 1)
-    residual = rnp.reshape(rnp.astype(total, k.dtype), shape[:-1])
-    return made, apply("stop_gradient", residual)
+    return rnp.reshape(made, q.shape), rnp.reshape(total, q.shape[:-1])
 
 
 def _with_batch(x: Any) -> Any:
@@ -108,23 +116,20 @@ def _check(q: Any, k: Any, v: Any) -> None:
         )
 
 
-def _grouped(name: str, x: Any, scores: Any) -> Any:
+def _grouped(name: str, x: Any, q: Any, k: Any) -> Any:
     """A bias or mask with the axis of heads in two: groups, and the heads of each."""
-    x = _with_batch(x)
-    _, groups, each, length, count = scores.shape
-    fits = x.ndim == 4 and all(
-        n in (1, m)
-        for n, m in zip(x.shape, (scores.shape[0], groups * each, length, count), strict=True)
-    )
+    x, groups, heads = _with_batch(x), k.shape[2], q.shape[2]
+    whole = (q.shape[0], heads, q.shape[1], k.shape[1])
+    fits = x.ndim == 4 and all(n in (1, m) for n, m in zip(x.shape, whole, strict=True))
     if not fits or (name == "mask" and x.dtype.kind != "b"):
         raise ShapeError(
             f"dot_product_attention: the {name} is {x.type}",
             where=str(user_source()),
             fix=f"give {'bools' if name == 'mask' else 'numbers'} of a shape that broadcasts to "
-            f"{(scores.shape[0], groups * each, length, count)}",
+            f"{whole}",
         )
-    heads = (1, 1) if x.shape[1] == 1 else (groups, each)
-    return rnp.reshape(x, (x.shape[0], *heads, *x.shape[2:]))
+    split = (1, 1) if x.shape[1] == 1 else (groups, heads // groups)
+    return rnp.reshape(x, (x.shape[0], *split, *x.shape[2:]))
 
 
 def _places_seen(length: Any, count: Any, is_causal: bool, window: Window) -> list[Any]:

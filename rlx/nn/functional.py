@@ -270,7 +270,9 @@ def rms_norm(x: Any, scale: Any, *, eps: float = 1e-6) -> Any:
 
 
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
-    """1 at the place of the label on a new axis, else 0; float32 unless a dtype is given.
+    """1 at the place of the label on a new axis, else 0.
+
+    The dtype is float32 if not given.
 
     >>> one_hot([1, 0], 3)
     Array([[0., 1., 0.],

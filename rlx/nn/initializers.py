@@ -142,7 +142,9 @@ kaiming_uniform, kaiming_normal = he_uniform, he_normal
 
 
 def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
-    """Orthonormal rows or columns, whichever are fewer; all such matrices are equally likely.
+    """Orthonormal rows or columns, whichever are fewer.
+
+    All such matrices are equally likely.
 
     The columns stand along `column_axis`, the other axes together are the rows.
     """

@@ -31,7 +31,7 @@ def quantize(
     axis: Axis = None,
     bounds: Bounds = None,
 ) -> Any:
-    """Floats as numbers of few bits: round(x / scale) + zero_point, cut to the dtype's range.
+    """Floats as numbers of few bits: round(x / scale) + zero_point, cut to a range.
 
     `dtype` is an integer one, or a float of 8 bits. `bounds` is a smaller range, (-8, 7) for 4
     bits.

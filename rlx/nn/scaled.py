@@ -27,7 +27,10 @@ TOP_OF_EIGHT, TOP_OF_FOUR = 448.0, 6.0
 
 @dataclass(frozen=True)
 class BlockScaleConfig:
-    """How blocks of numbers are brought to few bits: the dtypes of these and of the scales."""
+    """How blocks of numbers are brought to few bits.
+
+    `data_type` is that of the numbers, `scale_type` that of the blocks' scales.
+    """
 
     mode: str
     block_size: int
@@ -38,7 +41,10 @@ class BlockScaleConfig:
 
 
 def get_scaled_dot_general_config(mode: str, global_scale: Any = None) -> BlockScaleConfig:
-    """The settings of "mxfp8" or "nvfp4"; the latter has a scale for all blocks as well."""
+    """The settings of "mxfp8" or "nvfp4".
+
+    The latter has a scale for all blocks as well.
+    """
     if mode == "nvfp4":
         whole = rnp.ones((1,), FLOAT) if global_scale is None else as_tensor(global_scale)
         return BlockScaleConfig(mode, 16, "float4_e2m1fn", "float8_e4m3fn", whole)

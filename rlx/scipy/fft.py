@@ -25,7 +25,9 @@ NORMS = (None, "backward", "ortho")
 def dct(
     x: Tensor, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None
 ) -> Any:
-    """The second cosine transform along an axis: 2 * sum of x[j] * cos(pi * k * (2j + 1) / 2n).
+    """The second cosine transform along an axis.
+
+    That is 2 * the sum of x[j] * cos(pi * k * (2j + 1) / 2n).
 
     `n` pads with zeros or cuts. The norm "ortho" makes the transform orthogonal.
 
@@ -49,7 +51,10 @@ def dctn(
     axes: Sequence[int] | None = None,
     norm: str | None = None,
 ) -> Any:
-    """The second cosine transform along several axes, all by default; `s` pads or cuts them."""
+    """The second cosine transform along several axes, all by default.
+
+    `s` pads or cuts them.
+    """
     return _along_each("dctn", _cosines, x, type, s, axes, norm)
 
 

@@ -24,10 +24,11 @@ def sph_harm_y(
     diff_n: int | None = None,
     n_max: int | None = None,
 ) -> Any:
-    """The spherical harmonics of degree n and order m, at colatitude theta and longitude phi.
+    """The spherical harmonics of degree n and order m at theta and phi.
 
-    They are complex and orthonormal on the sphere. `n_max` is the greatest degree, which must be
-    given where n is traced; greater degrees are taken for it.
+    theta is the colatitude, phi the longitude. They are complex and orthonormal on the sphere.
+    `n_max` is the greatest degree, which must be given where n is traced; greater degrees are taken
+    for it.
     """
     if diff_n is not None:
         raise ArgumentError(

@@ -18,10 +18,10 @@ STEP_TERMS = 64  # of a series at a place from which 1 is twice as far as the ar
 
 
 def hyp2f1(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Any:
-    """Gauss's function, the sum of (a)_k * (b)_k / (c)_k * x ** k / k!, for moderate a, b and c.
+    """Gauss's function, the sum of (a)_k * (b)_k / (c)_k * x ** k / k!.
 
-    Above a half the sum is continued toward 1 along the differential equation, so that c - a - b
-    may be any number. For x > 1 it is NaN, unless a or b ends the sum.
+    It is for moderate a, b and c. Above a half the sum is continued toward 1 along the differential
+    equation, so that c - a - b may be any number. For x > 1 it is NaN, unless a or b ends the sum.
     """
     a, b, c, x = broadcast_operands("hyp2f1", *floats("hyp2f1", a, b, c, x))
     ends_b = (b <= 0) & (b == rnp.round(b))

@@ -21,7 +21,7 @@ METHODS = ("linear", "nearest")
 
 @final
 class RegularGridInterpolator:
-    """A function by its values on a grid, straight or constant between the grid's lines.
+    """A function by its values on a grid, straight or constant between them.
 
     `points` are the places of the lines along each axis, rising; further axes of `values` are
     results. Outside of the grid stands `fill_value`; with None the function goes on.

@@ -40,7 +40,9 @@ def map_coordinates(
     mode: str = "constant",
     cval: Tensor = 0.0,
 ) -> Any:
-    """The numbers of an array at places between its elements, one coordinate for each axis.
+    """The numbers of an array at places between its elements.
+
+    There is one coordinate for each axis.
 
     Order 0 takes the nearest element, 1 goes straight between neighbors. Beyond the edges stands
     `cval`, or what `mode` says: "nearest", "wrap", "mirror" (around the last element) or "reflect"

@@ -1,4 +1,4 @@
-"""Half-size floats, computed in float32 and rounded once: what functions of many steps do."""
+"""Half-size floats, computed in float32 and rounded once at the end."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .promotion import convert, result_dtype
 
 
 def rounded_once(compute: Callable[..., Any], *operands: Any) -> Any:
-    """The result of `compute`, of operands in float32 where they meet in a half-size float.
+    """The result of `compute`, of operands in float32 if they are half-size floats.
 
-    Then the result is rounded to that dtype.
+    Then the result is rounded to the dtype in which they meet.
 
     >>> rounded_once(lambda x: x * 3 / 3, np.float16(1.001)).dtype
     dtype('float16')

@@ -33,7 +33,9 @@ HALF = as_dtype("float16")
 
 @define
 def reduce_precision(x: Type, *, exponent_bits: int, mantissa_bits: int) -> Type:
-    """The nearest numbers with so many bits, in the same dtype; ties go to the even one.
+    """The nearest numbers with so many bits, in the same dtype.
+
+    Ties go to the even one.
 
     What is too great becomes infinite, what is less than the least normal number 0. The
     derivative is that of the identity, rounded alike.

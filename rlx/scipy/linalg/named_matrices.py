@@ -87,7 +87,9 @@ def _size(name: str, n: Any, least: int = 0) -> int:
 
 
 def helmert(n: int, full: bool = False) -> Any:
-    """Helmert's matrix, whose rows are orthonormal and sum to 0; `full` adds a constant row.
+    """Helmert's matrix, whose rows are orthonormal and sum to 0.
+
+    `full` adds a constant row.
 
     >>> helmert(2).round(3).tolist()
     [[0.7070000171661377, -0.7070000171661377]]
@@ -115,7 +117,10 @@ def hadamard(n: int, dtype: Any = int) -> Any:
 
 
 def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Any:
-    """The matrix of the Fourier transform; `scale` "sqrtn" makes it unitary, "n" divides by n."""
+    """The matrix of the Fourier transform.
+
+    The `scale` "sqrtn" makes it unitary, "n" divides by n.
+    """
     n = _size("dft", n)
     chosen = as_dtype("complex64" if dtype is None else dtype)
     if scale not in (None, "sqrtn", "n") or not is_complex(chosen):
@@ -138,7 +143,7 @@ def _line(name: str, x: Tensor, least: int = 1) -> Any:
 
 
 def hankel(c: Tensor, r: Tensor | None = None) -> Any:
-    """The matrix with first column c, last row r, and equal elements on rising diagonals.
+    """The matrix with first column c, last row r, equal along rising diagonals.
 
     r is zero if not given; its first element does not count.
 
@@ -155,7 +160,7 @@ def hankel(c: Tensor, r: Tensor | None = None) -> Any:
 
 
 def circulant(c: Tensor) -> Any:
-    """The matrix with first column c, each next column moved down by one, around the end.
+    """The matrix with first column c, each next one moved down around the end.
 
     >>> circulant([1, 2, 3]).tolist()
     [[1, 3, 2], [2, 1, 3], [3, 2, 1]]
@@ -167,7 +172,7 @@ def circulant(c: Tensor) -> Any:
 
 
 def leslie(f: Tensor, s: Tensor) -> Any:
-    """Leslie's matrix of a population: `f` children in the first row, `s` survivors below.
+    """Leslie's matrix of a population: `f` children, `s` survivors below them.
 
     >>> leslie([1.0, 2.0, 3.0], [0.5, 0.25]).tolist()
     [[1.0, 2.0, 3.0], [0.5, 0.0, 0.0], [0.0, 0.25, 0.0]]

@@ -1,4 +1,4 @@
-"""Matrices in parts that other functions give: polar, qr_multiply, eigh_tridiagonal, and more."""
+"""What other factors give: polar, qr_multiply, eigh_tridiagonal, expm_frechet."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ def qr_multiply(
     overwrite_a: bool = False,
     overwrite_c: bool = False,
 ) -> tuple[Any, Any]:
-    """c Q and R, where a = Q R; with the mode "left" Q c and R; `conjugate` takes that of Q."""
+    """c Q and R, where a = Q R; with the mode "left" Q c and R.
+
+    `conjugate` takes the conjugate of Q.
+    """
     if mode not in ("right", "left") or pivoting:
         what = f"the mode is {mode!r}, pivoting {pivoting}"
         wrong_value("qr_multiply", what, fix='use "right" or "left", and no pivoting')
@@ -73,9 +76,10 @@ def eigh_tridiagonal(
     tol: float | None = None,
     key: Any = None,
 ) -> Any:
-    """The eigenvalues and vectors of a Hermitian matrix with diagonal d and e beside it.
+    """The eigenvalues and vectors of a matrix with diagonal d and e beside it.
 
-    The selection "a" is all, "i" those with the numbers `select_range`, both ends included.
+    It is Hermitian. The selection "a" is all, "i" those with the numbers `select_range`, both ends
+    included.
 
     >>> eigh_tridiagonal([2.0, 2.0], [1.0], eigvals_only=True).round(3).tolist()
     [1.0, 3.0]

@@ -1,4 +1,4 @@
-"""Triangular forms of matrices, and what is easy for them: schur, hessenberg, functions."""
+"""Triangular forms of matrices, and functions that are easy for them."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def funm(A: Tensor, func: Callable[[Any], Any], disp: bool = True) -> Any:
 
 
 def sqrtm(A: Tensor, blocksize: int = 1) -> Any:
-    """The matrix whose square is A, of those the one whose eigenvalues have real parts >= 0.
+    """The matrix whose square is A and whose eigenvalues have real parts >= 0.
 
     It is complex. Björck and Hammarling, "A Schur method for the square root of a matrix", 1983.
 

@@ -21,7 +21,7 @@ class Point(NamedTuple):
 
 
 class Search(NamedTuple):
-    """The best place so far, the other end of where the minimum is, the next place to try."""
+    """The best place so far, the other end of the search, the next place to try."""
 
     low: Point
     high: Point
@@ -40,7 +40,9 @@ def line_search(
     first: Any,
     most: int,
 ) -> Search:
-    """Places along a direction until one is good, `most` at most, from the distance `first` on.
+    """Places along a direction until one is good, from the distance `first` on.
+
+    `most` places are tried at most.
 
     Nocedal and Wright, "Numerical Optimization", algorithms 3.5 and 3.6: outwards until a minimum
     must lie between two places, then between them.

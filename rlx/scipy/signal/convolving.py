@@ -72,7 +72,7 @@ def convolve(
 def correlate(
     in1: Tensor, in2: Tensor, mode: str = "full", method: str = "auto", precision: Any = None
 ) -> Any:
-    """The sums of products of one array with another one, conjugated, at each distance."""
+    """The sums of products with another array, conjugated, at each distance."""
     x, y = as_tensor(in1), as_tensor(in2)
     return convolve(x, rnp.flip(rnp.conj(y)), mode, method, precision)
 

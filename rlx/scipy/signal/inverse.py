@@ -26,7 +26,7 @@ def istft(
     time_axis: int = -1,
     freq_axis: int = -2,
 ) -> tuple[Any, Any]:
-    """Times, and the lines whose segments have these Fourier transforms; undoes `stft`.
+    """Times, and the lines whose segments have these transforms; undoes `stft`.
 
     `boundary` tells whether `stft` had put something before and after the lines.
     """

@@ -25,7 +25,7 @@ PADS = {"even": "reflect", "constant": "edge", "zeros": "constant"}
 
 @dataclass(frozen=True)
 class Segments:
-    """How lines are cut: the length of a segment, its overlap, of its transform; the window."""
+    """How lines are cut: lengths of a segment, of its overlap, of its transform."""
 
     length: int
     overlap: int
@@ -150,7 +150,7 @@ def welch(
     axis: int = -1,
     average: str = "mean",
 ) -> tuple[Any, Any]:
-    """Frequencies, and the power spectral density of lines, averaged over segments; see `csd`."""
+    """Frequencies, and the power spectral density of lines; see `csd`."""
     settings = (window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, average)
     return csd(x, None, fs, *settings)
 

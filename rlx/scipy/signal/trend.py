@@ -28,8 +28,8 @@ def detrend(
 
     Between the places `bp` each part gets a straight line of its own.
 
-    >>> detrend([1.0, 2.0, 4.0]).round(3).tolist()
-    [0.167, -0.333, 0.167]
+    >>> detrend([1.0, 2.0, 6.0]).round(3).tolist()
+    [0.5, -1.0, 0.5]
     """
     if type not in ("constant", "linear") or overwrite_data is not None:
         raise ArgumentError(

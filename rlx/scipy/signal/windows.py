@@ -1,4 +1,7 @@
-"""Windows for spectra, by the names that SciPy gives them; they continue beyond their end."""
+"""Windows for spectra, by the names that SciPy gives them.
+
+They continue beyond their end.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ WITH_NUMBER = ("kaiser", "gaussian", "tukey", "general_hamming")
 
 
 def window_of(name: str, window: Any, count: int, dtype: Any) -> Any:
-    """The numbers of a window: by its name, a tuple of a name and a number, or as they are.
+    """The numbers of a window: by its name, or a name and a number, or as given.
 
     `name` is the function for the error.
     """

@@ -1,4 +1,4 @@
-"""Unit quaternions (x, y, z, w) along the last axis, and what else tells of a rotation."""
+"""Unit quaternions (x, y, z, w) along the last axis, and other forms."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ def product(p: Any, q: Any) -> Any:
 
 
 def canonical(x: Any) -> Any:
-    """Of two that are one rotation the one whose first of w, x, y, z that is not 0 is positive."""
+    """Of two that are one rotation the one with the first sign plus.
+
+    The numbers go in the order w, x, y, z.
+    """
     sign = rnp.zeros_like(x[..., :1])
     for i in (3, 0, 1, 2):
         sign = rnp.where(sign == 0, rnp.sign(x[..., i : i + 1]), sign)
@@ -56,7 +59,10 @@ def as_matrix(x: Any) -> Any:
 
 
 def from_matrix(m: Any) -> Any:
-    """The rotation by a matrix: of four formulas the one that divides by the greatest number."""
+    """The rotation by a matrix.
+
+    Of four formulas it is the one that divides by the greatest number.
+    """
     trace = m[..., 0, 0] + m[..., 1, 1] + m[..., 2, 2]
     made = [rnp.stack([*_off(m), 1 + trace], axis=-1)]
     for i in range(3):

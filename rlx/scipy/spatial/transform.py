@@ -167,7 +167,7 @@ class Rotation:
 
 @final
 class Slerp:
-    """The even turns between rotations at rising times: `Slerp.init(times, rotations)(time)`."""
+    """The even turns between rotations: `Slerp.init(times, rotations)(time)`."""
 
     def __init__(
         self, times: Tensor, timedelta: Tensor, rotations: Rotation, rotvecs: Tensor
