@@ -64,13 +64,25 @@ def _binary(name: str, op: str, doc: str) -> Callable[[Tensor, Tensor], Any]:
 
 gammaln = _unary("gammaln", "lgamma", "The logarithm of the size of the gamma function.")
 digamma = _unary("digamma", "digamma", "The derivative of `gammaln`.")
-betaln = _binary("betaln", "betaln", "The logarithm of the size of the beta function.")
-gammainc = _binary("gammainc", "igamma", "The regularized lower incomplete gamma function.")
-gammaincc = _binary("gammaincc", "igammac", "The regularized upper incomplete gamma function.")
+
+
+def betaln(a: Tensor, b: Tensor) -> Any:
+    """The logarithm of the size of the beta function."""
+    return pointwise("betaln", a, b, name="betaln", inexact=True)
+
+
+def gammainc(a: Tensor, x: Tensor) -> Any:
+    """The regularized lower incomplete gamma function."""
+    return pointwise("igamma", a, x, name="gammainc", inexact=True)
+
+
+def gammaincc(a: Tensor, x: Tensor) -> Any:
+    """The regularized upper incomplete gamma function."""
+    return pointwise("igammac", a, x, name="gammaincc", inexact=True)
 
 
 def loggamma(x: Tensor) -> Any:
-    """The logarithm of the gamma function; of a real number NaN where it is not positive."""
+    """The logarithm of the gamma function; NaN where it is not a positive real."""
     if rnp.iscomplexobj(x):
         return complex_loggamma(as_tensor(x))
     (x,) = floats("loggamma", x)
@@ -210,9 +222,6 @@ erf = _unary("erf", "erf", "The error function.")
 erfc = _unary("erfc", "erfc", "One minus the error function.")
 erfcx = _unary("erfcx", "erfcx", "exp(x * x) * erfc(x).")
 erfinv = _unary("erfinv", "erf_inv", "The inverse of the error function.")
-ndtri = _unary("ndtri", "ndtri", "The number of this normal distribution function.")
-
-owens_t = _binary("owens_t", "owens_t", "The chance of X > h and 0 < Y < a * X, X and Y normal.")
 
 
 def ndtr(x: Tensor) -> Any:
@@ -438,3 +447,13 @@ def log_softmax(x: Tensor, /, *, axis: Axis = None) -> Any:
     """The logarithm of the softmax, without its underflow."""
     (x,) = floats("log_softmax", x)
     return apply("log_softmax", x, axes=some_axes("log_softmax", axis, x.ndim))
+
+
+def ndtri(p: Tensor) -> Any:
+    """The number of this normal distribution function."""
+    return pointwise("ndtri", p, name="ndtri", inexact=True)
+
+
+def owens_t(h: Tensor, a: Tensor) -> Any:
+    """The chance of X > h and 0 < Y < a * X, X and Y normal."""
+    return pointwise("owens_t", h, a, name="owens_t", inexact=True)

@@ -29,7 +29,7 @@ __all__ = [
 
 
 def checkpoint(
-    fn: Callable[..., Any],
+    fun: Callable[..., Any],
     *,
     policy: Callable[..., Any] | None = None,
     prevent_cse: bool = True,
@@ -48,19 +48,19 @@ def checkpoint(
     >>> float(rlx.grad(cube)(2.0))
     12.0
     """
-    check_function(fn, "checkpoint: the function")
+    check_function(fun, "checkpoint: the function")
     if policy is not None:
         check_function(policy, "checkpoint: the policy")
     rule = None if policy is None else Rule(policy)
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
 
     @boundary
-    @functools.wraps(fn, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
+    @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        fixed = chosen_arguments(fn, static_argnums, len(args), "static_argnums")
+        fixed = chosen_arguments(fun, static_argnums, len(args), "static_argnums")
         given = tuple(pytree.Static(a) if i in fixed else a for i, a in enumerate(args))
         named = {k: pytree.Static(a) if k in names else a for k, a in kwargs.items()}
-        traced = trace(fn, given, named)
+        traced = trace(fun, given, named)
         attrs = {"policy": rule, "prevent_cse": prevent_cse}
         return apply_nested("checkpoint", traced, (given, named), **attrs)
 

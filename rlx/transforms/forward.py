@@ -29,7 +29,7 @@ WRAPPED = ("__module__", "__name__", "__qualname__", "__doc__")
 
 @boundary
 def jvp(
-    fn: Callable[..., Any],
+    fun: Callable[..., Any],
     primals: Sequence[Any],
     tangents: Sequence[Any],
     has_aux: bool = False,
@@ -49,7 +49,7 @@ def jvp(
             where=str(user_source()),
             fix="write rlx.jvp(f, (x,), (t,))",
         )
-    traced = trace(fn, primals, concrete=True)
+    traced = trace(fun, primals, concrete=True)
     leaves, tree = pytree.flatten(tuple(primals))
     given = pytree.flatten_like(tree, tuple(tangents), "jvp", TANGENT_SIDES)
     active = [is_inexact(p.dtype) for p in traced.graph.params[: traced.n_args]]
@@ -78,7 +78,7 @@ def hvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
 
 
 def jacfwd(
-    fn: Callable[..., Any],
+    fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
@@ -95,12 +95,12 @@ def jacfwd(
     [[2.0, 0.0], [0.0, 4.0]]
     """
 
-    check_function(fn, "jacfwd: the function")
+    check_function(fun, "jacfwd: the function")
 
     @boundary
-    @functools.wraps(fn, assigned=WRAPPED)
+    @functools.wraps(fun, assigned=WRAPPED)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        inner, picked = _of_chosen("jacfwd", fn, argnums, args, kwargs)
+        inner, picked = _of_chosen("jacfwd", fun, argnums, args, kwargs)
         leaves, tree = pytree.flatten(picked)
         types = [operand_type(as_operand(x)) for x in leaves]
         _check_fields("jacfwd", "the argument", types, holomorphic)
@@ -108,7 +108,7 @@ def jacfwd(
         def along(*tangents: Any) -> Any:
             moved = pytree.unflatten(tree, tangents)
             found = jvp(inner, picked, moved, has_aux)
-            of_value = _check_result("jacfwd", fn, found[0])
+            of_value = _check_result("jacfwd", fun, found[0])
             _check_fields("jacfwd", "the value", of_value if holomorphic else [], holomorphic)
             return found[1], found[2] if has_aux else None
 
@@ -121,7 +121,7 @@ def jacfwd(
 
 
 def jacrev(
-    fn: Callable[..., Any],
+    fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
@@ -138,14 +138,14 @@ def jacrev(
     [[2.0, 0.0], [0.0, 4.0]]
     """
 
-    check_function(fn, "jacrev: the function")
+    check_function(fun, "jacrev: the function")
 
     @boundary
-    @functools.wraps(fn, assigned=WRAPPED)
+    @functools.wraps(fun, assigned=WRAPPED)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        inner, picked = _of_chosen("jacrev", fn, argnums, args, kwargs, allow_int)
+        inner, picked = _of_chosen("jacrev", fun, argnums, args, kwargs, allow_int)
         value, pull_back, *extra = vjp(inner, *picked, has_aux=has_aux)
-        types = _check_result("jacrev", fn, value)
+        types = _check_result("jacrev", fun, value)
         _check_fields("jacrev", "the value", types, holomorphic)
         of_arguments = [operand_type(as_operand(x)) for x in pytree.leaves(picked)]
         _check_fields("jacrev", "the argument", of_arguments if holomorphic else [], holomorphic)
@@ -162,7 +162,7 @@ def jacrev(
 
 
 def hessian(
-    fn: Callable[..., Any],
+    fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
@@ -173,7 +173,7 @@ def hessian(
     >>> rlx.hessian(lambda x: (x**3).sum())(rlx.array([1.0, 2.0])).tolist()
     [[6.0, 0.0], [0.0, 12.0]]
     """
-    rows = jacrev(fn, argnums, has_aux, holomorphic)
+    rows = jacrev(fun, argnums, has_aux, holomorphic)
     return jacfwd(rows, argnums, has_aux, holomorphic)
 
 

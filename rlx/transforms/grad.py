@@ -65,7 +65,7 @@ def vjp_graph(graph: Graph, active: Sequence[bool]) -> Graph:
 
 
 def value_and_grad(
-    fn: Callable[..., Any],
+    fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
@@ -84,19 +84,19 @@ def value_and_grad(
     (8.0, 12.0)
     """
 
-    check_function(fn, "value_and_grad: the function")
+    check_function(fun, "value_and_grad: the function")
 
     @boundary
-    @functools.wraps(fn, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
+    @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        chosen = chosen_arguments(fn, argnums, len(args))
+        chosen = chosen_arguments(fun, argnums, len(args))
         # the others reach the function as they are, whatever they are
         held = tuple(a if i in chosen else pytree.Static(a) for i, a in enumerate(args))
-        traced = trace(fn, held, {k: pytree.Static(a) for k, a in kwargs.items()}, concrete=True)
+        traced = trace(fun, held, {k: pytree.Static(a) for k, a in kwargs.items()}, concrete=True)
         chosen_params = traced.graph.params[: traced.n_args]
         _check_inputs(chosen_params, holomorphic, allow_int)
         active = [is_inexact(p.dtype) for p in chosen_params] + [False] * len(traced.captures)
-        _check_loss(fn, traced, has_aux, holomorphic)
+        _check_loss(fun, traced, has_aux, holomorphic)
         graph = _with_unit_cotangent(traced.graph, active)
         results = run_graph(graph, [*pytree.leaves(held), *traced.captures])
         count = len(traced.graph.results)
@@ -112,7 +112,7 @@ def value_and_grad(
 
 
 def grad(
-    fn: Callable[..., Any],
+    fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
@@ -126,11 +126,11 @@ def grad(
     >>> float(rlx.grad(rlx.grad(lambda x: x**3))(2.0))
     12.0
     """
-    check_function(fn, "grad: the function")
-    both = value_and_grad(fn, argnums, has_aux, holomorphic, allow_int)
+    check_function(fun, "grad: the function")
+    both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
 
     @boundary
-    @functools.wraps(fn, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
+    @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         value, slope = both(*args, **kwargs)
         return (slope, value[1]) if has_aux else slope
@@ -139,7 +139,7 @@ def grad(
 
 
 @boundary
-def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """Give the value of a function and the map that takes cotangents back.
 
     It takes the cotangent of the value to those of the arguments.
@@ -149,7 +149,7 @@ def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     >>> [float(ct) for ct in pull_back(1.0)]
     [5.0, 2.0]
     """
-    traced = trace(fn, primals, concrete=True)
+    traced = trace(fun, primals, concrete=True)
     active = [is_inexact(p.dtype) for p in traced.graph.params[: traced.n_args]]
     active += [False] * len(traced.captures)
     parts, out_active = linearized(traced.graph, active)
@@ -195,7 +195,7 @@ def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
 
 @boundary
-def linearize(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """Give the value of a function and its linear map of tangents.
 
     The map takes tangents of the arguments to the value's tangent. With `has_aux` the function
@@ -206,7 +206,7 @@ def linearize(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
     >>> float(value), float(push(1.0))
     (9.0, 6.0)
     """
-    traced = trace(fn, primals, concrete=True)
+    traced = trace(fun, primals, concrete=True)
     active = [is_inexact(p.dtype) for p in traced.graph.params[: traced.n_args]]
     active += [False] * len(traced.captures)
     parts, out_active = linearized(traced.graph, active)
@@ -352,7 +352,7 @@ def _as_arguments(args: Any, chosen: Sequence[int], results: Sequence[Any], argn
 
 
 @boundary
-def linear_transpose(fn: Callable[..., Any], *primals: Any) -> Callable[..., Any]:
+def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., Any]:
     """Give the transpose of a function that is linear in all arguments.
 
     `primals` are arrays or `rlx.spec`s: only their types matter. The transpose takes a cotangent
@@ -363,7 +363,7 @@ def linear_transpose(fn: Callable[..., Any], *primals: Any) -> Callable[..., Any
     >>> transposed(rlx.array([1.0, 2.0]))[0].tolist()
     [0.0, 3.0, 6.0]
     """
-    traced = trace(fn, primals)
+    traced = trace(fun, primals)
     linear = [i < traced.n_args for i in range(len(traced.graph.params))]
     for param in pick(traced.graph.params, linear):
         if not is_inexact(param.dtype):

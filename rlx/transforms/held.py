@@ -35,12 +35,14 @@ class Held:
 pytree.register_class(Held, lambda held: (held._arrays, held._fn), Held)
 
 
-def closure_convert(fn: Callable[..., Any], *args: Any) -> tuple[Callable[..., Any], list[Any]]:
-    """Give a function that takes what `fn` holds from outside as further arguments, and that.
+def closure_convert(
+    fun: Callable[..., Any], *example_args: Any
+) -> tuple[Callable[..., Any], list[Any]]:
+    """Give a function that takes what `fun` holds from outside as further arguments, and that.
 
     What it holds are traced arrays of floats, which derivatives may move; other things stay
-    inside. `args` are arguments as `fn` will get. For functions with custom rules that take a
-    function: so its derivatives by what it holds are not lost.
+    inside. `example_args` are arguments as `fun` will get. For functions with custom rules that
+    take a function: so its derivatives by what it holds are not lost.
 
     >>> import rlx
     >>> def twice_of(x):
@@ -49,8 +51,8 @@ def closure_convert(fn: Callable[..., Any], *args: Any) -> tuple[Callable[..., A
     >>> float(rlx.grad(twice_of)(3.0))
     2.0
     """
-    check_function(fn, "closure_convert: the function")
-    return opened(fn, args, lambda value: is_inexact(value.dtype))
+    check_function(fun, "closure_convert: the function")
+    return opened(fun, example_args, lambda value: is_inexact(value.dtype))
 
 
 def opened(

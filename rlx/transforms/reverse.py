@@ -14,7 +14,7 @@ from .jit import jit
 
 
 def fwd_and_bwd(
-    fn: Callable[..., Any],
+    fun: Callable[..., Any],
     argnums: int | Sequence[int],
     has_aux: bool = False,
     jitted: bool = True,
@@ -30,15 +30,15 @@ def fwd_and_bwd(
     >>> [float(ct) for ct in backward(pull_back, 1.0)]
     [5.0, 2.0]
     """
-    check_function(fn, "fwd_and_bwd: the function")
+    check_function(fun, "fwd_and_bwd: the function")
 
-    @functools.wraps(fn, assigned=("__name__", "__qualname__"))
+    @functools.wraps(fun, assigned=("__name__", "__qualname__"))
     def forward(*args: Any) -> Any:
-        chosen = chosen_arguments(fn, argnums, len(args))
+        chosen = chosen_arguments(fun, argnums, len(args))
 
         def of_chosen(*picked: Any) -> Any:
             table = dict(zip(chosen, picked, strict=True))
-            return fn(*(table.get(i, a) for i, a in enumerate(args)))
+            return fun(*(table.get(i, a) for i, a in enumerate(args)))
 
         return vjp(of_chosen, *(args[i] for i in chosen), has_aux=has_aux)
 
@@ -49,7 +49,7 @@ def fwd_and_bwd(
     return (jit(forward), jit(backward)) if jitted else (forward, backward)
 
 
-def custom_gradient(fn: Callable[..., Any]) -> Callable[..., Any]:
+def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
     """Make a function of one that gives its value and its pullback.
 
     The pullback takes the cotangent of the value to that of the argument, or to a tuple of those
@@ -62,14 +62,14 @@ def custom_gradient(fn: Callable[..., Any]) -> Callable[..., Any]:
     >>> float(rlx.grad(f)(3.0))
     30.0
     """
-    check_function(fn, "custom_gradient: the function")
+    check_function(fun, "custom_gradient: the function")
 
-    @functools.wraps(fn, assigned=("__name__",), updated=())
+    @functools.wraps(fun, assigned=("__name__",), updated=())
     def value_of(*args: Any) -> Any:
-        return fn(*args)[0]
+        return fun(*args)[0]
 
     def forward(*args: Any) -> Any:
-        value, pull_back = fn(*args)
+        value, pull_back = fun(*args)
         converted, held = opened(pull_back, (value,), lambda value: True)
         return value, (held, converted)
 
@@ -80,4 +80,4 @@ def custom_gradient(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     made = custom_vjp(value_of)
     made.defvjp(forward, backward)
-    return functools.wraps(fn)(lambda *args: made(*args))
+    return functools.wraps(fun)(lambda *args: made(*args))

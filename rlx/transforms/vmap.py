@@ -20,13 +20,13 @@ from .run import plain, run_graph
 
 
 def vmap(
-    fn: Callable[..., Any],
+    fun: Callable[..., Any],
     in_axes: Any = 0,
     out_axes: Any = 0,
     axis_name: Any = None,
     axis_size: int | None = None,
 ) -> Callable[..., Any]:
-    """Give a function that applies `fn` to every member of a batch at once.
+    """Give a function that applies `fun` to every member of a batch at once.
 
     `in_axes` is the batch axis of each argument (None: the same for all members), as one number,
     or a tuple with a number or a tree for each argument; `out_axes` likewise for the results.
@@ -36,10 +36,10 @@ def vmap(
     [10.0, 20.0]
     """
 
-    check_function(fn, "vmap: the function")
+    check_function(fun, "vmap: the function")
 
     @boundary
-    @functools.wraps(fn, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
+    @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         args = _with_shared(in_axes, args)
         leaves, _ = pytree.flatten((args, kwargs))
@@ -47,14 +47,14 @@ def vmap(
         types = [operand_type(as_operand(x)) for x in leaves]
         axes = [_checked(a, t) for a, t in zip(axes, types, strict=True)]
         tree = pytree.structure((args, kwargs))
-        size = _size(axes, types, argument_origins(fn, args, tree, function_name(fn)), axis_size)
+        size = _size(axes, types, argument_origins(fun, args, tree, function_name(fun)), axis_size)
         # numbers that all members share are known, so that Python control flow can use them
         members = [
             x if a is None else _member(t, a) for x, t, a in zip(leaves, types, axes, strict=True)
         ]
         given = pytree.unflatten(tree, members)
         with named_axis(axis_name, size):
-            traced = trace(fn, given[0], given[1], concrete=True)
+            traced = trace(fun, given[0], given[1], concrete=True)
         batched = [a is not None for a in axes] + [False] * len(traced.captures)
         with batching(axis_name, size):
             graph, out_batched = batch_graph(traced.graph, batched, size)

@@ -91,12 +91,15 @@ def inv(a: Tensor) -> Any:
     return apply("linear_solve", a, broadcast_to(eye(a.shape[-1], dtype=a.dtype), a.shape))
 
 
-def pinv(a: Tensor, rtol: Tensor | None = None, hermitian: bool = False) -> Any:
+def pinv(
+    a: Tensor, rtol: Tensor | None = None, hermitian: bool = False, *, rcond: Tensor | None = None
+) -> Any:
     """The pseudo-inverse of Moore and Penrose.
 
     Singular values not greater than `rtol` times the greatest count as zero; by default that is
     10 max(m, n) times the precision of the dtype. The derivative holds where the rank stays.
     """
+    rtol = rcond if rtol is None else rtol
     (a,) = inexact(a)
     check_matrix("pinv", a)
     if hermitian:
