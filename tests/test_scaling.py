@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from types import CodeType
@@ -135,6 +136,36 @@ def test_what_is_forgotten_is_freed(monkeypatch):
     assert after[:3] == before[:3]
     assert after[3] <= before[3] + 20 * 10  # less than ten objects for each program
     assert fn.cache_info().entries == 4
+
+
+def test_python_functions_of_forgotten_programs_are_freed(monkeypatch):
+    monkeypatch.setattr(rlx.runtime.default_session("cpu").cache, "capacity", 2)
+
+    def call() -> weakref.ref:
+        def seen(x: Any) -> None:
+            pass
+
+        fn = rlx.jit(lambda x: (rlx.debug.callback(seen, x), x + 1.0)[1])
+        fn(X)
+        return weakref.ref(seen)
+
+    made = [call() for _ in range(8)]
+    gc.collect()
+    gc.collect()
+    assert sum(ref() is not None for ref in made) <= 2
+
+
+def test_equal_functions_share_a_program():
+    session = rlx.runtime.default_session("cpu")
+
+    def fn(x: Any) -> Any:
+        rlx.check(x > 0, "negative")
+        return x
+
+    rlx.jit(fn)(X)
+    before = session.cache.stats.misses
+    rlx.jit(fn)(X)
+    assert session.cache.stats.misses == before
 
 
 def test_scalars_are_one_kind():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import weakref
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,9 @@ from .dims import Dim
 from .graph import Constant, Graph, Value
 from .types import Type
 
-# Python functions among the attributes have no content: each gets a number in this process. The
-# table keeps them alive, so that no later one takes the identity of an earlier.
-_functions: dict[Any, int] = {}
+# Python functions among the attributes have no content: each gets a number in this process, which
+# no later one gets. Who keeps what was made for a graph keeps the graph, and with it its functions.
+_functions: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 _numbers = itertools.count()
 
 

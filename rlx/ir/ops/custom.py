@@ -29,7 +29,7 @@ class Rule:
     `key` makes equal two rules that mean the same.
     """
 
-    __slots__ = ("fn", "key")
+    __slots__ = ("__weakref__", "fn", "key")
 
     def __init__(self, fn: Callable[..., Any], key: Any = None) -> None:
         self.fn = fn
