@@ -29,7 +29,14 @@ from ..trace.control import while_loop
 from ..trace.halves import rounded_once
 from ..trace.host import is_python_scalar
 from ..trace.ownership import is_part
-from ..trace.promotion import convert, fit_operands, pointwise, pointwise_at, result_dtype
+from ..trace.promotion import (
+    convert,
+    convert_exactly,
+    fit_operands,
+    pointwise,
+    pointwise_at,
+    result_dtype,
+)
 from .elementwise import (
     Tensor,
     add,
@@ -177,7 +184,7 @@ def copysign(x: Tensor, y: Tensor, /) -> Any:
 def heaviside(x: Tensor, y: Tensor, /) -> Any:
     """0 below zero, 1 above it, y at it."""
     dtype = result_dtype(as_operand(x), as_operand(y), inexact=True)
-    x = convert(as_tensor(x), dtype)
+    x = convert_exactly(x, dtype)
     step = where(less(x, 0), 0.0, where(equal(x, 0), y, where(isnan(x), x, 1.0)))
     return convert(step, dtype)
 
@@ -201,7 +208,7 @@ def ceil(x: Tensor, /) -> Any:
     return _rounding("ceil", x)
 
 
-def trunc(x: Tensor, /) -> Any:
+def trunc(x: Tensor) -> Any:
     """The whole part, rounded toward zero."""
     return _rounding("trunc", x)
 
@@ -367,7 +374,7 @@ radians, degrees = deg2rad, rad2deg
 
 def ldexp(x: Tensor, y: Tensor, /) -> Any:
     """X times 2 to the power of the integer y."""
-    return multiply(x, exp2(convert(as_tensor(y), result_dtype(as_operand(x), inexact=True))))
+    return multiply(x, exp2(convert_exactly(y, result_dtype(as_operand(x), inexact=True))))
 
 
 def nan_to_num(

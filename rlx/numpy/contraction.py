@@ -226,6 +226,7 @@ def vecmat(x: Tensor, y: Tensor, /) -> Any:
 def outer(a: Tensor, b: Tensor, out: None = None) -> Any:
     """All products of elements: `f32[n], f32[m]` gives `f32[n, m]`."""
     refuse_out("outer", out)
+    a, b = _pair(a, b)
     return multiply(ravel(a)[:, None], ravel(b)[None, :])
 
 

@@ -17,7 +17,7 @@ from ..trace.array import Array, Device
 from ..trace.axes import as_shape, integer
 from ..trace.host import is_python_scalar, leaves_of_lists, scalar_to_numpy, to_numpy
 from ..trace.operators import Operators
-from ..trace.promotion import FLOAT, broadcast_to, convert, convert_exactly, result_dtype
+from ..trace.promotion import FLOAT, broadcast_to, convert_exactly, result_dtype
 from ..trace.pytree import too_deep
 from ..trace.tensor import TracedTensor
 from .arithmetic import astype
@@ -128,7 +128,7 @@ def full(
         scalar_to_numpy(value, wanted)  # an error if it does not fit
         made = apply("full", shape=as_shape(shape), value=value, dtype=wanted)
     else:
-        made = broadcast_to(convert(as_tensor(value), wanted), as_shape(shape))
+        made = broadcast_to(convert_exactly(value, wanted), as_shape(shape))
     return placed(made, device)
 
 

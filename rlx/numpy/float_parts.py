@@ -10,7 +10,7 @@ import numpy as np
 
 from ..ir.types import as_dtype, is_integer
 from ..trace.apply import apply, as_operand, as_tensor
-from ..trace.promotion import convert, fit_operands, pointwise, result_dtype
+from ..trace.promotion import convert, convert_exactly, fit_operands, pointwise, result_dtype
 from .arithmetic import copysign
 from .division import remainder
 from .elementwise import Tensor, add, equal, greater, less, maximum, minimum, multiply, subtract
@@ -50,7 +50,7 @@ def spacing(x: Tensor, /) -> Any:
 
     For float16 it is that to the next greater number.
     """
-    x = convert(as_tensor(x), result_dtype(as_operand(x), inexact=True))
+    x = convert_exactly(x, result_dtype(as_operand(x), inexact=True))
     far = convert(math.inf, x.dtype)
     if x.dtype.name == "float16":
         return subtract(nextafter(x, far), x)
@@ -62,7 +62,7 @@ def frexp(x: Tensor, /) -> tuple[Any, Any]:
 
     The fraction is from 0.5 below 1, with the sign.
     """
-    x = convert(as_tensor(x), result_dtype(as_operand(x), inexact=True))
+    x = convert_exactly(x, result_dtype(as_operand(x), inexact=True))
     is_plain = logical_and(isfinite(x), apply("ne", x, 0))
     size = where(is_plain, apply("abs", x), 1)
     power = add(apply("floor", multiply(apply("log", size), 1 / math.log(2))), 1)
@@ -79,7 +79,7 @@ def unwrap(
     p: Tensor, discont: float | None = None, axis: int = -1, period: float = 2 * math.pi
 ) -> Any:
     """Angles along an axis without the jumps of whole turns."""
-    p = convert(as_tensor(p), result_dtype(as_operand(p), as_operand(period)))
+    p = convert_exactly(p, result_dtype(as_operand(p), as_operand(period)))
     steps = diff(p, axis=axis)
     half = period // 2 if is_integer(p.dtype) else period / 2
     short = subtract(remainder(add(steps, half), period), half)
@@ -100,7 +100,7 @@ def piecewise(
     x = as_tensor(x)
     choices = [f(x, *args, **kw) if isinstance(f, Callable) else f for f in funclist]
     default = choices.pop() if len(choices) > len(condlist) else 0
-    result = convert(as_tensor(default), x.dtype)
+    result = convert_exactly(default, x.dtype)
     for condition, choice in zip(condlist, choices, strict=True):
         result = convert(where(condition, choice, result), x.dtype)
     return result

@@ -14,7 +14,7 @@ from ..trace.apply import apply, as_tensor
 from ..trace.array import Array
 from ..trace.axes import some_axes
 from ..trace.host import is_python_scalar
-from ..trace.promotion import FLOAT, convert, promote_operands
+from ..trace.promotion import FLOAT, convert, convert_exactly, promote_operands
 from .creation import arange, linspace, ones, zeros
 from .elementwise import Tensor, add, divide, multiply
 from .indexing import nonzero
@@ -228,7 +228,7 @@ def _slope(x: Any, axis: int, step: Any) -> Any:
             fix="leave the axis out: gradient(x, axis=...)",
         )
     thin = (-1,) + (1,) * (x.ndim - 1)
-    step = as_tensor(step)
+    step = convert_exactly(step, x.dtype) if is_python_scalar(step) else as_tensor(step)
     widths = reshape(diff(step), thin) if step.ndim else step
     ratios = divide(x[1:] - x[:-1], widths)
     left, right = ratios[:-1], ratios[1:]

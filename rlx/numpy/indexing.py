@@ -17,10 +17,10 @@ from ..ir.errors import (
     ImmutableError,
 )
 from ..ir.types import DTYPES, is_integer
-from ..trace.apply import apply, apply_like, as_tensor
+from ..trace.apply import apply, apply_like, as_operand, as_tensor
 from ..trace.array import Array
 from ..trace.axes import as_shape, broadcast_shapes, one_axis
-from ..trace.promotion import broadcast_to, convert
+from ..trace.promotion import broadcast_to, convert, convert_exactly, result_dtype
 from ..trace.tensor import TracedTensor
 from .arithmetic import clip
 from .creation import arange
@@ -108,7 +108,7 @@ def take(
         return result
     is_inside = _is_inside(places, a.shape[place])
     shape = (1,) * place + tuple(places.shape) + (1,) * (a.ndim - 1 - place)
-    return either(reshape(is_inside, shape), result, convert(as_tensor(fill_value), a.dtype))
+    return either(reshape(is_inside, shape), result, convert_exactly(fill_value, a.dtype))
 
 
 def _is_inside(places: Any, size: Any) -> Any:
@@ -224,7 +224,9 @@ def choose(a: Tensor, choices: Sequence[Tensor], out: None = None, mode: str = "
     """
     refuse_out("choose", out)
     _check_inside("choose", a, len(choices), mode)
-    arrays = broadcast_arrays(_integers("choose", a), *choices)
+    dtype = result_dtype(*map(as_operand, choices))
+    fitted = [convert_exactly(choice, dtype) for choice in choices]
+    arrays = broadcast_arrays(_integers("choose", a), *fitted)
     places = _from_start(arrays[0], len(choices), mode)
     return take_along_axis(stack(arrays[1:]), places[None], 0, "clip")[0]
 
@@ -410,13 +412,13 @@ def insert(
     arr = as_tensor(arr)
     arr, axis = (ravel(arr), 0) if axis is None else (arr, axis)
     axis = one_axis("insert", axis, arr.ndim)
+    values = convert_exactly(values, arr.dtype)
     if not isinstance(obj, int | np.integer):
-        return _insert_many(arr, obj, as_tensor(values), axis)
+        return _insert_many(arr, obj, values, axis)
     obj = int(obj)
     arr = moveaxis(arr, axis, 0)
-    values = as_tensor(values)
     extra = moveaxis(values, axis, 0) if values.ndim == arr.ndim else values[None]
-    extra = broadcast_to(convert(extra, arr.dtype), (extra.shape[0], *arr.shape[1:]))
+    extra = broadcast_to(extra, (extra.shape[0], *arr.shape[1:]))
     number = obj % arr.shape[0] if obj < 0 else obj
     joined = apply("concat", arr[:number], extra, arr[number:], axis=0)
     return moveaxis(joined, 0, axis)

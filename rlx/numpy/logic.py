@@ -12,7 +12,7 @@ from ..ir.errors import ArgumentError, ShapeError
 from ..ir.types import DTYPES, is_bool, is_complex, is_float, is_inexact
 from ..trace.apply import apply, as_operand, as_tensor
 from ..trace.promotion import (
-    convert,
+    convert_exactly,
     fit_each,
     fit_operands,
     pointwise,
@@ -131,7 +131,7 @@ def select(condlist: Sequence[Tensor], choicelist: Sequence[Tensor], default: Te
     """
     _check_pairs("select", condlist, choicelist)
     dtype = result_dtype(*map(as_operand, choicelist), as_operand(default))
-    result = convert(as_tensor(default), dtype)
+    result = convert_exactly(default, dtype)
     for condition, choice in reversed(list(zip(condlist, choicelist, strict=True))):
         result = where(condition, choice, result)
     return result

@@ -23,7 +23,7 @@ from ..trace.array import Array
 from ..trace.axes import as_shape, integer, one_axis, resolve_shape, some_axes
 from ..trace.axes import broadcast_shapes as _broadcast_shapes
 from ..trace.ownership import is_part
-from ..trace.promotion import broadcast_operands, convert, result_dtype
+from ..trace.promotion import broadcast_operands, convert, convert_exactly, result_dtype
 from ..trace.promotion import broadcast_to as _broadcast_to
 from ..trace.tensor import TracedTensor
 from .elementwise import Tensor, refuse_out
@@ -208,7 +208,7 @@ def _same_dtype(name: str, arrays: Any) -> list[Any]:
             f"{name}: there are no arrays", where=str(user_source()), fix="give one or more"
         )
     dtype = result_dtype(*tensors)
-    return [convert(as_tensor(x), dtype) for x in tensors]
+    return [convert_exactly(x, dtype) for x in tensors]
 
 
 def concatenate(arrays: Sequence[Tensor], axis: int | None = 0, dtype: Any = None) -> Any:
@@ -245,7 +245,7 @@ def stack(arrays: Sequence[Tensor], axis: int = 0, out: None = None, dtype: Any 
 
 def vstack(tup: Sequence[Tensor], dtype: Any = None) -> Any:
     """The arrays below one another."""
-    return concatenate([atleast_2d(x) for x in tup], 0, dtype)
+    return concatenate([atleast_2d(x) for x in _same_dtype("vstack", tup)], 0, dtype)
 
 
 row_stack = vstack
@@ -253,13 +253,13 @@ row_stack = vstack
 
 def hstack(tup: Sequence[Tensor], dtype: Any = None) -> Any:
     """The arrays next to one another, along the second axis (the first of 1-d arrays)."""
-    tensors = [atleast_1d(x) for x in tup]
+    tensors = [atleast_1d(x) for x in _same_dtype("hstack", tup)]
     return concatenate(tensors, 0 if all(x.ndim == 1 for x in tensors) else 1, dtype)
 
 
 def dstack(tup: Sequence[Tensor], dtype: Any = None) -> Any:
     """The arrays along the third axis."""
-    return concatenate([atleast_3d(x) for x in tup], 2, dtype)
+    return concatenate([atleast_3d(x) for x in _same_dtype("dstack", tup)], 2, dtype)
 
 
 def column_stack(tup: Sequence[Tensor]) -> Any:

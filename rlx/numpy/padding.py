@@ -13,7 +13,7 @@ from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, AttributeValueError
 from ..trace.apply import apply, as_tensor
 from ..trace.axes import as_shape, integer
-from ..trace.promotion import broadcast_to, convert
+from ..trace.promotion import broadcast_to, convert_exactly
 from .arithmetic import astype
 from .elementwise import Tensor, add, multiply, subtract
 from .indexing import take
@@ -83,7 +83,7 @@ def _pairs(name: str, given: Any, rank: int) -> list[tuple[Any, Any]]:
 def _pad_constant(x: Any, widths: Sequence[tuple[int, int]], values: Any) -> Any:
     if not isinstance(values, Sequence | np.ndarray):
         low, high = zip(*widths, strict=True) if widths else ((), ())
-        fill = convert(as_tensor(values), x.dtype)
+        fill = convert_exactly(values, x.dtype)
         return apply("pad", x, fill, low=low, high=high, interior=(0,) * x.ndim)
     for axis, (width, pair) in enumerate(
         zip(widths, _pairs("constant_values", values, x.ndim), strict=True)

@@ -14,7 +14,7 @@ from ..ir.types import is_inexact
 from ..trace.apply import apply, as_operand, as_tensor
 from ..trace.array import Array
 from ..trace.axes import integer
-from ..trace.promotion import FLOAT, broadcast_to, convert, result_dtype
+from ..trace.promotion import FLOAT, broadcast_to, convert, convert_exactly, result_dtype
 from .contraction import convolve, matmul, outer
 from .creation import eye, ones, vander, zeros
 from .elementwise import Tensor, add, divide, exp, greater, less, multiply, sqrt, subtract
@@ -67,7 +67,7 @@ def polymul(a1: Tensor, a2: Tensor, *, trim_leading_zeros: bool = False) -> Any:
 def polydiv(u: Tensor, v: Tensor, *, trim_leading_zeros: bool = False) -> tuple[Any, Any]:
     """The quotient and the remainder of two polynomials."""
     dtype = result_dtype(as_tensor(u), as_tensor(v), inexact=True)
-    rest, divisor = (convert(as_tensor(x), dtype) for x in (u, v))
+    rest, divisor = (convert_exactly(x, dtype) for x in (u, v))
     count = rest.shape[0] - divisor.shape[0] + 1
     if count < 1:
         return zeros((1,), dtype), rest
@@ -110,10 +110,10 @@ def polyfit(
     which "unscaled" leaves without the size of the misses.
     """
     dtype = result_dtype(as_tensor(x), as_tensor(y), inexact=True)
-    x, y = convert(as_tensor(x), dtype), convert(as_tensor(y), dtype)
+    x, y = convert_exactly(x, dtype), convert_exactly(y, dtype)
     rows = vander(x, integer("polyfit: deg", deg) + 1)
     if w is not None:
-        weights = convert(as_tensor(w), dtype)
+        weights = convert_exactly(w, dtype)
         rows = multiply(rows, weights[:, None])
         y = multiply(y, weights if y.ndim == 1 else weights[:, None])
     scale = sqrt(total(multiply(rows, rows), 0))
@@ -167,7 +167,7 @@ def polyint(p: Tensor, m: int = 1, k: Any = None) -> Any:
     """The m-th integral of a polynomial, with one constant or one for each step."""
     p = as_tensor(p)
     dtype = result_dtype(p, inexact=True)
-    constants = broadcast_to(convert(as_tensor(0 if k is None else k), dtype), (m,))
+    constants = broadcast_to(convert_exactly(0 if k is None else k, dtype), (m,))
     for i in range(m):
         powers = np.arange(p.shape[0], 0, -1).astype(dtype)
         p = concatenate([divide(p, powers), constants[i : i + 1]])
@@ -195,7 +195,7 @@ def interp(
                 fix='give a number, or "extrapolate"',
             )
     dtype = result_dtype(*map(as_operand, (x, xp, fp)), inexact=True)
-    x, xp, fp = (convert(as_tensor(a), dtype) for a in (x, xp, fp))
+    x, xp, fp = (convert_exactly(a, dtype) for a in (x, xp, fp))
     if period is not None:
         period = abs(period)
         x, xp = x % period, xp % period
@@ -260,5 +260,5 @@ def kaiser(M: int, beta: float) -> Any:
 
 def i0(x: Tensor) -> Any:
     """The modified Bessel function of order 0."""
-    x = convert(as_tensor(x), result_dtype(as_operand(x), inexact=True))
+    x = convert_exactly(x, result_dtype(as_operand(x), inexact=True))
     return multiply(exp(abs(x)), apply("bessel_i0e", x))

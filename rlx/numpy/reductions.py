@@ -20,10 +20,10 @@ from ..ir.types import (
     is_signed,
     lowest,
 )
-from ..trace.apply import apply, as_tensor
+from ..trace.apply import apply, as_operand, as_tensor
 from ..trace.axes import one_axis, some_axes
 from ..trace.halves import rounded_once
-from ..trace.promotion import broadcast_to, convert
+from ..trace.promotion import broadcast_to, convert, convert_exactly, result_dtype
 from .elementwise import Tensor, add, divide, maximum, minimum, multiply, refuse_out
 from .logic import truth
 from .logic import where as choose
@@ -249,6 +249,11 @@ def cummin(x: Tensor, axis: int | None = None) -> Any:
     return _running("cummin", x, axis, None)
 
 
+def _beside(x: Any, end: Tensor) -> Any:
+    """What is put before or after an array, in the dtype in which they meet."""
+    return convert_exactly(end, result_dtype(x, as_operand(end)))
+
+
 def diff(
     a: Tensor,
     n: int = 1,
@@ -265,7 +270,7 @@ def diff(
     if n == 0:
         return a
     thin = tuple(1 if i == place else size for i, size in enumerate(a.shape))
-    ends = [None if end is None else as_tensor(end) for end in (prepend, append)]
+    ends = [None if end is None else _beside(a, end) for end in (prepend, append)]
     first, last = (end if end is None or end.ndim else broadcast_to(end, thin) for end in ends)
     parts = [part for part in (first, a, last) if part is not None]
     a = concatenate(parts, place) if len(parts) > 1 else a

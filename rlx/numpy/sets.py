@@ -10,10 +10,10 @@ import numpy as np
 from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError
 from ..ir.types import DTYPES
-from ..trace.apply import as_tensor
+from ..trace.apply import as_operand, as_tensor
 from ..trace.array import Array
 from ..trace.axes import one_axis, some_axes
-from ..trace.promotion import convert, result_dtype
+from ..trace.promotion import convert, convert_exactly, result_dtype
 from .elementwise import Tensor, equal, less, multiply, not_equal
 from .indexing import known_array, nonzero, take
 from .logic import isnan, logical_and, logical_not, where
@@ -68,7 +68,7 @@ def _sized_unique(
     order, ordered, is_new = _in_order(x, equal_nan)
     (starts,) = nonzero(is_new, size=size, fill_value=x.shape[0])
     is_filled = less(starts, x.shape[0])
-    filler = ordered[0] if fill_value is None else convert(as_tensor(fill_value), x.dtype)
+    filler = ordered[0] if fill_value is None else convert_exactly(fill_value, x.dtype)
     column = reshape(is_filled, (-1,) + (1,) * (x.ndim - 1))
     results = [where(column, take(ordered, starts, 0, mode="clip"), filler)]
     with_index, with_inverse, with_counts = wanted
@@ -169,7 +169,9 @@ def isin(
             where=str(user_source()),
             fix='use "auto", "compare_all", "binary_search" or "sort"',
         )
-    element, test_elements = as_tensor(element), ravel(test_elements)
+    dtype = result_dtype(as_operand(element), as_operand(test_elements))
+    element = convert_exactly(element, dtype)
+    test_elements = ravel(convert_exactly(test_elements, dtype))
     result = any(equal(reshape(element, (*element.shape, 1)), test_elements), axis=-1)
     return logical_not(result) if invert else result
 
@@ -198,7 +200,7 @@ def _chosen(values: Any, is_kept: Any, size: int, fill_value: Any) -> tuple[Any,
     is_filled = less(places, values.shape[0])
     found = take(values, places, mode="clip")
     filler = where(any(is_kept), found[0], 0) if fill_value is None else fill_value
-    return where(is_filled, found, convert(as_tensor(filler), values.dtype)), is_filled
+    return where(is_filled, found, convert_exactly(filler, values.dtype)), is_filled
 
 
 def intersect1d(

@@ -11,7 +11,7 @@ from ..ir.errors import ArgumentError, AttributeValueError
 from ..ir.types import DTYPES, MOST_ELEMENTS, is_float
 from ..trace.apply import apply, apply_like, as_operand, as_tensor
 from ..trace.axes import one_axis
-from ..trace.promotion import convert, result_dtype
+from ..trace.promotion import convert, convert_exactly, result_dtype
 from .arithmetic import subtract
 from .elementwise import Tensor, add, less, less_equal, multiply
 from .indexing import take
@@ -127,7 +127,7 @@ def searchsorted(
             fix='use "left" or "right"',
         )
     dtype = result_dtype(as_operand(a), as_operand(v))
-    a, v = convert(as_tensor(a), dtype), convert(as_tensor(v), dtype)
+    a, v = convert_exactly(a, dtype), convert_exactly(v, dtype)
     a = a if sorter is None else take(a, sorter)
     count = a.shape[0]
     low = convert(multiply(less(v, v), 0), INT32)
