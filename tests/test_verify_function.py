@@ -55,7 +55,7 @@ def test_right_code_agrees(fn):
 
 def test_the_report_is_a_line():
     report = rlx.verify(lambda x: (x + 1, x * 2), devices=["cpu"])(X)
-    assert str(report) == "<lambda>: 2 results agree; largest difference / tolerance: cpu 0"
+    assert str(report) == "<lambda>: results agree (2); largest difference / tolerance: cpu 0"
 
 
 def test_a_wrong_kernel_is_found(monkeypatch):

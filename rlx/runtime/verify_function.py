@@ -46,7 +46,7 @@ class Verification:
 
     def __str__(self) -> str:
         found = ", ".join(f"{device} {worst:.2g}" for device, worst in self.largest.items())
-        return f"{self.name}: {self.results} results agree; largest difference / tolerance: {found}"
+        return f"{self.name}: results agree ({self.results}); largest difference / tolerance: {found}"
 
 
 @dataclass(frozen=True)
