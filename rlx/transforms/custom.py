@@ -427,11 +427,11 @@ def _no_rule(fn: Any, what: str) -> GradientError:
     )
 
 
-def stop_gradient(tree: Any) -> Any:
+def stop_gradient(x: Any) -> Any:
     """Give the same arrays with a zero derivative.
 
     >>> import rlx
     >>> float(rlx.grad(lambda x: x * rlx.stop_gradient(x))(3.0))
     3.0
     """
-    return pytree.map(lambda x: apply("stop_gradient", as_operand(x)), tree)
+    return pytree.map(lambda leaf: apply("stop_gradient", as_operand(leaf)), x)
