@@ -240,3 +240,15 @@ def test_initial_values_are_those_of_jax() -> None:
         tolerance = 1e-2 if got.dtype == "bfloat16" else 1e-5
         wide = [np.asarray(x).astype("complex128") for x in (got, other)]
         np.testing.assert_allclose(*wide, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+def test_initial_values_of_8_bits_are_rounded_ones(dtype: str) -> None:
+    key, make = rlx.random.key(3), initializers
+    for initial in (
+        *(make.normal(), make.uniform(), make.truncated_normal(), make.lecun_normal()),
+        *(make.he_uniform(), make.orthogonal(), make.delta_orthogonal()),
+    ):
+        wanted = np.asarray(initial(key, SHAPE)).astype(dtype)
+        got = np.asarray(initial(key, SHAPE, dtype))
+        np.testing.assert_array_equal(got.astype("float32"), wanted.astype("float32"))

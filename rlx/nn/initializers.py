@@ -16,7 +16,7 @@ from .. import numpy as rnp
 from .. import random
 from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError, ShapeError
-from ..ir.types import as_dtype, is_complex
+from ..ir.types import as_dtype, is_complex, is_float
 from ..numpy.reductions import named
 from ..trace.axes import integer, one_axis, some_axes
 
@@ -47,12 +47,12 @@ def constant(value: Any, dtype: Any = None) -> Initializer:
 
 def uniform(scale: float = 0.01, dtype: Any = None) -> Initializer:
     """Equally likely from 0 to `scale`."""
-    return lambda key, shape, dtype=dtype: random.uniform(key, shape, _chosen(dtype)) * scale
+    return lambda key, shape, dtype=dtype: _drawn(random.uniform, key, shape, dtype, scale)
 
 
 def normal(stddev: float = 0.01, dtype: Any = None) -> Initializer:
     """Normal with a standard deviation."""
-    return lambda key, shape, dtype=dtype: random.normal(key, shape, _chosen(dtype)) * stddev
+    return lambda key, shape, dtype=dtype: _drawn(random.normal, key, shape, dtype, stddev)
 
 
 def truncated_normal(
@@ -62,7 +62,10 @@ def truncated_normal(
     usual = dtype
 
     def initialize(key: Any, shape: Any, dtype: Any = usual) -> Any:
-        return random.truncated_normal(key, lower, upper, shape, _chosen(dtype)) * stddev
+        def draw(key: Any, shape: Any, dtype: Any) -> Any:
+            return random.truncated_normal(key, lower, upper, shape, dtype)
+
+        return _drawn(draw, key, shape, dtype, stddev)
 
     return initialize
 
@@ -92,11 +95,11 @@ def variance_scaling(
         deviation = math.sqrt(scale / max(1.0, fans[MODES.index(mode)]))
         dtype = _chosen(dtype)
         if distribution == "normal":
-            return random.normal(key, shape, dtype) * deviation
+            return _drawn(random.normal, key, shape, dtype, deviation)
         if is_complex(dtype):
             return _in_a_circle(key, shape, dtype, distribution == "uniform") * deviation
         if distribution == "uniform":
-            return random.uniform(key, shape, dtype, -1.0) * (math.sqrt(3.0) * deviation)
+            return _drawn(_from_minus_one, key, shape, dtype, math.sqrt(3.0) * deviation)
         return truncated_normal(deviation / TRUNCATED_DEVIATION)(key, shape, dtype)
 
     return initialize
@@ -158,8 +161,12 @@ def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = None) -> 
         place = one_axis("orthogonal", column_axis, len(sizes))
         others = [n for i, n in enumerate(sizes) if i != place]
         columns = sizes[place]
-        made = random.orthogonal(key, math.prod(others), (), _chosen(dtype), columns)
-        return rnp.moveaxis(rnp.reshape(made, (*others, columns)), -1, place) * scale
+
+        def draw(key: Any, shape: Any, dtype: Any) -> Any:
+            made = random.orthogonal(key, math.prod(others), (), dtype, columns)
+            return rnp.moveaxis(rnp.reshape(made, (*others, columns)), -1, place)
+
+        return _drawn(draw, key, sizes, dtype, scale)
 
     return initialize
 
@@ -187,6 +194,18 @@ def delta_orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = Non
         return rnp.pad(window, [*pads, (0, 0), (0, 0)])
 
     return initialize
+
+
+def _drawn(draw: Callable[..., Any], key: Any, shape: Any, dtype: Any, scale: float) -> Any:
+    """Random numbers times a scale; floats of 8 bits are drawn as float32."""
+    dtype = _chosen(dtype)
+    if dtype.itemsize > 1 or not is_float(dtype):
+        return draw(key, shape, dtype) * scale
+    return rnp.astype(draw(key, shape, _chosen(None)) * scale, dtype)
+
+
+def _from_minus_one(key: Any, shape: Any, dtype: Any) -> Any:
+    return random.uniform(key, shape, dtype, -1.0)
 
 
 def _chosen(dtype: Any) -> np.dtype:
