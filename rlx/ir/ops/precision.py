@@ -149,7 +149,7 @@ def mulhi(x: Type, y: Type) -> Type:
 @mulhi.reference
 def mulhi_reference(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     wide = x.astype(object) * y.astype(object)
-    return (wide >> (8 * x.dtype.itemsize)).astype(x.dtype)
+    return np.asarray(wide >> (8 * x.dtype.itemsize)).astype(x.dtype)
 
 
 @mulhi.expand

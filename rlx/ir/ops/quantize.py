@@ -215,8 +215,9 @@ def dequantize_expand(
 
 
 _COUNTS = Type(as_dtype("int8"), (2, 3))
-dequantize.samples(_COUNTS, _ONE, _ONE, dtype="float32")
-dequantize.samples(_COUNTS, _LINE, _LINE, dtype="float16", axis=1)
+_ZEROS = np.array([0.7, -1.2, 1.9], "float32")  # finite: of an infinite one nothing is said
+dequantize.samples(_COUNTS, _ONE, _ZEROS[0], dtype="float32")
+dequantize.samples(_COUNTS, _LINE, _ZEROS, dtype="float16", axis=1)
 dequantize.samples(
     np.array([-2, 0, 127], np.int8),
     _STEP,
