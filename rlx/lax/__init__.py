@@ -113,6 +113,7 @@ from .elementwise import (
     tan,
     tanh,
 )
+from .grouped import ragged_dot, scaled_dot
 from .indexing import (
     GatherDimensionNumbers,
     GatherScatterMode,
