@@ -102,7 +102,7 @@ def test_threads_that_run_one_executable(session, size):
 def test_errors_of_threads_do_not_mix(session, monkeypatch):
     compiled = failing(session)
 
-    def mine(self, arrays, attrs):
+    def mine(self, arrays, attrs, device):
         raise RuntimeError(threading.current_thread().name)
 
     monkeypatch.setattr(type(library_call(compiled).op), "run", mine)
