@@ -197,6 +197,16 @@ def test_the_setting_changes_functions_that_were_compiled_before():
     assert fn.lower(X).compile().stages["lir"] == plain and "debug_callback" not in plain
 
 
+def test_symbolic_sizes(nans):
+    fn = rlx.jit(logs, dynamic={"x": {0: "n"}})
+    for n in (3, 5):
+        given = np.ones((n, 2), np.float32)
+        fn(given)
+        given[n - 1, 1] = -1
+        assert f"log gives nan at [{n - 1}, 1] of f32[{n}, 2]" in told(fn, given)
+    assert fn.cache_info().compiles == 1
+
+
 def test_nothing_runs_twice(nans):
     """The program looks at its own numbers: what it calls is called once."""
     seen = []

@@ -1,7 +1,8 @@
 """Find the operation that made the first NaN: op by op, or in compiled code.
 
 `nan_check` runs a function op by op. `with_checks` is what the settings `debug_nans` and
-`debug_infs` compile in: it adds to a graph a look at the results of each operation.
+`debug_infs` compile in: it adds to a graph a look at the results of each operation. Programs look
+at what they compute: under vmap both branches of a `cond`, and all rounds of a `while_loop`.
 """
 
 from __future__ import annotations
