@@ -11,6 +11,7 @@ from .. import numpy as rnp
 from ..trace.apply import apply
 from ..trace.promotion import broadcast_operands
 from ..trace.scan import scan
+from ..transforms import jit
 from .operands import Tensor, floats
 
 TERMS = 160  # of a series at 0, for arguments up to a half
@@ -23,7 +24,11 @@ def hyp2f1(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Any:
     It is for moderate a, b and c. Above a half the sum is continued toward 1 along the differential
     equation, so that c - a - b may be any number. For x > 1 it is NaN, unless a or b ends the sum.
     """
-    a, b, c, x = broadcast_operands("hyp2f1", *floats("hyp2f1", a, b, c, x))
+    return _gauss(*broadcast_operands("hyp2f1", *floats("hyp2f1", a, b, c, x)))
+
+
+@jit
+def _gauss(a: Any, b: Any, c: Any, x: Any) -> Any:
     ends_b = (b <= 0) & (b == rnp.round(b))
     a, b = rnp.where(ends_b, b, a), rnp.where(ends_b, a, b)
     is_finite_sum = (a <= 0) & (a == rnp.round(a))
