@@ -136,9 +136,9 @@ class custom_jvp(_Custom):
         return rule
 
     def defjvps(self, *rules: Callable[..., Any] | None) -> None:
-        """Set the derivative by each argument: `rule(tangent, value, *primals)` gives a tangent.
+        """Set the derivative by each argument.
 
-        None is for an argument on which the value does not depend.
+        `rule(tangent, value, *primals)` gives a tangent. None is for an argument on which the value does not depend.
         """
         if self._nondiff:
             raise ArgumentError(

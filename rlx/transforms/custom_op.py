@@ -229,7 +229,7 @@ class CustomOp:
     # -- batches --------------------------------------------------------------------------------
 
     def defvmap(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Set batching: `rule(axis_size, is_batched, *args)` gives (result, is it batched)."""
+        """Set batching: `rule(axis_size, is_batched, *args)`, see the class."""
 
         def batch(args: Sequence[Value], batched: Sequence[bool], **attrs: Any) -> Any:
             size = batch_size(args, batched)

@@ -20,7 +20,7 @@ float0 = np.dtype([("float0", np.void, 0)])
 
 @final
 class Float0:
-    """What stands for the derivative of an integer: a shape, and nothing that could be used.
+    """What stands for the derivative of an integer: a shape without numbers.
 
     Its dtype is `rlx.float0`, equal to that of JAX. In trees it is a node without leaves, so it
     passes through jit and vmap.
