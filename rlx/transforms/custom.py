@@ -138,7 +138,8 @@ class custom_jvp(_Custom):
     def defjvps(self, *rules: Callable[..., Any] | None) -> None:
         """Set the derivative by each argument.
 
-        `rule(tangent, value, *primals)` gives a tangent. None is for an argument on which the value does not depend.
+        `rule(tangent, value, *primals)` gives a tangent. None is for an argument on which the value
+        does not depend.
         """
         if self._nondiff:
             raise ArgumentError(

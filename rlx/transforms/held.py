@@ -38,7 +38,7 @@ pytree.register_class(Held, lambda held: (held._arrays, held._fn), Held)
 def closure_convert(
     fun: Callable[..., Any], *example_args: Any
 ) -> tuple[Callable[..., Any], list[Any]]:
-    """Give a function that takes what `fun` holds from outside as further arguments, and that.
+    """Give a function that takes what `fun` holds as arguments, and what it holds.
 
     What it holds are traced arrays of floats, which derivatives may move; other things stay
     inside. `example_args` are arguments as `fun` will get. For functions with custom rules that

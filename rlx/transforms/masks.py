@@ -2,7 +2,8 @@
 
 In `where(x > 0, log(x), 0)` the cotangent of `log(x)` is zero at x = 0, and 0 times the slope 1 / 0
 would be NaN. So reverse mode remembers with a cotangent where it may differ from zero: what is
-computed from it number by number is zero elsewhere, whatever it is multiplied with.
+computed from it number by number is zero elsewhere, whatever it is multiplied with; so is what
+moves, repeats or adds numbers. `docs/derivatives.md` says where that ends.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ..ir.ops.known import like, uniform
 
 
 class Mask:
-    """Where numbers may differ from zero: a bool for each, recorded when it is asked for."""
+    """Where numbers may differ from zero: bools, recorded when asked for."""
 
     def __init__(self, make: Callable[[], Value]) -> None:
         self._make = make
@@ -35,7 +36,10 @@ class Mask:
 
 @dataclass(frozen=True)
 class Masked:
-    """A cotangent that is zero outside of its mask; its numbers are so already if `is_clean`."""
+    """A cotangent that is zero outside of its mask.
+
+    If `is_clean` its numbers are so already.
+    """
 
     value: Value
     mask: Mask | None = None

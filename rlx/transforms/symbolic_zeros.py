@@ -13,7 +13,7 @@ from ..trace import pytree
 
 @dataclass(frozen=True)
 class SymbolicZero:
-    """A tangent or cotangent that is zero, as a custom rule with `symbolic_zeros` gets it."""
+    """A tangent or cotangent that is zero, for a rule with `symbolic_zeros`."""
 
     type: Type
 
@@ -30,7 +30,7 @@ class SymbolicZero:
 
 @dataclass(frozen=True)
 class CustomVJPPrimal:
-    """An argument of a forward rule with `symbolic_zeros`, and whether it is differentiated."""
+    """An argument of a forward rule, and whether it is differentiated."""
 
     value: Any
     perturbed: bool
