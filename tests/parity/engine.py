@@ -120,7 +120,7 @@ def check(case: Case, laws: tuple[str, ...] = LAWS) -> Iterator[Check]:
 
 
 def check_recorded(
-    case: Case, laws: tuple[str, ...], answers: dict[str, list[Any]]
+    case: Case, laws: tuple[str, ...], answers: dict[str, list[Any] | None]
 ) -> Iterator[Check]:
     """Compare rlx with what JAX once said."""
     for law in laws:

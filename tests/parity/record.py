@@ -1,7 +1,7 @@
-"""JAX's answers to the cases of the sample: `python -m tests.parity.record` writes them anew.
+"""JAX's answers to the cases of the sample: `python -m tests.parity.record` asks for what is new.
 
 Compiling them takes JAX a minute; reading them lets the sample run in seconds. `whole.py` asks JAX
-itself.
+itself; to ask everything anew here, remove `sample.npz` first.
 """
 
 from __future__ import annotations
@@ -31,18 +31,25 @@ def sample() -> list[tuple[Case, tuple[str, ...]]]:
 
 def record() -> None:
     """Ask JAX, and write what it says."""
+    before = recorded() if PAGE.exists() else {}
     arrays: dict[str, np.ndarray] = {}
-    index: dict[str, list[Any]] = {}
+    index: dict[str, list[Any] | None] = {}
     for case, laws in sample():
         for law in laws:
             for name, run, moved in LAW[law](case, inputs(case)):
-                found = attempt(run, JAX, moved)
-                if isinstance(found, (Exception, Impossible)):
-                    continue
                 key = f"{case.module}: {case.text} [{name}]"
-                index[key] = [_kept(arrays, as_numpy(leaf)) for leaf in leaves_of(found)]
+                leaves = before[key] if key in before else _asked(run, moved)
+                index[key] = None if leaves is None else [_kept(arrays, x) for x in leaves]
     text = np.frombuffer(json.dumps(index).encode(), np.uint8)
     np.savez_compressed(PAGE, index=text, **arrays)
+
+
+def _asked(run: Any, moved: list[np.ndarray]) -> list[Any] | None:
+    """The leaves of JAX's answer; None if it has none."""
+    found = attempt(run, JAX, moved)
+    if isinstance(found, (Exception, Impossible)):
+        return None
+    return [as_numpy(leaf) for leaf in leaves_of(found)]
 
 
 def _kept(arrays: dict[str, np.ndarray], leaf: Any) -> list[Any]:
@@ -55,12 +62,15 @@ def _kept(arrays: dict[str, np.ndarray], leaf: Any) -> list[Any]:
     return [place, leaf.dtype.name]
 
 
-def recorded() -> dict[str, list[Any]]:
-    """The leaves of JAX's answers, by case and law."""
+def recorded() -> dict[str, list[Any] | None]:
+    """The leaves of JAX's answers, by case and law; None where a law says nothing."""
     with np.load(PAGE) as data:
         arrays = dict(data)
     index = json.loads(arrays.pop("index").tobytes())
-    return {key: [_found(arrays, *leaf) for leaf in leaves] for key, leaves in index.items()}
+    return {
+        key: None if leaves is None else [_found(arrays, *leaf) for leaf in leaves]
+        for key, leaves in index.items()
+    }
 
 
 def _found(arrays: dict[str, np.ndarray], place: str | None, name: str) -> Any:

@@ -16,7 +16,7 @@ PARTS = 8
 
 
 @functools.cache
-def answers() -> dict[str, list[Any]]:
+def answers() -> dict[str, list[Any] | None]:
     """What JAX said."""
     return recorded()
 
