@@ -68,7 +68,7 @@ class Executable:
 
     @cached_property
     def held_bytes(self) -> int:
-        """What it takes up in memory, roughly: code, texts and graphs to look at, constants.
+        """What it takes up in memory, roughly: code, text, loops, constants.
 
         The text of a program and what stands for it in Python grow with the machine code.
         """
