@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,13 +18,14 @@ from ..ir.graph import Graph
 from ..lower.hir.pad_sizes import pad_sizes
 from ..trace.array import Array
 
+TOLD = 16  # sizes that a report tells of, the last ones
 Compile = Callable[[Graph], Executable]
 Buckets = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 def specialized(graph: Graph, compile: Compile) -> Executable:
     """An executable that compiles the graph for each combination of sizes it meets."""
-    known: list[str] = []
+    known: deque[str] = deque(maxlen=TOLD)
 
     def make(sizes: Sizes) -> Callable[..., Any]:
         known.append(", ".join(f"{name} = {n}" for name, n in sorted(sizes.items())))
