@@ -6,10 +6,12 @@ import contextlib
 import io
 
 import numpy as np
+import opinions
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from libraries import OURS
-from programs import Program, mixed_programs, programs, same, some
+from programs import Program, any_program, mixed_programs, programs, same, some
 
 import rlx
 
@@ -43,7 +45,7 @@ def test_a_batch_is_a_loop_over_its_rows(program: Program, places: list[int | No
     same(rlx.jit(rlx.vmap(fn, axes))(*batch), wanted, program)
 
 
-@some(10)
+@some(4)
 @given(mixed_programs())
 def test_a_program_is_printed_as_a_script_that_runs(program: Program) -> None:
     scope: dict = {}
@@ -55,3 +57,17 @@ def test_a_program_is_printed_as_a_script_that_runs(program: Program) -> None:
         np.testing.assert_array_equal(x, y)
     xs = list(map(rlx.array, program.inputs))
     same(scope["program"](OURS, *xs), program.on(OURS)(*xs), program)
+
+
+def test_a_program_that_fails_is_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that is left is what fails, and it still runs."""
+    monkeypatch.setattr(opinions, "verdict", lambda p: "lib.np.sin(" in p.source and "wrong")
+    failing = [p for p in map(any_program, range(24)) if opinions.verdict(p)]
+    assert failing
+    for program in failing:
+        small = opinions.shrunk(program)
+        assert opinions.verdict(small)
+        assert len(small.lines) <= len(program.lines)
+        assert len(small.results) == 1
+        small.on(OURS)(*map(rlx.array, small.inputs))
+    assert min(len(opinions.shrunk(p).lines) for p in failing) <= 2
