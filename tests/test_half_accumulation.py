@@ -167,8 +167,8 @@ def test_results_are_rounded_once(name: str, dtype: str, exact: Any) -> None:
     assert off_by(got, exact[name, dtype], dtype) < 0.56
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn"])
-def test_compiled_results_are_rounded_once(dtype: str, exact: Any) -> None:
+def test_compiled_results_are_rounded_once(exact: Any) -> None:
+    dtype = "bfloat16"
     arrays = {name: case.arrays(dtype) for name, case in CASES.items()}
     every = rlx.jit(lambda arrays: {name: CASES[name].fn(*xs) for name, xs in arrays.items()})
     for name, got in every(arrays).items():
