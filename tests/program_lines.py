@@ -232,7 +232,8 @@ def emptied(random: Random, program: Program) -> str | None:
     if x is None or not x.shape:
         return None
     axis = random.randint(0, len(x.shape) - 1)
-    texts = ["lib.np.sum({x} , axis={a})", "lib.np.prod({x} , axis={a})"]
+    whole = ", dtype='int32'" if x.kind in "ib" else ""  # elsewhere whole numbers may be wider
+    texts = ["lib.np.sum({x} , axis={a})", "lib.np.prod({x} , axis={a}" + whole + ")"]
     texts += ["lib.np.any({x} > 0.271, axis={a})", "lib.np.all({x} > 0.271, axis={a})"]
     texts += ["lib.np.cumsum({x} , axis={a})", "lib.np.concatenate([{x} , {x} * 2 ], {a})"]
     if x.kind == "f":
@@ -247,7 +248,9 @@ def reduced_mixed(random: Random, program: Program) -> str | None:
     x = pick(random, program, "fibc")
     if x is None or not x.value.size:
         return None
-    texts = ["lib.np.sum({x} )", "lib.np.prod({x} )", "lib.np.mean({x} )", "lib.np.sum({x} , -1)"]
+    whole = ", dtype='int32'" if x.kind in "ib" else ""  # elsewhere whole numbers may be wider
+    texts = ["lib.np.sum({x} )", "lib.np.mean({x} )", "lib.np.sum({x} , -1)"]
+    texts += ["lib.np.prod({x} " + whole + ")"]
     if x.kind in "ib":
         texts += ["lib.np.max({x} )", "lib.np.min({x} , 0)", "lib.np.argmax({x} , -1)"]
         texts += ["lib.np.sort({x} , -1)", "lib.np.argsort({x} , -1)"]
