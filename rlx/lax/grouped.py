@@ -1,4 +1,4 @@
-"""Products of matrices in groups of rows, or with scales for blocks: ragged_dot, scaled_dot."""
+"""Products in groups of rows, or with scales for blocks: ragged_dot, scaled_dot."""
 
 from __future__ import annotations
 
