@@ -72,7 +72,7 @@ def test_static_fields_belong_to_the_structure():
 def test_paths_name_the_fields():
     paths = rlx.tree.map_with_path(lambda path, x: rlx.tree.keystr(path), scaled())
     assert paths.inner.weight == ".inner.weight"
-    assert paths.tables == {"a": '.tables["a"]', "b": '.tables["b"]'}
+    assert paths.tables == {"a": ".tables['a']", "b": ".tables['b']"}
 
 
 def test_modules_cannot_be_changed():
