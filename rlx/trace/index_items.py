@@ -144,7 +144,7 @@ def with_flags(x: Any, index: Any) -> tuple[Any, Any]:
     Such a boolean is an axis that is added and read at 0 if it is true, else nowhere.
     """
     items = index if isinstance(index, tuple) else (index,)
-    if not any(map(_is_flag, items)):
+    if all(type(item) in _PLAIN for item in items) or not any(map(_is_flag, items)):
         return x, index
     shape, found, axis = list(x.shape), [], 0
     for item in full_items(index, x.shape):
@@ -156,6 +156,9 @@ def with_flags(x: Any, index: Any) -> tuple[Any, Any]:
             axis += width(item)
             found.append(item)
     return apply("reshape", x, shape=tuple(shape)), tuple(found)
+
+
+_PLAIN = (slice, int, type(None), type(...))
 
 
 def _is_flag(item: Any) -> bool:

@@ -64,10 +64,16 @@ class Plan:
         """Whether elements are gathered."""
         return bool(self.arrays)
 
+    def box(self) -> Box:
+        """The places along each axis; all of an axis that arrays take from."""
+        if not all(isinstance(n, int) for n in (*self.start, *self.stop)):
+            return None
+        return tuple(map(range, self.start, self.stop, self.step))
+
     @property
     def is_part(self) -> bool:
         """Whether NumPy makes a view: numbers, traced ones too, and slices only."""
-        return all(not a.shape for a in self.arrays)
+        return not self.arrays or all(not a.shape for a in self.arrays)
 
 
 def read_index(index: Any, shape: Shape, *, checked: bool = True, wraps: bool = True) -> Plan:
@@ -236,7 +242,7 @@ def getitem(x: Any, index: Any) -> Any:
     x, index = with_flags(as_tensor(x), index)
     plan = read_index(index, x.shape)
     found = take_plan(x, plan, "clip")
-    return is_part(x, found, box_of(plan)) if plan.is_part else found
+    return is_part(x, found, plan.box) if plan.is_part else found
 
 
 def places_of(index: Any, shape: Shape) -> Box:
@@ -244,15 +250,7 @@ def places_of(index: Any, shape: Shape) -> Box:
     items = full_items(index, shape)
     if any(is_mask(item) for item in items):
         return None
-    return box_of(read_index(tuple(items), shape, checked=False))
-
-
-def box_of(plan: Plan) -> Box:
-    """The places of a plan along each axis; all of an axis that arrays take from."""
-    ends = [*plan.start, *plan.stop]
-    if not all(isinstance(n, int) for n in ends):
-        return None
-    return tuple(map(range, plan.start, plan.stop, plan.step))
+    return read_index(tuple(items), shape, checked=False).box()
 
 
 def take_plan(x: Any, plan: Plan, mode: str) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -18,6 +18,7 @@ from ..ir.builder import user_source
 from ..ir.errors import AliasError
 
 Box = tuple[range, ...] | None  # the places along each axis; None if they are not known
+Places = Callable[[], Box] | None  # computed where it is asked for
 _serials = itertools.count(1)
 _counting = threading.Lock()
 open_traces = 0  # in all threads, so that arrays made outside of all traces need not ask
@@ -44,7 +45,7 @@ class Ties:
     def __init__(self, birth: int | None = None) -> None:
         self.birth = birth
         self.bases: tuple[weakref.ref[Any], ...] = ()
-        self.parts: list[tuple[weakref.ref[Any], Box]] = []
+        self.parts: list[tuple[weakref.ref[Any], Places]] | None = None
         self.owner = ""
         self.holder: weakref.ref[Any] | None = None
 
@@ -124,21 +125,28 @@ def hold(arrays: Sequence[Any], holder: Any, name: str) -> None:
         ties.holder = weakref.ref(holder)
 
 
-def is_part(x: Any, part: Any, box: Box = None) -> Any:
+def is_part(x: Any, part: Any, places: Places = None) -> Any:
     """Note that an array is what NumPy would make a view of `x`; gives the part."""
     if part is x or not part.shape:
         return part
     made, ties = _tie(part), _tie(x)
     made.bases = (weakref.ref(x), *ties.bases)
-    if len(ties.parts) >= 32 and len(ties.parts) & (len(ties.parts) - 1) == 0:
-        ties.parts = [p for p in ties.parts if p[0]() is not None]
     reference = weakref.ref(part)
-    ties.parts.append((reference, box))
+    _add_part(ties, reference, places)
     for base in ties.bases:
         whole = base()
         if whole is not None:
-            _tie(whole).parts.append((reference, None))
+            _add_part(_tie(whole), reference, None)
     return part
+
+
+def _add_part(ties: Ties, reference: weakref.ref[Any], places: Places) -> None:
+    parts = ties.parts
+    if parts is None:
+        parts = ties.parts = []
+    elif len(parts) >= 32 and len(parts) & (len(parts) - 1) == 0:
+        parts[:] = [part for part in parts if part[0]() is not None]
+    parts.append((reference, places))
 
 
 def check_free(x: Any, action: str) -> None:
@@ -179,12 +187,12 @@ def outdate_parts(x: Any, box: Box) -> None:
     """Make parts unusable that share places with an assignment."""
     ties = _tie(x)
     stale: Outdated | None = None
-    kept: list[tuple[weakref.ref[Any], Box]] = []
-    for reference, places in ties.parts:
+    kept: list[tuple[weakref.ref[Any], Places]] = []
+    for reference, places in ties.parts or ():
         part = reference()
         if part is None or part is x:
             continue
-        if not _meet(places, box):
+        if not _meet(places() if places else None, box):
             kept.append((reference, places))
             continue
         stale = stale or Outdated(str(x.type), str(user_source()))
