@@ -203,8 +203,7 @@ stop_gradient: a ; (a, i)
 optimization_barrier: a ; (a, i)
 custom_root: lambda x: x * x - s, 1.0 + 0 * s, lambda f, x: fori_loop(0, 20, lambda at, y: y - f(y)
     / (2 * y), x), lambda f, y: y / f(1.0)
-custom_linear_solve: lambda x: A @ x, y3, lambda f, x: xp.linalg.solve(A, x), transpose_solve=lambda
-    f, x: xp.linalg.solve(A.T, x)
+custom_linear_solve: lambda x: p[0] * x, b, lambda f, x: x / f(xp.ones(4)), symmetric=True
 platform_dependent: a, cpu=exp, default=neg
 """
 
