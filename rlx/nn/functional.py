@@ -122,8 +122,8 @@ def soft_sign(x: Any) -> Any:
 
 def hard_tanh(x: Any) -> Any:
     """The number, at least -1 and at most 1."""
-    x = _inexact(x)
-    return rnp.where(x > 1, 1.0, rnp.where(x < -1, -1.0, x))
+    x = as_tensor(x)
+    return rnp.where(x > 1, 1, rnp.where(x < -1, -1, x))
 
 
 def hard_sigmoid(x: Any) -> Any:

@@ -29,12 +29,18 @@ def device_put(x: Any, device: Any = None) -> Any:
 
 
 def device_get(x: Any) -> Any:
-    """A tree of arrays as NumPy arrays.
+    """A tree of arrays as NumPy arrays; tensors of a trace stay, with their derivatives.
 
     >>> device_get((as_tensor(1.5),))
     (array(1.5, dtype=float32),)
     """
-    return pytree.map(lambda leaf: leaf.host() if isinstance(leaf, Array) else np.asarray(leaf), x)
+    return pytree.map(_to_numpy, x)
+
+
+def _to_numpy(leaf: Any) -> Any:
+    if isinstance(leaf, TracedTensor):
+        return leaf
+    return leaf.host() if isinstance(leaf, Array) else np.asarray(leaf)
 
 
 def block_until_ready(x: Any) -> Any:
