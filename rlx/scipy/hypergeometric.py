@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .. import numpy as rnp
+from ..ir.config import config
 from ..trace.apply import apply
 from ..trace.promotion import broadcast_operands
 from ..trace.scan import scan
@@ -24,10 +27,16 @@ def hyp2f1(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Any:
     It is for moderate a, b and c. Above a half the sum is continued toward 1 along the differential
     equation, so that c - a - b may be any number. For x > 1 it is NaN, unless a or b ends the sum.
     """
-    return _gauss(*broadcast_operands("hyp2f1", *floats("hyp2f1", a, b, c, x)))
+    operands = broadcast_operands("hyp2f1", *floats("hyp2f1", a, b, c, x))
+    return _compiled(config.device)(*operands)
 
 
-@jit
+@functools.cache
+def _compiled(device: str | None) -> Callable[..., Any]:
+    """The function compiled for a device, the default one."""
+    return jit(_gauss)
+
+
 def _gauss(a: Any, b: Any, c: Any, x: Any) -> Any:
     ends_b = (b <= 0) & (b == rnp.round(b))
     a, b = rnp.where(ends_b, b, a), rnp.where(ends_b, a, b)
