@@ -20,7 +20,7 @@ __all__ = ["ravel_pytree"]
 
 
 def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """All arrays of a tree one after another in a vector, and the function that undoes it.
+    """All arrays of a tree in one vector, and the function that undoes it.
 
     The vector has the dtype that all arrays promote to; the way back gives each its own again.
 

@@ -28,7 +28,7 @@ class ResizeMethod(enum.Enum):
 
     @staticmethod
     def from_string(s: str) -> ResizeMethod:
-        """The method of a name: nearest, linear (bilinear, trilinear, triangle), cubic, ..."""
+        """The method of a name: nearest, linear (bilinear, triangle), cubic, ..."""
         found = NAMES.get(s)
         if found is None:
             raise AttributeValueError(

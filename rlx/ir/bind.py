@@ -1,4 +1,4 @@
-"""Numbers for symbolic sizes: found in the shapes of arguments, put into types and graphs."""
+"""Numbers for symbolic sizes: found in shapes, put into types and graphs."""
 
 from __future__ import annotations
 

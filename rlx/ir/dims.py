@@ -294,7 +294,7 @@ def _product(a: list[tuple[Monomial, int]], b: list[tuple[Monomial, int]]) -> Di
 
 
 def quotient(size: Size, divisor: Size) -> Any:
-    """The size divided by a divisor if that leaves no rest, for whatever sizes; else None."""
+    """The quotient of two sizes if it leaves no rest for any numbers; else None."""
     if type(size) is int and type(divisor) is int:
         return None if size % divisor else size // divisor
     by = _terms(divisor) or [((), 0)]

@@ -268,7 +268,7 @@ def conv_shape_tuple(
     pads: Padding,
     batch_group_count: int = 1,
 ) -> tuple[int, ...]:
-    """The shape of the result of a convolution of (batch, in, ...) with (out, in, ...).
+    """The shape that a convolution of (batch, in, ...) with (out, in, ...) has.
 
     >>> conv_shape_tuple((2, 3, 6, 7), (4, 3, 3, 2), (1, 1), "SAME")
     (2, 4, 6, 7)

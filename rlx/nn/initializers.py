@@ -18,7 +18,7 @@ from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError, ShapeError
 from ..ir.types import as_dtype, is_complex, is_float
 from ..numpy.reductions import named
-from ..trace.axes import integer, one_axis, some_axes
+from ..trace.axes import as_shape, integer, one_axis, some_axes
 
 Initializer = Callable[..., Any]
 Axes = int | tuple[int, ...]
@@ -89,7 +89,7 @@ def variance_scaling(
     usual = dtype
 
     def initialize(key: Any, shape: Any, dtype: Any = usual) -> Any:
-        sizes = tuple(integer("a size", n) for n in shape)
+        sizes = tuple(integer("a size", n) for n in as_shape(shape))
         fan_in, fan_out = _fans(sizes, in_axis, out_axis, batch_axis)
         fans = (fan_in, fan_out, (fan_in + fan_out) / 2, math.sqrt(fan_in * fan_out))
         deviation = math.sqrt(scale / max(1.0, fans[MODES.index(mode)]))

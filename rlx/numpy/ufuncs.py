@@ -80,7 +80,7 @@ class ufunc:
         initial: Tensor | None = None,
         where: Tensor | None = None,
     ) -> Any:
-        """All elements along an axis combined, from first to last; None takes all elements."""
+        """The elements along an axis combined, from first to last; None takes all."""
         self._check_two("reduce", out)
         a = as_tensor(a) if dtype is None else as_tensor(a).astype(dtype)
         start = self.identity if initial is None else initial

@@ -32,7 +32,7 @@ class CacheStats:
 
 
 class CompileCache:
-    """Keeps the most recently used executables: `capacity` of them, of `cache_bytes` together.
+    """Keeps the most recently used executables, limited by count and bytes.
 
     Each key is compiled by one thread only.
     """

@@ -1,4 +1,4 @@
-"""Symbolic sizes on devices that compile for known ones: a program for each size, or buckets."""
+"""Symbolic sizes on devices that need known ones: a program a size, or buckets."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def device_put(x: Any, device: Any = None) -> Any:
 
 
 def device_get(x: Any) -> Any:
-    """A tree of arrays as NumPy arrays; tensors of a trace stay, with their derivatives.
+    """A tree of arrays as NumPy arrays; tensors of a trace stay as they are.
 
     >>> device_get((as_tensor(1.5),))
     (array(1.5, dtype=float32),)

@@ -10,7 +10,7 @@ from ..trace import pytree
 
 
 class Partial(functools.partial):
-    """`functools.partial` as a pytree: its arguments are leaves, the function is fixed.
+    """`functools.partial` as a pytree: the arguments are leaves.
 
     >>> import rlx
     >>> add = Partial(lambda x, y: x + y, 2.0)

@@ -1,4 +1,4 @@
-"""Classes as containers, registered under JAX's names, and questions about structures."""
+"""Classes as containers, under JAX's names, and questions about structures."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ class Index:
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The least and the greatest value as numbers, as far as the ranges of the dims tell."""
+        """The least and the greatest value as numbers, as far as they are known."""
         low, high = self.low, self.high
         least = low.low if isinstance(low, Dim) else low
         most = high.high if isinstance(high, Dim) else high
