@@ -1,4 +1,4 @@
-"""Symbolic sizes on devices that need known ones: a program a size, or buckets."""
+"""Symbolic sizes on devices that need known ones."""
 
 from __future__ import annotations
 

@@ -46,7 +46,8 @@ class Verification:
 
     def __str__(self) -> str:
         found = ", ".join(f"{device} {worst:.2g}" for device, worst in self.largest.items())
-        return f"{self.name}: results agree ({self.results}); largest difference / tolerance: {found}"
+        agree = f"{self.name}: results agree ({self.results})"
+        return f"{agree}; largest difference / tolerance: {found}"
 
 
 @dataclass(frozen=True)

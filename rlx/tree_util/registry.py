@@ -1,4 +1,4 @@
-"""Classes as containers, under JAX's names, and questions about structures."""
+"""Classes as containers, under JAX's names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Known sizes for symbolic ones: arrays are padded, and padding does not count."""
+"""Known sizes for symbolic ones: arrays are padded."""
 
 from __future__ import annotations
 
