@@ -44,7 +44,9 @@ def test_paths():
     tree = {"w": [Layer(1, 2, "x")]}
     structure = pytree.structure(tree)
     assert pytree.paths(structure, "params") == ['params["w"][0].weight', 'params["w"][0].bias']
-    assert pytree.map_with_path(lambda path, x: pytree.keystr(path), Point(1, (2,))) == Point(".x", (".y[0]",))
+    assert pytree.map_with_path(lambda path, x: pytree.keystr(path), Point(1, (2,))) == Point(
+        ".x", (".y[0]",)
+    )
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def scale_and_translate(
     antialias: bool = True,
     precision: Any = None,
 ) -> Any:
-    """An array scaled and moved along some axes: `scale * x + translation` is where x goes.
+    """An array scaled and moved along axes: x goes to `scale * x + translation`.
 
     `scale` and `translation` have a number for each of `spatial_dims`. What comes from outside is
     0. The method is not `nearest`.

@@ -37,7 +37,7 @@ def specialized(graph: Graph, compile: Compile) -> Executable:
 
 
 def bucketed(graph: Graph, compile: Compile, buckets: Buckets) -> Executable:
-    """An executable that pads arrays to the next larger of some sizes, and compiles for those."""
+    """An executable that pads arrays to the next larger of some sizes."""
     tables = dict(buckets)
     symbols = {s.name: s for t in graph.param_types for n in t.shape for s in _symbols(n)}
     _check_buckets(symbols, tables)

@@ -39,7 +39,7 @@ def register_pytree_with_keys(
     unflatten_func: Callable[[Any, tuple[Any, ...]], Any],
     flatten_func: Callable[[Any], Any] | None = None,
 ) -> None:
-    """Make a class a container whose children have keys: `-> (((key, child), ...), fixed)`.
+    """Make a class a container with keys: `-> (((key, child), ...), fixed)`.
 
     `flatten_func` is taken for JAX's sake and not needed.
     """

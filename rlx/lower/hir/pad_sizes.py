@@ -22,7 +22,7 @@ INT32 = DTYPES["int32"]
 
 
 def pad_sizes(graph: Graph, sizes: Mapping[str, int]) -> Graph:
-    """A graph for arrays padded to these sizes; their true sizes are parameters, int32 scalars.
+    """A graph for padded arrays, with their true sizes as parameters.
 
     before: `f(x: f32[n]) { reduce_sum(x) }`; after, with n = 8: `f(x: f32[8], n: i32[]) {
     reduce_sum(select(iota < n, x, 0)) }`. The true part of each result is at its beginning. An op
