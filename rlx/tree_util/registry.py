@@ -53,13 +53,13 @@ def register_pytree_with_keys(
 
 
 def register_pytree_node_class(cls: type) -> type:
-    """Make a class with `tree_flatten` and the class method `tree_unflatten` a container."""
+    """Make a class with `tree_flatten` and `tree_unflatten` a container."""
     register_pytree_node(cls, _method(cls, "tree_flatten"), _method(cls, "tree_unflatten"))
     return cls
 
 
 def register_pytree_with_keys_class(cls: type) -> type:
-    """Make a class with `tree_flatten_with_keys` and `tree_unflatten` a container."""
+    """Make a class with `tree_flatten_with_keys` a container."""
     flatten = _method(cls, "tree_flatten_with_keys")
     register_pytree_with_keys(cls, flatten, _method(cls, "tree_unflatten"))
     return cls
