@@ -10,7 +10,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jax
 import ml_dtypes
 import numpy as np
 
@@ -81,5 +80,4 @@ def _found(arrays: dict[str, np.ndarray], place: str | None, name: str) -> Any:
 
 
 if __name__ == "__main__":
-    jax.config.update("jax_disable_most_optimizations", True)
     record()

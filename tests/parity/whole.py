@@ -5,7 +5,6 @@ The default suite has a part of it in `test_sample.py`.
 
 from __future__ import annotations
 
-import jax
 import pytest
 
 from .differences import outlived, unlisted
@@ -13,15 +12,6 @@ from .engine import Case, check
 from .tables import by_function
 
 CASES = by_function()
-
-
-@pytest.fixture(autouse=True, scope="module")
-def compile_fast():
-    """Let XLA compile quickly: every program of these tests runs once or twice."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.mark.parametrize("name", CASES)
