@@ -64,7 +64,7 @@ def dot_product_attention(
     seen += _lengths_seen(batch, length, count, query_seq_lengths, key_value_seq_lengths)
     made, total = _weighted(q, k, v, scale, added, seen)
     if query_seq_lengths is not None:
-        is_there = np.arange(length, dtype="int32")[:, None, None]
+        is_there = rnp.arange(length, dtype="int32")[:, None, None]
         is_there = is_there < as_tensor(query_seq_lengths)[:, None, None, None]
         made = rnp.where(is_there, made, 0.0)
     made = rnp.reshape(rnp.astype(made, k.dtype), shape)
@@ -136,7 +136,7 @@ def _places_seen(length: Any, count: Any, is_causal: bool, window: Window) -> li
     """Which keys a query sees by their places."""
     if not is_causal and window is None:
         return []
-    own, other = (np.arange(n, dtype="int32") for n in (length, count))
+    own, other = (rnp.arange(n, dtype="int32") for n in (length, count))
     own = own[:, None]
     seen = [own >= other] if is_causal else []
     if window is not None:
@@ -155,7 +155,8 @@ def _lengths_seen(batch: Any, length: Any, count: Any, queries: Any, keys: Any) 
         limits = as_tensor(given)
         if limits.shape != (batch,):
             _wrong(f"the lengths are {limits.type}", f"give {batch} integers, one for each member")
-        places = np.arange(size, dtype="int32").reshape([-1 if i == place else 1 for i in range(5)])
+        shape = [-1 if i == place else 1 for i in range(5)]
+        places = rnp.reshape(rnp.arange(size, dtype="int32"), shape)
         seen.append(places < rnp.reshape(limits, (-1, 1, 1, 1, 1)))
     return seen
 

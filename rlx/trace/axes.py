@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.builder import user_source
-from ..ir.dims import Dim
+from ..ir.dims import Dim, quotient
 from ..ir.errors import ArgumentError, AxisError, RlxError, ShapeError
 from ..ir.types import Size, check_size
 
@@ -145,11 +145,8 @@ def _quotient(old: Shape, given: Sequence[Size]) -> Size | None:
         if isinstance(n, Dim) and n in left:
             left.remove(n)
             right.remove(n)
-    above = math.prod(n for n in left if isinstance(n, int))
-    below = math.prod(n for n in right if isinstance(n, int))
-    if any(isinstance(n, Dim) for n in right) or below == 0 or above % below:
-        return None
-    return math.prod([n for n in left if isinstance(n, Dim)], start=above // below)
+    below = math.prod(right)
+    return None if below == 0 else quotient(math.prod(left), below)
 
 
 def broadcast_shapes(name: str, *shapes: Shape) -> Shape:

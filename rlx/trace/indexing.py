@@ -177,7 +177,7 @@ def _add_slice(plan: Plan, axis: int, item: slice, size: Any) -> None:
             where=str(user_source()),
             fix="use a step of 1 or more, or a negative one",
         )
-    if isinstance(size, Dim):
+    if any(isinstance(n, Dim) for n in (size, *parts)):
         _add_symbolic_slice(plan, axis, parts, size)
         return
     start, stop, step = slice(*parts).indices(size)
@@ -189,7 +189,7 @@ def _add_slice(plan: Plan, axis: int, item: slice, size: Any) -> None:
     plan.add("keep", start, max(stop, start), step)
 
 
-def _add_symbolic_slice(plan: Plan, axis: int, parts: list[Any], size: Dim) -> None:
+def _add_symbolic_slice(plan: Plan, axis: int, parts: list[Any], size: Any) -> None:
     start, stop, step = parts
     if step is not None and not isinstance(step, int):
         raise ShapeError(
@@ -206,7 +206,7 @@ def _add_symbolic_slice(plan: Plan, axis: int, parts: list[Any], size: Dim) -> N
     plan.add("keep", begin, end, step or 1)  # type: ignore[arg-type]
 
 
-def _add_backward_slice(plan: Plan, axis: int, size: Dim, step: int, is_whole: bool) -> None:
+def _add_backward_slice(plan: Plan, axis: int, size: Any, step: int, is_whole: bool) -> None:
     if not is_whole:
         raise ShapeError(
             f"a slice goes back from or to a place in an axis of the symbolic size {size}",

@@ -10,6 +10,7 @@ import numpy as np
 from ..ir.builder import user_source
 from ..ir.dims import Dim
 from ..ir.errors import AttributeValueError
+from ..ir.ops.cut import paddings_around
 from .apply import apply, apply_like, as_operand, as_tensor, operand_type
 from .index_items import with_flags
 from .indexing import (
@@ -218,14 +219,10 @@ def _fitted(values: Any, indexed: tuple[Any, ...], shape: tuple[Any, ...], x: An
 
 def _padded(part: Any, x: Any, plan: Plan, value: Any) -> Any:
     """A view put back at its place in an array of `value`."""
-    low = tuple(plan.start)
-    spans = [
-        start + (n - 1) * step + 1 if n else start
-        for start, n, step in zip(plan.start, part.shape, plan.step, strict=True)
-    ]
-    high = tuple(n - span for n, span in zip(x.shape, spans, strict=True))
     fill = as_tensor(np.asarray(value, part.dtype))
-    return apply("pad", part, fill, low=low, high=high, interior=tuple(s - 1 for s in plan.step))
+    for attrs in paddings_around(part.shape, x.shape, plan.start, plan.step):
+        part = apply("pad", part, fill, **attrs)
+    return part
 
 
 # -- index arrays -------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..body import Concat, Move, Read
+from ..dims import Dim, is_at_least
 from ..errors import ArgumentError, AttributeValueError, AxisError, DtypeError, ShapeError
 from ..graph import OPS, Value
 from ..op import Sample, define, is_linear
@@ -196,10 +197,33 @@ slice.body(Move(_slice_read))
 
 @slice.transpose
 def slice_transpose(ct: Value, x: Any, *, start: tuple, stop: tuple, step: tuple) -> list[Value]:
-    spaced = [n + (n - 1) * (c - 1) if n != 0 else 0 for n, c in zip(ct.shape, step, strict=True)]
-    high = [n - a - m for n, a, m in zip(x.shape, start, spaced, strict=True)]
-    interior = [c - 1 for c in step]
-    return [pad(ct, scalar_like(ct, 0), low=start, high=high, interior=interior)]
+    part, fill = ct, scalar_like(ct, 0)
+    for attrs in paddings_around(ct.shape, x.shape, start, step):
+        part = pad(part, fill, **attrs)
+    return [part]
+
+
+def paddings_around(
+    part: Sequence[Size], whole: Sequence[Size], start: Sequence[Any], step: Sequence[int]
+) -> list[dict[str, Any]]:
+    """The paddings that put a slice back at its places in an array of the shape `whole`.
+
+    Between no elements there is nothing to pad: where a symbolic number of them may be 0, one
+    more stands at their end while they are spaced.
+    """
+    none = (0,) * len(part)
+    more = tuple(
+        int(isinstance(n, Dim) and c > 1 and not is_at_least(n, 1))
+        for n, c in zip(part, step, strict=True)
+    )
+    counts = [n + extra for n, extra in zip(part, more, strict=True)]
+    ends = [
+        a + (n - 1) * c + 1 if isinstance(n, Dim) or n else a
+        for a, n, c in zip(start, counts, step, strict=True)
+    ]
+    high = tuple(n - end for n, end in zip(whole, ends, strict=True))
+    spaced = {"low": tuple(start), "high": high, "interior": tuple(c - 1 for c in step)}
+    return [{"low": none, "high": more, "interior": none}, spaced] if any(more) else [spaced]
 
 
 @slice.batch

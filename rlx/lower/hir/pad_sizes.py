@@ -19,6 +19,7 @@ from .expand import expand
 from .inline_calls import inline_calls
 
 INT32 = DTYPES["int32"]
+FIX = "pass specialize=True to rlx.jit, which compiles once for each size, in place of buckets"
 
 
 def pad_sizes(graph: Graph, sizes: Mapping[str, int]) -> Graph:
@@ -38,6 +39,25 @@ def pad_sizes(graph: Graph, sizes: Mapping[str, int]) -> Graph:
         return rewrite(graph, values[: len(types)], _Padder(sizes, numbers).node)
 
     return build(body, [*types, *(Type(INT32, ()) for _ in names)], graph.name, origins)
+
+
+def check_padding(graph: Graph, true: Mapping[str, int], padded: Mapping[str, int]) -> None:
+    """Raise unless all arrays of a graph find room in the padded ones.
+
+    `x[: n % 4]` has elements for n = 3 and none for n = 4.
+    """
+    graph = expand(inline_calls(graph, keep_recomputed=False))
+    for node in graph.walk():
+        for value in node.results:
+            lesser, larger = (concrete_type(value.type, sizes).shape for sizes in (true, padded))
+            if any(n > m for n, m in zip(lesser, larger, strict=True)):
+                raise UnsupportedOp(
+                    f"{node.op.name}: its result has the shape {larger} for padded arrays, which "
+                    f"does not hold the true {lesser}",
+                    where=str(node.source),
+                    notes=[", ".join(f"{name} = {n}" for name, n in sorted(true.items()))],
+                    fix=FIX,
+                )
 
 
 class _Padder:
@@ -150,6 +170,5 @@ def _unsupported(node: Node) -> UnsupportedOp:
     return UnsupportedOp(
         f"{node.op.name}: its result would depend on the padding of {operands}",
         where=str(node.source),
-        fix="pass specialize=True to rlx.jit, which compiles once for each size, in place of "
-        "buckets",
+        fix=FIX,
     )
