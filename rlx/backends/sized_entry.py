@@ -35,16 +35,17 @@ def sized_entry(
         shapes = tuple([getattr(array, "shape", None) for array in arrays[: len(types)]])
         if len(shapes) < len(types) or not all(map(_has_rank, shapes, types)):
             return MISS
-        if shapes not in entries:
+        found = entries.get(shapes)
+        if found is None:
             try:
                 sizes = bind_sizes(types, shapes, names)  # type: ignore[arg-type]
             except SymbolicSizeError:
                 return MISS
-            entries[shapes] = make(sizes)
+            found = entries[shapes] = make(sizes)
             while len(entries) > KEPT:
                 entries.popitem(last=False)
-        recent = entries[shapes]
-        return recent(*arrays)
+        recent = found  # other threads set it to theirs
+        return found(*arrays)
 
     return entry
 

@@ -44,7 +44,10 @@ def bind_sizes(
             found[solved[0].name] = solved[1], place
     sizes = {name: number for name, (number, _) in found.items()}
     for size, number, place in axes:
-        if all(s.name in sizes for s in size.symbols) and concrete(size, sizes) != number:
+        if not all(s.name in sizes for s in size.symbols):
+            if _solved_symbol(size):
+                raise _no_number(size, number, place)
+        elif concrete(size, sizes) != number:
             raise _disagree(size, number, place, found)
     return sizes
 
@@ -68,6 +71,14 @@ def _check_range(symbol: Symbol, number: int, place: str) -> None:
         notes=[place],
         fix=f"pass arrays of that size, or widen the range: rlx.dim({symbol.name!r}, min=..., "
         "max=...)",
+    )
+
+
+def _no_number(size: Dim, number: int, place: str) -> SymbolicSizeError:
+    return SymbolicSizeError(
+        f"{place} is {number}, but it is {size}, which no number makes {number}",
+        where=str(nearest_source()),
+        fix=f"pass arrays whose size is {size} for a whole number",
     )
 
 
@@ -99,8 +110,7 @@ def _solved_symbol(size: Dim) -> tuple[Symbol, int] | None:
 
 def has_sizes(type: Type, sizes: Mapping[str, int]) -> bool:
     """Whether all dims of a type have numbers."""
-    dims = [n for n in type.shape if isinstance(n, Dim)]
-    return all(s.name in sizes for size in dims for s in size.symbols)
+    return all(s.name in sizes for s in type.symbols)
 
 
 def concrete_type(type: Type, sizes: Mapping[str, int]) -> Type:

@@ -297,21 +297,20 @@ def quotient(size: Size, divisor: Size) -> Any:
     """The quotient of two sizes if it leaves no rest for any numbers; else None."""
     if type(size) is int and type(divisor) is int:
         return None if size % divisor else size // divisor
-    by = _terms(divisor) or [((), 0)]
-    if len(by) != 1 or not by[0][1]:
-        return 1 if size == divisor else None
-    ((names, factor),) = by
-    divided = []
-    for monomial, coefficient in _terms(size) or []:
+    (names, factor), *_ = _terms(divisor) or []
+    whole: Size = 0
+    while size != 0:  # divide the highest term, and go on with the rest
+        (monomial, coefficient), *_ = _terms(size) or []
         left = list(monomial)
         for symbol in names:
             if symbol not in left:
-                return None if coefficient else 0
+                return None
             left.remove(symbol)
-        if coefficient % factor:
+        if not factor or coefficient % factor:
             return None
-        divided.append((tuple(left), coefficient // factor))
-    return _sum(divided)
+        part = _sum([(tuple(left), coefficient // factor)])
+        whole, size = whole + part, size - part * divisor
+    return whole
 
 
 def _floor_divide(size: Any, divisor: Any) -> Dim | int:

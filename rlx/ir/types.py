@@ -10,7 +10,7 @@ from typing import TypeAlias
 import ml_dtypes
 import numpy as np
 
-from .dims import Dim
+from .dims import Dim, Symbol
 from .errors import DtypeError, ShapeError
 
 SHORT = {
@@ -240,6 +240,11 @@ class Type:
     def is_static(self) -> bool:
         """Whether all sizes are numbers."""
         return all(isinstance(n, int) for n in self.shape)
+
+    @property
+    def symbols(self) -> frozenset[Symbol]:
+        """The named sizes it depends on."""
+        return frozenset(s for n in self.shape if isinstance(n, Dim) for s in n.symbols)
 
     @property
     def is_inexact(self) -> bool:

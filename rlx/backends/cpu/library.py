@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ...ir.bind import concrete_type
-from ...ir.dims import Dim, Size, Symbol, concrete
+from ...ir.bind import concrete_attr, concrete_type
+from ...ir.dims import concrete
 from ...lower.lir.expr import Accumulated, Apply, Load
 from ...lower.lir.index import Index, Variable
 from ...lower.lir.program import Buffer, Contraction, LibraryCall
@@ -24,9 +24,12 @@ Sizes = dict[str, int]
 class Library:
     """The Python functions that a program's compiled code calls back.
 
-    An exception in one is kept for the thread it is in, and the program ends with a status.
+    `dims` are the names of a program's symbolic sizes, None if it has none; their numbers come
+    first in the array of the run. An exception in a function is kept for the thread it is in, and
+    the program ends with a status.
     """
 
+    dims: list[str] | None = None
     keep: list[object] = field(default_factory=list)
     raised: threading.local = field(default_factory=threading.local)
 
@@ -34,14 +37,13 @@ class Library:
         """The exception that ended the program in this thread."""
         return self.raised.__dict__.pop("error")
 
-    def add(self, step: LibraryCall, symbols: dict[Symbol, int] | None) -> int:
+    def add(self, step: LibraryCall) -> int:
         """The address of a C function `i32 (ptr pointers)` that runs a library call."""
         buffers = called_with(step)
         types = [*step.input_types, *(b.type for b in step.outputs)]
-        places = _places([n for t in types for n in t.shape], symbols)
 
         def run(pointers: int) -> None:
-            addresses, sizes = _given(pointers, len(buffers), places)
+            addresses, sizes = self._given(pointers, len(buffers))
             shapes = [concrete_type(t, sizes).shape for t in types]
             arrays = [
                 _view(a, b.dtype, shape)  # type: ignore[arg-type]
@@ -50,13 +52,15 @@ class Library:
             given, targets = arrays[: len(step.inputs)], arrays[len(step.inputs) :]
             if "calls_python" in step.op.rules:  # a user's function, which may keep or change them
                 given = [_own(a) for a in given]
-            attrs = {name: _number(attr, sizes) for name, attr in step.attrs.items()}
+            attrs = step.attrs
+            if sizes:
+                attrs = {name: concrete_attr(attr, sizes) for name, attr in attrs.items()}
             for target, result in zip(targets, step.op.run(given, attrs, "cpu"), strict=True):
                 target[...] = result.reshape(target.shape)
 
         return self._address(run)
 
-    def add_product(self, step: Contraction, symbols: dict[Symbol, int]) -> int:
+    def add_product(self, step: Contraction) -> int:
         """The address of a C function that runs a contraction of symbolic sizes."""
         (store,) = step.stores
         outer = [*step.batch]
@@ -66,22 +70,29 @@ class Library:
             (store.index, [*outer, step.row, step.column]),
         ]
         buffers = called_with(step)
-        mentioned = [n for index, along in operands for n in _mentioned(index, along)]
-        places = _places([*mentioned, *(b.size for b in buffers)], symbols)
         is_plain = all(b.dtype == step.dtype for b in buffers)
 
         def run(pointers: int) -> None:
-            addresses, sizes = _given(pointers, len(buffers), places)
+            addresses, sizes = self._given(pointers, len(buffers))
             lhs, rhs, result = (
                 _strided(a, b, index, along, sizes)
                 for a, b, (index, along) in zip(addresses, buffers, operands, strict=True)
             )
-            if is_plain:
-                np.matmul(lhs, rhs, out=result)
-            else:
-                result[...] = np.matmul(lhs.astype(step.dtype), rhs.astype(step.dtype))
+            with np.errstate(all="ignore"):
+                if is_plain:
+                    np.matmul(lhs, rhs, out=result)
+                else:
+                    result[...] = np.matmul(lhs.astype(step.dtype), rhs.astype(step.dtype))
 
         return self._address(run)
+
+    def _given(self, pointers: int, count: int) -> tuple[list[int], Sizes]:
+        """The addresses of the buffers, and the numbers of the dims."""
+        if self.dims is None:
+            return [a or 0 for a in (ctypes.c_void_p * count).from_address(pointers)], {}
+        first, *addresses = (ctypes.c_void_p * (count + 1)).from_address(pointers)
+        numbers = (ctypes.c_int64 * len(self.dims)).from_address(first or 0)
+        return [a or 0 for a in addresses], dict(zip(self.dims, numbers, strict=True))
 
     def _address(self, run: Callable[[int], None]) -> int:
         def safely(pointers: int) -> int:
@@ -120,36 +131,6 @@ def multiplies_views(step: Contraction) -> bool:
     return all(index.is_affine for index in indices)
 
 
-def _places(
-    sizes: Iterable[Any], symbols: dict[Symbol, int] | None
-) -> list[tuple[str, int]] | None:
-    """Where the numbers of the dims in some sizes will stand; None if nothing is symbolic."""
-    if symbols is None:
-        return None
-    found = {s for size in sizes if isinstance(size, Dim) for s in size.symbols}
-    ordered = sorted(found, key=lambda s: s.name)
-    return [(s.name, symbols.setdefault(s, len(symbols))) for s in ordered]
-
-
-def _given(
-    pointers: int, count: int, places: list[tuple[str, int]] | None
-) -> tuple[list[int], Sizes]:
-    """The addresses of the buffers, and the numbers of the dims."""
-    if places is None:
-        return [a or 0 for a in (ctypes.c_void_p * count).from_address(pointers)], {}
-    table = list((ctypes.c_void_p * (count + 1)).from_address(pointers))
-    length = max((place for _, place in places), default=-1) + 1
-    numbers = (ctypes.c_int64 * length).from_address(table[0] or 0) if length else ()
-    return [a or 0 for a in table[1:]], {name: numbers[place] for name, place in places}
-
-
-def _number(attr: Any, sizes: Sizes) -> Any:
-    """An attribute with numbers for its symbolic sizes."""
-    if isinstance(attr, Dim):
-        return concrete(attr, sizes)
-    return tuple(_number(a, sizes) for a in attr) if isinstance(attr, tuple) else attr
-
-
 def _own(array: np.ndarray) -> np.ndarray:
     """A copy that cannot be written."""
     copy = array.copy()
@@ -164,10 +145,6 @@ def _view(address: int, dtype: np.dtype, shape: Sequence[int]) -> np.ndarray:
         return np.empty(shape, dtype)
     raw: Any = (ctypes.c_char * count).from_address(address)
     return np.frombuffer(raw, np.uint8).view(dtype).reshape(shape)
-
-
-def _mentioned(index: Index, along: Sequence[Variable]) -> list[Size]:
-    return [index.constant, *(n for v in along for n in (v.extent, index.stride_of(v)))]
 
 
 def _strided(

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...ir.bind import is_symbolic
-from ...ir.dims import Size, Symbol, likely, quotient
+from ...ir.dims import Size, likely, quotient
 from ...lower.lir.index import Variable
 from ...lower.lir.program import (
     BranchStep,
@@ -84,6 +84,11 @@ class ProgramWriter:
         array of their numbers, one for each of `module.symbols`.
         """
         self.is_symbolic = is_symbolic([b.type for b in program.inputs])
+        if self.is_symbolic:
+            dims = {s for b in program.inputs for s in b.type.symbols}
+            for symbol in sorted(dims, key=lambda s: s.name):
+                self.module.symbols[symbol] = len(self.module.symbols)
+            self.library.dims = [s.name for s in self.module.symbols]
         arena = program.arena_bytes
         if isinstance(arena, int):
             arena = -(-arena // 64) * 64
@@ -153,7 +158,7 @@ class ProgramWriter:
                     self._contraction(f, part, layout, is_short)
                 return
             if multiplies_views(step):
-                self._call(f, self.library.add_product(step, self.module.symbols), step, layout)
+                self._call(f, self.library.add_product(step), step, layout)
                 return
         if isinstance(step, Contraction) and not (step.is_static and contracts_natively(step)):
             step = as_kernel(step)
@@ -165,17 +170,13 @@ class ProgramWriter:
             origin, target = (layout.pointer(f, b) for b in (step.origin, step.target))
             _copy_bytes(f, target, origin, f.number(step.target.nbytes))
         elif isinstance(step, LibraryCall):
-            self._call(f, self.library.add(step, self._symbols), step, layout)
+            self._call(f, self.library.add(step), step, layout)
         elif isinstance(step, BranchStep):
             self._branch(f, step, layout)
         elif isinstance(step, WhileStep):
             self._while(f, step, layout)
         else:
             self._repeat(f, step, layout)
-
-    @property
-    def _symbols(self) -> dict[Symbol, int] | None:
-        return self.module.symbols if self.is_symbolic else None
 
     # -- kernels --------------------------------------------------------------------------------
 

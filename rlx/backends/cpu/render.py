@@ -146,9 +146,9 @@ class Scope:
         """
         f, kind = self.f, vector.text
         low, _ = atom.index.bounds
+        divisor = self._divisor(atom.divisor, vector)
         if low < 0 and not (isinstance(atom.divisor, int) and low > -UNKNOWN):
-            return self._floor_signed(x, self._size(atom.divisor, vector), vector)
-        divisor = self._size(atom.divisor, vector)
+            return self._floor_signed(x, divisor, vector)
         shift = -(low // atom.divisor) if low < 0 else 0
         if shift:
             x = f.emit(f"add nsw {kind} {x}, {f.constant(vector, shift * atom.divisor)}")
@@ -168,6 +168,13 @@ class Scope:
         one = f.emit(f"zext {bits} {is_below} to {kind}")
         up = f.emit(f"select {bits} {is_below}, {kind} {divisor}, {kind} {f.constant(vector, 0)}")
         return f.emit(f"sub {kind} {towards_zero}, {one}"), f.emit(f"add {kind} {rest}, {up}")
+
+    def _divisor(self, size: Size, vector: Vector) -> str:
+        """A size to divide by: not 0, for a division may run where its loop has no rounds."""
+        if is_at_least(size, 1):
+            return self._size(size, vector)
+        number = self.f.intrinsic("umax", Vector("int64"), self.f.number(size), "1")
+        return self.f.splat(convert(self.f, "int64", vector.dtype, 1, number), vector)
 
     def _size(self, size: Size, vector: Vector) -> str:
         """A size in every lane."""

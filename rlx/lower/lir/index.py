@@ -87,12 +87,14 @@ class Quotient:
     @property
     def low(self) -> Size:
         """The least value."""
-        return _floor(self.index.low, self.divisor, 0)
+        low = self.index.low
+        return _floor(low, self.divisor, 0 if is_at_least(low, 0) else -UNKNOWN)
 
     @property
     def high(self) -> Size:
         """The greatest value."""
-        return _floor(self.index.high, self.divisor, self.index.high)
+        high = self.index.high
+        return _floor(high, self.divisor, high if is_at_least(high, 0) else UNKNOWN)
 
     @property
     def key(self) -> tuple:
