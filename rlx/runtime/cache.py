@@ -18,7 +18,7 @@ from ..ir.config import config
 
 # Held while anything is compiled, and while the process forks: a child would never see the end of
 # what another thread was at. Little is lost, for LLVM works for one thread at a time.
-_making = threading.RLock()
+compiling = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class CompileCache:
         found = self._found(key)
         if found is not None:
             return found
-        with _making:
+        with compiling:
             found = self._found(key)  # another thread may have made it meanwhile
             if found is not None:
                 return found
@@ -105,10 +105,10 @@ _caches: weakref.WeakSet[CompileCache] = weakref.WeakSet()
 def _after_fork() -> None:
     for each in list(_caches):
         each.renew_lock()
-    _making.release()
+    compiling.release()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_making.acquire, after_in_parent=_making.release, after_in_child=_after_fork
+        before=compiling.acquire, after_in_parent=compiling.release, after_in_child=_after_fork
     )

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
 
 from ..backends.backend import MISS, Executable
 from ..backends.sized_entry import Sizes, sized_entry
-from ..ir.bind import concrete_type, concretize
+from ..ir.bind import check_sizes, concrete_type, concretize
 from ..ir.builder import user_source
-from ..ir.dims import Symbol
 from ..ir.errors import SymbolicSizeError
 from ..ir.graph import Graph
-from ..lower.hir.pad_sizes import pad_sizes
+from ..lower.hir.pad_sizes import check_padding, pad_sizes
 from ..trace.array import Array
+from .cache import compiling
 
 TOLD = 16  # sizes that a report tells of, the last ones
 Compile = Callable[[Graph], Executable]
@@ -28,8 +28,10 @@ def specialized(graph: Graph, compile: Compile) -> Executable:
     known: deque[str] = deque(maxlen=TOLD)
 
     def make(sizes: Sizes) -> Callable[..., Any]:
-        known.append(", ".join(f"{name} = {n}" for name, n in sorted(sizes.items())))
-        executable.report = "specialized for " + "; ".join(known)
+        with compiling:
+            known.append(", ".join(f"{name} = {n}" for name, n in sorted(sizes.items())))
+            executable.report = "specialized for " + "; ".join(known)
+            check_sizes(graph, sizes)
         return _hitting(compile(concretize(graph, sizes)))
 
     executable = Executable(sized_entry(graph.param_types, make), report="specialized for no size")
@@ -39,18 +41,20 @@ def specialized(graph: Graph, compile: Compile) -> Executable:
 def bucketed(graph: Graph, compile: Compile, buckets: Buckets) -> Executable:
     """An executable that pads arrays to the next larger of some sizes."""
     tables = dict(buckets)
-    symbols = {s.name: s for t in graph.param_types for n in t.shape for s in _symbols(n)}
-    _check_buckets(symbols, tables)
+    _check_buckets({s.name for t in graph.param_types for s in t.symbols}, tables)
     made: dict[tuple[int, ...], Callable[..., Any]] = {}
 
     def make(sizes: Sizes) -> Callable[..., Any]:
         names = sorted(sizes)
         chosen = {name: _bucket(name, sizes[name], tables[name]) for name in names}
+        check_sizes(graph, sizes)
+        check_padding(graph, sizes, chosen)
         key = tuple(chosen.values())
-        if key not in made:
-            made[key] = _hitting(compile(pad_sizes(graph, chosen)))
-            texts = [", ".join(map("{} = {}".format, names, key)) for key in made]
-            executable.report = "padded to " + "; ".join(texts)
+        with compiling:
+            if key not in made:
+                made[key] = _hitting(compile(pad_sizes(graph, chosen)))
+                texts = [", ".join(map("{} = {}".format, names, key)) for key in made]
+                executable.report = "padded to " + "; ".join(texts)
         types = graph.param_types
         pairs = [(concrete_type(t, sizes).shape, concrete_type(t, chosen).shape) for t in types]
         results = [concrete_type(t, sizes).shape for t in graph.result_types]
@@ -61,16 +65,12 @@ def bucketed(graph: Graph, compile: Compile, buckets: Buckets) -> Executable:
     return executable
 
 
-def _symbols(size: Any) -> Sequence[Symbol]:
-    return () if isinstance(size, int) else tuple(size.symbols)
-
-
-def _check_buckets(symbols: Mapping[str, Symbol], tables: Mapping[str, Sequence[int]]) -> None:
-    odd = sorted(symbols.keys() ^ tables.keys())
+def _check_buckets(dims: Set[str], tables: Mapping[str, Sequence[int]]) -> None:
+    odd = sorted(dims ^ tables.keys())
     if odd:
         raise SymbolicSizeError(
             f"the buckets are of {', '.join(tables) or 'no dim'}, the dims are "
-            f"{', '.join(sorted(symbols))}",
+            f"{', '.join(sorted(dims))}",
             where=str(user_source()),
             fix=f"give sizes for each dim: buckets={{{odd[0]!r}: (64, 128, 256)}}",
         )

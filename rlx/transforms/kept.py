@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ..ir.config import config
@@ -47,7 +48,8 @@ class Kept:
         """The entry of a kind, the most recently used from now on; None if there is none."""
         entry = self._entries.get(key)
         if entry is not None:
-            self._entries.move_to_end(key)
+            with suppress(KeyError):  # another thread may have forgotten it meanwhile
+                self._entries.move_to_end(key)
         return entry
 
     def put(self, key: Any, entry: Any, limit: int) -> None:

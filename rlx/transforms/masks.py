@@ -18,6 +18,8 @@ from ..ir.op import Linear
 from ..ir.ops.constant import SCALAR
 from ..ir.ops.known import like, uniform
 
+Choice = Callable[[Value], Value]  # from what a node chooses by to the places of one argument
+
 
 class Mask:
     """Where numbers may differ from zero: bools, recorded when asked for."""
@@ -70,7 +72,7 @@ class Masks:
     """The masks of one transposition: the same choice gives the same mask."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[Value, int, Mask | None], Mask] = {}
+        self._found: dict[tuple[Value, Choice, Mask | None], Mask] = {}
 
     def of_choice(
         self, node: Node, args: Sequence[Value | Linear], outer: Mask | None
@@ -79,17 +81,14 @@ class Masks:
 
         `outer` is the mask of the node's own cotangent.
         """
-        rules: Sequence[Callable[[Value], Value] | None] = node.op.rules.get("choice", ())
+        rules: Sequence[Choice | None] = node.op.rules.get("choice", ())
         which = args[0] if rules else None
         if not isinstance(which, Value):
             return [None] * len(args)
-        pairs = enumerate(rules)
-        return [rule and self._chosen(which, i, rule, outer) for i, rule in pairs]
+        return [rule and self._chosen(which, rule, outer) for rule in rules]
 
-    def _chosen(
-        self, which: Value, place: int, rule: Callable[[Value], Value], outer: Mask | None
-    ) -> Mask:
-        key = (which, place, outer)
+    def _chosen(self, which: Value, rule: Choice, outer: Mask | None) -> Mask:
+        key = (which, rule, outer)
         if key not in self._found:
             inner = Mask(lambda: rule(which))
             both = outer and Mask(lambda: OPS["bit_and"](outer.value, inner.value))

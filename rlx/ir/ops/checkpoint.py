@@ -85,19 +85,19 @@ def _frontier(
     graph: Graph, results: Sequence[Value], policy: Rule | None
 ) -> tuple[list[Value], list[Value]]:
     """What is kept, and the parameters that are read, to compute results again."""
-    saved, read, seen, stack = [], set(), set(results), list(results)
+    saved, read, seen, stack = set(), set(), set(results), list(results)
     while stack:
         x = stack.pop()
         if x.node is None:
             read.add(x)
         elif policy and x.node.args and _is_kept(x.node, policy):
-            saved.append(x)
+            saved.add(x)
         else:
             fresh = [a for a in x.node.args if a not in seen]
             seen.update(fresh)
             stack += dict.fromkeys(fresh)
     made = [r for node in graph.nodes for r in node.results]
-    return pick(made, [r in set(saved) for r in made]), [p for p in graph.params if p in read]
+    return [r for r in made if r in saved], [p for p in graph.params if p in read]
 
 
 def _is_kept(node: Node, policy: Rule) -> bool:
