@@ -212,7 +212,7 @@ class ufunc:
 def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> ufunc:
     """A ufunc of a function of single numbers, which is traced.
 
-    >>> frompyfunc(lambda x, y: 2 * x + y, nin=2, nout=1).reduce(np.arange(4))
+    >>> frompyfunc(lambda x, y: 2 * x + y, nin=2, nout=1).reduce([0, 1, 2, 3])
     Array(11, dtype=int32)
     """
     whole = vectorize(func, excluded=())

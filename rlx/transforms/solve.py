@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ..ir import builder
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.tracebacks import boundary
@@ -47,9 +48,29 @@ def _push(fn: Callable[..., Any], outside: list[Any], tangents: list[Any], x: An
 # -- linear equations ---------------------------------------------------------------------------
 
 
+def _closed_solver(
+    solve: Callable[..., Any], product: Callable[..., Any], outside: list[Any], b: Any
+) -> Callable[..., Any]:
+    """The solver as a function of `outside` and b; what it uses itself is added to `outside`."""
+    recorder = builder.current()
+    plain: Callable[..., Any] = lambda outside, b: solve(lambda x: product(outside, x), b)  # noqa: E731
+    if recorder is None:
+        return plain
+    known, start = list(outside), len(outside)
+    traced = trace(plain, (known, b), concrete=recorder.runs_once)
+    outside += [as_tensor(c) for c in from_values(traced.captures)]
+    end = len(outside)
+
+    def explicit(outside: list[Any], b: Any) -> Any:
+        operands = [*outside[:start], *pytree.leaves(b), *outside[start:end]]
+        return traced.unflatten(run_graph(traced.graph, operands))
+
+    return explicit
+
+
 @dataclass(frozen=True, eq=False)
 class _System:
-    """A linear map, its transpose, and how each is solved."""
+    """A linear map, its transpose, and how each is solved; all take `outside` and an array."""
 
     product: Callable[..., Any]
     transposed: Callable[..., Any]
@@ -74,11 +95,13 @@ def custom_linear_solve(
     solve: Callable[[Callable[[Any], Any], Any], Any],
     transpose_solve: Callable[[Callable[[Any], Any], Any], Any] | None = None,
     symmetric: bool = False,
+    has_aux: bool = False,
 ) -> Any:
     """Solve `matvec(x) = b` by `solve(matvec, b)`, for a linear `matvec`.
 
     Derivatives solve once more with the same solver, instead of going through it; those of
-    reverse mode use `transpose_solve(vecmat, b)`.
+    reverse mode use `transpose_solve(vecmat, b)`. With `has_aux` both give (x, extra), and so does
+    this; what is extra has no derivative.
 
     >>> import rlx
     >>> divide = lambda product, b: b / product(1.0)
@@ -90,20 +113,32 @@ def custom_linear_solve(
     check_function(solve, "custom_linear_solve: solve")
     b = pytree.map(as_tensor, b)
     product, outside = _closed("custom_linear_solve", matvec, b)
+    count, specs = len(outside), pytree.map(lambda leaf: leaf.type, b)
     if symmetric:
-        return _solved(_System(product, product, solve, transpose_solve or solve), outside, b)
-    specs = pytree.map(lambda leaf: leaf.type, b)
+        transpose_solve = transpose_solve or solve
+
+    def forward(outside: list[Any], x: Any) -> Any:
+        return product(outside[:count], x)
 
     def transposed(outside: list[Any], y: Any) -> Any:
-        return linear_transpose(lambda x: product(outside, x), specs)(y)[0]
+        if symmetric:
+            return forward(outside, y)
+        return linear_transpose(lambda x: forward(outside, x), specs)(y)[0]
 
-    return _solved(_System(product, transposed, solve, transpose_solve), outside, b)
+    full = _closed_solver(solve, forward, outside, b)
+    back = transpose_solve and _closed_solver(transpose_solve, transposed, outside, b)
+    first: Callable[..., Any] = lambda fn: lambda outside, b: fn(outside, b)[0]  # noqa: E731
+    if not has_aux:
+        return _solved(_System(forward, transposed, full, back), outside, b)
+    system = _System(forward, transposed, first(full), back and first(back))
+    extra = pytree.map(stop_gradient, full(outside, b)[1])
+    return _solved(system, outside, b), extra
 
 
 def _solved(system: _System, outside: list[Any], b: Any) -> Any:
     @custom_jvp
     def linear_solution(outside: list[Any], b: Any) -> Any:
-        return system.solve(lambda x: system.product(outside, x), b)
+        return system.solve(outside, b)
 
     @linear_solution.defjvp
     def linear_solution_jvp(primals: Any, tangents: Any) -> Any:

@@ -71,7 +71,9 @@ def register_dataclass(
     meta_fields: Sequence[str] | None = None,
     drop_fields: Sequence[str] = (),
 ) -> type:
-    """Make a dataclass a container of its `data_fields`; `meta_fields` belong to the structure.
+    """Make a dataclass a container of its `data_fields`.
+
+    The `meta_fields` belong to the structure.
 
     Without them, fields with the metadata `static=True` are meta fields, all others data.
 
