@@ -206,7 +206,7 @@ def slice_transpose(ct: Value, x: Any, *, start: tuple, stop: tuple, step: tuple
 def paddings_around(
     part: Sequence[Size], whole: Sequence[Size], start: Sequence[Any], step: Sequence[int]
 ) -> list[dict[str, Any]]:
-    """The paddings that put a slice back at its places in an array of the shape `whole`.
+    """The paddings that put a slice back at its places in the shape `whole`.
 
     Between no elements there is nothing to pad: where a symbolic number of them may be 0, one
     more stands at their end while they are spaced.
