@@ -14,7 +14,6 @@ from ..ir.bind import check_sizes, concrete_type, concretize
 from ..ir.builder import user_source
 from ..ir.errors import SymbolicSizeError
 from ..ir.graph import Graph
-from ..lower.hir.pad_sizes import check_padding, pad_sizes
 from ..trace.array import Array
 from .cache import compiling
 
@@ -40,6 +39,9 @@ def specialized(graph: Graph, compile: Compile) -> Executable:
 
 def bucketed(graph: Graph, compile: Compile, buckets: Buckets) -> Executable:
     """An executable that pads arrays to the next larger of some sizes."""
+    # with all of lowering, 20 ms to import
+    from ..lower.hir.pad_sizes import check_padding, pad_sizes
+
     tables = dict(buckets)
     _check_buckets({s.name for t in graph.param_types for s in t.symbols}, tables)
     made: dict[tuple[int, ...], Callable[..., Any]] = {}
