@@ -68,3 +68,30 @@ def test_padding_that_holds_too_little_is_an_error() -> None:
     np.testing.assert_allclose(inner(TABLE[:5]), TABLE[:3] + TABLE[1:4])
     with pytest.raises(errors.ShapeError, match="in this call n = 1"):
         inner(_numbers(1, 2))
+
+
+def test_debug_nans_does_not_look_at_padding() -> None:
+    mean = rlx.jit(lambda x: rnp.log(x - 1).mean(), dynamic={"x": {0: "n"}}, buckets={"n": (8,)})
+    with rlx.config.using(debug_nans=True):
+        np.testing.assert_allclose(mean(np.full(3, 2.0, np.float32)), 0, atol=1e-6)
+        with pytest.raises(errors.NanError):
+            mean(np.zeros(3, np.float32))
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 1), ()])
+def test_a_custom_op_that_gives_another_shape_is_an_error(shape: tuple[int, ...]) -> None:
+    @rlx.custom_op
+    def other(x: np.ndarray) -> np.ndarray:
+        return np.zeros(shape, np.float32)
+
+    other.deftype(lambda x: x)
+    for run in (other, rlx.jit(other)):
+        with pytest.raises(errors.CallbackError, match=r"other.*: the function gave .* \(3,\)"):
+            run(_numbers(3))
+
+
+def test_segments_with_small_numbers_and_clipped_ones() -> None:
+    data, numbers = np.float32([1, 2, 4]), np.int8([-1, 0, 1])
+    assert rlx.ops.segment_sum(data, numbers, 200).tolist() == [2, 4] + [0] * 198
+    assert rlx.ops.segment_sum(data, numbers, 1, mode="clip").tolist() == [7]
+    assert rlx.ops.segment_max(data, numbers, 0).shape == (0,)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from . import builder
-from .errors import ArgumentError, GradientError, RlxError
+from .errors import ArgumentError, CallbackError, GradientError, RlxError
 from .graph import OPS, Constant, Graph, Node, Value
 from .types import Type, as_dtype, check_size
 
@@ -259,8 +259,20 @@ class Op:
             kernel = self.rules.get("kernels", {}).get(device, self.rules["reference"])
             results = kernel(*arrays, **attrs)
         results = results if isinstance(results, tuple | list) else (results,)
+        if "of_user" in self.rules and [np.shape(r) for r in results] != [t.shape for t in types]:
+            raise self._other_shapes(results, types)
         return tuple(
             np.asarray(r).astype(t.dtype, copy=False) for r, t in zip(results, types, strict=True)
+        )
+
+    def _other_shapes(self, results: Sequence[Any], types: Sequence[Type]) -> CallbackError:
+        made = ", ".join(str(np.shape(r)) for r in results)
+        promised = ", ".join(str(t.shape) for t in types)
+        return CallbackError(
+            f"{self.name}: the function gave arrays of the shapes {made}, by its type rule they "
+            f"are {promised}",
+            where=str(builder.user_source()),
+            fix=f"change the function, or the rule that @{self.name}.deftype gives",
         )
 
     def lift(self, array: Any) -> Value:

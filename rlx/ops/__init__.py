@@ -102,8 +102,11 @@ def _reduced(combine: str, start: Any, data: Any, ids: Any, count: Any, mode: st
         )
     total = _count(ids) if count is None else integer("num_segments", count)
     result = rnp.full((total, *data.shape[ids.ndim :]), start, data.dtype)
-    ids = rnp.where(ids < 0, total, ids)  # a negative number is outside, not counted from the end
-    return getattr(result.at[ids], combine)(data, mode=mode or "drop")
+    if ids.dtype.itemsize < 4:
+        ids = ids.astype("int32")  # `total` may be larger than the small integers
+    # a negative number is outside, not counted from the end
+    ids = rnp.where(ids < 0, 0 if mode == "clip" else total, ids)
+    return getattr(result.at[ids], combine)(data, mode=mode or "drop") if total else result
 
 
 def _count(ids: Any) -> int:

@@ -115,9 +115,11 @@ class Session:
                 where=str(user_source()),
                 fix=f"let an axis of an argument be {missing[0]!r}",
             )
-        if options.buckets:
+        # the numbers in padding are not the user's to look at
+        looks = config.debug_nans or config.debug_infs
+        if options.buckets and not looks:
             return bucketed(graph, compile, options.buckets)
-        if options.specialize:
+        if options.buckets or options.specialize:
             return specialized(graph, compile)
         if not self.backend.target.has_symbolic_sizes:
             raise SymbolicSizeError(
