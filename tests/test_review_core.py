@@ -60,6 +60,15 @@ def test_a_quotient_of_polynomials_leaves_no_rest() -> None:
     assert quotient(6 * n, 4) is None
 
 
+def test_a_transposed_array_is_reshaped() -> None:
+    f = rlx.jit(
+        lambda x: rnp.cumsum(x.T.reshape(x.shape), 0), dynamic={"x": {0: rlx.dim("n", min=2)}}
+    )
+    for n in (2, 3, 7):
+        x = np.arange(5.0 * n, dtype="float32").reshape(n, 5)
+        assert f(x).tolist() == np.cumsum(x.T.reshape(n, 5), 0).tolist()
+
+
 def test_the_floor_of_a_negative_index_is_negative() -> None:
     n, i = dim("n", min=2), Variable(3)
     low = Quotient(Index(((i, 1),), -1), n)  # -1 // n = -1

@@ -334,9 +334,11 @@ def _product(factor: Size, first: Size, second: Size, unknown: int) -> Size:
 
 def _floor(size: Size, divisor: Size, otherwise: Size) -> Size:
     """The floor of a bound's quotient; `otherwise` where no formula is known."""
-    exact = quotient(size, divisor)
+    exact, above = quotient(size, divisor), quotient(size + 1, divisor)
     if exact is not None:
         return exact
+    if above is not None:
+        return above - 1  # (q * n - 1) // n
     return size // divisor if isinstance(divisor, int) else otherwise
 
 
