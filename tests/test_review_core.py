@@ -12,7 +12,7 @@ import rlx.numpy as rnp
 from rlx.backends import sized_entry as sized_entry_module
 from rlx.backends.backend import MISS
 from rlx.ir.dims import dim, quotient
-from rlx.ir.errors import SymbolicSizeError
+from rlx.ir.errors import ShapeError, SymbolicSizeError
 from rlx.ir.types import Type
 from rlx.lower.lir.index import Index, Quotient, Variable
 
@@ -77,6 +77,15 @@ def test_the_floor_of_a_negative_index_is_negative() -> None:
     assert below.high >= -1
 
 
+def test_sizes_that_may_be_too_small_are_checked_in_each_call() -> None:
+    f = rlx.jit(lambda x: rnp.pad(x[3:].T.reshape(-1), 1), dynamic={"x": {0: "n"}})
+    for n in (3, 4, 7):
+        x = np.arange(5.0 * n, dtype="float32").reshape(n, 5)
+        assert f(x).tolist() == np.pad(x[3:].T.reshape(-1), 1).tolist()
+    with pytest.raises(ShapeError, match="in this call n = 2"):
+        f(ones(2, 5))
+
+
 # -- calls of Python ------------------------------------------------------------------------------
 
 
@@ -95,6 +104,15 @@ def test_a_callback_knows_the_sizes_in_its_attributes() -> None:
 def test_a_product_of_symbolic_sizes_does_not_warn() -> None:
     f = rlx.jit(lambda x, w: x @ w, dynamic={"x": {1: "n"}, "w": {0: "n"}})
     assert np.isnan(np.asarray(f(ones(2, 3) * np.inf, ones(3, 2) * 0))).all()
+
+
+# -- calls ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"specialize": True}, {"buckets": {"n": (8,)}}])
+def test_an_argument_is_named_in_a_later_call(options) -> None:
+    f = rlx.jit(lambda x: x + 1, dynamic={"x": {0: "n"}}, **options)
+    assert f(ones(3)).tolist() == f(x=ones(3)).tolist() == [2.0] * 3
 
 
 # -- threads --------------------------------------------------------------------------------------

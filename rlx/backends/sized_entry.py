@@ -27,8 +27,10 @@ def sized_entry(
     names = [str(i) for i in range(len(types))]
     recent: Callable[..., Any] = lambda *arrays: MISS  # noqa: E731
 
-    def entry(*arrays: Any) -> Any:
+    def entry(*arrays: Any, **keywords: Any) -> Any:
         nonlocal recent
+        if keywords:
+            return MISS
         result = recent(*arrays)  # a miss costs less than looking at the shapes
         if result is not MISS:
             return result

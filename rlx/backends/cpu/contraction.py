@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...ir.dims import likely
+from ...ir.dims import Size
 from ...lower.lir import expr
 from ...lower.lir.expr import Accumulated, Expr
 from ...lower.lir.index import Index, Variable, as_index, is_long
@@ -155,15 +155,20 @@ def problem_of(step: Contraction) -> Problem:
     """The sizes and strides of one product, which are numbers."""
     lhs, rhs = step.lhs.index, step.rhs.index  # type: ignore[attr-defined]
     return Problem(
-        m=likely(step.row.extent),
-        n=likely(step.column.extent),
-        k=likely(step.depth.extent),
-        a=Operand(likely(lhs.stride_of(step.row)), likely(lhs.stride_of(step.depth))),
-        b=Operand(likely(rhs.stride_of(step.depth)), likely(rhs.stride_of(step.column))),
-        c_row=likely(step.stores[0].index.stride_of(step.row)),
+        m=_number(step.row.extent),
+        n=_number(step.column.extent),
+        k=_number(step.depth.extent),
+        a=Operand(_number(lhs.stride_of(step.row)), _number(lhs.stride_of(step.depth))),
+        b=Operand(_number(rhs.stride_of(step.depth)), _number(rhs.stride_of(step.column))),
+        c_row=_number(step.stores[0].index.stride_of(step.row)),
         dtype=step.lhs.dtype.name,
         out_dtype=step.stores[0].buffer.dtype.name,
     )
+
+
+def _number(size: Size) -> int:
+    assert isinstance(size, int), f"{size} is not known when the matrix kernel is written"
+    return size
 
 
 def _rows_along_columns(step: Contraction) -> Contraction:

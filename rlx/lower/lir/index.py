@@ -372,7 +372,7 @@ def _divide(index: Index, divisor: Size) -> tuple[Index, Index]:
 
     The terms of rest are as small as can be.
     """
-    assert is_at_least(divisor, 0), "indices are divided by sizes"
+    assert isinstance(divisor, Dim) or divisor >= 0, "indices are divided by sizes"
     whole: list[tuple[Atom, Size]] = []
     rest: list[tuple[Atom, Size]] = []
     for atom, coefficient in index.terms:
