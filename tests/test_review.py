@@ -95,3 +95,20 @@ def test_segments_with_small_numbers_and_clipped_ones() -> None:
     assert rlx.ops.segment_sum(data, numbers, 200).tolist() == [2, 4] + [0] * 198
     assert rlx.ops.segment_sum(data, numbers, 1, mode="clip").tolist() == [7]
     assert rlx.ops.segment_max(data, numbers, 0).shape == (0,)
+
+
+def test_numbers_of_symbolic_sizes() -> None:
+    dynamic = {"x": {0: "n"}}
+    scaled = rlx.jit(lambda x: x / rnp.asarray(x.shape[0], "float32") ** 0.5, dynamic=dynamic)
+    square = rlx.jit(lambda x: rnp.zeros(x.shape[0] ** 2) + x.sum(), dynamic=dynamic)
+    for size in (1, 4, 9):
+        np.testing.assert_allclose(scaled(np.ones(size, np.float32)), size**-0.5, rtol=1e-6)
+        assert square(np.ones(size, np.float32)).shape == (size**2,)
+    number = rlx.jit(lambda x: rnp.asarray(x.shape[0]), dynamic=dynamic)
+    assert (number(TABLE).item(), number(TABLE).dtype) == (16, np.int32)
+
+
+@pytest.mark.parametrize("compute", [lambda n: 1 / n, lambda n: n / 2, lambda n: n**-0.5])
+def test_fractions_of_symbolic_sizes_are_explained(compute: Callable[[Any], Any]) -> None:
+    with pytest.raises(errors.SymbolicSizeError, match=r"rlx\.numpy\.asarray\(size\)"):
+        rlx.jit(lambda x: x * compute(x.shape[0]), dynamic={"x": {0: "n"}})(TABLE)

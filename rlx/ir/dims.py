@@ -90,11 +90,18 @@ class Dim:
         return _floor_divide(other, self) if isinstance(other, int) else NotImplemented
 
     def __truediv__(self, other: object) -> Any:
-        raise SymbolicSizeError(
-            f"the size {self} has no number while the function is recorded: {self} / {other}",
-            where=str(nearest_source()),
-            fix="divide with // for a size, or divide rlx.numpy.asarray(size) for a number",
-        )
+        raise _no_size(self, f"{self} / {other}")
+
+    def __rtruediv__(self, other: object) -> Any:
+        raise _no_size(self, f"{other} / ({self})")
+
+    def __pow__(self, other: object) -> Dim | int:
+        if not isinstance(other, int) or other < 0:
+            raise _no_size(self, f"({self}) ** {other}")
+        power: Dim | int = 1
+        for _ in range(other):
+            power = power * self
+        return power
 
     def __index__(self) -> int:
         raise SymbolicSizeError(
@@ -182,6 +189,14 @@ class Dim:
         return text
 
     __repr__ = __str__
+
+
+def _no_size(size: Dim, wanted: str) -> SymbolicSizeError:
+    return SymbolicSizeError(
+        f"the size {size} has no number while the function is recorded: {wanted}",
+        where=str(nearest_source()),
+        fix="divide with // for a size, or compute with rlx.numpy.asarray(size) for a number",
+    )
 
 
 def _own_symbols(symbol: Symbol) -> set[Symbol]:

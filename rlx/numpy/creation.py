@@ -43,6 +43,8 @@ def array(
     >>> array([1.0, 2.0])
     Array([1., 2.], dtype=float32)
     """
+    if isinstance(object, Dim):
+        object = as_operand(object)
     if isinstance(object, Operators):
         made = astype(object, object.dtype if dtype is None else dtype, copy=copy is not False)
     elif isinstance(object, list | tuple) and _holds_tensors(object):
