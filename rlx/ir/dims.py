@@ -379,11 +379,12 @@ def dim(name: str, min: int = 1, max: int | None = None) -> Dim:
     """Make a symbolic size: a name with an inclusive range.
 
     Arithmetic gives further sizes; comparisons hold for the whole range. Equal names are equal
-    sizes, within one function.
+    sizes, within one function. A size that is open equals no number, as in JAX: do not branch on
+    `x.shape[0] == 3`.
 
     >>> seq = dim("seq", max=512)
-    >>> seq * 2 >= 2, (seq - 1) * seq, seq.high
-    (True, seq*seq - seq, 512)
+    >>> seq * 2 >= 2, (seq - 1) * seq, seq.high, seq == 3
+    (True, seq*seq - seq, 512, False)
     """
     if not isinstance(name, str) or not name:
         raise SymbolicSizeError(
