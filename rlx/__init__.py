@@ -74,3 +74,11 @@ from . import flatten_util, image, lax, nn, ops, optim, tree_util  # isort: skip
 jacobian = jacrev
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> type[BaseException]:
+    """The classes of errors stand here, too: `rlx.ShapeError` is `rlx.errors.ShapeError`."""
+    found = getattr(errors, name, None)
+    if isinstance(found, type) and issubclass(found, Exception) and found.__module__ == "rlx":
+        return found
+    raise AttributeError(f"module 'rlx' has no attribute {name!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -354,3 +355,13 @@ CLASSES = [
 def test_every_class_is_raised_somewhere(name):
     sources = "".join(path.read_text() for path in Path(rlx.__file__).parent.rglob("*.py"))
     assert re.search(rf"(raise|return|error =) (errors\.)?{name}\(", sources)
+
+
+@pytest.mark.parametrize("name", [n for n in vars(errors) if n.endswith("Error")])
+def test_errors_travel_between_processes(name: str) -> None:
+    kind = getattr(errors, name)
+    assert getattr(rlx, name) is kind
+    error = kind("what", fix="do", where="here", notes=["a note"])
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is kind
+    assert str(again) == str(error)
