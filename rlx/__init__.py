@@ -79,6 +79,6 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> type[BaseException]:
     """The classes of errors stand here, too: `rlx.ShapeError` is `rlx.errors.ShapeError`."""
     found = getattr(errors, name, None)
-    if isinstance(found, type) and issubclass(found, Exception) and found.__module__ == "rlx":
+    if isinstance(found, type) and issubclass(found, Exception):
         return found
     raise AttributeError(f"module 'rlx' has no attribute {name!r}")
