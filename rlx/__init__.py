@@ -9,6 +9,41 @@ from .backends.registry import names as devices
 from .ir import errors
 from .ir.config import config
 from .ir.dims import dim
+from .ir.errors import (
+    AliasError,
+    ArgumentError,
+    AttributeValueError,
+    AxisError,
+    BoundsError,
+    CallbackError,
+    CheckError,
+    ConcretizationError,
+    ConfigError,
+    DeviceMismatchError,
+    DeviceUnavailable,
+    DivergenceError,
+    DonatedError,
+    DtypeError,
+    FileFormatError,
+    GradientError,
+    ImmutableError,
+    InternalError,
+    KeyReuseError,
+    LeakedTracerError,
+    NanError,
+    ParseError,
+    RecompileError,
+    RlxError,
+    ShapeError,
+    StaticArgumentError,
+    StructureError,
+    SymbolicSizeError,
+    UnknownDeviceError,
+    UnrolledLoopWarning,
+    UnsupportedDtype,
+    UnsupportedOp,
+    VerifyError,
+)
 from .numpy import array, asarray
 from .runtime import (
     CacheBuster,
@@ -74,11 +109,3 @@ from . import flatten_util, image, lax, nn, ops, optim, tree_util  # isort: skip
 jacobian = jacrev
 
 __version__ = "0.1.0"
-
-
-def __getattr__(name: str) -> type[BaseException]:
-    """The classes of errors stand here, too: `rlx.ShapeError` is `rlx.errors.ShapeError`."""
-    found = getattr(errors, name, None)
-    if isinstance(found, type) and issubclass(found, Exception):
-        return found
-    raise AttributeError(f"module 'rlx' has no attribute {name!r}")
