@@ -32,6 +32,11 @@ def _method(name: str) -> Callable[..., Any]:
     return method
 
 
+def _compress(self: Any, condition: Any, axis: int | None = None, **keywords: Any) -> Any:
+    """Same as `rlx.numpy.compress(condition, self, axis)`."""
+    return FUNCTIONS["compress"](condition, self, axis, **keywords)
+
+
 def _spread_arguments(args: tuple[Any, ...]) -> Any:
     """`x.reshape(2, 3)` and `x.reshape((2, 3))` mean the same."""
     return args[0] if len(args) == 1 else args
@@ -322,6 +327,7 @@ class Operators:
     argmax = _method("argmax")
     argmin = _method("argmin")
     argpartition = _method("argpartition")
+    compress = _compress
     argsort = _method("argsort")
     astype = _method("astype")
     clip = _method("clip")

@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import Any
+
+import jax
+import pytest
+
+_finished = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def old_programs_go() -> Iterator[None]:
+    """Let JAX forget its programs now and then: XLA crashes with too many in one process."""
+    yield
+    if next(_finished) % 25 == 0:
+        jax.clear_caches()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -255,6 +255,6 @@ eval_shape(lambda x, y: x @ y, a, w).shape ; eval_shape(lambda x: x.astype('int3
 closure_convert(lambda x: x * 2, a)[0](a) ; device_get(a) ; block_until_ready(a) ; device_put(a)
 ShapeDtypeStruct((2, 3), 'float32').shape ; custom_gradient(lambda x: (x * x, lambda g: (3 *
     g,)))(a)
-named_call(lambda x: x * 2, name='double')(a) ; typeof(a).shape
+
 """
 }
