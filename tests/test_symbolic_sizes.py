@@ -282,3 +282,13 @@ def test_sizes_divide_and_compare() -> None:
     assert isinstance(half, Dim)
     assert [concrete(half, {"n": k}) for k in (2, 5)] == [3, 8]
     assert rlx.spec((n // 2, even)).shape[1] == n * 2
+
+
+def test_computed_places_are_checked_against_the_size_of_the_call() -> None:
+    with rlx.config.using(checks=True):
+        places = rlx.jit(lambda x, i: x[i], dynamic=N)
+        assert places(ones(5), np.array([0, -1])).shape == (2,)
+        with pytest.raises(rlx.BoundsError, match="index 3 is outside axis 0 with size 3"):
+            places(ones(3), np.array([0, 3]))
+        with pytest.raises(rlx.BoundsError, match="index -4 is outside axis 0 with size 3"):
+            places(ones(3), np.array([-4, 0]))

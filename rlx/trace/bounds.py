@@ -12,14 +12,16 @@ import numpy as np
 
 from ..ir import builder
 from ..ir.config import config
+from ..ir.dims import Dim
 from ..ir.errors import BoundsError
 from ..ir.graph import Value
 from ..ir.ops.custom import Rule
-from .apply import apply
+from ..ir.types import Size
+from .apply import apply, as_operand
 from .tensor import TracedTensor
 
 
-def check_places(places: TracedTensor, size: int, axis: int) -> None:
+def check_places(places: Any, size: Size, axis: int) -> None:
     """Raise a `BoundsError` where traced places lie outside of an axis.
 
     It is raised now or when the program runs, or not at all: see above.
@@ -28,13 +30,17 @@ def check_places(places: TracedTensor, size: int, axis: int) -> None:
         return
     where = str(builder.user_source())
 
-    def look(low: np.ndarray, high: np.ndarray) -> None:
-        if not (-size <= low and high < size):
-            raise outside(int(high if low >= -size else low), size, axis, where)
+    def look(low: np.ndarray, high: np.ndarray, count: Any = size) -> None:
+        if not (-count <= low and high < count):
+            raise outside(int(high if low >= -count else low), int(count), axis, where)
 
     if config.checks:
         ends = [_end(places, op) for op in ("reduce_min", "reduce_max")]
+        # an open size has its number when the program runs
+        ends += [as_operand(size)] if isinstance(size, Dim) else []
         apply("debug_callback", *ends, fn=Rule(look, (where, size, axis)))
+    elif isinstance(size, Dim):
+        return
     elif all(b.runs_once for b in builder.open_builders()) and _is_simple(places.value):
         known = places.concrete
         if known is not None:

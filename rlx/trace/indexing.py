@@ -128,6 +128,8 @@ def _places(item: Any, size: Any, axis: int, checked: bool) -> Any:
     """An integer array counted from the start; known ones must lie within the axis."""
     if isinstance(size, Dim):
         item = convert(as_tensor(item), INDEX)
+        if checked:
+            check_places(item, size, axis)
         return apply("select", apply("lt", item, 0), item + size, item)
     if isinstance(item, TracedTensor):
         if checked:
