@@ -78,8 +78,7 @@ def percentile(
     weights: Tensor | None = None,
 ) -> Any:
     """The value below which q percent of the elements lie."""
-    share = q / 100 if isinstance(q, int | float) else as_tensor(q) / 100
-    return quantile(a, share, axis, out, overwrite_input, method, keepdims, weights=weights)
+    return quantile(a, _share(q), axis, out, overwrite_input, method, keepdims, weights=weights)
 
 
 def nanpercentile(
@@ -94,8 +93,7 @@ def nanpercentile(
     weights: Tensor | None = None,
 ) -> Any:
     """Like `percentile`, of the elements that are not NaN."""
-    share = q / 100 if isinstance(q, int | float) else as_tensor(q) / 100
-    return nanquantile(a, share, axis, out, overwrite_input, method, keepdims, weights=weights)
+    return nanquantile(a, _share(q), axis, out, overwrite_input, method, keepdims, weights=weights)
 
 
 def median(
@@ -121,6 +119,10 @@ def nanmedian(
 
 
 # -- how ----------------------------------------------------------------------------------------
+
+
+def _share(q: Tensor) -> Any:
+    return q / 100 if isinstance(q, int | float) else as_tensor(q) / 100
 
 
 def _as_inexact(x: Tensor) -> Any:

@@ -50,6 +50,6 @@ def block_until_ready(x: Any) -> Any:
     1.5
     """
     for leaf in pytree.leaves(x):
-        if isinstance(leaf, Array) and not isinstance(leaf, TracedTensor):
+        if isinstance(leaf, Array):
             leaf.block_until_ready()
     return x

@@ -52,7 +52,7 @@ class Plan:
     kinds: list[str] = field(default_factory=list)
     arrays: list[Any] = field(default_factory=list)
 
-    def add(self, kind: str, start: int, stop: Any, step: int = 1) -> None:
+    def add(self, kind: str, start: Any, stop: Any, step: int = 1) -> None:
         """Append an axis."""
         self.kinds.append(kind)
         self.start.append(start)
@@ -111,14 +111,14 @@ def read_index(index: Any, shape: Shape, *, checked: bool = True, wraps: bool = 
     return plan
 
 
-def _number(item: int, size: Any, axis: int) -> int:
+def _number(item: int, size: Any, axis: int) -> Any:
     """A number counted from the start, within the axis."""
     number = operator.index(item)
     if isinstance(size, Dim):
         if number >= 0:
             return number
         # a place counted from a symbolic end is symbolic too
-        return size + number  # type: ignore[return-value]
+        return size + number
     if not -size <= number < size:
         raise outside(number, size, axis, str(user_source()))
     return number % size
@@ -205,7 +205,7 @@ def _add_symbolic_slice(plan: Plan, axis: int, parts: list[Any], size: Any) -> N
     begin = 0 if start is None else start if isinstance(start, Dim) or start >= 0 else size + start
     end = size if stop is None else stop if isinstance(stop, Dim) or stop >= 0 else size + stop
     # of a symbolic size, whose bounds may be symbolic too
-    plan.add("keep", begin, end, step or 1)  # type: ignore[arg-type]
+    plan.add("keep", begin, end, step or 1)
 
 
 def _add_backward_slice(plan: Plan, axis: int, size: Any, step: int, is_whole: bool) -> None:
@@ -216,7 +216,7 @@ def _add_backward_slice(plan: Plan, axis: int, size: Any, step: int, is_whole: b
             fix="turn the whole axis around first: x[::-1][start:stop]",
         )
     plan.flipped.append(axis)
-    plan.add("keep", (size - 1) % step, size, step)  # type: ignore[arg-type]
+    plan.add("keep", (size - 1) % step, size, step)
 
 
 def _slice_number(part: Any) -> Any:

@@ -53,7 +53,10 @@ def _closed_solver(
 ) -> Callable[..., Any]:
     """The solver as a function of `outside` and b; what it uses itself is added to `outside`."""
     recorder = builder.current()
-    plain: Callable[..., Any] = lambda outside, b: solve(lambda x: product(outside, x), b)  # noqa: E731
+
+    def plain(outside: list[Any], b: Any) -> Any:
+        return solve(lambda x: product(outside, x), b)
+
     if recorder is None:
         return plain
     known, start = list(outside), len(outside)
@@ -127,12 +130,16 @@ def custom_linear_solve(
 
     full = _closed_solver(solve, forward, outside, b)
     back = transpose_solve and _closed_solver(transpose_solve, transposed, outside, b)
-    first: Callable[..., Any] = lambda fn: lambda outside, b: fn(outside, b)[0]  # noqa: E731
     if not has_aux:
         return _solved(_System(forward, transposed, full, back), outside, b)
-    system = _System(forward, transposed, first(full), back and first(back))
+    system = _System(forward, transposed, _first(full), back and _first(back))
     extra = pytree.map(stop_gradient, full(outside, b)[1])
     return _solved(system, outside, b), extra
+
+
+def _first(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A solver without what it gives beside x."""
+    return lambda outside, b: fn(outside, b)[0]
 
 
 def _solved(system: _System, outside: list[Any], b: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -68,12 +69,11 @@ def _check(
         right = _inner(pull_back(weights), directions)
         np.testing.assert_allclose(right, left, **limits, err_msg="vjp")
     if order > 1:
+        rest = (args, order - 1, modes, step, limits)
         if "fwd" in modes:
-            pushed = lambda *xs: jvp(fn, xs, directions)[1]  # noqa: E731
-            _check(pushed, args, order - 1, modes, step, limits)
+            _check(lambda *xs: jvp(fn, xs, directions)[1], *rest)
         if "rev" in modes:
-            pulled = lambda *xs: vjp(fn, *xs)[1](weights)  # noqa: E731
-            _check(pulled, args, order - 1, modes, step, limits)
+            _check(lambda *xs: vjp(fn, *xs)[1](weights), *rest)
 
 
 def _roundoff(x: Any) -> float:
@@ -126,7 +126,7 @@ def check_op(op: CustomOp, *args: Any, order: int = 2, **attrs: Any) -> None:
     arguments must agree with it. Raises an AssertionError where they do not.
     """
     arrays = [np.asarray(x) for x in args]
-    call = lambda *xs: op(*xs, **attrs)  # noqa: E731
+    call = functools.partial(op, **attrs)
     wanted = _arrays(call(*arrays))
     error = 64 * max([_roundoff(x) for x in [*_inexact(arrays), *_inexact(wanted)]], default=0.0)
     _all_close(_arrays(jit(call)(*arrays)), wanted, error, "compiled")
@@ -141,7 +141,11 @@ def check_op(op: CustomOp, *args: Any, order: int = 2, **attrs: Any) -> None:
 
 def _check_batch(call: Any, arrays: Any, batched: Any, error: float) -> None:
     members = [[_varied(x, i) for x in arrays] for i in range(3)]
-    pick = lambda xs: [x if a == 0 else y for x, y, a in zip(xs, arrays, batched, strict=True)]  # noqa: E731
+
+    def pick(xs: Any) -> list[Any]:
+        """Those of the batched arguments, and the others as they are."""
+        return [x if a == 0 else y for x, y, a in zip(xs, arrays, batched, strict=True)]
+
     stacks = [np.stack(column) for column in zip(*members, strict=True)]
     got = _arrays(vmap(call, in_axes=batched)(*pick(stacks)))
     for i, member in enumerate(members):
