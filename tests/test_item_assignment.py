@@ -325,6 +325,24 @@ def test_arrays_inside_of_a_compiled_function_are_not_assigned_to():
     same(f(rlx.array([1.0, 1.0])), [4, 2])
 
 
+def test_results_of_compiled_functions_are_the_callers_own():
+    double, pair = rlx.jit(lambda x: x * 2), rlx.jit(lambda x: {"a": x, "b": x})
+    compiled = double.lower(rlx.array([1.0, 2.0])).compile()
+    graph = rlx.Session("cpu").compile(lambda x: x * 2, rlx.spec((2,)))
+
+    def f(x: Any) -> Any:
+        total = x * 0
+        for fn in (double, double, compiled, graph, lambda y: pair(y)["a"], lambda y: pair(y)["a"]):
+            z = fn(rlx.array([1.0, 2.0]))
+            z[0] = 5.0
+            total += z
+        w = double(x)
+        w[1] = x[0]
+        return total + w
+
+    same(rlx.jit(f)(rlx.array([1.0, 2.0])), f(rlx.array([1.0, 2.0])))
+
+
 # -- loops, derivatives, batches ------------------------------------------------------------------
 
 

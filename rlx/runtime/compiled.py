@@ -17,6 +17,7 @@ from ..ir.errors import ArgumentError, DtypeError, RlxError, ShapeError
 from ..ir.graph import Graph, Value
 from ..ir.tracebacks import hide_frames
 from ..ir.types import Type, type_of
+from ..trace import ownership
 from ..trace.array import Array
 from ..trace.host import is_python_scalar, scalar_to_numpy, to_numpy
 from .donation import alone, check_donated, mark_donated
@@ -63,7 +64,9 @@ class CompiledGraph:
             if self._bound or self.donated:
                 return self._plan(self._with_bound(arrays))()
             result = self.executable.entry(*arrays)
-            return result if result is not self.executable.miss else self._plan(arrays)()
+            if result is self.executable.miss:
+                return self._plan(arrays)()
+            return ownership.make_here(result) if ownership.open_traces else result
         except BaseException as error:
             hide_frames(error)
             raise
@@ -221,6 +224,7 @@ class CompiledGraph:
         else:
             result = executable.entry(*prepared)
         assert result is not executable.miss, "prepared arguments fit"
+        result = ownership.make_here(result) if ownership.open_traces else result
         return result if isinstance(result, tuple) else (result,)
 
     def _result_types(self, arrays: Sequence[Any]) -> list[Type]:

@@ -93,6 +93,16 @@ def new_ties() -> Ties | None:
     return Ties(_state.traces[-1]) if _state.traces else None
 
 
+def make_here(results: Any) -> Any:
+    """Note that compiled code has made an array, or a tuple of them; gives the results.
+
+    It makes arrays without `__init__`. To be called where `open_traces` is not 0.
+    """
+    for array in results if isinstance(results, tuple) else (results,):
+        array._ties = new_ties()
+    return results
+
+
 def ties_of(x: Any) -> Ties | None:
     """The ties of an array or a tensor, if it has any."""
     return getattr(x, "_ties", None)

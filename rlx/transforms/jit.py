@@ -25,7 +25,7 @@ from ..runtime import MISS
 from ..runtime.compiled import CompiledGraph, parameter_names, places_of
 from ..runtime.debug import tell_reason
 from ..runtime.session import CompileOptions, default_device, default_session
-from ..trace import pytree
+from ..trace import ownership, pytree
 from ..trace.apply import as_operand, is_weak, operand_type, to_value
 from ..trace.array import Array
 from ..trace.axes import integer
@@ -37,7 +37,6 @@ from ..trace.make_graph import (
     trace,
 )
 from ..trace.named_axes import asked_axes
-from ..trace.ownership import hold
 from ..trace.tensor import TracedTensor
 from .dynamic import Axes, Dynamic, as_buckets, declare
 from .kept import CacheInfo, Kept
@@ -103,7 +102,9 @@ class Compiled:
         if self.compiled.donated or self.compiled.executable.miss is not MISS:
             return MISS
         results = self.compiled.executable.entry(*leaves, *self.traced.captures)
-        return results if results is MISS else self._unflatten(results)
+        if results is MISS:
+            return MISS
+        return self._unflatten(ownership.make_here(results) if ownership.open_traces else results)
 
     def _unflatten(self, results: Any) -> Any:
         results = results if isinstance(results, tuple) else (results,)
@@ -168,7 +169,9 @@ class Jitted:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
             result = self._fast(*args, **kwargs)
-            return result if result is not MISS else self._slow(args, kwargs)
+            if result is MISS:
+                return self._slow(args, kwargs)
+            return ownership.make_here(result) if ownership.open_traces else result
         except BaseException as error:
             hide_frames(error)
             raise
@@ -287,7 +290,7 @@ class Jitted:
         if reason:
             tell_reason(traced.graph.name, reason)
         entry = self._lowered(traced).compile()
-        hold((*traced.captures, *traced.baked), entry, traced.graph.name)
+        ownership.hold((*traced.captures, *traced.baked), entry, traced.graph.name)
         self._compiles, self._reason = self._compiles + 1, reason
         self._entries.put(key, entry, KEPT)
         return entry
