@@ -205,6 +205,24 @@ def _read(pick: Any, options: Any, x: Any, i: Any, j: Any) -> Any:
     return x.at[pick(i, j)].get(**options)
 
 
+def test_options_reach_the_places_beside_masks():
+    mask = np.array([True, False, True, True])
+
+    def update(x, mask, options):
+        places = ((-1, mask), (np.int32(-1), mask), (True, [-1]))
+        return [x.at[place].set(9.0, **options) for place in places]
+
+    for mode, rows in ((None, 0), ("clip", 1), ("drop", 0)):
+        options = {"mode": mode, "wrap_negative_indices": False}
+        found = rlx.jit(functools.partial(update, options=options))(X, mask)
+        for columns, each in zip((mask, mask, slice(None)), found, strict=True):
+            expected = X.copy()
+            expected[:rows, columns] = 9.0
+            same(each, expected)
+    text = str(rlx.make_graph(lambda x: x.at[True, [0, 2]].set(1.0, unique_indices=True))(X))
+    assert "unique=True" in text
+
+
 # -- bounds ---------------------------------------------------------------------------------------
 
 

@@ -23,11 +23,13 @@ def traced_mask(items: list[Any]) -> int | None:
     return None
 
 
-def masked(x: Any, index: Any, values: Any, meaning: Callable[[Any, Any], Any], mode: Any) -> Any:
+def masked(
+    x: Any, index: Any, values: Any, meaning: Callable[[Any, Any], Any], options: dict[str, Any]
+) -> Any:
     """`x.at[index]` changed where a traced mask among the items of the index holds.
 
     None if there is no such mask. All that the other items name is read, chosen from, and written
-    back.
+    back, both with the options of the update.
     """
     items = full_items(index, x.shape)
     place = traced_mask(items)
@@ -36,7 +38,7 @@ def masked(x: Any, index: Any, values: Any, meaning: Callable[[Any, Any], Any], 
     mask = items[place]
     _check_mask(x, items, place)
     whole = (*items[:place], *[slice(None)] * mask.ndim, *items[place + 1 :])
-    view, before = x.at[whole].get(mode=mode), _axes_of(items[:place])
+    view, before = x.at[whole].get(**options), _axes_of(items[:place])
     rest = (*view.shape[:before], *view.shape[before + mask.ndim :])
     front = _front(items, place)
     if not _is_one_value(values, len(rest) + 1, front):
@@ -49,7 +51,7 @@ def masked(x: Any, index: Any, values: Any, meaning: Callable[[Any, Any], Any], 
     axes = tuple(range(before, before + mask.ndim))
     flags = apply("broadcast", mask, shape=tuple(view.shape), axes=axes)
     changed = convert(meaning(view, given), x.dtype)
-    return x.at[whole].set(FUNCTIONS["where"](flags, changed, view), mode=mode)
+    return x.at[whole].set(FUNCTIONS["where"](flags, changed, view), **options)
 
 
 def _axes_of(items: list[Any]) -> int:

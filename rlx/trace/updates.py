@@ -136,14 +136,19 @@ class Place:
         wrap_negative_indices: bool = True,
     ) -> Any:
         x, way = self._array, _mode(mode or "drop", WRITE_MODES)
+        options = {
+            "mode": mode,
+            "unique_indices": unique_indices,
+            "wrap_negative_indices": wrap_negative_indices,
+        }
         values = as_operand(values)
         check_fits(self._name, values, x.dtype)
         # without booleans that are no arrays
         plain, index = with_flags(x, self._index)
         if plain is not x:
-            found = Place(plain, index, self._name)._update(combine, values, meaning, mode=mode)
+            found = Place(plain, index, self._name)._update(combine, values, meaning, **options)
             return apply("reshape", found, shape=tuple(x.shape))
-        chosen = masked(x, index, values, meaning, mode)
+        chosen = masked(x, index, values, meaning, options)
         if chosen is not None:
             return chosen
         plan = read_index(index, x.shape, checked=mode is None, wraps=wrap_negative_indices)
