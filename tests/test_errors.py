@@ -297,6 +297,23 @@ def test_transpose_of_what_is_not_linear(op):
     assert "test_errors.py" in caught.value.where
 
 
+def test_elements_are_not_deleted():
+    def shorten(x):
+        del x[0]
+
+    for fn in (shorten, rlx.jit(shorten)):
+        check_text(
+            errors.ImmutableError,
+            """
+            del x[i] would change the number of elements, which an array keeps
+              where  test_errors.py:N in shorten      del x[0]
+                     x: f32[3]
+              fix    make another array without them, x = rlx.numpy.delete(x, i, axis=0)
+            """,
+            *(fn, rnp.ones(3)),
+        )
+
+
 def test_unhashable_static_argument():
     def repeat(x, times):
         return x

@@ -95,7 +95,7 @@ class LeakedTracerError(RlxError, RuntimeError):
 
 
 class ImmutableError(RlxError, TypeError):
-    """An array was assigned to in place."""
+    """An array or a module would change in a way it cannot."""
 
 
 class AliasError(ImmutableError):

@@ -6,13 +6,13 @@ The functions behind them live one floor up, in `rlx.numpy`, which enters itself
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from ..ir.builder import user_source
 from ..ir.dims import Dim
-from ..ir.errors import ShapeError
+from ..ir.errors import ImmutableError, ShapeError
 from ..ir.types import Size, Type
 
 if TYPE_CHECKING:
@@ -161,6 +161,14 @@ class Operators:
 
     def __setitem__(self, index: Any, value: Any) -> None:
         FUNCTIONS["setitem"](self, index, value)
+
+    def __delitem__(self, index: Any) -> NoReturn:
+        raise ImmutableError(
+            "del x[i] would change the number of elements, which an array keeps",
+            where=str(user_source()),
+            notes=[f"x: {self.type}"],
+            fix="make another array without them, x = rlx.numpy.delete(x, i, axis=0)",
+        )
 
     # -- operators -------------------------------------------------------------------------------
 
