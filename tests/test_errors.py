@@ -314,6 +314,46 @@ def test_elements_are_not_deleted():
         )
 
 
+class Counting(rlx.nn.Module):
+    """Sets what it does not declare: when it is made and when it is called."""
+
+    weight: rlx.Array
+
+    def __init__(self, size=None):
+        self.weight = rnp.ones(2)
+        if size is not None:
+            self.size = size
+
+    def __call__(self, x):
+        self.seen = x
+        return (self.weight * x).sum()
+
+
+def test_undeclared_fields_of_a_module():
+    for fn in (lambda m: m(rnp.ones(2)), rlx.jit(lambda m: m(2.0)), rlx.grad(lambda m: m(2.0))):
+        with pytest.raises(errors.ImmutableError, match="declare it in the class Counting: seen"):
+            fn(Counting())
+    check_text(
+        errors.ArgumentError,
+        """
+        Counting.size is set, but it is no field
+          where  test_errors.py:N in __init__      self.size = size
+          fix    declare it in the class Counting: size: int = rlx.nn.field(static=True)
+        """,
+        *(Counting, 3),
+    )
+    check_text(
+        errors.ImmutableError,
+        """
+        modules are immutable: Counting.seen cannot be changed
+          where  test_errors.py:N in __call__      self.seen = x
+          fix    declare it in the class Counting: seen: rlx.Array, """
+        """and make another one: module = module.replace(seen=...)
+        """,
+        *(Counting(), rnp.ones(2)),
+    )
+
+
 def test_unhashable_static_argument():
     def repeat(x, times):
         return x

@@ -18,6 +18,7 @@ changed once it is made; `replace` makes another.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from abc import ABCMeta
 from collections.abc import Sequence
 from typing import Any, NoReturn, TypeVar
@@ -107,8 +108,15 @@ class Module(metaclass=ModuleType):
         return _make(type(self), {**vars(self), **changes})
 
     def __setattr__(self, name: str, value: Any) -> None:
+        advice = "" if _is_declared(self, name) else _how_to_declare(self, name, value)
         if UNDER_CONSTRUCTION not in vars(self):
-            raise _immutable(self, name)
+            raise _immutable(self, name, advice)
+        if advice:
+            raise ArgumentError(
+                f"{type(self).__name__}.{name} is set, but it is no field",
+                where=str(user_source()),
+                fix=advice,
+            )
         object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> NoReturn:
@@ -165,12 +173,28 @@ def _check_parameters(place: str, value: Any) -> None:
             )
 
 
-def _immutable(module: Any, name: str) -> ImmutableError:
+def _immutable(module: Any, name: str, advice: str = "") -> ImmutableError:
+    first = f"{advice}, and " if advice else ""
     return ImmutableError(
         f"modules are immutable: {type(module).__name__}.{name} cannot be changed",
         where=str(user_source()),
-        fix=f"make another one: module = module.replace({name}=...)",
+        fix=f"{first}make another one: module = module.replace({name}=...)",
     )
+
+
+def _is_declared(module: Any, name: str) -> bool:
+    """Whether the class says what it means to set the name."""
+    is_field = any(part.name == name for part in dataclasses.fields(module))
+    return is_field or isinstance(inspect.getattr_static(type(module), name, None), property)
+
+
+def _how_to_declare(module: Any, name: str, value: Any) -> str:
+    """What to write in the class, as transforms keep nothing but fields."""
+    is_array = isinstance(value, Array | TracedTensor | np.ndarray)
+    kind = "rlx.Array" if is_array else type(value).__name__
+    is_tree = not is_array and not pytree.structure(value).is_leaf()
+    field = "" if is_array or is_tree else " = rlx.nn.field(static=True)"
+    return f"declare it in the class {type(module).__name__}: {name}: {kind}{field}"
 
 
 def _text(value: Any) -> str:
