@@ -173,3 +173,9 @@ def test_names_on_containers_and_errors():
         rlx.checkpoint_name(X, 3)
     with pytest.raises(RlxError, match="the policy is a str, not a function"):
         rlx.checkpoint(net, policy="dots")
+
+
+@pytest.mark.parametrize("module", [rlx.checkpoint_policies, rlx.ad_checkpoint, rlx.testing])
+def test_modules_show_what_they_offer(module):
+    assert dir(module) == sorted(module.__all__)
+    assert all(getattr(module, name).__doc__ for name in dir(module))

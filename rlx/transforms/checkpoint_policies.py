@@ -28,6 +28,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def everything_saveable(op: Any, *types: Any, **attrs: Any) -> bool:
     """Keep everything, as without a checkpoint."""
     return True

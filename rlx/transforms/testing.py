@@ -22,6 +22,11 @@ from .vmap import vmap
 
 __all__ = ["check_grads", "check_op"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 MODES = ("fwd", "rev")
 
 
