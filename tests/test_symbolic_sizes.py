@@ -150,6 +150,25 @@ def test_sizes_of_several_arguments_are_related() -> None:
     assert function.graph.result_types[0].shape == (seq, 2)
 
 
+def test_optional_arguments_may_be_left_out() -> None:
+    sizes = {"x": {0: "n"}, "y": {0: "n"}, "z[0]": {0: "m"}}
+
+    @rlx.jit(dynamic=sizes)
+    def total(x: Any, y: Any = None, *, z: Any = None) -> Any:
+        parts = [x, *([] if y is None else [y]), *([] if z is None else z)]
+        return sum(part.sum() for part in parts)
+
+    for n in (3, 5):
+        assert total(ones(n)).item() == n
+        assert total(ones(n), y=None).item() == n
+        assert total(ones(n), z=[ones(2 * n)]).item() == 3 * n
+        assert total(ones(n), ones(n), z=None).item() == 2 * n
+    assert total.cache_info().compiles == 4
+    padded = rlx.jit(total.__wrapped__, dynamic=sizes, buckets={"n": [4, 8], "m": [16]})
+    assert padded(ones(3)).item() == 3
+    assert padded(ones(5), z=[ones(10)]).item() == 15
+
+
 def test_reference_takes_open_sizes() -> None:
     function = rlx.jit(PROGRAMS["statistics"], dynamic=N, device="reference")
     for n in (1, 4):
@@ -254,6 +273,12 @@ WRONG = {
     "the size n has no number while the function is recorded": lambda: rlx.jit(
         lambda x: sum(x[i] for i in range(x.shape[0])), dynamic=N
     )(ones(4)),
+    "the argument 'x' of abs_ is static and dynamic": lambda: rlx.jit(
+        abs_, dynamic=N, static_argnames="x"
+    ),
+    "called without the dynamic argument 'x[\"w\"]'": lambda: rlx.jit(
+        lambda x: x["v"], dynamic={'x["w"]': {0: "n"}}
+    )({"v": ones(3)}),
     "the range of n, 3 to 2, holds no sizes": lambda: rlx.dim("n", min=3, max=2),
     "the range of n is 1 to 'many'": lambda: rlx.dim("n", max="many"),  # type: ignore[arg-type]
     "the name of a dim is ''": lambda: rlx.dim(""),

@@ -10,6 +10,7 @@ from typing import Any
 from ..ir.builder import user_source
 from ..ir.dims import Dim, dim
 from ..ir.errors import StaticArgumentError
+from ..ir.graph import Graph
 from ..ir.types import Type
 from ..runtime.compiled import places_of
 from ..runtime.sizes import Buckets
@@ -42,13 +43,23 @@ class Dynamic:
             opened[place] = self._opened(place, types[place], axes, args, tree)
         return opened
 
+    def buckets_of(self, graph: Graph, buckets: Buckets) -> Buckets:
+        """The buckets without those of arguments that were left out."""
+        sizes = [size for axes in self.declared.values() for size in axes.values()]
+        declared = {symbol.name for size in sizes for symbol in size.symbols}
+        here = {symbol.name for type in graph.param_types for symbol in type.symbols}
+        return tuple(row for row in buckets if row[0] in here or row[0] not in declared)
+
     def _places(self, args: Sequence[Any], tree: pytree.Structure) -> dict[int, dict[int, Dim]]:
         """The axes of each leaf that has some."""
         origins = argument_origins(self.fn, args, tree, function_name(self.fn))
         names = [origin.split(", ", 1)[1] for origin in origins]
+        parameters = inspect.signature(self.fn).parameters
         found: dict[int, dict[int, Dim]] = {}
         for name, axes in self.declared.items():
-            places = places_of(name, names)
+            places, root = places_of(name, names), _root(name)
+            if root in parameters and not places_of(root, names):
+                continue  # an optional argument was left out, or is None
             if not places:
                 raise _wrong(
                     f"{function_name(self.fn)} was called without the dynamic argument {name!r}",
@@ -78,7 +89,9 @@ class Dynamic:
         return type.with_shape(tuple(shape))
 
 
-def declare(fn: Callable[..., Any], given: Mapping[str, Axes] | None) -> Dynamic | None:
+def declare(
+    fn: Callable[..., Any], given: Mapping[str, Axes] | None, static: Sequence[str] = ()
+) -> Dynamic | None:
     """Check what `jit(dynamic=...)` was given."""
     if not given:
         return None
@@ -90,11 +103,16 @@ def declare(fn: Callable[..., Any], given: Mapping[str, Axes] | None) -> Dynamic
     parameters = inspect.signature(fn).parameters
     takes_any = any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters.values())
     for name, axes in given.items():
-        root = str(name).split("[", 1)[0].split(".", 1)[0]
+        root = _root(str(name))
         if root not in parameters and not takes_any:
             raise _wrong(
                 f"{function_name(fn)} has no argument {root!r} to be dynamic",
                 f"its arguments are {', '.join(parameters)}",
+            )
+        if root in static:
+            raise _wrong(
+                f"the argument {root!r} of {function_name(fn)} is static and dynamic",
+                "make it static or dynamic: only arrays have sizes to leave open",
             )
         if not isinstance(axes, Mapping) or not all(map(_is_axis, axes.items())):
             raise _wrong(
@@ -102,6 +120,11 @@ def declare(fn: Callable[..., Any], given: Mapping[str, Axes] | None) -> Dynamic
                 'map numbers of axes to names or dims, as {0: "seq"} or {0: rlx.dim("seq")}',
             )
     return Dynamic(fn, {name: _dims(axes) for name, axes in given.items()})
+
+
+def _root(name: str) -> str:
+    """The argument of which a name names a part."""
+    return name.split("[", 1)[0].split(".", 1)[0]
 
 
 def as_buckets(given: Mapping[str, Sequence[int]] | None) -> Buckets:

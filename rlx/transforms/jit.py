@@ -201,7 +201,11 @@ class Jitted:
         return trace(self._fn, args, kwargs)
 
     def _lowered(self, traced: Traced) -> Lowered:
-        return Lowered(traced, self._device, self._options, self._arguments)
+        options = self._options
+        if self._dynamic is not None:
+            buckets = self._dynamic.buckets_of(traced.graph, options.buckets)
+            options = replace(options, buckets=buckets)
+        return Lowered(traced, self._device, options, self._arguments)
 
     def cache_size(self) -> int:
         """The number of kinds of arguments it is compiled for."""
@@ -448,9 +452,10 @@ def jit(
     place (`argnums`) or by name. Works as a decorator, with and without keywords.
 
     `dynamic` maps names of arguments to axes whose sizes stay open: one program serves all of
-    them. A size is a name or a `rlx.dim` with a range; equal names are equal sizes. A device that
-    needs known sizes is told to `specialize`, to compile for each size it meets, or is given
-    `buckets`, sizes for each dim to which arrays are padded; `report()` tells which were met.
+    them. A size is a name or a `rlx.dim` with a range; equal names are equal sizes. What is said of
+    an optional argument does not apply where it is left out. A device that needs known sizes is
+    told to `specialize`, to compile for each size it meets, or is given `buckets`, sizes for each
+    dim to which arrays are padded; `report()` tells which were met.
 
     >>> import rlx
     >>> @rlx.jit
@@ -479,4 +484,4 @@ def jit(
     static += _names_of(fn, static_argnums, "static_argnums")
     donated += _names_of(fn, donate_argnums, "donate_argnums")
     options = CompileOptions(donate=donated, specialize=specialize, buckets=as_buckets(buckets))
-    return Jitted(fn, static, options, device, declare(fn, dynamic))
+    return Jitted(fn, static, options, device, declare(fn, dynamic, static))
