@@ -169,6 +169,23 @@ def test_optional_arguments_may_be_left_out() -> None:
     assert padded(ones(5), z=[ones(10)]).item() == 15
 
 
+def test_random_numbers_are_those_of_known_sizes() -> None:
+    def draw(x: Any) -> Any:
+        n, keys = x.shape[0], rlx.random.split(rlx.random.key(7), 3)
+        picked = rlx.random.choice(keys[1], x, (n, 2))
+        return rlx.random.permutation(keys[0], n), picked, rlx.random.split(keys[2], n)
+
+    one = rlx.jit(draw, dynamic=N)
+    for n in (1, 5, 1700):  # which are mixed in no round, one, two
+        x = np.arange(n, dtype="float32")
+        for found, wanted in zip(one(x), draw(rlx.array(x)), strict=True):
+            np.testing.assert_array_equal(np.asarray(found), np.asarray(wanted))
+    assert one.cache_info().compiles == 1
+    slope = rlx.grad(lambda x: rlx.random.permutation(rlx.random.key(0), x)[0])
+    found = rlx.jit(slope, dynamic=N, device="reference")(ones(5))
+    np.testing.assert_array_equal(np.asarray(found), np.eye(5)[0])
+
+
 def test_reference_takes_open_sizes() -> None:
     function = rlx.jit(PROGRAMS["statistics"], dynamic=N, device="reference")
     for n in (1, 4):

@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import numpy as rnp
 from ..ir.builder import user_source
+from ..ir.dims import is_at_least
 from ..ir.errors import AttributeValueError, DtypeError, ShapeError
 from ..ir.types import as_dtype, is_integer, is_signed
 from ..trace.apply import apply, as_tensor
@@ -155,7 +156,7 @@ def check_key(name: str, key: Any) -> Any:
 def _counters(shape: Any) -> tuple[Any, Any]:
     """The number of each element of an array, as a high and a low word."""
     size = math.prod(shape)
-    if size <= WORD_MASK:
+    if is_at_least(WORD_MASK, size):  # else, or if that depends on the sizes, with a high word
         low = apply("iota", shape=(size,), axis=0, dtype=WORD).reshape(shape)
         return rnp.zeros_like(low), low
     count = apply("iota", shape=(size,), axis=0, dtype=np.dtype("uint64")).reshape(shape)

@@ -7,13 +7,16 @@ from typing import Any
 
 from .. import numpy as rnp
 from ..ir.builder import user_source
+from ..ir.dims import Dim, compare
 from ..ir.errors import ArgumentError, ShapeError
+from ..ir.types import is_integer
 from ..trace.apply import apply, as_tensor
 from ..trace.axes import as_shape, one_axis
+from ..trace.control import cond
 from ..trace.promotion import promote_operands
 from .continuous import gumbel, uniform
 from .discrete import randint
-from .keys import WORD_MASK, bits, split
+from .keys import bits, split
 from .reuse import takes_key
 
 
@@ -27,8 +30,9 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> A
     >>> permutation(key(0), 5)
     Array([0, 1, 4, 3, 2], dtype=int32)
     """
-    if isinstance(x, int):
-        return _shuffle(key, rnp.arange(x), 0)
+    count = _known_count(x)
+    if count is not None:
+        return _shuffle(key, rnp.arange(count), 0)
     x = as_tensor(x)
     axis = one_axis("permutation", axis, x.ndim)
     if independent or x.ndim == 1:
@@ -51,9 +55,10 @@ def choice(
     `p` holds the probabilities. Without `replace` no row is picked twice; `mode`
     is then that of `gumbel`.
     """
-    rows = None if isinstance(a, int) else as_tensor(a)
+    number = _known_count(a)
+    rows = as_tensor(a) if number is None else None
     axis = 0 if rows is None else one_axis("choice", axis, rows.ndim)
-    count = a if rows is None else rows.shape[axis]
+    count: Any = number if rows is None else rows.shape[axis]
     shape = as_shape(shape)
     draws = math.prod(shape)
     _check_choice(count, draws, replace)
@@ -62,7 +67,7 @@ def choice(
     elif replace:
         index = randint(key, shape, 0, count)
     else:
-        mixed = permutation(key, a if rows is None else rows, axis)
+        mixed = permutation(key, count if rows is None else rows, axis)
         picked = mixed[(slice(None),) * axis + (slice(draws),)]
         before, after = mixed.shape[:axis], mixed.shape[axis + 1 :]
         return picked.reshape((*before, *shape, *after))
@@ -101,10 +106,30 @@ def _check_choice(count: int, draws: int, replace: bool) -> None:
         )
 
 
+# the most numbers that need 0, 1 and 2 rounds: n cubed is at most 1, WORD_MASK, WORD_MASK squared
+LIMITS = (1, 1625, 2642245)
+
+
 def _shuffle(key: Any, x: Any, axis: int) -> Any:
     """Sort by random bits, so often that equal ones among them do not matter."""
-    rounds = math.ceil(3 * math.log(max(1, x.size)) / math.log(WORD_MASK))
-    for _ in range(rounds):
+
+    def sort_once(key: Any, x: Any) -> tuple[Any, Any]:
         key, part = split(key)
-        _, x = apply("sort", bits(part, x.shape), x, axis=axis, n_keys=1)
+        return key, apply("sort", bits(part, x.shape), x, axis=axis, n_keys=1)[1]
+
+    for limit in LIMITS:
+        is_more = compare(x.size, limit + 1)
+        if is_more is None:  # that depends on the symbolic sizes
+            is_more = as_tensor(x.size) > limit
+            key, x = cond(is_more, sort_once, lambda key, x: (key, x), key, x)
+        elif is_more:
+            key, x = sort_once(key, x)
     return x
+
+
+def _known_count(x: Any) -> Any:
+    """The number that x is, or None if it is an array with axes."""
+    if isinstance(x, int | Dim):
+        return x
+    x = as_tensor(x)
+    return int(x) if not x.ndim and is_integer(x.dtype) else None
