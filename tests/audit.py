@@ -121,19 +121,23 @@ def pick(items: Sequence[Any], mask: Sequence[bool]) -> list[Any]:
     return [item for item, is_kept in zip(items, mask, strict=True) if is_kept]
 
 
-def assert_close(got: Any, wanted: Any, tolerance: float, what: str) -> None:
-    """Raise unless arrays agree in shape and numbers; half-size floats are compared as float32."""
+def assert_close(got: Any, wanted: Any, tolerance: float, what: str, terms: float = 1.0) -> None:
+    """Raise unless arrays agree in shape and numbers; half-size floats are compared as float32.
+
+    The absolute tolerance grows with the `terms` of a sum: numbers about 1 that cancel leave the
+    error of each.
+    """
     got, wanted = np.asarray(got), np.asarray(wanted)
     assert got.shape == wanted.shape, f"{what}: shape {got.shape}, not {wanted.shape}"
     got, wanted = (a if a.dtype.kind in "biufc" else a.astype(np.float32) for a in (got, wanted))
-    np.testing.assert_allclose(got, wanted, rtol=tolerance, atol=tolerance, err_msg=what)
+    np.testing.assert_allclose(got, wanted, rtol=tolerance, atol=tolerance * terms, err_msg=what)
 
 
-def all_close(got: Arrays, wanted: Arrays, tolerance: float, what: str) -> None:
+def all_close(got: Arrays, wanted: Arrays, tolerance: float, what: str, terms: float = 1.0) -> None:
     """`assert_close` for each pair."""
     assert len(got) == len(wanted), f"{what}: {len(got)} results, not {len(wanted)}"
     for g, w in zip(got, wanted, strict=True):
-        assert_close(g, w, tolerance, what)
+        assert_close(g, w, tolerance, what, terms)
 
 
 def cast(x: np.ndarray, name: str) -> np.ndarray:

@@ -38,6 +38,11 @@ class Variation:
     arrays: Arrays
     attrs: dict[str, Any]
 
+    def terms(self, results: Arrays) -> float:
+        """How many numbers of an operand there are at most for each of a result."""
+        largest = max((x.size for x in self.arrays), default=1)
+        return max(1.0, largest / max(1, min((x.size for x in results), default=1)))
+
     def __str__(self) -> str:
         types = ", ".join(str(type_of(x)) for x in self.arrays)
         kind = " of special numbers" if self.is_special else ""
