@@ -137,6 +137,22 @@ def test_branches_that_are_not_taken_do_not_count(nans):
         fn(np.array([[1.0, -1.0]], np.float32))
 
 
+def test_members_of_a_batch_that_do_not_take_a_branch_do_not_count(nans):
+    def chosen(x):
+        return rlx.cond(x > 0, rnp.log, lambda y: rnp.log(-y) * 2, x)
+
+    def repeated(x):  # negative numbers in no round
+        step = lambda state: (rnp.log(state[0]), state[1] + 1)  # noqa: E731
+        return rlx.while_loop(lambda state: state[1] < (x > 0), step, (x, 0))[0]
+
+    x = np.array([-2.0, 1.0, 4.0], np.float32)
+    expected = np.log(np.abs(x)) * [2, 1, 1], np.where(x > 0, np.log(np.abs(x)), x)
+    batch = rlx.jit(lambda x: (rlx.vmap(chosen)(x), rlx.vmap(repeated)(x)))
+    np.testing.assert_allclose(np.asarray(batch(x)), expected, rtol=1e-6)
+    np.testing.assert_allclose(rlx.jit(rlx.vmap(rlx.grad(chosen)))(x), [-1, 1, 0.25], rtol=1e-6)
+    assert "log gives nan" in told(rlx.jit(rlx.vmap(lambda x: rlx.cond(x < 0, rnp.log, abs, x))), x)
+
+
 def test_numbers_written_by_the_user_are_as_meant(nans):
     fn = rlx.jit(lambda x: rnp.where(x > 0, x, rnp.nan).sum())
     assert np.isnan(fn(X))

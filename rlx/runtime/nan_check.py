@@ -1,8 +1,10 @@
 """Find the operation that made the first NaN: op by op, or in compiled code.
 
 `nan_check` runs a function op by op. `with_checks` is what the settings `debug_nans` and
-`debug_infs` compile in: it adds to a graph a look at the results of each operation. Programs look
-at what they compute: under vmap both branches of a `cond`, and all rounds of a `while_loop`.
+`debug_infs` compile in: it adds to a graph a look at the results of each operation. Under vmap
+a branch of `cond` is computed for all members of a batch, and a round of `while_loop` too; while
+the settings are on, those it does not count for are given what the first of the others has (and
+an error may name the place of such a copy).
 """
 
 from __future__ import annotations

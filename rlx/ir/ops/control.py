@@ -17,8 +17,10 @@ from ..builder import build, inline
 from ..errors import ArgumentError, DtypeError, ShapeError
 from ..graph import OPS, Graph, Value
 from ..interpret import interpret
+from ..number_check import asked
 from ..op import Op, define, is_linear
 from ..types import Size, Type, as_dtype
+from .families import spread
 
 
 @dataclass(frozen=True)
@@ -223,11 +225,45 @@ def cond_batch(batch_graph, args, batched, *, branches):
     if not batched[0]:
         return cond(*args, branches=branches)
     index = OPS["clamp"](0, args[0], len(branches) - 1)
-    results = [inline(branch, args[1:]) for branch in branches]
+    taken = [OPS["eq"](index, i) for i in range(len(branches))]
+    results = [
+        _for_members(which, branch, args[1:], batched[1:])
+        for which, branch in zip(taken, branches, strict=True)
+    ]
     chosen = results[0]
-    for i, row in enumerate(results[1:], 1):
-        chosen = [_select_rows(OPS["eq"](index, i), a, b) for a, b in zip(row, chosen, strict=True)]
+    for which, row in zip(taken[1:], results[1:], strict=True):
+        chosen = [_select_rows(which, a, b) for a, b in zip(row, chosen, strict=True)]
     return chosen
+
+
+def _for_members(
+    which: Value, branch: Graph, args: Sequence[Value], batched: Sequence[bool]
+) -> Sequence[Value]:
+    """The results of a batched branch, of which those of some members count."""
+    if asked() is None:
+        return inline(branch, args)
+    nothing = build(
+        lambda *xs: [zeros_like(type) for type in branch.result_types], branch.param_types, "none"
+    )
+    is_taken = OPS["convert"](OPS["reduce_or"](which, axes=(0,)), dtype=as_dtype("int32"))
+    return cond(is_taken, *only_of(which, args, batched), branches=(nothing, branch))
+
+
+def only_of(which: Value, args: Sequence[Value], batched: Sequence[bool]) -> list[Value]:
+    """Operands in which the other members of a batch are like the first of some.
+
+    So what is computed for the others makes no bad numbers that a check would find.
+    """
+    integer = as_dtype("int32")
+    first = OPS["argmax"](OPS["convert"](which, dtype=integer), axis=0)
+
+    def row_of(x: Value) -> Value:
+        starts = [first, *[zeros_like(Type(integer))] * (x.rank - 1)]
+        row = OPS["dynamic_slice"](x, *starts, sizes=(1, *x.shape[1:]))
+        others = spread(OPS["reshape"](row, shape=x.shape[1:]), x.shape[0])
+        return _select_rows(which, x, others)
+
+    return [row_of(x) if flag else x for x, flag in zip(args, batched, strict=True)]
 
 
 def _select_rows(which: Value, yes: Value, no: Value) -> Value:

@@ -12,10 +12,11 @@ from ..builder import build, inline, rewrite, user_source
 from ..errors import DtypeError, GradientError
 from ..graph import OPS, Graph, Node, Value
 from ..interpret import interpret
+from ..number_check import asked
 from ..op import define
 from ..types import Type, as_dtype
 from .carry import check_carry, cut_groups, interleaved, permuted
-from .control import batch_size, check_operands, filled, pick, weave, with_tangents
+from .control import batch_size, check_operands, filled, only_of, pick, weave, with_tangents
 from .families import spread
 
 
@@ -170,7 +171,8 @@ def while_loop_batch(batch_graph, args, batched, *, condition, body, n_condition
     ]
     extra: list[Value] = []
     if test_batched:
-        test, step = _masked_loop(test, step, ours, theirs, carry)
+        flags = their_batched + carry_batched
+        test, step = _masked_loop(test, step, ours, theirs, carry, flags)
         extra = ours
     results = while_loop(
         *[*ours, *extra, *theirs, *carry],
@@ -185,10 +187,12 @@ def while_loop_batch(batch_graph, args, batched, *, condition, body, n_condition
     ]
 
 
-def _masked_loop(test: Graph, step: Graph, ours, theirs, carry) -> tuple[Graph, Graph]:
+def _masked_loop(
+    test: Graph, step: Graph, ours, theirs, carry, batched: Sequence[bool]
+) -> tuple[Graph, Graph]:
     """A batched loop, which goes on while any member does.
 
-    Members that are done keep their values.
+    Members that are done keep their values; `batched` tells of the operands of a step.
     """
     types = [[x.type for x in group] for group in (ours, theirs, carry)]
 
@@ -198,7 +202,8 @@ def _masked_loop(test: Graph, step: Graph, ours, theirs, carry) -> tuple[Graph, 
     def step_those(*xs: Value) -> list[Value]:
         for_test, for_step, state = cut_groups(xs, len(ours), len(theirs))
         goes_on = inline(test, [*for_test, *state])[0]
-        moved = inline(step, [*for_step, *state])
+        operands = [*for_step, *state]
+        moved = inline(step, only_of(goes_on, operands, batched) if asked() else operands)
         return [
             OPS["select"](OPS["broadcast"](goes_on, shape=new.shape, axes=(0,)), new, old)
             for new, old in zip(moved, state, strict=True)
