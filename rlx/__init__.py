@@ -64,8 +64,9 @@ from .trace import pytree as tree
 from .trace.array import Array
 from .trace.callback import check, io_callback, pure_callback
 from .trace.control import cond, fori_loop, switch, while_loop
-from .trace.make_graph import eval_shape, make_graph, spec
+from .trace.make_graph import eval_shape, make_graph, make_jaxpr, spec, typeof
 from .trace.make_graph import spec as ShapeDtypeStruct
+from .trace.named_scope import named_call, named_scope
 from .trace.scan import associative_scan, map, scan
 from .trace.tensor import TracedTensor
 from .transforms import (
@@ -84,6 +85,7 @@ from .transforms import (
     custom_op,
     custom_root,
     custom_vjp,
+    disable_jit,
     float0,
     fwd_and_bwd,
     grad,

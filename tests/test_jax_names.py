@@ -159,3 +159,63 @@ def test_arrays_move() -> None:
     assert rlx.block_until_ready(tree) is tree
     assert isinstance(rlx.device_get(tree)["x"][0], np.ndarray)
     assert rlx.jacobian is rlx.jacrev
+
+
+def test_types_and_graphs_under_the_names_of_jax() -> None:
+    for x in (IMAGE, rnp.asarray(IDS), True, 2, 1.5, 1j):
+        ours, theirs = rlx.typeof(x), jax.typeof(jnp.asarray(x))
+        assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
+    seen: list[Any] = []
+    rlx.jit(lambda x: seen.append(rlx.typeof(x)) or x)(IMAGE)
+    assert str(seen[0]) == "f32[5, 7, 2]"
+
+    def power(x: Any, n: int, *, scale: Any = 1.0) -> Any:
+        return {"power": x**n * scale}
+
+    graph, shape = rlx.make_jaxpr(power, static_argnums=-1, return_shape=True)(IMAGE, 3)
+    assert graph.result_types == (shape["power"],) and "integer_pow" in str(graph)
+    assert str(rlx.make_jaxpr(power, 1)(IMAGE, 3, scale=IMAGE)).count("mul") == 1
+
+
+def test_scopes_stand_beside_the_lines() -> None:
+    @rlx.named_scope("head")
+    def head(x: Any) -> Any:
+        return rlx.named_call(rnp.sin)(x) @ x
+
+    with rlx.named_scope("net"):
+        graph = rlx.make_graph(rlx.grad(lambda x: head(x) + 1.0))(IDS.astype("float32"))
+    scopes = [node.source.scope for node in graph.walk() if node.source]
+    assert set(scopes) == {"net", "net/head", "net/head/sin"}
+    again = rlx.ir.text.parse(str(graph))
+    assert [node.source.scope for node in again.walk() if node.source] == scopes
+    with pytest.raises(RlxError, match=r"in test_scopes_\w+ \[net\]"), rlx.named_scope("net"):
+        rnp.ones(2) + rnp.ones(3)
+    for name in ("", "two\nlines", 3):
+        with (
+            pytest.raises(RlxError, match=r"the name of a scope is .*\n.*test_jax_names"),
+            rlx.named_scope(name),
+        ):  # type: ignore[arg-type]
+            pass
+
+
+def test_jitted_functions_run_line_by_line() -> None:
+    seen: list[Any] = []
+
+    @rlx.jit(static_argnames="times")
+    def grow(x: Any, times: int) -> Any:
+        seen.append(x)
+        x[0] = times
+        return {"x": x if x.sum() > 1e9 else x * times, "number": 2.5}
+
+    assert grow.cache_size() == 0
+    compiled, given = rlx.jit(lambda x: seen.append(x) or x + 1), rlx.array([1.0, 2.0])
+    compiled(given)
+    with rlx.disable_jit():
+        for x in (given, np.ones(2, "float32")):
+            found = grow(x, times=3)
+            assert found["x"].tolist() == [9, 3 * x[1]] and found["number"].dtype == "float32"
+            assert x[0] == 1
+        assert compiled(given).tolist() == [2, 3] and isinstance(seen[-1], rlx.Array)
+        with rlx.disable_jit(False):
+            assert compiled(given).tolist() == [2, 3]
+    assert len(seen) == 4 and grow.cache_size() == 0 and compiled.cache_info().compiles == 1

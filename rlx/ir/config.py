@@ -8,6 +8,7 @@ RLX_DEVICE  name   the device used if none is named
 RLX_KEY_REUSE 0, 1 make it an error to use a key of random numbers twice
 RLX_DEBUG_NANS 0, 1   look for the operation that makes a NaN, in compiled code too
 RLX_DEBUG_INFS 0, 1   the same for infinities
+RLX_DISABLE_JIT 0, 1  run jitted functions line by line
 RLX_CHECKS  0, 1   check indices in compiled code, too
 RLX_TRACEBACK filtered, full   whether tracebacks leave out the frames of rlx
 RLX_UNROLL_LIMIT n    how often a line is recorded by a Python loop without a notice; 0 is always
@@ -46,6 +47,7 @@ class Settings:
     debug_nans: bool = False
     debug_infs: bool = False
     checks: bool = False
+    disable_jit: bool = False
     traceback: str = "filtered"
     unroll_limit: int = 256
     cache_bytes: int = 1 << 30
@@ -90,7 +92,7 @@ def _read(name: str, wanted: object) -> object:
     match name:
         case "debug":
             return int(_one_of(name, text, DEBUG_LEVELS))
-        case "check" | "key_reuse" | "debug_nans" | "debug_infs" | "checks":
+        case "check" | "key_reuse" | "debug_nans" | "debug_infs" | "checks" | "disable_jit":
             return _one_of(name, text, SWITCH) == "1"
         case "traceback":
             return _one_of(name, text, TRACEBACKS)
@@ -152,6 +154,7 @@ class Config:
     debug_nans = Setting[bool]("Whether an operation that makes a NaN is an error.")
     debug_infs = Setting[bool]("Whether an operation that makes an infinity is an error.")
     checks = Setting[bool]("Whether compiled code checks that indices lie within their axes.")
+    disable_jit = Setting[bool]("Whether jitted functions run line by line.")
     traceback = Setting[str]("`filtered` hides the frames of rlx in tracebacks, `full` does not.")
     unroll_limit = Setting[int]("How often a loop may record a line without a notice; 0: always.")
     cache_bytes = Setting[int]("How many bytes of compiled programs one cache keeps.")

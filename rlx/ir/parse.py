@@ -34,7 +34,7 @@ _TOKEN = re.compile(
     | (?P<wrong>.)""",
     re.VERBOSE,
 )
-_COMMENT = re.compile(r"# (.*):(\d+) in (.*)")
+_COMMENT = re.compile(r"# (.*):(\d+) in (.*?)(?: \[(.*)\])?")
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ class _Parser:
 
     def source(self, line: int) -> Source | None:
         match = _COMMENT.fullmatch(self.comments.get(line, "").strip())
-        return Source(match[1], int(match[2]), match[3]) if match else None
+        return Source(match[1], int(match[2]), match[3], match[4] or "") if match else None
 
     # -- attributes ------------------------------------------------------------------------------
 

@@ -1,9 +1,12 @@
-"""The user's line."""
+"""The user's line, and the scopes around it that the user has named."""
 
 from __future__ import annotations
 
 import linecache
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -18,6 +21,13 @@ class Source:
     file: str
     line: int
     function: str
+    scope: str = ""  # names of scopes, as `encoder/attention`
+
+    @property
+    def place(self) -> str:
+        """File, line, function and scope, as `model.py:12 in loss [encoder/attention]`."""
+        scope = f" [{self.scope}]" if self.scope else ""
+        return f"{self.file.rsplit('/', 1)[-1]}:{self.line} in {self.function}{scope}"
 
     @property
     def text(self) -> str:
@@ -25,8 +35,26 @@ class Source:
         return linecache.getline(self.file, self.line).strip()
 
     def __str__(self) -> str:
-        place = f"{self.file.rsplit('/', 1)[-1]}:{self.line} in {self.function}"
-        return f"{place}      {self.text}" if self.text else place
+        return f"{self.place}      {self.text}" if self.text else self.place
+
+
+class _State(threading.local):
+    def __init__(self) -> None:
+        self.scope = ""
+
+
+_state = _State()
+
+
+@contextmanager
+def in_scope(name: str) -> Iterator[None]:
+    """Give the lines of the block a name, inside of the scopes that are open."""
+    before = _state.scope
+    _state.scope = f"{before}/{name}" if before else name
+    try:
+        yield
+    finally:
+        _state.scope = before
 
 
 def nearest_frames() -> tuple[FrameType | None, FrameType | None]:
@@ -39,7 +67,7 @@ def nearest_frames() -> tuple[FrameType | None, FrameType | None]:
 
 def source_of(frame: FrameType) -> Source:
     """The line at which a frame is."""
-    return Source(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+    return Source(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, _state.scope)
 
 
 def nearest_source() -> Source | None:

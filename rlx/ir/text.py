@@ -21,7 +21,7 @@ import numpy as np
 
 from .dims import Dim, Symbol
 from .fingerprint import fingerprint
-from .graph import PRINTERS, Constant, Graph, Node, Source, Value
+from .graph import PRINTERS, Constant, Graph, Node, Value
 from .parse import WORDS, parse
 from .types import LONG, SHORT, Type, is_complex, is_float
 
@@ -91,7 +91,7 @@ class _Printer:
         results = ", ".join(f"{names[r]}: {type_text(r.type)}" for r in node.results) or "_"
         args = ", ".join(names.get(a, "%?") for a in node.args)
         head = f"{results} = {node.op.name} {args}".rstrip()
-        tail = f"  # {_source_text(node.source)}" if self.sources and node.source else ""
+        tail = f"  # {node.source.place}" if self.sources and node.source else ""
         attrs = [(name, self.attr(attr)) for name, attr in node.attrs.items()]
         if not attrs:
             return [head + tail]
@@ -196,10 +196,6 @@ def _symbols(graph: Graph) -> set[Symbol]:
             if isinstance(attr, Graph):
                 sizes += [n for p in attr.params for n in p.shape]
     return {s for size in sizes if isinstance(size, Dim) for s in size.symbols}
-
-
-def _source_text(source: Source) -> str:
-    return f"{source.file.rsplit('/', 1)[-1]}:{source.line} in {source.function}"
 
 
 def _element(x: Any) -> str:

@@ -115,6 +115,46 @@ def make_graph(fn: Callable[..., Any]) -> Callable[..., Graph]:
     return recorded
 
 
+def make_jaxpr(
+    fun: Callable[..., Any], static_argnums: int | Sequence[int] = (), *, return_shape: bool = False
+) -> Callable[..., Any]:
+    """Give a function that records `fun` and returns the graph, under JAX's name.
+
+    Arguments at the places `static_argnums` reach `fun` as they are. With `return_shape` the graph
+    comes with the types of the results, in the structure that `fun` gives them.
+
+    >>> print(make_jaxpr(lambda x, n: x * n, static_argnums=1)(spec((3,)), 2))
+    graph "<lambda>"(%0: f32[3] "argument 0 of <lambda>, x") -> f32[3] {
+      %1: f32[3] = full {shape=(3,), value=2.0, dtype=f32}  # ...
+      %2: f32[3] = mul %0, %1  # ...
+      return %2
+    }
+    """
+    check_function(fun, "what make_jaxpr records")
+    static = {static_argnums} if isinstance(static_argnums, int) else set(static_argnums)
+
+    @boundary
+    @functools.wraps(fun)
+    def recorded(*args: Any, **kwargs: Any) -> Any:
+        places = {i % len(args) for i in static if -len(args) <= i < len(args)}
+        given = [pytree.Static(x) if i in places else x for i, x in enumerate(args)]
+        traced = trace(fun, given, kwargs)
+        if not return_shape:
+            return traced.graph
+        return traced.graph, pytree.unflatten(traced.out_tree, list(traced.graph.result_types))
+
+    return recorded
+
+
+def typeof(x: Any) -> Type:
+    """The dtype and shape of an array, a traced tensor or a number.
+
+    >>> print(typeof(np.ones((2, 3))), typeof(1.0))
+    f64[2, 3] f32[]
+    """
+    return x if isinstance(x, Type) else operand_type(as_operand(x))
+
+
 def eval_shape(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The types of what a function gives for arrays or specs, without computing it.
 

@@ -8,6 +8,7 @@ from . import ad_checkpoint, checkpoint_policies, testing
 from .ad_checkpoint import checkpoint, checkpoint_name, remat
 from .custom import custom_jvp, custom_vjp, stop_gradient
 from .custom_op import CustomOp, custom_op
+from .disable_jit import disable_jit
 from .float0 import Float0, float0
 from .forward import hessian, hvp, jacfwd, jacrev, jvp
 from .grad import grad, linear_transpose, linearize, value_and_grad, vjp
@@ -35,6 +36,7 @@ __all__ = [
     "custom_op",
     "custom_root",
     "custom_vjp",
+    "disable_jit",
     "float0",
     "fwd_and_bwd",
     "grad",

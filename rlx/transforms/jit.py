@@ -38,6 +38,7 @@ from ..trace.make_graph import (
 )
 from ..trace.named_axes import asked_axes
 from ..trace.tensor import TracedTensor
+from .disable_jit import run_at_once
 from .dynamic import Axes, Dynamic, as_buckets, declare
 from .kept import CacheInfo, Kept
 from .recompile import Key, check_recompile, difference, reason_to_compile
@@ -264,6 +265,8 @@ class Jitted:
         return pytree.Static(value)
 
     def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if config.disable_jit:
+            return run_at_once(self._fn, args, kwargs)
         args, kwargs = self._arguments(args, kwargs)
         leaves, tree = pytree.flatten((args, kwargs))
         recent = self._recent
@@ -364,7 +367,7 @@ _jitted: weakref.WeakSet[Jitted] = weakref.WeakSet()
 
 
 def _change_settings(before: Settings, after: Settings) -> None:
-    if before.compiled_in != after.compiled_in:
+    if before.compiled_in != after.compiled_in or before.disable_jit != after.disable_jit:
         for jitted in list(_jitted):
             jitted._change_settings(before, after)
 
