@@ -190,12 +190,10 @@ def test_scopes_stand_beside_the_lines() -> None:
     assert [node.source.scope for node in again.walk() if node.source] == scopes
     with pytest.raises(RlxError, match=r"in test_scopes_\w+ \[net\]"), rlx.named_scope("net"):
         rnp.ones(2) + rnp.ones(3)
-    for name in ("", "two\nlines", 3):
-        with (
-            pytest.raises(RlxError, match=r"the name of a scope is .*\n.*test_jax_names"),
-            rlx.named_scope(name),
-        ):  # type: ignore[arg-type]
-            pass
+    wrong: tuple[Any, ...] = ("", "two\nlines", 3)
+    for name in wrong:
+        with pytest.raises(RlxError, match=r"the name of a scope is .*\n.*test_jax_names"):
+            rlx.named_scope(name)
 
 
 def test_jitted_functions_run_line_by_line() -> None:
