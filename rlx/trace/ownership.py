@@ -94,7 +94,7 @@ def new_ties() -> Ties | None:
 
 
 def make_here(results: Any) -> Any:
-    """Note that compiled code has made an array, or a tuple of them; gives the results.
+    """Note that compiled code made an array or a tuple of them; gives them.
 
     It makes arrays without `__init__`. To be called where `open_traces` is not 0.
     """
