@@ -255,6 +255,42 @@ def test_parts_are_not_used_after_the_whole_was_assigned_to():
     x[[0, 1]] = x[[1, 0]]
 
 
+def test_many_parts_are_outdated_as_one_is():
+    random = np.random.default_rng(0)
+
+    def index() -> tuple[slice, ...]:
+        starts, sizes = random.integers(-1, 8, 2), random.integers(0, 5, 2)
+        steps = random.choice([1, 1, 2, -1], 2)
+        return tuple(
+            slice(*each) for each in zip(starts, starts + sizes * steps, steps, strict=True)
+        )
+
+    def is_outdated(part: Any) -> bool:
+        try:
+            return part.tolist() is None
+        except AliasError:
+            return True
+
+    numbers = np.zeros((9, 9), "float32")
+    whole, indices, forgotten = rlx.array(numbers), [index() for _ in range(70)], 0
+    parts = [whole[i] for i in indices]
+    for target in [index() for _ in range(8)]:
+        kept = [k for k, part in enumerate(parts) if not is_outdated(part)]
+        whole[target] = 1.0
+        for k in kept:
+            alone = rlx.array(numbers)
+            part = alone[indices[k]]
+            alone[target] = 1.0
+            assert is_outdated(parts[k]) == is_outdated(part)
+            shared = np.shares_memory(numbers[indices[k]], numbers[target])
+            assert is_outdated(part) or not shared
+            forgotten += is_outdated(part)
+        for k in random.integers(0, len(parts), 5):
+            indices[k] = index()
+            parts[k] = whole[indices[k]]
+    assert 0 < forgotten < len(parts)
+
+
 def test_arguments_and_arrays_from_outside_are_not_assigned_to():
     outside = rlx.array([1.0, 2.0])
 

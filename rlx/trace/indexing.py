@@ -30,7 +30,8 @@ from .index_items import (
     without_masks,
 )
 from .operators import FUNCTIONS
-from .ownership import Box, is_part
+from .ownership import is_part
+from .parts import Box
 from .promotion import convert
 from .tensor import TracedTensor
 

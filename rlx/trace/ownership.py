@@ -10,15 +10,14 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from ..ir.builder import user_source
 from ..ir.errors import AliasError
+from .parts import Box, Parts, Places
 
-Box = tuple[range, ...] | None  # the places along each axis; None if they are not known
-Places = Callable[[], Box] | None  # computed where it is asked for
 _serials = itertools.count(1)
 _counting = threading.Lock()
 open_traces = 0  # in all threads, so that arrays made outside of all traces need not ask
@@ -45,7 +44,7 @@ class Ties:
     def __init__(self, birth: int | None = None) -> None:
         self.birth = birth
         self.bases: tuple[weakref.ref[Any], ...] = ()
-        self.parts: list[tuple[weakref.ref[Any], Places]] | None = None
+        self.parts: Parts | None = None
         self.owner = ""
         self.holder: weakref.ref[Any] | None = None
 
@@ -142,21 +141,17 @@ def is_part(x: Any, part: Any, places: Places = None) -> Any:
     made, ties = _tie(part), _tie(x)
     made.bases = (weakref.ref(x), *ties.bases)
     reference = weakref.ref(part)
-    _add_part(ties, reference, places)
-    for base in ties.bases:
-        whole = base()
+    for whole, where in [(x, places), *((base(), None) for base in ties.bases)]:
         if whole is not None:
-            _add_part(_tie(whole), reference, None)
+            _parts_of(whole).add(reference, where)
     return part
 
 
-def _add_part(ties: Ties, reference: weakref.ref[Any], places: Places) -> None:
-    parts = ties.parts
-    if parts is None:
-        parts = ties.parts = []
-    elif len(parts) >= 32 and len(parts) & (len(parts) - 1) == 0:
-        parts[:] = [part for part in parts if part[0]() is not None]
-    parts.append((reference, places))
+def _parts_of(x: Any) -> Parts:
+    ties = _tie(x)
+    if ties.parts is None:
+        ties.parts = Parts(x.ndim)
+    return ties.parts
 
 
 def check_free(x: Any, action: str) -> None:
@@ -195,31 +190,8 @@ def has_parts(x: Any) -> bool:
 
 def outdate_parts(x: Any, box: Box) -> None:
     """Make parts unusable that share places with an assignment."""
-    ties = _tie(x)
     stale: Outdated | None = None
-    kept: list[tuple[weakref.ref[Any], Places]] = []
-    for reference, places in ties.parts or ():
-        part = reference()
-        if part is None or part is x:
-            continue
-        if not _meet(places() if places else None, box):
-            kept.append((reference, places))
-            continue
-        stale = stale or Outdated(str(x.type), str(user_source()))
-        part._first = part._second = stale
-    ties.parts = kept
-
-
-def _meet(a: Box, b: Box) -> bool:
-    """Whether places may have one in common."""
-    if a is None or b is None:
-        return True
-    return all(_share(p, q) for p, q in zip(a, b, strict=True))
-
-
-def _share(p: range, q: range) -> bool:
-    if not p or not q:
-        return False
-    if p.step == q.step and (p.start - q.start) % p.step:
-        return False
-    return p.start <= q[-1] and q.start <= p[-1]
+    for part in _parts_of(x).taken(box):
+        if part is not x:
+            stale = stale or Outdated(str(x.type), str(user_source()))
+            part._first = part._second = stale
