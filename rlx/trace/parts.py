@@ -1,4 +1,4 @@
-"""The arrays that are parts of another: which of them share places with an assignment."""
+"""The parts of an array: which share places with an assignment."""
 
 from __future__ import annotations
 
