@@ -25,7 +25,8 @@ class Target:
     it cannot render runs as its NumPy reference. `local_bytes` is the most memory that a thread
     can have for one row of a `Rows` step; 0 means that the renderer knows no local buffers.
     `in_place_carries` says that it knows `Carry.in_place`, `has_symbolic_sizes` that one program
-    runs for all sizes.
+    runs for all sizes, `computes_operands` that a matrix product may read windows and other views
+    of its operands without a copy of them.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Target:
     local_bytes: int = 0
     in_place_carries: bool = False
     has_symbolic_sizes: bool = True
+    computes_operands: bool = False
 
     def computes(self, dtype: np.dtype) -> bool:
         """Whether kernels may load, compute with and store this dtype."""

@@ -256,6 +256,22 @@ def _always(index: Index, low: Size, high: Size) -> bool:
     return is_at_least(index.low, low) and is_at_least(high - 1, index.high)
 
 
+def is_view(expr: Expr) -> bool:
+    """Whether it is a load at an affine place, perhaps a number where conditions do not hold."""
+    if isinstance(expr, Guard):
+        is_plain = isinstance(expr.outside, Const) and all(i.is_affine for i in expr.indices)
+        return is_plain and is_view(expr.inside)
+    return isinstance(expr, Load) and expr.index.is_affine
+
+
+def load_of(view: Expr) -> Load:
+    """The load of a view."""
+    while isinstance(view, Guard):
+        view = view.inside
+    assert isinstance(view, Load), f"{view} is no view"
+    return view
+
+
 def accumulated(dtype: np.dtype) -> Accumulated:
     """The place of the sum in the stores of a contraction."""
     return _intern(Accumulated, (dtype,), dtype)

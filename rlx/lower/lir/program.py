@@ -158,11 +158,15 @@ class Contraction:
 
     For all values of the variables `batch`, `row`, `column` the sum over `depth` of
     `convert(lhs) * convert(rhs)` in `dtype` stands for `Accumulated` in the stores. `lhs` mentions
-    batch, row, depth; `rhs` batch, depth, column. Both are a `Load` with an affine index: strides
-    are `lhs.index.stride_of(row)` and so on, any of them may be zero or large (transposed). A
-    variable may have extent 1, then its stride is 0. Stores are over batch, row, column; their
-    indices may hold quotients and remainders of batch variables, those of loads also of the row.
-    Without `has_static_columns` it has a single store, of the sum converted to the buffer's dtype.
+    batch, row, depth; `rhs` batch, depth, column. A variable may have extent 1, then its stride is
+    0. Stores are over batch, row, column; their indices may hold quotients and remainders of batch
+    variables, those of loads also of the row.
+
+    An operand is a `Load` with an affine index: strides are `lhs.index.stride_of(row)` and so on,
+    any of them may be zero or large (transposed). If `Target.computes_operands` it may also be a
+    load whose index has quotients and remainders (windows), or a `Guard` of such loads (padding).
+    Without `has_static_columns` there is a single store, of the sum converted to the buffer's
+    dtype.
     """
 
     batch: tuple[Variable, ...]
@@ -174,6 +178,11 @@ class Contraction:
     dtype: np.dtype
     stores: tuple[Store, ...]
     source: Source | None = None
+
+    @property
+    def operands(self) -> tuple[tuple[Expr, Variable], tuple[Expr, Variable]]:
+        """Each operand with its variable that is not `depth`."""
+        return (self.lhs, self.row), (self.rhs, self.column)
 
     @property
     def is_static(self) -> bool:

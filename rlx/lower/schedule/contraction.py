@@ -1,6 +1,6 @@
-"""Contractions: strides instead of copies, and an epilogue at the end.
+"""Contractions: strides and windows instead of copies, and an epilogue at the end.
 
-Rows and columns are merged.
+Rows, columns and contracted axes are merged.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ...ir.body import View
 from ...ir.dims import Size, likely
 from ...ir.graph import Node, Value
 from ..lir import expr as scalar
@@ -46,6 +47,13 @@ class _Contraction:
         self.columns = [Variable(sizes[1][i]) for i in self.rhs_free]
         self.depth = [Variable(sizes[0][i]) for i in self.lhs_contract]
         self.packed: list[Step] = []
+        is_static = all(isinstance(n, int) for n in (*lhs.shape, *rhs.shape))
+        # whether the matrix kernel may read views that are no strided matrices
+        self.computes = (
+            is_static
+            and scheduler.target.computes_operands
+            and scheduler.target.contracts(self.dtype)
+        )
 
     def steps(self) -> list[Step]:
         lhs, rhs = self.node.args
@@ -55,9 +63,11 @@ class _Contraction:
         right = self.load(rhs, self.rhs_place())
         if not self.scheduler.target.contracts(self.dtype):
             return [*self.packed, self.kernel(left, right)]
-        depth = sorted(_long(self.depth), key=lambda v: -likely(left.index.stride_of(v)))
-        if len(_merged(depth, [left.index, right.index])) > 1:
-            left, right = self.pack(left, right, depth)
+        is_left_larger = not self.computes or lhs.type.size >= rhs.type.size
+        order = scalar.load_of(left if is_left_larger else right).index
+        depth = sorted(_long(self.depth), key=lambda v: -likely(order.stride_of(v)))
+        if not self.computes:
+            left, right = (self.packed_load(e, depth) for e in (left, right))
         return [*self.packed, self.contraction(left, right, depth)]
 
     def lhs_place(self) -> Place:
@@ -76,12 +86,12 @@ class _Contraction:
             (self.rhs_contract, self.depth),
         )
 
-    def load(self, value: Value, place: Place) -> Load:
+    def load(self, value: Value, place: Place) -> Expr:
         """The load of an operand, through movement if it stays affine; else from a copy."""
         constant = value.node is not None and value.node.op.is_constant
         if not constant:
             element = self.scheduler.elements.at(value, place)
-            if isinstance(element, Load) and element.index.is_affine:
+            if scalar.is_view(element) and (self.computes or isinstance(element, Load)):
                 return element
             return self.copied(value, place)
         return scalar.load(self.scheduler.constant_buffer(value), flatten(place, value.shape))
@@ -94,17 +104,16 @@ class _Contraction:
         self.packed.append(lir.Kernel(loops, (Store(buffer, index, element),), self.node.source))
         return scalar.load(buffer, flatten(place, value.shape))
 
-    def pack(self, left: Load, right: Load, depth: list[Variable]) -> tuple[Load, Load]:
-        """Copy operands so that the contracted axes follow each other in this order."""
-        return (
-            self.packed_load(left, [*self.batch, *self.rows, *depth], depth),
-            self.packed_load(right, [*self.batch, *depth, *self.columns], depth),
-        )
+    def packed_load(self, old: Expr, depth: list[Variable]) -> Load:
+        """The load of an operand whose contracted axes follow each other in this order.
 
-    def packed_load(self, old: Load, order: list[Variable], depth: list[Variable]) -> Load:
-        if len(_merged(depth, [old.index])) == 1:
+        If they do not yet, it is copied.
+        """
+        assert isinstance(old, Load)
+        if _is_joint(old, depth):
             return old
-        order = [v for v in _long(order) if v in old.index.variables or v in depth]
+        order = _long([*self.batch, *self.rows, *depth, *self.columns])
+        order = [v for v in order if v in old.index.variables or v in depth]
         shape = tuple(v.extent for v in order)
         buffer = self.scheduler.new_buffer(old.buffer.type.with_shape(shape))
         index = flatten([as_index(v) for v in order], shape)
@@ -113,38 +122,40 @@ class _Contraction:
 
     # -- the steps -------------------------------------------------------------------------------
 
-    def contraction(self, left: Load, right: Load, depth: list[Variable]) -> Step:
-        out = flatten(self.result_place(), self.node.result.shape)
+    def contraction(self, left: Expr, right: Expr, depth: list[Variable]) -> Step:
+        out = flatten(self.root_place(), self.root.shape)
         merges: dict[Variable, Index] = {}
-        row = _join(_long(self.rows), [left.index, out], merges)
-        column = _join(_long(self.columns), [right.index, out], merges)
-        inner = _join(depth, [left.index, right.index], merges)
-        batch = _join(_long(self.batch), [left.index, right.index, out], merges)
+        # the others are read element by element, whatever the order
+        ours, theirs = (
+            [e.index] if isinstance(e, Load) and _is_joint(e, depth) else [] for e in (left, right)
+        )
+        row = _join(_long(self.rows), [*ours, out], merges)
+        column = _join(_long(self.columns), [*theirs, out], merges)
+        inner = _join(depth, [*ours, *theirs], merges)
+        batch = _join(_long(self.batch), [*ours, *theirs, out], merges)
         batch += row[:-1] + column[:-1]
-        left = scalar.load(left.buffer, left.index.substitute(merges))
-        right = scalar.load(right.buffer, right.index.substitute(merges))
         assert len(inner) <= 1, "the contracted axes have been packed"
         return lir.Contraction(
             batch=tuple(batch),
             row=row[-1] if row else Variable(1),
             column=column[-1] if column else Variable(1),
             depth=inner[0] if inner else Variable(1),
-            lhs=left,
-            rhs=right,
+            lhs=scalar.substitute(left, merges),
+            rhs=scalar.substitute(right, merges),
             dtype=self.dtype,
             stores=(self.store(scalar.accumulated(self.dtype), out.substitute(merges)),),
             source=self.root.node.source if self.root.node else None,
         )
 
     def store(self, total: Expr, offset: Index) -> Store:
-        """Store the root, given the sum and its offset in the contraction's result."""
+        """Store the root, given the sum and its offset in the root."""
         elements = self.scheduler.elements
         rounded = scalar.apply("convert", self.node.result.dtype, total)
         place = unflatten(offset, self.root.shape)
         element = elements.with_given({self.node.result: rounded}, self.root, place)
         return Store(self.scheduler.result_buffer(self.root), offset, element)
 
-    def kernel(self, left: Load, right: Load) -> Step:
+    def kernel(self, left: Expr, right: Expr) -> Step:
         """The same as a kernel with a reduction, for dtypes without contractions."""
         factors = [scalar.apply("convert", self.dtype, x) for x in (left, right)]
         product = scalar.apply("mul", self.dtype, *factors)
@@ -153,19 +164,56 @@ class _Contraction:
         combine = "or" if self.dtype.kind == "b" else "add"
         zero = scalar.const(self.dtype, 0)
         total = scalar.reduce(combine, tuple(_long(self.depth)), zero, product)
-        out = flatten(self.result_place(), self.node.result.shape)
+        out = flatten(self.root_place(), self.root.shape)
         loops = tuple(_long([*self.batch, *self.rows, *self.columns]))
         return lir.Kernel(loops, (self.store(total, out),), self.node.source)
 
     def empty(self) -> list[Step]:
         """A sum over nothing is zero."""
-        loops, place = loops_of(self.node.result.shape)
+        loops, place = loops_of(self.root.shape)
         total = scalar.const(self.dtype, 0)
-        store = self.store(total, flatten(place, self.node.result.shape))
+        store = self.store(total, flatten(place, self.root.shape))
         return [lir.Kernel(loops, (store,), self.node.source)]
 
-    def result_place(self) -> Place:
-        return tuple(as_index(v) for v in (*self.batch, *self.rows, *self.columns))
+    def root_place(self) -> Place:
+        """Where in the root the sum of these variables goes."""
+        place = tuple(as_index(v) for v in (*self.batch, *self.rows, *self.columns))
+        carried = carried_place(self.scheduler.fusion.paths.get(self.root, ()), place)
+        assert carried is not None, "an epilogue was found through other movement"
+        return carried
+
+
+def carried_place(path: Sequence[Node], place: Place) -> Place | None:
+    """Where an element goes on a path of movement, the last node of which is the first to move it.
+
+    It is None where one does more than regroup axes or put them in another order.
+    """
+    for node in reversed(path):
+        if isinstance(node.op.rules["body"], View):
+            place = unflatten(flatten(place, node.args[0].shape), node.result.shape)
+            continue
+        axes = _permutation(node)
+        if axes is None:
+            return None
+        place = tuple(place[axis] for axis in axes)
+    return place
+
+
+def _permutation(node: Node) -> list[int] | None:
+    """The operand's axis of each result axis, if all that a movement does is to reorder axes."""
+    body, rank = node.op.rules["body"], node.result.rank
+    if len(node.args) != 1 or node.args[0].rank != rank:
+        return None
+    if node.args[0].type.size != node.result.type.size:
+        return None
+    variables = [Variable(2) for _ in range(rank)]
+    # bodies see the sizes of operands and attributes only, so the variables may be short
+    read = body.read(tuple(map(as_index, variables)), [node.args[0].type], **node.attrs)
+    if read.guards or read.strides or read.otherwise is not None:
+        return None
+    places = [as_index(i) for i in read.index]
+    axes = [places.index(as_index(v)) for v in variables if as_index(v) in places]
+    return axes if len(axes) == rank else None
 
 
 def _place(rank: int, *groups: tuple[Sequence[int], Sequence[Variable]]) -> Place:
@@ -176,11 +224,16 @@ def _place(rank: int, *groups: tuple[Sequence[int], Sequence[Variable]]) -> Plac
     return tuple(place)
 
 
+def _is_joint(e: Load, depth: Sequence[Variable]) -> bool:
+    """Whether a load steps through the contracted axes as through one."""
+    return len(merged(depth, [e.index])) <= 1
+
+
 def _long(variables: Sequence[Variable]) -> list[Variable]:
     return [v for v in variables if is_long(v)]
 
 
-def _merged(variables: Sequence[Variable], indices: Sequence[Index]) -> list[list[Variable]]:
+def merged(variables: Sequence[Variable], indices: Sequence[Index]) -> list[list[Variable]]:
     """Runs of neighbors that step through all indices as one variable would."""
     runs: list[list[Variable]] = []
     for variable in variables:
@@ -202,8 +255,8 @@ def _join(
     Last comes the one that steps through the last index (the result's) one by one, or the longest.
     """
     joined, dense = [], None
-    for run in _merged(variables, indices):
-        is_dense = indices[-1].stride_of(run[-1]) == 1
+    for run in merged(variables, indices):
+        is_dense = bool(indices) and indices[-1].stride_of(run[-1]) == 1
         if len(run) == 1:
             joined.append(run[0])
             dense = run[0] if is_dense else dense

@@ -6,6 +6,7 @@ All others are computed inside of the kernels that use them.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -23,16 +24,18 @@ from ...ir.body import (
 )
 from ...ir.dims import likely
 from ...ir.graph import Graph, Node, Value
-from ..lir.expr import INSTRUCTIONS, Load
-from ..lir.index import Index
+from ..lir.expr import INSTRUCTIONS, Load, is_view
+from ..lir.index import Index, Variable, as_index
 from ..lir.program import Buffer
 from ..mir.legalize import needs_library
 from ..target import Target
-from .elements import Elements, loops_of
+from .contraction import carried_place, merged
+from .elements import Elements, flatten, loops_of
 
 INLINE = (Pointwise, Move, View, Fill, Gather, Reduce)
 MOST_SITES = 16  # more places of use than this: not worth following
 DEEPEST = 60  # operations on one path through a kernel, a bound for code size and recursion
+SHORTEST_LINE = 48  # rows or columns of a matrix that is a part of a larger one
 LARGEST_SLICE = 2  # store what a contraction reads a slice of, if it is no larger than this
 STORE_COST = 2  # in loads: the line is read before it is written
 SCALAR_COST = 60  # a single number is computed again up to this cost: it leaves the loops
@@ -44,12 +47,14 @@ Site = tuple[Value, tuple[Node, ...]]  # the value whose kernel computes it, and
 class Fusion:
     """Which values get memory (`stored`), and why they did not fuse (`missed`).
 
-    `epilogues` gives for a stored value the contraction that computes it as its epilogue.
+    `epilogues` gives for a stored value the contraction that computes it as its epilogue, `paths`
+    the movement between them.
     """
 
     stored: set[Value] = field(default_factory=set)
     missed: dict[Value, str] = field(default_factory=dict)
     epilogues: dict[Value, Value] = field(default_factory=dict)
+    paths: dict[Value, tuple[Node, ...]] = field(default_factory=dict)
 
 
 def fuse(graph: Graph, target: Target) -> Fusion:
@@ -125,16 +130,18 @@ class _Fuser:
         if len(sites) != 1 or total in self.result_memory:
             return
         (root, path), *_ = sites
-        is_same_order = all(isinstance(step.op.rules["body"], View) for step in path)
-        if root not in self.fusion.stored or not is_same_order:
+        if root not in self.fusion.stored or root.type.size != total.type.size:
             return
-        if root.type.size != total.type.size:
+        if not all(isinstance(step.op.rules["body"], View | Move) for step in path):
+            return
+        if not keeps_matrices(node, path, root):
             return
         if root not in self.reducing:
             self.reducing[root] = self.has_reduction(root)
         if self.reducing[root]:
             return
         self.fusion.epilogues[root] = total
+        self.fusion.paths[root] = path
 
     def has_reduction(self, root: Value) -> bool:
         """Whether the kernel of a value holds a reduction or a gather."""
@@ -171,13 +178,18 @@ class _Fuser:
         """The value behind movement that a contraction can read with strides alone."""
         arg = origin = node.args[number]
         while self.is_inline(origin) and isinstance(body_of(origin), Move | View):
-            origin = maker(origin).args[0]
+            origin, *fills = maker(origin).args
+            if any(fill.constant is None for fill in fills):
+                return None
         if origin is arg or not arg.type.size or ratio(origin, arg) > LARGEST_SLICE:
             return None
         buffers = {origin: Buffer("", origin.type, "temporary")}
         _, place = loops_of(arg.shape)
         element = Elements(self.target, buffers, lambda value: buffers[value]).at(arg, place)
-        contract, _ = node.op.rules["body"].axes([a.type for a in node.args], **node.attrs)
+        sizes = [n for a in node.args for n in a.shape]
+        if self.target.computes_operands and all(isinstance(n, int) for n in sizes):
+            return origin if is_view(element) and self.target.contracts(node.result.dtype) else None
+        contract, _ = axes_of(node)
         depth = [place[axis] for axis in contract[number]]
         return origin if isinstance(element, Load) and is_joint(element.index, depth) else None
 
@@ -311,6 +323,41 @@ def has_static_columns(node: Node, body: Contract) -> bool:
     contracted, batch = body.axes([a.type for a in node.args], **node.attrs)
     inner = [n for i, n in enumerate(rhs.shape) if i not in batch[1] or i in contracted[1]]
     return all(isinstance(n, int) for n in inner)
+
+
+def keeps_matrices(node: Node, path: Sequence[Node], root: Value) -> bool:
+    """Whether a contraction's result consists of whole matrices after some movement, too.
+
+    Its lines must stay lines of memory, and long enough where one matrix becomes several.
+    """
+    if all(isinstance(step.op.rules["body"], View) for step in path):
+        return True
+    loops, place = loops_of(node.result.shape)
+    carried = carried_place(path, place)
+    out = flatten(carried, root.shape) if carried else None
+    if out is None or not out.is_affine:
+        return False
+    (contracted, _), (batch, _) = axes_of(node)
+    first = len(batch)
+    last = first + node.args[0].rank - len(batch) - len(contracted)
+    sides = [
+        merged([v for v in loops if as_index(v) in side], [out])
+        for side in (place[first:last], place[last:])
+    ]
+    if not any(out.stride_of(run[-1]) == 1 for runs in sides for run in runs):
+        return False
+    return all(len(runs) < 2 or length_of(runs, out) >= SHORTEST_LINE for runs in sides)
+
+
+def length_of(runs: Sequence[Sequence[Variable]], out: Index) -> int:
+    """How many rows or columns a matrix keeps: those side by side in memory, or the most."""
+    dense = [run for run in runs if out.stride_of(run[-1]) == 1]
+    return max(math.prod(likely(v.extent) for v in run) for run in dense or runs)
+
+
+def axes_of(node: Node) -> tuple:
+    """The contracted axes of both operands, and the batch axes of both."""
+    return node.op.rules["body"].axes([a.type for a in node.args], **node.attrs)
 
 
 def ratio(value: Value, other: Value) -> float:
