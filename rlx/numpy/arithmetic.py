@@ -25,6 +25,7 @@ from ..ir.types import (
 )
 from ..trace.apply import apply, as_operand, as_tensor, operand_type
 from ..trace.array import Array, Device
+from ..trace.axes import integer
 from ..trace.control import while_loop
 from ..trace.halves import rounded_once
 from ..trace.host import is_python_scalar
@@ -224,6 +225,7 @@ def rint(x: Tensor, /) -> Any:
 def round(a: Tensor, decimals: int = 0, out: None = None) -> Any:
     """The nearest number with so many decimals; halves go to the even digit."""
     refuse_out("round", out)
+    decimals = integer("round: decimals", decimals)
     dtype = dtype_of(a)
     if not is_inexact(dtype):
         if decimals >= 0:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.builder import user_source
-from ..ir.errors import ArgumentError
+from ..ir.errors import ArgumentError, DtypeError
 from ..ir.types import DTYPES
 from ..trace.apply import as_tensor
 from ..trace.array import Array
@@ -33,6 +33,12 @@ def packbits(a: Tensor, axis: int | None = None, bitorder: str = "big") -> Any:
     """Eight truths as the bits of a uint8, along an axis; None means all elements."""
     shifts = _places_of_bits(bitorder)
     a = as_tensor(a)
+    if a.dtype.kind not in "biu":
+        raise DtypeError(
+            f"packbits: {a.type} has no truths or integers",
+            where=str(user_source()),
+            fix="compare first: packbits(x > 0)",
+        )
     flat, place = (ravel(a), 0) if axis is None else (a, axis)
     bits = convert(moveaxis(flat, place, -1) != 0, DTYPES["uint8"])
     missing = -bits.shape[-1] % 8

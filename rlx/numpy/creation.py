@@ -347,7 +347,13 @@ def _check_matrix(name: str, x: Any) -> None:
 def diag(v: Tensor, k: int = 0) -> Any:
     """A matrix with a vector on a diagonal, or the diagonal of a matrix."""
     v = as_tensor(v)
-    if v.ndim != 1:
+    if v.ndim not in (1, 2):
+        raise ArgumentError(
+            f"diag: {v.type} is no vector and no matrix",
+            where=str(user_source()),
+            fix="diagonal(x, axis1=-2, axis2=-1) takes the diagonals of a batch of matrices",
+        )
+    if v.ndim == 2:
         return diagonal(v, k)
     n = v.shape[0] + abs(k)
     wide = broadcast_to(v[:, None] if k >= 0 else v[None, :], (v.shape[0], v.shape[0]))
@@ -399,6 +405,12 @@ def meshgrid(
     *xi: Tensor, copy: bool = True, sparse: bool = False, indexing: str = "xy"
 ) -> list[Any]:
     """The coordinates of the points of a grid, an array for each axis; each is a copy."""
+    if indexing not in ("xy", "ij"):
+        raise ArgumentError(
+            f"meshgrid: there is no indexing {indexing!r}",
+            where=str(user_source()),
+            fix='use "xy" (columns first) or "ij" (rows first)',
+        )
     vectors = [as_tensor(x).reshape(-1) for x in xi]
     rank = len(vectors)
     order = list(range(rank))

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.builder import user_source
+from ..ir.errors import ArgumentError
 from ..ir.types import as_dtype, is_integer
 from ..trace.apply import apply, as_operand, as_tensor
 from ..trace.promotion import convert, convert_exactly, fit_operands, pointwise, result_dtype
@@ -98,6 +100,12 @@ def piecewise(
     One function more than conditions is for elements where none holds.
     """
     x = as_tensor(x)
+    if len(funclist) not in (len(condlist), len(condlist) + 1):
+        raise ArgumentError(
+            f"piecewise: {len(funclist)} functions for {len(condlist)} conditions",
+            where=str(user_source()),
+            fix="give one for each condition, and one more for the rest",
+        )
     choices = [f(x, *args, **kw) if isinstance(f, Callable) else f for f in funclist]
     default = choices.pop() if len(choices) > len(condlist) else 0
     result = convert_exactly(default, x.dtype)

@@ -29,6 +29,7 @@ from .manipulation import (
     transpose,
 )
 from .reductions import Axis, diff
+from .sorting import check_vector
 
 # -- by indexing --------------------------------------------------------------------------------
 
@@ -183,6 +184,8 @@ def ix_(*args: Tensor) -> tuple[Any, ...]:
     """Index arrays that span a grid: `x[ix_([0, 2], [1, 3])]`; masks stand for places."""
     rank = len(args)
     vectors = [as_tensor(s) for s in args]
+    for vector in vectors:
+        check_vector("ix_", vector)
     vectors = [nonzero(v)[0] if is_bool(v.dtype) else v for v in vectors]
     return tuple(
         reshape(v, tuple(-1 if i == j else 1 for j in range(rank))) for i, v in enumerate(vectors)

@@ -15,11 +15,13 @@ from ..ir.errors import (
     ConcretizationError,
     DtypeError,
     ImmutableError,
+    ShapeError,
 )
 from ..ir.types import DTYPES, is_integer
 from ..trace.apply import apply, apply_like, as_operand, as_tensor
 from ..trace.array import Array
 from ..trace.axes import as_shape, broadcast_shapes, one_axis
+from ..trace.bounds import outside
 from ..trace.promotion import broadcast_to, convert, convert_exactly, result_dtype
 from ..trace.tensor import TracedTensor
 from .arithmetic import clip
@@ -136,6 +138,12 @@ def take_along_axis(
         return take(arr, ravel(indices), None, mode=mode, fill_value=fill_value)
     place = one_axis("take_along_axis", axis, arr.ndim)
     way = _mode("take_along_axis", mode)
+    if arr.ndim != indices.ndim:
+        raise ShapeError(
+            f"take_along_axis: the array is {arr.type}, the indices are {indices.type}",
+            where=str(user_source()),
+            fix="give indices with as many axes as the array",
+        )
     arr, indices = _aligned("take_along_axis", arr, indices, place)
     places = _from_start(indices, arr.shape[place], way)
     lines = tuple(i for i in range(arr.ndim) if i != place)
@@ -245,7 +253,7 @@ def _check_inside(name: str, indices: Tensor, size: int, mode: str) -> None:
         low, high = int(known.min()), int(known.max())
         if low < 0 or high >= size:
             raise BoundsError(
-                f"{name}: the index {low if low < 0 else high} names none of {size} choices",
+                f"{name}: the index {low if low < 0 else high} names none of {size} places",
                 where=str(user_source()),
                 fix='write mode="clip" or mode="wrap"',
             )
@@ -373,6 +381,7 @@ def ravel_multi_index(
     pairs = list(zip(multi_index, dims, strict=True))
     for index, n in pairs if order == "C" else reversed(pairs):
         index = _integers("ravel_multi_index", index)
+        _check_inside("ravel_multi_index", index, n, mode)
         index = _from_start(index, n, mode) if mode != "raise" else index
         result = add(multiply(result, n), index)
     return result if dtype is None else result.astype(dtype)
@@ -476,6 +485,8 @@ def delete(
     if assume_unique_indices and not isinstance(obj, int | slice):
         return take(arr, _places_without(ravel(_integers("delete", obj)), size), place)
     known = obj if isinstance(obj, int | slice) else known_array("delete", obj, "give numbers")
+    if isinstance(known, int) and not -size <= known < size:
+        raise outside(known, size, place, str(user_source()))
     return take(arr, np.delete(np.arange(size, dtype="int32"), known), place)
 
 

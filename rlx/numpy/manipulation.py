@@ -378,7 +378,14 @@ def repeat(
         shape = (*a.shape[: place + 1], repeats, *a.shape[place + 1 :])
         merged = (*a.shape[:place], a.shape[place] * repeats, *a.shape[place + 1 :])
         return reshape(_broadcast_to(wide, shape), merged)
-    counts = np.broadcast_to(np.asarray(repeats), (a.shape[place],))
+    counts = np.asarray(repeats)
+    if counts.shape not in ((), (1,), (a.shape[place],)):
+        raise ShapeError(
+            f"repeat: there are counts of shape {counts.shape} for {a.shape[place]} elements",
+            where=str(user_source()),
+            fix="give one count, or one for each element along the axis",
+        )
+    counts = np.broadcast_to(counts, (a.shape[place],))
     places = np.repeat(np.arange(a.shape[place], dtype="int32"), counts)
     if total_repeat_length is not None:
         missing = max(total_repeat_length - len(places), 0)

@@ -39,6 +39,12 @@ def pad(array: Tensor, pad_width: Any, mode: str = "constant", **kwargs: Any) ->
     """
     array = as_tensor(array)
     widths = _pairs("pad_width", pad_width, array.ndim)
+    if any(n < 0 for pair in widths for n in pair):
+        raise ArgumentError(
+            f"pad: pad_width {pad_width} has a negative size",
+            where=str(user_source()),
+            fix="cut elements off by a slice, x[1:-1]",
+        )
     if mode in ("constant", "empty"):
         return _pad_constant(array, widths, kwargs.pop("constant_values", 0))
     if mode in _BY_INDEX:

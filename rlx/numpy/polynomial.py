@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from ..ir.builder import user_source
-from ..ir.errors import AttributeValueError
+from ..ir.errors import AttributeValueError, ShapeError
 from ..ir.types import is_inexact
 from ..trace.apply import apply, as_operand, as_tensor
 from ..trace.array import Array
@@ -196,6 +196,12 @@ def interp(
             )
     dtype = result_dtype(*map(as_operand, (x, xp, fp)), inexact=True)
     x, xp, fp = (convert_exactly(a, dtype) for a in (x, xp, fp))
+    if xp.ndim != 1 or tuple(xp.shape) != tuple(fp.shape):
+        raise ShapeError(
+            f"interp: the points are {xp.type} and {fp.type}",
+            where=str(user_source()),
+            fix="give two vectors of one size; rlx.vmap takes a batch of them",
+        )
     if period is not None:
         period = abs(period)
         x, xp = x % period, xp % period

@@ -7,10 +7,10 @@ from typing import Any
 
 from ..ir.builder import user_source
 from ..ir.dims import Dim
-from ..ir.errors import ArgumentError, AttributeValueError
+from ..ir.errors import ArgumentError, AttributeValueError, ShapeError
 from ..ir.types import DTYPES, MOST_ELEMENTS, is_float
 from ..trace.apply import apply, apply_like, as_operand, as_tensor
-from ..trace.axes import one_axis
+from ..trace.axes import integer, one_axis
 from ..trace.promotion import convert, convert_exactly, result_dtype
 from .arithmetic import subtract
 from .elementwise import Tensor, add, less, less_equal, multiply
@@ -93,12 +93,26 @@ def partition(a: Tensor, kth: int, axis: int = -1) -> Any:
 
     All are sorted here.
     """
+    _check_rank("partition", a, kth, axis)
     return sort(a, axis)
 
 
 def argpartition(a: Tensor, kth: int, axis: int = -1) -> Any:
     """The indices of `partition`."""
+    _check_rank("argpartition", a, kth, axis)
     return argsort(a, axis)
+
+
+def _check_rank(name: str, a: Tensor, kth: Any, axis: int) -> None:
+    a = as_tensor(a)
+    size = a.shape[one_axis(name, axis, a.ndim)]
+    for rank in kth if isinstance(kth, Sequence) else (kth,):
+        if not -size <= integer(f"{name}: kth", rank) < size:
+            raise ArgumentError(
+                f"{name}: kth {rank} is outside an axis with {size} elements",
+                where=str(user_source()),
+                fix=f"pick a place from {-size} to {size - 1}",
+            )
 
 
 def sort_complex(a: Tensor) -> Any:
@@ -128,6 +142,7 @@ def searchsorted(
         )
     dtype = result_dtype(as_operand(a), as_operand(v))
     a, v = convert_exactly(a, dtype), convert_exactly(v, dtype)
+    check_vector("searchsorted", a)
     a = a if sorter is None else take(a, sorter)
     count = a.shape[0]
     low = convert(multiply(less(v, v), 0), INT32)
@@ -139,6 +154,16 @@ def searchsorted(
         is_left = logical_and(less(low, high), logical_not(goes_right))
         low, high = where(goes_right, middle + 1, low), where(is_left, middle, high)
     return low
+
+
+def check_vector(name: str, x: Any) -> None:
+    """Raise unless an operand has one axis."""
+    if x.ndim != 1:
+        raise ShapeError(
+            f"{name}: {x.type} is no vector",
+            where=str(user_source()),
+            fix="give an array with one axis",
+        )
 
 
 def _is_before(element: Any, v: Any, side: str) -> Any:
@@ -165,6 +190,7 @@ def digitize(x: Tensor, bins: Tensor, right: bool = False, *, method: str | None
     """The bin of each element, between edges that rise or fall."""
     _check_method("digitize", method, (None, *SEARCHES))
     bins = as_tensor(bins)
+    check_vector("digitize", bins)
     if bins.shape[0] == 0:
         return convert(multiply(as_tensor(x), 0), INT32)
     side = "left" if right else "right"

@@ -33,6 +33,7 @@ from .reductions import (
     prod,
     sum,
 )
+from .sorting import check_vector
 
 
 def _inexact(x: Any, dtype: Any) -> tuple[Any, np.dtype]:
@@ -326,6 +327,9 @@ def _covariance(m: Any, taken: float, fweights: Tensor | None, aweights: Tensor 
     if fweights is None and aweights is None:
         offset = subtract(m, mean(m, 1, keepdims=True))
         return squeeze(divide(matmul(offset, conj(transpose(offset))), m.shape[1] - taken))
+    for weights in (fweights, aweights):
+        if weights is not None:
+            check_vector("cov", as_tensor(weights))
     importance = 1 if aweights is None else as_tensor(aweights)
     weights = multiply(importance, 1 if fweights is None else as_tensor(fweights))
     total = sum(weights)

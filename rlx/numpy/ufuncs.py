@@ -86,7 +86,7 @@ class ufunc:
         start = self.identity if initial is None else initial
         if where is not None and start is None:
             raise self._wrong("nothing stands for the elements left out", "give an initial value")
-        if self._total is not None:
+        if self._total is not None and (initial is None or self._total not in (all, any)):
             mask = {} if where is None else {"where": where}
             begin = {} if initial is None else {"initial": initial}
             return self._total(a, axis, keepdims=keepdims, **mask, **begin)
