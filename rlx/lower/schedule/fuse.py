@@ -179,7 +179,7 @@ class _Fuser:
         arg = origin = node.args[number]
         while self.is_inline(origin) and isinstance(body_of(origin), Move | View):
             origin, *fills = maker(origin).args
-            if any(fill.constant is None for fill in fills):
+            if not all(is_known(fill) for fill in fills):
                 return None
         if origin is arg or not arg.type.size or ratio(origin, arg) > LARGEST_SLICE:
             return None
@@ -296,6 +296,13 @@ def maker(value: Value) -> Node:
 def body_of(value: Value) -> object:
     """The body of the op that makes a value."""
     return maker(value).op.rules.get("body")
+
+
+def is_known(value: Value) -> bool:
+    """Whether the elements of a value need no memory."""
+    return value.constant is not None or (
+        value.node is not None and isinstance(body_of(value), Fill)
+    )
 
 
 def memory_of(value: Value, target: Target) -> Value:
