@@ -390,11 +390,13 @@ def _is_better_swapped(problem: Problem) -> bool:
     """Whether to compute the transposed product.
 
     A narrow result is better low than slim. A computed operand is packed fast as B if its lines run
-    in memory, and as A if its depth does.
+    in memory, and as A if its depth does; but each element of a transposed result is stored alone.
     """
     a, b = problem.a, problem.b
     if not problem.is_computed:
         return problem.n <= NARROW < problem.k and problem.n < problem.m
+    if problem.k < 2 * min(problem.m, problem.n):
+        return False
     fits = (not a.is_computed or a.column == 1) + (not b.is_computed or b.column == 1)
     fits_swapped = (not b.is_computed or b.row == 1) + (not a.is_computed or a.row == 1)
     return fits_swapped > fits

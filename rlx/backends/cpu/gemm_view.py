@@ -15,7 +15,7 @@ from ...lower.lir.expr import Expr, load_of, substitute, walk
 from ...lower.lir.index import Index, Quotient, Remainder, Variable, is_long
 from .code import Function, Module, Vector
 from .gemm_kernel import store
-from .gemm_pack import PARAMETERS, panel_start
+from .gemm_pack import PARAMETERS, panel_start, transpose
 from .gemm_plan import Blocking, clipped_offsets, floor_power, memory_type
 from .lanes import first_lanes
 from .render import Scope
@@ -226,7 +226,10 @@ class _Packer:
             def fill(scopes: Sequence[Scope]) -> None:
                 self._column(scopes, width, lanes, place)
 
-            self._split(self.scope, self.view.lines, number, lanes, fill, False)
+            if self._can_turn(lanes):
+                self._turned(number, width, lanes, place)
+            else:
+                self._split(self.scope, self.view.lines, number, lanes, fill, False)
 
     def _column(self, scopes: Sequence[Scope], width: int, lanes: int, place: str) -> None:
         """Go down the depth, the slowest digit innermost: it has no part in what is padding."""
@@ -259,6 +262,38 @@ class _Packer:
 
         inner = list(zip(depths.parts[1:], depths.strides[1:], strict=True))
         down(scopes, inner, "0")
+
+    # -- lanes along the depth, turned -------------------------------------------------------------
+
+    def _can_turn(self, lanes: int) -> bool:
+        """Whether runs of the depth fill short vectors, to be transposed by the block."""
+        step = self._block_depth
+        sizes = (self.view.depths.period, self.blocking.depth, self.blocking.problem.k)
+        is_even = step > 1 and lanes % step == 0 and not any(size % step for size in sizes)
+        return self.view.goes_along_depth and is_even
+
+    @property
+    def _block_depth(self) -> int:
+        return 16 // self.blocking.problem.itemsize
+
+    def _turned(self, number: str, width: int, lanes: int, place: str) -> None:
+        """Read blocks of `lanes` lines and as much depth as fits into 16 bytes."""
+        f, view, depths, step = self.f, self.view, self.view.depths, self._block_depth
+        dtype = self.blocking.problem.accumulator
+        scopes = []
+        for lane in range(lanes):
+            line = f.emit(f"add i64 {number}, {lane}")
+            scope = self.scope.inner(lanes=step, along=depths.parts[-1])
+            scope.names.update(view.lines.names(f, line))
+            scope.hoist([view.element], set(depths.parts))
+            scopes.append(scope)
+        with f.loop("0", "%depth", str(step)) as loop:
+            names = depths.names(f, f.emit(f"add i64 %piece, {loop.index}"))
+            rows = [scope.vector(view.element) for scope in _with(scopes, names)]
+            begin = f.emit(f"add i64 {f.emit(f'mul i64 {loop.index}, {width}')}, {place}")
+            end = f.offset(self.target, memory_type(dtype), begin)
+            for i, row in enumerate(transpose(f, Vector(dtype, step), rows)):
+                store(f, dtype, lanes, row, end, i * width)
 
     # -- vectors that go over the end of a digit --------------------------------------------------
 
