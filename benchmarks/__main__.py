@@ -69,8 +69,13 @@ def chosen_libraries(asked: argparse.Namespace) -> list[str]:
     return there
 
 
-def measure_all(cases: list[Case], names: list[str], rounds: int, starts: bool) -> list[Result]:
-    """Measure cases under a progress bar; what goes wrong is told at once."""
+def measure_all(
+    cases: list[Case], names: list[str], rounds: int, starts: bool, kept: Path | None
+) -> list[Result]:
+    """Measure cases under a progress bar; what goes wrong is told at once.
+
+    After each case all numbers so far are in the file that is `kept`.
+    """
     console, results = Console(stderr=True), []
     with Progress(console=console) as progress:
         bar = progress.add_task("", total=len(cases))
@@ -89,6 +94,8 @@ def measure_all(cases: list[Case], names: list[str], rounds: int, starts: bool) 
                     print("\t".join(report.row_of(result, names)), file=sys.stderr, flush=True)
                 results.append(result)
                 progress.advance(bar)
+                if kept:
+                    kept.write_text(report.as_json(results, {}), encoding="utf-8")
         if starts:
             add_starts(results, names, tell)
     return results
@@ -105,9 +112,6 @@ def add_starts(results: list[Result], names: list[str], tell: Tell) -> None:
 
 def write(asked: argparse.Namespace, results: list[Result], peaks: dict[str, float]) -> None:
     """Write what was asked for."""
-    for path in (asked.json, asked.chart, asked.markdown):
-        if path:
-            path.parent.mkdir(parents=True, exist_ok=True)
     if asked.json:
         asked.json.write_text(report.as_json(results, peaks), encoding="utf-8")
     if asked.chart:
@@ -128,7 +132,11 @@ def main() -> None:
     asked = arguments()
     cases, names = chosen_cases(asked), chosen_libraries(asked)
     rounds = asked.rounds or (ROUNDS_QUICK if asked.quick else ROUNDS)
-    results = measure_all(cases, names, rounds, not (asked.quick or asked.no_starts))
+    for path in (asked.json, asked.chart, asked.markdown):
+        if path:
+            path.parent.mkdir(parents=True, exist_ok=True)
+    starts = not (asked.quick or asked.no_starts)
+    results = measure_all(cases, names, rounds, starts, asked.json)
     peaks = add_floors(results)
     print(pages.terminal_page(results, peaks))
     write(asked, results, peaks)

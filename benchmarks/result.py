@@ -47,7 +47,7 @@ class Result:
 
     def ratios(self, peer: str) -> list[float]:
         """For each round a peer's time divided by ours; above 1 we are faster."""
-        rounds = zip(self.seconds[peer], self.seconds[OURS], strict=True)
+        rounds = zip(self.seconds[peer], self.seconds[OURS], strict=False)  # slow ones have fewer
         return [theirs / ours for theirs, ours in rounds]
 
     def speedup(self, peer: str | None = None) -> float | None:

@@ -12,6 +12,7 @@ from .libraries import is_installed
 from .result import Result
 
 REST_SECONDS = 0.15  # OpenBLAS's threads keep a core busy for 0.1 s after their last product
+CASE_SECONDS = 20.0  # a library that needs longer for its rounds gets fewer
 REFERENCE = ("jax", "numpy")  # whose float64 is right; the first that is there and can do the case
 Tell = Callable[[str], None]
 
@@ -41,30 +42,32 @@ class Session:
             if value is not None:
                 made[name] = value
         self._compare(result, made)
-        calls = {}
+        plans = {}
         for name in made:
             time.sleep(REST_SECONDS)
-            count = self._asked(result, name, self.clients[name], "calibrate")
-            if count is not None:
-                calls[name] = count
-        self._time(result, calls, rounds)
+            found = self._asked(result, name, self.clients[name], "calibrate")
+            if found is not None:
+                calls, taken = found
+                plans[name] = calls, min(rounds, max(1, int(CASE_SECONDS / taken)))
+        self._time(result, plans, rounds)
         for name, client in self.clients.items():
             if name in made and client.process is not None:
                 self._asked(result, name, client, "drop")
         return result
 
-    def _time(self, result: Result, calls: dict[str, int], rounds: int) -> None:
-        """Rounds, each begun by another library."""
-        seconds: dict[str, list[float]] = {name: [] for name in calls}
-        names = list(calls)
+    def _time(self, result: Result, plans: dict[str, tuple[int, int]], rounds: int) -> None:
+        """Rounds, each begun by another library; slow ones take part only in the first."""
+        seconds: dict[str, list[float]] = {name: [] for name in plans}
+        names = list(plans)
         for i in range(rounds):
             self.tell(f"{result.case.title}: round {i + 1} of {rounds}")
             start = i % max(1, len(names))
             for name in names[start:] + names[:start]:
-                if name in result.failed:
+                calls, turns = plans[name]
+                if name in result.failed or i >= turns:
                     continue
                 time.sleep(REST_SECONDS)
-                taken = self._asked(result, name, self.clients[name], "round", calls[name])
+                taken = self._asked(result, name, self.clients[name], "round", calls)
                 if taken is not None:
                     seconds[name].append(taken)
         result.seconds = {name: s for name, s in seconds.items() if name not in result.failed}

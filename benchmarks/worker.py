@@ -43,13 +43,14 @@ class Worker:
         self.work.first = None
         return made
 
-    def calibrate(self, seconds: float = ROUND_SECONDS) -> int:
-        """How many calls fill a round."""
+    def calibrate(self, seconds: float = ROUND_SECONDS) -> tuple[int, float]:
+        """How many calls fill a round, and the seconds that it will take."""
         calls = 1
         while (taken := self.timer.timeit(calls)) < seconds / 4:
             calls *= 4
         self.is_slow = taken / calls > SLOW_SECONDS
-        return max(1, round(calls * seconds / taken))
+        count = max(1, round(calls * seconds / taken))
+        return count, count * taken / calls
 
     def round(self, calls: int) -> float:
         """Seconds a call, in a round of calls after some that warm the caches."""
