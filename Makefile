@@ -37,8 +37,9 @@ lint: $(VENV)/lint.stamp  ## check format, style and types
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright --level error
 
-bench: $(VENV)/bench.stamp  ## measure against JAX and NumPy; rewrites the table in README.md
-	$(BIN)/python -m benchmarks --readme README.md
+bench: $(VENV)/bench.stamp  ## measure against other libraries; rewrites README.md's table, docs/benchmarks.md
+	$(BIN)/python -m benchmarks --readme README.md --markdown docs/benchmarks.md \
+		--chart docs/benchmarks.svg --json out/benchmarks.json
 
 docs: $(VENV)/test.stamp  ## rewrite docs/op_matrix.md from the rooms of the ops
 	$(BIN)/python tests/op_matrix.py

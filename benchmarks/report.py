@@ -1,31 +1,27 @@
-"""Results as JSON, as a Markdown table, as a chart, and in the README."""
+"""Results as text, as JSON, as Markdown, and in the README."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-from .harness import Result
-
-matplotlib.use("Agg")  # draws into files, needs no screen
-import matplotlib.pyplot as plt
+from .libraries import PEERS
+from .result import OURS, SLOW, Result, geometric_mean, slower, speedups
 
 BEGIN, END = "<!-- benchmarks -->", "<!-- end of benchmarks -->"
-PEERS = ("jax", "numpy")
-NAMES = {"jax": "JAX", "numpy": "NumPy"}
+PACKAGES = ("rlx", "jax", "torch", "mlx", "numpy", "llvmlite")
+Row = list[str]
 
 
 def environment() -> dict[str, Any]:
     """What the numbers depend on."""
     versions = {}
-    for package in ("rlx", "jax", "numpy", "llvmlite"):
+    for package in PACKAGES:
         try:
             versions[package] = version(package)
         except PackageNotFoundError:
@@ -48,69 +44,176 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def as_json(results: Sequence[Result], peak: float) -> str:
+def as_json(results: Sequence[Result], peaks: dict[str, float]) -> str:
     """All numbers, every round."""
     cases = [
         {
-            "case": r.name,
+            "case": r.case.name,
+            "group": r.case.group,
+            "title": r.case.title,
+            "flops": r.case.flops,
+            "bytes": r.case.nbytes,
             "floor_seconds": r.floor,
+            "best_peer": r.best_peer,
+            "speedup": r.speedup(),
+            "speedup_spread": r.speedup_spread,
             "median_seconds": {name: r.median(name) for name in r.seconds},
             "spread": {name: r.spread(name) for name in r.seconds},
-            "ratio": {peer: r.ratio(peer) for peer in PEERS if peer in r.seconds},
+            "speedups": {peer: r.speedup(peer) for peer in r.peers},
             "rounds": r.seconds,
+            "failed": r.failed,
+            "lacking": r.lacking,
+            "wrong": r.wrong,
+            "starts": r.starts,
         }
         for r in results
     ]
-    return json.dumps({"environment": environment(), "peak_flops": peak, "cases": cases}, indent=1)
+    told = {"environment": environment(), "peak_flops": peaks, "cases": cases}
+    return json.dumps(told, indent=1)
 
 
-def as_table(results: Sequence[Result], peak: float) -> str:
-    """A Markdown table; a ratio below 1 means that rlx is faster."""
-    head = "| case | rlx | JAX | NumPy | rlx / JAX | rlx / NumPy | rlx / floor |"
-    rows = [head, "| --- | --: | --: | --: | --: | --: | --: |"]
-    for r in results:
-        times = [_time(r, name) for name in ("rlx", *PEERS)]
-        ratios = [f"{r.ratio(peer):.2f}" if peer in r.seconds else "" for peer in PEERS]
-        floor = f"{r.median('rlx') / r.floor:.1f}" if r.floor else ""
-        rows.append(f"| {' | '.join([r.name, *times, *ratios, floor])} |")
-    told = environment()
-    rows.append("")
-    rows.append(
-        f"Medians ± half the spread of the middle rounds, float32, on {told['processor']}, "
-        f"{told['cores']} cores, Python {told['python']}, JAX {told['jax']}, "
-        f"NumPy {told['numpy']}. The floor is the best matrix product of this run "
-        f"({peak / 1e9:.0f} GFLOP/s), or a NumPy copy of as many bytes on all cores."
-    )
-    return "\n".join(rows)
+# -- cells ----------------------------------------------------------------------------------------
 
 
-def _time(result: Result, name: str) -> str:
-    if name not in result.seconds:
-        return ""
-    seconds, share = result.median(name), result.spread(name) / 2
+def duration(seconds: float) -> str:
+    """Three digits and a unit."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= size:
-            return f"{seconds / size:.3g} {unit} ± {share:.0%}"
-    return f"{seconds / 1e-9:.3g} ns ± {share:.0%}"
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
 
 
-def draw(results: Sequence[Result], path: Path) -> None:
-    """A chart of how long the peers take for what takes rlx one unit of time."""
-    figure, axes = plt.subplots(figsize=(8, 0.45 * len(results) + 1.5))
-    for offset, peer in zip((-0.2, 0.2), PEERS, strict=True):
-        rows = [i for i, r in enumerate(results) if peer in r.seconds]
-        lengths = [1 / results[i].ratio(peer) - 1 for i in rows]
-        places = [i + offset for i in rows]
-        axes.barh(places, lengths, left=1, height=0.38, label=NAMES[peer])
-    axes.axvline(1.0, color="black", linewidth=1)
-    axes.set_xscale("log")
-    axes.set_yticks(range(len(results)), [r.name for r in results])
-    axes.invert_yaxis()
-    axes.set_xlabel("time of the peer / time of rlx (right of the line rlx is faster)")
-    axes.legend()
-    figure.tight_layout()
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
+def time_cell(result: Result, name: str) -> str:
+    """The time of a library, or why there is none."""
+    if name in result.seconds:
+        return duration(result.median(name)) + (" (wrong)" if name in result.wrong else "")
+    if name in result.failed:
+        return "failed"
+    return "-"
+
+
+def ratio_cell(ratio: float | None) -> str:
+    """A speed-up as 1.23x."""
+    return "" if ratio is None else f"{ratio:.2f}x"
+
+
+def libraries_of(results: Sequence[Result]) -> list[str]:
+    """Those that any result knows of, ours first."""
+    known = {name for r in results for name in (*r.seconds, *r.failed, *r.lacking)}
+    return [name for name in PEERS if name in known]
+
+
+def row_of(result: Result, names: Sequence[str]) -> Row:
+    """Title, times, the best peer, the speed-up against it, its spread, and the floor."""
+    spread, share = result.speedup_spread, result.over_floor
+    return [
+        result.case.title,
+        *(time_cell(result, name) for name in names),
+        PEERS[result.best_peer].title if result.best_peer else "",
+        ratio_cell(result.speedup()),
+        f"{spread[0]:.2f}-{spread[1]:.2f}" if spread else "",
+        f"{share:.1f}" if share else "",
+    ]
+
+
+def head_of(names: Sequence[str]) -> Row:
+    """The names of the columns of `row_of`."""
+    titles = [PEERS[name].title for name in names]
+    return ["case", *titles, "best peer", "speed-up", "middle half", "time / floor"]
+
+
+def summary_rows(results: Sequence[Result]) -> list[Row]:
+    """For each group and for all: how many cases, the mean speed-ups, how many are slower."""
+    groups = list(dict.fromkeys(r.case.group for r in results))
+    peers = [name for name in libraries_of(results) if name != OURS]
+    rows = []
+    for group in [*groups, "all"]:
+        some = [r for r in results if group in (r.case.group, "all")]
+        means = [speedups(some, peer) for peer in peers]
+        rows.append(
+            [
+                group,
+                str(len(some)),
+                ratio_cell(geometric_mean(speedups(some))),
+                *(ratio_cell(geometric_mean(found)) if found else "-" for found in means),
+                str(len(slower(some))),
+            ]
+        )
+    return rows
+
+
+def summary_head(results: Sequence[Result]) -> Row:
+    """The names of the columns of `summary_rows`."""
+    peers = [PEERS[name].title for name in libraries_of(results) if name != OURS]
+    return ["group", "cases", "best peer", *peers, f"below {SLOW}x"]
+
+
+def start_rows(results: Sequence[Result]) -> list[Row]:
+    """For each case and library: compiling, starting again, and memory."""
+    rows = []
+    for result in results:
+        for name, found in result.starts.items():
+            if "failed" in found:
+                rows.append([result.case.title, PEERS[name].title, "failed", "", ""])
+                continue
+            memory = found["peak_megabytes"]
+            cells = [duration(found[key]) for key in ("compile_seconds", "second_start_seconds")]
+            told = "" if memory is None else f"{memory:.0f}"
+            rows.append([result.case.title, PEERS[name].title, *cells, told])
+    return rows
+
+
+START_HEAD = ["case", "library", "compile", "compile in a second process", "memory, MB"]
+
+
+def problems(results: Sequence[Result]) -> list[str]:
+    """What failed, what is wrong, and what is lacking, a line each."""
+    lines = []
+    for what, of in FOUND.items():
+        for result in results:
+            for name, why in of(result).items():
+                title = PEERS[name].title if name in PEERS else name
+                lines.append(f"{what}: {result.case.title}, {title}: {why}")
+    return lines
+
+
+FOUND: dict[str, Callable[[Result], dict[str, str]]] = {
+    "WRONG": lambda r: r.wrong,
+    "failed": lambda r: r.failed,
+    "left out": lambda r: r.lacking,
+}
+
+
+# -- tables ---------------------------------------------------------------------------------------
+
+
+def as_text(head: Row, rows: Sequence[Row]) -> str:
+    """A table for a terminal."""
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+    lines = []
+    for row in [head, *rows]:
+        cells = [row[0].ljust(widths[0])]
+        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def as_markdown(head: Row, rows: Sequence[Row]) -> str:
+    """A table in Markdown, numbers on the right."""
+    marks = ["---", *["--:"] * (len(head) - 1)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, marks, *rows])
+
+
+def tables(results: Sequence[Result]) -> dict[str, tuple[Row, list[Row]]]:
+    """All tables by their titles: the summary, the groups, and starts."""
+    names = libraries_of(results)
+    made = {"Summary": (summary_head(results), summary_rows(results))}
+    for group in dict.fromkeys(r.case.group for r in results):
+        rows = [row_of(r, names) for r in results if r.case.group == group]
+        made[group.capitalize()] = (head_of(names), rows)
+    if starts := start_rows(results):
+        made["Compiling and memory"] = (START_HEAD, starts)
+    return made
 
 
 def put_into_readme(path: Path, table: str) -> None:

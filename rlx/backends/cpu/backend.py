@@ -21,6 +21,7 @@ from ..sized_entry import Sizes, sized_entry
 from . import machine, pool
 from .entry import Spec, array_layout, make_entry
 from .host import host
+from .library import Library, constant_name
 from .program import ProgramWriter
 from .reuse import reused_memory
 
@@ -48,10 +49,12 @@ class CpuBackend(Backend):
         writer = ProgramWriter(host())
         memory = writer.write(program)
         text, symbols = writer.module.text, writer.module.symbols
-        calls, constants, is_symbolic = writer.library, writer.constants, writer.is_symbolic
+        constants, is_symbolic = writer.constants, writer.is_symbolic
+        calls = Library(writer.calls, writer.dims)
         is_long = writer.cost > RELEASE_ABOVE
         was_written = time.perf_counter()
-        library = machine.load(text, symbols=pool.symbols())
+        places = {constant_name(i): array.ctypes.data for i, array in enumerate(constants)}
+        library = machine.load(text, symbols=pool.symbols() | calls.symbols | places)
         was_loaded = time.perf_counter()
         del lowered, writer, text  # graphs and lines are many times larger than the machine code
 

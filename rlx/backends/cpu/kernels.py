@@ -41,13 +41,13 @@ class Layout:
 
     places: dict[Buffer, int]
     arena_place: int
-    addresses: dict[Buffer, int]  # constants, at fixed addresses
+    constants: dict[Buffer, str]  # by their names in the module
     scratch_offset: Size | None = None
 
     def pointer(self, f: Function, buffer: Buffer) -> str:
         """Emit the pointer to a buffer."""
-        if buffer in self.addresses:
-            return f.emit(f"inttoptr i64 {self.addresses[buffer]} to ptr")
+        if buffer in self.constants:
+            return self.constants[buffer]
         if buffer in self.places:
             return self._slot(f, self.places[buffer])
         assert buffer.offset is not None, f"{buffer} has no place in the arena"

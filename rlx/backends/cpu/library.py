@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ...ir.bind import concrete_attr, concrete_type
-from ...ir.dims import concrete
+from ...ir.dims import Size, concrete
+from ...ir.op import Op
+from ...ir.types import Type
 from ...lower.lir.expr import Accumulated, Apply, Load
 from ...lower.lir.index import Index, Variable
 from ...lower.lir.program import Buffer, Contraction, LibraryCall
@@ -20,92 +22,160 @@ Callback = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 Sizes = dict[str, int]
 
 
-@dataclass
-class Library:
-    """The Python functions that a program's compiled code calls back.
+@dataclass(frozen=True, eq=False)
+class OpCall:
+    """Call the NumPy reference of an op on whole buffers.
 
-    `dims` are the names of a program's symbolic sizes, None if it has none; their numbers come
-    first in the array of the run. An exception in a function is kept for the thread it is in, and
-    the program ends with a status.
+    `types` and `dtypes` are those of all buffers, the first `count` of which are its inputs.
     """
 
-    dims: list[str] | None = None
-    keep: list[object] = field(default_factory=list)
-    raised: threading.local = field(default_factory=threading.local)
+    op: Op
+    attrs: dict[str, Any]
+    types: tuple[Type, ...]
+    dtypes: tuple[np.dtype, ...]
+    count: int
+
+    @property
+    def buffers(self) -> int:
+        """How many pointers it takes."""
+        return len(self.types)
+
+    def run(self, addresses: Sequence[int], sizes: Sizes) -> None:
+        """Compute, with the numbers of the dims."""
+        shapes = [concrete_type(t, sizes).shape for t in self.types]
+        arrays = [
+            _view(a, dtype, shape)  # type: ignore[arg-type]
+            for a, dtype, shape in zip(addresses, self.dtypes, shapes, strict=True)
+        ]
+        given, targets = arrays[: self.count], arrays[self.count :]
+        if "calls_python" in self.op.rules:  # a user's function, which may keep or change them
+            given = [_own(a) for a in given]
+        attrs = self.attrs
+        if sizes:
+            attrs = {name: concrete_attr(attr, sizes) for name, attr in attrs.items()}
+        for target, result in zip(targets, self.op.run(given, attrs, "cpu"), strict=True):
+            target[...] = result.reshape(target.shape)
+
+
+def op_call(step: LibraryCall) -> OpCall:
+    """What a library call does, without the program it stands in."""
+    types = (*step.input_types, *(b.type for b in step.outputs))
+    dtypes = tuple(b.dtype for b in called_with(step))
+    return OpCall(step.op, step.attrs, types, dtypes, len(step.inputs))
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """Some elements of a dense buffer; sizes and strides are counted in elements."""
+
+    dtype: np.dtype
+    size: Size
+    start: Size
+    shape: tuple[Size, ...]
+    strides: tuple[Size, ...]
+
+    def array(self, address: int, sizes: Sizes) -> np.ndarray:
+        """The array at an address, with the numbers of the dims."""
+        flat = _view(address, self.dtype, (concrete(self.size, sizes),))
+        item = self.dtype.itemsize
+        shape = [concrete(n, sizes) for n in self.shape]
+        strides = [concrete(n, sizes) * item for n in self.strides]
+        return np.ndarray(shape, self.dtype, flat, concrete(self.start, sizes) * item, strides)
+
+
+@dataclass(frozen=True, eq=False)
+class ProductCall:
+    """A matrix product of views, computed in a dtype."""
+
+    lhs: View
+    rhs: View
+    result: View
+    dtype: np.dtype
+    buffers: int = 3
+
+    def run(self, addresses: Sequence[int], sizes: Sizes) -> None:
+        """Compute, with the numbers of the dims."""
+        views = (self.lhs, self.rhs, self.result)
+        lhs, rhs, result = (v.array(a, sizes) for v, a in zip(views, addresses, strict=True))
+        with np.errstate(all="ignore"):
+            if all(view.dtype == self.dtype for view in views):
+                np.matmul(lhs, rhs, out=result)
+            else:
+                result[...] = np.matmul(lhs.astype(self.dtype), rhs.astype(self.dtype))
+
+
+def product_call(step: Contraction) -> ProductCall:
+    """What a contraction of symbolic sizes does, without the program it stands in."""
+    (store,) = step.stores
+    outer = step.batch
+    operands = [
+        (step.lhs.index, (*outer, step.row, step.depth)),  # type: ignore[attr-defined]
+        (step.rhs.index, (*outer, step.depth, step.column)),  # type: ignore[attr-defined]
+        (store.index, (*outer, step.row, step.column)),
+    ]
+    pairs = zip(called_with(step), operands, strict=True)
+    return ProductCall(*[_walked(b, index, along) for b, (index, along) in pairs], step.dtype)
+
+
+def _walked(buffer: Buffer, index: Index, along: Sequence[Variable]) -> View:
+    """The view of a buffer that an affine index walks over."""
+    shape = tuple(v.extent for v in along)
+    strides = tuple(index.stride_of(v) for v in along)
+    return View(buffer.dtype, buffer.size, index.constant, shape, strides)
+
+
+Call: TypeAlias = OpCall | ProductCall
+
+
+def call_name(number: int) -> str:
+    """The name that a call has in a module."""
+    return f"call_{number}"
+
+
+def constant_name(number: int) -> str:
+    """The name that a constant array has in a module."""
+    return f"constant_{number}"
+
+
+class Library:
+    """C functions `i32 (ptr pointers)` for the calls of a program.
+
+    `symbols` has their addresses. `dims` are the names of a program's symbolic sizes, None if it
+    has none; their numbers come first in the array of the run. An exception in a function is kept
+    for the thread it is in, and the program ends with a status.
+    """
+
+    def __init__(self, calls: Sequence[Call], dims: Sequence[str] | None) -> None:
+        self.dims = dims
+        self._raised = threading.local()
+        self._kept = [_callback(call, dims, self._raised) for call in calls]
+        pointers = [ctypes.cast(callback, ctypes.c_void_p).value or 0 for callback in self._kept]
+        self.symbols = {call_name(i): pointer for i, pointer in enumerate(pointers)}
 
     def take_error(self) -> BaseException:
         """The exception that ended the program in this thread."""
-        return self.raised.__dict__.pop("error")
+        return self._raised.__dict__.pop("error")
 
-    def add(self, step: LibraryCall) -> int:
-        """The address of a C function `i32 (ptr pointers)` that runs a library call."""
-        buffers = called_with(step)
-        types = [*step.input_types, *(b.type for b in step.outputs)]
 
-        def run(pointers: int) -> None:
-            addresses, sizes = self._given(pointers, len(buffers))
-            shapes = [concrete_type(t, sizes).shape for t in types]
-            arrays = [
-                _view(a, b.dtype, shape)  # type: ignore[arg-type]
-                for a, b, shape in zip(addresses, buffers, shapes, strict=True)
-            ]
-            given, targets = arrays[: len(step.inputs)], arrays[len(step.inputs) :]
-            if "calls_python" in step.op.rules:  # a user's function, which may keep or change them
-                given = [_own(a) for a in given]
-            attrs = step.attrs
-            if sizes:
-                attrs = {name: concrete_attr(attr, sizes) for name, attr in attrs.items()}
-            for target, result in zip(targets, step.op.run(given, attrs, "cpu"), strict=True):
-                target[...] = result.reshape(target.shape)
+def _callback(call: Call, dims: Sequence[str] | None, raised: threading.local) -> Any:
+    def run(pointers: int) -> int:
+        try:
+            call.run(*_given(pointers, call.buffers, dims))
+            return 0
+        except BaseException as error:  # no exception may pass through compiled code
+            raised.error = error
+            return 1
 
-        return self._address(run)
+    return Callback(run)
 
-    def add_product(self, step: Contraction) -> int:
-        """The address of a C function that runs a contraction of symbolic sizes."""
-        (store,) = step.stores
-        outer = [*step.batch]
-        operands = [
-            (step.lhs.index, [*outer, step.row, step.depth]),  # type: ignore[attr-defined]
-            (step.rhs.index, [*outer, step.depth, step.column]),  # type: ignore[attr-defined]
-            (store.index, [*outer, step.row, step.column]),
-        ]
-        buffers = called_with(step)
-        is_plain = all(b.dtype == step.dtype for b in buffers)
 
-        def run(pointers: int) -> None:
-            addresses, sizes = self._given(pointers, len(buffers))
-            lhs, rhs, result = (
-                _strided(a, b, index, along, sizes)
-                for a, b, (index, along) in zip(addresses, buffers, operands, strict=True)
-            )
-            with np.errstate(all="ignore"):
-                if is_plain:
-                    np.matmul(lhs, rhs, out=result)
-                else:
-                    result[...] = np.matmul(lhs.astype(step.dtype), rhs.astype(step.dtype))
-
-        return self._address(run)
-
-    def _given(self, pointers: int, count: int) -> tuple[list[int], Sizes]:
-        """The addresses of the buffers, and the numbers of the dims."""
-        if self.dims is None:
-            return [a or 0 for a in (ctypes.c_void_p * count).from_address(pointers)], {}
-        first, *addresses = (ctypes.c_void_p * (count + 1)).from_address(pointers)
-        numbers = (ctypes.c_int64 * len(self.dims)).from_address(first or 0)
-        return [a or 0 for a in addresses], dict(zip(self.dims, numbers, strict=True))
-
-    def _address(self, run: Callable[[int], None]) -> int:
-        def safely(pointers: int) -> int:
-            try:
-                run(pointers)
-                return 0
-            except BaseException as error:  # no exception may pass through compiled code
-                self.raised.error = error
-                return 1
-
-        callback = Callback(safely)
-        self.keep.append(callback)
-        return ctypes.cast(callback, ctypes.c_void_p).value or 0
+def _given(pointers: int, count: int, dims: Sequence[str] | None) -> tuple[list[int], Sizes]:
+    """The addresses of the buffers, and the numbers of the dims."""
+    if dims is None:
+        return [a or 0 for a in (ctypes.c_void_p * count).from_address(pointers)], {}
+    first, *addresses = (ctypes.c_void_p * (count + 1)).from_address(pointers)
+    numbers = (ctypes.c_int64 * len(dims)).from_address(first or 0)
+    return [a or 0 for a in addresses], dict(zip(dims, numbers, strict=True))
 
 
 def called_with(step: LibraryCall | Contraction) -> tuple[Buffer, ...]:
@@ -145,15 +215,3 @@ def _view(address: int, dtype: np.dtype, shape: Sequence[int]) -> np.ndarray:
         return np.empty(shape, dtype)
     raw: Any = (ctypes.c_char * count).from_address(address)
     return np.frombuffer(raw, np.uint8).view(dtype).reshape(shape)
-
-
-def _strided(
-    address: int, buffer: Buffer, index: Index, along: Sequence[Variable], sizes: Sizes
-) -> np.ndarray:
-    """The view of a buffer that an affine index walks over."""
-    flat = _view(address, buffer.dtype, (concrete(buffer.size, sizes),))
-    item = buffer.dtype.itemsize
-    shape = [concrete(v.extent, sizes) for v in along]
-    strides = [concrete(index.stride_of(v), sizes) * item for v in along]
-    start = concrete(index.constant, sizes) * item
-    return np.ndarray(shape, buffer.dtype, flat, start, strides)

@@ -56,7 +56,15 @@ from .kernels import (
     emit_scatter,
     estimate,
 )
-from .library import Library, called_with, multiplies_views
+from .library import (
+    Call,
+    call_name,
+    called_with,
+    constant_name,
+    multiplies_views,
+    op_call,
+    product_call,
+)
 from .pool import parallel
 from .reuse import copied_input
 
@@ -70,12 +78,12 @@ class ProgramWriter:
 
     host: Host
     module: Module = field(default_factory=Module)
-    library: Library = field(default_factory=Library)
     scratch: int = 0
     cost: float = 0.0
     count: int = 0
     constants: list[np.ndarray] = field(default_factory=list)
-    is_symbolic: bool = False
+    calls: list[Call] = field(default_factory=list)
+    dims: list[str] | None = None  # the names of symbolic sizes
 
     def write(self, program: Program) -> Size:
         """Write `main` for a program; gives the bytes of memory it needs.
@@ -83,12 +91,11 @@ class ProgramWriter:
         That memory is its last pointer. The one before it, in a program of symbolic sizes, is the
         array of their numbers, one for each of `module.symbols`.
         """
-        self.is_symbolic = is_symbolic([b.type for b in program.inputs])
-        if self.is_symbolic:
+        if is_symbolic([b.type for b in program.inputs]):
             dims = {s for b in program.inputs for s in b.type.symbols}
             for symbol in sorted(dims, key=lambda s: s.name):
                 self.module.symbols[symbol] = len(self.module.symbols)
-            self.library.dims = [s.name for s in self.module.symbols]
+            self.dims = [s.name for s in self.module.symbols]
         arena = program.arena_bytes
         if isinstance(arena, int):
             arena = -(-arena // 64) * 64
@@ -100,6 +107,11 @@ class ProgramWriter:
         width = self.host.vector_bytes * 8
         self.module.globals.append(f'attributes #0 = {{ "prefer-vector-width"="{width}" }}')
         return arena + self.scratch
+
+    @property
+    def is_symbolic(self) -> bool:
+        """Whether the program has symbolic sizes."""
+        return self.dims is not None
 
     def _main(self, count: int) -> None:
         """Write `main` for a program of symbolic sizes: their array moves to the front."""
@@ -128,18 +140,20 @@ class ProgramWriter:
         f = self.module.function(name, [("ptr", "%table")], "i32", attributes, linkage)
         bound = (*program.inputs, *program.outputs)
         places = {b: i for i, b in enumerate(bound, start=int(self.is_symbolic))}
-        addresses = {b: self._address(b) for b in program.constants}
-        layout = Layout(places, len(places) + self.is_symbolic, addresses, scratch_offset)
+        constants = {b: self._constant(b) for b in program.constants}
+        layout = Layout(places, len(places) + self.is_symbolic, constants, scratch_offset)
         is_short = len(program.steps) <= SHORT
         for step in program.steps:
             self.step(f, step, layout, is_short)
         f.do("ret i32 0")
 
-    def _address(self, buffer: Buffer) -> int:
+    def _constant(self, buffer: Buffer) -> str:
+        """The name of an array whose address the linker is told."""
         assert buffer.array is not None, f"{buffer} has no array"
-        array = np.ascontiguousarray(buffer.array)
-        self.constants.append(array)
-        return array.ctypes.data
+        name = constant_name(len(self.constants))
+        self.constants.append(np.ascontiguousarray(buffer.array))
+        self.module.globals.append(f"@{name} = external constant [{buffer.nbytes} x i8]")
+        return f"@{name}"
 
     def step(self, f: Function, step: Step, layout: Layout, is_short: bool) -> None:
         """Write one step into the function of its program."""
@@ -158,7 +172,7 @@ class ProgramWriter:
                     self._contraction(f, part, layout, is_short)
                 return
             if multiplies_views(step):
-                self._call(f, self.library.add_product(step), step, layout)
+                self._call(f, product_call(step), step, layout)
                 return
         if isinstance(step, Contraction) and not (step.is_static and contracts_natively(step)):
             step = as_kernel(step)
@@ -170,7 +184,7 @@ class ProgramWriter:
             origin, target = (layout.pointer(f, b) for b in (step.origin, step.target))
             _copy_bytes(f, target, origin, f.number(step.target.nbytes))
         elif isinstance(step, LibraryCall):
-            self._call(f, self.library.add(step), step, layout)
+            self._call(f, op_call(step), step, layout)
         elif isinstance(step, BranchStep):
             self._branch(f, step, layout)
         elif isinstance(step, WhileStep):
@@ -248,7 +262,7 @@ class ProgramWriter:
         self.scratch = max(self.scratch, scratch_bytes(step, plan, most, self.host))
 
     def _call(
-        self, f: Function, address: int, step: LibraryCall | Contraction, layout: Layout
+        self, f: Function, call: Call, step: LibraryCall | Contraction, layout: Layout
     ) -> None:
         """Call back into Python with the pointers of a step's buffers, and the sizes first."""
         self.cost += 1e4
@@ -258,8 +272,10 @@ class ProgramWriter:
         table = f.emit(f"alloca [{max(1, len(pointers))} x ptr], align 8")
         for i, pointer in enumerate(pointers):
             f.do(f"store ptr {pointer}, ptr {f.offset(table, 'ptr', str(i))}, align 8")
-        function = f.emit(f"inttoptr i64 {address} to ptr")
-        self._checked(f, f"call i32 {function}(ptr {table})")
+        name = call_name(len(self.calls))
+        self.calls.append(call)
+        f.declarations.add(f"declare i32 @{name}(ptr)")
+        self._checked(f, f"call i32 @{name}(ptr {table})")
 
     def _checked(self, f: Function, call: str) -> None:
         """End the program with the status of a call if it is not 0."""

@@ -1,0 +1,1 @@
+"""Models, written once over the words of `libraries/library.py`, with their numbers."""

@@ -1,0 +1,114 @@
+"""The pages that are written: everything, for docs, and a short table for the README."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .libraries import PEERS
+from .report import (
+    as_markdown,
+    as_text,
+    environment,
+    problems,
+    ratio_cell,
+    summary_head,
+    summary_rows,
+    tables,
+    time_cell,
+)
+from .result import OURS, SLOW, Result, geometric_mean, slower, speedups
+
+FULL = "docs/benchmarks.md"
+README_COLUMNS = ("rlx", "jax", "torch", "torch-compiled", "mlx", "numpy")
+EXPLAINED = """\
+Every library computes the same from the same numbers on all cores, each in a process of its own,
+and they take turns: a slow minute hits all. Times are medians of rounds; a speed-up is the median
+over rounds of the peer's time divided by that of rlx, so that above 1 rlx is faster. The best peer
+is the fastest that gives the right result, which is that of JAX or NumPy in float64. The floor is
+the time that the arithmetic of a case takes at the speed of the best product of matrices of this
+run, or that copying as many bytes takes on all cores, whichever is longer.
+
+JAX and rlx compile whole programs (`jit`). PyTorch runs eagerly and under `torch.compile`
+(inductor), trains with its fused Adam, and has its own LSTM and RNN; MLX runs under `mx.compile`.
+Loops in time are Python's in PyTorch and MLX, around a compiled body. Images and weights are laid
+as each library likes them best before the clock starts."""
+STARTS_EXPLAINED = """\
+The first call of a function in a fresh process less a later call; then the same in a second
+process, which finds what the first left on disk where the library keeps compiled code. Memory is
+what the process takes on top of one in which the library was loaded, at the peak of later calls."""
+
+
+def machine() -> str:
+    """The machine and the versions, in a sentence."""
+    told = environment()
+    versions = [
+        f"{PEERS[name].title} {told[name]}"
+        for name in ("jax", "torch", "mlx", "numpy")
+        if told[name] != "not installed"
+    ]
+    return (
+        f"{told['processor']}, {told['cores']} cores, Python {told['python']}, "
+        f"{', '.join(versions)}"
+    )
+
+
+def conclusion(results: Sequence[Result]) -> str:
+    """The mean and how many are slower, in a sentence."""
+    found, slow = speedups(results), slower(results)
+    names = f": {', '.join(r.case.title for r in slow)}" if 0 < len(slow) <= 5 else ""
+    return (
+        f"Against the best peer of each case rlx is {geometric_mean(found):.2f} times as fast "
+        f"(geometric mean of {len(found)} cases); {len(slow)} cases are below {SLOW}x{names}."
+    )
+
+
+def floors_told(peaks: dict[str, float]) -> str:
+    """The peaks, in a sentence."""
+    each = [f"{dtype} {flops / 1e9:.0f} GFLOP/s" for dtype, flops in peaks.items()]
+    return f"Best products of matrices: {', '.join(each)}."
+
+
+def terminal_page(results: Sequence[Result], peaks: dict[str, float]) -> str:
+    """All tables, what went wrong, and the conclusion."""
+    made = tables(results)
+    summary = made.pop("Summary")
+    parts = [f"{title}\n{as_text(*table)}" for title, table in made.items()]
+    parts += ["\n".join(problems(results))] if problems(results) else []
+    parts += [floors_told(peaks), as_text(*summary), conclusion(results)]
+    return "\n\n".join(parts)
+
+
+def full_page(results: Sequence[Result], peaks: dict[str, float], chart: str | None) -> str:
+    """Everything, in Markdown."""
+    parts = ["# Benchmarks", "`make bench` rewrites this page.", EXPLAINED]
+    parts += [f"Measured on {machine()}. {floors_told(peaks)}", conclusion(results)]
+    parts += [f"![speed-up against the best peer]({chart})"] if chart else []
+    for title, table in tables(results).items():
+        parts.append(f"## {title}")
+        parts += [STARTS_EXPLAINED] if title.startswith("Compiling") else []
+        parts.append(as_markdown(*table))
+    if problems(results):
+        lines = "\n".join(f"- {line}" for line in problems(results))
+        parts += ["## Left out, failed or wrong", lines]
+    return "\n\n".join(parts) + "\n"
+
+
+def readme_table(results: Sequence[Result]) -> str:
+    """The cases that stand for others, and the means of all groups."""
+    shown = [r for r in results if r.case.in_readme] or list(results)
+    known = {name for r in results for name in r.seconds}
+    names = [name for name in README_COLUMNS if name in known or name == OURS]
+    head = ["case", *(PEERS[name].title for name in names), "speed-up over the best"]
+    rows = [
+        [r.case.title, *(time_cell(r, name) for name in names), ratio_cell(r.speedup())]
+        for r in shown
+    ]
+    return "\n\n".join(
+        [
+            as_markdown(head, rows),
+            "Geometric means of the speed-ups of all cases, by group:",
+            as_markdown(summary_head(results), summary_rows(results)),
+            f"{conclusion(results)} On {machine()}. All cases, spreads, floors, compile times and "
+            f"how this is measured: [{FULL}]({FULL}).",
+        ]
+    )
