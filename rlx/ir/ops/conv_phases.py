@@ -38,7 +38,8 @@ class Phase:
 
 def places_of(length: int, size: int, base: int, pads: tuple[int, int], dilation: int) -> int:
     """How many results there are along an axis."""
-    count: Any = window_count(padded_size(length, base, pads), spread_size(size, dilation), 1)
+    reach: Any = spread_size(size, dilation)
+    count: Any = window_count(padded_size(length, base, pads), reach, 1)
     return count
 
 

@@ -141,10 +141,9 @@ class _Contraction:
         lhs, rhs = (scalar.substitute(e, merges) for e in (left, right))
         again = [_is_reused(e, batch) for e in (lhs, rhs)]
         if self.computes and any(again):
-            return self.contraction(
-                *(self.packed_load(e, depth) if a else e for e, a in zip(both, again, strict=True)),
-                depth,
-            )
+            left = self.packed_load(left, depth) if again[0] else left
+            right = self.packed_load(right, depth) if again[1] else right
+            return self.contraction(left, right, depth)
         return lir.Contraction(
             batch=tuple(batch),
             row=row[-1] if row else Variable(1),
