@@ -34,7 +34,7 @@ class CpuBackend(Backend):
     name = "cpu"
 
     def __init__(self) -> None:
-        self.target = Target("cpu", lanes=host().lanes(4), computes_operands=True)
+        self.target = Target("cpu", lanes=host().lanes(4))
 
     def availability(self) -> Availability:
         """It runs wherever llvmlite does."""

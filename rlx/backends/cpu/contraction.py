@@ -191,7 +191,7 @@ def _operand(e: Expr, line: Variable, depth: Variable) -> Operand:
 
 
 def _depth_step(e: Expr, line: Variable, depth: Variable) -> int:
-    """What the slowest digit of the depth is worth in an operand whose lines run in memory."""
+    """What the slowest digit of the depth is worth, if an operand's lines run in memory."""
     view = OperandView(e, line, depth)
     if is_matrix(e, line, depth) or view.goes_along_depth:
         return 1

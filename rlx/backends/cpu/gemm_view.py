@@ -1,4 +1,4 @@
-"""Operands that are no matrices in memory: windows of an image, padded or strided axes.
+"""Operands that are no matrices in memory: windows, padded or strided axes.
 
 They are computed as they are packed. A line (row of A, column of B) and the depth are flat
 variables; where an index divides them, they are split into digits, the last of which steps through
@@ -23,7 +23,7 @@ from .render import Scope
 
 @dataclass(frozen=True)
 class Digits:
-    """A variable as a number of several digits, slowest first, and what a step of each is worth."""
+    """A variable as several digits, slowest first, and what a step of each is worth."""
 
     parts: tuple[Variable, ...]
     strides: tuple[int, ...]
@@ -77,7 +77,7 @@ def _cuts(index: Index, variable: Variable) -> Iterator[int]:
 
 
 def _step_of(index: Index, variable: Variable) -> int:
-    """The number by which the variable is divided to give an index; 0 if it is another index."""
+    """By what the variable is divided to give an index; 0 if it is another index."""
     if len(index.terms) != 1 or index.constant != 0 or index.terms[0][1] != 1:
         return 0
     atom = index.terms[0][0]
@@ -90,7 +90,7 @@ def _step_of(index: Index, variable: Variable) -> int:
 
 @dataclass(frozen=True)
 class OperandView:
-    """An operand of one product as an expression of `line`, `depth` and the batch variables."""
+    """An operand as an expression of its `line`, the `depth` and the batch variables."""
 
     expr: Expr
     line: Variable
@@ -208,7 +208,7 @@ class _Packer:
     # -- lanes along the lines --------------------------------------------------------------------
 
     def columns(self, width: int, lanes: int, *, is_spread: bool) -> None:
-        """A panel in which the lines of one depth lie side by side, and the lanes along them.
+        """A panel in which the lines of one depth lie side by side, as do the lanes.
 
         The vectors of a narrow matrix overlap, as those of its tile; they are `is_spread` if they
         are stored side by side all the same.
@@ -232,7 +232,7 @@ class _Packer:
                 self._split(self.scope, self.view.lines, number, lanes, fill, False)
 
     def _column(self, scopes: Sequence[Scope], width: int, lanes: int, place: str) -> None:
-        """Go down the depth, the slowest digit innermost: it has no part in what is padding."""
+        """Go down the depth, innermost the slowest digit, on which no padding depends."""
         f, depths, blocking = self.f, self.view.depths, self.blocking
         kind = memory_type(blocking.problem.accumulator)
         step = depths.strides[0]

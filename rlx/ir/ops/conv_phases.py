@@ -1,4 +1,4 @@
-"""Windows over elements that are spread apart, phase by phase, without a zero between them.
+"""Windows over elements that are spread apart, without a zero between them.
 
 With elements `base` places apart, results that lie `base` apart see the same places of the kernel,
 and only these: each phase is a convolution of the elements as they are with a part of the kernel.
@@ -24,7 +24,7 @@ MOST = 16  # phases
 
 @dataclass(frozen=True)
 class Phase:
-    """Along one axis: which part of the kernel, and how its windows lie over the elements."""
+    """Along one axis: a part of the kernel, and how its windows lie over the elements."""
 
     kernel: tuple[int, int, int]  # start, stop, step
     pads: tuple[int, int]
@@ -46,7 +46,7 @@ def places_of(length: int, size: int, base: int, pads: tuple[int, int], dilation
 def phases_of(
     length: int, size: int, base: int, pads: tuple[int, int], dilation: int
 ) -> list[Phase]:
-    """The phases of one axis; all have as many results, the last of which may be too many.
+    """The phases of one axis; all have as many results, the last perhaps too many.
 
     Result o of phase p stands at place `o * base + p`, its window's place k at `o * base + p + k *
     dilation - pads[0]` of the elements spread out: at an element where that is a multiple of base.

@@ -333,7 +333,7 @@ def has_static_columns(node: Node, body: Contract) -> bool:
 
 
 def keeps_matrices(node: Node, path: Sequence[Node], root: Value) -> bool:
-    """Whether a contraction's result consists of whole matrices after some movement, too.
+    """Whether some movement leaves a contraction's result in whole matrices.
 
     Its lines must stay lines of memory, and long enough where one matrix becomes several.
     """
