@@ -60,6 +60,7 @@ sqrt(c) | c / c | square(c) | i / 2 | i // 2 | i % 3 | i ** 2 | -a | ~m | p ** 0
 q + i[0] | q + h | m + m | m * o | o + 1 | o + 1.5 | a + 1j | i + 1.5 | bitwise_count(q)
 unwrap(4 * b) | i0(a) | nextafter(a, b) | frexp(p)[0] | frexp(p)[1] | isreal(c) | iscomplex(c)
 piecewise(a, [a < 0, a >= 0], [-1.0, 2.0]) | hypot(f, f[::-1]) | floor_divide(a, 0 * b)
+i % 0 | fmod(i, 0 * j) | divmod(i, 0 * j)[1] | c < c[::-1] | c >= 0.1 | greater(c.real, c)
 """
 REDUCTIONS = """
 sum(a) | sum(a, axis=0) | sum(a, axis=(0, 1)) | sum(a, axis=-1, keepdims=True) | sum(i) | sum(m)

@@ -45,9 +45,11 @@ from .elementwise import (
     bitwise_and,
     divide,
     equal,
+    exp,
     exp2,
     less,
     log,
+    log1p,
     maximum,
     minimum,
     multiply,
@@ -326,7 +328,15 @@ def _scaled_log(x: Tensor, scale: float) -> Any:
 def logaddexp(x: Tensor, y: Tensor, /) -> Any:
     """log(exp(x) + exp(y)) without overflow."""
     dtype = result_dtype(as_operand(x), as_operand(y), inexact=True)
-    return apply("logaddexp", *fit_operands("logaddexp", dtype, x, y))
+    x, y = fit_operands("logaddexp", dtype, x, y)
+    if not is_complex(dtype):
+        return apply("logaddexp", x, y)
+    is_first = less(real(y), real(x))
+    high, low = where(is_first, x, y), where(is_first, y, x)
+    total = add(high, log1p(exp(subtract(low, high))))
+    total = where(isfinite(real(high)), total, high)
+    turns = apply("stop_gradient", pointwise("round", divide(imag(total), 2 * math.pi)))
+    return subtract(total, multiply(turns, 2j * math.pi))
 
 
 def logaddexp2(x: Tensor, y: Tensor, /) -> Any:
