@@ -131,6 +131,7 @@ def sign(x: Tensor, /) -> Any:
 
 def square(x: Tensor, /) -> Any:
     """The number times itself."""
+    x = convert(x, DTYPES["int32"]) if is_bool(dtype_of(x)) else x
     return multiply(x, x)
 
 
@@ -386,7 +387,18 @@ radians, degrees = deg2rad, rad2deg
 
 def ldexp(x: Tensor, y: Tensor, /) -> Any:
     """X times 2 to the power of the integer y."""
-    return multiply(x, exp2(convert_exactly(y, result_dtype(as_operand(x), inexact=True))))
+    return rounded_once(lambda x: _ldexp(x, y), x)
+
+
+def _ldexp(x: Tensor, y: Tensor) -> Any:
+    info = np.finfo(result_dtype(as_operand(x), inexact=True))
+    most = 3 * (int(info.maxexp) - 2)
+    power = clip(convert_exactly(y, info.dtype), -most, most)
+    # in three steps: a result may be finite where the power is not
+    third = pointwise("trunc", divide(power, 3))
+    step = exp2(third)
+    last = exp2(subtract(power, multiply(third, 2)))
+    return multiply(multiply(multiply(x, step), step), last)
 
 
 def nan_to_num(
