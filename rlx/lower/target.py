@@ -40,7 +40,7 @@ class Target:
     local_bytes: int = 0
     in_place_carries: bool = False
     has_symbolic_sizes: bool = True
-    computes_operands: bool = False
+    computes_operands: bool = True
 
     def computes(self, dtype: np.dtype) -> bool:
         """Whether kernels may load, compute with and store this dtype."""

@@ -5,21 +5,24 @@ The stores of a contraction become the kernel's epilogue.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from ...ir.dims import Size
 from ...lower.lir import expr
-from ...lower.lir.expr import Accumulated, Expr
+from ...lower.lir.expr import Accumulated, Expr, Load, load_of
 from ...lower.lir.index import Index, Variable, as_index, is_long
-from ...lower.lir.program import Contraction, Kernel, Store
+from ...lower.lir.program import Buffer, Contraction, Kernel, Store
 from .code import Function, Module, Vector
 from .gemm import Epilogue, GemmPlan, Operand, Places, Problem, emit_gemm
+from .gemm_view import OperandView
 from .host import Host
 from .kernels import Layout, all_exprs, buffers_of, nest, open_scope
 from .render import Scope, memory_element
 from .scalar import HALVES
 
 ROW_BLOCKS = (64, 8, 1)
+LARGEST_STEP = 256  # at multiples of which the depth is cut
 
 
 def contracts_natively(step: Contraction) -> bool:
@@ -115,25 +118,32 @@ def emit_contraction(
     epilogue = _epilogue(step, layout, host)
     split = by_batch and parts > 1
 
+    def open_operands(inside: Function) -> Scope:
+        scope = open_scope(inside, layout, host, buffers_of([step.lhs, step.rhs]))
+        scope.names.update({v: f"%batch{i}" for i, v in enumerate(step.batch)})
+        return scope
+
     def product(inner: Scope) -> None:
         table = {step.row: Index(), step.column: Index(), step.depth: Index()}
-        pointers = []
-        for buffer, index in (
-            (step.lhs.buffer, step.lhs.index),  # type: ignore[attr-defined]
-            (step.rhs.buffer, step.rhs.index),  # type: ignore[attr-defined]
-            (stores[0].buffer, stores[0].index),
-        ):
-            start = inner.index(index.substitute(table))
-            element = memory_element(buffer.dtype.name)
-            pointers.append(f.offset(inner.pointers[buffer], element, start))
+
+        def start(buffer: Buffer, index: Index) -> str:
+            place = inner.index(index.substitute(table))
+            return f.offset(inner.pointers[buffer], memory_element(buffer.dtype.name), place)
+
+        a, b = (
+            start(e.buffer, e.index)
+            if isinstance(e, Load) and is_matrix(e, line, step.depth)
+            else OperandView(e, line, step.depth)
+            for e, line in step.operands
+        )
+        c = start(stores[0].buffer, stores[0].index)
         part, scratch = "0" if by_batch or parts == 1 else "%part", shared
         if split:
             scratch = f.offset(shared, "i8", f.emit(f"mul i64 %part, {plan.scratch_bytes}"))
         batch = [("i64", f"%batch{i}", inner.names[v]) for i, v in enumerate(step.batch)]
-        a, b, c = pointers
         places = Places(a, b, c, scratch, part)
         extra = [("ptr", "%table", "%table"), *batch]
-        emit_gemm(module, f, plan, places, epilogue=epilogue, extra=extra)
+        emit_gemm(module, f, plan, places, epilogue=epilogue, open_scope=open_operands, extra=extra)
 
     nest(scope, step.batch, product, split)
 
@@ -153,17 +163,39 @@ def scratch_bytes(step: Contraction, plan: GemmPlan, parts: int, host: Host) -> 
 
 def problem_of(step: Contraction) -> Problem:
     """The sizes and strides of one product, which are numbers."""
-    lhs, rhs = step.lhs.index, step.rhs.index  # type: ignore[attr-defined]
     return Problem(
         m=_number(step.row.extent),
         n=_number(step.column.extent),
         k=_number(step.depth.extent),
-        a=Operand(_number(lhs.stride_of(step.row)), _number(lhs.stride_of(step.depth))),
-        b=Operand(_number(rhs.stride_of(step.depth)), _number(rhs.stride_of(step.column))),
+        a=_operand(step.lhs, step.row, step.depth),
+        b=_operand(step.rhs, step.column, step.depth).transposed,
         c_row=_number(step.stores[0].index.stride_of(step.row)),
         dtype=step.lhs.dtype.name,
         out_dtype=step.stores[0].buffer.dtype.name,
+        k_step=math.lcm(*(_depth_step(e, line, step.depth) for e, line in step.operands)),
     )
+
+
+def is_matrix(e: Expr, line: Variable, depth: Variable) -> bool:
+    """Whether an operand is a strided view of memory."""
+    return isinstance(e, Load) and e.index.is_stepped_by(line) and e.index.is_stepped_by(depth)
+
+
+def _operand(e: Expr, line: Variable, depth: Variable) -> Operand:
+    """An operand whose rows are its lines, and its columns the depth."""
+    if is_matrix(e, line, depth):
+        index = load_of(e).index
+        return Operand(_number(index.stride_of(line)), _number(index.stride_of(depth)))
+    is_along_depth = OperandView(e, line, depth).goes_along_depth
+    return Operand(int(not is_along_depth), int(is_along_depth), is_computed=True)
+
+
+def _depth_step(e: Expr, line: Variable, depth: Variable) -> int:
+    """What the slowest digit of the depth is worth, if an operand's lines run in memory."""
+    view = OperandView(e, line, depth)
+    if is_matrix(e, line, depth) or view.goes_along_depth:
+        return 1
+    return view.depths.strides[0] if view.depths.strides[0] <= LARGEST_STEP else 1
 
 
 def _number(size: Size) -> int:

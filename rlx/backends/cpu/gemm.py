@@ -7,7 +7,7 @@ that needs no edge, no packing or no second piece of k contains no code for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,6 +25,8 @@ from .gemm_plan import (
     floor_power,
     memory_type,
 )
+from .gemm_view import OperandView, emit_view_pack
+from .render import Scope
 
 __all__ = ["Epilogue", "GemmPlan", "Operand", "Places", "Problem", "emit_gemm"]
 
@@ -36,11 +38,11 @@ WHOLE_BYTES = 1 << 14  # of a result whose sums wait in the first cache for the 
 class Places:
     """The pointers of a product, and the number of the part to compute.
 
-    The number is 0 for the only part.
+    The number is 0 for the only part. An operand that is computed is a view instead.
     """
 
-    a: str
-    b: str
+    a: str | OperandView
+    b: str | OperandView
     c: str
     scratch: str
     part: str = "0"
@@ -53,6 +55,7 @@ def emit_gemm(
     places: Places,
     *,
     epilogue: Epilogue | None = None,
+    open_scope: Callable[[Function], Scope] | None = None,
     extra: Sequence[tuple[str, str, str]] = (),
 ) -> None:
     """Emit into `f` one of several independent parts of a product.
@@ -60,13 +63,14 @@ def emit_gemm(
     The parts may run in as many threads. `epilogue(f, vector, sums, i, j)` emits the value to store
     for `C[i, j:j+lanes]`, in the register type of `out_dtype` (float32 for half floats); it is
     applied once to every element, in a function that gets the `extra` parameters: (LLVM type,
-    name there, value here).
+    name there, value here). So do the functions that compute operands, in which `open_scope` gives
+    what is known.
     """
     if plan.blocking is None:
         return
     if plan.blocking.swapped:
         places = replace(places, a=places.b, b=places.a)
-    product = _Emitter(module, f, plan, plan.blocking, places, epilogue, list(extra))
+    product = _Emitter(module, f, plan, plan.blocking, places, epilogue, open_scope, list(extra))
     tile = plan.blocking.tile
     is_small = tile.m * tile.n * plan.problem.itemsize <= WHOLE_BYTES
     if plan.blocking.dot_lanes and places.part == "0" and product.converts and is_small:
@@ -84,9 +88,9 @@ def _emit_inner(module: Module, name: str, blocking: Blocking) -> str:
         return module.shared[blocking]
     emit = emit_dots if blocking.dot_lanes else emit_kernel
     emit(module, f"{name}_kernel", blocking)
-    if blocking.pack_a:
+    if blocking.pack_a and not blocking.problem.a.is_computed:
         emit_pack_a(module, f"{name}_pack_a", blocking)
-    if blocking.pack_b:
+    if blocking.pack_b and not blocking.problem.b.is_computed:
         emit_pack_b(module, f"{name}_pack_b", blocking)
     if blocking.pieces > 1:
         kind = f"[{blocking.tile.columns} x {memory_type(blocking.problem.accumulator)}]"
@@ -115,6 +119,7 @@ class _Emitter:
     blocking: Blocking
     places: Places
     epilogue: Epilogue | None
+    open_scope: Callable[[Function], Scope] | None
     extra: list[tuple[str, str, str]]
 
     @property
@@ -171,10 +176,9 @@ class _Emitter:
     def _call_finish(
         self, tile: str, c: str, place: tuple[str, str], skips: tuple[str, str], final: str
     ) -> None:
-        extra = "".join(f", {kind.split()[0]} {value}" for kind, _, value in self.extra)
         self.f.do(
             f"call void @{self.name}_finish(ptr {tile}, ptr {c}, i64 {place[0]}, i64 {place[1]}, "
-            f"i64 {skips[0]}, i64 {skips[1]}, i1 {final}{extra})"
+            f"i64 {skips[0]}, i64 {skips[1]}, i1 {final}{self._extra})"
         )
 
     def _region(self) -> None:
@@ -239,16 +243,30 @@ class _Emitter:
     def _pack(
         self,
         which: str,
-        source: str,
+        source: str | OperandView,
         target: str,
         panels: tuple[str, str],
         piece: str,
         depth: str,
     ) -> None:
+        name, given, extra = f"{self.inner}_pack_{which}", source, ""
+        if isinstance(source, OperandView):
+            name, given, extra = f"{self.name}_view_{which}", "null", self._extra
+            if name not in self.module.functions:
+                assert self.open_scope is not None, "a view is computed from buffers"
+                parameters = [(kind, own) for kind, own, _ in self.extra]
+                emit_view_pack(
+                    self.module, name, self.blocking, source, which, self.open_scope, parameters
+                )
         self.f.do(
-            f"call void @{self.inner}_pack_{which}(ptr {source}, ptr {target}, i64 {panels[0]}, "
-            f"i64 {panels[1]}, i64 {piece}, i64 {depth})"
+            f"call void @{name}(ptr {given}, ptr {target}, i64 {panels[0]}, i64 {panels[1]}, "
+            f"i64 {piece}, i64 {depth}{extra})"
         )
+
+    @property
+    def _extra(self) -> str:
+        """The further arguments of the functions that know the program's buffers."""
+        return "".join(f", {kind.split()[0]} {value}" for kind, _, value in self.extra)
 
     def _tiles(
         self,
@@ -282,6 +300,7 @@ class _Emitter:
         source, along, through = self.places.a, problem.a.row, problem.a.column
         if which == "b":
             source, along, through = self.places.b, problem.b.column, problem.b.row
+        assert isinstance(source, str), "a view is packed"
         place = f.emit(
             f"add i64 {f.emit(f'mul i64 {start}, {along}')}, "
             f"{f.emit(f'mul i64 {piece}, {through}')}"

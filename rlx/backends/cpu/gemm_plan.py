@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -19,15 +20,28 @@ Epilogue = Callable[[Function, Vector, str, str, str], str]
 
 @dataclass(frozen=True)
 class Operand:
-    """A strided view of a matrix; strides count elements and may be anything."""
+    """A strided view of a matrix; strides count elements and may be anything.
+
+    If it `is_computed` it has no strides: packing computes its elements, and of the two numbers the
+    one of the axis that runs in memory is 1, the other 0.
+    """
 
     row: int
     column: int
+    is_computed: bool = False
+
+    @property
+    def transposed(self) -> Operand:
+        """The view of the transposed matrix."""
+        return Operand(self.column, self.row, self.is_computed)
 
 
 @dataclass(frozen=True)
 class Problem:
-    """`C[m, n] = A[m, k] @ B[k, n]`; C has column stride 1 and row stride `c_row`."""
+    """`C[m, n] = A[m, k] @ B[k, n]`; C has column stride 1 and row stride `c_row`.
+
+    Pieces of k are best cut at multiples of `k_step`.
+    """
 
     m: int
     n: int
@@ -37,12 +51,17 @@ class Problem:
     c_row: int
     dtype: str
     out_dtype: str
+    k_step: int = 1
 
     @property
     def transposed(self) -> Problem:
         """The same product as C^T = B^T @ A^T."""
-        a, b = Operand(self.b.column, self.b.row), Operand(self.a.column, self.a.row)
-        return replace(self, m=self.n, n=self.m, a=a, b=b)
+        return replace(self, m=self.n, n=self.m, a=self.b.transposed, b=self.a.transposed)
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether an operand is computed as it is packed."""
+        return self.a.is_computed or self.b.is_computed
 
     @property
     def accumulator(self) -> str:
@@ -337,10 +356,11 @@ class GemmPlan:
 
 def choose_blocking(problem: Problem, host: Host) -> Blocking:
     """Cut a product for the host's caches and decide what is worth packing."""
-    swapped = problem.n <= NARROW < problem.k and problem.n < problem.m
+    swapped = _is_better_swapped(problem)
     if swapped:
         problem = problem.transposed
-    if problem.m <= NARROW and problem.b.row == 1 != problem.b.column and problem.k >= 4:
+    is_narrow = problem.m <= NARROW and not problem.is_computed
+    if is_narrow and problem.b.row == 1 != problem.b.column and problem.k >= 4:
         return _dots(problem, host, swapped)
     tile = choose_tile(problem, host)
     size = problem.itemsize
@@ -356,7 +376,7 @@ def choose_blocking(problem: Problem, host: Host) -> Blocking:
     pieces = max(1, -(-problem.k // depth))
     depth = max(1, -(-problem.k // pieces))
     if pieces > 1:
-        whole = 64 // size if pack_a else 1
+        whole = math.lcm(64 // size if pack_a else 1, problem.k_step)
         depth = -(-depth // whole) * whole
     row_panels, column_panels = tile.row_panels, tile.column_panels
     if pack_b:
@@ -366,6 +386,22 @@ def choose_blocking(problem: Problem, host: Host) -> Blocking:
     return Blocking(problem, tile, pack_a, pack_b, depth, *panels, swapped=swapped)
 
 
+def _is_better_swapped(problem: Problem) -> bool:
+    """Whether to compute the transposed product.
+
+    A narrow result is better low than slim. A computed operand is packed fast as B if its lines run
+    in memory, and as A if its depth does; but each element of a transposed result is stored alone.
+    """
+    a, b = problem.a, problem.b
+    if not problem.is_computed:
+        return problem.n <= NARROW < problem.k and problem.n < problem.m
+    if problem.k < 2 * min(problem.m, problem.n):
+        return False
+    fits = (not a.is_computed or a.column == 1) + (not b.is_computed or b.column == 1)
+    fits_swapped = (not b.is_computed or b.row == 1) + (not a.is_computed or a.row == 1)
+    return fits_swapped > fits
+
+
 def _streamed_rows(problem: Problem, host: Host) -> int:
     """How many rows of a large B to read side by side; 0 for another way.
 
@@ -373,7 +409,7 @@ def _streamed_rows(problem: Problem, host: Host) -> int:
     are cheap to keep in memory. The numbers were found by measuring.
     """
     in_cache = problem.k * problem.n * problem.itemsize <= host.l2 // 2
-    if in_cache or problem.b.column != 1 or problem.m > 96:
+    if in_cache or problem.is_computed or problem.b.column != 1 or problem.m > 96:
         return 0
     return 8 if problem.m <= NARROW else 32 if problem.m <= 48 else 64
 
@@ -403,7 +439,7 @@ def _wants_packing(problem: Problem, tile: Tile, host: Host) -> tuple[bool, bool
     """
     k, size = problem.k, problem.itemsize
     if k == 0:
-        return False, False
+        return problem.a.is_computed, problem.b.is_computed
     a_bytes, b_bytes = k * problem.m * size, k * problem.n * size
     if problem.b.column != 1 and tile.lanes > 1:
         pack_b = True
@@ -423,6 +459,7 @@ def _wants_packing(problem: Problem, tile: Tile, host: Host) -> tuple[bool, bool
     if problem.dtype in HALVES:  # packing widens them once and for all
         pack_a = pack_a or tile.column_panels >= 3
         pack_b = pack_b or tile.row_panels >= 3
+    pack_a, pack_b = pack_a or problem.a.is_computed, pack_b or problem.b.is_computed
     return pack_a, pack_b
 
 

@@ -15,9 +15,9 @@ from ..types import Type, promote
 from .constant import full
 from .contract import check_sum_dtype
 from .control import batch_size
+from .conv_phases import MOST, convolved_by_phase
 from .conv_products import (
     by_group,
-    laid_out_products,
     last_axis_in_memory,
     merged,
     moved,
@@ -26,7 +26,6 @@ from .conv_products import (
     window_products,
 )
 from .conv_windows import (
-    TERMS,
     Pads,
     all_windows,
     check_pads,
@@ -175,17 +174,25 @@ def conv_general_dilated_expand(
     batch_group_count: int,
     dtype: np.dtype | None,
 ) -> Value:
-    last = last_axis_in_memory(x)
     groups = feature_group_count * batch_group_count
+    if _has_phases(x, kernel, window_strides, lhs_dilation):
+        groups_of = {
+            "feature_group_count": feature_group_count,
+            "batch_group_count": batch_group_count,
+        }
+
+        def convolve(x: Value, part: Value, pads: Pads, dilation: tuple[int, ...]) -> Value:
+            ones = (1,) * len(dilation)
+            return conv_general_dilated(
+                x, part, window_strides=ones, padding=pads, lhs_dilation=ones,
+                rhs_dilation=dilation, dtype=dtype, **groups_of,
+            )  # fmt: skip
+
+        return convolved_by_phase(x, kernel, padding, lhs_dilation, rhs_dilation, convolve)
+    last = last_axis_in_memory(x)
     is_alone = kernel.shape[0] == groups
     has_groups = groups > 1 or is_alone
     weights = split(kernel, 0, groups) if has_groups else kernel
-    if not is_alone and _is_laid_out(
-        x, kernel, window_strides, padding, lhs_dilation, rhs_dilation
-    ):
-        x = by_group(x, feature_group_count, batch_group_count) if has_groups else x
-        made = laid_out_products(x, weights, last, padding, lhs_dilation, rhs_dilation, dtype)
-        return merged(made, 1) if groups > 1 else made
     wide = padded(x, padding, lhs_dilation, 0)
     sizes: Any = kernel.shape[2:]
     seen = all_windows(wide, range(2, x.rank), sizes, window_strides, rhs_dilation)
@@ -196,27 +203,14 @@ def conv_general_dilated_expand(
     return merged(made, 1) if groups > 1 else made
 
 
-def _is_laid_out(
-    x: Value,
-    kernel: Value,
-    strides: Sequence[int],
-    padding: Pads,
-    lhs_dilation: Sequence[int],
-    rhs_dilation: Sequence[int],
+def _has_phases(
+    x: Value, kernel: Value, strides: Sequence[int], lhs_dilation: Sequence[int]
 ) -> bool:
-    """Whether products of each element with the whole kernel are fewer, and their sums short."""
-    sizes: Any = kernel.shape[2:]
-    places: Any = x.shape[2:]
-    if any(n != 1 for n in strides) or all(n == 1 for n in lhs_dilation):
+    """Whether x is spread apart, and each phase of it worth a convolution of its own."""
+    if any(n != 1 for n in strides) or not 1 < math.prod(lhs_dilation) <= MOST:
         return False
-    if not all(0 < n <= TERMS for n in sizes):
-        return False
-    if not all(isinstance(n, int) for n in places) or 0 in (*x.shape, *kernel.shape):
-        return False
-    lengths = map(padded_size, places, lhs_dilation, padding)
-    reaches: Any = map(spread_size, sizes, rhs_dilation)
-    results: Any = map(window_count, lengths, reaches, strides)
-    return math.prod(places) < math.prod(results)
+    sizes = (*x.shape, *kernel.shape)
+    return all(isinstance(n, int) for n in sizes) and 0 not in sizes
 
 
 # -- rules ----------------------------------------------------------------------------------------

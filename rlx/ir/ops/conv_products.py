@@ -16,8 +16,7 @@ from ..graph import Value
 from ..types import promote
 from .arithmetic import mul
 from .contract import dot_general
-from .conv_windows import Pads, laid_over, padded_size, spread_size, window_count
-from .halves import WIDE, is_half, narrowed, widened
+from .halves import narrowed, widened
 from .known import maker
 from .movement import broadcast, reshape, transpose
 from .reduce import reduce_sum
@@ -41,46 +40,6 @@ def window_products(seen: Value, weights: Value, last: int, dtype: np.dtype | No
     sides = sides if last < 2 else sides[::-1]  # so the result too has neighbors where x has
     made, names = _product(sides, depth, dtype)
     return _in_order(made, names, ["batch", *group, "out", *places])
-
-
-def laid_out_products(
-    x: Value,
-    weights: Value,
-    last: int,
-    padding: Pads,
-    lhs_dilation: Sequence[int],
-    rhs_dilation: Sequence[int],
-    dtype: np.dtype | None,
-) -> Value:
-    """For x spread apart: each element times the kernel, summed where these overlap.
-
-    So no zero between the elements is multiplied. `([group,] batch, in, places), ([group,] out,
-    in, window) → (batch, [group,] out, places)`. `last` is as for `window_products`.
-    """
-    count = len(padding)
-    group, places, window = _names(x.rank == count + 3, count)
-    wide = WIDE if is_half(dtype or x.dtype) else dtype
-    sides = [(x, [*group, "batch", "in", *places]), (weights, [*group, "out", "in", *window])]
-    if last == 1:
-        order = [*group, "in", *window, "out"]
-        sides[1] = (_in_order(*sides[1], order), order)
-    total, names = _product(sides if last == 1 else sides[::-1], ["in"], wide)
-    for i, (pads, base, dilation) in enumerate(
-        zip(padding, lhs_dilation, rhs_dilation, strict=True)
-    ):
-        length = padded_size(x.shape[x.rank - count + i], base, pads)
-        reach: Any = spread_size(weights.shape[weights.rank - count + i], dilation)
-        rest = [name for name in names if name != window[i]]
-        total = laid_over(
-            _in_order(total, names, [window[i], *rest]),
-            rest.index(places[i]),
-            length=window_count(length, reach, 1),
-            start=pads[0],
-            step=-dilation,
-            base=base,
-        )
-        names = rest
-    return narrowed(_in_order(total, names, ["batch", *group, "out", *places]), dtype or x.dtype)
 
 
 def summed_products(seen: Value, weights: Value, last: int, dtype: np.dtype | None) -> Value:

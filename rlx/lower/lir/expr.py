@@ -257,7 +257,7 @@ def _always(index: Index, low: Size, high: Size) -> bool:
 
 
 def is_view(expr: Expr) -> bool:
-    """Whether it is a load at an affine place, perhaps a number where conditions do not hold."""
+    """Whether it is a load at an affine place, or a number where conditions fail."""
     if isinstance(expr, Guard):
         is_plain = isinstance(expr.outside, Const) and all(i.is_affine for i in expr.indices)
         return is_plain and is_view(expr.inside)

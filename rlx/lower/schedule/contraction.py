@@ -5,6 +5,7 @@ Rows, columns and contracted axes are merged.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -68,7 +69,8 @@ class _Contraction:
         depth = sorted(_long(self.depth), key=lambda v: -likely(order.stride_of(v)))
         if not self.computes:
             left, right = (self.packed_load(e, depth) for e in (left, right))
-        return [*self.packed, self.contraction(left, right, depth)]
+        step = self.contraction(left, right, depth)
+        return [*self.packed, step]
 
     def lhs_place(self) -> Place:
         return _place(
@@ -125,9 +127,10 @@ class _Contraction:
     def contraction(self, left: Expr, right: Expr, depth: list[Variable]) -> Step:
         out = flatten(self.root_place(), self.root.shape)
         merges: dict[Variable, Index] = {}
+        both = (left, right)
         # the others are read element by element, whatever the order
         ours, theirs = (
-            [e.index] if isinstance(e, Load) and _is_joint(e, depth) else [] for e in (left, right)
+            [e.index] if isinstance(e, Load) and _is_joint(e, depth) else [] for e in both
         )
         row = _join(_long(self.rows), [*ours, out], merges)
         column = _join(_long(self.columns), [*theirs, out], merges)
@@ -135,13 +138,19 @@ class _Contraction:
         batch = _join(_long(self.batch), [*ours, *theirs, out], merges)
         batch += row[:-1] + column[:-1]
         assert len(inner) <= 1, "the contracted axes have been packed"
+        lhs, rhs = (scalar.substitute(e, merges) for e in (left, right))
+        again = [_is_reused(e, batch) for e in (lhs, rhs)]
+        if self.computes and any(again):
+            left = self.packed_load(left, depth) if again[0] else left
+            right = self.packed_load(right, depth) if again[1] else right
+            return self.contraction(left, right, depth)
         return lir.Contraction(
             batch=tuple(batch),
             row=row[-1] if row else Variable(1),
             column=column[-1] if column else Variable(1),
             depth=inner[0] if inner else Variable(1),
-            lhs=scalar.substitute(left, merges),
-            rhs=scalar.substitute(right, merges),
+            lhs=lhs,
+            rhs=rhs,
             dtype=self.dtype,
             stores=(self.store(scalar.accumulated(self.dtype), out.substitute(merges)),),
             source=self.root.node.source if self.root.node else None,
@@ -184,9 +193,9 @@ class _Contraction:
 
 
 def carried_place(path: Sequence[Node], place: Place) -> Place | None:
-    """Where an element goes on a path of movement, the last node of which is the first to move it.
+    """Where an element goes on a path of movement.
 
-    It is None where one does more than regroup axes or put them in another order.
+    The last node of the path is the first to move it. It is None where one does more than regroup axes or put them in another order.
     """
     for node in reversed(path):
         if isinstance(node.op.rules["body"], View):
@@ -222,6 +231,17 @@ def _place(rank: int, *groups: tuple[Sequence[int], Sequence[Variable]]) -> Plac
         for axis, variable in zip(axes, variables, strict=True):
             place[axis] = as_index(variable)
     return tuple(place)
+
+
+def _is_reused(e: Expr, batch: Sequence[Variable]) -> bool:
+    """Whether several products read an operand that is no strided matrix, each element once.
+
+    Then one copy in the right order costs less than putting it in order for each of them.
+    """
+    if not isinstance(e, Load) or e.index.is_affine:
+        return False
+    count = math.prod(likely(v.extent) for v in e.variables)
+    return count <= likely(e.buffer.size) and any(v not in e.variables for v in batch)
 
 
 def _is_joint(e: Load, depth: Sequence[Variable]) -> bool:

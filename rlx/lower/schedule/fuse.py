@@ -179,7 +179,7 @@ class _Fuser:
         arg = origin = node.args[number]
         while self.is_inline(origin) and isinstance(body_of(origin), Move | View):
             origin, *fills = maker(origin).args
-            if any(fill.constant is None for fill in fills):
+            if not all(is_known(fill) for fill in fills):
                 return None
         if origin is arg or not arg.type.size or ratio(origin, arg) > LARGEST_SLICE:
             return None
@@ -298,6 +298,13 @@ def body_of(value: Value) -> object:
     return maker(value).op.rules.get("body")
 
 
+def is_known(value: Value) -> bool:
+    """Whether the elements of a value need no memory."""
+    return value.constant is not None or (
+        value.node is not None and isinstance(body_of(value), Fill)
+    )
+
+
 def memory_of(value: Value, target: Target) -> Value:
     """The value whose memory holds a value: a view is the memory of its operand."""
     while value.node is not None and isinstance(body_of(value), View):
@@ -326,7 +333,7 @@ def has_static_columns(node: Node, body: Contract) -> bool:
 
 
 def keeps_matrices(node: Node, path: Sequence[Node], root: Value) -> bool:
-    """Whether a contraction's result consists of whole matrices after some movement, too.
+    """Whether some movement leaves a contraction's result in whole matrices.
 
     Its lines must stay lines of memory, and long enough where one matrix becomes several.
     """

@@ -1,0 +1,371 @@
+"""Operands that are no matrices in memory: windows, padded or strided axes.
+
+They are computed as they are packed. A line (row of A, column of B) and the depth are flat
+variables; where an index divides them, they are split into digits, the last of which steps through
+memory. A vector of lanes that goes over the end of a digit is put together from several loads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ...lower.lir.expr import Expr, load_of, substitute, walk
+from ...lower.lir.index import Index, Quotient, Remainder, Variable, is_long
+from .code import Function, Module, Vector
+from .gemm_kernel import store
+from .gemm_pack import PARAMETERS, panel_start, transpose
+from .gemm_plan import Blocking, clipped_offsets, floor_power, memory_type
+from .lanes import first_lanes
+from .render import Scope
+
+
+@dataclass(frozen=True)
+class Digits:
+    """A variable as several digits, slowest first, and what a step of each is worth."""
+
+    parts: tuple[Variable, ...]
+    strides: tuple[int, ...]
+
+    @classmethod
+    def of(cls, variable: Variable, expr: Expr) -> Digits:
+        """Cut a variable where the indices of an expression divide it."""
+        extent = variable.extent
+        assert isinstance(extent, int)
+        indices = [index for e in walk(expr) for index in e.indices]
+        cuts = {cut for index in indices for cut in _cuts(index, variable)}
+        strides = [1]
+        for cut in sorted(cuts):
+            if strides[-1] < cut < extent and cut % strides[-1] == 0 and extent % cut == 0:
+                strides.append(cut)
+        ends = [*strides[1:], extent]
+        parts = [Variable(end // stride) for stride, end in zip(strides, ends, strict=True)]
+        return cls(tuple(reversed(parts)), tuple(reversed(strides)))
+
+    @property
+    def index(self) -> Index:
+        """The variable in terms of its digits."""
+        return sum((p * s for p, s in zip(self.parts, self.strides, strict=True)), Index())
+
+    @property
+    def period(self) -> int:
+        """How many values the last digit has."""
+        extent = self.parts[-1].extent
+        assert isinstance(extent, int)
+        return extent
+
+    def names(self, f: Function, number: str) -> dict[Variable, str]:
+        """The digits of a number."""
+        names = {}
+        for part, stride in zip(self.parts, self.strides, strict=True):
+            digit = number if stride == 1 else f.emit(f"udiv i64 {number}, {stride}")
+            if part is not self.parts[0]:
+                digit = f.emit(f"urem i64 {digit}, {part.extent}")
+            names[part] = digit
+        return names
+
+
+def _cuts(index: Index, variable: Variable) -> Iterator[int]:
+    for atom, _ in index.terms:
+        if not isinstance(atom, Quotient | Remainder):
+            continue
+        step = _step_of(atom.index, variable)
+        if step and isinstance(atom.divisor, int):
+            yield step * atom.divisor
+        yield from _cuts(atom.index, variable)
+
+
+def _step_of(index: Index, variable: Variable) -> int:
+    """By what the variable is divided to give an index; 0 if it is another index."""
+    if len(index.terms) != 1 or index.constant != 0 or index.terms[0][1] != 1:
+        return 0
+    atom = index.terms[0][0]
+    if atom is variable:
+        return 1
+    if isinstance(atom, Quotient) and isinstance(atom.divisor, int):
+        return _step_of(atom.index, variable) * atom.divisor
+    return _step_of(atom.index, variable) if isinstance(atom, Remainder) else 0
+
+
+@dataclass(frozen=True)
+class OperandView:
+    """An operand as an expression of its `line`, the `depth` and the batch variables."""
+
+    expr: Expr
+    line: Variable
+    depth: Variable
+
+    @cached_property
+    def lines(self) -> Digits:
+        """The digits of the line."""
+        return Digits.of(self.line, self.expr)
+
+    @cached_property
+    def depths(self) -> Digits:
+        """The digits of the depth."""
+        return Digits.of(self.depth, self.expr)
+
+    @cached_property
+    def element(self) -> Expr:
+        """The expression in terms of all digits."""
+        table = {
+            variable: digits.index
+            for variable, digits in ((self.line, self.lines), (self.depth, self.depths))
+            if is_long(variable)
+        }
+        return substitute(self.expr, table)
+
+    @property
+    def goes_along_depth(self) -> bool:
+        """Whether longer runs in memory go along the depth than along the lines."""
+        return self._run(self.depths) > self._run(self.lines)
+
+    def _run(self, digits: Digits) -> int:
+        index = load_of(self.element).index
+        return digits.period if index.stride_of(digits.parts[-1]) == 1 else 0
+
+
+def emit_view_pack(
+    module: Module,
+    name: str,
+    blocking: Blocking,
+    view: OperandView,
+    which: str,
+    open_scope: Callable[[Function], Scope],
+    extra: Sequence[tuple[str, str]],
+) -> None:
+    """Emit the function like `emit_pack_a`'s that packs panels of a view, of A or B.
+
+    In the scope that `open_scope` gives, the buffers and the batch variables are known.
+    """
+    f = module.function(name, [*PARAMETERS, *extra], linkage="internal")
+    tile, kind = blocking.tile, memory_type(blocking.problem.accumulator)
+    is_a = which == "a"
+    step, size = (tile.rows, tile.m) if is_a else (tile.columns, tile.n)
+    numbers = blocking.a_panel if is_a else blocking.b_panel
+    scope = open_scope(f)
+    with f.loop("%first", "%last") as panels:
+        panel = f.emit(f"sub i64 {panels.index}, %first")
+        target = f.offset("%target", kind, f.emit(f"mul i64 {panel}, {numbers}"))
+        start = panel_start(f, panels.index, step, size)
+        packer = _Packer(f, blocking, view, scope, target, start)
+        if is_a and blocking.a_chunk > 1:
+            packer.rows()
+        elif is_a:
+            packer.columns(tile.rows, min(tile.lanes, floor_power(tile.rows)), is_spread=False)
+        else:
+            packer.columns(tile.columns, tile.lanes, is_spread=True)
+    f.do("ret void")
+
+
+@dataclass(frozen=True)
+class _Packer:
+    """The code for one panel, which begins at the line `start`."""
+
+    f: Function
+    blocking: Blocking
+    view: OperandView
+    scope: Scope
+    target: str
+    start: str
+
+    # -- lanes along the depth --------------------------------------------------------------------
+
+    def rows(self) -> None:
+        """A panel of A in chunks: the lanes of a row go along the depth."""
+        f, view, blocking = self.f, self.view, self.blocking
+        chunk, kind = blocking.a_chunk, memory_type(blocking.problem.accumulator)
+        lanes = min(chunk, blocking.tile.lanes)
+        with f.loop("0", str(blocking.tile.rows)) as rows:
+            line = f.emit(f"add i64 {self.start}, {rows.index}")
+            outer = self.scope.inner()
+            outer.names.update(view.lines.names(f, line))
+            outer.hoist([view.element], set(view.depths.parts))
+            target = f.offset(self.target, kind, f.emit(f"mul i64 {rows.index}, {chunk}"))
+            whole = f.emit(f"and i64 %depth, {-chunk}")
+            self._row(outer, target, ("0", whole), lanes)
+            if blocking.problem.k % chunk:
+                self._row(outer, target, (whole, "%depth"), 1)
+
+    def _row(self, outer: Scope, target: str, span: tuple[str, str], lanes: int) -> None:
+        f, blocking, depths = self.f, self.blocking, self.view.depths
+        chunk, kind = blocking.a_chunk, memory_type(blocking.problem.accumulator)
+        with f.loop(*span, str(lanes)) as loop:
+            p = loop.index
+            before = f.emit(f"lshr i64 {p}, {chunk.bit_length() - 1}")
+            place = f.emit(f"mul i64 {before}, {blocking.a_column}")
+            place = f.emit(f"add i64 {place}, {f.emit(f'and i64 {p}, {chunk - 1}')}")
+            end = f.offset(target, kind, place)
+            number = f.emit(f"add i64 %piece, {p}")
+
+            def put(scopes: Sequence[Scope]) -> None:
+                self._store(scopes, lanes, end, "0")
+
+            is_aligned = depths.period % lanes == 0 and blocking.depth % lanes == 0
+            self._split(outer, depths, number, lanes, put, is_aligned)
+
+    # -- lanes along the lines --------------------------------------------------------------------
+
+    def columns(self, width: int, lanes: int, *, is_spread: bool) -> None:
+        """A panel in which the lines of one depth lie side by side, as do the lanes.
+
+        The vectors of a narrow matrix overlap, as those of its tile; they are `is_spread` if they
+        are stored side by side all the same.
+        """
+        f, tile = self.f, self.blocking.tile
+        seen = min(width, tile.n) if is_spread else width
+        count = len(clipped_offsets(seen, lanes))
+        with f.loop("0", str(count * lanes), str(lanes)) as vectors:
+            offset = vectors.index
+            if seen % lanes:
+                offset = f.intrinsic("smin", Vector("int64"), offset, str(seen - lanes))
+            place = vectors.index if is_spread else offset
+            number = f.emit(f"add i64 {self.start}, {offset}")
+
+            def fill(scopes: Sequence[Scope]) -> None:
+                self._column(scopes, width, lanes, place)
+
+            if self._can_turn(lanes):
+                self._turned(number, width, lanes, place)
+            else:
+                self._split(self.scope, self.view.lines, number, lanes, fill, False)
+
+    def _column(self, scopes: Sequence[Scope], width: int, lanes: int, place: str) -> None:
+        """Go down the depth, innermost the slowest digit, on which no padding depends."""
+        f, depths, blocking = self.f, self.view.depths, self.blocking
+        kind = memory_type(blocking.problem.accumulator)
+        step = depths.strides[0]
+        if blocking.depth % step and blocking.pieces > 1:
+            with f.loop("0", "%depth") as loop:
+                number = f.emit(f"add i64 %piece, {loop.index}")
+                end = f.offset(self.target, kind, f.emit(f"mul i64 {loop.index}, {width}"))
+                self._store(_with(scopes, depths.names(f, number)), lanes, end, place)
+            return
+        first = f.emit(f"udiv i64 %piece, {step}")
+        last = f.emit(f"udiv i64 {f.emit('add i64 %piece, %depth')}, {step}")
+
+        def down(scopes: Sequence[Scope], left: Sequence[tuple[Variable, int]], k: str) -> None:
+            for scope in scopes:
+                scope.hoist([self.view.element], {depths.parts[0], *(v for v, _ in left)})
+            if left:
+                (part, stride), *rest = left
+                with f.loop("0", str(part.extent)) as loop:
+                    further = f.emit(f"add i64 {k}, {f.emit(f'mul i64 {loop.index}, {stride}')}")
+                    down(_with(scopes, {part: loop.index}), rest, further)
+                return
+            with f.loop(first, last) as loop:
+                row = f.emit(f"add i64 {k}, {f.emit(f'mul i64 {loop.index}, {step}')}")
+                row = f.emit(f"sub i64 {row}, %piece")
+                end = f.offset(self.target, kind, f.emit(f"mul i64 {row}, {width}"))
+                self._store(_with(scopes, {depths.parts[0]: loop.index}), lanes, end, place)
+
+        inner = list(zip(depths.parts[1:], depths.strides[1:], strict=True))
+        down(scopes, inner, "0")
+
+    # -- lanes along the depth, turned -------------------------------------------------------------
+
+    def _can_turn(self, lanes: int) -> bool:
+        """Whether runs of the depth fill short vectors, to be transposed by the block."""
+        step = self._block_depth
+        sizes = (self.view.depths.period, self.blocking.depth, self.blocking.problem.k)
+        is_even = step > 1 and lanes % step == 0 and not any(size % step for size in sizes)
+        return self.view.goes_along_depth and is_even
+
+    @property
+    def _block_depth(self) -> int:
+        return 16 // self.blocking.problem.itemsize
+
+    def _turned(self, number: str, width: int, lanes: int, place: str) -> None:
+        """Read blocks of `lanes` lines and as much depth as fits into 16 bytes."""
+        f, view, depths, step = self.f, self.view, self.view.depths, self._block_depth
+        dtype = self.blocking.problem.accumulator
+        scopes = []
+        for lane in range(lanes):
+            line = f.emit(f"add i64 {number}, {lane}")
+            scope = self.scope.inner(lanes=step, along=depths.parts[-1])
+            scope.names.update(view.lines.names(f, line))
+            scope.hoist([view.element], set(depths.parts))
+            scopes.append(scope)
+        with f.loop("0", "%depth", str(step)) as loop:
+            names = depths.names(f, f.emit(f"add i64 %piece, {loop.index}"))
+            rows = [scope.vector(view.element) for scope in _with(scopes, names)]
+            begin = f.emit(f"add i64 {f.emit(f'mul i64 {loop.index}, {width}')}, {place}")
+            end = f.offset(self.target, memory_type(dtype), begin)
+            for i, row in enumerate(transpose(f, Vector(dtype, step), rows)):
+                store(f, dtype, lanes, row, end, i * width)
+
+    # -- vectors that go over the end of a digit --------------------------------------------------
+
+    def _split(
+        self,
+        outer: Scope,
+        digits: Digits,
+        number: str,
+        lanes: int,
+        body: Callable[[Sequence[Scope]], None],
+        is_aligned: bool,
+    ) -> None:
+        """Call `body` with the scopes of the parts of a vector that begins at a number.
+
+        Nearly always there is one part. Where there are several, each is masked to its lanes.
+        """
+        f, period = self.f, digits.period
+        names = digits.names(f, number)
+        along = digits.parts[-1] if lanes > 1 else None
+        whole = outer.inner(lanes=lanes, along=along)
+        whole.names.update(names)
+        if lanes == 1 or len(digits.parts) == 1 or is_aligned:
+            body([whole])
+            return
+        place = names[digits.parts[-1]]
+        end = f.emit(f"add i64 {place}, {lanes}")
+        if period >= lanes:
+            with f.when(f.emit(f"icmp ule i64 {end}, {period}")):
+                body([whole])
+            with f.when(f.emit(f"icmp ugt i64 {end}, {period}")):
+                body(self._parts(outer, digits, number, lanes))
+            return
+        body(self._parts(outer, digits, number, lanes))
+
+    def _parts(self, outer: Scope, digits: Digits, number: str, lanes: int) -> list[Scope]:
+        """A scope for each value of the slower digits that a vector may reach."""
+        f, period, along = self.f, digits.period, digits.parts[-1]
+        inside = f.emit(f"urem i64 {number}, {period}")
+        begin = f.emit(f"sub i64 {number}, {inside}")
+        scopes = []
+        for part in range(-(-(lanes - 1) // period) + 1):
+            here = f.emit(f"add i64 {begin}, {part * period}")
+            place = f.emit(f"sub i64 {inside}, {part * period}")
+            mask = first_lanes(f, lanes, f.emit(f"sub i64 {period}, {place}"))
+            if part:
+                before = first_lanes(f, lanes, f.emit(f"sub i64 0, {place}"))
+                mask = f.emit(f"xor {Vector('bool', lanes).text} {mask}, {before}")
+            scope = outer.inner(lanes=lanes, along=along, mask=mask, guarded=part > 0)
+            scope.names.update(digits.names(f, here))
+            scope.names[along] = place
+            scopes.append(scope)
+        return scopes
+
+    def _store(self, scopes: Sequence[Scope], lanes: int, end: str, place: str) -> None:
+        """Store a vector, the parts of which come from scopes with their masks."""
+        f, element = self.f, self.view.element
+        dtype = self.blocking.problem.accumulator
+        vector = Vector(dtype, lanes)
+        made = ""
+        for scope in scopes:
+            value = scope.inner().vector(element)
+            if made:
+                mask = Vector("bool", lanes).text
+                value = f.emit(
+                    f"select {mask} {scope.mask}, {vector.text} {value}, {vector.text} {made}"
+                )
+            made = value
+        store(f, dtype, lanes, made, end, place)
+
+
+def _with(scopes: Sequence[Scope], names: dict[Variable, str]) -> list[Scope]:
+    made = [scope.inner() for scope in scopes]
+    for scope in made:
+        scope.names.update(names)
+    return made
