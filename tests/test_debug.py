@@ -168,7 +168,7 @@ def test_a_device_setting_that_does_not_exist_names_the_variable():
         ("RLX_DEBUG", "9", "RLX_DEBUG is '9'"),
         ("RLX_CHECK", "yes", "RLX_CHECK is 'yes'"),
         ("RLX_NUM_THREADS", "-1", "RLX_NUM_THREADS is '-1'"),
-        ("RLX_CACHE", "dir", "there is no setting RLX_CACHE"),
+        ("RLX_CACHES", "dir", "there is no setting RLX_CACHES"),
         ("RLX_DEVICE", "tpu9", "RLX_DEVICE is 'tpu9'"),
     ],
 )

@@ -60,6 +60,8 @@ sqrt(c) | c / c | square(c) | i / 2 | i // 2 | i % 3 | i ** 2 | -a | ~m | p ** 0
 q + i[0] | q + h | m + m | m * o | o + 1 | o + 1.5 | a + 1j | i + 1.5 | bitwise_count(q)
 unwrap(4 * b) | i0(a) | nextafter(a, b) | frexp(p)[0] | frexp(p)[1] | isreal(c) | iscomplex(c)
 piecewise(a, [a < 0, a >= 0], [-1.0, 2.0]) | hypot(f, f[::-1]) | floor_divide(a, 0 * b)
+ldexp(0.0 * a, 300) | ldexp(1e-30 * a, 140) | bitwise_count(o)
+i % 0 | fmod(i, 0 * j) | divmod(i, 0 * j)[1] | c < c[::-1] | c >= 0.1 | greater(c.real, c)
 """
 REDUCTIONS = """
 sum(a) | sum(a, axis=0) | sum(a, axis=(0, 1)) | sum(a, axis=-1, keepdims=True) | sum(i) | sum(m)
@@ -72,7 +74,8 @@ var(c) | argmax(a) | argmax(a, axis=0) | argmin(i, axis=1) | argmax(a, axis=1, k
 argmax(n) | cumsum(a) | cumsum(a, axis=1) | cumsum(i, axis=0) | cumprod(p, axis=1)
 cumsum(m, axis=1) | diff(a) | diff(v, n=2) | diff(a, axis=0) | ediff1d(v) | ptp(a)
 ptp(a, axis=0) | count_nonzero(i) | count_nonzero(i, axis=0) | trapezoid(a)
-trapezoid(a, dx=2.0, axis=0) | trapezoid(v, cumsum(v)) | average(a)
+trapezoid(a, dx=2.0, axis=0) | trapezoid(v, cumsum(v)) | average(a) | trapezoid(i, j)
+average(q, weights=q)
 average(a, axis=1, weights=b) | nansum(n) | nanprod(n, axis=0) | nanmax(n, axis=1) | nanmin(n)
 nanmean(n, axis=0) | nanvar(n) | nanstd(n, axis=1) | nanargmax(n, axis=1) | nanargmin(n)
 nancumsum(n, axis=1) | nancumprod(n) | median(a) | median(a, axis=0) | quantile(a, 0.3)

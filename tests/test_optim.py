@@ -182,3 +182,18 @@ def test_schedules(schedule: optim.optimizer.Schedule, rates: dict[int, float]):
     fast = rlx.jit(schedule)
     for step, rate in rates.items():
         assert float(fast(rnp.asarray(step))) == pytest.approx(rate, abs=1e-6)
+
+
+def test_the_first_state_can_be_donated():
+    optimizer = optim.adam(0.1)
+    params = {"w": rnp.ones(3)}
+
+    def step(params: dict, state: Any) -> tuple[dict, Any]:
+        updates, state = optimizer.update(params, state, params)
+        return optim.apply_updates(params, updates), state
+
+    expected, _ = step(params, optimizer.init(params))
+    donating = rlx.jit(step, donate_argnums=(0, 1))
+    moved, state = donating({"w": rnp.ones(3)}, optimizer.init(params))
+    np.testing.assert_allclose(moved["w"], expected["w"], rtol=1e-6)
+    assert int(state[0].count) == 1

@@ -273,6 +273,20 @@ def test_sums_of_exponentials_are_those_of_jax() -> None:
             assert_near(got, wanted, "float32", 1.0)
 
 
+def test_complex_sums_of_exponentials_are_those_of_jax() -> None:
+    z = np.array([[1 + 2j, -40 + 1j, 3 - 3j], [0.5j, -np.inf, 300 + 1j]], "complex64")
+    for call in (
+        lambda m: m.scipy.special.logsumexp(z),
+        lambda m: m.scipy.special.logsumexp(z, axis=1, b=z[::-1, ::-1].real, return_sign=True),
+        lambda m: m.scipy.special.logsumexp(z, axis=0, where=z.imag > 0),
+        lambda m: m.numpy.logaddexp(z[0], z[0, ::-1]),
+        lambda m: m.grad(lambda z: abs(m.numpy.logaddexp(z, 2j)).sum())(z[0]),
+        lambda m: m.grad(lambda z: abs(m.scipy.special.logsumexp(z)).sum())(z[0]),
+    ):
+        for got, wanted in zip(_leaves(call(rlx)), _leaves(call(jax)), strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+
+
 def test_large_parameters_keep_their_digits() -> None:
     # numbers of mpmath
     a, b = np.array([0.5, 20.0, 1e6]), np.array([1e8, 30.0, 2e6])

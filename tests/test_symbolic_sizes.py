@@ -334,3 +334,9 @@ def test_computed_places_are_checked_against_the_size_of_the_call() -> None:
             places(ones(3), np.array([0, 3]))
         with pytest.raises(rlx.BoundsError, match="index -4 is outside axis 0 with size 3"):
             places(ones(3), np.array([-4, 0]))
+
+
+def test_classes_may_be_as_many_as_a_symbolic_size() -> None:
+    named = rlx.jit(lambda x: rlx.nn.functional.one_hot(1, x.shape[0] + 1), dynamic=N)
+    assert named(ones(2)).tolist() == [0, 1, 0]
+    assert named(ones(3)).tolist() == [0, 1, 0, 0]

@@ -50,15 +50,17 @@ class Executable:
     number) one of these parameters whose memory they may be written to.
 
     The rest is for looking inside: `make_stages` gives the text of each level by its name,
-    `seconds` tells how long each phase of the compile took, `work` counts the scalar instructions
-    of a call and the bytes it moves.
+    `make_report` tells what became of the ops, `seconds` how long each phase of the compile took,
+    `work` counts the scalar instructions of a call and the bytes it moves. A program that was
+    compiled by another process is not at hand.
     """
 
     entry: Callable[..., Any]
     miss: object = MISS
     make_stages: Callable[[], dict[str, str]] = dict
-    report: str = ""
+    make_report: Callable[[], str] = str
     arena_bytes: int = 0
+    constant_bytes: int = 0
     program: Program | None = None
     object_code: bytes = b""
     seconds: dict[str, float] = field(default_factory=dict)
@@ -72,10 +74,12 @@ class Executable:
 
         The text of a program and what stands for it in Python grow with the machine code.
         """
-        programs = self.program.programs if self.program else ()
-        arrays = {id(b): b.array for program in programs for b in program.constants}
-        constants = sum(array.nbytes for array in arrays.values() if array is not None)
-        return FIXED_BYTES + BYTES_PER_CODE * len(self.object_code) + constants
+        return FIXED_BYTES + BYTES_PER_CODE * len(self.object_code) + self.constant_bytes
+
+    @property
+    def report(self) -> str:
+        """What became of the ops."""
+        return self.make_report()
 
     @cached_property
     def entry_into(self) -> Callable[..., Any] | None:

@@ -13,6 +13,9 @@ RLX_CHECKS  0, 1   check indices in compiled code, too
 RLX_TRACEBACK filtered, full   whether tracebacks leave out the frames of rlx
 RLX_UNROLL_LIMIT n    how often a line is recorded by a Python loop without a notice; 0 is always
 RLX_CACHE_BYTES  n    how much compiled code is kept by one cache
+RLX_CACHE   dir, 0, 1   where compiled code is kept for other processes; 0 is nowhere, 1 (as if it
+                   is not set) the user's directory for caches
+RLX_CACHE_DISK_BYTES n   how much is kept there
 
 RLX_NUM_THREADS, the threads of the `cpu` device, belongs to the process and not to these.
 """
@@ -21,6 +24,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -33,6 +37,7 @@ DEBUG_LEVELS = ("0", "1", "2", "3", "4", "5", "6")
 SWITCH = ("0", "1")
 TRACEBACKS = ("filtered", "full")
 THREADS = "RLX_NUM_THREADS"  # read once, by the backend that starts threads
+IMPORTED = time.time()  # about when the files of rlx were read
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,8 @@ class Settings:
     traceback: str = "filtered"
     unroll_limit: int = 256
     cache_bytes: int = 1 << 30
+    cache: Path | bool = True
+    cache_disk_bytes: int = 1 << 30
 
     @property
     def compiled_in(self) -> tuple[bool, ...]:
@@ -96,10 +103,12 @@ def _read(name: str, wanted: object) -> object:
             return _one_of(name, text, SWITCH) == "1"
         case "traceback":
             return _one_of(name, text, TRACEBACKS)
-        case "unroll_limit" | "cache_bytes":
+        case "unroll_limit" | "cache_bytes" | "cache_disk_bytes":
             return _count(name, text)
         case "dump":
             return None if text is None else Path(str(text))
+        case "cache":
+            return text == "1" if text in SWITCH else Path(str(text)).expanduser().absolute()
         case "device":
             return None if text is None else str(text)
     valid = [field.name for field in fields(Settings)]
@@ -158,6 +167,8 @@ class Config:
     traceback = Setting[str]("`filtered` hides the frames of rlx in tracebacks, `full` does not.")
     unroll_limit = Setting[int]("How often a loop may record a line without a notice; 0: always.")
     cache_bytes = Setting[int]("How many bytes of compiled programs one cache keeps.")
+    cache = Setting["Path | bool"]("Where compiled code is kept for other processes.")
+    cache_disk_bytes = Setting[int]("How many bytes are kept there.")
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -8,13 +8,18 @@ from __future__ import annotations
 import hashlib
 import itertools
 import weakref
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .body import Call
 from .dims import Dim
 from .graph import Constant, Graph, Value
 from .types import Type
+
+if TYPE_CHECKING:
+    from .op import Op
 
 # Python functions among the attributes have no content: each gets a number in this process, which
 # no later one gets. Who keeps what was made for a graph keeps the graph, and with it its functions.
@@ -29,7 +34,7 @@ def fingerprint(graph: Graph) -> str:
     not count. With a Python function among the attributes (a custom derivative) the hash holds in
     this process only; `is_portable` tells.
     """
-    return hashlib.blake2b(repr(_graph_key(graph)).encode(), digest_size=16).hexdigest()
+    return _hash(_graph_key(graph, lambda op, fn: _functions.setdefault(fn, next(_numbers))))
 
 
 def is_portable(graph: Graph) -> bool:
@@ -38,6 +43,34 @@ def is_portable(graph: Graph) -> bool:
     It is, if there are no Python functions inside.
     """
     return not any(_has_function(node.attrs.values()) for node in graph.walk())
+
+
+def lasting_fingerprint(graph: Graph) -> tuple[str, list[Any]]:
+    """Hash what a graph computes as 32 hexadecimal digits, the same in every process.
+
+    Python functions that are called while the compiled graph runs count by their places in the
+    list that is also given; derivatives do not count. A graph that compiling would call a user's
+    function for (an op of the user, the derivative of a reverse rule) has no such hash, which is a
+    `LookupError`.
+    """
+    house = __name__.split(".")[0]
+    for op in {node.op for node in graph.walk()}:
+        if op.rules.get("of_user") or op.module.split(".")[0] != house:
+            raise LookupError(f"the op {op.name} is not one of {house}")
+    functions: dict[Any, int] = {}
+
+    def number(op: Op, fn: Any) -> Any:
+        if isinstance(op.rules.get("body"), Call):
+            return "derivative"
+        if "calls_python" not in op.rules:
+            raise LookupError(f"{op.name} holds a Python function that compiling calls")
+        return functions.setdefault(fn, len(functions))
+
+    return _hash(_graph_key(graph, number)), list(functions)
+
+
+def _hash(key: tuple) -> str:
+    return hashlib.blake2b(repr(key).encode(), digest_size=16).hexdigest()
 
 
 def _has_function(attrs: Any) -> bool:
@@ -51,20 +84,23 @@ def _is_function(attr: Any) -> bool:
     return attr is not None and not isinstance(attr, known)
 
 
-def _graph_key(graph: Graph) -> tuple:
+Number = Callable[["Op", Any], Any]
+
+
+def _graph_key(graph: Graph, number: Number) -> tuple:
     numbers: dict[Value, int] = {p: i for i, p in enumerate(graph.params)}
     nodes = []
     for node in graph.nodes:
         for result in node.results:
             numbers[result] = len(numbers)
-        attrs = tuple((name, attr_key(attr)) for name, attr in node.attrs.items())
+        attrs = tuple((name, _attr_key(attr, node.op, number)) for name, attr in node.attrs.items())
         args = tuple(numbers.get(a, -1) for a in node.args)
-        nodes.append((node.op.name, args, attrs, tuple(type_key(r.type) for r in node.results)))
+        nodes.append((node.op.name, args, attrs, tuple(_type_key(r.type) for r in node.results)))
     results = tuple(numbers.get(r, -1) for r in graph.results)
-    return tuple(map(type_key, graph.param_types)), tuple(nodes), results
+    return tuple(map(_type_key, graph.param_types)), tuple(nodes), results
 
 
-def type_key(type: Type) -> tuple:
+def _type_key(type: Type) -> tuple:
     """A type as plain data."""
     return type.dtype.name, tuple(_size_key(n) for n in type.shape)
 
@@ -77,21 +113,21 @@ def _size_key(size: Any) -> Any:
     )
 
 
-def attr_key(attr: Any) -> Any:
+def _attr_key(attr: Any, op: Op, number: Number) -> Any:
     """An attribute as plain data whose `repr` tells it apart: 1, 1.0 and True differ."""
     match attr:
         case Constant():
             return "constant", attr.digest.hex()
         case Graph():
-            return "graph", _graph_key(attr)
+            return "graph", _graph_key(attr, number)
         case Type():
-            return "type", type_key(attr)
+            return "type", _type_key(attr)
         case Dim():
             return _size_key(attr)
         case np.dtype():
             return "dtype", attr.name
         case tuple():
-            return tuple(attr_key(a) for a in attr)
+            return tuple(_attr_key(a, op, number) for a in attr)
     if _is_function(attr):
-        return "python", _functions.setdefault(attr, next(_numbers))
+        return "python", number(op, attr)
     return attr

@@ -10,6 +10,7 @@ from typing import Any
 
 from .. import numpy as rnp
 from ..ir.builder import user_source
+from ..ir.dims import Dim
 from ..ir.errors import ArgumentError
 from ..ir.types import as_dtype, promote
 from ..scipy.logarithms import log1mexp as log1mexp
@@ -278,12 +279,12 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> A
     Array([[0., 1., 0.],
            [1., 0., 0.]], dtype=float32)
     """
-    labels = as_tensor(x)
+    labels, what = as_tensor(x), "one_hot: num_classes"
     place = one_axis("one_hot", axis, labels.ndim + 1)
     return apply(
         "one_hot",
         labels,
-        size=integer("one_hot: num_classes", num_classes),
+        size=num_classes if isinstance(num_classes, Dim) else integer(what, num_classes),
         dtype=FLOAT if dtype is None else as_dtype(dtype),
         axis=place,
     )

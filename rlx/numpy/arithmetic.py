@@ -45,9 +45,11 @@ from .elementwise import (
     bitwise_and,
     divide,
     equal,
+    exp,
     exp2,
     less,
     log,
+    log1p,
     maximum,
     minimum,
     multiply,
@@ -129,6 +131,7 @@ def sign(x: Tensor, /) -> Any:
 
 def square(x: Tensor, /) -> Any:
     """The number times itself."""
+    x = convert(x, DTYPES["int32"]) if is_bool(dtype_of(x)) else x
     return multiply(x, x)
 
 
@@ -326,7 +329,15 @@ def _scaled_log(x: Tensor, scale: float) -> Any:
 def logaddexp(x: Tensor, y: Tensor, /) -> Any:
     """log(exp(x) + exp(y)) without overflow."""
     dtype = result_dtype(as_operand(x), as_operand(y), inexact=True)
-    return apply("logaddexp", *fit_operands("logaddexp", dtype, x, y))
+    x, y = fit_operands("logaddexp", dtype, x, y)
+    if not is_complex(dtype):
+        return apply("logaddexp", x, y)
+    is_first = less(real(y), real(x))
+    high, low = where(is_first, x, y), where(is_first, y, x)
+    total = add(high, log1p(exp(subtract(low, high))))
+    total = where(isfinite(real(high)), total, high)
+    turns = apply("stop_gradient", pointwise("round", divide(imag(total), 2 * math.pi)))
+    return subtract(total, multiply(turns, 2j * math.pi))
 
 
 def logaddexp2(x: Tensor, y: Tensor, /) -> Any:
@@ -376,7 +387,18 @@ radians, degrees = deg2rad, rad2deg
 
 def ldexp(x: Tensor, y: Tensor, /) -> Any:
     """X times 2 to the power of the integer y."""
-    return multiply(x, exp2(convert_exactly(y, result_dtype(as_operand(x), inexact=True))))
+    return rounded_once(lambda x: _ldexp(x, y), x)
+
+
+def _ldexp(x: Tensor, y: Tensor) -> Any:
+    info = np.finfo(result_dtype(as_operand(x), inexact=True))
+    most = 3 * (int(info.maxexp) - 2)
+    power = clip(convert_exactly(y, info.dtype), -most, most)
+    # in three steps: a result may be finite where the power is not
+    third = pointwise("trunc", divide(power, 3))
+    step = exp2(third)
+    last = exp2(subtract(power, multiply(third, 2)))
+    return multiply(multiply(multiply(x, step), step), last)
 
 
 def nan_to_num(

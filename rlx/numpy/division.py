@@ -8,6 +8,7 @@ from ..ir.builder import user_source
 from ..ir.errors import DtypeError
 from ..ir.types import DTYPES, is_bool, is_complex, is_float
 from ..trace.apply import apply, as_operand
+from ..trace.host import is_python_scalar
 from ..trace.promotion import fit_operands, pointwise, result_dtype
 from .arithmetic import negative
 from .elementwise import Tensor, add, divide, equal, less, not_equal, refuse_out, subtract
@@ -51,9 +52,9 @@ def _is_zero(x: Any) -> Any:
 
 def remainder(x: Tensor, y: Tensor, /) -> Any:
     """What is left after `floor_divide`; it has the sign of y."""
-    x, y = real_numbers("remainder", x, y)
-    left, is_off = _left_over(x, y)
-    return _remainder(left, is_off, y)
+    dividend, divisor = real_numbers("remainder", x, y)
+    left, is_off = _left_over(dividend, _divisor(divisor, y))
+    return _remainder(left, is_off, divisor)
 
 
 mod = remainder
@@ -61,13 +62,15 @@ mod = remainder
 
 def fmod(x: Tensor, y: Tensor, /) -> Any:
     """What is left after a division rounded toward zero; it has the sign of x."""
-    return apply("rem", *real_numbers("fmod", x, y))
+    dividend, divisor = real_numbers("fmod", x, y)
+    return apply("rem", dividend, _divisor(divisor, y))
 
 
 def divmod(x: Tensor, y: Tensor, /) -> tuple[Any, Any]:
     """The quotient rounded down, and what is left."""
+    given = y
     x, y = real_numbers("divmod", x, y)
-    left, is_off = _left_over(x, y)
+    left, is_off = _left_over(x, _divisor(y, given))
     if not is_float(x.dtype):
         quotient = apply("div", x, y)
         return where(is_off, subtract(quotient, 1), quotient), _remainder(left, is_off, y)
@@ -81,6 +84,12 @@ def _left_over(x: Any, y: Any) -> tuple[Any, Any]:
     """What is left after a division rounded toward zero, and whether y has the other sign."""
     left = apply("rem", x, y)
     return left, logical_and(not_equal(left, 0), not_equal(less(left, 0), less(y, 0)))
+
+
+def _divisor(y: Any, given: Tensor) -> Any:
+    """The divisor of a remainder: nothing is left where integers are divided by zero."""
+    is_known = is_python_scalar(given) and given != 0
+    return y if is_known or is_float(y.dtype) else where(equal(y, 0), 1, y)
 
 
 def _remainder(left: Any, is_off: Any, y: Any) -> Any:

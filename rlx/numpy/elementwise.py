@@ -73,10 +73,27 @@ true_divide = divide = _binary(
 )
 equal = _binary("equal", "eq", "Whether x equals y.")
 not_equal = _binary("not_equal", "ne", "Whether x differs from y.")
-less = _binary("less", "lt", "Whether x is less than y.")
-less_equal = _binary("less_equal", "le", "Whether x is at most y.")
-greater = _binary("greater", "gt", "Whether x is greater than y.")
-greater_equal = _binary("greater_equal", "ge", "Whether x is at least y.")
+
+
+def _comparison(name: str, op: str, doc: str) -> Callable[..., Any]:
+    """A comparison; complex numbers go by their real, then their imaginary parts."""
+    of_real_numbers = _binary(name, op, doc)
+
+    def function(x: Tensor, y: Tensor, /) -> Any:
+        dtype = result_dtype(as_operand(x), as_operand(y))
+        if not is_complex(dtype):
+            return of_real_numbers(x, y)
+        x, y = fit_operands(name, dtype, x, y)
+        (a, b), (c, d) = ((apply("real", z), apply("imag", z)) for z in (x, y))
+        return apply("select", apply("eq", a, c), apply(op, b, d), apply(op, a, c))
+
+    return _named(function, name, doc)
+
+
+less = _comparison("less", "lt", "Whether x is less than y.")
+less_equal = _comparison("less_equal", "le", "Whether x is at most y.")
+greater = _comparison("greater", "gt", "Whether x is greater than y.")
+greater_equal = _comparison("greater_equal", "ge", "Whether x is at least y.")
 
 
 def _arithmetic(name: str, op: str, for_bool: str | None, doc: str) -> Callable[..., Any]:

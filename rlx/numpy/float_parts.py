@@ -10,7 +10,7 @@ import numpy as np
 
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
-from ..ir.types import as_dtype, is_integer
+from ..ir.types import as_dtype, is_bool, is_integer
 from ..trace.apply import apply, as_operand, as_tensor
 from ..trace.promotion import convert, convert_exactly, fit_operands, pointwise, result_dtype
 from .arithmetic import copysign
@@ -117,5 +117,6 @@ def piecewise(
 def bitwise_count(x: Tensor, /) -> Any:
     """The number of bits set in the absolute value."""
     x = as_tensor(x)
+    x = convert(x, as_dtype("uint8")) if is_bool(x.dtype) else x
     size = apply("abs", x) if x.dtype.kind == "i" else x
     return convert(pointwise("population_count", size), as_dtype("uint8"))

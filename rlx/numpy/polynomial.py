@@ -30,7 +30,8 @@ from .sorting import searchsorted
 def polyval(p: Tensor, x: Tensor, *, unroll: int = 16) -> Any:
     """The value of a polynomial at x; `unroll` changes nothing."""
     p = as_tensor(p)
-    result = multiply(as_tensor(x), 0)
+    x = convert_exactly(x, result_dtype(p, as_operand(x)))
+    result = multiply(x, 0)
     for i in range(p.shape[0]):
         result = add(multiply(result, x), p[i])
     return result

@@ -303,7 +303,9 @@ def trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, axis: int = -
 
 
 def _trapezoid(y: Tensor, x: Tensor | None, dx: float, axis: int) -> Any:
-    y = as_tensor(y)
+    given = [as_operand(a) for a in (y, x) if a is not None]
+    dtype = result_dtype(*given, inexact=True)
+    y, x = (a if a is None else convert_exactly(a, dtype) for a in (y, x))
     place = one_axis("trapezoid", axis, y.ndim)
     before = (slice(None),) * place
     heights = divide(add(y[(*before, slice(1, None))], y[(*before, slice(None, -1))]), 2)

@@ -8,7 +8,7 @@ from typing import Any
 from ..ir.builder import user_source
 from ..ir.dims import Dim
 from ..ir.errors import ArgumentError, AttributeValueError, ShapeError
-from ..ir.types import DTYPES, MOST_ELEMENTS, is_float
+from ..ir.types import DTYPES, MOST_ELEMENTS, is_bool, is_float
 from ..trace.apply import apply, apply_like, as_operand, as_tensor
 from ..trace.axes import integer, one_axis
 from ..trace.promotion import convert, convert_exactly, result_dtype
@@ -141,6 +141,7 @@ def searchsorted(
             fix='use "left" or "right"',
         )
     dtype = result_dtype(as_operand(a), as_operand(v))
+    dtype = INT32 if is_bool(dtype) else dtype
     a, v = convert_exactly(a, dtype), convert_exactly(v, dtype)
     check_vector("searchsorted", a)
     a = a if sorter is None else take(a, sorter)
@@ -191,6 +192,7 @@ def digitize(x: Tensor, bins: Tensor, right: bool = False, *, method: str | None
     _check_method("digitize", method, (None, *SEARCHES))
     bins = as_tensor(bins)
     check_vector("digitize", bins)
+    bins = convert(bins, INT32) if is_bool(bins.dtype) else bins
     if bins.shape[0] == 0:
         return convert(multiply(as_tensor(x), 0), INT32)
     side = "left" if right else "right"

@@ -8,10 +8,17 @@ from typing import Any
 import numpy as np
 
 from ..ir.types import DTYPES, as_dtype, is_complex, is_inexact, promote
-from ..trace.apply import apply_like, as_tensor
+from ..trace.apply import apply_like, as_operand, as_tensor
 from ..trace.axes import broadcast_shapes, number, some_axes
 from ..trace.halves import rounded_once
-from ..trace.promotion import FLOAT, broadcast_to, convert, is_static
+from ..trace.promotion import (
+    FLOAT,
+    broadcast_to,
+    convert,
+    convert_exactly,
+    is_static,
+    result_dtype,
+)
 from .arithmetic import conj, real, square
 from .contraction import matmul
 from .creation import diagonal
@@ -94,7 +101,8 @@ def average(
         result = mean(a, axis, keepdims=keepdims)
         total = as_tensor(np.asarray(element_count(a, axis), result.dtype))
         return (result, total) if returned else result
-    given = as_tensor(weights)
+    dtype = result_dtype(a, as_operand(weights), inexact=True)
+    a, given = convert(a, dtype), convert_exactly(weights, dtype)
     if given.ndim != a.ndim and isinstance(axis, int):
         place = axis % a.ndim
         given = given.reshape(tuple(-1 if i == place else 1 for i in range(a.ndim)))

@@ -29,12 +29,13 @@ def specialized(graph: Graph, compile: Compile) -> Executable:
     def make(sizes: Sizes) -> Callable[..., Any]:
         with compiling:
             known.append(", ".join(f"{name} = {n}" for name, n in sorted(sizes.items())))
-            executable.report = "specialized for " + "; ".join(known)
             check_sizes(graph, sizes)
         return _hitting(compile(concretize(graph, sizes)))
 
-    executable = Executable(sized_entry(graph.param_types, make), report="specialized for no size")
-    return executable
+    return Executable(
+        sized_entry(graph.param_types, make),
+        make_report=lambda: "specialized for " + ("; ".join(known) or "no size"),
+    )
 
 
 def bucketed(graph: Graph, compile: Compile, buckets: Buckets) -> Executable:
@@ -45,6 +46,7 @@ def bucketed(graph: Graph, compile: Compile, buckets: Buckets) -> Executable:
     tables = dict(buckets)
     _check_buckets({s.name for t in graph.param_types for s in t.symbols}, tables)
     made: dict[tuple[int, ...], Callable[..., Any]] = {}
+    known: list[str] = []
 
     def make(sizes: Sizes) -> Callable[..., Any]:
         names = sorted(sizes)
@@ -55,16 +57,17 @@ def bucketed(graph: Graph, compile: Compile, buckets: Buckets) -> Executable:
         with compiling:
             if key not in made:
                 made[key] = _hitting(compile(pad_sizes(graph, chosen)))
-                texts = [", ".join(map("{} = {}".format, names, key)) for key in made]
-                executable.report = "padded to " + "; ".join(texts)
+                known.append(", ".join(map("{} = {}".format, names, key)))
         types = graph.param_types
         pairs = [(concrete_type(t, sizes).shape, concrete_type(t, chosen).shape) for t in types]
         results = [concrete_type(t, sizes).shape for t in graph.result_types]
         numbers = [np.asarray(sizes[name], np.int32) for name in names]
         return _padding(made[key], pairs, numbers, results)
 
-    executable = Executable(sized_entry(graph.param_types, make), report="padded to no size")
-    return executable
+    return Executable(
+        sized_entry(graph.param_types, make),
+        make_report=lambda: "padded to " + ("; ".join(known) or "no size"),
+    )
 
 
 def _check_buckets(dims: Set[str], tables: Mapping[str, Sequence[int]]) -> None:

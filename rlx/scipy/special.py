@@ -17,7 +17,7 @@ from .. import numpy as rnp
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, DtypeError
 from ..ir.ops.halves import is_half
-from ..ir.types import DTYPES, is_integer
+from ..ir.types import DTYPES, is_complex, is_integer
 from ..trace import pytree
 from ..trace.apply import apply, as_operand, as_tensor, operand_type
 from ..trace.array import Array
@@ -29,6 +29,7 @@ from ..trace.promotion import (
     fit_each,
     pointwise,
     promote_operands,
+    result_dtype,
 )
 from ..trace.scan import scan
 from .complex_gamma import complex_loggamma
@@ -417,20 +418,23 @@ def logsumexp(
     With factors `b` it is that of the sum of b * exp(a). With `return_sign` the result is the
     logarithm of the size of the sum, and its sign. Elements where `where` is false do not count.
     """
-    (x,) = floats("logsumexp", a)
+    operand = as_operand(a)
+    x = as_tensor(convert(operand, result_dtype(operand, inexact=True)))
     if is_half(x.dtype):  # some of these dtypes have no infinity
         wide = logsumexp(convert(x, FLOAT), axis, b, keepdims, return_sign, where)
         return pytree.map(lambda y: convert(y, x.dtype), wide)
     x = x if where is None else rnp.where(where, x, -math.inf)
     axes = some_axes("logsumexp", axis, x.ndim if b is None else max(x.ndim, as_tensor(b).ndim))
-    if b is None and not return_sign:
+    if b is None and not return_sign and not is_complex(x.dtype):
         total = apply("logsumexp", x, axes=axes)
         return rnp.expand_dims(total, axes) if keepdims else total
-    x, b = rnp.broadcast_arrays(*promote_operands(x, 1.0 if b is None else b, inexact=True))
-    x = rnp.where(b == 0, -math.inf, x)  # a factor 0 hides even an infinity
-    peak = apply("stop_gradient", rnp.max(x, axes, keepdims=True))
+    if b is not None:
+        x, b = rnp.broadcast_arrays(*promote_operands(x, b, inexact=True))
+        x = rnp.where(b == 0, -math.inf, x)  # a factor 0 hides even an infinity
+    peak = apply("stop_gradient", rnp.max(rnp.real(x), axes, keepdims=True))
     peak = rnp.where(rnp.isfinite(peak), peak, 0.0)
-    total = rnp.sum(b * rnp.exp(x - peak), axes, keepdims=keepdims)
+    terms = rnp.exp(x - peak)
+    total = rnp.sum(terms if b is None else b * terms, axes, keepdims=keepdims)
     sign = rnp.sign(total)
     size = rnp.log(abs(total) if return_sign else total)
     result = size + (peak if keepdims else rnp.squeeze(peak, axes))

@@ -12,7 +12,7 @@ from typing import Any
 from ..ir import builder
 from ..ir.errors import ArgumentError, DtypeError, ShapeError, StructureError
 from ..ir.tracebacks import boundary
-from ..ir.types import DTYPES, Type, is_bool
+from ..ir.types import DTYPES, Type, is_bool, is_integer
 from . import pytree
 from .apply import apply, as_operand, as_tensor, operand_type
 from .array import Array
@@ -72,13 +72,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     for i, branch in enumerate(branches):
         check_function(branch, f"switch: branch {i}")
     place = as_operand(index)
-    _check_scalar("switch", "the index", place)
-    if operand_type(place).dtype.kind not in "iu":
-        raise DtypeError(
-            f"switch: the index is {operand_type(place)}, not an integer",
-            where=str(builder.user_source()),
-            fix='convert it: index.astype("int32")',
-        )
+    _check_integer("switch", "the index", place)
     if not isinstance(place, TracedTensor):
         return _as_arrays(branches[min(max(int(place), 0), len(branches) - 1)](*operands))
     return _branch("switch", convert(place, INDEX), branches, operands)
@@ -100,6 +94,16 @@ def _check_scalar(name: str, what: str, operand: Any) -> None:
             f"{name}: {what} is {type}, not a scalar",
             where=str(builder.user_source()),
             fix="reduce it with .any() or .all(), use vmap, or choose elementwise with rlx.where",
+        )
+
+
+def _check_integer(name: str, what: str, operand: Any) -> None:
+    _check_scalar(name, what, operand)
+    if not is_integer(operand_type(operand).dtype):
+        raise DtypeError(
+            f"{name}: {what} is {operand_type(operand)}, not an integer",
+            where=str(builder.user_source()),
+            fix='convert it: int(n) for a number, n.astype("int32") for an array',
         )
 
 
@@ -222,6 +226,8 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init:
     """
     check_function(body_fun, "fori_loop: body_fun")
     first, last = as_operand(lower), as_operand(upper)
+    _check_integer("fori_loop", "the lower bound", first)
+    _check_integer("fori_loop", "the upper bound", last)
     if not isinstance(first, TracedTensor) and not isinstance(last, TracedTensor):
         start, count = int(first), max(int(last) - int(first), 0)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -14,16 +16,18 @@ from ...ir.graph import Graph
 from ...ir.types import Type
 from ...ir.verify import verify
 from ...lower.cost import work
-from ...lower.pipeline import lower
+from ...lower.lir.program import Program
+from ...lower.pipeline import Lowered, lower
 from ...lower.target import Target
-from ..backend import MISS, Availability, Backend, Executable
+from ..backend import Availability, Backend, Executable
 from ..sized_entry import Sizes, sized_entry
 from . import machine, pool
 from .entry import Spec, array_layout, make_entry
 from .host import host
 from .library import Library, constant_name
 from .program import ProgramWriter
-from .reuse import reused_memory
+from .reuse import lifetimes, reused_memory
+from .stored import Code, Place
 
 RELEASE_ABOVE = 50_000  # nanoseconds of work that pay for giving up the interpreter lock
 
@@ -41,67 +45,113 @@ class CpuBackend(Backend):
         return Availability(True)
 
     def compile(self, graph: Graph, array: type, *, check: bool = False) -> Executable:
-        """Lower the graph, write its program as LLVM text and load the machine code."""
+        """Give the machine code of a graph, which another process may have compiled before."""
         began = time.perf_counter()
-        lowered = lower(graph, self.target, _verify_stage if check else None)
-        program, report = lowered.program, lowered.report
-        was_lowered = time.perf_counter()
-        writer = ProgramWriter(host())
-        memory = writer.write(program)
-        text, symbols = writer.module.text, writer.module.symbols
-        constants, is_symbolic = writer.constants, writer.is_symbolic
-        calls = Library(writer.calls, writer.dims)
-        is_long = writer.cost > RELEASE_ABOVE
-        was_written = time.perf_counter()
-        places = {constant_name(i): array.ctypes.data for i, array in enumerate(constants)}
-        library = machine.load(text, symbols=pool.symbols() | calls.symbols | places)
-        was_loaded = time.perf_counter()
-        del lowered, writer, text  # graphs and lines are many times larger than the machine code
+        place = Place(graph, self.target)
+        code, program = None if check else place.read(), None
+        seconds = {"read": time.perf_counter() - began}
+        if code is None:
+            code, program, seconds = self._compile(graph, check)
+            place.write(code)
+        began = time.perf_counter()
+        linked = Linked(code)
+        seconds["link"] = time.perf_counter() - began
 
-        def on_error(status: int) -> Any:
-            raise calls.take_error()
-
-        def make(takes_outputs: bool, sizes: Sizes | None = None) -> Callable[..., Any]:
-            if is_symbolic and sizes is None:
-                types = [b.type for b in program.inputs]
-                return sized_entry(types, lambda sizes: make(takes_outputs, sizes))
-            if sizes is not None:
-                check_sizes(graph, sizes)
-            numbers = _numbers(symbols, sizes or {})
-            return make_entry(
-                library.address("main"),
-                [_spec(b.type, sizes) for b in program.inputs],
-                [_spec(r.type, sizes) for r in graph.results],
-                constants=[numbers.ctypes.data] if is_symbolic else [],
-                arena_bytes=max(concrete(memory, sizes or {}), 64),
-                array=array_layout(array),
-                release_gil=is_long,
-                takes_outputs=takes_outputs,
-                on_error=on_error,
-                keep_alive=(library, calls, constants, numbers),
-            )
+        def lowered() -> Lowered:
+            return lower(graph, self.target)
 
         return Executable(
-            make(takes_outputs=False),
-            MISS,
-            lambda: {**self._stages(graph), "llvm": library.text, "assembly": library.assembly},
-            report,
-            arena_bytes=likely(memory),
+            linked.entry(graph, array, takes_outputs=False),
+            make_stages=lambda: _stages(lowered()),
+            make_report=lambda: _report(place, lowered()),
+            arena_bytes=likely(code.memory),
+            constant_bytes=sum(constant.nbytes for constant in code.constants),
             program=program,
-            object_code=library.object_code,
-            seconds={
-                "lower": was_lowered - began,
-                "write": was_written - was_lowered,
-                "llvm": was_loaded - was_written,
-            },
-            work=lambda: work(program),
-            make_entry_into=lambda: make(takes_outputs=True),
-            reused_memory=lambda donated: reused_memory(program, donated),
+            object_code=code.object_code,
+            seconds=seconds,
+            work=lambda: work(program or lowered().program),
+            make_entry_into=lambda: linked.entry(graph, array, takes_outputs=True),
+            reused_memory=lambda donated: reused_memory(
+                code.lifetimes, graph.param_types, graph.result_types, donated
+            ),
         )
 
-    def _stages(self, graph: Graph) -> dict[str, str]:
-        """The stages' texts, made anew: their graphs are not kept."""
-        return lower(graph, self.target).stages
+    def _compile(self, graph: Graph, check: bool) -> tuple[Code, Program, dict[str, float]]:
+        """Lower the graph, write its program as LLVM text and compile that."""
+        times = [time.perf_counter()]
+        program = lower(graph, self.target, _verify_stage if check else None).program
+        times.append(time.perf_counter())
+        writer = ProgramWriter(host())
+        memory = writer.write(program)
+        text = writer.module.text
+        times.append(time.perf_counter())
+        object_code, names = machine.compile(text)
+        times.append(time.perf_counter())
+        code = Code(
+            object_code,
+            names,
+            writer.constants,
+            writer.calls,
+            writer.dims,
+            tuple(writer.module.symbols),
+            memory,
+            writer.cost > RELEASE_ABOVE,
+            lifetimes(program),
+        )
+        spans = [after - before for before, after in itertools.pairwise(times)]
+        return code, program, dict(zip(("lower", "write", "llvm"), spans, strict=True))
+
+
+class Linked:
+    """Machine code in this process."""
+
+    def __init__(self, code: Code) -> None:
+        self.code = code
+        self.calls = Library(code.calls, code.dims)
+        places = {constant_name(i): a.ctypes.data for i, a in enumerate(code.constants)}
+        symbols = pool.symbols() | self.calls.symbols | places
+        self.library = machine.Library(code.object_code, code.names, symbols)
+
+    def entry(
+        self, graph: Graph, array: type, takes_outputs: bool, sizes: Sizes | None = None
+    ) -> Callable[..., Any]:
+        """The Python callable; for symbolic sizes without numbers one that finds them."""
+        code = self.code
+        is_symbolic = code.dims is not None
+        if is_symbolic and sizes is None:
+            make = functools.partial(self.entry, graph, array, takes_outputs)
+            return sized_entry(graph.param_types, make)
+        if sizes is not None:
+            check_sizes(graph, sizes)
+        numbers = _numbers(code.symbols, sizes or {})
+
+        def on_error(status: int) -> Any:
+            raise self.calls.take_error()
+
+        return make_entry(
+            self.library.address("main"),
+            [_spec(t, sizes) for t in graph.param_types],
+            [_spec(t, sizes) for t in graph.result_types],
+            constants=[numbers.ctypes.data] if is_symbolic else [],
+            arena_bytes=max(concrete(code.memory, sizes or {}), 64),
+            array=array_layout(array),
+            release_gil=code.is_long,
+            takes_outputs=takes_outputs,
+            on_error=on_error,
+            keep_alive=(self, numbers),
+        )
+
+
+def _stages(lowered: Lowered) -> dict[str, str]:
+    """The stages' texts, made anew: their graphs are not kept."""
+    writer = ProgramWriter(host())
+    writer.write(lowered.program)
+    text = writer.module.text
+    return {**lowered.stages, "llvm": text, "assembly": machine.assembly(text)}
+
+
+def _report(place: Place, lowered: Lowered) -> str:
+    return "\n".join(filter(None, [lowered.report, place.told]))
 
 
 def _numbers(symbols: Iterable[Symbol], sizes: Sizes) -> np.ndarray:

@@ -198,7 +198,7 @@ class _Runtime:
         symbols["PyArray_NewFromDescr"] = table[NEW_FROM_DESCRIPTOR]
         symbols |= {"miss": id(MISS), "none": id(None), "ndarray_type": id(np.ndarray)}
         text = entry_code.entry_module(locked=not _gil_enabled())
-        self.library = machine.load(text, symbols=symbols, level=0)
+        self.library = machine.load_kept(text, symbols=symbols)
         self.handler = memory.Handler(b"rlx", 1, None)
         for name in ("malloc", "calloc", "realloc", "free"):
             setattr(self.handler, name, self.library.address(f"handler_{name}"))

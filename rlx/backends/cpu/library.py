@@ -114,7 +114,8 @@ def product_call(step: Contraction) -> ProductCall:
         (store.index, (*outer, step.row, step.column)),
     ]
     pairs = zip(called_with(step), operands, strict=True)
-    return ProductCall(*[_walked(b, index, along) for b, (index, along) in pairs], step.dtype)
+    lhs, rhs, result = (_walked(b, index, along) for b, (index, along) in pairs)
+    return ProductCall(lhs, rhs, result, step.dtype)
 
 
 def _walked(buffer: Buffer, index: Index, along: Sequence[Variable]) -> View:

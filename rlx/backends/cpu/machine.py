@@ -17,15 +17,17 @@ from __future__ import annotations
 import itertools
 import re
 import threading
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
+import llvmlite
 import llvmlite.binding as llvm
 
 from rlx.backends.cpu.host import host
+from rlx.backends.disk import disk_cache
+from rlx.backends.sources import hashed
 from rlx.ir.errors import InternalError
 
 LINKED_TOGETHER = 64  # libraries; a linker keeps some kilobytes of each until it goes itself
@@ -70,17 +72,10 @@ class Library:
     """Machine code of one module; it stays in memory as long as this object lives."""
 
     def __init__(
-        self,
-        object_code: bytes,
-        names: Sequence[str],
-        symbols: Mapping[str, int] | None = None,
-        text: str = "",
-        level: int = 0,
+        self, object_code: bytes, names: Sequence[str], symbols: Mapping[str, int] | None = None
     ) -> None:
         self.object_code = object_code
         self.names = tuple(names)
-        self._packed = zlib.compress(text.encode(), 1)  # ten times smaller
-        self._level = level
         builder = llvm.JITLibraryBuilder().add_object_img(object_code).add_current_process()
         for name in self.names:
             builder.export_symbol(name)
@@ -90,49 +85,54 @@ class Library:
             self._linker = _linkers.next()
             self._code = builder.link(self._linker, f"rlx{next(_serial)}")
         except RuntimeError as error:
-            raise _bug("the linker rejects a module", str(error), text) from None
+            raise _bug("the linker rejects a module", str(error), "") from None
 
     def address(self, name: str) -> int:
         """Where the function or global `name` begins."""
         return self._code[name]
 
-    @property
-    def text(self) -> str:
-        """The IR text; empty for a library that was loaded from object code."""
-        return zlib.decompress(self._packed).decode()
 
-    @property
-    def assembly(self) -> str:
-        """The machine code as text, compiled again from the IR on each reading."""
-        if not self.text:
-            raise InternalError(
-                "a library loaded from object code has no assembly text",
-                fix="compile it from its IR text, or disassemble `object_code`",
-            )
-        with _module(self.text, self._level) as module:
-            return _engine().target.emit_assembly(module)
+def compile(text: str, *, level: int = 0) -> tuple[bytes, tuple[str, ...]]:
+    """Compile a module's IR text for this processor: object code, and the names it exports.
+
+    `level` picks the passes (table above).
+    """
+    with _module(text, level) as module:
+        return _engine().target.emit_object(module), tuple(_exports(module))
+
+
+def assembly(text: str, *, level: int = 0) -> str:
+    """The machine code of a module as text."""
+    with _module(text, level) as module:
+        return _engine().target.emit_assembly(module)
 
 
 def load(text: str, *, level: int = 0, symbols: Mapping[str, int] | None = None) -> Library:
-    """Compile a module's IR text for this processor and link it into the process.
+    """Compile a module's IR text and link it into the process.
 
-    `level` picks the passes (table above). Symbols that the module only declares are taken from
-    `symbols` (name to address), else looked up in the process: libc, libm, pthread.
+    Symbols that the module only declares are taken from `symbols` (name to address), else looked
+    up in the process: libc, libm, pthread.
     """
-    with _module(text, level) as module:
-        object_code = _engine().target.emit_object(module)
-        names = _exports(module)
-    return Library(object_code, names, symbols, text, level)
+    return Library(*compile(text, level=level), symbols)
 
 
-def load_object(
-    object_code: bytes, names: Sequence[str], symbols: Mapping[str, int] | None = None
-) -> Library:
-    """Link the `object_code` of an earlier library again.
+def load_kept(text: str, *, symbols: Mapping[str, int] | None = None) -> Library:
+    """Do as `load`, for text that is the same in many processes: the object code stays on disk."""
+    disk = disk_cache()
+    key = hashed("text", text, compiler())
+    known = disk.get(key) if disk else None
+    if known is not None:
+        names, object_code = known.split(b"\n", 1)
+        return Library(object_code, names.decode().split(), symbols)
+    library = load(text, symbols=symbols)
+    if disk:
+        disk.put(key, " ".join(library.names).encode() + b"\n" + library.object_code)
+    return library
 
-    It must come from the same kind of processor.
-    """
-    return Library(object_code, names, symbols)
+
+def compiler() -> tuple[object, ...]:
+    """What machine code depends on besides its text."""
+    return host(), llvmlite.__version__, llvm.llvm_version_info
 
 
 @cache

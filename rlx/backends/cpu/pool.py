@@ -55,7 +55,7 @@ def symbols() -> dict[str, int]:
 @cache
 def _library() -> machine.Library:
     """The pool's code, never freed: workers sleep in it until the process ends."""
-    library = machine.load(_text(threads()))
+    library = machine.load_kept(_text(threads()))
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))
     reset = ctypes.CFUNCTYPE(None)(library.address("reset"))
     reset()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
+from ...ir.types import Type
 from ...lower.lir.access import reads, writes
 from ...lower.lir.expr import Load
 from ...lower.lir.program import Buffer, Copy, Kernel, Program, Rows, Step
@@ -11,7 +13,46 @@ from ...lower.schedule.group_rows import is_same_block
 from ...lower.schedule.loops import expressions
 
 
-def reused_memory(program: Program, donated: Iterable[int]) -> dict[int, int]:
+@dataclass(frozen=True)
+class Lifetimes:
+    """When the inputs and the outputs of a program are used, by the numbers of its steps.
+
+    `first` has for each output the step that writes it first, `last` for each input the one that
+    reads it last, -1 if none does. In the pairs (output, input) of `in_order` this is the same
+    step, which reads each element just before it is overwritten; in those of `updated` some step
+    computes the output from the input.
+    """
+
+    first: tuple[int, ...]
+    last: tuple[int, ...]
+    in_order: frozenset[tuple[int, int]]
+    updated: frozenset[tuple[int, int]]
+
+
+def lifetimes(program: Program) -> Lifetimes:
+    """Look at each step of a program once."""
+    inputs = {b: i for i, b in enumerate(program.inputs)}
+    outputs = {b: i for i, b in enumerate(program.outputs)}
+    first, last = [len(program.steps)] * len(outputs), [-1] * len(inputs)
+    updated, in_order = set(), set()
+    for number, step in enumerate(program.steps):
+        given = [b for b in reads(step) if b in inputs]
+        for b in given:
+            last[inputs[b]] = number
+        for output in (b for b in writes(step) if b in outputs):
+            place = outputs[output]
+            first[place] = min(first[place], number)
+            alike = [b for b in given if b.type == output.type]
+            updated |= {(place, inputs[b]) for b in alike}
+            if first[place] == number:
+                kept = [b for b in alike if _overwrites_in_order(step, output, b)]
+                in_order |= {(place, inputs[b]) for b in kept}
+    return Lifetimes(tuple(first), tuple(last), frozenset(in_order), frozenset(updated))
+
+
+def reused_memory(
+    found: Lifetimes, inputs: Sequence[Type], outputs: Sequence[Type], donated: Iterable[int]
+) -> dict[int, int]:
     """Choose for results (by number) an input whose memory they take over.
 
     The input has the type of the result, and is read for the last time before the result is
@@ -19,11 +60,20 @@ def reused_memory(program: Program, donated: Iterable[int]) -> dict[int, int]:
     """
     free = list(donated)
     chosen: dict[int, int] = {}
-    for number, output in enumerate(program.outputs):
-        fitting = [i for i in free if _can_take(program, output, program.inputs[i])]
+    for number, type in enumerate(outputs):
+        fitting = [
+            i
+            for i in free
+            if inputs[i] == type
+            and type.nbytes
+            and (
+                found.last[i] < found.first[number]
+                or (found.last[i] == found.first[number] and (number, i) in found.in_order)
+            )
+        ]
         if fitting:
             # one that is updated element by element is likelier to fit no other result
-            best = max(fitting, key=lambda i: _is_updated(program, output, program.inputs[i]))
+            best = max(fitting, key=lambda i: (number, i) in found.updated)
             chosen[number] = best
             free.remove(best)
     return chosen
@@ -41,20 +91,6 @@ def copied_input(step: Step) -> tuple[Buffer, Buffer] | None:
     else:
         return None
     return pair if [b.kind for b in pair] == ["input", "output"] else None
-
-
-def _can_take(program: Program, output: Buffer, given: Buffer) -> bool:
-    if output.type != given.type or not output.nbytes:
-        return False
-    first = next(i for i, step in enumerate(program.steps) if output in writes(step))
-    if any(given in reads(step) for step in program.steps[first + 1 :]):
-        return False
-    step = program.steps[first]
-    return given not in reads(step) or _overwrites_in_order(step, output, given)
-
-
-def _is_updated(program: Program, output: Buffer, given: Buffer) -> bool:
-    return any(output in writes(step) and given in reads(step) for step in program.steps)
 
 
 def _overwrites_in_order(step: Step, output: Buffer, given: Buffer) -> bool:

@@ -25,7 +25,7 @@ from .softmax import softmax
 
 
 @define
-def one_hot(labels: Type, *, size: int, dtype: np.dtype, axis: int = -1) -> Type:
+def one_hot(labels: Type, *, size: Size, dtype: np.dtype, axis: int = -1) -> Type:
     """1 where a new axis has the place of the label, else 0.
 
     For a label outside of the axis all are 0.
@@ -57,7 +57,7 @@ def _is_label(labels: Value, size: Size, axis: int) -> Value:
 
 
 @one_hot.expand
-def one_hot_expand(labels: Value, *, size: int, dtype: np.dtype, axis: int) -> Value:
+def one_hot_expand(labels: Value, *, size: Size, dtype: np.dtype, axis: int) -> Value:
     return convert(_is_label(labels, size, labels.rank if axis == -1 else axis), dtype=dtype)
 
 
@@ -66,7 +66,7 @@ one_hot.nondifferentiable("labels are integers")
 
 @one_hot.batch
 def one_hot_batch(
-    args: Sequence[Value], batched: Sequence[bool], *, size: int, dtype: np.dtype, axis: int
+    args: Sequence[Value], batched: Sequence[bool], *, size: Size, dtype: np.dtype, axis: int
 ) -> Value:
     return one_hot(args[0], size=size, dtype=dtype, axis=axis if axis == -1 else axis + 1)
 

@@ -1,0 +1,145 @@
+"""A compiled program as plain data, in memory and on disk.
+
+Machine code is kept with what the linker has to be told again in each process: constant arrays and
+calls into Python. Arrays and Python functions of the graph are not kept but taken from the graph at
+hand, which has equal ones in the same places.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ...ir.dims import Size, Symbol
+from ...ir.fingerprint import lasting_fingerprint
+from ...ir.graph import OPS, Graph
+from ...ir.op import Op
+from ...ir.ops.custom import Rule
+from ...ir.types import as_dtype
+from ...lower.target import Target
+from ..disk import disk_cache
+from ..sources import hashed, sources
+from .library import Call
+from .machine import compiler
+from .reuse import Lifetimes
+
+
+@dataclass(frozen=True)
+class Code:
+    """A compiled program.
+
+    `symbols` are its symbolic sizes, of which the first are the `dims` of its arguments; `memory`
+    is what it needs for temporaries, in bytes.
+    """
+
+    object_code: bytes
+    names: tuple[str, ...]
+    constants: list[np.ndarray]
+    calls: list[Call]
+    dims: list[str] | None
+    symbols: tuple[Symbol, ...]
+    memory: Size
+    is_long: bool
+    lifetimes: Lifetimes
+
+
+class Place:
+    """The place of one graph's code in the cache on disk."""
+
+    def __init__(self, graph: Graph, target: Target) -> None:
+        self.graph = graph
+        self.functions: list[Any] = []  # of Python, which the graph calls when it runs
+        self.told = ""  # what became of the code there
+        self._disk, self._key, self._sources = disk_cache(), "", ""
+        if self._disk is None:
+            return
+        try:
+            content, self.functions = lasting_fingerprint(graph)
+        except LookupError as error:
+            self.told = f"not in the cache on disk: {error.args[0]}"
+            return
+        self._sources = sources(self._disk)
+        if self._sources:
+            self._key = hashed("program", content, _facts(target), self._sources, compiler())
+
+    def read(self) -> Code | None:
+        """The code, if it is there."""
+        if not self._key or self._disk is None:
+            return None
+        data = self._disk.get(self._key)
+        if data is None:
+            return None
+        try:
+            code = _Reader(io.BytesIO(data), self).load()
+            self.told = "read from the cache on disk"
+            return code
+        except Exception:  # damage that the checksum does not show raises anything
+            self._disk.remove(self._key)
+            return None
+
+    def write(self, code: Code) -> None:
+        """Keep the code."""
+        if not self._key or self._disk is None:
+            return
+        file = io.BytesIO()
+        try:
+            _Writer(file, self).dump(code)
+        except (pickle.PicklingError, TypeError, AttributeError, RecursionError) as error:
+            self.told = f"not in the cache on disk: a call cannot be written, {error}"
+            return
+        if sources(self._disk) == self._sources and self._disk.put(self._key, file.getvalue()):
+            self.told = "written to the cache on disk"
+
+    @cached_property
+    def arrays(self) -> dict[bytes, np.ndarray]:
+        """The constant arrays of the graph by their content."""
+        constants = [node.attrs["value"] for node in self.graph.walk() if node.op.is_constant]
+        return {constant.digest: constant.array for constant in constants}
+
+
+def _facts(target: Target) -> list[object]:
+    """The fields of a target, sets in order: theirs differs from process to process."""
+    found = [getattr(target, field.name) for field in fields(target)]
+    return [sorted(x) if isinstance(x, frozenset) else x for x in found]
+
+
+class _Writer(pickle.Pickler):
+    def __init__(self, file: io.BytesIO, place: Place) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self._functions = {function: i for i, function in enumerate(place.functions)}
+        self._arrays = {id(array): digest for digest, array in place.arrays.items()}
+
+    def persistent_id(self, thing: Any) -> Any:
+        if isinstance(thing, np.dtype):
+            return "dtype", thing.name
+        if isinstance(thing, Op):
+            return "op", thing.name
+        if isinstance(thing, np.ndarray) and id(thing) in self._arrays:
+            return "array", self._arrays[id(thing)]
+        if isinstance(thing, Rule):
+            if thing not in self._functions:
+                raise pickle.PicklingError("it has a Python function")
+            return "function", self._functions[thing]
+        return None
+
+
+class _Reader(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, place: Place) -> None:
+        super().__init__(file)
+        self._place = place
+
+    def persistent_load(self, pid: Any) -> Any:
+        kind, name = pid
+        match kind:
+            case "dtype":
+                return as_dtype(name)
+            case "op":
+                return OPS[name]
+            case "array":
+                return self._place.arrays[name]
+        return self._place.functions[name]

@@ -1,0 +1,183 @@
+"""A cache on disk: bytes by key, for all processes of a user.
+
+An entry is a file of its own, written aside and renamed: readers see all of it or nothing, and
+nobody waits for anybody. Its checksum covers the key, too; what is damaged is removed and made
+anew. Machine code is run as it is read, so a directory that others may write to is not used.
+Whatever goes wrong with files only makes compiles slower; RLX_DEBUG=1 tells about it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from ..ir.config import config
+
+MAGIC = b"rlxcode\n"
+CHECKSUM = 16  # bytes
+SUFFIX, UNFINISHED = ".rlx", ".rlx.part"
+BLOCK = 4096  # what a file takes up at the least
+LARGEST = 4  # one entry takes at most this part of the cache, as a divisor
+LEFT_ALONE = 3600  # seconds after which an unfinished file is one of a process that died
+FULL_TO = 0.9  # of the limit is kept when the cache overflows
+_OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+
+
+@dataclass(frozen=True)
+class DiskCache:
+    """The entries in a directory; the least recently used go when there are too many bytes."""
+
+    root: Path
+    limit: int
+
+    def get(self, key: str) -> bytes | None:
+        """The entry of a key, if there is one that is whole."""
+        path = self.root / f"{key}{SUFFIX}"
+        try:
+            with open(os.open(path, _OPEN), "rb") as file:
+                if strangers(os.fstat(file.fileno())):
+                    return None
+                data = file.read()
+        except OSError:
+            return None
+        start = len(MAGIC) + CHECKSUM
+        if data[:start] != MAGIC + _checksum(key, data[start:]):
+            self.remove(key)
+            return None
+        with suppress(OSError):
+            os.utime(path)
+        return data[start:]
+
+    def put(self, key: str, content: bytes) -> bool:
+        """Write an entry, and remove others if there are too many bytes; whether it is there."""
+        if len(content) > self.limit // LARGEST:
+            return False
+        unfinished = self.root / f"{key}.{os.getpid()}.{secrets.token_hex(4)}{UNFINISHED}"
+        try:
+            with open(os.open(unfinished, _CREATE, 0o600), "wb") as file:
+                file.write(MAGIC + _checksum(key, content) + content)
+            os.replace(unfinished, self.root / f"{key}{SUFFIX}")
+        except OSError as error:
+            tell_once(f"nothing can be written to {self.root}: {error.strerror}")
+            return False
+        finally:
+            with suppress(OSError):
+                os.unlink(unfinished)
+        self._make_room()
+        return True
+
+    def remove(self, key: str) -> None:
+        """Remove an entry that turned out to be of no use."""
+        with suppress(OSError):
+            os.unlink(self.root / f"{key}{SUFFIX}")
+            tell(f"removed the damaged entry {key} of {self.root}")
+
+    def _make_room(self) -> None:
+        entries, total = [], 0
+        for file, status in _files(self.root):
+            if file.name.endswith(UNFINISHED) and status.st_mtime < time.time() - LEFT_ALONE:
+                _unlink(file.path)
+            elif file.name.endswith(SUFFIX):
+                size = -(-status.st_size // BLOCK) * BLOCK
+                entries.append((status.st_mtime_ns, size, file.path))
+                total += size
+        if total <= self.limit:
+            return
+        for _, size, path in sorted(entries):
+            if total <= self.limit * FULL_TO:
+                return
+            _unlink(path)
+            total -= size
+
+
+def disk_cache() -> DiskCache | None:
+    """The cache that the settings name, if it can be used."""
+    root = config.cache
+    if root is False:
+        return None
+    if root is True:
+        root = _user_directory()
+    if not isinstance(root, Path) or not _is_usable(root):
+        return None
+    return DiskCache(root, config.cache_disk_bytes)
+
+
+def strangers(status: os.stat_result) -> str:
+    """Why a file or a directory is not to be trusted; empty if it is.
+
+    It is if it belongs to this user (or to the system's) and nobody else may write to it.
+    """
+    if not hasattr(os, "geteuid"):
+        return ""
+    if status.st_uid not in (os.geteuid(), 0):
+        return "it belongs to another user"
+    is_open = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return "others may write to it" if is_open else ""
+
+
+def tell(text: str) -> None:
+    """Print a line if RLX_DEBUG asks for it."""
+    if config.debug >= 1:
+        print(f"rlx: cache on disk: {text}", file=sys.stderr, flush=True)
+
+
+@cache
+def tell_once(text: str) -> None:
+    """Print a line if RLX_DEBUG asks for it, the first time."""
+    tell(text)
+
+
+@cache
+def _is_usable(root: Path) -> bool:
+    """Whether a directory, made if it does not exist, may be used."""
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        reason = strangers(os.stat(root))
+    except OSError as error:
+        reason = error.strerror or str(error)
+    if reason:
+        tell(f"{root} is not used: {reason}")
+    return not reason
+
+
+def _user_directory() -> Path | None:
+    """Where caches of this user belong on this system."""
+    try:
+        home = Path.home()
+    except RuntimeError:
+        return None
+    if sys.platform == "darwin":
+        return home / "Library" / "Caches" / "rlx"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "rlx" / "Cache"
+    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (given if given.is_absolute() else home / ".cache") / "rlx"
+
+
+def _checksum(key: str, content: bytes) -> bytes:
+    digest = hashlib.blake2b(key.encode(), digest_size=CHECKSUM)
+    digest.update(content)
+    return digest.digest()
+
+
+def _files(root: Path) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
+    with suppress(OSError), os.scandir(root) as found:
+        for file in found:
+            with suppress(OSError):  # another process removed it
+                if file.is_file(follow_symlinks=False):
+                    yield file, file.stat(follow_symlinks=False)
+
+
+def _unlink(path: str) -> None:
+    with suppress(OSError):
+        os.unlink(path)
