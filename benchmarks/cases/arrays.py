@@ -118,10 +118,10 @@ CASES = [
     on_square("sum0", "sum over axis 0", lambda lib, x: lib.sum(x, 0), 4, in_readme=True),
     on_square("sum1", "sum over axis 1", lambda lib, x: lib.sum(x, 1), 4),
     on_square("sum", "sum of all", lambda lib, x: lib.sum(x), 4, norms=True),
-    on_square("transpose", "transposition", lambda lib, x: lib.transposed(x), 8, in_readme=True),
+    on_square("transpose", "transposition", lambda lib, x: lib.transposed(x), 8),
     on_many(
         "cumsum", "running sum, 4M", lambda: (normal(2**22),),
-        lambda lib, x: lib.xp.cumsum(x, 0), nbytes=2**25, in_readme=True,
+        lambda lib, x: lib.xp.cumsum(x, 0), nbytes=2**25,
     ),
     on_many("sort", "sort, 400k", lambda: (shuffled(400_000),), lambda lib, x: lib.sort(x),
             in_readme=True),
@@ -134,7 +134,7 @@ CASES = [
     on_many(
         "scatter", "scatter-add 1M to 100k", bins,
         lambda lib, x, places, values: lib.scatter_add(x, places, values),
-        nbytes=8.0 * MILLION, in_readme=True,
+        nbytes=8.0 * MILLION,
     ),
     on_many(
         "segments", "sum over 1000 segments, 1M", groups,
