@@ -73,7 +73,7 @@ def build(case: Case, library: Library, inputs: list[Any]) -> Work:
         function, inputs = library.stream(program, inputs[0]), inputs[1:]
     else:
         function = library.compile(program, case.loops)
-    names = {"f": function, "wait": getattr(library.xp, "eval", None)}
+    names = {"f": function, "wait": library.wait}
     names.update({f"x{i}": x for i, x in enumerate(inputs)})
     call = f"f({', '.join(f'x{i}' for i in range(len(inputs)))})"
     first = eval(call, names)

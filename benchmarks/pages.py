@@ -9,6 +9,7 @@ from .report import (
     as_markdown,
     as_text,
     environment,
+    left_out,
     problems,
     ratio_cell,
     summary_head,
@@ -19,7 +20,7 @@ from .report import (
 from .result import OURS, SLOW, Result, geometric_mean, slower, speedups
 
 FULL = "docs/benchmarks.md"
-README_COLUMNS = ("rlx", "jax", "torch", "torch-compiled", "mlx", "numpy")
+README_COLUMNS = ("rlx", "jax", "torch", "torch-compiled", "mlx", "onnxruntime", "numpy")
 EXPLAINED = """\
 Every library computes the same from the same numbers on all cores, each in a process of its own,
 and they take turns: a slow minute hits all. Times are medians of rounds; a speed-up is the median
@@ -43,7 +44,7 @@ def machine() -> str:
     told = environment()
     versions = [
         f"{PEERS[name].title} {told[name]}"
-        for name in ("jax", "torch", "mlx", "numpy")
+        for name in ("jax", "torch", "mlx", "onnxruntime", "numpy")
         if told[name] != "not installed"
     ]
     return (
@@ -87,9 +88,9 @@ def full_page(results: Sequence[Result], peaks: dict[str, float], chart: str | N
         parts.append(f"## {title}")
         parts += [STARTS_EXPLAINED] if title.startswith("Compiling") else []
         parts.append(as_markdown(*table))
-    if problems(results):
-        lines = "\n".join(f"- {line}" for line in problems(results))
-        parts += ["## Left out, failed or wrong", lines]
+    for title, lines in (("Wrong or failed", problems(results)), ("Left out", left_out(results))):
+        if lines:
+            parts += [f"## {title}", "\n".join(f"- {line}" for line in lines)]
     return "\n\n".join(parts) + "\n"
 
 

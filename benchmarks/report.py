@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from .libraries import PEERS
 from .result import OURS, SLOW, Result, geometric_mean, slower, speedups
 
 BEGIN, END = "<!-- benchmarks -->", "<!-- end of benchmarks -->"
-PACKAGES = ("rlx", "jax", "torch", "mlx", "numpy", "llvmlite")
+PACKAGES = ("rlx", "jax", "torch", "mlx", "onnxruntime", "numpy", "llvmlite")
 Row = list[str]
 
 
@@ -154,34 +154,49 @@ def start_rows(results: Sequence[Result]) -> list[Row]:
     for result in results:
         for name, found in result.starts.items():
             if "failed" in found:
-                rows.append([result.case.title, PEERS[name].title, "failed", "", ""])
+                rows.append([result.case.title, PEERS[name].title, "failed", "", "", ""])
                 continue
             memory = found["peak_megabytes"]
-            cells = [duration(found[key]) for key in ("compile_seconds", "second_start_seconds")]
+            keys = ("import_seconds", "compile_seconds", "second_start_seconds")
+            cells = [duration(found[key]) for key in keys]
             told = "" if memory is None else f"{memory:.0f}"
             rows.append([result.case.title, PEERS[name].title, *cells, told])
     return rows
 
 
-START_HEAD = ["case", "library", "compile", "compile in a second process", "memory, MB"]
+START_HEAD = [
+    "case",
+    "library",
+    "import",
+    "compile",
+    "compile in a second process",
+    "memory, MB",
+]
 
 
 def problems(results: Sequence[Result]) -> list[str]:
-    """What failed, what is wrong, and what is lacking, a line each."""
-    lines = []
-    for what, of in FOUND.items():
-        for result in results:
-            for name, why in of(result).items():
-                title = PEERS[name].title if name in PEERS else name
-                lines.append(f"{what}: {result.case.title}, {title}: {why}")
-    return lines
+    """What is wrong and what failed, a line each."""
+    found = [("WRONG", r, r.wrong) for r in results] + [("failed", r, r.failed) for r in results]
+    found += [("failed to start", r, failed_starts(r)) for r in results]
+    return [
+        f"{what}: {result.case.title}, {PEERS[name].title if name in PEERS else name}: {why}"
+        for what, result, reasons in found
+        for name, why in reasons.items()
+    ]
 
 
-FOUND: dict[str, Callable[[Result], dict[str, str]]] = {
-    "WRONG": lambda r: r.wrong,
-    "failed": lambda r: r.failed,
-    "left out": lambda r: r.lacking,
-}
+def failed_starts(result: Result) -> dict[str, str]:
+    """The libraries whose fresh processes failed."""
+    return {name: found["failed"] for name, found in result.starts.items() if "failed" in found}
+
+
+def left_out(results: Sequence[Result]) -> list[str]:
+    """What libraries lack, with the cases that need it."""
+    cases: dict[str, list[str]] = {}
+    for result in results:
+        for why in result.lacking.values():
+            cases.setdefault(why, []).append(result.case.title)
+    return [f"{why}: {', '.join(titles)}" for why, titles in cases.items()]
 
 
 # -- tables ---------------------------------------------------------------------------------------

@@ -276,7 +276,7 @@ BAD = {
     "lgamma(i)": "no meaning for int32",
     "map(exp, a, batch_size=0)": "is not positive",
     "fori_loop(0, 3.5, lambda i, c: c, 0.0)": "the upper bound is f32[], not an integer",
-    "fori_loop(v, 3, lambda i, c: c, 0.0)": "the lower bound is f32[4], not a scalar",
+    "fori_loop(v, 3, lambda i, c: c, 0.0)": "the lower bound is f32[5], not a scalar",
     "integer_pow(i, -1)": "is a fraction",
     "convert_element_type(a, 'float31')": "there is no dtype 'float31'",
 }

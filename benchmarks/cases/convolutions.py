@@ -48,7 +48,7 @@ def forward(kind: str) -> Case:
         program,
         flops=FLOPS[kind],
         outputs=("image",),
-        in_readme=kind != "transposed",
+        in_readme=kind == "conv",
     )
 
 

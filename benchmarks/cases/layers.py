@@ -66,7 +66,7 @@ CASES = [
     ),
     Case(
         "layer-norm", "layers", "layer norm (8, 128, 768)", norms,
-        lambda library: library.layer_norm, nbytes=8.0 * COUNT, in_readme=True,
+        lambda library: library.layer_norm, nbytes=8.0 * COUNT,
     ),
     perceptron("mlp", "gelu MLP 768-3072-768, 128 rows", 128, 768, 3072, starts=True),
     perceptron("ffn", "gelu MLP 768-3072-768, 1024 rows", 1024, 768, 3072),

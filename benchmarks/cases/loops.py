@@ -74,7 +74,7 @@ CASES = [
     ),
     Case(
         "lstm-gradient", "loops", "gradient of the LSTM", lambda: recurrent(4), lstm_gradient,
-        flops=12 * NETWORK, loops=True, in_readme=True,
+        flops=12 * NETWORK, loops=True,
         without={"torch-compiled": "inductor fails on the gradient of torch.lstm"},
     ),
 ]  # fmt: skip

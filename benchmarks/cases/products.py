@@ -55,7 +55,10 @@ CASES = [
         "matmul1024-bf16", "products", "matmul 1024, bfloat16",
         lambda: converted(ml_dtypes.bfloat16, 1024), lambda library: lambda x, y: x @ y,
         flops=2.0 * 1024**3, dtype="bfloat16", ulps=1.0, is_peak=True,
-        without={"numpy": "NumPy has no bfloat16 of its own"},
+        without={
+            "numpy": "NumPy has no bfloat16 of its own",
+            "onnxruntime": "ONNX Runtime has no product of bfloat16 for processors",
+        },
     ),
     Case(
         "matmul1024-int8", "products", "matmul 1024, int8 to int32", lambda: bytes_of(1024),

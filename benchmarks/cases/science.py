@@ -120,7 +120,7 @@ CASES = [
     ),
     Case(
         "bodies", "science", "N-body step, 1024 bodies", masses, bodies,
-        flops=20.0 * BODIES**2, in_readme=True,
+        flops=20.0 * BODIES**2,
     ),
     Case(
         "prices", "science", "Black-Scholes, 1M", options, prices, nbytes=20.0 * MILLION,
@@ -128,7 +128,7 @@ CASES = [
     ),
     Case(
         "clusters", "science", "k-means step, 10k points, k = 50", clouds, clusters,
-        flops=2.0 * 10_000 * 64 * 50, in_readme=True,
+        flops=2.0 * 10_000 * 64 * 50,
     ),
     Case(
         "neighbors", "science", "15 nearest of 4096 points", lambda: (normal(4096, 64),), neighbors,

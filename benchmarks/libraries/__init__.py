@@ -26,6 +26,9 @@ PEERS = {
     "torch": Peer("PyTorch", "torch", "Torch", 'pip install "rlx[bench-torch]"'),
     "torch-compiled": Peer("torch.compile", "torch", "Torch", 'pip install "rlx[bench-torch]"'),
     "mlx": Peer("MLX", "mlx", "Mlx", 'pip install "rlx[bench]"'),
+    "onnxruntime": Peer(
+        "ONNX Runtime", "onnxruntime", "Onnxruntime", "pip install onnx onnxruntime"
+    ),
     "numpy": Peer("NumPy", "numpy", "Numpy", "pip install numpy"),
 }
 

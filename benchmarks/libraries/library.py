@@ -36,6 +36,7 @@ class Library(ABC):
     packages: tuple[str, ...]  # whose versions are told
     xp: Any
     places: ClassVar[Places] = {}
+    wait: Any = None  # waits for all arrays of a tree, where statements need it
     precise: bool = False  # computes in float64, to be compared with
 
     # -- arrays and calls -------------------------------------------------------------------------

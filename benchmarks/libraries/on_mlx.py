@@ -20,7 +20,7 @@ class Mlx(Library):
     """Loops are Python's; long ones run a compiled body."""
 
     name, packages = "mlx", ("mlx",)
-    xp = mx
+    xp, wait = mx, staticmethod(mx.eval)
     places: ClassVar[Places] = {
         "image": (0, 2, 3, 1),
         "kernel": (0, 2, 3, 1),

@@ -16,7 +16,7 @@ import numpy as np
 from .body import Call
 from .dims import Dim
 from .graph import Constant, Graph, Value
-from .types import Type
+from .types import DTYPES, Type
 
 if TYPE_CHECKING:
     from .op import Op
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # no later one gets. Who keeps what was made for a graph keeps the graph, and with it its functions.
 _functions: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 _numbers = itertools.count()
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}  # `dtype.name` takes long to make
 
 
 def fingerprint(graph: Graph) -> str:
@@ -102,7 +103,7 @@ def _graph_key(graph: Graph, number: Number) -> tuple:
 
 def _type_key(type: Type) -> tuple:
     """A type as plain data."""
-    return type.dtype.name, tuple(_size_key(n) for n in type.shape)
+    return _NAMES[type.dtype], tuple(_size_key(n) for n in type.shape)
 
 
 def _size_key(size: Any) -> Any:
@@ -116,6 +117,10 @@ def _size_key(size: Any) -> Any:
 def _attr_key(attr: Any, op: Op, number: Number) -> Any:
     """An attribute as plain data whose `repr` tells it apart: 1, 1.0 and True differ."""
     match attr:
+        case bool() | int() | str() | None:
+            return attr
+        case tuple():
+            return tuple(_attr_key(a, op, number) for a in attr)
         case Constant():
             return "constant", attr.digest.hex()
         case Graph():
@@ -125,9 +130,7 @@ def _attr_key(attr: Any, op: Op, number: Number) -> Any:
         case Dim():
             return _size_key(attr)
         case np.dtype():
-            return "dtype", attr.name
-        case tuple():
-            return tuple(_attr_key(a, op, number) for a in attr)
+            return "dtype", _NAMES[attr]
     if _is_function(attr):
         return "python", number(op, attr)
     return attr

@@ -52,11 +52,11 @@ from .arithmetic import (
     sinc,
     square,
     trunc,
-    view,
 )
 from .bits import (
     packbits,
     unpackbits,
+    view,
 )
 from .constants import (
     bfloat16,

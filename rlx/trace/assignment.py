@@ -81,8 +81,8 @@ def check_may_change(x: Any, action: str) -> None:
             why = f"it belongs to {x.value.graph.name}, around the function that is traced here"
             raise ownership.taken(x, action, why)
     elif ownership.is_tracing() and not ownership.is_born_here(x):
-        name = recorder.graph.name if recorder else "the function"
-        raise ownership.taken(x, action, f"it was made outside of {name}, which is traced here")
+        name = f"{recorder.graph.name}, which is traced here" if recorder else "the branch"
+        raise ownership.taken(x, action, f"it was made outside of {name}")
 
 
 def _leave_to(x: Array, before: Array) -> None:

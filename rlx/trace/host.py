@@ -5,6 +5,7 @@ They write numbers, lists and foreign arrays.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -109,7 +110,9 @@ def check_supported(dtype: np.dtype, x: Any = None) -> None:
 
     It refuses masks too, which NumPy would drop.
     """
-    if isinstance(x, np.ma.MaskedArray):
+    # asking NumPy for its masked arrays imports them, for longer than a small function compiles
+    masked = sys.modules.get("numpy.ma")
+    if masked is not None and isinstance(x, masked.MaskedArray):
         raise DtypeError(
             "a masked array would lose its mask",
             where=str(user_source()),
