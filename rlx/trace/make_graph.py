@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import builder
-from ..ir.dims import dim
+from ..ir.dims import Dim, dim
 from ..ir.errors import ArgumentError, DonatedError, RlxError
 from ..ir.graph import Graph, Value
 from ..ir.tracebacks import boundary
@@ -25,6 +25,7 @@ from .apply import as_operand, is_weak, operand_type, to_value
 from .array import Array
 from .concrete import knowing
 from .host import is_python_scalar, scalar_to_numpy
+from .operators import Operators
 from .tensor import TracedTensor
 
 
@@ -86,6 +87,7 @@ def trace(
         with knowing(known):
             results = _call(fn, in_tree, tensors)
         out_leaves, out_tree = pytree.flatten(results)
+        out_leaves = [as_operand(x) if isinstance(x, Dim) else x for x in out_leaves]
         out_weak = _check_results(out_leaves, out_tree, name)
         graph.results = [to_value(as_operand(x)) for x in out_leaves]
     outermost = next(iter(builder.open_builders()), recorder)
@@ -277,7 +279,7 @@ def _unwrap(argument: Any) -> Any:
 
 def _check_results(leaves: Sequence[Any], tree: pytree.Structure, name: str) -> tuple[bool, ...]:
     for leaf, path in zip(leaves, pytree.paths(tree, "result"), strict=True):
-        is_array = isinstance(leaf, Array | TracedTensor | Value | np.ndarray | np.generic)
+        is_array = isinstance(leaf, Operators | Value | np.ndarray | np.generic)
         if not (is_array or is_python_scalar(leaf)):
             raise ArgumentError(
                 f"{name} returned a {type(leaf).__name__}, which is not an array",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...ir.body import Branch, Call, Library, Repeat, While
+from ...ir.body import Blocks, Branch, Call, Library, Repeat, While
 from ...ir.errors import UnsupportedDtype, UnsupportedOp
 from ...ir.graph import Graph, Node, Value
 from ..target import Target
@@ -34,6 +34,8 @@ def needs_library(node: Node, target: Target) -> bool:
     if isinstance(body, Call | Branch | While | Repeat):
         return False
     if body is None or isinstance(body, Library):
+        return True
+    if isinstance(body, Blocks) and body.extents([a.type for a in node.args], **node.attrs) is None:
         return True
     return not all(target.computes(v.dtype) for v in (*node.args, *node.results))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...ir.body import Branch, Concat, Contract, Repeat, Scan, Scatter, View, While
+from ...ir.body import Blocks, Branch, Concat, Contract, Repeat, Scan, Scatter, View, While
 from ...ir.dims import likely
 from ...ir.graph import Constant, Graph, Node, Value
 from ...ir.types import Size, Type
@@ -12,6 +12,7 @@ from ..lir.index import as_index
 from ..lir.program import Buffer, Kind, Program, Step, Store
 from ..mir.legalize import needs_library
 from ..target import Target
+from .blocks import block_kernel
 from .contraction import contraction_steps
 from .control import branch_step, repeat_step, while_step
 from .elements import Elements, flatten, loops_of
@@ -122,6 +123,8 @@ class Scheduler:
             self.steps.append(while_step(self, node))
         elif isinstance(body, Repeat):
             self.steps.append(repeat_step(self, node))
+        elif isinstance(body, Blocks):
+            self.steps += block_kernel(self, node, body)
         elif node.result.type.size == 0:
             self.result_buffer(node.result)
         elif isinstance(body, Contract):
