@@ -1,4 +1,4 @@
-"""How a matrix product is computed: its tile, what is packed, how it is cut for the caches."""
+"""How a matrix product is computed: its tile, what is packed, how it is cut."""
 
 from __future__ import annotations
 

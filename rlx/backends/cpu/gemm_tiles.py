@@ -1,4 +1,4 @@
-"""Products in the processor's tile registers (Intel AMX): bfloat16 and 8-bit integers.
+"""Products in tile registers (Intel AMX): bfloat16 and 8-bit integers.
 
 A tile register holds 16 rows of 64 bytes. Packed A has them one after the other along the depth,
 two panels of 16 rows side by side; packed B likewise, but with the numbers of as many rows as make
