@@ -97,9 +97,8 @@ def _spans(q: Any, k: Any, is_causal: bool, window: Window) -> list[tuple[int, i
     for i in range(blocks):
         first, last = length * i // blocks, length * (i + 1) // blocks
         low, high = max(0, first - before), min(count, last + after)
-        if (
-            last - 1 - before >= count or first + after < 0
-        ):  # some see none, and get the mean of all
+        is_blind = last - 1 - before >= count or first + after < 0
+        if is_blind:  # a query that sees no key gets the mean of all values
             low, high = 0, count
         spans.append((first, last, low, high))
     return spans
