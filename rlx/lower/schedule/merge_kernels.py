@@ -24,12 +24,15 @@ def merge_kernels(steps: Sequence[Step]) -> list[Step]:
     kernel with both stores, where the second uses `exp(a[i])` without a load.
     """
     merged: list[Step] = []
+    touched: list[set[Buffer]] = []  # what each of them reads and writes
     for step in steps:
-        at = _partner(merged, step) if isinstance(step, Kernel) else None
+        at = _partner(merged, touched, step) if isinstance(step, Kernel) else None
         if at is None:
             merged.append(step)
+            touched.append({*reads(step), *writes(step)})
         else:
             merged[at] = _joined(merged[at], step)  # type: ignore[arg-type]
+            touched[at] |= {*reads(step), *writes(step)}
     return merged
 
 
@@ -49,10 +52,12 @@ def drop_dead_stores(steps: Sequence[Step]) -> list[Step]:
     return kept
 
 
-def _partner(steps: list[Step], kernel: Kernel) -> int | None:
+def _partner(steps: list[Step], touched: list[set[Buffer]], kernel: Kernel) -> int | None:
     """The number of the earlier kernel that this one can be merged with."""
     needed = set(reads(kernel))
     for at in range(len(steps) - 1, max(-1, len(steps) - 1 - FARTHEST), -1):
+        if not needed & touched[at]:
+            continue
         step = steps[at]
         if isinstance(step, Kernel) and _can_join(step, kernel, needed):
             return at
