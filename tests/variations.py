@@ -22,6 +22,8 @@ from rlx.lower.hir.expand import expand
 
 # empty, one, and around the numbers of lanes of a vector
 SIZES = (0, 1, 2, 7, 8, 9, 15, 16, 17, 33, 64, 65)
+FEW_SIZES = (0, 1, 17)  # for ops that take long to compile
+LONG = 100  # nodes of such an op, written in simpler ones
 LARGEST = 1 << 14  # elements of an operand
 FEW = 64  # of one whose product is not to be infinite
 LEADING = (2, 1, 1, 2, 1, 1, 1, 3)  # axes put before those of every operand, to have eight
@@ -112,8 +114,9 @@ def forms(case: Case) -> Iterator[tuple[str, list[tuple[int, ...]], dict[str, An
         yield "0-d", [()] * len(shapes), case.attrs
     for count in sorted({1, 8 - max(map(len, shapes), default=8)} - {0}):
         yield f"{count} more axes", [(*LEADING[:count], *s) for s in shapes], case.attrs
+    sizes = FEW_SIZES if takes_long(case) else SIZES
     for old in sorted({n for shape in shapes for n in shape}):
-        for new in SIZES:
+        for new in sizes:
             if new == old:
                 continue
             changed = [tuple(new if n == old else n for n in shape) for shape in shapes]
@@ -121,6 +124,11 @@ def forms(case: Case) -> Iterator[tuple[str, list[tuple[int, ...]], dict[str, An
             attrs = {key: renumbered(value, old, new) for key, value in case.attrs.items()}
             if attrs != case.attrs:
                 yield f"{old} -> {new} throughout", changed, attrs
+
+
+def takes_long(case: Case) -> bool:
+    """Whether an op becomes a long program of simpler ones."""
+    return sum(1 for _ in expand(case.graph).walk()) > LONG
 
 
 def renumbered(attr: Any, old: int, new: int) -> Any:
