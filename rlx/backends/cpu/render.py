@@ -224,6 +224,10 @@ class Scope:
         text, vector = self.index_vector(expr.index)
         return convert(self.f, vector.dtype, dtype, self.lanes, text), True
 
+    def put(self, expr: Load, raw: str) -> None:
+        """Know what a load gives: a vector as it lies in memory."""
+        self.values[expr] = self._from_memory(raw, expr.dtype.name, self.lanes), True
+
     # -- memory ---------------------------------------------------------------------------------
 
     def _load(self, expr: Load) -> Rendered:
