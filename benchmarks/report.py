@@ -154,26 +154,40 @@ def start_rows(results: Sequence[Result]) -> list[Row]:
     for result in results:
         for name, found in result.starts.items():
             if "failed" in found:
-                rows.append([result.case.title, PEERS[name].title, "failed", "", ""])
+                rows.append([result.case.title, PEERS[name].title, "failed", "", "", ""])
                 continue
             memory = found["peak_megabytes"]
-            cells = [duration(found[key]) for key in ("compile_seconds", "second_start_seconds")]
+            keys = ("import_seconds", "compile_seconds", "second_start_seconds")
+            cells = [duration(found[key]) for key in keys]
             told = "" if memory is None else f"{memory:.0f}"
             rows.append([result.case.title, PEERS[name].title, *cells, told])
     return rows
 
 
-START_HEAD = ["case", "library", "compile", "compile in a second process", "memory, MB"]
+START_HEAD = [
+    "case",
+    "library",
+    "import",
+    "compile",
+    "compile in a second process",
+    "memory, MB",
+]
 
 
 def problems(results: Sequence[Result]) -> list[str]:
     """What is wrong and what failed, a line each."""
     found = [("WRONG", r, r.wrong) for r in results] + [("failed", r, r.failed) for r in results]
+    found += [("failed to start", r, failed_starts(r)) for r in results]
     return [
         f"{what}: {result.case.title}, {PEERS[name].title if name in PEERS else name}: {why}"
         for what, result, reasons in found
         for name, why in reasons.items()
     ]
+
+
+def failed_starts(result: Result) -> dict[str, str]:
+    """The libraries whose fresh processes failed."""
+    return {name: found["failed"] for name, found in result.starts.items() if "failed" in found}
 
 
 def left_out(results: Sequence[Result]) -> list[str]:

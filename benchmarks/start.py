@@ -28,6 +28,7 @@ CACHES = {
     "TORCHINDUCTOR_CACHE_DIR": "torch",
     "JAX_COMPILATION_CACHE_DIR": "jax",
     "XDG_CACHE_HOME": "home",
+    "TMPDIR": "temporary",  # of MLX
 }
 JAX_KEEPS_ALL = {
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
@@ -79,6 +80,7 @@ def in_fresh_processes(name: str, case_name: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.start", name, case_name]
     with tempfile.TemporaryDirectory() as folder:
         kept = {key: str(Path(folder, place)) for key, place in CACHES.items()}
+        Path(kept["TMPDIR"]).mkdir()
         environment = {**os.environ, **kept, **JAX_KEEPS_ALL}
         runs = []
         for _ in range(2):

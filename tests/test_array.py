@@ -9,6 +9,7 @@ import pytest
 import rlx
 import rlx.numpy as rnp
 from rlx.ir.errors import DeviceMismatchError, DtypeError, ImmutableError, ShapeError
+from rlx.ir.types import as_dtype
 from rlx.trace.apply import apply
 from rlx.trace.array import Array
 from rlx.trace.operators import FUNCTIONS, Operators
@@ -194,3 +195,36 @@ def test_an_index_of_no_places(shape, index):
         assert wrap(lambda x: x[index])(rlx.array(x)).shape == x[index].shape
         assert wrap(lambda x: x.at[index].add(1.0))(rlx.array(x)).shape == shape
         assert wrap(lambda x: x.at[index].set(1.0))(rlx.array(x)).shape == shape
+
+
+VIEWS = (
+    ("int32", (2, 3), "uint8"), ("uint8", (2, 8), "int32"), ("float64", (3,), "bfloat16"),
+    ("bool", (2, 4), "uint8"), ("bool", (4,), "int32"), ("uint8", (2, 2), "bool"),
+    ("complex64", (2, 3), "float32"), ("complex64", (), "int64"), ("uint8", (16,), "complex64"),
+    ("uint8", (2, 0), "int32"), ("uint8", (0, 4), "int32"), ("int8", (3,), None),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("dtype", "shape", "wanted"), VIEWS)
+def test_a_view_has_the_bits_of_numpys(dtype, shape, wanted):
+    x = (np.arange(np.prod(shape)).reshape(shape) % (2 if wanted == "bool" else 100)).astype(dtype)
+    expected = x.view() if wanted is None else x.view(as_dtype(wanted))
+    for wrap in (lambda fn: fn, rlx.jit):
+        found = np.asarray(wrap(lambda x: x.view(wanted))(rlx.array(x)))
+        assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+        assert found.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 5), ()])
+def test_a_view_needs_an_axis_of_whole_numbers(shape):
+    with pytest.raises(ShapeError, match="does not hold whole numbers of int32"):
+        rnp.zeros(shape, "uint8").view("int32")
+
+
+def test_a_view_of_a_symbolic_size():
+    split = rlx.jit(lambda x: x.view("uint8"), dynamic={"x": {0: "n"}})
+    joined = rlx.jit(lambda x: x.reshape(-1).view("uint16"), dynamic={"x": {0: "n"}})
+    for n in (1, 3):
+        x = np.arange(2 * n, dtype="uint8")
+        assert split(x.view("int16")).tolist() == x.tolist()
+        assert joined(x.reshape(n, 2)).tolist() == x.view("uint16").tolist()

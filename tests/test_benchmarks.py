@@ -118,3 +118,18 @@ def test_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert "old" not in text
+
+
+def test_starts_by_hand():
+    result = result_of("train-mlp", rlx=[1.0], jax=[2.0])
+    found = {"import_seconds": 0.5, "compile_seconds": 0.25, "second_start_seconds": 0.125}
+    result.starts = {
+        "rlx": {**found, "warm_seconds": 1.0, "peak_megabytes": 87.3},
+        "jax": {"failed": "took over 900 s"},
+    }
+    title = "MLP of the demo, batch of 64"
+    assert report.start_rows([result]) == [
+        [title, "rlx", "500 ms", "250 ms", "125 ms", "87"],
+        [title, "JAX", "failed", "", "", ""],
+    ]
+    assert "took over 900 s" in report.problems([result])[0]

@@ -1,8 +1,10 @@
 """Settings that are true: what RLX_DEBUG prints, RLX_DUMP writes, RLX_DEVICE chooses."""
 
 import os
+import re
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -196,3 +198,29 @@ def test_variables_hold_from_the_start(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "compiled for reference" in done.stderr
     assert [p.name for p in tmp_path.rglob("*.txt")]
+
+
+def test_a_slow_compile_says_so_where_somebody_reads_it(capfd, monkeypatch):
+    looking = sys.modules["rlx.runtime.debug"]  # `rlx.runtime.debug` is an object
+    graph = rlx.make_graph(curve)(X)
+    lines = []
+
+    def wait() -> str:
+        deadline = time.monotonic() + 30
+        while not "".join(lines).endswith("...\n") and time.monotonic() < deadline:
+            time.sleep(0.001)
+            lines.append(capfd.readouterr().err)
+        return "".join(lines)
+
+    monkeypatch.setattr(looking, "SLOW", 0.0)
+    with looking.tell_slow("curve", graph, "cpu"):
+        time.sleep(0.02)
+    assert capfd.readouterr().err == ""  # nobody reads it
+    monkeypatch.setattr(looking, "_is_terminal", lambda: True)
+    with looking.tell_slow("curve", graph, "cpu"):
+        assert wait() == "rlx: curve(f32[2, 3]), 5 ops: compiling for cpu ...\n"
+    assert re.fullmatch(r"rlx: curve: done after \d+\.\d s\n", capfd.readouterr().err)
+    monkeypatch.setattr(looking, "SLOW", 60.0)
+    with looking.tell_slow("curve", graph, "cpu"):
+        pass
+    assert capfd.readouterr().err == ""

@@ -7,9 +7,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import rlx
 import rlx.numpy as rnp
+from rlx.ir.errors import AliasError
 
 X = np.arange(12, dtype="float32").reshape(3, 4)
 
@@ -40,6 +42,52 @@ def test_loops_may_assign_to_what_they_carry():
                 )[1]
             )(2)
             same(found, [1, 1, 0])
+
+
+def test_branches_assign_to_what_they_make_only():
+    table = rlx.array([1.0, 2.0])
+
+    def make(x: Any) -> Any:
+        made = rnp.zeros(2)
+        made[0] = x[1]
+        return made, x, x[:1]
+
+    def operand(x: Any) -> Any:
+        x[0] = 9.0
+        return x, x, x[:1]
+
+    def part(x: Any) -> Any:
+        x[:1][0] = 9.0
+        return make(x)
+
+    def outside(x: Any) -> Any:
+        table[0] = 9.0
+        return make(x)
+
+    ways = {
+        "cond": lambda fn: lambda x: rlx.cond(True, fn, make, x),
+        "switch": lambda fn: lambda x: rlx.switch(7, [make, fn], x),
+        "known in jit": lambda fn: rlx.jit(lambda x: rlx.cond(True, fn, make, x)),
+        "jit": lambda fn: rlx.jit(lambda x: rlx.cond(x.sum() > 0, fn, make, x)),
+    }
+    for way in ways.values():
+        for given in (np.ones(2, "float32"), rlx.array([1.0, 1.0])):
+            for fn in (operand, part, outside):
+                with pytest.raises(AliasError):
+                    way(fn)(given)
+            made, same_, first = way(make)(given)
+            for each in (made, same_, first):
+                each[0] = 5.0  # results are the caller's own
+            assert made.tolist() == [5, 0] and np.asarray(given).tolist() == [1, 1]
+    assert table.tolist() == [1, 2]
+
+    @rlx.jit
+    def f(x: Any) -> Any:
+        made, whole, _ = rlx.cond(True, make, make, x)
+        made[1], whole[0] = x[0], 7.0
+        return made, whole, x
+
+    assert [y.tolist() for y in f(rlx.array([3.0, 4.0]))] == [[4, 3], [7, 4], [3, 4]]
 
 
 def _program(x: Any, v: Any, i: Any) -> Any:

@@ -179,3 +179,38 @@ def test_functions_along_axes(axis):
 def test_bad_vectorize(call):
     with pytest.raises(RlxError):
         call()
+
+
+def _complex_numbers(parts: list[float], shape: tuple[int, ...]) -> np.ndarray:
+    x = np.zeros(shape, "complex64")
+    x.real, x.imag = random.choice(parts, shape), random.choice(parts, shape)
+    return x
+
+
+@pytest.mark.parametrize("name", ["max", "min", "argmax", "argmin"])
+@pytest.mark.parametrize("parts", [[0.0, -1.0, 2.0], [0.0, 1.0, np.nan, np.inf, -np.inf]])
+def test_extremes_of_complex_numbers_are_numpys(name, parts):
+    axes = (None, 0, -1, (0, 2), ()) if name.startswith("m") else (None, 0, -1)
+    ours, theirs = getattr(rnp, name), getattr(np, name)
+    x = _complex_numbers(parts, (3, 2, 4))
+    for axis in axes:
+        for keepdims in (False, True):
+            wanted = theirs(x, axis, keepdims=keepdims)
+            found = np.asarray(ours(x, axis, keepdims=keepdims))
+            np.testing.assert_array_equal(
+                np.stack([found.real, found.imag]), [wanted.real, wanted.imag]
+            )
+    rows = rlx.jit(rlx.vmap(ours))(x)
+    np.testing.assert_array_equal(rows, [ours(row) for row in x])
+
+
+def test_complex_numbers_have_a_range_a_slope_and_bins():
+    x = np.array([1 + 2j, 3 - 1j, 3 + 1j, -7j], "complex64")
+    same(rnp.ptp(x), np.ptp(x))
+    same(rnp.max(x, initial=2, where=[True, False, False, True]), np.complex64(2))
+    same(rnp.nanmin(np.append(x, np.complex64(np.nan))), np.complex64(-7j))
+    slope = jax.grad(lambda x: jnp.abs(jnp.max(x)))(x)
+    same(rlx.grad(lambda x: rnp.abs(rnp.max(x)))(x), slope)
+    counts, edges = rnp.histogram(x, 4)
+    assert counts.tolist() == [1, 1, 0, 2]
+    same(edges, np.histogram_bin_edges(x, 4))

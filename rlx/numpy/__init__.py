@@ -8,7 +8,7 @@ import sys
 
 from ..trace.array import Array as ndarray
 from ..trace.assignment import assign as setitem
-from ..trace.assignment import like_before
+from ..trace.assignment import in_place
 from ..trace.indexing import getitem
 from ..trace.operators import FUNCTIONS
 from ..trace.promotion import result_type
@@ -52,11 +52,11 @@ from .arithmetic import (
     sinc,
     square,
     trunc,
-    view,
 )
 from .bits import (
     packbits,
     unpackbits,
+    view,
 )
 from .constants import (
     bfloat16,

@@ -79,12 +79,6 @@ def astype(x: Tensor, dtype: Any, *, copy: bool = True, device: Device | str | N
     return made if device is None or not isinstance(made, Array) else made.to(device)
 
 
-def view(x: Tensor, dtype: Any) -> Any:
-    """The same bits read as another dtype of the same width."""
-    x = as_tensor(x)
-    return is_part(x, apply("bitcast", x, dtype=dtype))
-
-
 def strong(x: Any) -> Any:
     """The same tensor with a dtype that no longer yields to others."""
     return x if isinstance(x, Array) or not x.weak else type(x)(x.value)

@@ -20,7 +20,7 @@ from ..ir.types import (
     is_signed,
     lowest,
 )
-from ..trace.apply import apply, as_operand, as_tensor
+from ..trace.apply import apply, apply_like, as_operand, as_tensor
 from ..trace.axes import one_axis, some_axes
 from ..trace.halves import rounded_once
 from ..trace.promotion import broadcast_to, convert, convert_exactly, result_dtype
@@ -105,10 +105,44 @@ def _extreme(name: str, op: str, for_bool: str, combine: Callable[..., Any], doc
         if where is not None:
             a = choose(where, a, _least_favorable(name, a.dtype, initial))
         _check_not_empty(name, a, axis, initial)
-        result = reduced(name, for_bool if is_bool(a.dtype) else op, a, axis, keepdims)
+        if is_complex(a.dtype):
+            result = _complex_extreme(name, a, axis, keepdims)
+        else:
+            result = reduced(name, for_bool if is_bool(a.dtype) else op, a, axis, keepdims)
         return result if initial is None else combine(result, initial)
 
     return named(function, name, doc)
+
+
+def _complex_extreme(name: str, x: Any, axis: Axis, keepdims: bool) -> Any:
+    """The complex number that comes last, or first, by real and then by imaginary part."""
+    axes = sorted(some_axes(name, axis, x.ndim))
+    if not axes:
+        return x
+    others = [i for i in range(x.ndim) if i not in axes]
+    shape = [x.shape[i] for i in others]
+    turned = apply("transpose", x, axes=(*others, *axes))
+    flat = reshape(turned, (*shape, math.prod(x.shape[i] for i in axes)))
+    place = _complex_place(name, flat, len(shape))
+    numbers = apply_like(flat, "iota", shape=flat.shape, axis=len(shape), dtype="int32")
+    found = sum(choose(numbers == reshape(place, (*shape, 1)), flat, 0), -1)
+    return keep_axes(found, x.shape, axes) if keepdims else found
+
+
+def _complex_place(name: str, x: Any, axis: int) -> Any:
+    """Where along an axis the extreme is first; NaN counts most."""
+    op, worst = ("reduce_max", -math.inf) if name.endswith("max") else ("reduce_min", math.inf)
+
+    def extreme(parts: Any) -> Any:
+        return keep_axes(apply(op, parts, axes=(axis,)), x.shape, (axis,))
+
+    real, imag = apply("real", x), apply("imag", x)
+    has_best_real = real == extreme(real)
+    ties = choose(has_best_real, imag, worst)
+    is_best = has_best_real & (imag == extreme(ties))
+    is_nan = x != x
+    hit = choose(any(is_nan, axis, keepdims=True), is_nan, is_best)
+    return apply("argmax", convert(hit, DTYPES["int32"]), axis=axis, dtype="int32")
 
 
 def _least_favorable(name: str, dtype: np.dtype, initial: Any) -> Any:
@@ -187,7 +221,10 @@ def _place(name: str, x: Tensor, axis: int | None, keepdims: bool | None) -> Any
         )
     if is_bool(flat.dtype):
         flat = convert(flat, DTYPES["int32"])
-    result = apply(name, flat, axis=place, dtype="int32")
+    if is_complex(flat.dtype):
+        result = _complex_place(name, flat, place)
+    else:
+        result = apply(name, flat, axis=place, dtype="int32")
     axes = range(x.ndim) if axis is None else (place,)
     return keep_axes(result, x.shape, axes) if keepdims else result
 

@@ -17,6 +17,8 @@ import functools
 import io
 import re
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +39,7 @@ from ..trace.make_graph import trace
 
 PROGRAM_STAGES = {"lir": 5, "llvm": 6, "assembly": 6}  # those not named here are graphs
 SUFFIXES = {"llvm": "ll", "assembly": "s"}
+SLOW = 2.0  # seconds of a compile after which a line says that it goes on
 
 
 @final
@@ -94,7 +97,8 @@ def tell_compile(
     level = config.debug
     if level < 1:
         return
-    _print(f"{_title(name, graph)}: compiled for {device} in {seconds * 1e3:.1f} ms")
+    how = "read from disk" if "read" in executable.seconds else "compiled"
+    _print(f"{_title(name, graph)}: {how} for {device} in {seconds * 1e3:.1f} ms")
     if level >= 2:
         phases = [f"{phase} {s * 1e3:.1f} ms" for phase, s in executable.seconds.items()]
         sizes = [f"arena {executable.arena_bytes} bytes", f"code {len(executable.object_code)}"]
@@ -105,6 +109,39 @@ def tell_compile(
             least = 3 if stage == "hir" else PROGRAM_STAGES.get(stage, 4)
             if level >= least:
                 _print(f"-- {stage}\n{text}")
+
+
+@contextmanager
+def tell_slow(name: str, graph: Graph, device: str) -> Iterator[None]:
+    """Print that a compile is going on if it takes long, and when it is done.
+
+    Somebody must be there to read it: a terminal, or who set RLX_DEBUG.
+    """
+    if not (config.debug >= 1 or _is_terminal()):
+        yield
+        return
+    began, told = time.perf_counter(), threading.Event()
+
+    def tell() -> None:
+        told.set()
+        _print(f"{_title(name, graph)}: compiling for {device} ...")
+
+    timer = threading.Timer(SLOW, tell)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        if told.is_set() and config.debug < 1:
+            _print(f"rlx: {name}: done after {time.perf_counter() - began:.1f} s")
+
+
+def _is_terminal() -> bool:
+    try:
+        return sys.stderr.isatty()
+    except (AttributeError, ValueError):  # there is none, or it is closed
+        return False
 
 
 def tell_reason(name: str, reason: str) -> None:

@@ -24,7 +24,7 @@ from ..trace.array import Array
 from ..trace.make_graph import Traced, trace
 from .cache import CompileCache
 from .compiled import CompiledGraph, places_of
-from .debug import dump, tell_compile, tell_hit
+from .debug import dump, tell_compile, tell_hit, tell_slow
 from .nan_check import with_checks
 from .queue import Queue
 from .sizes import Buckets, bucketed, specialized
@@ -141,7 +141,8 @@ class Session:
     def _compile(self, graph: Graph, name: str, key: str, check: bool) -> Executable:
         began = time.perf_counter()
         try:
-            executable = self.backend.compile(graph, Array, check=check)
+            with tell_slow(name, graph, self.device):
+                executable = self.backend.compile(graph, Array, check=check)
         except BaseException:
             dump(name, graph, self.device, key, None)
             raise

@@ -19,7 +19,8 @@ from .apply import as_operand, as_tensor, forget_recipe, operand_type, to_value
 from .array import Array
 from .host import is_python_scalar, scalar_to_numpy
 from .indexing import places_of
-from .operators import Operators
+from .masks import Chosen
+from .operators import FUNCTIONS, Operators
 from .promotion import can_cast, check_fits, convert, no_cast
 from .tensor import TracedTensor
 from .updates import Place
@@ -36,7 +37,8 @@ def assign(x: Any, index: Any, values: Any) -> None:
     """
     check_may_change(x, "x[i] = v")
     before = x.copy()
-    after = _at_once(x, index, values)
+    is_chosen = isinstance(values, Chosen)
+    after = values.put_back(x, index, before) if is_chosen else _at_once(x, index, values)
     if after is None:
         after = Place(before, index, "x[i] = v").set(values)
     parts = ownership.has_parts(x)
@@ -73,6 +75,8 @@ def _at_once(x: Any, index: Any, values: Any) -> Array | None:
 
 def check_may_change(x: Any, action: str) -> None:
     """Raise unless nobody but the running function would see a change of the array."""
+    if isinstance(x, Chosen):
+        raise x.error
     ownership.check_free(x, action)
     recorder = builder.current()
     if isinstance(x, TracedTensor):
@@ -81,8 +85,8 @@ def check_may_change(x: Any, action: str) -> None:
             why = f"it belongs to {x.value.graph.name}, around the function that is traced here"
             raise ownership.taken(x, action, why)
     elif ownership.is_tracing() and not ownership.is_born_here(x):
-        name = recorder.graph.name if recorder else "the function"
-        raise ownership.taken(x, action, f"it was made outside of {name}, which is traced here")
+        name = f"{recorder.graph.name}, which is traced here" if recorder else "the branch"
+        raise ownership.taken(x, action, f"it was made outside of {name}")
 
 
 def _leave_to(x: Array, before: Array) -> None:
@@ -100,6 +104,15 @@ def _become(x: Any, new: Any) -> None:
         x.value, x.weak = to_value(new), False
     else:
         x._data, x._device = new._data, new._device
+
+
+def in_place(name: str, x: Operators, y: Any) -> Any:
+    """What the name x stands for after `x += y`."""
+
+    def change(x: Any, y: Any) -> Any:
+        return like_before(name, x, FUNCTIONS[name](x, y))
+
+    return x.changed(change, y) if isinstance(x, Chosen) else change(x, y)
 
 
 def like_before(name: str, x: Operators, result: Any) -> Any:

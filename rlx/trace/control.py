@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..ir import builder
 from ..ir.errors import ArgumentError, DtypeError, ShapeError, StructureError
 from ..ir.tracebacks import boundary
 from ..ir.types import DTYPES, Type, is_bool, is_integer
-from . import pytree
+from . import ownership, pytree
 from .apply import apply, as_operand, as_tensor, operand_type
 from .array import Array
 from .closures import (
@@ -27,12 +29,12 @@ from .closures import (
 )
 from .host import scalar_to_numpy, to_numpy
 from .make_graph import Traced, check_function, function_name, trace
-from .operators import Operators
 from .promotion import convert, result_dtype
 from .scan import scan
 from .tensor import TracedTensor
 
 INDEX = DTYPES["int32"]
+TENSORS = (Array, TracedTensor)
 
 
 # -- choice -------------------------------------------------------------------------------------
@@ -44,14 +46,15 @@ def cond(
 ) -> Any:
     """Call `true_fn(*operands)` if `pred` holds, else `false_fn(*operands)`.
 
-    Both must return the same structure, dtypes and shapes.
+    Both must return the same structure, dtypes and shapes. That is checked where the condition is
+    traced; with a known one the chosen function just runs.
     """
     test = as_operand(pred)
     _check_scalar("cond", "the condition", test)
     check_function(true_fn, "cond: true_fn")
     check_function(false_fn, "cond: false_fn")
     if not isinstance(test, TracedTensor):
-        return _as_arrays((true_fn if test else false_fn)(*operands))
+        return _run(true_fn if test else false_fn, operands)
     if not is_bool(test.dtype):
         test = apply("ne", test, 0)
     return _branch("cond", convert(test, INDEX), (false_fn, true_fn), operands)
@@ -74,17 +77,24 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     place = as_operand(index)
     _check_integer("switch", "the index", place)
     if not isinstance(place, TracedTensor):
-        return _as_arrays(branches[min(max(int(place), 0), len(branches) - 1)](*operands))
+        return _run(branches[min(max(int(place), 0), len(branches) - 1)], operands)
     return _branch("switch", convert(place, INDEX), branches, operands)
 
 
-def _as_arrays(results: Any) -> Any:
-    """Results of a function that just ran; NumPy arrays get memory of their own."""
+def _run(branch: Callable[..., Any], operands: Sequence[Any]) -> Any:
+    """Call a branch at once; as a recorded one it may assign to what it makes only."""
+    owner = f"the caller has it too: it is an operand of {function_name(branch)}"
 
-    def as_array(x: Any) -> Any:
-        return x if isinstance(x, Operators) else Array(to_numpy(x, copy=True))
+    def lent(x: Any) -> Any:
+        x = as_tensor(x) if isinstance(x, np.ndarray | np.generic) else x
+        return ownership.lend(x.copy(), owner) if isinstance(x, TENSORS) else x
 
-    return pytree.map(as_array, results)
+    def own(x: Any) -> Any:
+        return x.copy() if isinstance(x, TENSORS) else Array(to_numpy(x, copy=True))
+
+    with ownership.tracing():
+        results = branch(*pytree.map(lent, tuple(operands)))
+    return pytree.map(own, results)
 
 
 def _check_scalar(name: str, what: str, operand: Any) -> None:

@@ -29,6 +29,7 @@ from .index_items import (
     with_flags,
     without_masks,
 )
+from .masks import Chosen, traced_mask
 from .operators import FUNCTIONS
 from .ownership import is_part
 from .parts import Box
@@ -240,10 +241,17 @@ def _slice_number(part: Any) -> Any:
 def getitem(x: Any, index: Any) -> Any:
     """The elements at an index.
 
-    Traced indices outside of the array give the nearest ones.
+    Traced indices outside of the array give the nearest ones. Those that a mask picks which is not
+    known are a `Chosen`.
     """
+    whole, given = x, index
     x, index = with_flags(as_tensor(x), index)
-    plan = read_index(index, x.shape)
+    try:
+        plan = read_index(index, x.shape)
+    except ConcretizationError as error:
+        if traced_mask(full_items(index, x.shape)) is None:
+            raise
+        return Chosen(whole, given, error)
     found = take_plan(x, plan, "clip")
     return is_part(x, found, plan.box) if plan.is_part else found
 

@@ -25,6 +25,7 @@ from .apply import as_operand, is_weak, operand_type, to_value
 from .array import Array
 from .concrete import knowing
 from .host import is_python_scalar, scalar_to_numpy
+from .operators import Operators
 from .tensor import TracedTensor
 
 
@@ -277,7 +278,7 @@ def _unwrap(argument: Any) -> Any:
 
 def _check_results(leaves: Sequence[Any], tree: pytree.Structure, name: str) -> tuple[bool, ...]:
     for leaf, path in zip(leaves, pytree.paths(tree, "result"), strict=True):
-        is_array = isinstance(leaf, Array | TracedTensor | Value | np.ndarray | np.generic)
+        is_array = isinstance(leaf, Operators | Value | np.ndarray | np.generic)
         if not (is_array or is_python_scalar(leaf)):
             raise ArgumentError(
                 f"{name} returned a {type(leaf).__name__}, which is not an array",

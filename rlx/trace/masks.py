@@ -1,17 +1,21 @@
-"""Masks that are not known while tracing: an update chooses among elements."""
+"""Masks that are not known while tracing: an update chooses among elements.
+
+`x[mask] *= 2` is an update, too: what Python reads, changes and writes back is a `Chosen`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 from ..ir.builder import user_source
 from ..ir.errors import BoundsError, ConcretizationError, ShapeError
-from .apply import apply, operand_type
+from ..ir.types import Type
+from .apply import apply, as_operand, operand_type
 from .axes import Shape
 from .index_items import full_items, is_advanced, is_mask, width
-from .operators import FUNCTIONS
-from .promotion import convert, convert_exactly
+from .operators import FUNCTIONS, Operators
+from .promotion import check_fits, convert, convert_exactly
 from .tensor import TracedTensor
 
 
@@ -130,3 +134,51 @@ def _one_value(x: Any, mask: Any, values: Any) -> ShapeError:
         notes=[f"x: {x.type}", f"mask: {mask.type}"],
         fix="give a number, or write rlx.numpy.where(mask, values_for_all_of_x, x)",
     )
+
+
+# -- x[mask] *= 2 ---------------------------------------------------------------------------------
+
+
+@final
+class Chosen(Operators):
+    """`x[mask]` where the mask, and so the number of elements, is not known.
+
+    `x[mask] *= 2` may change it in place and put it back; all else raises the error.
+    """
+
+    __slots__ = ("_change", "_elements", "_index", "_of", "error")
+
+    def __init__(self, x: Operators, index: Any, error: ConcretizationError) -> None:
+        self._of, self._elements, self._index = x, x._first, index
+        self._change: tuple[Callable[[Any, Any], Any], Any] | None = None
+        self.error = error
+
+    @property
+    def type(self) -> Type:
+        """There is none: raises."""
+        raise self.error
+
+    def _refuse(self, *given: Any) -> Any:
+        raise self.error
+
+    __array__ = __bool__ = __int__ = __float__ = __complex__ = __index__ = __getattr__ = _refuse
+
+    def changed(self, change: Callable[[Any, Any], Any], values: Any) -> Chosen:
+        """The elements changed to `change(elements, values)`, where they are put back."""
+        if self._change is not None:
+            raise self.error
+        made = Chosen(self._of, self._index, self.error)
+        made._change = change, as_operand(values)
+        return made
+
+    def put_back(self, x: Any, index: Any, before: Any) -> Any:
+        """The array `before`, which x is, with the changed elements at an index."""
+        is_place = x is self._of and x._first is self._elements and index is self._index
+        if self._change is None or not is_place:
+            raise self.error
+        change, values = self._change
+        check_fits("x[i] = v", values, x.dtype)
+        made = masked(before, index, values, change, {})
+        if made is None:  # beside items that are read otherwise
+            raise self.error
+        return made

@@ -382,4 +382,4 @@ def _in_place(name: str, x: Any, y: Any) -> Any:
     """`x += y`: what the name x stands for from now on, of the dtype and shape of x."""
     if not isinstance(y, _OPERANDS):
         return NotImplemented
-    return FUNCTIONS["like_before"](name, x, FUNCTIONS[name](x, y))
+    return FUNCTIONS["in_place"](name, x, y)

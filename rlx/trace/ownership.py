@@ -69,7 +69,10 @@ class Outdated:
 
 @contextmanager
 def tracing() -> Iterator[None]:
-    """Note which arrays are made in the block: a trace may assign to these only."""
+    """Note which arrays are made in the block: a trace may assign to these only.
+
+    A branch that runs at once counts as a trace.
+    """
     global open_traces
     with _counting:
         open_traces += 1
@@ -83,7 +86,7 @@ def tracing() -> Iterator[None]:
 
 
 def is_tracing() -> bool:
-    """Whether this thread records a function."""
+    """Whether this thread records a function, or runs a branch at once."""
     return bool(_state.traces)
 
 
@@ -123,7 +126,13 @@ def is_born_here(x: Any) -> bool:
 def give(tensors: Sequence[Any]) -> None:
     """Note that tensors are arguments, which the caller has too."""
     for tensor in tensors:
-        _tie(tensor).owner = f"the caller has it too: it is {tensor.value.origin}"
+        lend(tensor, f"the caller has it too: it is {tensor.value.origin}")
+
+
+def lend(x: Any, owner: str) -> Any:
+    """Note who has an array besides the function that gets it; gives the array."""
+    _tie(x).owner = owner
+    return x
 
 
 def hold(arrays: Sequence[Any], holder: Any, name: str) -> None:
