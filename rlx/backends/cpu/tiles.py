@@ -99,7 +99,7 @@ def emit_tile(
     mask: str | None,
     body: Callable[[Scope], None],
 ) -> None:
-    """Emit a block at `place` (across, along), of `count` rows and of the lanes in `mask`."""
+    """Emit a block at `place` (across, along): `count` rows, the lanes in `mask`."""
     f = scope.f
     first, at = place
     corner = scope.inner()
