@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...ir.body import Branch, Call, Library, Repeat, While
+from ...ir.body import Branch, Call, Greatest, Library, Repeat, While
 from ...ir.errors import UnsupportedDtype, UnsupportedOp
 from ...ir.graph import Graph, Node, Value
 from ..target import Target
@@ -35,7 +35,14 @@ def needs_library(node: Node, target: Target) -> bool:
         return False
     if body is None or isinstance(body, Library):
         return True
+    if isinstance(body, Greatest) and not ranks(node, target):
+        return True
     return not all(target.computes(v.dtype) for v in (*node.args, *node.results))
+
+
+def ranks(node: Node, target: Target) -> bool:
+    """Whether a target finds as many of the greatest in rows of this length."""
+    return node.attrs["k"] <= target.most_ranked and isinstance(node.args[0].shape[-1], int)
 
 
 def _check_dtype(value: Value, node: Node | None, target: Target) -> None:
