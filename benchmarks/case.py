@@ -51,8 +51,12 @@ class Case:
 
 @dataclass
 class Work:
-    """A case, made ready for one library: a statement to time, and its first result."""
+    """A case, made ready for one library: a statement to time, and its first result.
 
+    The statement is the call, with what waits for its end.
+    """
+
+    call: str
     statement: str
     names: dict[str, Any]
     first: Any
@@ -80,7 +84,7 @@ def build(case: Case, library: Library, inputs: list[Any]) -> Work:
     statement = library.finished(call, first)
     if statement != call:
         exec(statement.replace(call, "first"), {**names, "first": first})
-    return Work(statement, names, first)
+    return Work(call, statement, names, first)
 
 
 def results(case: Case, library: Library, work: Work) -> list[np.ndarray]:
@@ -90,9 +94,7 @@ def results(case: Case, library: Library, work: Work) -> list[np.ndarray]:
     """
     first = leaves(work.first)[: case.compared]
     if case.kind == "train":
-        call = work.statement.replace(".block_until_ready()", "")
-        later = [eval(call, work.names) for _ in range(STEPS_COMPARED - 1)]
-        first += leaves([work.first if x is None else x for x in later])
+        first += [eval(work.call, work.names) for _ in range(STEPS_COMPARED - 1)]
     kinds = case.outputs or (None,) * len(first)
     made = [library.taken(x, kind) for x, kind in zip(first, kinds, strict=True)]
     if case.norms:

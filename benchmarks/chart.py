@@ -31,6 +31,7 @@ def draw(results: Sequence[Result], path: Path) -> None:
     )
     axes.axvline(1.0, color="black", linewidth=1)
     axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}x")
     for place, (result, ratio) in zip(places, rows, strict=True):
         peer = PEERS[result.best_peer].title if result.best_peer else ""
         axes.annotate(
@@ -39,8 +40,7 @@ def draw(results: Sequence[Result], path: Path) -> None:
         )  # fmt: skip
     axes.set_yticks(places, [r.case.title for r, _ in rows], fontsize=7)
     axes.invert_yaxis()
-    axes.margins(x=0.15, y=0.01)
+    axes.margins(x=0.2, y=0.01)
     axes.set_xlabel("time of the best peer / time of rlx (right of the line rlx is faster)")
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=110, bbox_inches="tight")
     plt.close(figure)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .case import Case, disagreement
 from .client import Client, Failure
@@ -15,6 +15,14 @@ REST_SECONDS = 0.15  # OpenBLAS's threads keep a core busy for 0.1 s after their
 CASE_SECONDS = 20.0  # a library that needs longer for its rounds gets fewer
 REFERENCE = ("jax", "numpy")  # whose float64 is right; the first that is there and can do the case
 Tell = Callable[[str], None]
+
+
+class Plan(NamedTuple):
+    """How many calls make a round of a library, in how many it takes part, and what they took."""
+
+    calls: int
+    turns: int
+    seconds: list[float]
 
 
 class Session:
@@ -48,29 +56,30 @@ class Session:
             found = self._asked(result, name, self.clients[name], "calibrate")
             if found is not None:
                 calls, taken = found
-                plans[name] = calls, min(rounds, max(1, int(CASE_SECONDS / taken)))
+                turns = min(rounds, int(CASE_SECONDS / taken))
+                plans[name] = Plan(calls, turns, [taken / calls] if turns == 0 else [])
         self._time(result, plans, rounds)
         for name, client in self.clients.items():
             if name in made and client.process is not None:
                 self._asked(result, name, client, "drop")
         return result
 
-    def _time(self, result: Result, plans: dict[str, tuple[int, int]], rounds: int) -> None:
+    def _time(self, result: Result, plans: dict[str, Plan], rounds: int) -> None:
         """Rounds, each begun by another library; slow ones take part only in the first."""
-        seconds: dict[str, list[float]] = {name: [] for name in plans}
         names = list(plans)
         for i in range(rounds):
             self.tell(f"{result.case.title}: round {i + 1} of {rounds}")
             start = i % max(1, len(names))
             for name in names[start:] + names[:start]:
-                calls, turns = plans[name]
-                if name in result.failed or i >= turns:
+                plan = plans[name]
+                if name in result.failed or i >= plan.turns:
                     continue
                 time.sleep(REST_SECONDS)
-                taken = self._asked(result, name, self.clients[name], "round", calls)
+                taken = self._asked(result, name, self.clients[name], "round", plan.calls)
                 if taken is not None:
-                    seconds[name].append(taken)
-        result.seconds = {name: s for name, s in seconds.items() if name not in result.failed}
+                    plan.seconds.append(taken)
+        done = [name for name in names if name not in result.failed]
+        result.seconds = {name: plans[name].seconds for name in done}
 
     def _asked(
         self, result: Result, name: str, client: Client, method: str, *arguments: Any

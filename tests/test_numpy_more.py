@@ -214,3 +214,11 @@ def test_complex_numbers_have_a_range_a_slope_and_bins():
     counts, edges = rnp.histogram(x, 4)
     assert counts.tolist() == [1, 1, 0, 2]
     same(edges, np.histogram_bin_edges(x, 4))
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+def test_running_extremes_of_truths(name):
+    x = random.random((3, 5)) > 0.5
+    for axis in (0, 1):
+        found = getattr(rnp, name).accumulate(x, axis)
+        same(found, getattr(np, name).accumulate(x, axis))

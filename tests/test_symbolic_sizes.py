@@ -340,3 +340,57 @@ def test_classes_may_be_as_many_as_a_symbolic_size() -> None:
     named = rlx.jit(lambda x: rlx.nn.functional.one_hot(1, x.shape[0] + 1), dynamic=N)
     assert named(ones(2)).tolist() == [0, 1, 0]
     assert named(ones(3)).tolist() == [0, 1, 0, 0]
+
+
+NUMBERS: dict[str, Callable[[Any], Any]] = {
+    "added": lambda x: x.sum() + (x.shape[0] - 1),
+    "alone": lambda x: 5 - 2 * x.shape[0] + x.shape[0] * x.shape[0],
+    "halved": lambda x: rnp.asarray((x.shape[0] - 5) // 2),
+    "filled": lambda x: rnp.full((2,), x.shape[0] - 4),
+    "counted": lambda x: rnp.arange(x.shape[0]) - (x.shape[0] - 1),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_number_made_of_sizes_may_be_negative(name: str) -> None:
+    function = rlx.jit(NUMBERS[name], dynamic={"x": {0: rlx.dim("n", min=0)}})
+    for n in (0, 1, 3):
+        found, wanted = function(ones(n)), NUMBERS[name](rnp.ones(n))
+        np.testing.assert_array_equal(np.asarray(found), np.asarray(wanted))
+
+
+TABLE = np.arange(8, dtype="float32")
+PLACES: dict[str, Callable[[Any], Any]] = {
+    "last": lambda x: x[x.shape[0] - 1],
+    "first": lambda x: x[-x.shape[0]],
+    "beside places": lambda x: (x[x.shape[0] - 1, [0, 1]], x[-1, [1, 0]]),
+    "changed": lambda x: (x.at[x.shape[0] - 1, 0].set(9.0), x.at[-1, [0, 1]].add(9.0)),
+    "of a known size": lambda x: rnp.asarray(TABLE)[x.shape[0]],
+    "a slice of a known size": lambda x: rnp.asarray(TABLE)[x.shape[0] : x.shape[0] + 2],
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_a_place_may_be_a_size(name: str) -> None:
+    function = rlx.jit(lambda x: PLACES[name](x), dynamic=N)
+    for n in (1, 3):
+        x = np.arange(2 * n, dtype="float32").reshape(n, 2)
+        check(function, PLACES[name], x, name)
+
+
+@pytest.mark.parametrize("name", ["of a known size", "a slice of a known size"])
+def test_a_size_beyond_a_known_array_is_an_error(name: str) -> None:
+    function = rlx.jit(lambda x: PLACES[name](x), dynamic=N)
+    function(ones(3, 2))
+    with pytest.raises(rlx.ShapeError, match="does not lie in an axis of size 8"):
+        function(ones(9, 2))
+
+
+def test_a_slice_holds_for_all_sizes_or_is_an_error() -> None:
+    function = rlx.jit(lambda x: x[:5], dynamic=N)
+    assert function.lower(ones(7)).graph.result_types[0].shape == (5,)
+    assert "or promise sizes that do: rlx.dim(name, min=..., max=...)" in message(
+        lambda: function(ones(2))
+    )
+    promised = rlx.jit(lambda x: x[:5], dynamic={"x": {0: rlx.dim("n", min=5)}})
+    assert "n is 2, outside of its range (at least 5)" in message(lambda: promised(ones(2)))

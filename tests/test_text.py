@@ -115,6 +115,15 @@ def test_symbolic_sizes_keep_their_ranges():
     assert str(graph).startswith('dim "batch size" 1 None\ndim seq 1 128\n')
 
 
+def test_symbolic_sizes_are_divided():
+    size = (3 * dim("seq") + 1) // 4 * 2 + dim("batch size") // 2
+    graph = build(lambda x: ops.reshape(x, shape=(1, size)), [Type(F32, (size, 1))], "f")
+    again = parse(str(graph))
+    assert 'f32[2*floordiv(3*seq + 1, 4) + floordiv(dim("batch size"), 2), 1]' in str(graph)
+    assert str(again) == str(graph)
+    assert again.params[0].type == graph.params[0].type
+
+
 def test_large_constants_go_into_a_table():
     array = np.arange(100, dtype=np.float32)
     graph = build(lambda x: x + ops.constant.lift(array), [Type(F32, (100,))])
@@ -139,6 +148,8 @@ def test_types_may_be_left_out():
         ("graph f(%0: f32[]) -> f32[2] { return %0 }", "other types"),
         ("graph f(%0: f31[]) -> f32[2] { return %0 }", "is no type"),
         ("graph f(%0: f32[n]) -> () { return }", "`n` has no meaning"),
+        ("dim n 1 None graph f(%0: f32[floordiv(n, 0)]) -> () { return }", "positive number"),
+        ("graph f(%0: f32[floordiv(4, 2)]) -> () { return }", "positive number"),
         ("graph f(%0: f32[2], %0: f32[2]) -> () { return }", "made twice"),
         ("graph f(%0: f32[2]) -> () { %1 = sin %0 {a=1} return }", "no keyword 'a'"),
         ("graph f(%0: f32[2]) -> () { %1 = sin %0, %0 return }", "takes 1 operands"),

@@ -127,7 +127,7 @@ def check_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
     """
     for node in graph.walk():
         values = (*node.args, *node.results)
-        if all(v.type.is_static for v in values):
+        if all(v.type.is_static for v in values) and not sizes_in(node.attrs):
             continue
         types = [concrete_type(a.type, sizes) for a in node.args]
         attrs = {name: concrete_attr(attr, sizes) for name, attr in node.attrs.items()}
@@ -138,6 +138,7 @@ def check_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
             error.what = f"{node.op.name}: {error.what.removeprefix(node.op.name + ': ')}"
             error.where = str(node.source)
             error.notes = (f"in this call {numbers}", *error.notes)
+            error.fix = f"{error.fix}, or promise sizes that do: rlx.dim(name, min=..., max=...)"
             raise
         wanted = tuple(concrete_type(r.type, sizes) for r in node.results)
         assert tuple(found) == wanted, f"{node.op.name} gives {found}, was recorded as {wanted}"
@@ -170,6 +171,12 @@ def concrete_attr(attr: Any, sizes: Mapping[str, int]) -> Any:
     if isinstance(attr, tuple):
         return tuple(concrete_attr(a, sizes) for a in attr)
     return attr
+
+
+def sizes_in(attrs: Mapping[str, Any]) -> list[Dim]:
+    """The symbolic sizes among the attributes of a node."""
+    flat = [a for attr in attrs.values() for a in (attr if isinstance(attr, tuple) else (attr,))]
+    return [a for a in flat if isinstance(a, Dim)]
 
 
 def is_symbolic(types: Sequence[Type]) -> bool:

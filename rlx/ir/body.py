@@ -139,6 +139,22 @@ class Library:
 
 
 @dataclass(frozen=True)
+class Blocks:
+    """Blocks of result elements are computed one by one, in scalars.
+
+    What a block's elements share is computed once. `extents(operand_types, **attrs)` gives how
+    many blocks there are along some axes of their own; None if a block is too large to be written
+    out: then it is as `Library`. `compute(place, load, operand_types, **attrs)` gives for each
+    result the pairs of an index and the scalar there, of all elements of the block at `place`.
+    `load(operand, index)` gives an opaque scalar. It knows `+ - * / < > &`, `abs`, and the methods
+    `equals`, `select`, `sqrt`, `log`, `sign`; Python numbers go along with it, in results too.
+    """
+
+    extents: Callable[..., tuple[Any, ...] | None]
+    compute: Callable[..., list[list[tuple[tuple[Any, ...], Any]]]]
+
+
+@dataclass(frozen=True)
 class Call:
     """Run the nested graph of the attribute `graph` on the operands."""
 

@@ -17,7 +17,7 @@ from .graph import Constant, Graph, Source, Value
 from .ops import OPS
 from .types import LONG, Type, as_dtype
 
-WORDS = frozenset("graph return dim True False None nan inf complex".split())
+WORDS = frozenset("graph return dim True False None nan inf complex floordiv".split())
 DEPTH = 100  # of nesting; deeper text is not what `show` prints
 
 _TOKEN = re.compile(
@@ -341,6 +341,8 @@ class _Parser:
             if len(parts) != 2 or any(isinstance(p, Dim | complex) for p in parts):
                 self.fail("a complex number has two parts", "write complex(1.0, 2.0)")
             return complex(*parts)
+        if self.skip("floordiv"):
+            return self.quotient()
         is_quoted = self.at("dim")
         if self.skip("dim"):
             self.expect("(")
@@ -350,6 +352,13 @@ class _Parser:
         if name not in self.dims:
             self.fail(f"`{name}` has no meaning here", f"declare it above: dim {name} 1 None")
         return self.dims[name]
+
+    def quotient(self) -> Any:
+        self.expect("(")
+        parts = self.many(")", self.sum)
+        if [type(part) for part in parts] != [Dim, int] or parts[1] < 1:
+            self.fail("a size is divided by a positive number", "write floordiv(n + 1, 2)")
+        return parts[0] // parts[1]
 
     def number(self) -> int | float:
         text = self.take("number")

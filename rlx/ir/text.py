@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from .dims import Dim, Symbol
+from .dims import Dim, Floor, Symbol
 from .fingerprint import fingerprint
 from .graph import PRINTERS, Constant, Graph, Node, Value
 from .parse import WORDS, parse
@@ -170,19 +170,25 @@ def size_text(size: Any) -> str:
     if not isinstance(size, Dim):
         return str(size)
     renamed = tuple(
-        (tuple(Symbol(_symbol_text(s.name)) for s in monomial), c) for monomial, c in size.terms
+        (tuple(Symbol(_symbol_text(s)) for s in monomial), c) for monomial, c in size.terms
     )
     return str(Dim(renamed))
 
 
-def _symbol_text(name: str) -> str:
+def _symbol_text(symbol: Symbol) -> str:
+    if isinstance(symbol.meaning, Floor):
+        return f"floordiv({size_text(symbol.meaning.size)}, {symbol.meaning.divisor})"
+    return _name_text(symbol.name)
+
+
+def _name_text(name: str) -> str:
     """A dim's name, in a form that cannot be taken for another word."""
     plain = name.isascii() and name.isidentifier() and name not in LONG and name not in WORDS
     return name if plain else f"dim({json.dumps(name)})"
 
 
 def _dim_line(symbol: Symbol) -> str:
-    name = symbol.name if _symbol_text(symbol.name) == symbol.name else json.dumps(symbol.name)
+    name = symbol.name if _name_text(symbol.name) == symbol.name else json.dumps(symbol.name)
     return f"dim {name} {symbol.low} {symbol.high}"
 
 

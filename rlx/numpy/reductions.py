@@ -261,7 +261,10 @@ def _running(op: str, x: Tensor, axis: int | None, dtype: Any) -> Any:
         x = convert(x, as_dtype(dtype))
     elif op in ("cumsum", "cumprod"):
         x = convert(x, total_dtype(x.dtype))
-    return apply(op, x, axis=one_axis(op, axis, x.ndim))
+    place = one_axis(op, axis, x.ndim)
+    if is_bool(x.dtype) and op in ("cummax", "cummin"):
+        return truth(apply(op, convert(x, DTYPES["uint8"]), axis=place))
+    return apply(op, x, axis=place)
 
 
 def cumsum(a: Tensor, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:

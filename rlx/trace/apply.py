@@ -133,8 +133,20 @@ def as_operand(x: Any) -> Operand:
 def _size_as_number(size: Dim) -> TracedTensor:
     """A symbolic size as an int32 that yields to other dtypes, like a Python integer."""
     _check_open((size,))
-    ones = OPS["full"](shape=(size,), value=1, dtype="int32")
-    return TracedTensor(OPS["reduce_sum"](ones, axes=(0,)), weak=True)
+    if size.low is not None and size.low >= 0:
+        return TracedTensor(_counted(size), weak=True)
+    # as an axis it might have a negative size
+    more, less = (
+        Dim(tuple((monomial, abs(c)) for monomial, c in size.terms if (c > 0) == is_positive))
+        for is_positive in (True, False)
+    )
+    return TracedTensor(OPS["sub"](_counted(more), _counted(less)), weak=True)
+
+
+def _counted(size: Dim) -> Value:
+    """The number of elements along an axis of a size."""
+    ones = OPS["full"](shape=(size + 0,), value=1, dtype="int32")
+    return OPS["reduce_sum"](ones, axes=(0,))
 
 
 def operand_type(x: Operand) -> Type:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from ..ir.bind import sizes_in
 from ..ir.builder import builder_of
 from ..ir.graph import Value
 from .array import Array
@@ -83,8 +84,8 @@ def _computed(value: Value, arrays: Sequence[Known]) -> dict[Value, Known]:
             return {value: outside.host()}
         return {value: outside if isinstance(outside, np.ndarray) else next(iter(arrays), None)}
     ready = [a for a in arrays if a is not None]
-    # members of a batch differ, and Python functions are called when the program runs
+    # members of a batch differ, Python functions are called and sizes get numbers as it runs
     is_later = "named" in node.op.rules or "calls_python" in node.op.rules
-    if is_later or len(ready) < len(arrays):
+    if is_later or sizes_in(node.attrs) or len(ready) < len(arrays):
         return dict.fromkeys(node.results, None)
     return dict(zip(node.results, node.op.run(ready, node.attrs), strict=True))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.builder import user_source
-from ..ir.dims import Dim
+from ..ir.dims import Dim, is_at_least
 from ..ir.errors import BoundsError, ConcretizationError, ShapeError
 from .apply import apply, as_operand, as_tensor, literal, operand_type
 from .array import Array
@@ -105,7 +105,8 @@ def read_index(index: Any, shape: Shape, *, checked: bool = True, wraps: bool = 
         elif has_arrays:
             number = _number(item, size, axis)
             plan.add("take", 0, size)
-            plan.arrays.append(np.asarray(number, INDEX))
+            is_known = isinstance(number, int)
+            plan.arrays.append(np.asarray(number, INDEX) if is_known else as_tensor(number))
         else:
             number = _number(item, size, axis)
             plan.add("drop", number, number + 1)
@@ -113,14 +114,12 @@ def read_index(index: Any, shape: Shape, *, checked: bool = True, wraps: bool = 
     return plan
 
 
-def _number(item: int, size: Any, axis: int) -> Any:
+def _number(item: Any, size: Any, axis: int) -> Any:
     """A number counted from the start, within the axis."""
-    number = operator.index(item)
-    if isinstance(size, Dim):
-        if number >= 0:
-            return number
+    number = item if isinstance(item, Dim) else operator.index(item)
+    if isinstance(size, Dim) or isinstance(number, Dim):
         # a place counted from a symbolic end is symbolic too
-        return size + number
+        return size + number if is_at_least(-1, number) else number
     if not -size <= number < size:
         raise outside(number, size, axis, str(user_source()))
     return number % size

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import builder
-from ..ir.dims import dim
+from ..ir.dims import Dim, dim
 from ..ir.errors import ArgumentError, DonatedError, RlxError
 from ..ir.graph import Graph, Value
 from ..ir.tracebacks import boundary
@@ -87,6 +87,7 @@ def trace(
         with knowing(known):
             results = _call(fn, in_tree, tensors)
         out_leaves, out_tree = pytree.flatten(results)
+        out_leaves = [as_operand(x) if isinstance(x, Dim) else x for x in out_leaves]
         out_weak = _check_results(out_leaves, out_tree, name)
         graph.results = [to_value(as_operand(x)) for x in out_leaves]
     outermost = next(iter(builder.open_builders()), recorder)

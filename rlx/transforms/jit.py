@@ -455,8 +455,9 @@ def jit(
     place (`argnums`) or by name. Works as a decorator, with and without keywords.
 
     `dynamic` maps names of arguments to axes whose sizes stay open: one program serves all of
-    them. A size is a name or a `rlx.dim` with a range; equal names are equal sizes. What is said of
-    an optional argument does not apply where it is left out. A device that needs known sizes is
+    them. A size is a name or a `rlx.dim` with a range; equal names are equal sizes. Slices are as
+    long as they say for all sizes: `x[:5]` of fewer elements is an error of the call. What is said
+    of an optional argument does not apply where it is left out. A device that needs known sizes is
     told to `specialize`, to compile for each size it meets, or is given `buckets`, sizes for each
     dim to which arrays are padded; `report()` tells which were met.
 

@@ -36,6 +36,7 @@ from .linalg_matrices import (
     taken_rows,
     upper_part,
 )
+from .linalg_small import lu_factors, matrices
 from .linalg_solve import linear_solve
 from .linalg_triangular import triangular_solve, triangular_solve_reference
 
@@ -107,7 +108,7 @@ def _eliminate(a: np.ndarray, pivots: np.ndarray, order: np.ndarray, start: int,
         a[:, j + 1 :, j + 1 : stop] -= below[:, :, None] * a[:, j, None, j + 1 : stop]
 
 
-lu.body(Library())
+lu.body(matrices(lu_factors))
 
 
 @lu.jvp

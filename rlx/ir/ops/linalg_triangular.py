@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ..body import Library
 from ..errors import DtypeError, ShapeError
 from ..graph import Value
 from ..op import define, is_linear
@@ -29,6 +28,7 @@ from .linalg_matrices import (
     transposed,
     upper_part,
 )
+from .linalg_small import cholesky_factor, matrices, substituted, systems
 
 BLOCK = 64  # rows that LAPACK solves at once; matrix products do the rest
 
@@ -125,7 +125,27 @@ def _solved_block(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return x
 
 
-triangular_solve.body(Library())
+def _solve_small(
+    a: np.ndarray,
+    b: np.ndarray,
+    *,
+    left_side: bool,
+    lower: bool,
+    transpose_a: bool,
+    conjugate_a: bool,
+    unit_diagonal: bool,
+) -> np.ndarray:
+    if unit_diagonal:
+        a = a.copy()
+        np.fill_diagonal(a, 1)
+    if transpose_a == left_side:
+        a, lower = a.T, not lower
+    b = b if left_side else b.T
+    x = substituted(a[::-1, ::-1], b[::-1])[::-1] if lower else substituted(a, b)
+    return x if left_side else x.T
+
+
+triangular_solve.body(systems(_solve_small, lambda left_side, **attrs: left_side))
 
 
 @triangular_solve.jvp
@@ -216,7 +236,7 @@ def cholesky_reference(x: np.ndarray) -> np.ndarray:
     return np.tril(lapack(lambda x: (np.linalg.cholesky(x),), x)[0])
 
 
-cholesky.body(Library())
+cholesky.body(matrices(lambda x: [cholesky_factor(x)]))
 
 
 def _cholesky_tangent(t: Value, factor: Value, x: Value) -> Value:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...ir.bind import sizes_in
 from ...ir.body import Fill
 from ...ir.builder import repeat
 from ...ir.graph import OPS, Graph, Node, Value
@@ -45,7 +46,7 @@ def _known(node: Node, operands: list[Value]) -> list[np.ndarray] | None:
     """The operands' arrays, if the node can be computed from them now."""
     if not operands or node.graphs or "calls_python" in node.op.rules:
         return None
-    if "reference" not in node.op.rules:
+    if "reference" not in node.op.rules or sizes_in(node.attrs):
         return None
     if not all(r.type.is_static and r.type.size <= LARGEST for r in node.results):
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...ir.body import Branch, Call, Greatest, Library, Repeat, While
+from ...ir.body import Blocks, Branch, Call, Greatest, Library, Repeat, While
 from ...ir.errors import UnsupportedDtype, UnsupportedOp
 from ...ir.graph import Graph, Node, Value
 from ..target import Target
@@ -36,6 +36,8 @@ def needs_library(node: Node, target: Target) -> bool:
     if body is None or isinstance(body, Library):
         return True
     if isinstance(body, Greatest) and not ranks(node, target):
+        return True
+    if isinstance(body, Blocks) and body.extents([a.type for a in node.args], **node.attrs) is None:
         return True
     return not all(target.computes(v.dtype) for v in (*node.args, *node.results))
 

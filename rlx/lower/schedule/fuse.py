@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...ir.body import (
+    Blocks,
     Concat,
     Contract,
     Fill,
@@ -167,7 +168,7 @@ class _Fuser:
             self.store(result, "it is a result")
         for node in self.graph.nodes:
             body = node.op.rules.get("body")
-            fuses = isinstance(body, (*INLINE, Scan, Scatter, Concat))
+            fuses = isinstance(body, (*INLINE, Blocks, Scan, Scatter, Concat))
             if fuses and not needs_library(node, self.target):
                 continue
             for number, arg in enumerate(node.args):

@@ -67,6 +67,8 @@ def _together(first: Kernel | Rows, second: Kernel) -> Rows | None:
     moved = _inner(renamed(second, outer, second.loops[:limit]), outer)
     if not any(k.loops or _reduces(k) for k in (*group, moved)):
         return None
+    if any(_computes_blocks(k) for k in (*group, moved)):
+        return None  # its lanes go along the outer loops
     if _row_bytes((*group, moved)) > LARGEST_ROW:
         return None
     if not all(_is_same_row(kernel, moved, outer) for kernel in group):
@@ -76,6 +78,10 @@ def _together(first: Kernel | Rows, second: Kernel) -> Rows | None:
 
 def _reduces(kernel: Kernel) -> bool:
     return any(True for _ in reductions([kernel]))
+
+
+def _computes_blocks(kernel: Kernel) -> bool:
+    return len({s.buffer for s in kernel.stores}) < len(kernel.stores)
 
 
 def _inner(kernel: Kernel, outer: Sequence[Variable]) -> Kernel:

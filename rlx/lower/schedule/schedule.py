@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from ...ir.body import Branch, Concat, Contract, Greatest, Repeat, Scan, Scatter, View, While
+from ...ir.body import (
+    Blocks,
+    Branch,
+    Concat,
+    Contract,
+    Greatest,
+    Repeat,
+    Scan,
+    Scatter,
+    View,
+    While,
+)
 from ...ir.dims import likely
 from ...ir.graph import Constant, Graph, Node, Value
 from ...ir.types import Size, Type
@@ -12,6 +23,7 @@ from ..lir.index import Variable, as_index
 from ..lir.program import Buffer, Kind, Program, Step, Store
 from ..mir.legalize import needs_library
 from ..target import Target
+from .blocks import block_kernel
 from .contraction import contraction_steps
 from .control import branch_step, repeat_step, while_step
 from .elements import Elements, flatten, loops_of
@@ -124,6 +136,8 @@ class Scheduler:
             self.steps.append(repeat_step(self, node))
         elif isinstance(body, Greatest):
             self.emit_greatest(node)
+        elif isinstance(body, Blocks):
+            self.steps += block_kernel(self, node, body)
         elif node.result.type.size == 0:
             self.result_buffer(node.result)
         elif isinstance(body, Contract):

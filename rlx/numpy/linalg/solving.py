@@ -11,13 +11,13 @@ import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ...trace.apply import apply, as_tensor
+from ...trace.apply import apply, apply_like, as_tensor
 from ...trace.axes import broadcast_shapes, some_axes
 from ...trace.promotion import broadcast_to, convert
 from .. import reductions
 from ..arithmetic import astype, conj, real
 from ..constants import int32
-from ..creation import array, eye, zeros
+from ..creation import array, zeros
 from ..elementwise import Tensor
 from ..logic import logical_and
 from ..manipulation import expand_dims, moveaxis, ravel, reshape, transpose
@@ -88,7 +88,10 @@ def inv(a: Tensor) -> Any:
     """
     (a,) = inexact(a)
     check_square("inv", a)
-    return apply("linear_solve", a, broadcast_to(eye(a.shape[-1], dtype=a.dtype), a.shape))
+    shape = a.shape[-2:]
+    rows, columns = (apply_like(a, "iota", shape=shape, axis=i, dtype="int32") for i in (0, 1))
+    identity = astype(apply("eq", rows, columns), a.dtype)
+    return apply("linear_solve", a, broadcast_to(identity, a.shape))
 
 
 def pinv(
