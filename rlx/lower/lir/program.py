@@ -133,7 +133,7 @@ class Scan:
 
 @dataclass(frozen=True, eq=False)
 class Greatest:
-    """The greatest of `expr` along one loop, and where they are, for each value of the others.
+    """The greatest of `expr` along one loop, and their places, for each other value.
 
     The number of rank r (of the variable `rank`, whose extent is how many are wanted) goes to
     `values[index]`, its place along `along` as an int32 to `places[index]`. The greatest has rank
