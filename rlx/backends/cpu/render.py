@@ -232,7 +232,7 @@ class Scope:
         if not self.depends(expr.index.variables):
             place = self.index(expr.index)
             if self.guarded:
-                place = self._clamped(place, self.f.number(expr.buffer.size - 1))
+                place = self._clamped(place, self.f.number(expr.buffer.count - 1))
             address = f.offset(pointer, memory_element(dtype), place)
             kind = memory_element(dtype)
             raw = f.emit(f"load {kind}, ptr {address}, align {expr.dtype.itemsize}")
@@ -307,7 +307,8 @@ class Scope:
 
     def store(self, item: Store, rendered: Rendered) -> None:
         """Put a rendered value in its place."""
-        dtype, f, size = item.buffer.dtype.name, self.f, item.buffer.dtype.itemsize
+        number = item.buffer.number_dtype
+        dtype, f, size = number.name, self.f, number.itemsize
         pointer, element = self.pointers[item.buffer], memory_element(dtype)
         if not self.depends(item.index.variables):
             assert not rendered[1], "a store that varies by lane has an index that does"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...ir.body import Blocks, Branch, Call, Library, Repeat, While
 from ...ir.errors import UnsupportedDtype, UnsupportedOp
 from ...ir.graph import Graph, Node, Value
+from ..lir.program import REAL_PARTS
 from ..target import Target
 
 
@@ -35,9 +36,12 @@ def needs_library(node: Node, target: Target) -> bool:
         return False
     if body is None or isinstance(body, Library):
         return True
-    if isinstance(body, Blocks) and body.extents([a.type for a in node.args], **node.attrs) is None:
-        return True
-    return not all(target.computes(v.dtype) for v in (*node.args, *node.results))
+    dtypes = [v.dtype for v in (*node.args, *node.results)]
+    if isinstance(body, Blocks):
+        if body.passes([a.type for a in node.args], **node.attrs) is None:
+            return True
+        dtypes = [REAL_PARTS.get(dtype, dtype) for dtype in dtypes]
+    return not all(map(target.computes, dtypes))
 
 
 def _check_dtype(value: Value, node: Node | None, target: Target) -> None:
