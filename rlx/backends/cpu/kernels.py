@@ -41,17 +41,30 @@ class Layout:
 
     places: dict[Buffer, int]
     arena_place: int
-    constants: dict[Buffer, str]  # by their names in the module
+    names: dict[Buffer, str]  # of pointers that need no load: constants, all of a kernel
     scratch_offset: Size | None = None
 
     def pointer(self, f: Function, buffer: Buffer) -> str:
         """Emit the pointer to a buffer."""
-        if buffer in self.constants:
-            return self.constants[buffer]
+        if buffer in self.names:
+            return self.names[buffer]
         if buffer in self.places:
             return self._slot(f, self.places[buffer])
         assert buffer.offset is not None, f"{buffer} has no place in the arena"
         return f.offset(self._slot(f, self.arena_place), "i8", f.number(buffer.offset))
+
+    def place(self, buffer: Buffer | None) -> tuple[int, Size]:
+        """The slot of the table that leads to a buffer, and the bytes to go from there.
+
+        None stands for the scratch of the matrix kernels. What has a name has no slot.
+        """
+        if buffer is None and self.scratch_offset is None:
+            return self.arena_place + 1, 0
+        if buffer in self.places:
+            return self.places[buffer], 0
+        offset = self.scratch_offset if buffer is None else buffer.offset
+        assert offset is not None, f"{buffer} has no place in the arena"
+        return self.arena_place, offset
 
     def scratch(self, f: Function) -> str:
         """Emit the pointer to the scratch of the matrix kernels."""

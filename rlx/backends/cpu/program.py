@@ -17,6 +17,7 @@ import numpy as np
 
 from ...ir.bind import is_symbolic
 from ...ir.dims import Size, likely, quotient
+from ...lower.lir.access import reads, writes
 from ...lower.lir.index import Variable
 from ...lower.lir.program import (
     BranchStep,
@@ -44,6 +45,7 @@ from .contraction import (
     row_blocks,
     scratch_bytes,
 )
+from .equal_kernels import EqualKernels, write_table
 from .host import Host
 from .kernels import (
     KERNEL_PARAMETERS,
@@ -83,7 +85,11 @@ class ProgramWriter:
     count: int = 0
     constants: list[np.ndarray] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
+    kernels: EqualKernels = field(init=False)
     dims: list[str] | None = None  # the names of symbolic sizes
+
+    def __post_init__(self) -> None:
+        self.kernels = EqualKernels(self.module)
 
     def write(self, program: Program) -> Size:
         """Write `main` for a program; gives the bytes of memory it needs.
@@ -96,6 +102,7 @@ class ProgramWriter:
             for symbol in sorted(dims, key=lambda s: s.name):
                 self.module.symbols[symbol] = len(self.module.symbols)
             self.dims = [s.name for s in self.module.symbols]
+            self.kernels.is_symbolic = True
         arena = program.arena_bytes
         if isinstance(arena, int):
             arena = -(-arena // 64) * 64
@@ -202,15 +209,15 @@ class ProgramWriter:
         parts: int | str = 1
         if splits:
             parts = self._parts(f, [v.extent for v in _trip_loops(step)], cost)
-        with self._kernel(f, parts, is_short) as (kernel, split):
+        with self._kernel(f, step, layout, parts, is_short) as (kernel, inner, split):
             if isinstance(step, Kernel):
-                emit_kernel(kernel, step, layout, self.host, split)
+                emit_kernel(kernel, step, inner, self.host, split)
             elif isinstance(step, Rows):
-                emit_rows(kernel, step, layout, self.host, split)
+                emit_rows(kernel, step, inner, self.host, split)
             elif isinstance(step, Scan):
-                emit_scan(kernel, step, layout, self.host, split)
+                emit_scan(kernel, step, inner, self.host, split)
             else:
-                emit_scatter(kernel, step, layout, self.host)
+                emit_scatter(kernel, step, inner, self.host)
 
     def _parts(self, f: Function, extents: Sequence[Size], cost: float) -> int | str:
         """How many threads to use: decided at run time where that depends on the sizes."""
@@ -224,28 +231,38 @@ class ProgramWriter:
 
     @contextmanager
     def _kernel(
-        self, f: Function, parts: int | str, is_short: bool, attributes: str = KERNEL
-    ) -> Iterator[tuple[Function, bool]]:
-        """The function to write a kernel into, and whether its parts are shared.
+        self,
+        f: Function,
+        step: Step,
+        layout: Layout,
+        parts: int | str,
+        is_short: bool,
+        attributes: str = KERNEL,
+    ) -> Iterator[tuple[Function, Layout, bool]]:
+        """The function to write a kernel into, its layout, and whether its parts are shared.
 
         The function is called from `f`. A short program is one function: the compiler takes a third
         of a millisecond for each. In a long one a function for each kernel keeps the time to
-        compile it linear.
+        compile it linear. It has a pointer table of its own, so that equal kernels have equal
+        texts.
         """
         is_split = isinstance(parts, str) or parts > 1
         if not is_split and is_short:
-            yield f, False
+            yield f, layout, False
             return
-        name = self.name("kernel")
+        buffers = list(dict.fromkeys([*reads(step), *writes(step)]))
+        before, name = self.kernels.begin(), self.name("kernel")
         kernel = self.module.function(
             name, KERNEL_PARAMETERS, attributes=attributes, linkage="internal"
         )
-        yield kernel, is_split
+        yield kernel, self.kernels.layout(buffers), is_split
         kernel.do("ret void")
+        name, order = self.kernels.settle(kernel, before)
+        table = self.kernels.table(f, layout, [buffers[i] for i in order])
         if is_split:
-            parallel(f, f"@{name}", "%table", str(parts))
+            parallel(f, f"@{name}", table, str(parts))
         else:
-            f.do(f"call void @{name}(ptr %table, i64 0, i64 1)")
+            f.do(f"call void @{name}(ptr {table}, i64 0, i64 1)")
 
     def _contraction(self, f: Function, step: Contraction, layout: Layout, is_short: bool) -> None:
         extents = [v.extent for v in (step.row, step.column, step.depth, *step.batch)]
@@ -257,8 +274,9 @@ class ProgramWriter:
         plan = plan_contraction(step, self.host, most)
         # The loops around the tiles need no optimization, which would double the time to compile.
         attributes = f"optnone noinline {KERNEL}" if plan.packs else KERNEL
-        with self._kernel(f, parts, is_short and not plan.packs, attributes) as (kernel, _):
-            emit_contraction(self.module, kernel, step, plan, layout, self.host, most)
+        is_short = is_short and not plan.packs
+        with self._kernel(f, step, layout, parts, is_short, attributes) as (kernel, inner, _):
+            emit_contraction(self.module, kernel, step, plan, inner, self.host, most)
         self.scratch = max(self.scratch, scratch_bytes(step, plan, most, self.host))
 
     def _call(
@@ -269,9 +287,7 @@ class ProgramWriter:
         pointers = [layout.pointer(f, b) for b in called_with(step)]
         if self.is_symbolic:
             pointers.insert(0, f.emit("load ptr, ptr %table, align 8, !invariant.load !0"))
-        table = f.emit(f"alloca [{max(1, len(pointers))} x ptr], align 8")
-        for i, pointer in enumerate(pointers):
-            f.do(f"store ptr {pointer}, ptr {f.offset(table, 'ptr', str(i))}, align 8")
+        table = write_table(f, pointers)
         name = call_name(len(self.calls))
         self.calls.append(call)
         f.declarations.add(f"declare i32 @{name}(ptr)")
@@ -297,11 +313,7 @@ class ProgramWriter:
         """A pointer table for a nested program."""
         first = [f.emit("load ptr, ptr %table, align 8")] if self.is_symbolic else []
         arena = layout.pointer(f, scratch) if scratch is not None else "null"
-        everything = (*first, *pointers, arena, layout.scratch(f))
-        table = f.emit(f"alloca [{len(everything)} x ptr], align 8")
-        for i, pointer in enumerate(everything):
-            f.do(f"store ptr {pointer}, ptr {f.offset(table, 'ptr', str(i))}, align 8")
-        return table
+        return write_table(f, [*first, *pointers, arena, layout.scratch(f)])
 
     def _branch(self, f: Function, step: BranchStep, layout: Layout) -> None:
         before = self.cost

@@ -1,0 +1,127 @@
+"""Equal kernels are compiled once: the layers of a model differ in their buffers only.
+
+A kernel is a function with a pointer table of its own: the sizes if they are symbolic, the scratch
+of the matrix kernels, then its buffers in the order in which its text first names them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ...lower.lir.program import Buffer
+from .code import Function, Module
+from .kernels import Layout
+
+_SLOT = re.compile(r"%slot_(\d+)_")
+
+
+@dataclass
+class EqualKernels:
+    """The kernels of a module by their texts.
+
+    A kernel's own functions and tables count with it. Their names, which begin with `product_` and
+    the number of functions there were before, are those of the first such kernel.
+    """
+
+    module: Module
+    is_symbolic: bool = False
+    known: dict[str, str] = field(default_factory=dict)
+
+    def begin(self) -> tuple[int, int, int]:
+        """What the module has before a kernel is written."""
+        return len(self.module.functions), len(self.module.globals), len(self.module.shared)
+
+    def layout(self, buffers: Sequence[Buffer]) -> Layout:
+        """The layout to write a kernel with: pointers have names, and their places come later."""
+        names = {b: f"%slot_{i}_" for i, b in enumerate(buffers)}
+        return Layout({}, self.is_symbolic - 1, names)
+
+    def settle(self, kernel: Function, before: tuple[int, int, int]) -> tuple[str, list[int]]:
+        """End a kernel: gives the function to call, and the numbers of its buffers in the table.
+
+        If there is an equal one, what was just written is forgotten.
+        """
+        module, (count, lines, shared) = self.module, before
+        made = list(module.functions.values())[count:]
+        every = "\n".join(line for f in made for line in f.lines)
+        order = [int(number) for number in dict.fromkeys(_SLOT.findall(every))]
+        places = {f"%slot_{number}_": i for i, number in enumerate(order)}
+        for f in made:
+            _load_slots(f, places, self.is_symbolic + 1)
+        if len(module.shared) != shared:  # others will use what came with it
+            return kernel.name, order
+        texts = [*(f.text for f in made), *module.globals[lines:]]
+        own = re.compile(rf"@{kernel.name}\b|(?<=@product_){count + 1}(?=_)")
+        found = self.known.setdefault(own.sub("", "\n".join(texts)), kernel.name)
+        if found != kernel.name:
+            for f in made:
+                del module.functions[f.name]
+            del module.globals[lines:]
+        return found, order
+
+    def table(self, f: Function, layout: Layout, buffers: Sequence[Buffer]) -> str:
+        """Write the pointer table of a kernel, whose buffers these are.
+
+        Where sizes are numbers, the places of the pointers are data and not code.
+        """
+        if self.is_symbolic:
+            sizes = f.emit("load ptr, ptr %table, align 8, !invariant.load !0")
+            return write_table(
+                f, [sizes, layout.scratch(f), *(layout.pointer(f, b) for b in buffers)]
+            )
+        module = self.module
+        if "gather" not in module.functions:
+            _emit_gather(module)
+        found = [(0, 0) if b in layout.names else layout.place(b) for b in buffers]
+        places = list(itertools.chain(layout.place(None), *found))
+        name, count = f"@places_{len(module.globals)}", len(places) // 2
+        numbers = ", ".join(f"i64 {n}" for n in places)
+        module.globals.append(f"{name} = internal constant [{len(places)} x i64] [{numbers}]")
+        table = f.reserve(f"[{count} x ptr]", 8)
+        f.do(f"call void @gather(ptr %table, ptr {table}, ptr {name}, i64 {count})")
+        for i, buffer in enumerate(buffers, start=1):
+            if buffer in layout.names:
+                slot = f.offset(table, "ptr", str(i))
+                f.do(f"store ptr {layout.names[buffer]}, ptr {slot}, align 8")
+        return table
+
+
+def write_table(f: Function, pointers: Sequence[str]) -> str:
+    """Write pointers into a table on the stack."""
+    table = f.reserve(f"[{len(pointers)} x ptr]", 8)
+    for i, pointer in enumerate(pointers):
+        f.do(f"store ptr {pointer}, ptr {f.offset(table, 'ptr', str(i))}, align 8")
+    return table
+
+
+def _load_slots(f: Function, places: dict[str, int], start: int) -> None:
+    """Let a function load the pointers that it names."""
+    text = "\n".join(f.lines)
+    for name in dict.fromkeys(found[0] for found in _SLOT.finditer(text)):
+        at = f"%place_{places[name]}"
+        f.reserved += [
+            f"  {at} = getelementptr inbounds ptr, ptr %table, i64 {start + places[name]}",
+            f"  {name} = load ptr, ptr {at}, align 8, !invariant.load !0",
+        ]
+    renamed = [_SLOT.sub(lambda found: f"%slot{places[found[0]]}", x) for x in (*f.reserved, text)]
+    f.reserved, f.lines = renamed[:-1], renamed[-1:]
+
+
+def _emit_gather(module: Module) -> None:
+    """`gather(table, into, places, count)`: pointers of a table with bytes added, in another."""
+    f = module.function(
+        "gather",
+        [("ptr", "%table"), ("ptr", "%into"), ("ptr", "%places"), ("i64", "%count")],
+        linkage="internal",
+    )
+    with f.loop("0", "%count") as loop:
+        place = f.emit(f"getelementptr inbounds [2 x i64], ptr %places, i64 {loop.index}")
+        slot = f.emit(f"load i64, ptr {place}, align 8")
+        more = f.emit(f"load i64, ptr {f.offset(place, 'i64', '1')}, align 8")
+        pointer = f.emit(f"load ptr, ptr {f.offset('%table', 'ptr', slot)}, align 8")
+        pointer = f.emit(f"getelementptr inbounds i8, ptr {pointer}, i64 {more}")
+        f.do(f"store ptr {pointer}, ptr {f.offset('%into', 'ptr', loop.index)}, align 8")
+    f.do("ret void")
