@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...lower.lir.expr import Load
 from ...lower.lir.index import Index, Variable
-from ...lower.lir.program import Buffer, Store
+from ...lower.lir.program import Store
 from .code import Function, Vector
 
 WIDEST = 16  # vectors that are put together at most
@@ -21,21 +22,22 @@ def step_of(index: Index, along: Variable) -> int:
     return stride if isinstance(stride, int) and stride > 0 else 0
 
 
-def offset_in_group(index: Index, buffer: Buffer, step: int) -> int | None:
-    """The place of an index within its group of `step` numbers.
+def start_of_group(place: Load | Store, step: int) -> Index | None:
+    """Where the group of `step` numbers begins in which one lies.
 
     It is None unless all groups begin at a multiple of `step` and lie in the buffer.
     """
-    sizes = [buffer.count, index.constant, *(c for _, c in index.terms)]
-    if not all(isinstance(n, int) for n in sizes):
+    index, count = place.index, place.buffer.count
+    if not all(isinstance(n, int) for n in (count, index.constant, *(c for _, c in index.terms))):
         return None
-    is_whole = buffer.count % step == 0 and all(c % step == 0 for _, c in index.terms)
-    return index.constant % step if is_whole else None  # type: ignore[operator]
+    if count % step or any(c % step for _, c in index.terms):
+        return None
+    return index - index.constant % step
 
 
 def every_second(f: Function, vector: Vector, address: str, align: int, which: int) -> str:
     """Load one of each two neighbors, `which` telling whether the first or the second."""
-    both = vector.with_lanes(2 * vector.lanes)
+    both = Vector(vector.dtype, 2 * vector.lanes)
     raw = f.emit(f"load {both.text}, ptr {address}, align {align}")
     places = range(which, 2 * vector.lanes, 2)
     return _shuffled(f, both, raw, "poison", places)
@@ -46,15 +48,13 @@ def grouped(stores: Sequence[Store], along: Variable) -> list[list[Store]]:
     groups: dict[tuple, list[Store]] = {}
     for store in stores:
         step = step_of(store.index, along)
-        if not 1 < step <= WIDEST or step & (step - 1):
-            key: tuple = (store,)
-        else:
-            offset = offset_in_group(store.index, store.buffer, step)
-            key = (store,) if offset is None else (store.buffer, step, store.index - offset)
+        is_power = 1 < step <= WIDEST and not step & (step - 1)
+        start = start_of_group(store, step) if is_power else None
+        key = (store,) if start is None else (store.buffer, step, start)
         groups.setdefault(key, []).append(store)
     found: list[list[Store]] = []
     for key, group in groups.items():
-        if len(key) == 3 and len(group) == key[1]:
+        if len(key) > 1 and len(group) == key[1]:
             found.append(sorted(group, key=lambda s: s.index.constant))  # type: ignore[arg-type]
         else:
             found += [[store] for store in group]

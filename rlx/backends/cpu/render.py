@@ -17,6 +17,7 @@ from ...lower.lir.index import UNKNOWN, Index, Loaded, Quotient, Remainder, Vari
 from ...lower.lir.program import Buffer, Store
 from .code import Function, Vector, literal
 from .host import Host
+from .interleave import every_second, start_of_group
 from .lanes import best_variable, choose_lanes, first_lanes, lane_mask
 from .reductions import combine, horizontal, identity
 from .scalar import HALVES, convert, emit_instruction, narrow, register, widen
@@ -243,6 +244,9 @@ class Scope:
         if stride == 1:
             address = f.offset(pointer, vector.element, self.index(expr.index))
             raw = self._load_neighbors(vector, address, expr.dtype.itemsize)
+        elif stride == 2 and self.mask is None and (group := start_of_group(expr, 2)) is not None:
+            address = f.offset(pointer, vector.element, self.index(group))
+            raw = every_second(f, vector, address, expr.dtype.itemsize, expr.index != group)
         elif stride == -1 and self.mask is None:
             last = self.index(expr.index - (self.lanes - 1))
             address = f.offset(pointer, vector.element, last)
@@ -293,7 +297,8 @@ class Scope:
             raw = self._reread(raw, "uint16", "bfloat16", lanes)
         return widen(self.f, dtype, lanes, raw) if dtype in HALVES else raw
 
-    def _to_memory(self, value: str, dtype: str, lanes: int) -> str:
+    def to_memory(self, value: str, dtype: str, lanes: int) -> str:
+        """A value as it lies in memory."""
         if dtype == "bool":
             kind = Vector("bool", lanes).text
             return self.f.emit(f"zext {kind} {value} to {Vector('uint8', lanes).text}")
@@ -312,13 +317,13 @@ class Scope:
         pointer, element = self.pointers[item.buffer], memory_element(dtype)
         if not self.depends(item.index.variables):
             assert not rendered[1], "a store that varies by lane has an index that does"
-            value = self._to_memory(rendered[0], dtype, 1)
+            value = self.to_memory(rendered[0], dtype, 1)
             address = f.offset(pointer, element, self.index(item.index))
             f.do(f"store {element} {value}, ptr {address}, align {size}")
             return
         assert self.along is not None
         vector, mask = memory_vector(dtype, self.lanes), Vector("bool", self.lanes)
-        value = self._to_memory(self.spread(dtype, rendered), dtype, self.lanes)
+        value = self.to_memory(self.spread(dtype, rendered), dtype, self.lanes)
         if self._is_stepped(item.index) and item.index.stride_of(self.along) == 1:
             address = f.offset(pointer, element, self.index(item.index))
             if self.mask is None:

@@ -66,8 +66,8 @@ def factors(n: int) -> list[int] | None:
     if n != 1 << twos:
         return None
     eights, rest = divmod(twos, 3)
-    if rest == 1 and eights:
-        return [16, *[8] * (eights - 1), *found]
+    if rest == 1 and eights:  # two passes of 4 cost less than one of 2 and one of 8
+        return [4, 4, *[8] * (eights - 1), *found]
     return [*([1 << rest] if rest else []), *[8] * eights, *found]
 
 
@@ -95,7 +95,9 @@ def _pass(x: Type, stage: Stage, is_inverse: bool, is_first: bool, scale: float 
             values = [values[0], *map(_product, values[1:], turns)]
         places = [at(p * radix + k) for k in range(radix)]
         if not is_last:
-            return [[(there, v[i]) for there, v in zip(places, values, strict=True)] for i in (0, 1)]
+            return [
+                [(there, v[i]) for there, v in zip(places, values, strict=True)] for i in (0, 1)
+            ]
         values = [_turned_over(v, is_inverse) for v in values]
         if is_inverse:
             values = [(re * scale, im * scale) for re, im in values]
