@@ -35,7 +35,10 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 @dataclass(frozen=True)
 class DiskCache:
-    """The entries in a directory; the least recently used go when there are too many bytes."""
+    """The entries in a directory.
+
+    The least recently used go when there are too many bytes.
+    """
 
     root: Path
     limit: int

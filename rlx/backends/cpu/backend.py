@@ -45,7 +45,7 @@ class CpuBackend(Backend):
         return Availability(True)
 
     def compile(self, graph: Graph, array: type, *, check: bool = False) -> Executable:
-        """Give the machine code of a graph, which another process may have compiled before."""
+        """Give the machine code of a graph, perhaps of an earlier process."""
         began = time.perf_counter()
         place = Place(graph, self.target)
         code, program = None if check else place.read(), None

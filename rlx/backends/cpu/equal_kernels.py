@@ -1,7 +1,8 @@
-"""Equal kernels are compiled once: the layers of a model differ in their buffers only.
+"""Equal kernels are compiled once.
 
-A kernel is a function with a pointer table of its own: the sizes if they are symbolic, the scratch
-of the matrix kernels, then its buffers in the order in which its text first names them.
+The layers of a model differ in their buffers only. A kernel is a function with a pointer table of
+its own: the sizes if they are symbolic, the scratch of the matrix kernels, then its buffers in the
+order in which its text first names them.
 """
 
 from __future__ import annotations

@@ -93,9 +93,9 @@ class Library:
 
 
 def compile(text: str, *, level: int = 0) -> tuple[bytes, tuple[str, ...]]:
-    """Compile a module's IR text for this processor: object code, and the names it exports.
+    """Compile a module's IR text for this processor.
 
-    `level` picks the passes (table above).
+    Gives object code and the names it exports. `level` picks the passes (table above).
     """
     with _module(text, level) as module:
         return _engine().target.emit_object(module), tuple(_exports(module))
