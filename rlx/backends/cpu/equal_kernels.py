@@ -46,7 +46,8 @@ class EqualKernels:
     def settle(self, kernel: Function, before: tuple[int, int, int]) -> tuple[str, list[int]]:
         """End a kernel; gives the function to call.
 
-        The numbers are those of its buffers in the order of the table. If there is an equal one, what was just written is forgotten.
+        The numbers are those of its buffers in the order of the table. If there is an equal one,
+        what was just written is forgotten.
         """
         module, (count, lines, shared) = self.module, before
         made = list(module.functions.values())[count:]
