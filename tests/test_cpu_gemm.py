@@ -16,9 +16,10 @@ from rlx.backends.cpu.host import Host, host
 GUARD = 64  # elements around C, and bytes around the scratch memory, that nobody may touch
 NARROW = {
     "native": {},
-    "avx2": {"vector_bytes": 32, "vector_registers": 16},
+    "avx2": {"vector_bytes": 32, "vector_registers": 16, "has_tiles": False},
     "sse": {"vector_bytes": 16, "vector_registers": 16},
     "neon": {"vector_bytes": 16, "vector_registers": 32},
+    "no tiles": {"has_tiles": False},
     "small caches": {"l1": 2 << 10, "l2": 16 << 10, "l3": 64 << 10},
 }
 
@@ -48,8 +49,8 @@ def stored(shape: tuple[int, int], how: str, dtype: str, seed: int) -> np.ndarra
     }[how]
     size = {"columns": (columns, rows), "gaps": (2 * rows, 3 * columns)}.get(how, shape)
     size = tuple(max(x, 1) for x in size)
-    if dtype.startswith("int"):
-        return place(random.integers(-9, 9, size).astype(dtype))
+    if "int" in dtype:
+        return place(random.integers(0 if dtype == "uint8" else -9, 9, size).astype(dtype))
     return place(random.standard_normal(size).astype(numpy_dtype(dtype)))
 
 
@@ -117,10 +118,10 @@ def check(
     problem = problem_of(a, b, layout.gap, dtype, out or dtype)
     product = Product(problem, replace(host(), **NARROW[device]), parts)
     got = product(a, b)
-    wide = np.int64 if dtype.startswith("int") else np.float64
+    wide = np.int64 if "int" in dtype else np.float64
     want = a.astype(wide) @ b.astype(wide)
     if wide is np.int64:
-        np.testing.assert_array_equal(got, want.astype(dtype))
+        np.testing.assert_array_equal(got, want.astype(out or dtype))
         return product.plan.kind
     size = np.abs(a.astype(wide)) @ np.abs(b.astype(wide))
     sums = np.finfo(np.float32 if problem.accumulator == "float32" else np.float64).eps
@@ -166,6 +167,21 @@ def test_product_of_other_dtypes(dtype: str) -> None:
         check(*size, dtype=dtype, layout=Layout("columns", "columns"), device="small caches")
     if dtype in ("float16", "bfloat16"):
         check(30, 40, 50, dtype=dtype, out="float32")
+
+
+@pytest.mark.parametrize("device", ["native", "no tiles", "avx2"])
+@pytest.mark.parametrize(
+    ("dtype", "out"),
+    [("bfloat16", "float32"), ("bfloat16", "bfloat16"), ("int8", "int32"), ("uint8", "int32")],
+)
+def test_products_that_tile_registers_may_do(dtype: str, out: str, device: str) -> None:
+    sizes = [(32, 32, 32), (33, 65, 64), (64, 40, 131), (97, 101, 303), (128, 64, 256)]
+    for size in sizes:
+        for a, b in [("rows", "rows"), ("rows", "columns"), ("columns", "rows"), ("gaps", "gaps")]:
+            kind = check(*size, dtype=dtype, out=out, layout=Layout(a, b), device=device, parts=2)
+            tiled = host().has_tiles and device == "native"
+            assert (kind == "tiles") == tiled
+    check(7, 50, 64, dtype=dtype, out=out, device=device)
 
 
 @pytest.mark.parametrize("parts", [2, 3, 4, 40])

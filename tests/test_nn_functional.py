@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from typing import Any
 
@@ -130,6 +131,33 @@ def test_attention_is_that_of_jax() -> None:
         for one, two in zip([*mine[0], *mine[1]], [*other[0], *other[1]], strict=True):
             close(one, two, 2e-5)
         close(ours.dot_product_attention(Q, K, V, **settings), other[1][0], 2e-5)
+
+
+@pytest.mark.parametrize("size", [(23, 23, 4, 4), (40, 17, 4, 2)])
+def test_attention_in_blocks_is_attention(size: tuple, monkeypatch: pytest.MonkeyPatch):
+    """The keys that no query of a block sees are left out; every number stays as it is."""
+    (length, count, heads, groups), random = size, np.random.default_rng(0)
+    q, k, v = (
+        random.normal(size=(2, n, h, 8)) for n, h in ((length, heads), *[(count, groups)] * 2)
+    )
+    lengths = np.array([count - 5, count], "int32")
+    attention = importlib.import_module("rlx.nn.attention")
+    for settings in (
+        {},
+        {"is_causal": True},
+        {"local_window_size": (5, 0)},
+        {"local_window_size": (2, 4), "is_causal": True},
+        {"mask": random.random((2, 1, length, count)) < 0.7, "is_causal": True},
+        {"bias": random.normal(size=(1, heads, length, count)), "local_window_size": 3},
+        {"key_value_seq_lengths": lengths, "is_causal": True},
+    ):
+        made = []
+        for large in (1 << 60, 1):
+            monkeypatch.setattr(attention, "LARGE", large)
+            monkeypatch.setattr(attention, "BLOCK", 5)
+            made.append(ours.dot_product_attention(q, k, v, return_residual=True, **settings))
+        for whole, parts in zip(*made, strict=True):
+            close(parts, whole, 1e-12)
 
 
 def test_attention_without_a_batch_and_of_half_size() -> None:

@@ -92,7 +92,7 @@ def settings_of_both():
 
 
 # JAX takes too long to compile for shrinking
-@some(16, phases=[Phase.generate])
+@some(8, phases=[Phase.generate])
 @given(programs(SMOOTH_RULES))
 def test_derivatives_are_those_of_jax(program: Program) -> None:
     ours, theirs = program.on(OURS), program.on(THEIRS)

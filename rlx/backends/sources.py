@@ -1,4 +1,7 @@
-"""What compiled code depends on besides a graph: the files of rlx and the libraries it uses."""
+"""What compiled code depends on besides a graph.
+
+That is the files of rlx, and the libraries it uses.
+"""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Target:
     native: frozenset[str] = frozenset((*NUMBERS, *FLOATS))
     widened: Mapping[str, str] = field(default_factory=lambda: dict(HALVES))
     has_library: bool = True
-    contracted: frozenset[str] = frozenset(FLOATS)
+    contracted: frozenset[str] = frozenset((*FLOATS, "int32", "int64", "uint32", "uint64"))
     lanes: int = 16
     local_bytes: int = 0
     most_ranked: int = 0

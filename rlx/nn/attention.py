@@ -16,6 +16,8 @@ from ..trace.apply import apply, as_tensor
 from ..trace.axes import integer
 
 IMPLEMENTATIONS = (None, "xla", "cudnn")
+LARGE = 1 << 20  # products of queries and keys from which on they are computed in blocks
+BLOCK, MOST_BLOCKS = 128, 8  # queries at least, and blocks at most
 Window = int | tuple[int, int] | None
 
 
@@ -62,7 +64,12 @@ def dot_product_attention(
     (batch, length), count = q.shape[:2], k.shape[1]
     seen += _places_seen(length, count, is_causal, local_window_size)
     seen += _lengths_seen(batch, length, count, query_seq_lengths, key_value_seq_lengths)
-    made, total = _weighted(q, k, v, scale, added, seen)
+    is_cut = mask is None and key_value_seq_lengths is None  # every query sees a key
+    spans = _spans(q, k, is_causal and is_cut, local_window_size if is_cut else None)
+    parts = [_part(q, k, v, scale, added, seen, span) for span in spans]
+    made, total = (
+        xs[0] if len(xs) == 1 else rnp.concatenate(xs, 1) for xs in zip(*parts, strict=True)
+    )
     if query_seq_lengths is not None:
         is_there = rnp.arange(length, dtype="int32")[:, None, None]
         is_there = is_there < as_tensor(query_seq_lengths)[:, None, None, None]
@@ -71,6 +78,54 @@ def dot_product_attention(
     if not return_residual:
         return made
     return made, apply("stop_gradient", rnp.reshape(rnp.astype(total, k.dtype), shape[:-1]))
+
+
+def _spans(q: Any, k: Any, is_causal: bool, window: Window) -> list[tuple[int, int, int, int]]:
+    """First and last queries, then the keys they may see, of each block to compute.
+
+    The products of a long sequence do not fit into the caches at once; and most that a causal mask
+    or a window would hide need not be computed.
+    """
+    (batch, length, heads, _), count = q.shape, k.shape[1]
+    sizes = (batch, length, heads, count)
+    if not all(isinstance(n, int) for n in sizes) or math.prod(sizes) < LARGE:
+        return [(0, length, 0, count)]
+    before, after = (length + count,) * 2 if window is None else _sides(window)
+    after = min(after, 0) if is_causal else after
+    blocks = min(MOST_BLOCKS, max(1, length // BLOCK))
+    spans = []
+    for i in range(blocks):
+        first, last = length * i // blocks, length * (i + 1) // blocks
+        low, high = max(0, first - before), min(count, last + after)
+        if (
+            last - 1 - before >= count or first + after < 0
+        ):  # some see none, and get the mean of all
+            low, high = 0, count
+        spans.append((first, last, low, high))
+    return spans
+
+
+def _part(
+    q: Any,
+    k: Any,
+    v: Any,
+    scale: float | None,
+    bias: Any,
+    seen: list[Any],
+    span: tuple[int, int, int, int],
+) -> tuple[Any, Any]:
+    """`_weighted` for some queries and keys."""
+    first, last, low, high = span
+    if (first, last, low, high) == (0, q.shape[1], 0, k.shape[1]):
+        return _weighted(q, k, v, scale, bias, seen)
+
+    def cut(x: Any) -> Any:
+        rows = slice(None) if x.shape[-2] == 1 else slice(first, last)
+        return x[..., rows, slice(None) if x.shape[-1] == 1 else slice(low, high)]
+
+    bias = None if bias is None else cut(bias)
+    k, v = k[:, low:high], v[:, low:high]
+    return _weighted(q[:, first:last], k, v, scale, bias, [cut(each) for each in seen])
 
 
 def _weighted(
@@ -140,10 +195,15 @@ def _places_seen(length: Any, count: Any, is_causal: bool, window: Window) -> li
     own = own[:, None]
     seen = [own >= other] if is_causal else []
     if window is not None:
-        before, after = (window, window) if isinstance(window, int) else window
-        before, after = (integer("local_window_size", n) for n in (before, after))
+        before, after = _sides(window)
         seen += [(own <= other + before) & (own >= other - after)]
     return seen
+
+
+def _sides(window: int | tuple[int, int]) -> tuple[int, int]:
+    """How many keys before and after a query a window shows."""
+    before, after = (window, window) if isinstance(window, int) else window
+    return integer("local_window_size", before), integer("local_window_size", after)
 
 
 def _lengths_seen(batch: Any, length: Any, count: Any, queries: Any, keys: Any) -> list[Any]:

@@ -15,11 +15,11 @@ from ...lower.lir.index import Index, Variable, as_index, is_long
 from ...lower.lir.program import Buffer, Contraction, Kernel, Store
 from .code import Function, Module, Vector
 from .gemm import Epilogue, GemmPlan, Operand, Places, Problem, emit_gemm
+from .gemm_plan import WIDENED
 from .gemm_view import OperandView
 from .host import Host
 from .kernels import Layout, all_exprs, buffers_of, nest, open_scope
 from .render import Scope, memory_element
-from .scalar import HALVES
 
 ROW_BLOCKS = (64, 8, 1)
 LARGEST_STEP = 256  # at multiples of which the depth is cut
@@ -32,7 +32,7 @@ def contracts_natively(step: Contraction) -> bool:
     if long and all(index.stride_of(v) != 1 for v in long):
         return False
     given, sums = {step.lhs.dtype.name, step.rhs.dtype.name}, step.dtype.name
-    return given == {sums} or (sums == "float32" and len(given) == 1 and given <= set(HALVES))
+    return given == {sums} or ({WIDENED.get(name) for name in given} == {sums} and len(given) == 1)
 
 
 def as_kernel(step: Contraction) -> Kernel:

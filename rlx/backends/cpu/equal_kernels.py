@@ -1,7 +1,8 @@
-"""Equal kernels are compiled once: the layers of a model differ in their buffers only.
+"""Equal kernels are compiled once.
 
-A kernel is a function with a pointer table of its own: the sizes if they are symbolic, the scratch
-of the matrix kernels, then its buffers in the order in which its text first names them.
+The layers of a model differ in their buffers only. A kernel is a function with a pointer table of
+its own: the sizes if they are symbolic, the scratch of the matrix kernels, then its buffers in the
+order in which its text first names them.
 """
 
 from __future__ import annotations
@@ -35,14 +36,18 @@ class EqualKernels:
         return len(self.module.functions), len(self.module.globals), len(self.module.shared)
 
     def layout(self, buffers: Sequence[Buffer]) -> Layout:
-        """The layout to write a kernel with: pointers have names, and their places come later."""
+        """The layout to write a kernel with.
+
+        Pointers have names, and their places come later.
+        """
         names = {b: f"%slot_{i}_" for i, b in enumerate(buffers)}
         return Layout({}, self.is_symbolic - 1, names)
 
     def settle(self, kernel: Function, before: tuple[int, int, int]) -> tuple[str, list[int]]:
-        """End a kernel: gives the function to call, and the numbers of its buffers in the table.
+        """End a kernel; gives the function to call.
 
-        If there is an equal one, what was just written is forgotten.
+        The numbers are those of its buffers in the order of the table. If there is an equal one,
+        what was just written is forgotten.
         """
         module, (count, lines, shared) = self.module, before
         made = list(module.functions.values())[count:]

@@ -13,18 +13,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from .code import Function, Module, Vector
+from .gemm_choice import GemmPlan
 from .gemm_dots import emit_dots
 from .gemm_kernel import emit_finish, emit_kernel
 from .gemm_pack import emit_pack_a, emit_pack_b, panel_start
 from .gemm_plan import (
     Blocking,
     Epilogue,
-    GemmPlan,
     Operand,
     Problem,
     floor_power,
     memory_type,
 )
+from .gemm_tiles import emit_tile_kernel, emit_tile_pack, tile_registers
 from .gemm_view import OperandView, emit_view_pack
 from .render import Scope
 
@@ -86,6 +87,12 @@ def _emit_inner(module: Module, name: str, blocking: Blocking) -> str:
     """
     if blocking in module.shared:
         return module.shared[blocking]
+    if blocking.uses_tiles:
+        emit_tile_kernel(module, f"{name}_kernel", blocking)
+        for which in "ab":
+            emit_tile_pack(module, f"{name}_pack_{which}", blocking, which)
+        module.shared[blocking] = name
+        return name
     emit = emit_dots if blocking.dot_lanes else emit_kernel
     emit(module, f"{name}_kernel", blocking)
     if blocking.pack_a and not blocking.problem.a.is_computed:
@@ -139,7 +146,11 @@ class _Emitter:
         """Emit the function that stores with care, and the loops around the tile."""
         if self.finishes:
             self._emit_finish(self.blocking)
-        self._region()
+        if not self.blocking.uses_tiles:
+            self._region()
+            return
+        with tile_registers(self.module, self.f):
+            self._region()
 
     def emit_whole(self) -> None:
         """Emit the product into memory of its own and one call that stores all of it.

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .code import Function, Module, Vector
-from .gemm_plan import HALVES, NARROW, Blocking, Epilogue, Problem, Tile, memory_type
+from .gemm_plan import BYTES, HALVES, NARROW, Blocking, Epilogue, Problem, Tile, memory_type
 from .scalar import narrow, rounded
 
 FETCHED = 2048  # bytes of B that are fetched ahead of their use
@@ -17,12 +17,15 @@ UNROLLED = 16  # multiply-adds in a loop body, below which the loop itself would
 
 
 def load(f: Function, dtype: str, lanes: int, pointer: str, index: int | str = 0) -> str:
-    """Load numbers of `dtype` into registers; half floats become float32."""
+    """Load numbers of `dtype` into registers; small ones are widened."""
     vector = Vector(dtype, lanes)
     place = f.offset(pointer, vector.element, str(index))
     x = f.emit(f"load {vector.text}, ptr {place}, align {alignment(dtype)}")
     if dtype in HALVES:
         return f.emit(f"fpext {vector.text} {x} to {Vector('float32', lanes).text}")
+    if dtype in BYTES:
+        word = "sext" if vector.is_signed else "zext"
+        return f.emit(f"{word} {vector.text} {x} to {Vector('int32', lanes).text}")
     return x
 
 

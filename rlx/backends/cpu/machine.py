@@ -93,9 +93,9 @@ class Library:
 
 
 def compile(text: str, *, level: int = 0) -> tuple[bytes, tuple[str, ...]]:
-    """Compile a module's IR text for this processor: object code, and the names it exports.
+    """Compile a module's IR text for this processor.
 
-    `level` picks the passes (table above).
+    Gives object code and the names it exports. `level` picks the passes (table above).
     """
     with _module(text, level) as module:
         return _engine().target.emit_object(module), tuple(_exports(module))
@@ -117,7 +117,10 @@ def load(text: str, *, level: int = 0, symbols: Mapping[str, int] | None = None)
 
 
 def load_kept(text: str, *, symbols: Mapping[str, int] | None = None) -> Library:
-    """Do as `load`, for text that is the same in many processes: the object code stays on disk."""
+    """Do as `load`, for text that is the same in many processes.
+
+    The object code stays on disk.
+    """
     disk = disk_cache()
     key = hashed("text", text, compiler())
     known = disk.get(key) if disk else None

@@ -15,12 +15,12 @@ from ...lower.schedule.loops import expressions
 
 @dataclass(frozen=True)
 class Lifetimes:
-    """When the inputs and the outputs of a program are used, by the numbers of its steps.
+    """When the inputs and the outputs of a program are used.
 
-    `first` has for each output the step that writes it first, `last` for each input the one that
-    reads it last, -1 if none does. In the pairs (output, input) of `in_order` this is the same
-    step, which reads each element just before it is overwritten; in those of `updated` some step
-    computes the output from the input.
+    Steps have numbers. `first` has for each output the step that writes it first, `last` for each
+    input the one that reads it last, -1 if none does. In the pairs (output, input) of `in_order`
+    this is the same step, which reads each element just before it is overwritten; in those of
+    `updated` some step computes the output from the input.
     """
 
     first: tuple[int, ...]

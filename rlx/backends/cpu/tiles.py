@@ -112,7 +112,8 @@ def emit_tile(
         for load, table in zip(tiles.loads, tables, strict=True):
             vector = memory_vector(load.dtype.name, tiles.lanes)
             row = f.offset(table, vector.text, loop.index)
-            inner.put(load, f.emit(f"load {vector.text}, ptr {row}, align 16"))
+            raw = f.emit(f"load {vector.text}, ptr {row}, align 16")
+            inner.values[load] = inner.from_memory(raw, load.dtype.name, tiles.lanes), True
         for store in tiles.stores:
             behind = inner.index(store.index + tiles.lanes)
             element = memory_vector(store.buffer.dtype.name, 1).text

@@ -56,6 +56,10 @@ class Memory(dict[Buffer, np.ndarray]):
         super().__init__()
         self.sizes = sizes
 
+    def numbers(self, buffer: Buffer) -> np.ndarray:
+        """What loads and stores take from a buffer."""
+        return self[buffer].view(buffer.number_dtype)
+
     def number(self, size: Size) -> int:
         """The number of a size."""
         return concrete(size, self.sizes)
@@ -195,7 +199,7 @@ class Grid:
         if isinstance(expr, IndexValue):
             return self.index(expr.index).astype(expr.dtype)
         if isinstance(expr, Load):
-            return self.memory[expr.buffer][self.index(expr.index)]
+            return self.memory.numbers(expr.buffer)[self.index(expr.index)]
         if isinstance(expr, Apply):
             args = [self.expr(a) for a in expr.args]
             return NUMPY[expr.instruction](expr.dtype, *args).astype(expr.dtype, copy=False)
@@ -238,7 +242,7 @@ class Masked(Grid):
         if not isinstance(expr, Load):
             return super().compute(expr)
         places = np.broadcast_to(self.index(expr.index), self.shape)
-        memory = self.memory[expr.buffer]
+        memory = self.memory.numbers(expr.buffer)
         result = np.zeros(self.shape, expr.dtype)
         result[self.holds] = memory[places[self.holds]]
         return result
@@ -275,13 +279,13 @@ def conditions(grid: Grid, bounds: Sequence[Any], steps: Sequence[Any] = ()) -> 
 def _store(grid: Grid, store: Any, memory: Memory, value: np.ndarray) -> None:
     places = np.broadcast_to(grid.index(store.index), grid.shape)
     assert places.size == np.unique(places).size, "two iterations store to one place"
-    memory[store.buffer][places] = np.broadcast_to(value, grid.shape)
+    memory.numbers(store.buffer)[places] = np.broadcast_to(value, grid.shape)
 
 
 def _run_kernel(kernel: Kernel, grid: Grid, memory: Memory) -> None:
     values = [grid.expr(s.expr) for s in kernel.stores]
     for store, value in zip(kernel.stores, values, strict=True):
-        assert value.dtype == store.buffer.dtype, f"{store.buffer} gets {value.dtype}"
+        assert value.dtype == store.buffer.number_dtype, f"{store.buffer} gets {value.dtype}"
         _store(grid, store, memory, value)
 
 

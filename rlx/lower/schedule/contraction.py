@@ -195,7 +195,8 @@ class _Contraction:
 def carried_place(path: Sequence[Node], place: Place) -> Place | None:
     """Where an element goes on a path of movement.
 
-    The last node of the path is the first to move it. It is None where one does more than regroup axes or put them in another order.
+    The last node of the path is the first to move it. It is None where one does more than regroup
+    axes or put them in another order.
     """
     for node in reversed(path):
         if isinstance(node.op.rules["body"], View):

@@ -358,7 +358,7 @@ def keeps_matrices(node: Node, path: Sequence[Node], root: Value) -> bool:
 
 
 def length_of(runs: Sequence[Sequence[Variable]], out: Index) -> int:
-    """How many rows or columns a matrix keeps: those side by side in memory, or the most."""
+    """How many rows or columns a matrix keeps: those side by side, or the most."""
     dense = [run for run in runs if out.stride_of(run[-1]) == 1]
     return max(math.prod(likely(v.extent) for v in run) for run in dense or runs)
 

@@ -23,7 +23,7 @@ from ..lir.index import Variable, as_index
 from ..lir.program import Buffer, Kind, Program, Step, Store
 from ..mir.legalize import needs_library
 from ..target import Target
-from .blocks import block_kernel
+from .blocks import pass_kernels
 from .contraction import contraction_steps
 from .control import branch_step, repeat_step, while_step
 from .elements import Elements, flatten, loops_of
@@ -137,7 +137,7 @@ class Scheduler:
         elif isinstance(body, Greatest):
             self.emit_greatest(node)
         elif isinstance(body, Blocks):
-            self.steps += block_kernel(self, node, body)
+            self.steps += pass_kernels(self, node, body)
         elif node.result.type.size == 0:
             self.result_buffer(node.result)
         elif isinstance(body, Contract):

@@ -1,0 +1,233 @@
+"""How a matrix product is computed: its tile, what is packed, how it is cut."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from .gemm_plan import (
+    BYTES,
+    NARROW,
+    TILE_BYTES,
+    TILE_ROWS,
+    WIDENED,
+    Blocking,
+    Problem,
+    Tile,
+    floor_power,
+)
+from .host import Host
+
+
+@dataclass(frozen=True)
+class GemmPlan:
+    """How a product is computed, and what its caller must know.
+
+    `blocking` is None without work. `shares` has the first and last panels of rows, then of
+    columns, of each part.
+    """
+
+    problem: Problem
+    blocking: Blocking | None
+    shares: tuple[tuple[int, int, int, int], ...]
+
+    @classmethod
+    def of(cls, problem: Problem, host: Host, parts: int = 1) -> GemmPlan:
+        """The fastest way on `host` for at most `parts` threads."""
+        if problem.m == 0 or problem.n == 0:
+            return cls(problem, None, ())
+        blocking = choose_blocking(problem, host)
+        return cls(problem, blocking, tuple(blocking.shares(parts)))
+
+    @property
+    def kind(self) -> str:
+        """The name of the algorithm."""
+        return self.blocking.kind if self.blocking else "empty"
+
+    @property
+    def packs(self) -> bool:
+        """Whether A or B is copied first."""
+        return self.blocking is not None and (self.blocking.pack_a or self.blocking.pack_b)
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions."""
+        return 2 * self.problem.m * self.problem.n * self.problem.k
+
+    @property
+    def scratch_bytes(self) -> int:
+        """What all parts together need; the memory is aligned to 64 bytes."""
+        return self.blocking.slice_bytes * len(self.shares) if self.blocking else 0
+
+    @property
+    def partial(self) -> bool:
+        """Whether C keeps partial sums, so that no epilogue may read what it held before."""
+        blocking = self.blocking
+        return blocking is not None and blocking.pieces > 1 and not blocking.keeps_partial
+
+
+def choose_blocking(problem: Problem, host: Host) -> Blocking:
+    """Cut a product for the host's caches and decide what is worth packing."""
+    swapped = _is_better_swapped(problem)
+    if swapped:
+        problem = problem.transposed
+    is_narrow = problem.m <= NARROW and not problem.is_computed
+    if is_narrow and problem.b.row == 1 != problem.b.column and problem.k >= 4:
+        return _dots(problem, host, swapped)
+    if _fits_tiles(problem, host):
+        return _tiled(problem, host)
+    tile = choose_tile(problem, host)
+    size = problem.itemsize
+    pack_a, pack_b = _wants_packing(problem, tile, host)
+    # A piece of one panel of A and of B is a few times the first cache; the second cache feeds
+    # the multiply-adds fast enough, and every cut of k costs a pass over C.
+    depth = max(64, 4 * host.l1 // ((tile.columns + tile.rows) * size))
+    if problem.out_dtype != problem.accumulator or not (pack_a or pack_b):
+        depth = max(problem.k, 1)  # partial sums would not fit in C
+    streamed = _streamed_rows(problem, host)
+    if streamed:
+        pack_b, depth = False, streamed
+    pieces = max(1, -(-problem.k // depth))
+    depth = max(1, -(-problem.k // pieces))
+    if pieces > 1:
+        whole = math.lcm(64 // size if pack_a else 1, problem.k_step)
+        depth = -(-depth // whole) * whole
+    row_panels, column_panels = tile.row_panels, tile.column_panels
+    if pack_b:
+        row_panels = max(1, host.l2 // 4 // (tile.rows * depth * size))
+        column_panels = max(1, min(host.l3 // 2, 16 << 20) // (tile.columns * depth * size))
+    panels = _even(tile.row_panels, row_panels), _even(tile.column_panels, column_panels)
+    return Blocking(problem, tile, pack_a, pack_b, depth, *panels, swapped=swapped)
+
+
+def _is_better_swapped(problem: Problem) -> bool:
+    """Whether to compute the transposed product.
+
+    A narrow result is better low than slim. A computed operand is packed fast as B if its lines run
+    in memory, and as A if its depth does; but each element of a transposed result is stored alone.
+    """
+    a, b = problem.a, problem.b
+    if not problem.is_computed:
+        return problem.n <= NARROW < problem.k and problem.n < problem.m
+    if problem.k < 2 * min(problem.m, problem.n):
+        return False
+    fits = (not a.is_computed or a.column == 1) + (not b.is_computed or b.column == 1)
+    fits_swapped = (not b.is_computed or b.row == 1) + (not a.is_computed or a.row == 1)
+    return fits_swapped > fits
+
+
+def _fits_tiles(problem: Problem, host: Host) -> bool:
+    """Whether the processor's tile registers multiply these matrices."""
+    has_dtype = problem.dtype in ("bfloat16", *BYTES)
+    is_large = min(problem.m, problem.n) >= 2 * TILE_ROWS and problem.k >= TILE_BYTES // 2
+    return host.has_tiles and has_dtype and is_large and not problem.is_computed
+
+
+def _tiled(problem: Problem, host: Host) -> Blocking:
+    """Four tile registers of sums, two of A and two of B at a time; both operands are packed."""
+    lanes = TILE_BYTES // problem.itemsize
+    tile = Tile(problem.m, problem.n, 2 * TILE_ROWS, lanes, 2)
+    blocking = Blocking(problem, tile, True, True, problem.k, 1, 1, uses_tiles=True)
+    panel = blocking.a_panel * problem.itemsize
+    row_panels = max(1, host.l2 // 4 // panel)
+    column_panels = max(1, min(host.l3 // 2, 16 << 20) // panel)
+    return replace(
+        blocking,
+        row_panels=_even(tile.row_panels, row_panels),
+        column_panels=_even(tile.column_panels, column_panels),
+    )
+
+
+def _streamed_rows(problem: Problem, host: Host) -> int:
+    """How many rows of a large B to read side by side; 0 for another way.
+
+    Every row is read from end to end, which the processor fetches ahead, and the sums of few rows
+    are cheap to keep in memory. The numbers were found by measuring.
+    """
+    in_cache = problem.k * problem.n * problem.itemsize <= host.l2 // 2
+    if in_cache or problem.is_computed or problem.b.column != 1 or problem.m > 96:
+        return 0
+    return 8 if problem.m <= NARROW else 32 if problem.m <= 48 else 64
+
+
+def _dots(problem: Problem, host: Host, swapped: bool) -> Blocking:
+    """Few rows of A against many contiguous columns of B, which is read once."""
+    sums = host.vector_registers * 3 // 4
+    columns = floor_power(max(1, min(8, sums // problem.m, problem.n)))
+    tile = Tile(problem.m, problem.n, problem.m, columns, 1)
+    pack_a = problem.a.column != 1
+    panels = tile.row_panels, tile.column_panels
+    lanes = min(host.lanes(problem.itemsize), floor_power(problem.k))
+    return Blocking(problem, tile, pack_a, False, problem.k, *panels, lanes, swapped)
+
+
+def _even(total: int, most: int) -> int:
+    """The size of equal blocks of at most `most` that make up `total`."""
+    blocks = -(-total // most)
+    return -(-total // blocks)
+
+
+def _wants_packing(problem: Problem, tile: Tile, host: Host) -> tuple[bool, bool]:
+    """Whether A and B are copied into panels.
+
+    In place is faster as long as the second cache holds B and what the tiles read again and again
+    does not crowd into a few sets of the caches; and what is used only a few times is not copied.
+    """
+    k, size = problem.k, problem.itemsize
+    if k == 0:
+        return problem.a.is_computed, problem.b.is_computed
+    a_bytes, b_bytes = k * problem.m * size, k * problem.n * size
+    if problem.b.column != 1 and tile.lanes > 1:
+        pack_b = True
+    elif tile.row_panels < 4 or b_bytes <= host.l1:
+        pack_b = False
+    else:
+        # The lines of one panel of B that the second cache can hold at once.
+        room = host.l2 // 2 * tile.columns * size // _spread(problem.b.row * size)
+        pack_b = b_bytes > host.l2 // 3 or k * tile.columns * size > room
+    if tile.column_panels < 4:
+        pack_a = False
+    elif problem.a.column == 1:
+        crowded = problem.a.row * size % 4096 == 0 and k >= 64 and problem.m > NARROW
+        pack_a = crowded or a_bytes > 4 * host.l2
+    else:
+        pack_a = a_bytes > 2 * host.l1
+    if problem.dtype in WIDENED:  # packing widens them once and for all
+        pack_a = pack_a or tile.column_panels >= 3
+        pack_b = pack_b or tile.row_panels >= 3
+    pack_a, pack_b = pack_a or problem.a.is_computed, pack_b or problem.b.is_computed
+    return pack_a, pack_b
+
+
+def _spread(stride: int) -> int:
+    """The largest power of two that divides a stride in bytes, at least a line."""
+    return min(max(stride & -stride, 64), 1 << 20)
+
+
+def choose_tile(problem: Problem, host: Host) -> Tile:
+    """The register tile that needs the fewest cycles for the whole matrix."""
+    m, n, k = problem.m, problem.n, max(problem.k, 1)
+    lanes = min(host.lanes(problem.itemsize), floor_power(n))
+    registers = -(-n // lanes)
+    best: tuple[float, Tile] | None = None
+    widest = 12 if m == 1 else 6
+    for vectors in range(1, min(widest, registers) + 1):
+        # One register holds the broadcast number of A, `vectors` hold the row of B.
+        for rows in range(1, min(m, (host.vector_registers - 1 - vectors) // vectors) + 1):
+            tile = Tile(m, n, rows, lanes, vectors)
+            cost = tile.row_panels * tile.column_panels * _tile_cycles(rows, vectors, k)
+            if best is None or cost <= best[0]:
+                best = cost, tile
+    assert best is not None
+    return best[1]
+
+
+def _tile_cycles(rows: int, vectors: int, k: int) -> float:
+    """Cycles of one tile.
+
+    The core does two loads and two multiply-adds at once, with a latency of four. The additions
+    were fitted to measurements on AVX-512.
+    """
+    sums = rows * vectors
+    step = max(sums / 2, 0.65 * (rows + vectors), 4) + 1 + 0.2 * vectors
+    return k * step + 2 * sums + 10
