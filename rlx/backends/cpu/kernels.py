@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ...ir.dims import Size, is_at_least, likely
-from ...lower.lir.expr import INSTRUCTIONS, Apply, Expr, Load, Reduce, load, walk
+from ...lower.lir.expr import INSTRUCTIONS, Apply, Expr, Load, Reduce, walk
 from ...lower.lir.index import Variable
-from ...lower.lir.program import Buffer, Kernel, Rows, Scan, Scatter, Store
+from ...lower.lir.program import Buffer, Kernel, Rows, Scan, Store
 from .code import Function, Vector
 from .host import Host
 from .interleave import grouped, interleaved
@@ -206,7 +206,7 @@ def _tiled_loops(
                 place = loop.index, at
                 emit_tile(block, tiles, place, count, mask, lambda s: _evaluate(s, stores))
 
-            _lines(f, *spans[1], tiles.lanes, tile)
+            vector_lines(f, *spans[1], tiles.lanes, tile)
 
     nest(scope, outer, blocks, split, exprs, [tiles.across, tiles.along])
 
@@ -260,7 +260,7 @@ def _vector_loop(
     scope.hoist(all_exprs(stores), {along})
     if not isinstance(along.extent, int):
         start, stop = part_range(f, along.extent, lanes) if split else ("0", f.number(along.extent))
-        _lines(
+        vector_lines(
             f, start, stop, lanes, lambda at, mask: _lanes(scope, along, lanes, at, mask, stores)
         )
         return
@@ -291,7 +291,7 @@ def _vector_loop(
         _lanes(scope, along, few, whole, mask, stores)
 
 
-def _lines(
+def vector_lines(
     f: Function, start: str, stop: str, lanes: int, body: Callable[[str, str | None], None]
 ) -> None:
     """A loop in steps of `lanes`, and `body` once more with a mask for the rest.
@@ -389,68 +389,6 @@ def _running_from_first(scope: Scope, scan: Scan) -> None:
 def _put(scope: Scope, scan: Scan, total: str) -> None:
     text = convert(scope.f, scan.expr.dtype.name, scan.buffer.dtype.name, scope.lanes, total)
     scope.store(Store(scan.buffer, scan.index, scan.expr), (text, scope.lanes > 1))
-
-
-def emit_scatter(f: Function, scatter: Scatter, layout: Layout, host: Host) -> None:
-    """Emit a scatter, in order.
-
-    A last axis that moves as a block gets vector code.
-    """
-    exprs = [scatter.expr, *scatter.index.loads, *(e for b in scatter.bounds for e in b[0].loads)]
-    scope = open_scope(f, layout, host, [*buffers_of(exprs), scatter.buffer])
-    loops = list(scatter.loops)
-    along = loops[-1] if loops and _moves_as_block(scatter, loops[-1]) else None
-    if along is None:
-        nest(scope, loops, lambda inner: _combine_into(inner, scatter), False, exprs)
-    else:
-        lanes = choose_lanes(host, exprs, along.extent)
-
-        def lines(inner: Scope) -> None:
-            def block(at: str, mask: str | None) -> None:
-                wide = inner.inner(lanes=lanes, along=along, mask=mask)
-                wide.names[along] = at
-                _combine_into(wide, scatter)
-
-            _lines(inner.f, "0", inner.f.number(along.extent), lanes, block)
-
-        nest(scope, loops[:-1], lines, False, exprs, [along])
-
-
-def _moves_as_block(scatter: Scatter, variable: Variable) -> bool:
-    return (
-        scatter.index.is_stepped_by(variable)
-        and scatter.index.stride_of(variable) == 1
-        and not any(variable in index.variables for index, _, _ in scatter.bounds)
-    )
-
-
-def _combine_into(scope: Scope, scatter: Scatter) -> None:
-    f = scope.f
-
-    def write(inner: Scope) -> None:
-        value = inner.value(scatter.expr)
-        if scatter.combine != "set":
-            old = inner.value(load(scatter.buffer, scatter.index))
-            varies = old[1] or value[1]
-            lanes = inner.lanes if varies else 1
-            dtype = scatter.expr.dtype.name
-            both = [inner.spread(dtype, r) if varies else r[0] for r in (old, value)]
-            value = combine(f, scatter.combine, register(dtype, lanes), *both), varies
-        inner.store(Store(scatter.buffer, scatter.index, scatter.expr), value)
-
-    tests = []
-    for index, low, high in scatter.bounds:
-        place = scope.index(index)
-        tests.append(f.emit(f"icmp sge i64 {place}, {f.number(low)}"))
-        tests.append(f.emit(f"icmp slt i64 {place}, {f.number(high)}"))
-    if not tests:
-        write(scope.inner())
-        return
-    held = tests[0]
-    for test in tests[1:]:
-        held = f.emit(f"and i1 {held}, {test}")
-    with f.when(held):
-        write(scope.inner())
 
 
 def estimate(loops: Sequence[Variable], exprs: Iterable[Expr]) -> float:

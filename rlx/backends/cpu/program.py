@@ -56,7 +56,6 @@ from .kernels import (
     emit_kernel,
     emit_rows,
     emit_scan,
-    emit_scatter,
     estimate,
 )
 from .library import (
@@ -71,6 +70,7 @@ from .library import (
 from .pool import parallel
 from .ranking import emit_greatest
 from .reuse import copied_input
+from .scattering import emit_scatter
 
 KERNEL = "nounwind #0"
 Loops: TypeAlias = Kernel | Rows | Scan | Greatest | Scatter
