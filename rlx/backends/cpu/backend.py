@@ -27,6 +27,7 @@ from .entry import Spec, array_layout, make_entry
 from .host import host
 from .library import Library, constant_name
 from .program import ProgramWriter
+from .ranking import MOST_RANKED
 from .reuse import lifetimes, reused_memory
 from .stored import Code, Place
 
@@ -39,7 +40,7 @@ class CpuBackend(Backend):
     name = "cpu"
 
     def __init__(self) -> None:
-        self.target = Target("cpu", lanes=host().lanes(4))
+        self.target = Target("cpu", lanes=host().lanes(4), most_ranked=MOST_RANKED)
 
     def availability(self) -> Availability:
         """It runs wherever llvmlite does."""
