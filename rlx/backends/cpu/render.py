@@ -330,8 +330,7 @@ class Scope:
             if self.mask is None:
                 f.do(f"store {vector.text} {value}, ptr {address}, align {size}")
                 return
-            kind, mangled, given = "ptr", "p0", f"ptr align {size} {address}"
-            what = "store"
+            kind, mangled, given, what = "ptr", "p0", f"ptr align {size} {address}", "store"
         else:
             index, index_kind = self.index_vector(item.index)
             places = f.emit(f"getelementptr {element}, ptr {pointer}, {index_kind.text} {index}")
