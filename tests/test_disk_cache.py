@@ -444,6 +444,10 @@ def test_settings_say_where_it_is():
     assert from_environment({}).cache is True
     assert from_environment({"RLX_CACHE": "1"}).cache is True
     assert from_environment({"RLX_CACHE": "there"}).cache == Path.cwd() / "there"
+    assert from_environment({"RLX_CACHE": "~/there"}).cache == Path.home() / "there"
+    assert from_environment({"RLX_CACHE": "~nobody at all/there"}).cache is not True
+    with rlx.config.using(cache=None):
+        assert rlx.config.cache is False
     with pytest.raises(ConfigError, match="RLX_CACHE_DISK_BYTES is 'much'"):
         from_environment({"RLX_CACHE_DISK_BYTES": "much"})
 
