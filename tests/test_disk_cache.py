@@ -128,6 +128,16 @@ def test_what_looks_inside_is_the_same_after_a_hit():
         np.testing.assert_array_equal(one, other)
 
 
+def test_debug_says_what_was_read(capfd):
+    for how in ("compiled", "read from disk"):
+        with rlx.debug(2):
+            program = compiled(lambda x: rnp.sort(x * 2), X)
+        lines = capfd.readouterr().err.splitlines()
+        assert f"ops: {how} for cpu in " in lines[0]
+        assert ("read " in lines[1]) == (how != "compiled")
+    assert READ in program.report()
+
+
 def test_errors_in_calls_are_raised_after_a_hit():
     def refuse(x):
         raise ZeroDivisionError("not this one")
@@ -434,6 +444,10 @@ def test_settings_say_where_it_is():
     assert from_environment({}).cache is True
     assert from_environment({"RLX_CACHE": "1"}).cache is True
     assert from_environment({"RLX_CACHE": "there"}).cache == Path.cwd() / "there"
+    assert from_environment({"RLX_CACHE": "~/there"}).cache == Path.home() / "there"
+    assert from_environment({"RLX_CACHE": "~nobody at all/there"}).cache is not True
+    with rlx.config.using(cache=None):
+        assert rlx.config.cache is False
     with pytest.raises(ConfigError, match="RLX_CACHE_DISK_BYTES is 'much'"):
         from_environment({"RLX_CACHE_DISK_BYTES": "much"})
 

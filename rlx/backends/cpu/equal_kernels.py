@@ -58,9 +58,10 @@ class EqualKernels:
             _load_slots(f, places, self.is_symbolic + 1)
         if len(module.shared) != shared:  # others will use what came with it
             return kernel.name, order
-        texts = [*(f.text for f in made), *module.globals[lines:]]
-        own = re.compile(rf"@{kernel.name}\b|(?<=@product_){count + 1}(?=_)")
-        found = self.known.setdefault(own.sub("", "\n".join(texts)), kernel.name)
+        text = "\n".join([*(f.text for f in made), *module.globals[lines:]])
+        for own in (f"@{kernel.name}(", f"@product_{count + 1}_"):
+            text = text.replace(own, "@")
+        found = self.known.setdefault(text, kernel.name)
         if found != kernel.name:
             for f in made:
                 del module.functions[f.name]
@@ -105,14 +106,14 @@ def write_table(f: Function, pointers: Sequence[str]) -> str:
 def _load_slots(f: Function, places: dict[str, int], start: int) -> None:
     """Let a function load the pointers that it names."""
     text = "\n".join(f.lines)
-    for name in dict.fromkeys(found[0] for found in _SLOT.finditer(text)):
-        at = f"%place_{places[name]}"
-        f.reserved += [
-            f"  {at} = getelementptr inbounds ptr, ptr %table, i64 {start + places[name]}",
-            f"  {name} = load ptr, ptr {at}, align 8, !invariant.load !0",
-        ]
-    renamed = [_SLOT.sub(lambda found: f"%slot{places[found[0]]}", x) for x in (*f.reserved, text)]
-    f.reserved, f.lines = renamed[:-1], renamed[-1:]
+    for name, place in places.items():
+        if name in text:
+            text = text.replace(name, f"%slot{place}")
+            f.reserved += [
+                f"  %at{place} = getelementptr inbounds ptr, ptr %table, i64 {start + place}",
+                f"  %slot{place} = load ptr, ptr %at{place}, align 8, !invariant.load !0",
+            ]
+    f.lines = [text]
 
 
 def _emit_gather(module: Module) -> None:
