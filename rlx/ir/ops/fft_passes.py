@@ -68,26 +68,26 @@ def fft_passes(types: Sequence[Type], *, kind: str, lengths: tuple[int, ...]) ->
     before = x.shape[: -len(lengths)]
     line = (*before, *others, last)
     rest = (*before, *others, last + 1) if is_real else line
-    along_last = _line_steps(line, len(line) - 1)
-    along_others = [
-        step
-        for axis in reversed(range(len(before), x.rank - 1))
-        for step in _line_steps(rest, axis)
-    ]
+    along_last = [[step] for step in _line_steps(line, len(line) - 1)]
+    axes = reversed(range(len(before), x.rank - 1))
+    along_others = [[step] for axis in axes for step in _line_steps(rest, axis)]
     if kind == "rfft":
-        steps = [*along_last, _halves_step(rest), *along_others]
+        groups = [*along_last, _halves_steps(rest), *along_others]
     elif kind == "irfft":
-        steps = [*along_others, _whole_step(line), *along_last]
+        groups = [*along_others, _whole_steps(line), *along_last]
     else:
-        steps = [*along_last, *along_others]
-    if not steps:
-        steps = [Step(line, line, lambda place, read, table: ([place], [read(place)]))]
-    part = REAL_PART.get(x.dtype.name, x.dtype)
-    work = Work(kind, 1 / math.prod(lengths), part)
-    return [_pass(work, step, step is steps[0], step is steps[-1]) for step in steps]
+        groups = [*along_last, *along_others]
+    if not groups:
+        groups = [[Step(line, line, lambda place, read, table: ([place], [read(place)]))]]
+    work = Work(kind, 1 / math.prod(lengths), REAL_PART.get(x.dtype.name, x.dtype))
+    return [
+        _pass(work, step, group is groups[0], group is groups[-1], step is not group[0])
+        for group in groups
+        for step in group
+    ]
 
 
-def _pass(work: Work, step: Step, is_first: bool, is_last: bool) -> Pass:
+def _pass(work: Work, step: Step, is_first: bool, is_last: bool, continues: bool) -> Pass:
     """A step that reads the operand if it is the first, and fills the result if it is the last.
 
     The parts exchanged before and after a transform make it the inverse.
@@ -123,7 +123,11 @@ def _pass(work: Work, step: Step, is_first: bool, is_last: bool) -> Pass:
 
     part = Type(work.dtype, step.shape)
     types = () if is_last else (part, part)
-    return Pass(step.extents, compute, types, lambda: [t.astype(work.dtype) for t in step.tables()])
+
+    def tables() -> list[np.ndarray]:
+        return [table.astype(work.dtype) for table in step.tables()]
+
+    return Pass(step.extents, compute, types, tables, continues)
 
 
 def factors(n: int) -> list[int] | None:
@@ -179,48 +183,59 @@ def _turns(left: int, radix: int) -> list[np.ndarray]:
     return [np.cos(angles), np.sin(angles)]
 
 
-def _halves_step(shape: tuple[Any, ...]) -> Step:
+def _halves_steps(shape: tuple[Any, ...]) -> list[Step]:
     """The transform of 2 m real numbers from that of m pairs of them taken as complex ones.
 
     Those of the even and of the odd ones follow from the k-th and the k-th from the end.
     """
     m = int(shape[-1]) - 1
 
-    def compute(place: tuple, read: Any, table: Any) -> tuple[list[tuple], list[Pair]]:
-        *outer, k = place
-        (re, im), (back, down) = read(place), read((*outer, (m - k) % m))
+    def inner(place: tuple, read: Any, table: Any) -> tuple[list[tuple], list[Pair]]:
+        *outer, j = place
+        both = (*outer, j + 1), (*outer, m - 1 - j)
+        (re, im), (back, down) = map(read, both)
         even = (re + back) * 0.5, (im - down) * 0.5
         odd = (im + down) * 0.5, (back - re) * 0.5
-        re, im = _product(odd, (table(0, (k,)), table(1, (k,))))
-        values = [(even[0] + re, even[1] + im), (even[0] - re, im - even[1])]
-        return [place, (*outer, m - k)], values
+        re, im = _product(odd, (table(0, (j,)), table(1, (j,))))
+        return list(both), [(even[0] + re, even[1] + im), (even[0] - re, im - even[1])]
 
-    return Step(shape, (*shape[:-1], m // 2 + 1), compute, lambda: _half_turns(m, m // 2 + 1))
+    def ends(place: tuple, read: Any, table: Any) -> tuple[list[tuple], list[Pair]]:
+        re, im = read((*place, 0))
+        return [(*place, 0), (*place, m)], [(re + im, 0.0), (re - im, 0.0)]
+
+    turns = functools.partial(_half_turns, m)
+    return [Step(shape, (*shape[:-1], m // 2), inner, turns), Step(shape, shape[:-1], ends)]
 
 
-def _whole_step(shape: tuple[Any, ...]) -> Step:
-    """The inverse of `_halves_step`, times 2, its parts exchanged."""
+def _whole_steps(shape: tuple[Any, ...]) -> list[Step]:
+    """The inverse of `_halves_steps`, times 2, the parts exchanged.
+
+    The first one and that in the middle count as real.
+    """
     m = int(shape[-1])
 
-    def compute(place: tuple, read: Any, table: Any) -> tuple[list[tuple], list[Pair]]:
-        *outer, k = place
-        (im, re), (down, back) = read(place), read((*outer, m - k))
-        # the first one and that in the middle count as real
-        inside = table(2, (k,)) > 0
-        im, down = inside.select(im, 0.0), inside.select(down, 0.0)
+    def inner(place: tuple, read: Any, table: Any) -> tuple[list[tuple], list[Pair]]:
+        *outer, j = place
+        both = (*outer, j + 1), (*outer, m - 1 - j)
+        (im, re), (down, back) = map(read, both)
         even = re + back, im - down
-        odd = _product((re - back, im + down), (table(0, (k,)), -table(1, (k,))))
-        return [place], [(even[1] + odd[0], even[0] - odd[1])]
+        odd = _product((re - back, im + down), (table(0, (j,)), -table(1, (j,))))
+        return list(both), [
+            (even[1] + odd[0], even[0] - odd[1]),
+            (odd[0] - even[1], even[0] + odd[1]),
+        ]
 
-    def tables() -> list[np.ndarray]:
-        return [*_half_turns(m, m), np.arange(m) > 0]
+    def ends(place: tuple, read: Any, table: Any) -> tuple[list[tuple], list[Pair]]:
+        (_, first), (_, middle) = read((*place, 0)), read((*place, m))
+        return [(*place, 0)], [(first - middle, first + middle)]
 
-    return Step(shape, shape, compute, tables)
+    turns = functools.partial(_half_turns, m)
+    return [Step(shape, (*shape[:-1], m // 2), inner, turns), Step(shape, shape[:-1], ends)]
 
 
-def _half_turns(m: int, count: int) -> list[np.ndarray]:
-    """The parts of exp(-pi i k / m)."""
-    angles = -np.pi / m * np.arange(count)
+def _half_turns(m: int) -> list[np.ndarray]:
+    """The parts of exp(-pi i k / m), k from 1 to m / 2."""
+    angles = -np.pi / m * np.arange(1, m // 2 + 1)
     return [np.cos(angles), np.sin(angles)]
 
 
