@@ -126,6 +126,14 @@ class Scatter:
 
 
 @dataclass(frozen=True)
+class Greatest:
+    """The `k` (an attribute) greatest along the last axis, and their indices.
+
+    The greatest comes first; among equal ones the first does. NaN is the greatest, -0.0 equals 0.0.
+    """
+
+
+@dataclass(frozen=True)
 class Library:
     """The NumPy reference is called on the buffers (sort and the like)."""
 

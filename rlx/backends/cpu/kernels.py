@@ -22,6 +22,7 @@ from .lanes import best_variable, choose_lanes, first_lanes, lane_mask
 from .reductions import combine
 from .render import Rendered, Scope, memory_vector
 from .scalar import convert, register
+from .tiles import Tiles, emit_tile, plan_tiles
 
 KERNEL_PARAMETERS = (
     ("ptr noalias nocapture readonly", "%table"),
@@ -166,14 +167,48 @@ def emit_loops(
     if along is None:
         nest(scope, loops, lambda inner: _evaluate(inner, stores), split, exprs)
         return
+    scope.hoist(exprs, set(loops))
+    tiles = plan_tiles(scope.host, loops, along, stores)
+    if tiles is not None:
+        _tiled_loops(scope, loops, tiles, stores, split)
+        return
     others = [v for v in loops if v is not along]
     lanes = choose_lanes(scope.host, exprs, along.extent)
-    scope.hoist(exprs, set(loops))
 
     def lines(inner: Scope) -> None:
         _vector_loop(inner, along, lanes, stores, split and not others)
 
     nest(scope, others, lines, split, exprs, [along])
+
+
+def _tiled_loops(
+    scope: Scope, loops: Sequence[Variable], tiles: Tiles, stores: Sequence[Store], split: bool
+) -> None:
+    """Loops around blocks that are read along one loop and written along another."""
+    exprs = all_exprs(stores)
+    outer = [v for v in loops if v not in (tiles.across, tiles.along)]
+
+    def blocks(inner: Scope) -> None:
+        f = inner.f
+        extent, length = f.number(tiles.across.extent), f.number(tiles.along.extent)
+        spans = [("0", extent), ("0", length)]
+        if split and not outer:
+            if likely(tiles.across.extent) >= 8 * tiles.rows:
+                spans[0] = part_range(f, tiles.across.extent, tiles.rows)
+            else:
+                spans[1] = part_range(f, tiles.along.extent, tiles.lanes)
+        with f.loop(*spans[0], str(tiles.rows)) as loop:
+            left = f.emit(f"sub i64 {extent}, {loop.index}")
+            count = f.intrinsic("smin", Vector("int64"), left, str(tiles.rows))
+            block = inner.inner()
+
+            def tile(at: str, mask: str | None) -> None:
+                place = loop.index, at
+                emit_tile(block, tiles, place, count, mask, lambda s: _evaluate(s, stores))
+
+            _lines(f, *spans[1], tiles.lanes, tile)
+
+    nest(scope, outer, blocks, split, exprs, [tiles.across, tiles.along])
 
 
 def lane_variable(loops: Sequence[Variable], stores: Sequence[Store]) -> Variable | None:
@@ -268,8 +303,19 @@ def _lines(
 ) -> None:
     """A loop in steps of `lanes`, and `body` once more with a mask for the rest.
 
-    Nobody knows before the run how much is left.
+    Where the bounds are no numbers, nobody knows before the run how much is left.
     """
+    if start == "0" and stop.isdigit():
+        whole = int(stop) // lanes * lanes
+        if whole:
+            with f.loop("0", str(whole), str(lanes)) as loop:
+                body(loop.index, None)
+        left = int(stop) - whole
+        if left == 1:  # LLVM makes a store of one lane too wide if the numbers are narrowed for it
+            body(str(whole), first_lanes(f, lanes, f.emit('call i64 asm "", "=r,0"(i64 1)')))
+        elif left:
+            body(str(whole), lane_mask(lanes, left))
+        return
     size = f.emit(f"sub i64 {stop}, {start}")
     left = f.emit(f"urem i64 {size}, {lanes}")
     whole = f.emit(f"sub i64 {stop}, {left}")
@@ -372,15 +418,7 @@ def emit_scatter(f: Function, scatter: Scatter, layout: Layout, host: Host) -> N
                 wide.names[along] = at
                 _combine_into(wide, scatter)
 
-            if not isinstance(along.extent, int):
-                _lines(inner.f, "0", inner.f.number(along.extent), lanes, block)
-                return
-            whole = along.extent // lanes * lanes
-            if whole:
-                with inner.f.loop("0", str(whole), str(lanes)) as loop:
-                    block(loop.index, None)
-            if whole < along.extent:
-                block(str(whole), lane_mask(lanes, along.extent - whole))
+            _lines(inner.f, "0", inner.f.number(along.extent), lanes, block)
 
         nest(scope, loops[:-1], lines, False, exprs, [along])
 

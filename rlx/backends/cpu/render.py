@@ -237,7 +237,7 @@ class Scope:
             address = f.offset(pointer, memory_element(dtype), place)
             kind = memory_element(dtype)
             raw = f.emit(f"load {kind}, ptr {address}, align {expr.dtype.itemsize}")
-            return self._from_memory(raw, dtype, 1), False
+            return self.from_memory(raw, dtype, 1), False
         assert self.along is not None
         vector = memory_vector(dtype, self.lanes)
         stride = expr.index.stride_of(self.along) if self._is_stepped(expr.index) else None
@@ -258,7 +258,7 @@ class Scope:
             )
         else:
             raw = self._gather(vector, pointer, expr)
-        return self._from_memory(raw, dtype, self.lanes), True
+        return self.from_memory(raw, dtype, self.lanes), True
 
     def _is_stepped(self, index: Index) -> bool:
         assert self.along is not None
@@ -289,7 +289,8 @@ class Scope:
             f"call {vector.text} {name}({given}, {mask.text} {held}, {vector.text} zeroinitializer)"
         )
 
-    def _from_memory(self, raw: str, dtype: str, lanes: int) -> str:
+    def from_memory(self, raw: str, dtype: str, lanes: int) -> str:
+        """Numbers as they are computed with, from numbers as they lie in memory."""
         if dtype == "bool":
             kind = Vector("uint8", lanes)
             return self.f.emit(f"icmp ne {kind.text} {raw}, {self.f.constant(kind, 0)}")
@@ -329,8 +330,7 @@ class Scope:
             if self.mask is None:
                 f.do(f"store {vector.text} {value}, ptr {address}, align {size}")
                 return
-            kind, mangled, given = "ptr", "p0", f"ptr align {size} {address}"
-            what = "store"
+            kind, mangled, given, what = "ptr", "p0", f"ptr align {size} {address}", "store"
         else:
             index, index_kind = self.index_vector(item.index)
             places = f.emit(f"getelementptr {element}, ptr {pointer}, {index_kind.text} {index}")

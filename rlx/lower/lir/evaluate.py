@@ -24,6 +24,7 @@ from .program import (
     Carry,
     Contraction,
     Copy,
+    Greatest,
     Kernel,
     LibraryCall,
     Program,
@@ -32,6 +33,7 @@ from .program import (
     Scan,
     Scatter,
     Step,
+    Store,
     WhileStep,
 )
 from .text import buffers_of
@@ -111,6 +113,8 @@ def run_step(step: Step, memory: Memory) -> None:
         _run_rows(step, memory)
     elif isinstance(step, Scan):
         _run_scan(step, memory)
+    elif isinstance(step, Greatest):
+        _run_greatest(step, memory)
     elif isinstance(step, Scatter):
         _run_scatter(step, memory)
     elif isinstance(step, Contraction):
@@ -310,6 +314,24 @@ def _run_scan(scan: Scan, memory: Memory) -> None:
     totals = COMBINE[scan.combine].accumulate(values, axis=-1, dtype=scan.expr.dtype)
     totals = totals[..., ::-1] if scan.reverse else totals
     _store(grid, scan, memory, totals.astype(scan.buffer.dtype))
+
+
+def _run_greatest(step: Greatest, memory: Memory) -> None:
+    grid = Grid((*step.loops, step.along), memory)
+    values = np.broadcast_to(grid.expr(step.expr), grid.shape)
+    keys = values if values.dtype.kind in "biuf" else values.astype(np.float32)
+    count, size = memory.number(step.rank.extent), grid.shape[-1]
+    # reversed twice: rising and stable becomes falling and stable
+    order = np.argsort(keys[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+    places = size - 1 - order[..., :count]
+    out = Grid((*step.loops, step.rank), memory)
+    _store(
+        out,
+        Store(step.values, step.index, step.expr),
+        memory,
+        np.take_along_axis(values, places, -1),
+    )
+    _store(out, Store(step.places, step.index, step.expr), memory, places.astype(np.int32))
 
 
 def _run_scatter(scatter: Scatter, memory: Memory) -> None:

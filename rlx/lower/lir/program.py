@@ -145,6 +145,26 @@ class Scan:
 
 
 @dataclass(frozen=True, eq=False)
+class Greatest:
+    """The greatest of `expr` along one loop, and their places, for each other value.
+
+    The number of rank r (of the variable `rank`, whose extent is how many are wanted) goes to
+    `values[index]`, its place along `along` as an int32 to `places[index]`. The greatest has rank
+    0; among equal ones the first comes first. NaN is the greatest, -0.0 equals 0.0. The extent of
+    `along` is a number, not less than that of `rank`.
+    """
+
+    loops: tuple[Variable, ...]
+    along: Variable
+    rank: Variable
+    expr: Expr
+    values: Buffer
+    places: Buffer
+    index: Index
+    source: Source | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Scatter:
     """Combine `expr` into a buffer at computed places; loops run in row-major order.
 
@@ -313,6 +333,7 @@ Step: TypeAlias = (
     Kernel
     | Rows
     | Scan
+    | Greatest
     | Scatter
     | Contraction
     | LibraryCall

@@ -19,6 +19,7 @@ from .index import Index, Variable
 from .program import (
     Buffer,
     Contraction,
+    Greatest,
     Kernel,
     Program,
     Rows,
@@ -98,6 +99,10 @@ def _loop_problems(step: Step) -> Iterator[str]:
         loops = (*step.loops, step.along)
         yield from _expr_problems(step.expr, loops)
         yield from _place_problems(step.buffer, step.index, loops)
+    elif isinstance(step, Greatest):
+        yield from _expr_problems(step.expr, (*step.loops, step.along))
+        for buffer in (step.values, step.places):
+            yield from _place_problems(buffer, step.index, (*step.loops, step.rank))
     elif isinstance(step, Scatter):
         yield from _expr_problems(step.expr, step.loops)
         if not step.bounds:
