@@ -68,7 +68,41 @@ def test_work_for_several_threads(shape: tuple[int, ...]):
     assert is_near(result, np.fft.fft(x.astype(np.complex128)), np.complex64, shape[-1])
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [2, 4, 6, 14, 30, 32, 64, 100])
+def test_real_numbers(n: int, dtype: Any):
+    x, (up, down) = RANDOM.normal(size=(3, n)).astype(dtype), RANDOM.normal(size=(2, 3, n // 2 + 1))
+    half = (up + 1j * down).astype(np.complex64 if dtype == np.float32 else np.complex128)
+    f = rlx.jit(lambda x, half: (rnp.fft.rfft(x), rnp.fft.irfft(half)))
+    forward, back = f(x, half)
+    assert is_near(forward, np.fft.rfft(x.astype(np.float64)), dtype, n)
+    assert is_near(back, np.fft.irfft(half.astype(np.complex128)), dtype, n)
+    assert "library" not in f.lower(x, half).compile().report()
+
+
+@pytest.mark.parametrize("shape", [(6, 8), (3, 4, 10), (5, 1, 2)])
+def test_real_numbers_along_several_axes(shape: tuple[int, ...]):
+    x, half = RANDOM.normal(size=(2, *shape)), numbers(2, *shape[:-1], shape[-1] // 2 + 1)
+    axes = range(1, x.ndim)
+    forward, back = rlx.jit(
+        lambda x, half: (rnp.fft.rfftn(x, axes=axes), rnp.fft.irfftn(half, axes=axes))
+    )(x, half)
+    assert is_near(forward, np.fft.rfftn(x, axes=axes), np.float64, math.prod(shape))
+    assert is_near(back, np.fft.irfftn(half, axes=axes), np.float64, math.prod(shape))
+
+
+def test_the_ends_of_half_a_spectrum_count_as_real():
+    half = numbers(5)
+    half.imag[0], half.imag[-1] = np.nan, np.inf
+    assert np.isfinite(np.fft.irfft(half)).all()
+    assert np.allclose(rlx.jit(rnp.fft.irfft)(half), np.fft.irfft(half), rtol=0, atol=1e-14)
+
+
 def test_other_lengths_are_library_calls():
+    line = RANDOM.normal(size=9)
+    f = rlx.jit(rnp.fft.rfft)
+    assert is_near(f(line), np.fft.rfft(line), np.float64, 9)
+    assert "fft: library (NumPy)" in f.lower(line).compile().report()
     for x in (numbers(17), numbers(34, dtype=np.complex64)):
         f = rlx.jit(rnp.fft.fft)
         assert is_near(f(x), np.fft.fft(x), x.dtype, 34)

@@ -149,13 +149,15 @@ class Pass:
 
     Scalars are opaque: they know `+ - * / < > &`, `abs`, and the methods `equals`, `select`,
     `sqrt`, `log`, `sign`; Python numbers go along with them. A complex one is a pair of its parts.
-    `types` are those of the arrays; none in the last pass, which fills the op's results.
+    `types` are those of the arrays; none in the last pass, which fills the op's results. A pass
+    that `continues` reads and fills the same arrays as the one before, at other places.
     """
 
     extents: tuple[Any, ...]
     compute: Callable[..., Sequence[Sequence[tuple[tuple[Any, ...], Any]]]]
     types: tuple[Any, ...] = ()
     tables: Callable[[], Sequence[Any]] = tuple
+    continues: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,9 @@ that fill the gaps, so that memory is used in whole lines.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from ...ir.dims import Size
 from ...lower.lir.expr import Load
 from ...lower.lir.index import Index, Variable
 from ...lower.lir.program import Store
@@ -19,7 +21,7 @@ WIDEST = 16  # vectors that are put together at most
 def step_of(index: Index, along: Variable) -> int:
     """How far apart neighboring lanes are; 0 where nobody knows."""
     stride = index.stride_of(along) if index.is_stepped_by(along) else 0
-    return stride if isinstance(stride, int) and stride > 0 else 0
+    return stride if isinstance(stride, int) else 0
 
 
 def start_of_group(place: Load | Store, step: int) -> Index | None:
@@ -35,12 +37,40 @@ def start_of_group(place: Load | Store, step: int) -> Index | None:
     return index - index.constant % step
 
 
-def every_second(f: Function, vector: Vector, address: str, align: int, which: int) -> str:
-    """Load one of each two neighbors, `which` telling whether the first or the second."""
-    both = Vector(vector.dtype, 2 * vector.lanes)
-    raw = f.emit(f"load {both.text}, ptr {address}, align {align}")
-    places = range(which, 2 * vector.lanes, 2)
-    return _shuffled(f, both, raw, "poison", places)
+@dataclass(frozen=True)
+class Pairs:
+    """Neighbors in memory of which each lane takes one.
+
+    They begin at `start`; `which` is the first or the second of each, `is_backwards` tells whether
+    the last pair goes to lane 0.
+    """
+
+    start: Index
+    which: int
+    is_backwards: bool
+
+    def load(self, f: Function, vector: Vector, address: str, align: int) -> str:
+        """Load a vector, with `start` at the address."""
+        both = Vector(vector.dtype, 2 * vector.lanes)
+        raw = f.emit(f"load {both.text}, ptr {address}, align {align}")
+        places = range(self.which, 2 * vector.lanes, 2)
+        return _shuffled(f, both, raw, "poison", places[::-1] if self.is_backwards else places)
+
+
+def pairs_of(load: Load, stride: Size | None, lanes: int) -> Pairs | None:
+    """The pairs that lanes two numbers apart are taken from, if it is so."""
+    if stride not in (2, -2):
+        return None
+    start = start_of_group(load, 2)
+    if start is None:
+        return None
+    which = 0 if start == load.index else 1
+    return Pairs(start if stride == 2 else start - 2 * (lanes - 1), which, stride == -2)
+
+
+def backwards(f: Function, vector: Vector, x: str) -> str:
+    """The lanes in reverse order."""
+    return _shuffled(f, vector, x, "poison", range(vector.lanes - 1, -1, -1))
 
 
 def grouped(stores: Sequence[Store], along: Variable) -> list[list[Store]]:
@@ -48,9 +78,10 @@ def grouped(stores: Sequence[Store], along: Variable) -> list[list[Store]]:
     groups: dict[tuple, list[Store]] = {}
     for store in stores:
         step = step_of(store.index, along)
-        is_power = 1 < step <= WIDEST and not step & (step - 1)
-        start = start_of_group(store, step) if is_power else None
-        key = (store,) if start is None else (store.buffer, step, start)
+        size = abs(step)
+        is_power = (1 < size <= WIDEST and not size & (size - 1)) or step == -1
+        start = start_of_group(store, size) if is_power else None
+        key = (store,) if start is None else (store.buffer, size, start, step)
         groups.setdefault(key, []).append(store)
     found: list[list[Store]] = []
     for key, group in groups.items():

@@ -17,7 +17,7 @@ from ...lower.lir.index import Variable
 from ...lower.lir.program import Buffer, Kernel, Rows, Scan, Store
 from .code import Function, Vector
 from .host import Host
-from .interleave import grouped, interleaved
+from .interleave import backwards, grouped, interleaved, step_of
 from .lanes import best_variable, choose_lanes, first_lanes, lane_mask
 from .reductions import combine
 from .render import Rendered, Scope, memory_vector
@@ -230,25 +230,32 @@ def lane_variable(loops: Sequence[Variable], stores: Sequence[Store]) -> Variabl
 def _evaluate(scope: Scope, stores: Sequence[Store]) -> None:
     rendered = {store: scope.value(store.expr) for store in stores}
     if scope.along is None or scope.lanes == 1 or scope.mask is not None:
-        groups = [[store] for store in stores]
-    else:
-        groups = grouped(stores, scope.along)
-    for group in groups:
-        if len(group) == 1:
+        for store, value in rendered.items():
+            scope.store(store, value)
+        return
+    for group in grouped(stores, scope.along):
+        step = step_of(group[0].index, scope.along)
+        if len(group) == 1 and step != -1:
             scope.store(group[0], rendered[group[0]])
         else:
-            _store_group(scope, group, [rendered[store] for store in group])
+            _store_group(scope, group, [rendered[store] for store in group], step)
 
 
-def _store_group(scope: Scope, group: Sequence[Store], rendered: Sequence[Rendered]) -> None:
+def _store_group(
+    scope: Scope, group: Sequence[Store], rendered: Sequence[Rendered], step: int
+) -> None:
     """Store vectors that fill the gaps between each other's lanes."""
     f, start, number = scope.f, group[0], group[0].buffer.number_dtype
     vector = memory_vector(number.name, scope.lanes)
     parts = [
         scope.to_memory(scope.spread(number.name, r), number.name, scope.lanes) for r in rendered
     ]
+    first = start.index
+    if step < 0:
+        parts = [backwards(f, vector, part) for part in parts]
+        first = first - len(group) * (scope.lanes - 1)
     for i, part in enumerate(interleaved(f, vector, parts)):
-        place = scope.index(start.index + i * scope.lanes)
+        place = scope.index(first + i * scope.lanes)
         address = f.offset(scope.pointers[start.buffer], vector.element, place)
         f.do(f"store {vector.text} {part}, ptr {address}, align {number.itemsize}")
 

@@ -17,7 +17,7 @@ from ...lower.lir.index import UNKNOWN, Index, Loaded, Quotient, Remainder, Vari
 from ...lower.lir.program import Buffer, Store
 from .code import Function, Vector, literal
 from .host import Host
-from .interleave import every_second, start_of_group
+from .interleave import pairs_of
 from .lanes import best_variable, choose_lanes, first_lanes, lane_mask
 from .reductions import combine, horizontal, identity
 from .scalar import HALVES, convert, emit_instruction, narrow, register, widen
@@ -244,9 +244,9 @@ class Scope:
         if stride == 1:
             address = f.offset(pointer, vector.element, self.index(expr.index))
             raw = self._load_neighbors(vector, address, expr.dtype.itemsize)
-        elif stride == 2 and self.mask is None and (group := start_of_group(expr, 2)) is not None:
-            address = f.offset(pointer, vector.element, self.index(group))
-            raw = every_second(f, vector, address, expr.dtype.itemsize, expr.index != group)
+        elif self.mask is None and (pairs := pairs_of(expr, stride, self.lanes)) is not None:
+            address = f.offset(pointer, vector.element, self.index(pairs.start))
+            raw = pairs.load(f, vector, address, expr.dtype.itemsize)
         elif stride == -1 and self.mask is None:
             last = self.index(expr.index - (self.lanes - 1))
             address = f.offset(pointer, vector.element, last)

@@ -105,16 +105,20 @@ def pass_kernels(scheduler: Scheduler, node: Node, body: Blocks) -> list[Step]:
     passes = body.passes([a.type for a in node.args], **node.attrs)
     assert passes, f"{node} is a library call"
     steps: list[Step] = []
-    sources: list[Source] = [_operand(scheduler, a) for a in node.args]
+    targets: list[tuple[Buffer, Sequence[Size]]] = []
+    sources: list[Source] = []
+    following: list[Source] = [_operand(scheduler, a) for a in node.args]
     for each in passes:
+        if not each.continues:
+            sources = following
         load = _loader([*sources, *(_table(scheduler, array) for array in each.tables())])
         variables = [Variable(n) for n in each.extents]
         blocks = each.compute(tuple(map(as_index, variables)), load)
-        if each is passes[-1]:
+        if not each.types:
             targets = [(scheduler.result_buffer(r), r.shape) for r in node.results]
-        else:
+        elif not each.continues:
             targets = [(scheduler.new_buffer(t), t.shape) for t in each.types]
-        sources = [functools.partial(_part, buffer, shape) for buffer, shape in targets]
+        following = [functools.partial(_part, buffer, shape) for buffer, shape in targets]
         stores = [
             store
             for target, block in zip(targets, blocks, strict=True)
