@@ -27,10 +27,10 @@ audit: $(VENV)/test.stamp  ## every op on cpu against reference: all dtypes, siz
 	AUDIT=all $(BIN)/python -m pytest -q -n $(WORKERS) tests/test_variations.py tests/test_every_op.py
 
 programs: $(VENV)/test.stamp  ## 5000 random programs: cpu, reference and JAX; goes on where it stopped
-	$(BIN)/python tests/nightly.py --count 5000
+	RLX_CACHE=0 $(BIN)/python tests/nightly.py --count 5000
 
 nightly: $(VENV)/test.stamp  ## random programs until stopped, or make nightly TIME=seconds
-	$(BIN)/python tests/nightly.py --seconds $(TIME)
+	RLX_CACHE=0 $(BIN)/python tests/nightly.py --seconds $(TIME)
 
 lint: $(VENV)/lint.stamp  ## check format, style and types
 	$(BIN)/ruff format --check .

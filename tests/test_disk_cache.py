@@ -6,6 +6,7 @@ import errno
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -19,7 +20,7 @@ import pytest
 import rlx
 import rlx.numpy as rnp
 from rlx.backends import disk, sources
-from rlx.backends.cpu import machine
+from rlx.backends.cpu import machine, stored
 from rlx.backends.disk import DiskCache, disk_cache
 from rlx.ir import ops
 from rlx.ir.builder import build
@@ -36,7 +37,7 @@ WRITTEN, READ = "written to the cache on disk", "read from the cache on disk"
 def cache(tmp_path, monkeypatch):
     """A cache of this test, whatever was just edited."""
     monkeypatch.setattr(sources, "IMPORTED", math.inf)
-    disk.tell_once.cache_clear()
+    monkeypatch.setattr(disk, "_told", set())
     with rlx.config.using(cache=tmp_path / "cache"):
         yield tmp_path / "cache"
 
@@ -125,6 +126,16 @@ def test_what_looks_inside_is_the_same_after_a_hit():
     second.run_into(X, out=out)
     for one, other in zip(out, first(X), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_debug_says_what_was_read(capfd):
+    for how in ("compiled", "read from disk"):
+        with rlx.debug(2):
+            program = compiled(lambda x: rnp.sort(x * 2), X)
+        lines = capfd.readouterr().err.splitlines()
+        assert f"ops: {how} for cpu in " in lines[0]
+        assert ("read " in lines[1]) == (how != "compiled")
+    assert READ in program.report()
 
 
 def test_errors_in_calls_are_raised_after_a_hit():
@@ -291,6 +302,21 @@ def test_what_is_whole_but_makes_no_sense_is_made_anew(cache):
     assert told(compiled(fn, X)) == READ
 
 
+def test_code_that_does_not_fit_the_process_is_made_anew():
+    def fn(x):
+        return rnp.sort(x) * 6
+
+    compiled(fn, X)
+    entry = stored.Place(rlx.make_graph(fn)(X), rlx.Session("cpu").backend.target)
+    code = entry.read()
+    assert code is not None
+    entry.write(replace(code, calls=[]))  # the linker does not find them
+    again = compiled(fn, X)
+    assert told(again) == WRITTEN
+    np.testing.assert_array_equal(again(X), np.sort(X) * 6)
+    assert told(compiled(fn, X)) == READ
+
+
 def test_an_entry_is_of_its_key_only(tmp_path):
     cache = DiskCache(tmp_path, 1 << 20)
     assert cache.put("a", b"1")
@@ -371,9 +397,11 @@ def test_directories_and_files_of_others_are_not_used(cache, tmp_path, capfd):
     assert "another user" in disk.strangers(status)
 
 
-def test_a_new_directory_is_private(cache):
-    assert disk_cache() is not None
-    assert cache.stat().st_mode & 0o777 == 0o700
+def test_a_new_directory_is_private_and_may_be_removed(cache):
+    for number in (2.0, 3.0):
+        assert told(compiled(lambda x, number=number: x - number, X)) == WRITTEN
+        assert cache.stat().st_mode & 0o777 == 0o700
+        shutil.rmtree(cache)
 
 
 def test_where_nothing_can_be_written_it_is_silent(tmp_path, cache, monkeypatch, capfd):
@@ -389,7 +417,6 @@ def test_where_nothing_can_be_written_it_is_silent(tmp_path, cache, monkeypatch,
     monkeypatch.setattr(disk.os, "replace", full)
     np.testing.assert_array_equal(compiled(lambda x: x * 9, X)(X), X * 9)
     assert not capfd.readouterr().err
-    disk.tell_once.cache_clear()
     with rlx.config.using(debug=1):
         for number in (10.0, 11.0):
             compiled(lambda x, number=number: x * number, X)
@@ -417,6 +444,10 @@ def test_settings_say_where_it_is():
     assert from_environment({}).cache is True
     assert from_environment({"RLX_CACHE": "1"}).cache is True
     assert from_environment({"RLX_CACHE": "there"}).cache == Path.cwd() / "there"
+    assert from_environment({"RLX_CACHE": "~/there"}).cache == Path.home() / "there"
+    assert from_environment({"RLX_CACHE": "~nobody at all/there"}).cache is not True
+    with rlx.config.using(cache=None):
+        assert rlx.config.cache is False
     with pytest.raises(ConfigError, match="RLX_CACHE_DISK_BYTES is 'much'"):
         from_environment({"RLX_CACHE_DISK_BYTES": "much"})
 

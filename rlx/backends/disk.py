@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from ..ir.config import config
@@ -29,6 +28,7 @@ BLOCK = 4096  # what a file takes up at the least
 LARGEST = 4  # one entry takes at most this part of the cache, as a divisor
 LEFT_ALONE = 3600  # seconds after which an unfinished file is one of a process that died
 FULL_TO = 0.9  # of the limit is kept when the cache overflows
+WRITERS = 4  # processes that are thought to write at once
 _OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
@@ -62,7 +62,10 @@ class DiskCache:
         return data[start:]
 
     def put(self, key: str, content: bytes) -> bool:
-        """Write an entry, and remove others if there are too many bytes; whether it is there."""
+        """Write an entry; gives whether that is done.
+
+        Others are removed if there are too many bytes.
+        """
         if len(content) > self.limit // LARGEST:
             return False
         unfinished = self.root / f"{key}.{os.getpid()}.{secrets.token_hex(4)}{UNFINISHED}"
@@ -76,7 +79,8 @@ class DiskCache:
         finally:
             with suppress(OSError):
                 os.unlink(unfinished)
-        self._make_room()
+        left = _unlooked.get(self.root, 0) - _taken(len(content))
+        _unlooked[self.root] = left if left >= 0 else self._make_room()
         return True
 
     def remove(self, key: str) -> None:
@@ -85,22 +89,25 @@ class DiskCache:
             os.unlink(self.root / f"{key}{SUFFIX}")
             tell(f"removed the damaged entry {key} of {self.root}")
 
-    def _make_room(self) -> None:
+    def _make_room(self) -> int:
+        """Remove entries if there are too many; gives the bytes to write before the next look."""
         entries, total = [], 0
         for file, status in _files(self.root):
             if file.name.endswith(UNFINISHED) and status.st_mtime < time.time() - LEFT_ALONE:
                 _unlink(file.path)
             elif file.name.endswith(SUFFIX):
-                size = -(-status.st_size // BLOCK) * BLOCK
-                entries.append((status.st_mtime_ns, size, file.path))
-                total += size
-        if total <= self.limit:
-            return
-        for _, size, path in sorted(entries):
-            if total <= self.limit * FULL_TO:
-                return
-            _unlink(path)
-            total -= size
+                entries.append((status.st_mtime_ns, _taken(status.st_size), file.path))
+                total += entries[-1][1]
+        if total > self.limit:
+            for _, size, path in sorted(entries):
+                if total <= self.limit * FULL_TO:
+                    break
+                _unlink(path)
+                total -= size
+        return max(0, self.limit - total) // WRITERS
+
+
+_unlooked: dict[Path, int] = {}  # bytes that may be written to a cache before a look at all of it
 
 
 def disk_cache() -> DiskCache | None:
@@ -134,13 +141,16 @@ def tell(text: str) -> None:
         print(f"rlx: cache on disk: {text}", file=sys.stderr, flush=True)
 
 
-@cache
 def tell_once(text: str) -> None:
     """Print a line if RLX_DEBUG asks for it, the first time."""
-    tell(text)
+    if config.debug >= 1 and text not in _told:
+        _told.add(text)
+        tell(text)
 
 
-@cache
+_told: set[str] = set()
+
+
 def _is_usable(root: Path) -> bool:
     """Whether a directory, made if it does not exist, may be used."""
     try:
@@ -149,7 +159,7 @@ def _is_usable(root: Path) -> bool:
     except OSError as error:
         reason = error.strerror or str(error)
     if reason:
-        tell(f"{root} is not used: {reason}")
+        tell_once(f"{root} is not used: {reason}")
     return not reason
 
 
@@ -179,6 +189,11 @@ def _files(root: Path) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
             with suppress(OSError):  # another process removed it
                 if file.is_file(follow_symlinks=False):
                     yield file, file.stat(follow_symlinks=False)
+
+
+def _taken(size: int) -> int:
+    """The bytes that a file takes up."""
+    return -(-size // BLOCK) * BLOCK
 
 
 def _unlink(path: str) -> None:

@@ -7,7 +7,7 @@ positive int.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,24 +126,49 @@ class Scatter:
 
 
 @dataclass(frozen=True)
+class Greatest:
+    """The `k` (an attribute) greatest along the last axis, and their indices.
+
+    The greatest comes first; among equal ones the first does. NaN is the greatest, -0.0 equals 0.0.
+    """
+
+
+@dataclass(frozen=True)
 class Library:
     """The NumPy reference is called on the buffers (sort and the like)."""
 
 
 @dataclass(frozen=True)
-class Blocks:
-    """Blocks of result elements are computed one by one, in scalars.
+class Pass:
+    """Blocks of elements of some arrays, computed one by one in scalars.
 
-    What a block's elements share is computed once. `extents(operand_types, **attrs)` gives how
-    many blocks there are along some axes of their own; None if a block is too large to be written
-    out: then it is as `Library`. `compute(place, load, operand_types, **attrs)` gives for each
-    result the pairs of an index and the scalar there, of all elements of the block at `place`.
-    `load(operand, index)` gives an opaque scalar. It knows `+ - * / < > &`, `abs`, and the methods
-    `equals`, `select`, `sqrt`, `log`, `sign`; Python numbers go along with it, in results too.
+    What a block's elements share is computed once. There are `extents` blocks along some axes of
+    their own. `compute(place, load)` gives for each array the pairs of an index and the scalar
+    there, of all elements of the block at `place`. `load(source, index)` is an element of an array
+    of the pass before (of an operand, in the first one), or after these of the `tables`.
+
+    Scalars are opaque: they know `+ - * / < > &`, `abs`, and the methods `equals`, `select`,
+    `sqrt`, `log`, `sign`; Python numbers go along with them. A complex one is a pair of its parts.
+    `types` are those of the arrays; none in the last pass, which fills the op's results. A pass
+    that `continues` reads and fills the same arrays as the one before, at other places.
     """
 
-    extents: Callable[..., tuple[Any, ...] | None]
-    compute: Callable[..., list[list[tuple[tuple[Any, ...], Any]]]]
+    extents: tuple[Any, ...]
+    compute: Callable[..., Sequence[Sequence[tuple[tuple[Any, ...], Any]]]]
+    types: tuple[Any, ...] = ()
+    tables: Callable[[], Sequence[Any]] = tuple
+    continues: bool = False
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The results are computed in passes over memory, block by block.
+
+    `passes(operand_types, **attrs)` gives each `Pass`; None if blocks would be too large to be
+    written out: then it is as `Library`.
+    """
+
+    passes: Callable[..., Sequence[Pass] | None]
 
 
 @dataclass(frozen=True)

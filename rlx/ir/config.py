@@ -108,7 +108,8 @@ def _read(name: str, wanted: object) -> object:
         case "dump":
             return None if text is None else Path(str(text))
         case "cache":
-            return text == "1" if text in SWITCH else Path(str(text)).expanduser().absolute()
+            is_switch = text is None or text in SWITCH
+            return text == "1" if is_switch else Path(os.path.expanduser(str(text))).absolute()
         case "device":
             return None if text is None else str(text)
     valid = [field.name for field in fields(Settings)]

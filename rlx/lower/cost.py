@@ -12,6 +12,7 @@ from .lir.index import Variable
 from .lir.program import (
     BranchStep,
     Contraction,
+    Greatest,
     Kernel,
     Program,
     RepeatStep,
@@ -55,6 +56,9 @@ def _flops(step: Step) -> int:
         products = 2 * _trips((*outer, step.depth))
         return products + _loops(outer, [s.expr for s in step.stores])
     if isinstance(step, Scan):
+        loops = (*step.loops, step.along)
+        return _loops(loops, [step.expr]) + _trips(loops)
+    if isinstance(step, Greatest):
         loops = (*step.loops, step.along)
         return _loops(loops, [step.expr]) + _trips(loops)
     if isinstance(step, Scatter):

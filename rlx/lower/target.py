@@ -24,6 +24,7 @@ class Target:
     each instruction. Matrix products are done in the `contracted` ones. If `has_library`, an op
     it cannot render runs as its NumPy reference. `local_bytes` is the most memory that a thread
     can have for one row of a `Rows` step; 0 means that the renderer knows no local buffers.
+    `most_ranked` is how many of the greatest numbers of a row it finds without the library.
     `in_place_carries` says that it knows `Carry.in_place`, `has_symbolic_sizes` that one program
     runs for all sizes, `computes_operands` that a matrix product may read windows and other views
     of its operands without a copy of them.
@@ -38,6 +39,7 @@ class Target:
     contracted: frozenset[str] = frozenset((*FLOATS, "int32", "int64", "uint32", "uint64"))
     lanes: int = 16
     local_bytes: int = 0
+    most_ranked: int = 0
     in_place_carries: bool = False
     has_symbolic_sizes: bool = True
     computes_operands: bool = True

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...ir.bind import check_sizes, concrete_type
 from ...ir.dims import Dim, Symbol, concrete, likely
+from ...ir.errors import InternalError
 from ...ir.graph import Graph
 from ...ir.types import Type
 from ...ir.verify import verify
@@ -26,6 +27,7 @@ from .entry import Spec, array_layout, make_entry
 from .host import host
 from .library import Library, constant_name
 from .program import ProgramWriter
+from .ranking import MOST_RANKED
 from .reuse import lifetimes, reused_memory
 from .stored import Code, Place
 
@@ -38,7 +40,7 @@ class CpuBackend(Backend):
     name = "cpu"
 
     def __init__(self) -> None:
-        self.target = Target("cpu", lanes=host().lanes(4))
+        self.target = Target("cpu", lanes=host().lanes(4), most_ranked=MOST_RANKED)
 
     def availability(self) -> Availability:
         """It runs wherever llvmlite does."""
@@ -46,16 +48,18 @@ class CpuBackend(Backend):
 
     def compile(self, graph: Graph, array: type, *, check: bool = False) -> Executable:
         """Give the machine code of a graph, perhaps of an earlier process."""
-        began = time.perf_counter()
         place = Place(graph, self.target)
-        code, program = None if check else place.read(), None
-        seconds = {"read": time.perf_counter() - began}
-        if code is None:
-            code, program, seconds = self._compile(graph, check)
-            place.write(code)
         began = time.perf_counter()
-        linked = Linked(code)
-        seconds["link"] = time.perf_counter() - began
+        found = None if check else _read(place)
+        if found is not None:
+            code, linked = found
+            program, report, seconds = None, "", {"read": time.perf_counter() - began}
+        else:
+            code, program, report, seconds = self._compile(graph, check)
+            began = time.perf_counter()
+            place.write(code)
+            linked = Linked(code)
+            seconds["link"] = time.perf_counter() - began
 
         def lowered() -> Lowered:
             return lower(graph, self.target)
@@ -63,7 +67,7 @@ class CpuBackend(Backend):
         return Executable(
             linked.entry(graph, array, takes_outputs=False),
             make_stages=lambda: _stages(lowered()),
-            make_report=lambda: _report(place, lowered()),
+            make_report=lambda: _joined(report or lowered().report, place.told),
             arena_bytes=likely(code.memory),
             constant_bytes=sum(constant.nbytes for constant in code.constants),
             program=program,
@@ -76,10 +80,11 @@ class CpuBackend(Backend):
             ),
         )
 
-    def _compile(self, graph: Graph, check: bool) -> tuple[Code, Program, dict[str, float]]:
+    def _compile(self, graph: Graph, check: bool) -> tuple[Code, Program, str, dict[str, float]]:
         """Lower the graph, write its program as LLVM text and compile that."""
         times = [time.perf_counter()]
-        program = lower(graph, self.target, _verify_stage if check else None).program
+        lowered = lower(graph, self.target, _verify_stage if check else None)
+        program = lowered.program
         times.append(time.perf_counter())
         writer = ProgramWriter(host())
         memory = writer.write(program)
@@ -99,7 +104,8 @@ class CpuBackend(Backend):
             lifetimes(program),
         )
         spans = [after - before for before, after in itertools.pairwise(times)]
-        return code, program, dict(zip(("lower", "write", "llvm"), spans, strict=True))
+        seconds: dict[str, float] = dict(zip(("lower", "write", "llvm"), spans, strict=True))
+        return code, program, lowered.report, seconds
 
 
 class Linked:
@@ -150,8 +156,20 @@ def _stages(lowered: Lowered) -> dict[str, str]:
     return {**lowered.stages, "llvm": text, "assembly": machine.assembly(text)}
 
 
-def _report(place: Place, lowered: Lowered) -> str:
-    return "\n".join(filter(None, [lowered.report, place.told]))
+def _read(place: Place) -> tuple[Code, Linked] | None:
+    """The code that lies in a place, if it is there and fits this process."""
+    code = place.read()
+    if code is None:
+        return None
+    try:
+        return code, Linked(code)
+    except InternalError:
+        place.forget()
+        return None
+
+
+def _joined(*texts: str) -> str:
+    return "\n".join(filter(None, texts))
 
 
 def _numbers(symbols: Iterable[Symbol], sizes: Sizes) -> np.ndarray:

@@ -36,14 +36,18 @@ class EqualKernels:
         return len(self.module.functions), len(self.module.globals), len(self.module.shared)
 
     def layout(self, buffers: Sequence[Buffer]) -> Layout:
-        """The layout to write a kernel with: pointers have names, and their places come later."""
+        """The layout to write a kernel with.
+
+        Pointers have names, and their places come later.
+        """
         names = {b: f"%slot_{i}_" for i, b in enumerate(buffers)}
         return Layout({}, self.is_symbolic - 1, names)
 
     def settle(self, kernel: Function, before: tuple[int, int, int]) -> tuple[str, list[int]]:
-        """End a kernel: gives the function to call, and the numbers of its buffers in the table.
+        """End a kernel; gives the function to call.
 
-        If there is an equal one, what was just written is forgotten.
+        The numbers are those of its buffers in the order of the table. If there is an equal one,
+        what was just written is forgotten.
         """
         module, (count, lines, shared) = self.module, before
         made = list(module.functions.values())[count:]
@@ -54,9 +58,10 @@ class EqualKernels:
             _load_slots(f, places, self.is_symbolic + 1)
         if len(module.shared) != shared:  # others will use what came with it
             return kernel.name, order
-        texts = [*(f.text for f in made), *module.globals[lines:]]
-        own = re.compile(rf"@{kernel.name}\b|(?<=@product_){count + 1}(?=_)")
-        found = self.known.setdefault(own.sub("", "\n".join(texts)), kernel.name)
+        text = "\n".join([*(f.text for f in made), *module.globals[lines:]])
+        for own in (f"@{kernel.name}(", f"@product_{count + 1}_"):
+            text = text.replace(own, "@")
+        found = self.known.setdefault(text, kernel.name)
         if found != kernel.name:
             for f in made:
                 del module.functions[f.name]
@@ -101,14 +106,14 @@ def write_table(f: Function, pointers: Sequence[str]) -> str:
 def _load_slots(f: Function, places: dict[str, int], start: int) -> None:
     """Let a function load the pointers that it names."""
     text = "\n".join(f.lines)
-    for name in dict.fromkeys(found[0] for found in _SLOT.finditer(text)):
-        at = f"%place_{places[name]}"
-        f.reserved += [
-            f"  {at} = getelementptr inbounds ptr, ptr %table, i64 {start + places[name]}",
-            f"  {name} = load ptr, ptr {at}, align 8, !invariant.load !0",
-        ]
-    renamed = [_SLOT.sub(lambda found: f"%slot{places[found[0]]}", x) for x in (*f.reserved, text)]
-    f.reserved, f.lines = renamed[:-1], renamed[-1:]
+    for name, place in places.items():
+        if name in text:
+            text = text.replace(name, f"%slot{place}")
+            f.reserved += [
+                f"  %at{place} = getelementptr inbounds ptr, ptr %table, i64 {start + place}",
+                f"  %slot{place} = load ptr, ptr %at{place}, align 8, !invariant.load !0",
+            ]
+    f.lines = [text]
 
 
 def _emit_gather(module: Module) -> None:

@@ -12,15 +12,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ...ir.dims import Size, is_at_least, likely
-from ...lower.lir.expr import INSTRUCTIONS, Apply, Expr, Load, Reduce, load, walk
+from ...lower.lir.expr import INSTRUCTIONS, Apply, Expr, Load, Reduce, walk
 from ...lower.lir.index import Variable
-from ...lower.lir.program import Buffer, Kernel, Rows, Scan, Scatter, Store
+from ...lower.lir.program import Buffer, Kernel, Rows, Scan, Store
 from .code import Function, Vector
 from .host import Host
+from .interleave import backwards, grouped, interleaved, step_of
 from .lanes import best_variable, choose_lanes, first_lanes, lane_mask
 from .reductions import combine
-from .render import Scope
+from .render import Rendered, Scope, memory_vector
 from .scalar import convert, register
+from .tiles import Tiles, emit_tile, plan_tiles
 
 KERNEL_PARAMETERS = (
     ("ptr noalias nocapture readonly", "%table"),
@@ -165,14 +167,48 @@ def emit_loops(
     if along is None:
         nest(scope, loops, lambda inner: _evaluate(inner, stores), split, exprs)
         return
+    scope.hoist(exprs, set(loops))
+    tiles = plan_tiles(scope.host, loops, along, stores)
+    if tiles is not None:
+        _tiled_loops(scope, loops, tiles, stores, split)
+        return
     others = [v for v in loops if v is not along]
     lanes = choose_lanes(scope.host, exprs, along.extent)
-    scope.hoist(exprs, set(loops))
 
     def lines(inner: Scope) -> None:
         _vector_loop(inner, along, lanes, stores, split and not others)
 
     nest(scope, others, lines, split, exprs, [along])
+
+
+def _tiled_loops(
+    scope: Scope, loops: Sequence[Variable], tiles: Tiles, stores: Sequence[Store], split: bool
+) -> None:
+    """Loops around blocks that are read along one loop and written along another."""
+    exprs = all_exprs(stores)
+    outer = [v for v in loops if v not in (tiles.across, tiles.along)]
+
+    def blocks(inner: Scope) -> None:
+        f = inner.f
+        extent, length = f.number(tiles.across.extent), f.number(tiles.along.extent)
+        spans = [("0", extent), ("0", length)]
+        if split and not outer:
+            if likely(tiles.across.extent) >= 8 * tiles.rows:
+                spans[0] = part_range(f, tiles.across.extent, tiles.rows)
+            else:
+                spans[1] = part_range(f, tiles.along.extent, tiles.lanes)
+        with f.loop(*spans[0], str(tiles.rows)) as loop:
+            left = f.emit(f"sub i64 {extent}, {loop.index}")
+            count = f.intrinsic("smin", Vector("int64"), left, str(tiles.rows))
+            block = inner.inner()
+
+            def tile(at: str, mask: str | None) -> None:
+                place = loop.index, at
+                emit_tile(block, tiles, place, count, mask, lambda s: _evaluate(s, stores))
+
+            vector_lines(f, *spans[1], tiles.lanes, tile)
+
+    nest(scope, outer, blocks, split, exprs, [tiles.across, tiles.along])
 
 
 def lane_variable(loops: Sequence[Variable], stores: Sequence[Store]) -> Variable | None:
@@ -192,9 +228,36 @@ def lane_variable(loops: Sequence[Variable], stores: Sequence[Store]) -> Variabl
 
 
 def _evaluate(scope: Scope, stores: Sequence[Store]) -> None:
-    rendered = [scope.value(s.expr) for s in stores]
-    for store, value in zip(stores, rendered, strict=True):
-        scope.store(store, value)
+    rendered = {store: scope.value(store.expr) for store in stores}
+    if scope.along is None or scope.lanes == 1 or scope.mask is not None:
+        for store, value in rendered.items():
+            scope.store(store, value)
+        return
+    for group in grouped(stores, scope.along):
+        step = step_of(group[0].index, scope.along)
+        if len(group) == 1 and step != -1:
+            scope.store(group[0], rendered[group[0]])
+        else:
+            _store_group(scope, group, [rendered[store] for store in group], step)
+
+
+def _store_group(
+    scope: Scope, group: Sequence[Store], rendered: Sequence[Rendered], step: int
+) -> None:
+    """Store vectors that fill the gaps between each other's lanes."""
+    f, start, number = scope.f, group[0], group[0].buffer.number_dtype
+    vector = memory_vector(number.name, scope.lanes)
+    parts = [
+        scope.to_memory(scope.spread(number.name, r), number.name, scope.lanes) for r in rendered
+    ]
+    first = start.index
+    if step < 0:
+        parts = [backwards(f, vector, part) for part in parts]
+        first = first - len(group) * (scope.lanes - 1)
+    for i, part in enumerate(interleaved(f, vector, parts)):
+        place = scope.index(first + i * scope.lanes)
+        address = f.offset(scope.pointers[start.buffer], vector.element, place)
+        f.do(f"store {vector.text} {part}, ptr {address}, align {number.itemsize}")
 
 
 def _vector_loop(
@@ -204,7 +267,7 @@ def _vector_loop(
     scope.hoist(all_exprs(stores), {along})
     if not isinstance(along.extent, int):
         start, stop = part_range(f, along.extent, lanes) if split else ("0", f.number(along.extent))
-        _lines(
+        vector_lines(
             f, start, stop, lanes, lambda at, mask: _lanes(scope, along, lanes, at, mask, stores)
         )
         return
@@ -235,13 +298,24 @@ def _vector_loop(
         _lanes(scope, along, few, whole, mask, stores)
 
 
-def _lines(
+def vector_lines(
     f: Function, start: str, stop: str, lanes: int, body: Callable[[str, str | None], None]
 ) -> None:
     """A loop in steps of `lanes`, and `body` once more with a mask for the rest.
 
-    Nobody knows before the run how much is left.
+    Where the bounds are no numbers, nobody knows before the run how much is left.
     """
+    if start == "0" and stop.isdigit():
+        whole = int(stop) // lanes * lanes
+        if whole:
+            with f.loop("0", str(whole), str(lanes)) as loop:
+                body(loop.index, None)
+        left = int(stop) - whole
+        if left == 1:  # LLVM makes a store of one lane too wide if the numbers are narrowed for it
+            body(str(whole), first_lanes(f, lanes, f.emit('call i64 asm "", "=r,0"(i64 1)')))
+        elif left:
+            body(str(whole), lane_mask(lanes, left))
+        return
     size = f.emit(f"sub i64 {stop}, {start}")
     left = f.emit(f"urem i64 {size}, {lanes}")
     whole = f.emit(f"sub i64 {stop}, {left}")
@@ -322,76 +396,6 @@ def _running_from_first(scope: Scope, scan: Scan) -> None:
 def _put(scope: Scope, scan: Scan, total: str) -> None:
     text = convert(scope.f, scan.expr.dtype.name, scan.buffer.dtype.name, scope.lanes, total)
     scope.store(Store(scan.buffer, scan.index, scan.expr), (text, scope.lanes > 1))
-
-
-def emit_scatter(f: Function, scatter: Scatter, layout: Layout, host: Host) -> None:
-    """Emit a scatter, in order.
-
-    A last axis that moves as a block gets vector code.
-    """
-    exprs = [scatter.expr, *scatter.index.loads, *(e for b in scatter.bounds for e in b[0].loads)]
-    scope = open_scope(f, layout, host, [*buffers_of(exprs), scatter.buffer])
-    loops = list(scatter.loops)
-    along = loops[-1] if loops and _moves_as_block(scatter, loops[-1]) else None
-    if along is None:
-        nest(scope, loops, lambda inner: _combine_into(inner, scatter), False, exprs)
-    else:
-        lanes = choose_lanes(host, exprs, along.extent)
-
-        def lines(inner: Scope) -> None:
-            def block(at: str, mask: str | None) -> None:
-                wide = inner.inner(lanes=lanes, along=along, mask=mask)
-                wide.names[along] = at
-                _combine_into(wide, scatter)
-
-            if not isinstance(along.extent, int):
-                _lines(inner.f, "0", inner.f.number(along.extent), lanes, block)
-                return
-            whole = along.extent // lanes * lanes
-            if whole:
-                with inner.f.loop("0", str(whole), str(lanes)) as loop:
-                    block(loop.index, None)
-            if whole < along.extent:
-                block(str(whole), lane_mask(lanes, along.extent - whole))
-
-        nest(scope, loops[:-1], lines, False, exprs, [along])
-
-
-def _moves_as_block(scatter: Scatter, variable: Variable) -> bool:
-    return (
-        scatter.index.is_stepped_by(variable)
-        and scatter.index.stride_of(variable) == 1
-        and not any(variable in index.variables for index, _, _ in scatter.bounds)
-    )
-
-
-def _combine_into(scope: Scope, scatter: Scatter) -> None:
-    f = scope.f
-
-    def write(inner: Scope) -> None:
-        value = inner.value(scatter.expr)
-        if scatter.combine != "set":
-            old = inner.value(load(scatter.buffer, scatter.index))
-            varies = old[1] or value[1]
-            lanes = inner.lanes if varies else 1
-            dtype = scatter.expr.dtype.name
-            both = [inner.spread(dtype, r) if varies else r[0] for r in (old, value)]
-            value = combine(f, scatter.combine, register(dtype, lanes), *both), varies
-        inner.store(Store(scatter.buffer, scatter.index, scatter.expr), value)
-
-    tests = []
-    for index, low, high in scatter.bounds:
-        place = scope.index(index)
-        tests.append(f.emit(f"icmp sge i64 {place}, {f.number(low)}"))
-        tests.append(f.emit(f"icmp slt i64 {place}, {f.number(high)}"))
-    if not tests:
-        write(scope.inner())
-        return
-    held = tests[0]
-    for test in tests[1:]:
-        held = f.emit(f"and i1 {held}, {test}")
-    with f.when(held):
-        write(scope.inner())
 
 
 def estimate(loops: Sequence[Variable], exprs: Iterable[Expr]) -> float:

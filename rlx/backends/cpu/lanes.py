@@ -37,17 +37,17 @@ def best_variable(exprs: Iterable[Expr], choices: Iterable[Variable]) -> Variabl
     return min(reversed(list(choices)), key=lambda v: (gathers(v), -min(likely(v.extent), 256)))
 
 
-def choose_lanes(host: Host, exprs: Iterable[Expr], extent: Size) -> int:
+def choose_lanes(host: Host, exprs: Iterable[Expr], extent: Size, most: int = 4) -> int:
     """How many lanes to use.
 
-    That is a few registers' worth for cheap code, and one for costly code.
+    That is a few registers' worth (at most `most`) for cheap code, and one for costly code.
     """
     nodes = list(walk(*exprs))
     widest = max((np.dtype(e.dtype).itemsize for e in nodes), default=4)
     widest = max(widest, 4 if any(e.dtype.name in HALVES for e in nodes) else 1)
     cost = sum(INSTRUCTIONS[e.instruction][0] for e in nodes if isinstance(e, Apply))
     registers = 4 if cost <= 8 else 2 if cost <= 24 else 1
-    lanes = host.lanes(widest) * registers
+    lanes = host.lanes(widest) * min(registers, most)
     while lanes > 1 and lanes // 2 >= likely(extent):
         lanes //= 2
     return lanes

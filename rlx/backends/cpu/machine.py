@@ -117,7 +117,10 @@ def load(text: str, *, level: int = 0, symbols: Mapping[str, int] | None = None)
 
 
 def load_kept(text: str, *, symbols: Mapping[str, int] | None = None) -> Library:
-    """Do as `load`, for text that is the same in many processes: the object code stays on disk."""
+    """Do as `load`, for text that is the same in many processes.
+
+    The object code stays on disk.
+    """
     disk = disk_cache()
     key = hashed("text", text, compiler())
     known = disk.get(key) if disk else None

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from ...lower.lir.program import (
     Carry,
     Contraction,
     Copy,
+    Greatest,
     Kernel,
     LibraryCall,
     Program,
@@ -55,7 +56,6 @@ from .kernels import (
     emit_kernel,
     emit_rows,
     emit_scan,
-    emit_scatter,
     estimate,
 )
 from .library import (
@@ -68,9 +68,13 @@ from .library import (
     product_call,
 )
 from .pool import parallel
+from .ranking import emit_greatest
 from .reuse import copied_input
+from .scattering import emit_scatter
 
 KERNEL = "nounwind #0"
+Loops: TypeAlias = Kernel | Rows | Scan | Greatest | Scatter
+LOOPS = (Kernel, Rows, Scan, Greatest, Scatter)
 SHORT = 4  # steps of a program that becomes one function
 
 
@@ -183,7 +187,7 @@ class ProgramWriter:
                 return
         if isinstance(step, Contraction) and not (step.is_static and contracts_natively(step)):
             step = as_kernel(step)
-        if isinstance(step, Kernel | Rows | Scan | Scatter):
+        if isinstance(step, LOOPS):
             self._loops(f, step, layout, is_short)
         elif isinstance(step, Contraction):
             self._contraction(f, step, layout, is_short)
@@ -201,9 +205,7 @@ class ProgramWriter:
 
     # -- kernels --------------------------------------------------------------------------------
 
-    def _loops(
-        self, f: Function, step: Kernel | Rows | Scan | Scatter, layout: Layout, is_short: bool
-    ) -> None:
+    def _loops(self, f: Function, step: Loops, layout: Layout, is_short: bool) -> None:
         cost, splits = _cost(step), _splits(step)
         self.cost += cost
         parts: int | str = 1
@@ -216,6 +218,8 @@ class ProgramWriter:
                 emit_rows(kernel, step, inner, self.host, split)
             elif isinstance(step, Scan):
                 emit_scan(kernel, step, inner, self.host, split)
+            elif isinstance(step, Greatest):
+                emit_greatest(kernel, step, inner, self.host, split)
             else:
                 emit_scatter(kernel, step, inner, self.host)
 
@@ -453,27 +457,29 @@ def _row_bytes(buffer: Buffer, length: Size) -> Size:
     return quotient(buffer.nbytes, length) if length else 0
 
 
-def _trip_loops(step: Kernel | Rows | Scan | Scatter) -> list[Variable]:
+def _trip_loops(step: Loops) -> list[Variable]:
     """The loops of a step, those of its reductions included."""
     kernels = step.kernels if isinstance(step, Rows) else [step] if isinstance(step, Kernel) else []
+    if isinstance(step, Greatest):
+        return [*step.loops, step.along]
     own = [*step.loops, *(v for k in kernels if k is not step for v in k.loops)]
     return [*own, *(v for r in {r.loops for r in reductions(kernels)} for v in r)]
 
 
-def _splits(step: Kernel | Rows | Scan | Scatter) -> bool:
+def _splits(step: Loops) -> bool:
     """Whether threads can share the loops."""
     if isinstance(step, Scan):
         return len(step.loops) > 1
-    return isinstance(step, Kernel | Rows) and bool(step.loops)
+    return isinstance(step, Kernel | Rows | Greatest) and bool(step.loops)
 
 
-def _cost(step: Kernel | Rows | Scan | Scatter) -> float:
+def _cost(step: Loops) -> float:
     """Rough nanoseconds on one thread."""
     if isinstance(step, Kernel):
         return estimate(step.loops, all_exprs(step.stores))
     if isinstance(step, Rows):
         return sum(estimate((*step.loops, *k.loops), all_exprs(k.stores)) for k in step.kernels)
-    loops = (*step.loops, step.along) if isinstance(step, Scan) else step.loops
+    loops = (*step.loops, step.along) if isinstance(step, Scan | Greatest) else step.loops
     return estimate(loops, [step.expr]) * 4
 
 

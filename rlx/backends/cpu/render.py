@@ -17,6 +17,7 @@ from ...lower.lir.index import UNKNOWN, Index, Loaded, Quotient, Remainder, Vari
 from ...lower.lir.program import Buffer, Store
 from .code import Function, Vector, literal
 from .host import Host
+from .interleave import pairs_of
 from .lanes import best_variable, choose_lanes, first_lanes, lane_mask
 from .reductions import combine, horizontal, identity
 from .scalar import HALVES, convert, emit_instruction, narrow, register, widen
@@ -232,17 +233,20 @@ class Scope:
         if not self.depends(expr.index.variables):
             place = self.index(expr.index)
             if self.guarded:
-                place = self._clamped(place, self.f.number(expr.buffer.size - 1))
+                place = self._clamped(place, self.f.number(expr.buffer.count - 1))
             address = f.offset(pointer, memory_element(dtype), place)
             kind = memory_element(dtype)
             raw = f.emit(f"load {kind}, ptr {address}, align {expr.dtype.itemsize}")
-            return self._from_memory(raw, dtype, 1), False
+            return self.from_memory(raw, dtype, 1), False
         assert self.along is not None
         vector = memory_vector(dtype, self.lanes)
         stride = expr.index.stride_of(self.along) if self._is_stepped(expr.index) else None
         if stride == 1:
             address = f.offset(pointer, vector.element, self.index(expr.index))
             raw = self._load_neighbors(vector, address, expr.dtype.itemsize)
+        elif self.mask is None and (pairs := pairs_of(expr, stride, self.lanes)) is not None:
+            address = f.offset(pointer, vector.element, self.index(pairs.start))
+            raw = pairs.load(f, vector, address, expr.dtype.itemsize)
         elif stride == -1 and self.mask is None:
             last = self.index(expr.index - (self.lanes - 1))
             address = f.offset(pointer, vector.element, last)
@@ -254,7 +258,7 @@ class Scope:
             )
         else:
             raw = self._gather(vector, pointer, expr)
-        return self._from_memory(raw, dtype, self.lanes), True
+        return self.from_memory(raw, dtype, self.lanes), True
 
     def _is_stepped(self, index: Index) -> bool:
         assert self.along is not None
@@ -285,7 +289,8 @@ class Scope:
             f"call {vector.text} {name}({given}, {mask.text} {held}, {vector.text} zeroinitializer)"
         )
 
-    def _from_memory(self, raw: str, dtype: str, lanes: int) -> str:
+    def from_memory(self, raw: str, dtype: str, lanes: int) -> str:
+        """Numbers as they are computed with, from numbers as they lie in memory."""
         if dtype == "bool":
             kind = Vector("uint8", lanes)
             return self.f.emit(f"icmp ne {kind.text} {raw}, {self.f.constant(kind, 0)}")
@@ -293,7 +298,8 @@ class Scope:
             raw = self._reread(raw, "uint16", "bfloat16", lanes)
         return widen(self.f, dtype, lanes, raw) if dtype in HALVES else raw
 
-    def _to_memory(self, value: str, dtype: str, lanes: int) -> str:
+    def to_memory(self, value: str, dtype: str, lanes: int) -> str:
+        """A value as it lies in memory."""
         if dtype == "bool":
             kind = Vector("bool", lanes).text
             return self.f.emit(f"zext {kind} {value} to {Vector('uint8', lanes).text}")
@@ -307,24 +313,24 @@ class Scope:
 
     def store(self, item: Store, rendered: Rendered) -> None:
         """Put a rendered value in its place."""
-        dtype, f, size = item.buffer.dtype.name, self.f, item.buffer.dtype.itemsize
+        number = item.buffer.number_dtype
+        dtype, f, size = number.name, self.f, number.itemsize
         pointer, element = self.pointers[item.buffer], memory_element(dtype)
         if not self.depends(item.index.variables):
             assert not rendered[1], "a store that varies by lane has an index that does"
-            value = self._to_memory(rendered[0], dtype, 1)
+            value = self.to_memory(rendered[0], dtype, 1)
             address = f.offset(pointer, element, self.index(item.index))
             f.do(f"store {element} {value}, ptr {address}, align {size}")
             return
         assert self.along is not None
         vector, mask = memory_vector(dtype, self.lanes), Vector("bool", self.lanes)
-        value = self._to_memory(self.spread(dtype, rendered), dtype, self.lanes)
+        value = self.to_memory(self.spread(dtype, rendered), dtype, self.lanes)
         if self._is_stepped(item.index) and item.index.stride_of(self.along) == 1:
             address = f.offset(pointer, element, self.index(item.index))
             if self.mask is None:
                 f.do(f"store {vector.text} {value}, ptr {address}, align {size}")
                 return
-            kind, mangled, given = "ptr", "p0", f"ptr align {size} {address}"
-            what = "store"
+            kind, mangled, given, what = "ptr", "p0", f"ptr align {size} {address}", "store"
         else:
             index, index_kind = self.index_vector(item.index)
             places = f.emit(f"getelementptr {element}, ptr {pointer}, {index_kind.text} {index}")

@@ -79,8 +79,13 @@ class Place:
             self.told = "read from the cache on disk"
             return code
         except Exception:  # damage that the checksum does not show raises anything
-            self._disk.remove(self._key)
+            self.forget()
             return None
+
+    def forget(self) -> None:
+        """Remove code that turned out to be of no use."""
+        if self._disk is not None:
+            self._disk.remove(self._key)
 
     def write(self, code: Code) -> None:
         """Keep the code."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..body import Library
+from ..body import Blocks
 from ..errors import AttributeValueError, DtypeError, ShapeError
 from ..graph import Value
 from ..op import define
@@ -15,6 +15,7 @@ from ..types import Type
 from .arithmetic import mul
 from .constant import constant
 from .convert import COMPLEX_OF, REAL_PART, conj
+from .fft_passes import fft_passes
 from .movement import broadcast
 
 TRANSFORMS = {
@@ -75,7 +76,7 @@ def fft_reference(x: np.ndarray, *, kind: str, lengths: tuple[int, ...]) -> np.n
     return TRANSFORMS[kind](x, s=lengths, axes=range(-len(lengths), 0))
 
 
-fft.body(Library())
+fft.body(Blocks(fft_passes))
 
 
 @fft.transpose

@@ -1,6 +1,6 @@
 """Small matrices written out in scalars: factors and solutions without a loop.
 
-Matrices are NumPy arrays of opaque scalars here (see `ir.body.Blocks`), the arithmetic is NumPy's.
+Matrices are NumPy arrays of opaque scalars here (see `ir.body.Pass`), the arithmetic is NumPy's.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..body import Blocks
-from ..types import Type
+from ..body import Blocks, Pass
+from ..types import Type, is_complex
 
 LARGEST = 4  # rows and columns of a matrix that is written out
 MOST_COLUMNS = 4  # right-hand sides written out: more of them are blocks of their own
@@ -25,14 +25,14 @@ def matrices(compute: Callable[..., Sequence[Any]]) -> Blocks:
     `compute(*matrices, **attrs)` gives an array of scalars for each result.
     """
 
-    def extents(types: Sequence[Type], **attrs: Any) -> tuple[Any, ...] | None:
-        return types[0].shape[:-2] if _is_small(types[0]) else None
+    def passes(types: Sequence[Type], **attrs: Any) -> list[Pass] | None:
+        def block(place: tuple, load: Any) -> list[list[tuple]]:
+            operands = [_loaded(load, i, place, t.shape[-2:]) for i, t in enumerate(types)]
+            return [_placed(place, np.asarray(x, object)) for x in compute(*operands, **attrs)]
 
-    def block(place: tuple, load: Any, types: Sequence[Type], **attrs: Any) -> list[list[tuple]]:
-        operands = [_loaded(load, i, place, t.shape[-2:]) for i, t in enumerate(types)]
-        return [_placed(place, np.asarray(x, object)) for x in compute(*operands, **attrs)]
+        return [Pass(types[0].shape[:-2], block)] if _is_small(types[0]) else None
 
-    return Blocks(extents, block)
+    return Blocks(passes)
 
 
 def systems(solve: Callable[..., np.ndarray], on_the_left: Callable[..., bool]) -> Blocks:
@@ -41,38 +41,36 @@ def systems(solve: Callable[..., np.ndarray], on_the_left: Callable[..., bool]) 
     `on_the_left(**attrs)` tells whether the right-hand sides are columns of b, else they are rows.
     """
 
-    def sides(types: Sequence[Type], attrs: dict[str, Any]) -> Any:
-        return types[1].shape[-1 if on_the_left(**attrs) else -2]
-
-    def is_one_block(count: Any) -> bool:
-        return isinstance(count, int) and count <= MOST_COLUMNS
-
-    def extents(types: Sequence[Type], **attrs: Any) -> tuple[Any, ...] | None:
-        if not _is_small(types[0]):
-            return None
-        count = sides(types, attrs)
-        return types[0].shape[:-2] if is_one_block(count) else (*types[0].shape[:-2], count)
-
-    def block(place: tuple, load: Any, types: Sequence[Type], **attrs: Any) -> list[list[tuple]]:
+    def passes(types: Sequence[Type], **attrs: Any) -> list[Pass] | None:
         a, b = types
-        if is_one_block(sides(types, attrs)):
-            right = _loaded(load, 1, place, b.shape[-2:])
-            x = solve(_loaded(load, 0, place, a.shape[-2:]), right, **attrs)
-            return [_placed(place, x)]
-        *batch, number = place
-        n = a.shape[-1]
         is_left = on_the_left(**attrs)
-        places = [(*batch, i, number) if is_left else (*batch, number, i) for i in range(n)]
-        line = _array([load(1, where) for where in places])
-        right = line[:, None] if is_left else line[None]
-        x = solve(_loaded(load, 0, tuple(batch), a.shape[-2:]), right, **attrs)
-        return [list(zip(places, x.reshape(-1), strict=True))]
+        count = b.shape[-1 if is_left else -2]
 
-    return Blocks(extents, block)
+        def together(place: tuple, load: Any) -> list[list[tuple]]:
+            matrix, right = (_loaded(load, i, place, t.shape[-2:]) for i, t in enumerate(types))
+            return [_placed(place, solve(matrix, right, **attrs))]
+
+        def one(place: tuple, load: Any) -> list[list[tuple]]:
+            *batch, number = place
+            steps = range(a.shape[-1])  # type: ignore[arg-type]
+            places = [(*batch, i, number) if is_left else (*batch, number, i) for i in steps]
+            line = _array([load(1, where) for where in places])
+            matrix = _loaded(load, 0, tuple(batch), a.shape[-2:])
+            x = solve(matrix, line[:, None] if is_left else line[None], **attrs)
+            return [list(zip(places, x.reshape(-1), strict=True))]
+
+        if not _is_small(a):
+            return None
+        if isinstance(count, int) and count <= MOST_COLUMNS:
+            return [Pass(a.shape[:-2], together)]
+        return [Pass((*a.shape[:-2], count), one)]
+
+    return Blocks(passes)
 
 
 def _is_small(x: Type) -> bool:
-    return all(isinstance(n, int) and 0 < n <= LARGEST for n in x.shape[-2:])
+    is_real = not is_complex(x.dtype)
+    return is_real and all(isinstance(n, int) and 0 < n <= LARGEST for n in x.shape[-2:])
 
 
 def _array(scalars: Sequence[Any]) -> np.ndarray:

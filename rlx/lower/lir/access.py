@@ -11,6 +11,7 @@ from .program import (
     Buffer,
     Contraction,
     Copy,
+    Greatest,
     Kernel,
     LibraryCall,
     RepeatStep,
@@ -51,6 +52,8 @@ def _reads(step: Step) -> Iterator[Buffer]:
             yield from _stores_read(kernel.stores)
     elif isinstance(step, Scan):
         yield from loaded_buffers([step.expr], [step.index])
+    elif isinstance(step, Greatest):
+        yield from loaded_buffers([step.expr], [step.index])
     elif isinstance(step, Scatter):
         yield from loaded_buffers([step.expr], [step.index, *(b[0] for b in step.bounds)])
         yield step.buffer
@@ -82,6 +85,8 @@ def _writes(step: Step) -> Iterator[Buffer]:
         yield from (s.buffer for kernel in step.kernels for s in kernel.stores)
     elif isinstance(step, Scan | Scatter):
         yield step.buffer
+    elif isinstance(step, Greatest):
+        yield from (step.values, step.places)
     elif isinstance(step, LibraryCall):
         yield from step.outputs
     elif isinstance(step, Copy):

@@ -24,6 +24,7 @@ from .program import (
     Carry,
     Contraction,
     Copy,
+    Greatest,
     Kernel,
     LibraryCall,
     Program,
@@ -32,6 +33,7 @@ from .program import (
     Scan,
     Scatter,
     Step,
+    Store,
     WhileStep,
 )
 from .text import buffers_of
@@ -53,6 +55,10 @@ class Memory(dict[Buffer, np.ndarray]):
     def __init__(self, sizes: Mapping[str, int]) -> None:
         super().__init__()
         self.sizes = sizes
+
+    def numbers(self, buffer: Buffer) -> np.ndarray:
+        """What loads and stores take from a buffer."""
+        return self[buffer].view(buffer.number_dtype)
 
     def number(self, size: Size) -> int:
         """The number of a size."""
@@ -107,6 +113,8 @@ def run_step(step: Step, memory: Memory) -> None:
         _run_rows(step, memory)
     elif isinstance(step, Scan):
         _run_scan(step, memory)
+    elif isinstance(step, Greatest):
+        _run_greatest(step, memory)
     elif isinstance(step, Scatter):
         _run_scatter(step, memory)
     elif isinstance(step, Contraction):
@@ -191,7 +199,7 @@ class Grid:
         if isinstance(expr, IndexValue):
             return self.index(expr.index).astype(expr.dtype)
         if isinstance(expr, Load):
-            return self.memory[expr.buffer][self.index(expr.index)]
+            return self.memory.numbers(expr.buffer)[self.index(expr.index)]
         if isinstance(expr, Apply):
             args = [self.expr(a) for a in expr.args]
             return NUMPY[expr.instruction](expr.dtype, *args).astype(expr.dtype, copy=False)
@@ -234,7 +242,7 @@ class Masked(Grid):
         if not isinstance(expr, Load):
             return super().compute(expr)
         places = np.broadcast_to(self.index(expr.index), self.shape)
-        memory = self.memory[expr.buffer]
+        memory = self.memory.numbers(expr.buffer)
         result = np.zeros(self.shape, expr.dtype)
         result[self.holds] = memory[places[self.holds]]
         return result
@@ -271,13 +279,13 @@ def conditions(grid: Grid, bounds: Sequence[Any], steps: Sequence[Any] = ()) -> 
 def _store(grid: Grid, store: Any, memory: Memory, value: np.ndarray) -> None:
     places = np.broadcast_to(grid.index(store.index), grid.shape)
     assert places.size == np.unique(places).size, "two iterations store to one place"
-    memory[store.buffer][places] = np.broadcast_to(value, grid.shape)
+    memory.numbers(store.buffer)[places] = np.broadcast_to(value, grid.shape)
 
 
 def _run_kernel(kernel: Kernel, grid: Grid, memory: Memory) -> None:
     values = [grid.expr(s.expr) for s in kernel.stores]
     for store, value in zip(kernel.stores, values, strict=True):
-        assert value.dtype == store.buffer.dtype, f"{store.buffer} gets {value.dtype}"
+        assert value.dtype == store.buffer.number_dtype, f"{store.buffer} gets {value.dtype}"
         _store(grid, store, memory, value)
 
 
@@ -306,6 +314,24 @@ def _run_scan(scan: Scan, memory: Memory) -> None:
     totals = COMBINE[scan.combine].accumulate(values, axis=-1, dtype=scan.expr.dtype)
     totals = totals[..., ::-1] if scan.reverse else totals
     _store(grid, scan, memory, totals.astype(scan.buffer.dtype))
+
+
+def _run_greatest(step: Greatest, memory: Memory) -> None:
+    grid = Grid((*step.loops, step.along), memory)
+    values = np.broadcast_to(grid.expr(step.expr), grid.shape)
+    keys = values if values.dtype.kind in "biuf" else values.astype(np.float32)
+    count, size = memory.number(step.rank.extent), grid.shape[-1]
+    # reversed twice: rising and stable becomes falling and stable
+    order = np.argsort(keys[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+    places = size - 1 - order[..., :count]
+    out = Grid((*step.loops, step.rank), memory)
+    _store(
+        out,
+        Store(step.values, step.index, step.expr),
+        memory,
+        np.take_along_axis(values, places, -1),
+    )
+    _store(out, Store(step.places, step.index, step.expr), memory, places.astype(np.int32))
 
 
 def _run_scatter(scatter: Scatter, memory: Memory) -> None:

@@ -103,7 +103,7 @@ class IndexValue(Expr):
 
 @dataclass(frozen=True, eq=False)
 class Load(Expr):
-    """The element of a buffer at an offset counted in elements."""
+    """The element of a buffer at an offset counted in elements, or parts of them."""
 
     buffer: Buffer
     index: Index
@@ -214,7 +214,7 @@ def index_value(index: Index, dtype: np.dtype) -> Expr:
 
 def load(buffer: Buffer, index: Index) -> Load:
     """The element of a buffer at an offset."""
-    return _intern(Load, (buffer, index), buffer.dtype, buffer, index)
+    return _intern(Load, (buffer, index), buffer.number_dtype, buffer, index)
 
 
 def apply(instruction: str, dtype: np.dtype, *args: Expr) -> Expr:

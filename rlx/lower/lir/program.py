@@ -22,6 +22,8 @@ from .index import Index, Variable
 if TYPE_CHECKING:
     from ...ir.graph import Source
 
+REAL_PARTS = {np.dtype("c8"): np.dtype("f4"), np.dtype("c16"): np.dtype("f8")}
+
 Kind: TypeAlias = Literal["input", "output", "temporary", "constant", "local"]
 
 
@@ -60,6 +62,16 @@ class Buffer:
         """The bytes of all elements."""
         return self.type.nbytes
 
+    @property
+    def number_dtype(self) -> np.dtype:
+        """The dtype of what loads and stores take: a part of a complex element."""
+        return REAL_PARTS.get(self.dtype, self.dtype)
+
+    @property
+    def count(self) -> int:
+        """How many numbers loads and stores can take: two for a complex element."""
+        return 2 * self.size if self.dtype in REAL_PARTS else self.size
+
     def __repr__(self) -> str:
         return f"Buffer({self.name}: {self.type}, {self.kind})"
 
@@ -68,7 +80,8 @@ class Buffer:
 class Store:
     """Put `expr` at an offset of a buffer.
 
-    `expr` is of the buffer's dtype, the offset counted in elements.
+    `expr` is of the buffer's dtype, the offset counted in elements. Of complex elements each part
+    counts: the imaginary part follows the real one.
     """
 
     buffer: Buffer
@@ -127,6 +140,26 @@ class Scan:
     combine: str
     expr: Expr
     buffer: Buffer
+    index: Index
+    source: Source | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Greatest:
+    """The greatest of `expr` along one loop, and their places, for each other value.
+
+    The number of rank r (of the variable `rank`, whose extent is how many are wanted) goes to
+    `values[index]`, its place along `along` as an int32 to `places[index]`. The greatest has rank
+    0; among equal ones the first comes first. NaN is the greatest, -0.0 equals 0.0. The extent of
+    `along` is a number, not less than that of `rank`.
+    """
+
+    loops: tuple[Variable, ...]
+    along: Variable
+    rank: Variable
+    expr: Expr
+    values: Buffer
+    places: Buffer
     index: Index
     source: Source | None = None
 
@@ -300,6 +333,7 @@ Step: TypeAlias = (
     Kernel
     | Rows
     | Scan
+    | Greatest
     | Scatter
     | Contraction
     | LibraryCall

@@ -28,6 +28,7 @@ from .program import (
     Buffer,
     Contraction,
     Copy,
+    Greatest,
     Kernel,
     LibraryCall,
     Program,
@@ -245,6 +246,14 @@ def _scan_lines(scan: Scan) -> list[str]:
     return [f"scan {loops}{way}:", *writer.lines, f"  {place} = running {scan.combine} of {text}"]
 
 
+def _greatest_lines(step: Greatest) -> list[str]:
+    writer = Writer((step.expr,))
+    loops = writer.loops((*step.loops, step.along, step.rank))
+    text, place = writer.expr(step.expr), writer.index(step.index)
+    last = f"  {step.values.name}[{place}], {step.places.name}[{place}] = greatest of {text}"
+    return [f"greatest {loops}:", *writer.lines, last]
+
+
 def _scatter_lines(scatter: Scatter) -> list[str]:
     writer = Writer((scatter.expr, *scatter.index.loads))
     head = f"scatter {writer.loops(scatter.loops)}".rstrip() + ":"
@@ -274,6 +283,8 @@ def step_lines(step: Step) -> list[str]:
         return _rows_lines(step)
     if isinstance(step, Scan):
         return _scan_lines(step)
+    if isinstance(step, Greatest):
+        return _greatest_lines(step)
     if isinstance(step, Scatter):
         return _scatter_lines(step)
     if isinstance(step, Contraction):

@@ -19,6 +19,7 @@ from .index import Index, Variable
 from .program import (
     Buffer,
     Contraction,
+    Greatest,
     Kernel,
     Program,
     Rows,
@@ -98,6 +99,10 @@ def _loop_problems(step: Step) -> Iterator[str]:
         loops = (*step.loops, step.along)
         yield from _expr_problems(step.expr, loops)
         yield from _place_problems(step.buffer, step.index, loops)
+    elif isinstance(step, Greatest):
+        yield from _expr_problems(step.expr, (*step.loops, step.along))
+        for buffer in (step.values, step.places):
+            yield from _place_problems(buffer, step.index, (*step.loops, step.rank))
     elif isinstance(step, Scatter):
         yield from _expr_problems(step.expr, step.loops)
         if not step.bounds:
@@ -106,7 +111,7 @@ def _loop_problems(step: Step) -> Iterator[str]:
 
 def _store_problems(stores: Iterable[Store], loops: Sequence[Variable]) -> Iterator[str]:
     for store in stores:
-        if store.expr.dtype != store.buffer.dtype:
+        if store.expr.dtype != store.buffer.number_dtype:
             yield f"{store.buffer.name} of {store.buffer.dtype} gets {store.expr.dtype}"
         yield from _place_problems(store.buffer, store.index, loops)
         yield from _expr_problems(store.expr, loops)
@@ -114,7 +119,7 @@ def _store_problems(stores: Iterable[Store], loops: Sequence[Variable]) -> Itera
 
 def _place_problems(buffer: Buffer, index: Index, loops: Sequence[Variable]) -> Iterator[str]:
     if _may_leave(index, buffer):
-        yield f"{buffer.name}[{index}] reaches {index.low}..{index.high} of {buffer.size}"
+        yield f"{buffer.name}[{index}] reaches {index.low}..{index.high} of {buffer.count}"
     if not index.variables <= set(loops):
         yield f"{buffer.name}[{index}] uses a variable of no loop"
 
@@ -122,10 +127,10 @@ def _place_problems(buffer: Buffer, index: Index, loops: Sequence[Variable]) -> 
 def _may_leave(index: Index, buffer: Buffer) -> bool:
     """Whether an index reaches outside; of symbolic sizes, whether it does for certain."""
     low, high = index.low, index.high
-    if isinstance(low, int) and isinstance(high, int) and isinstance(buffer.size, int):
-        return low < 0 or high >= buffer.size
+    if isinstance(low, int) and isinstance(high, int) and isinstance(buffer.count, int):
+        return low < 0 or high >= buffer.count
     # bounds of quotients by symbolic sizes may lie outside of what they take
-    return index.is_affine and (is_at_least(-1, low) or is_at_least(high, buffer.size))
+    return index.is_affine and (is_at_least(-1, low) or is_at_least(high, buffer.count))
 
 
 def _expr_problems(root: Expr, loops: Sequence[Variable]) -> Iterator[str]:
@@ -149,7 +154,7 @@ def _expr_problems(root: Expr, loops: Sequence[Variable]) -> Iterator[str]:
 def _own_problems(expr: Expr) -> Iterator[str]:
     if isinstance(expr, Load):
         if _may_leave(expr.index, expr.buffer):
-            yield f"{expr} reaches {expr.index.low}..{expr.index.high} of {expr.buffer.size}"
+            yield f"{expr} reaches {expr.index.low}..{expr.index.high} of {expr.buffer.count}"
     elif isinstance(expr, Reduce):
         if not expr.dtype == expr.init.dtype == expr.body.dtype:
             yield f"a reduction of {expr.body.dtype} from {expr.init.dtype} gives {expr.dtype}"

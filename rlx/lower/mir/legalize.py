@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ...ir.body import Blocks, Branch, Call, Library, Repeat, While
+from ...ir.body import Blocks, Branch, Call, Greatest, Library, Repeat, While
 from ...ir.errors import UnsupportedDtype, UnsupportedOp
 from ...ir.graph import Graph, Node, Value
+from ..lir.program import REAL_PARTS
 from ..target import Target
 
 
@@ -35,9 +36,19 @@ def needs_library(node: Node, target: Target) -> bool:
         return False
     if body is None or isinstance(body, Library):
         return True
-    if isinstance(body, Blocks) and body.extents([a.type for a in node.args], **node.attrs) is None:
+    if isinstance(body, Greatest) and not ranks(node, target):
         return True
-    return not all(target.computes(v.dtype) for v in (*node.args, *node.results))
+    dtypes = [v.dtype for v in (*node.args, *node.results)]
+    if isinstance(body, Blocks):
+        if body.passes([a.type for a in node.args], **node.attrs) is None:
+            return True
+        dtypes = [REAL_PARTS.get(dtype, dtype) for dtype in dtypes]
+    return not all(map(target.computes, dtypes))
+
+
+def ranks(node: Node, target: Target) -> bool:
+    """Whether a target finds as many of the greatest in rows of this length."""
+    return node.attrs["k"] <= target.most_ranked and isinstance(node.args[0].shape[-1], int)
 
 
 def _check_dtype(value: Value, node: Node | None, target: Target) -> None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from ...ir.body import Blocks
-from ...ir.graph import Node
+from ...ir.graph import Constant, Node, Value
+from ...ir.types import Size, Type, as_dtype
 from ..lir import expr as scalar
 from ..lir.expr import Expr
-from ..lir.index import Variable, as_index, is_long
-from ..lir.program import Kernel, Step, Store
+from ..lir.index import Index, Variable, as_index, is_long
+from ..lir.program import REAL_PARTS, Buffer, Kernel, Step, Store
 from .elements import flatten
 
 if TYPE_CHECKING:
     from .schedule import Scheduler
+
+Source: TypeAlias = Callable[[tuple[Index, ...]], Any]
 
 
 class Scalar:
@@ -45,6 +49,8 @@ class Scalar:
 
     def __and__(self, other: Any) -> Scalar:
         return self._with("and", other)
+
+    __radd__, __rmul__ = __add__, __mul__
 
     def __neg__(self) -> Scalar:
         return self._of("neg")
@@ -94,26 +100,68 @@ def as_scalar(x: Any, dtype: np.dtype) -> Expr:
     return x.expr if isinstance(x, Scalar) else scalar.const(dtype, x)
 
 
-def block_kernel(scheduler: Scheduler, node: Node, body: Blocks) -> list[Step]:
-    """The kernel that computes the blocks of a node; none for no blocks."""
-    types = [a.type for a in node.args]
-    extents = body.extents(types, **node.attrs)
-    assert extents is not None, f"{node} is a library call"
-    variables = [Variable(n) for n in extents]
+def pass_kernels(scheduler: Scheduler, node: Node, body: Blocks) -> list[Step]:
+    """A kernel for each pass of a node; none for no blocks."""
+    passes = body.passes([a.type for a in node.args], **node.attrs)
+    assert passes, f"{node} is a library call"
+    steps: list[Step] = []
+    targets: list[tuple[Buffer, Sequence[Size]]] = []
+    sources: list[Source] = []
+    following: list[Source] = [_operand(scheduler, a) for a in node.args]
+    for each in passes:
+        if not each.continues:
+            sources = following
+        load = _loader([*sources, *(_table(scheduler, array) for array in each.tables())])
+        variables = [Variable(n) for n in each.extents]
+        blocks = each.compute(tuple(map(as_index, variables)), load)
+        if not each.types:
+            targets = [(scheduler.result_buffer(r), r.shape) for r in node.results]
+        elif not each.continues:
+            targets = [(scheduler.new_buffer(t), t.shape) for t in each.types]
+        following = [functools.partial(_part, buffer, shape) for buffer, shape in targets]
+        stores = [
+            store
+            for target, block in zip(targets, blocks, strict=True)
+            for index, element in block
+            for store in _stores(*target, index, element)
+        ]
+        if 0 not in each.extents and stores:
+            loops = tuple(v for v in variables if is_long(v))
+            steps.append(Kernel(loops, tuple(stores), node.source))
+    return steps
 
-    def load(operand: int, index: Sequence[Any]) -> Scalar:
-        return Scalar(scheduler.elements.at(node.args[operand], tuple(map(as_index, index))))
 
-    place = tuple(map(as_index, variables))
-    stores = []
-    for result, block in zip(
-        node.results, body.compute(place, load, types, **node.attrs), strict=True
-    ):
-        buffer = scheduler.result_buffer(result)
-        for index, element in block:
-            offset = flatten(tuple(map(as_index, index)), result.shape)
-            stores.append(Store(buffer, offset, as_scalar(element, result.dtype)))
-    if 0 in extents or not stores:
-        return []
-    loops = tuple(v for v in variables if is_long(v))
-    return [Kernel(loops, tuple(stores), node.source)]
+def _operand(scheduler: Scheduler, value: Value) -> Source:
+    if value.dtype in REAL_PARTS:
+        return functools.partial(_part, scheduler.buffer(value), value.shape)
+    return lambda index: Scalar(scheduler.elements.at(value, index))
+
+
+def _table(scheduler: Scheduler, array: np.ndarray) -> Source:
+    constant = Constant(array)
+    if constant not in scheduler.constants:
+        buffer = scheduler.new_buffer(Type(as_dtype(array.dtype), array.shape), "constant")
+        buffer.array = constant.array
+        scheduler.constants[constant] = buffer
+    return functools.partial(_part, scheduler.constants[constant], array.shape)
+
+
+def _loader(sources: Sequence[Source]) -> Callable[[int, Sequence[Any]], Any]:
+    return lambda source, index: sources[source](tuple(map(as_index, index)))
+
+
+def _part(buffer: Buffer, shape: Sequence[Size], index: tuple[Index, ...]) -> Any:
+    """The element of a buffer: a scalar, or both parts of a complex one."""
+    offset = flatten(index, shape)
+    if buffer.dtype not in REAL_PARTS:
+        return Scalar(scalar.load(buffer, offset))
+    return tuple(Scalar(scalar.load(buffer, offset * 2 + part)) for part in (0, 1))
+
+
+def _stores(
+    buffer: Buffer, shape: Sequence[Size], index: Sequence[Any], element: Any
+) -> list[Store]:
+    offset, dtype = flatten(tuple(map(as_index, index)), shape), buffer.number_dtype
+    if buffer.dtype not in REAL_PARTS:
+        return [Store(buffer, offset, as_scalar(element, dtype))]
+    return [Store(buffer, offset * 2 + i, as_scalar(x, dtype)) for i, x in enumerate(element)]

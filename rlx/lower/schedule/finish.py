@@ -11,6 +11,7 @@ from .localize_rows import localize_rows
 from .loops import indices, merge_kernel_loops, merge_loops, split_loops, substituted
 from .merge_epilogues import merge_epilogues
 from .merge_kernels import drop_dead_stores, merge_kernels
+from .split_reductions import split_reductions
 
 
 def finish(program: Program, target: Target) -> Program:
@@ -23,7 +24,7 @@ def finish(program: Program, target: Target) -> Program:
             finish(nested, target)
     steps: list[Step] = [split_loops(s) if isinstance(s, Kernel) else s for s in program.steps]
     steps = drop_dead_stores(merge_epilogues(merge_kernels(steps)))
-    steps = [_merged(step) for step in group_rows(steps)]
+    steps = split_reductions([_merged(step) for step in group_rows(steps)])
     program.steps = localize_rows(steps, target.local_bytes)
     return program
 

@@ -67,7 +67,7 @@ def _together(first: Kernel | Rows, second: Kernel) -> Rows | None:
     moved = _inner(renamed(second, outer, second.loops[:limit]), outer)
     if not any(k.loops or _reduces(k) for k in (*group, moved)):
         return None
-    if any(_computes_blocks(k) for k in (*group, moved)):
+    if any(_computes_blocks(k) and not k.loops for k in (*group, moved)):
         return None  # its lanes go along the outer loops
     if _row_bytes((*group, moved)) > LARGEST_ROW:
         return None
@@ -99,11 +99,13 @@ def _row_bytes(kernels: Sequence[Kernel]) -> int:
 
 def _is_same_row(writer: Kernel, reader: Kernel, outer: Sequence[Variable]) -> bool:
     """Whether the reader reads what the writer wrote only at the same outer values."""
-    written: dict[Buffer, Index] = {s.buffer: s.index for s in writer.stores}
+    written: dict[Buffer, list[Index]] = {}
+    for store in writer.stores:
+        written.setdefault(store.buffer, []).append(store.index)
     for load in expressions([reader]):
         if not isinstance(load, Load) or load.buffer not in written:
             continue
-        if not is_same_block(written[load.buffer], load.index, outer):
+        if not all(is_same_block(index, load.index, outer) for index in written[load.buffer]):
             return False
     return True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...ir.body import Greatest
 from ...ir.graph import Graph, Node
 from ..mir.legalize import needs_library
 from ..target import Target
@@ -29,6 +30,8 @@ def _lack(node: Node, target: Target) -> str:
     for value in (*node.args, *node.results):
         if not target.computes(value.dtype):
             return f"{target.name} has no arithmetic for {value.dtype.name}"
+    if isinstance(node.op.rules.get("body"), Greatest):
+        return f"more than {target.most_ranked} numbers, or rows of any length"
     return "the op has no loop body"
 
 

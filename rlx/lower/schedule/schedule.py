@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from ...ir.body import Blocks, Branch, Concat, Contract, Repeat, Scan, Scatter, View, While
+from ...ir.body import (
+    Blocks,
+    Branch,
+    Concat,
+    Contract,
+    Greatest,
+    Repeat,
+    Scan,
+    Scatter,
+    View,
+    While,
+)
 from ...ir.dims import likely
 from ...ir.graph import Constant, Graph, Node, Value
 from ...ir.types import Size, Type
 from ..lir import expr as scalar
 from ..lir import program as lir
-from ..lir.index import as_index
+from ..lir.index import Variable, as_index
 from ..lir.program import Buffer, Kind, Program, Step, Store
 from ..mir.legalize import needs_library
 from ..target import Target
-from .blocks import block_kernel
+from .blocks import pass_kernels
 from .contraction import contraction_steps
 from .control import branch_step, repeat_step, while_step
 from .elements import Elements, flatten, loops_of
@@ -123,8 +134,10 @@ class Scheduler:
             self.steps.append(while_step(self, node))
         elif isinstance(body, Repeat):
             self.steps.append(repeat_step(self, node))
+        elif isinstance(body, Greatest):
+            self.emit_greatest(node)
         elif isinstance(body, Blocks):
-            self.steps += block_kernel(self, node, body)
+            self.steps += pass_kernels(self, node, body)
         elif node.result.type.size == 0:
             self.result_buffer(node.result)
         elif isinstance(body, Contract):
@@ -194,6 +207,26 @@ class Scheduler:
             expr=element,
             buffer=self.result_buffer(node.result),
             index=flatten(place, arg.shape),
+            source=node.source,
+        )
+        self.steps.append(step)
+
+    def emit_greatest(self, node: Node) -> None:
+        """Append the search for the greatest of each row."""
+        (arg,) = node.args
+        values, places = (self.result_buffer(result) for result in node.results)
+        if values.size == 0:
+            return
+        loops, place = loops_of(arg.shape[:-1])
+        along, rank = Variable(arg.shape[-1]), Variable(node.attrs["k"])
+        step = lir.Greatest(
+            loops=loops,
+            along=along,
+            rank=rank,
+            expr=self.elements.at(arg, (*place, as_index(along))),
+            values=values,
+            places=places,
+            index=flatten((*place, as_index(rank)), node.results[0].shape),
             source=node.source,
         )
         self.steps.append(step)

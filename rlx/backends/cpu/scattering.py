@@ -1,0 +1,137 @@
+"""Numbers combined into a buffer at computed places, in order."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...lower.lir.expr import const, guard, load
+from ...lower.lir.index import Index, Variable, as_index
+from ...lower.lir.program import Scatter, Store
+from .code import Function, Vector
+from .host import Host
+from .kernels import Layout, buffers_of, nest, open_scope, vector_lines
+from .lanes import choose_lanes
+from .reductions import combine
+from .render import Scope
+from .scalar import register
+
+MOST_LANES = 64  # the bits of a word
+BOOL = np.dtype(bool)
+
+
+def emit_scatter(f: Function, scatter: Scatter, layout: Layout, host: Host) -> None:
+    """Emit a scatter, in order.
+
+    A last axis that moves as a block gets vector code. Else places and numbers of some neighbors
+    are computed in vector code, and then combined one by one.
+    """
+    exprs = [scatter.expr, *scatter.index.loads, *(e for b in scatter.bounds for e in b[0].loads)]
+    scope = open_scope(f, layout, host, [*buffers_of(exprs), scatter.buffer])
+    loops = list(scatter.loops)
+    if not loops:
+        _combine_into(scope, scatter)
+        return
+    along = loops[-1]
+    is_block = _moves_as_block(scatter, along)
+    lanes = choose_lanes(host, exprs, along.extent, most=4 if is_block else 1)
+    if not is_block and (scatter.expr.dtype == BOOL or not 4 <= lanes <= MOST_LANES):
+        nest(scope, loops, lambda inner: _combine_into(inner, scatter), False, exprs)
+        return
+    combine_all = _combine_into if is_block else _combine_each
+
+    def lines(inner: Scope) -> None:
+        def block(at: str, mask: str | None) -> None:
+            wide = inner.inner(lanes=lanes, along=along, mask=mask)
+            wide.names[along] = at
+            combine_all(wide, scatter)
+
+        vector_lines(inner.f, "0", inner.f.number(along.extent), lanes, block)
+
+    nest(scope, loops[:-1], lines, False, exprs, [along])
+
+
+def _moves_as_block(scatter: Scatter, variable: Variable) -> bool:
+    return (
+        scatter.index.is_stepped_by(variable)
+        and scatter.index.stride_of(variable) == 1
+        and not any(variable in index.variables for index, _, _ in scatter.bounds)
+    )
+
+
+def _combine_into(scope: Scope, scatter: Scatter) -> None:
+    """Combine at a place that holds or does not hold for all lanes."""
+    f = scope.f
+    tests = []
+    for index, low, high in scatter.bounds:
+        place = scope.index(index)
+        tests.append(f.emit(f"icmp sge i64 {place}, {f.number(low)}"))
+        tests.append(f.emit(f"icmp slt i64 {place}, {f.number(high)}"))
+    if not tests:
+        _write(scope.inner(), scatter, scatter.index)
+        return
+    held = tests[0]
+    for test in tests[1:]:
+        held = f.emit(f"and i1 {held}, {test}")
+    with f.when(held):
+        _write(scope.inner(), scatter, scatter.index)
+
+
+def _write(scope: Scope, scatter: Scatter, place: Index) -> None:
+    value = scope.value(scatter.expr)
+    if scatter.combine != "set":
+        old = scope.value(load(scatter.buffer, place))
+        varies = old[1] or value[1]
+        lanes = scope.lanes if varies else 1
+        dtype = scatter.expr.dtype.name
+        both = [scope.spread(dtype, r) if varies else r[0] for r in (old, value)]
+        value = combine(scope.f, scatter.combine, register(dtype, lanes), *both), varies
+    scope.store(Store(scatter.buffer, place, scatter.expr), value)
+
+
+def _combine_each(scope: Scope, scatter: Scatter) -> None:
+    """Combine what the lanes hold one after another."""
+    f, lanes = scope.f, scope.lanes
+    numbers, kind = scope.vector(scatter.expr), register(scatter.expr.dtype.name, lanes)
+    places, place_kind = scope.index_vector(scatter.index)
+    tables = f.reserve(kind.text, 64), f.reserve(place_kind.text, 64)
+    f.do(f"store {kind.text} {numbers}, ptr {tables[0]}, align 64")
+    f.do(f"store {place_kind.text} {places}, ptr {tables[1]}, align 64")
+    spot = Variable(scatter.buffer.size)
+
+    def write(lane: str) -> None:
+        number, place = (
+            f.emit(f"load {v.element}, ptr {f.offset(table, v.element, lane)}")
+            for v, table in ((kind, tables[0]), (place_kind, tables[1]))
+        )
+        if place_kind.dtype == "int32":
+            place = f.emit(f"sext i32 {place} to i64")
+        one = scope.inner(lanes=1, along=None, mask=None, values={})
+        one.names[spot] = place
+        one.values[scatter.expr] = number, False
+        _write(one, scatter, as_index(spot))
+
+    bits = Vector("bool", lanes).text
+    held = scope.mask
+    if scatter.bounds:
+        inside = guard(scatter.bounds, (), const(BOOL, True), const(BOOL, False))
+        here = scope.vector(inside)
+        held = here if held is None else f.emit(f"and {bits} {here}, {held}")
+    if held is None:
+        with f.loop("0", str(lanes)) as loop:
+            write(loop.index)
+        return
+    word = f.emit(f"bitcast {bits} {held} to i{lanes}")
+    each, some, done = f.label("each"), f.label("some"), f.label("combined")
+    f.do(f"br i1 {f.emit(f'icmp eq i{lanes} {word}, -1')}, label %{each}, label %{some}")
+    f.start_block(each)
+    with f.loop("0", str(lanes)) as loop:
+        write(loop.index)
+    f.do(f"br label %{done}")
+    f.start_block(some)
+    with f.loop("0", str(lanes)) as loop:
+        shifted = f.emit(f"trunc i64 {loop.index} to i{lanes}") if lanes < 64 else loop.index
+        bit = f.emit(f"trunc i{lanes} {f.emit(f'lshr i{lanes} {word}, {shifted}')} to i1")
+        with f.when(bit):
+            write(loop.index)
+    f.do(f"br label %{done}")
+    f.start_block(done)

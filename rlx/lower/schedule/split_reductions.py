@@ -1,0 +1,134 @@
+"""Long reductions in pieces, for threads to share and to read memory in order."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+from ...ir.types import Type
+from ..lir.expr import Apply, Expr, Load, Reduce, apply, load, reduce, substitute, walk
+from ..lir.index import Index, Variable, as_index, is_long
+from ..lir.program import Buffer, Kernel, Step, Store
+from .elements import flatten
+
+FEW = 16  # fewer results than this leave threads idle
+PIECES = 64  # of a reduction to few results
+LONG = 1 << 19  # elements: less is done before threads would be awake
+LARGE = 1 << 20  # elements: less stays in a cache, where any order is as good
+ROWS = 64  # summed at once for many columns: so many places a processor can foresee
+TALL = 1 << 10  # rows: so many places it has the addresses of
+FAR = 1 << 11  # bytes from row to row: further than it foresees
+
+
+def split_reductions(steps: Sequence[Step]) -> list[Step]:
+    """Split long reductions: a kernel for the parts before the one that combines them.
+
+    The number of parts does not depend on the machine, so neither do the results.
+
+    before: `kernel: b1[0] = sum(i < 640003: b0[i])`; after: `kernel i < 64: b2[i] =
+    sum(j < 10000: b0[i*10000 + j])`, then `kernel: b1[0] = sum(i < 64: b2[i]) + sum(i < 3:
+    b0[i + 640000])`.
+    """
+    names = (f"part{i}" for i in itertools.count())
+    return [new for step in steps for new in _split(step, names)]
+
+
+def _split(step: Step, names: Iterator[str]) -> Iterator[Step]:
+    """The step itself, after the kernels whose results it takes."""
+    if not isinstance(step, Kernel):
+        yield step
+        return
+    for found in _plain_reductions(s.expr for s in step.stores):
+        pieces = _pieces(step, found)
+        if pieces is not None:
+            part, total = _halves(step, found, *pieces, next(names))
+            yield from _split(part, names)
+            memo: dict[Expr, Expr] = {found: total}
+            stores = tuple(
+                Store(s.buffer, s.index, substitute(s.expr, {}, memo=memo)) for s in step.stores
+            )
+            yield from _split(Kernel(step.loops, stores, step.source), names)
+            return
+    yield step
+
+
+def _plain_reductions(exprs: Iterable[Expr]) -> Iterator[Reduce]:
+    """Reductions that happen for every element and have none in them."""
+    seen: set[Expr] = set()
+    left = list(exprs)
+    while left:
+        expr = left.pop()
+        if expr in seen:
+            continue
+        seen.add(expr)
+        if isinstance(expr, Apply):
+            left += expr.args
+        elif isinstance(expr, Reduce) and not any(isinstance(e, Reduce) for e in walk(expr.body)):
+            yield expr
+
+
+def _pieces(kernel: Kernel, found: Reduce) -> tuple[Variable, int] | None:
+    """The loop to split, and how many of its rounds are one piece."""
+    outer = _outer(kernel, found)
+    sizes = {v: v.extent for v in (*outer, *found.loops) if isinstance(v.extent, int)}
+    if len(sizes) < len(outer) + len(found.loops):
+        return None
+    trips = math.prod(sizes.values())
+    length, longest = max(((sizes[v], v) for v in found.loops), key=lambda pair: pair[0])
+    if trips < LONG or length < TALL:
+        return None
+    if outer and trips >= LARGE and _reads_rows(found, outer[-1], longest):
+        return longest, ROWS
+    if math.prod(sizes[v] for v in outer) < FEW:
+        return longest, length // PIECES
+    return None
+
+
+def _outer(kernel: Kernel, found: Reduce) -> list[Variable]:
+    """The loops that a reduction depends on."""
+    return [v for v in kernel.loops if v in found.variables]
+
+
+def _reads_rows(found: Reduce, along: Variable, down: Variable) -> bool:
+    """Whether neighbors in memory belong to different sums, and a sum takes far steps."""
+    loads = [e for e in walk(found.body) if isinstance(e, Load)]
+    steps = [(e.index.stride_of(along), e.index.stride_of(down), e.dtype.itemsize) for e in loads]
+    return any(a == 1 and b * size >= FAR for a, b, size in steps)
+
+
+def _halves(
+    kernel: Kernel, found: Reduce, variable: Variable, size: int, name: str
+) -> tuple[Kernel, Expr]:
+    """The kernel for the pieces of a reduction, and what it is in terms of them."""
+    outer = _outer(kernel, found)
+    count = variable.extent // size
+    places = [as_index(v) for v in outer]
+    shape = (count, *(v.extent for v in outer))
+    buffer = Buffer(name, Type(found.dtype, shape), "temporary")
+    piece, within, rest = Variable(count), Variable(size), Variable(variable.extent % size)
+    each = _over(found, variable, piece * size + within, within)
+    store = Store(buffer, flatten([as_index(piece), *places], shape), each)
+    one = Variable(count)
+    parts = load(buffer, flatten([as_index(one), *places], shape))
+    total = reduce(found.combine, (one,), found.init, parts)
+    if rest.extent:
+        last = _over(found, variable, as_index(rest) + count * size, rest)
+        total = apply(_instruction(found), found.dtype, total, last)
+    return Kernel((piece, *outer), (store,), kernel.source), total
+
+
+def _over(found: Reduce, variable: Variable, index: Index, new: Variable) -> Expr:
+    """The reduction with another loop for one of its own."""
+    loops = tuple(new if v is variable else v for v in found.loops)
+    body = substitute(found.body, {variable: index})
+    return reduce(found.combine, tuple(v for v in loops if is_long(v)), found.init, body)
+
+
+def _instruction(found: Reduce) -> str:
+    """The instruction that combines two numbers."""
+    if found.dtype.kind == "b":
+        return {"max": "or", "min": "and", "add": "or", "mul": "and"}.get(
+            found.combine, found.combine
+        )
+    return found.combine

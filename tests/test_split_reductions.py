@@ -1,0 +1,117 @@
+"""Long reductions in pieces: their meaning, their form, and the same bits for all threads."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from lowering import CPU, typed
+
+import rlx
+import rlx.numpy as rnp
+from rlx.ir import ops
+from rlx.ir.builder import build
+from rlx.lower.lir import Kernel, Program, evaluate
+from rlx.lower.pipeline import lower
+from rlx.lower.schedule import split_reductions as module
+
+
+def program_of(fn: Callable, *shape: int, dtype: str = "f32") -> Program:
+    return lower(build(fn, [typed(*shape, dtype=dtype)], "f"), CPU).program
+
+
+def small(shape: tuple[int, ...], dtype: str = "float32") -> np.ndarray:
+    """Whole numbers, of which sums are exact."""
+    return (np.arange(np.prod(shape)).reshape(shape) * 7 % 11 - 5).astype(dtype)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes", "kernels"),
+    [
+        ((1 << 19,), (0,), 2),
+        (((1 << 19) + 1,), (0,), 2),
+        ((3, 200003), (0, 1), 2),
+        ((3, 200003), (1,), 2),
+        ((1031, 1024), (0,), 2),
+        ((9, 700, 700), (1,), 1),
+        ((1 << 19, 2), (0,), 2),
+        ((1 << 18,), (0,), 1),
+        ((1024, 1024), (1,), 1),
+        ((1 << 19, 3), (1,), 1),
+    ],
+)
+def test_pieces_make_the_whole(shape: tuple[int, ...], axes: tuple[int, ...], kernels: int) -> None:
+    program = program_of(lambda x: ops.reduce_sum(x, axes=axes), *shape)
+    assert [type(step) for step in program.steps] == [Kernel] * kernels, str(program)
+    x = small(shape)
+    np.testing.assert_array_equal(evaluate(program, [x])[0], x.sum(axes))
+    np.testing.assert_array_equal(np.asarray(rlx.jit(lambda x: x.sum(axes))(x)), x.sum(axes))
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: (x * x).mean(),
+        lambda x: x.max() - x.min() + (x > 4).any() + (x < 9).all(),
+        lambda x: rnp.where(x.sum() > 3, x[0, 0], x.max()),
+        lambda x: rnp.pad(x, ((1, 0), (0, 2))).sum(),
+        lambda x: x.max(0) - x.sum(0),
+        lambda x: ((x - x.mean()) ** 2).sum(),
+        lambda x: (x.sum(0) / 4 + x[0]).sum(),
+    ],
+)
+def test_what_is_computed_around_a_long_reduction(fn: Callable) -> None:
+    x = small((1100, 1000))
+    found, wanted = rlx.jit(fn)(x), rlx.jit(fn, device="reference")(x)
+    np.testing.assert_allclose(np.asarray(found), np.asarray(wanted), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "int64", "float16", "float64"])
+def test_long_reductions_of_each_dtype(dtype: str) -> None:
+    x = small((700, 751), dtype)
+    fns = [lambda x: x.max(), lambda x: (x != 0).sum(), lambda x: (x == 2).any()]
+    for fn in fns:
+        found, wanted = rlx.jit(fn)(x), rlx.jit(fn, device="reference")(x)
+        assert found.dtype == wanted.dtype
+        np.testing.assert_array_equal(np.asarray(found), np.asarray(wanted))
+
+
+def test_nan_is_found_in_any_piece() -> None:
+    greatest = rlx.jit(lambda x: x.max())
+    for place in (0, 300000, (1 << 19) + 1):
+        x = small(((1 << 19) + 2,))
+        x[place] = np.nan
+        assert np.isnan(float(greatest(x)))
+
+
+def test_parts_go_on_being_split() -> None:
+    program = program_of(lambda x: ops.reduce_sum(x, axes=(0,)), 1 << 17, 513)
+    assert len(program.steps) == 3, str(program)
+    assert module.ROWS == 64
+
+
+SUMS = """
+import numpy as np, rlx
+x = np.random.default_rng(0).normal(size=(1100, 1003)).astype("float32")
+print(*(np.asarray(rlx.jit(f)(x)).tobytes().hex()[-64:] for f in (
+    lambda x: x.sum(), lambda x: x.sum(0), lambda x: x.std(), lambda x: x.T.mean(0))))
+"""
+
+
+def test_any_number_of_threads_gives_the_same_bits() -> None:
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", SUMS],
+            env=os.environ | {"RLX_NUM_THREADS": str(threads)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for threads in (1, 2, 3)
+    ]
+    assert runs[0] == runs[1] == runs[2]
+    assert runs[0].strip()
