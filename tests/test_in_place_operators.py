@@ -99,7 +99,8 @@ USES = {
     "assigned elsewhere": lambda x: x.copy().__setitem__(0, x[x > 1]),
     "assigned to": lambda x: x[x > 1].__setitem__(0, 1.0), "truth": lambda x: bool(x[x > 1]),
     "changed twice": lambda x: operator.iadd(operator.iadd(x[x > 1], 1), 1),
-    "argument": lambda x: rlx.jit(lambda y: y)(x[x > 1]), "update": lambda x: x[x > 1].at[0].set(1.0),
+    "argument": lambda x: rlx.jit(lambda y: y)(x[x > 1]),
+    "update": lambda x: x[x > 1].at[0].set(1.0),
 }  # fmt: skip
 
 
