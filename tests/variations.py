@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 from audit import Arrays, Case, cast, type_of
 
-from rlx.ir.body import Contract, Library
+from rlx.ir.body import Blocks, Contract, Library
 from rlx.ir.errors import RlxError
 from rlx.ir.types import DTYPES, Type, is_bool, is_complex, is_inexact, is_integer
 from rlx.lower.hir.expand import expand
@@ -41,9 +41,12 @@ class Variation:
     attrs: dict[str, Any]
 
     def terms(self, results: Arrays) -> float:
-        """How many numbers of an operand there are at most for each of a result."""
+        """How many numbers are combined at most for each of a result."""
         largest = max((x.size for x in self.arrays), default=1)
-        return max(1.0, largest / max(1, min((x.size for x in results), default=1)))
+        terms = largest / max(1, min((x.size for x in results), default=1))
+        if combines(self.case, "add"):  # as many results as operands may each be a sum of all
+            terms = max(terms, *(n for x in self.arrays for n in (1, *x.shape)))
+        return max(1.0, terms)
 
     def __str__(self) -> str:
         types = ", ".join(str(type_of(x)) for x in self.arrays)
@@ -156,9 +159,9 @@ def resized(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 def with_special_numbers(case: Case, arrays: Arrays) -> Arrays:
     """The numbers that arithmetic trips over, in the operands that may have any."""
-    tame = is_tame(case)
+    tame, finite = is_tame(case), has_body(case, Blocks)
     return [
-        special(type_of(x), i, tame) if is_free(arg) else x
+        special(type_of(x), i, tame, finite) if is_free(arg) else x
         for i, (arg, x) in enumerate(zip(case.sample.args, arrays, strict=True))
     ]
 
@@ -175,10 +178,15 @@ def is_tame(case: Case) -> bool:
 
 def combines(case: Case, how: str) -> bool:
     """Whether an op combines many numbers, or may do so out of sight."""
-    bodies = [node.op.rules.get("body") for node in expand(case.graph).walk()]
-    if how == "add" and any(isinstance(body, Contract | Library) for body in bodies):
+    if how == "add" and has_body(case, Contract, Library, Blocks):
         return True
+    bodies = (node.op.rules.get("body") for node in expand(case.graph).walk())
     return any(getattr(body, "combine", "") == how for body in bodies)
+
+
+def has_body(case: Case, *kinds: type) -> bool:
+    """Whether an op, or one it is made of, has a body of such a kind."""
+    return any(isinstance(node.op.rules.get("body"), kinds) for node in expand(case.graph).walk())
 
 
 def is_free(arg: Any) -> bool:
@@ -186,9 +194,15 @@ def is_free(arg: Any) -> bool:
     return isinstance(arg, tuple) or (isinstance(arg, Type) and is_inexact(arg.dtype))
 
 
-def special(type: Type, turn: int, tame: bool) -> np.ndarray:
-    """Special numbers of a dtype, in an order that depends on the place of the operand."""
+def special(type: Type, turn: int, tame: bool, finite: bool) -> np.ndarray:
+    """Special numbers of a dtype, in an order that depends on the place of the operand.
+
+    They are `finite` where it is nobody's promise how others spread: through an elimination, or the
+    sums of a Fourier transform.
+    """
     found = np.array(special_numbers(type.dtype, tame), type.dtype)
+    if finite and is_inexact(type.dtype):
+        found = found[np.isfinite(found)]
     order = Random(turn).sample(range(len(found)), len(found))
     places = np.arange(type.size) * (1 + turn) + turn
     return found[order][places % len(found)].reshape(type.shape)
