@@ -45,7 +45,7 @@ class Variation:
         largest = max((x.size for x in self.arrays), default=1)
         terms = largest / max(1, min((x.size for x in results), default=1))
         if combines(self.case, "add"):  # as many results as operands may each be a sum of all
-            terms = max(terms, *(n for x in self.arrays for n in (1, *x.shape)))
+            terms = max([terms, *(n for x in self.arrays for n in x.shape)])
         return max(1.0, terms)
 
     def __str__(self) -> str:
