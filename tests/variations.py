@@ -44,7 +44,7 @@ class Variation:
         """How many numbers are combined at most for each of a result."""
         largest = max((x.size for x in self.arrays), default=1)
         terms = largest / max(1, min((x.size for x in results), default=1))
-        if combines(self.case, "add"):  # as many results as operands may each be a sum of all
+        if has_body(self.case, Blocks):  # as many results as operands may each be a sum of all
             terms = max([terms, *(n for x in self.arrays for n in x.shape)])
         return max(1.0, terms)
 

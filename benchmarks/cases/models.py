@@ -13,11 +13,10 @@ from ..models.transformer import (
     block_flops,
     decode,
     decoder,
-    decoder_parameters,
     encoder,
-    encoder_parameters,
     new_caches,
     positions_of,
+    text_parameters,
     vit,
     vit_parameters,
 )
@@ -29,7 +28,7 @@ WORDS, LENGTH, WIDTH, LAYERS, HEADS = 50257, 256, 768, 12, 12
 
 def texts() -> tuple[Any, ...]:
     """A small encoder and a text of 128 tokens."""
-    return encoder_parameters(6, 384, 30522, 128), integers(30522, 1, 128)
+    return text_parameters(6, 384, 30522, 128, 1.0), integers(30522, 1, 128)
 
 
 def encoder_gradient(library: Library) -> Callable[..., Any]:
@@ -49,7 +48,7 @@ def classify(library: Library) -> Callable[..., Any]:
 def decoding() -> tuple[Any, ...]:
     """Caches that are full but for the last place, a decoder, a token."""
     caches = new_caches(LAYERS, HEADS, LENGTH, WIDTH // HEADS)
-    p = decoder_parameters(LAYERS, WIDTH, WORDS, LENGTH)
+    p = text_parameters(LAYERS, WIDTH, WORDS, LENGTH, 0.1)
     return caches, p, integers(WORDS, 1, 1), positions_of(LENGTH - 1)
 
 
@@ -91,7 +90,7 @@ CASES = [
     ),
     Case(
         "gpt-prefill", "models", "GPT-2 small, prompt of 256",
-        lambda: (decoder_parameters(LAYERS, WIDTH, WORDS, LENGTH), integers(WORDS, 1, LENGTH)),
+        lambda: (text_parameters(LAYERS, WIDTH, WORDS, LENGTH, 0.1), integers(WORDS, 1, LENGTH)),
         prefill, flops=LAYERS * block_flops(LENGTH, WIDTH, LENGTH / 2)
         + 2.0 * LENGTH * WIDTH * WORDS,
     ),

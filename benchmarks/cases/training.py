@@ -10,7 +10,7 @@ from ..case import Case
 from ..libraries import Laid, Library
 from ..models.numbers import Parameters, integers, normal
 from ..models.resnet import resnet, resnet_flops, resnet_parameters
-from ..models.transformer import block_flops, decoder, decoder_parameters, linear
+from ..models.transformer import block_flops, decoder, linear, text_parameters
 
 SIZES = (64, 256, 128, 10)
 
@@ -35,7 +35,7 @@ def perceptron_loss(library: Library) -> Callable[..., Any]:
 
 def language() -> tuple[Any, ...]:
     """A small decoder, tokens and those that follow them."""
-    p = decoder_parameters(4, 256, 1024, 128)
+    p = text_parameters(4, 256, 1024, 128, 0.1)
     return p, integers(1024, 4, 128), integers(1024, 4, 128, seed=1)
 
 

@@ -60,12 +60,14 @@ def block(library: Library, p: Any, x: Any, heads: int, causal: bool) -> Any:
 # -- an encoder -----------------------------------------------------------------------------------
 
 
-def encoder_parameters(layers: int, width: int, words: int, length: int) -> dict[str, Any]:
-    """The numbers of a text encoder."""
+def text_parameters(
+    layers: int, width: int, words: int, length: int, scale: float
+) -> dict[str, Any]:
+    """The numbers of a model of text, those of words and places of this scale."""
     made = Parameters()
     return {
-        "words": made.drawn(words, width, scale=1.0),
-        "places": made.drawn(length, width, scale=1.0),
+        "words": made.drawn(words, width, scale=scale),
+        "places": made.drawn(length, width, scale=scale),
         "norm": made.norm(width),
         "layers": [block_parameters(made, width) for _ in range(layers)],
     }
@@ -85,19 +87,11 @@ def encoder(library: Library, p: Any, tokens: Any, heads: int) -> Any:
 # -- a decoder ------------------------------------------------------------------------------------
 
 
-def decoder_parameters(layers: int, width: int, words: int, length: int) -> dict[str, Any]:
-    """The numbers of a language model; words are told by the table that reads them."""
-    made = Parameters()
-    return {
-        "words": made.drawn(words, width, scale=0.1),
-        "places": made.drawn(length, width, scale=0.1),
-        "norm": made.norm(width),
-        "layers": [block_parameters(made, width) for _ in range(layers)],
-    }
-
-
 def decoder(library: Library, p: Any, tokens: Any, heads: int) -> Any:
-    """How likely each word is next, at every place."""
+    """How likely each word is next, at every place.
+
+    Words are told by the table that reads them.
+    """
     x = p["words"][tokens] + p["places"][: tokens.shape[1]]
     for layer in p["layers"]:
         x = block(library, layer, x, heads, causal=True)

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from .config import config
 from .errors import InternalError, RlxError
@@ -34,7 +34,7 @@ def boundary(fn: Fn) -> Fn:
             hide_frames(error)
             raise
 
-    return bounded  # type: ignore[return-value]
+    return cast("Fn", bounded)  # it takes and gives what `fn` does
 
 
 def hide_frames(error: BaseException) -> None:

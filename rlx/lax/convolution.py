@@ -258,7 +258,8 @@ def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[Spec, S
     ((0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2))
     """
     rank = (0,) * len(dimension_numbers[0])
-    return tuple(conv_dimension_numbers(rank, rank, dimension_numbers))  # type: ignore[return-value]
+    image, kernel, result = conv_dimension_numbers(rank, rank, dimension_numbers)
+    return image, kernel, result
 
 
 def conv_shape_tuple(

@@ -178,7 +178,7 @@ def transpose(f: Function, vector: Vector, rows: list[str]) -> list[str]:
     while len(long[0]) > 1:
         double = [*range(2 * lanes)]
         long = [
-            [_shuffle(f, vector.dtype, lanes, *x[y : y + 2], double) for y in range(0, len(x), 2)]
+            [shuffle(f, vector.dtype, lanes, *x[y : y + 2], double) for y in range(0, len(x), 2)]
             for x in long
         ]
         lanes *= 2
@@ -196,12 +196,13 @@ def transpose(f: Function, vector: Vector, rows: list[str]) -> list[str]:
             for half in (0, size // 2)
         ]
         paired = zip(made[: size // 2], made[size // 2 :], strict=True)
-        made = [_shuffle(f, vector.dtype, lanes, x, y, mask) for x, y in paired for mask in zips]
+        made = [shuffle(f, vector.dtype, lanes, x, y, mask) for x, y in paired for mask in zips]
         distance //= 2
     return made
 
 
-def _shuffle(f: Function, dtype: str, lanes: int, x: str, y: str, mask: list[int]) -> str:
+def shuffle(f: Function, dtype: str, lanes: int, x: str, y: str, mask: list[int]) -> str:
+    """Give the lanes of two vectors that `mask` names, first vector first."""
     text = Vector(dtype, lanes).text
     numbers = ", ".join(f"i32 {i}" for i in mask)
     return f.emit(f"shufflevector {text} {x}, {text} {y}, <{len(mask)} x i32> <{numbers}>")

@@ -2,7 +2,8 @@
 
 A tile register holds 16 rows of 64 bytes. Packed A has them one after the other along the depth,
 two panels of 16 rows side by side; packed B likewise, but with the numbers of as many rows as make
-up four bytes interleaved, as the multiplication wants them. What a panel has beyond k is zero.
+up four bytes interleaved, as the multiplication wants them. What a panel has beyond k is zero. The
+processor takes subnormal bfloat16 numbers, those below 1e-38, for zeros.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from contextlib import contextmanager
 
 from .code import Function, Module, Vector
 from .gemm_kernel import alignment
-from .gemm_pack import PARAMETERS, panel_start, transpose
+from .gemm_pack import PARAMETERS, panel_start, shuffle, transpose
 from .gemm_plan import TILE_BYTES, TILE_ROWS, Blocking, memory_type
 
 SUMS = ((0, 4, 6), (1, 4, 7), (2, 5, 6), (3, 5, 7))  # registers: sums, rows of A, columns of B
@@ -146,7 +147,7 @@ class _Packer:
                 half = len(parts) // 2
                 mask = [i // 2 + i % 2 * lanes for i in range(2 * lanes)]
                 parts = [
-                    self._shuffled(x, y, lanes, mask)
+                    shuffle(f, self.dtype, lanes, x, y, mask)
                     for x, y in zip(parts[:half], parts[half:], strict=True)
                 ]
                 lanes *= 2
@@ -194,9 +195,3 @@ class _Packer:
     def _load(self, vector: Vector, pointer: str, index: str) -> str:
         place = self.f.offset(pointer, vector.element, index)
         return self.f.emit(f"load {vector.text}, ptr {place}, align {alignment(self.dtype)}")
-
-    def _shuffled(self, x: str, y: str, lanes: int, mask: list[int]) -> str:
-        text = Vector(self.dtype, lanes).text
-        numbers = ", ".join(f"i32 {i}" for i in mask)
-        mask_text = f"<{len(mask)} x i32> <{numbers}>"
-        return self.f.emit(f"shufflevector {text} {x}, {text} {y}, {mask_text}")

@@ -6,12 +6,12 @@ a small table on the stack, from which the kernel's code takes its vectors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...ir.dims import Size, likely
 from ...ir.types import as_dtype
-from ...lower.lir.expr import Apply, Expr, Load, Reduce, walk
+from ...lower.lir.expr import Load, Reduce, unconditional, walk
 from ...lower.lir.index import Variable
 from ...lower.lir.program import Store
 from .code import Function, Vector
@@ -49,7 +49,8 @@ def plan_tiles(
         return None
     if not all(s.index.is_stepped_by(along) and s.index.stride_of(along) == 1 for s in stores):
         return None
-    loads = [load for load in _plain_loads(exprs) if _moves_far(load, along)]
+    every = (e for e in unconditional(exprs) if isinstance(e, Load))
+    loads = [load for load in every if _moves_far(load, along)]
     choices = [v for v in loops if v is not along]
     found = {v: [load for load in loads if _is_dense(load, v)] for v in choices}
     across = max(choices, key=lambda v: len(found[v]), default=None)
@@ -64,21 +65,6 @@ def plan_tiles(
     if sizes[0] * sizes[1] < SMALLEST:
         return None
     return Tiles(along, across, tuple(found[across]), tuple(stores), lanes, rows)
-
-
-def _plain_loads(exprs: Iterable[Expr]) -> Iterable[Load]:
-    """The loads that happen for every element."""
-    seen: set[Expr] = set()
-    left = list(exprs)
-    while left:
-        expr = left.pop()
-        if expr in seen:
-            continue
-        seen.add(expr)
-        if isinstance(expr, Load):
-            yield expr
-        elif isinstance(expr, Apply):
-            left += expr.args
 
 
 def _moves_far(load: Load, along: Variable) -> bool:

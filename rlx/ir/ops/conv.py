@@ -147,7 +147,7 @@ def conv_general_dilated_reference(
     x, kernel = accumulated(x.astype(wide)), accumulated(kernel.astype(wide))
     low, high = ((0, 0, *(p[side] for p in padding)) for side in (0, 1))
     between = (0, 0, *(n - 1 for n in lhs_dilation))
-    x = pad_reference(x, x.dtype.type(0), low=low, high=high, interior=between)  # type: ignore[arg-type]
+    x = pad_reference(x, np.zeros((), x.dtype), low=low, high=high, interior=between)
     steps = zip(kernel.shape[2:], window_strides, rhs_dilation, strict=True)
     for i, (size, stride, dilation) in enumerate(steps):
         x = windows_reference(x, axis=i + 2, size=size, stride=stride, dilation=dilation)

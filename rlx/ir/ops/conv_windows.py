@@ -176,13 +176,11 @@ def windows_transpose(
     return [scatter_add(zeros, places, ct, **at, mode="promise")]
 
 
-def laid_over(
-    parts: Value, axis: int, *, length: Size, step: int, base: int, start: int = 0
-) -> Value:
+def laid_over(parts: Value, axis: int, *, length: Size, step: int, base: int) -> Value:
     """The sum of parts, each of which has its place along an axis.
 
-    They follow along axis 0. Part k begins at `start + k * step` of `length` places, its elements
-    stand `base` apart; what lies outside is cut off. `axis` is that of a part.
+    They follow along axis 0. Part k begins at `k * step` of `length` places, its elements stand
+    `base` apart; what lies outside is cut off. `axis` is that of a part.
     """
     zero = scalar_like(parts, 0)
     total: Value | None = None
@@ -192,7 +190,7 @@ def laid_over(
         part = slice(parts, start=(k, *(0,) * (parts.rank - 1)), stop=ends, step=ones)
         part = reshape(part, shape=parts.shape[1:])
         low, high, between = [0] * part.rank, [0] * part.rank, [0] * part.rank
-        low[axis], between[axis] = start + k * step, base - 1
+        low[axis], between[axis] = k * step, base - 1
         rest: Any = length - low[axis] - spread_size(part.shape[axis], base)
         high[axis] = rest
         term = pad(part, zero, low=low, high=high, interior=between)

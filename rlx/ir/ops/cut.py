@@ -170,14 +170,13 @@ def slice(
 def _sliced(size: Size, start: int, stop: Size, step: int) -> Size:
     if step < 1:
         raise AttributeValueError(f"the step {step} is not positive", fix="use flip to go back")
-    numbers = (size, start, stop)
-    if all(isinstance(n, int) for n in numbers):
-        if not 0 <= start <= stop <= size:  # type: ignore[operator]
+    if isinstance(size, int) and isinstance(stop, int):
+        if not 0 <= start <= stop <= size:
             raise ShapeError(
                 f"{start}:{stop} does not lie in an axis of size {size}",
                 fix=f"keep 0 <= start <= stop <= {size}",
             )
-        return -(-(stop - start) // step)  # type: ignore[operator]
+        return -(-(stop - start) // step)
     return (stop - start + (step - 1)) // step
 
 

@@ -52,7 +52,8 @@ def systems(solve: Callable[..., np.ndarray], on_the_left: Callable[..., bool]) 
 
         def one(place: tuple, load: Any) -> list[list[tuple]]:
             *batch, number = place
-            steps = range(a.shape[-1])  # type: ignore[arg-type]
+            size: Any = a.shape[-1]  # a small number, or nothing is written out
+            steps = range(size)
             places = [(*batch, i, number) if is_left else (*batch, number, i) for i in steps]
             line = _array([load(1, where) for where in places])
             matrix = _loaded(load, 0, tuple(batch), a.shape[-2:])
@@ -155,7 +156,7 @@ def cholesky_factor(x: np.ndarray) -> np.ndarray:
     """The lower factor; its lower part is NaN if there is none."""
     n = len(x)
     lower = np.zeros((n, n), object)
-    is_positive = None
+    is_positive: Any = None
     for j in range(n):
         rest = x[j:, j]
         for k in range(j):
@@ -166,7 +167,7 @@ def cholesky_factor(x: np.ndarray) -> np.ndarray:
         lower[j, j] = root
         lower[j + 1 :, j] = rest[1:] / root
     for i, j in zip(*np.tril_indices(n), strict=True):
-        lower[i, j] = is_positive.select(lower[i, j], math.nan)  # type: ignore[union-attr]
+        lower[i, j] = is_positive.select(lower[i, j], math.nan)
     return lower
 
 

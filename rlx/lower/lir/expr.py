@@ -295,6 +295,20 @@ def walk(*roots: Expr) -> Iterator[Expr]:
         stack += [e for e in reversed(inner) if e not in seen]
 
 
+def unconditional(exprs: Iterable[Expr]) -> Iterator[Expr]:
+    """Each expression once that all elements need: not guards, not reductions."""
+    seen: set[Expr] = set()
+    left = list(exprs)
+    while left:
+        expr = left.pop()
+        if expr in seen:
+            continue
+        seen.add(expr)
+        yield expr
+        if isinstance(expr, Apply):
+            left += expr.args
+
+
 def substitute(
     expr: Expr,
     table: dict[Variable, Index],

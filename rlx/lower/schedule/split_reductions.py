@@ -7,7 +7,17 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from ...ir.types import Type
-from ..lir.expr import Apply, Expr, Load, Reduce, apply, load, reduce, substitute, walk
+from ..lir.expr import (
+    Expr,
+    Load,
+    Reduce,
+    apply,
+    load,
+    reduce,
+    substitute,
+    unconditional,
+    walk,
+)
 from ..lir.index import Index, Variable, as_index, is_long
 from ..lir.program import Buffer, Kernel, Step, Store
 from .elements import flatten
@@ -55,16 +65,8 @@ def _split(step: Step, names: Iterator[str]) -> Iterator[Step]:
 
 def _plain_reductions(exprs: Iterable[Expr]) -> Iterator[Reduce]:
     """Reductions that happen for every element and have none in them."""
-    seen: set[Expr] = set()
-    left = list(exprs)
-    while left:
-        expr = left.pop()
-        if expr in seen:
-            continue
-        seen.add(expr)
-        if isinstance(expr, Apply):
-            left += expr.args
-        elif isinstance(expr, Reduce) and not any(isinstance(e, Reduce) for e in walk(expr.body)):
+    for expr in unconditional(exprs):
+        if isinstance(expr, Reduce) and not any(isinstance(e, Reduce) for e in walk(expr.body)):
             yield expr
 
 
