@@ -100,7 +100,7 @@ def emit_number(module: Module) -> None:
 
 
 def emit_apart(module: Module) -> None:
-    """`apart(plan, buffers, specs) -> i1`: whether no output shares memory with another array.
+    """`apart(plan, buffers, specs) -> i1`: whether no output shares memory.
 
     `buffers` are the data pointers of inputs and outputs.
     """
