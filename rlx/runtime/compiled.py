@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..backends.backend import Executable
+from ..backends.backend import MISS, Executable
 from ..ir.bind import bind_sizes, concrete_type, has_sizes, is_symbolic
 from ..ir.builder import user_source
 from ..ir.dims import likely
@@ -210,14 +210,37 @@ class CompiledGraph:
             pairs = zip(arrays, prepared, strict=True)
             prepared = [x if isinstance(given, Array) else x.copy() for given, x in pairs]
 
-        def call() -> Any:
-            out: list[Any] = [None] * len(self.graph.results)
-            for result, i in self._reused.items():
-                out[result] = prepared[i] if alone(prepared, i) else None
-            results = self._enter(prepared, out)
-            return results[0] if len(results) == 1 else results
+        return lambda: self._reuse(prepared)
 
-        return call
+    def try_donating(self, *arrays: Any) -> Any:
+        """Run with donated arguments if they fit as they are, else give MISS.
+
+        The arguments are as many as the parameters.
+        """
+        prepared = []
+        for given, (dtype, shape) in zip(arrays, self._specs, strict=True):
+            array = given._data if type(given) is Array else given
+            is_array = type(array) is np.ndarray and array.dtype is dtype and array.shape == shape
+            if not is_array or not (array.flags.c_contiguous and array.flags.aligned):
+                return MISS
+            prepared.append(array)
+        params = self.graph.params
+        check_donated(params, arrays, self.donated)
+        mark_donated(params, arrays, self.donated)
+        del given, array  # which would show as references to the memory of the last
+        return self._reuse(prepared)
+
+    @cached_property
+    def _specs(self) -> list[tuple[np.dtype, tuple[int, ...]]]:
+        return [(p.type.dtype, p.type.shape) for p in self.graph.params]  # type: ignore[misc]
+
+    def _reuse(self, prepared: list[np.ndarray]) -> Any:
+        """Run; results take over the memory of donated arguments."""
+        out: list[Any] = [None] * len(self.graph.results)
+        for result, i in self._reused.items():
+            out[result] = prepared[i] if alone(prepared, i) else None
+        results = self._enter(prepared, out)
+        return results[0] if len(results) == 1 else results
 
     def _prepared(self, arrays: Sequence[Any]) -> list[np.ndarray]:
         params, name = self.graph.params, self.graph.name

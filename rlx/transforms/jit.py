@@ -224,7 +224,7 @@ class Jitted:
         call = self._call(args, kwargs)
         entry = self._alone(call, "run_into")
         entry.write_into(call.leaves, out)
-        if entry.has_path:
+        if entry.has_path and not entry.compiled.donated:
             self._into = entry.path_into(call.arguments, out)
 
     def run_async(self, *args: Any, **kwargs: Any) -> Pending:

@@ -83,9 +83,13 @@ class Compiled:
 
     def try_run(self, leaves: Sequence[Any]) -> Any:
         """Run if the leaves are arrays that fit as they are; else give MISS."""
-        if not self.has_path or not all(
-            type(leaves[i]) is kind if kind else type(leaves[i]) not in PYTHON_SCALARS
-            for i, kind in self.scalars.items()
+        if (
+            not self.has_path
+            or self.compiled.donated
+            or not all(
+                type(leaves[i]) is kind if kind else type(leaves[i]) not in PYTHON_SCALARS
+                for i, kind in self.scalars.items()
+            )
         ):
             return MISS
         results = self.compiled.executable.entry(*leaves, *self.traced.captures)
@@ -96,7 +100,7 @@ class Compiled:
     @functools.cached_property
     def has_path(self) -> bool:
         """Whether its machine code may be entered without a look at the arguments."""
-        return not self.compiled.donated and self.compiled.executable.miss is MISS
+        return self.compiled.executable.miss is MISS
 
     @functools.cached_property
     def scalars(self) -> dict[int, type | None]:
@@ -110,6 +114,8 @@ class Compiled:
         out, count = traced.out_tree, len(traced.graph.results)
         is_flat_out = out == _LEAF or (count != 1 and out == pytree.structure((0,) * count))
         is_flat_in = traced.in_tree == pytree.structure(((0,) * traced.n_args, {}))
+        if self.compiled.donated:
+            return call_path(self.compiled.try_donating, traced, arguments, self.scalars)
         if is_flat_in and is_flat_out and not (traced.captures or self.scalars):
             return entry
         return call_path(entry, traced, arguments, self.scalars)
