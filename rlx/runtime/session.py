@@ -20,6 +20,7 @@ from ..ir.config import config
 from ..ir.errors import ArgumentError, ConfigError, SymbolicSizeError
 from ..ir.fingerprint import fingerprint
 from ..ir.graph import Graph
+from ..lower.target import Target
 from ..trace.array import Array
 from ..trace.make_graph import Traced, trace
 from .cache import CompileCache
@@ -29,6 +30,7 @@ from .nan_check import with_checks
 from .queue import Queue
 from .sizes import Buckets, bucketed, specialized
 
+DETERMINISTIC = (None, "batch")
 _opening = threading.Lock()
 
 
@@ -41,6 +43,7 @@ class CompileOptions:
     parameters (`params` means all of its leaves) whose arrays may not be used after a call, so
     that results can take over their memory. For a graph of symbolic sizes, `specialize` compiles
     it for each size it meets, and `buckets` (name of a dim, sizes) for the next larger of these.
+    If it is `deterministic="batch"`, the numbers of a row do not depend on how many rows there are.
     """
 
     name: str = ""
@@ -48,8 +51,15 @@ class CompileOptions:
     donate: tuple[str, ...] = ()
     specialize: bool = False
     buckets: Buckets = ()
+    deterministic: str | None = None
 
     def __post_init__(self) -> None:
+        if self.deterministic not in DETERMINISTIC:
+            raise ArgumentError(
+                f"deterministic is {self.deterministic!r}",
+                where=str(user_source()),
+                fix='give "batch", or leave it out: results never depend on the number of threads',
+            )
         if isinstance(self.donate, str):
             object.__setattr__(self, "donate", (self.donate,))
 
@@ -86,13 +96,13 @@ class Session:
         made: list[Executable] = []
 
         def compile(graph: Graph) -> Executable:
-            return self._compile(_checked(graph), name, key[0], check)
+            return self._compile(_checked(graph), name, key[0], check, options)
 
         def make() -> Executable:
             made.append(self._sized(graph, compile, options))
             return made[0]
 
-        sizes = (options.specialize, options.buckets)
+        sizes = (options.specialize, options.buckets, options.deterministic)
         key = (fingerprint(graph), check, config.settings.compiled_in, sizes)
         executable = self.cache.get(key, make)
         if not made:
@@ -138,17 +148,30 @@ class Session:
             )
         return traced.graph
 
-    def _compile(self, graph: Graph, name: str, key: str, check: bool) -> Executable:
+    def _compile(
+        self, graph: Graph, name: str, key: str, check: bool, options: CompileOptions
+    ) -> Executable:
         began = time.perf_counter()
+        more = {"target": self._alike_target()} if options.deterministic else {}
         try:
             with tell_slow(name, graph, self.device):
-                executable = self.backend.compile(graph, Array, check=check)
+                executable = self.backend.compile(graph, Array, check=check, **more)
         except BaseException:
             dump(name, graph, self.device, key, None)
             raise
         tell_compile(name, graph, self.device, executable, time.perf_counter() - began)
         dump(name, graph, self.device, key, executable)
         return executable
+
+    def _alike_target(self) -> Target:
+        found = self.backend.alike_target
+        if found is None:
+            raise ArgumentError(
+                f'the device {self.device} does not offer deterministic="batch"',
+                where=str(user_source()),
+                fix='use device="cpu"',
+            )
+        return found
 
 
 def _checked(graph: Graph) -> Graph:

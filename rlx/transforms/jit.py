@@ -442,6 +442,7 @@ def jit(
     dynamic: Mapping[str, Axes] | None = None,
     specialize: bool = False,
     buckets: Mapping[str, Sequence[int]] | None = None,
+    deterministic: str | None = None,
 ) -> Any:
     """Compile a function for each kind of arguments it meets.
 
@@ -456,6 +457,10 @@ def jit(
     of an optional argument does not apply where it is left out. A device that needs known sizes is
     told to `specialize`, to compile for each size it meets, or is given `buckets`, sizes for each
     dim to which arrays are padded; `report()` tells which were met.
+
+    Results never depend on the number of threads. With `deterministic="batch"` those of one row of
+    a batch do not depend on the other rows either, nor on how many there are: sums and products go
+    in one order for all batches, which may take longer.
 
     >>> import rlx
     >>> @rlx.jit
@@ -478,10 +483,16 @@ def jit(
             dynamic=dynamic,
             specialize=specialize,
             buckets=buckets,
+            deterministic=deterministic,
         )
     static = _known_names(fn, static_argnames, "static_argnames")
     donated = _known_names(fn, donate_argnames, "donate_argnames")
     static += _names_of(fn, static_argnums, "static_argnums")
     donated += _names_of(fn, donate_argnums, "donate_argnums")
-    options = CompileOptions(donate=donated, specialize=specialize, buckets=as_buckets(buckets))
+    options = CompileOptions(
+        donate=donated,
+        specialize=specialize,
+        buckets=as_buckets(buckets),
+        deterministic=deterministic,
+    )
     return Jitted(fn, static, options, device, declare(fn, dynamic, static))

@@ -6,6 +6,7 @@ import functools
 import itertools
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from ..backend import Availability, Backend, Executable
 from ..sized_entry import Sizes, sized_entry
 from . import machine, pool
 from .entry import Spec, array_layout, make_entry
-from .host import host
+from .host import Host, host
 from .library import Library, constant_name
 from .program import ProgramWriter
 from .ranking import MOST_RANKED
@@ -41,32 +42,36 @@ class CpuBackend(Backend):
 
     def __init__(self) -> None:
         self.target = Target("cpu", lanes=host().lanes(4), most_ranked=MOST_RANKED)
+        self.alike_target = replace(self.target, sums_alike=True)
 
     def availability(self) -> Availability:
         """It runs wherever llvmlite does."""
         return Availability(True)
 
-    def compile(self, graph: Graph, array: type, *, check: bool = False) -> Executable:
+    def compile(
+        self, graph: Graph, array: type, *, check: bool = False, target: Target | None = None
+    ) -> Executable:
         """Give the machine code of a graph, perhaps of an earlier process."""
-        place = Place(graph, self.target)
+        target = target or self.target
+        place = Place(graph, target)
         began = time.perf_counter()
         found = None if check else _read(place)
         if found is not None:
             code, linked = found
             program, report, seconds = None, "", {"read": time.perf_counter() - began}
         else:
-            code, program, report, seconds = self._compile(graph, check)
+            code, program, report, seconds = self._compile(graph, check, target)
             began = time.perf_counter()
             place.write(code)
             linked = Linked(code)
             seconds["link"] = time.perf_counter() - began
 
         def lowered() -> Lowered:
-            return lower(graph, self.target)
+            return lower(graph, target)
 
         return Executable(
             linked.entry(graph, array),
-            make_stages=lambda: _stages(lowered()),
+            make_stages=lambda: _stages(lowered(), target),
             make_report=lambda: _joined(report or lowered().report, place.told),
             arena_bytes=likely(code.memory),
             constant_bytes=sum(constant.nbytes for constant in code.constants),
@@ -81,13 +86,15 @@ class CpuBackend(Backend):
             ),
         )
 
-    def _compile(self, graph: Graph, check: bool) -> tuple[Code, Program, str, dict[str, float]]:
+    def _compile(
+        self, graph: Graph, check: bool, target: Target
+    ) -> tuple[Code, Program, str, dict[str, float]]:
         """Lower the graph, write its program as LLVM text and compile that."""
         times = [time.perf_counter()]
-        lowered = lower(graph, self.target, _verify_stage if check else None)
+        lowered = lower(graph, target, _verify_stage if check else None)
         program = lowered.program
         times.append(time.perf_counter())
-        writer = ProgramWriter(host())
+        writer = ProgramWriter(_host_of(target))
         memory = writer.write(program)
         text = writer.module.text
         times.append(time.perf_counter())
@@ -155,9 +162,16 @@ class Linked:
         )
 
 
-def _stages(lowered: Lowered) -> dict[str, str]:
+def _host_of(target: Target) -> Host:
+    if not target.sums_alike:
+        return host()
+    # the tile registers add in an order of their own, and do not pay for few rows
+    return replace(host(), sums_alike=True, has_tiles=False)
+
+
+def _stages(lowered: Lowered, target: Target) -> dict[str, str]:
     """The stages' texts, made anew: their graphs are not kept."""
-    writer = ProgramWriter(host())
+    writer = ProgramWriter(_host_of(target))
     writer.write(lowered.program)
     text = writer.module.text
     return {**lowered.stages, "llvm": text, "assembly": machine.assembly(text)}

@@ -19,7 +19,9 @@ ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA = 158, 0x1023, 18  # numbers of the x8
 class Host:
     """A processor as code generation sees it; sizes are in bytes.
 
-    If it `has_tiles`, it multiplies tiles of 16 rows of 64 bytes of bfloat16 and 8-bit integers.
+    If it `has_tiles`, it multiplies tiles of 16 rows of 64 bytes of bfloat16 and 8-bit integers. If
+    it `sums_alike`, the order of a sum depends on its own length only, and not on how many there
+    are (`sums.py`).
     """
 
     cpu: str
@@ -31,6 +33,7 @@ class Host:
     l3: int
     cores: int
     has_tiles: bool = False
+    sums_alike: bool = False
 
     def lanes(self, itemsize: int) -> int:
         """How many numbers of `itemsize` bytes one vector register holds."""
