@@ -202,6 +202,13 @@ class Op:
         """
         return self._attach("batch", fn)
 
+    def total(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Attach the sum of the results for each row of all operands: `(*args, **attrs) -> Value`.
+
+        An op without it takes more time for the sum than for its results one by one.
+        """
+        return self._attach("total", fn)
+
     def fold(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """Attach a simplification, which records in the current graph.
 

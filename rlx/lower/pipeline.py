@@ -7,7 +7,17 @@ from dataclasses import dataclass
 
 from ..ir.graph import Graph
 from ..ir.text import show
-from .hir import dedupe, drop_dead, expand, fold_constants, inline_calls, simplify
+from .hir import (
+    batch_products,
+    dedupe,
+    drop_dead,
+    expand,
+    fold_constants,
+    hoist,
+    inline_calls,
+    simplify,
+    trim_loops,
+)
 from .lir.program import Program
 from .lir.verify_program import verify_program
 from .mir import legalize
@@ -60,6 +70,7 @@ def lower(
     graph = after("folded", fold_constants(graph))
     graph = after("deduped", drop_dead(dedupe(graph)))
     graph = after("expanded", expand(graph, target.wants))
+    graph = after("hoisted", trim_loops(batch_products(trim_loops(hoist(graph)))))
     graph = after("simplified again", simplify(fold_constants(graph)))
     graph = after("deduped again", drop_dead(dedupe(graph)))
     # recomputed graphs are opened after the last dedupe, which would merge them with the first run

@@ -204,6 +204,13 @@ def dot_general_batch(
     return made if place == 0 else transpose(made, axes=order)
 
 
+@dot_general.total
+def dot_general_total(x: Value, y: Value, *, contract: Pairs, batch: Pairs, dtype: Any) -> Value:
+    moved = [tuple(tuple(i + 1 for i in axes) for axes in pairs) for pairs in (contract, batch)]
+    summed = ((0, *moved[0][0]), (0, *moved[0][1]))
+    return dot_general(x, y, contract=summed, batch=moved[1], dtype=dtype)
+
+
 dot_general.samples((3, 4), (4, 2), contract=((1,), (0,)))
 dot_general.samples((2, 3, 4), (4, 5, 2), contract=((2,), (0,)), batch=((0,), (2,)))
 dot_general.samples((2, 3, 4), (3, 5, 2, 4), contract=((2, 0), (3, 2)), batch=((1,), (0,)))
