@@ -209,6 +209,13 @@ class Op:
         """
         return self._attach("total", fn)
 
+    def join(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Attach the sum of two results that are nowhere both other than zero: `(x, y) -> Value`.
+
+        It is None where that cannot be seen.
+        """
+        return self._attach("join", fn)
+
     def fold(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """Attach a simplification, which records in the current graph.
 
