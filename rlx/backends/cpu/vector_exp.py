@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from .code import Function, Vector
+from .host import host
 
 
 class Writer:
@@ -65,6 +66,20 @@ class Writer:
         bits = f.emit(f"shl {kind.text} {biased}, {f.constant(kind, shift)}")
         return f.emit(f"bitcast {kind.text} {bits} to {self.vector.text}")
 
+    @property
+    def scales_at_once(self) -> bool:
+        """Whether the processor has `scaled` as one instruction: AVX-512, in whole registers."""
+        size = self.vector.lanes * (8 if self.is_double else 4)
+        return "+avx512f" in host().features and size == 64
+
+    def scaled(self, y: str, n: str) -> str:
+        """y * 2**n, rounded once; n is an integer as a vector of floats, or NaN."""
+        name, mask = ("pd", "i8") if self.is_double else ("ps", "i16")
+        kind, full = self.vector.text, f"@llvm.x86.avx512.mask.scalef.{name}.512"
+        self.f.declarations.add(f"declare {kind} {full}({kind}, {kind}, {kind}, {mask}, i32)")
+        rest = f"{kind} zeroinitializer, {mask} -1, i32 4"  # all lanes, rounded as ever
+        return self.f.emit(f"call {kind} {full}({kind} {y}, {kind} {n}, {rest})")
+
 
 def in_double(kernel: Callable[..., str], w: Writer, *values: str) -> str:
     """A function of float32 computed in float64 and rounded once."""
@@ -95,6 +110,8 @@ def exponential(w: Writer, x: str, low: str = "", factor: str = "") -> str:
     p = w.polynomial(r, _EXP_DOUBLE if w.is_double else _EXP_SINGLE)
     grown = w.fma(p, w.binary("fmul", r, r), r)
     y = w.fma(factor, grown, factor) if factor else w.binary("fadd", grown, w.number(1.0))
+    if w.scales_at_once:
+        return w.scaled(y, n)
     kind = w.integer.text
     # a NaN would be poison as an integer: it is put back at the end
     known = w.select(w.compare("ord", x, x), n, w.number(0.0))

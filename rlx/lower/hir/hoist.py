@@ -112,5 +112,7 @@ class _Invariants:
     def _is_worth(self, value: Value) -> bool:
         """Whether to load a value is cheaper than to compute it from the loop's constants."""
         cost, sources = self.costs[value]
-        size = sum(likely(x.type.size) for x in sources)
-        return cost > LOAD or (0 < cost and 0 < likely(value.type.size) <= size)
+        node = value.node
+        assert node is not None, "what a loop is given is not computed in it"
+        least = min(sum(likely(x.type.size) for x in made_of) for made_of in (sources, node.args))
+        return cost > LOAD or (cost > 0 and 0 < likely(value.type.size) <= least)
