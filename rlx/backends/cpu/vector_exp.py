@@ -74,11 +74,25 @@ class Writer:
 
     def scaled(self, y: str, n: str) -> str:
         """y * 2**n, rounded once; n is an integer as a vector of floats, or NaN."""
-        name, mask = ("pd", "i8") if self.is_double else ("ps", "i16")
-        kind, full = self.vector.text, f"@llvm.x86.avx512.mask.scalef.{name}.512"
-        self.f.declarations.add(f"declare {kind} {full}({kind}, {kind}, {kind}, {mask}, i32)")
-        rest = f"{kind} zeroinitializer, {mask} -1, i32 4"  # all lanes, rounded as ever
-        return self.f.emit(f"call {kind} {full}({kind} {y}, {kind} {n}, {rest})")
+        return self._of_all_lanes("mask.scalef", [y, n], has_mode=True)
+
+    def inverse(self, x: str) -> str:
+        """1 / x for a finite x that is not tiny; with AVX-512 in float32 off by a unit at most."""
+        if self.is_double or not self.scales_at_once:
+            return self.binary("fdiv", self.number(1.0), x)
+        # a division of 16 numbers takes 16 cycles; 14 digits and a step of Newton's take 4
+        y = self._of_all_lanes("rcp14", [x])
+        return self.fma(y, self.fma(self.negated(x), y, self.number(1.0)), y)
+
+    def _of_all_lanes(self, name: str, values: Sequence[str], has_mode: bool = False) -> str:
+        """An instruction of AVX-512, which has a mask, and perhaps a mode of rounding."""
+        element, mask = ("pd", "i8") if self.is_double else ("ps", "i16")
+        kind, full = self.vector.text, f"@llvm.x86.avx512.{name}.{element}.512"
+        types = [*[kind] * (len(values) + 1), mask, *["i32"] * has_mode]
+        given = [*values, "zeroinitializer", "-1", *["4"] * has_mode]  # 4: as ever
+        self.f.declarations.add(f"declare {kind} {full}({', '.join(types)})")
+        pairs = ", ".join(f"{type} {x}" for type, x in zip(types, given, strict=True))
+        return self.f.emit(f"call {kind} {full}({pairs})")
 
 
 def in_double(kernel: Callable[..., str], w: Writer, *values: str) -> str:
@@ -188,8 +202,9 @@ def hyperbolic_tangent(w: Writer, x: str) -> str:
              -3.33332819422e-1],
         )  # fmt: skip
     near = w.fma(w.binary("fmul", z, tail), x, x)
-    grown = w.binary("fadd", exponential(w, w.binary("fadd", size, size)), w.number(1.0))
-    far = w.binary("fsub", w.number(1.0), w.binary("fdiv", w.number(2.0), grown))
+    held = w.select(w.compare("ogt", size, w.number(22.0)), w.number(22.0), size)  # 1 from there
+    grown = w.binary("fadd", exponential(w, w.binary("fadd", held, held)), w.number(1.0))
+    far = w.fma(w.inverse(grown), w.number(-2.0), w.number(1.0))
     y = w.select(w.compare("ult", size, w.number(0.625)), near, far)
     return w.f.intrinsic("copysign", w.vector, y, x)
 
@@ -200,7 +215,7 @@ def logistic(w: Writer, x: str) -> str:
     size, one = w.f.intrinsic("fabs", w.vector, x), w.number(1.0)
     shrunk = exponential(w, w.negated(size))
     top = w.select(w.compare("olt", x, w.number(0.0)), shrunk, one)
-    inverse = w.binary("fdiv", one, w.binary("fadd", one, shrunk))
+    inverse = w.inverse(w.binary("fadd", one, shrunk))
     # one step of long division by the unrounded sum; y is top / 2 at least: the difference is exact
     y = w.binary("fmul", top, inverse)
     rest = w.fma(w.negated(y), shrunk, w.binary("fsub", top, y))
