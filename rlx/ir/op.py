@@ -203,16 +203,16 @@ class Op:
         return self._attach("batch", fn)
 
     def total(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Attach the sum of the results for each row of all operands: `(*args, **attrs) -> Value`.
+        """Attach the sum of the results for the rows of the operands.
 
-        An op without it takes more time for the sum than for its results one by one.
+        It is `(*args, **attrs) -> Value`; the operands have one more axis, the first one.
         """
         return self._attach("total", fn)
 
     def join(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Attach the sum of two results that are nowhere both other than zero: `(x, y) -> Value`.
+        """Attach the sum of two results that are nowhere both other than zero.
 
-        It is None where that cannot be seen.
+        It is `(x, y) -> Value or None`, None where that cannot be seen.
         """
         return self._attach("join", fn)
 

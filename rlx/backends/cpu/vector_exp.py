@@ -77,7 +77,7 @@ class Writer:
         return self._of_all_lanes("mask.scalef", [y, n], has_mode=True)
 
     def inverse(self, x: str) -> str:
-        """1 / x for a finite x that is not tiny; with AVX-512 in float32 off by a unit at most."""
+        """1 / x for a finite x that is not tiny; perhaps off by a unit."""
         if self.is_double or not self.scales_at_once:
             return self.binary("fdiv", self.number(1.0), x)
         # a division of 16 numbers takes 16 cycles; 14 digits and a step of Newton's take 4

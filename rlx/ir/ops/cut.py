@@ -143,10 +143,10 @@ def pad_fold(x: Value, value: Value, *, low: tuple, high: tuple, interior: tuple
 @pad.join
 def pad_join(x: Value, y: Value) -> Value | None:
     """The sum of two arrays between zeros, if they lie side by side."""
-    nodes = [maker(x, "pad"), maker(y, "pad")]
-    if any(n is None or uniform(n.args[1]) != 0 or any(n.attrs["interior"]) for n in nodes):
+    nodes = [node for node in (maker(x, "pad"), maker(y, "pad")) if node is not None]
+    if any(uniform(n.args[1]) != 0 or any(n.attrs["interior"]) for n in nodes) or len(nodes) < 2:
         return None
-    first, second = sorted(nodes, key=lambda n: n.attrs["low"])  # type: ignore[union-attr]
+    first, second = sorted(nodes, key=lambda n: n.attrs["low"])
     parts = first.args[0], second.args[0]
     low, high = first.attrs["low"], first.attrs["high"]
     apart = [i for i in range(x.rank) if low[i] != second.attrs["low"][i]]

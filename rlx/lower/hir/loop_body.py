@@ -43,7 +43,10 @@ def reached(graph: Graph, starts: Sequence[Value]) -> set[Value]:
 
 
 def needed_nodes(graph: Graph, results: Sequence[Value], given: set[Value]) -> list[Node]:
-    """The nodes, last ones first, that make results out of given values, or have an effect."""
+    """The nodes that make results out of given values, the last ones first.
+
+    Those with an effect are among them.
+    """
     wanted, live = set(results), []
     for node in reversed(graph.nodes):
         if has_effect(node) or any(r in wanted and r not in given for r in node.results):
@@ -59,7 +62,7 @@ def read_by(graph: Graph, results: Sequence[Value]) -> set[Value]:
 
 
 def record(node: Node, table: dict[Value, Value]) -> None:
-    """Record a node again, on what the table has for its operands, and put its results there."""
+    """Record a node on what a table has for its operands; its results go there."""
     with at(node.source):
         results = node.op.apply([table[a] for a in node.args], node.attrs)
     table.update(zip(node.results, results, strict=True))

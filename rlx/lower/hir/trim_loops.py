@@ -1,4 +1,4 @@
-"""Leave out of loops what is the same in every round, stands twice, or is not needed."""
+"""Leave out of loops what stays the same, stands twice, or is not needed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .rebuild import again, rebuild
 
 
 def trim_loops(graph: Graph) -> Graph:
-    """Leave out of loops what is the same in every round, stands twice, or is not needed.
+    """Leave out of loops what stays the same, stands twice, or is not needed.
 
     before: `_, ts, ys = scan(t, c, xs, body=(t, c, x) -> (c + x, t, sin(c)))`, then `scan(d, ts,
     body=(d, t) -> d * t)`; after: the first loop has no `ts`, the second one takes `t` as it is.
