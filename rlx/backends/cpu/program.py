@@ -11,13 +11,14 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ...ir.bind import is_symbolic
 from ...ir.dims import Size, likely, quotient
 from ...lower.lir.access import reads, writes
+from ...lower.lir.index import Variable
 from ...lower.lir.program import (
     BranchStep,
     Buffer,
@@ -31,9 +32,11 @@ from ...lower.lir.program import (
     RepeatStep,
     Rows,
     Scan,
+    Scatter,
     Step,
     WhileStep,
 )
+from ...lower.schedule.loops import reductions
 from .code import Function, Module, Vector
 from .contraction import (
     as_kernel,
@@ -43,24 +46,17 @@ from .contraction import (
     row_blocks,
     scratch_bytes,
 )
-from .costs import (
-    LOOPS,
-    Loops,
-    contraction_cost,
-    loops_cost,
-    splits,
-    step_cost,
-    trip_loops,
-)
 from .equal_kernels import EqualKernels, write_table
 from .host import Host
 from .kernels import (
     KERNEL_PARAMETERS,
     NANOSECONDS_PER_PART,
     Layout,
+    all_exprs,
     emit_kernel,
     emit_rows,
     emit_scan,
+    estimate,
 )
 from .library import (
     Call,
@@ -77,8 +73,8 @@ from .reuse import copied_input
 from .scattering import emit_scatter
 
 KERNEL = "nounwind #0"
-WAKES = 200_000  # nanoseconds of a loop whose rounds find the workers awake, but for the first
-NANOSECONDS_AWAKE = 2_500  # of a part that pays then
+Loops: TypeAlias = Kernel | Rows | Scan | Greatest | Scatter
+LOOPS = (Kernel, Rows, Scan, Greatest, Scatter)
 SHORT = 4  # steps of a program that becomes one function
 
 
@@ -95,7 +91,6 @@ class ProgramWriter:
     calls: list[Call] = field(default_factory=list)
     kernels: EqualKernels = field(init=False)
     dims: list[str] | None = None  # the names of symbolic sizes
-    part_cost: float = NANOSECONDS_PER_PART
 
     def __post_init__(self) -> None:
         self.kernels = EqualKernels(self.module)
@@ -211,11 +206,11 @@ class ProgramWriter:
     # -- kernels --------------------------------------------------------------------------------
 
     def _loops(self, f: Function, step: Loops, layout: Layout, is_short: bool) -> None:
-        cost = loops_cost(step)
+        cost, splits = _cost(step), _splits(step)
         self.cost += cost
         parts: int | str = 1
-        if splits(step):
-            parts = self._parts(f, [v.extent for v in trip_loops(step)], cost)
+        if splits:
+            parts = self._parts(f, [v.extent for v in _trip_loops(step)], cost)
         with self._kernel(f, step, layout, parts, is_short) as (kernel, inner, split):
             if isinstance(step, Kernel):
                 emit_kernel(kernel, step, inner, self.host, split)
@@ -232,8 +227,8 @@ class ProgramWriter:
         """How many threads to use: decided at run time where that depends on the sizes."""
         trips: Any = math.prod(extents, start=1)  # type: ignore[type-var]
         if isinstance(trips, int):
-            return max(1, min(self.host.cores, int(cost / self.part_cost)))
-        per_part = max(1, int(self.part_cost * likely(trips) / max(cost, 1e-3)))
+            return max(1, min(self.host.cores, int(cost / NANOSECONDS_PER_PART)))
+        per_part = max(1, int(NANOSECONDS_PER_PART * likely(trips) / max(cost, 1e-3)))
         wanted = f.emit(f"udiv i64 {f.number(trips)}, {per_part}")
         wanted = f.intrinsic("umin", Vector("int64"), wanted, str(self.host.cores))
         return f.intrinsic("umax", Vector("int64"), wanted, "1")
@@ -275,9 +270,10 @@ class ProgramWriter:
 
     def _contraction(self, f: Function, step: Contraction, layout: Layout, is_short: bool) -> None:
         extents = [v.extent for v in (step.row, step.column, step.depth, *step.batch)]
-        cost = contraction_cost(step, self.host)
-        self.cost += cost
-        parts = self._parts(f, extents, cost)
+        flops = 2 * math.prod(map(likely, extents))
+        nanoseconds = flops / (self.host.vector_bytes / 4 * 2 * 2 * 2.0)
+        self.cost += nanoseconds
+        parts = self._parts(f, extents, nanoseconds)
         most = parts if isinstance(parts, int) else self.host.cores
         plan = plan_contraction(step, self.host, most)
         # The loops around the tiles need no optimization, which would double the time to compile.
@@ -396,11 +392,8 @@ class ProgramWriter:
                 _copy_bytes(f, targets.even[i], last, f.number(carry.result.nbytes))
 
     def _repeat(self, f: Function, step: RepeatStep, layout: Layout) -> None:
-        before, part_cost = self.cost, self.part_cost
-        if step_cost(step, self.host) > WAKES:
-            self.part_cost = NANOSECONDS_AWAKE
+        before = self.cost
         body = self._nested(step.body, "round")
-        self.part_cost = part_cost
         self.cost = before + (self.cost - before) * likely(step.length)
         point: Callable[[Buffer], str] = lambda b: layout.pointer(f, b)  # noqa: E731
         n_constants, n = len(step.constants) + self.is_symbolic, len(step.carries)
@@ -462,6 +455,32 @@ class _Targets:
 def _row_bytes(buffer: Buffer, length: Size) -> Size:
     """The bytes of one of as many parts of a buffer."""
     return quotient(buffer.nbytes, length) if length else 0
+
+
+def _trip_loops(step: Loops) -> list[Variable]:
+    """The loops of a step, those of its reductions included."""
+    kernels = step.kernels if isinstance(step, Rows) else [step] if isinstance(step, Kernel) else []
+    if isinstance(step, Greatest):
+        return [*step.loops, step.along]
+    own = [*step.loops, *(v for k in kernels if k is not step for v in k.loops)]
+    return [*own, *(v for r in {r.loops for r in reductions(kernels)} for v in r)]
+
+
+def _splits(step: Loops) -> bool:
+    """Whether threads can share the loops."""
+    if isinstance(step, Scan):
+        return len(step.loops) > 1
+    return isinstance(step, Kernel | Rows | Greatest) and bool(step.loops)
+
+
+def _cost(step: Loops) -> float:
+    """Rough nanoseconds on one thread."""
+    if isinstance(step, Kernel):
+        return estimate(step.loops, all_exprs(step.stores))
+    if isinstance(step, Rows):
+        return sum(estimate((*step.loops, *k.loops), all_exprs(k.stores)) for k in step.kernels)
+    loops = (*step.loops, step.along) if isinstance(step, Scan | Greatest) else step.loops
+    return estimate(loops, [step.expr]) * 4
 
 
 def _copy_bytes(f: Function, target: str, origin: str, count: str) -> None:
