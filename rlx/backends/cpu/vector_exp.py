@@ -68,7 +68,7 @@ class Writer:
 
     @property
     def scales_at_once(self) -> bool:
-        """Whether the processor has `scaled` as one instruction: AVX-512, in whole registers."""
+        """Whether `scaled` is one instruction: in whole registers of AVX-512."""
         size = self.vector.lanes * (8 if self.is_double else 4)
         return "+avx512f" in host().features and size == 64
 

@@ -70,9 +70,9 @@ def record(node: Node, table: dict[Value, Value]) -> None:
 
 @dataclass
 class Repeated:
-    """A loop of a known number of rounds: its operands in the current graph, and its body.
+    """A loop of a known number of rounds: its operands, and its body.
 
-    `results` of the body are the carried values, then what is stacked.
+    The operands are values of the current graph. `results` of the body are the carried values, then what is stacked.
     """
 
     node: Node
