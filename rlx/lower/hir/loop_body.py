@@ -72,7 +72,8 @@ def record(node: Node, table: dict[Value, Value]) -> None:
 class Repeated:
     """A loop of a known number of rounds: its operands, and its body.
 
-    The operands are values of the current graph. `results` of the body are the carried values, then what is stacked.
+    The operands are values of the current graph. The body's results are the carried values, then
+    what is stacked.
     """
 
     node: Node
