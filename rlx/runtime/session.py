@@ -14,6 +14,7 @@ from typing import Any
 
 from ..backends import registry
 from ..backends.backend import Executable
+from ..backends.forks import hold_in_forks
 from ..ir.bind import is_symbolic, unbound
 from ..ir.builder import user_source
 from ..ir.config import config
@@ -31,7 +32,7 @@ from .queue import Queue
 from .sizes import Buckets, bucketed, specialized
 
 DETERMINISTIC = (None, "batch")
-_opening = threading.Lock()
+_opening = hold_in_forks(0, threading.Lock())
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ from ...lower.target import Target
 from ..backend import Availability, Backend, Executable
 from ..sized_entry import Sizes, sized_entry
 from . import machine, pool
-from .entry import Spec, array_layout, make_entry
+from .entry import make_entry
+from .entry_layout import Spec, array_layout
 from .host import Host, host
 from .library import Library, constant_name
 from .program import ProgramWriter

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +10,8 @@ from functools import cache
 from pathlib import Path
 
 import llvmlite.binding as llvm
+
+from rlx.backends.cpu.cores import cores
 
 ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA = 158, 0x1023, 18  # numbers of the x86-64 kernel
 
@@ -67,16 +68,6 @@ def _allows_tiles(features: Mapping[str, bool]) -> bool:
     return system(ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA) == 0
 
 
-def _threads() -> int:
-    """`RLX_NUM_THREADS`, else the cores this process may run on."""
-    asked = os.environ.get("RLX_NUM_THREADS", "")
-    if asked.isdigit() and int(asked) > 0:
-        return int(asked)
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 @cache
 def host() -> Host:
     """The processor this process runs on."""
@@ -99,6 +90,6 @@ def host() -> Host:
         sizes.get(1, 32 << 10),
         sizes.get(2, 1 << 20),
         sizes.get(3, 8 << 20),
-        _threads(),
+        cores(),
         _allows_tiles(features),
     )
