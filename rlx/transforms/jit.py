@@ -458,9 +458,8 @@ def jit(
     told to `specialize`, to compile for each size it meets, or is given `buckets`, sizes for each
     dim to which arrays are padded; `report()` tells which were met.
 
-    Results never depend on the number of threads. With `deterministic="batch"` those of one row of
-    a batch do not depend on the other rows either, nor on how many there are: sums and products go
-    in one order for all batches, which may take longer.
+    Results never depend on the number of threads. With `deterministic="batch"` those of one row do
+    not depend on how many rows a batch has, either: sums go in one order, which may take longer.
 
     >>> import rlx
     >>> @rlx.jit
@@ -489,10 +488,6 @@ def jit(
     donated = _known_names(fn, donate_argnames, "donate_argnames")
     static += _names_of(fn, static_argnums, "static_argnums")
     donated += _names_of(fn, donate_argnums, "donate_argnums")
-    options = CompileOptions(
-        donate=donated,
-        specialize=specialize,
-        buckets=as_buckets(buckets),
-        deterministic=deterministic,
-    )
+    sizes = as_buckets(buckets)
+    options = CompileOptions("", None, donated, specialize, sizes, deterministic)
     return Jitted(fn, static, options, device, declare(fn, dynamic, static))
