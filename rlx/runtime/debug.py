@@ -191,7 +191,10 @@ def _write(folder: Path, files: dict[str, bytes]) -> None:
 def _title(name: str, graph: Graph) -> str:
     types = ", ".join(str(p.type) for p in graph.params[:6])
     more = ", ..." if len(graph.params) > 6 else ""
-    return f"rlx: {name}({types}{more}), {sum(1 for _ in graph.walk())} ops"
+    count = sum(1 for _ in graph.walk())
+    # a graph that an earlier process recorded is not at hand
+    ops = f"{count} ops" if count or set(graph.results) <= set(graph.params) else "not recorded"
+    return f"rlx: {name}({types}{more}), {ops}"
 
 
 def _print(text: str) -> None:

@@ -10,19 +10,18 @@ import inspect
 import types
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..ir.builder import user_source
 from ..ir.config import Settings, config
-from ..ir.errors import DtypeError, StaticArgumentError, StructureError
+from ..ir.errors import DtypeError, StaticArgumentError
 from ..ir.graph import OPS, Graph, Value
 from ..ir.tracebacks import boundary, hide_frames
 from ..ir.types import Type
 from ..runtime import MISS
-from ..runtime.compiled import CompiledGraph, parameter_names, places_of
 from ..runtime.debug import tell_reason
 from ..runtime.session import CompileOptions, default_device, default_session
 from ..trace import ownership, pytree
@@ -41,98 +40,11 @@ from ..trace.tensor import TracedTensor
 from .disable_jit import run_at_once
 from .dynamic import Axes, Dynamic, as_buckets, declare
 from .kept import CacheInfo, Kept
-from .recompile import Key, check_recompile, difference, reason_to_compile
+from .past import Past
+from .recompile import Key, check_recompile, reason_to_compile
+from .stages import Compiled, Lowered
 
 KEPT = 512  # kinds of arguments a function stays compiled for
-
-
-@dataclass
-class Compiled:
-    """A recorded and compiled function for one kind of arguments.
-
-    A call takes arguments like those it was recorded for; static ones may be left out.
-    """
-
-    traced: Traced
-    compiled: CompiledGraph
-    mark_static: Callable[[Any, Any], tuple[Any, Any]]
-
-    @property
-    def graph(self) -> Graph:
-        """The recorded graph."""
-        return self.traced.graph
-
-    @property
-    def stages(self) -> dict[str, str]:
-        """The text of every stage, from the recorded graph to the machine code."""
-        return self.compiled.stages
-
-    def report(self) -> str:
-        """For each op how it runs."""
-        return self.compiled.report()
-
-    @boundary
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        leaves, tree = pytree.flatten((args, kwargs))
-        if tree == self._without_static:
-            return self.run(leaves)
-        leaves, tree = pytree.flatten(self.mark_static(args, kwargs))
-        if tree == self.traced.in_tree:
-            return self.run(leaves)
-        place = difference(self.traced.in_tree, tree)
-        raise StructureError(
-            f"{self.graph.name} was compiled for other arguments: {place}",
-            where=str(user_source()),
-            fix="pass arguments with the containers, keys and static values it was compiled for",
-        )
-
-    @functools.cached_property
-    def _without_static(self) -> pytree.Structure:
-        """The structure of the arguments that are arrays."""
-        tree = self.traced.in_tree
-        args, kwargs = pytree.unflatten(tree, [0] * tree.num_leaves)
-        left = {k: x for k, x in kwargs.items() if not isinstance(x, pytree.Static)}
-        return pytree.structure((tuple(x for x in args if not isinstance(x, pytree.Static)), left))
-
-    def run(self, leaves: Sequence[Any]) -> Any:
-        """Run on the leaves of the arguments."""
-        return self._unflatten(self.compiled(*leaves, *self.traced.captures))
-
-    def try_run(self, leaves: Sequence[Any]) -> Any:
-        """Run if the leaves are arrays that fit as they are; else give MISS."""
-        if self.compiled.donated or self.compiled.executable.miss is not MISS:
-            return MISS
-        results = self.compiled.executable.entry(*leaves, *self.traced.captures)
-        if results is MISS:
-            return MISS
-        return self._unflatten(ownership.make_here(results) if ownership.open_traces else results)
-
-    def _unflatten(self, results: Any) -> Any:
-        results = results if isinstance(results, tuple) else (results,)
-        return pytree.unflatten(self.traced.out_tree, results)
-
-
-@dataclass
-class Lowered:
-    """A recorded function that is not compiled yet."""
-
-    traced: Traced
-    device: str
-    options: CompileOptions
-    mark_static: Callable[[Any, Any], tuple[Any, Any]]
-
-    @property
-    def graph(self) -> Graph:
-        """The recorded graph."""
-        return self.traced.graph
-
-    def compile(self) -> Compiled:
-        """Compile it for its device."""
-        names = parameter_names(self.graph)
-        given = tuple(name for name in self.options.donate if places_of(name, names))
-        options = replace(self.options, donate=given)
-        compiled = default_session(self.device).compile(self.graph, options=options)
-        return Compiled(self.traced, compiled, self.mark_static)
 
 
 class Jitted:
@@ -230,6 +142,11 @@ class Jitted:
         self._recent, self._fast = None, _always_miss
 
     @property
+    def identity_parts(self) -> tuple[Any, ...]:
+        """What recording it inside of another function depends on."""
+        return self._fn, self._static, self._options, self._device, self._dynamic
+
+    @property
     def graph(self) -> Graph:
         """The graph of the last kind of arguments it was compiled for."""
         return self._entries.last.graph
@@ -282,25 +199,38 @@ class Jitted:
             reason = self._entries.reason(key, KEPT)
             reason = reason or reason_to_compile(self._fn, args, key, list(self._entries))
             check_recompile(self._fn, reason)
-            with asked_axes() as asked:
-                traced = self._trace(args, kwargs, leaves, tree)
-            # it holds in the enclosing trace only
-            if asked or any(isinstance(c, Value) for c in traced.captures):
-                return self._record(traced, leaves)
-            entry = self._compiled(key, traced, reason)
+            past = self._past(key)
+            entry = past.recall(self._fn, leaves, self._arguments) if past else None
+            if entry is None:
+                with asked_axes() as asked:
+                    traced = self._trace(args, kwargs, leaves, tree)
+                # it holds in the enclosing trace only
+                if asked or any(isinstance(c, Value) for c in traced.captures):
+                    return self._record(traced, leaves)
+                entry = self._lowered(traced).compile()
+                if past:
+                    past.keep(entry)
+            self._keep(key, entry, reason)
         self._recent = entry
         self._open_fast_path(entry, leaves, args, kwargs)
         return entry.run(leaves)
 
-    def _compiled(self, key: Key, traced: Traced, reason: str) -> Compiled:
-        """Compile for a new kind of arguments; the least recently used kind is forgotten."""
+    def _past(self, key: Key) -> Past | None:
+        """What earlier processes may have left for arguments of a kind."""
+        options = self._options
+        is_plain = self._dynamic is None and not options.specialize and not options.buckets
+        if not is_plain or not config.cache or config.dump or config.check:
+            return None
+        return Past(self._fn, *key, self._device, options)
+
+    def _keep(self, key: Key, entry: Compiled, reason: str) -> None:
+        """Keep what was compiled for a new kind; the least recently used kind is forgotten."""
+        traced = entry.traced
         if reason:
             tell_reason(traced.graph.name, reason)
-        entry = self._lowered(traced).compile()
         ownership.hold((*traced.captures, *traced.baked), entry, traced.graph.name)
         self._compiles, self._reason = self._compiles + 1, reason
         self._entries.put(key, entry, KEPT)
-        return entry
 
     def _kinds(
         self, args: Sequence[Any], leaves: Sequence[Any], tree: pytree.Structure
