@@ -84,6 +84,12 @@ def show(fn: Callable[..., Any], *, file: Any = None) -> Callable[..., None]:
     return shown
 
 
+def tell_recorded(name: str, why: str) -> None:
+    """Print why later processes will record a function again."""
+    if config.debug >= 1:
+        _print(f"rlx: {name} will be recorded in each process: {why}")
+
+
 def tell_hit(name: str, graph: Graph, device: str) -> None:
     """Print that a compiled graph was found in the cache."""
     if config.debug >= 1:

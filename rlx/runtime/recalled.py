@@ -20,7 +20,9 @@ from ..backends.sources import EVERYTHING, hashed, sources
 from ..ir.config import config
 from ..ir.graph import Graph, Value
 from ..ir.types import Type, as_dtype
+from ..trace import pytree
 from ..trace.array import Array
+from ..trace.make_graph import Traced
 from .compiled import CompiledGraph
 from .session import CompileOptions, Session
 
@@ -35,7 +37,8 @@ class Recalled:
 
     `params` are the parameters' types and origins; `tree` is the structure of the results with
     numbers for leaves. `captures` are the arrays that are parameters, too: those that the
-    function depends on by their numbers, others by their contents.
+    function depends on by their numbers, others by their contents; `baked` are those of which the
+    elements are part of the code.
     """
 
     code: str
@@ -45,6 +48,7 @@ class Recalled:
     tree: Any
     weak: tuple[bool, ...]
     captures: tuple[int | Content, ...]
+    baked: tuple[int, ...]
     constants: dict[bytes, Content]
 
     def signature(self) -> Graph:
@@ -100,39 +104,41 @@ class Memory:
     def write(
         self,
         compiled: CompiledGraph,
-        tree: Any,
-        weak: tuple[bool, ...],
-        captures: Sequence[Array],
+        traced: Traced,
         known: Sequence[Array],
-    ) -> None:
-        """Keep what a later process needs.
+    ) -> str:
+        """Keep what a later process needs; gives why not, if that cannot be.
 
         `known` are the arrays that the function depends on.
         """
-        lasting, graph = compiled.executable.lasting, compiled.graph
+        lasting, graph, captures = compiled.executable.lasting, compiled.graph, traced.captures
         if lasting is None or not self._disk or not self._key:
-            return
+            return "its code is not in the cache on disk"
         arrays = lasting.arrays()
         places = {id(array): i for i, array in enumerate(known)}
         others = [np.asarray(x) for x in captures if id(x) not in places]
         if sum(array.nbytes for array in (*arrays.values(), *others)) > MOST_BYTES:
-            return
-        made = Recalled(
-            lasting.key,
-            graph.name,
-            tuple((_known(p), p.origin) for p in graph.params),
-            tuple(_known(r) for r in graph.results),
-            tree,
-            weak,
-            tuple(places[id(x)] if id(x) in places else _content(x) for x in captures),
-            {digest: _content(array) for digest, array in arrays.items()},
-        )
+            return f"its constant arrays are larger than {MOST_BYTES} bytes"
         try:
-            data = pickle.dumps(made)
-        except (pickle.PicklingError, TypeError, AttributeError, RecursionError):
-            return  # the results lie in containers of a class that has no place in a module
+            tree = pytree.unflatten(traced.out_tree, range(traced.out_tree.num_leaves))
+            data = pickle.dumps(
+                Recalled(
+                    lasting.key,
+                    graph.name,
+                    tuple((_known(p), p.origin) for p in graph.params),
+                    tuple(_known(r) for r in graph.results),
+                    tree,
+                    traced.out_weak,
+                    tuple(places[id(x)] if id(x) in places else _content(x) for x in captures),
+                    tuple(places[id(x)] for x in traced.baked if id(x) in places),
+                    {digest: _content(array) for digest, array in arrays.items()},
+                )
+            )
+        except Exception as error:  # a container of the user may raise anything
+            return f"the containers of its results cannot be written: {error}"
         if sources(self._disk, EVERYTHING) == self._files:
             self._disk.put(self._key, data)
+        return ""
 
 
 def _known(value: Any) -> Known:

@@ -60,9 +60,10 @@ _SHOWN = (range, slice, Fraction, Decimal)  # their text says all
 _BASES = (object, abc.ABC, Generic, Protocol)  # of classes, without anything in their instances
 _SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 _NOT_READ = frozenset(
-    "__module__ __dict__ __weakref__ __doc__ __annotations__ __annotate__ __annotate_func__ "
-    "__annotations_cache__ __firstlineno__ __static_attributes__ __dataclass_fields__ "
-    "__dataclass_params__ __abstractmethods__ _abc_impl __parameters__ __orig_bases__".split()
+    "__module__ __dict__ __weakref__ __doc__ __hash__ __annotations__ __annotate__ "
+    "__annotate_func__ __annotations_cache__ __firstlineno__ __static_attributes__ "
+    "__dataclass_fields__ __dataclass_params__ __abstractmethods__ _abc_impl __parameters__ "
+    "__orig_bases__".split()
 )
 
 

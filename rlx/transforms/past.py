@@ -10,6 +10,7 @@ import numpy as np
 
 from ..ir.graph import Graph
 from ..ir.types import Type
+from ..runtime.debug import tell_recorded
 from ..runtime.recalled import Memory
 from ..runtime.session import CompileOptions, default_session
 from ..trace import pytree
@@ -36,7 +37,7 @@ class Past:
     ) -> None:
         self._tree, self._kinds = tree, kinds
         self._identity = functools.partial(_identity, fn, tree, kinds)
-        self._hash, self._arrays = self._identity()
+        self._hash, self._arrays, self._why = self._identity()
         self._memory = Memory(default_session(device), options, self._hash) if self._hash else None
 
     def recall(
@@ -61,7 +62,8 @@ class Past:
         captures = known.captured(self._arrays)
         out_tree = pytree.structure(known.tree)
         weak = tuple(isinstance(kind[0], Type) and kind[1] for kind in self._kinds)
-        traced = Traced(compiled.graph, captures, self._tree, out_tree, weak, known.weak)
+        baked = tuple(self._arrays[i] for i in known.baked)
+        traced = Traced(compiled.graph, captures, self._tree, out_tree, weak, known.weak, baked)
         return Compiled(traced, compiled, mark_static, whole)
 
     def keep(self, entry: Compiled) -> None:
@@ -70,20 +72,21 @@ class Past:
         Not if recording changed what it depends on: then it may do so for other reasons than known.
         """
         traced = entry.traced
-        if self._memory is None or traced.baked or self._identity()[0] != self._hash:
-            return
-        captures: Any = traced.captures
-        numbers = range(traced.out_tree.num_leaves)
-        tree = pytree.unflatten(traced.out_tree, numbers)
-        self._memory.write(entry.compiled, tree, traced.out_weak, captures, self._arrays)
+        why = self._why
+        if self._memory and self._identity()[0] != self._hash:
+            why = "recording it changes what lies outside"
+        elif self._memory:
+            why = self._memory.write(entry.compiled, traced, self._arrays)
+        if why:
+            tell_recorded(traced.graph.name, why)
 
 
 def _identity(
     fn: Callable[..., Any], tree: pytree.Structure, kinds: Sequence[Any]
-) -> tuple[str, list[Array]]:
-    """The hash of what recording depends on, and the arrays among that; empty if nobody knows."""
+) -> tuple[str, list[Array], str]:
+    """The hash of what recording depends on, the arrays among that; or why nobody knows."""
     try:
         example = pytree.unflatten(tree, range(tree.num_leaves))
-        return identity(fn, example, repr(kinds))
-    except Exception:  # a class of the user may raise anything when it is looked at
-        return "", []
+        return *identity(fn, example, repr(kinds)), ""
+    except Exception as error:  # a class of the user may raise anything when it is looked at
+        return "", [], str(error)
