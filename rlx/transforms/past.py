@@ -18,7 +18,7 @@ from ..trace.apply import operand_type
 from ..trace.array import Array
 from ..trace.make_graph import Traced, trace
 from .identity import identity
-from .stages import Compiled, MarkStatic
+from .lowered import Compiled, MarkStatic
 
 
 class Past:

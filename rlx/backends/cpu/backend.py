@@ -97,7 +97,7 @@ class CpuBackend(Backend):
 
         is_lasting = bool(place.key) and not place.functions
         return Executable(
-            linked.entry(signature, array, takes_outputs=False),
+            linked.entry(signature, array),
             make_stages=lambda: _stages(lowered()),
             make_report=lambda: _joined(lowered().report, place.told),
             arena_bytes=likely(code.memory),
@@ -106,6 +106,7 @@ class CpuBackend(Backend):
             seconds=seconds,
             work=lambda: work(lowered().program),
             make_entry_into=lambda: linked.entry(signature, array, takes_outputs=True),
+            make_entry_filling=lambda: linked.entry(signature, array, fills_outputs=True),
             reused_memory=lambda donated: reused_memory(
                 code.lifetimes, signature.param_types, signature.result_types, donated
             ),
@@ -151,14 +152,19 @@ class Linked:
         self.library = machine.Library(code.object_code, code.names, symbols)
 
     def entry(
-        self, graph: Graph, array: type, takes_outputs: bool, sizes: Sizes | None = None
+        self,
+        graph: Graph,
+        array: type,
+        takes_outputs: bool = False,
+        fills_outputs: bool = False,
+        sizes: Sizes | None = None,
     ) -> Callable[..., Any]:
         """The Python callable; for symbolic sizes without numbers one that finds them."""
         code = self.code
         is_symbolic = code.dims is not None
         if is_symbolic and sizes is None:
-            make = functools.partial(self.entry, graph, array, takes_outputs)
-            return sized_entry(graph.param_types, make)
+            make = functools.partial(self.entry, graph, array, takes_outputs, fills_outputs)
+            return sized_entry(graph.param_types, lambda sizes: make(sizes=sizes))
         if sizes is not None:
             check_sizes(graph, sizes)
         numbers = _numbers(code.symbols, sizes or {})
@@ -175,6 +181,7 @@ class Linked:
             array=array_layout(array),
             release_gil=code.is_long,
             takes_outputs=takes_outputs,
+            fills_outputs=fills_outputs,
             on_error=on_error,
             keep_alive=(self, numbers),
         )
