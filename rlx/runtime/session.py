@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from ..backends import registry
-from ..backends.backend import Executable
+from ..backends.backend import Executable, Lasting
 from ..backends.forks import hold_in_forks
 from ..ir.bind import is_symbolic, unbound
 from ..ir.builder import user_source
@@ -24,7 +24,7 @@ from ..ir.graph import Graph
 from ..lower.target import Target
 from ..trace.array import Array
 from ..trace.make_graph import Traced, trace
-from .cache import CompileCache
+from .cache import CompileCache, compiling
 from .compiled import CompiledGraph, places_of
 from .debug import dump, tell_compile, tell_hit, tell_slow
 from .nan_check import with_checks
@@ -113,6 +113,32 @@ class Session:
         compiled.donated = _donated(compiled, options.donate)
         return compiled
 
+    def recall(
+        self,
+        lasting: Lasting,
+        signature: Graph,
+        record: Callable[[], Graph],
+        options: CompileOptions,
+    ) -> CompiledGraph | None:
+        """Compile a graph that an earlier process compiled, if its code is still at hand.
+
+        `signature` is the graph without nodes; `record` gives the whole one to who looks inside.
+        """
+        began = time.perf_counter()
+        with compiling:
+            executable = self.backend.recall(
+                lasting, signature, record, Array, **self._target(options)
+            )
+        if executable is None:
+            return None
+        tell_compile(
+            signature.name, signature, self.device, executable, time.perf_counter() - began
+        )
+        compiled = CompiledGraph(signature, self.device, executable, self._queue)
+        given = tuple(name for name in options.donate if places_of(name, compiled.names))
+        compiled.donated = _donated(compiled, given)
+        return compiled
+
     def _sized(
         self, graph: Graph, compile: Callable[[Graph], Executable], options: CompileOptions
     ) -> Executable:
@@ -153,10 +179,10 @@ class Session:
         self, graph: Graph, name: str, key: str, check: bool, options: CompileOptions
     ) -> Executable:
         began = time.perf_counter()
-        more = {"target": self._alike_target()} if options.deterministic else {}
+        target = self._target(options)
         try:
             with tell_slow(name, graph, self.device):
-                executable = self.backend.compile(graph, Array, check=check, **more)
+                executable = self.backend.compile(graph, Array, check=check, **target)
         except BaseException:
             dump(name, graph, self.device, key, None)
             raise
@@ -164,15 +190,17 @@ class Session:
         dump(name, graph, self.device, key, executable)
         return executable
 
-    def _alike_target(self) -> Target:
-        found = self.backend.alike_target
-        if found is None:
+    def _target(self, options: CompileOptions) -> dict[str, Target]:
+        """What the backend is told of a target that is not its own."""
+        if not options.deterministic:
+            return {}
+        if self.backend.alike_target is None:
             raise ArgumentError(
                 f'the device {self.device} does not offer deterministic="batch"',
                 where=str(user_source()),
                 fix='use device="cpu"',
             )
-        return found
+        return {"target": self.backend.alike_target}
 
 
 def _checked(graph: Graph) -> Graph:
