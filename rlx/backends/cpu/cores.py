@@ -10,7 +10,10 @@ NO_LIMIT = math.inf
 
 
 def cores() -> int:
-    """RLX_NUM_THREADS; else the processors it may run on, or its share of them if that is less."""
+    """RLX_NUM_THREADS; else the processors it may use.
+
+    These are those it may run on, or its share of them if that is less.
+    """
     asked = os.environ.get("RLX_NUM_THREADS", "")
     if asked.isdigit() and int(asked) > 0:
         return int(asked)
@@ -22,7 +25,10 @@ def cores() -> int:
 
 
 def share(root: Path = Path("/")) -> float:
-    """The processors that Linux's control groups let this process use; infinite without a limit."""
+    """How many processors Linux's control groups let this process use.
+
+    Without a limit it is infinite.
+    """
     try:
         groups = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
