@@ -1,4 +1,4 @@
-"""Where objects keep what machine code reads: the slots of a class, the form of an array."""
+"""Where objects keep what machine code reads: slots, dtypes, shapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory between pages that must not be touched, to find what reads or writes beyond the end.
+"""Memory between forbidden pages, to find steps beyond the end of an array.
 
 With RLX_GUARDS=1 compiled code works on copies of its arrays. Each ends where a forbidden page
 begins, so that a step further ends the process; `python -X faulthandler` tells where. What lies

@@ -1,4 +1,4 @@
-"""Entries in Python, where machine code is of no use: unknown layouts, guarded memory."""
+"""Entries in Python, for unknown layouts and guarded memory."""
 
 from __future__ import annotations
 
