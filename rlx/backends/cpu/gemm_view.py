@@ -21,7 +21,6 @@ from .gemm_plan import Blocking, clipped_offsets, floor_power, memory_type
 from .lanes import first_lanes
 from .render import Scope
 
-
 FULL = 16  # neighbors that fill any vector
 
 
@@ -178,7 +177,7 @@ class OperandView:
 
     @property
     def run(self) -> int:
-        """How many neighbors in memory follow each other along the depth, if it goes along it."""
+        """How many neighbors in memory follow each other along the depth; 0 across it."""
         return self._run(self.depths) if self.goes_along_depth else 0
 
     @property
@@ -187,8 +186,9 @@ class OperandView:
         return self._run(self.depths) > self._run(self.lines)
 
     def _run(self, digits: Digits) -> int:
-        index = load_of(self.element).index
-        return digits.period if index.stride_of(digits.parts[-1]) == 1 else 0
+        stride = load_of(self.element).index.stride_of(digits.parts[-1])
+        # every second number is taken from two vectors, which are masked alike
+        return digits.period if stride == 1 else digits.period // 4 if stride == 2 else 0
 
 
 def emit_view_pack(
