@@ -109,7 +109,8 @@ def mixing(kind: str) -> Graph:
 @pytest.mark.parametrize(
     "kind",
     [
-        "flip", "sum of rows", "product of rows", "number of the row", "cumulative sum", "first row",
+        "flip", "sum of rows", "product of rows", "number of the row", "cumulative sum",
+        "first row",
     ],
 )  # fmt: skip
 def test_loop_whose_rows_need_each_other_is_not_divided(kind: str) -> None:

@@ -1,4 +1,4 @@
-"""What the rounds of a loop read and write: carried arrays in turn, and a thread's own blocks."""
+"""What rounds of a loop read and write: arrays in turn, a thread's own blocks."""
 
 from __future__ import annotations
 
