@@ -40,7 +40,9 @@ class CpuBackend(Backend):
     name = "cpu"
 
     def __init__(self) -> None:
-        self.target = Target("cpu", lanes=host().lanes(4), most_ranked=MOST_RANKED)
+        self.target = Target(
+            "cpu", lanes=host().lanes(4), most_ranked=MOST_RANKED, threads=host().cores
+        )
 
     def availability(self) -> Availability:
         """It runs wherever llvmlite does."""
