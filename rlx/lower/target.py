@@ -27,8 +27,8 @@ class Target:
     `most_ranked` is how many of the greatest numbers of a row it finds without the library.
     `in_place_carries` says that it knows `Carry.in_place`, `has_symbolic_sizes` that one program
     runs for all sizes, `computes_operands` that a matrix product may read windows and other views
-    of its operands without a copy of them. If it `sums_alike`, the order of a sum must not depend
-    on how many such sums there are.
+    sums_alike: bool = False
+    threads: int = 1
     """
 
     name: str
@@ -45,6 +45,7 @@ class Target:
     has_symbolic_sizes: bool = True
     computes_operands: bool = True
     sums_alike: bool = False
+    threads: int = 1
 
     def computes(self, dtype: np.dtype) -> bool:
         """Whether kernels may load, compute with and store this dtype."""

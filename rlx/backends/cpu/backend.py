@@ -42,7 +42,9 @@ class CpuBackend(Backend):
     name = "cpu"
 
     def __init__(self) -> None:
-        self.target = Target("cpu", lanes=host().lanes(4), most_ranked=MOST_RANKED)
+        self.target = Target(
+            "cpu", lanes=host().lanes(4), most_ranked=MOST_RANKED, threads=host().cores
+        )
         self.alike_target = replace(self.target, sums_alike=True)
 
     def availability(self) -> Availability:
