@@ -22,9 +22,11 @@ import numpy as np
 import rlx
 import rlx.numpy as rnp
 from rlx.backends.cpu import program as writing
+from rlx.lower.schedule import divide_loops as dividing
 
 ROOT = Path(__file__).parent.parent
 writing.NANOSECONDS_PER_PART = 1  # type: ignore[attr-defined]
+dividing.LEAST_WORK = 1  # type: ignore[attr-defined]
 THREADS = (1, 2, 3)
 random = np.random.default_rng(0)
 
@@ -62,10 +64,15 @@ def rows(x: Any) -> Any:
     return y, rnp.cumsum(x, 0), rnp.sort(x, 1), x.sum(0), x.std(), (x * x).sum(1), x.T @ x
 
 
+def recurrence(state: Any, w: Any) -> Any:
+    return rlx.scan(lambda s, _: (rnp.tanh(rnp.einsum("bi,oi->bo", s, w)), s), state, None, 9)
+
+
 MODELS = {
     "perceptron": (rlx.value_and_grad(loss), WEIGHTS, normal(37, 50)),
     "convolution": (rlx.grad(convolution, (0, 1)), KERNEL, IMAGES),
     "attention": (attention, normal(3, 21, 32)),
+    "recurrence": (recurrence, normal(24, 64), normal(64, 64) / 8),
     "rows": (rows, normal(301, 203)),
     "long sums": (lambda x: (x.sum(), x.sum(0), x.std(), x.T.mean(0)), normal(1100, 1003)),
 }
