@@ -287,17 +287,18 @@ class _Emitter:
         piece: str,
         depth: str,
     ) -> None:
-        """The loops over the tiles of a block; a panel of B stays in the first cache."""
-        f, tile = self.f, self.blocking.tile
-        with f.loop(*columns) as across:
-            j = panel_start(f, across.index, tile.columns, tile.n)
-            b = self._panel("b", memory.b, across.index, columns[0], j, piece)
-            with f.loop(*rows) as down:
-                i = panel_start(f, down.index, tile.rows, tile.m)
-                a = self._panel("a", memory.a, down.index, rows[0], i, piece)
-                skip_i = self._skip(down.index, tile.rows, i, tile.has_row_edge)
-                skip_j = self._skip(across.index, tile.columns, j, tile.has_column_edge)
-                self._tile(memory, a, b, (i, j), (skip_i, skip_j), piece, depth)
+        """The loops over the tiles of a block; a panel of B stays in the first cache, or of A."""
+        f, tile, along_rows = self.f, self.blocking.tile, self.blocking.along_rows
+        outer, inner = (rows, columns) if along_rows else (columns, rows)
+        with f.loop(*outer) as slow, f.loop(*inner) as fast:
+            down, across = (slow.index, fast.index) if along_rows else (fast.index, slow.index)
+            j = panel_start(f, across, tile.columns, tile.n)
+            b = self._panel("b", memory.b, across, columns[0], j, piece)
+            i = panel_start(f, down, tile.rows, tile.m)
+            a = self._panel("a", memory.a, down, rows[0], i, piece)
+            skip_i = self._skip(down, tile.rows, i, tile.has_row_edge)
+            skip_j = self._skip(across, tile.columns, j, tile.has_column_edge)
+            self._tile(memory, a, b, (i, j), (skip_i, skip_j), piece, depth)
 
     def _panel(
         self, which: str, packed: str, panel: str, first: str, start: str, piece: str

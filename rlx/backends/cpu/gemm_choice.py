@@ -97,7 +97,11 @@ def choose_blocking(problem: Problem, host: Host) -> Blocking:
         row_panels = max(1, host.l2 // 4 // (tile.rows * depth * size))
         column_panels = max(1, min(host.l3 // 2, 16 << 20) // (tile.columns * depth * size))
     panels = _even(tile.row_panels, row_panels), _even(tile.column_panels, column_panels)
-    return Blocking(problem, tile, pack_a, pack_b, depth, *panels, swapped=swapped)
+    # While the second cache holds all of B, C is best written from end to end.
+    along_rows = pieces == 1 and problem.k * problem.n * size <= host.l2 // 4
+    return Blocking(
+        problem, tile, pack_a, pack_b, depth, *panels, swapped=swapped, along_rows=along_rows
+    )
 
 
 def _is_better_swapped(problem: Problem) -> bool:
