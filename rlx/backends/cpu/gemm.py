@@ -222,23 +222,37 @@ class _Emitter:
     def _blocks(
         self, buffer: str, scratch: str, rows: tuple[str, str], columns: tuple[str, str]
     ) -> None:
-        """The loops over blocks of B, pieces of k and blocks of A."""
+        """The loops over pieces of k, blocks of A and of B.
+
+        A block is packed once for each of the other's blocks: where there is one block of A only,
+        that comes first.
+        """
         f, blocking, tile = self.f, self.blocking, self.blocking.tile
         k = blocking.problem.k
         packed_a = f.offset(scratch, "i8", str(blocking.b_bytes))
         partial = f.offset(packed_a, "i8", str(blocking.a_bytes))
         memory = _Memory(packed_a, scratch, partial, buffer)
+        if blocking.row_panels >= tile.row_panels:
+            with self._cut(("0", str(k)), blocking.depth, k) as (piece, stop):
+                depth = self._length(piece, stop)
+                self._pack("a", self.places.a, packed_a, rows, piece, depth)
+                with self._cut(columns, blocking.column_panels, tile.column_panels) as columns:
+                    self._pack("b", self.places.b, scratch, columns, piece, depth)
+                    self._tiles(memory, rows, columns, piece, depth)
+            return
         with (
             self._cut(columns, blocking.column_panels, tile.column_panels) as columns,
             self._cut(("0", str(k)), blocking.depth, k) as (piece, stop),
         ):
-            depth = stop if piece == "0" else f.emit(f"sub i64 {stop}, {piece}")
-            if blocking.pack_b:
-                self._pack("b", self.places.b, scratch, columns, piece, depth)
+            depth = self._length(piece, stop)
+            self._pack("b", self.places.b, scratch, columns, piece, depth)
             with self._cut(rows, blocking.row_panels, tile.row_panels) as inner:
-                if blocking.pack_a:
-                    self._pack("a", self.places.a, packed_a, inner, piece, depth)
+                self._pack("a", self.places.a, packed_a, inner, piece, depth)
                 self._tiles(memory, inner, columns, piece, depth)
+
+    def _length(self, piece: str, stop: str) -> str:
+        """How long a piece of k is."""
+        return stop if piece == "0" else self.f.emit(f"sub i64 {stop}, {piece}")
 
     @contextmanager
     def _cut(self, span: tuple[str, str], step: int, most: int) -> Iterator[tuple[str, str]]:
@@ -260,6 +274,9 @@ class _Emitter:
         piece: str,
         depth: str,
     ) -> None:
+        """Pack panels of A or B, if they are to be packed."""
+        if not (self.blocking.pack_a if which == "a" else self.blocking.pack_b):
+            return
         name, given, extra = f"{self.inner}_pack_{which}", source, ""
         if isinstance(source, OperandView):
             name, given, extra = f"{self.name}_view_{which}", "null", self._extra
