@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from ..ir.graph import Graph
 from ..lower.target import Target
 
@@ -28,6 +30,10 @@ MISS: Final = _Miss()
 """What an entry gives for arguments that do not fit, with nothing done."""
 
 
+def _always_miss(*arrays: Any) -> object:
+    return MISS
+
+
 @dataclass(frozen=True)
 class Availability:
     """Whether a device can run here; if not, why, and what to install."""
@@ -35,6 +41,17 @@ class Availability:
     is_available: bool
     reason: str = ""
     install: str = ""
+
+
+@dataclass(frozen=True)
+class Lasting:
+    """Where the code of a graph lies for later processes.
+
+    `arrays` gives the graph's constant arrays by their content.
+    """
+
+    key: str
+    arrays: Callable[[], dict[bytes, np.ndarray]]
 
 
 @dataclass
@@ -46,13 +63,16 @@ class Executable:
     one result. What does not fit the parameter types gives `miss`, with nothing done.
 
     `entry_into(*arrays, *outs)` also takes an ndarray for each result to be written to, or None; it
-    is None where a device cannot do that. `reused_memory(parameters)` chooses for results (by
-    number) one of these parameters whose memory they may be written to.
+    is None where a device cannot do that. `entry_filling(*arrays, *outs)` writes to all of them and
+    gives None, or MISS where one cannot be written to or shares memory with another.
+    `reused_memory(parameters)` chooses for results (by number) one of these parameters whose memory
+    they may be written to.
 
     The rest is for looking inside: `make_stages` gives the text of each level by its name,
     `make_report` tells what became of the ops, `seconds` how long each phase of the compile took,
     `work` counts the scalar instructions of a call and the bytes it moves. A program that was
-    compiled by another process is not at hand.
+    compiled by another process is not at hand. `lasting`, if it is there, lets a later process
+    `recall` the code.
     """
 
     entry: Callable[..., Any]
@@ -66,7 +86,9 @@ class Executable:
     seconds: dict[str, float] = field(default_factory=dict)
     work: Callable[[], tuple[int, int]] = lambda: (0, 0)
     make_entry_into: Callable[[], Callable[..., Any]] | None = None
+    make_entry_filling: Callable[[], Callable[..., Any]] = lambda: _always_miss
     reused_memory: Callable[[Sequence[int]], dict[int, int]] = lambda parameters: {}
+    lasting: Lasting | None = None
 
     @cached_property
     def held_bytes(self) -> int:
@@ -85,6 +107,11 @@ class Executable:
     def entry_into(self) -> Callable[..., Any] | None:
         """The entry that is given arrays for the results, made when it is asked for."""
         return self.make_entry_into() if self.make_entry_into else None
+
+    @cached_property
+    def entry_filling(self) -> Callable[..., Any]:
+        """The entry that writes to given arrays and makes none, made when it is asked for."""
+        return self.make_entry_filling()
 
     @cached_property
     def stages(self) -> dict[str, str]:
@@ -108,3 +135,17 @@ class Backend(ABC):
 
         With `check` the graph is verified after every pass.
         """
+
+    def compiled_for(self) -> object:
+        """What compiled code depends on besides its graph; its text tells that apart."""
+        return self.name
+
+    def recall(
+        self, lasting: Lasting, signature: Graph, whole: Callable[[], Graph], array: type
+    ) -> Executable | None:
+        """Read the code of a graph that an earlier process compiled.
+
+        `signature` has its parameters and results, and no nodes; `whole` records it if somebody
+        looks inside. None says that the code is not there.
+        """
+        return None

@@ -27,7 +27,7 @@ class Target:
     `most_ranked` is how many of the greatest numbers of a row it finds without the library.
     `in_place_carries` says that it knows `Carry.in_place`, `has_symbolic_sizes` that one program
     runs for all sizes, `computes_operands` that a matrix product may read windows and other views
-    of its operands without a copy of them.
+    of its operands without a copy of them. Loops that do much are divided among so many `threads`.
     """
 
     name: str
@@ -43,6 +43,7 @@ class Target:
     in_place_carries: bool = False
     has_symbolic_sizes: bool = True
     computes_operands: bool = True
+    threads: int = 1
 
     def computes(self, dtype: np.dtype) -> bool:
         """Whether kernels may load, compute with and store this dtype."""
