@@ -41,7 +41,11 @@ class CpuBackend(Backend):
 
     def __init__(self) -> None:
         self.target = Target(
-            "cpu", lanes=host().lanes(4), most_ranked=MOST_RANKED, threads=host().cores
+            "cpu",
+            lanes=host().lanes(4),
+            most_ranked=MOST_RANKED,
+            in_place_carries=True,
+            threads=host().cores,
         )
 
     def availability(self) -> Availability:
