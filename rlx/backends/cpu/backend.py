@@ -43,7 +43,11 @@ class CpuBackend(Backend):
 
     def __init__(self) -> None:
         self.target = Target(
-            "cpu", lanes=host().lanes(4), most_ranked=MOST_RANKED, threads=host().cores
+            "cpu",
+            lanes=host().lanes(4),
+            most_ranked=MOST_RANKED,
+            in_place_carries=True,
+            threads=host().cores,
         )
         self.alike_target = replace(self.target, sums_alike=True)
 
