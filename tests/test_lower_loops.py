@@ -148,6 +148,17 @@ def test_product_of_rows_comes_before_the_loop() -> None:
     assert "dot_general" in [node.op.name for node in graph.nodes]
 
 
+def test_product_of_rows_that_would_fill_the_memory_stays_in_the_loop() -> None:
+    times = 1 << 23
+    wide = typed(1, WIDTH)
+    body = build(lambda w, c, x: [c + dot(x, w)], [wide, typed(1, WIDTH), typed(1, 1)], "body")
+    attrs = {"body": body, "n_constants": 1, "n_carry": 1, "length": times}
+    graph = build(
+        lambda *xs: OPS["scan"](*xs, **attrs), [wide, typed(1, WIDTH), typed(times, 1, 1)], "long"
+    )
+    assert in_loop(batch_products(graph)) == ["dot_general", "add"]
+
+
 def test_product_of_the_state_stays_in_the_loop() -> None:
     assert in_loop(optimized(loop(lambda w, c, x: [ops.tanh(dot(c, w)) + x, x]))) == [
         "dot_general",
