@@ -318,6 +318,18 @@ def test_matrix_is_not_kept_for_each_round() -> None:
     assert kept == [(TIMES, BATCH, WIDTH)]
 
 
+def test_products_of_a_checkpointed_step_are_not_done_in_each_round() -> None:
+    def loss(w: Any, c: Any, xs: Any) -> Any:
+        step = rlx.checkpoint(lambda c, x: (rnp.tanh(c @ w.T) + x, None))
+        return rnp.sum(rlx.scan(step, c, xs)[0])
+
+    args = arrays_for([MATRIX, STATE, typed(TIMES, BATCH, WIDTH)])
+    lowered = check(rlx.jit(rlx.grad(loss)).lower(*args).graph, args)
+    *_, backward = loops_of(lowered.mir)
+    names = [node.op.name for node in backward.attrs["body"].nodes]
+    assert names.count("dot_general") == 1
+
+
 # -- folds ---------------------------------------------------------------------------------------
 
 
