@@ -239,13 +239,10 @@ class _Packer:
     @cached_property
     def element(self) -> Expr:
         """The element of the view, in the dtype that is multiplied."""
-        blocking, element = self.blocking, self.view.element
-        is_byte = blocking.problem.dtype in BYTES
-        return (
-            apply("convert", as_dtype(blocking.problem.accumulator), element)
-            if is_byte
-            else element
-        )
+        problem, element = self.blocking.problem, self.view.element
+        if problem.dtype not in BYTES:
+            return element
+        return apply("convert", as_dtype(problem.accumulator), element)
 
     # -- lanes along the depth --------------------------------------------------------------------
 
