@@ -32,6 +32,7 @@ from .reuse import lifetimes, reused_memory
 from .stored import Code, Place
 
 RELEASE_ABOVE = 50_000  # nanoseconds of work that pay for giving up the interpreter lock
+LOCAL_BYTES = 1 << 18  # of a thread's stack: as much as a row passes on at most
 
 
 class CpuBackend(Backend):
@@ -40,7 +41,13 @@ class CpuBackend(Backend):
     name = "cpu"
 
     def __init__(self) -> None:
-        self.target = Target("cpu", lanes=host().lanes(4), most_ranked=MOST_RANKED)
+        self.target = Target(
+            "cpu",
+            lanes=host().lanes(4),
+            local_bytes=LOCAL_BYTES,
+            most_ranked=MOST_RANKED,
+            has_sort=True,
+        )
 
     def availability(self) -> Availability:
         """It runs wherever llvmlite does."""

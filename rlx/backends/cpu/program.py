@@ -33,6 +33,7 @@ from ...lower.lir.program import (
     Rows,
     Scan,
     Scatter,
+    Sort,
     Step,
     WhileStep,
 )
@@ -55,7 +56,6 @@ from .kernels import (
     all_exprs,
     emit_kernel,
     emit_rows,
-    emit_scan,
     estimate,
 )
 from .library import (
@@ -70,12 +70,15 @@ from .library import (
 from .pool import parallel
 from .ranking import emit_greatest
 from .reuse import copied_input
+from .scanning import emit_scan
 from .scattering import emit_scatter
+from .sorting import emit_sort
 
 KERNEL = "nounwind #0"
 Loops: TypeAlias = Kernel | Rows | Scan | Greatest | Scatter
 LOOPS = (Kernel, Rows, Scan, Greatest, Scatter)
 SHORT = 4  # steps of a program that becomes one function
+NANOSECONDS_SORTED = 4.0  # a number
 
 
 @dataclass
@@ -196,6 +199,11 @@ class ProgramWriter:
             _copy_bytes(f, target, origin, f.number(step.target.nbytes))
         elif isinstance(step, LibraryCall):
             self._call(f, op_call(step), step, layout)
+        elif isinstance(step, Sort):
+            cost = NANOSECONDS_SORTED * likely(step.rows * step.length)
+            self.cost += cost
+            parts = self._parts(f, [step.rows, step.length], cost)
+            emit_sort(self.module, f, step, layout, self.host, parts)
         elif isinstance(step, BranchStep):
             self._branch(f, step, layout)
         elif isinstance(step, WhileStep):
@@ -221,7 +229,7 @@ class ProgramWriter:
             elif isinstance(step, Greatest):
                 emit_greatest(kernel, step, inner, self.host, split)
             else:
-                emit_scatter(kernel, step, inner, self.host)
+                emit_scatter(kernel, step, inner, self.host, split)
 
     def _parts(self, f: Function, extents: Sequence[Size], cost: float) -> int | str:
         """How many threads to use: decided at run time where that depends on the sizes."""
@@ -254,7 +262,8 @@ class ProgramWriter:
         if not is_split and is_short:
             yield f, layout, False
             return
-        buffers = list(dict.fromkeys([*reads(step), *writes(step)]))
+        every = dict.fromkeys([*reads(step), *writes(step)])
+        buffers = [b for b in every if b.kind != "local"]
         before, name = self.kernels.begin(), self.name("kernel")
         kernel = self.module.function(
             name, KERNEL_PARAMETERS, attributes=attributes, linkage="internal"
@@ -468,9 +477,7 @@ def _trip_loops(step: Loops) -> list[Variable]:
 
 def _splits(step: Loops) -> bool:
     """Whether threads can share the loops."""
-    if isinstance(step, Scan):
-        return len(step.loops) > 1
-    return isinstance(step, Kernel | Rows | Greatest) and bool(step.loops)
+    return bool(step.apart if isinstance(step, Scatter) else step.loops)
 
 
 def _cost(step: Loops) -> float:
