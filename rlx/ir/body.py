@@ -135,9 +135,9 @@ class Greatest:
 
 @dataclass(frozen=True)
 class Sort:
-    """The operands ordered along the attribute `axis` by the first `n_keys` of them, stable.
+    """The operands in order along the attribute `axis`, stable.
 
-    NaN is the greatest, -0.0 equals 0.0.
+    The first `n_keys` of them are compared. NaN is the greatest, -0.0 equals 0.0.
     """
 
 

@@ -38,6 +38,7 @@ from ...lower.lir.program import (
     WhileStep,
 )
 from ...lower.schedule.loops import reductions
+from . import sorting
 from .code import Function, Module, Vector
 from .contraction import (
     as_kernel,
@@ -72,13 +73,11 @@ from .ranking import emit_greatest
 from .reuse import copied_input
 from .scanning import emit_scan
 from .scattering import emit_scatter
-from .sorting import emit_sort
 
 KERNEL = "nounwind #0"
 Loops: TypeAlias = Kernel | Rows | Scan | Greatest | Scatter
 LOOPS = (Kernel, Rows, Scan, Greatest, Scatter)
 SHORT = 4  # steps of a program that becomes one function
-NANOSECONDS_SORTED = 4.0  # a number
 
 
 @dataclass
@@ -200,10 +199,10 @@ class ProgramWriter:
         elif isinstance(step, LibraryCall):
             self._call(f, op_call(step), step, layout)
         elif isinstance(step, Sort):
-            cost = NANOSECONDS_SORTED * likely(step.rows * step.length)
+            cost = sorting.NANOSECONDS * likely(step.rows * step.length)
             self.cost += cost
             parts = self._parts(f, [step.rows, step.length], cost)
-            emit_sort(self.module, f, step, layout, self.host, parts)
+            sorting.emit_sort(self.module, f, step, layout, self.host, parts)
         elif isinstance(step, BranchStep):
             self._branch(f, step, layout)
         elif isinstance(step, WhileStep):

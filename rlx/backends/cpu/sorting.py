@@ -1,9 +1,9 @@
-"""Rows of numbers in order, stable: sorted digit by digit, the lowest digit first (radix sort).
+"""Rows of numbers in order, stable.
 
-Numbers are ordered by unsigned keys of their size, in which NaN is the greatest and -0.0 equals
-0.0. Only digits that differ within a row are looked at. For each of them every part of a row counts
-its digits, the counts of all parts tell each of them where its numbers go, and every part puts them
-there. What is written does not depend on the number of parts.
+Numbers of 32 and 64 bits become signed integers in the same order, which are sorted many at a time;
+where places are wanted these stand in the lower halves of 64 bits. What that cannot do is sorted by
+digits: other sizes, processors without the instructions for it, and numbers that tie but differ,
+which keep their order.
 """
 
 from __future__ import annotations
@@ -16,81 +16,72 @@ from ...ir.types import as_dtype
 from ...lower.lir.program import Sort
 from .code import Function, Module, Vector
 from .host import Host
-from .kernels import Layout
+from .kernels import Layout, vector_lines
 from .pool import parallel
+from .quick_sort import KERNEL, PARTS, SHARED, has_quick_sort, load, quick_sort, store
+from .radix_sort import INFINITY, STREAMS, Digits, radix_sort
 
-STREAMS = 2  # stretches of a part: one waits less for counts that the other has changed
 SHORT, LONG = 8, 11  # bits of a digit
 MANY = 1 << 13  # numbers of a row that pay for the long digits
-SHARED = 1 << 14  # numbers that pay for one more thread
-MOST = 16  # threads that share a row: more of them would wait for the sums of their counts
-LANES = 16
-KERNEL = "nounwind #0"
-PARTS = (("ptr noalias nocapture readonly", "%job"), ("i64", "%part"), ("i64", "%parts"))
-INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F80 << 16, "float64": 0x7FF << 52}
-# The words of a job: pointers to numbers and places, what is read and what is written, then a table
-# of counts for each stretch; the numbers of a row; by how many bits digits are shifted.
-READ, READ_PLACES, WRITTEN, WRITTEN_PLACES, COUNTS, LENGTH, SHIFT = range(7)
-# The words of an order, as `Sort` has them, and after them: rows, numbers of a row.
-NUMBERS, SORTED, PLACES, SPARE, SPARE_PLACES, ROWS, ROW = range(7)
+MOST = 16  # threads that share a row, and rows that have memory to work in
+NANOSECONDS = 4.0  # a number takes
+# The words of an order: pointers, then rows and numbers of a row. Those of a job: pointers to
+# numbers, to words to sort, to places, and to what each part found; then numbers of a row.
+NUMBERS, RESULT, SPARE, ROWS, ROW = range(5)
+JOB_NUMBERS, WORDS, PLACES, FOUND, LENGTH = range(5)
 
 
 @dataclass(frozen=True)
-class _Kind:
-    """The sorting code of one dtype."""
+class _Order:
+    """The code of one dtype, alone or for the places."""
 
     dtype: str
     has_places: bool
     digit: int
-    parts: int  # of a row, at most
+    is_quick: bool
 
     @property
     def name(self) -> str:
         """What the names of its functions end with."""
-        return f"{self.dtype}_{'places' if self.has_places else 'alone'}_{self.digit}"
+        return f"{self.digits.name}{'_quick' if self.is_quick else ''}"
+
+    @property
+    def digits(self) -> Digits:
+        """The code that sorts by digits."""
+        return Digits(self.dtype, self.has_places, self.digit)
 
     @property
     def bits(self) -> int:
         """The bits of a number."""
-        return 8 * as_dtype(self.dtype).itemsize
+        return self.digits.bits
 
     @property
-    def bins(self) -> int:
-        """How many digits there are."""
-        return 1 << self.digit
+    def spare(self) -> int:
+        """The bytes that are needed for each number of a row: see `Sort`."""
+        return self.bits // 4 + 8 if self.has_places else self.bits // 8
 
 
 def emit_sort(
     module: Module, f: Function, step: Sort, layout: Layout, host: Host, parts: int | str
 ) -> None:
     """Emit the order of all rows, shared among threads: each row, or rows among each other."""
-    itemsize = step.numbers.dtype.itemsize
+    itemsize, has_places = step.numbers.dtype.itemsize, step.places is not None
     digit = min(8 * itemsize, LONG if likely(step.length) >= MANY and itemsize > 2 else SHORT)
-    kind = _Kind(step.numbers.dtype.name, step.places is not None, digit, min(host.cores, MOST))
-    _functions(module, kind)
-    order = f.reserve("[7 x i64]", 8)
-    buffers = (step.numbers, step.sorted, step.places, step.spare, step.spare_places)
-    for i, buffer in enumerate(buffers):
-        if buffer is not None:
-            f.do(f"store ptr {layout.pointer(f, buffer)}, ptr {_slot(f, order, i)}, align 8")
-    rows, length = f.number(step.rows), f.number(step.length)
-    for i, number in ((ROWS, rows), (ROW, length)):
-        f.do(f"store i64 {number}, ptr {_slot(f, order, i)}, align 8")
-    f.do(f"call void @sort_{kind.name}(ptr {order}, i64 {parts})")
-
-
-def _functions(module: Module, kind: _Kind) -> None:
-    """Write the functions of a kind, once in a module."""
-    if kind in module.shared:
-        return
-    module.shared[kind] = kind.name
-    _emit_survey(module, kind)
-    _emit_count(module, kind)
-    for is_first in (True, False) if kind.has_places else (False,):
-        _emit_spread(module, kind, is_first)
-    _emit_row(module, kind)
-    _emit_rows(module, kind)
-    _emit_all(module, kind)
+    is_quick = has_quick_sort(host) and (itemsize == 4 or (itemsize == 8 and not has_places))
+    order = _Order(step.numbers.dtype.name, has_places, digit, is_quick)
+    if order not in module.shared:
+        module.shared[order] = order.name
+        _emit_row(module, order)
+        _emit_rows(module, order)
+        _emit_all(module, order)
+    table = f.reserve("[5 x i64]", 8)
+    result = step.places or step.sorted
+    assert result is not None, "the order goes somewhere"
+    for i, buffer in ((NUMBERS, step.numbers), (RESULT, result), (SPARE, step.spare)):
+        f.do(f"store ptr {layout.pointer(f, buffer)}, ptr {_slot(f, table, i)}, align 8")
+    for i, number in ((ROWS, step.rows), (ROW, step.length)):
+        f.do(f"store i64 {f.number(number)}, ptr {_slot(f, table, i)}, align 8")
+    f.do(f"call void @sort_{order.name}(ptr {table}, i64 {parts})")
 
 
 def _slot(f: Function, table: str, number: int) -> str:
@@ -101,301 +92,223 @@ def _word(f: Function, table: str, number: int, kind: str = "ptr") -> str:
     return f.emit(f"load {kind}, ptr {_slot(f, table, number)}, align 8")
 
 
-# -- keys and digits ----------------------------------------------------------------------------
-
-
-def _keys(f: Function, kind: _Kind, lanes: int, address: str) -> tuple[str, Vector]:
-    """Load numbers as keys."""
-    vector, dtype = Vector(f"uint{kind.bits}", lanes), as_dtype(kind.dtype)
-    text, mask = vector.text, Vector("bool", lanes).text
-    x = f.emit(f"load {text}, ptr {address}, align {dtype.itemsize}")
-    if kind.dtype == "bool" or dtype.kind == "u":
-        return x, vector
-    top = f.constant(vector, -(1 << (kind.bits - 1)))
-    if dtype.kind == "i":
-        return f.emit(f"xor {text} {x}, {top}"), vector
-    most = f.constant(vector, (1 << (kind.bits - 1)) - 1)
-    zero = f.constant(vector, 0)
-    size = f.emit(f"and {text} {x}, {most}")
-    is_zero = f.emit(f"icmp eq {text} {size}, {zero}")
-    is_nan = f.emit(f"icmp ugt {text} {size}, {f.constant(vector, INFINITY[kind.dtype])}")
-    x = f.emit(f"select {mask} {is_zero}, {text} {zero}, {text} {x}")
-    x = f.emit(f"select {mask} {is_nan}, {text} {most}, {text} {x}")
-    sign = f.emit(f"ashr {text} {x}, {f.constant(vector, kind.bits - 1)}")
-    turned = f.emit(f"or {text} {sign}, {top}")
-    return f.emit(f"xor {text} {x}, {turned}"), vector
-
-
-def _digits(f: Function, kind: _Kind, lanes: int, address: str, shift: str) -> str:
-    """Load numbers and give their digits as i32."""
-    keys, vector = _keys(f, kind, lanes, address)
-    text = vector.text
-    if kind.digit < kind.bits:
-        keys = f.emit(f"lshr {text} {keys}, {f.splat(shift, vector)}")
-        keys = f.emit(f"and {text} {keys}, {f.constant(vector, kind.bins - 1)}")
-    if kind.bits == 32:
-        return keys
-    word = "trunc" if kind.bits > 32 else "zext"
-    return f.emit(f"{word} {text} {keys} to {Vector('int32', lanes).text}")
-
-
-Each = Callable[[int, str, int, str], None]
-
-
-def _walk(f: Function, kind: _Kind, each: Each) -> None:
-    """Call `each(stream, place, lane, digit)` for all numbers of this part.
-
-    The number is `lane` behind `place`. A part has stretches of equal length, walked side by side;
-    what is left of the row belongs to the last one.
-    """
-    source, length = _word(f, "%job", READ), _word(f, "%job", LENGTH, "i64")
-    shift = _word(f, "%job", SHIFT, "i64")
-    if kind.bits < 64:
-        shift = f.emit(f"trunc i64 {shift} to i{kind.bits}")
-    element = f"i{kind.bits}"
-    blocks = f.emit(f"mul i64 %parts, {STREAMS * LANES}")
-    size = f.emit(f"mul i64 {f.emit(f'udiv i64 {length}, {blocks}')}, {LANES}")
-    first = f.emit(f"mul i64 {f.emit(f'mul i64 %part, {STREAMS}')}, {size}")
-    starts = [first]
-    for _ in range(1, STREAMS):
-        starts.append(f.emit(f"add i64 {starts[-1]}, {size}"))
-    tables = [f.reserve(f"<{LANES} x i32>", 64) for _ in starts]
-    with f.loop("0", size, str(LANES)) as loop:
-        places = [f.emit(f"add i64 {start}, {loop.index}") for start in starts]
-        for place, table in zip(places, tables, strict=True):
-            digits = _digits(f, kind, LANES, f.offset(source, element, place), shift)
-            f.do(f"store <{LANES} x i32> {digits}, ptr {table}, align 64")
-        for lane in range(LANES):
-            for stream, (place, table) in enumerate(zip(places, tables, strict=True)):
-                short = f.emit(f"load i32, ptr {f.offset(table, 'i32', str(lane))}, align 4")
-                each(stream, place, lane, f.emit(f"zext i32 {short} to i64"))
-    is_last = f.emit(f"icmp eq i64 {f.emit('add i64 %part, 1')}, %parts")
-    with f.when(is_last):
-        rest = f.emit(f"add i64 {starts[-1]}, {size}")
-        with f.loop(rest, length) as loop:
-            short = _digits(f, kind, 1, f.offset(source, element, loop.index), shift)
-            each(STREAMS - 1, loop.index, 0, f.emit(f"zext i32 {short} to i64"))
-
-
-def _own_counts(f: Function, kind: _Kind) -> list[str]:
-    """The tables of this part, one for each of its stretches."""
-    counts = _word(f, "%job", COUNTS)
-    first = f.emit(f"mul i64 %part, {STREAMS * kind.bins}")
-    first = f.offset(counts, "i32", first)
-    return [f.offset(first, "i32", str(i * kind.bins)) for i in range(STREAMS)]
-
-
-# -- the steps of one digit ---------------------------------------------------------------------
-
-
 def _part_function(module: Module, name: str) -> Function:
     return module.function(name, PARTS, attributes=KERNEL, linkage="internal")
 
 
-def _emit_survey(module: Module, kind: _Kind) -> None:
-    """Put the bits in which the keys of a part differ from the first key into the counts."""
-    f = _part_function(module, f"survey_{kind.name}")
-    source, length = _word(f, "%job", READ), _word(f, "%job", LENGTH, "i64")
-    lanes, element = LANES, f"i{kind.bits}"
-    first, _ = _keys(f, kind, 1, source)
+# -- numbers as integers ------------------------------------------------------------------------
+
+
+def _turned(f: Function, order: _Order, vector: Vector, x: str) -> str:
+    """A number's bits as a signed integer in the same order, and such an integer as the bits."""
+    kind, text = as_dtype(order.dtype).kind, vector.text
+    if kind == "i":
+        return x
+    if kind == "u":
+        return f.emit(f"xor {text} {x}, {f.constant(vector, -(1 << (order.bits - 1)))}")
+    sign = f.emit(f"ashr {text} {x}, {f.constant(vector, order.bits - 1)}")
+    most = f.constant(vector, (1 << (order.bits - 1)) - 1)
+    return f.emit(f"xor {text} {x}, {f.emit(f'and {text} {sign}, {most}')}")
+
+
+def _odd(f: Function, order: _Order, vector: Vector, x: str) -> tuple[str, str]:
+    """Where the bits are those of a zero, and of a NaN."""
+    text, most = vector.text, f.constant(vector, (1 << (order.bits - 1)) - 1)
+    size = f.emit(f"and {text} {x}, {most}")
+    is_zero = f.emit(f"icmp eq {text} {size}, {f.constant(vector, 0)}")
+    infinity = f.constant(vector, INFINITY[order.dtype])
+    return is_zero, f.emit(f"icmp sgt {text} {size}, {infinity}")
+
+
+def _over_part(f: Function, lanes: int, body: Callable[[str, str | None], None]) -> None:
+    length = _word(f, "%job", LENGTH, "i64")
     bounds = []
     for part in ("%part", f.emit("add i64 %part, 1")):
         bounds.append(f.emit(f"udiv i64 {f.emit(f'mul i64 {part}, {length}')}, %parts"))
-    size = f.emit(f"sub i64 {bounds[1]}, {bounds[0]}")
-    whole = f.emit(f"sub i64 {bounds[1]}, {f.emit(f'urem i64 {size}, {lanes}')}")
-    wide = Vector(f"uint{kind.bits}", lanes)
-    firsts = f.splat(first, wide)
-    with f.loop(bounds[0], whole, str(lanes), [(wide.text, f.constant(wide, 0))]) as loop:
-        keys, _ = _keys(f, kind, lanes, f.offset(source, element, loop.index))
-        other = f.emit(f"xor {wide.text} {keys}, {firsts}")
-        loop.next = [f.emit(f"or {wide.text} {loop.values[0]}, {other}")]
-    name = f"@llvm.vector.reduce.or.{wide.mangled}"
-    f.declarations.add(f"declare {element} {name}({wide.text})")
-    found = f.emit(f"call {element} {name}({wide.text} {loop.values[0]})")
-    with f.loop(whole, bounds[1], "1", [(element, found)]) as loop:
-        key, _ = _keys(f, kind, 1, f.offset(source, element, loop.index))
-        other = f.emit(f"xor {element} {key}, {first}")
-        loop.next = [f.emit(f"or {element} {loop.values[0]}, {other}")]
-    found = loop.values[0]
-    if kind.bits < 64:
-        found = f.emit(f"zext {element} {found} to i64")
-    slot = f.offset(_word(f, "%job", COUNTS), "i64", "%part")
-    f.do(f"store i64 {found}, ptr {slot}, align 8")
-    f.do("ret void")
+    vector_lines(f, bounds[0], bounds[1], lanes, body)
 
 
-def _emit_count(module: Module, kind: _Kind) -> None:
-    """Count the digits of a part."""
-    f = _part_function(module, f"count_{kind.name}")
-    tables = _own_counts(f, kind)
-    f.declarations.add("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
-    nbytes = 4 * STREAMS * kind.bins
-    f.do(f"call void @llvm.memset.p0.i64(ptr {tables[0]}, i8 0, i64 {nbytes}, i1 false)")
+def _emit_begin(module: Module, order: _Order) -> None:
+    """Put the integers of a part where they will be sorted, their places below them.
 
-    def count(stream: int, place: str, lane: int, digit: str) -> None:
-        slot = f.offset(tables[stream], "i32", digit)
-        before = f.emit(f"load i32, ptr {slot}, align 4")
-        f.do(f"store i32 {f.emit(f'add i32 {before}, 1')}, ptr {slot}, align 4")
-
-    _walk(f, kind, count)
-    f.do("ret void")
-
-
-def _emit_spread(module: Module, kind: _Kind, is_first: bool) -> None:
-    """Put the numbers of a part where its counts say, and their places along with them.
-
-    At first the place of each number is where it stands.
+    Without places, tell whether some numbers tie that differ.
     """
-    f = _part_function(module, f"{'begin' if is_first else 'spread'}_{kind.name}")
-    tables, element = _own_counts(f, kind), f"i{kind.bits}"
-    align = kind.bits // 8
-    moved = [(element, align, _word(f, "%job", READ), _word(f, "%job", WRITTEN))]
-    if kind.has_places:
-        places = None if is_first else _word(f, "%job", READ_PLACES)
-        moved.append(("i32", 4, places, _word(f, "%job", WRITTEN_PLACES)))
+    f = _part_function(module, f"begin_{order.name}")
+    lanes = 512 // order.bits
+    vector, mask_text = Vector(f"int{order.bits}", lanes), Vector("bool", lanes).text
+    wide = Vector("int64", lanes)
+    numbers, words = _word(f, "%job", JOB_NUMBERS), _word(f, "%job", WORDS)
+    is_float = as_dtype(order.dtype).kind == "f"
+    found = f.reserve(mask_text, 64)
+    f.do(f"store {mask_text} zeroinitializer, ptr {found}")
+    zero, most = f.constant(vector, 0), f.constant(vector, (1 << (order.bits - 1)) - 1)
 
-    def spread(stream: int, place: str, lane: int, digit: str) -> None:
-        slot = f.offset(tables[stream], "i32", digit)
-        target = f.emit(f"load i32, ptr {slot}, align 4")
-        f.do(f"store i32 {f.emit(f'add i32 {target}, 1')}, ptr {slot}, align 4")
-        target = f.emit(f"zext i32 {target} to i64")
-        for text, nbytes, source, written in moved:
-            if source is None:
-                here = f.emit(f"add i64 {place}, {lane}")
-                number = f.emit(f"trunc i64 {here} to i32")
-            else:
-                origin = f.offset(f.offset(source, text, place), text, str(lane))
-                number = f.emit(f"load {text}, ptr {origin}, align {nbytes}")
-            f.do(f"store {text} {number}, ptr {f.offset(written, text, target)}, align {nbytes}")
+    def block(at: str, mask: str | None) -> None:
+        x = load(f, vector, f.offset(numbers, vector.element, at), mask)
+        if order.has_places:
+            if is_float:
+                is_zero, is_nan = _odd(f, order, vector, x)
+                x = f.emit(f"select {mask_text} {is_zero}, {vector.text} {zero}, {vector.text} {x}")
+                x = f.emit(f"select {mask_text} {is_nan}, {vector.text} {most}, {vector.text} {x}")
+            x = _turned(f, order, vector, x)
+            upper = f.emit(f"zext {vector.text} {x} to {wide.text}")
+            upper = f.emit(f"shl {wide.text} {upper}, {f.constant(wide, 32)}")
+            steps = ", ".join(f"i64 {i}" for i in range(lanes))
+            places = f.emit(f"add {wide.text} {f.splat(at, wide)}, <{steps}>")
+            x = f.emit(f"or {wide.text} {upper}, {places}")
+            store(f, wide, x, f.offset(words, "i64", at), mask)
+            return
+        if is_float:
+            is_zero, is_nan = _odd(f, order, vector, x)
+            is_below = f.emit(f"icmp slt {vector.text} {x}, {zero}")
+            usual = f.constant(vector, INFINITY[order.dtype] + (1 << (_digits_of(order) - 1)))
+            differs = f.emit(f"icmp ne {vector.text} {x}, {usual}")
+            is_minus = f.emit(f"and {mask_text} {is_zero}, {is_below}")
+            is_odd = f.emit(f"and {mask_text} {is_nan}, {differs}")
+            held = f.emit(f"load {mask_text}, ptr {found}")
+            for each in (is_minus, is_odd):
+                held = f.emit(f"or {mask_text} {held}, {each}")
+            f.do(f"store {mask_text} {held}, ptr {found}")
+        x = _turned(f, order, vector, x)
+        store(f, vector, x, f.offset(words, vector.element, at), mask)
 
-    _walk(f, kind, spread)
+    _over_part(f, lanes, block)
+    held = f.emit(f"load {mask_text}, ptr {found}")
+    word = f.emit(f"zext i{lanes} {f.emit(f'bitcast {mask_text} {held} to i{lanes}')} to i64")
+    f.do(f"store i64 {word}, ptr {f.offset(_word(f, '%job', FOUND), 'i64', '%part')}, align 8")
+    f.do("ret void")
+
+
+def _digits_of(order: _Order) -> int:
+    """The bits of a float behind its exponent."""
+    return {32: 23, 64: 52}[order.bits]
+
+
+def _emit_end(module: Module, order: _Order) -> None:
+    """Take the numbers or the places of a part from the sorted integers."""
+    f = _part_function(module, f"end_{order.name}")
+    words, places = _word(f, "%job", WORDS), _word(f, "%job", PLACES)
+    lanes = 512 // order.bits
+    vector, wide = Vector(f"int{order.bits}", lanes), Vector("int64", lanes)
+
+    def block(at: str, mask: str | None) -> None:
+        if order.has_places:
+            x = load(f, wide, f.offset(words, "i64", at), mask)
+            x = f.emit(f"trunc {wide.text} {x} to {vector.text}")
+            store(f, vector, x, f.offset(places, "i32", at), mask)
+            return
+        there = f.offset(words, vector.element, at)
+        store(f, vector, _turned(f, order, vector, load(f, vector, there, mask)), there, mask)
+
+    _over_part(f, lanes, block)
     f.do("ret void")
 
 
 # -- rows ---------------------------------------------------------------------------------------
 
 
-def _emit_row(module: Module, kind: _Kind) -> None:
-    """Sort one row in some parts: all digits that differ, the last into the results."""
-    names = ("%counts", "%numbers", "%sorted", "%places", "%spare", "%spare_places")
-    parameters = [*(("ptr", name) for name in names), ("i64", "%length"), ("i64", "%parts")]
-    f = module.function(f"row_{kind.name}", parameters, attributes=KERNEL, linkage="internal")
-    counts, job = "%counts", f.reserve("[7 x i64]", 8)
-    f.do(f"store ptr {counts}, ptr {_slot(f, job, COUNTS)}, align 8")
-    f.do(f"store i64 %length, ptr {_slot(f, job, LENGTH)}, align 8")
-    f.do(f"store ptr %numbers, ptr {_slot(f, job, READ)}, align 8")
-    parallel(f, f"@survey_{kind.name}", job, "%parts")
-    with f.loop("0", "%parts", "1", [("i64", "0")]) as loop:
-        here = f.emit(f"load i64, ptr {f.offset(counts, 'i64', loop.index)}, align 8")
-        loop.next = [f.emit(f"or i64 {loop.values[0]}, {here}")]
-    shifts, count = _emit_shifts(f, kind, loop.values[0])
-    last = f.emit(f"sub i64 {count}, 1")
-    with f.loop("0", count) as loop:
-        shift = f.emit(f"load i64, ptr {f.offset(shifts, 'i64', loop.index)}, align 8")
-        f.do(f"store i64 {shift}, ptr {_slot(f, job, SHIFT)}, align 8")
-        is_first = f.emit(f"icmp eq i64 {loop.index}, 0")
-        left = f.emit(f"sub i64 {last}, {loop.index}")
-        is_odd = f.emit(f"trunc i64 {left} to i1")
-        pairs = (("%sorted", "%spare", READ, WRITTEN),)
-        if kind.has_places:
-            pairs = (*pairs, ("%places", "%spare_places", READ_PLACES, WRITTEN_PLACES))
-        for result, spare, read, written in pairs:
-            source = f.emit(f"select i1 {is_odd}, ptr {result}, ptr {spare}")
-            target = f.emit(f"select i1 {is_odd}, ptr {spare}, ptr {result}")
-            if read == READ:
-                source = f.emit(f"select i1 {is_first}, ptr %numbers, ptr {source}")
-            f.do(f"store ptr {source}, ptr {_slot(f, job, read)}, align 8")
-            f.do(f"store ptr {target}, ptr {_slot(f, job, written)}, align 8")
-        parallel(f, f"@count_{kind.name}", job, "%parts")
-        _emit_starts(f, kind, counts)
-        spread = f"@spread_{kind.name}"
-        if kind.has_places:
-            both = f"ptr @begin_{kind.name}, ptr {spread}"
-            spread = f.emit(f"select i1 {is_first}, {both}")
-        parallel(f, spread, job, "%parts")
+def _emit_row(module: Module, order: _Order) -> None:
+    """`row(counts, numbers, result, spare, length, parts)`: sort one row in some parts."""
+    pointers = [("ptr", name) for name in ("%counts", "%numbers", "%result", "%spare")]
+    parameters = [*pointers, ("i64", "%length"), ("i64", "%parts")]
+    f = module.function(f"order_{order.name}", parameters, attributes=KERNEL, linkage="internal")
+    done = f.label("sorted")
+    if order.is_quick:
+        _emit_quick(module, f, order, done)
+    row, spare, size = radix_sort(module, order.digits), "%spare", order.bits // 8
+    if order.has_places:
+        second = f.offset(spare, "i8", f.emit(f"mul i64 %length, {size}"))
+        third = f.offset(spare, "i8", f.emit(f"mul i64 %length, {2 * size}"))
+        given = f"ptr {spare}, ptr %result, ptr {second}, ptr {third}"
+    else:
+        given = f"ptr %result, ptr null, ptr {spare}, ptr null"
+    f.do(f"call void {row}(ptr %counts, ptr %numbers, {given}, i64 %length, i64 %parts)")
+    f.do(f"br label %{done}")
+    f.start_block(done)
     f.do("ret void")
 
 
-def _emit_shifts(f: Function, kind: _Kind, differing: str) -> tuple[str, str]:
-    """The shifts of digits that cover the bits that differ, in a table, and their number.
-
-    There is one at least, so that the numbers are moved.
-    """
-    most = -(-kind.bits // kind.digit)
-    shifts = f.reserve(f"[{most + 1} x i64]", 8)
-    f.do(f"store i64 0, ptr {shifts}, align 8")
-    f.declarations.add("declare i64 @llvm.cttz.i64(i64, i1)")
-    with f.loop("0", str(most), "1", [("i64", differing), ("i64", "0")]) as loop:
-        left, count = loop.values
-        is_more = f.emit(f"icmp ne i64 {left}, 0")
-        lowest = f.emit(f"call i64 @llvm.cttz.i64(i64 {left}, i1 false)")
-        shift = f.emit(f"select i1 {is_more}, i64 {lowest}, i64 0")
-        f.do(f"store i64 {shift}, ptr {f.offset(shifts, 'i64', count)}, align 8")
-        digit = f.emit(f"shl i64 {kind.bins - 1}, {shift}")
-        others = f.emit(f"xor i64 {digit}, -1")
-        step = f.emit(f"zext i1 {is_more} to i64")
-        loop.next = [f.emit(f"and i64 {left}, {others}"), f.emit(f"add i64 {count}, {step}")]
-    return shifts, f.intrinsic("umax", Vector("int64"), loop.values[1], "1")
-
-
-def _emit_starts(f: Function, kind: _Kind, counts: str) -> None:
-    """Turn the counts of digits into where each stretch puts its first one."""
-    stretches = f.emit(f"mul i64 %parts, {STREAMS}")
-    with f.loop("0", str(kind.bins), "1", [("i32", "0")]) as bins:
-        column = f.offset(counts, "i32", bins.index)
-        with f.loop("0", stretches, "1", [("i32", bins.values[0])]) as loop:
-            place = f.emit(f"mul i64 {loop.index}, {kind.bins}")
-            slot = f.offset(column, "i32", place)
-            count = f.emit(f"load i32, ptr {slot}, align 4")
-            f.do(f"store i32 {loop.values[0]}, ptr {slot}, align 4")
-            loop.next = [f.emit(f"add i32 {loop.values[0]}, {count}")]
-        bins.next = loop.values
+def _emit_quick(module: Module, f: Function, order: _Order, done: str) -> None:
+    """Sort as integers and go on to `done`, unless some numbers tie that differ."""
+    _emit_begin(module, order)
+    bits = 64 if order.has_places else order.bits
+    quick = quick_sort(module, bits)
+    words, spare = "%result", "%spare"
+    if order.has_places:
+        words, spare = "%spare", f.offset("%spare", "i64", "%length")
+    job, found = f.reserve("[5 x i64]", 8), f.reserve(f"[{MOST} x i64]", 8)
+    for i, pointer in ((JOB_NUMBERS, "%numbers"), (WORDS, words), (PLACES, "%result")):
+        f.do(f"store ptr {pointer}, ptr {_slot(f, job, i)}, align 8")
+    f.do(f"store ptr {found}, ptr {_slot(f, job, FOUND)}, align 8")
+    f.do(f"store i64 %length, ptr {_slot(f, job, LENGTH)}, align 8")
+    parallel(f, f"@begin_{order.name}", job, "%parts")
+    kind, by_digits = as_dtype(order.dtype).kind, f.label("digits")
+    if kind == "f" and not order.has_places:
+        with f.loop("0", "%parts", "1", [("i64", "0")]) as loop:
+            here = f.emit(f"load i64, ptr {f.offset(found, 'i64', loop.index)}, align 8")
+            loop.next = [f.emit(f"or i64 {loop.values[0]}, {here}")]
+        is_plain, plain = f.emit(f"icmp eq i64 {loop.values[0]}, 0"), f.label("plain")
+        f.do(f"br i1 {is_plain}, label %{plain}, label %{by_digits}")
+        f.start_block(plain)
+    f.do(f"call void {quick}(ptr {words}, ptr {spare}, i64 %length, i64 %parts)")
+    if order.has_places or kind != "i":
+        _emit_end(module, order)
+        parallel(f, f"@end_{order.name}", job, "%parts")
+    f.do(f"br label %{done}")
+    f.start_block(by_digits)
 
 
-def _call_row(f: Function, kind: _Kind, order: str, row: str, counts: str, parts: str) -> None:
-    length = _word(f, order, ROW, "i64")
+def _call_row(
+    f: Function, order: _Order, table: str, row: str, slot: str, counts: str, parts: str
+) -> None:
+    """Sort a row with the spare memory of a slot."""
+    length = _word(f, table, ROW, "i64")
     first = f.emit(f"mul i64 {row}, {length}")
-    pointers = [f"ptr {counts}"]
-    for number in (NUMBERS, SORTED, PLACES, SPARE, SPARE_PLACES):
-        is_place = number in (PLACES, SPARE_PLACES)
-        if is_place and not kind.has_places:
-            pointers.append("ptr null")
-            continue
-        element = "i32" if is_place else f"i{kind.bits}"
-        pointers.append(f"ptr {f.offset(_word(f, order, number), element, first)}")
-    f.do(f"call void @row_{kind.name}({', '.join(pointers)}, i64 {length}, i64 {parts})")
+    numbers = f.offset(_word(f, table, NUMBERS), f"i{order.bits}", first)
+    element = "i32" if order.has_places else f"i{order.bits}"
+    result = f.offset(_word(f, table, RESULT), element, first)
+    nbytes = f.emit(f"mul i64 {f.emit(f'mul i64 {slot}, {order.spare}')}, {length}")
+    spare = f.offset(_word(f, table, SPARE), "i8", nbytes)
+    pointers = f"ptr {counts}, ptr {numbers}, ptr {result}, ptr {spare}"
+    f.do(f"call void @order_{order.name}({pointers}, i64 {length}, i64 {parts})")
 
 
-def _emit_rows(module: Module, kind: _Kind) -> None:
+def _counts(f: Function, order: _Order, parts: int) -> str:
+    return f.reserve(f"[{parts * STREAMS * order.digits.bins} x i32]", 64)
+
+
+def _emit_rows(module: Module, order: _Order) -> None:
     """Sort a part of the rows, one after another."""
-    f = _part_function(module, f"rows_{kind.name}")
+    f = _part_function(module, f"rows_{order.name}")
     rows = _word(f, "%job", ROWS, "i64")
     bounds = []
     for part in ("%part", f.emit("add i64 %part, 1")):
         bounds.append(f.emit(f"udiv i64 {f.emit(f'mul i64 {part}, {rows}')}, %parts"))
-    counts = f.reserve(f"[{STREAMS * kind.bins} x i32]", 64)
+    counts = _counts(f, order, 1)
     with f.loop(bounds[0], bounds[1]) as loop:
-        _call_row(f, kind, "%job", loop.index, counts, "1")
+        _call_row(f, order, "%job", loop.index, "%part", counts, "1")
     f.do("ret void")
 
 
-def _emit_all(module: Module, kind: _Kind) -> None:
+def _emit_all(module: Module, order: _Order) -> None:
     """Share long rows among threads one after another, or all rows at once."""
     parameters = [("ptr", "%order"), ("i64", "%parts")]
-    f = module.function(f"sort_{kind.name}", parameters, attributes=KERNEL, linkage="internal")
-    length = _word(f, "%order", ROW, "i64")
-    most = f.intrinsic("umin", Vector("int64"), f.emit(f"udiv i64 {length}, {SHARED}"), "%parts")
-    most = f.intrinsic("umin", Vector("int64"), most, str(kind.parts))
-    is_long = f.emit(f"icmp sgt i64 {most}, 1")
+    f = module.function(f"sort_{order.name}", parameters, attributes=KERNEL, linkage="internal")
+    length, number = _word(f, "%order", ROW, "i64"), Vector("int64")
+    rows = f.intrinsic("umin", number, _word(f, "%order", ROWS, "i64"), str(MOST))
+    threads = f.intrinsic("umin", number, "%parts", str(MOST))
+    most = f.intrinsic("umin", number, f.emit(f"udiv i64 {length}, {SHARED}"), threads)
+    is_long = f.emit(f"icmp ugt i64 {most}, 1")
     long, short, done = f.label("long"), f.label("short"), f.label("sorted")
     f.do(f"br i1 {is_long}, label %{long}, label %{short}")
     f.start_block(long)
-    counts = f.reserve(f"[{kind.parts * STREAMS * kind.bins} x i32]", 64)
+    counts = _counts(f, order, MOST)
     with f.loop("0", _word(f, "%order", ROWS, "i64")) as loop:
-        _call_row(f, kind, "%order", loop.index, counts, most)
+        _call_row(f, order, "%order", loop.index, "0", counts, most)
     f.do(f"br label %{done}")
     f.start_block(short)
-    parallel(f, f"@rows_{kind.name}", "%order", "%parts")
+    shared = f.intrinsic("umin", number, threads, rows)
+    parallel(f, f"@rows_{order.name}", "%order", shared)
     f.do(f"br label %{done}")
     f.start_block(done)
     f.do("ret void")

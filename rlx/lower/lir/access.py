@@ -91,8 +91,7 @@ def _writes(step: Step) -> Iterator[Buffer]:
     elif isinstance(step, Greatest):
         yield from (step.values, step.places)
     elif isinstance(step, Sort):
-        every = (step.sorted, step.places, step.spare, step.spare_places)
-        yield from (b for b in every if b is not None)
+        yield from (b for b in (step.sorted, step.places, step.spare) if b is not None)
     elif isinstance(step, LibraryCall):
         yield from step.outputs
     elif isinstance(step, Copy):

@@ -341,7 +341,8 @@ def _run_sort(step: Sort, memory: Memory) -> None:
     lines = memory[step.numbers].reshape(memory.shape((step.rows, step.length)))
     keys = lines if lines.dtype.kind in "biuf" else lines.astype(np.float32)
     order = np.argsort(keys, axis=-1, kind="stable")
-    memory[step.sorted][:] = np.take_along_axis(lines, order, -1).reshape(-1)
+    if step.sorted is not None:
+        memory[step.sorted][:] = np.take_along_axis(lines, order, -1).reshape(-1)
     if step.places is not None:
         memory[step.places][:] = order.reshape(-1)
 

@@ -168,18 +168,18 @@ class Greatest:
 class Sort:
     """Put the numbers of each row in order, stable: those that tie keep theirs.
 
-    `numbers` has `rows` rows of `length`, which go to `sorted`; where each stood in its row goes to
-    `places` as an int32, if that is there. NaN comes last, -0.0 ties with 0.0. `spare` and
-    `spare_places` are memory of the same size to work in.
+    `numbers` has `rows` rows of `length`. They go to `sorted`, or where each stood in its row goes
+    to `places` as an int32: one of the two is there. NaN comes last, -0.0 ties with 0.0. `spare` is
+    memory to work in: for 16 rows, or all if there are less, it has the bytes of each number, and
+    for places 8 bytes more than twice as many.
     """
 
     rows: Size
     length: Size
     numbers: Buffer
-    sorted: Buffer
+    sorted: Buffer | None
     places: Buffer | None
     spare: Buffer
-    spare_places: Buffer | None
     source: Source | None = None
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...ir.body import Fill
 from ...ir.dims import quotient
 from ...ir.graph import Node, Value
-from ...ir.types import Type, as_dtype
+from ...ir.types import Size, Type, as_dtype
 from ..lir.expr import load
 from ..lir.index import Index, loaded
 from ..lir.program import Buffer, Kernel, Sort, Step, Store
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .schedule import Scheduler
 
 INT32 = as_dtype("int32")
+ROWS = 16  # that have memory to work in: see `Sort`
 
 
 def sort_steps(scheduler: Scheduler, node: Node) -> list[Step]:
@@ -37,28 +38,32 @@ def sort_steps(scheduler: Scheduler, node: Node) -> list[Step]:
             result(value)
         return []
     numbers, steps = _rows(scheduler, key, rows, axis, node)
-    ordered = result(node.results[0]) if is_last else scheduler.new_buffer(rows)
-    places = spare_places = None
-    moved = list(zip(others, node.results[1:], strict=True))
-    if moved:
-        numbered = [y for x, y in moved if is_last and _counts(x, axis)]
-        places = result(numbered[0]) if numbered else scheduler.new_buffer(_numbers(rows))
-        spare_places = scheduler.new_buffer(_numbers(rows))
-        moved = [(x, y) for x, y in moved if y not in numbered[:1]]
+    moved = list(zip(node.args, node.results, strict=True))
+    ordered = places = None
+    if others:
+        used = {a for n in scheduler.graph.nodes for a in n.args} | {*scheduler.graph.results}
+        moved = [(x, y) for x, y in moved if y in used]
+        numbered = [y for x, y in moved if is_last and _counts(x, axis)][:1]
+        places = result(numbered[0]) if numbered else scheduler.new_buffer(Type(INT32, shape))
+        moved = [(x, y) for x, y in moved if y not in numbered]
+    else:
+        ordered = result(node.results[0]) if is_last else scheduler.new_buffer(rows)
     count = quotient(rows.size, shape[-1])
     assert count is not None, "the elements are in rows"
-    spare = scheduler.new_buffer(rows)
-    steps.append(Sort(count, shape[-1], numbers, ordered, places, spare, spare_places, node.source))
-    if not is_last:
+    spare = scheduler.new_buffer(_spare(rows, count, bool(others)))
+    steps.append(Sort(count, shape[-1], numbers, ordered, places, spare, node.source))
+    if ordered is not None and not is_last:
         steps.append(_copied(result(node.results[0]), ordered, key, axis, node))
-    for x, y in moved:
-        assert places is not None
-        steps.append(_followed(scheduler, x, result(y), places, axis, node))
+    if places is not None:
+        steps += [_followed(scheduler, x, result(y), places, axis, node) for x, y in moved]
     return steps
 
 
-def _numbers(rows: Type) -> Type:
-    return Type(INT32, rows.shape)
+def _spare(rows: Type, count: Size, has_places: bool) -> Type:
+    """The memory to work in."""
+    itemsize = rows.dtype.itemsize
+    width = (2 * itemsize + 8 if has_places else itemsize) * rows.shape[-1]
+    return Type(as_dtype("uint8"), (min(count, ROWS) if isinstance(count, int) else ROWS, width))
 
 
 def _counts(value: Value, axis: int) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.dims import likely
 from ...ir.types import Type
 from ..lir.expr import Expr, apply, const, load, reduce, substitute
 from ..lir.index import Index, Variable, as_index, is_long, is_within
@@ -73,13 +74,15 @@ def _pieces(step: Scatter) -> int:
     sizes = [v.extent for v in step.loops]
     if step.combine == "set" or not all(isinstance(n, int) for n in sizes):
         return 1
-    updates, size = math.prod(sizes), step.buffer.size  # type: ignore[arg-type]
+    updates, size = math.prod(map(likely, sizes)), step.buffer.size
     if not isinstance(size, int) or updates < LONG or any(is_wide(v) for v in step.apart):
         return 1
     dtype = step.expr.dtype
     if dtype.kind not in "iuf" or (dtype.kind == "f" and dtype.itemsize < 4):
         return 1  # complex numbers have parts; half floats are rounded at each step
-    most = min(MOST, updates // (SPARSE * size), sizes[0] // 2)  # type: ignore[operator]
+    first = sizes[0]
+    assert isinstance(first, int)
+    most = min(MOST, updates // (SPARSE * size), first // 2)
     return 1 << max(0, most.bit_length() - 1)
 
 
