@@ -1,8 +1,8 @@
 """Signed integers in order, many at a time: for processors that compress vectors.
 
-A stretch is split by one of its numbers: those below stay at its front, the others go to spare
-memory and from there behind them. Short stretches are sorted in registers. Equal integers cannot be
-told apart, so what comes out depends on the integers alone.
+A stretch is split by one of its numbers: those below go to the front of other memory, the others to
+its end; there both are split back. Short stretches are sorted in registers. Equal integers cannot
+be told apart, so what comes out depends on the integers alone.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ import numpy as np
 from .code import Function, Module, Vector
 from .host import Host
 from .interleave import interleaved
-from .lanes import first_lanes
 from .pool import parallel
 
-VECTORS = 8  # sorted in registers at most
+VECTORS = 16  # sorted in registers at most
 SHARED = 1 << 14  # integers that pay for one more thread
-LEVELS = 4  # of splitting a shared stretch: each part of it is sorted by one thread
+LEVELS = 4  # of splitting a shared stretch, an even number; then each thread sorts stretches
 MIXED = 0x9E3779B97F4A7C15 - (1 << 64)  # multiplied by it, neighbors are far apart
 KERNEL = "nounwind #0"
 PARTS = (("ptr noalias nocapture readonly", "%job"), ("i64", "%part"), ("i64", "%parts"))
@@ -39,6 +38,7 @@ def quick_sort(module: Module, bits: int) -> str:
         _emit_small(module, vector)
         _emit_pivot(module, vector)
         _emit_split(module, vector)
+        _emit_equal(module, vector)
         _emit_serial(module, vector)
         _emit_halve(module, vector)
         _emit_stretch(module, vector)
@@ -56,8 +56,9 @@ def _function(
 
 
 def _emit_small(module: Module, vector: Vector) -> None:
-    """`small(integers, count)`: sort what fits in the fewest registers."""
-    f = _function(module, f"small_{vector.element}", [("ptr", "%x"), ("i64", "%count")])
+    """`small(from, to, count)`: sort integers in as few registers as hold them."""
+    parameters = [("ptr", "%x"), ("ptr", "%y"), ("i64", "%count")]
+    f = _function(module, f"small_{vector.element}", parameters)
     done, vectors = f.label("sorted"), 1
     while vectors <= VECTORS:
         fits, larger = f.label("fits"), f.label("larger")
@@ -82,9 +83,11 @@ def _sort_vectors(f: Function, vector: Vector, count: int) -> None:
     masks, places, xs = [], [], []
     for i in range(count):
         left = f.emit(f"sub i64 %count, {i * lanes}")
-        masks.append(first_lanes(f, lanes, left))
-        places.append(f.offset("%x", vector.element, str(i * lanes)))
-        xs.append(load(f, vector, places[-1], masks[-1], most))
+        left = f.intrinsic("smax", Vector("int64"), left, "0")
+        masks.append(_first(f, vector, left))
+        place = f.offset("%x", vector.element, str(i * lanes))
+        places.append(f.offset("%y", vector.element, str(i * lanes)))
+        xs.append(load(f, vector, place, masks[-1], most))
     size = 2
     while size <= count * lanes:
         xs = _exchanged(f, vector, xs, size - 1)
@@ -165,48 +168,49 @@ def _emit_pivot(module: Module, vector: Vector) -> None:
         place = f.emit(f"lshr i64 {f.emit(f'mul i64 {mixed}, %count')}, 32")
         number = f.emit(f"load {one}, ptr {f.offset('%x', one, place)}, align {_size(vector)}")
         f.do(f"store {one} {number}, ptr {f.offset(taken, one, loop.index)}, align {_size(vector)}")
-    f.do(f"call void @small_{one}(ptr {taken}, i64 {lanes})")
+    f.do(f"call void @small_{one}(ptr {taken}, ptr {taken}, i64 {lanes})")
     middle = f.offset(taken, one, str(lanes // 2))
     f.do(f"ret {one} {f.emit(f'load {one}, ptr {middle}, align {_size(vector)}')}")
 
 
 def _emit_split(module: Module, vector: Vector) -> None:
-    """`split(integers, spare, count, pivot)`: those below the pivot first; gives their number."""
+    """`split(from, to, count, pivot)`: those below the pivot first; gives their number."""
     one, text, lanes = vector.element, vector.text, vector.lanes
-    parameters = [("ptr", "%x"), ("ptr", "%spare"), ("i64", "%count"), (one, "%pivot")]
+    parameters = [("ptr", "%x"), ("ptr", "%y"), ("i64", "%count"), (one, "%pivot")]
     f = _function(module, f"split_{one}", parameters, "i64")
     pivots, align = f.splat("%pivot", vector), f"align {_size(vector)}"
     left = f.emit(f"urem i64 %count, {lanes}")
     whole = f.emit(f"sub i64 %count, {left}")
-    with f.loop("0", whole, str(lanes), [("i64", "0"), ("i64", "0")]) as loop:
-        below, above = loop.values
-        x = f.emit(f"load {text}, ptr {f.offset('%x', one, loop.index)}, {align}")
+
+    def put_above(x: str, is_above: str, below: str, number: str, taken: str) -> str:
+        """Store what is not below in front of the others; gives how many are below."""
+        above = f.emit(f"sub i64 {taken}, {number}")
+        below = f.emit(f"add i64 {below}, {number}")
+        end = f.emit(f"sub i64 %count, {f.emit(f'add i64 {place}, {taken}')}")
+        start = f.offset("%y", one, f.emit(f"add i64 {end}, {below}"))
+        store(f, vector, _compressed(f, vector, x, is_above), start, _first(f, vector, above))
+        return below
+
+    with f.loop("0", whole, str(lanes), [("i64", "0")]) as loop:
+        (below,), place = loop.values, loop.index
+        x = f.emit(f"load {text}, ptr {f.offset('%x', one, place)}, {align}")
         is_below = f.emit(f"icmp slt {text} {x}, {pivots}")
-        f.do(f"store {text} {_compressed(f, vector, x, is_below)}, "
-             f"ptr {f.offset('%x', one, below)}, {align}")  # fmt: skip
+        # what is stored too much here is overwritten: as much memory as this is free
+        start = f.offset("%y", one, below)
+        f.do(f"store {text} {_compressed(f, vector, x, is_below)}, ptr {start}, {align}")
         others = f.emit(f"xor <{lanes} x i1> {is_below}, splat (i1 true)")
-        f.do(f"store {text} {_compressed(f, vector, x, others)}, "
-             f"ptr {f.offset('%spare', one, above)}, {align}")  # fmt: skip
-        count = _counted(f, vector, is_below)
-        below = f.emit(f"add i64 {below}, {count}")
-        loop.next = [below, f.emit(f"sub i64 {f.emit(f'add i64 {loop.index}, {lanes}')}, {below}")]
-    below, above = loop.values
-    mask = first_lanes(f, lanes, left)
-    x = load(f, vector, f.offset("%x", one, whole), mask, f.constant(vector, 0))
+        number = _counted(f, vector, is_below)
+        loop.next = [put_above(x, others, below, number, str(lanes))]
+    (below,), place = loop.values, whole
+    mask = _first(f, vector, left)
+    x = load(f, vector, f.offset("%x", one, whole), mask)
     is_below = f.emit(f"icmp slt {text} {x}, {pivots}")
     is_below = f.emit(f"and <{lanes} x i1> {is_below}, {mask}")
+    number = _counted(f, vector, is_below)
+    start, held = f.offset("%y", one, below), _first(f, vector, number)
+    store(f, vector, _compressed(f, vector, x, is_below), start, held)
     others = f.emit(f"xor <{lanes} x i1> {is_below}, {mask}")
-    for held, start in ((is_below, f.offset("%x", one, below)),
-                        (others, f.offset("%spare", one, above))):  # fmt: skip
-        number = _counted(f, vector, held)
-        store(f, vector, _compressed(f, vector, x, held), start, first_lanes(f, lanes, number))
-    below = f.emit(f"add i64 {below}, {_counted(f, vector, is_below)}")
-    above = f.emit(f"sub i64 %count, {below}")
-    nbytes = f.emit(f"mul i64 {above}, {_size(vector)}")
-    f.declarations.add("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
-    end = f.offset("%x", one, below)
-    f.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {end}, ptr %spare, i64 {nbytes}, i1 false)")
-    f.do(f"ret i64 {below}")
+    f.do(f"ret i64 {put_above(x, others, below, number, left)}")
 
 
 def _compressed(f: Function, vector: Vector, x: str, mask: str) -> str:
@@ -217,78 +221,101 @@ def _compressed(f: Function, vector: Vector, x: str, mask: str) -> str:
     return f.emit(f"call {vector.text} {name}({given})")
 
 
+def _first(f: Function, vector: Vector, count: str) -> str:
+    """The mask of the first lanes, as many as a count from 0 says."""
+    ones = f.emit(f"shl i64 -1, {f.intrinsic('umin', Vector('int64'), count, str(vector.lanes))}")
+    word = f.emit(f"trunc i64 {f.emit(f'xor i64 {ones}, -1')} to i{vector.lanes}")
+    return f.emit(f"bitcast i{vector.lanes} {word} to <{vector.lanes} x i1>")
+
+
 def _counted(f: Function, vector: Vector, mask: str) -> str:
     word = f.emit(f"bitcast <{vector.lanes} x i1> {mask} to i{vector.lanes}")
     return f.intrinsic("ctpop", Vector("int64"), f.emit(f"zext i{vector.lanes} {word} to i64"))
 
 
 def _emit_serial(module: Module, vector: Vector) -> None:
-    """`serial(integers, spare, count)`: split until what is left fits in registers.
+    """`serial(integers, other, count, is_back)`: split until what is left fits in registers.
 
-    The shorter half is done by a call, so that calls are not nested deep.
+    What is sorted stays where the integers are if they are back there, else it goes to the other
+    memory. The shorter half is done by a call, so that calls are not nested deep.
     """
     one = vector.element
-    parameters = [("ptr", "%given"), ("ptr", "%spare"), ("i64", "%all")]
+    parameters = [("ptr", "%given"), ("ptr", "%other"), ("i64", "%all"), ("i1", "%first")]
     f = _function(module, f"serial_{one}", parameters)
     before, head, small, large = f.block, f.label("head"), f.label("small"), f.label("large")
     f.do(f"br label %{head}")
     f.start_block(head)
     place = len(f.lines)
-    x, count = f.fresh("x"), f.fresh("count")
+    x, y, count, is_back = (f.fresh(name) for name in ("x", "y", "count", "back"))
     is_small = f.emit(f"icmp sle i64 {count}, {VECTORS * vector.lanes}")
     f.do(f"br i1 {is_small}, label %{small}, label %{large}")
     f.start_block(small)
-    f.do(f"call void @small_{one}(ptr {x}, i64 {count})")
+    target = f.emit(f"select i1 {is_back}, ptr {x}, ptr {y}")
+    f.do(f"call void @small_{one}(ptr {x}, ptr {target}, i64 {count})")
     f.do("ret void")
     f.start_block(large)
     pivot = f.emit(f"call {one} @pivot_{one}(ptr {x}, i64 {count})")
-    below = f.emit(f"call i64 @split_{one}(ptr {x}, ptr %spare, i64 {count}, {one} {pivot})")
+    below = f.emit(f"call i64 @split_{one}(ptr {x}, ptr {y}, i64 {count}, {one} {pivot})")
     above = f.emit(f"sub i64 {count}, {below}")
-    behind = f.offset(x, one, below)
     halves, equal, latch = f.label("halves"), f.label("equal"), f.label("latch")
     f.do(f"br i1 {f.emit(f'icmp eq i64 {below}, 0')}, label %{equal}, label %{halves}")
     f.start_block(halves)
+    is_there = f.emit(f"xor i1 {is_back}, true")
     is_front = f.emit(f"icmp sle i64 {below}, {above}")
-    shorter = f.emit(f"select i1 {is_front}, ptr {x}, ptr {behind}")
     few = f.intrinsic("smin", Vector("int64"), below, above)
-    f.do(f"call void @serial_{one}(ptr {shorter}, ptr %spare, i64 {few})")
-    longer = f.emit(f"select i1 {is_front}, ptr {behind}, ptr {x}")
     many = f.intrinsic("smax", Vector("int64"), below, above)
+    shorter, longer = [], []
+    for memory in (y, x):
+        behind = f.offset(memory, one, below)
+        shorter.append(f.emit(f"select i1 {is_front}, ptr {memory}, ptr {behind}"))
+        longer.append(f.emit(f"select i1 {is_front}, ptr {behind}, ptr {memory}"))
+    given = f"ptr {shorter[0]}, ptr {shorter[1]}, i64 {few}, i1 {is_there}"
+    f.do(f"call void @serial_{one}({given})")
     f.do(f"br label %{latch}")
     f.start_block(equal)
-    same = _equal_front(f, vector, x, count, pivot)
-    rest = f.offset(x, one, same)
-    fewer = f.emit(f"sub i64 {count}, {same}")
+    above_least = f.emit(f"call i64 @equal_{one}(ptr {x}, ptr {y}, i64 {count}, {one} {pivot})")
+    target = f.emit(f"select i1 {is_back}, ptr {x}, ptr {y}")
+    same = f.emit(f"sub i64 {count}, {above_least}")
+    with f.loop("0", same) as loop:
+        there = f.offset(target, one, loop.index)
+        f.do(f"store {one} {pivot}, ptr {there}, align {_size(vector)}")
+    rest = [f.offset(memory, one, same) for memory in (y, x)]
+    again = f.emit(f"xor i1 {is_back}, true")
     ended = f.block
     f.do(f"br label %{latch}")
     f.start_block(latch)
-    following = f.emit(f"phi ptr [ {longer}, %{halves} ], [ {rest}, %{ended} ]")
-    left = f.emit(f"phi i64 [ {many}, %{halves} ], [ {fewer}, %{ended} ]")
+    following = []
+    for kind, half, end in (("ptr", longer[0], rest[0]), ("ptr", longer[1], rest[1]),
+                            ("i64", many, above_least), ("i1", is_there, again)):  # fmt: skip
+        following.append(f.emit(f"phi {kind} [ {half}, %{halves} ], [ {end}, %{ended} ]"))
     f.do(f"br label %{head}")
+    starts = (("ptr", x, "%given"), ("ptr", y, "%other"), ("i64", count, "%all"),
+              ("i1", is_back, "%first"))  # fmt: skip
     f.lines[place:place] = [
-        f"  {x} = phi ptr [ %given, %{before} ], [ {following}, %{latch} ]",
-        f"  {count} = phi i64 [ %all, %{before} ], [ {left}, %{latch} ]",
+        f"  {name} = phi {kind} [ {start}, %{before} ], [ {new}, %{latch} ]"
+        for (kind, name, start), new in zip(starts, following, strict=True)
     ]
 
 
-def _equal_front(f: Function, vector: Vector, x: str, count: str, pivot: str) -> str:
-    """Move what equals the least number, the pivot, to the front; gives how many there are."""
-    one = vector.element
-    some, done = f.label("some"), f.label("moved")
-    before = f.block
-    is_most = f.emit(f"icmp eq {one} {pivot}, {np.iinfo(vector.dtype).max}")
-    f.do(f"br i1 {is_most}, label %{done}, label %{some}")
+def _emit_equal(module: Module, vector: Vector) -> None:
+    """`equal(from, to, count, least)`: split what equals the least; gives how many are above."""
+    one, most = vector.element, np.iinfo(vector.dtype).max
+    parameters = [("ptr", "%x"), ("ptr", "%y"), ("i64", "%count"), (one, "%least")]
+    f = _function(module, f"equal_{one}", parameters, "i64")
+    all_equal, some = f.label("all"), f.label("some")
+    is_most = f.emit(f"icmp eq {one} %least, {most}")
+    f.do(f"br i1 {is_most}, label %{all_equal}, label %{some}")
+    f.start_block(all_equal)
+    f.do("ret i64 0")
     f.start_block(some)
-    above = f.emit(f"add {one} {pivot}, 1")
-    equal = f.emit(f"call i64 @split_{one}(ptr {x}, ptr %spare, i64 {count}, {one} {above})")
-    f.do(f"br label %{done}")
-    f.start_block(done)
-    return f.emit(f"phi i64 [ {count}, %{before} ], [ {equal}, %{some} ]")
+    above = f.emit(f"add {one} %least, 1")
+    equal = f.emit(f"call i64 @split_{one}(ptr %x, ptr %y, i64 %count, {one} {above})")
+    f.do(f"ret i64 {f.emit(f'sub i64 %count, {equal}')}")
 
 
 # -- shared by threads --------------------------------------------------------------------------
 
-# The words of a job: integers, spare memory, where stretches begin, where halves shall begin.
+# The words of a job: integers, other memory, where stretches begin, where halves shall begin.
 JOB = "[4 x ptr]"
 
 
@@ -315,33 +342,43 @@ def _emit_halve(module: Module, vector: Vector) -> None:
     """Split the stretch of a part by the middle of many of its numbers."""
     one, size = vector.element, VECTORS * vector.lanes
     f = _function(module, f"halve_{one}", PARTS)
-    first, count, x, spare = _own_stretch(f, vector)
+    first, count, x, y = _own_stretch(f, vector)
     _, _, _, halves = _words(f)
     taken = f.reserve(f"[{size} x {one}]", 64)
     slot = f.offset(halves, "i64", f.emit("mul i64 %part, 2"))
     f.do(f"store i64 {first}, ptr {slot}, align 8")
     middle = f.offset(slot, "i64", "1")
     f.do(f"store i64 {first}, ptr {middle}, align 8")
-    with f.when(f.emit(f"icmp sgt i64 {count}, {size}")):
-        with f.loop("0", str(size)) as loop:
-            place = f.emit(f"udiv i64 {f.emit(f'mul i64 {loop.index}, {count}')}, {size}")
-            number = f.emit(f"load {one}, ptr {f.offset(x, one, place)}, align {_size(vector)}")
-            there = f.offset(taken, one, loop.index)
-            f.do(f"store {one} {number}, ptr {there}, align {_size(vector)}")
-        f.do(f"call void @small_{one}(ptr {taken}, i64 {size})")
-        pivot = f.offset(taken, one, str(size // 2))
-        pivot = f.emit(f"load {one}, ptr {pivot}, align {_size(vector)}")
-        given = f"ptr {x}, ptr {spare}, i64 {count}, {one} {pivot}"
-        below = f.emit(f"call i64 @split_{one}({given})")
-        f.do(f"store i64 {f.emit(f'add i64 {first}, {below}')}, ptr {middle}, align 8")
+    large, short, done = f.label("large"), f.label("short"), f.label("halved")
+    is_large = f.emit(f"icmp sgt i64 {count}, {size}")
+    f.do(f"br i1 {is_large}, label %{large}, label %{short}")
+    f.start_block(short)
+    nbytes = f.emit(f"mul i64 {count}, {_size(vector)}")
+    f.declarations.add("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+    f.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {y}, ptr {x}, i64 {nbytes}, i1 false)")
+    f.do(f"br label %{done}")
+    f.start_block(large)
+    with f.loop("0", str(size)) as loop:
+        place = f.emit(f"udiv i64 {f.emit(f'mul i64 {loop.index}, {count}')}, {size}")
+        number = f.emit(f"load {one}, ptr {f.offset(x, one, place)}, align {_size(vector)}")
+        there = f.offset(taken, one, loop.index)
+        f.do(f"store {one} {number}, ptr {there}, align {_size(vector)}")
+    f.do(f"call void @small_{one}(ptr {taken}, ptr {taken}, i64 {size})")
+    pivot = f.offset(taken, one, str(size // 2))
+    pivot = f.emit(f"load {one}, ptr {pivot}, align {_size(vector)}")
+    given = f"ptr {x}, ptr {y}, i64 {count}, {one} {pivot}"
+    below = f.emit(f"call i64 @split_{one}({given})")
+    f.do(f"store i64 {f.emit(f'add i64 {first}, {below}')}, ptr {middle}, align 8")
+    f.do(f"br label %{done}")
+    f.start_block(done)
     f.do("ret void")
 
 
 def _emit_stretch(module: Module, vector: Vector) -> None:
     """Sort the stretch of a part."""
     f = _function(module, f"stretch_{vector.element}", PARTS)
-    _, count, x, spare = _own_stretch(f, vector)
-    f.do(f"call void @serial_{vector.element}(ptr {x}, ptr {spare}, i64 {count})")
+    _, count, x, y = _own_stretch(f, vector)
+    f.do(f"call void @serial_{vector.element}(ptr {x}, ptr {y}, i64 {count}, i1 true)")
     f.do("ret void")
 
 
@@ -355,13 +392,11 @@ def _emit_shared(module: Module, vector: Vector) -> None:
     threads = f.intrinsic("umin", Vector("int64"), threads, "%parts")
     f.do(f"br i1 {f.emit(f'icmp ugt i64 {threads}, 1')}, label %{shared}, label %{alone}")
     f.start_block(alone)
-    f.do(f"call void @serial_{one}(ptr %x, ptr %spare, i64 %count)")
+    f.do(f"call void @serial_{one}(ptr %x, ptr %spare, i64 %count, i1 true)")
     f.do(f"br label %{done}")
     f.start_block(shared)
     job = f.reserve(JOB, 8)
     bounds = [f.reserve(f"[{most + 1} x i64]", 8) for _ in range(2)]
-    for i, pointer in enumerate(("%x", "%spare")):
-        f.do(f"store ptr {pointer}, ptr {f.offset(job, 'ptr', str(i))}, align 8")
     f.do(f"store i64 0, ptr {bounds[0]}, align 8")
     for level in range(LEVELS + 1):
         old, new = bounds[level % 2], bounds[1 - level % 2]
@@ -369,6 +404,9 @@ def _emit_shared(module: Module, vector: Vector) -> None:
         f.do(f"store i64 %count, ptr {end}, align 8")
         f.do(f"store ptr {old}, ptr {f.offset(job, 'ptr', '2')}, align 8")
         f.do(f"store ptr {new}, ptr {f.offset(job, 'ptr', '3')}, align 8")
+        pair = ("%x", "%spare") if level % 2 == 0 else ("%spare", "%x")
+        for i, pointer in enumerate(pair):
+            f.do(f"store ptr {pointer}, ptr {f.offset(job, 'ptr', str(i))}, align 8")
         kernel = "halve" if level < LEVELS else "stretch"
         parallel(f, f"@{kernel}_{one}", job, str(1 << level))
     f.do(f"br label %{done}")
