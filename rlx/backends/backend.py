@@ -28,6 +28,10 @@ MISS: Final = _Miss()
 """What an entry gives for arguments that do not fit, with nothing done."""
 
 
+def _always_miss(*arrays: Any) -> object:
+    return MISS
+
+
 @dataclass(frozen=True)
 class Availability:
     """Whether a device can run here; if not, why, and what to install."""
@@ -46,8 +50,10 @@ class Executable:
     one result. What does not fit the parameter types gives `miss`, with nothing done.
 
     `entry_into(*arrays, *outs)` also takes an ndarray for each result to be written to, or None; it
-    is None where a device cannot do that. `reused_memory(parameters)` chooses for results (by
-    number) one of these parameters whose memory they may be written to.
+    is None where a device cannot do that. `entry_filling(*arrays, *outs)` writes to all of them and
+    gives None, or MISS where one cannot be written to or shares memory with another.
+    `reused_memory(parameters)` chooses for results (by number) one of these parameters whose memory
+    they may be written to.
 
     The rest is for looking inside: `make_stages` gives the text of each level by its name,
     `make_report` tells what became of the ops, `seconds` how long each phase of the compile took,
@@ -66,6 +72,7 @@ class Executable:
     seconds: dict[str, float] = field(default_factory=dict)
     work: Callable[[], tuple[int, int]] = lambda: (0, 0)
     make_entry_into: Callable[[], Callable[..., Any]] | None = None
+    make_entry_filling: Callable[[], Callable[..., Any]] = lambda: _always_miss
     reused_memory: Callable[[Sequence[int]], dict[int, int]] = lambda parameters: {}
 
     @cached_property
@@ -85,6 +92,11 @@ class Executable:
     def entry_into(self) -> Callable[..., Any] | None:
         """The entry that is given arrays for the results, made when it is asked for."""
         return self.make_entry_into() if self.make_entry_into else None
+
+    @cached_property
+    def entry_filling(self) -> Callable[..., Any]:
+        """The entry that writes to given arrays and makes none, made when it is asked for."""
+        return self.make_entry_filling()
 
     @cached_property
     def stages(self) -> dict[str, str]:

@@ -202,6 +202,20 @@ class Op:
         """
         return self._attach("batch", fn)
 
+    def total(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Attach the sum of the results for the rows of the operands.
+
+        It is `(*args, **attrs) -> Value`; the operands have one more axis, the first one.
+        """
+        return self._attach("total", fn)
+
+    def join(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Attach the sum of two results that are nowhere both other than zero.
+
+        It is `(x, y) -> Value or None`, None where that cannot be seen.
+        """
+        return self._attach("join", fn)
+
     def fold(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """Attach a simplification, which records in the current graph.
 

@@ -7,12 +7,22 @@ from dataclasses import dataclass
 
 from ..ir.graph import Graph
 from ..ir.text import show
-from .hir import dedupe, drop_dead, expand, fold_constants, inline_calls, simplify
+from .hir import (
+    batch_products,
+    dedupe,
+    drop_dead,
+    expand,
+    fold_constants,
+    hoist,
+    inline_calls,
+    simplify,
+    trim_loops,
+)
 from .lir.program import Program
 from .lir.verify_program import verify_program
 from .mir import legalize
 from .report import report
-from .schedule import finish, plan_memory, schedule
+from .schedule import finish, plan_memory, schedule, turn_operands
 from .target import Target
 
 
@@ -60,10 +70,12 @@ def lower(
     graph = after("folded", fold_constants(graph))
     graph = after("deduped", drop_dead(dedupe(graph)))
     graph = after("expanded", expand(graph, target.wants))
+    graph = after("hoisted", trim_loops(batch_products(trim_loops(hoist(graph)))))
     graph = after("simplified again", simplify(fold_constants(graph)))
     graph = after("deduped again", drop_dead(dedupe(graph)))
     # recomputed graphs are opened after the last dedupe, which would merge them with the first run
     graph = after("recomputed", expand(inline_calls(graph, keep_recomputed=False), target.wants))
     mir = after("mir", legalize(graph, target))
-    program = verify_program(plan_memory(finish(schedule(mir, target), target)))
+    program = finish(turn_operands(schedule(mir, target)), target)
+    program = verify_program(plan_memory(program))
     return Lowered(hir, mir, program, graphs, report(hir, program))

@@ -66,7 +66,7 @@ def _register(cls: type) -> None:
         values = (*children, *(x.value for x in fixed))
         return _make(cls, dict(zip(names + static, values, strict=True)))
 
-    pytree.register_class(cls, flatten, unflatten)
+    pytree.register_class(cls, flatten, unflatten, pytree.Fields(names, static, _make))
 
 
 @dataclass_transform(field_specifiers=(dataclasses.field, field))

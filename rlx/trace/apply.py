@@ -20,6 +20,7 @@ from ..ir.number_check import asked, check_results
 from ..ir.op import Op
 from ..ir.types import Type, is_bool, is_complex, is_float, type_of
 from .array import Array
+from .foreign import shared
 from .host import check_supported, default_of, is_python_scalar, scalar_to_numpy, to_numpy
 from .leaks import leaked
 from .tensor import TracedTensor
@@ -128,6 +129,15 @@ def as_operand(x: Any) -> Operand:
     if isinstance(x, Dim):
         return _size_as_number(x)
     return Array(to_numpy(x, copy=True))
+
+
+def as_leaf(x: Any) -> Any:
+    """An array of another library as one of NumPy over the same memory.
+
+    What is none is given back.
+    """
+    known = isinstance(x, Array | TracedTensor | np.ndarray | np.generic)
+    return x if known or not hasattr(x, "__dlpack__") else shared(x)
 
 
 def _size_as_number(size: Dim) -> TracedTensor:

@@ -14,6 +14,7 @@ import numpy as np
 from ..ir.builder import user_source
 from ..ir.errors import DtypeError
 from ..ir.types import DTYPES, as_dtype, is_integer
+from .foreign import shared
 from .pytree import too_deep
 
 PYTHON_SCALARS = (bool, int, float, complex)
@@ -37,8 +38,14 @@ def to_numpy(x: Any, dtype: Any = None, *, copy: bool = False) -> np.ndarray:
     has_dtype = isinstance(x, np.ndarray | np.generic) or not isinstance(x, list | tuple | range)
     try:
         found = np.asarray(x)
+        if found.dtype.kind == "O" and hasattr(x, "__dlpack__"):
+            found = shared(x)
     except RecursionError:
         raise too_deep() from None
+    except (TypeError, RuntimeError, BufferError):
+        if not hasattr(x, "__dlpack__"):
+            raise
+        found = shared(x)
     except ValueError as error:
         raise DtypeError(
             f"a {type(x).__name__} does not make an array: {error}",

@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, final
+from typing import Any, NamedTuple, TypeAlias, final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import optree
@@ -277,17 +278,41 @@ class _Child(optree.PyTreeEntry):
         return f"{node}[{self.entry}]" if isinstance(self.entry, int) else f"{node}{self.entry}"
 
 
+class Fields(NamedTuple):
+    """The attributes of a registered class that matter.
+
+    Its children are in those of `names`; what is in those of `static` belongs to the structure.
+    `make(cls, values)` makes an instance; without it the class's own `unflatten` does.
+    """
+
+    names: tuple[str, ...]
+    static: tuple[str, ...]
+    make: Callable[[Any, dict[str, Any]], Any] | None = None
+
+
+_fields: WeakKeyDictionary[type, Fields] = WeakKeyDictionary()
+
+
+def fields_of(cls: type) -> Fields | None:
+    """The attributes of a registered class, if they were told."""
+    return _fields.get(cls)
+
+
 def register_class(
     cls: type,
     flatten: Callable[[Any], Any],
     unflatten: Callable[[Any, Sequence[Any]], Any],
+    fields: Fields | None = None,
 ) -> type:
     """Make a class a container, as a list or a dict is.
 
     `flatten(x) -> (children, fixed)` and `unflatten(fixed, children)` tell how. A third item from
     `flatten` gives the children's attribute names, or their keys, for paths. `fixed` must be
-    hashable and comparable. Gives the class, so that it can end a decorator.
+    hashable and comparable. `fields` tells attributes that come to the same, for code that knows
+    the class. Gives the class, so that it can end a decorator.
     """
+    if fields is not None:
+        _fields[cls] = fields
     optree.register_pytree_node(
         cls,
         flatten,

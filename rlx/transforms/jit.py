@@ -17,16 +17,16 @@ import numpy as np
 
 from ..ir.builder import user_source
 from ..ir.config import Settings, config
-from ..ir.errors import DtypeError, StaticArgumentError, StructureError
+from ..ir.errors import ConcretizationError, DtypeError, StaticArgumentError
 from ..ir.graph import OPS, Graph, Value
 from ..ir.tracebacks import boundary, hide_frames
 from ..ir.types import Type
 from ..runtime import MISS
-from ..runtime.compiled import CompiledGraph, parameter_names, places_of
 from ..runtime.debug import tell_reason
+from ..runtime.queue import Pending
 from ..runtime.session import CompileOptions, default_device, default_session
 from ..trace import ownership, pytree
-from ..trace.apply import as_operand, is_weak, operand_type, to_value
+from ..trace.apply import as_leaf, as_operand, is_weak, operand_type, to_value
 from ..trace.array import Array
 from ..trace.axes import integer
 from ..trace.make_graph import (
@@ -38,101 +38,15 @@ from ..trace.make_graph import (
 )
 from ..trace.named_axes import asked_axes
 from ..trace.tensor import TracedTensor
+from .call_path import Arguments
 from .disable_jit import run_at_once
 from .dynamic import Axes, Dynamic, as_buckets, declare
 from .kept import CacheInfo, Kept
-from .recompile import Key, check_recompile, difference, reason_to_compile
+from .lowered import Compiled, Lowered
+from .recompile import Key, check_recompile, reason_to_compile
 
+PATHS = 4  # kinds of arguments that are tried before they are looked at
 KEPT = 512  # kinds of arguments a function stays compiled for
-
-
-@dataclass
-class Compiled:
-    """A recorded and compiled function for one kind of arguments.
-
-    A call takes arguments like those it was recorded for; static ones may be left out.
-    """
-
-    traced: Traced
-    compiled: CompiledGraph
-    mark_static: Callable[[Any, Any], tuple[Any, Any]]
-
-    @property
-    def graph(self) -> Graph:
-        """The recorded graph."""
-        return self.traced.graph
-
-    @property
-    def stages(self) -> dict[str, str]:
-        """The text of every stage, from the recorded graph to the machine code."""
-        return self.compiled.stages
-
-    def report(self) -> str:
-        """For each op how it runs."""
-        return self.compiled.report()
-
-    @boundary
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        leaves, tree = pytree.flatten((args, kwargs))
-        if tree == self._without_static:
-            return self.run(leaves)
-        leaves, tree = pytree.flatten(self.mark_static(args, kwargs))
-        if tree == self.traced.in_tree:
-            return self.run(leaves)
-        place = difference(self.traced.in_tree, tree)
-        raise StructureError(
-            f"{self.graph.name} was compiled for other arguments: {place}",
-            where=str(user_source()),
-            fix="pass arguments with the containers, keys and static values it was compiled for",
-        )
-
-    @functools.cached_property
-    def _without_static(self) -> pytree.Structure:
-        """The structure of the arguments that are arrays."""
-        tree = self.traced.in_tree
-        args, kwargs = pytree.unflatten(tree, [0] * tree.num_leaves)
-        left = {k: x for k, x in kwargs.items() if not isinstance(x, pytree.Static)}
-        return pytree.structure((tuple(x for x in args if not isinstance(x, pytree.Static)), left))
-
-    def run(self, leaves: Sequence[Any]) -> Any:
-        """Run on the leaves of the arguments."""
-        return self._unflatten(self.compiled(*leaves, *self.traced.captures))
-
-    def try_run(self, leaves: Sequence[Any]) -> Any:
-        """Run if the leaves are arrays that fit as they are; else give MISS."""
-        if self.compiled.donated or self.compiled.executable.miss is not MISS:
-            return MISS
-        results = self.compiled.executable.entry(*leaves, *self.traced.captures)
-        if results is MISS:
-            return MISS
-        return self._unflatten(ownership.make_here(results) if ownership.open_traces else results)
-
-    def _unflatten(self, results: Any) -> Any:
-        results = results if isinstance(results, tuple) else (results,)
-        return pytree.unflatten(self.traced.out_tree, results)
-
-
-@dataclass
-class Lowered:
-    """A recorded function that is not compiled yet."""
-
-    traced: Traced
-    device: str
-    options: CompileOptions
-    mark_static: Callable[[Any, Any], tuple[Any, Any]]
-
-    @property
-    def graph(self) -> Graph:
-        """The recorded graph."""
-        return self.traced.graph
-
-    def compile(self) -> Compiled:
-        """Compile it for its device."""
-        names = parameter_names(self.graph)
-        given = tuple(name for name in self.options.donate if places_of(name, names))
-        options = replace(self.options, donate=given)
-        compiled = default_session(self.device).compile(self.graph, options=options)
-        return Compiled(self.traced, compiled, self.mark_static)
 
 
 class Jitted:
@@ -159,6 +73,8 @@ class Jitted:
         self._compiles, self._reason = 0, ""
         self._recent: Compiled | None = None
         self._fast: Callable[..., Any] = _always_miss
+        self._paths: dict[Compiled, Callable[..., Any]] = {}
+        self._into: Callable[..., Any] = _always_miss
         self._other_settings: dict[Any, Kept] = {}
         _jitted.add(self)
         default_session(self._device)  # an unknown device is an error here, not at the first call
@@ -172,7 +88,7 @@ class Jitted:
             result = self._fast(*args, **kwargs)
             if result is MISS:
                 return self._slow(args, kwargs)
-            return ownership.make_here(result) if ownership.open_traces else result
+            return _made_here(result) if ownership.open_traces else result
         except BaseException as error:
             hide_frames(error)
             raise
@@ -221,13 +137,17 @@ class Jitted:
         """Forget what was compiled."""
         self._entries.clear()
         self._other_settings.clear()
-        self._recent, self._fast = None, _always_miss
+        self._forget_paths()
+
+    def _forget_paths(self) -> None:
+        self._recent, self._fast, self._paths = None, _always_miss, {}
+        self._into = _always_miss
 
     def _change_settings(self, before: Settings, after: Settings) -> None:
         """Put aside what was compiled with other settings."""
         self._other_settings[before.compiled_in] = self._entries
         self._entries = self._other_settings.pop(after.compiled_in, None) or Kept()
-        self._recent, self._fast = None, _always_miss
+        self._forget_paths()
 
     @property
     def graph(self) -> Graph:
@@ -238,13 +158,16 @@ class Jitted:
         """Mark the static arguments."""
         if not self._static:
             return args, kwargs
-        names = list(inspect.signature(self._fn).parameters)
-        mark = self._marked
+        names, mark = self._names, self._marked
         positional = tuple(
             mark(names[i], a) if i < len(names) and names[i] in self._static else a
             for i, a in enumerate(args)
         )
         return positional, {k: mark(k, a) if k in self._static else a for k, a in kwargs.items()}
+
+    @functools.cached_property
+    def _names(self) -> list[str]:
+        return list(inspect.signature(self._fn).parameters)
 
     def _marked(self, name: str, value: Any) -> pytree.Static:
         what = f"the static argument {name!r} of {function_name(self._fn)} is"
@@ -267,15 +190,90 @@ class Jitted:
     def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if config.disable_jit:
             return run_at_once(self._fn, args, kwargs)
-        args, kwargs = self._arguments(args, kwargs)
-        leaves, tree = pytree.flatten((args, kwargs))
+        for path in list(self._paths.values()):
+            result = path(*args, **kwargs)
+            if result is not MISS:
+                self._fast = path
+                return _made_here(result) if ownership.open_traces else result
+        call = self._call(args, kwargs)
         recent = self._recent
-        if recent is not None and tree == recent.traced.in_tree:
-            result = recent.try_run(leaves)
+        if recent is not None and call.tree == recent.traced.in_tree:
+            result = recent.try_run(call.leaves)
             if result is not MISS:
                 return result
+        made = self._made(call)
+        if isinstance(made, Traced):
+            return self._record(made, call.leaves)
+        self._open_path(made, call)
+        return made.run(call.leaves)
+
+    @boundary
+    def run_into(self, *args: Any, out: Any, **kwargs: Any) -> None:
+        """Run and write the results into a tree of writeable NumPy arrays like the result.
+
+        Nothing is allocated or copied for an array that is dense and apart from the arguments.
+
+        >>> import numpy as np, rlx
+        >>> double, y = rlx.jit(lambda x: {"y": x * 2}), np.empty(2, np.float32)
+        >>> double.run_into(np.ones(2, np.float32), out={"y": y})
+        >>> y
+        array([2., 2.], dtype=float32)
+        """
+        if self._into(args, kwargs, out) is None:
+            return
+        call = self._call(args, kwargs)
+        entry = self._alone(call, "run_into")
+        entry.write_into(call.leaves, out)
+        if entry.has_path and not entry.compiled.donated:
+            self._into = entry.path_into(call.arguments, out)
+
+    def run_async(self, *args: Any, **kwargs: Any) -> Pending:
+        """Run on another thread; gives what can be waited for, or awaited.
+
+        It compiles now, if it must, and copies memory of NumPy arrays, so the caller may change it
+        at once. Calls run in the order they came. Errors come out where the result is asked for.
+
+        >>> import rlx
+        >>> double = rlx.jit(lambda x: x * 2)
+        >>> pending = [double.run_async(rlx.array([float(i)])) for i in range(3)]
+        >>> [p.result().item() for p in pending]
+        [0.0, 2.0, 4.0]
+        """
+        try:
+            call = self._call(args, kwargs)
+            entry = self._alone(call, "run_async")
+        except Exception as error:
+            hide_frames(error)
+            return Pending.failed(error)
+        return entry.start(lambda: call.leaves)
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
+        marked = self._arguments(args, kwargs)
+        leaves, tree = pytree.flatten(marked)
+        read = [as_leaf(x) for x in leaves]
+        if any(x is not y for x, y in zip(leaves, read, strict=True)):
+            marked = pytree.unflatten(tree, read)
+        return _Call(Arguments((args, kwargs), marked), read, tree)
+
+    def _alone(self, call: _Call, name: str) -> Compiled:
+        """What is compiled for a call outside of traces."""
+        made = self._made(call)
+        if isinstance(made, Compiled):
+            return made
+        raise ConcretizationError(
+            f"{name} of {function_name(self._fn)} was called while a function is recorded",
+            where=str(user_source()),
+            fix="call the function itself: y = f(x)",
+        )
+
+    def _made(self, call: _Call) -> Compiled | Traced:
+        """What is compiled for arguments like these.
+
+        What holds in an enclosing trace only is recorded and not compiled.
+        """
+        (args, kwargs), leaves, tree = call.arguments.marked, call.leaves, call.tree
         if any(isinstance(x, TracedTensor | Value) for x in leaves):
-            return self._record(trace(self._fn, args, kwargs), leaves)
+            return trace(self._fn, args, kwargs)
         key = (tree, self._open_kinds(self._kinds(args, leaves, tree), args, tree))
         entry = self._entries.get(key)
         if entry is None:
@@ -284,13 +282,11 @@ class Jitted:
             check_recompile(self._fn, reason)
             with asked_axes() as asked:
                 traced = self._trace(args, kwargs, leaves, tree)
-            # it holds in the enclosing trace only
             if asked or any(isinstance(c, Value) for c in traced.captures):
-                return self._record(traced, leaves)
+                return traced
             entry = self._compiled(key, traced, reason)
         self._recent = entry
-        self._open_fast_path(entry, leaves, args, kwargs)
-        return entry.run(leaves)
+        return entry
 
     def _compiled(self, key: Key, traced: Traced, reason: str) -> Compiled:
         """Compile for a new kind of arguments; the least recently used kind is forgotten."""
@@ -339,30 +335,25 @@ class Jitted:
         results = OPS["call"](*operands, graph=traced.graph, name=traced.graph.name)
         return traced.unflatten(results)
 
-    def _open_fast_path(
-        self, entry: Compiled, leaves: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
-        """Set the fast path, which needs no Python before the machine code.
-
-        It is for flat arguments and a flat result.
-        """
-        traced = entry.traced
-        out = traced.out_tree
-        is_flat_out = out == _LEAF or (
-            len(traced.graph.results) != 1 and out == pytree.structure((0,) * out.num_leaves)
-        )
-        is_flat_in = (
-            not kwargs
-            and len(leaves) == len(args)
-            and all(a is x for a, x in zip(args, leaves, strict=True))
-        )
-        executable = entry.compiled.executable
-        is_plain = not traced.captures and not entry.compiled.donated and executable.miss is MISS
-        if is_flat_in and is_flat_out and is_plain:
-            self._fast = executable.entry
+    def _open_path(self, entry: Compiled, call: _Call) -> None:
+        """Remember the shortest way into the machine code, of the last few kinds of arguments."""
+        if entry.has_path and entry not in self._paths:
+            paths = {
+                **self._paths,
+                entry: entry.path(call.arguments),
+            }  # other threads read the old one
+            self._paths = {each: paths[each] for each in list(paths)[-PATHS:]}
 
 
-_LEAF = pytree.structure(0)
+@dataclass
+class _Call:
+    """The arguments of a call, and their leaves."""
+
+    arguments: Arguments
+    leaves: list[Any]
+    tree: pytree.Structure
+
+
 _jitted: weakref.WeakSet[Jitted] = weakref.WeakSet()
 
 
@@ -373,6 +364,11 @@ def _change_settings(before: Settings, after: Settings) -> None:
 
 
 config.watch(_change_settings)
+
+
+def _made_here(result: Any) -> Any:
+    ownership.make_here(tuple(pytree.leaves(result)))
+    return result
 
 
 def _always_miss(*args: Any, **kwargs: Any) -> object:

@@ -6,12 +6,16 @@ to one side; one with nested graphs is cut itself by its `split` rule.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from ..ir.body import Pointwise
 from ..ir.builder import at, build, recording, rewrite
 from ..ir.graph import Graph, Node, Value
 from ..ir.op import has_effect
 from ..ir.ops.control import Split, pick
+
+CHEAP = [Pointwise(word) for word in ("add", "sub", "mul", "neg")]  # than to keep the result
+DEEPEST = 3  # cheap nodes one after another
 
 
 def split_graph(
@@ -27,7 +31,8 @@ def split_graph(
     results = pick(mixed.results, out_known)
     late = pick(mixed.results, out_known, False)
     late_nodes = [n for n in _needed(mixed, late) if not _all_known(n, is_known)]
-    residuals = _residuals(late_nodes, late, is_known)
+    residuals, remade = _residuals(late_nodes, late, is_known)
+    late_nodes = [n for n in mixed.nodes if n in {*late_nodes, *remade}]
     inputs, early = pick(mixed.params, known), [*results, *residuals]
     early_nodes = [n for n in _needed(mixed, early) if _all_known(n, is_known)]
     known_graph = _rebuild(graph.name, inputs, early_nodes, early)
@@ -82,13 +87,35 @@ def _needed(graph: Graph, results: Sequence[Value]) -> list[Node]:
 
 def _residuals(
     nodes: Sequence[Node], results: Sequence[Value], is_known: dict[Value, bool]
-) -> list[Value]:
-    """The known values the unknown side reads, each once.
+) -> tuple[list[Value], set[Node]]:
+    """The known values the unknown side reads, each once, and the nodes it runs again.
 
-    Values made from nothing are made anew there.
+    Values made from nothing are made anew there, and so are those that a few cheap nodes make of
+    the others.
     """
     read = [a for node in nodes for a in node.args] + list(results)
-    return list(dict.fromkeys(x for x in read if is_known[x] and not _from_nothing(x)))
+    found = dict.fromkeys(x for x in read if is_known[x] and not _from_nothing(x))
+    remade: set[Node] = set()
+    for x in list(found):
+        others = found.keys() - {x}
+        cheap = _cheap_nodes(x, others, DEEPEST)
+        if cheap is not None:
+            remade.update(cheap)
+            del found[x]
+    return list(found), remade
+
+
+def _cheap_nodes(x: Value, given: Collection[Value], depth: int) -> set[Node] | None:
+    """The cheap nodes that make a value of given ones; None where others are needed."""
+    node = x.node
+    if x in given or _from_nothing(x):
+        return set()
+    if node is None or not depth or node.op.rules.get("body") not in CHEAP:
+        return None
+    inner = [_cheap_nodes(a, given, depth - 1) for a in node.args]
+    if any(nodes is None for nodes in inner):
+        return None
+    return {node}.union(*(nodes or () for nodes in inner))
 
 
 def _from_nothing(x: Value) -> bool:

@@ -107,7 +107,7 @@ def register_dataclass(
         known = {**dict(zip(data, children, strict=True)), **dict(zip(meta, fixed, strict=True))}
         return nodetype(**known)
 
-    return pytree.register_class(nodetype, flatten, unflatten)
+    return pytree.register_class(nodetype, flatten, unflatten, pytree.Fields(data, meta))
 
 
 def register_static(cls: type) -> type:

@@ -72,7 +72,7 @@ class CpuBackend(Backend):
             return lower(graph, self.target)
 
         return Executable(
-            linked.entry(graph, array, takes_outputs=False),
+            linked.entry(graph, array),
             make_stages=lambda: _stages(lowered()),
             make_report=lambda: _joined(report or lowered().report, place.told),
             arena_bytes=likely(code.memory),
@@ -82,6 +82,7 @@ class CpuBackend(Backend):
             seconds=seconds,
             work=lambda: work(program or lowered().program),
             make_entry_into=lambda: linked.entry(graph, array, takes_outputs=True),
+            make_entry_filling=lambda: linked.entry(graph, array, fills_outputs=True),
             reused_memory=lambda donated: reused_memory(
                 code.lifetimes, graph.param_types, graph.result_types, donated
             ),
@@ -126,14 +127,19 @@ class Linked:
         self.library = machine.Library(code.object_code, code.names, symbols)
 
     def entry(
-        self, graph: Graph, array: type, takes_outputs: bool, sizes: Sizes | None = None
+        self,
+        graph: Graph,
+        array: type,
+        takes_outputs: bool = False,
+        fills_outputs: bool = False,
+        sizes: Sizes | None = None,
     ) -> Callable[..., Any]:
         """The Python callable; for symbolic sizes without numbers one that finds them."""
         code = self.code
         is_symbolic = code.dims is not None
         if is_symbolic and sizes is None:
-            make = functools.partial(self.entry, graph, array, takes_outputs)
-            return sized_entry(graph.param_types, make)
+            make = functools.partial(self.entry, graph, array, takes_outputs, fills_outputs)
+            return sized_entry(graph.param_types, lambda sizes: make(sizes=sizes))
         if sizes is not None:
             check_sizes(graph, sizes)
         numbers = _numbers(code.symbols, sizes or {})
@@ -150,6 +156,7 @@ class Linked:
             array=array_layout(array),
             release_gil=code.is_long,
             takes_outputs=takes_outputs,
+            fills_outputs=fills_outputs,
             on_error=on_error,
             keep_alive=(self, numbers),
         )

@@ -4,7 +4,7 @@ All builtins share one piece of machine code, made once per process. A builtin's
 plan, a bytes object of 64-bit words that the machine code walks:
 
     header   see HEADER
-    inputs   for each: dtype object, rank, dimensions...
+    inputs   for each: dtype object, rank, dimensions..., bytes of data
     outputs  for each: dtype object, rank, dimensions..., bytes of data
     constants, then (offset, object) pairs for the other slots of an `Array`
 
@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from rlx.backends.backend import MISS
-from rlx.backends.cpu import entry_code, machine, memory
+from rlx.backends.cpu import entry_code, entry_plan, machine, memory
 
 FASTCALL_KEYWORDS = 0x0080 | 0x0002  # METH_FASTCALL | METH_KEYWORDS
 NEW_FROM_DESCRIPTOR = 94  # its place in NumPy's table of C functions
@@ -137,6 +137,7 @@ def make_entry(
     array: ArrayLayout,
     release_gil: bool = False,
     takes_outputs: bool = False,
+    fills_outputs: bool = False,
     on_error: Callable[[int], object],
     keep_alive: object = None,
 ) -> Callable[..., Any]:
@@ -144,33 +145,32 @@ def make_entry(
 
     `buffers` holds the data pointers of the inputs, the outputs, `constants`, and last, if
     `arena_bytes`, scratch memory aligned to 64 bytes. The callable takes exact ndarrays or exact
-    instances of `array.cls`, C-contiguous and of the given specs, and returns one Array, or a
-    tuple of them when there is not exactly one output; anything else returns `MISS`. A nonzero
-    status of `main` calls `on_error(status)`, which raises. `keep_alive` lives as long as the
-    callable. With `release_gil`, other Python threads run during `main`.
+    instances of `array.cls`, C-contiguous and of the given specs (or for an array without axes a
+    Python number of the type that takes its dtype), and returns one Array, or a tuple of them when
+    there is not exactly one output; anything else returns `MISS`. A nonzero status of `main` calls
+    `on_error(status)`, which raises. `keep_alive` lives as long as the callable. With
+    `release_gil`, other Python threads run during `main`.
 
     With `takes_outputs` the callable wants an argument more for each output: None, or an exact
     ndarray to write the output to, which the Array in the result then holds. Whether it may be
-    written to is the caller's business: it may be read-only, or an input at the same time.
+    written to is the caller's business: it may be read-only, or an input at the same time. If it
+    `fills_outputs` it wants all of them, writeable and apart from all other arrays, and gives None.
     """
     runtime = _runtime()
     if runtime is None:
         places = (main_address, constants, arena_bytes, array, on_error, keep_alive)
-        return _python_entry(inputs, outputs, takes_outputs, *places)
-    flags = (entry_code.RELEASE_GIL | entry_code.HOLD_INPUTS) if release_gil else 0
-    if takes_outputs:
-        flags |= entry_code.TAKE_OUTPUTS
+        return _python_entry(inputs, outputs, takes_outputs, fills_outputs, *places)
+    flags = (entry_plan.RELEASE_GIL | entry_plan.HOLD_INPUTS) if release_gil else 0
+    flags |= entry_plan.TAKE_OUTPUTS * takes_outputs | entry_plan.FILL_OUTPUTS * fills_outputs
     if not _gil_enabled():
-        flags |= entry_code.HOLD_INPUTS
+        flags |= entry_plan.HOLD_INPUTS
     words: list[int] = []
-    for spec in inputs:
-        words += (id(spec.dtype), len(spec.shape), *spec.shape)
-    for spec in outputs:
+    for spec in (*inputs, *outputs):
         words += (id(spec.dtype), len(spec.shape), *spec.shape, spec.nbytes)
     words += constants
     for offset, thing in array.fill:
         words += (offset, id(thing))
-    header = entry_code.Header(
+    header = entry_plan.Header(
         inputs=len(inputs),
         outputs=len(outputs),
         constants=len(constants),
@@ -196,7 +196,11 @@ class _Runtime:
         names = re.findall(r"@(Py[A-Z]\w+)", " ".join(entry_code.SYMBOLS))
         symbols = {name: _address(getattr(_api, name)) for name in names if hasattr(_api, name)}
         symbols["PyArray_NewFromDescr"] = table[NEW_FROM_DESCRIPTOR]
-        symbols |= {"miss": id(MISS), "none": id(None), "ndarray_type": id(np.ndarray)}
+        symbols |= {"miss": id(MISS), "none": id(None), "true": id(True)}
+        symbols |= {"ndarray_type": id(np.ndarray)}
+        for kind in (float, int, bool):
+            dtype = entry_plan.NUMBER_TYPES[kind.__name__]
+            symbols |= {f"{kind.__name__}_type": id(kind), f"{dtype}_dtype": id(np.dtype(dtype))}
         text = entry_code.entry_module(locked=not _gil_enabled())
         self.library = machine.load_kept(text, symbols=symbols)
         self.handler = memory.Handler(b"rlx", 1, None)
@@ -218,6 +222,16 @@ def trim_memory() -> None:
     runtime = _runtime()
     if runtime is not None:
         ctypes.PYFUNCTYPE(None)(runtime.library.address("trim"))()
+
+
+def memory_counts() -> tuple[int, int]:
+    """How many blocks the system was asked for, and how many bytes wait for reuse."""
+    runtime = _runtime()
+    if runtime is None:
+        return 0, 0
+    places = (runtime.library.address(name) for name in ("made", "kept"))
+    made, kept = (ctypes.c_int64.from_address(place).value for place in places)
+    return made, kept
 
 
 @cache
@@ -251,30 +265,30 @@ def _layouts_hold() -> bool:
     """Whether ndarray, bytes and tuple are laid out as the machine code believes."""
     if sys.implementation.name != "cpython" or struct.calcsize("P") != 8:
         return False
-    if np.ndarray.__basicsize__ < entry_code.MEM_HANDLER + 8 or sys.byteorder != "little":
+    if np.ndarray.__basicsize__ < entry_plan.MEM_HANDLER + 8 or sys.byteorder != "little":
         return False
     for sample in (np.zeros((3, 5), np.float32), np.zeros((4, 6), np.int8)[1:, ::2], np.ones(())):
         rank = sample.ndim
-        dimensions = (ctypes.c_int64 * rank).from_address(_word(sample, entry_code.DIMENSIONS) or 8)
+        dimensions = (ctypes.c_int64 * rank).from_address(_word(sample, entry_plan.DIMENSIONS) or 8)
         facts = [
-            _word(sample, entry_code.TYPE) == id(np.ndarray),
-            _word(sample, entry_code.DATA) == sample.__array_interface__["data"][0],
-            _word(sample, entry_code.RANK) & 0xFFFFFFFF == rank,
+            _word(sample, entry_plan.TYPE) == id(np.ndarray),
+            _word(sample, entry_plan.DATA) == sample.__array_interface__["data"][0],
+            _word(sample, entry_plan.RANK) & 0xFFFFFFFF == rank,
             rank == 0 or tuple(dimensions) == sample.shape,
-            _word(sample, entry_code.DTYPE) == id(sample.dtype),
-            _word(sample, entry_code.FLAGS) & 0xFFFFFFFF == sample.flags.num,
-            _word(sample, entry_code.MEM_HANDLER) == 0 or sample.flags.owndata,
+            _word(sample, entry_plan.DTYPE) == id(sample.dtype),
+            _word(sample, entry_plan.FLAGS) & 0xFFFFFFFF == sample.flags.num,
+            _word(sample, entry_plan.MEM_HANDLER) == 0 or sample.flags.owndata,
         ]
         if not all(facts):
             return False
     owning, plan, pair = np.zeros(100), struct.pack("q", 0x123456789), (owning_marker := object(),)
-    handler = _word(owning, entry_code.MEM_HANDLER)
+    handler = _word(owning, entry_plan.MEM_HANDLER)
     return (
         handler != 0
-        and ctypes.c_uint64.from_address(handler + entry_code.TYPE).value
+        and ctypes.c_uint64.from_address(handler + entry_plan.TYPE).value
         == id(type(np._core._multiarray_umath._ARRAY_API))  # type: ignore[attr-defined]
-        and _word(plan, entry_code.BYTES_HEAD) == 0x123456789
-        and _word(pair, entry_code.TUPLE_HEAD) == id(owning_marker)
+        and _word(plan, entry_plan.BYTES_HEAD) == 0x123456789
+        and _word(pair, entry_plan.TUPLE_HEAD) == id(owning_marker)
     )
 
 
@@ -282,6 +296,7 @@ def _python_entry(
     inputs: Sequence[Spec],
     outputs: Sequence[Spec],
     takes_outputs: bool,
+    fills_outputs: bool,
     main_address: int,
     constants: Sequence[int],
     arena_bytes: int,
@@ -302,13 +317,16 @@ def _python_entry(
         return made
 
     def entry(*args: object, **keywords: object) -> object:
-        if keywords or len(args) != len(inputs) + takes_outputs * len(outputs):
+        takes = takes_outputs or fills_outputs
+        if keywords or len(args) != len(inputs) + takes * len(outputs):
             return MISS
         given, taken = args[: len(inputs)], args[len(inputs) :] or (None,) * len(outputs)
         arrays = [getattr(x, data_slot, None) if type(x) is array.cls else x for x in given]
         specs = [*inputs, *(s for s, x in zip(outputs, taken, strict=True) if x is not None)]
         checked = [*arrays, *(x for x in taken if x is not None)]
         if not all(map(_fits, checked, specs)):
+            return MISS
+        if fills_outputs and not _may_fill(taken, arrays):
             return MISS
         pairs = zip(taken, outputs, strict=True)
         results = [_fresh(spec) if x is None else x for x, spec in pairs]
@@ -319,6 +337,8 @@ def _python_entry(
         if status:
             on_error(status)
             raise SystemError(f"on_error did not raise for status {status}")
+        if fills_outputs:
+            return None
         made = tuple(map(wrap, results))  # type: ignore[arg-type]
         return made[0] if len(made) == 1 else made
 
@@ -330,6 +350,16 @@ def _fits(x: object, spec: Spec) -> bool:
     if type(x) is not np.ndarray or x.dtype is not spec.dtype or x.shape != spec.shape:
         return False
     return x.flags.c_contiguous and x.flags.aligned
+
+
+def _may_fill(outputs: Sequence[Any], inputs: Sequence[Any]) -> bool:
+    """Whether all outputs are given, writeable, and apart from each other and the inputs."""
+    seen = list(inputs)
+    for x in outputs:
+        if x is None or not x.flags.writeable or any(np.may_share_memory(x, y) for y in seen):
+            return False
+        seen.append(x)
+    return True
 
 
 def _fresh(spec: Spec) -> np.ndarray:

@@ -5,20 +5,34 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from rlx.backends.cpu.code import Function, Module
+from rlx.backends.cpu.entry_arguments import emit_apart, emit_find, emit_fits, emit_number
+from rlx.backends.cpu.entry_plan import (
+    BEHAVED,
+    BYTES_HEAD,
+    DATA,
+    FILL_OUTPUTS,
+    FLAGS,
+    HOLD_INPUTS,
+    MEM_HANDLER,
+    NUMBER_TYPES,
+    OWNS_DATA,
+    RELEASE_GIL,
+    TAKE_OUTPUTS,
+    TUPLE_HEAD,
+    TYPE,
+    WRITEABLE,
+    Header,
+    at,
+    branch,
+    flag,
+    header,
+    word,
+)
 from rlx.backends.cpu.memory import emit_memory
 
-# Byte offsets inside CPython's and NumPy's objects; `entry.py` tries them before use.
-HEAD: Final = object.__basicsize__
-TYPE: Final = HEAD - 8
-DATA, RANK, DIMENSIONS, DTYPE, FLAGS, MEM_HANDLER = (HEAD + at for at in (0, 8, 16, 40, 48, 72))
-BYTES_HEAD: Final = bytes.__basicsize__ - 1
-TUPLE_HEAD: Final = tuple.__basicsize__
-
-C_CONTIGUOUS, OWNS_DATA, BEHAVED = 0x001, 0x004, 0x101  # NumPy's flags; behaved: and ALIGNED
-RELEASE_GIL, HOLD_INPUTS, TAKE_OUTPUTS = 1, 2, 4  # flags of a plan
 SYMBOLS: Final = (
     "declare void @Py_IncRef(ptr)",
     "declare void @Py_DecRef(ptr)",
@@ -26,27 +40,14 @@ SYMBOLS: Final = (
     "declare void @PyEval_RestoreThread(ptr)",
     "declare ptr @PyErr_NoMemory()",
     "declare ptr @PyLong_FromLong(i64)",
+    "declare i64 @PyLong_AsLongAndOverflow(ptr, ptr)",
+    "declare double @PyFloat_AsDouble(ptr)",
     "declare ptr @PyObject_CallOneArg(ptr, ptr)",
     "declare ptr @PyTuple_New(i64)",
     "declare ptr @PyType_GenericAlloc(ptr, i64)",
     "declare ptr @PyArray_NewFromDescr(ptr, ptr, i32, ptr, ptr, ptr, i32, ptr)",
     "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
 )
-
-
-class Header(NamedTuple):
-    """The first words of a plan."""
-
-    inputs: int
-    outputs: int
-    constants: int
-    fills: int
-    main: int
-    flags: int
-    arena: int
-    array_type: int
-    data_offset: int
-    on_error: int
 
 
 def entry_module(*, locked: bool) -> str:
@@ -58,11 +59,15 @@ def entry_module(*, locked: bool) -> str:
     emit_memory(module, locked=locked)
     module.declarations |= set(SYMBOLS)
     # Addresses of Python objects arrive as symbols, so the object code is the same everywhere.
-    names = ("miss", "none", "ndarray_type")
+    names = ["miss", "none", "true", "ndarray_type"]
+    for kind, dtype in NUMBER_TYPES.items():
+        names += [f"{kind}_type", f"{dtype}_dtype"]
     module.globals += [f"@{name} = external global i8" for name in names]
     module.globals.append("@handler_capsule = global ptr null")
-    _emit_find(module)
-    _emit_fits(module)
+    emit_find(module)
+    emit_fits(module)
+    emit_number(module)
+    emit_apart(module)
     _emit_make(module)
     _emit_take(module)
     _emit_wrap(module)
@@ -73,93 +78,29 @@ def entry_module(*, locked: bool) -> str:
     return module.text
 
 
-def _at(f: Function, pointer: str, offset: int | str) -> str:
-    return f.offset(pointer, "i8", str(offset))
-
-
-def _word(f: Function, pointer: str, index: int, kind: str = "i64") -> str:
-    return f.emit(f"load {kind}, ptr {_at(f, pointer, 8 * index)}")
-
-
-def _header(f: Function, name: str) -> str:
-    kind = "ptr" if name in ("main", "array_type", "on_error") else "i64"
-    return _word(f, "%plan", Header._fields.index(name), kind)
-
-
-def _branch(f: Function, condition: str, otherwise: str, hint: str = "next") -> None:
-    """Go on if `condition` holds, else jump to the block `otherwise`."""
-    following = f.label(hint)
-    f.do(f"br i1 {condition}, label %{following}, label %{otherwise}")
-    f.start_block(following)
-
-
-def _emit_find(module: Module) -> None:
-    """`find(plan, argument) -> ptr`: the ndarray an argument is or holds, or null."""
-    f = module.function(
-        "find", [("ptr", "%plan"), ("ptr", "%argument")], "ptr", "nounwind", "internal"
-    )
-    kind = f.emit(f"load ptr, ptr {_at(f, '%argument', TYPE)}")
-    wrapped = f.emit(f"icmp eq ptr {kind}, {_header(f, 'array_type')}")
-    f.do(f"br i1 {wrapped}, label %array, label %bare")
-    f.start_block("array")
-    inner = f.emit(f"load ptr, ptr {_at(f, '%argument', _header(f, 'data_offset'))}")
-    _branch(f, f.emit(f"icmp ne ptr {inner}, null"), "none")
-    inner_kind = f.emit(f"load ptr, ptr {_at(f, inner, TYPE)}")
-    _branch(f, f.emit(f"icmp eq ptr {inner_kind}, @ndarray_type"), "none")
-    f.do(f"ret ptr {inner}")
-    f.start_block("bare")
-    _branch(f, f.emit(f"icmp eq ptr {kind}, @ndarray_type"), "none")
-    f.do("ret ptr %argument")
-    f.start_block("none")
-    f.do("ret ptr null")
-
-
-def _emit_fits(module: Module) -> None:
-    """`fits(array, spec) -> i1`: whether dtype, layout and shape are the spec's."""
-    f = module.function("fits", [("ptr", "%array"), ("ptr", "%spec")], "i1", "nounwind", "internal")
-    flags = f.emit(f"load i32, ptr {_at(f, '%array', FLAGS)}")
-    behaved = f.emit(f"icmp eq i32 {f.emit(f'and i32 {flags}, {BEHAVED}')}, {BEHAVED}")
-    dtype = f.emit(f"load ptr, ptr {_at(f, '%array', DTYPE)}")
-    same_dtype = f.emit(f"icmp eq ptr {dtype}, {_word(f, '%spec', 0, 'ptr')}")
-    short = f.emit(f"load i32, ptr {_at(f, '%array', RANK)}")
-    rank = f.emit(f"sext i32 {short} to i64")
-    same_rank = f.emit(f"icmp eq i64 {rank}, {_word(f, '%spec', 1)}")
-    plain = f.emit(f"and i1 {f.emit(f'and i1 {behaved}, {same_dtype}')}, {same_rank}")
-    _branch(f, plain, "differs")
-    dimensions = f.emit(f"load ptr, ptr {_at(f, '%array', DIMENSIONS)}")
-    wanted = _at(f, "%spec", 16)
-    with f.loop("0", rank) as axes:
-        have = f.emit(f"load i64, ptr {f.offset(dimensions, 'i64', axes.index)}")
-        want = f.emit(f"load i64, ptr {f.offset(wanted, 'i64', axes.index)}")
-        _branch(f, f.emit(f"icmp eq i64 {have}, {want}"), "differs")
-    f.do("ret i1 true")
-    f.start_block("differs")
-    f.do("ret i1 false")
-
-
 def _emit_make(module: Module) -> None:
     """`make(spec) -> ptr`: a read-only ndarray over a fresh block.
 
     If that fails it gives null and sets an exception.
     """
     f = module.function("make", [("ptr", "%spec")], "ptr", "nounwind", "internal")
-    dtype, rank = _word(f, "%spec", 0, "ptr"), _word(f, "%spec", 1)
-    size = f.emit(f"load i64, ptr {f.offset(_at(f, '%spec', 16), 'i64', rank)}")
+    dtype, rank = word(f, "%spec", 0, "ptr"), word(f, "%spec", 1)
+    size = f.emit(f"load i64, ptr {f.offset(at(f, '%spec', 16), 'i64', rank)}")
     data = f.emit(f"call ptr @allocate(i64 {size})")
-    _branch(f, f.emit(f"icmp ne ptr {data}, null"), "memory")
+    branch(f, f.emit(f"icmp ne ptr {data}, null"), "memory")
     f.do(f"call void @Py_IncRef(ptr {dtype})")  # NewFromDescr takes the reference
     made = f.emit(
         "call ptr @PyArray_NewFromDescr(ptr @ndarray_type, ptr "
-        f"{dtype}, i32 {f.emit(f'trunc i64 {rank} to i32')}, ptr {_at(f, '%spec', 16)}, "
+        f"{dtype}, i32 {f.emit(f'trunc i64 {rank} to i32')}, ptr {at(f, '%spec', 16)}, "
         f"ptr null, ptr {data}, i32 {BEHAVED}, ptr null)"
     )
-    _branch(f, f.emit(f"icmp ne ptr {made}, null"), "array")
-    place = _at(f, made, FLAGS)
+    branch(f, f.emit(f"icmp ne ptr {made}, null"), "array")
+    place = at(f, made, FLAGS)
     flags = f.emit(f"or i32 {f.emit(f'load i32, ptr {place}')}, {OWNS_DATA}")
     f.do(f"store i32 {flags}, ptr {place}")
     handler = f.emit("load ptr, ptr @handler_capsule")
     f.do(f"call void @Py_IncRef(ptr {handler})")
-    f.do(f"store ptr {handler}, ptr {_at(f, made, MEM_HANDLER)}")
+    f.do(f"store ptr {handler}, ptr {at(f, made, MEM_HANDLER)}")
     f.do(f"ret ptr {made}")
     f.start_block("memory")
     f.emit("call ptr @PyErr_NoMemory()")
@@ -172,15 +113,24 @@ def _emit_make(module: Module) -> None:
 def _emit_take(module: Module) -> None:
     """`take(argument, spec) -> ptr`: the ndarray given for an output.
 
-    For None a new one is made; what does not fit gives `miss`.
+    For None a new one is made, unless all outputs are to be filled, which must be writeable; what
+    does not fit gives `miss`.
     """
     f = module.function(
-        "take", [("ptr", "%argument"), ("ptr", "%spec")], "ptr", "nounwind", "internal"
+        "take",
+        [("ptr", "%argument"), ("ptr", "%spec"), ("i1", "%fills")],
+        "ptr",
+        "nounwind",
+        "internal",
     )
-    _branch(f, f.emit("icmp ne ptr %argument, @none"), "fresh")
-    kind = f.emit(f"load ptr, ptr {_at(f, '%argument', TYPE)}")
-    _branch(f, f.emit(f"icmp eq ptr {kind}, @ndarray_type"), "unfit")
-    _branch(f, f.emit("call i1 @fits(ptr %argument, ptr %spec)"), "unfit")
+    given = f.emit("icmp ne ptr %argument, @none")
+    branch(f, f.emit(f"or i1 {given}, %fills"), "fresh")
+    kind = f.emit(f"load ptr, ptr {at(f, '%argument', TYPE)}")
+    branch(f, f.emit(f"icmp eq ptr {kind}, @ndarray_type"), "unfit")
+    branch(f, f.emit("call i1 @fits(ptr %argument, ptr %spec)"), "unfit")
+    flags = f.emit(f"load i32, ptr {at(f, '%argument', FLAGS)}")
+    writeable = f.emit(f"icmp ne i32 {f.emit(f'and i32 {flags}, {WRITEABLE}')}, 0")
+    branch(f, f.emit(f"select i1 %fills, i1 {writeable}, i1 true"), "unfit")
     f.do("call void @Py_IncRef(ptr %argument)")
     f.do("ret ptr %argument")
     f.start_block("fresh")
@@ -201,15 +151,15 @@ def _emit_wrap(module: Module) -> None:
         "nounwind",
         "internal",
     )
-    kind = _header(f, "array_type")
+    kind = header(f, "array_type")
     made = f.emit(f"call ptr @PyType_GenericAlloc(ptr {kind}, i64 0)")
-    _branch(f, f.emit(f"icmp ne ptr {made}, null"), "failed")
-    f.do(f"store ptr %array, ptr {_at(f, made, _header(f, 'data_offset'))}")
-    with f.loop("0", _header(f, "fills")) as slots:
-        pair = _at(f, "%fill", f.emit(f"shl i64 {slots.index}, 4"))
-        thing = _word(f, pair, 1, "ptr")
+    branch(f, f.emit(f"icmp ne ptr {made}, null"), "failed")
+    f.do(f"store ptr %array, ptr {at(f, made, header(f, 'data_offset'))}")
+    with f.loop("0", header(f, "fills")) as slots:
+        pair = at(f, "%fill", f.emit(f"shl i64 {slots.index}, 4"))
+        thing = word(f, pair, 1, "ptr")
         f.do(f"call void @Py_IncRef(ptr {thing})")
-        f.do(f"store ptr {thing}, ptr {_at(f, made, _word(f, pair, 0))}")
+        f.do(f"store ptr {thing}, ptr {at(f, made, word(f, pair, 0))}")
     f.do(f"ret ptr {made}")
     f.start_block("failed")
     f.do("call void @Py_DecRef(ptr %array)")
@@ -233,19 +183,19 @@ def _emit_results(module: Module) -> None:
     """
     parameters = [("ptr", "%plan"), ("ptr", "%fill"), ("ptr", "%arrays")]
     f = module.function("results", parameters, "ptr", "nounwind", "internal")
-    count = _header(f, "outputs")
+    count = header(f, "outputs")
     f.do(f"br i1 {f.emit(f'icmp eq i64 {count}, 1')}, label %one, label %many")
     f.start_block("one")
     array = f.emit("load ptr, ptr %arrays")
     f.do(f"ret ptr {f.emit(f'call ptr @wrap(ptr %plan, ptr %fill, ptr {array})')}")
     f.start_block("many")
     made = f.emit(f"call ptr @PyTuple_New(i64 {count})")
-    _branch(f, f.emit(f"icmp ne ptr {made}, null"), "all")
-    items = _at(f, made, TUPLE_HEAD)
+    branch(f, f.emit(f"icmp ne ptr {made}, null"), "all")
+    items = at(f, made, TUPLE_HEAD)
     with f.loop("0", count) as each:
         array = f.emit(f"load ptr, ptr {f.offset('%arrays', 'ptr', each.index)}")
         item = f.emit(f"call ptr @wrap(ptr %plan, ptr %fill, ptr {array})")
-        _branch(f, f.emit(f"icmp ne ptr {item}, null"), "rest")
+        branch(f, f.emit(f"icmp ne ptr {item}, null"), "rest")
         f.do(f"store ptr {item}, ptr {f.offset(items, 'ptr', each.index)}")
     f.do(f"ret ptr {made}")
     f.start_block("rest")  # the tuple drops the items it has
@@ -265,16 +215,16 @@ def _emit_run(module: Module) -> None:
     """
     parameters = [("ptr", "%plan"), ("ptr", "%buffers"), ("ptr", "%place")]
     f = module.function("run", parameters, "i1", "nounwind", "internal")
-    size, main = _header(f, "arena"), _header(f, "main")
+    size, main = header(f, "arena"), header(f, "main")
     f.do(f"br i1 {f.emit(f'icmp eq i64 {size}, 0')}, label %ready, label %scratch")
     f.start_block("scratch")
     arena = f.emit(f"call ptr @allocate(i64 {size})")
-    _branch(f, f.emit(f"icmp ne ptr {arena}, null"), "memory")
+    branch(f, f.emit(f"icmp ne ptr {arena}, null"), "memory")
     f.do(f"store ptr {arena}, ptr %place")
     f.do("br label %ready")
     f.start_block("ready")
     used = f.emit("load ptr, ptr %place")
-    free = f.emit(f"and i64 {_header(f, 'flags')}, {RELEASE_GIL}")
+    free = f.emit(f"and i64 {header(f, 'flags')}, {RELEASE_GIL}")
     f.do(f"br i1 {f.emit(f'icmp eq i64 {free}, 0')}, label %holding, label %releasing")
     f.start_block("holding")
     held = f.emit(f"call i32 {main}(ptr %buffers)")
@@ -288,14 +238,14 @@ def _emit_run(module: Module) -> None:
     status = f.emit(f"phi i32 [ {held}, %holding ], [ {released}, %releasing ]")
     with f.when(f.emit(f"icmp ne i64 {size}, 0")):
         f.do(f"call void @release(ptr {used}, i64 {size})")
-    _branch(f, f.emit(f"icmp eq i32 {status}, 0"), "failed")
+    branch(f, f.emit(f"icmp eq i32 {status}, 0"), "failed")
     f.do("ret i1 true")
     f.start_block("failed")
     number = f.emit(f"call ptr @PyLong_FromLong(i64 {f.emit(f'sext i32 {status} to i64')})")
-    _branch(f, f.emit(f"icmp ne ptr {number}, null"), "gone")
-    answer = f.emit(f"call ptr @PyObject_CallOneArg(ptr {_header(f, 'on_error')}, ptr {number})")
+    branch(f, f.emit(f"icmp ne ptr {number}, null"), "gone")
+    answer = f.emit(f"call ptr @PyObject_CallOneArg(ptr {header(f, 'on_error')}, ptr {number})")
     f.do(f"call void @Py_DecRef(ptr {number})")
-    _branch(f, f.emit(f"icmp ne ptr {answer}, null"), "gone")
+    branch(f, f.emit(f"icmp ne ptr {answer}, null"), "gone")
     f.do(f"call void @Py_DecRef(ptr {answer})")  # it did not raise: CPython makes a SystemError
     f.do("br label %gone")
     f.start_block("memory")
@@ -310,40 +260,37 @@ def _emit_entry(module: Module) -> None:
     parameters = [("ptr", "%self"), ("ptr", "%args"), ("i64", "%count"), ("ptr", "%names")]
     f = module.function("entry", parameters, "ptr")
     f.do(f"%plan = getelementptr inbounds i8, ptr %self, i64 {BYTES_HEAD}")
-    inputs, outputs, constants = (_header(f, name) for name in Header._fields[:3])
+    inputs, outputs, constants = (header(f, name) for name in Header._fields[:3])
     arrays = f.emit(f"add i64 {inputs}, {outputs}")
-    taken = f.emit(f"and i64 {_header(f, 'flags')}, {TAKE_OUTPUTS}")
-    takes = f.emit(f"icmp ne i64 {taken}, 0")
+    takes = flag(f, TAKE_OUTPUTS | FILL_OUTPUTS)
+    fills = flag(f, FILL_OUTPUTS)
     wanted = f.emit(f"select i1 {takes}, i64 {arrays}, i64 {inputs}")
     right = f.emit(f"icmp eq i64 %count, {wanted}")
-    _branch(f, f.emit(f"and i1 {right}, {f.emit('icmp eq ptr %names, null')}"), "miss")
+    branch(f, f.emit(f"and i1 {right}, {f.emit('icmp eq ptr %names, null')}"), "miss")
     fixed = f.emit(f"add i64 {arrays}, {constants}")
     buffers = f.emit(f"alloca ptr, i64 {f.emit(f'add i64 {fixed}, 1')}")
     objects = f.emit(f"alloca ptr, i64 {f.emit(f'add i64 {arrays}, 1')}")
-    specs = _at(f, "%plan", 8 * len(Header._fields))
+    numbers = f.emit(f"alloca i64, i64 {f.emit(f'add i64 {inputs}, 1')}")
+    specs = at(f, "%plan", 8 * len(Header._fields))
     with f.loop("0", inputs, carried=[("ptr", specs)]) as each:
-        argument = f.emit(f"load ptr, ptr {f.offset('%args', 'ptr', each.index)}")
-        array = f.emit(f"call ptr @find(ptr %plan, ptr {argument})")
-        spec = each.values[0]
-        _branch(f, f.emit(f"icmp ne ptr {array}, null"), "miss")
-        _branch(f, f.emit(f"call i1 @fits(ptr {array}, ptr {spec})"), "miss")
-        f.do(f"store ptr {array}, ptr {f.offset(objects, 'ptr', each.index)}")
-        data = f.emit(f"load ptr, ptr {_at(f, array, DATA)}")
-        f.do(f"store ptr {data}, ptr {f.offset(buffers, 'ptr', each.index)}")
-        each.next[0] = f.offset(_at(f, spec, 16), "i64", _word(f, spec, 1))
+        _input(f, each.index, each.values[0], buffers, objects, numbers)
+        each.next[0] = f.offset(at(f, each.values[0], 24), "i64", word(f, each.values[0], 1))
     with f.loop(inputs, arrays, carried=[("ptr", each.values[0])]) as made:
         spec = made.values[0]
-        array = _output(f, takes, made.index, spec)
-        _branch(f, f.emit(f"icmp ne ptr {array}, null"), "unmade")
-        _branch(f, f.emit(f"icmp ne ptr {array}, @miss"), "unfit")
+        array = _output(f, takes, fills, made.index, spec)
+        branch(f, f.emit(f"icmp ne ptr {array}, null"), "unmade")
+        branch(f, f.emit(f"icmp ne ptr {array}, @miss"), "unfit")
         f.do(f"store ptr {array}, ptr {f.offset(objects, 'ptr', made.index)}")
-        data = f.emit(f"load ptr, ptr {_at(f, array, DATA)}")
+        data = f.emit(f"load ptr, ptr {at(f, array, DATA)}")
         f.do(f"store ptr {data}, ptr {f.offset(buffers, 'ptr', made.index)}")
-        made.next[0] = f.offset(_at(f, spec, 24), "i64", _word(f, spec, 1))
+        made.next[0] = f.offset(at(f, spec, 24), "i64", word(f, spec, 1))
+    with f.when(fills):
+        apart = f.emit(f"call i1 @apart(ptr %plan, ptr {buffers}, ptr {specs})")
+        branch(f, apart, "unfit")
     rest, size = made.values[0], f.emit(f"shl i64 {constants}, 3")
     place = f.offset(buffers, "ptr", arrays)
     f.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {place}, ptr {rest}, i64 {size}, i1 false)")
-    _finish_entry(f, inputs, arrays, buffers, objects, fixed, _at(f, rest, size))
+    _finish_entry(f, fills, arrays, buffers, objects, fixed, at(f, rest, size))
     f.start_block("unmade")
     f.do(f"call void @drop(ptr {objects}, i64 {inputs}, i64 {made.index})")
     f.do("ret ptr null")
@@ -355,7 +302,30 @@ def _emit_entry(module: Module) -> None:
     f.do("ret ptr @miss")
 
 
-def _output(f: Function, takes: str, index: str, spec: str) -> str:
+def _input(f: Function, index: str, spec: str, buffers: str, objects: str, numbers: str) -> None:
+    """Put an argument's data pointer into `buffers` and what holds it into `objects`."""
+    argument = f.emit(f"load ptr, ptr {f.offset('%args', 'ptr', index)}")
+    array = f.emit(f"call ptr @find(ptr %plan, ptr {argument})")
+    bare, known, ready = f.label("number"), f.label("array"), f.label("input")
+    f.do(f"br i1 {f.emit(f'icmp eq ptr {array}, null')}, label %{bare}, label %{known}")
+    f.start_block(bare)
+    place = f.offset(numbers, "i64", index)
+    branch(f, f.emit(f"call i1 @number(ptr {argument}, ptr {spec}, ptr {place})"), "miss", "fine")
+    number_end = f.block
+    f.do(f"br label %{ready}")
+    f.start_block(known)
+    branch(f, f.emit(f"call i1 @fits(ptr {array}, ptr {spec})"), "miss", "fit")
+    inside = f.emit(f"load ptr, ptr {at(f, array, DATA)}")
+    array_end = f.block
+    f.do(f"br label %{ready}")
+    f.start_block(ready)
+    holder = f.emit(f"phi ptr [ {argument}, %{number_end} ], [ {array}, %{array_end} ]")
+    data = f.emit(f"phi ptr [ {place}, %{number_end} ], [ {inside}, %{array_end} ]")
+    f.do(f"store ptr {holder}, ptr {f.offset(objects, 'ptr', index)}")
+    f.do(f"store ptr {data}, ptr {f.offset(buffers, 'ptr', index)}")
+
+
+def _output(f: Function, takes: str, fills: str, index: str, spec: str) -> str:
     """The ndarray for an output.
 
     It is fresh, or from the arguments if the plan takes outputs there.
@@ -367,18 +337,19 @@ def _output(f: Function, takes: str, index: str, spec: str) -> str:
     f.do(f"br label %{ready}")
     f.start_block(given)
     argument = f.emit(f"load ptr, ptr {f.offset('%args', 'ptr', index)}")
-    taken = f.emit(f"call ptr @take(ptr {argument}, ptr {spec})")
+    taken = f.emit(f"call ptr @take(ptr {argument}, ptr {spec}, i1 {fills})")
     f.do(f"br label %{ready}")
     f.start_block(ready)
     return f.emit(f"phi ptr [ {made}, %{fresh} ], [ {taken}, %{given} ]")
 
 
 def _finish_entry(
-    f: Function, inputs: str, arrays: str, buffers: str, objects: str, fixed: str, fill: str
+    f: Function, fills: str, arrays: str, buffers: str, objects: str, fixed: str, fill: str
 ) -> None:
     """Run main and wrap the results; `objects` are the ndarrays of inputs and outputs."""
+    inputs = header(f, "inputs")
     # Without the GIL another thread could free the ndarray inside an Array that it also has.
-    hold = f.emit(f"and i64 {_header(f, 'flags')}, {HOLD_INPUTS}")
+    hold = f.emit(f"and i64 {header(f, 'flags')}, {HOLD_INPUTS}")
     held = f.emit(f"select i1 {f.emit(f'icmp eq i64 {hold}, 0')}, i64 0, i64 {inputs}")
     with f.loop("0", held) as each:
         array = f.emit(f"load ptr, ptr {f.offset(objects, 'ptr', each.index)}")
@@ -386,7 +357,12 @@ def _finish_entry(
     last = f.offset(buffers, "ptr", fixed)
     done = f.emit(f"call i1 @run(ptr %plan, ptr {buffers}, ptr {last})")
     f.do(f"call void @drop(ptr {objects}, i64 0, i64 {held})")
-    _branch(f, done, "failed")
+    branch(f, done, "failed")
+    with f.when(fills):
+        f.do(f"call void @drop(ptr {objects}, i64 {inputs}, i64 {arrays})")
+        f.do("call void @Py_IncRef(ptr @none)")
+        f.do("ret ptr @none")
+        f.start_block(f.label("unreachable"))
     first = f.offset(objects, "ptr", inputs)
     f.do(f"ret ptr {f.emit(f'call ptr @results(ptr %plan, ptr {fill}, ptr {first})')}")
     f.start_block("failed")

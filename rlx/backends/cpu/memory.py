@@ -41,6 +41,7 @@ def emit_memory(module: Module, *, locked: bool) -> None:
     module.globals += [
         f"@bins = internal global [{BINS} x ptr] zeroinitializer, align 64",
         "@kept = global i64 0",
+        "@made = global i64 0",
         "@bin_lock = internal global i32 0",
     ]
     module.declarations |= {
@@ -85,9 +86,10 @@ def _emit_bin(module: Module) -> None:
 
 
 def _emit_fresh(module: Module) -> None:
-    """`fresh(block) -> ptr`: a block from the system, or null."""
+    """`fresh(block) -> ptr`: a block from the system, or null; `made` counts."""
     f = module.function("fresh", [("i64", "%block")], "ptr", "noinline nounwind", "internal")
     place = f.emit("alloca ptr")
+    f.emit("atomicrmw add ptr @made, i64 1 monotonic")
     huge = f.emit(f"icmp uge i64 %block, {HUGE_BYTES}")
     alignment = f.emit(f"select i1 {huge}, i64 {HUGE_ALIGNMENT}, i64 {ALIGNMENT}")
     status = f.emit(f"call i32 @posix_memalign(ptr {place}, i64 {alignment}, i64 %block)")

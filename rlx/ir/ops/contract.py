@@ -15,6 +15,7 @@ from ..op import define
 from ..types import Type, is_bool, is_complex, is_float, is_integer, promote
 from .convert import convert
 from .families import check_kind, linear_in_each
+from .known import maker
 from .movement import transpose
 
 Pairs = tuple[tuple[int, ...], tuple[int, ...]]
@@ -202,6 +203,32 @@ def dot_general_batch(
         place = x.rank - len(contract[0])
     order = (place, *(i for i in range(made.rank) if i != place))
     return made if place == 0 else transpose(made, axes=order)
+
+
+@dot_general.total
+def dot_general_total(x: Value, y: Value, *, contract: Pairs, batch: Pairs, dtype: Any) -> Value:
+    moved = [tuple(tuple(i + 1 for i in axes) for axes in pairs) for pairs in (contract, batch)]
+    summed = ((0, *moved[0][0]), (0, *moved[0][1]))
+    return dot_general(x, y, contract=summed, batch=moved[1], dtype=dtype)
+
+
+@dot_general.fold
+def dot_general_fold(
+    x: Value, y: Value, *, contract: Pairs, batch: Pairs, dtype: Any
+) -> Value | None:
+    """Name the axes of what was transposed, if its free ones stay in order."""
+    operands, pairs = [x, y], [list(contract), list(batch)]
+    for side, operand in enumerate((x, y)):
+        moved = maker(operand, "transpose")
+        axes = moved.attrs["axes"] if moved else ()
+        free = [axes[i] for i in _free(len(axes), contract[side], batch[side])]
+        if moved and free == sorted(free):
+            operands[side] = moved.args[0]
+            for pair in pairs:
+                pair[side] = tuple(axes[i] for i in pair[side])
+    if operands == [x, y]:
+        return None
+    return dot_general(*operands, contract=pairs[0], batch=pairs[1], dtype=dtype)
 
 
 dot_general.samples((3, 4), (4, 2), contract=((1,), (0,)))

@@ -140,6 +140,28 @@ def pad_fold(x: Value, value: Value, *, low: tuple, high: tuple, interior: tuple
     return None
 
 
+@pad.join
+def pad_join(x: Value, y: Value) -> Value | None:
+    """The sum of two arrays between zeros, if they lie side by side."""
+    nodes = [node for node in (maker(x, "pad"), maker(y, "pad")) if node is not None]
+    if any(uniform(n.args[1]) != 0 or any(n.attrs["interior"]) for n in nodes) or len(nodes) < 2:
+        return None
+    first, second = sorted(nodes, key=lambda n: n.attrs["low"])
+    parts = first.args[0], second.args[0]
+    low, high = first.attrs["low"], first.attrs["high"]
+    apart = [i for i in range(x.rank) if low[i] != second.attrs["low"][i]]
+    if len(apart) != 1 or min(*low, *second.attrs["high"]) < 0:
+        return None
+    (axis,) = apart
+    if low[axis] + parts[0].shape[axis] != second.attrs["low"][axis]:
+        return None
+    if _without(parts[0].shape, axis) != _without(parts[1].shape, axis):
+        return None
+    high = (*high[:axis], second.attrs["high"][axis], *high[axis + 1 :])
+    joined = concat(*parts, axis=axis)
+    return pad(joined, first.args[1], low=low, high=high, interior=first.attrs["interior"])
+
+
 def _pad_sample(*args: Any, expect: Any = None, **attrs: tuple[int, ...]) -> None:
     """Add a sample of pad with its attributes `low` and `high`.
 
@@ -323,10 +345,14 @@ def concat_batch(args: Sequence[Value], batched: Sequence[bool], *, axis: int) -
 
 @concat.fold
 def concat_fold(*xs: Value, axis: int) -> Value | None:
-    full_ones = [x for x in xs if x.shape[axis] != 0]
+    parts: list[Value] = []
+    for x in xs:
+        inner = maker(x, "concat")
+        parts += inner.args if inner and inner.attrs["axis"] == axis else [x]
+    full_ones = [x for x in parts if x.shape[axis] != 0]
     if len(full_ones) == 1:
         return full_ones[0]
-    return concat(*full_ones, axis=axis) if 1 < len(full_ones) < len(xs) else None
+    return concat(*full_ones, axis=axis) if full_ones and full_ones != [*xs] else None
 
 
 concat.samples((2, 3), (1, 3), (2, 3), axis=0)

@@ -4,11 +4,24 @@ Enters and leaves: a valid `Graph`. Each file has one pass of its name; read `in
 first. They may use `ir` only, and name no op.
 """
 
+from .batch_products import batch_products
 from .dedupe import dedupe
 from .drop_dead import drop_dead
 from .expand import expand
 from .fold_constants import fold_constants
+from .hoist import hoist
 from .inline_calls import inline_calls
 from .simplify import simplify
+from .trim_loops import trim_loops
 
-__all__ = ["dedupe", "drop_dead", "expand", "fold_constants", "inline_calls", "simplify"]
+__all__ = [
+    "batch_products",
+    "dedupe",
+    "drop_dead",
+    "expand",
+    "fold_constants",
+    "hoist",
+    "inline_calls",
+    "simplify",
+    "trim_loops",
+]

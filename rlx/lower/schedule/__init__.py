@@ -7,5 +7,6 @@ Enters: a legal graph and a target. Leaves: a `Program`. Read `fuse.py` (what ge
 from .finish import finish
 from .plan_memory import plan_memory
 from .schedule import schedule
+from .turn_operands import turn_operands
 
-__all__ = ["finish", "plan_memory", "schedule"]
+__all__ = ["finish", "plan_memory", "schedule", "turn_operands"]

@@ -1,0 +1,100 @@
+"""Arrays of other libraries, read where they lie.
+
+They are met through DLPack: an object's `__dlpack__` gives a capsule that tells where its memory is
+and keeps it alive.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from ..ir.builder import user_source
+from ..ir.errors import ArgumentError, DtypeError
+from ..ir.types import DTYPES
+
+HOST_DEVICES = (1, 3, 11)  # plain memory, and what CUDA and ROCm pin or manage
+UNKNOWN_TO_NUMPY = {
+    (4, 16): "bfloat16",
+    (10, 8): "float8_e4m3fn",
+    (12, 8): "float8_e5m2",
+}
+
+
+class _Tensor(ctypes.Structure):
+    """DLPack's DLTensor."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device", ctypes.c_int32 * 2),
+        ("rank", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("offset", ctypes.c_uint64),
+    )
+
+
+_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
+class _Memory:
+    """Memory of a capsule, as NumPy reads it; keeps the capsule and so the memory alive."""
+
+    def __init__(self, capsule: Any, tensor: _Tensor) -> None:
+        self._capsule = capsule
+        size, axes = tensor.bits // 8, range(tensor.rank)
+        self.__array_interface__ = {
+            "version": 3,
+            "typestr": f"<u{size}",
+            "shape": tuple(tensor.shape[i] for i in axes),
+            "strides": tuple(tensor.strides[i] * size for i in axes) if tensor.strides else None,
+            "data": ((tensor.data or 0) + tensor.offset, True),
+        }
+
+
+def shared(x: Any) -> np.ndarray:
+    """A NumPy array over the memory of an object that speaks DLPack."""
+    _check_place(x)
+    try:
+        return np.from_dlpack(x)
+    except (BufferError, RuntimeError) as error:
+        return _read(x, error)
+
+
+def _check_place(x: Any) -> None:
+    device = x.__dlpack_device__()[0] if hasattr(x, "__dlpack_device__") else 1
+    if device not in HOST_DEVICES:
+        raise ArgumentError(
+            f"a {type(x).__name__} lies in the memory of another device (DLPack calls it "
+            f"{int(device)})",
+            where=str(user_source()),
+            fix="copy it to the host first",
+        )
+
+
+def _read(x: Any, error: Exception) -> np.ndarray:
+    """The array of a dtype that NumPy itself does not read."""
+    try:
+        capsule = x.__dlpack__()
+    except Exception as refusal:
+        raise ArgumentError(
+            f"a {type(x).__name__} does not give its memory: {refusal}",
+            where=str(user_source()),
+            fix="pass an array that does, as x.detach() of one with a gradient",
+        ) from None
+    tensor = _Tensor.from_address(_pointer(capsule, b"dltensor"))
+    name = UNKNOWN_TO_NUMPY.get((tensor.code, tensor.bits))
+    if name is None or tensor.lanes != 1:
+        raise DtypeError(
+            f"a {type(x).__name__} is of a dtype that rlx cannot read: {error}",
+            where=str(user_source()),
+            fix="convert it first, as to float32",
+        )
+    return np.asarray(_Memory(capsule, tensor)).view(DTYPES[name])

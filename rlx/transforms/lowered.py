@@ -1,0 +1,189 @@
+"""Recorded and compiled functions, as `jit` makes them for one kind of arguments."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..ir.builder import user_source
+from ..ir.errors import StructureError
+from ..ir.graph import Graph
+from ..ir.tracebacks import boundary
+from ..ir.types import as_dtype
+from ..runtime import MISS
+from ..runtime.compiled import CompiledGraph, parameter_names, places_of
+from ..runtime.queue import Pending
+from ..runtime.session import CompileOptions, default_session
+from ..trace import ownership, pytree
+from ..trace.host import PYTHON_SCALARS
+from ..trace.make_graph import Traced
+from .call_path import Arguments, call_path, into_path
+from .recompile import difference
+
+
+@dataclass(eq=False)
+class Compiled:
+    """A recorded and compiled function for one kind of arguments.
+
+    A call takes arguments like those it was recorded for; static ones may be left out.
+    """
+
+    traced: Traced
+    compiled: CompiledGraph
+    mark_static: Callable[[Any, Any], tuple[Any, Any]]
+
+    @property
+    def graph(self) -> Graph:
+        """The recorded graph."""
+        return self.traced.graph
+
+    @property
+    def stages(self) -> dict[str, str]:
+        """The text of every stage, from the recorded graph to the machine code."""
+        return self.compiled.stages
+
+    def report(self) -> str:
+        """For each op how it runs."""
+        return self.compiled.report()
+
+    @boundary
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.run(self._leaves(args, kwargs))
+
+    def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
+        """The leaves of arguments, which must be like those it was recorded for."""
+        leaves, tree = pytree.flatten((args, kwargs))
+        if tree == self._without_static:
+            return leaves
+        leaves, tree = pytree.flatten(self.mark_static(args, kwargs))
+        if tree == self.traced.in_tree:
+            return leaves
+        place = difference(self.traced.in_tree, tree)
+        raise StructureError(
+            f"{self.graph.name} was compiled for other arguments: {place}",
+            where=str(user_source()),
+            fix="pass arguments with the containers, keys and static values it was compiled for",
+        )
+
+    @functools.cached_property
+    def _without_static(self) -> pytree.Structure:
+        """The structure of the arguments that are arrays."""
+        tree = self.traced.in_tree
+        args, kwargs = pytree.unflatten(tree, [0] * tree.num_leaves)
+        left = {k: x for k, x in kwargs.items() if not isinstance(x, pytree.Static)}
+        return pytree.structure((tuple(x for x in args if not isinstance(x, pytree.Static)), left))
+
+    def run(self, leaves: Sequence[Any]) -> Any:
+        """Run on the leaves of the arguments."""
+        return self._unflatten(self.compiled(*leaves, *self.traced.captures))
+
+    def try_run(self, leaves: Sequence[Any]) -> Any:
+        """Run if the leaves are arrays that fit as they are; else give MISS."""
+        if (
+            not self.has_path
+            or self.compiled.donated
+            or not all(
+                type(leaves[i]) is kind if kind else type(leaves[i]) not in PYTHON_SCALARS
+                for i, kind in self.scalars.items()
+            )
+        ):
+            return MISS
+        results = self.compiled.executable.entry(*leaves, *self.traced.captures)
+        if results is MISS:
+            return MISS
+        return self._unflatten(ownership.make_here(results) if ownership.open_traces else results)
+
+    @functools.cached_property
+    def has_path(self) -> bool:
+        """Whether its machine code may be entered without a look at the arguments."""
+        return self.compiled.executable.miss is MISS
+
+    @functools.cached_property
+    def scalars(self) -> dict[int, type | None]:
+        """The leaves that may be numbers: the Python type of each, or None for an array."""
+        rows = enumerate(zip(self.graph.params, self.traced.in_weak, strict=False))
+        return {i: _python_type(p.dtype) if w else None for i, (p, w) in rows if p.type.rank == 0}
+
+    def path(self, arguments: Arguments) -> Callable[..., Any]:
+        """The shortest way into the machine code for arguments like these."""
+        traced, entry = self.traced, self.compiled.executable.entry
+        out, count = traced.out_tree, len(traced.graph.results)
+        is_flat_out = out == _LEAF or (count != 1 and out == pytree.structure((0,) * count))
+        is_flat_in = traced.in_tree == pytree.structure(((0,) * traced.n_args, {}))
+        if self.compiled.donated:
+            return call_path(self.compiled.try_donating, traced, arguments, self.scalars)
+        if is_flat_in and is_flat_out and not (traced.captures or self.scalars):
+            return entry
+        return call_path(entry, traced, arguments, self.scalars)
+
+    @boundary
+    def run_into(self, *args: Any, out: Any, **kwargs: Any) -> None:
+        """Run and write the results into a tree of writeable NumPy arrays like the result.
+
+        Nothing is allocated or copied for an array that is dense and apart from the arguments.
+        """
+        self.write_into(self._leaves(args, kwargs), out)
+
+    def write_into(self, leaves: Sequence[Any], out: Any) -> None:
+        """Do as `run_into`, on the leaves of the arguments."""
+        sides = ("the result", "`out`")
+        outs = pytree.flatten_like(self.traced.out_tree, out, "run_into", sides)
+        self.compiled.run_into(*leaves, *self.traced.captures, out=outs)
+
+    @boundary
+    def run_async(self, *args: Any, **kwargs: Any) -> Pending:
+        """Run on the session's thread; gives what can be waited for, or awaited.
+
+        Use it as `p = c.run_async(x)`, then `p.result()`; or `await c.run_async(x)`. Arguments are
+        checked and memory of NumPy arrays is copied now, so the caller may change it at once. All
+        errors come out where the result is asked for.
+        """
+        return self.start(lambda: self._leaves(args, kwargs))
+
+    def start(self, leaves: Callable[[], Sequence[Any]]) -> Pending:
+        """Do as `run_async`, on the leaves of the arguments."""
+        return self.compiled.start(lambda: [*leaves(), *self.traced.captures], then=self._unflatten)
+
+    def path_into(self, arguments: Arguments, out: Any) -> Callable[..., Any]:
+        """The shortest way into the machine code that writes to arrays like `out`."""
+        entry = self.compiled.executable.entry_filling
+        return into_path(entry, self.traced, arguments, self.scalars, out)
+
+    def _unflatten(self, results: Any) -> Any:
+        results = results if isinstance(results, tuple) else (results,)
+        return pytree.unflatten(self.traced.out_tree, results)
+
+
+@dataclass
+class Lowered:
+    """A recorded function that is not compiled yet."""
+
+    traced: Traced
+    device: str
+    options: CompileOptions
+    mark_static: Callable[[Any, Any], tuple[Any, Any]]
+
+    @property
+    def graph(self) -> Graph:
+        """The recorded graph."""
+        return self.traced.graph
+
+    def compile(self) -> Compiled:
+        """Compile it for its device."""
+        names = parameter_names(self.graph)
+        given = tuple(name for name in self.options.donate if places_of(name, names))
+        options = replace(self.options, donate=given)
+        compiled = default_session(self.device).compile(self.graph, options=options)
+        return Compiled(self.traced, compiled, self.mark_static)
+
+
+_LEAF = pytree.structure(0)
+
+
+def _python_type(dtype: np.dtype) -> type:
+    """The type of the Python numbers that take a dtype by default."""
+    return next(kind for kind in PYTHON_SCALARS if as_dtype(kind) == dtype)
