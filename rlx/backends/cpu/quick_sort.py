@@ -25,7 +25,7 @@ PARTS = (("ptr noalias nocapture readonly", "%job"), ("i64", "%part"), ("i64", "
 
 
 def has_quick_sort(host: Host) -> bool:
-    """Whether a processor puts chosen lanes of a vector side by side in one instruction."""
+    """Whether a processor puts chosen lanes side by side in one instruction."""
     return host.vector_bytes == 64
 
 
@@ -273,12 +273,10 @@ def _emit_serial(module: Module, vector: Vector) -> None:
     f.do(f"call void @serial_{one}({given})")
     f.do(f"br label %{latch}")
     f.start_block(equal)
-    above_least = f.emit(f"call i64 @equal_{one}(ptr {x}, ptr {y}, i64 {count}, {one} {pivot})")
     target = f.emit(f"select i1 {is_back}, ptr {x}, ptr {y}")
+    given = f"ptr {x}, ptr {y}, ptr {target}, i64 {count}, {one} {pivot}"
+    above_least = f.emit(f"call i64 @equal_{one}({given})")
     same = f.emit(f"sub i64 {count}, {above_least}")
-    with f.loop("0", same) as loop:
-        there = f.offset(target, one, loop.index)
-        f.do(f"store {one} {pivot}, ptr {there}, align {_size(vector)}")
     rest = [f.offset(memory, one, same) for memory in (y, x)]
     again = f.emit(f"xor i1 {is_back}, true")
     ended = f.block
@@ -298,19 +296,29 @@ def _emit_serial(module: Module, vector: Vector) -> None:
 
 
 def _emit_equal(module: Module, vector: Vector) -> None:
-    """`equal(from, to, count, least)`: split what equals the least; gives how many are above."""
+    """`equal(from, to, back, count, least)`: split what equals the least off, and put it back.
+
+    Gives how many are above.
+    """
     one, most = vector.element, np.iinfo(vector.dtype).max
-    parameters = [("ptr", "%x"), ("ptr", "%y"), ("i64", "%count"), (one, "%least")]
+    pointers = [("ptr", name) for name in ("%x", "%y", "%back")]
+    parameters = [*pointers, ("i64", "%count"), (one, "%least")]
     f = _function(module, f"equal_{one}", parameters, "i64")
-    all_equal, some = f.label("all"), f.label("some")
+    all_equal, some, fill = f.label("all"), f.label("some"), f.label("fill")
     is_most = f.emit(f"icmp eq {one} %least, {most}")
     f.do(f"br i1 {is_most}, label %{all_equal}, label %{some}")
     f.start_block(all_equal)
-    f.do("ret i64 0")
+    f.do(f"br label %{fill}")
     f.start_block(some)
     above = f.emit(f"add {one} %least, 1")
     equal = f.emit(f"call i64 @split_{one}(ptr %x, ptr %y, i64 %count, {one} {above})")
-    f.do(f"ret i64 {f.emit(f'sub i64 %count, {equal}')}")
+    f.do(f"br label %{fill}")
+    f.start_block(fill)
+    same = f.emit(f"phi i64 [ %count, %{all_equal} ], [ {equal}, %{some} ]")
+    with f.loop("0", same) as loop:
+        there = f.offset("%back", one, loop.index)
+        f.do(f"store {one} %least, ptr {there}, align {_size(vector)}")
+    f.do(f"ret i64 {f.emit(f'sub i64 %count, {same}')}")
 
 
 # -- shared by threads --------------------------------------------------------------------------

@@ -140,11 +140,13 @@ def _combine_each(scope: Scope, scatter: Scatter) -> None:
     _for_each(f, lanes, write)
     f.do(f"br label %{done}")
     f.start_block(some)
-    with f.loop("0", str(lanes)) as loop:
-        shifted = f.emit(f"trunc i64 {loop.index} to i{lanes}") if lanes < 64 else loop.index
-        bit = f.emit(f"trunc i{lanes} {f.emit(f'lshr i{lanes} {word}, {shifted}')} to i1")
-        with f.when(bit):
-            write(loop.index)
+    bits = word if lanes == MOST_LANES else f.emit(f"zext i{lanes} {word} to i64")
+    found = f.intrinsic("ctpop", Vector("int64"), bits)
+    f.declarations.add("declare i64 @llvm.cttz.i64(i64, i1)")
+    with f.loop("0", found, carried=[("i64", bits)]) as loop:
+        left = loop.values[0]
+        write(f.emit(f"call i64 @llvm.cttz.i64(i64 {left}, i1 true)"))
+        loop.next = [f.emit(f"and i64 {left}, {f.emit(f'add i64 {left}, -1')}")]
     f.do(f"br label %{done}")
     f.start_block(done)
 

@@ -70,7 +70,7 @@ class Writer:
     def scales_at_once(self) -> bool:
         """Whether `scaled` is one instruction: in whole registers of AVX-512."""
         size = self.vector.lanes * (8 if self.is_double else 4)
-        return "+avx512f" in host().features and size == 64
+        return "+avx512f" in host().features and size % 64 == 0
 
     def scaled(self, y: str, n: str) -> str:
         """y * 2**n, rounded once; n is an integer as a vector of floats, or NaN."""
@@ -85,14 +85,27 @@ class Writer:
         return self.fma(y, self.fma(self.negated(x), y, self.number(1.0)), y)
 
     def _of_all_lanes(self, name: str, values: Sequence[str], has_mode: bool = False) -> str:
-        """An instruction of AVX-512, which has a mask, and perhaps a mode of rounding."""
-        element, mask = ("pd", "i8") if self.is_double else ("ps", "i16")
-        kind, full = self.vector.text, f"@llvm.x86.avx512.{name}.{element}.512"
+        """An instruction of AVX-512 on each register, which has a mask, and perhaps a mode."""
+        element, mask, most = ("pd", "i8", 8) if self.is_double else ("ps", "i16", 16)
+        f, lanes, one = self.f, self.vector.lanes, Vector(self.vector.dtype, most)
+        if lanes > most:
+            halves = [Writer(f, Vector(one.dtype, lanes // 2)) for _ in range(2)]
+            found = []
+            for number, half in enumerate(halves):
+                places = range(number * lanes // 2, (number + 1) * lanes // 2)
+                parts = [self._shuffled(x, "poison", places) for x in values]
+                found.append(half._of_all_lanes(name, parts, has_mode))
+            return halves[0]._shuffled(found[0], found[1], range(lanes))
+        kind, full = one.text, f"@llvm.x86.avx512.{name}.{element}.512"
         types = [*[kind] * (len(values) + 1), mask, *["i32"] * has_mode]
         given = [*values, "zeroinitializer", "-1", *["4"] * has_mode]  # 4: as ever
-        self.f.declarations.add(f"declare {kind} {full}({', '.join(types)})")
+        f.declarations.add(f"declare {kind} {full}({', '.join(types)})")
         pairs = ", ".join(f"{type} {x}" for type, x in zip(types, given, strict=True))
-        return self.f.emit(f"call {kind} {full}({pairs})")
+        return f.emit(f"call {kind} {full}({pairs})")
+
+    def _shuffled(self, x: str, y: str, places: Sequence[int]) -> str:
+        kind, order = self.vector.text, ", ".join(f"i32 {place}" for place in places)
+        return self.f.emit(f"shufflevector {kind} {x}, {kind} {y}, <{len(places)} x i32> <{order}>")
 
 
 def in_double(kernel: Callable[..., str], w: Writer, *values: str) -> str:

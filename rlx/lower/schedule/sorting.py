@@ -23,7 +23,7 @@ ROWS = 16  # that have memory to work in: see `Sort`
 
 
 def sort_steps(scheduler: Scheduler, node: Node) -> list[Step]:
-    """Sort the lines of the first operand; the others are read where its numbers stood.
+    """Sort the lines of the first operand; the others follow its numbers.
 
     The lines are moved to be rows of memory, and back.
     """
