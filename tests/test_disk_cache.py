@@ -307,7 +307,7 @@ def test_code_that_does_not_fit_the_process_is_made_anew():
         return rnp.sort(x) * 6
 
     compiled(fn, X)
-    entry = stored.Place(rlx.make_graph(fn)(X), rlx.Session("cpu").backend.target)
+    entry = stored.Place.of(rlx.make_graph(fn)(X), rlx.Session("cpu").backend.target)
     code = entry.read()
     assert code is not None
     entry.write(replace(code, calls=[]))  # the linker does not find them

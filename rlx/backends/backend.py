@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from ..ir.graph import Graph
 from ..lower.target import Target
 
@@ -41,6 +43,17 @@ class Availability:
     install: str = ""
 
 
+@dataclass(frozen=True)
+class Lasting:
+    """Where the code of a graph lies for later processes.
+
+    `arrays` gives the graph's constant arrays by their content.
+    """
+
+    key: str
+    arrays: Callable[[], dict[bytes, np.ndarray]]
+
+
 @dataclass
 class Executable:
     """A compiled graph.
@@ -58,7 +71,8 @@ class Executable:
     The rest is for looking inside: `make_stages` gives the text of each level by its name,
     `make_report` tells what became of the ops, `seconds` how long each phase of the compile took,
     `work` counts the scalar instructions of a call and the bytes it moves. A program that was
-    compiled by another process is not at hand.
+    compiled by another process is not at hand. `lasting`, if it is there, lets a later process
+    `recall` the code.
     """
 
     entry: Callable[..., Any]
@@ -74,6 +88,7 @@ class Executable:
     make_entry_into: Callable[[], Callable[..., Any]] | None = None
     make_entry_filling: Callable[[], Callable[..., Any]] = lambda: _always_miss
     reused_memory: Callable[[Sequence[int]], dict[int, int]] = lambda parameters: {}
+    lasting: Lasting | None = None
 
     @cached_property
     def held_bytes(self) -> int:
@@ -120,3 +135,17 @@ class Backend(ABC):
 
         With `check` the graph is verified after every pass.
         """
+
+    def compiled_for(self) -> object:
+        """What compiled code depends on besides its graph; its text tells that apart."""
+        return self.name
+
+    def recall(
+        self, lasting: Lasting, signature: Graph, whole: Callable[[], Graph], array: type
+    ) -> Executable | None:
+        """Read the code of a graph that an earlier process compiled.
+
+        `signature` has its parameters and results, and no nodes; `whole` records it if somebody
+        looks inside. None says that the code is not there.
+        """
+        return None

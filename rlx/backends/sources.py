@@ -9,7 +9,7 @@ import hashlib
 import os
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -20,16 +20,18 @@ from ..ir.config import IMPORTED
 from .disk import DiskCache, tell_once
 
 ROOMS = ("ir", "lower", "backends")  # where a graph becomes code
+EVERYTHING = (".",)
 IMPORT_TIME = 2.0  # seconds it may have taken
 _ROOT = Path(__file__).parents[1]
 
 
-def sources(disk: DiskCache) -> str:
-    """A hash of the files of rlx that turn graphs into code, and of versions.
+def sources(disk: DiskCache, rooms: Sequence[str] = ROOMS) -> str:
+    """A hash of the files in some rooms of rlx, and of versions.
 
-    It is empty if files were changed since this process read them.
+    By default they are those that turn graphs into code. It is empty if files were changed since
+    this process read them.
     """
-    files = sorted(file for room in ROOMS for file in _files_in(str(_ROOT / room)))
+    files = sorted(file for room in rooms for file in _files_in(str(_ROOT / room)))
     newest = max((max(s.st_mtime, s.st_ctime) for _, s in files), default=IMPORTED)
     if newest > IMPORTED - IMPORT_TIME:
         tell_once("not used, for files of rlx were changed after this process began")

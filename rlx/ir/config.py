@@ -64,6 +64,11 @@ class Settings:
         """The settings that change what a program does: with others it is compiled again."""
         return self.debug_nans, self.debug_infs, self.checks
 
+    @property
+    def recorded_in(self) -> tuple[object, ...]:
+        """The settings that change what is recorded of a function, or compiled of that."""
+        return *self.compiled_in, self.key_reuse, self.check, self.unroll_limit
+
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
     """Read the `RLX_...` variables.

@@ -84,6 +84,12 @@ def show(fn: Callable[..., Any], *, file: Any = None) -> Callable[..., None]:
     return shown
 
 
+def tell_recorded(name: str, why: str) -> None:
+    """Print why later processes will record a function again."""
+    if config.debug >= 1:
+        _print(f"rlx: {name} will be recorded in each process: {why}")
+
+
 def tell_hit(name: str, graph: Graph, device: str) -> None:
     """Print that a compiled graph was found in the cache."""
     if config.debug >= 1:
@@ -191,7 +197,10 @@ def _write(folder: Path, files: dict[str, bytes]) -> None:
 def _title(name: str, graph: Graph) -> str:
     types = ", ".join(str(p.type) for p in graph.params[:6])
     more = ", ..." if len(graph.params) > 6 else ""
-    return f"rlx: {name}({types}{more}), {sum(1 for _ in graph.walk())} ops"
+    count = sum(1 for _ in graph.walk())
+    # a graph that an earlier process recorded is not at hand
+    ops = f"{count} ops" if count or set(graph.results) <= set(graph.params) else "not recorded"
+    return f"rlx: {name}({types}{more}), {ops}"
 
 
 def _print(text: str) -> None:

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from ..backends import registry
-from ..backends.backend import Executable
+from ..backends.backend import Executable, Lasting
 from ..ir.bind import is_symbolic, unbound
 from ..ir.builder import user_source
 from ..ir.config import config
@@ -22,7 +22,7 @@ from ..ir.fingerprint import fingerprint
 from ..ir.graph import Graph
 from ..trace.array import Array
 from ..trace.make_graph import Traced, trace
-from .cache import CompileCache
+from .cache import CompileCache, compiling
 from .compiled import CompiledGraph, places_of
 from .debug import dump, tell_compile, tell_hit, tell_slow
 from .nan_check import with_checks
@@ -100,6 +100,30 @@ class Session:
         # the names in it are this graph's, even if an equal one was compiled before
         compiled = CompiledGraph(graph, self.device, executable, self._queue)
         compiled.donated = _donated(compiled, options.donate)
+        return compiled
+
+    def recall(
+        self,
+        lasting: Lasting,
+        signature: Graph,
+        record: Callable[[], Graph],
+        options: CompileOptions,
+    ) -> CompiledGraph | None:
+        """Compile a graph that an earlier process compiled, if its code is still at hand.
+
+        `signature` is the graph without nodes; `record` gives the whole one to who looks inside.
+        """
+        began = time.perf_counter()
+        with compiling:
+            executable = self.backend.recall(lasting, signature, record, Array)
+        if executable is None:
+            return None
+        tell_compile(
+            signature.name, signature, self.device, executable, time.perf_counter() - began
+        )
+        compiled = CompiledGraph(signature, self.device, executable, self._queue)
+        given = tuple(name for name in options.donate if places_of(name, compiled.names))
+        compiled.donated = _donated(compiled, given)
         return compiled
 
     def _sized(

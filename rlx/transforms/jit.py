@@ -28,21 +28,21 @@ from ..runtime.session import CompileOptions, default_device, default_session
 from ..trace import ownership, pytree
 from ..trace.apply import as_leaf, as_operand, is_weak, operand_type, to_value
 from ..trace.array import Array
-from ..trace.axes import integer
 from ..trace.make_graph import (
     Traced,
     argument_origins,
-    check_function,
     function_name,
     trace,
 )
 from ..trace.named_axes import asked_axes
 from ..trace.tensor import TracedTensor
+from .argument_names import known_names, names_of
 from .call_path import Arguments
 from .disable_jit import run_at_once
 from .dynamic import Axes, Dynamic, as_buckets, declare
 from .kept import CacheInfo, Kept
 from .lowered import Compiled, Lowered
+from .past import Past
 from .recompile import Key, check_recompile, reason_to_compile
 
 PATHS = 4  # kinds of arguments that are tried before they are looked at
@@ -148,6 +148,11 @@ class Jitted:
         self._other_settings[before.compiled_in] = self._entries
         self._entries = self._other_settings.pop(after.compiled_in, None) or Kept()
         self._forget_paths()
+
+    @property
+    def identity_parts(self) -> tuple[Any, ...]:
+        """What recording it inside of another function depends on."""
+        return self._fn, self._static, self._options, self._device, self._dynamic
 
     @property
     def graph(self) -> Graph:
@@ -280,23 +285,37 @@ class Jitted:
             reason = self._entries.reason(key, KEPT)
             reason = reason or reason_to_compile(self._fn, args, key, list(self._entries))
             check_recompile(self._fn, reason)
-            with asked_axes() as asked:
-                traced = self._trace(args, kwargs, leaves, tree)
-            if asked or any(isinstance(c, Value) for c in traced.captures):
-                return traced
-            entry = self._compiled(key, traced, reason)
+            past = self._past(key)
+            entry = past.recall(self._fn, leaves, self._arguments) if past else None
+            if entry is None:
+                with asked_axes() as asked:
+                    traced = self._trace(args, kwargs, leaves, tree)
+                # it holds in the enclosing trace only
+                if asked or any(isinstance(c, Value) for c in traced.captures):
+                    return traced
+                entry = self._lowered(traced).compile()
+                if past:
+                    past.keep(entry)
+            self._keep(key, entry, reason)
         self._recent = entry
         return entry
 
-    def _compiled(self, key: Key, traced: Traced, reason: str) -> Compiled:
-        """Compile for a new kind of arguments; the least recently used kind is forgotten."""
+    def _past(self, key: Key) -> Past | None:
+        """What earlier processes may have left for arguments of a kind."""
+        options = self._options
+        is_plain = self._dynamic is None and not options.specialize and not options.buckets
+        if not is_plain or not config.cache or config.dump or config.check:
+            return None
+        return Past(self._fn, *key, self._device, options)
+
+    def _keep(self, key: Key, entry: Compiled, reason: str) -> None:
+        """Keep what was compiled for a new kind; the least recently used kind is forgotten."""
+        traced = entry.traced
         if reason:
             tell_reason(traced.graph.name, reason)
-        entry = self._lowered(traced).compile()
         ownership.hold((*traced.captures, *traced.baked), entry, traced.graph.name)
         self._compiles, self._reason = self._compiles + 1, reason
         self._entries.put(key, entry, KEPT)
-        return entry
 
     def _kinds(
         self, args: Sequence[Any], leaves: Sequence[Any], tree: pytree.Structure
@@ -389,48 +408,6 @@ def _kind(leaf: Any) -> tuple[Any, ...]:
     return operand_type(operand), is_weak(operand)
 
 
-def _known_names(fn: Callable[..., Any], names: Sequence[str] | str, what: str) -> tuple[str, ...]:
-    check_function(fn, "what jit compiles")
-    names = (names,) if isinstance(names, str) else names
-    if not isinstance(names, Sequence):
-        raise StaticArgumentError(
-            f"{what} is {names!r}, not a name",
-            where=str(user_source()),
-            fix="give the names of arguments: a text or a list of them",
-        )
-    known = inspect.signature(fn).parameters if names else {}
-    for name in names:
-        if name not in known:
-            raise StaticArgumentError(
-                f"{function_name(fn)} has no argument {name!r} to be in {what}",
-                where=str(user_source()),
-                fix=f"its arguments are {', '.join(known)}",
-            )
-    return tuple(names)
-
-
-def _names_of(fn: Callable[..., Any], numbers: Sequence[int] | int, what: str) -> tuple[str, ...]:
-    """The names of arguments by their places."""
-    check_function(fn, "what jit compiles")
-    many = [numbers] if isinstance(numbers, int) else list(numbers)
-    if not many:
-        return ()
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = inspect.signature(fn).parameters.values()
-    names = [p.name for p in parameters if p.kind in kinds]
-    found = []
-    for number in many:
-        place = integer(what, number)
-        if not -len(names) <= place < len(names):
-            raise StaticArgumentError(
-                f"{function_name(fn)} has no argument {place} to be in {what}",
-                where=str(user_source()),
-                fix=f"its arguments by place are {', '.join(names) or 'none'}",
-            )
-        found.append(names[place])
-    return tuple(found)
-
-
 def jit(
     fn: Callable[..., Any] | None = None,
     *,
@@ -479,9 +456,9 @@ def jit(
             specialize=specialize,
             buckets=buckets,
         )
-    static = _known_names(fn, static_argnames, "static_argnames")
-    donated = _known_names(fn, donate_argnames, "donate_argnames")
-    static += _names_of(fn, static_argnums, "static_argnums")
-    donated += _names_of(fn, donate_argnums, "donate_argnums")
+    static = known_names(fn, static_argnames, "static_argnames")
+    donated = known_names(fn, donate_argnames, "donate_argnames")
+    static += names_of(fn, static_argnums, "static_argnums")
+    donated += names_of(fn, donate_argnums, "donate_argnums")
     options = CompileOptions(donate=donated, specialize=specialize, buckets=as_buckets(buckets))
     return Jitted(fn, static, options, device, declare(fn, dynamic, static))

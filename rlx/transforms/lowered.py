@@ -24,22 +24,26 @@ from ..trace.make_graph import Traced
 from .call_path import Arguments, call_path, into_path
 from .recompile import difference
 
+MarkStatic = Callable[[Any, Any], tuple[Any, Any]]
+
 
 @dataclass(eq=False)
 class Compiled:
     """A recorded and compiled function for one kind of arguments.
 
-    A call takes arguments like those it was recorded for; static ones may be left out.
+    A call takes arguments like those it was recorded for; static ones may be left out. If an
+    earlier process recorded it, the graph in `traced` has no nodes, and `record` gives them.
     """
 
     traced: Traced
     compiled: CompiledGraph
-    mark_static: Callable[[Any, Any], tuple[Any, Any]]
+    mark_static: MarkStatic
+    record: Callable[[], Graph] | None = None
 
     @property
     def graph(self) -> Graph:
         """The recorded graph."""
-        return self.traced.graph
+        return self.record() if self.record else self.traced.graph
 
     @property
     def stages(self) -> dict[str, str]:
@@ -64,7 +68,7 @@ class Compiled:
             return leaves
         place = difference(self.traced.in_tree, tree)
         raise StructureError(
-            f"{self.graph.name} was compiled for other arguments: {place}",
+            f"{self.traced.graph.name} was compiled for other arguments: {place}",
             where=str(user_source()),
             fix="pass arguments with the containers, keys and static values it was compiled for",
         )
@@ -105,7 +109,7 @@ class Compiled:
     @functools.cached_property
     def scalars(self) -> dict[int, type | None]:
         """The leaves that may be numbers: the Python type of each, or None for an array."""
-        rows = enumerate(zip(self.graph.params, self.traced.in_weak, strict=False))
+        rows = enumerate(zip(self.traced.graph.params, self.traced.in_weak, strict=False))
         return {i: _python_type(p.dtype) if w else None for i, (p, w) in rows if p.type.rank == 0}
 
     def path(self, arguments: Arguments) -> Callable[..., Any]:
@@ -165,7 +169,7 @@ class Lowered:
     traced: Traced
     device: str
     options: CompileOptions
-    mark_static: Callable[[Any, Any], tuple[Any, Any]]
+    mark_static: MarkStatic
 
     @property
     def graph(self) -> Graph:

@@ -20,7 +20,7 @@ from ...lower.cost import work
 from ...lower.lir.program import Program
 from ...lower.pipeline import Lowered, lower
 from ...lower.target import Target
-from ..backend import Availability, Backend, Executable
+from ..backend import Availability, Backend, Executable, Lasting
 from ..sized_entry import Sizes, sized_entry
 from . import machine, pool
 from .entry import Spec, array_layout, make_entry
@@ -29,7 +29,7 @@ from .library import Library, constant_name
 from .program import ProgramWriter
 from .ranking import MOST_RANKED
 from .reuse import lifetimes, reused_memory
-from .stored import Code, Place
+from .stored import Code, Place, facts
 
 RELEASE_ABOVE = 50_000  # nanoseconds of work that pay for giving up the interpreter lock
 LOCAL_BYTES = 1 << 18  # of a thread's stack: as much as a row passes on at most
@@ -55,37 +55,69 @@ class CpuBackend(Backend):
 
     def compile(self, graph: Graph, array: type, *, check: bool = False) -> Executable:
         """Give the machine code of a graph, perhaps of an earlier process."""
-        place = Place(graph, self.target)
+        place = Place.of(graph, self.target)
         began = time.perf_counter()
-        found = None if check else _read(place)
-        if found is not None:
-            code, linked = found
-            program, report, seconds = None, "", {"read": time.perf_counter() - began}
-        else:
-            code, program, report, seconds = self._compile(graph, check)
-            began = time.perf_counter()
-            place.write(code)
-            linked = Linked(code)
-            seconds["link"] = time.perf_counter() - began
+        linked = None if check else _read(place)
+        if linked is not None:
+            seconds = {"read": time.perf_counter() - began}
+            return self._executable(linked, place, graph, lambda: graph, array, seconds)
+        code, program, report, seconds = self._compile(graph, check)
+        began = time.perf_counter()
+        place.write(code)
+        linked = Linked(code)
+        seconds["link"] = time.perf_counter() - began
+        made = self._executable(linked, place, graph, lambda: graph, array, seconds)
+        made.program, made.work = program, lambda: work(program)
+        made.make_report = lambda: _joined(report, place.told)
+        return made
+
+    def compiled_for(self) -> object:
+        """The processor, and what the compiler makes of it."""
+        return facts(self.target), machine.compiler()
+
+    def recall(
+        self, lasting: Lasting, signature: Graph, whole: Callable[[], Graph], array: type
+    ) -> Executable | None:
+        """Read code that an earlier process compiled."""
+        place = Place(lasting.key, lasting.arrays)
+        began = time.perf_counter()
+        linked = _read(place)
+        if linked is None:
+            return None
+        seconds = {"read": time.perf_counter() - began}
+        return self._executable(linked, place, signature, whole, array, seconds)
+
+    def _executable(
+        self,
+        linked: Linked,
+        place: Place,
+        signature: Graph,
+        whole: Callable[[], Graph],
+        array: type,
+        seconds: dict[str, float],
+    ) -> Executable:
+        """Machine code of this process as the runtime wants it."""
+        code = linked.code
 
         def lowered() -> Lowered:
-            return lower(graph, self.target)
+            return lower(whole(), self.target)
 
+        is_lasting = bool(place.key) and not place.functions
         return Executable(
-            linked.entry(graph, array),
+            linked.entry(signature, array),
             make_stages=lambda: _stages(lowered()),
-            make_report=lambda: _joined(report or lowered().report, place.told),
+            make_report=lambda: _joined(lowered().report, place.told),
             arena_bytes=likely(code.memory),
             constant_bytes=sum(constant.nbytes for constant in code.constants),
-            program=program,
             object_code=code.object_code,
             seconds=seconds,
-            work=lambda: work(program or lowered().program),
-            make_entry_into=lambda: linked.entry(graph, array, takes_outputs=True),
-            make_entry_filling=lambda: linked.entry(graph, array, fills_outputs=True),
+            work=lambda: work(lowered().program),
+            make_entry_into=lambda: linked.entry(signature, array, takes_outputs=True),
+            make_entry_filling=lambda: linked.entry(signature, array, fills_outputs=True),
             reused_memory=lambda donated: reused_memory(
-                code.lifetimes, graph.param_types, graph.result_types, donated
+                code.lifetimes, signature.param_types, signature.result_types, donated
             ),
+            lasting=Lasting(place.key, lambda: place.arrays) if is_lasting else None,
         )
 
     def _compile(self, graph: Graph, check: bool) -> tuple[Code, Program, str, dict[str, float]]:
@@ -170,13 +202,13 @@ def _stages(lowered: Lowered) -> dict[str, str]:
     return {**lowered.stages, "llvm": text, "assembly": machine.assembly(text)}
 
 
-def _read(place: Place) -> tuple[Code, Linked] | None:
+def _read(place: Place) -> Linked | None:
     """The code that lies in a place, if it is there and fits this process."""
     code = place.read()
     if code is None:
         return None
     try:
-        return code, Linked(code)
+        return Linked(code)
     except InternalError:
         place.forget()
         return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import pickle
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -27,6 +28,8 @@ from ..sources import hashed, sources
 from .library import Call
 from .machine import compiler
 from .reuse import Lifetimes
+
+Arrays = Callable[[], dict[bytes, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -49,29 +52,38 @@ class Code:
 
 
 class Place:
-    """The place of one graph's code in the cache on disk."""
+    """The place of one graph's code in the cache on disk.
 
-    def __init__(self, graph: Graph, target: Target) -> None:
-        self.graph = graph
-        self.functions: list[Any] = []  # of Python, which the graph calls when it runs
-        self.told = ""  # what became of the code there
-        self._disk, self._key, self._sources = disk_cache(), "", ""
-        if self._disk is None:
-            return
+    Without a `key` there is none. `arrays` gives the constant arrays of the graph by their
+    content, `functions` are those of Python that it calls when it runs; `told` says what became of
+    the code there.
+    """
+
+    def __init__(self, key: str, arrays: Arrays, functions: Sequence[Any] = ()) -> None:
+        self.key, self.functions, self.told = key, functions, ""
+        self._arrays = arrays
+        self._disk, self._sources = disk_cache(), ""
+
+    @staticmethod
+    def of(graph: Graph, target: Target) -> Place:
+        """The place of a graph."""
+        place = Place("", lambda: _constants(graph))
+        place._sources = sources(place._disk) if place._disk else ""
+        if not place._sources:
+            return place
         try:
-            content, self.functions = lasting_fingerprint(graph)
+            content, place.functions = lasting_fingerprint(graph)
         except LookupError as error:
-            self.told = f"not in the cache on disk: {error.args[0]}"
-            return
-        self._sources = sources(self._disk)
-        if self._sources:
-            self._key = hashed("program", content, _facts(target), self._sources, compiler())
+            place.told = f"not in the cache on disk: {error.args[0]}"
+            return place
+        place.key = hashed("program", content, facts(target), place._sources, compiler())
+        return place
 
     def read(self) -> Code | None:
         """The code, if it is there."""
-        if not self._key or self._disk is None:
+        if not self.key or self._disk is None:
             return None
-        data = self._disk.get(self._key)
+        data = self._disk.get(self.key)
         if data is None:
             return None
         try:
@@ -85,11 +97,11 @@ class Place:
     def forget(self) -> None:
         """Remove code that turned out to be of no use."""
         if self._disk is not None:
-            self._disk.remove(self._key)
+            self._disk.remove(self.key)
 
     def write(self, code: Code) -> None:
         """Keep the code."""
-        if not self._key or self._disk is None:
+        if not self.key or self._disk is None:
             return
         file = io.BytesIO()
         try:
@@ -97,17 +109,21 @@ class Place:
         except (pickle.PicklingError, TypeError, AttributeError, RecursionError) as error:
             self.told = f"not in the cache on disk: a call cannot be written, {error}"
             return
-        if sources(self._disk) == self._sources and self._disk.put(self._key, file.getvalue()):
+        if sources(self._disk) == self._sources and self._disk.put(self.key, file.getvalue()):
             self.told = "written to the cache on disk"
 
     @cached_property
     def arrays(self) -> dict[bytes, np.ndarray]:
         """The constant arrays of the graph by their content."""
-        constants = [node.attrs["value"] for node in self.graph.walk() if node.op.is_constant]
-        return {constant.digest: constant.array for constant in constants}
+        return self._arrays()
 
 
-def _facts(target: Target) -> list[object]:
+def _constants(graph: Graph) -> dict[bytes, np.ndarray]:
+    constants = [node.attrs["value"] for node in graph.walk() if node.op.is_constant]
+    return {constant.digest: constant.array for constant in constants}
+
+
+def facts(target: Target) -> list[object]:
     """The fields of a target, sets in order: theirs differs from process to process."""
     found = [getattr(target, field.name) for field in fields(target)]
     return [sorted(x) if isinstance(x, frozenset) else x for x in found]

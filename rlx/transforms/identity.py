@@ -1,0 +1,394 @@
+"""What recording a function depends on, as a hash that holds in other processes.
+
+That is the function's code, and what the code reads: closures, defaults, globals, attributes,
+classes, and so on through every function of the user it may reach. Functions of rlx and NumPy
+count by their names, for their files and versions stand beside this hash. What the walk cannot see
+through (files, clocks, what C code holds) has no identity, and is recorded in each process.
+"""
+
+from __future__ import annotations
+
+import abc
+import builtins
+import enum
+import functools
+import hashlib
+import importlib
+import opcode
+import sys
+import sysconfig
+import types
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Generic, Protocol
+
+import numpy as np
+import optree
+
+from ..trace import pytree
+from ..trace.array import Array
+
+MOST_THINGS, MOST_BYTES = 20_000, 1 << 26  # a walk that meets more gives up
+HOUSE = __name__.split(".")[0]
+LIBRARIES = (HOUSE, "numpy", "ml_dtypes", "optree")
+PURE = (
+    "builtins abc cmath collections contextlib copy dataclasses decimal enum fractions functools "
+    "heapq itertools math numbers operator re statistics string types typing typing_extensions"
+).split()
+# what they give, or do, is not told by their arguments
+IMPURE = frozenset(
+    "__import__ breakpoint compile dir eval exec exit globals hash help id input locals open "
+    "print quit vars".split()
+)
+ATTRIBUTES_BY_NAME = frozenset(("getattr", "hasattr", "attrgetter"))
+IMPURE_IN_NUMPY = frozenset(
+    "empty empty_like fromfile genfromtxt load loadtxt memmap random".split()
+)
+_IMPURE_CODES = frozenset(
+    opcode.opmap[name] for name in ("IMPORT_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")
+)
+# by how many bits the number of a name is shifted in the arguments of instructions
+_NAME_SHIFTS = {opcode.opmap["LOAD_GLOBAL"]: 1, opcode.opmap["LOAD_NAME"]: 0}
+_ATTRIBUTE_SHIFTS = {opcode.opmap["LOAD_ATTR"]: int(sys.version_info >= (3, 12))}
+if "LOAD_METHOD" in opcode.opmap:
+    _ATTRIBUTE_SHIFTS[opcode.opmap["LOAD_METHOD"]] = 0
+_CACHE, _EXTENDED = opcode.opmap["CACHE"], opcode.opmap["EXTENDED_ARG"]
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
+_SHOWN = (range, slice, Fraction, Decimal)  # their text says all
+_BASES = (object, abc.ABC, Generic, Protocol)  # of classes, without anything in their instances
+_SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
+_NOT_READ = frozenset(
+    "__module__ __dict__ __weakref__ __doc__ __hash__ __annotations__ __annotate__ "
+    "__annotate_func__ __annotations_cache__ __firstlineno__ __static_attributes__ "
+    "__dataclass_fields__ __dataclass_params__ __abstractmethods__ _abc_impl __parameters__ "
+    "__orig_bases__".split()
+)
+
+
+def identity(*things: Any) -> tuple[str, list[Array]]:
+    """Hash functions and values as 32 hexadecimal digits.
+
+    The arrays that were met on the way come with it. It is a LookupError if they depend on what
+    cannot be told.
+
+    >>> identity(lambda x: x + 1) == identity(lambda x: x + 1)
+    True
+    >>> identity(lambda x: x + 1) == identity(lambda x: x + 2)
+    False
+    """
+    walk = _Walk()
+    try:
+        walk.visit(things)
+        walk.visit_modules()
+    except RecursionError:
+        raise LookupError("it depends on things nested too deeply") from None
+    return walk.digest.hexdigest(), walk.arrays
+
+
+class _Walk:
+    """A walk through things, which feeds a hash with what they are."""
+
+    def __init__(self) -> None:
+        self.digest = hashlib.blake2b(digest_size=16)
+        self.arrays: list[Array] = []
+        self.bytes = 0
+        self.met: dict[int, tuple[int, Any]] = {}  # with the thing, so that its id stays its own
+        self.names: set[str] = set()  # all that code asks for: globals and attributes
+        self.modules: dict[str, Any] = {}
+
+    def tell(self, *words: object) -> None:
+        self.digest.update(repr(words).encode())
+
+    def visit(self, thing: Any) -> None:
+        """Feed the hash with a thing, and with what it depends on."""
+        if isinstance(thing, _PLAIN) and type(thing) in _PLAIN:
+            self.tell(type(thing).__name__, thing)
+            return
+        before = self.met.get(id(thing))
+        if before is not None:
+            self.tell("again", before[0])
+            return
+        if len(self.met) >= MOST_THINGS:
+            raise LookupError(f"it depends on more than {MOST_THINGS} things")
+        self.met[id(thing)] = len(self.met), thing
+        name = _public_name(thing)
+        if name:
+            self.tell("public", *name)
+            self._check_pure(*name)
+            return
+        for kinds, visit in _KINDS:
+            if isinstance(thing, kinds):
+                visit(self, thing)
+                return
+        self._instance(thing)
+
+    def visit_all(self, things: Any) -> None:
+        for thing in things:
+            self.visit(thing)
+
+    def visit_modules(self) -> None:
+        """Go through what code can have read from the user's modules, by its names."""
+        if self.modules and self.names & ATTRIBUTES_BY_NAME:
+            raise LookupError("it reads modules' attributes by names that it makes")
+        seen: set[tuple[str, str]] = set()
+        while True:
+            pairs = [(m, n) for m in sorted(self.modules) for n in sorted(self.names)]
+            new = [p for p in pairs if p not in seen and p[1] in vars(self.modules[p[0]])]
+            if not new:
+                return
+            for module, name in new:
+                seen.add((module, name))
+                self.tell("of module", module, name)
+                self.visit(vars(self.modules[module])[name])
+
+    # -- one kind of thing each ------------------------------------------------------------------
+
+    def _sequence(self, thing: Any) -> None:
+        self.tell(len(thing))
+        self._typed(thing, (tuple, list))
+        self.visit_all(tuple.__iter__(thing) if isinstance(thing, tuple) else list.__iter__(thing))
+
+    def _mapping(self, thing: dict) -> None:
+        self.tell(len(thing))
+        self._typed(thing, (dict,))
+        for key, value in dict.items(thing):
+            self.visit(key)
+            self.visit(value)
+
+    def _set(self, thing: Any) -> None:
+        self._typed(thing, (set, frozenset))
+        if not all(type(x) in _PLAIN for x in thing):
+            raise LookupError("it depends on the order of a set")
+        self.tell(sorted((type(x).__name__, repr(x)) for x in thing))
+
+    def _typed(self, thing: Any, plain: tuple[type, ...]) -> None:
+        """Tell the type; one of the user's own may hold more than its elements."""
+        if type(thing) in plain:
+            self.tell(type(thing).__name__)
+        else:
+            self._instance(thing, plain)
+
+    def _array(self, thing: Any) -> None:
+        array = np.asarray(thing)
+        if isinstance(thing, Array):
+            self.arrays.append(thing)
+        self.bytes += array.nbytes
+        if array.dtype.hasobject or self.bytes > MOST_BYTES:
+            raise LookupError(f"it depends on arrays of objects or more than {MOST_BYTES} bytes")
+        self.tell(type(thing).__name__, array.dtype.name, array.shape)
+        self.digest.update(np.ascontiguousarray(array).tobytes())
+
+    def _method(self, thing: Any) -> None:
+        self.tell("method")
+        self.visit_all((thing.__func__, thing.__self__))
+
+    def _builtin(self, thing: Any) -> None:
+        owner = thing.__self__
+        if owner is None or isinstance(owner, types.ModuleType):
+            raise LookupError(f"it uses {thing.__module__}.{thing.__qualname__}")
+        self.tell("builtin", thing.__name__)
+        self.visit(owner)
+
+    def _partial(self, thing: functools.partial) -> None:
+        self.tell("partial")
+        self.visit_all((thing.func, thing.args, thing.keywords))
+
+    def _wrapper(self, thing: Any) -> None:
+        self.tell(type(thing).__name__)
+        self.visit(thing.__func__)
+
+    def _property(self, thing: property) -> None:
+        self.tell("property")
+        self.visit_all((thing.fget, thing.fset))
+
+    def _cached_property(self, thing: functools.cached_property) -> None:
+        self.tell("cached_property")
+        self.visit(thing.func)
+
+    def _dtype(self, thing: np.dtype) -> None:
+        self.tell("dtype", thing.name)
+
+    def _shown(self, thing: Any) -> None:
+        self.tell(type(thing).__name__, repr(thing))
+
+    def _cached(self, thing: Any) -> None:
+        self.tell("cached")
+        self.visit(thing.__wrapped__)
+
+    def _module(self, thing: types.ModuleType) -> None:
+        name = thing.__name__
+        self.tell("module", name)
+        if name == "builtins" or name.split(".")[0] == "numpy":
+            raise LookupError(f"it passes the module {name} around")
+        if not _is_known(name):
+            self.modules[name] = thing
+
+    def _code(self, code: types.CodeType) -> None:
+        if _IMPURE_CODES & set(code.co_code[::2]):
+            raise LookupError(f"{code.co_qualname} imports, or changes a global")
+        counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
+        self.tell(code.co_code, counts, code.co_exceptiontable)
+        self.tell(code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
+        self.names.update(code.co_names)
+        self.visit_all(code.co_consts)
+
+    def _function(self, fn: types.FunctionType) -> None:
+        module = fn.__globals__.get("__name__", "")
+        file = getattr(sys.modules.get(module), "__file__", None)
+        cells = [cell for cell in fn.__closure__ or () if _is_filled(cell)]
+        if _is_known(module) and fn.__code__.co_filename == file:  # not made of text by it
+            self.tell("function of", module, fn.__code__.co_qualname, fn.__code__.co_firstlineno)
+        else:
+            self.tell("function")
+            self.visit(fn.__code__)
+            for name, attribute, value in _globals_of(fn):
+                self.tell("global", name)
+                if value is np and attribute and attribute not in IMPURE_IN_NUMPY:
+                    self.tell("numpy")
+                else:
+                    self.visit(value)
+        self.visit_all((fn.__defaults__, fn.__kwdefaults__, len(cells)))
+        self.visit_all(cell.cell_contents for cell in cells)
+        self.visit(fn.__dict__)
+
+    def _class(self, cls: type) -> None:
+        self.tell("class", cls.__module__, cls.__qualname__)
+        if _is_known(cls.__module__):
+            return
+        if not _is_python(cls.__module__):
+            raise LookupError(f"it uses {cls.__module__}.{cls.__qualname__}")
+        self.visit_all((type(cls), cls.__bases__))
+        registered = optree.register_pytree_node.get(cls, namespace=pytree.NAMESPACE)
+        if registered is not None:
+            self.visit_all((registered.flatten_func, registered.unflatten_func))
+        for field in vars(cls).get("__dataclass_fields__", {}).values():
+            self.visit_all((field.name, dict(field.metadata)))
+        for name, value in vars(cls).items():
+            if name not in _NOT_READ and not isinstance(value, _SLOTS):
+                self.tell("attribute", name)
+                self.visit(value)
+
+    def _enum(self, thing: enum.Enum) -> None:
+        self.tell("member", thing.name)
+        self.visit(type(thing))
+
+    def _instance(self, thing: Any, plain: tuple[type, ...] = ()) -> None:
+        cls = type(thing)
+        self.visit(cls)
+        if hasattr(cls, "identity_parts"):
+            self.visit(thing.identity_parts)
+            return
+        for base in cls.__mro__:
+            is_seen = base in (*_BASES, *plain) or base.__module__.split(".")[0] == HOUSE
+            if not is_seen and (_is_known(base.__module__) or not _is_python(base.__module__)):
+                raise LookupError(f"it depends on a {base.__module__}.{base.__qualname__}")
+        self.visit(dict(getattr(thing, "__dict__", {})))
+        for name in _slots(cls):
+            if hasattr(thing, name):
+                self.tell("slot", name)
+                self.visit(getattr(thing, name))
+
+    def _check_pure(self, module: str, name: str) -> None:
+        known = IMPURE_IN_NUMPY if module.split(".")[0] == "numpy" else IMPURE
+        if module.split(".")[0] != HOUSE and {*module.split("."), name} & known:
+            raise LookupError(f"it uses {module}.{name}")
+
+
+Visit = Callable[[_Walk, Any], None]
+_KINDS: list[tuple[Any, Visit]] = [
+    ((Array, np.ndarray, np.generic), _Walk._array),
+    (enum.Enum, _Walk._enum),
+    ((tuple, list), _Walk._sequence),
+    (dict, _Walk._mapping),
+    ((set, frozenset), _Walk._set),
+    (types.FunctionType, _Walk._function),
+    (types.MethodType, _Walk._method),
+    (types.BuiltinFunctionType, _Walk._builtin),
+    (functools.partial, _Walk._partial),
+    ((staticmethod, classmethod), _Walk._wrapper),
+    (property, _Walk._property),
+    (functools.cached_property, _Walk._cached_property),
+    (types.ModuleType, _Walk._module),
+    (types.CodeType, _Walk._code),
+    (np.dtype, _Walk._dtype),
+    (_SHOWN, _Walk._shown),
+    (functools._lru_cache_wrapper, _Walk._cached),
+    (type, _Walk._class),
+]
+
+
+def _public_name(thing: Any) -> tuple[str, str] | None:
+    """Where a known module has a thing: its name says all about it."""
+    name = getattr(thing, "__qualname__", None) or getattr(thing, "__name__", None)
+    if not isinstance(name, str) or isinstance(thing, types.ModuleType):
+        return None
+    module = getattr(thing, "__module__", None)
+    module = "numpy" if isinstance(thing, np.ufunc) else module
+    if not isinstance(module, str) or not _is_known(module):
+        return None
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return (module, name) if found is thing else None
+
+
+@functools.cache
+def _is_known(module: str) -> bool:
+    """Whether a module is one of ours, or a pure one that comes with Python."""
+    root = module.split(".")[0]
+    if root not in LIBRARIES and root not in PURE:
+        return False
+    origin = getattr(sys.modules.get(root) or importlib.import_module(root), "__file__", None)
+    if origin is None:
+        return True
+    folder = Path(sysconfig.get_path("stdlib"))
+    return root in LIBRARIES or root == "typing_extensions" or folder in Path(origin).parents
+
+
+def _is_python(module: str) -> bool:
+    """Whether a module was written in Python."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return file.endswith((".py", ".pyc")) if file else module == "__main__"
+
+
+def _globals_of(fn: types.FunctionType) -> Iterator[tuple[str, str, Any]]:
+    """The globals that a function and those inside of it read: name, attribute if any, value."""
+    for name, attribute in dict.fromkeys(_loads(fn.__code__)):
+        for scope in (fn.__globals__, vars(builtins)):
+            if name in scope:
+                yield name, attribute, scope[name]
+                break
+
+
+def _loads(code: types.CodeType) -> Iterator[tuple[str, str]]:
+    """The names of globals that code loads, each with the attribute that it reads of it at once."""
+    loaded, extended = "", 0
+    for op, argument in zip(code.co_code[::2], code.co_code[1::2], strict=True):
+        if op == _CACHE:
+            continue
+        argument |= extended
+        extended = argument << 8 if op == _EXTENDED else 0
+        if loaded and not extended:
+            is_read = op in _ATTRIBUTE_SHIFTS
+            yield loaded, code.co_names[argument >> _ATTRIBUTE_SHIFTS[op]] if is_read else ""
+            loaded = ""
+        if op in _NAME_SHIFTS:
+            loaded = code.co_names[argument >> _NAME_SHIFTS[op]]
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _loads(constant)
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:
+        return False
+
+
+def _slots(cls: type) -> Iterator[str]:
+    for base in cls.__mro__:
+        slots = vars(base).get("__slots__", ())
+        yield from (slots,) if isinstance(slots, str) else slots

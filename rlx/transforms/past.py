@@ -1,0 +1,92 @@
+"""Functions that earlier processes recorded, which need not be recorded again."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..ir.graph import Graph
+from ..ir.types import Type
+from ..runtime.debug import tell_recorded
+from ..runtime.recalled import Memory
+from ..runtime.session import CompileOptions, default_session
+from ..trace import pytree
+from ..trace.apply import operand_type
+from ..trace.array import Array
+from ..trace.make_graph import Traced, trace
+from .identity import identity
+from .lowered import Compiled, MarkStatic
+
+
+class Past:
+    """A function for one kind of arguments, as earlier processes may have left it.
+
+    A function whose recording depends on more than can be told (files, clocks, prints) has no past.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        tree: pytree.Structure,
+        kinds: Sequence[Any],
+        device: str,
+        options: CompileOptions,
+    ) -> None:
+        self._tree, self._kinds = tree, kinds
+        self._identity = functools.partial(_identity, fn, tree, kinds)
+        self._hash, self._arrays, self._why = self._identity()
+        self._memory = Memory(default_session(device), options, self._hash) if self._hash else None
+
+    def recall(
+        self, fn: Callable[..., Any], leaves: Sequence[Any], mark_static: MarkStatic
+    ) -> Compiled | None:
+        """The compiled function, if an earlier process left it."""
+        known = self._memory.read() if self._memory else None
+        if known is None or self._memory is None:
+            return None
+
+        # arrays are not to be kept for those who may look inside later
+        specs = [operand_type(x) if isinstance(x, Array | np.ndarray) else x for x in leaves]
+
+        @functools.cache
+        def whole() -> Graph:
+            args, kwargs = pytree.unflatten(self._tree, specs)
+            return trace(fn, args, kwargs).graph
+
+        compiled = self._memory.compiled(known, whole)
+        if compiled is None:
+            return None
+        captures = known.captured(self._arrays)
+        out_tree = pytree.structure(known.tree)
+        weak = tuple(isinstance(kind[0], Type) and kind[1] for kind in self._kinds)
+        baked = tuple(self._arrays[i] for i in known.baked)
+        traced = Traced(compiled.graph, captures, self._tree, out_tree, weak, known.weak, baked)
+        return Compiled(traced, compiled, mark_static, whole)
+
+    def keep(self, entry: Compiled) -> None:
+        """Leave the function to later processes.
+
+        Not if recording changed what it depends on: then it may do so for other reasons than known.
+        """
+        traced = entry.traced
+        why = self._why
+        if self._memory and self._identity()[0] != self._hash:
+            why = "recording it changes what lies outside"
+        elif self._memory:
+            why = self._memory.write(entry.compiled, traced, self._arrays)
+        if why:
+            tell_recorded(traced.graph.name, why)
+
+
+def _identity(
+    fn: Callable[..., Any], tree: pytree.Structure, kinds: Sequence[Any]
+) -> tuple[str, list[Array], str]:
+    """The hash of what recording depends on, the arrays among that; or why nobody knows."""
+    try:
+        example = pytree.unflatten(tree, range(tree.num_leaves))
+        return *identity(fn, example, repr(kinds)), ""
+    except Exception as error:  # a class of the user may raise anything when it is looked at
+        return "", [], str(error)
