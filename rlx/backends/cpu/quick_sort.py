@@ -18,7 +18,7 @@ from .pool import parallel
 
 VECTORS = 16  # sorted in registers at most
 SHARED = 1 << 14  # integers that pay for one more thread
-LEVELS = 4  # of splitting a shared stretch, an even number; then each thread sorts stretches
+LEVELS = 2  # of splitting a shared stretch; then each thread sorts stretches
 MIXED = 0x9E3779B97F4A7C15 - (1 << 64)  # multiplied by it, neighbors are far apart
 KERNEL = "nounwind #0"
 PARTS = (("ptr noalias nocapture readonly", "%job"), ("i64", "%part"), ("i64", "%parts"))
@@ -88,16 +88,22 @@ def _sort_vectors(f: Function, vector: Vector, count: int) -> None:
         place = f.offset("%x", vector.element, str(i * lanes))
         places.append(f.offset("%y", vector.element, str(i * lanes)))
         xs.append(load(f, vector, place, masks[-1], most))
+    xs = interleaved(f, vector, _sorted(f, vector, xs))
+    for x, place, mask in zip(xs, places, masks, strict=True):
+        store(f, vector, x, place, mask)
+
+
+def _sorted(f: Function, vector: Vector, xs: list[str]) -> list[str]:
+    """Sort the lanes of some vectors, which are merged two, four, eight ... at a time."""
     size = 2
-    while size <= count * lanes:
+    while size <= len(xs) * vector.lanes:
         xs = _exchanged(f, vector, xs, size - 1)
         step = size // 4
         while step:
             xs = _exchanged(f, vector, xs, step)
             step //= 2
         size *= 2
-    for x, place, mask in zip(interleaved(f, vector, xs), places, masks, strict=True):
-        store(f, vector, x, place, mask)
+    return xs
 
 
 def _exchanged(f: Function, vector: Vector, xs: list[str], other: int) -> list[str]:
@@ -159,18 +165,23 @@ def _size(vector: Vector) -> int:
 def _emit_pivot(module: Module, vector: Vector) -> None:
     """`pivot(integers, count)`: the middle one of some, taken from all over."""
     one, lanes = vector.element, vector.lanes
-    parameters = [("ptr", "%x"), ("i64", "%count")]
-    f = _function(module, f"pivot_{one}", parameters, one)
-    taken = f.reserve(f"[{lanes} x {one}]", 64)
-    with f.loop("0", str(lanes)) as loop:
-        mixed = f.emit(f"add i64 {loop.index}, %count")
-        mixed = f.emit(f"lshr i64 {f.emit(f'mul i64 {mixed}, {MIXED}')}, 32")
-        place = f.emit(f"lshr i64 {f.emit(f'mul i64 {mixed}, %count')}, 32")
-        number = f.emit(f"load {one}, ptr {f.offset('%x', one, place)}, align {_size(vector)}")
-        f.do(f"store {one} {number}, ptr {f.offset(taken, one, loop.index)}, align {_size(vector)}")
-    f.do(f"call void @small_{one}(ptr {taken}, ptr {taken}, i64 {lanes})")
-    middle = f.offset(taken, one, str(lanes // 2))
-    f.do(f"ret {one} {f.emit(f'load {one}, ptr {middle}, align {_size(vector)}')}")
+    f = _function(module, f"pivot_{one}", [("ptr", "%x"), ("i64", "%count")], one)
+    step = f.emit(f"udiv i64 %count, {lanes}")
+    mixed = f.emit(f"lshr i64 {f.emit(f'mul i64 %count, {MIXED}')}, 32")
+    first = f.emit(f"lshr i64 {f.emit(f'mul i64 {mixed}, {step}')}, 32")
+    places = Vector("int64", lanes)
+    order = ", ".join(f"i64 {lane}" for lane in range(lanes))
+    there = f.emit(f"mul {places.text} {f.splat(step, places)}, <{order}>")
+    start = f.offset("%x", one, first)
+    pointers, mask = f"<{lanes} x ptr>", f"<{lanes} x i1>"
+    taken = f.emit(f"getelementptr {one}, ptr {start}, {places.text} {there}")
+    name = f"@llvm.masked.gather.{vector.mangled}.v{lanes}p0"
+    f.declarations.add(f"declare {vector.text} {name}({pointers}, {mask}, {vector.text})")
+    given = f"{pointers} align {_size(vector)} {taken}, {mask} splat (i1 true)"
+    x = f.emit(f"call {vector.text} {name}({given}, {vector.text} zeroinitializer)")
+    (x,) = _sorted(f, vector, [x])
+    middle = f.emit(f"extractelement {vector.text} {x}, i32 {lanes // 2}")
+    f.do(f"ret {one} {middle}")
 
 
 def _emit_split(module: Module, vector: Vector) -> None:
@@ -386,7 +397,8 @@ def _emit_stretch(module: Module, vector: Vector) -> None:
     """Sort the stretch of a part."""
     f = _function(module, f"stretch_{vector.element}", PARTS)
     _, count, x, y = _own_stretch(f, vector)
-    f.do(f"call void @serial_{vector.element}(ptr {x}, ptr {y}, i64 {count}, i1 true)")
+    is_back = "true" if LEVELS % 2 == 0 else "false"
+    f.do(f"call void @serial_{vector.element}(ptr {x}, ptr {y}, i64 {count}, i1 {is_back})")
     f.do("ret void")
 
 
