@@ -30,7 +30,7 @@ def has_quick_sort(host: Host) -> bool:
 
 
 def quick_sort(module: Module, bits: int) -> str:
-    """The function `void (ptr integers, ptr spare, i64 count, i64 parts)`, written once."""
+    """The function `(ptr integers, ptr spare, i64 count, i64 parts)`, written once."""
     name = f"quick_{bits}"
     if name not in module.shared:
         module.shared[name] = name

@@ -23,7 +23,7 @@ def identity(combine: str, dtype: str) -> float | int | bool:
 
 
 def combine(f: Function, how: str, vector: Vector, x: str, y: str) -> str:
-    """Combine two numbers (lane by lane); of zeros any may be the greatest or the least."""
+    """Combine two numbers (lane by lane); a zero may be of any sign if extreme."""
     if vector.is_float and how in ("max", "min"):
         name = f"@llvm.{how}imum.{vector.mangled}"
         f.declarations.add(f"declare {vector.text} {name}({vector.text}, {vector.text})")
