@@ -114,3 +114,40 @@ def test_nothing_outside_of_the_operand_is_read():
     got = np.asarray(rlx.jit(one)(rows))
     assert got[0, :, 1:-1, 1:-1].tolist() == np.full((5, 6, 15), 9.0).tolist()
     assert got[0, 0, 0, 0] == 4.0
+
+
+@pytest.mark.parametrize("width", [16, 32, 64])
+@pytest.mark.parametrize(
+    ("colors", "window", "stride", "size", "padding"),
+    [(3, 7, 2, 32, 3), (3, 5, 1, 21, 2), (5, 3, 2, 18, 1), (1, 7, 2, 40, 0), (12, 3, 1, 17, 1)],
+)
+def test_short_runs_along_the_depth(
+    colors: int, window: int, stride: int, size: int, padding: int, width: int,
+    monkeypatch: pytest.MonkeyPatch,
+):  # fmt: skip
+    """Few colors, last or first in memory: rows of windows that fill no whole vectors."""
+    if width > host().vector_bytes:
+        pytest.skip("the processor has no such vectors")
+    narrow = replace(host(), vector_bytes=width, vector_registers=32 if width == 64 else 16)
+    monkeypatch.setattr(backend, "host", lambda: narrow)
+    random = np.random.default_rng(colors)
+    x = random.normal(size=(2, size, size, colors)).astype(np.float32)
+    kernel = random.normal(size=(window, window, colors, 20)).astype(np.float32)
+    attrs = {
+        "window_strides": (stride, stride),
+        "padding": ((padding, padding),) * 2,
+        "lhs_dilation": (1, 1),
+        "rhs_dilation": (1, 1),
+    }
+    op = ops.conv_general_dilated
+    first = [x.transpose(0, 3, 1, 2), kernel.transpose(3, 2, 0, 1)]
+    full = dict(attrs, feature_group_count=1, batch_group_count=1, dtype=None)
+    wanted = op.rules["reference"](*(a.astype(np.float64) for a in first), **full)
+    terms = colors * window**2
+    compare(lambda x, k: op(x, k, **attrs), [np.ascontiguousarray(a) for a in first], wanted, terms)
+
+    def channels_last(x: Any, k: Any) -> Any:
+        made = op(ops.transpose(x, axes=(0, 3, 1, 2)), ops.transpose(k, axes=(3, 2, 0, 1)), **attrs)
+        return ops.transpose(made, axes=(0, 2, 3, 1))
+
+    compare(channels_last, [x, kernel], wanted.transpose(0, 2, 3, 1), terms)

@@ -40,7 +40,7 @@ def _step(step: Step) -> tuple[int, int]:
     if nested:
         if isinstance(step, BranchStep):
             return max(nested)
-        rounds = likely(step.length) if isinstance(step, RepeatStep) else 1
+        rounds = step.parts * likely(step.length) if isinstance(step, RepeatStep) else 1
         return rounds * sum(f for f, _ in nested), rounds * sum(m for _, m in nested)
     moved = sum(likely(b.nbytes) for b in (*reads(step), *writes(step)))
     return _flops(step), moved

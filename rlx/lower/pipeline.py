@@ -22,7 +22,7 @@ from .lir.program import Program
 from .lir.verify_program import verify_program
 from .mir import legalize
 from .report import report
-from .schedule import finish, plan_memory, schedule, turn_operands
+from .schedule import divide_loops, finish, plan_memory, schedule, turn_operands
 from .target import Target
 
 
@@ -76,6 +76,6 @@ def lower(
     # recomputed graphs are opened after the last dedupe, which would merge them with the first run
     graph = after("recomputed", expand(inline_calls(graph, keep_recomputed=False), target.wants))
     mir = after("mir", legalize(graph, target))
-    program = finish(turn_operands(schedule(mir, target)), target)
-    program = verify_program(plan_memory(program))
+    program = divide_loops(turn_operands(schedule(mir, target)), target)
+    program = verify_program(plan_memory(finish(program, target)))
     return Lowered(hir, mir, program, graphs, report(hir, program))

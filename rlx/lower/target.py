@@ -28,7 +28,7 @@ class Target:
     `has_sort` says that it puts rows in order without it.
     `in_place_carries` says that it knows `Carry.in_place`, `has_symbolic_sizes` that one program
     runs for all sizes, `computes_operands` that a matrix product may read windows and other views
-    of its operands without a copy of them.
+    of its operands without a copy of them. Loops that do much are divided among so many `threads`.
     """
 
     name: str
@@ -45,6 +45,7 @@ class Target:
     in_place_carries: bool = False
     has_symbolic_sizes: bool = True
     computes_operands: bool = True
+    threads: int = 1
 
     def computes(self, dtype: np.dtype) -> bool:
         """Whether kernels may load, compute with and store this dtype."""

@@ -47,6 +47,7 @@ class CpuBackend(Backend):
             local_bytes=LOCAL_BYTES,
             most_ranked=MOST_RANKED,
             has_sort=True,
+            threads=host().cores,
         )
 
     def availability(self) -> Availability:

@@ -186,8 +186,9 @@ def _operand(e: Expr, line: Variable, depth: Variable) -> Operand:
     if is_matrix(e, line, depth):
         index = load_of(e).index
         return Operand(_number(index.stride_of(line)), _number(index.stride_of(depth)))
-    is_along_depth = OperandView(e, line, depth).goes_along_depth
-    return Operand(int(not is_along_depth), int(is_along_depth), is_computed=True)
+    view = OperandView(e, line, depth)
+    along = int(view.goes_along_depth)
+    return Operand(1 - along, along, is_computed=True, run=view.run)
 
 
 def _depth_step(e: Expr, line: Variable, depth: Variable) -> int:

@@ -93,8 +93,9 @@ def choose_blocking(problem: Problem, host: Host) -> Blocking:
         whole = math.lcm(64 // size if pack_a else 1, problem.k_step)
         depth = -(-depth // whole) * whole
     row_panels, column_panels = tile.row_panels, tile.column_panels
-    if pack_b:
+    if pack_a or pack_b:
         row_panels = max(1, host.l2 // 4 // (tile.rows * depth * size))
+    if pack_b:
         column_panels = max(1, min(host.l3 // 2, 16 << 20) // (tile.columns * depth * size))
     panels = _even(tile.row_panels, row_panels), _even(tile.column_panels, column_panels)
     return Blocking(problem, tile, pack_a, pack_b, depth, *panels, swapped=swapped)
@@ -145,7 +146,7 @@ def _streamed_rows(problem: Problem, host: Host) -> int:
     are cheap to keep in memory. The numbers were found by measuring.
     """
     in_cache = problem.k * problem.n * problem.itemsize <= host.l2 // 2
-    if in_cache or problem.is_computed or problem.b.column != 1 or problem.m > 96:
+    if in_cache or problem.b.is_computed or problem.b.column != 1 or problem.m > 96:
         return 0
     return 8 if problem.m <= NARROW else 32 if problem.m <= 48 else 64
 

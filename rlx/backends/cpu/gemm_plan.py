@@ -11,6 +11,7 @@ import numpy as np
 from ...ir.types import as_dtype
 from .code import LLVM_NAMES, Function, Vector
 
+LONGEST_ROW = 512  # of A, to be packed whole
 NARROW = 8  # up to so many rows or columns make a product limited by memory
 HALVES = ("float16", "bfloat16")
 BYTES = ("int8", "uint8")
@@ -25,17 +26,19 @@ class Operand:
     """A strided view of a matrix; strides count elements and may be anything.
 
     If it `is_computed` it has no strides: packing computes its elements, and of the two numbers the
-    one of the axis that runs in memory is 1, the other 0.
+    one of the axis that runs in memory is 1, the other 0. If that is the depth, as many neighbors
+    follow each other as `run` says.
     """
 
     row: int
     column: int
     is_computed: bool = False
+    run: int = 0
 
     @property
     def transposed(self) -> Operand:
         """The view of the transposed matrix."""
-        return Operand(self.column, self.row, self.is_computed)
+        return Operand(self.column, self.row, self.is_computed, self.run)
 
 
 @dataclass(frozen=True)
@@ -169,13 +172,19 @@ class Blocking:
         return "packed" if self.pack_a or self.pack_b else "small"
 
     @property
+    def keeps_rows(self) -> bool:
+        """Whether a packed panel of A holds whole rows, for their runs fill no chunks."""
+        is_short = self.depth == self.problem.k <= LONGEST_ROW
+        return is_short and self.problem.a.run % self.tile.lanes != 0
+
+    @property
     def a_chunk(self) -> int:
         """How many columns of a packed panel of A lie row by row.
 
         A chunk is a cache line wide: copying rows needs no transposition, and the kernel still
         reads one stream.
         """
-        if self.dot_lanes:  # whole rows
+        if self.dot_lanes or self.keeps_rows:
             return 2 * floor_power(self.problem.k)
         if not self.pack_a or (self.problem.a.row == 1 and self.problem.a.column != 1):
             return 1

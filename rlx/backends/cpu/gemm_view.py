@@ -11,14 +11,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...lower.lir.expr import Expr, load_of, substitute, walk
-from ...lower.lir.index import Index, Quotient, Remainder, Variable, is_long
+from ...ir.dims import Size
+from ...lower.lir.expr import Expr, Guard, Load, guard, load, load_of, substitute, walk
+from ...lower.lir.index import Index, Quotient, Remainder, Variable, as_index, is_long
 from .code import Function, Module, Vector
 from .gemm_kernel import store
 from .gemm_pack import PARAMETERS, panel_start, transpose
 from .gemm_plan import Blocking, clipped_offsets, floor_power, memory_type
 from .lanes import first_lanes
 from .render import Scope
+
+FULL = 16  # neighbors that fill any vector
 
 
 @dataclass(frozen=True)
@@ -88,13 +91,69 @@ def _step_of(index: Index, variable: Variable) -> int:
     return _step_of(atom.index, variable) if isinstance(atom, Remainder) else 0
 
 
+def _joined(e: Expr, variable: Variable, divisor: int) -> Expr:
+    """The digits of a variable below and above `divisor` as one, in conditions and places.
+
+    Pixels of three colors lie side by side: columns 0 to w are numbers 0 to 3 w. The condition
+    on the column would cut the run of a window's row into columns.
+    """
+
+    def whole(atom: object) -> Index | None:
+        """What is divided by the divisor to give the atom."""
+        if isinstance(atom, Quotient) and atom.divisor == divisor:
+            return atom.index if _step_of(atom.index, variable) == 1 else None
+        if isinstance(atom, Remainder) and len(atom.index.terms) == 1:
+            inner = whole(atom.index.terms[0][0])
+            is_plain = atom.index == Index(((atom.index.terms[0][0], 1),))
+            return inner % (atom.divisor * divisor) if inner and is_plain else None
+        return None
+
+    def condition(index: Index, low: Size, high: Size) -> tuple[Index, Size, Size]:
+        for atom, coefficient in index.terms:
+            joined = whole(atom) if coefficient == 1 else None
+            if joined is not None:
+                rest = index - Index(((atom, 1),))
+                return joined + rest * divisor, low * divisor, high * divisor
+        return index, low, high
+
+    def place(index: Index) -> Index:
+        for atom, coefficient in index.terms:
+            joined = whole(atom)
+            if joined is not None and coefficient % divisor == 0:
+                step = coefficient // divisor
+                parts = Index(((atom, coefficient),)) + as_index(variable) % divisor * step
+                return index - parts + joined * step
+        return index
+
+    def leaf(e: Expr) -> Expr | None:
+        if isinstance(e, Load):
+            return load(e.buffer, place(e.index))
+        if not isinstance(e, Guard):
+            return None
+        inside, outside = (_joined(x, variable, divisor) for x in (e.inside, e.outside))
+        return guard([condition(*bound) for bound in e.bounds], e.steps, inside, outside)
+
+    return substitute(e, {}, leaf)
+
+
 @dataclass(frozen=True)
 class OperandView:
     """An operand as an expression of its `line`, the `depth` and the batch variables."""
 
-    expr: Expr
+    given: Expr
     line: Variable
     depth: Variable
+
+    @cached_property
+    def expr(self) -> Expr:
+        """The expression, with conditions that leave neighbors in memory together."""
+        cuts = Digits.of(self.depth, self.given)
+        if cuts.period % FULL == 0 or len(cuts.parts) == 1:
+            return self.given
+        joined = _joined(self.given, self.depth, cuts.period)
+        digits = Digits.of(self.depth, joined)
+        place = load_of(joined).index.substitute({self.depth: digits.index})
+        return joined if place.stride_of(digits.parts[-1]) == 1 else self.given
 
     @cached_property
     def lines(self) -> Digits:
@@ -117,13 +176,19 @@ class OperandView:
         return substitute(self.expr, table)
 
     @property
+    def run(self) -> int:
+        """How many neighbors in memory follow each other along the depth; 0 across it."""
+        return self._run(self.depths) if self.goes_along_depth else 0
+
+    @property
     def goes_along_depth(self) -> bool:
         """Whether longer runs in memory go along the depth than along the lines."""
         return self._run(self.depths) > self._run(self.lines)
 
     def _run(self, digits: Digits) -> int:
-        index = load_of(self.element).index
-        return digits.period if index.stride_of(digits.parts[-1]) == 1 else 0
+        stride = load_of(self.element).index.stride_of(digits.parts[-1])
+        # every second number is taken from two vectors, which are masked alike
+        return digits.period if stride == 1 else digits.period // 4 if stride == 2 else 0
 
 
 def emit_view_pack(
@@ -183,10 +248,27 @@ class _Packer:
             outer.names.update(view.lines.names(f, line))
             outer.hoist([view.element], set(view.depths.parts))
             target = f.offset(self.target, kind, f.emit(f"mul i64 {rows.index}, {chunk}"))
-            whole = f.emit(f"and i64 %depth, {-chunk}")
-            self._row(outer, target, ("0", whole), lanes)
-            if blocking.problem.k % chunk:
-                self._row(outer, target, (whole, "%depth"), 1)
+            if blocking.keeps_rows:
+                self._runs(outer, target)
+            else:
+                whole = f.emit(f"and i64 %depth, {-chunk}")
+                self._row(outer, target, ("0", whole), lanes)
+                if blocking.problem.k % chunk:
+                    self._row(outer, target, (whole, "%depth"), 1)
+
+    def _runs(self, outer: Scope, target: str) -> None:
+        """A whole row, run by run; the last vector of a run is moved back to fit."""
+        f, depths = self.f, self.view.depths
+        kind = memory_type(self.blocking.problem.accumulator)
+        lanes = min(self.blocking.tile.lanes, floor_power(depths.period))
+        with f.loop("0", str(self.blocking.problem.k // depths.period)) as runs:
+            start = f.emit(f"mul i64 {runs.index}, {depths.period}")
+            names = depths.names(f, start)
+            end = f.offset(target, kind, start)
+            for offset in clipped_offsets(depths.period, lanes):
+                scope = outer.inner(lanes=lanes, along=depths.parts[-1])
+                scope.names.update({**names, depths.parts[-1]: str(offset)})
+                self._store([scope], lanes, end, str(offset))
 
     def _row(self, outer: Scope, target: str, span: tuple[str, str], lanes: int) -> None:
         f, blocking, depths = self.f, self.blocking, self.view.depths

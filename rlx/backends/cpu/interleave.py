@@ -42,25 +42,43 @@ class Pairs:
     """Neighbors in memory of which each lane takes one.
 
     They begin at `start`; `which` is the first or the second of each, `is_backwards` tells whether
-    the last pair goes to lane 0.
+    the last pair goes to lane 0. Under a mask only the first is read, of the lanes in it.
     """
 
     start: Index
     which: int
     is_backwards: bool
+    mask: str | None = None
 
     def load(self, f: Function, vector: Vector, address: str, align: int) -> str:
         """Load a vector, with `start` at the address."""
         both = Vector(vector.dtype, 2 * vector.lanes)
-        raw = f.emit(f"load {both.text}, ptr {address}, align {align}")
+        if self.mask is None:
+            raw = f.emit(f"load {both.text}, ptr {address}, align {align}")
+        else:
+            raw = self._load_masked(f, both, address, align)
         places = range(self.which, 2 * vector.lanes, 2)
         return _shuffled(f, both, raw, "poison", places[::-1] if self.is_backwards else places)
 
+    def _load_masked(self, f: Function, both: Vector, address: str, align: int) -> str:
+        lanes, bits = both.lanes // 2, Vector("bool", both.lanes // 2)
+        places = [place for i in range(lanes) for place in (i, lanes)]
+        mask = _shuffled(f, bits, str(self.mask), "zeroinitializer", places)
+        kinds = f"ptr, {Vector('bool', both.lanes).text}, {both.text}"
+        name = f"@llvm.masked.load.{both.mangled}.p0"
+        f.declarations.add(f"declare {both.text} {name}({kinds})")
+        return f.emit(
+            f"call {both.text} {name}(ptr align {align} {address}, "
+            f"{Vector('bool', both.lanes).text} {mask}, {both.text} zeroinitializer)"
+        )
 
-def pairs_of(load: Load, stride: Size | None, lanes: int) -> Pairs | None:
+
+def pairs_of(load: Load, stride: Size | None, lanes: int, mask: str | None) -> Pairs | None:
     """The pairs that lanes two numbers apart are taken from, if it is so."""
     if stride not in (2, -2):
         return None
+    if mask is not None:
+        return Pairs(load.index, 0, False, mask) if stride == 2 else None
     start = start_of_group(load, 2)
     if start is None:
         return None

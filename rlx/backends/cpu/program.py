@@ -18,7 +18,6 @@ import numpy as np
 from ...ir.bind import is_symbolic
 from ...ir.dims import Size, likely, quotient
 from ...lower.lir.access import reads, writes
-from ...lower.lir.index import Variable
 from ...lower.lir.program import (
     BranchStep,
     Buffer,
@@ -37,7 +36,6 @@ from ...lower.lir.program import (
     Step,
     WhileStep,
 )
-from ...lower.schedule.loops import reductions
 from . import sorting
 from .code import Function, Module, Vector
 from .contraction import (
@@ -48,16 +46,15 @@ from .contraction import (
     row_blocks,
     scratch_bytes,
 )
+from .costs import loops_cost, splits, trip_loops
 from .equal_kernels import EqualKernels, write_table
 from .host import Host
 from .kernels import (
     KERNEL_PARAMETERS,
     NANOSECONDS_PER_PART,
     Layout,
-    all_exprs,
     emit_kernel,
     emit_rows,
-    estimate,
 )
 from .library import (
     Call,
@@ -71,6 +68,7 @@ from .library import (
 from .pool import parallel
 from .ranking import emit_greatest
 from .reuse import copied_input
+from .rounds import Part, Targets, copy_bytes
 from .scanning import emit_scan
 from .scattering import emit_scatter
 
@@ -93,6 +91,7 @@ class ProgramWriter:
     calls: list[Call] = field(default_factory=list)
     kernels: EqualKernels = field(init=False)
     dims: list[str] | None = None  # the names of symbolic sizes
+    is_divided: bool = False  # the loop whose body is written is shared by threads as a whole
 
     def __post_init__(self) -> None:
         self.kernels = EqualKernels(self.module)
@@ -195,7 +194,7 @@ class ProgramWriter:
             self._contraction(f, step, layout, is_short)
         elif isinstance(step, Copy):
             origin, target = (layout.pointer(f, b) for b in (step.origin, step.target))
-            _copy_bytes(f, target, origin, f.number(step.target.nbytes))
+            copy_bytes(f, target, origin, f.number(step.target.nbytes))
         elif isinstance(step, LibraryCall):
             self._call(f, op_call(step), step, layout)
         elif isinstance(step, Sort):
@@ -213,11 +212,11 @@ class ProgramWriter:
     # -- kernels --------------------------------------------------------------------------------
 
     def _loops(self, f: Function, step: Loops, layout: Layout, is_short: bool) -> None:
-        cost, splits = _cost(step), _splits(step)
+        cost, is_split = loops_cost(step), splits(step)
         self.cost += cost
         parts: int | str = 1
-        if splits:
-            parts = self._parts(f, [v.extent for v in _trip_loops(step)], cost)
+        if is_split:
+            parts = self._parts(f, [v.extent for v in trip_loops(step)], cost)
         with self._kernel(f, step, layout, parts, is_short) as (kernel, inner, split):
             if isinstance(step, Kernel):
                 emit_kernel(kernel, step, inner, self.host, split)
@@ -232,6 +231,8 @@ class ProgramWriter:
 
     def _parts(self, f: Function, extents: Sequence[Size], cost: float) -> int | str:
         """How many threads to use: decided at run time where that depends on the sizes."""
+        if self.is_divided:
+            return 1
         trips: Any = math.prod(extents, start=1)  # type: ignore[type-var]
         if isinstance(trips, int):
             return max(1, min(self.host.cores, int(cost / NANOSECONDS_PER_PART)))
@@ -320,12 +321,21 @@ class ProgramWriter:
         return name
 
     def _table(
-        self, f: Function, layout: Layout, pointers: Sequence[str], scratch: Buffer | None
+        self,
+        f: Function,
+        layout: Layout,
+        pointers: Sequence[str],
+        scratch: Buffer | None,
+        part: Part | None = None,
     ) -> str:
         """A pointer table for a nested program."""
         first = [f.emit("load ptr, ptr %table, align 8")] if self.is_symbolic else []
         arena = layout.pointer(f, scratch) if scratch is not None else "null"
-        return write_table(f, [*first, *pointers, arena, layout.scratch(f)])
+        products = layout.scratch(f)
+        if part and scratch is not None:
+            arena = part.block(f, arena, scratch.nbytes)
+            products = part.after(f, products, part.scratch)
+        return write_table(f, [*first, *pointers, arena, products])
 
     def _branch(self, f: Function, step: BranchStep, layout: Layout) -> None:
         before = self.cost
@@ -352,7 +362,7 @@ class ProgramWriter:
             len(step.carries),
         )
         initial = [point(c.initial) for c in step.carries]
-        targets = _Targets.of(step.carries, point)
+        targets = Targets.of(step.carries, point)
         tests = [*map(point, step.condition_constants), *initial, point(step.flag)]
         test_table = self._table(f, layout, tests, step.scratch)
         moves = [*map(point, step.body_constants), *initial, *targets.even]
@@ -389,31 +399,55 @@ class ProgramWriter:
         self,
         f: Function,
         carries: Sequence[Carry],
-        targets: _Targets,
+        targets: Targets,
         table: str,
         first: int,
+        parts: int = 1,
     ) -> None:
         """Copy what was carried last into the results, unless it lies there."""
         for i, carry in enumerate(carries):
             last = f.emit(f"load ptr, ptr {f.offset(table, 'ptr', str(first + i))}, align 8")
             with f.when(f.emit(f"icmp ne ptr {last}, {targets.even[i]}")):
-                _copy_bytes(f, targets.even[i], last, f.number(carry.result.nbytes))
+                copy_bytes(f, targets.even[i], last, f.number(quotient(carry.result.nbytes, parts)))
 
     def _repeat(self, f: Function, step: RepeatStep, layout: Layout) -> None:
-        before = self.cost
+        before, scratch, is_divided = self.cost, self.scratch, self.is_divided
+        if step.parts > 1:
+            self.scratch, self.is_divided = 0, True
         body = self._nested(step.body, "round")
-        self.cost = before + (self.cost - before) * likely(step.length)
-        point: Callable[[Buffer], str] = lambda b: layout.pointer(f, b)  # noqa: E731
+        self.cost = before + (self.cost - before) * likely(step.length) * step.parts
+        if step.parts == 1:
+            self._rounds(f, step, layout, body, None)
+            return
+        own, self.is_divided = -(-self.scratch // 64) * 64, is_divided
+        self.scratch = max(scratch, own * step.parts)
+        with self._kernel(f, step, layout, step.parts, False) as (kernel, inner, _):
+            self._rounds(kernel, step, inner, body, Part(step.parts, own))
+
+    def _rounds(
+        self, f: Function, step: RepeatStep, layout: Layout, body: str, part: Part | None
+    ) -> None:
+        """All rounds of a loop, perhaps for the part of a thread."""
+
+        def point(buffer: Buffer, count: Size = 1) -> str:
+            """The pointer to a buffer, or to the thread's block of its first of `count` rows."""
+            pointer = layout.pointer(f, buffer)
+            return part.block(f, pointer, quotient(buffer.nbytes, count)) if part else pointer
+
         n_constants, n = len(step.constants) + self.is_symbolic, len(step.carries)
+        flags = step.divided_constants or [False] * len(step.constants)
+        constants = [
+            point(b) if is_divided else layout.pointer(f, b)
+            for b, is_divided in zip(step.constants, flags, strict=True)
+        ]
         initial = [point(c.initial) for c in step.carries]
-        targets = _Targets.of(step.carries, point)
-        sliced = [(point(b), b) for b in step.slices]
-        stacked = [(point(b), b) for b in step.stacks]
-        pointers = [
-            *map(point, step.constants), *initial, *(p for p, _ in sliced),
-            *targets.even, *(p for p, _ in stacked),
-        ]  # fmt: skip
-        table = self._table(f, layout, pointers, step.scratch)
+        targets = Targets.of(step.carries, point)
+        rows = step.length or 1
+        sliced = [(point(b, rows), quotient(b.nbytes, rows)) for b in step.slices]
+        stacked = [(point(b, rows), quotient(b.nbytes, rows)) for b in step.stacks]
+        pointers = [*constants, *initial, *(p for p, _ in sliced), *targets.even]
+        pointers += [p for p, _ in stacked]
+        table = self._table(f, layout, pointers, step.scratch, part)
         last = f.number(step.length - 1)
         with f.loop("0", f.number(step.length)) as loop:
             k = loop.index
@@ -423,73 +457,16 @@ class ProgramWriter:
                 (sliced, n_constants + n),
                 (stacked, n_constants + 2 * n + len(sliced)),
             ):
-                for i, (pointer, buffer) in enumerate(group):
-                    row = f.number(_row_bytes(buffer, step.length))
-                    part = f.offset(pointer, "i8", f.emit(f"mul i64 {k}, {row}"))
-                    f.do(f"store ptr {part}, ptr {f.offset(table, 'ptr', str(start + i))}, align 8")
+                for i, (pointer, nbytes) in enumerate(group):
+                    row = f.offset(pointer, "i8", f.emit(f"mul i64 {k}, {f.number(nbytes)}"))
+                    f.do(f"store ptr {row}, ptr {f.offset(table, 'ptr', str(start + i))}, align 8")
             left = f.emit(f"sub i64 {last}, {loop.index}")
             written = targets.write(f, left, table, n_constants + n + len(sliced))
-            self._checked(f, f"call i32 @{body}(ptr {table})")
+            if part:
+                f.do(f"call i32 @{body}(ptr {table})")  # it calls nothing that could fail
+            else:
+                self._checked(f, f"call i32 @{body}(ptr {table})")
             for i, pointer in enumerate(written):
                 slot = f.offset(table, "ptr", str(n_constants + i))
                 f.do(f"store ptr {pointer}, ptr {slot}, align 8")
-        self._settle(f, step.carries, targets, table, n_constants)
-
-
-@dataclass
-class _Targets:
-    """Where the rounds of a loop write: to `even` and `odd` in turn."""
-
-    even: list[str]
-    odd: list[str]
-
-    @classmethod
-    def of(cls, carries: Sequence[Carry], point: Callable[[Buffer], str]) -> _Targets:
-        """The pointers of carried arrays."""
-        spares = [c.spare for c in carries if c.spare is not None]
-        return cls([point(c.result) for c in carries], [point(b) for b in spares])
-
-    def write(self, f: Function, round_name: str, table: str, first: int) -> list[str]:
-        """Put this round's targets in the table; gives their pointers."""
-        is_odd = f.emit(f"trunc i64 {round_name} to i1")
-        chosen = []
-        for i, (even, odd) in enumerate(zip(self.even, self.odd, strict=True)):
-            pointer = f.emit(f"select i1 {is_odd}, ptr {odd}, ptr {even}")
-            f.do(f"store ptr {pointer}, ptr {f.offset(table, 'ptr', str(first + i))}, align 8")
-            chosen.append(pointer)
-        return chosen
-
-
-def _row_bytes(buffer: Buffer, length: Size) -> Size:
-    """The bytes of one of as many parts of a buffer."""
-    return quotient(buffer.nbytes, length) if length else 0
-
-
-def _trip_loops(step: Loops) -> list[Variable]:
-    """The loops of a step, those of its reductions included."""
-    kernels = step.kernels if isinstance(step, Rows) else [step] if isinstance(step, Kernel) else []
-    if isinstance(step, Greatest):
-        return [*step.loops, step.along]
-    own = [*step.loops, *(v for k in kernels if k is not step for v in k.loops)]
-    return [*own, *(v for r in {r.loops for r in reductions(kernels)} for v in r)]
-
-
-def _splits(step: Loops) -> bool:
-    """Whether threads can share the loops."""
-    return bool(step.apart if isinstance(step, Scatter) else step.loops)
-
-
-def _cost(step: Loops) -> float:
-    """Rough nanoseconds on one thread."""
-    if isinstance(step, Kernel):
-        return estimate(step.loops, all_exprs(step.stores))
-    if isinstance(step, Rows):
-        return sum(estimate((*step.loops, *k.loops), all_exprs(k.stores)) for k in step.kernels)
-    loops = (*step.loops, step.along) if isinstance(step, Scan | Greatest) else step.loops
-    return estimate(loops, [step.expr]) * 4
-
-
-def _copy_bytes(f: Function, target: str, origin: str, count: str) -> None:
-    if count != "0":
-        f.declarations.add("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
-        f.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {origin}, i64 {count}, i1 false)")
+        self._settle(f, step.carries, targets, table, n_constants, step.parts)

@@ -244,7 +244,7 @@ class Scope:
         if stride == 1:
             address = f.offset(pointer, vector.element, self.index(expr.index))
             raw = self._load_neighbors(vector, address, expr.dtype.itemsize)
-        elif self.mask is None and (pairs := pairs_of(expr, stride, self.lanes)) is not None:
+        elif (pairs := pairs_of(expr, stride, self.lanes, self.mask)) is not None:
             address = f.offset(pointer, vector.element, self.index(pairs.start))
             raw = pairs.load(f, vector, address, expr.dtype.itemsize)
         elif stride == -1 and self.mask is None:

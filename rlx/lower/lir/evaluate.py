@@ -7,7 +7,7 @@ of rubbish, as on a device, so a wrong memory plan shows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -387,7 +387,9 @@ def _run_branch(step: BranchStep, memory: Memory) -> None:
     run(step.programs[number], inputs, outputs, _scratch(step.scratch, memory), memory.sizes)
 
 
-def _carry_start(carries: Sequence[Carry], memory: Memory) -> list[np.ndarray]:
+def _carry_start(
+    carries: Sequence[Carry], memory: Memory | dict[Buffer, np.ndarray]
+) -> list[np.ndarray]:
     for carry in carries:
         if carry.in_place:
             memory[carry.result][:] = memory[carry.initial]
@@ -399,7 +401,11 @@ def _target(carry: Carry, is_result: bool) -> Buffer:
     return carry.result if is_result or carry.spare is None else carry.spare
 
 
-def _carry_end(carries: Sequence[Carry], now: Sequence[np.ndarray], memory: Memory) -> None:
+def _carry_end(
+    carries: Sequence[Carry],
+    now: Sequence[np.ndarray],
+    memory: Memory | dict[Buffer, np.ndarray],
+) -> None:
     for carry, last in zip(carries, now, strict=True):
         if last is not memory[carry.result]:
             memory[carry.result][:] = last
@@ -423,17 +429,32 @@ def _run_while(step: WhileStep, memory: Memory) -> None:
 
 
 def _run_repeat(step: RepeatStep, memory: Memory) -> None:
+    for number in range(step.parts):
+        _run_rounds(step, memory, number)
+
+
+def _run_rounds(step: RepeatStep, memory: Memory, number: int) -> None:
+    """All rounds for one of the parts."""
     length = memory.number(step.length)
-    part: Callable[[Buffer, int], np.ndarray] = lambda b, k: memory[b].reshape(  # noqa: E731
-        length, -1
-    )[k]
-    now = _carry_start(step.carries, memory)
+
+    def block(array: np.ndarray) -> np.ndarray:
+        return array.reshape(step.parts, -1)[number]
+
+    def row(buffer: Buffer, k: int) -> np.ndarray:
+        return block(memory[buffer].reshape(length, -1)[k])
+
+    carried = [b for c in step.carries for b in (c.initial, c.result, c.spare) if b is not None]
+    blocks = {b: block(memory[b]) for b in carried}
+    flags = step.divided_constants or [False] * len(step.constants)
+    pairs = zip(step.constants, flags, strict=True)
+    constants = [block(memory[b]) if flag else memory[b] for b, flag in pairs]
+    now = _carry_start(step.carries, blocks)
     for turn in range(length):
         k = length - 1 - turn if step.reverse else turn
         is_last = (length - 1 - turn) % 2 == 0
-        new = [memory[_target(c, is_last)] for c in step.carries]
-        inputs = [*(memory[b] for b in step.constants), *now, *(part(b, k) for b in step.slices)]
-        outputs = [*new, *(part(b, k) for b in step.stacks)]
+        new = [blocks[_target(c, is_last)] for c in step.carries]
+        inputs = [*constants, *now, *(row(b, k) for b in step.slices)]
+        outputs = [*new, *(row(b, k) for b in step.stacks)]
         run(step.body, inputs, outputs, _scratch(step.scratch, memory), memory.sizes)
         now = new
-    _carry_end(step.carries, now, memory)
+    _carry_end(step.carries, now, blocks)

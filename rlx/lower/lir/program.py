@@ -336,6 +336,10 @@ class RepeatStep:
     axis 0 (a pointer into it). Outputs: the carried arrays, then for each of `stacks` its part k.
     k counts up from 0, or down from `length - 1` if `reverse`. Round 0 reads `initial`; round r
     writes `result` if `length - 1 - r` is even, else `spare`. For length 0 `initial` is copied.
+
+    In several `parts` the loop runs once for each of them, in any order or at once, with its one of
+    as many equal blocks of each carried array, of each slice and part of a stack, and of those
+    constants that are `divided_constants`. `scratch` has room for all of them.
     """
 
     body: Program
@@ -346,6 +350,8 @@ class RepeatStep:
     slices: tuple[Buffer, ...]
     stacks: tuple[Buffer, ...]
     scratch: Buffer | None = None
+    parts: int = 1
+    divided_constants: tuple[bool, ...] = ()
 
 
 Step: TypeAlias = (

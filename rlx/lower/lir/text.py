@@ -310,6 +310,7 @@ def _control_lines(step: BranchStep | WhileStep | RepeatStep) -> list[str]:
         nested = (step.condition, step.body)
     else:
         way = " backwards" if step.reverse else ""
+        way += f" in {step.parts} parts" if step.parts > 1 else ""
         head = f"repeat {step.length}{way} ({names(step.constants)}): {_carries(step)}"
         head += f"; slices {names(step.slices)}" if step.slices else ""
         head += f"; stacks {names(step.stacks)}" if step.stacks else ""

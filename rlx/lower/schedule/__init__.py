@@ -4,9 +4,10 @@ Enters: a legal graph and a target. Leaves: a `Program`. Read `fuse.py` (what ge
 `elements.py` (bodies to scalar expressions), then `schedule.py` (steps).
 """
 
+from .divide_loops import divide_loops
 from .finish import finish
 from .plan_memory import plan_memory
 from .schedule import schedule
 from .turn_operands import turn_operands
 
-__all__ = ["finish", "plan_memory", "schedule", "turn_operands"]
+__all__ = ["divide_loops", "finish", "plan_memory", "schedule", "turn_operands"]

@@ -13,7 +13,17 @@ from ...ir.dims import Dim, Size, largest, likely
 from ...ir.types import Type, as_dtype
 from ..lir.access import reads, writes
 from ..lir.expr import Load
-from ..lir.program import Buffer, Kernel, Kind, Program, Rows, Step, Store, nested_programs
+from ..lir.program import (
+    Buffer,
+    Kernel,
+    Kind,
+    Program,
+    RepeatStep,
+    Rows,
+    Step,
+    Store,
+    nested_programs,
+)
 from .arena import Arena
 from .group_rows import is_same_block
 from .loops import expressions
@@ -33,6 +43,8 @@ def plan_memory(program: Program) -> Program:
         nested = nested_programs(step)
         if nested:
             needed = _most([plan_memory(p).arena_bytes for p in nested])
+            if isinstance(step, RepeatStep) and isinstance(needed, int):
+                needed = rounded(needed) * step.parts
             step.scratch.type = Type(as_dtype("uint8"), (needed,))  # type: ignore[union-attr]
     for number, step in enumerate(program.steps):
         if isinstance(step, Rows) and step.locals:

@@ -1,0 +1,34 @@
+"""How long loops take on one thread, about, and which of them threads can share."""
+
+from __future__ import annotations
+
+from ...lower.lir.index import Variable
+from ...lower.lir.program import Greatest, Kernel, Rows, Scan, Scatter
+from ...lower.schedule.loops import reductions
+from .kernels import all_exprs, estimate
+
+Loops = Kernel | Rows | Scan | Greatest | Scatter
+
+
+def trip_loops(step: Loops) -> list[Variable]:
+    """The loops of a step, those of its reductions included."""
+    kernels = step.kernels if isinstance(step, Rows) else [step] if isinstance(step, Kernel) else []
+    if isinstance(step, Greatest):
+        return [*step.loops, step.along]
+    own = [*step.loops, *(v for k in kernels if k is not step for v in k.loops)]
+    return [*own, *(v for r in {r.loops for r in reductions(kernels)} for v in r)]
+
+
+def splits(step: Loops) -> bool:
+    """Whether threads can share the loops."""
+    return bool(step.apart if isinstance(step, Scatter) else step.loops)
+
+
+def loops_cost(step: Loops) -> float:
+    """Rough nanoseconds on one thread."""
+    if isinstance(step, Kernel):
+        return estimate(step.loops, all_exprs(step.stores))
+    if isinstance(step, Rows):
+        return sum(estimate((*step.loops, *k.loops), all_exprs(k.stores)) for k in step.kernels)
+    loops = (*step.loops, step.along) if isinstance(step, Scan | Greatest) else step.loops
+    return estimate(loops, [step.expr]) * 4

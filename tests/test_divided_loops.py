@@ -1,0 +1,159 @@
+"""Laws of loops that are divided among threads."""
+
+from __future__ import annotations
+
+import importlib
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from lowering import arrays_for, compare, typed, verified
+
+import rlx
+import rlx.numpy as rnp
+from rlx.ir import ops
+from rlx.ir.builder import build
+from rlx.ir.graph import OPS, Graph, Value
+from rlx.ir.interpret import interpret
+from rlx.lower.lir import RepeatStep, evaluate
+from rlx.lower.pipeline import lower
+from rlx.lower.target import Target
+
+ROWS, WIDTH, TIMES = 4, 8, 5
+STATE, MATRIX = typed(ROWS, WIDTH), typed(WIDTH, WIDTH)
+
+
+@pytest.fixture(autouse=True)
+def every_loop_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("rlx.lower.schedule.divide_loops")
+    monkeypatch.setattr(module, "LEAST_WORK", 1)
+
+
+def loop(step: Any, constant: Any = MATRIX, reverse: bool = False) -> Graph:
+    body = build(step, [constant, STATE, STATE], "body")
+    attrs = {"body": body, "n_constants": 1, "n_carry": 1, "length": TIMES, "reverse": reverse}
+    return build(
+        lambda *xs: OPS["scan"](*xs, **attrs), [constant, STATE, typed(TIMES, ROWS, WIDTH)], "loop"
+    )
+
+
+def parts_of(graph: Graph, threads: int = 2) -> int:
+    """Into how many parts the loop of a graph is divided, which must keep its meaning."""
+    program = lower(graph, Target("cpu", threads=threads), check=verified).program
+    arrays = arrays_for(graph.param_types)
+    compare(evaluate(program, arrays), interpret(graph, arrays), 1e-12)
+    (step,) = (step for step in program.steps if isinstance(step, RepeatStep))
+    return step.parts
+
+
+def dot(x: Value, y: Value) -> Value:
+    return ops.dot_general(x, y, contract=((1,), (0,)))
+
+
+def spread(x: Value) -> Value:
+    return ops.broadcast(x, shape=(ROWS, WIDTH), axes=(0,))
+
+
+@pytest.mark.parametrize(("threads", "parts"), [(1, 1), (2, 2), (3, 2), (4, 4), (9, 4)])
+def test_loop_has_as_many_parts_as_rows_allow(threads: int, parts: int) -> None:
+    graph = loop(lambda w, c, x: [ops.tanh(dot(c, w)) + x, ops.concat(c, x, axis=1)])
+    assert parts_of(graph, threads) == parts
+
+
+def test_rows_are_summed_in_their_part() -> None:
+    graph = loop(lambda w, c, x: [dot(c, w) * spread(ops.reduce_sum(x, axes=(1,))), c + x])
+    assert parts_of(graph) == 2
+
+
+def test_constants_of_rows_are_divided_too() -> None:
+    graph = loop(lambda scale, c, x: [ops.sin(c) * scale + x, c * scale], constant=STATE)
+    assert parts_of(graph) == 2
+
+
+def test_constant_that_is_read_by_rows_and_as_a_whole_is_in_the_way() -> None:
+    def step(w: Value, c: Value, x: Value) -> list[Value]:
+        apart = ops.dot_general(c, w, contract=((1,), (1,)))
+        return [ops.tanh(dot(apart, w)) * w + x, c]
+
+    assert parts_of(loop(step, constant=STATE)) == 1
+
+
+def mixing(kind: str) -> Graph:
+    def step(w: Value, c: Value, x: Value) -> list[Value]:
+        halves = ops.slice(c, start=(0, 0), stop=(ROWS, 1), step=(1, 1))
+        others = {
+            "flip": lambda: ops.flip(c, axes=(0,)),
+            "sum of rows": lambda: ops.broadcast(
+                ops.reduce_sum(c, axes=(0,)), shape=c.shape, axes=(1,)
+            ),
+            "product of rows": lambda: dot(ops.dot_general(c, x, contract=((1,), (1,))), c),
+            "number of the row": lambda: c * ops.iota(shape=c.shape, axis=0, dtype=c.dtype),
+            "cumulative sum": lambda: ops.cumsum(c, axis=0, reverse=False),
+            "first row": lambda: (
+                ops.broadcast(ops.reshape(halves, shape=(ROWS,)), shape=(ROWS, WIDTH), axes=(0,))
+                * ops.broadcast(
+                    ops.reshape(
+                        ops.slice(c, start=(0, 0), stop=(1, WIDTH), step=(1, 1)), shape=(WIDTH,)
+                    ),
+                    shape=c.shape,
+                    axes=(1,),
+                )
+            ),
+        }
+        return [ops.tanh(others[kind]()) + x, c]
+
+    return loop(step)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "flip", "sum of rows", "product of rows", "number of the row", "cumulative sum",
+        "first row",
+    ],
+)  # fmt: skip
+def test_loop_whose_rows_need_each_other_is_not_divided(kind: str) -> None:
+    assert parts_of(mixing(kind)) == 1
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_loops_keep_their_meaning(seed: int) -> None:
+    random = Random(seed)
+
+    def step(w: Value, *params: Value) -> list[Value]:
+        values = list(params)
+        for _ in range(7):
+            x, y = random.choice(values), random.choice(values)
+            choice = random.randrange(5)
+            if choice == 0:
+                values.append(dot(x, w))
+            elif choice == 1:
+                values.append(spread(ops.reduce_max(x, axes=(1,))))
+            elif choice == 2:
+                values.append(ops.flip(x, axes=(random.randrange(2),)))
+            else:
+                values.append(random.choice([ops.add, ops.sub, ops.mul])(x, ops.sin(y)))
+        return [ops.tanh(values[-1]), *random.sample(values, 2)]
+
+    parts_of(loop(step, reverse=random.random() < 0.5))
+
+
+def test_divided_loop_on_the_processor() -> None:
+    width, times = 64, 50
+    w, xs = arrays_for([typed(2 * width, width), typed(times, 8, width)])
+
+    def loss(w: Any, xs: Any) -> Any:
+        def step(c: Any, x: Any) -> Any:
+            gates = c @ w.T * 0.1
+            c = rnp.tanh(gates[:, :width]) * rlx.nn.functional.sigmoid(gates[:, width:]) + x * 0.1
+            return c, c
+
+        last, cs = rlx.scan(step, rnp.zeros_like(xs[0]), xs)
+        return rnp.sum(last) + rnp.sum(cs * cs)
+
+    grad = rlx.value_and_grad(loss, argnums=(0, 1))
+    ours = rlx.tree.leaves(rlx.jit(grad)(w, xs))
+    theirs = rlx.tree.leaves(rlx.jit(grad, device="reference")(w, xs))
+    for mine, meant in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(mine, meant, rtol=1e-10, atol=1e-10)
