@@ -13,6 +13,7 @@ from test_session import W, X, failing, layer, library_call
 
 import rlx
 import rlx.numpy as rnp
+from rlx.runtime.cache import compiling
 
 
 @pytest.fixture
@@ -140,6 +141,34 @@ def test_a_forked_child_runs_compiles_and_submits(session):
     try:
         for _ in range(4):
             assert os.waitstatus_to_exitcode(os.waitpid(forked(compiled, expected), 0)[1]) == 0
+    finally:
+        stop.set()
+        busy.join()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_fork_comes_after_one_compile_and_not_after_all():
+    """Though the thread that compiles asks for the lock again at once."""
+    stop, rounds = threading.Event(), [0]
+
+    def compile_on() -> None:
+        while not stop.is_set():
+            with compiling, compiling:
+                time.sleep(0.002)
+                rounds[0] += 1
+
+    busy = threading.Thread(target=compile_on)
+    busy.start()
+    try:
+        for _ in range(5):
+            before = rounds[0]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                child = os.fork()
+            if not child:
+                os._exit(0)
+            assert rounds[0] - before <= 3
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     finally:
         stop.set()
         busy.join()
