@@ -14,6 +14,7 @@ from .lanes import best_variable, choose_lanes, first_lanes
 from .reductions import combine, identity
 from .render import Scope
 from .scalar import convert, register
+from .sums import goes_alike
 
 BLOCK = 4096  # bytes of a line that are combined before the next line
 
@@ -98,6 +99,7 @@ def _along(scope: Scope, scan: Scan) -> None:
     """Combine the lanes of a vector, then all of them with what was before."""
     f, extent = scope.f, scope.f.number(scan.along.extent)
     lanes = choose_lanes(scope.host, [scan.expr], scan.along.extent, most=1)
+    lanes = 1 if goes_alike(scope, scan) else lanes
     vector = register(scan.expr.dtype.name, lanes)
     start = f.constant(vector, neutral(scan.combine, vector.dtype))
     left, whole = _rest(f, scan.along.extent, lanes)

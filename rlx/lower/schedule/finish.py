@@ -26,7 +26,8 @@ def finish(program: Program, target: Target) -> Program:
     steps: list[Step] = [split_loops(s) if isinstance(s, Kernel) else s for s in program.steps]
     steps = drop_dead_stores(merge_epilogues(merge_kernels(steps)))
     merged = [_merged(step) for step in group_rows(steps)]
-    steps = split_scatters(split_reductions(merged, target.sums_alike))
+    steps = split_reductions(merged, target.sums_alike)
+    steps = steps if target.sums_alike else split_scatters(steps)
     program.steps = localize_rows(steps, target.local_bytes)
     return program
 
