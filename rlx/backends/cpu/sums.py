@@ -46,7 +46,7 @@ def _nest(expr: Reduce, loops: list[Variable], scope: Scope, vector: Vector, tot
 
 def reduce_along(scope: Scope, expr: Reduce) -> str:
     """One sum for all lanes: the lanes go along a reduced variable."""
-    f, dtype, alike = scope.f, expr.dtype.name, _goes_alike(scope, expr)
+    f, dtype, alike = scope.f, expr.dtype.name, goes_alike(scope, expr)
     along = expr.loops[-1] if alike else best_variable([expr.body], expr.loops)
     others = [v for v in expr.loops if v is not along]
     lanes = choose_lanes(scope.host, [expr.body], along.extent)
