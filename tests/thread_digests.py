@@ -113,11 +113,12 @@ def tell_programs(count: int) -> None:
 
 
 def tell_cases(names: list[str]) -> None:
-    """Cases of the benchmarks, with what they train after some steps."""
+    """Cases of the benchmarks, with what they train after some steps; `all` are all."""
+    from benchmarks.cases import CASES
     from benchmarks.worker import Worker
 
     worker = Worker("rlx", False)
-    for name in names:
+    for name in CASES if names == ["all"] else names:
         print(name, digest(worker.prepare(name)), flush=True)
         worker.drop()
 
