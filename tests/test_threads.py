@@ -9,6 +9,7 @@ import warnings
 
 import numpy as np
 import pytest
+from soak import stress
 from test_session import W, X, failing, layer, library_call
 
 import rlx
@@ -98,6 +99,10 @@ def test_threads_that_run_one_executable(session, size):
         return all(np.array_equal(compiled(inputs[i]), expected[i]) for _ in range(20))
 
     assert in_threads(6, work) == [True] * 6
+
+
+def test_sixteen_threads_call_compile_wait_and_fail_at_once():
+    assert stress(16, lambda i: i < 8) == []
 
 
 def test_errors_of_threads_do_not_mix(session, monkeypatch):
