@@ -198,6 +198,43 @@ def test_parts_make_up_the_whole(parts: int) -> None:
         check(*size, layout=Layout("columns", "columns", 2), parts=parts, device="small caches")
 
 
+@pytest.mark.parametrize(
+    "size", [(128, 128, 128), (203, 301, 8), (97, 260, 40), (65, 500, 300), (40, 1000, 70)]
+)
+@pytest.mark.parametrize("device", ["native", "small caches"])
+def test_threads_change_no_bit(size: tuple[int, int, int], device: str) -> None:
+    m, n, k = size
+    a, b = stored((m, k), "rows", "float32", 1), stored((k, n), "rows", "float32", 2)
+    problem = problem_of(a, b, 0, "float32", "float32")
+    narrow = replace(host(), **NARROW[device])
+    one, two, five = (Product(problem, narrow, parts)(a, b) for parts in (1, 2, 5))
+    np.testing.assert_array_equal(one, two)
+    np.testing.assert_array_equal(one, five)
+
+
+@pytest.mark.parametrize("b", ["rows", "columns"])
+def test_one_block_of_a_against_many_of_b(b: str) -> None:
+    """A is packed once, with pieces of k and edges; B panel by panel."""
+    caches = replace(host(), l1=4 << 10, l2=256 << 10, has_tiles=False)
+    x, y = stored((100, 400), "columns", "float32", 1), stored((400, 333), b, "float32", 2)
+    for gap, parts in ((0, 1), (3, 2)):
+        product = Product(problem_of(x, y, gap, "float32", "float32"), caches, parts)
+        blocking = product.plan.blocking
+        assert blocking is not None and blocking.pieces > 1 and blocking.column_panels == 1
+        assert blocking.pack_a and blocking.row_panels == blocking.tile.row_panels
+        np.testing.assert_allclose(product(x, y), x @ y, rtol=0, atol=400 * 2**-20)
+
+
+@pytest.mark.parametrize("size", [(400, 300, 8), (399, 301, 9), (131, 70, 3)])
+def test_result_written_row_by_row(size: tuple[int, int, int]) -> None:
+    m, n, k = size
+    a, b = stored((m, k), "rows", "float32", 1), stored((k, n), "rows", "float32", 2)
+    blocking = GemmPlan.of(problem_of(a, b, 5, "float32", "float32"), host(), 2).blocking
+    assert blocking is not None and blocking.along_rows
+    check(*size, layout=Layout(gap=5), parts=2)
+    check(*size, layout=Layout("columns", "columns"), parts=3, dtype="float64")
+
+
 def test_no_depth_gives_zeros() -> None:
     for size in [(3, 5, 0), (1, 5, 0), (5, 1, 0), (40, 70, 0)]:
         check(*size)

@@ -115,7 +115,7 @@ def emit_contraction(
     scope = open_scope(f, layout, host, buffers)
     shared = layout.scratch(f)
     by_batch = shares_batch(step, host)
-    epilogue = _epilogue(step, layout, host)
+    epilogue = None if _stores_sums(step) else _epilogue(step, layout, host)
     split = by_batch and parts > 1
 
     def open_operands(inside: Function) -> Scope:
@@ -212,6 +212,13 @@ def _rows_along_columns(step: Contraction) -> Contraction:
             step.stores, step.source,
         )  # fmt: skip
     return step
+
+
+def _stores_sums(step: Contraction) -> bool:
+    """Whether the sums are all that is stored, as they are."""
+    store = step.stores[0]
+    is_plain = isinstance(store.expr, Accumulated) and store.expr.dtype == store.buffer.dtype
+    return is_plain and len(step.stores) == 1
 
 
 def _epilogue(step: Contraction, layout: Layout, host: Host) -> Epilogue:

@@ -222,23 +222,37 @@ class _Emitter:
     def _blocks(
         self, buffer: str, scratch: str, rows: tuple[str, str], columns: tuple[str, str]
     ) -> None:
-        """The loops over blocks of B, pieces of k and blocks of A."""
+        """The loops over pieces of k, blocks of A and of B.
+
+        A block is packed once for each of the other's blocks: where there is one block of A only,
+        that comes first.
+        """
         f, blocking, tile = self.f, self.blocking, self.blocking.tile
         k = blocking.problem.k
         packed_a = f.offset(scratch, "i8", str(blocking.b_bytes))
         partial = f.offset(packed_a, "i8", str(blocking.a_bytes))
         memory = _Memory(packed_a, scratch, partial, buffer)
+        if blocking.row_panels >= tile.row_panels:
+            with self._cut(("0", str(k)), blocking.depth, k) as (piece, stop):
+                depth = self._length(piece, stop)
+                self._pack("a", self.places.a, packed_a, rows, piece, depth)
+                with self._cut(columns, blocking.column_panels, tile.column_panels) as columns:
+                    self._pack("b", self.places.b, scratch, columns, piece, depth)
+                    self._tiles(memory, rows, columns, piece, depth)
+            return
         with (
             self._cut(columns, blocking.column_panels, tile.column_panels) as columns,
             self._cut(("0", str(k)), blocking.depth, k) as (piece, stop),
         ):
-            depth = stop if piece == "0" else f.emit(f"sub i64 {stop}, {piece}")
-            if blocking.pack_b:
-                self._pack("b", self.places.b, scratch, columns, piece, depth)
+            depth = self._length(piece, stop)
+            self._pack("b", self.places.b, scratch, columns, piece, depth)
             with self._cut(rows, blocking.row_panels, tile.row_panels) as inner:
-                if blocking.pack_a:
-                    self._pack("a", self.places.a, packed_a, inner, piece, depth)
+                self._pack("a", self.places.a, packed_a, inner, piece, depth)
                 self._tiles(memory, inner, columns, piece, depth)
+
+    def _length(self, piece: str, stop: str) -> str:
+        """How long a piece of k is."""
+        return stop if piece == "0" else self.f.emit(f"sub i64 {stop}, {piece}")
 
     @contextmanager
     def _cut(self, span: tuple[str, str], step: int, most: int) -> Iterator[tuple[str, str]]:
@@ -260,6 +274,9 @@ class _Emitter:
         piece: str,
         depth: str,
     ) -> None:
+        """Pack panels of A or B, if they are to be packed."""
+        if not (self.blocking.pack_a if which == "a" else self.blocking.pack_b):
+            return
         name, given, extra = f"{self.inner}_pack_{which}", source, ""
         if isinstance(source, OperandView):
             name, given, extra = f"{self.name}_view_{which}", "null", self._extra
@@ -287,17 +304,18 @@ class _Emitter:
         piece: str,
         depth: str,
     ) -> None:
-        """The loops over the tiles of a block; a panel of B stays in the first cache."""
-        f, tile = self.f, self.blocking.tile
-        with f.loop(*columns) as across:
-            j = panel_start(f, across.index, tile.columns, tile.n)
-            b = self._panel("b", memory.b, across.index, columns[0], j, piece)
-            with f.loop(*rows) as down:
-                i = panel_start(f, down.index, tile.rows, tile.m)
-                a = self._panel("a", memory.a, down.index, rows[0], i, piece)
-                skip_i = self._skip(down.index, tile.rows, i, tile.has_row_edge)
-                skip_j = self._skip(across.index, tile.columns, j, tile.has_column_edge)
-                self._tile(memory, a, b, (i, j), (skip_i, skip_j), piece, depth)
+        """The loops over the tiles of a block; a panel of B stays in the first cache, or of A."""
+        f, tile, along_rows = self.f, self.blocking.tile, self.blocking.along_rows
+        outer, inner = (rows, columns) if along_rows else (columns, rows)
+        with f.loop(*outer) as slow, f.loop(*inner) as fast:
+            down, across = (slow.index, fast.index) if along_rows else (fast.index, slow.index)
+            j = panel_start(f, across, tile.columns, tile.n)
+            b = self._panel("b", memory.b, across, columns[0], j, piece)
+            i = panel_start(f, down, tile.rows, tile.m)
+            a = self._panel("a", memory.a, down, rows[0], i, piece)
+            skip_i = self._skip(down, tile.rows, i, tile.has_row_edge)
+            skip_j = self._skip(across, tile.columns, j, tile.has_column_edge)
+            self._tile(memory, a, b, (i, j), (skip_i, skip_j), piece, depth)
 
     def _panel(
         self, which: str, packed: str, panel: str, first: str, start: str, piece: str

@@ -92,13 +92,20 @@ def choose_blocking(problem: Problem, host: Host) -> Blocking:
     if pieces > 1:
         whole = math.lcm(64 // size if pack_a else 1, problem.k_step)
         depth = -(-depth // whole) * whole
+    # While the second cache holds all of B, C is best written from end to end.
+    along_rows = pieces == 1 and problem.k * problem.n * size <= host.l2 // 4
     row_panels, column_panels = tile.row_panels, tile.column_panels
-    if pack_a or pack_b:
-        row_panels = max(1, host.l2 // 4 // (tile.rows * depth * size))
-    if pack_b:
-        column_panels = max(1, min(host.l3 // 2, 16 << 20) // (tile.columns * depth * size))
+    if pack_b and not along_rows and problem.m * depth * size <= host.l2 // 2:
+        column_panels = 1  # A stays in the second cache, and each panel of B while it is used
+    else:
+        if pack_a or pack_b:
+            row_panels = max(1, host.l2 // 4 // (tile.rows * depth * size))
+        if pack_b:
+            column_panels = max(1, min(host.l3 // 2, 16 << 20) // (tile.columns * depth * size))
     panels = _even(tile.row_panels, row_panels), _even(tile.column_panels, column_panels)
-    return Blocking(problem, tile, pack_a, pack_b, depth, *panels, swapped=swapped)
+    return Blocking(
+        problem, tile, pack_a, pack_b, depth, *panels, swapped=swapped, along_rows=along_rows
+    )
 
 
 def _is_better_swapped(problem: Problem) -> bool:

@@ -146,7 +146,8 @@ class Blocking:
 
     `depth` is the piece of k that is summed at once; `row_panels` of A and `column_panels` of B
     are kept packed together. With `dot_lanes` the sums run along k in registers of as many lanes.
-    A `swapped` problem is the transposed one: its tiles are turned when they are stored.
+    A `swapped` problem is the transposed one: its tiles are turned when they are stored. Tiles
+    follow each other down a panel of B, or `along_rows` across one of A.
     """
 
     problem: Problem
@@ -159,6 +160,7 @@ class Blocking:
     dot_lanes: int = 0
     swapped: bool = False
     uses_tiles: bool = False
+    along_rows: bool = False
 
     @property
     def kind(self) -> str:
@@ -288,6 +290,8 @@ class Blocking:
     def grid(self, parts: int) -> tuple[int, int]:
         """How many of at most `parts` parts share the rows and the columns."""
         tile, best = self.tile, (float("inf"), 1, 1)
+        if self.along_rows and tile.row_panels >= 8 * parts:
+            return parts, 1  # everybody writes one piece of memory
         for down in range(1, min(parts, tile.row_panels) + 1):
             across = min(parts // down, tile.column_panels)
             high, wide = -(-tile.row_panels // down), -(-tile.column_panels // across)

@@ -72,6 +72,7 @@ from .scattering import emit_scatter
 
 KERNEL = "nounwind #0"
 Loops: TypeAlias = Kernel | Rows | Scan | Greatest | Scatter
+PRODUCT_NANOSECONDS = 5_000  # of work for a thread: that of products is known better than of loops
 LOOPS = (Kernel, Rows, Scan, Greatest, Scatter)
 SHORT = 4  # steps of a program that becomes one function
 
@@ -222,14 +223,19 @@ class ProgramWriter:
             else:
                 emit_scatter(kernel, step, inner, self.host)
 
-    def _parts(self, f: Function, extents: Sequence[Size], cost: float) -> int | str:
-        """How many threads to use: decided at run time where that depends on the sizes."""
+    def _parts(
+        self, f: Function, extents: Sequence[Size], cost: float, least: int = NANOSECONDS_PER_PART
+    ) -> int | str:
+        """How many threads to use, with nanoseconds of work for each.
+
+        It is decided at run time where that depends on the sizes.
+        """
         if self.is_divided:
             return 1
         trips: Any = math.prod(extents, start=1)  # type: ignore[type-var]
         if isinstance(trips, int):
-            return max(1, min(self.host.cores, int(cost / NANOSECONDS_PER_PART)))
-        per_part = max(1, int(NANOSECONDS_PER_PART * likely(trips) / max(cost, 1e-3)))
+            return max(1, min(self.host.cores, int(cost / least)))
+        per_part = max(1, int(least * likely(trips) / max(cost, 1e-3)))
         wanted = f.emit(f"udiv i64 {f.number(trips)}, {per_part}")
         wanted = f.intrinsic("umin", Vector("int64"), wanted, str(self.host.cores))
         return f.intrinsic("umax", Vector("int64"), wanted, "1")
@@ -272,9 +278,9 @@ class ProgramWriter:
     def _contraction(self, f: Function, step: Contraction, layout: Layout, is_short: bool) -> None:
         extents = [v.extent for v in (step.row, step.column, step.depth, *step.batch)]
         flops = 2 * math.prod(map(likely, extents))
-        nanoseconds = flops / (self.host.vector_bytes / 4 * 2 * 2 * 2.0)
+        nanoseconds = flops / (self.host.lanes(step.dtype.itemsize) * 2 * 2 * 2.0)
         self.cost += nanoseconds
-        parts = self._parts(f, extents, nanoseconds)
+        parts = self._parts(f, extents, nanoseconds, PRODUCT_NANOSECONDS)
         most = parts if isinstance(parts, int) else self.host.cores
         plan = plan_contraction(step, self.host, most)
         # The loops around the tiles need no optimization, which would double the time to compile.
