@@ -267,3 +267,63 @@ def test_gradient_of_a_recurrent_network(length: int) -> None:
     theirs = rlx.jit(grad, device="reference")(w, v, b, xs)
     for mine, meant in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(mine, meant, rtol=1e-10, atol=1e-10)
+
+
+# -- what a gradient keeps -----------------------------------------------------------------------
+
+
+def kept_by_gradient(step: Callable[..., Any], *args: Any) -> list[tuple[int, ...]]:
+    """The shapes of what the first of the two loops of a gradient stacks for the second."""
+
+    def loss(c: Any, xs: Any, *rest: Any) -> Any:
+        return rnp.sum(rlx.scan(lambda c, x: (step(c, x, *rest), None), c, xs)[0])
+
+    graph = rlx.jit(rlx.grad(loss)).lower(*args).graph
+    check(graph, list(args), tolerance=1e-9)
+    made = trim_loops(hoist(graph))
+    return [r.shape for r in loops_of(made)[0].results if r.shape[:1] == (TIMES,)]
+
+
+def test_slope_that_is_made_of_the_value_is_not_kept() -> None:
+    state, rows = arrays_for([STATE, typed(TIMES, BATCH, WIDTH)])
+    kept = kept_by_gradient(lambda c, x: rnp.tanh(c) + x, state, rows)
+    assert kept == [(TIMES, BATCH, WIDTH)]
+
+
+def test_difference_of_repeated_numbers_is_not_kept() -> None:
+    state, rows = arrays_for([typed(WIDTH), typed(TIMES, WIDTH)])
+
+    def step(c: Any, x: Any) -> Any:
+        apart = c[None] - c[:, None]
+        return rnp.sum(apart * apart, 1) + x
+
+    kept = kept_by_gradient(step, state, rows)
+    assert kept == [(TIMES, WIDTH)]
+
+
+def test_matrix_is_not_kept_for_each_round() -> None:
+    w, state, rows = arrays_for([MATRIX, STATE, typed(TIMES, BATCH, WIDTH)])
+    kept = kept_by_gradient(lambda c, x, w: rnp.sin(c @ rnp.exp(w.T)) + x, state, rows, w)
+    assert kept == [(TIMES, BATCH, WIDTH)]
+
+
+# -- folds ---------------------------------------------------------------------------------------
+
+
+def test_product_names_the_axes_of_what_was_transposed() -> None:
+    graph = build(lambda x, w: dot(x, turned(w)), [STATE, MATRIX], "f")
+    folded = check(graph).graphs["simplified"]
+    (node,) = folded.nodes
+    assert node.attrs["contract"] == ((1,), (1,))
+
+
+def test_cotangents_of_parts_side_by_side_become_one_array() -> None:
+    def f(x: Any) -> Any:
+        parts = rnp.split(x, 4, axis=1)
+        return rnp.sum(rnp.sin(parts[0]) * parts[1] + parts[2] * parts[3])
+
+    (x,) = arrays_for([typed(3, 8)])
+    graph = rlx.jit(rlx.grad(f)).lower(x).graph
+    folded = check(graph, [x]).graphs["simplified"]
+    names = [node.op.name for node in folded.nodes]
+    assert names.count("concat") == 1 and "pad" not in names

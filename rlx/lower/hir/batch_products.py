@@ -11,6 +11,7 @@ from ...ir.body import Contract, Fill, Move, Pointwise, View
 from ...ir.builder import at
 from ...ir.dims import likely
 from ...ir.graph import Graph, Node, Value
+from ...ir.ops.known import uniform
 from .loop_body import Repeated, has_loops, is_pure, is_repeat, needed_nodes, reached, rebuilt
 from .rebuild import again, rebuild
 
@@ -184,9 +185,11 @@ class _Products:
             made = product.op.rules["total"](*(x for x, _ in args), **product.attrs)
             for node in found.path:
                 (made,) = node.op.apply([made], node.attrs)
+        start = self.loop.carry[found.place]
+        if uniform(start) == 0:  # the sum begins with 0 by itself
+            return made
         with at(found.add.source):
-            operands = [self.loop.carry[found.place], made]
-            return found.add.op.apply(operands, found.add.attrs)[0]
+            return found.add.op.apply([start, made], found.add.attrs)[0]
 
 
 def _batched(node: Node, args: Sequence[tuple[Value, bool]]) -> tuple[Sequence[Value], bool]:
