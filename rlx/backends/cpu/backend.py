@@ -34,7 +34,7 @@ from .reuse import lifetimes, reused_memory
 from .stored import Code, Place, facts
 
 RELEASE_ABOVE = 50_000  # nanoseconds of work that pay for giving up the interpreter lock
-LOCAL_BYTES = 1 << 18  # of a thread's stack: as much as a row passes on at most
+LOCAL_BYTES = 1 << 16  # of a thread's stack, for what a row passes on
 
 
 class CpuBackend(Backend):

@@ -24,6 +24,7 @@ from .radix_sort import INFINITY, STREAMS, Digits, radix_sort
 SHORT, LONG = 8, 11  # bits of a digit
 MANY = 1 << 13  # numbers of a row that pay for the long digits
 MOST = 16  # threads that share a row, and rows that have memory to work in
+COUNTED = 4  # threads that count digits: their tables are on the stack
 NANOSECONDS = 4.0  # a number takes
 # The words of an order: pointers, then rows and numbers of a row. Those of a job: pointers to
 # numbers, to words to sort, to places, and to what each part found; then numbers of a row.
@@ -222,7 +223,8 @@ def _emit_row(module: Module, order: _Order) -> None:
         given = f"ptr {spare}, ptr %result, ptr {second}, ptr {third}"
     else:
         given = f"ptr %result, ptr null, ptr {spare}, ptr null"
-    f.do(f"call void {row}(ptr %counts, ptr %numbers, {given}, i64 %length, i64 %parts)")
+    parts = f.intrinsic("umin", Vector("int64"), "%parts", str(COUNTED))
+    f.do(f"call void {row}(ptr %counts, ptr %numbers, {given}, i64 %length, i64 {parts})")
     f.do(f"br label %{done}")
     f.start_block(done)
     f.do("ret void")
@@ -302,7 +304,7 @@ def _emit_all(module: Module, order: _Order) -> None:
     long, short, done = f.label("long"), f.label("short"), f.label("sorted")
     f.do(f"br i1 {is_long}, label %{long}, label %{short}")
     f.start_block(long)
-    counts = _counts(f, order, MOST)
+    counts = _counts(f, order, COUNTED)
     with f.loop("0", _word(f, "%order", ROWS, "i64")) as loop:
         _call_row(f, order, "%order", loop.index, "0", counts, most)
     f.do(f"br label %{done}")
