@@ -218,12 +218,15 @@ def choose_tile(problem: Problem, host: Host) -> Tile:
     lanes = min(host.lanes(problem.itemsize), floor_power(n))
     registers = -(-n // lanes)
     best: tuple[float, Tile] | None = None
-    widest = 12 if m == 1 else 6
+    widest = 16 if m == 1 else 6
     for vectors in range(1, min(widest, registers) + 1):
         # One register holds the broadcast number of A, `vectors` hold the row of B.
         for rows in range(1, min(m, (host.vector_registers - 1 - vectors) // vectors) + 1):
             tile = Tile(m, n, rows, lanes, vectors)
-            cost = tile.row_panels * tile.column_panels * _tile_cycles(rows, vectors, k)
+            panels = tile.row_panels * tile.column_panels
+            if tile.row_panels == 1:  # the threads share the columns
+                panels = -(-panels // host.cores) * host.cores
+            cost = panels * _tile_cycles(rows, vectors, k)
             if best is None or cost <= best[0]:
                 best = cost, tile
     assert best is not None
