@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 WORKERS ?= auto
 TIME ?= inf
 
-.PHONY: help demo test parity audit programs nightly lint bench docs clean
+.PHONY: help demo test parity audit programs nightly soak guards threads floats lint bench docs clean
 
 help:  ## show the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -31,6 +31,18 @@ programs: $(VENV)/test.stamp  ## 5000 random programs: cpu, reference and JAX; g
 
 nightly: $(VENV)/test.stamp  ## random programs until stopped, or make nightly TIME=seconds
 	RLX_CACHE=0 $(BIN)/python tests/nightly.py --seconds $(TIME)
+
+soak: $(VENV)/test.stamp  ## sixteen threads for ten minutes, memory flat, or make soak TIME=seconds
+	RLX_CACHE=0 $(BIN)/python tests/soak.py $(if $(filter inf,$(TIME)),,--seconds $(TIME))
+
+guards: $(VENV)/test.stamp  ## 5000 random programs, their arrays between forbidden pages
+	RLX_GUARDS=1 RLX_CACHE=0 $(BIN)/python -X faulthandler tests/nightly.py --count 5000 --out out/guards
+
+threads: $(VENV)/test.stamp  ## random programs, models, benchmarks: the same bits for 1, 2, 3 threads
+	$(BIN)/python tests/thread_digests.py --programs 200 --cases all
+
+floats: $(VENV)/test.stamp  ## functions of one float32 at all 2^32 numbers; hours
+	$(BIN)/python tests/every_float.py --workers $(shell nproc 2>/dev/null || echo 1)
 
 lint: $(VENV)/lint.stamp  ## check format, style and types
 	$(BIN)/ruff format --check .

@@ -1,6 +1,7 @@
 """The pool of native workers: every part once, whoever calls, from wherever."""
 
 import ctypes
+import math
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import warnings
 import numpy as np
 import pytest
 
-from rlx.backends.cpu import machine, pool
+from rlx.backends.cpu import cores, machine, pool
 from rlx.backends.cpu.code import Module
 
 
@@ -142,6 +143,55 @@ def started(*, before: str = "", pause: float = 0.0, after: str = "", threads: i
     )
     assert (done.returncode, done.stderr) == (0, "")
     return int(done.stdout)
+
+
+GROUPS = {
+    "none": ({}, math.inf),
+    "no limit": ({"proc/self/cgroup": "0::/a", "sys/fs/cgroup/a/cpu.max": "max 100000"}, math.inf),
+    "a limit": ({"proc/self/cgroup": "0::/a", "sys/fs/cgroup/a/cpu.max": "150000 100000"}, 1.5),
+    "of the parent": (
+        {
+            "proc/self/cgroup": "0::/a/b",
+            "sys/fs/cgroup/a/cpu.max": "300000 100000",
+            "sys/fs/cgroup/a/b/cpu.max": "max 100000",
+        },
+        3.0,
+    ),
+    "in a container": (
+        {"proc/self/cgroup": "0::/../x", "sys/fs/cgroup/cpu.max": "200000 100000"}, 2.0,
+    ),
+    "of the first kind": (
+        {
+            "proc/self/cgroup": "4:memory:/m\n3:cpu,cpuacct:/c",
+            "sys/fs/cgroup/cpu/c/cpu.cfs_quota_us": "50000",
+            "sys/fs/cgroup/cpu/c/cpu.cfs_period_us": "100000",
+        },
+        0.5,
+    ),
+    "of the first kind, without a limit": (
+        {
+            "proc/self/cgroup": "3:cpu,cpuacct:/",
+            "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1",
+            "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
+        },
+        math.inf,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_the_share_of_a_control_group_counts(name, tmp_path, monkeypatch):
+    files, share = GROUPS[name]
+    for place, text in files.items():
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).write_text(text)
+    assert cores.share(tmp_path) == share
+    monkeypatch.delenv("RLX_NUM_THREADS", raising=False)
+    monkeypatch.setattr(cores, "share", lambda: share)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(4), raising=False)
+    assert cores.cores() == min(4, math.ceil(share) if share < 4 else 4)
+    monkeypatch.setenv("RLX_NUM_THREADS", "7")
+    assert cores.cores() == 7
 
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts threads in /proc")

@@ -9,10 +9,12 @@ import warnings
 
 import numpy as np
 import pytest
+from soak import stress
 from test_session import W, X, failing, layer, library_call
 
 import rlx
 import rlx.numpy as rnp
+from rlx.runtime.cache import compiling
 
 
 @pytest.fixture
@@ -99,6 +101,10 @@ def test_threads_that_run_one_executable(session, size):
     assert in_threads(6, work) == [True] * 6
 
 
+def test_sixteen_threads_call_compile_wait_and_fail_at_once():
+    assert stress(16, lambda i: i < 8) == []
+
+
 def test_errors_of_threads_do_not_mix(session, monkeypatch):
     compiled = failing(session)
 
@@ -140,6 +146,34 @@ def test_a_forked_child_runs_compiles_and_submits(session):
     try:
         for _ in range(4):
             assert os.waitstatus_to_exitcode(os.waitpid(forked(compiled, expected), 0)[1]) == 0
+    finally:
+        stop.set()
+        busy.join()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_fork_comes_after_one_compile_and_not_after_all():
+    """Though the thread that compiles asks for the lock again at once."""
+    stop, rounds = threading.Event(), [0]
+
+    def compile_on() -> None:
+        while not stop.is_set():
+            with compiling, compiling:
+                time.sleep(0.002)
+                rounds[0] += 1
+
+    busy = threading.Thread(target=compile_on)
+    busy.start()
+    try:
+        for _ in range(5):
+            before = rounds[0]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                child = os.fork()
+            if not child:
+                os._exit(0)
+            assert rounds[0] - before <= 3
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     finally:
         stop.set()
         busy.join()

@@ -124,16 +124,19 @@ class Backend(ABC):
 
     name: str
     target: Target
+    alike_target: Target | None = None  # the same with `sums_alike`, if it can do that
 
     @abstractmethod
     def availability(self) -> Availability:
         """Whether it runs on this machine."""
 
     @abstractmethod
-    def compile(self, graph: Graph, array: type, *, check: bool = False) -> Executable:
+    def compile(
+        self, graph: Graph, array: type, *, check: bool = False, target: Target | None = None
+    ) -> Executable:
         """Compile a graph; results are instances of `array`, made from an ndarray.
 
-        With `check` the graph is verified after every pass.
+        With `check` the graph is verified after every pass. `target` may be the `alike_target`.
         """
 
     def compiled_for(self) -> object:
@@ -141,7 +144,13 @@ class Backend(ABC):
         return self.name
 
     def recall(
-        self, lasting: Lasting, signature: Graph, whole: Callable[[], Graph], array: type
+        self,
+        lasting: Lasting,
+        signature: Graph,
+        whole: Callable[[], Graph],
+        array: type,
+        *,
+        target: Target | None = None,
     ) -> Executable | None:
         """Read the code of a graph that an earlier process compiled.
 

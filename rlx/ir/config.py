@@ -10,6 +10,8 @@ RLX_DEBUG_NANS 0, 1   look for the operation that makes a NaN, in compiled code 
 RLX_DEBUG_INFS 0, 1   the same for infinities
 RLX_DISABLE_JIT 0, 1  run jitted functions line by line
 RLX_CHECKS  0, 1   check indices in compiled code, too
+RLX_GUARDS  0, 1   run compiled code of the `cpu` device on copies of its arrays between pages that
+                   must not be touched, with NaN in temporaries
 RLX_TRACEBACK filtered, full   whether tracebacks leave out the frames of rlx
 RLX_UNROLL_LIMIT n    how often a line is recorded by a Python loop without a notice; 0 is always
 RLX_CACHE_BYTES  n    how much compiled code is kept by one cache
@@ -35,6 +37,7 @@ from .errors import ConfigError
 
 DEBUG_LEVELS = ("0", "1", "2", "3", "4", "5", "6")
 SWITCH = ("0", "1")
+SWITCHES = ("check", "key_reuse", "debug_nans", "debug_infs", "checks", "guards", "disable_jit")
 TRACEBACKS = ("filtered", "full")
 THREADS = "RLX_NUM_THREADS"  # read once, by the backend that starts threads
 IMPORTED = time.time()  # about when the files of rlx were read
@@ -52,6 +55,7 @@ class Settings:
     debug_nans: bool = False
     debug_infs: bool = False
     checks: bool = False
+    guards: bool = False
     disable_jit: bool = False
     traceback: str = "filtered"
     unroll_limit: int = 256
@@ -62,7 +66,7 @@ class Settings:
     @property
     def compiled_in(self) -> tuple[bool, ...]:
         """The settings that change what a program does: with others it is compiled again."""
-        return self.debug_nans, self.debug_infs, self.checks
+        return self.debug_nans, self.debug_infs, self.checks, self.guards
 
     @property
     def recorded_in(self) -> tuple[object, ...]:
@@ -104,7 +108,7 @@ def _read(name: str, wanted: object) -> object:
     match name:
         case "debug":
             return int(_one_of(name, text, DEBUG_LEVELS))
-        case "check" | "key_reuse" | "debug_nans" | "debug_infs" | "checks" | "disable_jit":
+        case _ if name in SWITCHES:
             return _one_of(name, text, SWITCH) == "1"
         case "traceback":
             return _one_of(name, text, TRACEBACKS)
@@ -169,6 +173,7 @@ class Config:
     debug_nans = Setting[bool]("Whether an operation that makes a NaN is an error.")
     debug_infs = Setting[bool]("Whether an operation that makes an infinity is an error.")
     checks = Setting[bool]("Whether compiled code checks that indices lie within their axes.")
+    guards = Setting[bool]("Whether compiled code runs on copies between forbidden pages.")
     disable_jit = Setting[bool]("Whether jitted functions run line by line.")
     traceback = Setting[str]("`filtered` hides the frames of rlx in tracebacks, `full` does not.")
     unroll_limit = Setting[int]("How often a loop may record a line without a notice; 0: always.")

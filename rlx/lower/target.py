@@ -28,6 +28,7 @@ class Target:
     `in_place_carries` says that it knows `Carry.in_place`, `has_symbolic_sizes` that one program
     runs for all sizes, `computes_operands` that a matrix product may read windows and other views
     of its operands without a copy of them. Loops that do much are divided among so many `threads`.
+    If it `sums_alike`, the order of a sum must not depend on how many such sums there are.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Target:
     in_place_carries: bool = False
     has_symbolic_sizes: bool = True
     computes_operands: bool = True
+    sums_alike: bool = False
     threads: int = 1
 
     def computes(self, dtype: np.dtype) -> bool:

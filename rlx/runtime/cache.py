@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..backends.backend import Executable
+from ..backends.forks import Turns, hold_in_forks
 from ..ir.config import config
 
-# Held while anything is compiled, and while the process forks: a child would never see the end of
-# what another thread was at. Little is lost, for LLVM works for one thread at a time.
-compiling = threading.RLock()
+# Held while anything is compiled. Little is lost, for LLVM works for one thread at a time.
+compiling = hold_in_forks(1, Turns())
 
 
 @dataclass(frozen=True)
@@ -102,13 +102,10 @@ def _bytes_of(made: Any) -> int:
 _caches: weakref.WeakSet[CompileCache] = weakref.WeakSet()
 
 
-def _after_fork() -> None:
+def _renew_locks() -> None:
     for each in list(_caches):
         each.renew_lock()
-    compiling.release()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=compiling.acquire, after_in_parent=compiling.release, after_in_child=_after_fork
-    )
+    os.register_at_fork(after_in_child=_renew_locks)

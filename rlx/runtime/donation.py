@@ -13,13 +13,14 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ..backends.forks import hold_in_forks
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, DonatedError
 from ..ir.graph import Source, Value
 from ..trace.array import Array
 from ..trace.host import PYTHON_SCALARS
 
-_marking = threading.Lock()
+_marking = hold_in_forks(4, threading.Lock())
 _NUMBERS = (*PYTHON_SCALARS, np.generic)
 
 

@@ -27,8 +27,10 @@ class Queue:
         """Run a job after those before it; its result or its error is in the future."""
         from concurrent.futures import ThreadPoolExecutor  # 3 ms that few programs need
 
+        if self._process not in (0, os.getpid()):  # a forked child has no thread, and a lock that
+            self._lock, self._process, self._executor = threading.Lock(), 0, None  # may be taken
         with self._lock:
-            if self._executor is None or self._process != os.getpid():  # a fork has no threads
+            if self._executor is None:
                 self._executor = ThreadPoolExecutor(1, "rlx")
                 self._process = os.getpid()
             return self._executor.submit(job)

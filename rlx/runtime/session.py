@@ -14,12 +14,14 @@ from typing import Any
 
 from ..backends import registry
 from ..backends.backend import Executable, Lasting
+from ..backends.forks import hold_in_forks
 from ..ir.bind import is_symbolic, unbound
 from ..ir.builder import user_source
 from ..ir.config import config
 from ..ir.errors import ArgumentError, ConfigError, SymbolicSizeError
 from ..ir.fingerprint import fingerprint
 from ..ir.graph import Graph
+from ..lower.target import Target
 from ..trace.array import Array
 from ..trace.make_graph import Traced, trace
 from .cache import CompileCache, compiling
@@ -29,7 +31,8 @@ from .nan_check import with_checks
 from .queue import Queue
 from .sizes import Buckets, bucketed, specialized
 
-_opening = threading.Lock()
+DETERMINISTIC = (None, "batch")
+_opening = hold_in_forks(0, threading.Lock())
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class CompileOptions:
     parameters (`params` means all of its leaves) whose arrays may not be used after a call, so
     that results can take over their memory. For a graph of symbolic sizes, `specialize` compiles
     it for each size it meets, and `buckets` (name of a dim, sizes) for the next larger of these.
+    If it is `deterministic="batch"`, the numbers of a row do not depend on how many rows there are.
     """
 
     name: str = ""
@@ -48,8 +52,15 @@ class CompileOptions:
     donate: tuple[str, ...] = ()
     specialize: bool = False
     buckets: Buckets = ()
+    deterministic: str | None = None
 
     def __post_init__(self) -> None:
+        if self.deterministic not in DETERMINISTIC:
+            raise ArgumentError(
+                f"deterministic is {self.deterministic!r}",
+                where=str(user_source()),
+                fix='give "batch", or leave it out: results never depend on the number of threads',
+            )
         if isinstance(self.donate, str):
             object.__setattr__(self, "donate", (self.donate,))
 
@@ -86,13 +97,13 @@ class Session:
         made: list[Executable] = []
 
         def compile(graph: Graph) -> Executable:
-            return self._compile(_checked(graph), name, key[0], check)
+            return self._compile(_checked(graph), name, key[0], check, options)
 
         def make() -> Executable:
             made.append(self._sized(graph, compile, options))
             return made[0]
 
-        sizes = (options.specialize, options.buckets)
+        sizes = (options.specialize, options.buckets, options.deterministic)
         key = (fingerprint(graph), check, config.settings.compiled_in, sizes)
         executable = self.cache.get(key, make)
         if not made:
@@ -115,7 +126,9 @@ class Session:
         """
         began = time.perf_counter()
         with compiling:
-            executable = self.backend.recall(lasting, signature, record, Array)
+            executable = self.backend.recall(
+                lasting, signature, record, Array, **self._target(options)
+            )
         if executable is None:
             return None
         tell_compile(
@@ -162,17 +175,32 @@ class Session:
             )
         return traced.graph
 
-    def _compile(self, graph: Graph, name: str, key: str, check: bool) -> Executable:
+    def _compile(
+        self, graph: Graph, name: str, key: str, check: bool, options: CompileOptions
+    ) -> Executable:
         began = time.perf_counter()
+        target = self._target(options)
         try:
             with tell_slow(name, graph, self.device):
-                executable = self.backend.compile(graph, Array, check=check)
+                executable = self.backend.compile(graph, Array, check=check, **target)
         except BaseException:
             dump(name, graph, self.device, key, None)
             raise
         tell_compile(name, graph, self.device, executable, time.perf_counter() - began)
         dump(name, graph, self.device, key, executable)
         return executable
+
+    def _target(self, options: CompileOptions) -> dict[str, Target]:
+        """What the backend is told of a target that is not its own."""
+        if not options.deterministic:
+            return {}
+        if self.backend.alike_target is None:
+            raise ArgumentError(
+                f'the device {self.device} does not offer deterministic="batch"',
+                where=str(user_source()),
+                fix='use device="cpu"',
+            )
+        return {"target": self.backend.alike_target}
 
 
 def _checked(graph: Graph) -> Graph:

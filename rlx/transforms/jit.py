@@ -419,6 +419,7 @@ def jit(
     dynamic: Mapping[str, Axes] | None = None,
     specialize: bool = False,
     buckets: Mapping[str, Sequence[int]] | None = None,
+    deterministic: str | None = None,
 ) -> Any:
     """Compile a function for each kind of arguments it meets.
 
@@ -433,6 +434,9 @@ def jit(
     of an optional argument does not apply where it is left out. A device that needs known sizes is
     told to `specialize`, to compile for each size it meets, or is given `buckets`, sizes for each
     dim to which arrays are padded; `report()` tells which were met.
+
+    Results never depend on the number of threads. With `deterministic="batch"` those of one row do
+    not depend on how many rows a batch has, either: sums go in one order, which may take longer.
 
     >>> import rlx
     >>> @rlx.jit
@@ -455,10 +459,12 @@ def jit(
             dynamic=dynamic,
             specialize=specialize,
             buckets=buckets,
+            deterministic=deterministic,
         )
     static = known_names(fn, static_argnames, "static_argnames")
     donated = known_names(fn, donate_argnames, "donate_argnames")
     static += names_of(fn, static_argnums, "static_argnums")
     donated += names_of(fn, donate_argnums, "donate_argnums")
-    options = CompileOptions(donate=donated, specialize=specialize, buckets=as_buckets(buckets))
+    sizes = as_buckets(buckets)
+    options = CompileOptions("", None, donated, specialize, sizes, deterministic)
     return Jitted(fn, static, options, device, declare(fn, dynamic, static))

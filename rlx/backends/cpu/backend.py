@@ -6,6 +6,7 @@ import functools
 import itertools
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,9 @@ from ...lower.target import Target
 from ..backend import Availability, Backend, Executable, Lasting
 from ..sized_entry import Sizes, sized_entry
 from . import machine, pool
-from .entry import Spec, array_layout, make_entry
-from .host import host
+from .entry import make_entry
+from .entry_layout import Spec, array_layout
+from .host import Host, host
 from .library import Library, constant_name
 from .program import ProgramWriter
 from .ranking import MOST_RANKED
@@ -41,27 +43,35 @@ class CpuBackend(Backend):
 
     def __init__(self) -> None:
         self.target = Target(
-            "cpu", lanes=host().lanes(4), most_ranked=MOST_RANKED, threads=host().cores
+            "cpu",
+            lanes=host().lanes(4),
+            most_ranked=MOST_RANKED,
+            in_place_carries=True,
+            threads=host().cores,
         )
+        self.alike_target = replace(self.target, sums_alike=True)
 
     def availability(self) -> Availability:
         """It runs wherever llvmlite does."""
         return Availability(True)
 
-    def compile(self, graph: Graph, array: type, *, check: bool = False) -> Executable:
+    def compile(
+        self, graph: Graph, array: type, *, check: bool = False, target: Target | None = None
+    ) -> Executable:
         """Give the machine code of a graph, perhaps of an earlier process."""
-        place = Place.of(graph, self.target)
+        target = target or self.target
+        place = Place.of(graph, target)
         began = time.perf_counter()
         linked = None if check else _read(place)
         if linked is not None:
             seconds = {"read": time.perf_counter() - began}
-            return self._executable(linked, place, graph, lambda: graph, array, seconds)
-        code, program, report, seconds = self._compile(graph, check)
+            return self._executable(linked, place, graph, lambda: graph, array, seconds, target)
+        code, program, report, seconds = self._compile(graph, check, target)
         began = time.perf_counter()
         place.write(code)
         linked = Linked(code)
         seconds["link"] = time.perf_counter() - began
-        made = self._executable(linked, place, graph, lambda: graph, array, seconds)
+        made = self._executable(linked, place, graph, lambda: graph, array, seconds, target)
         made.program, made.work = program, lambda: work(program)
         made.make_report = lambda: _joined(report, place.told)
         return made
@@ -71,7 +81,13 @@ class CpuBackend(Backend):
         return facts(self.target), machine.compiler()
 
     def recall(
-        self, lasting: Lasting, signature: Graph, whole: Callable[[], Graph], array: type
+        self,
+        lasting: Lasting,
+        signature: Graph,
+        whole: Callable[[], Graph],
+        array: type,
+        *,
+        target: Target | None = None,
     ) -> Executable | None:
         """Read code that an earlier process compiled."""
         place = Place(lasting.key, lasting.arrays)
@@ -80,7 +96,8 @@ class CpuBackend(Backend):
         if linked is None:
             return None
         seconds = {"read": time.perf_counter() - began}
-        return self._executable(linked, place, signature, whole, array, seconds)
+        target = target or self.target
+        return self._executable(linked, place, signature, whole, array, seconds, target)
 
     def _executable(
         self,
@@ -90,17 +107,18 @@ class CpuBackend(Backend):
         whole: Callable[[], Graph],
         array: type,
         seconds: dict[str, float],
+        target: Target,
     ) -> Executable:
         """Machine code of this process as the runtime wants it."""
         code = linked.code
 
         def lowered() -> Lowered:
-            return lower(whole(), self.target)
+            return lower(whole(), target)
 
         is_lasting = bool(place.key) and not place.functions
         return Executable(
             linked.entry(signature, array),
-            make_stages=lambda: _stages(lowered()),
+            make_stages=lambda: _stages(lowered(), target),
             make_report=lambda: _joined(lowered().report, place.told),
             arena_bytes=likely(code.memory),
             constant_bytes=sum(constant.nbytes for constant in code.constants),
@@ -115,13 +133,15 @@ class CpuBackend(Backend):
             lasting=Lasting(place.key, lambda: place.arrays) if is_lasting else None,
         )
 
-    def _compile(self, graph: Graph, check: bool) -> tuple[Code, Program, str, dict[str, float]]:
+    def _compile(
+        self, graph: Graph, check: bool, target: Target
+    ) -> tuple[Code, Program, str, dict[str, float]]:
         """Lower the graph, write its program as LLVM text and compile that."""
         times = [time.perf_counter()]
-        lowered = lower(graph, self.target, _verify_stage if check else None)
+        lowered = lower(graph, target, _verify_stage if check else None)
         program = lowered.program
         times.append(time.perf_counter())
-        writer = ProgramWriter(host())
+        writer = ProgramWriter(_host_of(target))
         memory = writer.write(program)
         text = writer.module.text
         times.append(time.perf_counter())
@@ -189,9 +209,16 @@ class Linked:
         )
 
 
-def _stages(lowered: Lowered) -> dict[str, str]:
+def _host_of(target: Target) -> Host:
+    if not target.sums_alike:
+        return host()
+    # the tile registers add in an order of their own, and do not pay for few rows
+    return replace(host(), sums_alike=True, has_tiles=False)
+
+
+def _stages(lowered: Lowered, target: Target) -> dict[str, str]:
     """The stages' texts, made anew: their graphs are not kept."""
-    writer = ProgramWriter(host())
+    writer = ProgramWriter(_host_of(target))
     writer.write(lowered.program)
     text = writer.module.text
     return {**lowered.stages, "llvm": text, "assembly": machine.assembly(text)}

@@ -11,18 +11,16 @@ plan, a bytes object of 64-bit words that the machine code walks:
 The code checks every argument against the plan, allocates the results, calls the compiled
 function and wraps the results. Whatever does not fit gives `MISS`, so that the caller can take
 the slow way and explain. Should CPython or NumPy lay out their objects in an unknown way, the
-same contract is kept by Python code (`_python_entry`).
+same contract is kept by Python code (`python_entry.py`).
 """
 
 from __future__ import annotations
 
 import ctypes
-import math
 import re
 import struct
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -30,6 +28,9 @@ import numpy as np
 
 from rlx.backends.backend import MISS
 from rlx.backends.cpu import entry_code, entry_plan, machine, memory
+from rlx.backends.cpu.entry_layout import ArrayLayout, Spec, word
+from rlx.backends.cpu.python_entry import python_entry
+from rlx.ir.config import config
 
 FASTCALL_KEYWORDS = 0x0080 | 0x0002  # METH_FASTCALL | METH_KEYWORDS
 NEW_FROM_DESCRIPTOR = 94  # its place in NumPy's table of C functions
@@ -46,28 +47,6 @@ _pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
 )
 
 
-@dataclass(frozen=True)
-class Spec:
-    """The dtype and shape of one argument or result."""
-
-    dtype: np.dtype
-    shape: tuple[int, ...]
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of its data."""
-        return math.prod(self.shape) * self.dtype.itemsize
-
-
-@dataclass(frozen=True)
-class ArrayLayout:
-    """Where instances of `cls` keep their ndarray, and what fills their other slots."""
-
-    cls: type
-    data_offset: int
-    fill: tuple[tuple[int, object], ...] = ()
-
-
 class _Method(ctypes.Structure):
     """CPython's PyMethodDef."""
 
@@ -77,54 +56,6 @@ class _Method(ctypes.Structure):
         ("flags", ctypes.c_int),
         ("doc", ctypes.c_char_p),
     )
-
-
-def array_layout(
-    cls: type, data: str = "_data", fill: Mapping[str, object] | None = None
-) -> ArrayLayout:
-    """Find the slots of `cls`: `data` holds the ndarray.
-
-    The others hold the objects of `fill`, or None.
-    """
-    offsets = _slot_offsets(cls)
-    given = dict(fill or {})
-    rest = tuple((at, given.pop(name, None)) for name, at in offsets.items() if name != data)
-    assert not given, f"{cls.__name__} has no slots {sorted(given)}"
-    return ArrayLayout(cls, offsets[data], rest)
-
-
-def _slot_offsets(cls: type) -> dict[str, int]:
-    """The byte offset of every slot.
-
-    It is found by looking for a marker in an instance's memory.
-    """
-    assert not cls.__dictoffset__, f"{cls.__name__} needs __slots__ in all its bases"
-    member = type(_Sample.__dict__["slot"])
-    names = [
-        name
-        for part in cls.__mro__
-        for name, value in vars(part).items()
-        if isinstance(value, member) and not name.startswith("__")
-    ]
-    instance, offsets = object.__new__(cls), {}
-    for name in names:
-        descriptor = next(vars(part)[name] for part in cls.__mro__ if name in vars(part))
-        marker = object()
-        descriptor.__set__(instance, marker)
-        words = range(object.__basicsize__, cls.__basicsize__, 8)
-        place = next(at for at in words if _word(instance, at) == id(marker))
-        descriptor.__delete__(instance)
-        if place not in offsets.values():  # a subclass may name a slot of its base anew
-            offsets[name] = place
-    return offsets
-
-
-class _Sample:
-    __slots__ = ("slot",)
-
-
-def _word(thing: object, offset: int) -> int:
-    return ctypes.c_uint64.from_address(id(thing) + offset).value
 
 
 def make_entry(
@@ -157,9 +88,10 @@ def make_entry(
     `fills_outputs` it wants all of them, writeable and apart from all other arrays, and gives None.
     """
     runtime = _runtime()
-    if runtime is None:
+    if runtime is None or config.guards:
         places = (main_address, constants, arena_bytes, array, on_error, keep_alive)
-        return _python_entry(inputs, outputs, takes_outputs, fills_outputs, *places)
+        flags = (takes_outputs, fills_outputs, config.guards)
+        return python_entry(inputs, outputs, *flags, *places)
     flags = (entry_plan.RELEASE_GIL | entry_plan.HOLD_INPUTS) if release_gil else 0
     flags |= entry_plan.TAKE_OUTPUTS * takes_outputs | entry_plan.FILL_OUTPUTS * fills_outputs
     if not _gil_enabled():
@@ -269,108 +201,24 @@ def _layouts_hold() -> bool:
         return False
     for sample in (np.zeros((3, 5), np.float32), np.zeros((4, 6), np.int8)[1:, ::2], np.ones(())):
         rank = sample.ndim
-        dimensions = (ctypes.c_int64 * rank).from_address(_word(sample, entry_plan.DIMENSIONS) or 8)
+        dimensions = (ctypes.c_int64 * rank).from_address(word(sample, entry_plan.DIMENSIONS) or 8)
         facts = [
-            _word(sample, entry_plan.TYPE) == id(np.ndarray),
-            _word(sample, entry_plan.DATA) == sample.__array_interface__["data"][0],
-            _word(sample, entry_plan.RANK) & 0xFFFFFFFF == rank,
+            word(sample, entry_plan.TYPE) == id(np.ndarray),
+            word(sample, entry_plan.DATA) == sample.__array_interface__["data"][0],
+            word(sample, entry_plan.RANK) & 0xFFFFFFFF == rank,
             rank == 0 or tuple(dimensions) == sample.shape,
-            _word(sample, entry_plan.DTYPE) == id(sample.dtype),
-            _word(sample, entry_plan.FLAGS) & 0xFFFFFFFF == sample.flags.num,
-            _word(sample, entry_plan.MEM_HANDLER) == 0 or sample.flags.owndata,
+            word(sample, entry_plan.DTYPE) == id(sample.dtype),
+            word(sample, entry_plan.FLAGS) & 0xFFFFFFFF == sample.flags.num,
+            word(sample, entry_plan.MEM_HANDLER) == 0 or sample.flags.owndata,
         ]
         if not all(facts):
             return False
     owning, plan, pair = np.zeros(100), struct.pack("q", 0x123456789), (owning_marker := object(),)
-    handler = _word(owning, entry_plan.MEM_HANDLER)
+    handler = word(owning, entry_plan.MEM_HANDLER)
     return (
         handler != 0
         and ctypes.c_uint64.from_address(handler + entry_plan.TYPE).value
         == id(type(np._core._multiarray_umath._ARRAY_API))  # type: ignore[attr-defined]
-        and _word(plan, entry_plan.BYTES_HEAD) == 0x123456789
-        and _word(pair, entry_plan.TUPLE_HEAD) == id(owning_marker)
+        and word(plan, entry_plan.BYTES_HEAD) == 0x123456789
+        and word(pair, entry_plan.TUPLE_HEAD) == id(owning_marker)
     )
-
-
-def _python_entry(
-    inputs: Sequence[Spec],
-    outputs: Sequence[Spec],
-    takes_outputs: bool,
-    fills_outputs: bool,
-    main_address: int,
-    constants: Sequence[int],
-    arena_bytes: int,
-    array: ArrayLayout,
-    on_error: Callable[[int], object],
-    keep_alive: object,
-) -> Callable[..., Any]:
-    """The contract of `make_entry` in Python; `main` always runs without the GIL."""
-    main = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(main_address)
-    slots = {offset: name for name, offset in _slot_offsets(array.cls).items()}
-    data_slot = slots[array.data_offset]
-
-    def wrap(data: np.ndarray) -> object:
-        made = object.__new__(array.cls)
-        getattr(array.cls, data_slot).__set__(made, data)
-        for offset, thing in array.fill:
-            getattr(array.cls, slots[offset]).__set__(made, thing)
-        return made
-
-    def entry(*args: object, **keywords: object) -> object:
-        takes = takes_outputs or fills_outputs
-        if keywords or len(args) != len(inputs) + takes * len(outputs):
-            return MISS
-        given, taken = args[: len(inputs)], args[len(inputs) :] or (None,) * len(outputs)
-        arrays = [getattr(x, data_slot, None) if type(x) is array.cls else x for x in given]
-        specs = [*inputs, *(s for s, x in zip(outputs, taken, strict=True) if x is not None)]
-        checked = [*arrays, *(x for x in taken if x is not None)]
-        if not all(map(_fits, checked, specs)):
-            return MISS
-        if fills_outputs and not _may_fill(taken, arrays):
-            return MISS
-        pairs = zip(taken, outputs, strict=True)
-        results = [_fresh(spec) if x is None else x for x, spec in pairs]
-        arena = [_aligned((arena_bytes,), np.dtype(np.uint8))] if arena_bytes else []
-        places = [x.__array_interface__["data"][0] for x in (*arrays, *results)]  # type: ignore[union-attr]
-        places += [*constants, *(x.__array_interface__["data"][0] for x in arena)]
-        status = main((ctypes.c_void_p * (len(places) or 1))(*places))
-        if status:
-            on_error(status)
-            raise SystemError(f"on_error did not raise for status {status}")
-        if fills_outputs:
-            return None
-        made = tuple(map(wrap, results))  # type: ignore[arg-type]
-        return made[0] if len(made) == 1 else made
-
-    entry.__dict__["keep_alive"] = keep_alive
-    return entry
-
-
-def _fits(x: object, spec: Spec) -> bool:
-    if type(x) is not np.ndarray or x.dtype is not spec.dtype or x.shape != spec.shape:
-        return False
-    return x.flags.c_contiguous and x.flags.aligned
-
-
-def _may_fill(outputs: Sequence[Any], inputs: Sequence[Any]) -> bool:
-    """Whether all outputs are given, writeable, and apart from each other and the inputs."""
-    seen = list(inputs)
-    for x in outputs:
-        if x is None or not x.flags.writeable or any(np.may_share_memory(x, y) for y in seen):
-            return False
-        seen.append(x)
-    return True
-
-
-def _fresh(spec: Spec) -> np.ndarray:
-    made = _aligned(spec.shape, spec.dtype)
-    made.flags.writeable = False
-    return made
-
-
-def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """A fresh array whose data begins at a multiple of 64 bytes."""
-    size = math.prod(shape) * dtype.itemsize
-    room = np.empty(size + memory.ALIGNMENT, np.uint8)
-    start = -room.__array_interface__["data"][0] % memory.ALIGNMENT
-    return room[start : start + size].view(dtype).reshape(shape)

@@ -75,7 +75,8 @@ def choose_blocking(problem: Problem, host: Host, parts: int = 1) -> Blocking:
     if swapped:
         problem = problem.transposed
     is_narrow = problem.m <= NARROW and not problem.is_computed
-    if is_narrow and problem.b.row == 1 != problem.b.column and problem.k >= 4:
+    is_dots = is_narrow and problem.b.row == 1 != problem.b.column and problem.k >= 4
+    if is_dots and not host.sums_alike:
         return _dots(problem, host, swapped)
     if _fits_tiles(problem, host):
         return _tiled(problem, host)

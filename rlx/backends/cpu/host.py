@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +11,8 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
+from rlx.backends.cpu.cores import cores
+
 ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA = 158, 0x1023, 18  # numbers of the x86-64 kernel
 
 
@@ -19,7 +20,9 @@ ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA = 158, 0x1023, 18  # numbers of the x8
 class Host:
     """A processor as code generation sees it; sizes are in bytes.
 
-    If it `has_tiles`, it multiplies tiles of 16 rows of 64 bytes of bfloat16 and 8-bit integers.
+    If it `has_tiles`, it multiplies tiles of 16 rows of 64 bytes of bfloat16 and 8-bit integers. If
+    it `sums_alike`, the order of a sum depends on its own length only, and not on how many there
+    are (`sums.py`).
     """
 
     cpu: str
@@ -31,6 +34,7 @@ class Host:
     l3: int
     cores: int
     has_tiles: bool = False
+    sums_alike: bool = False
 
     def lanes(self, itemsize: int) -> int:
         """How many numbers of `itemsize` bytes one vector register holds."""
@@ -64,16 +68,6 @@ def _allows_tiles(features: Mapping[str, bool]) -> bool:
     return system(ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA) == 0
 
 
-def _threads() -> int:
-    """`RLX_NUM_THREADS`, else the cores this process may run on."""
-    asked = os.environ.get("RLX_NUM_THREADS", "")
-    if asked.isdigit() and int(asked) > 0:
-        return int(asked)
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 @cache
 def host() -> Host:
     """The processor this process runs on."""
@@ -96,6 +90,6 @@ def host() -> Host:
         sizes.get(1, 32 << 10),
         sizes.get(2, 1 << 20),
         sizes.get(3, 8 << 20),
-        _threads(),
+        cores(),
         _allows_tiles(features),
     )

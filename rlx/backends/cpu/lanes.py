@@ -40,8 +40,10 @@ def best_variable(exprs: Iterable[Expr], choices: Iterable[Variable]) -> Variabl
 def choose_lanes(host: Host, exprs: Iterable[Expr], extent: Size, most: int = 4) -> int:
     """How many lanes to use.
 
-    That is a few registers' worth (at most `most`) for cheap code, and one for costly code.
+    That is a few registers' worth (at most `most`) for cheap code, and one for costly code, or
+    where a reduction takes a register for each of its partial sums.
     """
+    most = 1 if host.sums_alike else most
     nodes = list(walk(*exprs))
     widest = max((np.dtype(e.dtype).itemsize for e in nodes), default=4)
     widest = max(widest, 4 if any(e.dtype.name in HALVES for e in nodes) else 1)

@@ -27,13 +27,15 @@ import llvmlite.binding as llvm
 
 from rlx.backends.cpu.host import host
 from rlx.backends.disk import disk_cache
+from rlx.backends.forks import hold_in_forks
 from rlx.backends.sources import hashed
 from rlx.ir.errors import InternalError
 
 LINKED_TOGETHER = 64  # libraries; a linker keeps some kilobytes of each until it goes itself
 
 _serial = itertools.count()
-_opening = threading.Lock()
+_opening = hold_in_forks(2, threading.Lock())
+hold_in_forks(9, llvm.ffi.lib._lock)  # last: what Python collects anywhere may ask for it
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class _Linkers:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = hold_in_forks(3, threading.Lock())
         self._used = 0
         self._current: llvm.LLJIT | None = None
 

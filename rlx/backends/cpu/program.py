@@ -359,8 +359,8 @@ class ProgramWriter:
             len(step.body_constants) + self.is_symbolic,
             len(step.carries),
         )
-        initial = [point(c.initial) for c in step.carries]
         targets = Targets.of(step.carries, point)
+        initial = targets.start(f, step.carries, point)
         tests = [*map(point, step.condition_constants), *initial, point(step.flag)]
         test_table = self._table(f, layout, tests, step.scratch)
         moves = [*map(point, step.body_constants), *initial, *targets.even]
@@ -438,8 +438,8 @@ class ProgramWriter:
             point(b) if is_divided else layout.pointer(f, b)
             for b, is_divided in zip(step.constants, flags, strict=True)
         ]
-        initial = [point(c.initial) for c in step.carries]
         targets = Targets.of(step.carries, point)
+        initial = targets.start(f, step.carries, point, step.parts)
         rows = step.length or 1
         sliced = [(point(b, rows), quotient(b.nbytes, rows)) for b in step.slices]
         stacked = [(point(b, rows), quotient(b.nbytes, rows)) for b in step.stacks]

@@ -18,9 +18,8 @@ from ...lower.lir.program import Buffer, Store
 from .code import Function, Vector, literal
 from .host import Host
 from .interleave import pairs_of
-from .lanes import best_variable, choose_lanes, first_lanes, lane_mask
-from .reductions import combine, horizontal, identity
 from .scalar import HALVES, convert, emit_instruction, narrow, register, widen
+from .sums import reduce_along, reduce_lanes
 
 Rendered = tuple[str, bool]  # LLVM operand; whether it varies by lane
 
@@ -411,75 +410,8 @@ class Scope:
     def _reduce(self, expr: Reduce) -> Rendered:
         self.hoist([expr.body], set(expr.loops))
         if self.depends(expr.variables):
-            return self._reduce_lanes(expr), True
-        return self._reduce_along(expr), False
-
-    def _reduce_lanes(self, expr: Reduce) -> str:
-        """Each lane has its own sum: plain loops around vector code."""
-        vector = register(expr.dtype.name, self.lanes)
-        initial = self.f.constant(vector, expr.init.number)
-        return self._nest(expr, list(expr.loops), self.inner(), vector, initial)
-
-    def _nest(
-        self, expr: Reduce, loops: list[Variable], scope: Scope, vector: Vector, total: str
-    ) -> str:
-        f = self.f
-        if not loops:
-            return combine(f, expr.combine, vector, total, scope.vector(expr.body))
-        with f.loop("0", f.number(loops[0].extent), carried=[(vector.text, total)]) as loop:
-            inner = scope.inner()
-            inner.names[loops[0]] = loop.index
-            inner.hoist([expr.body], set(loops[1:]))
-            loop.next = [self._nest(expr, loops[1:], inner, vector, loop.values[0])]
-        return loop.values[0]
-
-    def _reduce_along(self, expr: Reduce) -> str:
-        """One sum for all lanes: the lanes go along a reduced variable."""
-        f, dtype = self.f, expr.dtype.name
-        along = best_variable([expr.body], expr.loops)
-        others = [v for v in expr.loops if v is not along]
-        lanes = choose_lanes(self.host, [expr.body], along.extent)
-        vector = register(dtype, lanes)
-        start = f.constant(vector, identity(expr.combine, vector.dtype))
-        outer = self.inner(lanes=lanes, along=along, mask=None)
-        outer.values = {e: r for e, r in outer.values.items() if not r[1]}
-
-        def sum_rows(scope: Scope, left: list[Variable], total: str) -> str:
-            if left:
-                with f.loop("0", f.number(left[0].extent), carried=[(vector.text, total)]) as loop:
-                    inner = scope.inner()
-                    inner.names[left[0]] = loop.index
-                    inner.hoist([expr.body], {*left[1:], along})
-                    loop.next = [sum_rows(inner, left[1:], loop.values[0])]
-                return loop.values[0]
-            if isinstance(along.extent, int):
-                rest = along.extent % lanes
-                whole, mask = str(along.extent - rest), lane_mask(lanes, rest) if rest else ""
-            else:
-                extent = f.number(along.extent)
-                left_over = f.emit(f"urem i64 {extent}, {lanes}")
-                whole = f.emit(f"sub i64 {extent}, {left_over}")
-                mask = first_lanes(f, lanes, left_over) if lanes > 1 else ""
-            if whole != "0":
-                with f.loop("0", whole, str(lanes), [(vector.text, total)]) as loop:
-                    inner = scope.inner()
-                    inner.names[along] = loop.index
-                    loop.next = [
-                        combine(f, expr.combine, vector, loop.values[0], inner.vector(expr.body))
-                    ]
-                total = loop.values[0]
-            if mask:
-                inner = scope.inner(mask=mask)
-                inner.names[along] = whole
-                last = inner.vector(expr.body)
-                kind = f"{Vector('bool', lanes).text} {mask}"
-                last = f.emit(f"select {kind}, {vector.text} {last}, {vector.text} {start}")
-                total = combine(f, expr.combine, vector, total, last)
-            return total
-
-        total = horizontal(f, expr.combine, vector, sum_rows(outer, others, start))
-        single = register(dtype, 1)
-        return combine(f, expr.combine, single, literal(single.dtype, expr.init.number), total)
+            return reduce_lanes(self, expr), True
+        return reduce_along(self, expr), False
 
     def hoist(self, exprs: Iterable[Expr], variables: set[Variable]) -> None:
         """Compute here what does not depend on the variables of loops about to begin."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...ir.types import Type
 from ...lower.lir.access import reads, writes
 from ...lower.lir.expr import Load
-from ...lower.lir.program import Buffer, Copy, Kernel, Program, Rows, Step
+from ...lower.lir.program import Buffer, Copy, Kernel, Program, RepeatStep, Rows, Step, WhileStep
 from ...lower.schedule.group_rows import is_same_block
 from ...lower.schedule.loops import expressions
 
@@ -97,6 +97,8 @@ def _overwrites_in_order(step: Step, output: Buffer, given: Buffer) -> bool:
     """Whether each element of `given` is read no later than `output` overwrites it."""
     if isinstance(step, Copy):
         return True
+    if isinstance(step, RepeatStep | WhileStep):
+        return _changes_in_place(step, output, given)
     if not isinstance(step, Kernel | Rows):
         return False  # a matrix product, for one, keeps partial sums where its result goes
     kernels = step.kernels if isinstance(step, Rows) else (step,)
@@ -110,6 +112,17 @@ def _overwrites_in_order(step: Step, output: Buffer, given: Buffer) -> bool:
             return False
     # all stores of a kernel are computed before the first of them is done
     return all(e.index == store.index for i, e in loads if i == place)
+
+
+def _changes_in_place(step: RepeatStep | WhileStep, output: Buffer, given: Buffer) -> bool:
+    """Whether a loop carries an array that it changes in places, and reads it as nothing else."""
+    if isinstance(step, RepeatStep):
+        others = [*step.constants, *step.slices]
+    else:
+        others = [*step.condition_constants, *step.body_constants]
+    carried = [c for c in step.carries if c.result is output or c.initial is given]
+    is_alone = len(carried) == 1 and carried[0].in_place and given not in others
+    return is_alone and (carried[0].initial, carried[0].result) == (given, output)
 
 
 def _loads(kernel: Kernel, buffer: Buffer) -> list[Load]:

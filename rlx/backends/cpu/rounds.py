@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...ir.dims import quotient
 from ...lower.lir.program import Buffer, Carry
 from .code import Function
 
@@ -36,8 +37,22 @@ class Targets:
     @classmethod
     def of(cls, carries: Sequence[Carry], point: Callable[[Buffer], str]) -> Targets:
         """The pointers of carried arrays."""
-        spares = [c.spare for c in carries if c.spare is not None]
-        return cls([point(c.result) for c in carries], [point(b) for b in spares])
+        even = [point(c.result) for c in carries]
+        odd = [p if c.spare is None else point(c.spare) for c, p in zip(carries, even, strict=True)]
+        return cls(even, odd)
+
+    def start(
+        self, f: Function, carries: Sequence[Carry], point: Callable[[Buffer], str], parts: int = 1
+    ) -> list[str]:
+        """What the first round reads; an array that is changed in place is copied there."""
+        initial = [point(c.initial) for c in carries]
+        for i, carry in enumerate(carries):
+            if carry.in_place:
+                with f.when(f.emit(f"icmp ne ptr {initial[i]}, {self.even[i]}")):
+                    count = f.number(quotient(carry.result.nbytes, parts))
+                    copy_bytes(f, self.even[i], initial[i], count)
+                initial[i] = self.even[i]
+        return initial
 
     def write(self, f: Function, round_name: str, table: str, first: int) -> list[str]:
         """Put this round's targets in the table; gives their pointers."""

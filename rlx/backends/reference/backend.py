@@ -26,7 +26,9 @@ class ReferenceBackend(Backend):
         """It needs nothing but NumPy."""
         return Availability(True)
 
-    def compile(self, graph: Graph, array: type, *, check: bool = False) -> Executable:
+    def compile(
+        self, graph: Graph, array: type, *, check: bool = False, target: Target | None = None
+    ) -> Executable:
         """Keep the graph; each call interprets it."""
         miss = object()
         types = graph.param_types

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...ir.body import Repeat, While
-from ...ir.builder import at, build
+from ...ir.builder import at, build, repeat
 from ...ir.graph import Graph, Node, Value
 from ...ir.op import has_effect
 
@@ -64,7 +64,7 @@ def read_by(graph: Graph, results: Sequence[Value]) -> set[Value]:
 def record(node: Node, table: dict[Value, Value]) -> None:
     """Record a node on what a table has for its operands; its results go there."""
     with at(node.source):
-        results = node.op.apply([table[a] for a in node.args], node.attrs)
+        results = repeat(node, [table[a] for a in node.args])
     table.update(zip(node.results, results, strict=True))
 
 

@@ -24,7 +24,8 @@ def finish(program: Program, target: Target) -> Program:
             finish(nested, target)
     steps: list[Step] = [split_loops(s) if isinstance(s, Kernel) else s for s in program.steps]
     steps = drop_dead_stores(merge_epilogues(merge_kernels(steps)))
-    steps = split_reductions([_merged(step) for step in group_rows(steps)])
+    merged = [_merged(step) for step in group_rows(steps)]
+    steps = split_reductions(merged, target.sums_alike)
     program.steps = localize_rows(steps, target.local_bytes)
     return program
 

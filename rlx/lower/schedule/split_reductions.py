@@ -31,34 +31,35 @@ TALL = 1 << 10  # rows: so many places it has the addresses of
 FAR = 1 << 11  # bytes from row to row: further than it foresees
 
 
-def split_reductions(steps: Sequence[Step]) -> list[Step]:
+def split_reductions(steps: Sequence[Step], sums_alike: bool = False) -> list[Step]:
     """Split long reductions: a kernel for the parts before the one that combines them.
 
-    The number of parts does not depend on the machine, so neither do the results.
+    The number of parts does not depend on the machine, so neither do the results. If all
+    `sums_alike`, it does not depend on the number of reductions either.
 
     before: `kernel: b1[0] = sum(i < 640003: b0[i])`; after: `kernel i < 64: b2[i] =
     sum(j < 10000: b0[i*10000 + j])`, then `kernel: b1[0] = sum(i < 64: b2[i]) + sum(i < 3:
     b0[i + 640000])`.
     """
     names = (f"part{i}" for i in itertools.count())
-    return [new for step in steps for new in _split(step, names)]
+    return [new for step in steps for new in _split(step, names, sums_alike)]
 
 
-def _split(step: Step, names: Iterator[str]) -> Iterator[Step]:
+def _split(step: Step, names: Iterator[str], alike: bool) -> Iterator[Step]:
     """The step itself, after the kernels whose results it takes."""
     if not isinstance(step, Kernel):
         yield step
         return
     for found in _plain_reductions(s.expr for s in step.stores):
-        pieces = _pieces(step, found)
+        pieces = _pieces([] if alike else _outer(step, found), found)
         if pieces is not None:
             part, total = _halves(step, found, *pieces, next(names))
-            yield from _split(part, names)
+            yield from _split(part, names, alike)
             memo: dict[Expr, Expr] = {found: total}
             stores = tuple(
                 Store(s.buffer, s.index, substitute(s.expr, {}, memo=memo)) for s in step.stores
             )
-            yield from _split(Kernel(step.loops, stores, step.source), names)
+            yield from _split(Kernel(step.loops, stores, step.source), names, alike)
             return
     yield step
 
@@ -70,9 +71,8 @@ def _plain_reductions(exprs: Iterable[Expr]) -> Iterator[Reduce]:
             yield expr
 
 
-def _pieces(kernel: Kernel, found: Reduce) -> tuple[Variable, int] | None:
+def _pieces(outer: Sequence[Variable], found: Reduce) -> tuple[Variable, int] | None:
     """The loop to split, and how many of its rounds are one piece."""
-    outer = _outer(kernel, found)
     sizes = {v: v.extent for v in (*outer, *found.loops) if isinstance(v.extent, int)}
     if len(sizes) < len(outer) + len(found.loops):
         return None

@@ -1,0 +1,191 @@
+"""Reductions as LLVM code: each lane has its own, or all lanes share one.
+
+The order in which numbers are added is the fastest for the loops around, unless a host
+`sums_alike`. Then every sum goes in one order that depends on its own length only: as many partial
+sums as fit `PARTIAL_BYTES`, to which the terms go in turns, combined in halves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...lower.lir.expr import Reduce
+from ...lower.lir.index import Variable
+from .code import Function, Vector, literal
+from .lanes import best_variable, choose_lanes, first_lanes, lane_mask
+from .reductions import combine, horizontal, identity
+from .scalar import register
+
+if TYPE_CHECKING:
+    from .render import Scope
+
+PARTIAL_BYTES = 64  # a vector of the widest processors, so that they lose nothing
+
+
+def reduce_lanes(scope: Scope, expr: Reduce) -> str:
+    """Each lane has its own sum: plain loops around vector code."""
+    vector = register(expr.dtype.name, scope.lanes)
+    if _goes_alike(scope, expr):
+        return _partial_sums(scope, expr, vector)
+    initial = scope.f.constant(vector, expr.init.number)
+    return _nest(expr, list(expr.loops), scope.inner(), vector, initial)
+
+
+def _nest(expr: Reduce, loops: list[Variable], scope: Scope, vector: Vector, total: str) -> str:
+    f = scope.f
+    if not loops:
+        return combine(f, expr.combine, vector, total, scope.vector(expr.body))
+    with f.loop("0", f.number(loops[0].extent), carried=[(vector.text, total)]) as loop:
+        inner = scope.inner()
+        inner.names[loops[0]] = loop.index
+        inner.hoist([expr.body], set(loops[1:]))
+        loop.next = [_nest(expr, loops[1:], inner, vector, loop.values[0])]
+    return loop.values[0]
+
+
+def reduce_along(scope: Scope, expr: Reduce) -> str:
+    """One sum for all lanes: the lanes go along a reduced variable."""
+    f, dtype, alike = scope.f, expr.dtype.name, _goes_alike(scope, expr)
+    along = expr.loops[-1] if alike else best_variable([expr.body], expr.loops)
+    others = [v for v in expr.loops if v is not along]
+    lanes = choose_lanes(scope.host, [expr.body], along.extent)
+    lanes = _partial_count(expr) if alike else lanes
+    vector = register(dtype, lanes)
+    start = f.constant(vector, identity(expr.combine, vector.dtype))
+    outer = scope.inner(lanes=lanes, along=along, mask=None)
+    outer.values = {e: r for e, r in outer.values.items() if not r[1]}
+
+    def sum_rows(scope: Scope, left: list[Variable], total: str) -> str:
+        if left:
+            with f.loop("0", f.number(left[0].extent), carried=[(vector.text, total)]) as loop:
+                inner = scope.inner()
+                inner.names[left[0]] = loop.index
+                inner.hoist([expr.body], {*left[1:], along})
+                loop.next = [sum_rows(inner, left[1:], loop.values[0])]
+            return loop.values[0]
+        if isinstance(along.extent, int):
+            rest = along.extent % lanes
+            whole, mask = str(along.extent - rest), lane_mask(lanes, rest) if rest else ""
+        else:
+            extent = f.number(along.extent)
+            left_over = f.emit(f"urem i64 {extent}, {lanes}")
+            whole = f.emit(f"sub i64 {extent}, {left_over}")
+            mask = first_lanes(f, lanes, left_over) if lanes > 1 else ""
+        if whole != "0":
+            with f.loop("0", whole, str(lanes), [(vector.text, total)]) as loop:
+                inner = scope.inner()
+                inner.names[along] = loop.index
+                loop.next = [
+                    combine(f, expr.combine, vector, loop.values[0], inner.vector(expr.body))
+                ]
+            total = loop.values[0]
+        if mask:
+            inner = scope.inner(mask=mask)
+            inner.names[along] = whole
+            last = inner.vector(expr.body)
+            kind = f"{Vector('bool', lanes).text} {mask}"
+            last = f.emit(f"select {kind}, {vector.text} {last}, {vector.text} {start}")
+            total = combine(f, expr.combine, vector, total, last)
+        return total
+
+    sums = sum_rows(outer, others, start)
+    single = register(dtype, 1)
+    total = (_halved if alike else horizontal)(f, expr.combine, vector, sums)
+    return combine(f, expr.combine, single, literal(single.dtype, expr.init.number), total)
+
+
+# -- one order for all ----------------------------------------------------------------------------
+
+
+def _goes_alike(scope: Scope, expr: Reduce) -> bool:
+    """Whether the order matters, and is to be the same whatever the loops around."""
+    is_rounded = expr.combine in ("add", "mul") and expr.dtype.kind not in "biu"
+    return scope.host.sums_alike and is_rounded
+
+
+def _partial_count(expr: Reduce) -> int:
+    """How many partial sums there are."""
+    count, extent = PARTIAL_BYTES // max(expr.dtype.itemsize, 4), expr.loops[-1].extent
+    while isinstance(extent, int) and count > 1 and count // 2 >= extent:
+        count //= 2
+    return count
+
+
+def _partial_sums(scope: Scope, expr: Reduce, vector: Vector) -> str:
+    """The sums of all lanes, each in the order of `reduce_along`."""
+    f, how, count = scope.f, expr.combine, _partial_count(expr)
+    along = expr.loops[-1]
+    zero = f.constant(vector, identity(how, vector.dtype))
+
+    def added(scope: Scope, first: str, sums: list[str], many: int) -> list[str]:
+        """The sums after `many` terms."""
+        made = list(sums)
+        for i in range(many):
+            inner = scope.inner()
+            inner.names[along] = f.emit(f"add i64 {first}, {i}")
+            made[i] = combine(f, how, vector, sums[i], inner.vector(expr.body))
+        return made
+
+    def rows(scope: Scope, left: list[Variable], sums: list[str]) -> list[str]:
+        carried = [(vector.text, total) for total in sums]
+        if left:
+            with f.loop("0", f.number(left[0].extent), carried=carried) as loop:
+                inner = scope.inner()
+                inner.names[left[0]] = loop.index
+                inner.hoist([expr.body], {*left[1:], along})
+                loop.next = rows(inner, left[1:], list(loop.values))
+            return list(loop.values)
+        if not isinstance(along.extent, int):
+            return _open_rows(scope, expr, vector, sums)
+        rest = along.extent % count
+        whole = along.extent - rest
+        if whole:
+            with f.loop("0", str(whole), str(count), carried) as loop:
+                loop.next = added(scope, loop.index, list(loop.values), count)
+            sums = list(loop.values)
+        return added(scope, str(whole), sums, rest) if rest else sums
+
+    sums = rows(scope.inner(), list(expr.loops[:-1]), [zero] * count)
+    while len(sums) > 1:
+        half = len(sums) // 2
+        pairs = zip(sums[:half], sums[half:], strict=True)
+        sums = [combine(f, how, vector, x, y) for x, y in pairs]
+    return combine(f, how, vector, f.constant(vector, expr.init.number), sums[0])
+
+
+def _open_rows(scope: Scope, expr: Reduce, vector: Vector, sums: list[str]) -> list[str]:
+    """The sums after as many terms as the run tells: one at a time, the sums in turns."""
+    f, along, how = scope.f, expr.loops[-1], expr.combine
+    extent = f.number(along.extent)
+    carried = [(vector.text, total) for total in sums]
+    rounds = f.emit(f"udiv i64 {f.emit(f'add i64 {extent}, {len(sums) - 1}')}, {len(sums)}")
+    with f.loop("0", rounds, carried=carried) as loop:
+        first = f.emit(f"mul i64 {loop.index}, {len(sums)}")
+        made = []
+        for i, total in enumerate(loop.values):
+            place = f.emit(f"add i64 {first}, {i}")
+            following = f.emit(f"add i64 {place}, 1")
+            stop = f.intrinsic("smin", Vector("int64"), extent, following)
+            with f.loop(place, stop, carried=[(vector.text, total)]) as term:
+                inner = scope.inner()
+                inner.names[along] = term.index
+                term.next = [combine(f, how, vector, term.values[0], inner.vector(expr.body))]
+            made.append(term.values[0])
+        loop.next = made
+    return list(loop.values)
+
+
+def _halved(f: Function, how: str, vector: Vector, x: str) -> str:
+    """Combine the lanes of a vector in halves."""
+    while vector.lanes > 1:
+        half = Vector(vector.dtype, vector.lanes // 2)
+        parts = []
+        for start in (0, half.lanes):
+            order = ", ".join(f"i32 {start + i}" for i in range(half.lanes))
+            kind = f"{vector.text} poison, <{half.lanes} x i32> <{order}>"
+            take = f"shufflevector {vector.text} {x}, {kind}"
+            if half.lanes == 1:
+                take = f"extractelement {vector.text} {x}, i64 {start}"
+            parts.append(f.emit(take))
+        x, vector = combine(f, how, half, *parts), half
+    return x

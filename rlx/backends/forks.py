@@ -1,0 +1,62 @@
+"""Locks that are held while the process forks.
+
+Otherwise a child would never see the end of what another thread was at. They are taken in the order
+of their ranks, as threads that need several of them do.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any, final
+
+_held: list[tuple[int, Any]] = []
+
+
+def hold_in_forks(rank: int, lock: Any) -> Any:
+    """Hold a lock while the process forks, after those of lower ranks; gives the lock."""
+    _held.append((rank, lock))
+    _held.sort(key=lambda pair: pair[0])
+    return lock
+
+
+def _take() -> None:
+    for _, lock in list(_held):
+        lock.__enter__()
+
+
+def _give() -> None:
+    for _, lock in reversed(list(_held)):
+        lock.__exit__(None, None, None)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_take, after_in_parent=_give, after_in_child=_give)
+
+
+@final
+class Turns:
+    """A lock that a thread may take several times, and that goes to who waits for it.
+
+    A plain one may go to the thread that just gave it back, again and again.
+    """
+
+    def __init__(self) -> None:
+        self._waiting, self._lock = threading.Lock(), threading.RLock()
+        self._owner = 0
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        me = threading.get_ident()
+        if self._owner == me:
+            self._lock.acquire()
+        else:
+            with self._waiting:  # who gives the lock back comes after the one who holds this
+                self._lock.acquire()
+        self._owner, self._depth = me, self._depth + 1
+
+    def __exit__(self, *error: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self._owner = 0
+        self._lock.release()

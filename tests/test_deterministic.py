@@ -1,0 +1,112 @@
+"""The same bits for any number of threads, and with `deterministic="batch"` for any batch."""
+
+import numpy as np
+import pytest
+from thread_digests import MODELS, THREADS, run
+
+import rlx
+import rlx.numpy as rnp
+from rlx.ir.errors import ArgumentError
+
+random = np.random.default_rng(0)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return random.normal(size=shape).astype(np.float32)
+
+
+def test_any_number_of_threads_gives_the_same_bits():
+    first, *others = (run(threads, []) for threads in THREADS)
+    assert len(first) == len(MODELS)
+    for lines in others:
+        assert lines == first
+
+
+IN, HIDDEN, OUT = normal(48, 100), normal(100), normal(100, 10)
+FILTERS, QUERIES, KEYS = normal(6, 3, 3, 3), normal(32, 32), normal(32, 32)
+
+
+def perceptron(x):
+    return rlx.nn.softmax(rnp.tanh(x @ IN + HIDDEN) @ OUT)
+
+
+def columns(x):
+    """The batch along the last axis."""
+    return rlx.nn.softmax(OUT.T @ rnp.tanh(IN.T @ x.T), 0).T
+
+
+def layer_norm(x):
+    centered = x - x.mean(-1, keepdims=True)
+    return centered / rnp.sqrt((centered**2).mean(-1, keepdims=True) + 1e-5)
+
+
+def attention(x):
+    q, k = ((x @ w).reshape(x.shape[0], -1, 4, 8).transpose(0, 2, 1, 3) for w in (QUERIES, KEYS))
+    return (rlx.nn.softmax(q @ k.transpose(0, 1, 3, 2) / 3) @ k).transpose(0, 2, 1, 3)
+
+
+def convolution(x):
+    y = rlx.lax.conv_general_dilated(x, FILTERS, (1, 1), "SAME")
+    return rnp.maximum(y, 0).mean((2, 3))
+
+
+BATCHED = {
+    "perceptron": (perceptron, normal(70, 48)),
+    "batch along columns": (columns, normal(70, 48)),
+    "layer norm": (layer_norm, normal(70, 333)),
+    "attention": (attention, normal(20, 11, 32)),
+    "convolution": (convolution, normal(17, 3, 9, 9)),
+    "few long sums": (lambda x: x.sum(1), normal(9, 1 << 17)),
+    "sums over two axes": (lambda x: (x * x).sum((1, 3)), normal(20, 5, 6, 7)),
+    "gradients": (rlx.vmap(rlx.grad(lambda row: perceptron(row)[0])), normal(70, 48)),
+    "one column": (lambda x: x @ IN[:, 0], normal(70, 48)),
+    "bfloat16": (lambda x: rlx.nn.softmax(x @ IN.astype("bfloat16")), normal(70, 48)),
+}
+
+
+@pytest.mark.parametrize("name", BATCHED)
+def test_rows_do_not_depend_on_the_batch(name):
+    function, x = BATCHED[name]
+    if name == "bfloat16":
+        x = np.asarray(rlx.array(x).astype("bfloat16"))
+    compiled = rlx.jit(function, deterministic="batch")
+    whole = np.asarray(compiled(x))
+    np.testing.assert_allclose(
+        whole.astype(np.float32), np.asarray(rlx.jit(function)(x), np.float32), rtol=0.03, atol=1e-3
+    )
+    for count in (1, 5, 16):
+        part = np.asarray(compiled(x[:count]))
+        assert part.tobytes() == whole[:count].tobytes()[: part.nbytes], count
+
+
+@pytest.mark.parametrize("extent", [3, 16, 41])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_sums_go_in_one_order_along_any_axis(extent, dtype):
+    """Alone, side by side in memory, and between other axes."""
+    x = (random.normal(size=(5, extent, 4)) * 100).astype(dtype)
+    add = rlx.jit(lambda x, axis: x.sum(axis), static_argnames="axis", deterministic="batch")
+    whole = np.asarray(add(x, axis=1))
+    np.testing.assert_array_equal(np.asarray(add(x[:, :, 0].copy(), axis=1)), whole[:, 0])
+    np.testing.assert_array_equal(np.asarray(add(x[0, :, 1].copy(), axis=0)), whole[0, 1])
+    np.testing.assert_array_equal(np.asarray(add(x[1], axis=0)), whole[1])
+    np.testing.assert_array_equal(np.asarray(add(x[2].T.copy(), axis=1)), whole[2])
+    np.testing.assert_array_equal(np.asarray(add(np.moveaxis(x, 1, 0), axis=0)), whole)
+
+
+def test_sums_of_open_length_go_in_the_same_order():
+    x = normal(3, 37)
+    known = rlx.jit(lambda x: x.sum(1), deterministic="batch")
+    by_rows = rlx.jit(lambda x: x.sum(1), deterministic="batch", dynamic={"x": {1: "n"}})
+    by_columns = rlx.jit(lambda x: x.sum(0), deterministic="batch", dynamic={"x": {0: "n"}})
+    for count in (1, 15, 16, 17, 37):
+        part = x[:, :count].copy()
+        np.testing.assert_array_equal(by_rows(part), known(part))
+        np.testing.assert_array_equal(by_columns(part.T.copy()), known(part))
+
+
+def test_what_cannot_be_had_is_refused():
+    with pytest.raises(ArgumentError, match="deterministic is 'threads'") as caught:
+        rlx.jit(lambda x: x, deterministic="threads")
+    assert caught.value.fix.startswith('give "batch", or leave it out')
+    with pytest.raises(ArgumentError, match='reference does not offer deterministic="batch"'):
+        rlx.jit(lambda x: x, device="reference", deterministic="batch")(IN)

@@ -1,0 +1,160 @@
+"""What programs give, as digests: to compare runs with different numbers of threads.
+
+    python tests/thread_digests.py --programs 40 --cases matmul,resnet
+
+prints a line for each model, random program, its gradient and benchmark case. Threads share every
+loop that has two rounds, however short it is. Without a number of threads (RLX_NUM_THREADS) it runs
+itself with 1, 2 and 3, and compares.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import rlx
+import rlx.numpy as rnp
+from rlx.backends.cpu import program as writing
+
+ROOT = Path(__file__).parent.parent
+writing.NANOSECONDS_PER_PART = 1  # type: ignore[attr-defined]
+dividing = importlib.import_module("rlx.lower.schedule.divide_loops")
+dividing.LEAST_WORK = 1  # type: ignore[attr-defined]
+THREADS = (1, 2, 3)
+random = np.random.default_rng(0)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return random.normal(size=shape).astype(np.float32)
+
+
+WEIGHTS = {"w": normal(50, 70), "b": normal(70), "out": normal(70, 11)}
+KERNEL, IMAGES = normal(8, 3, 3, 3), normal(5, 3, 13, 17)
+
+
+def perceptron(weights: Any, x: Any) -> Any:
+    hidden = rnp.tanh(x @ weights["w"] + weights["b"])
+    return rlx.nn.softmax(hidden @ weights["out"])
+
+
+def loss(weights: Any, x: Any) -> Any:
+    return -rnp.log(perceptron(weights, x)[:, 0]).mean()
+
+
+def convolution(kernel: Any, images: Any) -> Any:
+    y = rlx.lax.conv_general_dilated(images, kernel, (1, 1), "SAME")
+    return (rnp.maximum(y, 0) ** 2).mean((2, 3)).sum()
+
+
+def attention(x: Any) -> Any:
+    q = x.reshape(3, 21, 4, 8)
+    return rlx.nn.dot_product_attention(q, q, q, is_causal=True)
+
+
+def rows(x: Any) -> Any:
+    centered = x - x.mean(1, keepdims=True)
+    y = centered / rnp.sqrt((centered**2).mean(1, keepdims=True) + 1e-5)
+    return y, rnp.cumsum(x, 0), rnp.sort(x, 1), x.sum(0), x.std(), (x * x).sum(1), x.T @ x
+
+
+def recurrence(state: Any, w: Any) -> Any:
+    return rlx.scan(lambda s, _: (rnp.tanh(rnp.einsum("bi,oi->bo", s, w)), s), state, None, 9)
+
+
+MODELS = {
+    "perceptron": (rlx.value_and_grad(loss), WEIGHTS, normal(37, 50)),
+    "convolution": (rlx.grad(convolution, (0, 1)), KERNEL, IMAGES),
+    "attention": (attention, normal(3, 21, 32)),
+    "recurrence": (recurrence, normal(24, 64), normal(64, 64) / 8),
+    "rows": (rows, normal(301, 203)),
+    "long sums": (lambda x: (x.sum(), x.sum(0), x.std(), x.T.mean(0)), normal(1100, 1003)),
+}
+
+
+def digest(tree: Any) -> str:
+    """A digest of all bits."""
+    arrays = [np.asarray(leaf) for leaf in rlx.tree.leaves(tree)]
+    return hashlib.sha256(b"".join(a.tobytes() for a in arrays)).hexdigest()[:16]
+
+
+def tell_models() -> None:
+    for name, (function, *arguments) in MODELS.items():
+        print(name, digest(rlx.jit(function)(*arguments)))
+
+
+def tell_programs(count: int) -> None:
+    """Random programs, and the gradients of those that have one."""
+    from libraries import OURS
+    from programs import any_program
+
+    for seed in range(count):
+        made = any_program(seed)
+
+        def run(*xs: Any, made: Any = made) -> Any:
+            return made.on(OURS)(*xs)
+
+        print(f"program {seed}", digest(rlx.jit(run)(*made.inputs)))
+        if made.kind == "derivatives":
+
+            def total(*xs: Any, run: Any = run) -> Any:
+                return sum(rnp.sum(rnp.abs(y)) for y in rlx.tree.leaves(run(*xs)))
+
+            places = tuple(range(len(made.inputs)))
+            gradient = rlx.jit(rlx.grad(total, places))
+            print(f"gradient {seed}", digest(gradient(*made.inputs)))
+
+
+def tell_cases(names: list[str]) -> None:
+    """Cases of the benchmarks, with what they train after some steps; `all` are all."""
+    from benchmarks.cases import CASES
+    from benchmarks.worker import Worker
+
+    worker = Worker("rlx", False)
+    for name in CASES if names == ["all"] else names:
+        print(name, digest(worker.prepare(name)), flush=True)
+        worker.drop()
+
+
+def run(threads: int, arguments: list[str]) -> list[str]:
+    """The lines that a process with so many threads prints."""
+    environment = os.environ | {"RLX_NUM_THREADS": str(threads), "RLX_CACHE": "0"}
+    paths = [str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
+    environment["PYTHONPATH"] = os.pathsep.join(paths)
+    done = subprocess.run(
+        [sys.executable, __file__, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--programs", type=int, default=0)
+    parser.add_argument("--cases", default="")
+    options = parser.parse_args()
+    if "RLX_NUM_THREADS" in os.environ:
+        tell_models()
+        tell_programs(options.programs)
+        tell_cases(options.cases.split(",") if options.cases else [])
+        return
+    first, *others = (run(threads, sys.argv[1:]) for threads in THREADS)
+    pairs = [pair for each in others for pair in zip(first, each, strict=True)]
+    wrong = [line for line, other in pairs if line != other]
+    print(f"{len(first)} results with {THREADS} threads, {len(wrong)} differ", *wrong, sep="\n")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()
