@@ -148,6 +148,17 @@ def test_product_of_rows_comes_before_the_loop() -> None:
     assert "dot_general" in [node.op.name for node in graph.nodes]
 
 
+def test_product_of_rows_that_would_fill_the_memory_stays_in_the_loop() -> None:
+    times = 1 << 23
+    wide = typed(1, WIDTH)
+    body = build(lambda w, c, x: [c + dot(x, w)], [wide, typed(1, WIDTH), typed(1, 1)], "body")
+    attrs = {"body": body, "n_constants": 1, "n_carry": 1, "length": times}
+    graph = build(
+        lambda *xs: OPS["scan"](*xs, **attrs), [wide, typed(1, WIDTH), typed(times, 1, 1)], "long"
+    )
+    assert in_loop(batch_products(graph)) == ["dot_general", "add"]
+
+
 def test_product_of_the_state_stays_in_the_loop() -> None:
     assert in_loop(optimized(loop(lambda w, c, x: [ops.tanh(dot(c, w)) + x, x]))) == [
         "dot_general",
@@ -267,3 +278,75 @@ def test_gradient_of_a_recurrent_network(length: int) -> None:
     theirs = rlx.jit(grad, device="reference")(w, v, b, xs)
     for mine, meant in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(mine, meant, rtol=1e-10, atol=1e-10)
+
+
+# -- what a gradient keeps -----------------------------------------------------------------------
+
+
+def kept_by_gradient(step: Callable[..., Any], *args: Any) -> list[tuple[int, ...]]:
+    """The shapes of what the first of the two loops of a gradient stacks for the second."""
+
+    def loss(c: Any, xs: Any, *rest: Any) -> Any:
+        return rnp.sum(rlx.scan(lambda c, x: (step(c, x, *rest), None), c, xs)[0])
+
+    graph = rlx.jit(rlx.grad(loss)).lower(*args).graph
+    check(graph, list(args), tolerance=1e-9)
+    made = trim_loops(hoist(graph))
+    return [r.shape for r in loops_of(made)[0].results if r.shape[:1] == (TIMES,)]
+
+
+def test_slope_that_is_made_of_the_value_is_not_kept() -> None:
+    state, rows = arrays_for([STATE, typed(TIMES, BATCH, WIDTH)])
+    kept = kept_by_gradient(lambda c, x: rnp.tanh(c) + x, state, rows)
+    assert kept == [(TIMES, BATCH, WIDTH)]
+
+
+def test_difference_of_repeated_numbers_is_not_kept() -> None:
+    state, rows = arrays_for([typed(WIDTH), typed(TIMES, WIDTH)])
+
+    def step(c: Any, x: Any) -> Any:
+        apart = c[None] - c[:, None]
+        return rnp.sum(apart * apart, 1) + x
+
+    kept = kept_by_gradient(step, state, rows)
+    assert kept == [(TIMES, WIDTH)]
+
+
+def test_matrix_is_not_kept_for_each_round() -> None:
+    w, state, rows = arrays_for([MATRIX, STATE, typed(TIMES, BATCH, WIDTH)])
+    kept = kept_by_gradient(lambda c, x, w: rnp.sin(c @ rnp.exp(w.T)) + x, state, rows, w)
+    assert kept == [(TIMES, BATCH, WIDTH)]
+
+
+def test_products_of_a_checkpointed_step_are_not_done_in_each_round() -> None:
+    def loss(w: Any, c: Any, xs: Any) -> Any:
+        step = rlx.checkpoint(lambda c, x: (rnp.tanh(c @ w.T) + x, None))
+        return rnp.sum(rlx.scan(step, c, xs)[0])
+
+    args = arrays_for([MATRIX, STATE, typed(TIMES, BATCH, WIDTH)])
+    lowered = check(rlx.jit(rlx.grad(loss)).lower(*args).graph, args)
+    *_, backward = loops_of(lowered.mir)
+    names = [node.op.name for node in backward.attrs["body"].nodes]
+    assert names.count("dot_general") == 1
+
+
+# -- folds ---------------------------------------------------------------------------------------
+
+
+def test_product_names_the_axes_of_what_was_transposed() -> None:
+    graph = build(lambda x, w: dot(x, turned(w)), [STATE, MATRIX], "f")
+    folded = check(graph).graphs["simplified"]
+    (node,) = folded.nodes
+    assert node.attrs["contract"] == ((1,), (1,))
+
+
+def test_cotangents_of_parts_side_by_side_become_one_array() -> None:
+    def f(x: Any) -> Any:
+        parts = rnp.split(x, 4, axis=1)
+        return rnp.sum(rnp.sin(parts[0]) * parts[1] + parts[2] * parts[3])
+
+    (x,) = arrays_for([typed(3, 8)])
+    graph = rlx.jit(rlx.grad(f)).lower(x).graph
+    folded = check(graph, [x]).graphs["simplified"]
+    names = [node.op.name for node in folded.nodes]
+    assert names.count("concat") == 1 and "pad" not in names

@@ -6,16 +6,17 @@ to one side; one with nested graphs is cut itself by its `split` rule.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
-from ..ir.body import Pointwise
+from ..ir.body import Move, Pointwise, View
 from ..ir.builder import at, build, recording, rewrite
+from ..ir.dims import likely
 from ..ir.graph import Graph, Node, Value
 from ..ir.op import has_effect
 from ..ir.ops.control import Split, pick
 
 CHEAP = [Pointwise(word) for word in ("add", "sub", "mul", "neg")]  # than to keep the result
-DEEPEST = 3  # cheap nodes one after another
+DEEPEST = 4  # cheap nodes one after another
 
 
 def split_graph(
@@ -32,7 +33,8 @@ def split_graph(
     late = pick(mixed.results, out_known, False)
     late_nodes = [n for n in _needed(mixed, late) if not _all_known(n, is_known)]
     residuals, remade = _residuals(late_nodes, late, is_known)
-    late_nodes = [n for n in mixed.nodes if n in {*late_nodes, *remade}]
+    wanted = {*late_nodes, *remade}
+    late_nodes = [n for n in mixed.nodes if n in wanted]
     inputs, early = pick(mixed.params, known), [*results, *residuals]
     early_nodes = [n for n in _needed(mixed, early) if _all_known(n, is_known)]
     known_graph = _rebuild(graph.name, inputs, early_nodes, early)
@@ -90,32 +92,35 @@ def _residuals(
 ) -> tuple[list[Value], set[Node]]:
     """The known values the unknown side reads, each once, and the nodes it runs again.
 
-    Values made from nothing are made anew there, and so are those that a few cheap nodes make of
-    the others.
+    Values made from nothing are made anew there, and so are those that movement and cheap nodes
+    make of others that are read anyway, or of less.
     """
     read = [a for node in nodes for a in node.args] + list(results)
     found = dict.fromkeys(x for x in read if is_known[x] and not _from_nothing(x))
     remade: set[Node] = set()
     for x in list(found):
-        others = found.keys() - {x}
-        cheap = _cheap_nodes(x, others, DEEPEST)
-        if cheap is not None:
-            remade.update(cheap)
+        cone: set[Node] = set()
+        sources = dict.fromkeys(_sources(x, found.keys() - {x}, DEEPEST, cone))
+        size = sum(likely(y.type.size) for y in sources)
+        is_given = all(y.node is None for y in sources)
+        if cone and size <= likely(x.type.size) - (not is_given):
+            remade |= cone
             del found[x]
+            found |= sources
     return list(found), remade
 
 
-def _cheap_nodes(x: Value, given: Collection[Value], depth: int) -> set[Node] | None:
-    """The cheap nodes that make a value of given ones; None where others are needed."""
-    node = x.node
+def _sources(x: Value, given: Collection[Value], depth: int, cone: set[Node]) -> Iterator[Value]:
+    """What cheap nodes, which come into the cone, make a value of besides given ones."""
     if x in given or _from_nothing(x):
-        return set()
-    if node is None or not depth or node.op.rules.get("body") not in CHEAP:
-        return None
-    inner = [_cheap_nodes(a, given, depth - 1) for a in node.args]
-    if any(nodes is None for nodes in inner):
-        return None
-    return {node}.union(*(nodes or () for nodes in inner))
+        return
+    body = x.node.op.rules.get("body") if x.node else None
+    if x.node is None or not depth or not (body in CHEAP or isinstance(body, Move | View)):
+        yield x
+        return
+    cone.add(x.node)
+    for arg in x.node.args:
+        yield from _sources(arg, given, depth - 1, cone)
 
 
 def _from_nothing(x: Value) -> bool:

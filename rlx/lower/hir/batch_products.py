@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from ...ir.body import Contract, Fill, Move, Pointwise, View
 from ...ir.builder import at
 from ...ir.dims import likely
 from ...ir.graph import Graph, Node, Value
+from ...ir.ops.known import uniform
 from .loop_body import Repeated, has_loops, is_pure, is_repeat, needed_nodes, reached, rebuilt
 from .rebuild import again, rebuild
 
 MOST_ROWS = 64  # a product of more rows is as fast in each round
+MOST_KEPT = 1 << 24  # numbers of all rounds that are kept for one product, as they were not before
 INLINE = (Pointwise, Move, View, Fill)
 
 
@@ -100,6 +102,8 @@ class _Products:
                 continue
             if node.result in in_turn or node.result not in of_rows or not self._is_narrow(node):
                 continue
+            if not self._fits([node.result]):
+                continue
             cone = needed_nodes(self.body, [node.result], set(self._known))[::-1]
             if all(n is node or isinstance(n.op.rules.get("body"), INLINE) for n in cone):
                 self.rows[node.result] = self._of_all_rounds(cone)
@@ -144,16 +148,28 @@ class _Products:
         """Whether a product has more elements than what is stacked to compute it later."""
         if any(a in self.constants for a in product.args):
             return False
+        new = self._new(product)
+        is_larger = sum(likely(a.type.size) for a in new) <= likely(product.result.type.size)
+        return is_larger and self._fits(new)
+
+    def _new(self, product: Node) -> set[Value]:
+        """The operands that must be stacked for a product behind the loop."""
         stacked = self.body.results[len(self.loop.carry) :]
-        new = {a for a in product.args if a not in self.rows and a not in stacked}
-        return sum(likely(a.type.size) for a in new) <= likely(product.result.type.size)
+        return {a for a in product.args if a not in self._known and a not in stacked}
+
+    def _fits(self, values: Collection[Value]) -> bool:
+        """Whether there is room for some values of all rounds."""
+        size = sum(likely(x.type.size) for x in values)
+        return likely(self.loop.node.attrs["length"]) * size <= MOST_KEPT
 
     def _late(self) -> list[_Moved]:
         """Stacked products of a constant of the loop that no round reads."""
         found = []
         for place in range(len(self.loop.carry), len(self.body.results)):
             product, path = self._product(self.body.results[place])
-            if product is not None and self._is_narrow(product):
+            if product is None or not self._is_narrow(product):
+                continue
+            if self._fits(self._new(product)):
                 found.append(_Moved(place, product, path))
         return found
 
@@ -184,9 +200,11 @@ class _Products:
             made = product.op.rules["total"](*(x for x, _ in args), **product.attrs)
             for node in found.path:
                 (made,) = node.op.apply([made], node.attrs)
+        start = self.loop.carry[found.place]
+        if uniform(start) == 0:  # the sum begins with 0 by itself
+            return made
         with at(found.add.source):
-            operands = [self.loop.carry[found.place], made]
-            return found.add.op.apply(operands, found.add.attrs)[0]
+            return found.add.op.apply([start, made], found.add.attrs)[0]
 
 
 def _batched(node: Node, args: Sequence[tuple[Value, bool]]) -> tuple[Sequence[Value], bool]:
