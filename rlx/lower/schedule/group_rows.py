@@ -65,8 +65,8 @@ def _together(first: Kernel | Rows, second: Kernel) -> Rows | None:
     moved = _inner(renamed(second, outer, second.loops[:limit]), outer)
     if not any(k.loops or _reduces(k) for k in (*group, moved)):
         return None
-    if any(not k.loops and _goes_along(k, outer[-1]) for k in (*group, moved)):
-        return None
+    if any(_computes_blocks(k) and not k.loops for k in (*group, moved)):
+        return None  # its lanes go along the outer loops
     if _row_bytes((*group, moved)) > LARGEST_ROW:
         return None
     if not all(_is_same_row(kernel, moved, outer) for kernel in group):
@@ -102,20 +102,8 @@ def _reduces(kernel: Kernel) -> bool:
     return any(True for _ in reductions([kernel]))
 
 
-def _goes_along(kernel: Kernel, outer: Variable) -> bool:
-    """Whether a kernel's lanes had better go along the outer loop.
-
-    It computes blocks, or a reduction that finds neighbors in memory along that loop only.
-    """
-    if len({s.buffer for s in kernel.stores}) < len(kernel.stores):
-        return True
-    found = [(load.index, r.loops) for r in reductions([kernel]) for load in r.loads]
-    return any(
-        index.stride_of(outer) == 1
-        and index.variables & set(loops)
-        and all(index.stride_of(v) != 1 for v in loops)
-        for index, loops in found
-    )
+def _computes_blocks(kernel: Kernel) -> bool:
+    return len({s.buffer for s in kernel.stores}) < len(kernel.stores)
 
 
 def _inner(kernel: Kernel, outer: Sequence[Variable]) -> Kernel:
