@@ -12,7 +12,7 @@ import rlx
 import rlx.numpy as rnp
 from rlx.ir import ops
 from rlx.ir.builder import build
-from rlx.lower.lir import Kernel, Program, evaluate
+from rlx.lower.lir import Kernel, Program, Rows, evaluate
 from rlx.lower.pipeline import lower
 from rlx.lower.schedule import split_reductions as module
 
@@ -89,3 +89,14 @@ def test_parts_go_on_being_split() -> None:
     program = program_of(lambda x: ops.reduce_sum(x, axes=(0,)), 1 << 17, 513)
     assert len(program.steps) == 3, str(program)
     assert module.ROWS == 64
+
+
+def test_columns_are_not_reduced_one_by_one() -> None:
+    fns = (lambda x: x.var(0), lambda x: rnp.argmax(x, 0), lambda x: x / x.sum(0))
+    x = np.random.default_rng(0).normal(size=(70, 90)).astype("float32")
+    for fn in fns:
+        program = lower(rlx.make_graph(fn)(x), CPU).program
+        assert not any(isinstance(step, Rows) for step in program.steps), str(program)
+        found, wanted = rlx.jit(fn)(x), rlx.jit(fn, device="reference")(x)
+        # as many roundings as there are rows
+        np.testing.assert_allclose(np.asarray(found), np.asarray(wanted), rtol=70 * 2.0**-23)

@@ -134,8 +134,16 @@ class Greatest:
 
 
 @dataclass(frozen=True)
+class Sort:
+    """The operands in order along the attribute `axis`, stable.
+
+    The first `n_keys` of them are compared. NaN is the greatest, -0.0 equals 0.0.
+    """
+
+
+@dataclass(frozen=True)
 class Library:
-    """The NumPy reference is called on the buffers (sort and the like)."""
+    """The NumPy reference is called on the buffers (eigenvalues and the like)."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ class Target:
     each instruction. Matrix products are done in the `contracted` ones. If `has_library`, an op
     it cannot render runs as its NumPy reference. `local_bytes` is the most memory that a thread
     can have for one row of a `Rows` step; 0 means that the renderer knows no local buffers.
-    `most_ranked` is how many of the greatest numbers of a row it finds without the library.
+    `most_ranked` is how many of the greatest numbers of a row it finds without the library,
+    `has_sort` says that it puts rows in order without it.
     `in_place_carries` says that it knows `Carry.in_place`, `has_symbolic_sizes` that one program
     runs for all sizes, `computes_operands` that a matrix product may read windows and other views
     of its operands without a copy of them. Loops that do much are divided among so many `threads`.
@@ -41,6 +42,7 @@ class Target:
     lanes: int = 16
     local_bytes: int = 0
     most_ranked: int = 0
+    has_sort: bool = False
     in_place_carries: bool = False
     has_symbolic_sizes: bool = True
     computes_operands: bool = True

@@ -294,7 +294,7 @@ def nonzero(a: Tensor, *, size: int | None = None, fill_value: Any = None) -> tu
     numbers = apply_like(a, "iota", shape=flags.shape, axis=0, dtype="int32")
     slots = either(equal(flags, 1), ranks - 1, size)
     flat = as_tensor(apply_like(a, "full", shape=(size,), value=0, dtype=INT32))
-    flat = flat.at[slots].set(numbers, mode="drop")
+    flat = flat.at[slots].set(numbers, mode="drop", unique_indices=True)
     is_filled = less(np.arange(size, dtype="int32"), sum(flags))
     fills = fill_value if isinstance(fill_value, tuple) else (fill_value or 0,) * max(a.ndim, 1)
     axes = unravel_index(flat, a.shape or (1,))

@@ -77,7 +77,7 @@ def _sized_unique(
     if with_inverse:
         ranks = cumsum(convert(is_new, INT32)) - 1
         blank = convert(multiply(order, 0), INT32)
-        results.append(blank.at[order].set(ranks))
+        results.append(blank.at[order].set(ranks, unique_indices=True))
     if with_counts:
         ends = concatenate([starts[1:], np.array([x.shape[0]], "int32")])
         results.append(where(is_filled, ends - starts, 0))

@@ -152,7 +152,8 @@ class Jitted:
     @property
     def identity_parts(self) -> tuple[Any, ...]:
         """What recording it inside of another function depends on."""
-        return self._fn, self._static, self._options, self._device, self._dynamic
+        added = {name: value for name, value in vars(self).items() if not name.startswith("_")}
+        return self._fn, self._static, self._options, self._device, self._dynamic, added
 
     @property
     def graph(self) -> Graph:
@@ -304,7 +305,7 @@ class Jitted:
         """What earlier processes may have left for arguments of a kind."""
         options = self._options
         is_plain = self._dynamic is None and not options.specialize and not options.buckets
-        if not is_plain or not config.cache or config.dump or config.check:
+        if not is_plain or not config.cache or config.dump or config.check or config.key_reuse:
             return None
         return Past(self._fn, *key, self._device, options)
 

@@ -34,6 +34,7 @@ from .reuse import lifetimes, reused_memory
 from .stored import Code, Place, facts
 
 RELEASE_ABOVE = 50_000  # nanoseconds of work that pay for giving up the interpreter lock
+LOCAL_BYTES = 1 << 16  # of a thread's stack, for what a row passes on
 
 
 class CpuBackend(Backend):
@@ -45,7 +46,9 @@ class CpuBackend(Backend):
         self.target = Target(
             "cpu",
             lanes=host().lanes(4),
+            local_bytes=LOCAL_BYTES,
             most_ranked=MOST_RANKED,
+            has_sort=True,
             in_place_carries=True,
             threads=host().cores,
         )

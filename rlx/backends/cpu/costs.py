@@ -21,9 +21,7 @@ def trip_loops(step: Loops) -> list[Variable]:
 
 def splits(step: Loops) -> bool:
     """Whether threads can share the loops."""
-    if isinstance(step, Scan):
-        return len(step.loops) > 1
-    return isinstance(step, Kernel | Rows | Greatest) and bool(step.loops)
+    return bool(step.apart if isinstance(step, Scatter) else step.loops)
 
 
 def loops_cost(step: Loops) -> float:

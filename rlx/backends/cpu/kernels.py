@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ...ir.dims import Size, is_at_least, likely
+from ...ir.dims import Size, likely
 from ...lower.lir.expr import INSTRUCTIONS, Apply, Expr, Load, Reduce, walk
 from ...lower.lir.index import Variable
-from ...lower.lir.program import Buffer, Kernel, Rows, Scan, Store
+from ...lower.lir.program import Buffer, Kernel, Rows, Store
 from .code import Function, Vector
 from .host import Host
 from .interleave import backwards, grouped, interleaved, step_of
 from .lanes import best_variable, choose_lanes, first_lanes, lane_mask
-from .reductions import combine
 from .render import Rendered, Scope, memory_vector
-from .scalar import convert, register
 from .tiles import Tiles, emit_tile, plan_tiles
 
 KERNEL_PARAMETERS = (
@@ -105,6 +103,10 @@ def emit_rows(f: Function, rows: Rows, layout: Layout, host: Host, split: bool) 
     """Emit kernels that share their outer loops."""
     stores = [s for kernel in rows.kernels for s in kernel.stores]
     exprs = all_exprs(stores)
+    if rows.locals:
+        block = f.reserve(f"[{rows.local_bytes} x i8]", 64)
+        places = {b: f.offset(block, "i8", str(b.offset)) for b in rows.locals}
+        layout = replace(layout, names=layout.names | places)
     scope = open_scope(f, layout, host, [*buffers_of(exprs), *(s.buffer for s in stores)])
 
     def each(inner: Scope) -> None:
@@ -331,71 +333,6 @@ def _lanes(
     inner = scope.inner(lanes=lanes, along=along, mask=mask)
     inner.names[along] = place
     _evaluate(inner, stores)
-
-
-def emit_scan(f: Function, scan: Scan, layout: Layout, host: Host, split: bool) -> None:
-    """Emit a running combination: a loop in order, inside of the others."""
-    exprs = [scan.expr, *scan.index.loads]
-    scope = open_scope(f, layout, host, [*buffers_of(exprs), scan.buffer])
-    others = list(scan.loops)
-    lanes, along = 1, None
-    if others:
-        candidate = others[-1]
-        if best_variable([scan.expr], [candidate, scan.along]) is candidate:
-            along = others.pop()
-            lanes = choose_lanes(host, [scan.expr], along.extent)
-
-    def lines(inner: Scope) -> None:
-        if along is None:
-            _running(inner, scan)
-            return
-        f, extent = inner.f, inner.f.number(along.extent)
-        if isinstance(along.extent, int):
-            whole = str(along.extent // lanes * lanes)
-        else:
-            whole = f.emit(f"sub i64 {extent}, {f.emit(f'urem i64 {extent}, {lanes}')}")
-        if whole != "0":
-            with f.loop("0", whole, str(lanes)) as loop:
-                wide = inner.inner(lanes=lanes, along=along)
-                wide.names[along] = loop.index
-                _running(wide, scan)
-        if whole != extent:
-            with f.loop(whole, extent) as loop:
-                single = inner.inner()
-                single.names[along] = loop.index
-                _running(single, scan)
-
-    nest(scope, others, lines, split)
-
-
-def _running(scope: Scope, scan: Scan) -> None:
-    if is_at_least(scan.along.extent, 1):
-        _running_from_first(scope, scan)
-        return
-    extent = scope.f.number(scan.along.extent)
-    with scope.f.when(scope.f.emit(f"icmp sgt i64 {extent}, 0")):
-        _running_from_first(scope.inner(), scan)
-
-
-def _running_from_first(scope: Scope, scan: Scan) -> None:
-    f, vector = scope.f, register(scan.expr.dtype.name, scope.lanes)
-    last = f.number(scan.along.extent - 1)
-    first = scope.inner()
-    first.names[scan.along] = last if scan.reverse else "0"
-    total = first.vector(scan.expr)
-    _put(first, scan, total)
-    with f.loop("1", f.number(scan.along.extent), carried=[(vector.text, total)]) as loop:
-        inner = scope.inner()
-        place = f.emit(f"sub i64 {last}, {loop.index}") if scan.reverse else loop.index
-        inner.names[scan.along] = place
-        following = combine(f, scan.combine, vector, loop.values[0], inner.vector(scan.expr))
-        _put(inner, scan, following)
-        loop.next = [following]
-
-
-def _put(scope: Scope, scan: Scan, total: str) -> None:
-    text = convert(scope.f, scan.expr.dtype.name, scan.buffer.dtype.name, scope.lanes, total)
-    scope.store(Store(scan.buffer, scan.index, scan.expr), (text, scope.lanes > 1))
 
 
 def estimate(loops: Sequence[Variable], exprs: Iterable[Expr]) -> float:

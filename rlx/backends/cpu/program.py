@@ -32,9 +32,11 @@ from ...lower.lir.program import (
     Rows,
     Scan,
     Scatter,
+    Sort,
     Step,
     WhileStep,
 )
+from . import sorting
 from .code import Function, Module, Vector
 from .contraction import (
     as_kernel,
@@ -53,7 +55,6 @@ from .kernels import (
     Layout,
     emit_kernel,
     emit_rows,
-    emit_scan,
 )
 from .library import (
     Call,
@@ -68,6 +69,7 @@ from .pool import parallel
 from .ranking import emit_greatest
 from .reuse import copied_input
 from .rounds import Part, Targets, copy_bytes
+from .scanning import emit_scan
 from .scattering import emit_scatter
 
 KERNEL = "nounwind #0"
@@ -196,6 +198,11 @@ class ProgramWriter:
             copy_bytes(f, target, origin, f.number(step.target.nbytes))
         elif isinstance(step, LibraryCall):
             self._call(f, op_call(step), step, layout)
+        elif isinstance(step, Sort):
+            cost = sorting.NANOSECONDS * likely(step.rows * step.length)
+            self.cost += cost
+            parts = self._parts(f, [step.rows, step.length], cost)
+            sorting.emit_sort(self.module, f, step, layout, self.host, parts)
         elif isinstance(step, BranchStep):
             self._branch(f, step, layout)
         elif isinstance(step, WhileStep):
@@ -221,7 +228,7 @@ class ProgramWriter:
             elif isinstance(step, Greatest):
                 emit_greatest(kernel, step, inner, self.host, split)
             else:
-                emit_scatter(kernel, step, inner, self.host)
+                emit_scatter(kernel, step, inner, self.host, split)
 
     def _parts(
         self, f: Function, extents: Sequence[Size], cost: float, least: int = NANOSECONDS_PER_PART
@@ -261,7 +268,8 @@ class ProgramWriter:
         if not is_split and is_short:
             yield f, layout, False
             return
-        buffers = list(dict.fromkeys([*reads(step), *writes(step)]))
+        every = dict.fromkeys([*reads(step), *writes(step)])
+        buffers = [b for b in every if b.kind != "local"]
         before, name = self.kernels.begin(), self.name("kernel")
         kernel = self.module.function(
             name, KERNEL_PARAMETERS, attributes=attributes, linkage="internal"

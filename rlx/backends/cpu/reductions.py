@@ -23,7 +23,11 @@ def identity(combine: str, dtype: str) -> float | int | bool:
 
 
 def combine(f: Function, how: str, vector: Vector, x: str, y: str) -> str:
-    """Combine two numbers (lane by lane)."""
+    """Combine two numbers (lane by lane); a zero may be of any sign if extreme."""
+    if vector.is_float and how in ("max", "min"):
+        name = f"@llvm.{how}imum.{vector.mangled}"
+        f.declarations.add(f"declare {vector.text} {name}({vector.text}, {vector.text})")
+        return f.emit(f"call nsz {vector.text} {name}({vector.text} {x}, {vector.text} {y})")
     if vector.dtype == "bool" and how in ("max", "min"):
         how = {"max": "or", "min": "and"}[how]
     return emit_instruction(f, how, vector.dtype, vector.lanes, vector.dtype, [x, y])

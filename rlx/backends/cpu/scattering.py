@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
+from ...ir.dims import likely
 from ...lower.lir.expr import const, guard, load
 from ...lower.lir.index import Index, Variable, as_index
 from ...lower.lir.program import Scatter, Store
 from .code import Function, Vector
 from .host import Host
-from .kernels import Layout, buffers_of, nest, open_scope, vector_lines
+from .kernels import Layout, buffers_of, nest, open_scope, part_range, vector_lines
 from .lanes import choose_lanes
 from .reductions import combine
 from .render import Scope
 from .scalar import register
 
 MOST_LANES = 64  # the bits of a word
+MOST_UNROLLED = 16
 BOOL = np.dtype(bool)
 
 
-def emit_scatter(f: Function, scatter: Scatter, layout: Layout, host: Host) -> None:
+def shared_loop(scatter: Scatter) -> Variable | None:
+    """The loop whose rounds threads can share: they write to different places."""
+    return max(scatter.apart, key=lambda v: likely(v.extent), default=None)
+
+
+def emit_scatter(f: Function, scatter: Scatter, layout: Layout, host: Host, split: bool) -> None:
     """Emit a scatter, in order.
 
     A last axis that moves as a block gets vector code. Else places and numbers of some neighbors
@@ -31,13 +40,15 @@ def emit_scatter(f: Function, scatter: Scatter, layout: Layout, host: Host) -> N
     if not loops:
         _combine_into(scope, scatter)
         return
-    along = loops[-1]
+    along, shared = loops[-1], shared_loop(scatter) if split else None
     is_block = _moves_as_block(scatter, along)
     lanes = choose_lanes(host, exprs, along.extent, most=4 if is_block else 1)
     if not is_block and (scatter.expr.dtype == BOOL or not 4 <= lanes <= MOST_LANES):
-        nest(scope, loops, lambda inner: _combine_into(inner, scatter), False, exprs)
+        loops.sort(key=lambda v: v is not shared)
+        nest(scope, loops, lambda inner: _combine_into(inner, scatter), split, exprs)
         return
     combine_all = _combine_into if is_block else _combine_each
+    others = sorted(loops[:-1], key=lambda v: v is not shared)
 
     def lines(inner: Scope) -> None:
         def block(at: str, mask: str | None) -> None:
@@ -45,9 +56,12 @@ def emit_scatter(f: Function, scatter: Scatter, layout: Layout, host: Host) -> N
             wide.names[along] = at
             combine_all(wide, scatter)
 
-        vector_lines(inner.f, "0", inner.f.number(along.extent), lanes, block)
+        start, stop = "0", inner.f.number(along.extent)
+        if shared is along:
+            start, stop = part_range(inner.f, along.extent, lanes)
+        vector_lines(inner.f, start, stop, lanes, block)
 
-    nest(scope, loops[:-1], lines, False, exprs, [along])
+    nest(scope, others, lines, split and shared is not along, exprs, [along])
 
 
 def _moves_as_block(scatter: Scatter, variable: Variable) -> bool:
@@ -117,21 +131,31 @@ def _combine_each(scope: Scope, scatter: Scatter) -> None:
         here = scope.vector(inside)
         held = here if held is None else f.emit(f"and {bits} {here}, {held}")
     if held is None:
-        with f.loop("0", str(lanes)) as loop:
-            write(loop.index)
+        _for_each(f, lanes, write)
         return
     word = f.emit(f"bitcast {bits} {held} to i{lanes}")
     each, some, done = f.label("each"), f.label("some"), f.label("combined")
     f.do(f"br i1 {f.emit(f'icmp eq i{lanes} {word}, -1')}, label %{each}, label %{some}")
     f.start_block(each)
-    with f.loop("0", str(lanes)) as loop:
-        write(loop.index)
+    _for_each(f, lanes, write)
     f.do(f"br label %{done}")
     f.start_block(some)
-    with f.loop("0", str(lanes)) as loop:
-        shifted = f.emit(f"trunc i64 {loop.index} to i{lanes}") if lanes < 64 else loop.index
-        bit = f.emit(f"trunc i{lanes} {f.emit(f'lshr i{lanes} {word}, {shifted}')} to i1")
-        with f.when(bit):
-            write(loop.index)
+    bits = word if lanes == MOST_LANES else f.emit(f"zext i{lanes} {word} to i64")
+    found = f.intrinsic("ctpop", Vector("int64"), bits)
+    f.declarations.add("declare i64 @llvm.cttz.i64(i64, i1)")
+    with f.loop("0", found, carried=[("i64", bits)]) as loop:
+        left = loop.values[0]
+        write(f.emit(f"call i64 @llvm.cttz.i64(i64 {left}, i1 true)"))
+        loop.next = [f.emit(f"and i64 {left}, {f.emit(f'add i64 {left}, -1')}")]
     f.do(f"br label %{done}")
     f.start_block(done)
+
+
+def _for_each(f: Function, lanes: int, write: Callable[[str], None]) -> None:
+    """One lane after another; few of them without a loop."""
+    if lanes <= MOST_UNROLLED:
+        for lane in range(lanes):
+            write(str(lane))
+        return
+    with f.loop("0", str(lanes)) as loop:
+        write(loop.index)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...lower.lir.expr import Reduce
 from ...lower.lir.index import Variable
+from ...lower.lir.program import Scan
 from .code import Function, Vector, literal
 from .lanes import best_variable, choose_lanes, first_lanes, lane_mask
 from .reductions import combine, horizontal, identity
@@ -25,7 +26,7 @@ PARTIAL_BYTES = 64  # a vector of the widest processors, so that they lose nothi
 def reduce_lanes(scope: Scope, expr: Reduce) -> str:
     """Each lane has its own sum: plain loops around vector code."""
     vector = register(expr.dtype.name, scope.lanes)
-    if _goes_alike(scope, expr):
+    if goes_alike(scope, expr):
         return _partial_sums(scope, expr, vector)
     initial = scope.f.constant(vector, expr.init.number)
     return _nest(expr, list(expr.loops), scope.inner(), vector, initial)
@@ -45,7 +46,7 @@ def _nest(expr: Reduce, loops: list[Variable], scope: Scope, vector: Vector, tot
 
 def reduce_along(scope: Scope, expr: Reduce) -> str:
     """One sum for all lanes: the lanes go along a reduced variable."""
-    f, dtype, alike = scope.f, expr.dtype.name, _goes_alike(scope, expr)
+    f, dtype, alike = scope.f, expr.dtype.name, goes_alike(scope, expr)
     along = expr.loops[-1] if alike else best_variable([expr.body], expr.loops)
     others = [v for v in expr.loops if v is not along]
     lanes = choose_lanes(scope.host, [expr.body], along.extent)
@@ -97,9 +98,10 @@ def reduce_along(scope: Scope, expr: Reduce) -> str:
 # -- one order for all ----------------------------------------------------------------------------
 
 
-def _goes_alike(scope: Scope, expr: Reduce) -> bool:
+def goes_alike(scope: Scope, expr: Reduce | Scan) -> bool:
     """Whether the order matters, and is to be the same whatever the loops around."""
-    is_rounded = expr.combine in ("add", "mul") and expr.dtype.kind not in "biu"
+    dtype = expr.dtype if isinstance(expr, Reduce) else expr.expr.dtype
+    is_rounded = expr.combine in ("add", "mul") and dtype.kind not in "biu"
     return scope.host.sums_alike and is_rounded
 
 

@@ -70,7 +70,7 @@ class Writer:
     def scales_at_once(self) -> bool:
         """Whether `scaled` is one instruction: in whole registers of AVX-512."""
         size = self.vector.lanes * (8 if self.is_double else 4)
-        return "+avx512f" in host().features and size == 64
+        return "+avx512f" in host().features and size % 64 == 0
 
     def scaled(self, y: str, n: str) -> str:
         """y * 2**n, rounded once; n is an integer as a vector of floats, or NaN."""
@@ -84,15 +84,73 @@ class Writer:
         y = self._of_all_lanes("rcp14", [x])
         return self.fma(y, self.fma(self.negated(x), y, self.number(1.0)), y)
 
-    def _of_all_lanes(self, name: str, values: Sequence[str], has_mode: bool = False) -> str:
-        """An instruction of AVX-512, which has a mask, and perhaps a mode of rounding."""
+    def exponent(self, x: str) -> str:
+        """The exponent of the greatest power of two up to x > 0, as floats."""
+        return self._of_all_lanes("mask.getexp", [x], has_mode=True)
+
+    def fraction(self, x: str) -> str:
+        """x > 0 divided by a power of two, from 0.5 to 1."""
+        return self._of_all_lanes("mask.getmant", [x], has_mode=True, setting=2)
+
+    def corrected(self, y: str, x: str, table: int) -> str:
+        """y, but what a table says where x is NaN, zero, one, infinite or negative.
+
+        The fourth of 4 bits each is for 1, the others from the lowest for NaN (two), 0, -inf, inf,
+        less and more than 0. 0 stands for y, 2 for x as a NaN, 3 for NaN, 4 for -inf, 5 for inf.
+        """
+
+        def emit(part: Writer, values: Sequence[str]) -> str:
+            numbers = part.integer
+            given = [(numbers.text, part.f.constant(numbers, table)), ("i32", "0")]
+            return part._instruction("mask.fixupimm", values, given, ["4"])
+
+        return self._by_register([y, x], emit)
+
+    def _of_all_lanes(
+        self, name: str, values: Sequence[str], has_mode: bool = False, setting: int | None = None
+    ) -> str:
+        """An instruction on each register, which has a mask, and perhaps a mode and a setting."""
+
+        def emit(part: Writer, values: Sequence[str]) -> str:
+            given = [] if setting is None else [("i32", str(setting))]
+            given.append((part.vector.text, "zeroinitializer"))
+            return part._instruction(name, values, given, ["4"] * has_mode)  # 4: as ever
+
+        return self._by_register(values, emit)
+
+    def _by_register(
+        self, values: Sequence[str], emit: Callable[[Writer, Sequence[str]], str]
+    ) -> str:
+        """Split vectors until each is one register."""
+        lanes = self.vector.lanes
+        if lanes * (8 if self.is_double else 4) == 64:
+            return emit(self, values)
+        half = Writer(self.f, Vector(self.vector.dtype, lanes // 2))
+        found = []
+        for places in (range(lanes // 2), range(lanes // 2, lanes)):
+            parts = [self._shuffled(x, "poison", places) for x in values]
+            found.append(half._by_register(parts, emit))
+        return half._shuffled(found[0], found[1], range(lanes))
+
+    def _instruction(
+        self,
+        name: str,
+        values: Sequence[str],
+        given: Sequence[tuple[str, str]],
+        mode: Sequence[str],
+    ) -> str:
+        """An instruction of AVX-512 on one register, of all lanes."""
         element, mask = ("pd", "i8") if self.is_double else ("ps", "i16")
         kind, full = self.vector.text, f"@llvm.x86.avx512.{name}.{element}.512"
-        types = [*[kind] * (len(values) + 1), mask, *["i32"] * has_mode]
-        given = [*values, "zeroinitializer", "-1", *["4"] * has_mode]  # 4: as ever
-        self.f.declarations.add(f"declare {kind} {full}({', '.join(types)})")
-        pairs = ", ".join(f"{type} {x}" for type, x in zip(types, given, strict=True))
+        operands = [*((kind, x) for x in values), *given, (mask, "-1"), *(("i32", m) for m in mode)]
+        types = ", ".join(type for type, _ in operands)
+        self.f.declarations.add(f"declare {kind} {full}({types})")
+        pairs = ", ".join(f"{type} {x}" for type, x in operands)
         return self.f.emit(f"call {kind} {full}({pairs})")
+
+    def _shuffled(self, x: str, y: str, places: Sequence[int]) -> str:
+        kind, order = self.vector.text, ", ".join(f"i32 {place}" for place in places)
+        return self.f.emit(f"shufflevector {kind} {x}, {kind} {y}, <{len(places)} x i32> <{order}>")
 
 
 def in_double(kernel: Callable[..., str], w: Writer, *values: str) -> str:
@@ -138,6 +196,31 @@ def exponential(w: Writer, x: str, low: str = "", factor: str = "") -> str:
 
 def logarithm(w: Writer, x: str) -> str:
     """The natural logarithm; -inf at 0, NaN below."""
+    if w.scales_at_once:
+        e, m = w.binary("fadd", w.exponent(x), w.number(1.0)), w.fraction(x)
+    else:
+        e, m = _parts(w, x)
+    # 0.5 <= m < 1
+    below = w.compare("olt", m, w.number(math.sqrt(0.5)))
+    e = w.select(below, w.binary("fsub", e, w.number(1.0)), e)
+    m = w.select(below, w.binary("fadd", m, m), m)
+    r = w.binary("fsub", m, w.number(1.0))
+    z = w.binary("fmul", r, r)
+    cubic = w.binary("fmul", w.binary("fmul", r, z), _log_tail(w, r))
+    y = w.fma(e, w.number(-2.121944400546905827679e-4), cubic)
+    y = w.fma(z, w.number(-0.5), y)
+    y = w.fma(e, w.number(0.693359375), w.binary("fadd", r, y))
+    if w.scales_at_once:
+        return w.corrected(y, x, 0x03530422)
+    infinity = w.number(math.inf)
+    y = w.select(w.compare("oeq", x, infinity), infinity, y)
+    y = w.select(w.compare("oeq", x, w.number(0.0)), w.number(-math.inf), y)
+    y = w.select(w.compare("olt", x, w.number(0.0)), w.number(math.nan), y)
+    return w.select(w.compare("ord", x, x), y, x)
+
+
+def _parts(w: Writer, x: str) -> tuple[str, str]:
+    """The exponent and the fraction of positive numbers."""
     f, kind = w.f, w.integer.text
     tiny, scale = (2.0**-1022, 2.0**54) if w.is_double else (2.0**-126, 2.0**25)
     shift, bias = (52, 1022) if w.is_double else (23, 126)
@@ -150,21 +233,7 @@ def logarithm(w: Writer, x: str) -> str:
     e = w.select(small, w.binary("fsub", e, w.number(math.log2(scale))), e)
     fraction = f.emit(f"and {kind} {bits}, {f.constant(w.integer, (1 << shift) - 1)}")
     fraction = f.emit(f"or {kind} {fraction}, {f.constant(w.integer, bias << shift)}")
-    m = f.emit(f"bitcast {kind} {fraction} to {w.vector.text}")  # 0.5 <= m < 1
-    below = w.compare("olt", m, w.number(math.sqrt(0.5)))
-    e = w.select(below, w.binary("fsub", e, w.number(1.0)), e)
-    m = w.select(below, w.binary("fadd", m, m), m)
-    r = w.binary("fsub", m, w.number(1.0))
-    z = w.binary("fmul", r, r)
-    cubic = w.binary("fmul", w.binary("fmul", r, z), _log_tail(w, r))
-    y = w.fma(e, w.number(-2.121944400546905827679e-4), cubic)
-    y = w.fma(z, w.number(-0.5), y)
-    y = w.fma(e, w.number(0.693359375), w.binary("fadd", r, y))
-    infinity = w.number(math.inf)
-    y = w.select(w.compare("oeq", x, infinity), infinity, y)
-    y = w.select(w.compare("oeq", x, w.number(0.0)), w.number(-math.inf), y)
-    y = w.select(w.compare("olt", x, w.number(0.0)), w.number(math.nan), y)
-    return w.select(w.compare("ord", x, x), y, x)
+    return e, f.emit(f"bitcast {kind} {fraction} to {w.vector.text}")
 
 
 def _log_tail(w: Writer, r: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..body import Greatest, Library
+from ..body import Greatest, Sort
 from ..errors import ArgumentError, AttributeValueError, AxisError, DtypeError, ShapeError
 from ..graph import Value
 from ..op import define
@@ -92,7 +92,7 @@ def _with_places(x: np.ndarray, places: np.ndarray) -> np.ndarray:
     return ((bits.astype(np.int64) - least).astype(np.uint64) << 32) | places.astype(np.uint64)
 
 
-sort.body(Library())
+sort.body(Sort())
 
 
 @sort.jvp

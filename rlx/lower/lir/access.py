@@ -18,6 +18,7 @@ from .program import (
     Rows,
     Scan,
     Scatter,
+    Sort,
     Step,
     Store,
     WhileStep,
@@ -54,6 +55,8 @@ def _reads(step: Step) -> Iterator[Buffer]:
         yield from loaded_buffers([step.expr], [step.index])
     elif isinstance(step, Greatest):
         yield from loaded_buffers([step.expr], [step.index])
+    elif isinstance(step, Sort):
+        yield step.numbers
     elif isinstance(step, Scatter):
         yield from loaded_buffers([step.expr], [step.index, *(b[0] for b in step.bounds)])
         yield step.buffer
@@ -87,6 +90,8 @@ def _writes(step: Step) -> Iterator[Buffer]:
         yield step.buffer
     elif isinstance(step, Greatest):
         yield from (step.values, step.places)
+    elif isinstance(step, Sort):
+        yield from (b for b in (step.sorted, step.places, step.spare) if b is not None)
     elif isinstance(step, LibraryCall):
         yield from step.outputs
     elif isinstance(step, Copy):

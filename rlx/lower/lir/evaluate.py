@@ -32,6 +32,7 @@ from .program import (
     Rows,
     Scan,
     Scatter,
+    Sort,
     Step,
     Store,
     WhileStep,
@@ -115,6 +116,8 @@ def run_step(step: Step, memory: Memory) -> None:
         _run_scan(step, memory)
     elif isinstance(step, Greatest):
         _run_greatest(step, memory)
+    elif isinstance(step, Sort):
+        _run_sort(step, memory)
     elif isinstance(step, Scatter):
         _run_scatter(step, memory)
     elif isinstance(step, Contraction):
@@ -332,6 +335,16 @@ def _run_greatest(step: Greatest, memory: Memory) -> None:
         np.take_along_axis(values, places, -1),
     )
     _store(out, Store(step.places, step.index, step.expr), memory, places.astype(np.int32))
+
+
+def _run_sort(step: Sort, memory: Memory) -> None:
+    lines = memory[step.numbers].reshape(memory.shape((step.rows, step.length)))
+    keys = lines if lines.dtype.kind in "biuf" else lines.astype(np.float32)
+    order = np.argsort(keys, axis=-1, kind="stable")
+    if step.sorted is not None:
+        memory[step.sorted][:] = np.take_along_axis(lines, order, -1).reshape(-1)
+    if step.places is not None:
+        memory[step.places][:] = order.reshape(-1)
 
 
 def _run_scatter(scatter: Scatter, memory: Memory) -> None:

@@ -165,14 +165,33 @@ class Greatest:
 
 
 @dataclass(frozen=True, eq=False)
+class Sort:
+    """Put the numbers of each row in order, stable: those that tie keep theirs.
+
+    `numbers` has `rows` rows of `length`. They go to `sorted`, or where each stood in its row goes
+    to `places` as an int32: one of the two is there. NaN comes last, -0.0 ties with 0.0. `spare` is
+    memory to work in: for 16 rows, or all if there are less, it has the bytes of each number, and
+    for places 8 bytes more than twice as many.
+    """
+
+    rows: Size
+    length: Size
+    numbers: Buffer
+    sorted: Buffer | None
+    places: Buffer | None
+    spare: Buffer
+    source: Source | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Scatter:
     """Combine `expr` into a buffer at computed places; loops run in row-major order.
 
     Where all `bounds` hold (low <= index < high): `buffer[index] = combine(buffer[index], expr)`;
-    `combine` is set, add, mul, min or max. If `unique`, no place occurs twice: any order will do.
-    Arithmetic on half floats is done in float32 and rounded at each step. The buffer has been
-    filled before, perhaps as another temporary at the same place. `expr` and the indices never
-    load from it.
+    `combine` is set, add, mul, min or max. Rounds of the loops `apart` that differ write to
+    different places. Arithmetic on half floats is done in float32 and rounded at each step. The
+    buffer has been filled before, perhaps as another temporary at the same place. `expr` and the
+    indices never load from it.
     """
 
     loops: tuple[Variable, ...]
@@ -181,7 +200,7 @@ class Scatter:
     index: Index
     bounds: tuple[tuple[Index, int, int], ...]
     expr: Expr
-    unique: bool = False
+    apart: tuple[Variable, ...] = ()
     source: Source | None = None
 
 
@@ -340,6 +359,7 @@ Step: TypeAlias = (
     | Rows
     | Scan
     | Greatest
+    | Sort
     | Scatter
     | Contraction
     | LibraryCall

@@ -36,6 +36,7 @@ from .program import (
     Rows,
     Scan,
     Scatter,
+    Sort,
     Step,
     Store,
     WhileStep,
@@ -285,6 +286,9 @@ def step_lines(step: Step) -> list[str]:
         return _scan_lines(step)
     if isinstance(step, Greatest):
         return _greatest_lines(step)
+    if isinstance(step, Sort):
+        size = f"{step.rows} rows of {step.length}"
+        return [f"{names(writes(step))} = sort {size} of {step.numbers.name}"]
     if isinstance(step, Scatter):
         return _scatter_lines(step)
     if isinstance(step, Contraction):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...ir.body import Blocks, Branch, Call, Greatest, Library, Repeat, While
+from ...ir.body import Blocks, Branch, Call, Greatest, Library, Repeat, Sort, While
 from ...ir.errors import UnsupportedDtype, UnsupportedOp
 from ...ir.graph import Graph, Node, Value
 from ..lir.program import REAL_PARTS
@@ -38,6 +38,8 @@ def needs_library(node: Node, target: Target) -> bool:
         return True
     if isinstance(body, Greatest) and not ranks(node, target):
         return True
+    if isinstance(body, Sort) and not sorts(node, target):
+        return True
     dtypes = [v.dtype for v in (*node.args, *node.results)]
     if isinstance(body, Blocks):
         if body.passes([a.type for a in node.args], **node.attrs) is None:
@@ -49,6 +51,12 @@ def needs_library(node: Node, target: Target) -> bool:
 def ranks(node: Node, target: Target) -> bool:
     """Whether a target finds as many of the greatest in rows of this length."""
     return node.attrs["k"] <= target.most_ranked and isinstance(node.args[0].shape[-1], int)
+
+
+def sorts(node: Node, target: Target) -> bool:
+    """Whether a target has code for sorting by one key."""
+    key = node.args[0].dtype
+    return target.has_sort and node.attrs["n_keys"] == 1 and key not in REAL_PARTS
 
 
 def _check_dtype(value: Value, node: Node | None, target: Target) -> None:

@@ -12,6 +12,7 @@ from .loops import indices, merge_kernel_loops, merge_loops, split_loops, substi
 from .merge_epilogues import merge_epilogues
 from .merge_kernels import drop_dead_stores, merge_kernels
 from .split_reductions import split_reductions
+from .split_scatters import split_scatters
 
 
 def finish(program: Program, target: Target) -> Program:
@@ -26,6 +27,7 @@ def finish(program: Program, target: Target) -> Program:
     steps = drop_dead_stores(merge_epilogues(merge_kernels(steps)))
     merged = [_merged(step) for step in group_rows(steps)]
     steps = split_reductions(merged, target.sums_alike)
+    steps = steps if target.sums_alike else split_scatters(steps)
     program.steps = localize_rows(steps, target.local_bytes)
     return program
 

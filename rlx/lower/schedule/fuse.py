@@ -21,6 +21,7 @@ from ...ir.body import (
     Reduce,
     Scan,
     Scatter,
+    Sort,
     View,
 )
 from ...ir.dims import likely
@@ -168,7 +169,7 @@ class _Fuser:
             self.store(result, "it is a result")
         for node in self.graph.nodes:
             body = node.op.rules.get("body")
-            fuses = isinstance(body, (*INLINE, Blocks, Scan, Scatter, Concat))
+            fuses = isinstance(body, (*INLINE, Blocks, Scan, Scatter, Sort, Concat))
             if fuses and not needs_library(node, self.target):
                 continue
             for number, arg in enumerate(node.args):

@@ -54,9 +54,7 @@ def _together(first: Kernel | Rows, second: Kernel) -> Rows | None:
     It is None if there are none.
     """
     limit = len(first.loops)
-    while limit and [v.extent for v in first.loops[:limit]] != [
-        v.extent for v in second.loops[:limit]
-    ]:
+    while limit and not _share_loops(first, second, limit):
         limit -= 1
     if not limit or math.prod(likely(v.extent) for v in first.loops[:limit]) < FEWEST_ROWS:
         return None
@@ -74,6 +72,30 @@ def _together(first: Kernel | Rows, second: Kernel) -> Rows | None:
     if not all(_is_same_row(kernel, moved, outer) for kernel in group):
         return None
     return Rows(tuple(outer), (*group, moved))
+
+
+def _share_loops(first: Kernel | Rows, second: Kernel, count: int) -> bool:
+    """Whether both can be under so many loops, which are alike.
+
+    A reduction of columns is not done for one column at a time: its lanes go along the columns.
+    """
+    ours, theirs = first.loops[:count], second.loops[:count]
+    if [v.extent for v in ours] != [v.extent for v in theirs]:
+        return False
+    group = first.kernels if isinstance(first, Rows) else (_inner(first, ours),)
+    if any(not k.loops and _is_tall(k, ours[-1]) for k in group):
+        return False
+    return len(second.loops) > count or not _is_tall(second, theirs[-1])
+
+
+def _is_tall(kernel: Kernel, along: Variable) -> bool:
+    """Whether a reduction reads neighbors along a loop, and steps over them along its own."""
+    for found in reductions([kernel]):
+        for load in found.body.loads:
+            strides = [load.index.stride_of(v) for v in found.loops]
+            if load.index.stride_of(along) == 1 and any(strides) and 1 not in strides:
+                return True
+    return False
 
 
 def _reduces(kernel: Kernel) -> bool:

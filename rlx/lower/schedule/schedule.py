@@ -11,6 +11,7 @@ from ...ir.body import (
     Repeat,
     Scan,
     Scatter,
+    Sort,
     View,
     While,
 )
@@ -29,6 +30,8 @@ from .control import branch_step, repeat_step, while_step
 from .elements import Elements, flatten, loops_of
 from .fuse import Fusion, fuse, maker, memory_of
 from .notes import notes_of
+from .sorting import sort_steps
+from .split_scatters import loops_apart
 
 
 def schedule(graph: Graph, target: Target) -> Program:
@@ -136,6 +139,8 @@ class Scheduler:
             self.steps.append(repeat_step(self, node))
         elif isinstance(body, Greatest):
             self.emit_greatest(node)
+        elif isinstance(body, Sort):
+            self.steps += sort_steps(self, node)
         elif isinstance(body, Blocks):
             self.steps += pass_kernels(self, node, body)
         elif node.result.type.size == 0:
@@ -247,14 +252,15 @@ class Scheduler:
         types = [a.type for a in node.args]
         read = body.place(place, self.elements.loader(node), types, **node.attrs)
         assert not read.strides, "a scatter has no strides"
+        index = flatten([as_index(i) for i in read.index], target.shape)
         step = lir.Scatter(
             loops=loops,
             combine=body.combine,
             buffer=buffer,
-            index=flatten([as_index(i) for i in read.index], target.shape),
+            index=index,
             bounds=tuple((as_index(i), low, high) for i, low, high in read.guards),
             expr=self.elements.at(updates, place),
-            unique=bool(node.attrs.get("unique", False)),
+            apart=loops if node.attrs.get("unique") else loops_apart(loops, index),
             source=node.source,
         )
         self.steps.append(step)

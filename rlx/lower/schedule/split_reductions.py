@@ -6,6 +6,8 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
+
 from ...ir.types import Type
 from ..lir.expr import (
     Expr,
@@ -116,7 +118,7 @@ def _halves(
     total = reduce(found.combine, (one,), found.init, parts)
     if rest.extent:
         last = _over(found, variable, as_index(rest) + count * size, rest)
-        total = apply(_instruction(found), found.dtype, total, last)
+        total = apply(instruction(found.combine, found.dtype), found.dtype, total, last)
     return Kernel((piece, *outer), (store,), kernel.source), total
 
 
@@ -127,10 +129,8 @@ def _over(found: Reduce, variable: Variable, index: Index, new: Variable) -> Exp
     return reduce(found.combine, tuple(v for v in loops if is_long(v)), found.init, body)
 
 
-def _instruction(found: Reduce) -> str:
+def instruction(combine: str, dtype: np.dtype) -> str:
     """The instruction that combines two numbers."""
-    if found.dtype.kind == "b":
-        return {"max": "or", "min": "and", "add": "or", "mul": "and"}.get(
-            found.combine, found.combine
-        )
-    return found.combine
+    if dtype.kind == "b":
+        return {"max": "or", "min": "and", "add": "or", "mul": "and"}.get(combine, combine)
+    return combine
