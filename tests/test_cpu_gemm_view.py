@@ -151,3 +151,25 @@ def test_short_runs_along_the_depth(
         return ops.transpose(made, axes=(0, 2, 3, 1))
 
     compare(channels_last, [x, kernel], wanted.transpose(0, 2, 3, 1), terms)
+
+
+@pytest.mark.parametrize(
+    ("colors", "window", "groups", "outputs"),
+    [(6, (7, 3), 1, 2), (4, (2, 5), 2, 17), (3, (1, 4), 1, 40)],
+)
+def test_bytes_are_widened_where_they_are_packed(
+    colors: int, window: tuple[int, int], groups: int, outputs: int
+):
+    random = np.random.default_rng(colors)
+    x = random.integers(-9, 9, (3, 19, 17, colors * groups)).astype(np.int8)
+    kernel = random.integers(-9, 9, (*window, colors, outputs * groups)).astype(np.int8)
+
+    def one(x: Any, k: Any) -> Any:
+        names = ("NHWC", "HWIO", "NHWC")
+        options = {"dimension_numbers": names, "feature_group_count": groups}
+        return rlx.lax.conv_general_dilated(
+            x, k, (2, 1), ((1, 0), (2, 1)), preferred_element_type=np.int32, **options
+        )
+
+    wanted = rlx.jit(one, device="reference")(x, kernel)
+    np.testing.assert_array_equal(rlx.jit(one)(x, kernel), wanted)

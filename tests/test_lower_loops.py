@@ -148,6 +148,17 @@ def test_product_of_rows_comes_before_the_loop() -> None:
     assert "dot_general" in [node.op.name for node in graph.nodes]
 
 
+def test_product_of_rows_that_would_fill_the_memory_stays_in_the_loop() -> None:
+    times = 1 << 23
+    wide = typed(1, WIDTH)
+    body = build(lambda w, c, x: [c + dot(x, w)], [wide, typed(1, WIDTH), typed(1, 1)], "body")
+    attrs = {"body": body, "n_constants": 1, "n_carry": 1, "length": times}
+    graph = build(
+        lambda *xs: OPS["scan"](*xs, **attrs), [wide, typed(1, WIDTH), typed(times, 1, 1)], "long"
+    )
+    assert in_loop(batch_products(graph)) == ["dot_general", "add"]
+
+
 def test_product_of_the_state_stays_in_the_loop() -> None:
     assert in_loop(optimized(loop(lambda w, c, x: [ops.tanh(dot(c, w)) + x, x]))) == [
         "dot_general",
@@ -305,6 +316,18 @@ def test_matrix_is_not_kept_for_each_round() -> None:
     w, state, rows = arrays_for([MATRIX, STATE, typed(TIMES, BATCH, WIDTH)])
     kept = kept_by_gradient(lambda c, x, w: rnp.sin(c @ rnp.exp(w.T)) + x, state, rows, w)
     assert kept == [(TIMES, BATCH, WIDTH)]
+
+
+def test_products_of_a_checkpointed_step_are_not_done_in_each_round() -> None:
+    def loss(w: Any, c: Any, xs: Any) -> Any:
+        step = rlx.checkpoint(lambda c, x: (rnp.tanh(c @ w.T) + x, None))
+        return rnp.sum(rlx.scan(step, c, xs)[0])
+
+    args = arrays_for([MATRIX, STATE, typed(TIMES, BATCH, WIDTH)])
+    lowered = check(rlx.jit(rlx.grad(loss)).lower(*args).graph, args)
+    *_, backward = loops_of(lowered.mir)
+    names = [node.op.name for node in backward.attrs["body"].nodes]
+    assert names.count("dot_general") == 1
 
 
 # -- folds ---------------------------------------------------------------------------------------

@@ -93,9 +93,9 @@ def test_a_second_process_does_not_record(cache, tmp_path):
         assert one.replace("recorded", "") == other.replace("recalled", "")
 
 
-def ran(script: Path, cache: Path) -> str:
+def ran(script: Path, cache: Path, seed: str = "0") -> str:
     """What a script prints in a process of its own."""
-    environment = os.environ | {"RLX_CACHE": str(cache)}
+    environment = os.environ | {"RLX_CACHE": str(cache), "PYTHONHASHSEED": seed}
     done = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, env=environment
     )
@@ -339,3 +339,58 @@ def test_code_that_is_gone_is_compiled_anew(cache):
     jitted(X)
     (cache / f"{jitted._entries.last.compiled.executable.lasting.key}.rlx").unlink()
     assert not is_recalled(made(), X) and is_recalled(made(), X)
+
+
+def test_sets_that_are_only_asked_have_no_order(cache, tmp_path):
+    """The order of texts in a set is another in each process."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import rlx\nfrom rlx.backends import sources\nsources.IMPORTED = float('inf')\n"
+        "NAMES, kind = {'a', 'b', 'c', 'd', 'e', 'f'}, 'b'\n"
+        "asks = rlx.jit(lambda x: x * 2 if kind in {'a', 'b', 'c', 'd', 'e', 'f'} else x)\n"
+        "order = rlx.jit(lambda x: {n: x + i for i, n in enumerate(NAMES)})\n"
+        "assert asks(1.0) == 2.0\n"
+        "assert order(1.0) == {n: 1.0 + i for i, n in enumerate(NAMES)}\n"
+        "print(asks._entries.last.record is not None)\n"
+    )
+    assert [ran(script, cache, seed).split() for seed in ("1", "2")] == [["False"], ["True"]]
+
+
+def test_names_count():
+    def one(x):
+        return x * 2
+
+    def other(x):
+        return x * 2
+
+    assert not is_recalled(one, X) and not is_recalled(other, X)
+    assert is_recalled(one, X)
+
+
+def test_keys_are_used_by_recording(cache):
+    key = rlx.random.key(0)
+    with rlx.config.using(key_reuse=True):
+        for _ in range(2):
+            jitted = rlx.jit(lambda x: x + rlx.random.normal(rlx.random.fold_in(key, 1)))
+            jitted(1.0)
+            assert jitted._entries.last.record is None
+
+
+def test_results_that_pickle_otherwise_are_recorded_each_time():
+    class_of = Forgetful
+    assert [is_recalled(lambda x: class_of(x, 2), X) for _ in range(2)] == [False, False]
+
+
+class Forgetful:
+    """A container that writes less than it holds."""
+
+    def __init__(self, x, k):
+        self.x, self.k = x, k
+
+    def __getstate__(self):
+        return {"x": self.x, "k": 0}
+
+
+rlx.tree_util.register_pytree_node(
+    Forgetful, lambda f: ((f.x,), f.k), lambda k, xs: Forgetful(xs[0], k)
+)

@@ -71,7 +71,7 @@ class Settings:
     @property
     def recorded_in(self) -> tuple[object, ...]:
         """The settings that change what is recorded of a function, or compiled of that."""
-        return *self.compiled_in, self.key_reuse, self.check, self.unroll_limit
+        return *self.compiled_in, self.unroll_limit
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:

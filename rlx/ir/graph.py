@@ -102,24 +102,21 @@ def _operator(name: str, *operands: object) -> Value:
 class Node:
     """One application of an op: arguments, attributes, results and the user's line."""
 
-    __slots__ = ("args", "attrs", "op", "results", "source")
+    __slots__ = ("args", "attrs", "graphs", "op", "results", "source")
 
     def __init__(
         self, op: Op, args: tuple[Value, ...], attrs: dict[str, Any], source: Source | None
     ) -> None:
         self.op, self.args, self.attrs, self.source = op, args, attrs, source
         self.results: tuple[Value, ...] = ()
+        # The nested graphs among the attributes, in order; every pass asks for them.
+        self.graphs: tuple[Graph, ...] = tuple(_graphs_in(attrs.values()))
 
     @property
     def result(self) -> Value:
         """The only result; a node with several has none."""
         (only,) = self.results
         return only
-
-    @property
-    def graphs(self) -> tuple[Graph, ...]:
-        """The nested graphs among the attributes, in order."""
-        return tuple(_graphs_in(self.attrs.values()))
 
     def __repr__(self) -> str:
         return f"Node({self.op.name}, {', '.join(str(r.type) for r in self.results)})"

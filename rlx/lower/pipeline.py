@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from ..ir.graph import Graph
 from ..ir.text import show
 from .hir import (
-    batch_products,
     dedupe,
     drop_dead,
     expand,
     fold_constants,
-    hoist,
     inline_calls,
+    lighten_loops,
     simplify,
-    trim_loops,
 )
 from .lir.program import Program
 from .lir.verify_program import verify_program
@@ -70,11 +68,13 @@ def lower(
     graph = after("folded", fold_constants(graph))
     graph = after("deduped", drop_dead(dedupe(graph)))
     graph = after("expanded", expand(graph, target.wants))
-    graph = after("hoisted", trim_loops(batch_products(trim_loops(hoist(graph)))))
+    graph = after("lightened", lighten_loops(graph))
     graph = after("simplified again", simplify(fold_constants(graph)))
     graph = after("deduped again", drop_dead(dedupe(graph)))
     # recomputed graphs are opened after the last dedupe, which would merge them with the first run
-    graph = after("recomputed", expand(inline_calls(graph, keep_recomputed=False), target.wants))
+    recomputed = expand(inline_calls(graph, keep_recomputed=False), target.wants)
+    if recomputed is not graph:
+        graph = after("recomputed", lighten_loops(recomputed))
     mir = after("mir", legalize(graph, target))
     program = divide_loops(turn_operands(schedule(mir, target)), target)
     program = verify_program(plan_memory(finish(program, target)))

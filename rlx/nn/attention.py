@@ -17,7 +17,9 @@ from ..trace.axes import integer
 
 IMPLEMENTATIONS = (None, "xla", "cudnn")
 LARGE = 1 << 20  # products of queries and keys from which on they are computed in blocks
-BLOCK, MOST_BLOCKS = 128, 8  # queries at least, and blocks at most
+# Queries at least, and blocks at most. Under a causal mask smaller blocks compute less in vain.
+BLOCK, MOST_BLOCKS = 128, 8
+CAUSAL_BLOCK, MOST_CAUSAL_BLOCKS = 64, 16
 Window = int | tuple[int, int] | None
 
 
@@ -92,7 +94,8 @@ def _spans(q: Any, k: Any, is_causal: bool, window: Window) -> list[tuple[int, i
         return [(0, length, 0, count)]
     before, after = (length + count,) * 2 if window is None else _sides(window)
     after = min(after, 0) if is_causal else after
-    blocks = min(MOST_BLOCKS, max(1, length // BLOCK))
+    least, most = (CAUSAL_BLOCK, MOST_CAUSAL_BLOCKS) if is_causal else (BLOCK, MOST_BLOCKS)
+    blocks = min(most, max(1, length // least))
     spans = []
     for i in range(blocks):
         first, last = length * i // blocks, length * (i + 1) // blocks

@@ -46,6 +46,7 @@ class ufunc:
         self.__name__ = self.__qualname__ = func.__name__
         functools.update_wrapper(self, func)
         vars(self).pop("__wrapped__")
+        self.__module__ = "rlx.numpy"  # where it takes the place of the function
         first = [p for p in inspect.signature(func).parameters.values() if p.default is p.empty]
         options = list(inspect.signature(ufunc.__call__).parameters.values())[2:]
         self.__signature__ = inspect.Signature([*first[:nin], *options])

@@ -134,6 +134,8 @@ class Memory:
                     {digest: _content(array) for digest, array in arrays.items()},
                 )
             )
+            if pytree.structure(pickle.loads(data).tree) != traced.out_tree:
+                return "the containers of its results are not read as they were written"
         except Exception as error:  # a container of the user may raise anything
             return f"the containers of its results cannot be written: {error}"
         if sources(self._disk, EVERYTHING) == self._files:

@@ -38,7 +38,8 @@ def to_numpy(x: Any, dtype: Any = None, *, copy: bool = False) -> np.ndarray:
     has_dtype = isinstance(x, np.ndarray | np.generic) or not isinstance(x, list | tuple | range)
     try:
         found = np.asarray(x)
-        if found.dtype.kind == "O" and hasattr(x, "__dlpack__"):
+        is_foreign = not isinstance(x, np.ndarray) and hasattr(x, "__dlpack__")
+        if found.dtype.kind == "O" and is_foreign:
             found = shared(x)
     except RecursionError:
         raise too_deep() from None

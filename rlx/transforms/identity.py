@@ -14,12 +14,12 @@ import enum
 import functools
 import hashlib
 import importlib
+import itertools
 import opcode
 import sys
 import sysconfig
 import types
 from collections.abc import Callable, Iterator
-from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Generic, Protocol
@@ -34,17 +34,19 @@ MOST_THINGS, MOST_BYTES = 20_000, 1 << 26  # a walk that meets more gives up
 HOUSE = __name__.split(".")[0]
 LIBRARIES = (HOUSE, "numpy", "ml_dtypes", "optree")
 PURE = (
-    "builtins abc cmath collections contextlib copy dataclasses decimal enum fractions functools "
-    "heapq itertools math numbers operator re statistics string types typing typing_extensions"
+    "builtins abc cmath collections contextlib copy dataclasses enum fractions functools heapq "
+    "itertools math numbers operator re string types typing typing_extensions _functools _operator"
 ).split()
 # what they give, or do, is not told by their arguments
 IMPURE = frozenset(
-    "__import__ breakpoint compile dir eval exec exit globals hash help id input locals open "
-    "print quit vars".split()
+    "__import__ breakpoint compile dir eval exec exit get_type_hints globals hash help id input "
+    "locals open print quit vars".split()
 )
-ATTRIBUTES_BY_NAME = frozenset(("getattr", "hasattr", "attrgetter"))
+ATTRIBUTES_BY_NAME = frozenset(
+    "getattr hasattr attrgetter methodcaller __dict__ __getattribute__".split()
+)
 IMPURE_IN_NUMPY = frozenset(
-    "empty empty_like fromfile genfromtxt load loadtxt memmap random".split()
+    "datetime64 empty empty_like fromfile genfromtxt load loadtxt memmap random".split()
 )
 _IMPURE_CODES = frozenset(
     opcode.opmap[name] for name in ("IMPORT_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")
@@ -55,30 +57,33 @@ _ATTRIBUTE_SHIFTS = {opcode.opmap["LOAD_ATTR"]: int(sys.version_info >= (3, 12))
 if "LOAD_METHOD" in opcode.opmap:
     _ATTRIBUTE_SHIFTS[opcode.opmap["LOAD_METHOD"]] = 0
 _CACHE, _EXTENDED = opcode.opmap["CACHE"], opcode.opmap["EXTENDED_ARG"]
+_CONSTANT, _CONTAINS = opcode.opmap["LOAD_CONST"], opcode.opmap["CONTAINS_OP"]
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
-_SHOWN = (range, slice, Fraction, Decimal)  # their text says all
+_SHOWN = (range, slice, Fraction)  # their text says all
 _BASES = (object, abc.ABC, Generic, Protocol)  # of classes, without anything in their instances
 _SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
-_NOT_READ = frozenset(
-    "__module__ __dict__ __weakref__ __doc__ __hash__ __annotations__ __annotate__ "
+_NOT_READ = frozenset(  # of classes; code that asks for it cannot be told
+    "__weakref__ __doc__ __hash__ __annotations__ __annotate__ "
     "__annotate_func__ __annotations_cache__ __firstlineno__ __static_attributes__ "
     "__dataclass_fields__ __dataclass_params__ __abstractmethods__ _abc_impl __parameters__ "
     "__orig_bases__".split()
 )
+_TOLD = frozenset(("__module__", "__dict__"))
 
 
-def identity(*things: Any) -> tuple[str, list[Array]]:
+def identity(*things: Any, is_recorded: bool = False) -> tuple[str, list[Array]]:
     """Hash functions and values as 32 hexadecimal digits.
 
     The arrays that were met on the way come with it. It is a LookupError if they depend on what
-    cannot be told.
+    cannot be told, such as results of earlier calls that a function keeps: once `is_recorded`
+    these may be there.
 
     >>> identity(lambda x: x + 1) == identity(lambda x: x + 1)
     True
     >>> identity(lambda x: x + 1) == identity(lambda x: x + 2)
     False
     """
-    walk = _Walk()
+    walk = _Walk(is_recorded)
     try:
         walk.visit(things)
         walk.visit_modules()
@@ -90,13 +95,14 @@ def identity(*things: Any) -> tuple[str, list[Array]]:
 class _Walk:
     """A walk through things, which feeds a hash with what they are."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_recorded: bool) -> None:
+        self.is_recorded = is_recorded
         self.digest = hashlib.blake2b(digest_size=16)
         self.arrays: list[Array] = []
         self.bytes = 0
         self.met: dict[int, tuple[int, Any]] = {}  # with the thing, so that its id stays its own
         self.names: set[str] = set()  # all that code asks for: globals and attributes
-        self.modules: dict[str, Any] = {}
+        self.modules: list[Any] = []
 
     def tell(self, *words: object) -> None:
         self.digest.update(repr(words).encode())
@@ -117,6 +123,9 @@ class _Walk:
         if name:
             self.tell("public", *name)
             self._check_pure(*name)
+            self.names.update(ATTRIBUTES_BY_NAME.intersection(name))
+            if isinstance(thing, type) and name[0].split(".")[0] == HOUSE:
+                self._replaced(thing)
             return
         for kinds, visit in _KINDS:
             if isinstance(thing, kinds):
@@ -132,16 +141,17 @@ class _Walk:
         """Go through what code can have read from the user's modules, by its names."""
         if self.modules and self.names & ATTRIBUTES_BY_NAME:
             raise LookupError("it reads modules' attributes by names that it makes")
-        seen: set[tuple[str, str]] = set()
+        seen: set[tuple[int, str]] = set()
         while True:
-            pairs = [(m, n) for m in sorted(self.modules) for n in sorted(self.names)]
-            new = [p for p in pairs if p not in seen and p[1] in vars(self.modules[p[0]])]
+            names = [*sorted(self.names), "__getattr__"]
+            pairs = [(i, n) for i, m in enumerate(self.modules) for n in names if n in vars(m)]
+            new = [pair for pair in pairs if pair not in seen]
             if not new:
                 return
-            for module, name in new:
-                seen.add((module, name))
-                self.tell("of module", module, name)
-                self.visit(vars(self.modules[module])[name])
+            for i, name in new:
+                seen.add((i, name))
+                self.tell("of module", i, name)
+                self.visit(vars(self.modules[i])[name])
 
     # -- one kind of thing each ------------------------------------------------------------------
 
@@ -161,7 +171,7 @@ class _Walk:
         self._typed(thing, (set, frozenset))
         if not all(type(x) in _PLAIN for x in thing):
             raise LookupError("it depends on the order of a set")
-        self.tell(sorted((type(x).__name__, repr(x)) for x in thing))
+        self.tell([(type(x).__name__, x) for x in thing])  # that of texts differs each time
 
     def _typed(self, thing: Any, plain: tuple[type, ...]) -> None:
         """Tell the type; one of the user's own may hold more than its elements."""
@@ -171,13 +181,16 @@ class _Walk:
             self._instance(thing, plain)
 
     def _array(self, thing: Any) -> None:
+        is_scalar = isinstance(thing, np.generic) and _is_known(type(thing).__module__)
+        if type(thing) not in (Array, np.ndarray) and not is_scalar:  # one may hold more
+            raise LookupError(f"it depends on a {type(thing).__qualname__}")
         array = np.asarray(thing)
         if isinstance(thing, Array):
             self.arrays.append(thing)
         self.bytes += array.nbytes
         if array.dtype.hasobject or self.bytes > MOST_BYTES:
             raise LookupError(f"it depends on arrays of objects or more than {MOST_BYTES} bytes")
-        self.tell(type(thing).__name__, array.dtype.name, array.shape)
+        self.tell(type(thing).__name__, array.dtype, array.shape, array.strides)
         self.digest.update(np.ascontiguousarray(array).tobytes())
 
     def _method(self, thing: Any) -> None:
@@ -193,7 +206,7 @@ class _Walk:
 
     def _partial(self, thing: functools.partial) -> None:
         self.tell("partial")
-        self.visit_all((thing.func, thing.args, thing.keywords))
+        self.visit_all((thing.func, thing.args, thing.keywords, vars(thing)))
 
     def _wrapper(self, thing: Any) -> None:
         self.tell(type(thing).__name__)
@@ -208,22 +221,27 @@ class _Walk:
         self.visit(thing.func)
 
     def _dtype(self, thing: np.dtype) -> None:
-        self.tell("dtype", thing.name)
+        self.tell("dtype", thing)
 
     def _shown(self, thing: Any) -> None:
         self.tell(type(thing).__name__, repr(thing))
 
     def _cached(self, thing: Any) -> None:
+        if thing.cache_info().currsize and not self.is_recorded:
+            raise LookupError(f"{thing.__qualname__} keeps results of earlier calls")
         self.tell("cached")
-        self.visit(thing.__wrapped__)
+        self.visit(vars(thing))
 
     def _module(self, thing: types.ModuleType) -> None:
         name = thing.__name__
         self.tell("module", name)
         if name == "builtins" or name.split(".")[0] == "numpy":
             raise LookupError(f"it passes the module {name} around")
-        if not _is_known(name):
-            self.modules[name] = thing
+        if sys.modules.get(name) is thing and _is_known(name):
+            return
+        if type(thing) is not types.ModuleType:
+            raise LookupError(f"it uses the module {name}, which computes its attributes")
+        self.modules.append(thing)
 
     def _code(self, code: types.CodeType) -> None:
         if _IMPURE_CODES & set(code.co_code[::2]):
@@ -232,7 +250,15 @@ class _Walk:
         self.tell(code.co_code, counts, code.co_exceptiontable)
         self.tell(code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
         self.names.update(code.co_names)
-        self.visit_all(code.co_consts)
+        hidden = _NOT_READ & set(_attributes(code))
+        if hidden:
+            raise LookupError(f"{code.co_qualname} reads {min(hidden)}")
+        asked = _sets_asked(code)
+        for i, constant in enumerate(code.co_consts):
+            if i in asked:
+                self.tell("one of", sorted(map(repr, constant)))
+            else:
+                self.visit(constant)
 
     def _function(self, fn: types.FunctionType) -> None:
         module = fn.__globals__.get("__name__", "")
@@ -241,38 +267,52 @@ class _Walk:
         if _is_known(module) and fn.__code__.co_filename == file:  # not made of text by it
             self.tell("function of", module, fn.__code__.co_qualname, fn.__code__.co_firstlineno)
         else:
-            self.tell("function")
+            self.tell("function", fn.__name__, fn.__qualname__, fn.__doc__)
             self.visit(fn.__code__)
             for name, attribute, value in _globals_of(fn):
                 self.tell("global", name)
                 if value is np and attribute and attribute not in IMPURE_IN_NUMPY:
                     self.tell("numpy")
-                else:
-                    self.visit(value)
+                    continue
+                self.visit(value)
+                if isinstance(value, types.ModuleType) and attribute in vars(value):
+                    self.visit(vars(value)[attribute])
         self.visit_all((fn.__defaults__, fn.__kwdefaults__, len(cells)))
         self.visit_all(cell.cell_contents for cell in cells)
         self.visit(fn.__dict__)
 
     def _class(self, cls: type) -> None:
         self.tell("class", cls.__module__, cls.__qualname__)
-        if _is_known(cls.__module__):
+        if cls.__module__.split(".")[0] == HOUSE:
             return
-        if not _is_python(cls.__module__):
+        # one of a known module would be public, and is made by the user with its help
+        if _is_known(cls.__module__) or not _is_python(cls.__module__):
             raise LookupError(f"it uses {cls.__module__}.{cls.__qualname__}")
         self.visit_all((type(cls), cls.__bases__))
         registered = optree.register_pytree_node.get(cls, namespace=pytree.NAMESPACE)
         if registered is not None:
             self.visit_all((registered.flatten_func, registered.unflatten_func))
         for field in vars(cls).get("__dataclass_fields__", {}).values():
-            self.visit_all((field.name, dict(field.metadata)))
+            self.tell(field.name, str(field.type), field.init, field.kw_only)
+            self.visit(dict(field.metadata))
+        if "_abc_impl" in vars(cls) and vars(abc)["_get_dump"](cls)[0]:
+            raise LookupError(f"classes were registered with {cls.__qualname__}")
         for name, value in vars(cls).items():
-            if name not in _NOT_READ and not isinstance(value, _SLOTS):
+            if name not in _NOT_READ | _TOLD and not isinstance(value, _SLOTS):
                 self.tell("attribute", name)
+                self.visit(value)
+
+    def _replaced(self, cls: type) -> None:
+        """The methods of a class of the house that the user put in the place of others."""
+        for name, value in vars(cls).items():
+            fn = getattr(value, "__func__", value)
+            if isinstance(fn, types.FunctionType) and not _is_known(str(fn.__module__)):
+                self.tell("replaced", name)
                 self.visit(value)
 
     def _enum(self, thing: enum.Enum) -> None:
         self.tell("member", thing.name)
-        self.visit(type(thing))
+        self.visit_all((type(thing), vars(thing)))
 
     def _instance(self, thing: Any, plain: tuple[type, ...] = ()) -> None:
         cls = type(thing)
@@ -285,10 +325,13 @@ class _Walk:
             if not is_seen and (_is_known(base.__module__) or not _is_python(base.__module__)):
                 raise LookupError(f"it depends on a {base.__module__}.{base.__qualname__}")
         self.visit(dict(getattr(thing, "__dict__", {})))
-        for name in _slots(cls):
-            if hasattr(thing, name):
-                self.tell("slot", name)
-                self.visit(getattr(thing, name))
+        for name, slot in _slots(cls):
+            try:
+                value = slot.__get__(thing)
+            except AttributeError:  # it is empty
+                continue
+            self.tell("slot", name)
+            self.visit(value)
 
     def _check_pure(self, module: str, name: str) -> None:
         known = IMPURE_IN_NUMPY if module.split(".")[0] == "numpy" else IMPURE
@@ -364,21 +407,41 @@ def _globals_of(fn: types.FunctionType) -> Iterator[tuple[str, str, Any]]:
 
 def _loads(code: types.CodeType) -> Iterator[tuple[str, str]]:
     """The names of globals that code loads, each with the attribute that it reads of it at once."""
-    loaded, extended = "", 0
-    for op, argument in zip(code.co_code[::2], code.co_code[1::2], strict=True):
-        if op == _CACHE:
-            continue
-        argument |= extended
-        extended = argument << 8 if op == _EXTENDED else 0
-        if loaded and not extended:
-            is_read = op in _ATTRIBUTE_SHIFTS
-            yield loaded, code.co_names[argument >> _ATTRIBUTE_SHIFTS[op]] if is_read else ""
-            loaded = ""
+    for (op, argument), (after, place) in itertools.pairwise(_instructions(code)):
         if op in _NAME_SHIFTS:
-            loaded = code.co_names[argument >> _NAME_SHIFTS[op]]
+            is_read = after in _ATTRIBUTE_SHIFTS
+            attribute = code.co_names[place >> _ATTRIBUTE_SHIFTS[after]] if is_read else ""
+            yield code.co_names[argument >> _NAME_SHIFTS[op]], attribute
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _loads(constant)
+
+
+def _attributes(code: types.CodeType) -> Iterator[str]:
+    """The attributes that code reads."""
+    for op, argument in _instructions(code):
+        if op in _ATTRIBUTE_SHIFTS:
+            yield code.co_names[argument >> _ATTRIBUTE_SHIFTS[op]]
+
+
+def _sets_asked(code: types.CodeType) -> set[int]:
+    """The numbers of constant sets that are only asked what is in them: their order is nothing."""
+    loads = [
+        (argument, after == _CONTAINS)
+        for (op, argument), (after, _) in itertools.pairwise(_instructions(code))
+        if op == _CONSTANT and isinstance(code.co_consts[argument], frozenset)
+    ]
+    return {i for i, is_asked in loads if is_asked} - {i for i, is_asked in loads if not is_asked}
+
+
+def _instructions(code: types.CodeType) -> Iterator[tuple[int, int]]:
+    """The instructions of code and their arguments."""
+    extended = 0
+    for op, argument in zip(code.co_code[::2], code.co_code[1::2], strict=True):
+        argument |= extended
+        extended = argument << 8 if op == _EXTENDED else 0
+        if op not in (_CACHE, _EXTENDED):
+            yield op, argument
 
 
 def _is_filled(cell: Any) -> bool:
@@ -388,7 +451,8 @@ def _is_filled(cell: Any) -> bool:
         return False
 
 
-def _slots(cls: type) -> Iterator[str]:
+def _slots(cls: type) -> Iterator[tuple[str, types.MemberDescriptorType]]:
     for base in cls.__mro__:
-        slots = vars(base).get("__slots__", ())
-        yield from (slots,) if isinstance(slots, str) else slots
+        for name, value in vars(base).items():
+            if isinstance(value, types.MemberDescriptorType):
+                yield name, value

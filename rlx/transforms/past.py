@@ -51,9 +51,11 @@ class Past:
         # arrays are not to be kept for those who may look inside later
         specs = [operand_type(x) if isinstance(x, Array | np.ndarray) else x for x in leaves]
 
+        tree = self._tree
+
         @functools.cache
         def whole() -> Graph:
-            args, kwargs = pytree.unflatten(self._tree, specs)
+            args, kwargs = pytree.unflatten(tree, specs)
             return trace(fn, args, kwargs).graph
 
         compiled = self._memory.compiled(known, whole)
@@ -63,7 +65,7 @@ class Past:
         out_tree = pytree.structure(known.tree)
         weak = tuple(isinstance(kind[0], Type) and kind[1] for kind in self._kinds)
         baked = tuple(self._arrays[i] for i in known.baked)
-        traced = Traced(compiled.graph, captures, self._tree, out_tree, weak, known.weak, baked)
+        traced = Traced(compiled.graph, captures, tree, out_tree, weak, known.weak, baked)
         return Compiled(traced, compiled, mark_static, whole)
 
     def keep(self, entry: Compiled) -> None:
@@ -73,7 +75,7 @@ class Past:
         """
         traced = entry.traced
         why = self._why
-        if self._memory and self._identity()[0] != self._hash:
+        if self._memory and self._identity(is_recorded=True)[0] != self._hash:
             why = "recording it changes what lies outside"
         elif self._memory:
             why = self._memory.write(entry.compiled, traced, self._arrays)
@@ -82,11 +84,14 @@ class Past:
 
 
 def _identity(
-    fn: Callable[..., Any], tree: pytree.Structure, kinds: Sequence[Any]
+    fn: Callable[..., Any],
+    tree: pytree.Structure,
+    kinds: Sequence[Any],
+    is_recorded: bool = False,
 ) -> tuple[str, list[Array], str]:
     """The hash of what recording depends on, the arrays among that; or why nobody knows."""
     try:
         example = pytree.unflatten(tree, range(tree.num_leaves))
-        return *identity(fn, example, repr(kinds)), ""
+        return *identity(fn, example, repr(kinds), is_recorded=is_recorded), ""
     except Exception as error:  # a class of the user may raise anything when it is looked at
         return "", [], str(error)

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...ir.dims import Size
-from ...lower.lir.expr import Expr, Guard, Load, guard, load, load_of, substitute, walk
+from ...ir.types import as_dtype
+from ...lower.lir.expr import Expr, Guard, Load, apply, guard, load, load_of, substitute, walk
 from ...lower.lir.index import Index, Quotient, Remainder, Variable, as_index, is_long
 from .code import Function, Module, Vector
 from .gemm_kernel import store
 from .gemm_pack import PARAMETERS, panel_start, transpose
-from .gemm_plan import Blocking, clipped_offsets, floor_power, memory_type
+from .gemm_plan import BYTES, Blocking, clipped_offsets, floor_power, memory_type
 from .lanes import first_lanes
 from .render import Scope
 
@@ -235,6 +236,14 @@ class _Packer:
     target: str
     start: str
 
+    @cached_property
+    def element(self) -> Expr:
+        """The element of the view, in the dtype that is multiplied."""
+        problem, element = self.blocking.problem, self.view.element
+        if problem.dtype not in BYTES:
+            return element
+        return apply("convert", as_dtype(problem.accumulator), element)
+
     # -- lanes along the depth --------------------------------------------------------------------
 
     def rows(self) -> None:
@@ -246,7 +255,7 @@ class _Packer:
             line = f.emit(f"add i64 {self.start}, {rows.index}")
             outer = self.scope.inner()
             outer.names.update(view.lines.names(f, line))
-            outer.hoist([view.element], set(view.depths.parts))
+            outer.hoist([self.element], set(view.depths.parts))
             target = f.offset(self.target, kind, f.emit(f"mul i64 {rows.index}, {chunk}"))
             if blocking.keeps_rows:
                 self._runs(outer, target)
@@ -329,7 +338,7 @@ class _Packer:
 
         def down(scopes: Sequence[Scope], left: Sequence[tuple[Variable, int]], k: str) -> None:
             for scope in scopes:
-                scope.hoist([self.view.element], {depths.parts[0], *(v for v, _ in left)})
+                scope.hoist([self.element], {depths.parts[0], *(v for v, _ in left)})
             if left:
                 (part, stride), *rest = left
                 with f.loop("0", str(part.extent)) as loop:
@@ -367,11 +376,11 @@ class _Packer:
             line = f.emit(f"add i64 {number}, {lane}")
             scope = self.scope.inner(lanes=step, along=depths.parts[-1])
             scope.names.update(view.lines.names(f, line))
-            scope.hoist([view.element], set(depths.parts))
+            scope.hoist([self.element], set(depths.parts))
             scopes.append(scope)
         with f.loop("0", "%depth", str(step)) as loop:
             names = depths.names(f, f.emit(f"add i64 %piece, {loop.index}"))
-            rows = [scope.vector(view.element) for scope in _with(scopes, names)]
+            rows = [scope.vector(self.element) for scope in _with(scopes, names)]
             begin = f.emit(f"add i64 {f.emit(f'mul i64 {loop.index}, {width}')}, {place}")
             end = f.offset(self.target, memory_type(dtype), begin)
             for i, row in enumerate(transpose(f, Vector(dtype, step), rows)):
@@ -431,7 +440,7 @@ class _Packer:
 
     def _store(self, scopes: Sequence[Scope], lanes: int, end: str, place: str) -> None:
         """Store a vector, the parts of which come from scopes with their masks."""
-        f, element = self.f, self.view.element
+        f, element = self.f, self.element
         dtype = self.blocking.problem.accumulator
         vector = Vector(dtype, lanes)
         made = ""

@@ -11,6 +11,7 @@ from .expand import expand
 from .fold_constants import fold_constants
 from .hoist import hoist
 from .inline_calls import inline_calls
+from .lighten_loops import lighten_loops
 from .simplify import simplify
 from .trim_loops import trim_loops
 
@@ -22,6 +23,7 @@ __all__ = [
     "fold_constants",
     "hoist",
     "inline_calls",
+    "lighten_loops",
     "simplify",
     "trim_loops",
 ]

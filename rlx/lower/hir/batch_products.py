@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from ...ir.body import Contract, Fill, Move, Pointwise, View
@@ -16,6 +16,7 @@ from .loop_body import Repeated, has_loops, is_pure, is_repeat, needed_nodes, re
 from .rebuild import again, rebuild
 
 MOST_ROWS = 64  # a product of more rows is as fast in each round
+MOST_KEPT = 1 << 24  # numbers of all rounds that are kept for one product, as they were not before
 INLINE = (Pointwise, Move, View, Fill)
 
 
@@ -101,6 +102,8 @@ class _Products:
                 continue
             if node.result in in_turn or node.result not in of_rows or not self._is_narrow(node):
                 continue
+            if not self._fits([node.result]):
+                continue
             cone = needed_nodes(self.body, [node.result], set(self._known))[::-1]
             if all(n is node or isinstance(n.op.rules.get("body"), INLINE) for n in cone):
                 self.rows[node.result] = self._of_all_rounds(cone)
@@ -145,16 +148,28 @@ class _Products:
         """Whether a product has more elements than what is stacked to compute it later."""
         if any(a in self.constants for a in product.args):
             return False
+        new = self._new(product)
+        is_larger = sum(likely(a.type.size) for a in new) <= likely(product.result.type.size)
+        return is_larger and self._fits(new)
+
+    def _new(self, product: Node) -> set[Value]:
+        """The operands that must be stacked for a product behind the loop."""
         stacked = self.body.results[len(self.loop.carry) :]
-        new = {a for a in product.args if a not in self.rows and a not in stacked}
-        return sum(likely(a.type.size) for a in new) <= likely(product.result.type.size)
+        return {a for a in product.args if a not in self._known and a not in stacked}
+
+    def _fits(self, values: Collection[Value]) -> bool:
+        """Whether there is room for some values of all rounds."""
+        size = sum(likely(x.type.size) for x in values)
+        return likely(self.loop.node.attrs["length"]) * size <= MOST_KEPT
 
     def _late(self) -> list[_Moved]:
         """Stacked products of a constant of the loop that no round reads."""
         found = []
         for place in range(len(self.loop.carry), len(self.body.results)):
             product, path = self._product(self.body.results[place])
-            if product is not None and self._is_narrow(product):
+            if product is None or not self._is_narrow(product):
+                continue
+            if self._fits(self._new(product)):
                 found.append(_Moved(place, product, path))
         return found
 

@@ -23,7 +23,7 @@ from ..lir.program import (
 from ..target import Target
 from .loops import substituted
 
-LEAST_WORK = 5_000_000  # instructions that pay for waking threads
+LEAST_WORK = 16_000_000  # instructions that pay for waking threads
 LINE = 64  # bytes that only one thread should write
 
 
