@@ -89,6 +89,8 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
     "gradient of attention": rlx.grad(lambda x: rnp.sum(attention(x) ** 2)),
     "layers": layers,
     "gradient of layers": lambda x: rlx.grad(lambda w: rnp.sum(layers(x, w)[1]))(WEIGHTS),
+    "gradient of parts": rlx.grad(lambda x: rnp.sum(x[:-1] ** 3) * rnp.sum(x[-1:] ** 2)),
+    "gradient of columns": rlx.grad(lambda x: rnp.sum(x[:, :3] ** 3) + rnp.sum(x[:, 3:] ** 2)),
     "batched": lambda x: rlx.vmap(lambda row: row.reshape(2, 4) @ WEIGHTS[:4] + 1)(x),
     "wide": lambda x: x.T @ x + (x.astype("float64") @ WEIGHTS.astype("float64")).sum(),
     "recurrent": recurrent,

@@ -11,7 +11,7 @@ import numpy as np
 from ..body import Concat, Move, Read
 from ..dims import Dim, is_at_least
 from ..errors import ArgumentError, AttributeValueError, AxisError, DtypeError, ShapeError
-from ..graph import OPS, Value
+from ..graph import OPS, Node, Value
 from ..op import Sample, define, is_linear
 from ..types import Size, Type
 from .constant import full
@@ -146,20 +146,24 @@ def pad_join(x: Value, y: Value) -> Value | None:
     nodes = [node for node in (maker(x, "pad"), maker(y, "pad")) if node is not None]
     if any(uniform(n.args[1]) != 0 or any(n.attrs["interior"]) for n in nodes) or len(nodes) < 2:
         return None
-    first, second = sorted(nodes, key=lambda n: n.attrs["low"])
+    joined = _joined(*nodes)
+    return _joined(*reversed(nodes)) if joined is None else joined
+
+
+def _joined(first: Node, second: Node) -> Value | None:
+    """Two padded arrays as one, if the second one follows the first."""
     parts = first.args[0], second.args[0]
-    low, high = first.attrs["low"], first.attrs["high"]
-    apart = [i for i in range(x.rank) if low[i] != second.attrs["low"][i]]
-    if len(apart) != 1 or min(*low, *second.attrs["high"]) < 0:
+    low, low_of_second, high = first.attrs["low"], second.attrs["low"], second.attrs["high"]
+    apart = [i for i, n in enumerate(low) if n != low_of_second[i]]
+    if len(apart) != 1 or not all(is_at_least(n, 0) for n in (*low, *high)):
         return None
     (axis,) = apart
-    if low[axis] + parts[0].shape[axis] != second.attrs["low"][axis]:
+    if low[axis] + parts[0].shape[axis] != low_of_second[axis]:
         return None
     if _without(parts[0].shape, axis) != _without(parts[1].shape, axis):
         return None
-    high = (*high[:axis], second.attrs["high"][axis], *high[axis + 1 :])
-    joined = concat(*parts, axis=axis)
-    return pad(joined, first.args[1], low=low, high=high, interior=first.attrs["interior"])
+    both = concat(*parts, axis=axis)
+    return pad(both, first.args[1], low=low, high=high, interior=first.attrs["interior"])
 
 
 def _pad_sample(*args: Any, expect: Any = None, **attrs: tuple[int, ...]) -> None:
