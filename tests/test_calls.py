@@ -17,6 +17,7 @@ import rlx
 import rlx.numpy as rnp
 from rlx.backends.cpu.entry import memory_counts
 from rlx.ir.errors import ArgumentError, ConcretizationError, DtypeError, ShapeError, StructureError
+from rlx.transforms.call_path import missed
 
 X = np.arange(3, dtype=np.float32)
 Y = np.full(3, 10, np.float32)
@@ -91,6 +92,16 @@ def test_containers_go_into_machine_code_without_a_general_walk(name, monkeypatc
     result = double(tree)
     check(result, tree)
     assert list(result) == list(tree) if isinstance(tree, dict) else True
+
+
+def test_containers_too_deep_for_a_path_go_another_way():
+    deep: Any = X
+    for _ in range(600):
+        deep = (deep,)
+    for _ in range(2):
+        (found,) = rlx.tree.leaves(double(deep))
+        np.testing.assert_array_equal(found, X * 2)
+    assert list(double._paths.values())[-1] is missed
 
 
 def test_a_dict_keeps_the_order_the_function_gave_it():

@@ -143,3 +143,13 @@ def test_all_numbers_of_threads_give_the_same_order() -> None:
         for count in (1, 3)
     }
     assert len(told) == 1
+
+
+def test_digits_sort_where_vectors_cannot(monkeypatch) -> None:
+    monkeypatch.setattr(sorting, "has_quick_sort", lambda host: False)
+    for dtype in ("int32", "float32", "float64"):
+        x = rows(1235, dtype)
+        meaning = ops.sort.run([x, np.broadcast_to(np.arange(1235, dtype="int32"), x.shape)], ORDER)
+        both = rlx.jit(lambda x: (rnp.sort(x), rnp.argsort(x)))(x)
+        same_bits(both[0], meaning[0])
+        same_bits(both[1], meaning[1].astype("int32"))

@@ -12,7 +12,11 @@ from rlx.ir import ops
 from rlx.ir.builder import build
 from rlx.ir.graph import OPS, Value
 from rlx.lower.lir import Contraction, Kernel, Rows
+from rlx.lower.lir import expr as scalar
+from rlx.lower.lir.index import Variable, as_index
+from rlx.lower.lir.program import Buffer, Store
 from rlx.lower.pipeline import lower
+from rlx.lower.schedule.group_rows import group_rows
 
 # -- goldens --------------------------------------------------------------------------------------
 
@@ -45,6 +49,22 @@ def test_softmax_goes_row_by_row() -> None:
     kernel j < 32:
       b1[i*32 + j] = b3[i*32 + j] / b4[i]"""
     )
+
+
+@pytest.mark.parametrize(("across", "down", "kind"), [(12, 1, Rows), (1, 32, Kernel)])
+def test_sums_of_columns_are_no_rows(across: int, down: int, kind: type) -> None:
+    """Their lanes go along the columns, which rows would take one by one."""
+    f64 = typed().dtype
+    x, total, out = (
+        Buffer(n, typed(size), "temporary") for n, size in zip("xto", (384, 32, 32), strict=True)
+    )
+    i, j, k = Variable(32), Variable(12), Variable(32)
+    read = scalar.load(x, i * across + j * down)
+    added = scalar.reduce("add", (j,), scalar.const(f64, 0), read)
+    first = Kernel((i,), (Store(total, as_index(i), added),))
+    last = scalar.apply("exp", f64, scalar.load(total, as_index(k)))
+    steps = group_rows([first, Kernel((k,), (Store(out, as_index(k), last),))])
+    assert {type(step) for step in steps} == {kind}
 
 
 def test_mean_and_variance_take_their_producers_in() -> None:

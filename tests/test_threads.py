@@ -14,7 +14,7 @@ from test_session import W, X, failing, layer, library_call
 
 import rlx
 import rlx.numpy as rnp
-from rlx.runtime.cache import compiling
+from rlx.backends.forks import Turns
 
 
 @pytest.fixture
@@ -151,32 +151,26 @@ def test_a_forked_child_runs_compiles_and_submits(session):
         busy.join()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
-def test_a_fork_comes_after_one_compile_and_not_after_all():
-    """Though the thread that compiles asks for the lock again at once."""
-    stop, rounds = threading.Event(), [0]
+def test_who_waits_for_the_lock_of_compiles_gets_it_next():
+    """As a fork does; though the thread that compiles asks for it again at once."""
+    turns, order, begun = Turns(), [], threading.Event()
 
-    def compile_on() -> None:
-        while not stop.is_set():
-            with compiling, compiling:
-                time.sleep(0.002)
-                rounds[0] += 1
+    def compile_twice() -> None:
+        with turns, turns:
+            begun.set()
+            while not turns._waiting.locked():
+                time.sleep(0.001)
+            order.append("first compile")
+        with turns:
+            order.append("second compile")
 
-    busy = threading.Thread(target=compile_on)
+    busy = threading.Thread(target=compile_twice)
     busy.start()
-    try:
-        for _ in range(5):
-            before = rounds[0]
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                child = os.fork()
-            if not child:
-                os._exit(0)
-            assert rounds[0] - before <= 3
-            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    finally:
-        stop.set()
-        busy.join()
+    begun.wait()
+    with turns:
+        order.append("fork")
+    busy.join()
+    assert order == ["first compile", "fork", "second compile"]
 
 
 def forked(compiled: rlx.CompiledGraph, expected: np.ndarray) -> int:

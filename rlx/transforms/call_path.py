@@ -52,6 +52,25 @@ class Arguments:
         self.given, self.marked = given, marked
 
 
+def missed(*args: Any, **kwargs: Any) -> object:
+    """The path where there is none: it always gives MISS."""
+    return MISS
+
+
+def _or_missed(write: Callable[..., Callable[..., Any]]) -> Callable[..., Callable[..., Any]]:
+    """Go no path to containers that are deeper than Python can walk."""
+
+    @functools.wraps(write)
+    def written(*args: Any) -> Callable[..., Any]:
+        try:
+            return write(*args)
+        except RecursionError:
+            return missed
+
+    return written
+
+
+@_or_missed
 def call_path(
     entry: Callable[..., Any],
     traced: Traced,
@@ -77,6 +96,7 @@ def call_path(
     return writer.function("def path(*args, **kwargs):")
 
 
+@_or_missed
 def into_path(
     entry: Callable[..., Any],
     traced: Traced,

@@ -37,7 +37,7 @@ from ..trace.make_graph import (
 from ..trace.named_axes import asked_axes
 from ..trace.tensor import TracedTensor
 from .argument_names import known_names, names_of
-from .call_path import Arguments
+from .call_path import Arguments, missed
 from .disable_jit import run_at_once
 from .dynamic import Axes, Dynamic, as_buckets, declare
 from .kept import CacheInfo, Kept
@@ -72,9 +72,9 @@ class Jitted:
         self._entries = Kept()
         self._compiles, self._reason = 0, ""
         self._recent: Compiled | None = None
-        self._fast: Callable[..., Any] = _always_miss
+        self._fast: Callable[..., Any] = missed
         self._paths: dict[Compiled, Callable[..., Any]] = {}
-        self._into: Callable[..., Any] = _always_miss
+        self._into: Callable[..., Any] = missed
         self._other_settings: dict[Any, Kept] = {}
         _jitted.add(self)
         default_session(self._device)  # an unknown device is an error here, not at the first call
@@ -140,8 +140,8 @@ class Jitted:
         self._forget_paths()
 
     def _forget_paths(self) -> None:
-        self._recent, self._fast, self._paths = None, _always_miss, {}
-        self._into = _always_miss
+        self._recent, self._fast, self._paths = None, missed, {}
+        self._into = missed
 
     def _change_settings(self, before: Settings, after: Settings) -> None:
         """Put aside what was compiled with other settings."""
@@ -358,10 +358,8 @@ class Jitted:
     def _open_path(self, entry: Compiled, call: _Call) -> None:
         """Remember the shortest way into the machine code, of the last few kinds of arguments."""
         if entry.has_path and entry not in self._paths:
-            paths = {
-                **self._paths,
-                entry: entry.path(call.arguments),
-            }  # other threads read the old one
+            # a new one, for another thread may read the old
+            paths = {**self._paths, entry: entry.path(call.arguments)}
             self._paths = {each: paths[each] for each in list(paths)[-PATHS:]}
 
 
@@ -389,10 +387,6 @@ config.watch(_change_settings)
 def _made_here(result: Any) -> Any:
     ownership.make_here(tuple(pytree.leaves(result)))
     return result
-
-
-def _always_miss(*args: Any, **kwargs: Any) -> object:
-    return MISS
 
 
 def _outside(capture: Any) -> Value:

@@ -36,7 +36,7 @@ class GemmPlan:
         """The fastest way on `host` for at most `parts` threads."""
         if problem.m == 0 or problem.n == 0:
             return cls(problem, None, ())
-        blocking = choose_blocking(problem, host)
+        blocking = choose_blocking(problem, host, parts)
         return cls(problem, blocking, tuple(blocking.shares(parts)))
 
     @property
@@ -66,8 +66,11 @@ class GemmPlan:
         return blocking is not None and blocking.pieces > 1 and not blocking.keeps_partial
 
 
-def choose_blocking(problem: Problem, host: Host) -> Blocking:
-    """Cut a product for the host's caches and decide what is worth packing."""
+def choose_blocking(problem: Problem, host: Host, parts: int = 1) -> Blocking:
+    """Cut a product for the host's caches and decide what is worth packing.
+
+    The number of parts changes the order of the tiles only, and no sum.
+    """
     swapped = _is_better_swapped(problem)
     if swapped:
         problem = problem.transposed
@@ -93,8 +96,10 @@ def choose_blocking(problem: Problem, host: Host) -> Blocking:
     if pieces > 1:
         whole = math.lcm(64 // size if pack_a else 1, problem.k_step)
         depth = -(-depth // whole) * whole
-    # While the second cache holds all of B, C is best written from end to end.
-    along_rows = pieces == 1 and problem.k * problem.n * size <= host.l2 // 4
+    blocking = Blocking(
+        problem, tile, pack_a, pack_b, depth, tile.row_panels, tile.column_panels, swapped=swapped
+    )
+    along_rows = _goes_along_rows(blocking, host, parts)
     row_panels, column_panels = tile.row_panels, tile.column_panels
     if pack_b and not along_rows and problem.m * depth * size <= host.l2 // 2:
         column_panels = 1  # A stays in the second cache, and each panel of B while it is used
@@ -103,10 +108,27 @@ def choose_blocking(problem: Problem, host: Host) -> Blocking:
             row_panels = max(1, host.l2 // 4 // (tile.rows * depth * size))
         if pack_b:
             column_panels = max(1, min(host.l3 // 2, 16 << 20) // (tile.columns * depth * size))
-    panels = _even(tile.row_panels, row_panels), _even(tile.column_panels, column_panels)
-    return Blocking(
-        problem, tile, pack_a, pack_b, depth, *panels, swapped=swapped, along_rows=along_rows
+    return replace(
+        blocking,
+        row_panels=_even(tile.row_panels, row_panels),
+        column_panels=_even(tile.column_panels, column_panels),
+        along_rows=along_rows,
     )
+
+
+def _goes_along_rows(blocking: Blocking, host: Host, parts: int) -> bool:
+    """Whether a part keeps its columns of B in the second cache, and a panel of A in the first.
+
+    Then C is written from end to end, as memory likes best.
+    """
+    problem, tile = blocking.problem, blocking.tile
+    _, across = blocking.grid(parts)
+    width = min(problem.n, -(-tile.column_panels // across) * tile.columns)
+    a_bytes, b_bytes = (
+        tile.rows * problem.k * problem.itemsize,
+        problem.k * width * problem.itemsize,
+    )
+    return blocking.pieces == 1 and a_bytes <= host.l1 and b_bytes <= host.l2 // 2
 
 
 def _is_better_swapped(problem: Problem) -> bool:
@@ -219,12 +241,15 @@ def choose_tile(problem: Problem, host: Host) -> Tile:
     lanes = min(host.lanes(problem.itemsize), floor_power(n))
     registers = -(-n // lanes)
     best: tuple[float, Tile] | None = None
-    widest = 12 if m == 1 else 6
+    widest = 16 if m == 1 else 6
     for vectors in range(1, min(widest, registers) + 1):
         # One register holds the broadcast number of A, `vectors` hold the row of B.
         for rows in range(1, min(m, (host.vector_registers - 1 - vectors) // vectors) + 1):
             tile = Tile(m, n, rows, lanes, vectors)
-            cost = tile.row_panels * tile.column_panels * _tile_cycles(rows, vectors, k)
+            panels = tile.row_panels * tile.column_panels
+            if tile.row_panels == 1:  # the threads share the columns
+                panels = -(-panels // host.cores) * host.cores
+            cost = panels * _tile_cycles(rows, vectors, k)
             if best is None or cost <= best[0]:
                 best = cost, tile
     assert best is not None

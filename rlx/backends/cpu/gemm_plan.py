@@ -290,7 +290,7 @@ class Blocking:
     def grid(self, parts: int) -> tuple[int, int]:
         """How many of at most `parts` parts share the rows and the columns."""
         tile, best = self.tile, (float("inf"), 1, 1)
-        if self.along_rows and tile.row_panels >= 8 * parts:
+        if self.along_rows and not self.pack_b and tile.row_panels >= 8 * parts:
             return parts, 1  # everybody writes one piece of memory
         for down in range(1, min(parts, tile.row_panels) + 1):
             across = min(parts // down, tile.column_panels)
