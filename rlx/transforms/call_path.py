@@ -226,7 +226,9 @@ class _Writer:
 
     def _flattened(self, kind: Any, like: Any, name: str) -> list[tuple[str, Any]]:
         """The children of a class that has a function to take it apart."""
-        flatten = optree.register_pytree_node.get(kind, namespace=pytree.NAMESPACE).flatten_func
+        registered = optree.register_pytree_node.get(kind, namespace=pytree.NAMESPACE)
+        assert registered is not None, "a container's class is registered"
+        flatten = registered.flatten_func
         children, fixed = flatten(like)[:2]
         children = tuple(children)
         self.need(f"type({name}) is {self._type(kind)}")
@@ -280,7 +282,7 @@ class _Writer:
         assert level is not None, "a container has a level of its own"
         if kind is dict:
             # in the order of the dict that the function returned
-            order = optree.tree_unflatten(level, range(len(children)))
+            order: Any = optree.tree_unflatten(level, range(len(children)))
             return f"{{{', '.join(f'{self._key(k)}: {children[i]}' for k, i in order.items())}}}"
         if optree.is_namedtuple_class(kind):
             return f"{self.bind(kind)}({', '.join(children)})"
