@@ -54,7 +54,7 @@ class Turns:
         self._depth = 0
 
     def forget_who_waits(self) -> None:
-        """In a forked child: the thread that waited for its turn lives in the parent alone."""
+        """In a forked child: the thread that waited for its turn lives in the parent."""
         self._waiting = threading.Lock()
 
     def __enter__(self) -> None:
