@@ -236,6 +236,15 @@ def test_program_without_nodes() -> None:
     check_fn(lambda x: x, typed(3))
 
 
+def test_products_read_slices_of_arguments_where_they_lie() -> None:
+    def fn(x: Value, w: Value) -> Value:
+        part = ops.slice(x, start=(2, 0), stop=(4, 5), step=(1, 1))
+        return dot(part, w, ((1,), (0,)))
+
+    program = check_fn(fn, typed(40, 5), typed(5, 6))
+    assert kinds(program) == [Contraction]
+
+
 # -- rows -----------------------------------------------------------------------------------------
 
 
