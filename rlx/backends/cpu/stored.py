@@ -40,8 +40,7 @@ class Code:
     is what it needs for temporaries, in bytes.
     """
 
-    object_code: bytes
-    names: tuple[str, ...]
+    objects: tuple[bytes, ...]
     constants: list[np.ndarray]
     calls: list[Call]
     dims: list[str] | None
