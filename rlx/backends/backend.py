@@ -85,7 +85,7 @@ class Executable:
     arena_bytes: int = 0
     constant_bytes: int = 0
     program: Program | None = None
-    object_code: bytes = b""
+    objects: tuple[bytes, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     work: Callable[[], tuple[int, int]] = lambda: (0, 0)
     make_entry_into: Callable[[], Callable[..., Any]] | None = None
@@ -100,7 +100,12 @@ class Executable:
 
         The text of a program and what stands for it in Python grow with the machine code.
         """
-        return FIXED_BYTES + BYTES_PER_CODE * len(self.object_code) + self.constant_bytes
+        return FIXED_BYTES + BYTES_PER_CODE * self.code_bytes + self.constant_bytes
+
+    @property
+    def code_bytes(self) -> int:
+        """The size of the machine code."""
+        return sum(map(len, self.objects))
 
     @property
     def report(self) -> str:

@@ -34,6 +34,7 @@ from .python_entry import aligned_array
 from .ranking import MOST_RANKED
 from .reuse import lifetimes, reused_memory
 from .stored import Code, Place, facts
+from .units import units
 
 RELEASE_ABOVE = 50_000  # nanoseconds of work that pay for giving up the interpreter lock
 LOCAL_BYTES = 1 << 16  # of a thread's stack, for what a row passes on
@@ -136,7 +137,7 @@ class CpuBackend(Backend):
             make_report=lambda: _joined(lowered().report, _told(code), place.told),
             arena_bytes=likely(code.memory),
             constant_bytes=sum(constant.nbytes for constant in code.constants),
-            object_code=code.object_code,
+            objects=code.objects,
             seconds=seconds,
             work=lambda: work(lowered().program),
             make_entry_into=lambda: linked.entry(signature, array, takes_outputs=True),
@@ -158,13 +159,12 @@ class CpuBackend(Backend):
         times.append(time.perf_counter())
         writer = ProgramWriter(_host_of(target))
         memory, early = writer.write(program, fixed)
-        text = writer.module.text
+        texts = units(writer.module, host().cores)
         times.append(time.perf_counter())
-        object_code, names = machine.compile(text)
+        objects = machine.compile_together(texts)
         times.append(time.perf_counter())
         code = Code(
-            object_code,
-            names,
+            objects,
             writer.constants,
             writer.calls,
             writer.dims,
@@ -187,7 +187,8 @@ class Linked:
         self.calls = Library(code.calls, code.dims)
         places = {constant_name(i): a.ctypes.data for i, a in enumerate(code.constants)}
         symbols = pool.symbols() | self.calls.symbols | places
-        self.library = machine.Library(code.object_code, code.names, symbols)
+        names = ["main", "prepare"] if code.early and code.early.panels else ["main"]
+        self.library = machine.Library(code.objects, names, symbols)
 
     def prepare(self, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         """Make of fixed arrays what is given to entries instead."""

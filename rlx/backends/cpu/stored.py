@@ -42,8 +42,7 @@ class Code:
     them.
     """
 
-    object_code: bytes
-    names: tuple[str, ...]
+    objects: tuple[bytes, ...]
     constants: list[np.ndarray]
     calls: list[Call]
     dims: list[str] | None
