@@ -29,7 +29,8 @@ class Target:
     `in_place_carries` says that it knows `Carry.in_place`, `has_symbolic_sizes` that one program
     runs for all sizes, `computes_operands` that a matrix product may read windows and other views
     of its operands without a copy of them. Loops that do much are divided among so many `threads`.
-    It `has_chains` if it knows the step `Chain`. If it `sums_alike`, the order of a sum must not depend on how many such sums there are.
+    It `has_chains` if it knows the step `Chain`.
+    If it `sums_alike`, the order of a sum must not depend on how many such sums there are.
     """
 
     name: str

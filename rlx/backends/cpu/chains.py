@@ -22,7 +22,7 @@ ATTRIBUTES = "noinline nounwind #0"
 
 @dataclass(frozen=True)
 class Links:
-    """A chain, and for each of its steps the plan of the matrix kernel if that computes it."""
+    """A chain, and the plans of those of its steps that the matrix kernel computes."""
 
     worker: Variable
     loops: tuple[Variable, ...]

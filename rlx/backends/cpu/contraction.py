@@ -227,9 +227,7 @@ def _stores_sums(step: Contraction) -> bool:
     return is_plain and len(step.stores) == 1
 
 
-def _epilogue(
-    step: Contraction, outer: Sequence[Variable], layout: Layout, host: Host
-) -> Epilogue:
+def _epilogue(step: Contraction, outer: Sequence[Variable], layout: Layout, host: Host) -> Epilogue:
     """The stores as a function of the accumulated lanes, inside of the `outer` loops.
 
     The first store is left to the kernel.

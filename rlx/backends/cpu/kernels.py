@@ -116,7 +116,10 @@ def emit_rows(
     split: bool,
     given: Mapping[Variable, str] | None = None,
 ) -> None:
-    """Emit kernels that share their outer loops; `given` are variables of loops around them."""
+    """Emit kernels that share their outer loops.
+
+    `given` are variables of loops around them.
+    """
     stores = [s for kernel in rows.kernels for s in kernel.stores]
     exprs = all_exprs(stores)
     if rows.locals:

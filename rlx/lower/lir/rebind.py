@@ -10,7 +10,7 @@ from .expr import Expr, Load, load, substitute
 from .index import Index, Variable
 from .program import Buffer, Contraction, Kernel, Rows, Store
 
-Link = TypeVar("Link", Kernel, Rows, Contraction)
+Link = TypeVar("Link", bound=Kernel | Rows | Contraction)
 Move = Callable[[Buffer, Index], tuple[Buffer, Index]]
 Table = Mapping[Variable, Index]
 
@@ -44,5 +44,7 @@ def rebind(step: Link, table: Table, move: Move | None = None) -> Link:
     if isinstance(step, Kernel):
         return replace(step, stores=moved(step.stores))
     if isinstance(step, Rows):
-        return replace(step, kernels=tuple(replace(k, stores=moved(k.stores)) for k in step.kernels))
+        return replace(
+            step, kernels=tuple(replace(k, stores=moved(k.stores)) for k in step.kernels)
+        )
     return replace(step, lhs=expr(step.lhs), rhs=expr(step.rhs), stores=moved(step.stores))

@@ -1,4 +1,4 @@
-"""Run products that pass on matrices to each other one after another, while they are in cache."""
+"""Run products that pass on matrices together, while these are in cache."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from ...ir.dims import Size
 from ..lir.access import reads, writes
 from ..lir.expr import Load, walk
 from ..lir.index import Index, Variable, as_index, is_long
@@ -15,6 +16,7 @@ from ..lir.rebind import Link, rebind
 from .group_rows import is_same_block
 from .loops import reductions
 
+Inner = Kernel | Rows | Contraction
 LARGEST_BLOCK = 1 << 20  # bytes: more than this does not stay in the cache
 LONGEST = 16  # steps
 LEAST_BUSY = 0.8  # of the threads' time
@@ -33,8 +35,8 @@ def chain_products(steps: Sequence[Step], threads: int) -> list[Step]:
     at = 0
     while at < len(steps):
         links = _longest(steps[at : at + LONGEST], threads)
-        chained += [links.chain(users, threads)] if links else [steps[at]]
-        at += len(links.steps) if links else 1
+        chained += [*links.before, links.chain(users, threads)] if links else [steps[at]]
+        at += len(links.before) + len(links.steps) if links else 1
     return chained
 
 
@@ -44,11 +46,11 @@ def _longest(steps: Sequence[Step], threads: int) -> _Links | None:
     if not isinstance(first, Contraction) or not _is_static(first):
         return None
     index = first.stores[0].index
-    batch = sorted((v for v in first.batch if is_long(v)), key=lambda v: -index.stride_of(v))
+    batch = sorted((v for v in first.batch if is_long(v)), key=index.stride_of, reverse=True)
     for count in range(len(batch), 0, -1):
         links = _Links(tuple(batch[:count]))
         for step in steps:
-            if not links.add(step):
+            if not links.add(step) and not links.skip(step):
                 break
         links.trim()
         if links.pays(threads):
@@ -58,10 +60,12 @@ def _longest(steps: Sequence[Step], threads: int) -> _Links | None:
 
 @dataclass
 class _Links:
-    """Steps under common loops, without these, and where they write."""
+    """Steps under common loops, without these; `before` are others that stood among them."""
 
     loops: tuple[Variable, ...]
-    steps: list[Kernel | Rows | Contraction] = field(default_factory=list)
+    steps: list[Inner] = field(default_factory=list)
+    before: list[Step] = field(default_factory=list)
+    is_link: list[bool] = field(default_factory=list)  # for each step that was put somewhere
 
     def add(self, step: Step) -> bool:
         """Put one more step under the loops, if that is right."""
@@ -79,6 +83,19 @@ class _Links:
             if not all(is_same_block(w, index, self.loops) for w in written.get(buffer, ())):
                 return False
         self.steps.append(inner)
+        self.is_link.append(True)
+        return True
+
+    def skip(self, step: Step) -> bool:
+        """Put a step before the chain, if it has nothing to do with it."""
+        used = {b for link in self.steps for b in (*reads(link), *writes(link))}
+        made = {b for link in self.steps for b in writes(link)}
+        if not isinstance(step, Kernel | Rows) or used & set(writes(step)):
+            return False
+        if made & set(reads(step)):
+            return False
+        self.before.append(step)
+        self.is_link.append(False)
         return True
 
     def _inner(self, step: Link, written: dict[Buffer, list[Index]]) -> Link | None:
@@ -101,15 +118,17 @@ class _Links:
 
     def trim(self) -> None:
         """Leave out what follows the last product."""
-        while self.steps and not isinstance(self.steps[-1], Contraction):
-            self.steps.pop()
+        while self.is_link and not (self.is_link[-1] and isinstance(self.steps[-1], Contraction)):
+            (self.steps if self.is_link.pop() else self.before).pop()
 
     def pays(self, threads: int) -> bool:
         """Whether there are products to chain, that stay in cache and keep the threads busy."""
         if sum(isinstance(step, Contraction) for step in self.steps) < 2:
             return False
         count = math.prod(v.extent for v in self.loops)
-        passed = {b for s in self.steps for b in writes(s)} & {b for s in self.steps for b in reads(s)}
+        passed = {b for s in self.steps for b in writes(s)} & {
+            b for s in self.steps for b in reads(s)
+        }
         rounds = -(-count // threads)
         is_busy = count >= LEAST_BUSY * rounds * threads
         return is_busy and sum(b.nbytes for b in passed) <= LARGEST_BLOCK * count
@@ -145,7 +164,7 @@ class _Links:
         return Buffer(buffer.name, buffer.type.with_shape(shape), "temporary")
 
 
-def _is_static(step: Kernel | Rows | Contraction) -> bool:
+def _is_static(step: Inner) -> bool:
     if isinstance(step, Contraction):
         return step.is_static
     kernels = step.kernels if isinstance(step, Rows) else (step,)
@@ -154,14 +173,14 @@ def _is_static(step: Kernel | Rows | Contraction) -> bool:
     return all(isinstance(v.extent, int) for v in loops)
 
 
-def _outer(step: Kernel | Rows | Contraction) -> tuple[Variable, ...]:
+def _outer(step: Inner) -> tuple[Variable, ...]:
     """The loops of a step that are not inside of others."""
     if isinstance(step, Contraction):
         return (*step.batch, step.row, step.column)
     return step.loops
 
 
-def _has_steps(variable: Variable, index: Index, loop: Variable, stride: int) -> bool:
+def _has_steps(variable: Variable, index: Index, loop: Variable, stride: Size) -> bool:
     """Whether a loop is a slower part of a variable, or all of it: its steps are the stride."""
     if variable.extent % loop.extent or not index.is_stepped_by(variable):
         return False
@@ -177,18 +196,16 @@ def _without(step: Link, variables: Sequence[Variable], rest: Variable | None = 
 
     if not isinstance(step, Contraction):
         return replace(step, loops=kept(step.loops))
-    row, column = (
-        rest or Variable(1) if v in variables else v for v in (step.row, step.column)
-    )
+    row, column = (rest or Variable(1) if v in variables else v for v in (step.row, step.column))
     return replace(step, batch=kept(step.batch), row=row, column=column)
 
 
-def _stores(step: Kernel | Rows | Contraction) -> Iterator[Store]:
+def _stores(step: Inner) -> Iterator[Store]:
     for part in step.kernels if isinstance(step, Rows) else (step,):
         yield from part.stores
 
 
-def _loads(step: Kernel | Rows | Contraction) -> list[tuple[Buffer, Index]]:
+def _loads(step: Inner) -> list[tuple[Buffer, Index]]:
     """Every place that a step reads."""
     stores = list(_stores(step))
     roots = [*(s.expr for s in stores), *(e for s in stores for e in s.index.loads)]

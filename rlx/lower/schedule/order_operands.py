@@ -83,23 +83,19 @@ def _operands(place: int, step: Step) -> Iterator[_Operand]:
         is_dense = step.stores[0].index.stride_of(line) == 1  # its lines are read along the result
         inner = (step.depth, line) if is_dense else (line, step.depth)
         stride = e.index.stride_of
-        batch = sorted(
-            (v for v in step.batch if v in e.index.variables), key=stride, reverse=True
-        )
+        batch = sorted((v for v in step.batch if v in e.index.variables), key=stride, reverse=True)
         variables = tuple(v for v in (*batch, *inner) if is_long(v))
         if batch and stride(batch[-1]) < max(map(stride, inner)):
             yield from _placed(place, side, e, variables)
 
 
-def _placed(
-    place: int, side: str, e: Load, variables: tuple[Variable, ...]
-) -> Iterator[_Operand]:
+def _placed(place: int, side: str, e: Load, variables: tuple[Variable, ...]) -> Iterator[_Operand]:
     """The operand if each variable steps through an axis of its buffer."""
     size, start = e.buffer.count, e.index.constant
-    strides = tuple(map(e.index.stride_of, variables))
+    strides = tuple(s for s in map(e.index.stride_of, variables) if isinstance(s, int))
     fits, starts = dict[int, int](), dict[int, int]()
     for stride in sorted(set(strides), reverse=True):
-        if stride < 1 or size % stride:
+        if not isinstance(size, int) or not isinstance(start, int) or stride < 1 or size % stride:
             return
         fits[stride], starts[stride] = size // stride, start // stride
         size, start = stride, start % stride
@@ -153,7 +149,9 @@ class _Ordered:
         loops = [Variable(high - low) for low, high in self.spans]
         starts = [low for low, _ in self.spans]
         origin = _index(loops, self.first.strides, starts)
-        store = Store(self.buffer, _index(loops, self.strides), load(self.first.load.buffer, origin))
+        store = Store(
+            self.buffer, _index(loops, self.strides), load(self.first.load.buffer, origin)
+        )
         return Kernel(tuple(loops), (store,))
 
     def read_by(self, operand: _Operand, step: Step) -> Step:
