@@ -24,7 +24,7 @@ LINE = 64
 
 
 def chain_products(steps: Sequence[Step], threads: int) -> list[Step]:
-    """Put products, and what is done to their results before the next one, under common loops.
+    """Put products and what is done to their results under common loops.
 
     before: `contraction i < 12, j < 128, k < 128: ... b4[i*16384 + j*128 + k]`, rows that read b4
     and write b8, and a contraction over i < 12 that reads b8; after: `chain i < 12` of all three,
