@@ -16,7 +16,8 @@ from ...lower.lir.program import Buffer, Contraction, Kernel, Store
 from .code import Function, Module, Vector
 from .gemm import Epilogue, GemmPlan, Operand, Places, Problem, emit_gemm
 from .gemm_plan import WIDENED
-from .gemm_view import OperandView
+from .gemm_view import Digits, OperandView
+from .gemm_windows import Digit, Windows
 from .host import Host
 from .kernels import Layout, all_exprs, buffers_of, nest, open_scope
 from .render import Scope, memory_element
@@ -132,9 +133,9 @@ def emit_contraction(
 
         a, b = (
             start(e.buffer, e.index)
-            if isinstance(e, Load) and is_matrix(e, line, step.depth)
+            if isinstance(e, Load) and (is_matrix(e, line, step.depth) or is_read)
             else OperandView(e, line, step.depth)
-            for e, line in step.operands
+            for (e, line), is_read in zip(step.operands, plan.reads_windows, strict=True)
         )
         c = start(stores[0].buffer, stores[0].index)
         part, scratch = "0" if by_batch or parts == 1 else "%part", shared
@@ -188,7 +189,22 @@ def _operand(e: Expr, line: Variable, depth: Variable) -> Operand:
         return Operand(_number(index.stride_of(line)), _number(index.stride_of(depth)))
     view = OperandView(e, line, depth)
     along = int(view.goes_along_depth)
-    return Operand(1 - along, along, is_computed=True, run=view.run)
+    return Operand(1 - along, along, is_computed=True, run=view.run, windows=_windows(view))
+
+
+def _windows(view: OperandView) -> Windows | None:
+    """Where the elements of a view lie, if each digit has a stride and nothing is padding."""
+    element = view.element
+    if not isinstance(element, Load) or not element.index.is_affine:
+        return None
+
+    def digits(of: Digits) -> tuple[Digit, ...]:
+        return tuple(
+            Digit(worth, _number(part.extent), _number(element.index.stride_of(part)))
+            for part, worth in zip(of.parts, of.strides, strict=True)
+        )
+
+    return Windows.of(digits(view.lines), digits(view.depths))
 
 
 def _depth_step(e: Expr, line: Variable, depth: Variable) -> int:

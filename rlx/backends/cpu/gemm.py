@@ -27,6 +27,7 @@ from .gemm_plan import (
 )
 from .gemm_tiles import emit_tile_kernel, emit_tile_pack, tile_registers
 from .gemm_view import OperandView, emit_view_pack
+from .gemm_windows import place_of
 from .render import Scope
 
 __all__ = ["Epilogue", "GemmPlan", "Operand", "Places", "Problem", "emit_gemm"]
@@ -330,6 +331,10 @@ class _Emitter:
         if which == "b":
             source, along, through = self.places.b, problem.b.column, problem.b.row
         assert isinstance(source, str), "a view is packed"
+        if which == "a" and blocking.reads_windows:
+            windows, kind = blocking.windows, memory_type(problem.dtype)
+            source = f.offset(source, kind, place_of(f, windows.lines, start))
+            return f.offset(source, kind, place_of(f, windows.depths, piece))
         place = f.emit(
             f"add i64 {f.emit(f'mul i64 {start}, {along}')}, "
             f"{f.emit(f'mul i64 {piece}, {through}')}"

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from .code import Function, Module, Vector
 from .gemm_plan import BYTES, HALVES, NARROW, Blocking, Epilogue, Problem, Tile, memory_type
+from .gemm_windows import place_of
 from .scalar import narrow, rounded
 
 FETCHED = 2048  # bytes of B that are fetched ahead of their use
@@ -106,16 +107,47 @@ def _sum(
     f: Function, blocking: Blocking, vector: Vector, sums: Sequence[str], aligned: str
 ) -> list[str]:
     """The loop over the depth, unrolled where its body is short."""
-    k = blocking.problem.k
-    steps = max(1, UNROLLED // len(sums))
+    if blocking.reads_windows:
+        return _window_sum(f, blocking, vector, sums, aligned)
     if blocking.pieces > 1 or blocking.a_chunk > 1:
         return _long_sum(f, blocking, vector, sums, aligned)
+    return _short_sum(f, blocking, vector, ("%a", "%b"), blocking.problem.k, sums, aligned)
+
+
+def _window_sum(
+    f: Function, blocking: Blocking, vector: Vector, sums: Sequence[str], aligned: str
+) -> list[str]:
+    """The loop over the depth of windows in place: run by run, each of which is a plain loop."""
+    windows, piece = blocking.windows, blocking.depth
+    digits = windows.within(piece)
+    run = digits[-1].worth if digits else piece
+    digits = [replace(digit, worth=digit.worth // run) for digit in digits]
+    carried = [("ptr", "%b"), *((vector.text, x) for x in sums)]
+    with f.loop("0", str(piece // run), "1", carried) as runs:
+        b, *sums = runs.values
+        kind = memory_type(blocking.problem.dtype)
+        a = f.offset("%a", kind, place_of(f, digits, runs.index)) if digits else "%a"
+        sums = _short_sum(f, blocking, vector, (a, b), run, sums, aligned)
+        runs.next = [_advance(f, blocking, a, b, run)[1], *sums]
+    return runs.values[1:]
+
+
+def _short_sum(
+    f: Function,
+    blocking: Blocking,
+    vector: Vector,
+    pointers: Sequence[str],
+    k: int,
+    sums: Sequence[str],
+    aligned: str,
+) -> list[str]:
+    """The loop over a depth that is known."""
+    steps = max(1, UNROLLED // len(sums))
     if k * len(sums) <= 4 * UNROLLED:
         steps = max(k, 1)
     whole = k // steps * steps
-    pointers = ["%a", "%b"]
     if whole > steps:
-        carried = [("ptr", "%a"), ("ptr", "%b"), *((vector.text, x) for x in sums)]
+        carried = [*(("ptr", x) for x in pointers), *((vector.text, x) for x in sums)]
         with f.loop("0", str(whole), str(steps), carried) as loop:
             a, b, *sums = loop.values
             for step in range(steps):

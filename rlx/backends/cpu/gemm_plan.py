@@ -10,6 +10,7 @@ import numpy as np
 
 from ...ir.types import as_dtype
 from .code import LLVM_NAMES, Function, Vector
+from .gemm_windows import Windows
 
 LONGEST_ROW = 512  # of A, to be packed whole
 NARROW = 8  # up to so many rows or columns make a product limited by memory
@@ -27,18 +28,19 @@ class Operand:
 
     If it `is_computed` it has no strides: packing computes its elements, and of the two numbers the
     one of the axis that runs in memory is 1, the other 0. If that is the depth, as many neighbors
-    follow each other as `run` says.
+    follow each other as `run` says. `windows` tell where its elements lie if that can be told.
     """
 
     row: int
     column: int
     is_computed: bool = False
     run: int = 0
+    windows: Windows | None = None
 
     @property
     def transposed(self) -> Operand:
         """The view of the transposed matrix."""
-        return Operand(self.column, self.row, self.is_computed, self.run)
+        return replace(self, row=self.column, column=self.row)
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,8 @@ class Blocking:
     `depth` is the piece of k that is summed at once; `row_panels` of A and `column_panels` of B
     are kept packed together. With `dot_lanes` the sums run along k in registers of as many lanes.
     A `swapped` problem is the transposed one: its tiles are turned when they are stored. Tiles
-    follow each other down a panel of B, or `along_rows` across one of A.
+    follow each other down a panel of B, or `along_rows` across one of A. If it `reads_windows`, the
+    kernel reads those of A where they lie.
     """
 
     problem: Problem
@@ -161,6 +164,7 @@ class Blocking:
     swapped: bool = False
     uses_tiles: bool = False
     along_rows: bool = False
+    reads_windows: bool = False
 
     @property
     def kind(self) -> str:
@@ -176,7 +180,7 @@ class Blocking:
     @property
     def keeps_rows(self) -> bool:
         """Whether a packed panel of A holds whole rows, for their runs fill no chunks."""
-        is_short = self.depth == self.problem.k <= LONGEST_ROW
+        is_short = self.pack_a and self.depth == self.problem.k <= LONGEST_ROW
         return is_short and self.problem.a.run % self.tile.lanes != 0
 
     @property
@@ -195,12 +199,23 @@ class Blocking:
     @property
     def a_row(self) -> int:
         """The stride between the rows of A that the kernel sees."""
+        if self.reads_windows:
+            return self.windows.lines[-1].stride
         return self.a_chunk if self.pack_a else self.problem.a.row
 
     @property
     def a_column(self) -> int:
         """The stride between the columns (or chunks of them) of A that the kernel sees."""
+        if self.reads_windows:
+            return self.windows.depths[-1].stride
         return self.tile.rows * self.a_chunk if self.pack_a else self.problem.a.column
+
+    @property
+    def windows(self) -> Windows:
+        """The windows that the kernel reads in place."""
+        windows = self.problem.a.windows
+        assert windows is not None, "it reads none"
+        return windows
 
     @property
     def b_row(self) -> int:
