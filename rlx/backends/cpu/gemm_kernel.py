@@ -181,6 +181,9 @@ def _long_sum(
         if blocking.pack_b:
             ahead = FETCHED // blocking.problem.itemsize
             _fetch(f, vector, [f.offset(b, vector.element, str(ahead))], blocking.b_offsets, 0)
+        elif blocking.kind == "streamed":  # the next piece
+            ahead = blocking.depth * blocking.b_row
+            _fetch(f, vector, [f.offset(b, vector.element, str(ahead))], blocking.b_offsets, 0)
         sums = _step(f, blocking, vector, f.offset("%a", a_type, place), b, 0, sums)
         loop.next = [_advance(f, blocking, "%a", b, 1)[1], *sums]
     f.lines[-2] += f", !llvm.loop {aligned}"
