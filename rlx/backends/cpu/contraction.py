@@ -10,14 +10,15 @@ from dataclasses import replace
 
 from ...ir.dims import Size
 from ...lower.lir import expr
+from ...lower.lir.digits import Digits
 from ...lower.lir.expr import Accumulated, Expr, Load, load_of
 from ...lower.lir.index import Index, Variable, as_index, is_long
 from ...lower.lir.program import Buffer, Contraction, Kernel, Store
 from .code import Function, Module, Vector
 from .gemm import Epilogue, GemmPlan, Operand, Places, Problem, emit_gemm
 from .gemm_plan import WIDENED
-from .gemm_view import Digits, OperandView
-from .gemm_windows import Digit, Windows
+from .gemm_view import OperandView
+from .gemm_windows import Digit, Windows, joined
 from .host import Host
 from .kernels import Layout, all_exprs, buffers_of, nest, open_scope
 from .render import Scope, memory_element
@@ -164,13 +165,15 @@ def scratch_bytes(step: Contraction, plan: GemmPlan, parts: int, host: Host) -> 
 
 def problem_of(step: Contraction) -> Problem:
     """The sizes and strides of one product, which are numbers."""
+    lines = _row_steps(step)
     return Problem(
         m=_number(step.row.extent),
         n=_number(step.column.extent),
         k=_number(step.depth.extent),
         a=_operand(step.lhs, step.row, step.depth),
         b=_operand(step.rhs, step.column, step.depth).transposed,
-        c_row=_number(step.stores[0].index.stride_of(step.row)),
+        c_row=lines[-1].stride,
+        c_lines=lines if len(lines) > 1 else (),
         dtype=step.lhs.dtype.name,
         out_dtype=step.stores[0].buffer.dtype.name,
         k_step=math.lcm(*(_depth_step(e, line, step.depth) for e, line in step.operands)),
@@ -197,14 +200,24 @@ def _windows(view: OperandView) -> Windows | None:
     element = view.element
     if not isinstance(element, Load) or not element.index.is_affine:
         return None
+    index = element.index
+    return Windows(_steps(view.lines, index), _steps(view.depths, index))
 
-    def digits(of: Digits) -> tuple[Digit, ...]:
-        return tuple(
-            Digit(worth, _number(part.extent), _number(element.index.stride_of(part)))
-            for part, worth in zip(of.parts, of.strides, strict=True)
-        )
 
-    return Windows.of(digits(view.lines), digits(view.depths))
+def _steps(digits: Digits, index: Index) -> tuple[Digit, ...]:
+    """The digits of a variable and their strides in an index."""
+    every = [
+        Digit(worth, _number(part.extent), _number(index.stride_of(part)))
+        for part, worth in zip(digits.parts, digits.strides, strict=True)
+    ]
+    return joined(every)
+
+
+def _row_steps(step: Contraction) -> tuple[Digit, ...]:
+    """The digits of the row in the first store."""
+    index = step.stores[0].index
+    digits = Digits.of(step.row, [index])
+    return _steps(digits, index.substitute({step.row: digits.index}) if is_long(step.row) else index)
 
 
 def _depth_step(e: Expr, line: Variable, depth: Variable) -> int:

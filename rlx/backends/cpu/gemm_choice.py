@@ -259,7 +259,8 @@ def _tile_for_windows(problem: Problem, host: Host) -> tuple[Tile, bool]:
     windows = problem.a.windows
     if windows is None or problem.dtype != problem.accumulator or problem.k == 0:
         return tile, False
-    fitting_cost, fitting = choose_tile(problem, host, windows.lines[-1].count)
+    period = math.gcd(windows.lines[-1].count, *(line.count for line in problem.c_lines[-1:]))
+    fitting_cost, fitting = choose_tile(problem, host, period)
     runs = problem.k // windows.depths[-1].count
     fitting_cost += RUN_CYCLES * runs * fitting.row_panels * fitting.column_panels
     cost += PACK_CYCLES * problem.m * problem.k / tile.lanes

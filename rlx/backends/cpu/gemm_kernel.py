@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from .code import Function, Module, Vector
 from .gemm_plan import BYTES, HALVES, NARROW, Blocking, Epilogue, Problem, Tile, memory_type
-from .gemm_windows import place_of
+from .gemm_windows import Digit, place_of
 from .scalar import narrow, rounded
 
 FETCHED = 2048  # bytes of B that are fetched ahead of their use
@@ -256,7 +256,10 @@ def emit_finish(
     parameters += [("i64", "%skip_rows"), ("i64", "%skip_columns"), ("i1", "%final"), *extra]
     f = module.function(name, parameters, linkage="internal")
     problem = blocking.problem
-    sums = replace(problem, c_row=blocking.partial_row, out_dtype=problem.accumulator)
+    lines = blocking.sum_lines if len(blocking.sum_lines) > 1 else ()
+    sums = replace(
+        problem, c_row=blocking.partial_row, c_lines=lines, out_dtype=problem.accumulator
+    )
     if blocking.pieces > 1 and (blocking.swapped or epilogue is not None or sums != problem):
         with f.when(f.emit("xor i1 %final, true")):
             _copy_rows(f, blocking, sums, None, turned=False)
@@ -307,7 +310,8 @@ def finish_vector(
     i, j = place
     x = load(f, problem.accumulator, lanes, *source)
     x = finished(f, problem, lanes, x, i, j, epilogue)
-    target = f.emit(f"add i64 {f.emit(f'mul i64 {i}, {problem.c_row}')}, {j}")
+    lines = problem.c_lines or (Digit(1, 1, problem.c_row),)
+    target = f.emit(f"add i64 {place_of(f, lines, i)}, {j}")
     store(f, problem.out_dtype, lanes, x, "%c", target)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...ir.types import as_dtype
 from .code import LLVM_NAMES, Function, Vector
-from .gemm_windows import Windows
+from .gemm_windows import Digit, Windows
 
 LONGEST_ROW = 512  # of A, to be packed whole
 NARROW = 8  # up to so many rows or columns make a product limited by memory
@@ -47,7 +47,8 @@ class Operand:
 class Problem:
     """`C[m, n] = A[m, k] @ B[k, n]`; C has column stride 1 and row stride `c_row`.
 
-    Pieces of k are best cut at multiples of `k_step`.
+    Pieces of k are best cut at multiples of `k_step`. If the rows of C lie in several lines of an
+    image, `c_lines` are the digits of a row, the last of them with the stride `c_row`.
     """
 
     m: int
@@ -59,6 +60,7 @@ class Problem:
     dtype: str
     out_dtype: str
     k_step: int = 1
+    c_lines: tuple[Digit, ...] = ()
 
     @property
     def transposed(self) -> Problem:
@@ -274,12 +276,25 @@ class Blocking:
     def keeps_partial(self) -> bool:
         """Whether partial sums are kept in scratch memory, as C cannot hold them."""
         turned = self.swapped or self.problem.out_dtype != self.problem.accumulator
-        return self.pieces > 1 and turned
+        return self.pieces > 1 and (turned or self.scatters)
+
+    @property
+    def scatters(self) -> bool:
+        """Whether the rows of a tile are not all as far apart in C."""
+        lines = self.problem.c_lines
+        return bool(lines) and lines[-1].count % self.tile.rows != 0
 
     @property
     def partial_row(self) -> int:
         """The stride between the rows of partial sums."""
         return self.problem.n if self.keeps_partial else self.problem.c_row
+
+    @property
+    def sum_lines(self) -> tuple[Digit, ...]:
+        """The digits of a row of the sums, wherever they are kept."""
+        if self.keeps_partial or not self.problem.c_lines:
+            return (Digit(1, self.problem.m, self.partial_row),)
+        return self.problem.c_lines
 
     @property
     def partial_bytes(self) -> int:

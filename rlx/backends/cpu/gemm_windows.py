@@ -31,11 +31,6 @@ class Windows:
     lines: tuple[Digit, ...]
     depths: tuple[Digit, ...]
 
-    @classmethod
-    def of(cls, lines: Sequence[Digit], depths: Sequence[Digit]) -> Windows:
-        """Windows with as few digits as there can be."""
-        return cls(_joined(lines), _joined(depths))
-
     def piece_near(self, depth: int) -> int:
         """How deep a piece is best for it to be about as deep as given.
 
@@ -55,16 +50,16 @@ class Windows:
         return tuple(d for d in self.depths[:-1] if d.worth < piece)
 
 
-def _joined(digits: Sequence[Digit]) -> tuple[Digit, ...]:
+def joined(digits: Sequence[Digit]) -> tuple[Digit, ...]:
     """Digits that step through memory as one would are one."""
-    joined = [digits[-1]]
+    made = [digits[-1]]
     for digit in reversed(digits[:-1]):
-        last = joined[-1]
+        last = made[-1]
         if digit.stride == last.count * last.stride:
-            joined[-1] = Digit(last.worth, digit.count * last.count, last.stride)
+            made[-1] = Digit(last.worth, digit.count * last.count, last.stride)
         else:
-            joined.append(digit)
-    return tuple(reversed(joined))
+            made.append(digit)
+    return tuple(reversed(made))
 
 
 def place_of(f: Function, digits: Sequence[Digit], number: str) -> str:
