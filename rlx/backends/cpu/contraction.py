@@ -217,7 +217,9 @@ def _row_steps(step: Contraction) -> tuple[Digit, ...]:
     """The digits of the row in the first store."""
     index = step.stores[0].index
     digits = Digits.of(step.row, [index])
-    return _steps(digits, index.substitute({step.row: digits.index}) if is_long(step.row) else index)
+    return _steps(
+        digits, index.substitute({step.row: digits.index}) if is_long(step.row) else index
+    )
 
 
 def _depth_step(e: Expr, line: Variable, depth: Variable) -> int:

@@ -18,7 +18,6 @@ from .gemm_plan import (
 )
 from .host import Host
 
-
 PACK_CYCLES = 4  # of a vector of a computed operand
 RUN_CYCLES = 8  # of a new run of windows in place
 
@@ -268,7 +267,10 @@ def _tile_for_windows(problem: Problem, host: Host) -> tuple[Tile, bool]:
 
 
 def choose_tile(problem: Problem, host: Host, period: int = 0) -> tuple[float, Tile]:
-    """The fastest register tile and its cycles, its height a divisor of a period if there is one."""
+    """The register tile that needs the fewest cycles for the whole matrix, and these.
+
+    If there is a period, the height of the tile divides it.
+    """
     m, n, k = problem.m, problem.n, max(problem.k, 1)
     lanes = min(host.lanes(problem.itemsize), floor_power(n))
     registers = -(-n // lanes)

@@ -17,7 +17,7 @@ from .code import Function
 
 @dataclass(frozen=True)
 class Digit:
-    """One of a number's digits: what its step is worth, how many it has, and its stride."""
+    """A digit of a number: what its step is worth, its count of values, its stride."""
 
     worth: int
     count: int
@@ -26,7 +26,7 @@ class Digit:
 
 @dataclass(frozen=True)
 class Windows:
-    """Where the elements of a matrix lie; of both numbers the digits are slowest first."""
+    """Where the elements of a matrix lie, by digits of both numbers, slowest first."""
 
     lines: tuple[Digit, ...]
     depths: tuple[Digit, ...]

@@ -218,7 +218,7 @@ def padded_origin(value: Value, scheduler: Scheduler) -> Value | None:
         if not isinstance(body, View | Move):
             return None
         if isinstance(body, Move):
-            loops, place = loops_of(value.shape)
+            _, place = loops_of(value.shape)
             read = body.read(place, [a.type for a in node.args], **node.attrs)
             if read.guards or read.strides:
                 return None if read.strides else value

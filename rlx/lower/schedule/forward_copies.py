@@ -11,7 +11,6 @@ from ..lir.digits import Digits
 from ..lir.expr import Load
 from ..lir.index import Index
 from ..lir.program import Buffer, Contraction, Kernel, Step, Store
-from .elements import unflatten
 from .merge_epilogues import walk_over
 
 
@@ -51,8 +50,9 @@ def _origin(step: Step) -> Buffer | None:
     if not isinstance(step, Kernel) or len(step.stores) != 1:
         return None
     (store,) = step.stores
-    is_copy = isinstance(store.expr, Load) and store.expr.buffer.kind == "temporary"
-    return store.expr.buffer if is_copy else None
+    if not isinstance(store.expr, Load) or store.expr.buffer.kind != "temporary":
+        return None
+    return store.expr.buffer
 
 
 def _moved(step: Step | None, origin: Buffer, copy: Kernel) -> Contraction | None:

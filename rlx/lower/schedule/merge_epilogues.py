@@ -11,7 +11,7 @@ from ...ir.dims import likely
 from ..lir.access import reads, writes
 from ..lir.expr import Expr, Load, walk
 from ..lir.index import Index, Variable
-from ..lir.program import Buffer, Contraction, Kernel, Step, Store
+from ..lir.program import Buffer, Contraction, Kernel, Step
 from .elements import strides, unflatten
 from .loops import Table, expressions, indices, reductions, substituted
 

@@ -33,7 +33,6 @@ from .notes import notes_of
 from .sorting import sort_steps
 from .split_scatters import loops_apart
 
-
 SHARED = 8  # steps within which a padded copy is used again
 
 
@@ -182,9 +181,10 @@ class Scheduler:
         self.steps.append(lir.Kernel(loops, (store,), node.source))
 
     def padded_copy(self, value: Value, node: Node) -> tuple[Buffer, list[Step]]:
-        """A copy of a padded array for a step that reads each element often; and how it is made.
+        """A copy of a padded array, with the step that makes it.
 
-        Steps soon after share it, later ones make their own: memory is dearer than a copy.
+        It pays for steps that read each element often. Steps soon after share it, later ones make
+        their own: memory is dearer than a copy.
         """
         buffer, number = self.padded.get(value, (None, -SHARED))
         made: list[Step] = []
