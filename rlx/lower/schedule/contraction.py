@@ -32,6 +32,7 @@ def contraction_steps(scheduler: Scheduler, node: Node, root: Value) -> list[Ste
 
 
 OVERLAPPING = 2  # windows that see each element so often at least are read in a padded copy
+NARROW = 8  # but not those of padded images narrower than this: a tile would go over their lines
 
 
 class _Contraction:
@@ -111,7 +112,7 @@ class _Contraction:
         padded = padded_origin(value, self.scheduler) if self.computes else None
         if padded is None or value.dtype != self.dtype or not isinstance(value.type.size, int):
             return None
-        if value.type.size < OVERLAPPING * padded.type.size:
+        if value.type.size < OVERLAPPING * padded.type.size or narrowest(padded) < NARROW:
             return None
         buffer, steps = self.scheduler.padded_copy(padded, self.node)
         self.packed += steps
@@ -224,6 +225,14 @@ def padded_origin(value: Value, scheduler: Scheduler) -> Value | None:
                 return None if read.strides else value
         value = node.args[0]
     return None
+
+
+def narrowest(padded: Value) -> int:
+    """The shortest axis of a padded array that is longer than before."""
+    assert padded.node is not None, "padding has made it"
+    before = padded.node.args[0].shape
+    changed = [n for n, m in zip(padded.shape, before, strict=True) if n != m]
+    return min(map(likely, changed), default=0)
 
 
 def carried_place(path: Sequence[Node], place: Place) -> Place | None:
