@@ -26,7 +26,8 @@ class Case:
     `train`, a loss of the first input, which is trained by the others; `stream`, a function that
     gives its result and the next of its first input. `flops` and `nbytes` are the least that any
     program must do. `outputs` tells how results are laid; `norms` compares only their
-    sizes, `compared` only so many of them.
+    sizes, `compared` only so many of them. The first input of a call with `weights` are weights of
+    a model in use, which are the same in all calls.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Case:
     norms: bool = False
     compared: int | None = None
     loops: bool = False
+    weights: bool = False
     is_peak: bool = False
     starts: bool = False
     in_readme: bool = False
@@ -68,13 +70,15 @@ def placed(case: Case, library: Library) -> list[Any]:
     return [tree_map(library.place, x) for x in case.inputs()]
 
 
-def build(case: Case, library: Library, inputs: list[Any]) -> Work:
-    """Compile, and run for the first time."""
+def build(case: Case, library: Library, inputs: list[Any], is_first: bool = False) -> Work:
+    """Compile, and run for the first time; weights are not kept if that is all that counts."""
     program = case.program(library)
     if case.kind == "train":
         function, inputs = library.trainer(program, inputs[0], RATE), inputs[1:]
     elif case.kind == "stream":
         function, inputs = library.stream(program, inputs[0]), inputs[1:]
+    elif case.weights and not is_first:
+        function = library.model(program)
     else:
         function = library.compile(program, case.loops)
     names = {"f": function, "wait": library.wait}

@@ -51,7 +51,7 @@ def measure(kind: str, steps: int) -> dict[str, float]:
         "record, s": recorded - began,
         "compile, s": time.process_time() - recorded,
         "memory, MB": peak() - before,
-        "code, kB": len(executable.object_code) / 1e3,
+        "code, kB": executable.code_bytes / 1e3,
     }
 
 

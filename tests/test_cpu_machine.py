@@ -41,7 +41,7 @@ def test_symbols_come_from_the_process_and_from_the_caller():
     symbols = {"given": ctypes.addressof(word)}
     library = machine.load(text, symbols=symbols)
     assert call(library) == 42
-    again = machine.Library(library.object_code, library.names, symbols)
+    again = machine.Library(library.objects, library.names, symbols)
     del library
     assert call(again) == 42
 
@@ -106,10 +106,10 @@ def test_threads_compile_at_once():
 
 def test_dropped_code_is_freed():
     big = "@table = global [100000 x i64] zeroinitializer\n" + constant(1)  # 800 kB each
-    object_code, names = (library := machine.load(big)).object_code, library.names
+    objects, names = (library := machine.load(big)).objects, library.names
     for _ in range(20):
-        machine.Library(object_code, names)
+        machine.Library(objects, names)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for _ in range(100):
-        assert call(machine.Library(object_code, names)) == 1
+        assert call(machine.Library(objects, names)) == 1
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 30_000  # KiB

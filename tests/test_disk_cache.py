@@ -121,7 +121,7 @@ def test_what_looks_inside_is_the_same_after_a_hit():
     assert told(first) == WRITTEN and told(second) == READ
     assert second.stages == first.stages and second.cost() == first.cost()
     assert second.executable.held_bytes == first.executable.held_bytes
-    assert second.executable.object_code == first.executable.object_code
+    assert second.executable.objects == first.executable.objects
     out = np.empty_like(X), np.empty((4, 4), np.float32)
     second.run_into(X, out=out)
     for one, other in zip(out, first(X), strict=True):

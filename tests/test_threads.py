@@ -14,6 +14,7 @@ from test_session import W, X, failing, layer, library_call
 
 import rlx
 import rlx.numpy as rnp
+from rlx.backends import forks
 from rlx.backends.forks import Turns
 
 
@@ -141,14 +142,16 @@ def test_a_forked_child_runs_compiles_and_submits(session):
                 return
             session.compile(lambda x, i=i: x * float(i), X)
 
-    busy = threading.Thread(target=compile_on)
-    busy.start()
+    busy = [threading.Thread(target=compile_on) for _ in range(3)]  # one compiles, others wait
+    for thread in busy:
+        thread.start()
     try:
         for _ in range(4):
             assert os.waitstatus_to_exitcode(os.waitpid(forked(compiled, expected), 0)[1]) == 0
     finally:
         stop.set()
-        busy.join()
+        for thread in busy:
+            thread.join()
 
 
 def test_who_waits_for_the_lock_of_compiles_gets_it_next():
@@ -171,6 +174,31 @@ def test_who_waits_for_the_lock_of_compiles_gets_it_next():
         order.append("fork")
     busy.join()
     assert order == ["first compile", "fork", "second compile"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_forked_child_does_not_wait_for_who_waits_in_the_parent(monkeypatch):
+    turns = Turns()
+
+    class Waiter:
+        """Waits for its turn once the fork has taken it."""
+
+        def __enter__(self) -> None:
+            self.thread = threading.Thread(target=turns.__enter__)
+            self.thread.start()
+            while not turns._waiting.locked():
+                time.sleep(0.001)
+
+        def __exit__(self, *error: object) -> None:
+            pass
+
+    monkeypatch.setattr(forks, "_held", [(5, turns), (6, Waiter())])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        child = os.fork()
+    if not child:
+        os._exit(0 if turns._waiting.acquire(timeout=5) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def forked(compiled: rlx.CompiledGraph, expected: np.ndarray) -> int:

@@ -88,6 +88,10 @@ def digest(tree: Any) -> str:
 def tell_models() -> None:
     for name, (function, *arguments) in MODELS.items():
         print(name, digest(rlx.jit(function)(*arguments)))
+    x = normal(37, 50)
+    program = rlx.jit(perceptron).lower(WEIGHTS, x).compile()
+    program.bind(weights=WEIGHTS)
+    print("bound perceptron", digest(program(x)))
 
 
 def tell_programs(count: int) -> None:

@@ -51,7 +51,7 @@ def perceptron(name: str, title: str, rows: int, width: int, inner: int, **more:
         return lambda p, x: feed_forward(library, p, x)
 
     flops = 4.0 * rows * width * inner
-    return Case(name, "layers", title, inputs, program, flops=flops, **more)
+    return Case(name, "layers", title, inputs, program, flops=flops, weights=True, **more)
 
 
 def norms() -> tuple[Any, ...]:

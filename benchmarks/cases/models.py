@@ -67,7 +67,7 @@ CASES = [
     Case(
         "encoder", "models", "encoder like MiniLM, 128 tokens", texts,
         lambda library: lambda p, tokens: encoder(library, p, tokens, 12),
-        flops=ENCODER, starts=True, in_readme=True,
+        flops=ENCODER, weights=True, starts=True, in_readme=True,
     ),
     Case(
         "encoder-gradient", "models", "gradient of the encoder", texts, encoder_gradient,
@@ -77,12 +77,12 @@ CASES = [
         "vit", "models", "ViT-tiny, 1 image of 224x224",
         lambda: (vit_parameters(12, 192, 196, 16), Laid(normal(1, 3, 224, 224), "image")),
         lambda library: lambda p, images: vit(library, p, images, 3, 16),
-        flops=VIT, starts=True,
+        flops=VIT, weights=True, starts=True,
     ),
     Case(
         "resnet", "models", "ResNet-18, 1 image of 224x224",
         lambda: (resnet_parameters(1000), Laid(normal(1, 3, 224, 224), "image")),
-        classify, flops=resnet_flops(224), starts=True, in_readme=True,
+        classify, flops=resnet_flops(224), weights=True, starts=True, in_readme=True,
     ),
     Case(
         "gpt-decode", "models", "GPT-2 small, 1 token with a cache of 256", decoding, decode_step,
@@ -92,6 +92,6 @@ CASES = [
         "gpt-prefill", "models", "GPT-2 small, prompt of 256",
         lambda: (text_parameters(LAYERS, WIDTH, WORDS, LENGTH, 0.1), integers(WORDS, 1, LENGTH)),
         prefill, flops=LAYERS * block_flops(LENGTH, WIDTH, LENGTH / 2)
-        + 2.0 * LENGTH * WIDTH * WORDS,
+        + 2.0 * LENGTH * WIDTH * WORDS, weights=True,
     ),
 ]  # fmt: skip

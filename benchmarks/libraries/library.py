@@ -71,6 +71,10 @@ class Library(ABC):
         `loops` says that it holds long loops, which a library that unrolls must not record.
         """
 
+    def model(self, f: Function) -> Function:
+        """The same of a function whose first argument, weights, is never another."""
+        return self.compile(f)
+
     @abstractmethod
     def finished(self, call: str, result: Any) -> str:
         """A statement that makes a call and waits for its result."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, final
 
 import numpy as np
@@ -28,6 +29,17 @@ class Rlx(JaxNames):
 
     def array(self, x: np.ndarray) -> Any:
         return rlx.array(x)
+
+    def model(self, f: Function) -> Function:
+        name, kept = next(iter(inspect.signature(f).parameters)), []
+
+        def call(weights: Any, *args: Any) -> Any:
+            if not kept:
+                kept.append(rlx.jit(f).lower(weights, *args).compile())
+                kept[0].bind(**{name: weights})
+            return kept[0](*args)
+
+        return call
 
     def finished(self, call: str, result: Any) -> str:
         return call

@@ -68,6 +68,9 @@ class Executable:
     `reused_memory(parameters)` chooses for results (by number) one of these parameters whose memory
     they may be written to.
 
+    If the last parameters are fixed, `prepare` makes of their arrays, which are dense, what entries
+    take in their place: arrays again, as many as it likes.
+
     The rest is for looking inside: `make_stages` gives the text of each level by its name,
     `make_report` tells what became of the ops, `seconds` how long each phase of the compile took,
     `work` counts the scalar instructions of a call and the bytes it moves. A program that was
@@ -82,13 +85,14 @@ class Executable:
     arena_bytes: int = 0
     constant_bytes: int = 0
     program: Program | None = None
-    object_code: bytes = b""
+    objects: tuple[bytes, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     work: Callable[[], tuple[int, int]] = lambda: (0, 0)
     make_entry_into: Callable[[], Callable[..., Any]] | None = None
     make_entry_filling: Callable[[], Callable[..., Any]] = lambda: _always_miss
     reused_memory: Callable[[Sequence[int]], dict[int, int]] = lambda parameters: {}
     lasting: Lasting | None = None
+    prepare: Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]] = tuple
 
     @cached_property
     def held_bytes(self) -> int:
@@ -96,7 +100,12 @@ class Executable:
 
         The text of a program and what stands for it in Python grow with the machine code.
         """
-        return FIXED_BYTES + BYTES_PER_CODE * len(self.object_code) + self.constant_bytes
+        return FIXED_BYTES + BYTES_PER_CODE * self.code_bytes + self.constant_bytes
+
+    @property
+    def code_bytes(self) -> int:
+        """The size of the machine code."""
+        return sum(map(len, self.objects))
 
     @property
     def report(self) -> str:
@@ -132,11 +141,18 @@ class Backend(ABC):
 
     @abstractmethod
     def compile(
-        self, graph: Graph, array: type, *, check: bool = False, target: Target | None = None
+        self,
+        graph: Graph,
+        array: type,
+        *,
+        check: bool = False,
+        target: Target | None = None,
+        fixed: int = 0,
     ) -> Executable:
         """Compile a graph; results are instances of `array`, made from an ndarray.
 
-        With `check` the graph is verified after every pass. `target` may be the `alike_target`.
+        With `check` the graph is verified after every pass. `target` may be the `alike_target`. As
+        many of the last parameters as are `fixed` are the same arrays in many calls.
         """
 
     def compiled_for(self) -> object:

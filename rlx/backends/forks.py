@@ -30,8 +30,15 @@ def _give() -> None:
         lock.__exit__(None, None, None)
 
 
+def _give_in_child() -> None:
+    _give()
+    for _, lock in _held:
+        if isinstance(lock, Turns):
+            lock.forget_who_waits()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_take, after_in_parent=_give, after_in_child=_give)
+    os.register_at_fork(before=_take, after_in_parent=_give, after_in_child=_give_in_child)
 
 
 @final
@@ -45,6 +52,10 @@ class Turns:
         self._waiting, self._lock = threading.Lock(), threading.RLock()
         self._owner = 0
         self._depth = 0
+
+    def forget_who_waits(self) -> None:
+        """In a forked child: the thread that waited for its turn lives in the parent."""
+        self._waiting = threading.Lock()
 
     def __enter__(self) -> None:
         me = threading.get_ident()

@@ -107,7 +107,7 @@ def tell_compile(
     _print(f"{_title(name, graph)}: {how} for {device} in {seconds * 1e3:.1f} ms")
     if level >= 2:
         phases = [f"{phase} {s * 1e3:.1f} ms" for phase, s in executable.seconds.items()]
-        sizes = [f"arena {executable.arena_bytes} bytes", f"code {len(executable.object_code)}"]
+        sizes = [f"arena {executable.arena_bytes} bytes", f"code {executable.code_bytes}"]
         _print("  " + ", ".join([*phases, *sizes]) + " bytes")
         _print("\n".join("  " + line for line in executable.report.splitlines()))
     if level >= 3:
@@ -171,8 +171,8 @@ def dump(name: str, graph: Graph, device: str, key: str, executable: Executable 
         files["constants.npz"] = _packed(arrays)
     if executable:
         files["report.txt"] = executable.report.encode()
-    if executable and executable.object_code:
-        files[f"{len(stages):02}_object.o"] = executable.object_code
+    for i, object_code in enumerate(executable.objects if executable else ()):
+        files[f"{len(stages):02}_object_{i}.o"] = object_code
     _write(folder, files)
 
 

@@ -45,6 +45,7 @@ class CompileOptions:
     that results can take over their memory. For a graph of symbolic sizes, `specialize` compiles
     it for each size it meets, and `buckets` (name of a dim, sizes) for the next larger of these.
     If it is `deterministic="batch"`, the numbers of a row do not depend on how many rows there are.
+    As many of the last parameters as are `fixed` get the same arrays in many calls.
     """
 
     name: str = ""
@@ -53,6 +54,7 @@ class CompileOptions:
     specialize: bool = False
     buckets: Buckets = ()
     deterministic: str | None = None
+    fixed: int = 0
 
     def __post_init__(self) -> None:
         if self.deterministic not in DETERMINISTIC:
@@ -103,7 +105,7 @@ class Session:
             made.append(self._sized(graph, compile, options))
             return made[0]
 
-        sizes = (options.specialize, options.buckets, options.deterministic)
+        sizes = (options.specialize, options.buckets, options.deterministic, options.fixed)
         key = (fingerprint(graph), check, config.settings.compiled_in, sizes)
         executable = self.cache.get(key, make)
         if not made:
@@ -179,10 +181,11 @@ class Session:
         self, graph: Graph, name: str, key: str, check: bool, options: CompileOptions
     ) -> Executable:
         began = time.perf_counter()
-        target = self._target(options)
+        more: dict[str, Any] = {"fixed": options.fixed} if options.fixed else {}
+        more |= self._target(options)
         try:
             with tell_slow(name, graph, self.device):
-                executable = self.backend.compile(graph, Array, check=check, **target)
+                executable = self.backend.compile(graph, Array, check=check, **more)
         except BaseException:
             dump(name, graph, self.device, key, None)
             raise

@@ -8,6 +8,7 @@ none.
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
@@ -29,6 +30,16 @@ class _State(threading.local):
 
 
 _state = _State()
+
+
+def _forget_other_threads() -> None:
+    """In a forked child they are gone, with their traces and what they held."""
+    global _counting, open_traces
+    _counting, open_traces = threading.Lock(), len(_state.traces)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_other_threads)
 
 
 class Ties:

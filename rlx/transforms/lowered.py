@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from ..runtime.session import CompileOptions, default_session
 from ..trace import ownership, pytree
 from ..trace.host import PYTHON_SCALARS
 from ..trace.make_graph import Traced
+from .bound import Bound, bound_to
 from .call_path import Arguments, call_path, into_path
 from .recompile import difference
 
@@ -31,14 +32,17 @@ MarkStatic = Callable[[Any, Any], tuple[Any, Any]]
 class Compiled:
     """A recorded and compiled function for one kind of arguments.
 
-    A call takes arguments like those it was recorded for; static ones may be left out. If an
-    earlier process recorded it, the graph in `traced` has no nodes, and `record` gives them.
+    A call takes arguments like those it was recorded for; static ones may be left out, and bound
+    ones must be. If an earlier process recorded it, the graph in `traced` has no nodes, and
+    `record` gives them.
     """
 
     traced: Traced
     compiled: CompiledGraph
     mark_static: MarkStatic
     record: Callable[[], Graph] | None = None
+    options: CompileOptions = field(default_factory=CompileOptions)
+    _bound: Bound | None = None
 
     @property
     def graph(self) -> Graph:
@@ -48,15 +52,36 @@ class Compiled:
     @property
     def stages(self) -> dict[str, str]:
         """The text of every stage, from the recorded graph to the machine code."""
-        return self.compiled.stages
+        return (self._bound or self).compiled.stages
 
     def report(self) -> str:
-        """For each op how it runs."""
-        return self.compiled.report()
+        """For each op how it runs, and what was done for bound arguments."""
+        bound = self._bound
+        return f"{bound.compiled.report()}\n{bound.told}" if bound else self.compiled.report()
 
     @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.run(self._leaves(args, kwargs))
+        bound = self._bound
+        if bound is None:
+            return self.run(self._leaves(args, kwargs))
+        return self._unflatten(bound.compiled(*bound.leaves(args, kwargs)))
+
+    @boundary
+    def bind(self, **arguments: Any) -> None:
+        """Fix arguments, by their names: later calls leave them out.
+
+        What depends on these alone is computed now, and their matrices are laid as products read
+        them. They stay the same until they are bound again, which compiles nothing; `bind()` frees
+        them all. The memory of NumPy arrays is not shared.
+
+        >>> import rlx
+        >>> scale = rlx.jit(lambda x, factor: x * factor)
+        >>> scale = scale.lower(rlx.array([1.0, 2.0]), rlx.array(3.0)).compile()
+        >>> scale.bind(factor=rlx.array(10.0))
+        >>> scale(rlx.array([1.0, 2.0])).tolist()
+        [10.0, 20.0]
+        """
+        self._bound = bound_to(self, self._bound, arguments) if arguments else None
 
     def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
         """The leaves of arguments, which must be like those it was recorded for."""
@@ -130,13 +155,19 @@ class Compiled:
 
         Nothing is allocated or copied for an array that is dense and apart from the arguments.
         """
-        self.write_into(self._leaves(args, kwargs), out)
+        bound = self._bound
+        if bound is None:
+            self.write_into(self._leaves(args, kwargs), out)
+        else:
+            bound.compiled.run_into(*bound.leaves(args, kwargs), out=self._outs(out))
 
     def write_into(self, leaves: Sequence[Any], out: Any) -> None:
         """Do as `run_into`, on the leaves of the arguments."""
+        self.compiled.run_into(*leaves, *self.traced.captures, out=self._outs(out))
+
+    def _outs(self, out: Any) -> list[Any]:
         sides = ("the result", "`out`")
-        outs = pytree.flatten_like(self.traced.out_tree, out, "run_into", sides)
-        self.compiled.run_into(*leaves, *self.traced.captures, out=outs)
+        return pytree.flatten_like(self.traced.out_tree, out, "run_into", sides)
 
     @boundary
     def run_async(self, *args: Any, **kwargs: Any) -> Pending:
@@ -146,7 +177,11 @@ class Compiled:
         checked and memory of NumPy arrays is copied now, so the caller may change it at once. All
         errors come out where the result is asked for.
         """
-        return self.start(lambda: self._leaves(args, kwargs))
+        bound = self._bound
+        if bound is None:
+            return self.start(lambda: self._leaves(args, kwargs))
+        given = lambda: bound.leaves(args, kwargs)  # noqa: E731
+        return bound.compiled.start(given, then=self._unflatten)
 
     def start(self, leaves: Callable[[], Sequence[Any]]) -> Pending:
         """Do as `run_async`, on the leaves of the arguments."""
@@ -182,7 +217,7 @@ class Lowered:
         given = tuple(name for name in self.options.donate if places_of(name, names))
         options = replace(self.options, donate=given)
         compiled = default_session(self.device).compile(self.graph, options=options)
-        return Compiled(self.traced, compiled, self.mark_static)
+        return Compiled(self.traced, compiled, self.mark_static, options=options)
 
 
 _LEAF = pytree.structure(0)

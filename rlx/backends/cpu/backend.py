@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import itertools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,9 +30,11 @@ from .entry_layout import Spec, array_layout
 from .host import Host, host
 from .library import Library, constant_name
 from .program import ProgramWriter
+from .python_entry import aligned_array
 from .ranking import MOST_RANKED
 from .reuse import lifetimes, reused_memory
 from .stored import Code, Place, facts
+from .units import units
 
 RELEASE_ABOVE = 50_000  # nanoseconds of work that pay for giving up the interpreter lock
 LOCAL_BYTES = 1 << 16  # of a thread's stack, for what a row passes on
@@ -59,24 +62,32 @@ class CpuBackend(Backend):
         return Availability(True)
 
     def compile(
-        self, graph: Graph, array: type, *, check: bool = False, target: Target | None = None
+        self,
+        graph: Graph,
+        array: type,
+        *,
+        check: bool = False,
+        target: Target | None = None,
+        fixed: int = 0,
     ) -> Executable:
         """Give the machine code of a graph, perhaps of an earlier process."""
         target = target or self.target
-        place = Place.of(graph, target)
+        place = Place.of(graph, target, fixed)
         began = time.perf_counter()
         linked = None if check else _read(place)
         if linked is not None:
             seconds = {"read": time.perf_counter() - began}
-            return self._executable(linked, place, graph, lambda: graph, array, seconds, target)
-        code, program, report, seconds = self._compile(graph, check, target)
+            return self._executable(
+                linked, place, graph, lambda: graph, array, seconds, target, fixed
+            )
+        code, program, report, seconds = self._compile(graph, check, target, fixed)
         began = time.perf_counter()
         place.write(code)
         linked = Linked(code)
         seconds["link"] = time.perf_counter() - began
-        made = self._executable(linked, place, graph, lambda: graph, array, seconds, target)
+        made = self._executable(linked, place, graph, lambda: graph, array, seconds, target, fixed)
         made.program, made.work = program, lambda: work(program)
-        made.make_report = lambda: _joined(report, place.told)
+        made.make_report = lambda: _joined(report, _told(code), place.told)
         return made
 
     def compiled_for(self) -> object:
@@ -111,6 +122,7 @@ class CpuBackend(Backend):
         array: type,
         seconds: dict[str, float],
         target: Target,
+        fixed: int = 0,
     ) -> Executable:
         """Machine code of this process as the runtime wants it."""
         code = linked.code
@@ -121,11 +133,11 @@ class CpuBackend(Backend):
         is_lasting = bool(place.key) and not place.functions
         return Executable(
             linked.entry(signature, array),
-            make_stages=lambda: _stages(lowered(), target),
-            make_report=lambda: _joined(lowered().report, place.told),
+            make_stages=lambda: _stages(lowered(), target, fixed),
+            make_report=lambda: _joined(lowered().report, _told(code), place.told),
             arena_bytes=likely(code.memory),
             constant_bytes=sum(constant.nbytes for constant in code.constants),
-            object_code=code.object_code,
+            objects=code.objects,
             seconds=seconds,
             work=lambda: work(lowered().program),
             make_entry_into=lambda: linked.entry(signature, array, takes_outputs=True),
@@ -134,10 +146,11 @@ class CpuBackend(Backend):
                 code.lifetimes, signature.param_types, signature.result_types, donated
             ),
             lasting=Lasting(place.key, lambda: place.arrays) if is_lasting else None,
+            prepare=linked.prepare,
         )
 
     def _compile(
-        self, graph: Graph, check: bool, target: Target
+        self, graph: Graph, check: bool, target: Target, fixed: int
     ) -> tuple[Code, Program, str, dict[str, float]]:
         """Lower the graph, write its program as LLVM text and compile that."""
         times = [time.perf_counter()]
@@ -145,14 +158,13 @@ class CpuBackend(Backend):
         program = lowered.program
         times.append(time.perf_counter())
         writer = ProgramWriter(_host_of(target))
-        memory = writer.write(program)
-        text = writer.module.text
+        memory, early = writer.write(program, fixed)
+        texts = units(writer.module, host().cores)
         times.append(time.perf_counter())
-        object_code, names = machine.compile(text)
+        objects = machine.compile_together(texts)
         times.append(time.perf_counter())
         code = Code(
-            object_code,
-            names,
+            objects,
             writer.constants,
             writer.calls,
             writer.dims,
@@ -160,6 +172,7 @@ class CpuBackend(Backend):
             memory,
             writer.cost > RELEASE_ABOVE,
             lifetimes(program),
+            early,
         )
         spans = [after - before for before, after in itertools.pairwise(times)]
         seconds: dict[str, float] = dict(zip(("lower", "write", "llvm"), spans, strict=True))
@@ -174,7 +187,31 @@ class Linked:
         self.calls = Library(code.calls, code.dims)
         places = {constant_name(i): a.ctypes.data for i, a in enumerate(code.constants)}
         symbols = pool.symbols() | self.calls.symbols | places
-        self.library = machine.Library(code.object_code, code.names, symbols)
+        names = ["main", "prepare"] if code.early and code.early.panels else ["main"]
+        self.library = machine.Library(code.objects, names, symbols)
+
+    def prepare(self, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        """Make of fixed arrays what is given to entries instead."""
+        early = self.code.early
+        if early is None:
+            return tuple(arrays)
+        panels = [aligned_array((count,), np.dtype(np.uint8)) for count in early.panels]
+        places = [x.ctypes.data for x in (*arrays, *panels)]
+        table = (ctypes.c_void_p * len(places))(*places)
+        if panels:
+            ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(self.library.address("prepare"))(
+                table
+            )
+        return (*(arrays[i] for i in early.kept), *panels)
+
+    def _types(self, graph: Graph) -> list[Type]:
+        """The types of what an entry takes besides memory for results."""
+        early, types = self.code.early, list(graph.param_types)
+        if early is None:
+            return types
+        fixed = types[len(types) - early.fixed :]
+        panels = [Type(np.dtype(np.uint8), (count,)) for count in early.panels]
+        return [*types[: len(types) - early.fixed], *(fixed[i] for i in early.kept), *panels]
 
     def entry(
         self,
@@ -186,10 +223,11 @@ class Linked:
     ) -> Callable[..., Any]:
         """The Python callable; for symbolic sizes without numbers one that finds them."""
         code = self.code
+        types = self._types(graph)
         is_symbolic = code.dims is not None
         if is_symbolic and sizes is None:
             make = functools.partial(self.entry, graph, array, takes_outputs, fills_outputs)
-            return sized_entry(graph.param_types, lambda sizes: make(sizes=sizes))
+            return sized_entry(types, lambda sizes: make(sizes=sizes))
         if sizes is not None:
             check_sizes(graph, sizes)
         numbers = _numbers(code.symbols, sizes or {})
@@ -199,7 +237,7 @@ class Linked:
 
         return make_entry(
             self.library.address("main"),
-            [_spec(t, sizes) for t in graph.param_types],
+            [_spec(t, sizes) for t in types],
             [_spec(t, sizes) for t in graph.result_types],
             constants=[numbers.ctypes.data] if is_symbolic else [],
             arena_bytes=max(concrete(code.memory, sizes or {}), 64),
@@ -219,10 +257,10 @@ def _host_of(target: Target) -> Host:
     return replace(host(), sums_alike=True, has_tiles=False)
 
 
-def _stages(lowered: Lowered, target: Target) -> dict[str, str]:
+def _stages(lowered: Lowered, target: Target, fixed: int) -> dict[str, str]:
     """The stages' texts, made anew: their graphs are not kept."""
     writer = ProgramWriter(_host_of(target))
-    writer.write(lowered.program)
+    writer.write(lowered.program, fixed)
     text = writer.module.text
     return {**lowered.stages, "llvm": text, "assembly": machine.assembly(text)}
 
@@ -237,6 +275,14 @@ def _read(place: Place) -> Linked | None:
     except InternalError:
         place.forget()
         return None
+
+
+def _told(code: Code) -> str:
+    """What a report says of matrices that are laid as products read them."""
+    if code.early is None:
+        return ""
+    panels = code.early.panels
+    return f"operands packed once: {len(panels)}, {sum(panels)} bytes"
 
 
 def _joined(*texts: str) -> str:

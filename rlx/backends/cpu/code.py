@@ -256,6 +256,11 @@ class Function:
         self.start_block(done)
 
     @property
+    def declaration(self) -> str:
+        """The line by which another module knows the function."""
+        return f"declare {self.returns} @{self.name}({', '.join(t for t, _ in self.parameters)})"
+
+    @property
     def text(self) -> str:
         """The function as LLVM text."""
         parameters = ", ".join(f"{kind} {name}" for kind, name in self.parameters)

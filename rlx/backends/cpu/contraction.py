@@ -92,7 +92,7 @@ def _moved(
 
 def plan_contraction(step: Contraction, host: Host, parts: int) -> GemmPlan:
     """How each of the products is computed."""
-    step = _rows_along_columns(step)
+    step = rows_along_columns(step)
     return GemmPlan.of(problem_of(step), host, 1 if shares_batch(step, host) else parts)
 
 
@@ -110,10 +110,10 @@ def emit_contraction(
     With a batch of at least as many matrices as threads the parts share the batch, else each
     matrix product.
     """
-    step = _rows_along_columns(step)
+    step = rows_along_columns(step)
     stores = step.stores
     exprs = all_exprs(stores)
-    buffers = [*buffers_of([*exprs, step.lhs, step.rhs]), *(s.buffer for s in stores)]
+    buffers = [*loaded_operands(step), *buffers_of(exprs), *(s.buffer for s in stores)]
     scope = open_scope(f, layout, host, buffers)
     shared = layout.scratch(f)
     by_batch = shares_batch(step, host)
@@ -121,7 +121,7 @@ def emit_contraction(
     split = by_batch and parts > 1
 
     def open_operands(inside: Function) -> Scope:
-        scope = open_scope(inside, layout, host, buffers_of([step.lhs, step.rhs]))
+        scope = open_scope(inside, layout, host, loaded_operands(step))
         scope.names.update({v: f"%batch{i}" for i, v in enumerate(step.batch)})
         return scope
 
@@ -132,11 +132,18 @@ def emit_contraction(
             place = inner.index(index.substitute(table))
             return f.offset(inner.pointers[buffer], memory_element(buffer.dtype.name), place)
 
+        def place(
+            e: Expr, line: Variable, panels: Buffer | None, is_read: bool
+        ) -> str | OperandView:
+            if panels is not None:
+                return inner.pointers[panels]
+            if isinstance(e, Load) and (is_read or is_matrix(e, line, step.depth)):
+                return start(e.buffer, e.index)
+            return OperandView(e, line, step.depth)
+
         a, b = (
-            start(e.buffer, e.index)
-            if isinstance(e, Load) and (is_matrix(e, line, step.depth) or is_read)
-            else OperandView(e, line, step.depth)
-            for (e, line), is_read in zip(step.operands, plan.reads_windows, strict=True)
+            place(*side, is_read)
+            for side, is_read in zip(sides(step), plan.reads_windows, strict=True)
         )
         c = start(stores[0].buffer, stores[0].index)
         part, scratch = "0" if by_batch or parts == 1 else "%part", shared
@@ -163,15 +170,27 @@ def scratch_bytes(step: Contraction, plan: GemmPlan, parts: int, host: Host) -> 
     return plan.scratch_bytes * (parts if shares_batch(step, host) else 1)
 
 
+def sides(step: Contraction) -> list[tuple[Expr, Variable, Buffer | None]]:
+    """Each operand with its variable besides the depth, and its panels, if any."""
+    panels = (step.lhs_panels, step.rhs_panels)
+    return [(*operand, given) for operand, given in zip(step.operands, panels, strict=True)]
+
+
+def loaded_operands(step: Contraction) -> list[Buffer]:
+    """The buffers that the operands are read from."""
+    return [b for e, _, panels in sides(step) for b in ([panels] if panels else buffers_of([e]))]
+
+
 def problem_of(step: Contraction) -> Problem:
     """The sizes and strides of one product, which are numbers."""
+    a, b = (_operand(*side, step.depth) for side in sides(step))
     lines = _row_steps(step)
     return Problem(
         m=_number(step.row.extent),
         n=_number(step.column.extent),
         k=_number(step.depth.extent),
-        a=_operand(step.lhs, step.row, step.depth),
-        b=_operand(step.rhs, step.column, step.depth).transposed,
+        a=a,
+        b=b.transposed,
         c_row=lines[-1].stride,
         c_lines=lines if len(lines) > 1 else (),
         dtype=step.lhs.dtype.name,
@@ -185,8 +204,10 @@ def is_matrix(e: Expr, line: Variable, depth: Variable) -> bool:
     return isinstance(e, Load) and e.index.is_stepped_by(line) and e.index.is_stepped_by(depth)
 
 
-def _operand(e: Expr, line: Variable, depth: Variable) -> Operand:
+def _operand(e: Expr, line: Variable, panels: Buffer | None, depth: Variable) -> Operand:
     """An operand whose rows are its lines, and its columns the depth."""
+    if panels is not None:
+        return replace(_operand(e, line, None, depth), is_packed=True, windows=None)
     if is_matrix(e, line, depth):
         index = load_of(e).index
         return Operand(_number(index.stride_of(line)), _number(index.stride_of(depth)))
@@ -235,12 +256,12 @@ def _number(size: Size) -> int:
     return size
 
 
-def _rows_along_columns(step: Contraction) -> Contraction:
+def rows_along_columns(step: Contraction) -> Contraction:
     """Exchange the operands if the result is contiguous along the rows."""
     if is_long(step.row) and step.stores[0].index.stride_of(step.row) == 1:
         return Contraction(
             step.batch, step.column, step.row, step.depth, step.rhs, step.lhs, step.dtype,
-            step.stores, step.source,
+            step.stores, step.source, step.rhs_panels, step.lhs_panels,
         )  # fmt: skip
     return step
 

@@ -90,15 +90,16 @@ def _emit_inner(module: Module, name: str, blocking: Blocking) -> str:
         return module.shared[blocking]
     if blocking.uses_tiles:
         emit_tile_kernel(module, f"{name}_kernel", blocking)
-        for which in "ab":
-            emit_tile_pack(module, f"{name}_pack_{which}", blocking, which)
+        for which, is_copied in (("a", blocking.copies_a), ("b", blocking.copies_b)):
+            if is_copied:
+                emit_tile_pack(module, f"{name}_pack_{which}", blocking, which)
         module.shared[blocking] = name
         return name
     emit = emit_dots if blocking.dot_lanes else emit_kernel
     emit(module, f"{name}_kernel", blocking)
-    if blocking.pack_a and not blocking.problem.a.is_computed:
+    if blocking.copies_a and not blocking.problem.a.is_computed:
         emit_pack_a(module, f"{name}_pack_a", blocking)
-    if blocking.pack_b and not blocking.problem.b.is_computed:
+    if blocking.copies_b and not blocking.problem.b.is_computed:
         emit_pack_b(module, f"{name}_pack_b", blocking)
     if blocking.pieces > 1:
         kind = f"[{blocking.tile.columns} x {memory_type(blocking.problem.accumulator)}]"
@@ -275,8 +276,8 @@ class _Emitter:
         piece: str,
         depth: str,
     ) -> None:
-        """Pack panels of A or B, if they are to be packed."""
-        if not (self.blocking.pack_a if which == "a" else self.blocking.pack_b):
+        """Pack panels of A or B, if they are to be packed now."""
+        if not (self.blocking.copies_a if which == "a" else self.blocking.copies_b):
             return
         name, given, extra = f"{self.inner}_pack_{which}", source, ""
         if isinstance(source, OperandView):
@@ -323,13 +324,20 @@ class _Emitter:
     ) -> str:
         """Where a tile's panel of A or B begins, packed or in place."""
         f, blocking, problem = self.f, self.blocking, self.blocking.problem
+        source, operand, count = self.places.a, problem.a, blocking.tile.row_panels
+        if which == "b":
+            source, operand = self.places.b, problem.b.transposed
+            count = blocking.tile.column_panels
+        along, through = operand.row, operand.column
         if blocking.pack_a if which == "a" else blocking.pack_b:
             size = blocking.a_panel if which == "a" else blocking.b_panel
-            place = f.emit(f"mul i64 {f.emit(f'sub i64 {panel}, {first}')}, {size}")
+            if operand.is_packed:
+                assert isinstance(source, str), "panels lie in memory"
+                packed, number = source, self._panel_number(panel, count, piece)
+            else:
+                number = f.emit(f"sub i64 {panel}, {first}")
+            place = f.emit(f"mul i64 {number}, {size}")
             return f.offset(packed, memory_type(problem.accumulator), place)
-        source, along, through = self.places.a, problem.a.row, problem.a.column
-        if which == "b":
-            source, along, through = self.places.b, problem.b.column, problem.b.row
         assert isinstance(source, str), "a view is packed"
         if which == "a" and blocking.reads_windows:
             windows, kind = blocking.windows, memory_type(problem.dtype)
@@ -340,6 +348,13 @@ class _Emitter:
             f"{f.emit(f'mul i64 {piece}, {through}')}"
         )
         return f.offset(source, memory_type(problem.dtype), place)
+
+    def _panel_number(self, panel: str, count: int, piece: str) -> str:
+        """The number of a panel among those of all pieces, `count` in each."""
+        if self.blocking.pieces == 1:
+            return panel
+        before = self.f.emit(f"udiv i64 {piece}, {self.blocking.depth}")
+        return self.f.emit(f"add i64 {self.f.emit(f'mul i64 {before}, {count}')}, {panel}")
 
     def _skip(self, panel: str, step: int, start: str, has_edge: bool) -> str:
         """How many rows or columns of a panel that was moved back are not its own."""

@@ -190,7 +190,8 @@ def _streamed_rows(problem: Problem, host: Host) -> int:
     are cheap to keep in memory. The numbers were found by measuring.
     """
     in_cache = problem.k * problem.n * problem.itemsize <= host.l2 // 2
-    if in_cache or problem.b.is_computed or problem.b.column != 1 or problem.m > 96:
+    is_rows = problem.b.column == 1 and not (problem.b.is_computed or problem.b.is_packed)
+    if in_cache or not is_rows or problem.m > 96:
         return 0
     return 8 if problem.m <= NARROW else 32 if problem.m <= 48 else 64
 
@@ -240,8 +241,8 @@ def _wants_packing(problem: Problem, tile: Tile, host: Host) -> tuple[bool, bool
     if problem.dtype in WIDENED:  # packing widens them once and for all
         pack_a = pack_a or tile.column_panels >= 3
         pack_b = pack_b or tile.row_panels >= 3
-    pack_a, pack_b = pack_a or problem.a.is_computed, pack_b or problem.b.is_computed
-    return pack_a, pack_b
+    is_given = [x.is_computed or x.is_packed for x in (problem.a, problem.b)]
+    return pack_a or is_given[0], pack_b or is_given[1]
 
 
 def _spread(stride: int) -> int:

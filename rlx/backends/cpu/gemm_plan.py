@@ -28,7 +28,9 @@ class Operand:
 
     If it `is_computed` it has no strides: packing computes its elements, and of the two numbers the
     one of the axis that runs in memory is 1, the other 0. If that is the depth, as many neighbors
-    follow each other as `run` says. `windows` tell where its elements lie if that can be told.
+    follow each other as `run` says. `windows` tell where its elements lie if that can be told. If
+    it `is_packed`, its panels were made before the program runs, all of one piece of the depth
+    after those of the piece before.
     """
 
     row: int
@@ -36,6 +38,7 @@ class Operand:
     is_computed: bool = False
     run: int = 0
     windows: Windows | None = None
+    is_packed: bool = False
 
     @property
     def transposed(self) -> Operand:
@@ -261,16 +264,33 @@ class Blocking:
         return self.tile.columns * self.depth
 
     @property
+    def copies_a(self) -> bool:
+        """Whether A is packed each time."""
+        return self.pack_a and not self.problem.a.is_packed
+
+    @property
+    def copies_b(self) -> bool:
+        """Whether B is packed each time."""
+        return self.pack_b and not self.problem.b.is_packed
+
+    @property
     def a_bytes(self) -> int:
-        """Packed memory for A, in whole cache lines."""
+        """Memory to pack A into, in whole cache lines."""
         size = self.row_panels * self.a_panel * self.problem.itemsize
-        return -(-size // 64) * 64 if self.pack_a else 0
+        return -(-size // 64) * 64 if self.copies_a else 0
 
     @property
     def b_bytes(self) -> int:
-        """Packed memory for B, in whole cache lines."""
+        """Memory to pack B into, in whole cache lines."""
         size = self.column_panels * self.b_panel * self.problem.itemsize
-        return -(-size // 64) * 64 if self.pack_b else 0
+        return -(-size // 64) * 64 if self.copies_b else 0
+
+    def panels_bytes(self, which: str) -> int:
+        """Bytes of all panels of A or B."""
+        count, size = self.tile.row_panels, self.a_panel
+        if which == "b":
+            count, size = self.tile.column_panels, self.b_panel
+        return self.pieces * count * size * self.problem.itemsize
 
     @property
     def keeps_partial(self) -> bool:
@@ -327,8 +347,8 @@ class Blocking:
             high, wide = -(-tile.row_panels // down), -(-tile.column_panels // across)
             # In units of one vector multiply-add; a packed vector costs about eight.
             work = high * wide * tile.rows * tile.vectors
-            work += 8 * high * tile.rows / tile.lanes * self.pack_a
-            work += 8 * wide * tile.vectors * self.pack_b
+            work += 8 * high * tile.rows / tile.lanes * self.copies_a
+            work += 8 * wide * tile.vectors * self.copies_b
             best = min(best, (work, down, across))
         return best[1], best[2]
 

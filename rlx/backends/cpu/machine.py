@@ -14,10 +14,12 @@ Nearly all of it is code generation, which hoists constants and unrolled address
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -34,6 +36,7 @@ from rlx.ir.errors import InternalError
 LINKED_TOGETHER = 64  # libraries; a linker keeps some kilobytes of each until it goes itself
 
 _serial = itertools.count()
+_idle: list[llvm.TargetMachine] = []  # those of threads that compiled
 _opening = hold_in_forks(2, threading.Lock())
 hold_in_forks(9, llvm.ffi.lib._lock)  # last: what Python collects anywhere may ask for it
 
@@ -71,14 +74,19 @@ _linkers = _Linkers()
 
 
 class Library:
-    """Machine code of one module; it stays in memory as long as this object lives."""
+    """Machine code of modules; it stays in memory as long as this object lives."""
 
     def __init__(
-        self, object_code: bytes, names: Sequence[str], symbols: Mapping[str, int] | None = None
+        self,
+        objects: Sequence[bytes],
+        names: Sequence[str],
+        symbols: Mapping[str, int] | None = None,
     ) -> None:
-        self.object_code = object_code
+        self.objects = tuple(objects)
         self.names = tuple(names)
-        builder = llvm.JITLibraryBuilder().add_object_img(object_code).add_current_process()
+        builder = llvm.JITLibraryBuilder().add_current_process()
+        for object_code in self.objects:
+            builder.add_object_img(object_code)
         for name in self.names:
             builder.export_symbol(name)
         for name, address in (symbols or {}).items():
@@ -103,6 +111,34 @@ def compile(text: str, *, level: int = 0) -> tuple[bytes, tuple[str, ...]]:
         return _engine().target.emit_object(module), tuple(_exports(module))
 
 
+def compile_together(texts: Sequence[str]) -> tuple[bytes, ...]:
+    """The object code of modules, several of them compiled at the same time."""
+    if len(texts) == 1:
+        return (compile(texts[0])[0],)
+    with ThreadPoolExecutor(min(host().cores, len(texts))) as threads:
+        return tuple(threads.map(_compile_beside, texts))
+
+
+def _compile_beside(text: str) -> bytes:
+    """Compile a module's IR text while other threads compile theirs.
+
+    llvmlite lets one thread at a time into LLVM, for it cannot know which contexts are shared. A
+    thread that generates code with a context and a machine of its own needs no lock.
+    """
+    emit = llvm.ffi.lib.LLVMPY_TargetMachineEmitToMemory._cfn
+    target = _idle.pop() if _idle else _new_machine()
+    with _module(text, 0) as module, llvm.ffi.OutputString() as error:
+        code = emit(target, module, 1, error)
+        if not code:
+            raise RuntimeError(str(error))
+    _idle.append(target)
+    start, size = llvm.ffi.lib.LLVMPY_GetBufferStart(code), llvm.ffi.lib.LLVMPY_GetBufferSize(code)
+    try:
+        return ctypes.string_at(start, size)
+    finally:
+        llvm.ffi.lib.LLVMPY_DisposeMemoryBuffer(code)
+
+
 def assembly(text: str, *, level: int = 0) -> str:
     """The machine code of a module as text."""
     with _module(text, level) as module:
@@ -115,7 +151,8 @@ def load(text: str, *, level: int = 0, symbols: Mapping[str, int] | None = None)
     Symbols that the module only declares are taken from `symbols` (name to address), else looked
     up in the process: libc, libm, pthread.
     """
-    return Library(*compile(text, level=level), symbols)
+    object_code, names = compile(text, level=level)
+    return Library([object_code], names, symbols)
 
 
 def load_kept(text: str, *, symbols: Mapping[str, int] | None = None) -> Library:
@@ -128,10 +165,10 @@ def load_kept(text: str, *, symbols: Mapping[str, int] | None = None) -> Library
     known = disk.get(key) if disk else None
     if known is not None:
         names, object_code = known.split(b"\n", 1)
-        return Library(object_code, names.decode().split(), symbols)
+        return Library([object_code], names.decode().split(), symbols)
     library = load(text, symbols=symbols)
     if disk:
-        disk.put(key, " ".join(library.names).encode() + b"\n" + library.object_code)
+        disk.put(key, " ".join(library.names).encode() + b"\n" + library.objects[0])
     return library
 
 

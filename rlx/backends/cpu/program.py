@@ -65,6 +65,7 @@ from .library import (
     op_call,
     product_call,
 )
+from .pack_early import Early, emit_prepare, pack_early
 from .pool import parallel
 from .ranking import emit_greatest
 from .reuse import copied_input
@@ -97,12 +98,18 @@ class ProgramWriter:
     def __post_init__(self) -> None:
         self.kernels = EqualKernels(self.module)
 
-    def write(self, program: Program) -> Size:
+    def write(self, program: Program, fixed: int = 0) -> tuple[Size, Early | None]:
         """Write `main` for a program; gives the bytes of memory it needs.
 
         That memory is its last pointer. The one before it, in a program of symbolic sizes, is the
-        array of their numbers, one for each of `module.symbols`.
+        array of their numbers, one for each of `module.symbols`. If the last inputs are `fixed`,
+        it also gives what `main` takes instead, and writes `prepare`, which makes it.
         """
+        early, same = None, program.inputs[len(program.inputs) - fixed :]
+        if fixed:
+            early, packings = pack_early(program, fixed, self.host)
+            if packings:
+                emit_prepare(self.module, packings, same, self.host)
         if is_symbolic([b.type for b in program.inputs]):
             dims = {s for b in program.inputs for s in b.type.symbols}
             for symbol in sorted(dims, key=lambda s: s.name):
@@ -119,7 +126,7 @@ class ProgramWriter:
         self.module.globals.append("!0 = !{}")
         width = self.host.vector_bytes * 8
         self.module.globals.append(f'attributes #0 = {{ "prefer-vector-width"="{width}" }}')
-        return arena + self.scratch
+        return arena + self.scratch, early
 
     @property
     def is_symbolic(self) -> bool:

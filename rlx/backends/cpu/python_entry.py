@@ -80,7 +80,7 @@ def _memory(
     inputs: Sequence[np.ndarray], results: Sequence[np.ndarray], arena_bytes: int
 ) -> Iterator[list[int]]:
     """The addresses of arrays, and of memory for temporaries."""
-    arena = [_aligned((arena_bytes,), np.dtype(np.uint8))] if arena_bytes else []
+    arena = [aligned_array((arena_bytes,), np.dtype(np.uint8))] if arena_bytes else []
     yield [x.__array_interface__["data"][0] for x in (*inputs, *results, *arena)]
 
 
@@ -101,12 +101,12 @@ def _may_fill(outputs: Sequence[Any], inputs: Sequence[Any]) -> bool:
 
 
 def _fresh(spec: Spec) -> np.ndarray:
-    made = _aligned(spec.shape, spec.dtype)
+    made = aligned_array(spec.shape, spec.dtype)
     made.flags.writeable = False
     return made
 
 
-def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+def aligned_array(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """A fresh array whose data begins at a multiple of 64 bytes."""
     size = math.prod(shape) * dtype.itemsize
     room = np.empty(size + ALIGNMENT, np.uint8)

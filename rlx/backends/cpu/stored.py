@@ -27,6 +27,7 @@ from ..disk import disk_cache
 from ..sources import hashed, sources
 from .library import Call
 from .machine import compiler
+from .pack_early import Early
 from .reuse import Lifetimes
 
 Arrays = Callable[[], dict[bytes, np.ndarray]]
@@ -37,11 +38,11 @@ class Code:
     """A compiled program.
 
     `symbols` are its symbolic sizes, of which the first are the `dims` of its arguments; `memory`
-    is what it needs for temporaries, in bytes.
+    is what it needs for temporaries, in bytes. With fixed inputs `early` tells what it takes for
+    them.
     """
 
-    object_code: bytes
-    names: tuple[str, ...]
+    objects: tuple[bytes, ...]
     constants: list[np.ndarray]
     calls: list[Call]
     dims: list[str] | None
@@ -49,6 +50,7 @@ class Code:
     memory: Size
     is_long: bool
     lifetimes: Lifetimes
+    early: Early | None = None
 
 
 class Place:
@@ -65,8 +67,8 @@ class Place:
         self._disk, self._sources = disk_cache(), ""
 
     @staticmethod
-    def of(graph: Graph, target: Target) -> Place:
-        """The place of a graph."""
+    def of(graph: Graph, target: Target, fixed: int = 0) -> Place:
+        """The place of a graph, of which the last parameters may be fixed."""
         place = Place("", lambda: _constants(graph))
         place._sources = sources(place._disk) if place._disk else ""
         if not place._sources:
@@ -76,7 +78,7 @@ class Place:
         except LookupError as error:
             place.told = f"not in the cache on disk: {error.args[0]}"
             return place
-        place.key = hashed("program", content, facts(target), place._sources, compiler())
+        place.key = hashed("program", content, facts(target), place._sources, compiler(), fixed)
         return place
 
     def read(self) -> Code | None:

@@ -20,6 +20,8 @@ from .scalar import register
 if TYPE_CHECKING:
     from .render import Scope
 
+# Terms that are added one after another: the error of a sum grows with their number, not its own.
+PIECE = 256
 PARTIAL_BYTES = 64  # a vector of the widest processors, so that they lose nothing
 
 
@@ -36,7 +38,30 @@ def _nest(expr: Reduce, loops: list[Variable], scope: Scope, vector: Vector, tot
     f = scope.f
     if not loops:
         return combine(f, expr.combine, vector, total, scope.vector(expr.body))
-    with f.loop("0", f.number(loops[0].extent), carried=[(vector.text, total)]) as loop:
+    extent = f.number(loops[0].extent)
+    is_long = isinstance(loops[0].extent, int) and loops[0].extent > PIECE
+    if not (is_long and vector.is_float and expr.combine == "add"):
+        return _rounds(expr, loops, scope, vector, total, ("0", extent))
+    with f.loop("0", extent, str(PIECE), carried=[(vector.text, total)]) as pieces:
+        end = f.emit(f"add i64 {pieces.index}, {PIECE}")
+        end = f.intrinsic("umin", Vector("int64"), end, extent)
+        zero = f.constant(vector, 0)
+        piece = _rounds(expr, loops, scope, vector, zero, (pieces.index, end))
+        pieces.next = [combine(f, "add", vector, pieces.values[0], piece)]
+    return pieces.values[0]
+
+
+def _rounds(
+    expr: Reduce,
+    loops: list[Variable],
+    scope: Scope,
+    vector: Vector,
+    total: str,
+    span: tuple[str, str],
+) -> str:
+    """The rounds of the outermost loop from one place to another."""
+    f = scope.f
+    with f.loop(*span, carried=[(vector.text, total)]) as loop:
         inner = scope.inner()
         inner.names[loops[0]] = loop.index
         inner.hoist([expr.body], set(loops[1:]))

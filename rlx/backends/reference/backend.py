@@ -27,7 +27,13 @@ class ReferenceBackend(Backend):
         return Availability(True)
 
     def compile(
-        self, graph: Graph, array: type, *, check: bool = False, target: Target | None = None
+        self,
+        graph: Graph,
+        array: type,
+        *,
+        check: bool = False,
+        target: Target | None = None,
+        fixed: int = 0,
     ) -> Executable:
         """Keep the graph; each call interprets it."""
         miss = object()

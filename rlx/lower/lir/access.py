@@ -61,7 +61,9 @@ def _reads(step: Step) -> Iterator[Buffer]:
         yield from loaded_buffers([step.expr], [step.index, *(b[0] for b in step.bounds)])
         yield step.buffer
     elif isinstance(step, Contraction):
-        yield from loaded_buffers([step.lhs, step.rhs])
+        sides = (step.lhs, step.lhs_panels), (step.rhs, step.rhs_panels)
+        yield from loaded_buffers(e for e, panels in sides if panels is None)
+        yield from (panels for _, panels in sides if panels is not None)
         yield from _stores_read(step.stores)
     elif isinstance(step, LibraryCall):
         yield from step.inputs

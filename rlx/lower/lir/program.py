@@ -218,7 +218,8 @@ class Contraction:
     any of them may be zero or large (transposed). If `Target.computes_operands` it may also be a
     load whose index has quotients and remainders (windows), or a `Guard` of such loads (padding).
     Without `has_static_columns` there is a single store, of the sum converted to the buffer's
-    dtype.
+    dtype. A backend may give the operands' numbers in another order of its own, as `lhs_panels` or
+    `rhs_panels`: these are read instead.
     """
 
     batch: tuple[Variable, ...]
@@ -230,6 +231,8 @@ class Contraction:
     dtype: np.dtype
     stores: tuple[Store, ...]
     source: Source | None = None
+    lhs_panels: Buffer | None = None
+    rhs_panels: Buffer | None = None
 
     @property
     def operands(self) -> tuple[tuple[Expr, Variable], tuple[Expr, Variable]]:

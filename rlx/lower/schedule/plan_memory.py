@@ -37,8 +37,8 @@ def plan_memory(program: Program) -> Program:
 
     A buffer lives from the first step that writes it to the last that reads or writes it. It goes
     to the smallest free gap that holds it, or takes over the place of a buffer that its kernel
-    reads for the last time; if holes are left, all are tried in the order of their sizes. Those of symbolic sizes lie behind the others. Sets `Buffer.offset`
-    and `Program.arena_bytes`.
+    reads for the last time; if holes are left, all are tried in the order of their sizes. Those of
+    symbolic sizes lie behind the others. Sets `Buffer.offset` and `Program.arena_bytes`.
     """
     for step in program.steps:
         nested = nested_programs(step)

@@ -1,0 +1,172 @@
+"""Operands that stay the same from call to call, packed once for all calls.
+
+The last inputs of a program may be fixed: the caller gives the same arrays again and again. A
+matrix product that packs such an operand reads panels instead, which `prepare` makes of the fixed
+arrays. Panels are further inputs; a fixed array that nothing else reads is an input no longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...ir.bind import is_symbolic
+from ...ir.types import Type
+from ...lower.lir.access import reads
+from ...lower.lir.expr import Expr, Load
+from ...lower.lir.index import Index, Variable
+from ...lower.lir.program import Buffer, Contraction, Program
+from .code import Function, Module, Vector
+from .contraction import (
+    contracts_natively,
+    is_matrix,
+    plan_contraction,
+    rows_along_columns,
+    sides,
+)
+from .gemm_pack import emit_pack_a, emit_pack_b
+from .gemm_plan import HALVES, Blocking, memory_type
+from .gemm_tiles import emit_tile_pack
+from .gemm_view import OperandView, emit_view_pack
+from .host import Host
+from .kernels import Layout, open_scope
+from .render import Scope
+
+FEW_ROWS = 96  # of half floats, which packing would widen, and so double what is read
+
+
+@dataclass(frozen=True)
+class Early:
+    """What a compiled program with fixed inputs takes instead of them.
+
+    `kept` are the numbers of those that it still reads; after them it takes panels of so many
+    bytes.
+    """
+
+    fixed: int
+    kept: tuple[int, ...]
+    panels: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Packing:
+    """One operand to pack: `which` side of a product that is cut in a certain way."""
+
+    operand: Expr
+    line: Variable
+    depth: Variable
+    blocking: Blocking
+    which: str
+    panels: Buffer
+
+
+def pack_early(program: Program, count: int, host: Host) -> tuple[Early, list[Packing]]:
+    """Let matrix products read panels of the last `count` inputs, which are fixed.
+
+    Changes the program's steps and inputs.
+    """
+    first = len(program.inputs) - count
+    free, fixed = program.inputs[:first], program.inputs[first:]
+    packings: list[Packing] = []
+    if not is_symbolic([b.type for b in program.inputs]):
+        program.steps = [
+            _with_panels(step, set(fixed), host, packings)
+            if isinstance(step, Contraction) and step.is_static and contracts_natively(step)
+            else step
+            for step in program.steps
+        ]
+    read = {b for step in program.steps for b in reads(step)}
+    kept = tuple(i for i, b in enumerate(fixed) if b in read)
+    panels = tuple(p.panels for p in packings)
+    program.inputs = (*free, *(fixed[i] for i in kept), *panels)
+    return Early(count, kept, tuple(b.nbytes for b in panels)), packings
+
+
+def _with_panels(
+    step: Contraction, fixed: Collection[Buffer], host: Host, packings: list[Packing]
+) -> Contraction:
+    """The step with panels for each operand that is fixed, and worth it."""
+    step = rows_along_columns(step)
+    for side, (operand, line, _) in zip(("lhs", "rhs"), sides(step), strict=True):
+        is_fixed = all(load.buffer in fixed for load in operand.loads)
+        if not is_fixed or operand.variables & set(step.batch):
+            continue
+        buffer = Buffer(f"panels{len(packings)}", Type(np.dtype(np.uint8), (0,)), "input")
+        tried = replace(step, **{f"{side}_panels": buffer})
+        blocking = plan_contraction(tried, host, 1).blocking
+        if blocking is None or blocking.dot_lanes:
+            continue
+        which = "a" if (side == "lhs") != blocking.swapped else "b"
+        if not _is_worth(blocking, which):
+            continue
+        buffer.type = Type(np.dtype(np.uint8), (blocking.panels_bytes(which),))
+        packings.append(Packing(operand, line, step.depth, blocking, which, buffer))
+        step = tried
+    return step
+
+
+def _is_worth(blocking: Blocking, which: str) -> bool:
+    """Whether panels are read no slower than the operand in its place."""
+    problem = blocking.problem
+    rows = problem.m if which == "b" else problem.n
+    return rows > (FEW_ROWS if problem.dtype in HALVES and not blocking.uses_tiles else 1)
+
+
+def emit_prepare(
+    module: Module, packings: Sequence[Packing], fixed: Sequence[Buffer], host: Host
+) -> None:
+    """Emit `i32 prepare(ptr table)`, which fills the panels.
+
+    The table has the fixed arrays, then the panels.
+    """
+    f = module.function("prepare", [("ptr", "%table")], "i32", "optnone noinline nounwind #0", "")
+    table = (*fixed, *(p.panels for p in packings))
+    layout = Layout({b: i for i, b in enumerate(table)}, -1, {})
+    packers: dict[tuple[Blocking, str], str] = {}
+    for number, packing in enumerate(packings):
+        blocking, which = packing.blocking, packing.which
+        operand, name = packing.operand, f"pack_{number}"
+        if isinstance(operand, Load) and is_matrix(operand, packing.line, packing.depth):
+            known = packers.setdefault((blocking, which), name)
+            if known == name:
+                _emit_pack(module, name, blocking, which)
+            corner = operand.index.substitute({packing.line: Index(), packing.depth: Index()})
+            scope = open_scope(f, layout, host, [operand.buffer])
+            kind = memory_type(operand.dtype.name)
+            source = f.offset(scope.pointers[operand.buffer], kind, scope.index(corner))
+            _emit_panels(f, packing, layout, f"@{known}(ptr {source}", "")
+            continue
+        view = OperandView(operand, packing.line, packing.depth)
+
+        def opened(inside: Function, operand: Expr = operand) -> Scope:
+            return open_scope(inside, layout, host, [load.buffer for load in operand.loads])
+
+        emit_view_pack(module, name, blocking, view, which, opened, [("ptr", "%table")])
+        _emit_panels(f, packing, layout, f"@{name}(ptr null", ", ptr %table")
+    f.do("ret i32 0")
+
+
+def _emit_pack(module: Module, name: str, blocking: Blocking, which: str) -> None:
+    """Emit the function that packs a matrix."""
+    if blocking.uses_tiles:
+        emit_tile_pack(module, name, blocking, which)
+    elif which == "a":
+        emit_pack_a(module, name, blocking)
+    else:
+        emit_pack_b(module, name, blocking)
+
+
+def _emit_panels(f: Function, packing: Packing, layout: Layout, call: str, extra: str) -> None:
+    """Pack all panels, piece after piece of the depth."""
+    blocking, target = packing.blocking, layout.pointer(f, packing.panels)
+    tile, k = blocking.tile, blocking.problem.k
+    count = tile.row_panels if packing.which == "a" else tile.column_panels
+    step = f"{blocking.panels_bytes(packing.which) // blocking.pieces}"
+    with f.loop("0", str(blocking.pieces)) as pieces:
+        start = f.emit(f"mul i64 {pieces.index}, {blocking.depth}")
+        left = f.emit(f"sub i64 {k}, {start}")
+        depth = f.intrinsic("umin", Vector("int64"), left, str(blocking.depth))
+        place = f.offset(target, "i8", f.emit(f"mul i64 {pieces.index}, {step}"))
+        f.do(f"call void {call}, ptr {place}, i64 0, i64 {count}, i64 {start}, i64 {depth}{extra})")

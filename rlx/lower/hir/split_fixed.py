@@ -1,0 +1,86 @@
+"""Split off what depends on fixed parameters alone, to be computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from ...ir.body import Fill, Move, View
+from ...ir.graph import Graph, Node, Value
+from .dedupe import dedupe
+from .drop_dead import drop_dead
+from .expand import expand
+from .inline_calls import inline_calls
+from .loop_body import is_pure, rebuilt
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A graph in two parts.
+
+    `early` takes the fixed parameters. `late` takes the others, then those fixed ones whose places
+    are `kept`, then the results of `early`.
+    """
+
+    early: Graph
+    late: Graph
+    kept: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        """How many of the last parameters of `late` are fixed."""
+        return len(self.kept) + len(self.early.results)
+
+
+def split_fixed(graph: Graph, fixed: Sequence[int], wants: Collection[str] = ()) -> Parts:
+    """Split a graph whose parameters at some places are fixed.
+
+    before: `(w, x) -> dot(x, transpose(exp(w)))` with `w` fixed; after: `(w) -> exp(w)` early, and
+    `(x, e) -> dot(x, transpose(e))` late. What only moves elements is left to those who read them,
+    and so is what would take up more memory than the parameters that it is made of.
+    """
+    graph = drop_dead(dedupe(expand(inline_calls(graph), wants)))
+    params = [graph.params[i] for i in fixed]
+    sources = _sources(graph, [p for p in params if p.type.is_static])
+    early = [node for node in graph.nodes if any(sources.get(r) for r in node.results)]
+    known = [node for node in graph.nodes if any(r in sources for r in node.results)]
+    late = [node for node in graph.nodes if node not in set(early)]
+    read = {a for node in late for a in node.args} | set(graph.results)
+    given: list[Value] = []
+    for node in reversed(early):
+        found = [r for r in node.results if r in read and _is_kept(r, sources[r])]
+        given += found
+        if any(r in read for r in node.results if r not in found):
+            read.update(node.args)
+    kept = tuple(i for i in fixed if graph.params[i] in read or not graph.params[i].type.is_static)
+    free = [p for i, p in enumerate(graph.params) if i not in set(fixed)]
+    inputs = [*free, *(graph.params[i] for i in kept), *given]
+    first = Graph(graph.name, params, known)
+    parts = rebuilt(first, params, given), rebuilt(graph, inputs, graph.results)
+    for part, origins in zip(parts, (params, inputs), strict=True):
+        for new, old in zip(part.params, origins, strict=True):
+            new.origin = old.origin if old.node is None else ""
+    return Parts(*parts, kept)
+
+
+def _sources(graph: Graph, fixed: Sequence[Value]) -> dict[Value, frozenset[Value]]:
+    """The fixed parameters that each value is made of, none for a constant.
+
+    Values that are made of others too are left out.
+    """
+    found = {param: frozenset([param]) for param in fixed}
+    for node in graph.nodes:
+        is_static = all(r.type.is_static for r in node.results)
+        if is_static and is_pure(node) and all(a in found for a in node.args):
+            origins = frozenset(x for a in node.args for x in found[a])
+            found.update((r, origins) for r in node.results)
+    return found
+
+
+def _is_kept(value: Value, sources: Collection[Value]) -> bool:
+    """Whether to compute a value early rather than each time it is read."""
+    node: Node | None = value.node
+    assert node is not None, "what is computed is no parameter"
+    if isinstance(node.op.rules.get("body"), Move | View | Fill):
+        return False
+    return value.type.nbytes <= sum(source.type.nbytes for source in sources)

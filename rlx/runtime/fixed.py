@@ -1,0 +1,98 @@
+"""Graphs compiled for parameters that are the same in many calls.
+
+What depends on these alone runs once for each set of arrays, and matrix products get them in the
+order in which they read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..backends.backend import Executable
+from ..ir.bind import is_symbolic
+from ..ir.graph import Graph, Value
+from ..trace.array import Array
+from .compiled import CompiledGraph, prepare
+from .session import CompileOptions, Session
+
+
+@dataclass(frozen=True)
+class FixedGraph:
+    """A graph that is compiled for fixed parameters, and wants their arrays.
+
+    `params` are the fixed parameters by their places. `early` is what runs once; `late` takes the
+    free parameters, the fixed ones at the places `kept`, and what `early` gives.
+    """
+
+    params: dict[int, Value]
+    early: CompiledGraph | None
+    late: CompiledGraph
+    kept: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls, session: Session, graph: Graph, fixed: Sequence[int], options: CompileOptions
+    ) -> FixedGraph:
+        """Compile a graph whose parameters at some places are fixed."""
+        from ..lower.hir.split_fixed import split_fixed  # with all of lowering, 20 ms to import
+
+        parts = split_fixed(graph, fixed, session.backend.target.wants)
+        early = None
+        if parts.early.results:
+            plain = CompileOptions(options.name, options.check, deterministic=options.deterministic)
+            early = session.compile(parts.early, options=plain)
+        # open sizes are met in ways of their own, which know of no fixed arrays
+        count = 0 if is_symbolic(parts.late.param_types) else parts.count
+        late = session.compile(parts.late, options=replace(options, fixed=count))
+        return cls({i: graph.params[i] for i in fixed}, early, late, parts.kept)
+
+    @property
+    def told(self) -> str:
+        """What becomes of the fixed arrays."""
+        count = len(self.early.graph.results) if self.early else 0
+        return f"values computed once: {count}"
+
+    def bind(self, given: Mapping[int, Any]) -> CompiledGraph:
+        """The compiled graph of the free parameters.
+
+        `given` are the fixed arrays by their places. The memory of NumPy arrays is not shared.
+        """
+        late, name = self.late, self.late.graph.name
+        arrays = [given[i] for i in self.params]
+        prepared = prepare(list(self.params.values()), arrays, name)
+        table = dict(zip(self.params, prepared, strict=True))
+        made = [table[i] for i in self.kept]
+        if self.early is not None:
+            results = self.early(*prepared)
+            made += [x.host() for x in (results if isinstance(results, tuple) else (results,))]
+        rows = zip(prepared, arrays, strict=True)
+        foreign = {id(x) for x, given in rows if not isinstance(given, Array)}
+        held = late.executable.prepare(made)
+        held = [x.copy() if id(x) in foreign else x for x in held]
+        count = len(late.graph.params) - len(made)
+        signature = Graph(name, late.graph.params[:count], results=late.graph.results)
+        executable = _holding(late.executable, held, len(signature.results))
+        return CompiledGraph(signature, late.device, executable, late.queue, late.donated)
+
+
+def _holding(late: Executable, held: Sequence[np.ndarray], results: int) -> Executable:
+    """The executable that passes held arrays behind those of a call."""
+    make_into = late.make_entry_into
+
+    def passing(entry: Callable[..., Any], count: int) -> Callable[..., Any]:
+        """An entry that takes `count` arrays for results after the arguments."""
+        if not count:
+            return lambda *arrays: entry(*arrays, *held)
+        return lambda *arrays: entry(*arrays[:-count], *held, *arrays[-count:])
+
+    return replace(
+        late,
+        entry=passing(late.entry, 0),
+        make_entry_into=make_into and (lambda: passing(make_into(), results)),
+        make_entry_filling=lambda: passing(late.make_entry_filling(), results),
+        lasting=None,
+    )

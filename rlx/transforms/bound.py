@@ -1,0 +1,125 @@
+"""Arguments that stay bound to a compiled function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ..ir.builder import user_source
+from ..ir.errors import ArgumentError, StructureError
+from ..ir.graph import Graph
+from ..runtime.compiled import CompiledGraph
+from ..runtime.fixed import FixedGraph
+from ..runtime.session import CompileOptions, default_session
+from ..trace import pytree
+from ..trace.make_graph import Traced
+from .recompile import difference
+
+SIDES = ("the argument it was compiled for", "the bound one")
+
+
+class Owner(Protocol):
+    """A compiled function, as far as binding its arguments goes."""
+
+    traced: Traced
+    compiled: CompiledGraph
+    options: CompileOptions
+
+    @property
+    def graph(self) -> Graph:
+        """The recorded graph."""
+        ...
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A compiled function with some arguments bound.
+
+    `names` are the bound ones, `fixed` is what was compiled for them. `compiled` takes the leaves
+    of the others, whose structure is `tree`.
+    """
+
+    names: frozenset[str]
+    fixed: FixedGraph
+    compiled: CompiledGraph
+    tree: pytree.Structure
+
+    @property
+    def told(self) -> str:
+        """What was done for the bound arguments."""
+        return f"bound: {', '.join(sorted(self.names))}; {self.fixed.told}"
+
+    def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
+        """The leaves of the arguments of a call."""
+        leaves, tree = pytree.flatten((args, kwargs))
+        if tree == self.tree:
+            return leaves
+        raise StructureError(
+            f"{self.compiled.graph.name} was compiled for other arguments: "
+            f"{difference(self.tree, tree)}",
+            where=str(user_source()),
+            fix=f"leave out what is bound ({', '.join(sorted(self.names))}) and what is static",
+        )
+
+
+def bound_to(owner: Owner, before: Bound | None, arguments: Mapping[str, Any]) -> Bound:
+    """Bind arguments; what was compiled `before` serves again for the same ones."""
+    table = _arguments(owner.traced)
+    arrays: list[Any] = []
+    places: list[int] = []
+    for name, tree in arguments.items():
+        if name not in table:
+            raise ArgumentError(
+                f"{owner.compiled.graph.name} has no argument {name!r} to bind",
+                where=str(user_source()),
+                fix=f"its arguments are {', '.join(table)}",
+            )
+        spec, first = table[name]
+        mine = range(first, first + spec.num_leaves)
+        if set(mine) & set(owner.compiled.donated):
+            raise ArgumentError(
+                f"{name!r} of {owner.compiled.graph.name} is donated, so each call needs arrays "
+                "of its own",
+                where=str(user_source()),
+                fix="do not donate what is bound",
+            )
+        arrays += pytree.flatten_like(spec, tree, f"bind {name}", SIDES)
+        places += mine
+    captures = owner.traced.captures
+    places += range(owner.traced.n_args, owner.traced.n_args + len(captures))
+    names = frozenset(arguments)
+    if before is not None and before.names == names:
+        fixed = before.fixed
+    else:
+        session = default_session(owner.compiled.device)
+        fixed = FixedGraph.of(session, owner.graph, places, owner.options)
+    given = dict(zip(places, (*arrays, *captures), strict=True))
+    return Bound(names, fixed, fixed.bind(given), _others(owner.traced, names))
+
+
+def _arguments(traced: Traced) -> dict[str, tuple[pytree.Structure, int]]:
+    """The structure of each argument that has arrays, by its name, and its first leaf."""
+    positional, named = traced.in_tree.children()
+    found, first = {}, 0
+    for spec in (*positional.children(), *named.children()):
+        if spec.num_leaves:
+            origin = traced.graph.params[first].origin.split(", ", 1)[1]
+            found[origin.removesuffix(pytree.paths(spec)[0])] = spec, first
+        first += spec.num_leaves
+    return found
+
+
+def _others(traced: Traced, bound: frozenset[str]) -> pytree.Structure:
+    """The structure of the arguments that are neither bound nor static."""
+    firsts = {first for name, (_, first) in _arguments(traced).items() if name in bound}
+    tree = traced.in_tree
+    places = iter(range(tree.num_leaves))
+    args, kwargs = pytree.unflatten(tree, places)
+
+    def is_left(x: Any) -> bool:
+        leaves = pytree.leaves(x)
+        return not isinstance(x, pytree.Static) and not (leaves and leaves[0] in firsts)
+
+    left = {name: x for name, x in kwargs.items() if is_left(x)}
+    return pytree.structure((tuple(x for x in args if is_left(x)), left))

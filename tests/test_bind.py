@@ -1,0 +1,288 @@
+"""Arguments bound to a compiled function: the same results, and what is done once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from libraries import OURS
+from programs import Program, any_program, same
+
+import rlx
+import rlx.numpy as rnp
+from rlx.ir.errors import ArgumentError, DtypeError, RlxError, ShapeError, StructureError
+from rlx.runtime.session import default_session
+
+random = np.random.default_rng(0)
+
+
+def normal(*shape: int, dtype: Any = np.float32) -> Any:
+    return rlx.array(random.normal(size=shape)).astype(dtype)
+
+
+W, V, B = normal(70, 90), normal(90, 50), normal(90)
+PARAMS = {"up": {"w": W, "b": B}, "down": V}
+X = normal(40, 70)
+
+
+def perceptron(params: Any, x: Any) -> Any:
+    hidden = rnp.tanh(x @ params["up"]["w"] + params["up"]["b"])
+    return hidden @ params["down"]
+
+
+def compiled(f: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    return rlx.jit(f, **options).lower(*args).compile()
+
+
+def assert_equal(x: Any, y: Any) -> None:
+    np.testing.assert_array_equal(np.asarray(x), np.asarray(y))
+
+
+def close(x: Any, y: Any) -> None:
+    """Sums in another order may differ in the last digits."""
+    x, y = (np.asarray(rlx.array(z).astype(np.float64)) for z in (x, y))
+    np.testing.assert_allclose(x, y, rtol=0, atol=1e-5 * np.abs(y).max())
+
+
+# -- results --------------------------------------------------------------------------------------
+
+PRODUCTS = {
+    "right": (lambda w, x: x @ w, normal(70, 90), X),
+    "right, transposed": (lambda w, x: x @ w.T, normal(90, 70), X),
+    "left": (lambda w, x: w @ x, normal(90, 40), X),
+    "left, transposed": (lambda w, x: w.T @ x, normal(40, 90), X),
+    "deep": (lambda w, x: x @ w + 1, normal(3000, 90), normal(40, 3000)),
+    "few columns": (lambda w, x: x @ w, normal(70, 3), X),
+    "few rows": (lambda w, x: x @ w, normal(70, 90), normal(2, 70)),
+    "one row": (lambda w, x: x @ w, normal(70, 90), normal(70)),
+    "odd edges": (lambda w, x: x @ w, normal(33, 101), normal(29, 33)),
+    "a batch": (lambda w, x: x @ w, normal(70, 90), normal(3, 17, 70)),
+    "matrices of a batch": (lambda w, x: x @ w, normal(3, 70, 90), normal(3, 17, 70)),
+    "double": (
+        lambda w, x: x @ w,
+        normal(70, 90, dtype=np.float64),
+        normal(40, 70, dtype=np.float64),
+    ),
+    "half": (lambda w, x: x @ w, normal(70, 90, dtype="bfloat16"), X.astype("bfloat16")),
+    "cut": (lambda w, x: x @ w[10:80, ::2], normal(90, 90), X),
+    "convolution": (
+        lambda w, x: rlx.lax.conv_general_dilated(x, w, (1, 1), "SAME"),
+        normal(24, 8, 3, 3),
+        normal(2, 8, 13, 17),
+    ),
+    "windows": (
+        lambda w, x: rlx.lax.conv_general_dilated(w, x, (1, 1), "VALID"),
+        normal(1, 8, 13, 17),
+        normal(24, 8, 3, 3),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_with_a_bound_operand_are_the_same(name: str) -> None:
+    f, w, x = PRODUCTS[name]
+    program = compiled(f, w, x)
+    expected = program(w, x)
+    program.bind(w=w)
+    close(program(x), expected)
+
+
+def test_matrices_are_packed_once_and_their_arrays_are_not_kept() -> None:
+    program = compiled(perceptron, PARAMS, X)
+    expected = program(PARAMS, X)
+    program.bind(params=PARAMS)
+    close(program(X), expected)
+    report = program.report().splitlines()
+    assert report[-2].startswith("operands packed once: 2, ")
+    assert report[-1] == "bound: params; values computed once: 0"
+    early = program._bound.fixed.late.executable.prepare.__self__.code.early
+    assert len(early.kept) == 1, "the vector is read as it is, the matrices are not read"
+
+
+def test_what_depends_on_bound_arguments_alone_is_computed_once() -> None:
+    calls = []
+
+    def seen(x: np.ndarray) -> np.ndarray:
+        calls.append(1)
+        return np.asarray(x)
+
+    def f(scale: Any, x: Any) -> Any:
+        factor = rnp.exp(rlx.pure_callback(seen, rlx.spec(scale.shape), scale) * 2)
+        return x * factor[::-1]
+
+    program = compiled(lambda scale, x: x * rnp.exp(scale)[::-1], B, normal(3, 90))
+    x = normal(3, 90)
+    expected = program(B, x)
+    program.bind(scale=B)
+    assert_equal(program(x), expected)
+    assert program.report().endswith("bound: scale; values computed once: 1")
+    assert "exp" not in program.stages["hir"]
+    # a function of the user runs in each call, as it may look at the world
+    program = compiled(f, B, x)
+    program.bind(scale=B)
+    calls.clear()
+    program(x), program(x)
+    assert len(calls) == 2
+
+
+def test_what_would_take_up_more_memory_is_not_kept() -> None:
+    program = compiled(lambda w, x: x @ w.astype(np.float32), W.astype(np.int8), X)
+    expected = program(W.astype(np.int8), X)
+    program.bind(w=W.astype(np.int8))
+    assert "values computed once: 0" in program.report()
+    close(program(X), expected)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_programs_are_the_same_with_bound_arguments(seed: int) -> None:
+    made: Program = any_program(seed)
+    names = [f"x{i}" for i in range(len(made.inputs))]
+    f = eval(f"lambda {', '.join(names)}: run({', '.join(names)})", {"run": made.on(OURS)})
+    program = compiled(f, *made.inputs)
+    expected = program(*made.inputs)
+    bound = dict(list(zip(names, made.inputs, strict=True))[::2])
+    with rlx.config.using(check=True):
+        program.bind(**bound)
+    same(program(*made.inputs[1::2]), expected, made)
+
+
+# -- binding again, and other ways to call --------------------------------------------------------
+
+
+def test_binding_again_compiles_nothing() -> None:
+    program = compiled(perceptron, PARAMS, X)
+    program.bind(params=PARAMS)
+    before = default_session("cpu").cache.stats
+    other = rlx.tree.map(lambda x: x * 2, PARAMS)
+    with rlx.no_recompile():
+        program.bind(params=other)
+        found = program(X)
+    assert default_session("cpu").cache.stats == before
+    close(found, perceptron(other, X))
+    program.bind()
+    close(program(PARAMS, X), perceptron(PARAMS, X))
+
+
+def test_arrays_of_numpy_may_change_later() -> None:
+    scale, matrix = np.ones(90, np.float32), np.ones((70, 90), np.float32)
+    program = compiled(lambda s, w, x: (x @ w) * s, scale, matrix, X)
+    program.bind(s=scale, w=matrix)
+    expected = program(X)
+    scale[...], matrix[...] = 0, 0
+    assert_equal(program(X), expected)
+
+
+def test_other_ways_to_call_take_the_others_too() -> None:
+    program = compiled(lambda p, x: {"y": perceptron(p, x)}, PARAMS, X)
+    program.bind(p=PARAMS)
+    expected = program(X)["y"]
+    out = {"y": np.empty((40, 50), np.float32)}
+    program.run_into(X, out=out)
+    assert_equal(out["y"], expected)
+    assert_equal(program.run_async(X).result()["y"], expected)
+    strided = {"y": np.empty((40, 100), np.float32)[:, ::2]}
+    program.run_into(np.asarray(X), out=strided)
+    assert_equal(strided["y"], expected)
+
+
+def test_static_and_named_arguments_and_what_is_outside() -> None:
+    shift = normal(90)
+
+    def f(x: Any, n: int, *, w: Any, scale: Any) -> Any:
+        return (x @ w) * scale * n + rnp.exp(shift)
+
+    program = rlx.jit(f, static_argnames="n").lower(X, 3, w=W, scale=2.0).compile()
+    expected = program(X, w=W, scale=2.0)
+    program.bind(w=W)
+    close(program(X, scale=2.0), expected)
+    program.bind(w=W, scale=2.0)
+    close(program(X), expected)
+    program.bind(x=X)
+    close(program(w=W, scale=2.0), expected)
+
+
+def test_an_open_size() -> None:
+    program = compiled(lambda w, x: rnp.tanh(x @ w), W, X, dynamic={"x": {0: "n"}})
+    program.bind(w=W)
+    for n in (1, 9, 40):
+        close(program(X[:n]), rnp.tanh(X[:n] @ W))
+
+
+def test_donated_arguments_beside_bound_ones() -> None:
+    program = compiled(lambda p, s: s + p.sum(), B, normal(90), donate_argnames="s")
+    program.bind(p=B)
+    state = normal(90)
+    expected = state + B.sum()
+    close(program(state), expected)
+    with pytest.raises(RlxError, match="used after it was donated"):
+        state + 1
+
+
+def test_threads_see_all_of_one_binding() -> None:
+    program = compiled(lambda p, x: x @ p["w"] + p["b"], {"w": W, "b": B}, X)
+    bindings = [{"w": W, "b": B}, {"w": -W, "b": -B}]
+    program.bind(p=bindings[0])
+    expected = np.asarray(program(X))
+    wrong: list[int] = []
+
+    def call() -> None:
+        for _ in range(50):
+            found = np.asarray(program(X))
+            if not any(np.array_equal(found, sign * expected) for sign in (1, -1)):
+                wrong.append(1)
+
+    threads = [threading.Thread(target=call) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for i in range(30):
+        program.bind(p=bindings[i % 2])
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_the_reference_binds_too() -> None:
+    program = compiled(perceptron, PARAMS, X, device="reference")
+    expected = program(PARAMS, X)
+    program.bind(params=PARAMS)
+    close(program(X), expected)
+
+
+# -- errors ---------------------------------------------------------------------------------------
+
+
+def test_errors_of_bind() -> None:
+    program = compiled(perceptron, PARAMS, X)
+    with pytest.raises(
+        ArgumentError, match="perceptron has no argument 'weights' to bind"
+    ) as found:
+        program.bind(weights=PARAMS)
+    assert found.value.fix == "its arguments are params, x"
+    with pytest.raises(StructureError, match=r"bind params: .* has 'b', 'w' in the"):
+        program.bind(params={"up": {"w": W}, "down": V})
+    wrong = {"up": {"w": V, "b": B}, "down": V}
+    with pytest.raises(ShapeError, match=r'argument 0 of perceptron, params\["up"\]\["w"\] is f32'):
+        program.bind(params=wrong)
+    with pytest.raises(DtypeError, match=r'params\["down"\] is f64\[90, 50\]'):
+        program.bind(params=PARAMS | {"down": np.ones((90, 50))})
+    close(program(PARAMS, X), perceptron(PARAMS, X))
+
+
+def test_errors_of_calls_with_bound_arguments() -> None:
+    program = compiled(perceptron, PARAMS, X)
+    program.bind(params=PARAMS)
+    with pytest.raises(StructureError, match="1 positional in the compiled ones, 2 in") as found:
+        program(PARAMS, X)
+    assert found.value.fix == "leave out what is bound (params) and what is static"
+    with pytest.raises(ShapeError, match=r"argument 1 of perceptron, x is f32\[70, 40\]"):
+        program(X.T)
+
+
+def test_a_donated_argument_cannot_be_bound() -> None:
+    program = compiled(lambda p, x: p + x, B, B, donate_argnames="p")
+    with pytest.raises(ArgumentError, match="'p' of <lambda> is donated") as found:
+        program.bind(p=B)
+    assert found.value.fix == "do not donate what is bound"
