@@ -63,7 +63,7 @@ def joined(digits: Sequence[Digit]) -> tuple[Digit, ...]:
 
 
 def place_of(f: Function, digits: Sequence[Digit], number: str) -> str:
-    """Where the element with this number lies; the slowest digit takes all that is left."""
+    """Where the element with this number lies; the slowest digit is all that is left."""
     total = "0"
     for digit in digits:
         value = number if digit.worth == 1 else f.emit(f"udiv i64 {number}, {digit.worth}")

@@ -59,7 +59,7 @@ class Arena:
 
 
 def places_by_size(blocks: Sequence[tuple[int, int, int]]) -> list[int]:
-    """The offsets of blocks (first step, last step, size), of which the largest chooses first.
+    """The offsets of blocks (first step, last step, size); the largest chooses first.
 
     Each goes to the first gap between those alive together with it. That leaves fewer holes than
     choosing in the order of the steps, in quadratic time.
