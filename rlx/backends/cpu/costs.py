@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
+from ...ir.dims import likely
 from ...lower.lir.index import Variable
-from ...lower.lir.program import Greatest, Kernel, Rows, Scan, Scatter
+from ...lower.lir.program import Contraction, Greatest, Kernel, Rows, Scan, Scatter
 from ...lower.schedule.loops import reductions
+from .host import Host
 from .kernels import all_exprs, estimate
 
 Loops = Kernel | Rows | Scan | Greatest | Scatter
@@ -22,6 +26,13 @@ def trip_loops(step: Loops) -> list[Variable]:
 def splits(step: Loops) -> bool:
     """Whether threads can share the loops."""
     return bool(step.apart if isinstance(step, Scatter) else step.loops)
+
+
+def product_cost(step: Contraction, host: Host) -> float:
+    """Rough nanoseconds of matrix products on one thread."""
+    extents = [v.extent for v in (step.row, step.column, step.depth, *step.batch)]
+    flops = 2 * math.prod(map(likely, extents))
+    return flops / (host.lanes(step.dtype.itemsize) * 2 * 2 * 2.0)
 
 
 def loops_cost(step: Loops) -> float:

@@ -22,6 +22,7 @@ from ...lower.lir.program import (
     BranchStep,
     Buffer,
     Carry,
+    Chain,
     Contraction,
     Copy,
     Greatest,
@@ -37,6 +38,7 @@ from ...lower.lir.program import (
     WhileStep,
 )
 from . import sorting
+from .chains import Links, emit_chain
 from .code import Function, Module, Vector
 from .contraction import (
     as_kernel,
@@ -46,7 +48,7 @@ from .contraction import (
     row_blocks,
     scratch_bytes,
 )
-from .costs import loops_cost, splits, trip_loops
+from .costs import loops_cost, product_cost, splits, trip_loops
 from .equal_kernels import EqualKernels, write_table
 from .host import Host
 from .kernels import (
@@ -200,6 +202,8 @@ class ProgramWriter:
             self._loops(f, step, layout, is_short)
         elif isinstance(step, Contraction):
             self._contraction(f, step, layout, is_short)
+        elif isinstance(step, Chain):
+            self._chain(f, step, layout)
         elif isinstance(step, Copy):
             origin, target = (layout.pointer(f, b) for b in (step.origin, step.target))
             copy_bytes(f, target, origin, f.number(step.target.nbytes))
@@ -292,8 +296,7 @@ class ProgramWriter:
 
     def _contraction(self, f: Function, step: Contraction, layout: Layout, is_short: bool) -> None:
         extents = [v.extent for v in (step.row, step.column, step.depth, *step.batch)]
-        flops = 2 * math.prod(map(likely, extents))
-        nanoseconds = flops / (self.host.lanes(step.dtype.itemsize) * 2 * 2 * 2.0)
+        nanoseconds = product_cost(step, self.host)
         self.cost += nanoseconds
         parts = self._parts(f, extents, nanoseconds, PRODUCT_NANOSECONDS)
         most = parts if isinstance(parts, int) else self.host.cores
@@ -304,6 +307,16 @@ class ProgramWriter:
         with self._kernel(f, step, layout, parts, is_short, attributes) as (kernel, inner, _):
             emit_contraction(self.module, kernel, step, plan, inner, self.host, most)
         self.scratch = max(self.scratch, scratch_bytes(step, plan, most, self.host))
+
+    def _chain(self, f: Function, step: Chain, layout: Layout) -> None:
+        links = Links.of(step, self.host)
+        self.cost += links.cost
+        extents = [v.extent for v in step.loops]
+        parts = self._parts(f, extents, links.cost, PRODUCT_NANOSECONDS)
+        assert isinstance(parts, int), "the loops of a chain are of known sizes"
+        with self._kernel(f, step, layout, parts, False) as (kernel, inner, _):
+            emit_chain(self.module, kernel, links, inner, self.host)
+        self.scratch = max(self.scratch, links.scratch_bytes * parts)
 
     def _call(
         self, f: Function, call: Call, step: LibraryCall | Contraction, layout: Layout
