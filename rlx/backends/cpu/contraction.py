@@ -6,7 +6,7 @@ The stores of a contraction become the kernel's epilogue.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ...ir.dims import Size
@@ -132,26 +132,8 @@ def emit_contraction(
         return scope
 
     def product(inner: Scope) -> None:
-        table = {step.row: Index(), step.column: Index(), step.depth: Index()}
-
-        def start(buffer: Buffer, index: Index) -> str:
-            place = inner.index(index.substitute(table))
-            return f.offset(inner.pointers[buffer], memory_element(buffer.dtype.name), place)
-
-        def place(
-            e: Expr, line: Variable, panels: Buffer | None, is_read: bool
-        ) -> str | OperandView:
-            if panels is not None:
-                return inner.pointers[panels]
-            if isinstance(e, Load) and (is_read or is_matrix(e, line, step.depth)):
-                return start(e.buffer, e.index)
-            return OperandView(e, line, step.depth)
-
-        a, b = (
-            place(*side, is_read)
-            for side, is_read in zip(sides(step), plan.reads_windows, strict=True)
-        )
-        c = start(stores[0].buffer, stores[0].index)
+        a, b = _operand_places(f, inner, step, plan)
+        c = _corner(f, inner, step, stores[0].buffer, stores[0].index)
         part, scratch = "0" if by_batch or parts == 1 else "%part", shared
         if split:
             scratch = f.offset(shared, "i8", f.emit(f"mul i64 %part, {plan.scratch_bytes}"))
@@ -161,6 +143,27 @@ def emit_contraction(
         emit_gemm(module, f, plan, places, epilogue=epilogue, open_scope=open_operands, extra=extra)
 
     nest(scope, step.batch, product, split)
+
+
+def _corner(f: Function, scope: Scope, step: Contraction, buffer: Buffer, index: Index) -> str:
+    """Where the first element of a matrix lies."""
+    place = scope.index(
+        index.substitute(dict.fromkeys((step.row, step.column, step.depth), Index()))
+    )
+    return f.offset(scope.pointers[buffer], memory_element(buffer.dtype.name), place)
+
+
+def _operand_places(
+    f: Function, scope: Scope, step: Contraction, plan: GemmPlan
+) -> Iterator[str | OperandView]:
+    """Where both operands or their panels begin, or how their elements are computed."""
+    for (e, line, panels), is_read in zip(sides(step), plan.reads_windows, strict=True):
+        if panels is not None:
+            yield scope.pointers[panels]
+        elif isinstance(e, Load) and (is_read or is_matrix(e, line, step.depth)):
+            yield _corner(f, scope, step, e.buffer, e.index)
+        else:
+            yield OperandView(e, line, step.depth)
 
 
 def shares_batch(step: Contraction, host: Host) -> bool:
