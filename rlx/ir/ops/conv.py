@@ -354,6 +354,7 @@ def conv_general_dilated_batch(
         return merged(moved(reshape(made, shape=shape), 2, 0), 2)
     # the members are groups: of the batch where there are groups of it, else of the features
     kind = "batch_group_count" if batch_group_count > 1 else "feature_group_count"
+    # sizes of groups are numbers; the stubs know attributes as anything
     groups[kind] = groups[kind] * size  # type: ignore[operator]
     x = merged(x, 0) if batch_group_count > 1 else merged(moved(x, 0, 1), 1)
     made = conv_general_dilated(x, merged(kernel, 0), **groups, **attrs)

@@ -10,13 +10,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from ...ir.op import Op
 from ...ir.types import Size, Type
-from .expr import Expr, Load
+from .expr import Expr, Load, walk
 from .index import Index, Variable
 
 if TYPE_CHECKING:
@@ -102,6 +103,12 @@ class Kernel:
     loops: tuple[Variable, ...]
     stores: tuple[Store, ...]
     source: Source | None = None
+
+    @cached_property
+    def exprs(self) -> tuple[Expr, ...]:
+        """Every expression once, operands first, those inside of indices included."""
+        stores = self.stores
+        return tuple(walk(*(s.expr for s in stores), *(e for s in stores for e in s.index.loads)))
 
 
 @dataclass(frozen=True, eq=False)
