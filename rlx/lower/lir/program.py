@@ -218,8 +218,8 @@ class Contraction:
     For all values of the variables `batch`, `row`, `column` the sum over `depth` of
     `convert(lhs) * convert(rhs)` in `dtype` stands for `Accumulated` in the stores. `lhs` mentions
     batch, row, depth; `rhs` batch, depth, column. A variable may have extent 1, then its stride is
-    0. Stores are over batch, row, column; their indices may hold quotients and remainders of batch
-    variables, those of loads also of the row.
+    0. Stores are over batch, row, column; their indices and those of loads may hold quotients and
+    remainders of batch variables and of the row.
 
     An operand is a `Load` with an affine index: strides are `lhs.index.stride_of(row)` and so on,
     any of them may be zero or large (transposed). If `Target.computes_operands` it may also be a
