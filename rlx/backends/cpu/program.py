@@ -18,6 +18,7 @@ import numpy as np
 from ...ir.bind import is_symbolic
 from ...ir.dims import Size, likely, quotient
 from ...lower.lir.access import reads, writes
+from ...lower.lir.expr import Expr
 from ...lower.lir.program import (
     BranchStep,
     Buffer,
@@ -77,6 +78,7 @@ KERNEL = "nounwind #0"
 Loops: TypeAlias = Kernel | Rows | Scan | Greatest | Scatter
 PRODUCT_NANOSECONDS = 5_000  # of work for a thread: that of products is known better than of loops
 LOOPS = (Kernel, Rows, Scan, Greatest, Scatter)
+BYTES_PER_NANOSECOND = 64  # that a thread reads of a large matrix, at best
 SHORT = 4  # steps of a program that becomes one function
 
 
@@ -294,6 +296,9 @@ class ProgramWriter:
         extents = [v.extent for v in (step.row, step.column, step.depth, *step.batch)]
         flops = 2 * math.prod(map(likely, extents))
         nanoseconds = flops / (self.host.lanes(step.dtype.itemsize) * 2 * 2 * 2.0)
+        # matrices that few rows are multiplied by are read no faster than caches give them
+        nbytes = max(_bytes_read(step.lhs), _bytes_read(step.rhs))
+        nanoseconds = max(nanoseconds, nbytes / BYTES_PER_NANOSECOND)
         self.cost += nanoseconds
         parts = self._parts(f, extents, nanoseconds, PRODUCT_NANOSECONDS)
         most = parts if isinstance(parts, int) else self.host.cores
@@ -483,3 +488,8 @@ class ProgramWriter:
                 slot = f.offset(table, "ptr", str(n_constants + i))
                 f.do(f"store ptr {pointer}, ptr {slot}, align 8")
         self._settle(f, step.carries, targets, table, n_constants, step.parts)
+
+
+def _bytes_read(operand: Expr) -> int:
+    """The bytes of an operand, each as often as its place varies."""
+    return math.prod(likely(v.extent) for v in operand.variables) * operand.dtype.itemsize
