@@ -14,12 +14,13 @@ from rlx.ir.graph import OPS, Graph, Value
 from rlx.ir.interpret import interpret
 from rlx.ir.types import Type, as_dtype
 from rlx.ir.verify import verify
-from rlx.lower.lir import Program, Rows, Step, evaluate
+from rlx.lower.lir import Contraction, Program, Rows, Step, evaluate
 from rlx.lower.pipeline import Lowered, lower
 from rlx.lower.target import Target
 
 CPU = Target("cpu")
 LOCAL = Target("cpu", local_bytes=16384)
+CHAINED = Target("cpu", local_bytes=16384, has_chains=True, threads=2)
 
 
 def typed(*shape: int, dtype: str = "f64") -> Type:
@@ -44,6 +45,9 @@ def check(graph: Graph, arrays: Sequence[Any] | None = None, tolerance: float = 
     if any(isinstance(step, Rows) for p in lowered.program.programs for step in p.steps):
         local = lower(graph, LOCAL, check=verified).program
         compare(evaluate(local, arrays), meanings, tolerance)
+    if any(isinstance(step, Contraction) for p in lowered.program.programs for step in p.steps):
+        chained = lower(graph, CHAINED, check=verified).program
+        compare(evaluate(chained, arrays), meanings, tolerance)
     return lowered
 
 

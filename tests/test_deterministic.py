@@ -17,7 +17,7 @@ def normal(*shape: int) -> np.ndarray:
 
 def test_any_number_of_threads_gives_the_same_bits():
     first, *others = (run(threads, []) for threads in THREADS)
-    assert len(first) == len(MODELS)
+    assert len(first) == len(MODELS) + 1  # one of them bound, too
     for lines in others:
         assert lines == first
 

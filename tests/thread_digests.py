@@ -73,6 +73,7 @@ MODELS = {
     "perceptron": (rlx.value_and_grad(loss), WEIGHTS, normal(37, 50)),
     "convolution": (rlx.grad(convolution, (0, 1)), KERNEL, IMAGES),
     "attention": (attention, normal(3, 21, 32)),
+    "gradient": (rlx.grad(lambda x: (attention(x) ** 2).sum()), normal(3, 21, 32)),
     "recurrence": (recurrence, normal(24, 64), normal(64, 64) / 8),
     "rows": (rows, normal(301, 203)),
     "long sums": (lambda x: (x.sum(), x.sum(0), x.T.mean(0)), normal(1100, 1003)),

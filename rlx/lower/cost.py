@@ -11,6 +11,7 @@ from .lir.expr import Apply, Expr, Reduce
 from .lir.index import Variable
 from .lir.program import (
     BranchStep,
+    Chain,
     Contraction,
     Greatest,
     Kernel,
@@ -51,6 +52,8 @@ def _flops(step: Step) -> int:
         return _loops(step.loops, [s.expr for s in step.stores])
     if isinstance(step, Rows):
         return _trips(step.loops) * sum(_flops(kernel) for kernel in step.kernels)
+    if isinstance(step, Chain):
+        return _trips(step.loops) * sum(map(_flops, step.steps))
     if isinstance(step, Contraction):
         outer = (*step.batch, step.row, step.column)
         products = 2 * _trips((*outer, step.depth))

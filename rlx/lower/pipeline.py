@@ -20,7 +20,7 @@ from .lir.program import Program
 from .lir.verify_program import verify_program
 from .mir import legalize
 from .report import report
-from .schedule import divide_loops, finish, plan_memory, schedule, turn_operands
+from .schedule import divide_loops, finish, order_operands, plan_memory, schedule, turn_operands
 from .target import Target
 
 
@@ -76,6 +76,7 @@ def lower(
     if recomputed is not graph:
         graph = after("recomputed", lighten_loops(recomputed))
     mir = after("mir", legalize(graph, target))
-    program = divide_loops(turn_operands(schedule(mir, target)), target)
+    program = turn_operands(schedule(mir, target))
+    program = divide_loops(order_operands(program) if target.has_chains else program, target)
     program = verify_program(plan_memory(finish(program, target)))
     return Lowered(hir, mir, program, graphs, report(hir, program))

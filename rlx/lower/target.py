@@ -29,6 +29,7 @@ class Target:
     `in_place_carries` says that it knows `Carry.in_place`, `has_symbolic_sizes` that one program
     runs for all sizes, `computes_operands` that a matrix product may read windows and other views
     of its operands without a copy of them. Loops that do much are divided among so many `threads`.
+    It `has_chains` if it knows the step `Chain`.
     If it `sums_alike`, the order of a sum must not depend on how many such sums there are.
     """
 
@@ -46,6 +47,7 @@ class Target:
     in_place_carries: bool = False
     has_symbolic_sizes: bool = True
     computes_operands: bool = True
+    has_chains: bool = False
     sums_alike: bool = False
     threads: int = 1
 

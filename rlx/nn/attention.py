@@ -137,7 +137,8 @@ def _weighted(
     batch, length, heads, size = q.shape
     groups, wide = k.shape[2], promote(q.dtype, np.dtype("float32"))
     grouped = rnp.reshape(q, (batch, length, groups, heads // groups, size))
-    scores = rnp.einsum("btkgh,bskh->bkgts", grouped, k, preferred_element_type=wide)
+    grouped = rnp.transpose(grouped, (0, 2, 3, 1, 4))  # the scores of a head lie together
+    scores = rnp.einsum("bkgth,bskh->bkgts", grouped, k, preferred_element_type=wide)
     scores = scores * (1.0 / math.sqrt(size) if scale is None else scale)
     if bias is not None:
         scores = rnp.astype(scores + bias, wide)

@@ -53,6 +53,7 @@ class CpuBackend(Backend):
             most_ranked=MOST_RANKED,
             has_sort=True,
             in_place_carries=True,
+            has_chains=True,
             threads=host().cores,
         )
         self.alike_target = replace(self.target, sums_alike=True)

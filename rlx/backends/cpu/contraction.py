@@ -6,6 +6,7 @@ The stores of a contraction become the kernel's epilogue.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...ir.dims import Size
@@ -102,25 +103,30 @@ def emit_contraction(
     layout: Layout,
     host: Host,
     parts: int,
+    given: Mapping[Variable, str] | None = None,
+    scratch: str = "",
 ) -> None:
     """Emit a contraction as loops over its batch around a matrix product.
 
     With a batch of at least as many matrices as threads the parts share the batch, else each
-    matrix product.
+    matrix product. Inside of other loops, whose variables are `given`, there is one part, and the
+    matrix kernel's `scratch` memory is its own.
     """
     step = rows_along_columns(step)
     stores = step.stores
     exprs = all_exprs(stores)
     buffers = [*loaded_operands(step), *buffers_of(exprs), *(s.buffer for s in stores)]
     scope = open_scope(f, layout, host, buffers)
-    shared = layout.scratch(f)
+    scope.names.update(given or {})
+    shared = scratch or layout.scratch(f)
     by_batch = shares_batch(step, host)
-    epilogue = None if _stores_sums(step) else _epilogue(step, layout, host)
+    outer = (*(given or ()), *step.batch)
+    epilogue = None if _stores_sums(step) else _epilogue(step, outer, layout, host)
     split = by_batch and parts > 1
 
     def open_operands(inside: Function) -> Scope:
         scope = open_scope(inside, layout, host, loaded_operands(step))
-        scope.names.update({v: f"%batch{i}" for i, v in enumerate(step.batch)})
+        scope.names.update({v: f"%batch{i}" for i, v in enumerate(outer)})
         return scope
 
     def product(inner: Scope) -> None:
@@ -142,7 +148,7 @@ def emit_contraction(
         part, scratch = "0" if by_batch or parts == 1 else "%part", shared
         if split:
             scratch = f.offset(shared, "i8", f.emit(f"mul i64 %part, {plan.scratch_bytes}"))
-        batch = [("i64", f"%batch{i}", inner.names[v]) for i, v in enumerate(step.batch)]
+        batch = [("i64", f"%batch{i}", inner.names[v]) for i, v in enumerate(outer)]
         places = Places(a, b, c, scratch, part)
         extra = [("ptr", "%table", "%table"), *batch]
         emit_gemm(module, f, plan, places, epilogue=epilogue, open_scope=open_operands, extra=extra)
@@ -238,8 +244,8 @@ def _stores_sums(step: Contraction) -> bool:
     return is_plain and len(step.stores) == 1
 
 
-def _epilogue(step: Contraction, layout: Layout, host: Host) -> Epilogue:
-    """The stores as a function of the accumulated lanes.
+def _epilogue(step: Contraction, outer: Sequence[Variable], layout: Layout, host: Host) -> Epilogue:
+    """The stores as a function of the accumulated lanes, inside of the `outer` loops.
 
     The first store is left to the kernel.
     """
@@ -248,7 +254,7 @@ def _epilogue(step: Contraction, layout: Layout, host: Host) -> Epilogue:
         exprs = all_exprs(step.stores)
         buffers = [*buffers_of(exprs), *(s.buffer for s in step.stores[1:])]
         pointers = {b: layout.pointer(f, b) for b in dict.fromkeys(buffers)}
-        names: dict[Variable, str] = {v: f"%batch{k}" for k, v in enumerate(step.batch)}
+        names: dict[Variable, str] = {v: f"%batch{k}" for k, v in enumerate(outer)}
         names |= {step.row: i, step.column: j}
         along = step.column if vector.lanes > 1 else None
         scope = Scope(f, host, pointers, vector.lanes, along, names, accumulated=accumulated)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
+from ...ir.dims import likely
 from ...lower.lir.index import Variable
-from ...lower.lir.program import Greatest, Kernel, Rows, Scan, Scatter
+from ...lower.lir.program import Contraction, Greatest, Kernel, Rows, Scan, Scatter
 from ...lower.schedule.loops import reductions
+from .host import Host
 from .kernels import all_exprs, estimate
 
+BYTES = 64  # that a thread reads of a large matrix in a nanosecond, at best
 Loops = Kernel | Rows | Scan | Greatest | Scatter
 
 
@@ -22,6 +27,19 @@ def trip_loops(step: Loops) -> list[Variable]:
 def splits(step: Loops) -> bool:
     """Whether threads can share the loops."""
     return bool(step.apart if isinstance(step, Scatter) else step.loops)
+
+
+def product_cost(step: Contraction, host: Host) -> float:
+    """Rough nanoseconds of matrix products on one thread."""
+    variables = (step.row, step.column, step.depth, *step.batch)
+    flops = 2 * math.prod(likely(v.extent) for v in variables)
+    # matrices that few rows are multiplied by are read no faster than caches give them
+    counts = [
+        math.prod(likely(v.extent) for v in variables if v in operand.variables)
+        for operand in (step.lhs, step.rhs)
+    ]
+    nbytes = max(counts) * step.lhs.dtype.itemsize
+    return max(flops / (host.lanes(step.dtype.itemsize) * 2 * 2 * 2.0), nbytes / BYTES)
 
 
 def loops_cost(step: Loops) -> float:

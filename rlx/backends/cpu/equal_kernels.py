@@ -16,6 +16,7 @@ from ...lower.lir.program import Buffer
 from .code import Function, Module
 from .kernels import Layout
 
+_PRODUCT = re.compile(r"@product_(\d+)_")
 _SLOT = re.compile(r"%slot_(\d+)_")
 
 
@@ -59,8 +60,13 @@ class EqualKernels:
         if len(module.shared) != shared:  # others will use what came with it
             return kernel.name, order
         text = "\n".join([*(f.text for f in made), *module.globals[lines:]])
-        for own in (f"@{kernel.name}(", f"@product_{count + 1}_"):
-            text = text.replace(own, "@")
+        text = text.replace(f"@{kernel.name}(", "@")
+
+        def counted_from_here(name: re.Match[str]) -> str:
+            number = int(name[1])
+            return f"@product_+{number - count}_" if number > count else name[0]
+
+        text = _PRODUCT.sub(counted_from_here, text)
         found = self.known.setdefault(text, kernel.name)
         if found != kernel.name:
             for f in made:

@@ -8,7 +8,7 @@ outermost loop.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...ir.dims import Size, likely
@@ -92,15 +92,34 @@ def all_exprs(stores: Sequence[Store]) -> list[Expr]:
     return [*(s.expr for s in stores), *(e for s in stores for e in s.index.loads)]
 
 
-def emit_kernel(f: Function, kernel: Kernel, layout: Layout, host: Host, split: bool) -> None:
-    """Emit a kernel."""
+def emit_kernel(
+    f: Function,
+    kernel: Kernel,
+    layout: Layout,
+    host: Host,
+    split: bool,
+    given: Mapping[Variable, str] | None = None,
+) -> None:
+    """Emit a kernel; `given` are variables of loops around it."""
     exprs = all_exprs(kernel.stores)
     buffers = [*buffers_of(exprs), *(s.buffer for s in kernel.stores)]
-    emit_loops(open_scope(f, layout, host, buffers), kernel.loops, kernel.stores, split)
+    scope = open_scope(f, layout, host, buffers)
+    scope.names.update(given or {})
+    emit_loops(scope, kernel.loops, kernel.stores, split)
 
 
-def emit_rows(f: Function, rows: Rows, layout: Layout, host: Host, split: bool) -> None:
-    """Emit kernels that share their outer loops."""
+def emit_rows(
+    f: Function,
+    rows: Rows,
+    layout: Layout,
+    host: Host,
+    split: bool,
+    given: Mapping[Variable, str] | None = None,
+) -> None:
+    """Emit kernels that share their outer loops.
+
+    `given` are variables of loops around them.
+    """
     stores = [s for kernel in rows.kernels for s in kernel.stores]
     exprs = all_exprs(stores)
     if rows.locals:
@@ -108,6 +127,7 @@ def emit_rows(f: Function, rows: Rows, layout: Layout, host: Host, split: bool) 
         places = {b: f.offset(block, "i8", str(b.offset)) for b in rows.locals}
         layout = replace(layout, names=layout.names | places)
     scope = open_scope(f, layout, host, [*buffers_of(exprs), *(s.buffer for s in stores)])
+    scope.names.update(given or {})
 
     def each(inner: Scope) -> None:
         for kernel in rows.kernels:

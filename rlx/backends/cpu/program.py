@@ -18,11 +18,11 @@ import numpy as np
 from ...ir.bind import is_symbolic
 from ...ir.dims import Size, likely, quotient
 from ...lower.lir.access import reads, writes
-from ...lower.lir.expr import Expr
 from ...lower.lir.program import (
     BranchStep,
     Buffer,
     Carry,
+    Chain,
     Contraction,
     Copy,
     Greatest,
@@ -38,6 +38,7 @@ from ...lower.lir.program import (
     WhileStep,
 )
 from . import sorting
+from .chains import Links, emit_chain
 from .code import Function, Module, Vector
 from .contraction import (
     as_kernel,
@@ -47,7 +48,7 @@ from .contraction import (
     row_blocks,
     scratch_bytes,
 )
-from .costs import loops_cost, splits, trip_loops
+from .costs import loops_cost, product_cost, splits, trip_loops
 from .equal_kernels import EqualKernels, write_table
 from .host import Host
 from .kernels import (
@@ -78,7 +79,6 @@ KERNEL = "nounwind #0"
 Loops: TypeAlias = Kernel | Rows | Scan | Greatest | Scatter
 PRODUCT_NANOSECONDS = 5_000  # of work for a thread: that of products is known better than of loops
 LOOPS = (Kernel, Rows, Scan, Greatest, Scatter)
-BYTES_PER_NANOSECOND = 64  # that a thread reads of a large matrix, at best
 SHORT = 4  # steps of a program that becomes one function
 
 
@@ -202,6 +202,8 @@ class ProgramWriter:
             self._loops(f, step, layout, is_short)
         elif isinstance(step, Contraction):
             self._contraction(f, step, layout, is_short)
+        elif isinstance(step, Chain):
+            self._chain(f, step, layout)
         elif isinstance(step, Copy):
             origin, target = (layout.pointer(f, b) for b in (step.origin, step.target))
             copy_bytes(f, target, origin, f.number(step.target.nbytes))
@@ -294,11 +296,7 @@ class ProgramWriter:
 
     def _contraction(self, f: Function, step: Contraction, layout: Layout, is_short: bool) -> None:
         extents = [v.extent for v in (step.row, step.column, step.depth, *step.batch)]
-        flops = 2 * math.prod(map(likely, extents))
-        nanoseconds = flops / (self.host.lanes(step.dtype.itemsize) * 2 * 2 * 2.0)
-        # matrices that few rows are multiplied by are read no faster than caches give them
-        nbytes = max(_bytes_read(step.lhs), _bytes_read(step.rhs))
-        nanoseconds = max(nanoseconds, nbytes / BYTES_PER_NANOSECOND)
+        nanoseconds = product_cost(step, self.host)
         self.cost += nanoseconds
         parts = self._parts(f, extents, nanoseconds, PRODUCT_NANOSECONDS)
         most = parts if isinstance(parts, int) else self.host.cores
@@ -309,6 +307,16 @@ class ProgramWriter:
         with self._kernel(f, step, layout, parts, is_short, attributes) as (kernel, inner, _):
             emit_contraction(self.module, kernel, step, plan, inner, self.host, most)
         self.scratch = max(self.scratch, scratch_bytes(step, plan, most, self.host))
+
+    def _chain(self, f: Function, step: Chain, layout: Layout) -> None:
+        links = Links.of(step, self.host)
+        self.cost += links.cost
+        extents = [v.extent for v in step.loops]
+        parts = self._parts(f, extents, links.cost, PRODUCT_NANOSECONDS)
+        assert isinstance(parts, int), "the loops of a chain are of known sizes"
+        with self._kernel(f, step, layout, parts, False) as (kernel, inner, _):
+            emit_chain(self.module, kernel, links, inner, self.host)
+        self.scratch = max(self.scratch, links.scratch_bytes * parts)
 
     def _call(
         self, f: Function, call: Call, step: LibraryCall | Contraction, layout: Layout
@@ -488,8 +496,3 @@ class ProgramWriter:
                 slot = f.offset(table, "ptr", str(n_constants + i))
                 f.do(f"store ptr {pointer}, ptr {slot}, align 8")
         self._settle(f, step.carries, targets, table, n_constants, step.parts)
-
-
-def _bytes_read(operand: Expr) -> int:
-    """The bytes of an operand, each as often as its place varies."""
-    return math.prod(likely(v.extent) for v in operand.variables) * operand.dtype.itemsize

@@ -172,7 +172,10 @@ def exponential(w: Writer, x: str, low: str = "", factor: str = "") -> str:
     Of `x + low`, times `factor`, with hardly more rounding; `low` is what rounding `x` lost.
     """
     f, least, most = w.f, (-746.0 if w.is_double else -104.0), (710.0 if w.is_double else 89.0)
-    held = w.select(w.compare("olt", x, w.number(least)), w.number(least), x)
+    vanishes = w.compare("olt", x, w.number(least))
+    # processors take a hundred cycles where a result underflows: of zero they do not
+    start = w.number(least if factor else 0.0)
+    held = w.select(vanishes, start, x)
     held = w.select(w.compare("ogt", held, w.number(most)), w.number(most), held)
     n = f.intrinsic("roundeven", w.vector, w.binary("fmul", held, w.number(1 / math.log(2))))
     # log(2) in two parts; the first has 16 digits, so that its product is exact
@@ -182,6 +185,7 @@ def exponential(w: Writer, x: str, low: str = "", factor: str = "") -> str:
     p = w.polynomial(r, _EXP_DOUBLE if w.is_double else _EXP_SINGLE)
     grown = w.fma(p, w.binary("fmul", r, r), r)
     y = w.fma(factor, grown, factor) if factor else w.binary("fadd", grown, w.number(1.0))
+    y = y if factor else w.select(vanishes, w.number(0.0), y)
     if w.scales_at_once:
         return w.scaled(y, n)
     kind = w.integer.text

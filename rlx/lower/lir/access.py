@@ -9,6 +9,7 @@ from .index import Index
 from .program import (
     BranchStep,
     Buffer,
+    Chain,
     Contraction,
     Copy,
     Greatest,
@@ -40,7 +41,7 @@ def _stores_read(stores: Iterable[Store]) -> list[Buffer]:
 def reads(step: Step) -> list[Buffer]:
     """The buffers a step reads, each once.
 
-    Those a `Rows` passes on inside are among them.
+    Those a `Rows` or `Chain` passes on inside are among them.
     """
     return list(dict.fromkeys(_reads(step)))
 
@@ -65,6 +66,9 @@ def _reads(step: Step) -> Iterator[Buffer]:
         yield from loaded_buffers(e for e, panels in sides if panels is None)
         yield from (panels for _, panels in sides if panels is not None)
         yield from _stores_read(step.stores)
+    elif isinstance(step, Chain):
+        for each in step.steps:
+            yield from _reads(each)
     elif isinstance(step, LibraryCall):
         yield from step.inputs
     elif isinstance(step, Copy):
@@ -88,6 +92,9 @@ def _writes(step: Step) -> Iterator[Buffer]:
         yield from (s.buffer for s in step.stores)
     elif isinstance(step, Rows):
         yield from (s.buffer for kernel in step.kernels for s in kernel.stores)
+    elif isinstance(step, Chain):
+        for each in step.steps:
+            yield from _writes(each)
     elif isinstance(step, Scan | Scatter):
         yield step.buffer
     elif isinstance(step, Greatest):

@@ -16,12 +16,13 @@ from ...ir.bind import bind_sizes, concrete_attr
 from ...ir.dims import concrete
 from ...ir.types import Size
 from .expr import Accumulated, Apply, Const, Expr, Guard, IndexValue, Load, Reduce
-from .index import Atom, Index, Loaded, Quotient, Variable
+from .index import Atom, Index, Loaded, Quotient, Variable, as_index
 from .instructions import NUMPY
 from .program import (
     BranchStep,
     Buffer,
     Carry,
+    Chain,
     Contraction,
     Copy,
     Greatest,
@@ -37,6 +38,7 @@ from .program import (
     Store,
     WhileStep,
 )
+from .rebind import rebind
 from .text import buffers_of
 
 COMBINE: dict[str, Any] = {
@@ -122,6 +124,8 @@ def run_step(step: Step, memory: Memory) -> None:
         _run_scatter(step, memory)
     elif isinstance(step, Contraction):
         _run_contraction(step, memory)
+    elif isinstance(step, Chain):
+        _run_chain(step, memory)
     elif isinstance(step, LibraryCall):
         typed = zip(step.inputs, step.input_types, strict=True)
         arrays = [memory[b].reshape(memory.shape(t.shape)) for b, t in typed]
@@ -375,6 +379,18 @@ def _run_contraction(step: Contraction, memory: Memory) -> None:
     values = [outer.expr(s.expr) for s in step.stores]
     for store, value in zip(step.stores, values, strict=True):
         _store(outer, store, memory, value)
+
+
+def _run_chain(chain: Chain, memory: Memory) -> None:
+    """Run the workers one after another, the last one first: they must not need each other."""
+    shape = memory.shape(v.extent for v in chain.loops)
+    count, workers = math.prod(shape), memory.number(chain.worker.extent)
+    for worker in reversed(range(workers)):
+        for number in range(worker * count // workers, (worker + 1) * count // workers):
+            values = (worker, *(int(i) for i in np.unravel_index(number, shape)))
+            table = dict(zip((chain.worker, *chain.loops), map(as_index, values), strict=True))
+            for step in chain.steps:
+                run_step(rebind(step, table), memory)
 
 
 def _scratch(buffer: Buffer | None, memory: Memory) -> np.ndarray:

@@ -257,6 +257,25 @@ class Contraction:
 
 
 @dataclass(frozen=True, eq=False)
+class Chain:
+    """Run products and loops one after another for each value of shared outer loops.
+
+    What they pass on stays in cache. For each value of the variables in `loops` (parallel) the
+    `steps` run in order, with their own loops inside. A step reads what an earlier one wrote only
+    at the same outer values. All extents are numbers.
+
+    The values are shared out: worker w of so many as the extent of `worker` runs those from number
+    `w * count // workers` up to that of the next one, in row-major order of the loops. Memory
+    indexed with `worker` is its own, written anew for each value. There are none unless
+    `Target.has_chains`.
+    """
+
+    worker: Variable
+    loops: tuple[Variable, ...]
+    steps: tuple[Kernel | Rows | Contraction, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class LibraryCall:
     """Call the NumPy reference of an op on whole buffers: `op.run(arrays, attrs)`.
 
@@ -365,6 +384,7 @@ Step: TypeAlias = (
     | Sort
     | Scatter
     | Contraction
+    | Chain
     | LibraryCall
     | Copy
     | BranchStep

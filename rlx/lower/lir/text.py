@@ -26,6 +26,7 @@ from .index import Atom, Index, Loaded, Quotient, Variable
 from .program import (
     BranchStep,
     Buffer,
+    Chain,
     Contraction,
     Copy,
     Greatest,
@@ -41,6 +42,8 @@ from .program import (
     Store,
     WhileStep,
 )
+
+Letters = dict[Variable, str]
 
 INFIX = {
     "add": "+",
@@ -225,13 +228,15 @@ def kernel_lines(kernel: Kernel, writer: Writer | None = None, indent: str = "")
     return [head, *inner.lines]
 
 
-def _rows_lines(rows: Rows) -> list[str]:
+def _rows_lines(rows: Rows, letters: Letters | None = None) -> list[str]:
     writer = Writer(())
+    writer.letters = dict(letters or {})
     local = f", local {rows.local_bytes} bytes" if rows.locals else ""
     lines = [f"rows {writer.loops(rows.loops)}{local}:"]
     lines += ["  " + buffer_text(b) for b in rows.locals]
+    outer = dict(writer.letters)
     for kernel in rows.kernels:
-        writer.letters = {v: writer.letters[v] for v in rows.loops}
+        writer.letters = dict(outer)
         lines += kernel_lines(kernel, writer, "  ")
     return lines
 
@@ -264,8 +269,9 @@ def _scatter_lines(scatter: Scatter) -> list[str]:
     return [head, *writer.lines, last + (f" where {conditions}" if conditions else "")]
 
 
-def _contraction_lines(step: Contraction) -> list[str]:
+def _contraction_lines(step: Contraction, letters: Letters | None = None) -> list[str]:
     writer = Writer(s.expr for s in step.stores)
+    writer.letters = dict(letters or {})
     outer = writer.loops((*step.batch, step.row, step.column))
     inner = writer.loops([step.depth])
     factors = f"{writer.expr(step.lhs)} * {writer.expr(step.rhs)}"
@@ -274,6 +280,23 @@ def _contraction_lines(step: Contraction) -> list[str]:
     for store in step.stores:
         writer.store(store)
     return [head, line, *writer.lines]
+
+
+def _chain_lines(chain: Chain) -> list[str]:
+    writer = Writer(())
+    loops = writer.loops(chain.loops)
+    lines = [f"chain {loops}, by workers {writer.loops([chain.worker])}:"]
+    for step in chain.steps:
+        if isinstance(step, Kernel):
+            own = Writer(())
+            own.letters = dict(writer.letters)
+            made = kernel_lines(step, own)
+        elif isinstance(step, Rows):
+            made = _rows_lines(step, writer.letters)
+        else:
+            made = _contraction_lines(step, writer.letters)
+        lines += ["  " + line for line in made]
+    return lines
 
 
 def step_lines(step: Step) -> list[str]:
@@ -293,6 +316,8 @@ def step_lines(step: Step) -> list[str]:
         return _scatter_lines(step)
     if isinstance(step, Contraction):
         return _contraction_lines(step)
+    if isinstance(step, Chain):
+        return _chain_lines(step)
     if isinstance(step, LibraryCall):
         return [f"{names(step.outputs)} = library {step.op.name}({names(step.inputs)})"]
     if isinstance(step, Copy):

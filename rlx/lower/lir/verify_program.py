@@ -18,6 +18,7 @@ from .expr import (
 from .index import Index, Variable
 from .program import (
     Buffer,
+    Chain,
     Contraction,
     Greatest,
     Kernel,
@@ -63,7 +64,7 @@ def _error(program: Program, step: Step, problem: str) -> VerifyError:
 
 
 def _problems(step: Step, written: set[Buffer]) -> Iterator[str]:
-    own = set(writes(step)) if isinstance(step, Rows | Kernel) else set()
+    own = set(writes(step)) if isinstance(step, Rows | Kernel | Chain) else set()
     for buffer in reads(step):
         if not buffer.size or buffer in written or buffer in own:
             continue
@@ -84,17 +85,20 @@ def _is_same_place(buffer: Buffer, other: Buffer) -> bool:
     return is_planned and (buffer.offset, buffer.nbytes) == (other.offset, other.nbytes)
 
 
-def _loop_problems(step: Step) -> Iterator[str]:
+def _loop_problems(step: Step, outer: Sequence[Variable] = ()) -> Iterator[str]:
     if isinstance(step, Kernel):
-        yield from _store_problems(step.stores, step.loops)
+        yield from _store_problems(step.stores, (*outer, *step.loops))
     elif isinstance(step, Rows):
         for kernel in step.kernels:
-            yield from _store_problems(kernel.stores, (*step.loops, *kernel.loops))
+            yield from _store_problems(kernel.stores, (*outer, *step.loops, *kernel.loops))
     elif isinstance(step, Contraction):
-        outer = (*step.batch, step.row, step.column)
-        yield from _expr_problems(step.lhs, (*step.batch, step.row, step.depth))
-        yield from _expr_problems(step.rhs, (*step.batch, step.depth, step.column))
-        yield from _store_problems(step.stores, outer)
+        batch = (*outer, *step.batch)
+        yield from _expr_problems(step.lhs, (*batch, step.row, step.depth))
+        yield from _expr_problems(step.rhs, (*batch, step.depth, step.column))
+        yield from _store_problems(step.stores, (*batch, step.row, step.column))
+    elif isinstance(step, Chain):
+        for each in step.steps:
+            yield from _loop_problems(each, (step.worker, *step.loops))
     elif isinstance(step, Scan):
         loops = (*step.loops, step.along)
         yield from _expr_problems(step.expr, loops)

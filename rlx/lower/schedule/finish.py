@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ..lir.program import Kernel, Program, Rows, Scan, Step, Store, nested_programs
 from ..target import Target
+from .chain_products import chain_products
 from .group_rows import group_rows
 from .localize_rows import localize_rows
 from .loops import indices, merge_kernel_loops, merge_loops, split_loops, substituted
@@ -28,7 +29,8 @@ def finish(program: Program, target: Target) -> Program:
     merged = [_merged(step) for step in group_rows(steps)]
     steps = split_reductions(merged, target.sums_alike)
     steps = steps if target.sums_alike else split_scatters(steps)
-    program.steps = localize_rows(steps, target.local_bytes)
+    steps = localize_rows(steps, target.local_bytes)
+    program.steps = chain_products(steps, target.threads) if target.has_chains else steps
     return program
 
 

@@ -15,6 +15,7 @@ from ..lir.access import reads, writes
 from ..lir.expr import Load
 from ..lir.program import (
     Buffer,
+    Chain,
     Kernel,
     Kind,
     Program,
@@ -46,13 +47,19 @@ def plan_memory(program: Program) -> Program:
             if isinstance(step, RepeatStep) and isinstance(needed, int):
                 needed = rounded(needed) * step.parts
             step.scratch.type = Type(as_dtype("uint8"), (needed,))  # type: ignore[union-attr]
-    for number, step in enumerate(program.steps):
-        if isinstance(step, Rows) and step.locals:
-            needed = _place(step.kernels, "local")
-            program.steps[number] = replace(step, local_bytes=needed)  # type: ignore[arg-type]
+    program.steps = [_with_local_bytes(step) for step in program.steps]
     program.arena_bytes = _place(program.steps, "temporary")
     program.steps = [step for step in program.steps if not _copies_itself(step)]
     return program
+
+
+def _with_local_bytes(step: Step) -> Step:
+    """The step with places for what its rows pass on."""
+    if isinstance(step, Chain):
+        return replace(step, steps=tuple(map(_with_local_bytes, step.steps)))
+    if isinstance(step, Rows) and step.locals:
+        return replace(step, local_bytes=_place(step.kernels, "local"))  # type: ignore[arg-type]
+    return step
 
 
 def _copies_itself(step: Step) -> bool:

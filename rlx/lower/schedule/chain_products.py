@@ -1,0 +1,218 @@
+"""Run products that pass on matrices together, while these are in cache."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from ...ir.dims import Size
+from ..lir.access import reads, writes
+from ..lir.expr import Load, walk
+from ..lir.index import Index, Variable, as_index, is_long
+from ..lir.program import Buffer, Chain, Contraction, Kernel, Rows, Step, Store
+from ..lir.rebind import Link, rebind
+from .group_rows import is_same_block
+from .loops import reductions
+
+Inner = Kernel | Rows | Contraction
+LARGEST_BLOCK = 1 << 20  # bytes: more than this does not stay in the cache
+LONGEST = 16  # steps
+LEAST_BUSY = 0.8  # of the threads' time
+LINE = 64
+
+
+def chain_products(steps: Sequence[Step], threads: int) -> list[Step]:
+    """Put products and what is done to their results under common loops.
+
+    before: `contraction i < 12, j < 128, k < 128: ... b4[i*16384 + j*128 + k]`, rows that read b4
+    and write b8, and a contraction over i < 12 that reads b8; after: `chain i < 12` of all three,
+    in which b4 and b8 are no larger than what one round of the loop needs.
+    """
+    users = Counter(b for step in steps for b in {*reads(step), *writes(step)})
+    chained: list[Step] = []
+    at = 0
+    while at < len(steps):
+        links = _longest(steps[at : at + LONGEST], threads)
+        chained += [*links.before, links.chain(users, threads)] if links else [steps[at]]
+        at += len(links.before) + len(links.steps) if links else 1
+    return chained
+
+
+def _longest(steps: Sequence[Step], threads: int) -> _Links | None:
+    """The chain of most outer loops that begins with the first step."""
+    first = steps[0]
+    if not isinstance(first, Contraction) or not _is_static(first):
+        return None
+    index = first.stores[0].index
+    batch = sorted((v for v in first.batch if is_long(v)), key=index.stride_of, reverse=True)
+    for count in range(len(batch), 0, -1):
+        links = _Links(tuple(batch[:count]))
+        for step in steps:
+            if not links.add(step) and not links.skip(step):
+                break
+        links.trim()
+        if links.pays(threads):
+            return links
+    return None
+
+
+@dataclass
+class _Links:
+    """Steps under common loops, without these; `before` are others that stood among them."""
+
+    loops: tuple[Variable, ...]
+    steps: list[Inner] = field(default_factory=list)
+    before: list[Step] = field(default_factory=list)
+    is_link: list[bool] = field(default_factory=list)  # for each step that was put somewhere
+
+    def add(self, step: Step) -> bool:
+        """Put one more step under the loops, if that is right."""
+        if not isinstance(step, Kernel | Rows | Contraction) or not _is_static(step):
+            return False
+        written: dict[Buffer, list[Index]] = {}
+        for link in self.steps:
+            for store in _stores(link):
+                written.setdefault(store.buffer, []).append(store.index)
+        inner = self._inner(step, written)
+        if inner is None or {b for link in self.steps for b in reads(link)} & set(writes(inner)):
+            return False
+        places = [*_loads(inner), *((s.buffer, s.index) for s in _stores(inner))]
+        for buffer, index in places:
+            if not all(is_same_block(w, index, self.loops) for w in written.get(buffer, ())):
+                return False
+        self.steps.append(inner)
+        self.is_link.append(True)
+        return True
+
+    def skip(self, step: Step) -> bool:
+        """Put a step before the chain, if it has nothing to do with it."""
+        used = {b for link in self.steps for b in (*reads(link), *writes(link))}
+        made = {b for link in self.steps for b in writes(link)}
+        if not isinstance(step, Kernel | Rows) or used & set(writes(step)):
+            return False
+        if made & set(reads(step)):
+            return False
+        self.before.append(step)
+        self.is_link.append(False)
+        return True
+
+    def _inner(self, step: Link, written: dict[Buffer, list[Index]]) -> Link | None:
+        """The step with the common loops in place of its own, which are found by their strides."""
+        if not written:
+            return _without(step, self.loops)
+        shared = ((i, written[b][0]) for b, i in _loads(step) if b in written)
+        read, wrote = next(shared, (None, Index()))
+        if read is None:
+            return None
+        for loop in self.loops:
+            stride = wrote.stride_of(loop)
+            found = next((v for v in _outer(step) if _has_steps(v, read, loop, stride)), None)
+            if found is None:
+                return None
+            rest = Variable(found.extent // loop.extent)
+            table = {found: loop * rest.extent + rest if is_long(rest) else as_index(loop)}
+            step, read = rebind(_without(step, [found], rest), table), read.substitute(table)
+        return step
+
+    def trim(self) -> None:
+        """Leave out what follows the last product."""
+        while self.is_link and not (self.is_link[-1] and isinstance(self.steps[-1], Contraction)):
+            (self.steps if self.is_link.pop() else self.before).pop()
+
+    def pays(self, threads: int) -> bool:
+        """Whether there are products to chain, that stay in cache and keep the threads busy."""
+        if sum(isinstance(step, Contraction) for step in self.steps) < 2:
+            return False
+        count = math.prod(v.extent for v in self.loops)
+        passed = {b for s in self.steps for b in writes(s)} & {
+            b for s in self.steps for b in reads(s)
+        }
+        rounds = -(-count // threads)
+        is_busy = count >= LEAST_BUSY * rounds * threads
+        return is_busy and sum(b.nbytes for b in passed) <= LARGEST_BLOCK * count
+
+    def chain(self, users: Counter[Buffer], threads: int) -> Chain:
+        """The step, in which each worker has memory of its own for what it passes on."""
+        count = math.prod(v.extent for v in self.loops)
+        worker = Variable(min(threads, count))
+        inner = Counter(b for s in self.steps for b in {*reads(s), *writes(s)})
+        own: dict[Buffer, Buffer] = {}
+        for step in self.steps:
+            for store in _stores(step):
+                buffer = store.buffer
+                if buffer.kind == "temporary" and users[buffer] == inner[buffer]:
+                    own[buffer] = self._own(buffer, worker)
+
+        def move(buffer: Buffer, index: Index) -> tuple[Buffer, Index]:
+            if buffer not in own:
+                return buffer, index
+            block = own[buffer].type.shape[1]
+            return own[buffer], _rest(index, self.loops) + worker * block
+
+        steps = tuple(rebind(step, {}, move) for step in self.steps)
+        return Chain(worker, self.loops, steps)
+
+    def _own(self, buffer: Buffer, worker: Variable) -> Buffer:
+        """Memory for one round of each worker, in whole lines."""
+        places = [s.index for step in self.steps for s in _stores(step) if s.buffer is buffer]
+        places += [index for step in self.steps for b, index in _loads(step) if b is buffer]
+        size = 1 + max(_rest(index, self.loops).high for index in places)
+        numbers = LINE // math.gcd(LINE, buffer.dtype.itemsize)
+        shape = (worker.extent, -(-size // numbers) * numbers)
+        return Buffer(buffer.name, buffer.type.with_shape(shape), "temporary")
+
+
+def _is_static(step: Inner) -> bool:
+    if isinstance(step, Contraction):
+        return step.is_static
+    kernels = step.kernels if isinstance(step, Rows) else (step,)
+    loops = [*step.loops, *(v for k in kernels for v in k.loops)]
+    loops += [v for r in reductions(kernels) for v in r.loops]
+    return all(isinstance(v.extent, int) for v in loops)
+
+
+def _outer(step: Inner) -> tuple[Variable, ...]:
+    """The loops of a step that are not inside of others."""
+    if isinstance(step, Contraction):
+        return (*step.batch, step.row, step.column)
+    return step.loops
+
+
+def _has_steps(variable: Variable, index: Index, loop: Variable, stride: Size) -> bool:
+    """Whether a loop is a slower part of a variable, or all of it: its steps are the stride."""
+    if variable.extent % loop.extent or not index.is_stepped_by(variable):
+        return False
+    return index.stride_of(variable) * (variable.extent // loop.extent) == stride
+
+
+def _without(step: Link, variables: Sequence[Variable], rest: Variable | None = None) -> Link:
+    """The step without some of its loops, and with what is `rest` of one in its place."""
+    left = () if rest is None or not is_long(rest) else (rest,)
+
+    def kept(loops: Sequence[Variable]) -> tuple[Variable, ...]:
+        return tuple(w for v in loops for w in (left if v in variables else (v,)))
+
+    if not isinstance(step, Contraction):
+        return replace(step, loops=kept(step.loops))
+    row, column = (rest or Variable(1) if v in variables else v for v in (step.row, step.column))
+    return replace(step, batch=kept(step.batch), row=row, column=column)
+
+
+def _stores(step: Inner) -> Iterator[Store]:
+    for part in step.kernels if isinstance(step, Rows) else (step,):
+        yield from part.stores
+
+
+def _loads(step: Inner) -> list[tuple[Buffer, Index]]:
+    """Every place that a step reads."""
+    stores = list(_stores(step))
+    roots = [*(s.expr for s in stores), *(e for s in stores for e in s.index.loads)]
+    roots += [step.lhs, step.rhs] if isinstance(step, Contraction) else []
+    return [(e.buffer, e.index) for e in walk(*roots) if isinstance(e, Load)]
+
+
+def _rest(index: Index, loops: Sequence[Variable]) -> Index:
+    """The index within a round."""
+    return Index(tuple((a, c) for a, c in index.terms if a not in loops), index.constant)

@@ -1,0 +1,170 @@
+"""Put matrices that many products read in the order in which they read them, once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ..lir.access import writes
+from ..lir.expr import Load, load
+from ..lir.index import Index, Variable, is_long
+from ..lir.program import Buffer, Contraction, Kernel, Program, Step, Store, nested_programs
+
+FEWEST_READS = 3  # of each element, about
+SMALLEST = 1 << 15  # bytes: less fits the first cache in any order
+SHORTEST = 16  # rows and columns of a product that reads its matrices several times
+PAGE, LINE = 4096, 64  # bytes: lines a page apart crowd into few places of a cache
+
+
+def order_operands(program: Program) -> Program:
+    """Put matrices that many products read in the order in which they read them, once.
+
+    before: a contraction reads `b1[l*512 + i*64 + k]` for `i < 8, k < 64, l < 64`, the next one for
+    `l < 128`, and so on; after: `kernel i < 8, k < 64, l < 1024: b1o[...] = b1[...]` before the
+    first of them, and all read b1o, in which each matrix is by itself. Sets `Program.steps`.
+    """
+    found: dict[tuple, list[_Operand]] = {}
+    for place, step in enumerate(program.steps):
+        for nested in nested_programs(step):
+            order_operands(nested)
+        for operand in _operands(place, step):
+            found.setdefault(operand.key, []).append(operand)
+    added: dict[int, list[Step]] = {}
+    for operands in found.values():
+        spans = _spans(operands)
+        if not _pays(operands, spans) or _changes(program.steps, operands):
+            continue
+        ordered = _Ordered(operands[0], spans)
+        added.setdefault(operands[0].place, []).append(ordered.kernel())
+        for operand in operands:
+            program.steps[operand.place] = ordered.read_by(operand, program.steps[operand.place])
+    steps = enumerate(program.steps)
+    program.steps = [s for place, step in steps for s in (*added.get(place, ()), step)]
+    return program
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """A matrix for each value of the batch, in one buffer.
+
+    The variables come slowest first as they shall lie in memory, each with its place in the buffer:
+    the stride, how often it fits there, and where the operand begins.
+    """
+
+    place: int
+    side: str
+    load: Load
+    variables: tuple[Variable, ...]
+    strides: tuple[int, ...]
+    fits: tuple[int, ...]
+    starts: tuple[int, ...]
+
+    @property
+    def key(self) -> tuple:
+        """What operands have in common that can be put in order together."""
+        return self.load.buffer, self.strides
+
+    @property
+    def count(self) -> int:
+        """How many elements it has."""
+        return math.prod(v.extent for v in self.variables)  # type: ignore[misc]
+
+
+def _operands(place: int, step: Step) -> Iterator[_Operand]:
+    """The operands of a product whose matrices lie in between each other."""
+    if not isinstance(step, Contraction) or not step.is_static:
+        return
+    if min(step.row.extent, step.column.extent) < SHORTEST:  # type: ignore[type-var]
+        return
+    for side, (e, line) in zip(("lhs", "rhs"), step.operands, strict=True):
+        if not isinstance(e, Load) or not e.index.is_affine:
+            continue
+        is_dense = step.stores[0].index.stride_of(line) == 1  # its lines are read along the result
+        inner = (step.depth, line) if is_dense else (line, step.depth)
+        stride = e.index.stride_of
+        batch = sorted((v for v in step.batch if v in e.index.variables), key=stride, reverse=True)
+        variables = tuple(v for v in (*batch, *inner) if is_long(v))
+        if batch and stride(batch[-1]) < max(map(stride, inner)):
+            yield from _placed(place, side, e, variables)
+
+
+def _placed(place: int, side: str, e: Load, variables: tuple[Variable, ...]) -> Iterator[_Operand]:
+    """The operand if each variable steps through an axis of its buffer."""
+    size, start = e.buffer.count, e.index.constant
+    strides = tuple(s for s in map(e.index.stride_of, variables) if isinstance(s, int))
+    fits, starts = dict[int, int](), dict[int, int]()
+    for stride in sorted(set(strides), reverse=True):
+        if not isinstance(size, int) or not isinstance(start, int) or stride < 1 or size % stride:
+            return
+        fits[stride], starts[stride] = size // stride, start // stride
+        size, start = stride, start % stride
+    is_apart = len(fits) == len(variables) and size == 1
+    every = zip(strides, variables, strict=True)
+    if is_apart and all(starts[s] + v.extent <= fits[s] for s, v in every):
+        ordered = (tuple(x[s] for s in strides) for x in (fits, starts))
+        yield _Operand(place, side, e, variables, strides, *ordered)
+
+
+def _spans(operands: Sequence[_Operand]) -> list[tuple[int, int]]:
+    """First and last of what the operands read along each axis."""
+    spans = []
+    for axis in range(len(operands[0].variables)):
+        parts = [(o.starts[axis], o.starts[axis] + o.variables[axis].extent) for o in operands]
+        spans.append((min(low for low, _ in parts), max(high for _, high in parts)))
+    return spans
+
+
+def _pays(operands: Sequence[_Operand], spans: Sequence[tuple[int, int]]) -> bool:
+    """Whether enough products read enough."""
+    size = math.prod(high - low for low, high in spans)
+    if size * operands[0].load.dtype.itemsize < SMALLEST:
+        return False
+    return sum(o.count for o in operands) >= FEWEST_READS * size
+
+
+def _changes(steps: Sequence[Step], operands: Sequence[_Operand]) -> bool:
+    """Whether the buffer is written while it is read."""
+    buffer = operands[0].load.buffer
+    between = steps[operands[0].place : operands[-1].place + 1]
+    return any(buffer in writes(step) for step in between)
+
+
+class _Ordered:
+    """The matrices in order, in memory of their own."""
+
+    def __init__(self, first: _Operand, spans: Sequence[tuple[int, int]]) -> None:
+        self.first, self.spans = first, spans
+        shape = [high - low for low, high in spans]
+        origin = first.load.buffer
+        if shape[-1] * origin.dtype.itemsize % PAGE == 0:
+            shape[-1] += LINE // origin.dtype.itemsize
+        self.strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+        type = origin.type.with_shape(tuple(shape))
+        name = f"{origin.name}o{'t' if first.strides[-1] != 1 else ''}"
+        self.buffer = Buffer(name, type, "temporary")
+
+    def kernel(self) -> Kernel:
+        """The loops that put them in order."""
+        loops = [Variable(high - low) for low, high in self.spans]
+        starts = [low for low, _ in self.spans]
+        origin = _index(loops, self.first.strides, starts)
+        store = Store(
+            self.buffer, _index(loops, self.strides), load(self.first.load.buffer, origin)
+        )
+        return Kernel(tuple(loops), (store,))
+
+    def read_by(self, operand: _Operand, step: Step) -> Step:
+        """The product with the operand in order."""
+        pairs = zip(operand.starts, self.spans, strict=True)
+        starts = [start - low for start, (low, _) in pairs]
+        index = _index(operand.variables, self.strides, starts)
+        assert isinstance(step, Contraction)
+        return replace(step, **{operand.side: load(self.buffer, index)})
+
+
+def _index(
+    variables: Sequence[Variable], strides: Sequence[int], starts: Sequence[int] | None = None
+) -> Index:
+    parts = zip(variables, strides, starts or [0] * len(strides), strict=True)
+    return sum(((v + start) * stride for v, stride, start in parts), Index())
