@@ -163,7 +163,7 @@ def test_arrays_from_outside_are_packed_once_too() -> None:
         f.run_into(X, out=out)
         close(out, expected)
     close(f.run_async(X).result(), expected)
-    with pytest.raises(ShapeError, match="perceptron|matmul|dot"):
+    with pytest.raises(ShapeError, match=r"perceptron|matmul|dot"):
         f(X.T)
 
 
