@@ -73,7 +73,7 @@ class FixedGraph:
 
 
 def hold_last(compiled: CompiledGraph, arrays: Sequence[Any]) -> CompiledGraph:
-    """The compiled graph of the first parameters, for arrays of the last, which are fixed."""
+    """The compiled graph of the other parameters, for arrays of the last ones."""
     if not arrays:
         return compiled
     params = compiled.graph.params[len(compiled.graph.params) - len(arrays) :]

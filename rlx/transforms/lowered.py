@@ -110,7 +110,7 @@ class Compiled:
 
     @functools.cached_property
     def captures(self) -> tuple[Any, ...]:
-        """The arrays from outside that `compiled` takes behind the leaves, unless it holds them."""
+        """The arrays from outside that `compiled` takes, unless it holds them."""
         is_held = len(self.compiled.graph.params) == self.traced.n_args
         return () if is_held else self.traced.captures
 
