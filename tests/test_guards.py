@@ -48,6 +48,12 @@ def test_donated_memory_is_used_again_between_guards():
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.usefixtures("guards")
+def test_an_element_that_is_stored_twice_is_no_pair():
+    x = np.random.default_rng(1).normal(size=(256, 3))  # the middle of the spectrum is its mirror
+    np.testing.assert_allclose(rlx.jit(rnp.fft.irfft)(x), np.fft.irfft(x), atol=1e-15)
+
+
 # Each of them moves 32 bytes from the input, or the memory for temporaries, to the output.
 WRONG = """
 define i32 @{name}(ptr %buffers) {{

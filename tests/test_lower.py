@@ -108,6 +108,17 @@ def test_concat_stores_into_one_buffer() -> None:
     )
 
 
+def test_products_store_where_a_copy_would_put_their_results() -> None:
+    def fn(x: Value, *weights: Value) -> Value:
+        parts = [ops.reshape(dot(x, w, ((1,), (0,))), shape=(6, 1, 5)) for w in weights]
+        pairs = ops.concat(*parts[:2], axis=1), ops.concat(*parts[2:], axis=1)
+        return ops.concat(*(ops.reshape(pair, shape=(2, 1, 30)) for pair in pairs), axis=1)
+
+    program = check_fn(fn, typed(6, 4), *[typed(4, 5)] * 4)
+    assert kinds(program) == [Contraction] * 4
+    assert program.arena_bytes == 0
+
+
 def test_reshape_to_finer_axes_needs_no_division() -> None:
     def fn(x: Value, y: Value) -> Value:
         return ops.reshape(ops.transpose(x, axes=(1, 0, 2)), shape=(20, 6)) + y

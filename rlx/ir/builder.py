@@ -185,9 +185,8 @@ def repeat(node: Node, operands: Sequence[Value]) -> tuple[Value, ...]:
     """Record a node again, on operands of the same types: no type is derived anew."""
     builder = current()
     assert builder is not None, "nodes need an open graph"
-    types = tuple(r.type for r in node.results)
     args = tuple(map(builder.own, operands))
-    return builder.graph.add_node(node.op, args, node.attrs, types, user_source()).results
+    return builder.graph.add_like(node, args, user_source()).results
 
 
 def rewrite(

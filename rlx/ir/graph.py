@@ -105,12 +105,17 @@ class Node:
     __slots__ = ("args", "attrs", "graphs", "op", "results", "source")
 
     def __init__(
-        self, op: Op, args: tuple[Value, ...], attrs: dict[str, Any], source: Source | None
+        self,
+        op: Op,
+        args: tuple[Value, ...],
+        attrs: dict[str, Any],
+        source: Source | None,
+        graphs: tuple[Graph, ...] | None = None,
     ) -> None:
         self.op, self.args, self.attrs, self.source = op, args, attrs, source
         self.results: tuple[Value, ...] = ()
         # The nested graphs among the attributes, in order; every pass asks for them.
-        self.graphs: tuple[Graph, ...] = tuple(_graphs_in(attrs.values()))
+        self.graphs = tuple(_graphs_in(attrs.values())) if graphs is None else graphs
 
     @property
     def result(self) -> Value:
@@ -164,6 +169,13 @@ class Graph:
         node.results = tuple(Value(t, self, node, i) for i, t in enumerate(types))
         self.nodes.append(node)
         return node
+
+    def add_like(self, node: Node, args: tuple[Value, ...], source: Source | None) -> Node:
+        """Append a node like another one, on arguments of the same types."""
+        made = Node(node.op, args, node.attrs, source, node.graphs)
+        made.results = tuple([Value(r.type, self, made, r.index) for r in node.results])
+        self.nodes.append(made)
+        return made
 
     @property
     def param_types(self) -> tuple[Type, ...]:

@@ -334,8 +334,9 @@ def define(type_rule: Callable[..., Any]) -> Op:
 
 def has_effect(node: Node) -> bool:
     """Whether a node, or one in a graph of it, does more than compute results."""
-    inner = (each for graph in node.graphs for each in graph.walk())
-    return any(each.op.rules.get("effect") for each in (node, *inner))
+    if node.op.rules.get("effect"):
+        return True
+    return any(has_effect(each) for graph in node.graphs for each in graph.nodes)
 
 
 def has_graphs(node: Node) -> bool:

@@ -65,6 +65,7 @@ def as_dtype(dtype: object) -> np.dtype:
     if isinstance(dtype, str) and dtype in DTYPES:
         return DTYPES[dtype]
     try:
+        # whatever NumPy takes for a dtype; its stubs list some
         found = DTYPES.get(np.dtype(dtype).name)  # type: ignore[call-overload]
     except TypeError:
         found = None

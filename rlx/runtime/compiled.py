@@ -235,6 +235,7 @@ class CompiledGraph:
 
     @cached_property
     def _specs(self) -> list[tuple[np.dtype, tuple[int, ...]]]:
+        # only asked for where all sizes are known
         return [(p.type.dtype, p.type.shape) for p in self.graph.params]  # type: ignore[misc]
 
     def _reuse(self, prepared: list[np.ndarray]) -> Any:

@@ -6,11 +6,12 @@ The stores of a contraction become the kernel's epilogue.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ...ir.dims import Size
 from ...lower.lir import expr
+from ...lower.lir.digits import Digits
 from ...lower.lir.expr import Accumulated, Expr, Load, load_of
 from ...lower.lir.index import Index, Variable, as_index, is_long
 from ...lower.lir.program import Buffer, Contraction, Kernel, Store
@@ -18,6 +19,7 @@ from .code import Function, Module, Vector
 from .gemm import Epilogue, GemmPlan, Operand, Places, Problem, emit_gemm
 from .gemm_plan import WIDENED
 from .gemm_view import OperandView
+from .gemm_windows import Digit, Windows, joined
 from .host import Host
 from .kernels import Layout, all_exprs, buffers_of, nest, open_scope
 from .render import Scope, memory_element
@@ -130,21 +132,8 @@ def emit_contraction(
         return scope
 
     def product(inner: Scope) -> None:
-        table = {step.row: Index(), step.column: Index(), step.depth: Index()}
-
-        def start(buffer: Buffer, index: Index) -> str:
-            place = inner.index(index.substitute(table))
-            return f.offset(inner.pointers[buffer], memory_element(buffer.dtype.name), place)
-
-        def place(e: Expr, line: Variable, panels: Buffer | None) -> str | OperandView:
-            if panels is not None:
-                return inner.pointers[panels]
-            if isinstance(e, Load) and is_matrix(e, line, step.depth):
-                return start(e.buffer, e.index)
-            return OperandView(e, line, step.depth)
-
-        a, b = (place(*side) for side in sides(step))
-        c = start(stores[0].buffer, stores[0].index)
+        a, b = _operand_places(f, inner, step, plan)
+        c = _corner(f, inner, step, stores[0].buffer, stores[0].index)
         part, scratch = "0" if by_batch or parts == 1 else "%part", shared
         if split:
             scratch = f.offset(shared, "i8", f.emit(f"mul i64 %part, {plan.scratch_bytes}"))
@@ -154,6 +143,27 @@ def emit_contraction(
         emit_gemm(module, f, plan, places, epilogue=epilogue, open_scope=open_operands, extra=extra)
 
     nest(scope, step.batch, product, split)
+
+
+def _corner(f: Function, scope: Scope, step: Contraction, buffer: Buffer, index: Index) -> str:
+    """Where the first element of a matrix lies."""
+    place = scope.index(
+        index.substitute(dict.fromkeys((step.row, step.column, step.depth), Index()))
+    )
+    return f.offset(scope.pointers[buffer], memory_element(buffer.dtype.name), place)
+
+
+def _operand_places(
+    f: Function, scope: Scope, step: Contraction, plan: GemmPlan
+) -> Iterator[str | OperandView]:
+    """Where both operands or their panels begin, or how their elements are computed."""
+    for (e, line, panels), is_read in zip(sides(step), plan.reads_windows, strict=True):
+        if panels is not None:
+            yield scope.pointers[panels]
+        elif isinstance(e, Load) and (is_read or is_matrix(e, line, step.depth)):
+            yield _corner(f, scope, step, e.buffer, e.index)
+        else:
+            yield OperandView(e, line, step.depth)
 
 
 def shares_batch(step: Contraction, host: Host) -> bool:
@@ -182,17 +192,16 @@ def loaded_operands(step: Contraction) -> list[Buffer]:
 
 def problem_of(step: Contraction) -> Problem:
     """The sizes and strides of one product, which are numbers."""
-    a, b = (
-        replace(_operand(e, line, step.depth), is_packed=panels is not None)
-        for e, line, panels in sides(step)
-    )
+    a, b = (_operand(*side, step.depth) for side in sides(step))
+    lines = _row_steps(step)
     return Problem(
         m=_number(step.row.extent),
         n=_number(step.column.extent),
         k=_number(step.depth.extent),
         a=a,
         b=b.transposed,
-        c_row=_number(step.stores[0].index.stride_of(step.row)),
+        c_row=lines[-1].stride,
+        c_lines=lines if len(lines) > 1 else (),
         dtype=step.lhs.dtype.name,
         out_dtype=step.stores[0].buffer.dtype.name,
         k_step=math.lcm(*(_depth_step(e, line, step.depth) for e, line in step.operands)),
@@ -204,14 +213,43 @@ def is_matrix(e: Expr, line: Variable, depth: Variable) -> bool:
     return isinstance(e, Load) and e.index.is_stepped_by(line) and e.index.is_stepped_by(depth)
 
 
-def _operand(e: Expr, line: Variable, depth: Variable) -> Operand:
+def _operand(e: Expr, line: Variable, panels: Buffer | None, depth: Variable) -> Operand:
     """An operand whose rows are its lines, and its columns the depth."""
+    if panels is not None:
+        return replace(_operand(e, line, None, depth), is_packed=True, windows=None)
     if is_matrix(e, line, depth):
         index = load_of(e).index
         return Operand(_number(index.stride_of(line)), _number(index.stride_of(depth)))
     view = OperandView(e, line, depth)
     along = int(view.goes_along_depth)
-    return Operand(1 - along, along, is_computed=True, run=view.run)
+    return Operand(1 - along, along, is_computed=True, run=view.run, windows=_windows(view))
+
+
+def _windows(view: OperandView) -> Windows | None:
+    """Where the elements of a view lie, if each digit has a stride and nothing is padding."""
+    element = view.element
+    if not isinstance(element, Load) or not element.index.is_affine:
+        return None
+    index = element.index
+    return Windows(_steps(view.lines, index), _steps(view.depths, index))
+
+
+def _steps(digits: Digits, index: Index) -> tuple[Digit, ...]:
+    """The digits of a variable and their strides in an index."""
+    every = [
+        Digit(worth, _number(part.extent), _number(index.stride_of(part)))
+        for part, worth in zip(digits.parts, digits.strides, strict=True)
+    ]
+    return joined(every)
+
+
+def _row_steps(step: Contraction) -> tuple[Digit, ...]:
+    """The digits of the row in the first store."""
+    index = step.stores[0].index
+    digits = Digits.of(step.row, [index])
+    return _steps(
+        digits, index.substitute({step.row: digits.index}) if is_long(step.row) else index
+    )
 
 
 def _depth_step(e: Expr, line: Variable, depth: Variable) -> int:

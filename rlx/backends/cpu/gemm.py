@@ -27,6 +27,7 @@ from .gemm_plan import (
 )
 from .gemm_tiles import emit_tile_kernel, emit_tile_pack, tile_registers
 from .gemm_view import OperandView, emit_view_pack
+from .gemm_windows import place_of
 from .render import Scope
 
 __all__ = ["Epilogue", "GemmPlan", "Operand", "Places", "Problem", "emit_gemm"]
@@ -137,7 +138,7 @@ class _Emitter:
         """Whether finished sums differ from what C holds."""
         problem = self.blocking.problem
         is_plain = self.epilogue is None and problem.out_dtype == problem.accumulator
-        return self.blocking.swapped or not is_plain
+        return self.blocking.swapped or self.blocking.scatters or not is_plain
 
     @property
     def finishes(self) -> bool:
@@ -166,7 +167,7 @@ class _Emitter:
         whole = replace(tile, rows=tile.m, lanes=lanes, vectors=-(-tile.n // lanes))
         kind = memory_type(problem.accumulator)
         sums = f.reserve(f"[{whole.rows * whole.columns} x {kind}]", 64)
-        plain = replace(problem, c_row=whole.columns, out_dtype=problem.accumulator)
+        plain = replace(problem, c_row=whole.columns, c_lines=(), out_dtype=problem.accumulator)
         blocking = replace(self.blocking, problem=plain, swapped=False)
         places = replace(self.places, c=sums)
         replace(self, blocking=blocking, places=places, epilogue=None, extra=[]).emit()
@@ -364,6 +365,10 @@ class _Emitter:
             place = f.emit(f"mul i64 {number}, {size}")
             return f.offset(packed, memory_type(problem.accumulator), place)
         assert isinstance(source, str), "a view is packed"
+        if which == "a" and blocking.reads_windows:
+            windows, kind = blocking.windows, memory_type(problem.dtype)
+            source = f.offset(source, kind, place_of(f, windows.lines, start))
+            return f.offset(source, kind, place_of(f, windows.depths, piece))
         place = f.emit(
             f"add i64 {f.emit(f'mul i64 {start}, {along}')}, "
             f"{f.emit(f'mul i64 {piece}, {through}')}"
@@ -399,7 +404,8 @@ class _Emitter:
         i, j = place
         # Without partial sums of its own a part sums in C.
         base = memory.partial if blocking.keeps_partial else self.places.c
-        index = f.emit(f"add i64 {f.emit(f'mul i64 {i}, {blocking.partial_row}')}, {j}")
+        row = place_of(f, blocking.sum_lines, i)
+        index = f.emit(f"add i64 {row}, {j}")
         sums = f.offset(base, memory_type(problem.accumulator), index)
         start, start_row, final = "null", "0", "true"
         if blocking.pieces > 1:

@@ -19,6 +19,9 @@ from .gemm_plan import (
 )
 from .host import Host
 
+PACK_CYCLES = 4  # of a vector of a computed operand
+RUN_CYCLES = 8  # of a new run of windows in place
+
 
 @dataclass(frozen=True)
 class GemmPlan:
@@ -51,6 +54,13 @@ class GemmPlan:
         return self.blocking is not None and (self.blocking.pack_a or self.blocking.pack_b)
 
     @property
+    def reads_windows(self) -> tuple[bool, bool]:
+        """Whether the kernel reads the given A where it lies, and whether B."""
+        reads = self.blocking is not None and self.blocking.reads_windows
+        swapped = self.blocking is not None and self.blocking.swapped
+        return reads and not swapped, reads and swapped
+
+    @property
     def flops(self) -> int:
         """Multiplications and additions."""
         return 2 * self.problem.m * self.problem.n * self.problem.k
@@ -81,9 +91,10 @@ def choose_blocking(problem: Problem, host: Host, parts: int = 1) -> Blocking:
         return _dots(problem, host, swapped)
     if _fits_tiles(problem, host):
         return _tiled(problem, host)
-    tile = choose_tile(problem, host)
+    tile, reads_windows = _tile_for_windows(problem, host)
     size = problem.itemsize
     pack_a, pack_b = _wants_packing(problem, tile, host)
+    pack_a = pack_a and not reads_windows
     # A piece of one panel of A and of B is a few times the first cache; the second cache feeds
     # the multiply-adds fast enough, and every cut of k costs a pass over C.
     depth = max(64, 4 * host.l1 // ((tile.columns + tile.rows) * size))
@@ -94,12 +105,15 @@ def choose_blocking(problem: Problem, host: Host, parts: int = 1) -> Blocking:
         pack_b, depth = False, streamed
     pieces = max(1, -(-problem.k // depth))
     depth = max(1, -(-problem.k // pieces))
-    if pieces > 1:
+    if pieces > 1 and reads_windows and problem.a.windows:
+        depth = problem.a.windows.piece_near(depth)
+    elif pieces > 1:
         whole = math.lcm(64 // size if pack_a else 1, problem.k_step)
         depth = -(-depth // whole) * whole
     blocking = Blocking(
-        problem, tile, pack_a, pack_b, depth, tile.row_panels, tile.column_panels, swapped=swapped
-    )
+        problem, tile, pack_a, pack_b, depth, tile.row_panels, tile.column_panels, swapped=swapped,
+        reads_windows=reads_windows,
+    )  # fmt: skip
     along_rows = _goes_along_rows(blocking, host, parts)
     row_panels, column_panels = tile.row_panels, tile.column_panels
     a_bytes, panel = problem.m * depth * size, tile.columns * depth * size
@@ -143,7 +157,7 @@ def _is_better_swapped(problem: Problem) -> bool:
     a, b = problem.a, problem.b
     if not problem.is_computed:
         return problem.n <= NARROW < problem.k and problem.n < problem.m
-    if problem.k < 2 * min(problem.m, problem.n):
+    if a.windows or problem.k < 2 * min(problem.m, problem.n):
         return False
     fits = (not a.is_computed or a.column == 1) + (not b.is_computed or b.column == 1)
     fits_swapped = (not b.is_computed or b.row == 1) + (not a.is_computed or a.row == 1)
@@ -239,8 +253,28 @@ def _spread(stride: int) -> int:
     return min(max(stride & -stride, 64), 1 << 20)
 
 
-def choose_tile(problem: Problem, host: Host) -> Tile:
-    """The register tile that needs the fewest cycles for the whole matrix."""
+def _tile_for_windows(problem: Problem, host: Host) -> tuple[Tile, bool]:
+    """The register tile, and whether the windows of A are better read in place than packed.
+
+    Then all of its lines lie in one line of the image.
+    """
+    cost, tile = choose_tile(problem, host)
+    windows = problem.a.windows
+    if windows is None or problem.dtype != problem.accumulator or problem.k == 0:
+        return tile, False
+    period = math.gcd(windows.lines[-1].count, *(line.count for line in problem.c_lines[-1:]))
+    fitting_cost, fitting = choose_tile(problem, host, period)
+    runs = problem.k // windows.depths[-1].count
+    fitting_cost += RUN_CYCLES * runs * fitting.row_panels * fitting.column_panels
+    cost += PACK_CYCLES * problem.m * problem.k / tile.lanes
+    return (fitting, True) if fitting_cost < cost else (tile, False)
+
+
+def choose_tile(problem: Problem, host: Host, period: int = 0) -> tuple[float, Tile]:
+    """The register tile that needs the fewest cycles for the whole matrix, and these.
+
+    If there is a period, the height of the tile divides it.
+    """
     m, n, k = problem.m, problem.n, max(problem.k, 1)
     lanes = min(host.lanes(problem.itemsize), floor_power(n))
     registers = -(-n // lanes)
@@ -249,6 +283,8 @@ def choose_tile(problem: Problem, host: Host) -> Tile:
     for vectors in range(1, min(widest, registers) + 1):
         # One register holds the broadcast number of A, `vectors` hold the row of B.
         for rows in range(1, min(m, (host.vector_registers - 1 - vectors) // vectors) + 1):
+            if period % rows:
+                continue
             tile = Tile(m, n, rows, lanes, vectors)
             panels = tile.row_panels * tile.column_panels
             if tile.row_panels == 1:  # the threads share the columns
@@ -257,7 +293,7 @@ def choose_tile(problem: Problem, host: Host) -> Tile:
             if best is None or cost <= best[0]:
                 best = cost, tile
     assert best is not None
-    return best[1]
+    return best
 
 
 def _tile_cycles(rows: int, vectors: int, k: int) -> float:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from .code import Function, Module, Vector
 from .gemm_plan import BYTES, HALVES, NARROW, Blocking, Epilogue, Problem, Tile, memory_type
+from .gemm_windows import Digit, place_of
 from .scalar import narrow, rounded
 
 FETCHED = 2048  # bytes of B that are fetched ahead of their use
@@ -106,16 +107,47 @@ def _sum(
     f: Function, blocking: Blocking, vector: Vector, sums: Sequence[str], aligned: str
 ) -> list[str]:
     """The loop over the depth, unrolled where its body is short."""
-    k = blocking.problem.k
-    steps = max(1, UNROLLED // len(sums))
+    if blocking.reads_windows:
+        return _window_sum(f, blocking, vector, sums, aligned)
     if blocking.pieces > 1 or blocking.a_chunk > 1:
         return _long_sum(f, blocking, vector, sums, aligned)
+    return _short_sum(f, blocking, vector, ("%a", "%b"), blocking.problem.k, sums, aligned)
+
+
+def _window_sum(
+    f: Function, blocking: Blocking, vector: Vector, sums: Sequence[str], aligned: str
+) -> list[str]:
+    """The loop over the depth of windows in place: run by run, each of which is a plain loop."""
+    windows, piece = blocking.windows, blocking.depth
+    digits = windows.within(piece)
+    run = digits[-1].worth if digits else piece
+    digits = [replace(digit, worth=digit.worth // run) for digit in digits]
+    carried = [("ptr", "%b"), *((vector.text, x) for x in sums)]
+    with f.loop("0", str(piece // run), "1", carried) as runs:
+        b, *sums = runs.values
+        kind = memory_type(blocking.problem.dtype)
+        a = f.offset("%a", kind, place_of(f, digits, runs.index)) if digits else "%a"
+        sums = _short_sum(f, blocking, vector, (a, b), run, sums, aligned)
+        runs.next = [_advance(f, blocking, a, b, run)[1], *sums]
+    return runs.values[1:]
+
+
+def _short_sum(
+    f: Function,
+    blocking: Blocking,
+    vector: Vector,
+    pointers: Sequence[str],
+    k: int,
+    sums: Sequence[str],
+    aligned: str,
+) -> list[str]:
+    """The loop over a depth that is known."""
+    steps = max(1, UNROLLED // len(sums))
     if k * len(sums) <= 4 * UNROLLED:
         steps = max(k, 1)
     whole = k // steps * steps
-    pointers = ["%a", "%b"]
     if whole > steps:
-        carried = [("ptr", "%a"), ("ptr", "%b"), *((vector.text, x) for x in sums)]
+        carried = [*(("ptr", x) for x in pointers), *((vector.text, x) for x in sums)]
         with f.loop("0", str(whole), str(steps), carried) as loop:
             a, b, *sums = loop.values
             for step in range(steps):
@@ -148,6 +180,9 @@ def _long_sum(
             place = f.emit(f"add i64 {place}, {within}")
         if blocking.pack_b:
             ahead = FETCHED // blocking.problem.itemsize
+            _fetch(f, vector, [f.offset(b, vector.element, str(ahead))], blocking.b_offsets, 0)
+        elif blocking.kind == "streamed":  # the next piece
+            ahead = blocking.depth * blocking.b_row
             _fetch(f, vector, [f.offset(b, vector.element, str(ahead))], blocking.b_offsets, 0)
         sums = _step(f, blocking, vector, f.offset("%a", a_type, place), b, 0, sums)
         loop.next = [_advance(f, blocking, "%a", b, 1)[1], *sums]
@@ -221,7 +256,10 @@ def emit_finish(
     parameters += [("i64", "%skip_rows"), ("i64", "%skip_columns"), ("i1", "%final"), *extra]
     f = module.function(name, parameters, linkage="internal")
     problem = blocking.problem
-    sums = replace(problem, c_row=blocking.partial_row, out_dtype=problem.accumulator)
+    lines = blocking.sum_lines if len(blocking.sum_lines) > 1 else ()
+    sums = replace(
+        problem, c_row=blocking.partial_row, c_lines=lines, out_dtype=problem.accumulator
+    )
     if blocking.pieces > 1 and (blocking.swapped or epilogue is not None or sums != problem):
         with f.when(f.emit("xor i1 %final, true")):
             _copy_rows(f, blocking, sums, None, turned=False)
@@ -272,7 +310,8 @@ def finish_vector(
     i, j = place
     x = load(f, problem.accumulator, lanes, *source)
     x = finished(f, problem, lanes, x, i, j, epilogue)
-    target = f.emit(f"add i64 {f.emit(f'mul i64 {i}, {problem.c_row}')}, {j}")
+    lines = problem.c_lines or (Digit(1, 1, problem.c_row),)
+    target = f.emit(f"add i64 {place_of(f, lines, i)}, {j}")
     store(f, problem.out_dtype, lanes, x, "%c", target)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...ir.types import as_dtype
 from .code import LLVM_NAMES, Function, Vector
+from .gemm_windows import Digit, Windows
 
 LONGEST_ROW = 512  # of A, to be packed whole
 PANELS_AT_ONCE = 4  # of B, of which memory is read row by row
@@ -28,14 +29,16 @@ class Operand:
 
     If it `is_computed` it has no strides: packing computes its elements, and of the two numbers the
     one of the axis that runs in memory is 1, the other 0. If that is the depth, as many neighbors
-    follow each other as `run` says. If it `is_packed`, its panels were made before the program
-    runs, all of one piece of the depth after those of the piece before.
+    follow each other as `run` says. `windows` tell where its elements lie if that can be told. If
+    it `is_packed`, its panels were made before the program runs, all of one piece of the depth
+    after those of the piece before.
     """
 
     row: int
     column: int
     is_computed: bool = False
     run: int = 0
+    windows: Windows | None = None
     is_packed: bool = False
 
     @property
@@ -48,7 +51,8 @@ class Operand:
 class Problem:
     """`C[m, n] = A[m, k] @ B[k, n]`; C has column stride 1 and row stride `c_row`.
 
-    Pieces of k are best cut at multiples of `k_step`.
+    Pieces of k are best cut at multiples of `k_step`. If the rows of C lie in several lines of an
+    image, `c_lines` are the digits of a row, the last of them with the stride `c_row`.
     """
 
     m: int
@@ -60,6 +64,7 @@ class Problem:
     dtype: str
     out_dtype: str
     k_step: int = 1
+    c_lines: tuple[Digit, ...] = ()
 
     @property
     def transposed(self) -> Problem:
@@ -150,7 +155,8 @@ class Blocking:
     `depth` is the piece of k that is summed at once; `row_panels` of A and `column_panels` of B
     are kept packed together. With `dot_lanes` the sums run along k in registers of as many lanes.
     A `swapped` problem is the transposed one: its tiles are turned when they are stored. Tiles
-    follow each other down a panel of B, or `along_rows` across one of A.
+    follow each other down a panel of B, or `along_rows` across one of A. If it `reads_windows`, the
+    kernel reads those of A where they lie.
     """
 
     problem: Problem
@@ -164,6 +170,7 @@ class Blocking:
     swapped: bool = False
     uses_tiles: bool = False
     along_rows: bool = False
+    reads_windows: bool = False
 
     @property
     def kind(self) -> str:
@@ -179,7 +186,7 @@ class Blocking:
     @property
     def keeps_rows(self) -> bool:
         """Whether a packed panel of A holds whole rows, for their runs fill no chunks."""
-        is_short = self.depth == self.problem.k <= LONGEST_ROW
+        is_short = self.pack_a and self.depth == self.problem.k <= LONGEST_ROW
         return is_short and self.problem.a.run % self.tile.lanes != 0
 
     @property
@@ -198,12 +205,23 @@ class Blocking:
     @property
     def a_row(self) -> int:
         """The stride between the rows of A that the kernel sees."""
+        if self.reads_windows:
+            return self.windows.lines[-1].stride
         return self.a_chunk if self.pack_a else self.problem.a.row
 
     @property
     def a_column(self) -> int:
         """The stride between the columns (or chunks of them) of A that the kernel sees."""
+        if self.reads_windows:
+            return self.windows.depths[-1].stride
         return self.tile.rows * self.a_chunk if self.pack_a else self.problem.a.column
+
+    @property
+    def windows(self) -> Windows:
+        """The windows that the kernel reads in place."""
+        windows = self.problem.a.windows
+        assert windows is not None, "it reads none"
+        return windows
 
     @property
     def b_row(self) -> int:
@@ -279,12 +297,25 @@ class Blocking:
     def keeps_partial(self) -> bool:
         """Whether partial sums are kept in scratch memory, as C cannot hold them."""
         turned = self.swapped or self.problem.out_dtype != self.problem.accumulator
-        return self.pieces > 1 and turned
+        return self.pieces > 1 and (turned or self.scatters)
+
+    @property
+    def scatters(self) -> bool:
+        """Whether the rows of a tile are not all as far apart in C."""
+        lines = self.problem.c_lines
+        return bool(lines) and lines[-1].count % self.tile.rows != 0
 
     @property
     def partial_row(self) -> int:
         """The stride between the rows of partial sums."""
         return self.problem.n if self.keeps_partial else self.problem.c_row
+
+    @property
+    def sum_lines(self) -> tuple[Digit, ...]:
+        """The digits of a row of the sums, wherever they are kept."""
+        if self.keeps_partial or not self.problem.c_lines:
+            return (Digit(1, self.problem.m, self.partial_row),)
+        return self.problem.c_lines
 
     @property
     def partial_bytes(self) -> int:

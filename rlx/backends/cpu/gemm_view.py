@@ -7,12 +7,13 @@ memory. A vector of lanes that goes over the end of a digit is put together from
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from ...ir.dims import Size
 from ...ir.types import as_dtype
+from ...lower.lir.digits import Digits, step_of
 from ...lower.lir.expr import Expr, Guard, Load, apply, guard, load, load_of, substitute, walk
 from ...lower.lir.index import Index, Quotient, Remainder, Variable, as_index, is_long
 from .code import Function, Module, Vector
@@ -25,73 +26,6 @@ from .render import Scope
 FULL = 16  # neighbors that fill any vector
 
 
-@dataclass(frozen=True)
-class Digits:
-    """A variable as several digits, slowest first, and what a step of each is worth."""
-
-    parts: tuple[Variable, ...]
-    strides: tuple[int, ...]
-
-    @classmethod
-    def of(cls, variable: Variable, expr: Expr) -> Digits:
-        """Cut a variable where the indices of an expression divide it."""
-        extent = variable.extent
-        assert isinstance(extent, int)
-        indices = [index for e in walk(expr) for index in e.indices]
-        cuts = {cut for index in indices for cut in _cuts(index, variable)}
-        strides = [1]
-        for cut in sorted(cuts):
-            if strides[-1] < cut < extent and cut % strides[-1] == 0 and extent % cut == 0:
-                strides.append(cut)
-        ends = [*strides[1:], extent]
-        parts = [Variable(end // stride) for stride, end in zip(strides, ends, strict=True)]
-        return cls(tuple(reversed(parts)), tuple(reversed(strides)))
-
-    @property
-    def index(self) -> Index:
-        """The variable in terms of its digits."""
-        return sum((p * s for p, s in zip(self.parts, self.strides, strict=True)), Index())
-
-    @property
-    def period(self) -> int:
-        """How many values the last digit has."""
-        extent = self.parts[-1].extent
-        assert isinstance(extent, int)
-        return extent
-
-    def names(self, f: Function, number: str) -> dict[Variable, str]:
-        """The digits of a number."""
-        names = {}
-        for part, stride in zip(self.parts, self.strides, strict=True):
-            digit = number if stride == 1 else f.emit(f"udiv i64 {number}, {stride}")
-            if part is not self.parts[0]:
-                digit = f.emit(f"urem i64 {digit}, {part.extent}")
-            names[part] = digit
-        return names
-
-
-def _cuts(index: Index, variable: Variable) -> Iterator[int]:
-    for atom, _ in index.terms:
-        if not isinstance(atom, Quotient | Remainder):
-            continue
-        step = _step_of(atom.index, variable)
-        if step and isinstance(atom.divisor, int):
-            yield step * atom.divisor
-        yield from _cuts(atom.index, variable)
-
-
-def _step_of(index: Index, variable: Variable) -> int:
-    """By what the variable is divided to give an index; 0 if it is another index."""
-    if len(index.terms) != 1 or index.constant != 0 or index.terms[0][1] != 1:
-        return 0
-    atom = index.terms[0][0]
-    if atom is variable:
-        return 1
-    if isinstance(atom, Quotient) and isinstance(atom.divisor, int):
-        return _step_of(atom.index, variable) * atom.divisor
-    return _step_of(atom.index, variable) if isinstance(atom, Remainder) else 0
-
-
 def _joined(e: Expr, variable: Variable, divisor: int) -> Expr:
     """The digits of a variable below and above `divisor` as one, in conditions and places.
 
@@ -102,7 +36,7 @@ def _joined(e: Expr, variable: Variable, divisor: int) -> Expr:
     def whole(atom: object) -> Index | None:
         """What is divided by the divisor to give the atom."""
         if isinstance(atom, Quotient) and atom.divisor == divisor:
-            return atom.index if _step_of(atom.index, variable) == 1 else None
+            return atom.index if step_of(atom.index, variable) == 1 else None
         if isinstance(atom, Remainder) and len(atom.index.terms) == 1:
             inner = whole(atom.index.terms[0][0])
             is_plain = atom.index == Index(((atom.index.terms[0][0], 1),))
@@ -148,23 +82,23 @@ class OperandView:
     @cached_property
     def expr(self) -> Expr:
         """The expression, with conditions that leave neighbors in memory together."""
-        cuts = Digits.of(self.depth, self.given)
+        cuts = _digits(self.depth, self.given)
         if cuts.period % FULL == 0 or len(cuts.parts) == 1:
             return self.given
         joined = _joined(self.given, self.depth, cuts.period)
-        digits = Digits.of(self.depth, joined)
+        digits = _digits(self.depth, joined)
         place = load_of(joined).index.substitute({self.depth: digits.index})
         return joined if place.stride_of(digits.parts[-1]) == 1 else self.given
 
     @cached_property
     def lines(self) -> Digits:
         """The digits of the line."""
-        return Digits.of(self.line, self.expr)
+        return _digits(self.line, self.expr)
 
     @cached_property
     def depths(self) -> Digits:
         """The digits of the depth."""
-        return Digits.of(self.depth, self.expr)
+        return _digits(self.depth, self.expr)
 
     @cached_property
     def element(self) -> Expr:
@@ -254,7 +188,7 @@ class _Packer:
         with f.loop("0", str(blocking.tile.rows)) as rows:
             line = f.emit(f"add i64 {self.start}, {rows.index}")
             outer = self.scope.inner()
-            outer.names.update(view.lines.names(f, line))
+            outer.names.update(_names(f, view.lines, line))
             outer.hoist([self.element], set(view.depths.parts))
             target = f.offset(self.target, kind, f.emit(f"mul i64 {rows.index}, {chunk}"))
             if blocking.keeps_rows:
@@ -272,7 +206,7 @@ class _Packer:
         lanes = min(self.blocking.tile.lanes, floor_power(depths.period))
         with f.loop("0", str(self.blocking.problem.k // depths.period)) as runs:
             start = f.emit(f"mul i64 {runs.index}, {depths.period}")
-            names = depths.names(f, start)
+            names = _names(f, depths, start)
             end = f.offset(target, kind, start)
             for offset in clipped_offsets(depths.period, lanes):
                 scope = outer.inner(lanes=lanes, along=depths.parts[-1])
@@ -331,7 +265,7 @@ class _Packer:
             with f.loop("0", "%depth") as loop:
                 number = f.emit(f"add i64 %piece, {loop.index}")
                 end = f.offset(self.target, kind, f.emit(f"mul i64 {loop.index}, {width}"))
-                self._store(_with(scopes, depths.names(f, number)), lanes, end, place)
+                self._store(_with(scopes, _names(f, depths, number)), lanes, end, place)
             return
         first = f.emit(f"udiv i64 %piece, {step}")
         last = f.emit(f"udiv i64 {f.emit('add i64 %piece, %depth')}, {step}")
@@ -375,11 +309,11 @@ class _Packer:
         for lane in range(lanes):
             line = f.emit(f"add i64 {number}, {lane}")
             scope = self.scope.inner(lanes=step, along=depths.parts[-1])
-            scope.names.update(view.lines.names(f, line))
+            scope.names.update(_names(f, view.lines, line))
             scope.hoist([self.element], set(depths.parts))
             scopes.append(scope)
         with f.loop("0", "%depth", str(step)) as loop:
-            names = depths.names(f, f.emit(f"add i64 %piece, {loop.index}"))
+            names = _names(f, depths, f.emit(f"add i64 %piece, {loop.index}"))
             rows = [scope.vector(self.element) for scope in _with(scopes, names)]
             begin = f.emit(f"add i64 {f.emit(f'mul i64 {loop.index}, {width}')}, {place}")
             end = f.offset(self.target, memory_type(dtype), begin)
@@ -402,7 +336,7 @@ class _Packer:
         Nearly always there is one part. Where there are several, each is masked to its lanes.
         """
         f, period = self.f, digits.period
-        names = digits.names(f, number)
+        names = _names(f, digits, number)
         along = digits.parts[-1] if lanes > 1 else None
         whole = outer.inner(lanes=lanes, along=along)
         whole.names.update(names)
@@ -433,7 +367,7 @@ class _Packer:
                 before = first_lanes(f, lanes, f.emit(f"sub i64 0, {place}"))
                 mask = f.emit(f"xor {Vector('bool', lanes).text} {mask}, {before}")
             scope = outer.inner(lanes=lanes, along=along, mask=mask, guarded=part > 0)
-            scope.names.update(digits.names(f, here))
+            scope.names.update(_names(f, digits, here))
             scope.names[along] = place
             scopes.append(scope)
         return scopes
@@ -453,6 +387,21 @@ class _Packer:
                 )
             made = value
         store(f, dtype, lanes, made, end, place)
+
+
+def _digits(variable: Variable, expr: Expr) -> Digits:
+    return Digits.of(variable, [index for e in walk(expr) for index in e.indices])
+
+
+def _names(f: Function, digits: Digits, number: str) -> dict[Variable, str]:
+    """The digits of a number."""
+    names = {}
+    for part, stride in zip(digits.parts, digits.strides, strict=True):
+        digit = number if stride == 1 else f.emit(f"udiv i64 {number}, {stride}")
+        if part is not digits.parts[0]:
+            digit = f.emit(f"urem i64 {digit}, {part.extent}")
+        names[part] = digit
+    return names
 
 
 def _with(scopes: Sequence[Scope], names: dict[Variable, str]) -> list[Scope]:

@@ -103,7 +103,8 @@ def grouped(stores: Sequence[Store], along: Variable) -> list[list[Store]]:
         groups.setdefault(key, []).append(store)
     found: list[list[Store]] = []
     for key, group in groups.items():
-        if len(key) > 1 and len(group) == key[1]:
+        places = {store.index.constant for store in group}
+        if len(key) > 1 and len(places) == len(group) == key[1]:
             found.append(sorted(group, key=lambda s: s.index.constant))  # type: ignore[arg-type]
         else:
             found += [[store] for store in group]

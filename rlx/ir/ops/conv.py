@@ -276,9 +276,15 @@ def _transpose_x(ct: Value, x: Any, kernel: Value, **attrs: Any) -> Value:
 
 
 def _transpose_kernel(ct: Value, x: Value, kernel: Any, **attrs: Any) -> Value:
-    """The convolution of x with ct, the batch for inputs; dilation for stride."""
+    """The convolution of x with ct, the batch for inputs; dilation for stride.
+
+    If x is spread apart, that of ct with x: then no element has zeros between.
+    """
     if 0 in (*ct.shape, *kernel.shape, *x.shape):
         return full(shape=kernel.shape, value=0, dtype=kernel.dtype)
+    is_spread = any(n > 1 for n in attrs["lhs_dilation"])
+    if is_spread and max(attrs["window_strides"]) == 1 and attrs["batch_group_count"] == 1:
+        return _windows_of_ct(ct, x, kernel, **attrs)
     made = _widened_conv(
         moved(x, 0, 1),
         moved(ct, 0, 1),
@@ -290,6 +296,33 @@ def _transpose_kernel(ct: Value, x: Value, kernel: Any, **attrs: Any) -> Value:
         batch_group_count=attrs["feature_group_count"],
     )
     return narrowed(moved(made, 0, 1), kernel.dtype)
+
+
+def _windows_of_ct(ct: Value, x: Value, kernel: Any, **attrs: Any) -> Value:
+    """The cotangent of the kernel where its windows move by one place: ct's windows with x.
+
+    Element i of x meets place k of the kernel in result o = i·base - k·dilation + low.
+    """
+    pads = []
+    lines = zip(x.shape[2:], kernel.shape[2:], ct.shape[2:], attrs["padding"], strict=True)
+    for i, (length, size, places, (low, _)) in enumerate(lines):
+        reach: Any = spread_size(size, attrs["rhs_dilation"][i]) - 1
+        seen: Any = spread_size(length, attrs["lhs_dilation"][i])
+        pads.append((reach - low, seen + low - places))
+    features = attrs["feature_group_count"]
+    made = _widened_conv(
+        moved(ct, 0, 1),
+        moved(x, 0, 1),
+        window_strides=attrs["rhs_dilation"],
+        padding=pads,
+        lhs_dilation=attrs["window_strides"],
+        rhs_dilation=attrs["lhs_dilation"],
+        feature_group_count=1,
+        batch_group_count=features,
+    )
+    if features > 1:
+        made = merged(moved(split(made, 1, features), 1, 0), 0)
+    return narrowed(flip(made, axes=tuple(range(2, made.rank))), kernel.dtype)
 
 
 conv_general_dilated.transpose(linear_in_each(_transpose_x, _transpose_kernel))
@@ -321,6 +354,7 @@ def conv_general_dilated_batch(
         return merged(moved(reshape(made, shape=shape), 2, 0), 2)
     # the members are groups: of the batch where there are groups of it, else of the features
     kind = "batch_group_count" if batch_group_count > 1 else "feature_group_count"
+    # sizes of groups are numbers; the stubs know attributes as anything
     groups[kind] = groups[kind] * size  # type: ignore[operator]
     x = merged(x, 0) if batch_group_count > 1 else merged(moved(x, 0, 1), 1)
     made = conv_general_dilated(x, merged(kernel, 0), **groups, **attrs)

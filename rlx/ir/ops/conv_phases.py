@@ -15,7 +15,8 @@ from typing import Any
 from ..graph import Value
 from ..types import Size
 from .constant import full
-from .conv_windows import Pads, padded_size, spread_size, window_count
+from .conv_products import last_axis_in_memory, moved
+from .conv_windows import Pads, padded, padded_size, spread_size, window_count
 from .cut import concat, slice
 from .movement import reshape
 
@@ -83,19 +84,34 @@ def convolved_by_phase(
     )
     lines = list(sizes)
     axes = [phases_of(*line) for line in lines]
+    # all phases read one padded array
+    common = tuple(
+        (max(0, *(p.pads[0] for p in phases)), max(0, *(p.pads[1] for p in phases)))
+        for phases in axes
+    )
+    x = padded(x, common, (1,) * len(axes), 0)
     made: dict[tuple[int, ...], Value] = {}
     for numbers in itertools.product(*(range(len(phases)) for phases in axes)):
         phase = [phases[i] for phases, i in zip(axes, numbers, strict=True)]
         if not any(p.is_empty for p in phase):
             part = _part(kernel, [p.kernel for p in phase])
             dilation = tuple(p.dilation for p in phase)
-            made[numbers] = convolve(x, part, tuple(p.pads for p in phase), dilation)
+            pads = tuple(
+                (p.pads[0] - low, p.pads[1] - high)
+                for p, (low, high) in zip(phase, common, strict=True)
+            )
+            made[numbers] = convolve(x, part, pads, dilation)
+    # put together as they lie in memory
+    first, rank = 2, x.rank
+    if last_axis_in_memory(x) == 1:
+        first, made = 1, {numbers: moved(part, 1, rank - 1) for numbers, part in made.items()}
     one = next(iter(made.values()))  # each place of the kernel is in some phase
     zeros = full(shape=one.shape, value=0, dtype=one.dtype)
-    whole = _interleaved(made, zeros, (), lhs_dilation)
+    whole = _interleaved(made, zeros, (), lhs_dilation, first)
     places = [places_of(*line) for line in lines]
-    stop = (*whole.shape[:2], *places)
-    return slice(whole, start=(0,) * whole.rank, stop=stop, step=(1,) * whole.rank)
+    stop = (*whole.shape[:first], *places, *whole.shape[first + len(places) :])
+    whole = slice(whole, start=(0,) * rank, stop=stop, step=(1,) * rank)
+    return moved(whole, rank - 1, 1) if first == 1 else whole
 
 
 def _part(kernel: Value, spans: Sequence[tuple[int, int, int]]) -> Value:
@@ -106,16 +122,20 @@ def _part(kernel: Value, spans: Sequence[tuple[int, int, int]]) -> Value:
 
 
 def _interleaved(
-    made: dict[tuple[int, ...], Value], zeros: Value, chosen: tuple[int, ...], bases: Sequence[int]
+    made: dict[tuple[int, ...], Value],
+    zeros: Value,
+    chosen: tuple[int, ...],
+    bases: Sequence[int],
+    first: int,
 ) -> Value:
-    """The results of all phases in their places; missing ones are zeros."""
+    """The results of all phases in their places, the axes from `first` on; others are zeros."""
     number = len(chosen)
     if number == len(bases):
         return made.get(chosen, zeros)
-    parts = [_interleaved(made, zeros, (*chosen, i), bases) for i in range(bases[number])]
+    parts = [_interleaved(made, zeros, (*chosen, i), bases, first) for i in range(bases[number])]
     if len(parts) == 1:
         return parts[0]
-    axis = number + 2
+    axis = number + first
     shape = parts[0].shape
     apart: tuple[Size, ...] = (*shape[: axis + 1], 1, *shape[axis + 1 :])
     whole = concat(*(reshape(part, shape=apart) for part in parts), axis=axis + 1)

@@ -16,7 +16,7 @@ from ..types import Size, Type
 from .arithmetic import add, mul
 from .constant import full, iota
 from .cut import pad, slice
-from .known import like, scalar_like
+from .known import like, maker, scalar_like
 from .movement import reshape, transpose
 from .scatter import scatter_add
 
@@ -237,12 +237,17 @@ def all_windows(
 def padded(x: Value, padding: Pads, base: Sequence[int], number: Any) -> Value:
     """The last axes of x spread out and padded with a number.
 
-    There is a pair of pads and a step for each of these axes.
+    There is a pair of pads and a step for each of these axes. The axes of x stay in their order in
+    memory, so that a padded copy is made line by line.
     """
     if not any(map(any, padding)) and all(n == 1 for n in base):
         return x
     none = (0,) * (x.rank - len(padding))
-    low, high = (tuple(p[side] for p in padding) for side in (0, 1))
-    value = scalar_like(x, number)
-    interior = (*none, *(n - 1 for n in base))
-    return pad(x, value, low=(*none, *low), high=(*none, *high), interior=interior)
+    low, high = ((*none, *(p[side] for p in padding)) for side in (0, 1))
+    interior, order = (*none, *(n - 1 for n in base)), range(x.rank)
+    if turned := maker(x, "transpose"):
+        (x,), order = turned.args, turned.attrs["axes"]
+    places = [list(order).index(i) for i in range(x.rank)]
+    low, high, interior = (tuple(n[i] for i in places) for n in (low, high, interior))
+    made = pad(x, scalar_like(x, number), low=low, high=high, interior=interior)
+    return transpose(made, axes=order) if turned else made

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from ...ir.graph import Graph, Node, Value
-from ...ir.op import has_effect
-from .rebuild import again, rebuild
+from ...ir.graph import Graph
+from .rebuild import again, live_nodes, rebuild
 
 
 def drop_dead(graph: Graph) -> Graph:
@@ -16,18 +13,7 @@ def drop_dead(graph: Graph) -> Graph:
 
     Ops with `effect` stay.
     """
-    needed = set(graph.results)
-    live: set[Node] = set()
-    for node in reversed(graph.nodes):
-        if has_effect(node) or any(r in needed for r in node.results):
-            live.add(node)
-            needed.update(node.args)
-    if len(live) == len(graph.nodes) and not any(node.graphs for node in live):
+    nested = (g for node in graph.nodes for g in node.graphs)
+    if len(live_nodes(graph)) == len(graph.nodes) and all(drop_dead(g) is g for g in nested):
         return graph
-
-    def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
-        if node not in live:
-            return node.results  # stand-ins that no live node reads
-        return again(node, operands, drop_dead)
-
-    return rebuild(graph, visit)
+    return rebuild(graph, lambda node, operands: again(node, operands, drop_dead))

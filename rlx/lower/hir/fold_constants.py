@@ -21,6 +21,9 @@ def fold_constants(graph: Graph) -> Graph:
     before: `a = constant([1, 2]); b = add(a, a)`; after: `b = constant([2, 4])`.
     """
 
+    if all(_known(node, node.args) is None for node in graph.walk()):
+        return graph
+
     def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
         arrays = _known(node, operands)
         if arrays is None:
@@ -42,7 +45,7 @@ def _is_uniform(array: np.ndarray) -> bool:
     return array.size > 1 and bool((array == array.flat[0]).all())
 
 
-def _known(node: Node, operands: list[Value]) -> list[np.ndarray] | None:
+def _known(node: Node, operands: Sequence[Value]) -> list[np.ndarray] | None:
     """The operands' arrays, if the node can be computed from them now."""
     if not operands or node.graphs or "calls_python" in node.op.rules:
         return None

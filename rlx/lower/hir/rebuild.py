@@ -7,6 +7,7 @@ from typing import Any
 
 from ...ir.builder import build, repeat, rewrite
 from ...ir.graph import Graph, Node, Value
+from ...ir.op import has_effect
 
 Visit = Callable[[Node, list[Value]], Sequence[Value]]
 
@@ -14,10 +15,24 @@ Visit = Callable[[Node, list[Value]], Sequence[Value]]
 def rebuild(graph: Graph, visit: Visit) -> Graph:
     """Record a graph anew, as `visit` says for each node.
 
-    `visit(node, operands)` gives the values for the node's results.
+    `visit(node, operands)` gives the values for the node's results. What nobody needs then is left
+    out.
     """
     origins = [p.origin for p in graph.params]
-    return build(lambda *xs: rewrite(graph, xs, visit), graph.param_types, graph.name, origins)
+    made = build(lambda *xs: rewrite(graph, xs, visit), graph.param_types, graph.name, origins)
+    made.nodes = live_nodes(made)
+    return made
+
+
+def live_nodes(graph: Graph) -> list[Node]:
+    """The nodes whose results are needed, and those with an effect."""
+    needed = set(graph.results)
+    live: list[Node] = []
+    for node in reversed(graph.nodes):
+        if has_effect(node) or not needed.isdisjoint(node.results):
+            live.append(node)
+            needed.update(node.args)
+    return live[::-1]
 
 
 def again(node: Node, operands: list[Value], change: Callable[[Graph], Graph]) -> Sequence[Value]:

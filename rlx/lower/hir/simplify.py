@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir.graph import Graph, Node, Value
-from .drop_dead import drop_dead
 from .rebuild import again, rebuild
 
 ROUNDS = 4  # a fold may open another one; more rounds than this have not been seen to help
@@ -39,4 +38,4 @@ def _sweep(graph: Graph) -> tuple[Graph, bool]:
             assert result.type == old.type, f"{node.op.name}.fold: {old.type} became {result.type}"
         return results
 
-    return drop_dead(rebuild(graph, visit)), changed
+    return rebuild(graph, visit), changed

@@ -236,10 +236,14 @@ class Index:
         self, table: dict[Variable, Index], in_expr: Callable[[Expr], Expr] | None = None
     ) -> Index:
         """Put indices for loop variables; `in_expr` does the same in loaded expressions."""
-        total = Index((), self.constant)
+        terms: dict[Atom, Size] = {}
+        constant = self.constant
         for atom, coefficient in self.terms:
-            total = total + _substitute(atom, table, in_expr) * coefficient
-        return total
+            part = _substitute(atom, table, in_expr)
+            constant = constant + part.constant * coefficient
+            for inner, times in part.terms:
+                terms[inner] = terms.get(inner, 0) + times * coefficient
+        return _collect(terms, constant)
 
     def __add__(self, other: Any) -> Index:
         other = as_index(other)

@@ -10,13 +10,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from ...ir.op import Op
 from ...ir.types import Size, Type
-from .expr import Expr, Load
+from .expr import Expr, Load, walk
 from .index import Index, Variable
 
 if TYPE_CHECKING:
@@ -102,6 +103,12 @@ class Kernel:
     loops: tuple[Variable, ...]
     stores: tuple[Store, ...]
     source: Source | None = None
+
+    @cached_property
+    def exprs(self) -> tuple[Expr, ...]:
+        """Every expression once, operands first, those inside of indices included."""
+        stores = self.stores
+        return tuple(walk(*(s.expr for s in stores), *(e for s in stores for e in s.index.loads)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,8 +218,8 @@ class Contraction:
     For all values of the variables `batch`, `row`, `column` the sum over `depth` of
     `convert(lhs) * convert(rhs)` in `dtype` stands for `Accumulated` in the stores. `lhs` mentions
     batch, row, depth; `rhs` batch, depth, column. A variable may have extent 1, then its stride is
-    0. Stores are over batch, row, column; their indices may hold quotients and remainders of batch
-    variables, those of loads also of the row.
+    0. Stores are over batch, row, column; their indices and those of loads may hold quotients and
+    remainders of batch variables and of the row.
 
     An operand is a `Load` with an affine index: strides are `lhs.index.stride_of(row)` and so on,
     any of them may be zero or large (transposed). If `Target.computes_operands` it may also be a

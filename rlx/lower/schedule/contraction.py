@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...ir.body import View
+from ...ir.body import Move, View
 from ...ir.dims import Size, likely
 from ...ir.graph import Node, Value
 from ..lir import expr as scalar
@@ -29,6 +29,10 @@ def contraction_steps(scheduler: Scheduler, node: Node, root: Value) -> list[Ste
     `root` is its result, or an epilogue of it.
     """
     return _Contraction(scheduler, node, root).steps()
+
+
+OVERLAPPING = 2  # windows that see each element so often at least are read in a padded copy
+NARROW = 8  # but not those of padded images narrower than this: a tile would go over their lines
 
 
 class _Contraction:
@@ -60,7 +64,7 @@ class _Contraction:
         lhs, rhs = self.node.args
         if 0 in (*lhs.shape, *rhs.shape):
             return self.empty()
-        left = self.load(lhs, self.lhs_place())
+        left = self.load(lhs, self.lhs_place(), is_left=True)
         right = self.load(rhs, self.rhs_place())
         if not self.scheduler.target.contracts(self.dtype):
             return [*self.packed, self.kernel(left, right)]
@@ -89,15 +93,30 @@ class _Contraction:
             (self.rhs_contract, self.depth),
         )
 
-    def load(self, value: Value, place: Place) -> Expr:
+    def load(self, value: Value, place: Place, *, is_left: bool = False) -> Expr:
         """The load of an operand, through movement if it stays affine; else from a copy."""
         constant = value.node is not None and value.node.op.is_constant
         if not constant:
-            element = self.scheduler.elements.at(value, place)
+            element = self.in_padded_copy(value, place) if is_left else None
+            element = element or self.scheduler.elements.at(value, place)
             if scalar.is_view(element) and (self.computes or isinstance(element, Load)):
                 return element
             return self.copied(value, place)
         return scalar.load(self.scheduler.constant_buffer(value), flatten(place, value.shape))
+
+    def in_padded_copy(self, value: Value, place: Place) -> Expr | None:
+        """The load of windows in a copy with its padding, if they overlap: no conditions are left.
+
+        The matrix kernel can read those where they lie.
+        """
+        padded = padded_origin(value, self.scheduler) if self.computes else None
+        if padded is None or value.dtype != self.dtype or not isinstance(value.type.size, int):
+            return None
+        if value.type.size < OVERLAPPING * padded.type.size or narrowest(padded) < NARROW:
+            return None
+        buffer, steps = self.scheduler.padded_copy(padded, self.node)
+        self.packed += steps
+        return self.scheduler.elements.with_buffer(padded, buffer).at(value, place)
 
     def copied(self, value: Value, place: Place) -> Load:
         buffer = self.scheduler.new_buffer(value.type)
@@ -191,6 +210,29 @@ class _Contraction:
         carried = carried_place(self.scheduler.fusion.paths.get(self.root, ()), place)
         assert carried is not None, "an epilogue was found through other movement"
         return carried
+
+
+def padded_origin(value: Value, scheduler: Scheduler) -> Value | None:
+    """The padded array that a value is read from by movement without conditions."""
+    while value.node is not None and value not in scheduler.buffers:
+        node, body = value.node, value.node.op.rules.get("body")
+        if not isinstance(body, View | Move):
+            return None
+        if isinstance(body, Move):
+            _, place = loops_of(value.shape)
+            read = body.read(place, [a.type for a in node.args], **node.attrs)
+            if read.guards or read.strides:
+                return None if read.strides else value
+        value = node.args[0]
+    return None
+
+
+def narrowest(padded: Value) -> int:
+    """The shortest axis of a padded array that is longer than before."""
+    assert padded.node is not None, "padding has made it"
+    before = padded.node.args[0].shape
+    changed = [n for n, m in zip(padded.shape, before, strict=True) if n != m]
+    return min(map(likely, changed), default=0)
 
 
 def carried_place(path: Sequence[Node], place: Place) -> Place | None:

@@ -61,6 +61,10 @@ class Elements:
         inner.given = given
         return inner.at(value, place)
 
+    def with_buffer(self, value: Value, buffer: Buffer) -> Elements:
+        """Where one more value is loaded."""
+        return Elements(self.target, {**self.buffers, value: buffer}, self.constant_buffer)
+
     def is_fill(self, value: Value) -> bool:
         """Whether a value is better made from the index than loaded."""
         body = value.node.op.rules.get("body") if value.node else None

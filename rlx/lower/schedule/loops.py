@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ...ir.dims import Size, likely, quotient
-from ..lir.expr import Expr, Reduce, reduce, substitute, walk
+from ..lir.expr import Expr, Reduce, reduce, substitute
 from ..lir.index import Index, Quotient, Remainder, Variable, as_index
 from ..lir.program import Kernel, Store
 
@@ -22,8 +22,7 @@ def reductions(kernels: Iterable[Kernel]) -> Iterator[Reduce]:
 
 def expressions(kernels: Iterable[Kernel]) -> Iterator[Expr]:
     """Every scalar expression of the kernels, those inside of indices included."""
-    stores = [s for kernel in kernels for s in kernel.stores]
-    yield from walk(*(s.expr for s in stores), *(e for s in stores for e in s.index.loads))
+    yield from dict.fromkeys(e for kernel in kernels for e in kernel.exprs)
 
 
 def indices(kernels: Sequence[Kernel]) -> Iterator[Index]:

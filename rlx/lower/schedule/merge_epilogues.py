@@ -11,7 +11,7 @@ from ...ir.dims import likely
 from ..lir.access import reads, writes
 from ..lir.expr import Expr, Load, walk
 from ..lir.index import Index, Variable
-from ..lir.program import Buffer, Contraction, Kernel, Step, Store
+from ..lir.program import Buffer, Contraction, Kernel, Step
 from .elements import strides, unflatten
 from .loops import Table, expressions, indices, reductions, substituted
 
@@ -73,7 +73,7 @@ def _together(step: Contraction, kernel: Kernel) -> Contraction | None:
     ours = {s.buffer: s for s in step.stores}
     loads = [e for e in expressions([kernel]) if isinstance(e, Load) and e.buffer in ours]
     count = math.prod(v.extent for v in (*step.batch, step.row, step.column))
-    table = _places(kernel.loops, loads[0], ours[loads[0].buffer])
+    table = walk_over(kernel.loops, loads[0], ours[loads[0].buffer].index)
     if table is None or loads[0].buffer.size != count:
         return None
 
@@ -90,10 +90,10 @@ def _together(step: Contraction, kernel: Kernel) -> Contraction | None:
     return replace(step, stores=(*step.stores, *moved.stores))
 
 
-def _places(loops: Sequence[Variable], load: Load, store: Store) -> Table | None:
-    """The kernel's variables in those of the contraction.
+def walk_over(loops: Sequence[Variable], load: Load, place: Index) -> Table | None:
+    """A kernel's variables for which it loads a place of an array.
 
-    It is None unless the kernel walks over the whole result.
+    It is None unless the kernel walks over the whole array.
     """
     index = load.index
     order = sorted(loops, key=lambda v: -likely(index.stride_of(v)))
@@ -101,7 +101,7 @@ def _places(loops: Sequence[Variable], load: Load, store: Store) -> Table | None
     dense = sum((v * step for v, step in zip(order, strides(shape), strict=True)), Index())
     if index != dense or load.buffer.size != math.prod(shape):
         return None
-    return dict(zip(order, unflatten(store.index, shape), strict=True))
+    return dict(zip(order, unflatten(place, shape), strict=True))
 
 
 def _is_affine_within(step: Contraction, kernel: Kernel) -> bool:

@@ -25,11 +25,12 @@ from ..lir.program import (
     Store,
     nested_programs,
 )
-from .arena import Arena
+from .arena import Arena, places_by_size
 from .group_rows import is_same_block
 from .loops import expressions
 
 ALIGNMENT = 64
+MOST_COMPARED = 2000  # buffers, each of which is compared with all others
 
 
 def plan_memory(program: Program) -> Program:
@@ -37,8 +38,8 @@ def plan_memory(program: Program) -> Program:
 
     A buffer lives from the first step that writes it to the last that reads or writes it. It goes
     to the smallest free gap that holds it, or takes over the place of a buffer that its kernel
-    reads for the last time. Those of symbolic sizes lie behind the others. Sets `Buffer.offset`
-    and `Program.arena_bytes`.
+    reads for the last time; if holes are left, all are tried in the order of their sizes. Those of
+    symbolic sizes lie behind the others. Sets `Buffer.offset` and `Program.arena_bytes`.
     """
     for step in program.steps:
         nested = nested_programs(step)
@@ -89,20 +90,38 @@ def _place(steps: Sequence[Step], kind: Kind) -> Size:
             births.setdefault(start, []).append(buffer)
     arena = Arena()
     dying: list[tuple[int, int, int]] = []  # the last step of each living buffer, and its block
-    total = 0
+    total = most = living = 0
     for number, born in births.items():
         while dying and dying[0][0] < number:
             _, offset, size = heappop(dying)
             arena.free(offset, size)
+            living -= size
         for buffer in sorted(born, key=lambda b: -b.nbytes):
             size = rounded(buffer.nbytes)
             buffer.offset = offset = arena.take(size)
             heappush(dying, (last[buffer], offset, size))
-            total = max(total, arena.end)
+            total, living = max(total, arena.end), living + size
+        most = max(most, living)
+    if total > most and len(first) <= MOST_COMPARED:
+        total = _place_again([b for born in births.values() for b in born], first, last, total)
     total = _place_symbolic(symbolic, first, last, total)
     for heir, owner in heirs.items():
         heir.offset = owner.offset
     return total
+
+
+def _place_again(
+    buffers: Sequence[Buffer], first: dict[Buffer, int], last: dict[Buffer, int], total: int
+) -> int:
+    """Move buffers to other places if they need less than `total` bytes there."""
+    blocks = [(first[b], last[b], rounded(b.nbytes)) for b in buffers]
+    offsets = places_by_size(blocks)
+    needed = max(offset + size for offset, (*_, size) in zip(offsets, blocks, strict=True))
+    if needed >= total:
+        return total
+    for buffer, offset in zip(buffers, offsets, strict=True):
+        buffer.offset = offset
+    return needed
 
 
 def _place_symbolic(

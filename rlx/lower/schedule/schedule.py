@@ -33,6 +33,8 @@ from .notes import notes_of
 from .sorting import sort_steps
 from .split_scatters import loops_apart
 
+SHARED = 8  # steps within which a padded copy is used again
+
 
 def schedule(graph: Graph, target: Target) -> Program:
     """Turn a graph into steps over buffers, one kernel for each stored value.
@@ -53,6 +55,7 @@ class Scheduler:
         self.constants: dict[Constant, Buffer] = {}
         self.steps: list[Step] = []
         self.elements = Elements(target, self.buffers, self.constant_buffer)
+        self.padded: dict[Value, tuple[Buffer, int]] = {}  # copies, and after how many steps
         self.count = 0
 
     def run(self) -> Program:
@@ -176,6 +179,22 @@ class Scheduler:
         buffer = self.result_buffer(node.result)
         store = Store(buffer, flatten(place, node.result.shape), element)
         self.steps.append(lir.Kernel(loops, (store,), node.source))
+
+    def padded_copy(self, value: Value, node: Node) -> tuple[Buffer, list[Step]]:
+        """A copy of a padded array, with the step that makes it.
+
+        It pays for steps that read each element often. Steps soon after share it, later ones make
+        their own: memory is dearer than a copy.
+        """
+        buffer, number = self.padded.get(value, (None, -SHARED))
+        made: list[Step] = []
+        if buffer is None or len(self.steps) - number > SHARED:
+            buffer = self.new_buffer(value.type)
+            loops, place = loops_of(value.shape)
+            store = Store(buffer, flatten(place, value.shape), self.elements.at(value, place))
+            made.append(lir.Kernel(loops, (store,), node.source))
+        self.padded[value] = buffer, len(self.steps)
+        return buffer, made
 
     def fill(self, buffer: Buffer, value: Value, node: Node) -> None:
         """The kernel that puts a value into a buffer of the same shape."""
