@@ -15,12 +15,15 @@ from rlx.backends.cpu.gemm_plan import PANELS_AT_ONCE
 from rlx.backends.cpu.host import Host, host
 
 GUARD = 64  # elements around C, and bytes around the scratch memory, that nobody may touch
+HAS = {"bfloat16": "+avx512bf16", "int8": "+avx512vnni", "uint8": "+avx512vnni"}
+GROUPED = tuple(dtype for dtype, name in HAS.items() if name in host().features)
 NARROW = {
     "native": {},
-    "avx2": {"vector_bytes": 32, "vector_registers": 16, "has_tiles": False},
+    "avx2": {"vector_bytes": 32, "vector_registers": 16, "has_tiles": False, "grouped": ()},
     "sse": {"vector_bytes": 16, "vector_registers": 16},
     "neon": {"vector_bytes": 16, "vector_registers": 32},
-    "no tiles": {"has_tiles": False},
+    "groups": {"has_tiles": False, "grouped": GROUPED},
+    "no groups": {"has_tiles": False, "grouped": ()},
     "small caches": {"l1": 2 << 10, "l2": 16 << 10, "l3": 64 << 10},
 }
 
@@ -170,7 +173,7 @@ def test_product_of_other_dtypes(dtype: str) -> None:
         check(30, 40, 50, dtype=dtype, out="float32")
 
 
-@pytest.mark.parametrize("device", ["native", "no tiles", "avx2"])
+@pytest.mark.parametrize("device", ["native", "groups", "no groups", "avx2"])
 @pytest.mark.parametrize(
     ("dtype", "out"),
     [("bfloat16", "float32"), ("bfloat16", "bfloat16"), ("int8", "int32"), ("uint8", "int32")],
@@ -182,6 +185,8 @@ def test_products_that_tile_registers_may_do(dtype: str, out: str, device: str) 
             kind = check(*size, dtype=dtype, out=out, layout=Layout(a, b), device=device, parts=2)
             tiled = host().has_tiles and device == "native"
             assert (kind == "tiles") == tiled
+            grouped = {"native": host().grouped, "groups": GROUPED}.get(device, ())
+            assert (kind == "groups") == (dtype in grouped and not tiled)
     check(7, 50, 64, dtype=dtype, out=out, device=device)
 
 

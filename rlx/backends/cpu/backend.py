@@ -252,8 +252,8 @@ class Linked:
 def _host_of(target: Target) -> Host:
     if not target.sums_alike:
         return host()
-    # the tile registers add in an order of their own, and do not pay for few rows
-    return replace(host(), sums_alike=True, has_tiles=False)
+    # tile registers and groups add in an order of their own, and do not pay for few rows
+    return replace(host(), sums_alike=True, has_tiles=False, grouped=())
 
 
 def _stages(lowered: Lowered, target: Target, fixed: int) -> dict[str, str]:

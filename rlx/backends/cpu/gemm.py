@@ -15,6 +15,7 @@ from functools import cached_property
 from .code import Function, Module, Vector
 from .gemm_choice import GemmPlan
 from .gemm_dots import emit_dots
+from .gemm_groups import emit_group_kernel
 from .gemm_kernel import emit_finish, emit_kernel
 from .gemm_pack import emit_pack_a, emit_pack_b, panel_start
 from .gemm_plan import (
@@ -91,7 +92,8 @@ def _emit_inner(module: Module, name: str, blocking: Blocking) -> str:
     if blocking in module.shared:
         return module.shared[blocking]
     if blocking.uses_tiles:
-        emit_tile_kernel(module, f"{name}_kernel", blocking)
+        emit = emit_group_kernel if blocking.in_vectors else emit_tile_kernel
+        emit(module, f"{name}_kernel", blocking)
         for which, is_copied in (("a", blocking.copies_a), ("b", blocking.copies_b)):
             if is_copied:
                 emit_tile_pack(module, f"{name}_pack_{which}", blocking, which)
@@ -150,7 +152,7 @@ class _Emitter:
         """Emit the function that stores with care, and the loops around the tile."""
         if self.finishes:
             self._emit_finish(self.blocking)
-        if not self.blocking.uses_tiles:
+        if not self.blocking.uses_tiles or self.blocking.in_vectors:
             self._region()
             return
         with tile_registers(self.module, self.f):

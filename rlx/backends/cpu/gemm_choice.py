@@ -165,10 +165,10 @@ def _is_better_swapped(problem: Problem) -> bool:
 
 
 def _fits_tiles(problem: Problem, host: Host) -> bool:
-    """Whether the processor's tile registers multiply these matrices."""
-    has_dtype = problem.dtype in ("bfloat16", *BYTES)
+    """Whether tile registers multiply these matrices, or vectors do so group by group."""
+    has_dtype = problem.dtype in (("bfloat16", *BYTES) if host.has_tiles else host.grouped)
     is_large = min(problem.m, problem.n) >= 2 * TILE_ROWS and problem.k >= TILE_BYTES // 2
-    return host.has_tiles and has_dtype and is_large and not problem.is_computed
+    return has_dtype and is_large and not problem.is_computed
 
 
 def _tiled(problem: Problem, host: Host) -> Blocking:
@@ -176,6 +176,7 @@ def _tiled(problem: Problem, host: Host) -> Blocking:
     lanes = TILE_BYTES // problem.itemsize
     tile = Tile(problem.m, problem.n, 2 * TILE_ROWS, lanes, 2)
     blocking = Blocking(problem, tile, True, True, problem.k, 1, 1, uses_tiles=True)
+    blocking = replace(blocking, in_vectors=not host.has_tiles)
     panel = blocking.a_panel * problem.itemsize
     row_panels = max(1, host.l2 // 4 // panel)
     column_panels = max(1, min(host.l3 // 2, 16 << 20) // panel)
