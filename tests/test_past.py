@@ -378,6 +378,15 @@ def test_names_count():
     assert is_recalled(one, X)
 
 
+def test_settings_count():
+    def far(x):
+        return x * rlx.config.unroll_limit
+
+    assert not is_recalled(far, X) and is_recalled(far, X)
+    with rlx.config.using(unroll_limit=3):
+        assert not is_recalled(far, X) and is_recalled(far, X)
+
+
 def test_keys_are_used_by_recording(cache):
     key = rlx.random.key(0)
     with rlx.config.using(key_reuse=True):
