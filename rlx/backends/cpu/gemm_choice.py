@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from .gemm_plan import (
     BYTES,
     NARROW,
+    PANELS_AT_ONCE,
     TILE_BYTES,
     TILE_ROWS,
     WIDENED,
@@ -115,13 +116,15 @@ def choose_blocking(problem: Problem, host: Host, parts: int = 1) -> Blocking:
     )  # fmt: skip
     along_rows = _goes_along_rows(blocking, host, parts)
     row_panels, column_panels = tile.row_panels, tile.column_panels
-    if pack_b and not along_rows and problem.m * depth * size <= host.l2 // 2:
-        column_panels = 1  # A stays in the second cache, and each panel of B while it is used
+    a_bytes, panel = problem.m * depth * size, tile.columns * depth * size
+    if pack_b and not along_rows and a_bytes <= host.l2 // 2:
+        # A stays in the second cache, and some panels of B while they are used
+        column_panels = max(1, min(PANELS_AT_ONCE, (host.l2 * 5 // 8 - a_bytes) // panel))
     else:
         if pack_a or pack_b:
             row_panels = max(1, host.l2 // 4 // (tile.rows * depth * size))
         if pack_b:
-            column_panels = max(1, min(host.l3 // 2, 16 << 20) // (tile.columns * depth * size))
+            column_panels = max(1, min(host.l3 // 2, 16 << 20) // panel)
     return replace(
         blocking,
         row_panels=_even(tile.row_panels, row_panels),

@@ -13,6 +13,7 @@ from .code import LLVM_NAMES, Function, Vector
 from .gemm_windows import Digit, Windows
 
 LONGEST_ROW = 512  # of A, to be packed whole
+PANELS_AT_ONCE = 4  # of B, of which memory is read row by row
 NARROW = 8  # up to so many rows or columns make a product limited by memory
 HALVES = ("float16", "bfloat16")
 BYTES = ("int8", "uint8")
