@@ -229,6 +229,24 @@ def test_an_open_size() -> None:
         close(program(X[:n]), rnp.tanh(X[:n] @ W))
 
 
+def test_bound_arrays_tell_open_sizes() -> None:
+    dynamic = {"w": {0: "n"}, "x": {0: "n"}, "y": {0: "m"}}
+    f = lambda w, x, y: (w * x)[:, None] * y  # noqa: E731
+    w, x, y = normal(7), normal(7), normal(5)
+    program = compiled(f, w, x, y, dynamic=dynamic)
+    expected = program(w, x, y)
+    program.bind(w=w)
+    assert_equal(program(x, y), expected)
+    out = np.empty((7, 5), np.float32)
+    program.run_into(np.asarray(x), np.repeat(y, 2)[::2], out=out)
+    assert_equal(out, expected)
+    with pytest.raises(ShapeError, match=r"argument 1 of <lambda>, x is f32\[6\], .* f32\[7\]"):
+        program(x[:6], y)
+    program.bind(y=y)
+    program.run_into(w, x, out=out)
+    assert_equal(out, expected)
+
+
 def test_donated_arguments_beside_bound_ones() -> None:
     program = compiled(lambda p, s: s + p.sum(), B, normal(90), donate_argnames="s")
     program.bind(p=B)
@@ -267,6 +285,11 @@ def test_the_reference_binds_too() -> None:
     expected = program(PARAMS, X)
     program.bind(params=PARAMS)
     close(program(X), expected)
+    scale = np.ones(90, np.float32)
+    program = compiled(lambda s, x: x * rlx.lax.stop_gradient(s), scale, B, device="reference")
+    program.bind(s=scale)
+    scale[...] = 0
+    assert_equal(program(B), B)
 
 
 # -- errors ---------------------------------------------------------------------------------------

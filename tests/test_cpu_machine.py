@@ -3,11 +3,13 @@
 import ctypes
 import resource
 import threading
+from dataclasses import replace
 
 import pytest
 
 from rlx.backends.cpu import machine
 from rlx.backends.cpu.code import Module, Vector
+from rlx.backends.cpu.host import host
 from rlx.ir.errors import InternalError
 
 
@@ -113,3 +115,22 @@ def test_dropped_code_is_freed():
     for _ in range(100):
         assert call(machine.Library(objects, names)) == 1
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 30_000  # KiB
+
+
+def test_modules_compiled_together_come_in_their_order(monkeypatch):
+    monkeypatch.setattr(machine, "host", lambda: replace(host(), cores=3))
+    objects = machine.compile_together([constant(i) for i in range(9)])
+    assert [call(machine.Library([code], ["number"])) for code in objects] == list(range(9))
+    texts = [constant(1), BAD["type"], *(constant(i) for i in range(4))]
+    with pytest.raises(InternalError, match="rlx bug"):
+        machine.compile_together(texts)
+
+
+def test_modules_are_compiled_where_no_thread_can_be_started(monkeypatch):
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(machine, "host", lambda: replace(host(), cores=3))
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    objects = machine.compile_together([constant(1), constant(2)])
+    assert [call(machine.Library([code], ["number"])) for code in objects] == [1, 2]

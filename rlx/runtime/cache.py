@@ -17,7 +17,7 @@ from ..backends.backend import Executable
 from ..backends.forks import Turns, hold_in_forks
 from ..ir.config import config
 
-# Held while anything is compiled. Little is lost, for LLVM works for one thread at a time.
+# Held while anything is compiled. Little is lost, for LLVM works on all cores for one program.
 compiling = hold_in_forks(1, Turns())
 
 

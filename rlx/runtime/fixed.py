@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.bind import is_symbolic
+from ..ir.bind import bind_sizes, is_symbolic
+from ..ir.dims import Dim
 from ..ir.graph import Graph, Value
+from ..ir.types import Type
 from ..trace.array import Array
 from .compiled import CompiledGraph, prepare
 from .session import CompileOptions, Session
@@ -88,14 +90,32 @@ def _holding(
 
     Of `foreign` arrays it has copies.
     """
-    graph, executable = compiled.graph, compiled.executable
+    executable = compiled.executable
     others = {id(x) for x in foreign}
     held = tuple(x.copy() if id(x) in others else x for x in executable.prepare(arrays))
-    params = graph.params[: len(graph.params) - len(arrays)]
     return CompiledGraph(
-        Graph(graph.name, params, results=graph.results),
+        _signature(compiled.graph, arrays),
         compiled.device,
         replace(executable, held=held),
         compiled.queue,
         compiled.donated,
     )
+
+
+def _signature(graph: Graph, arrays: Sequence[np.ndarray]) -> Graph:
+    """A graph without nodes and the last parameters, whose arrays tell the numbers of dims."""
+    count = len(graph.params) - len(arrays)
+    free, last = graph.params[:count], graph.params[count:]
+    names = [p.origin for p in last]
+    sizes = bind_sizes([p.type for p in last], [x.shape for x in arrays], names)
+    signature = Graph(graph.name)
+    for param in free:
+        signature.add_param(_sized(param.type, sizes), param.origin)
+    signature.results = [Value(_sized(r.type, sizes), signature) for r in graph.results]
+    return signature
+
+
+def _sized(type: Type, sizes: Mapping[str, int]) -> Type:
+    """A type with numbers for some of its dims."""
+    shape = (n.substitute(sizes) if isinstance(n, Dim) else n for n in type.shape)
+    return type.with_shape(tuple(shape))

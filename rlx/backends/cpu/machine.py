@@ -14,12 +14,12 @@ Nearly all of it is code generation, which hoists constants and unrolled address
 
 from __future__ import annotations
 
+import collections
 import ctypes
 import itertools
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -115,8 +115,35 @@ def compile_together(texts: Sequence[str]) -> tuple[bytes, ...]:
     """The object code of modules, several of them compiled at the same time."""
     if len(texts) == 1:
         return (compile(texts[0])[0],)
-    with ThreadPoolExecutor(min(host().cores, len(texts))) as threads:
-        return tuple(threads.map(_compile_beside, texts))
+    made: dict[int, bytes] = {}
+    errors: list[BaseException] = []
+    left = iter(range(len(texts)))  # all threads take from it
+
+    def work() -> None:
+        try:
+            for i in left:
+                made[i] = _compile_beside(texts[i])
+        except BaseException as error:  # of the user, too, who interrupts
+            errors.append(error)
+            collections.deque(left, maxlen=0)  # the others need not go on
+
+    threads = [threading.Thread(target=work) for _ in range(min(host().cores, len(texts)) - 1)]
+    started = [thread for thread in threads if _starts(thread)]
+    work()
+    for thread in started:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return tuple(made[i] for i in range(len(texts)))
+
+
+def _starts(thread: threading.Thread) -> bool:
+    """Start a thread, if there can be one more: while Python ends there cannot."""
+    try:
+        thread.start()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _compile_beside(text: str) -> bytes:
@@ -126,7 +153,10 @@ def _compile_beside(text: str) -> bytes:
     thread that generates code with a context and a machine of its own needs no lock.
     """
     emit = llvm.ffi.lib.LLVMPY_TargetMachineEmitToMemory._cfn
-    target = _idle.pop() if _idle else _new_machine()
+    try:
+        target = _idle.pop()
+    except IndexError:
+        target = _new_machine()
     with _module(text, 0) as module, llvm.ffi.OutputString() as error:
         code = emit(target, module, 1, error)
         if not code:

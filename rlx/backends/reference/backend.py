@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -56,8 +57,13 @@ class ReferenceBackend(Backend):
                 return miss
             if [type_of(a) for a in given] != list(known.param_types):
                 return miss
-            results = tuple(array(r) for r in interpret(known, given))
+            results = tuple(array(_apart(r, given)) for r in interpret(known, given))
             return results[0] if len(results) == 1 else results
 
         stages = lambda: {"hir": show(graph)}  # noqa: E731
         return Executable(entry, miss, stages, lambda: "every op: NumPy reference")
+
+
+def _apart(result: np.ndarray, given: Sequence[np.ndarray]) -> np.ndarray:
+    """A result in memory of its own: that of an argument may be written to later."""
+    return result.copy() if any(np.may_share_memory(result, a) for a in given) else result
