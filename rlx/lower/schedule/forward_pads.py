@@ -81,39 +81,34 @@ def _pad_of(step: Step) -> _Pad | None:
     e = store.expr
     if not isinstance(e, Guard) or e.steps or not isinstance(e.outside, Const):
         return None
-    extents = [v.extent for v in step.loops]
-    if not isinstance(e.inside, Load) or not all(isinstance(n, int) for n in extents):
+    extents = {v: v.extent for v in step.loops if isinstance(v.extent, int)}
+    if not isinstance(e.inside, Load) or len(extents) < len(step.loops):
         return None
-    if e.inside.buffer.kind != "temporary" or store.index != flatten(
-        [as_index(v) for v in step.loops], extents
-    ):
+    place = flatten([as_index(v) for v in extents], list(extents.values()))
+    if e.inside.buffer.kind != "temporary" or store.index != place:
         return None
-    spans = {v: (0, v.extent) for v in step.loops}
+    spans = {v: (0, n) for v, n in extents.items()}
     for index, low, high in e.bounds:
         variable = next((v for v in step.loops if index - v == Index((), index.constant)), None)
-        if variable is None or not (isinstance(low, int) and isinstance(high, int)):
+        shift = index.constant
+        is_static = isinstance(low, int) and isinstance(high, int) and isinstance(shift, int)
+        if variable is None or not is_static:
             return None
-        first = max(low - index.constant, 0)
-        spans[variable] = first, min(high - index.constant, variable.extent) - first
-    return _checked(step, e.inside, e.outside, spans)
-
-
-def _checked(
-    step: Kernel, load: Load, value: Const, spans: dict[Variable, tuple[int, int]]
-) -> _Pad | None:
-    """The padding, if the copy reads all of the array and stores all of the padded one."""
-    low, counts = zip(*(spans[v] for v in step.loops), strict=True)
-    (store,) = step.stores
-    place = [v - first for v, first in zip(step.loops, low, strict=True)]
-    pad = _Pad(load.buffer, store.buffer, low, counts, tuple(v.extent for v in step.loops), value)
-    is_whole = load.index == flatten(place, counts)
-    sizes = load.buffer.size, store.buffer.size
-    return pad if is_whole and sizes == (math.prod(counts), math.prod(pad.extents)) else None
+        first = max(low - shift, 0)
+        spans[variable] = first, min(high - shift, extents[variable]) - first
+    low, counts = zip(*spans.values(), strict=True)
+    pad = _Pad(e.inside.buffer, store.buffer, low, counts, tuple(extents.values()), e.outside)
+    place = flatten([v - first for v, first in zip(extents, low, strict=True)], counts)
+    sizes = e.inside.buffer.size, store.buffer.size
+    is_whole = e.inside.index == place and sizes == (math.prod(counts), math.prod(pad.extents))
+    return pad if is_whole else None
 
 
 def _without_copy(steps: Sequence[Step], number: int, pad: _Pad) -> list[Step] | None:
     """The steps that use the padded array alone; None if one of them cannot."""
-    using = [i for i, s in enumerate(steps) if pad.origin in {*reads(s), *writes(s)} and i != number]
+    using = [
+        i for i, s in enumerate(steps) if pad.origin in {*reads(s), *writes(s)} and i != number
+    ]
     writing = [i for i in using if pad.origin in writes(steps[i])]
     if not writing or using[-1] > number + FARTHEST or writing[-1] > number:
         return None
