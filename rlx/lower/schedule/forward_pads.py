@@ -91,8 +91,9 @@ def _pad_of(step: Step) -> _Pad | None:
     for index, low, high in e.bounds:
         variable = next((v for v in step.loops if index - v == Index((), index.constant)), None)
         shift = index.constant
-        is_static = isinstance(low, int) and isinstance(high, int) and isinstance(shift, int)
-        if variable is None or not is_static:
+        if variable is None or not isinstance(shift, int):
+            return None
+        if not isinstance(low, int) or not isinstance(high, int):
             return None
         first = max(low - shift, 0)
         spans[variable] = first, min(high - shift, extents[variable]) - first
