@@ -87,6 +87,38 @@ def test_matrices_that_need_each_other_are_no_chain() -> None:
     assert Chain not in kinds(chained(fn, typed(4, 3, 3), typed(4, 3, 3)))
 
 
+def halves(fn: Any) -> Any:
+    """Attention of the first and of the last two queries, both with `fn` of the keys."""
+
+    def both(q: Value, k: Value, v: Value) -> list[Value]:
+        def part(first: int, last: int) -> Value:
+            start, stop = (first, 0, 0), (last, HEADS, SIZE)
+            some = ops.slice(q, start=start, stop=stop, step=(1, 1, 1))
+            scores = ops.dot_general(some, k, contract=((2,), (2,)), batch=((1,), (1,)))
+            return ops.dot_general(fn(scores), v, contract=((2,), (0,)), batch=((0,), (1,)))
+
+        return [ops.concat(part(0, 2), part(2, 4), axis=1)]
+
+    return both
+
+
+def test_chains_that_read_the_same_matrices_are_one() -> None:
+    """Each matrix is then read by both while it is in cache, and they share their memory."""
+    types = [typed(n, HEADS, SIZE) for n in (4, COUNT, COUNT)]
+    program = chained(halves(ops.exp), *types)
+    assert kinds(program) == [Chain]
+    assert [type(step) for step in program.steps[0].steps] == [Contraction] * 4
+    assert program.arena_bytes == 2 * 128  # for each worker 2 * 5 numbers
+
+
+def test_chains_that_need_each_other_stay_apart() -> None:
+    def fn(q: Value, k: Value, v: Value) -> Value:
+        turned = ops.flip(attended(q, k, v), axes=(0,))
+        return attended(ops.transpose(turned, axes=(1, 0, 2)), k, v)
+
+    assert kinds(chained(fn, *HEAD_TYPES)).count(Chain) == 2
+
+
 def test_results_that_others_read_stay_whole() -> None:
     def fn(x: Value, y: Value) -> list[Value]:
         first = ops.dot_general(x, y, contract=((2,), (1,)), batch=((0,), (0,)))

@@ -31,12 +31,21 @@ def chain_products(steps: Sequence[Step], threads: int) -> list[Step]:
     in which b4 and b8 are no larger than what one round of the loop needs.
     """
     users = Counter(b for step in steps for b in {*reads(step), *writes(step)})
-    chained: list[Step] = []
+    found: list[Step | _Links] = []
     at = 0
     while at < len(steps):
         links = _longest(steps[at : at + LONGEST], threads)
-        chained += [*links.before, links.chain(users, threads)] if links else [steps[at]]
         at += len(links.before) + len(links.steps) if links else 1
+        last = found[-1] if found else None
+        both = last.joined(links) if links and isinstance(last, _Links) else None
+        if both:
+            found[-1] = both
+        else:
+            found.append(links or steps[at - 1])
+    chained: list[Step] = []
+    for each in found:
+        is_chain = isinstance(each, _Links)
+        chained += [*each.before, each.chain(users, threads)] if is_chain else [each]
     return chained
 
 
@@ -133,17 +142,33 @@ class _Links:
         is_busy = count >= LEAST_BUSY * rounds * threads
         return is_busy and sum(b.nbytes for b in passed) <= LARGEST_BLOCK * count
 
+    def joined(self, other: _Links) -> _Links | None:
+        """One chain of two that read a matrix in common, which then stays in cache.
+
+        Their rounds must not need each other.
+        """
+        if other.before or [v.extent for v in self.loops] != [v.extent for v in other.loops]:
+            return None
+        table = dict(zip(other.loops, map(as_index, self.loops), strict=True))
+        both = _Links(self.loops, [*self.steps, *(rebind(s, table) for s in other.steps)])
+        first, second = (_places(s) for s in (self.steps, both.steps[len(self.steps) :]))
+        made = {b for step in both.steps for b in writes(step)}
+        is_shared = False
+        for buffer in first.keys() & second.keys():
+            strides = {_strides(i, self.loops) for i in (*first[buffer], *second[buffer])}
+            if buffer in made:
+                places = (*first[buffer], *second[buffer])
+                if len(strides) > 1 or not all(_tells(i, self.loops) for i in places):
+                    return None
+            is_shared |= buffer not in made and len(strides) == 1 and any(*strides)
+        both.before = self.before
+        return both if is_shared else None
+
     def chain(self, users: Counter[Buffer], threads: int) -> Chain:
         """The step, in which each worker has memory of its own for what it passes on."""
         count = math.prod(v.extent for v in self.loops)
         worker = Variable(min(threads, count))
-        inner = Counter(b for s in self.steps for b in {*reads(s), *writes(s)})
-        own: dict[Buffer, Buffer] = {}
-        for step in self.steps:
-            for store in _stores(step):
-                buffer = store.buffer
-                if buffer.kind == "temporary" and users[buffer] == inner[buffer]:
-                    own[buffer] = self._own(buffer, worker)
+        own = self._own(users, worker)
 
         def move(buffer: Buffer, index: Index) -> tuple[Buffer, Index]:
             if buffer not in own:
@@ -154,14 +179,31 @@ class _Links:
         steps = tuple(rebind(step, {}, move) for step in self.steps)
         return Chain(worker, self.loops, steps)
 
-    def _own(self, buffer: Buffer, worker: Variable) -> Buffer:
-        """Memory for one round of each worker, in whole lines."""
-        places = [s.index for step in self.steps for s in _stores(step) if s.buffer is buffer]
-        places += [index for step in self.steps for b, index in _loads(step) if b is buffer]
-        size = 1 + max(_rest(index, self.loops).high for index in places)
-        numbers = LINE // math.gcd(LINE, buffer.dtype.itemsize)
-        shape = (worker.extent, -(-size // numbers) * numbers)
-        return Buffer(buffer.name, buffer.type.with_shape(shape), "temporary")
+    def _own(self, users: Counter[Buffer], worker: Variable) -> dict[Buffer, Buffer]:
+        """Memory for one round of each worker; what is not needed together shares it."""
+        inner = Counter(b for s in self.steps for b in {*reads(s), *writes(s)})
+        last = {b: n for n, s in enumerate(self.steps) for b in (*reads(s), *writes(s))}
+        rooms: list[list[Buffer]] = []
+        given: set[Buffer] = set()
+        for number, step in enumerate(self.steps):
+            for buffer in writes(step):
+                if buffer in given or buffer.kind != "temporary" or users[buffer] > inner[buffer]:
+                    continue
+                given.add(buffer)
+                free = (r for r in rooms if last[r[-1]] < number and r[0].dtype == buffer.dtype)
+                room = next(free, None)
+                if room is None:
+                    rooms.append([buffer])
+                else:
+                    room.append(buffer)
+        places = _places(self.steps)
+        own: dict[Buffer, Buffer] = {}
+        for room in rooms:
+            size = 1 + max(_rest(i, self.loops).high for b in room for i in places[b])
+            numbers = LINE // math.gcd(LINE, room[0].dtype.itemsize)
+            type = room[0].type.with_shape((worker.extent, -(-size // numbers) * numbers))
+            own.update(dict.fromkeys(room, Buffer(room[0].name, type, "temporary")))
+        return own
 
 
 def _is_static(step: Inner) -> bool:
@@ -216,3 +258,30 @@ def _loads(step: Inner) -> list[tuple[Buffer, Index]]:
 def _rest(index: Index, loops: Sequence[Variable]) -> Index:
     """The index within a round."""
     return Index(tuple((a, c) for a, c in index.terms if a not in loops), index.constant)
+
+
+def _places(steps: Sequence[Inner]) -> dict[Buffer, list[Index]]:
+    """Where steps read and write each buffer."""
+    places: dict[Buffer, list[Index]] = {}
+    for step in steps:
+        for buffer, index in (*_loads(step), *((s.buffer, s.index) for s in _stores(step))):
+            places.setdefault(buffer, []).append(index)
+    return places
+
+
+def _strides(index: Index, loops: Sequence[Variable]) -> tuple[Size, ...]:
+    return tuple(map(index.stride_of, loops))
+
+
+def _tells(index: Index, loops: Sequence[Variable]) -> bool:
+    """Whether the round can be told from an index: each loop is a digit of it."""
+    for loop in loops:
+        stride = index.stride_of(loop)
+        if not index.is_affine or stride < 1:
+            return False
+        whole = stride * loop.extent
+        lower = tuple((v, c) for v, c in index.terms if v is not loop and c % whole)
+        rest = Index(lower, index.constant % whole)
+        if rest.low < 0 or rest.high >= stride:
+            return False
+    return True
