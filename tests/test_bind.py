@@ -149,6 +149,24 @@ def test_random_programs_are_the_same_with_bound_arguments(seed: int) -> None:
     same(program(*made.inputs[1::2]), expected, made)
 
 
+def test_arrays_from_outside_are_packed_once_too() -> None:
+    f = rlx.jit(lambda x, y=0.0: perceptron(PARAMS, x) + y)
+    expected = perceptron(PARAMS, X)
+    for _ in range(2):
+        close(f(X), expected)
+    close(f(X, 1.0), expected + 1)
+    close(f(np.asarray(X).T.copy().T), expected)
+    assert "operands packed once: 2, " in f.lower(X).compile().report()
+    out = np.empty((40, 50), np.float32)
+    for _ in range(2):
+        out[...] = 0
+        f.run_into(X, out=out)
+        close(out, expected)
+    close(f.run_async(X).result(), expected)
+    with pytest.raises(ShapeError, match=r"perceptron|matmul|dot"):
+        f(X.T)
+
+
 # -- binding again, and other ways to call --------------------------------------------------------
 
 

@@ -91,7 +91,10 @@ def test_containers_go_into_machine_code_without_a_general_walk(name, monkeypatc
     monkeypatch.setattr(type(double), "_call", None)
     result = double(tree)
     check(result, tree)
-    assert list(result) == list(tree) if isinstance(tree, dict) else True
+    if name == "dict":
+        assert list(result) == sorted(tree)  # that order belongs to the structure, as in JAX
+    elif isinstance(tree, dict):
+        assert list(result) == list(tree)
 
 
 def test_containers_too_deep_for_a_path_go_another_way():

@@ -11,15 +11,19 @@ import pytest
 from rlx.backends.cpu import machine
 from rlx.backends.cpu.code import Function, Module, Vector
 from rlx.backends.cpu.gemm import GemmPlan, Operand, Places, Problem, emit_gemm
+from rlx.backends.cpu.gemm_plan import PANELS_AT_ONCE
 from rlx.backends.cpu.host import Host, host
 
 GUARD = 64  # elements around C, and bytes around the scratch memory, that nobody may touch
+HAS = {"bfloat16": "+avx512bf16", "int8": "+avx512vnni", "uint8": "+avx512vnni"}
+GROUPED = tuple(dtype for dtype, name in HAS.items() if name in host().features)
 NARROW = {
     "native": {},
-    "avx2": {"vector_bytes": 32, "vector_registers": 16, "has_tiles": False},
+    "avx2": {"vector_bytes": 32, "vector_registers": 16, "has_tiles": False, "grouped": ()},
     "sse": {"vector_bytes": 16, "vector_registers": 16},
     "neon": {"vector_bytes": 16, "vector_registers": 32},
-    "no tiles": {"has_tiles": False},
+    "groups": {"has_tiles": False, "grouped": GROUPED},
+    "no groups": {"has_tiles": False, "grouped": ()},
     "small caches": {"l1": 2 << 10, "l2": 16 << 10, "l3": 64 << 10},
 }
 
@@ -169,7 +173,7 @@ def test_product_of_other_dtypes(dtype: str) -> None:
         check(30, 40, 50, dtype=dtype, out="float32")
 
 
-@pytest.mark.parametrize("device", ["native", "no tiles", "avx2"])
+@pytest.mark.parametrize("device", ["native", "groups", "no groups", "avx2"])
 @pytest.mark.parametrize(
     ("dtype", "out"),
     [("bfloat16", "float32"), ("bfloat16", "bfloat16"), ("int8", "int32"), ("uint8", "int32")],
@@ -181,6 +185,8 @@ def test_products_that_tile_registers_may_do(dtype: str, out: str, device: str) 
             kind = check(*size, dtype=dtype, out=out, layout=Layout(a, b), device=device, parts=2)
             tiled = host().has_tiles and device == "native"
             assert (kind == "tiles") == tiled
+            grouped = {"native": host().grouped, "groups": GROUPED}.get(device, ())
+            assert (kind == "groups") == (dtype in grouped and not tiled)
     check(7, 50, 64, dtype=dtype, out=out, device=device)
 
 
@@ -214,13 +220,14 @@ def test_threads_change_no_bit(size: tuple[int, int, int], device: str) -> None:
 
 @pytest.mark.parametrize("b", ["rows", "columns"])
 def test_one_block_of_a_against_many_of_b(b: str) -> None:
-    """A is packed once, with pieces of k and edges; B panel by panel."""
+    """A is packed once, with pieces of k and edges; B some panels at a time."""
     caches = replace(host(), l1=4 << 10, l2=256 << 10, has_tiles=False)
     x, y = stored((100, 400), "columns", "float32", 1), stored((400, 333), b, "float32", 2)
     for gap, parts in ((0, 1), (3, 2)):
         product = Product(problem_of(x, y, gap, "float32", "float32"), caches, parts)
         blocking = product.plan.blocking
-        assert blocking is not None and blocking.pieces > 1 and blocking.column_panels == 1
+        assert blocking is not None and blocking.pieces > 1
+        assert blocking.column_panels == PANELS_AT_ONCE < blocking.tile.column_panels
         assert blocking.pack_a and blocking.row_panels == blocking.tile.row_panels
         np.testing.assert_allclose(product(x, y), x @ y, rtol=0, atol=400 * 2**-20)
 

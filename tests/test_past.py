@@ -186,6 +186,17 @@ def test_arrays_outside_are_taken_from_this_process():
     assert not is_recalled(using(np.ones((200_000, 6), np.float32)), X)
 
 
+def test_products_with_matrices_outside_are_recalled():
+    matrix = rlx.array(np.linspace(-1, 1, 6 * 40, dtype=np.float32).reshape(6, 40))
+
+    def using(array):
+        return lambda x: x @ array
+
+    assert not is_recalled(using(matrix), X) and is_recalled(using(matrix), X)
+    assert is_recalled(using(matrix), X[:, ::-1])
+    assert not is_recalled(using(matrix * 2), X)
+
+
 def test_derivatives_and_wrappers_are_seen_through():
     def using(k):
         def loss(x):
@@ -365,6 +376,15 @@ def test_names_count():
 
     assert not is_recalled(one, X) and not is_recalled(other, X)
     assert is_recalled(one, X)
+
+
+def test_settings_count():
+    def far(x):
+        return x * rlx.config.unroll_limit
+
+    assert not is_recalled(far, X) and is_recalled(far, X)
+    with rlx.config.using(unroll_limit=3):
+        assert not is_recalled(far, X) and is_recalled(far, X)
 
 
 def test_keys_are_used_by_recording(cache):

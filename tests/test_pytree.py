@@ -2,8 +2,10 @@
 
 from collections import namedtuple
 
+import jax
 import pytest
 
+import rlx
 from rlx.ir.errors import StructureError
 from rlx.trace import pytree
 
@@ -82,3 +84,14 @@ def test_unflatten_counts():
 def test_static_values_are_structure():
     one, same, other = (pytree.structure((1, pytree.Static(s))) for s in ("a", "a", "b"))
     assert one == same and one != other and one.num_leaves == 1
+
+
+def test_the_order_of_keys_is_that_of_leaves_in_compiled_functions():
+    def numbered(d):
+        return sum(i * x for i, x in enumerate(d.values(), start=1))
+
+    for fn in (rlx.jit(numbered), rlx.grad(lambda d: numbered(d) ** 2), jax.jit(numbered)):
+        first, second = fn({"b": 2.0, "a": 1.0}), fn({"a": 1.0, "b": 2.0})
+        assert rlx.tree.leaves(first) == rlx.tree.leaves(second)
+    assert float(rlx.jit(numbered)({"b": 2.0, "a": 1.0})) == 5
+    assert float(jax.jit(numbered)({"b": 2.0, "a": 1.0})) == 5

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any, final
 
 import numpy as np
@@ -31,7 +30,7 @@ class Rlx(JaxNames):
         return rlx.array(x)
 
     def model(self, f: Function) -> Function:
-        name, kept = next(iter(inspect.signature(f).parameters)), []
+        name, kept = f.__code__.co_varnames[0], []
 
         def call(weights: Any, *args: Any) -> Any:
             if not kept:

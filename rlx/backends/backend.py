@@ -69,7 +69,8 @@ class Executable:
     they may be written to.
 
     If the last parameters are fixed, `prepare` makes of their arrays, which are dense, what entries
-    take in their place: arrays again, as many as it likes.
+    take in their place: arrays again, as many as it likes. Those that each call passes behind its
+    own are `held`.
 
     The rest is for looking inside: `make_stages` gives the text of each level by its name,
     `make_report` tells what became of the ops, `seconds` how long each phase of the compile took,
@@ -93,6 +94,7 @@ class Executable:
     reused_memory: Callable[[Sequence[int]], dict[int, int]] = lambda parameters: {}
     lasting: Lasting | None = None
     prepare: Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]] = tuple
+    held: tuple[np.ndarray, ...] = ()
 
     @cached_property
     def held_bytes(self) -> int:

@@ -178,6 +178,8 @@ def user_source() -> Source | None:
 
 def inline(graph: Graph, args: Sequence[Value]) -> list[Value]:
     """Record a graph's nodes in the current one with `args` for its parameters."""
+    if all(a.type == p.type for a, p in zip(args, graph.params, strict=True)):
+        return rewrite(graph, args, repeat)
     return rewrite(graph, args, lambda node, operands: node.op.apply(operands, node.attrs))
 
 

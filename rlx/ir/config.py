@@ -195,6 +195,11 @@ class Config:
         """All settings at once."""
         return self._settings
 
+    @property
+    def identity_parts(self) -> tuple[str, ...]:
+        """What recording a function that names this object depends on."""
+        return (str(self._settings),)
+
     def update(self, **given: object) -> None:
         """Change settings from now on."""
         values = {field.name: getattr(self._settings, field.name) for field in fields(Settings)}

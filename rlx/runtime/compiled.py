@@ -63,8 +63,9 @@ class CompiledGraph:
         try:
             if self._bound or self.donated:
                 return self._plan(self._with_bound(arrays))()
-            result = self.executable.entry(*arrays)
-            if result is self.executable.miss:
+            executable = self.executable
+            result = executable.entry(*arrays, *executable.held)
+            if result is executable.miss:
                 return self._plan(arrays)()
             return ownership.make_here(result) if ownership.open_traces else result
         except BaseException as error:
@@ -90,8 +91,10 @@ class CompiledGraph:
 
         Nothing is allocated or copied for an array that is dense and apart from the arguments.
         """
-        if self._fills(arrays, out) and self.executable.entry_filling(*arrays, *out) is None:
-            return
+        if self._fills(arrays, out):
+            executable = self.executable
+            if executable.entry_filling(*arrays, *executable.held, *out) is None:
+                return
         given = self._with_bound(arrays)
         types = self._result_types(given)
         self._check_outputs(out, types)
@@ -260,9 +263,9 @@ class CompiledGraph:
     def _enter(self, prepared: Sequence[np.ndarray], out: Sequence[Any] = ()) -> tuple[Array, ...]:
         executable = self.executable
         if any(x is not None for x in out) and executable.entry_into:
-            result = executable.entry_into(*prepared, *out)
+            result = executable.entry_into(*prepared, *executable.held, *out)
         else:
-            result = executable.entry(*prepared)
+            result = executable.entry(*prepared, *executable.held)
         assert result is not executable.miss, "prepared arguments fit"
         result = ownership.make_here(result) if ownership.open_traces else result
         return result if isinstance(result, tuple) else (result,)

@@ -6,13 +6,12 @@ order in which they read them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ..backends.backend import Executable
 from ..ir.bind import is_symbolic
 from ..ir.graph import Graph, Value
 from ..trace.array import Array
@@ -61,7 +60,7 @@ class FixedGraph:
 
         `given` are the fixed arrays by their places. The memory of NumPy arrays is not shared.
         """
-        late, name = self.late, self.late.graph.name
+        name = self.late.graph.name
         arrays = [given[i] for i in self.params]
         prepared = prepare(list(self.params.values()), arrays, name)
         table = dict(zip(self.params, prepared, strict=True))
@@ -70,29 +69,33 @@ class FixedGraph:
             results = self.early(*prepared)
             made += [x.host() for x in (results if isinstance(results, tuple) else (results,))]
         rows = zip(prepared, arrays, strict=True)
-        foreign = {id(x) for x, given in rows if not isinstance(given, Array)}
-        held = late.executable.prepare(made)
-        held = [x.copy() if id(x) in foreign else x for x in held]
-        count = len(late.graph.params) - len(made)
-        signature = Graph(name, late.graph.params[:count], results=late.graph.results)
-        executable = _holding(late.executable, held, len(signature.results))
-        return CompiledGraph(signature, late.device, executable, late.queue, late.donated)
+        return _holding(self.late, made, [x for x, y in rows if not isinstance(y, Array)])
 
 
-def _holding(late: Executable, held: Sequence[np.ndarray], results: int) -> Executable:
-    """The executable that passes held arrays behind those of a call."""
-    make_into = late.make_entry_into
+def hold_last(compiled: CompiledGraph, arrays: Sequence[Any]) -> CompiledGraph:
+    """The compiled graph of the other parameters, for arrays of the last ones."""
+    if not arrays:
+        return compiled
+    params = compiled.graph.params[len(compiled.graph.params) - len(arrays) :]
+    prepared = prepare(params, arrays, compiled.graph.name)
+    return _holding(compiled, prepared, [])
 
-    def passing(entry: Callable[..., Any], count: int) -> Callable[..., Any]:
-        """An entry that takes `count` arrays for results after the arguments."""
-        if not count:
-            return lambda *arrays: entry(*arrays, *held)
-        return lambda *arrays: entry(*arrays[:-count], *held, *arrays[-count:])
 
-    return replace(
-        late,
-        entry=passing(late.entry, 0),
-        make_entry_into=make_into and (lambda: passing(make_into(), results)),
-        make_entry_filling=lambda: passing(late.make_entry_filling(), results),
-        lasting=None,
+def _holding(
+    compiled: CompiledGraph, arrays: Sequence[np.ndarray], foreign: Sequence[np.ndarray]
+) -> CompiledGraph:
+    """The compiled graph that passes arrays of its own for the last parameters.
+
+    Of `foreign` arrays it has copies.
+    """
+    graph, executable = compiled.graph, compiled.executable
+    others = {id(x) for x in foreign}
+    held = tuple(x.copy() if id(x) in others else x for x in executable.prepare(arrays))
+    params = graph.params[: len(graph.params) - len(arrays)]
+    return CompiledGraph(
+        Graph(graph.name, params, results=graph.results),
+        compiled.device,
+        replace(executable, held=held),
+        compiled.queue,
+        compiled.donated,
     )

@@ -111,7 +111,7 @@ class Memory:
 
         `known` are the arrays that the function depends on.
         """
-        lasting, graph, captures = compiled.executable.lasting, compiled.graph, traced.captures
+        lasting, graph, captures = compiled.executable.lasting, traced.graph, traced.captures
         if lasting is None or not self._disk or not self._key:
             return "its code is not in the cache on disk"
         arrays = lasting.arrays()

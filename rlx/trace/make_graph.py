@@ -269,7 +269,8 @@ def _known_arrays(params: Sequence[Value], leaves: Sequence[Any]) -> Any:
 
 
 def _call(fn: Callable[..., Any], in_tree: pytree.Structure, tensors: Sequence[Any]) -> Any:
-    args, kwargs = pytree.unflatten(in_tree, tensors)
+    # equal structures share what is recorded, whatever the order of their keys
+    args, kwargs = pytree.unflatten(pytree.in_key_order(in_tree), tensors)
     return fn(*map(_unwrap, args), **{key: _unwrap(x) for key, x in kwargs.items()})
 
 

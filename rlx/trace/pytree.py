@@ -67,6 +67,22 @@ def unflatten(treedef: Structure, leaves: Any) -> Any:
     return optree.tree_unflatten(treedef, leaves)
 
 
+def in_key_order(treedef: Structure) -> Structure:
+    """An equal structure whose dicts come with their keys in the order of the leaves.
+
+    >>> unflatten(in_key_order(structure({"b": 1, "a": 2})), [3, 4])
+    {'a': 3, 'b': 4}
+    """
+
+    def ordered(node: Structure) -> Structure:
+        if node.type is not dict:
+            return node
+        leaf = optree.treespec_leaf(namespace=node.namespace)
+        return optree.treespec_dict({key: leaf for key in node.entries()}, namespace=node.namespace)
+
+    return treedef.transform(ordered)
+
+
 def leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
     """The leaves of a tree, in order."""
     return flatten(tree, is_leaf)[0]

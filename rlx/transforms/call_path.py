@@ -76,11 +76,12 @@ def call_path(
     traced: Traced,
     arguments: Arguments,
     scalars: Mapping[int, type | None],
+    held: Sequence[Any],
 ) -> Callable[..., Any]:
     """The path to `entry` for arguments like these.
 
     Of the leaves that are numbers, `scalars` tells the Python type that each must have, or None if
-    it must be an array.
+    it must be an array. The `held` arrays are passed behind them.
     """
     writer = _Writer()
     writer.names |= {"MISS": MISS, "entry": entry, "NUMBERS": PYTHON_SCALARS}
@@ -89,8 +90,8 @@ def call_path(
         for i, kind in scalars.items():
             writer.scalar(leaves[i], kind)
     writer.lines += ["    except (KeyError, AttributeError):", "        return MISS"]
-    held = [writer.bind(x) for x in traced.captures]
-    writer.line(f"result = entry({', '.join([*leaves, *held])})")
+    behind = [writer.bind(x) for x in held]
+    writer.line(f"result = entry({', '.join([*leaves, *behind])})")
     writer.line("if result is MISS: return MISS")
     writer.results(traced.out_tree)
     return writer.function("def path(*args, **kwargs):")
@@ -102,9 +103,10 @@ def into_path(
     traced: Traced,
     arguments: Arguments,
     scalars: Mapping[int, type | None],
+    held: Sequence[Any],
     out: Any,
 ) -> Callable[..., Any]:
-    """The path to `entry(*arrays, *outs)`, which writes to arrays like `out`.
+    """The path to `entry(*arrays, *held, *outs)`, which writes to arrays like `out`.
 
     It is called with `args`, `kwargs` and the tree.
     """
@@ -117,8 +119,8 @@ def into_path(
         outs: list[str] = []
         writer.take(traced.out_tree, out, "out", outs)
     writer.lines += ["    except (KeyError, AttributeError):", "        return MISS"]
-    held = [writer.bind(x) for x in traced.captures]
-    writer.line(f"return entry({', '.join([*leaves, *held, *outs])})")
+    behind = [writer.bind(x) for x in held]
+    writer.line(f"return entry({', '.join([*leaves, *behind, *outs])})")
     return writer.function("def path(args, kwargs, out):")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.bind import is_symbolic
 from ..ir.builder import user_source
 from ..ir.errors import StructureError
 from ..ir.graph import Graph
@@ -16,6 +17,7 @@ from ..ir.tracebacks import boundary
 from ..ir.types import as_dtype
 from ..runtime import MISS
 from ..runtime.compiled import CompiledGraph, parameter_names, places_of
+from ..runtime.fixed import hold_last
 from ..runtime.queue import Pending
 from ..runtime.session import CompileOptions, default_session
 from ..trace import ownership, pytree
@@ -106,9 +108,20 @@ class Compiled:
         left = {k: x for k, x in kwargs.items() if not isinstance(x, pytree.Static)}
         return pytree.structure((tuple(x for x in args if not isinstance(x, pytree.Static)), left))
 
+    @functools.cached_property
+    def captures(self) -> tuple[Any, ...]:
+        """The arrays from outside that `compiled` takes, unless it holds them."""
+        is_held = len(self.compiled.graph.params) == self.traced.n_args
+        return () if is_held else self.traced.captures
+
+    @functools.cached_property
+    def passed(self) -> tuple[Any, ...]:
+        """What machine code takes behind the leaves."""
+        return (*self.captures, *self.compiled.executable.held)
+
     def run(self, leaves: Sequence[Any]) -> Any:
         """Run on the leaves of the arguments."""
-        return self._unflatten(self.compiled(*leaves, *self.traced.captures))
+        return self._unflatten(self.compiled(*leaves, *self.captures))
 
     def try_run(self, leaves: Sequence[Any]) -> Any:
         """Run if the leaves are arrays that fit as they are; else give MISS."""
@@ -121,7 +134,7 @@ class Compiled:
             )
         ):
             return MISS
-        results = self.compiled.executable.entry(*leaves, *self.traced.captures)
+        results = self.compiled.executable.entry(*leaves, *self.passed)
         if results is MISS:
             return MISS
         return self._unflatten(ownership.make_here(results) if ownership.open_traces else results)
@@ -144,10 +157,12 @@ class Compiled:
         is_flat_out = out == _LEAF or (count != 1 and out == pytree.structure((0,) * count))
         is_flat_in = traced.in_tree == pytree.structure(((0,) * traced.n_args, {}))
         if self.compiled.donated:
-            return call_path(self.compiled.try_donating, traced, arguments, self.scalars)
-        if is_flat_in and is_flat_out and not (traced.captures or self.scalars):
+            return call_path(
+                self.compiled.try_donating, traced, arguments, self.scalars, self.captures
+            )
+        if is_flat_in and is_flat_out and not (self.passed or self.scalars):
             return entry
-        return call_path(entry, traced, arguments, self.scalars)
+        return call_path(entry, traced, arguments, self.scalars, self.passed)
 
     @boundary
     def run_into(self, *args: Any, out: Any, **kwargs: Any) -> None:
@@ -163,7 +178,7 @@ class Compiled:
 
     def write_into(self, leaves: Sequence[Any], out: Any) -> None:
         """Do as `run_into`, on the leaves of the arguments."""
-        self.compiled.run_into(*leaves, *self.traced.captures, out=self._outs(out))
+        self.compiled.run_into(*leaves, *self.captures, out=self._outs(out))
 
     def _outs(self, out: Any) -> list[Any]:
         sides = ("the result", "`out`")
@@ -185,12 +200,12 @@ class Compiled:
 
     def start(self, leaves: Callable[[], Sequence[Any]]) -> Pending:
         """Do as `run_async`, on the leaves of the arguments."""
-        return self.compiled.start(lambda: [*leaves(), *self.traced.captures], then=self._unflatten)
+        return self.compiled.start(lambda: [*leaves(), *self.captures], then=self._unflatten)
 
     def path_into(self, arguments: Arguments, out: Any) -> Callable[..., Any]:
         """The shortest way into the machine code that writes to arrays like `out`."""
         entry = self.compiled.executable.entry_filling
-        return into_path(entry, self.traced, arguments, self.scalars, out)
+        return into_path(entry, self.traced, arguments, self.scalars, self.passed, out)
 
     def _unflatten(self, results: Any) -> Any:
         results = results if isinstance(results, tuple) else (results,)
@@ -216,7 +231,11 @@ class Lowered:
         names = parameter_names(self.graph)
         given = tuple(name for name in self.options.donate if places_of(name, names))
         options = replace(self.options, donate=given)
-        compiled = default_session(self.device).compile(self.graph, options=options)
+        # each call looks whether a donated array is one from outside
+        is_open = is_symbolic(self.graph.param_types) or bool(given)
+        captures = () if is_open else self.traced.captures
+        session, fixed = default_session(self.device), replace(options, fixed=len(captures))
+        compiled = hold_last(session.compile(self.graph, options=fixed), captures)
         return Compiled(self.traced, compiled, self.mark_static, options=options)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from ..ir.graph import Graph
 from ..ir.types import Type
 from ..runtime.debug import tell_recorded
+from ..runtime.fixed import hold_last
 from ..runtime.recalled import Memory
 from ..runtime.session import CompileOptions, default_session
 from ..trace import pytree
@@ -61,11 +62,12 @@ class Past:
         compiled = self._memory.compiled(known, whole)
         if compiled is None:
             return None
-        captures = known.captured(self._arrays)
+        graph, captures = compiled.graph, known.captured(self._arrays)
+        compiled = hold_last(compiled, () if compiled.donated else captures)
         out_tree = pytree.structure(known.tree)
         weak = tuple(isinstance(kind[0], Type) and kind[1] for kind in self._kinds)
         baked = tuple(self._arrays[i] for i in known.baked)
-        traced = Traced(compiled.graph, captures, tree, out_tree, weak, known.weak, baked)
+        traced = Traced(graph, captures, tree, out_tree, weak, known.weak, baked)
         return Compiled(traced, compiled, mark_static, whole)
 
     def keep(self, entry: Compiled) -> None:

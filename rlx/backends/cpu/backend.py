@@ -78,15 +78,13 @@ class CpuBackend(Backend):
         linked = None if check else _read(place)
         if linked is not None:
             seconds = {"read": time.perf_counter() - began}
-            return self._executable(
-                linked, place, graph, lambda: graph, array, seconds, target, fixed
-            )
+            return self._executable(linked, place, graph, lambda: graph, array, seconds, target)
         code, program, report, seconds = self._compile(graph, check, target, fixed)
         began = time.perf_counter()
         place.write(code)
         linked = Linked(code)
         seconds["link"] = time.perf_counter() - began
-        made = self._executable(linked, place, graph, lambda: graph, array, seconds, target, fixed)
+        made = self._executable(linked, place, graph, lambda: graph, array, seconds, target)
         made.program, made.work = program, lambda: work(program)
         made.make_report = lambda: _joined(report, _told(code), place.told)
         return made
@@ -123,7 +121,6 @@ class CpuBackend(Backend):
         array: type,
         seconds: dict[str, float],
         target: Target,
-        fixed: int = 0,
     ) -> Executable:
         """Machine code of this process as the runtime wants it."""
         code = linked.code
@@ -131,6 +128,7 @@ class CpuBackend(Backend):
         def lowered() -> Lowered:
             return lower(whole(), target)
 
+        fixed = code.early.fixed if code.early else 0
         is_lasting = bool(place.key) and not place.functions
         return Executable(
             linked.entry(signature, array),
@@ -254,8 +252,8 @@ class Linked:
 def _host_of(target: Target) -> Host:
     if not target.sums_alike:
         return host()
-    # the tile registers add in an order of their own, and do not pay for few rows
-    return replace(host(), sums_alike=True, has_tiles=False)
+    # tile registers and groups add in an order of their own, and do not pay for few rows
+    return replace(host(), sums_alike=True, has_tiles=False, grouped=())
 
 
 def _stages(lowered: Lowered, target: Target, fixed: int) -> dict[str, str]:

@@ -11,6 +11,7 @@ from ...lower.schedule.loops import reductions
 from .host import Host
 from .kernels import all_exprs, estimate
 
+BYTES = 64  # that a thread reads of a large matrix in a nanosecond, at best
 Loops = Kernel | Rows | Scan | Greatest | Scatter
 
 
@@ -30,9 +31,15 @@ def splits(step: Loops) -> bool:
 
 def product_cost(step: Contraction, host: Host) -> float:
     """Rough nanoseconds of matrix products on one thread."""
-    extents = [v.extent for v in (step.row, step.column, step.depth, *step.batch)]
-    flops = 2 * math.prod(map(likely, extents))
-    return flops / (host.lanes(step.dtype.itemsize) * 2 * 2 * 2.0)
+    variables = (step.row, step.column, step.depth, *step.batch)
+    flops = 2 * math.prod(likely(v.extent) for v in variables)
+    # matrices that few rows are multiplied by are read no faster than caches give them
+    counts = [
+        math.prod(likely(v.extent) for v in variables if v in operand.variables)
+        for operand in (step.lhs, step.rhs)
+    ]
+    nbytes = max(counts) * step.lhs.dtype.itemsize
+    return max(flops / (host.lanes(step.dtype.itemsize) * 2 * 2 * 2.0), nbytes / BYTES)
 
 
 def loops_cost(step: Loops) -> float:

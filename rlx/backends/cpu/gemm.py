@@ -15,6 +15,7 @@ from functools import cached_property
 from .code import Function, Module, Vector
 from .gemm_choice import GemmPlan
 from .gemm_dots import emit_dots
+from .gemm_groups import emit_group_kernel
 from .gemm_kernel import emit_finish, emit_kernel
 from .gemm_pack import emit_pack_a, emit_pack_b, panel_start
 from .gemm_plan import (
@@ -33,6 +34,8 @@ from .render import Scope
 __all__ = ["Epilogue", "GemmPlan", "Operand", "Places", "Problem", "emit_gemm"]
 
 
+FETCHING_TILES = 12  # for each panel of B, so that it costs them little to ask for the next
+FETCHED_PANEL = 1 << 16  # bytes; smaller ones come fast enough
 WHOLE_BYTES = 1 << 14  # of a result whose sums wait in the first cache for the epilogue
 
 
@@ -89,7 +92,8 @@ def _emit_inner(module: Module, name: str, blocking: Blocking) -> str:
     if blocking in module.shared:
         return module.shared[blocking]
     if blocking.uses_tiles:
-        emit_tile_kernel(module, f"{name}_kernel", blocking)
+        emit = emit_group_kernel if blocking.in_vectors else emit_tile_kernel
+        emit(module, f"{name}_kernel", blocking)
         for which, is_copied in (("a", blocking.copies_a), ("b", blocking.copies_b)):
             if is_copied:
                 emit_tile_pack(module, f"{name}_pack_{which}", blocking, which)
@@ -148,7 +152,7 @@ class _Emitter:
         """Emit the function that stores with care, and the loops around the tile."""
         if self.finishes:
             self._emit_finish(self.blocking)
-        if not self.blocking.uses_tiles:
+        if not self.blocking.uses_tiles or self.blocking.in_vectors:
             self._region()
             return
         with tile_registers(self.module, self.f):
@@ -313,11 +317,35 @@ class _Emitter:
             down, across = (slow.index, fast.index) if along_rows else (fast.index, slow.index)
             j = panel_start(f, across, tile.columns, tile.n)
             b = self._panel("b", memory.b, across, columns[0], j, piece)
+            if self._fetches:
+                self._fetch_next(b, f.emit(f"sub i64 {down}, {rows[0]}"))
             i = panel_start(f, down, tile.rows, tile.m)
             a = self._panel("a", memory.a, down, rows[0], i, piece)
             skip_i = self._skip(down, tile.rows, i, tile.has_row_edge)
             skip_j = self._skip(across, tile.columns, j, tile.has_column_edge)
             self._tile(memory, a, b, (i, j), (skip_i, skip_j), piece, depth)
+
+    @property
+    def _fetches(self) -> bool:
+        """Whether to ask for panels of B early: nothing reads them before, as packing would."""
+        blocking = self.blocking
+        is_long = blocking.tile.row_panels >= FETCHING_TILES and self._panel_bytes >= FETCHED_PANEL
+        return blocking.problem.b.is_packed and not blocking.along_rows and is_long
+
+    @property
+    def _panel_bytes(self) -> int:
+        return self.blocking.b_panel * self.blocking.problem.itemsize
+
+    def _fetch_next(self, b: str, number: str) -> None:
+        """Ask for a part of the panel of B behind this one, of as many parts as there are tiles."""
+        f, blocking, size = self.f, self.blocking, self._panel_bytes
+        part = -(-size // (64 * blocking.tile.row_panels)) * 64
+        begin = f.emit(f"add i64 {f.emit(f'mul i64 {number}, {part}')}, {size}")
+        start = f.offset(b, "i8", begin)
+        f.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        with f.loop("0", str(part), "64", is_plain=True) as lines:
+            place = f.offset(start, "i8", lines.index)
+            f.do(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 2, i32 1)")
 
     def _panel(
         self, which: str, packed: str, panel: str, first: str, start: str, piece: str

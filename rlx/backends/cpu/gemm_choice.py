@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from .gemm_plan import (
     BYTES,
     NARROW,
+    PANELS_AT_ONCE,
     TILE_BYTES,
     TILE_ROWS,
     WIDENED,
@@ -115,13 +116,15 @@ def choose_blocking(problem: Problem, host: Host, parts: int = 1) -> Blocking:
     )  # fmt: skip
     along_rows = _goes_along_rows(blocking, host, parts)
     row_panels, column_panels = tile.row_panels, tile.column_panels
-    if pack_b and not along_rows and problem.m * depth * size <= host.l2 // 2:
-        column_panels = 1  # A stays in the second cache, and each panel of B while it is used
+    a_bytes, panel = problem.m * depth * size, tile.columns * depth * size
+    if pack_b and not along_rows and a_bytes <= host.l2 // 2:
+        # A stays in the second cache, and some panels of B while they are used
+        column_panels = max(1, min(PANELS_AT_ONCE, (host.l2 * 5 // 8 - a_bytes) // panel))
     else:
         if pack_a or pack_b:
             row_panels = max(1, host.l2 // 4 // (tile.rows * depth * size))
         if pack_b:
-            column_panels = max(1, min(host.l3 // 2, 16 << 20) // (tile.columns * depth * size))
+            column_panels = max(1, min(host.l3 // 2, 16 << 20) // panel)
     return replace(
         blocking,
         row_panels=_even(tile.row_panels, row_panels),
@@ -162,10 +165,10 @@ def _is_better_swapped(problem: Problem) -> bool:
 
 
 def _fits_tiles(problem: Problem, host: Host) -> bool:
-    """Whether the processor's tile registers multiply these matrices."""
-    has_dtype = problem.dtype in ("bfloat16", *BYTES)
+    """Whether tile registers multiply these matrices, or vectors do so group by group."""
+    has_dtype = problem.dtype in (("bfloat16", *BYTES) if host.has_tiles else host.grouped)
     is_large = min(problem.m, problem.n) >= 2 * TILE_ROWS and problem.k >= TILE_BYTES // 2
-    return host.has_tiles and has_dtype and is_large and not problem.is_computed
+    return has_dtype and is_large and not problem.is_computed
 
 
 def _tiled(problem: Problem, host: Host) -> Blocking:
@@ -173,6 +176,7 @@ def _tiled(problem: Problem, host: Host) -> Blocking:
     lanes = TILE_BYTES // problem.itemsize
     tile = Tile(problem.m, problem.n, 2 * TILE_ROWS, lanes, 2)
     blocking = Blocking(problem, tile, True, True, problem.k, 1, 1, uses_tiles=True)
+    blocking = replace(blocking, in_vectors=not host.has_tiles)
     panel = blocking.a_panel * problem.itemsize
     row_panels = max(1, host.l2 // 4 // panel)
     column_panels = max(1, min(host.l3 // 2, 16 << 20) // panel)

@@ -13,6 +13,7 @@ from .code import LLVM_NAMES, Function, Vector
 from .gemm_windows import Digit, Windows
 
 LONGEST_ROW = 512  # of A, to be packed whole
+PANELS_AT_ONCE = 4  # of B, of which memory is read row by row
 NARROW = 8  # up to so many rows or columns make a product limited by memory
 HALVES = ("float16", "bfloat16")
 BYTES = ("int8", "uint8")
@@ -154,7 +155,8 @@ class Blocking:
     `depth` is the piece of k that is summed at once; `row_panels` of A and `column_panels` of B
     are kept packed together. With `dot_lanes` the sums run along k in registers of as many lanes.
     A `swapped` problem is the transposed one: its tiles are turned when they are stored. Tiles
-    follow each other down a panel of B, or `along_rows` across one of A. If it `reads_windows`, the
+    follow each other down a panel of B, or `along_rows` across one of A. If it `uses_tiles`, panels
+    lie as tile registers read them, though the sums may be `in_vectors`. If it `reads_windows`, the
     kernel reads those of A where they lie.
     """
 
@@ -168,6 +170,7 @@ class Blocking:
     dot_lanes: int = 0
     swapped: bool = False
     uses_tiles: bool = False
+    in_vectors: bool = False
     along_rows: bool = False
     reads_windows: bool = False
 
@@ -177,7 +180,7 @@ class Blocking:
         if self.dot_lanes:
             return "dots"
         if self.uses_tiles:
-            return "tiles"
+            return "groups" if self.in_vectors else "tiles"
         if self.pieces > 1 and not self.pack_b:
             return "streamed"
         return "packed" if self.pack_a or self.pack_b else "small"
