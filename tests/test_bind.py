@@ -88,6 +88,8 @@ def test_products_with_a_bound_operand_are_the_same(name: str) -> None:
     expected = program(w, x)
     program.bind(w=w)
     close(program(x), expected)
+    is_packed = name not in ("few columns", "one row", "matrices of a batch")
+    assert f"operands packed once: {int(is_packed)}, " in program.report()
 
 
 def test_matrices_are_packed_once_and_their_arrays_are_not_kept() -> None:

@@ -57,6 +57,17 @@ def programs(cache: Path) -> list[Path]:
     return list(cache.glob("*.rlx"))
 
 
+def test_programs_with_fixed_arrays_are_read():
+    w = np.linspace(-1, 1, 6 * 40, dtype=np.float32).reshape(6, 40)
+    plain = compiled(lambda x, w: x @ w, X, w)
+    for expected in (WRITTEN, READ):
+        program = compiled(lambda x, w: x @ w, X, w, fixed=1)
+        assert told(program) == expected
+        held = program.executable.prepare([w])
+        assert all(x is not w for x in held), "only the panels are passed"
+        np.testing.assert_array_equal(program.executable.entry(X, *held), plain(X, w))
+
+
 # -- hits -----------------------------------------------------------------------------------------
 
 LATER = """

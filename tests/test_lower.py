@@ -119,6 +119,34 @@ def test_products_store_where_a_copy_would_put_their_results() -> None:
     assert program.arena_bytes == 0
 
 
+def convolved_products(x: Value, w: Value, kernel: Value) -> tuple[Value, Value]:
+    """Images of products, and these convolved."""
+    made = ops.reshape(ops.exp(dot(x, w, ((1,), (0,)))), shape=(1, 8, 9, 5))
+    attrs = {name: (1, 1) for name in ("window_strides", "lhs_dilation", "rhs_dilation")}
+    image = ops.transpose(made, axes=(0, 3, 1, 2))
+    done = ops.conv_general_dilated(image, kernel, padding=((1, 1), (2, 0)), **attrs)
+    return made, ops.transpose(done, axes=(0, 2, 3, 1))
+
+
+CONVOLVED = typed(72, 4), typed(4, 5), typed(5, 5, 3, 3)
+
+
+def test_products_store_into_the_middle_of_padding() -> None:
+    def fn(*args: Value) -> Value:
+        made, convolved = convolved_products(*args)
+        return convolved * made
+
+    program = check_fn(fn, *CONVOLVED)
+    first, second = (step for step in program.steps if isinstance(step, Contraction))
+    assert first.stores[0].buffer.type.shape == (1, 10, 11, 5)
+    assert first.stores[0].buffer in {load.buffer for load in second.stores[0].expr.loads}
+
+
+def test_a_result_is_copied_into_padding() -> None:
+    program = check_fn(convolved_products, *CONVOLVED)
+    assert kinds(program).count(Contraction) == 2
+
+
 def test_reshape_to_finer_axes_needs_no_division() -> None:
     def fn(x: Value, y: Value) -> Value:
         return ops.reshape(ops.transpose(x, axes=(1, 0, 2)), shape=(20, 6)) + y

@@ -17,9 +17,9 @@ from ..trace.axes import integer
 
 IMPLEMENTATIONS = (None, "xla", "cudnn")
 LARGE = 1 << 20  # products of queries and keys from which on they are computed in blocks
-# Queries at least, and blocks at most. Under a causal mask smaller blocks compute less in vain.
-BLOCK, MOST_BLOCKS = 128, 8
-CAUSAL_BLOCK, MOST_CAUSAL_BLOCKS = 64, 16
+# Queries at least, and blocks at most. Of smaller blocks the scores of a head stay in cache, and
+# under a causal mask less is computed in vain; each block takes time to compile.
+BLOCK, MOST_BLOCKS = 64, 16
 Window = int | tuple[int, int] | None
 
 
@@ -94,8 +94,7 @@ def _spans(q: Any, k: Any, is_causal: bool, window: Window) -> list[tuple[int, i
         return [(0, length, 0, count)]
     before, after = (length + count,) * 2 if window is None else _sides(window)
     after = min(after, 0) if is_causal else after
-    least, most = (CAUSAL_BLOCK, MOST_CAUSAL_BLOCKS) if is_causal else (BLOCK, MOST_BLOCKS)
-    blocks = min(most, max(1, length // least))
+    blocks = min(MOST_BLOCKS, max(1, length // BLOCK))
     spans = []
     for i in range(blocks):
         first, last = length * i // blocks, length * (i + 1) // blocks

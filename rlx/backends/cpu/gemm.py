@@ -35,7 +35,7 @@ __all__ = ["Epilogue", "GemmPlan", "Operand", "Places", "Problem", "emit_gemm"]
 
 
 FETCHING_TILES = 12  # for each panel of B, so that it costs them little to ask for the next
-FETCHED_PANEL = 1 << 16  # bytes; smaller ones come fast enough
+FETCHED_PANEL = 1 << 17  # bytes; smaller ones come fast enough
 WHOLE_BYTES = 1 << 14  # of a result whose sums wait in the first cache for the epilogue
 
 

@@ -36,8 +36,8 @@ def split_fixed(graph: Graph, fixed: Sequence[int], wants: Collection[str] = ())
     """Split a graph whose parameters at some places are fixed.
 
     before: `(w, x) -> dot(x, transpose(exp(w)))` with `w` fixed; after: `(w) -> exp(w)` early, and
-    `(x, e) -> dot(x, transpose(e))` late. What only moves elements is left to those who read them,
-    and so is what would take up more memory than the parameters that it is made of.
+    `(x, e) -> dot(x, transpose(e))` late. What only moves all elements is left to those who read
+    them, and so is what would take up more memory than the parameters that it is made of.
     """
     graph = drop_dead(dedupe(expand(inline_calls(graph), wants)))
     params = [graph.params[i] for i in fixed]
@@ -81,6 +81,7 @@ def _is_kept(value: Value, sources: Collection[Value]) -> bool:
     """Whether to compute a value early rather than each time it is read."""
     node: Node | None = value.node
     assert node is not None, "what is computed is no parameter"
-    if isinstance(node.op.rules.get("body"), Move | View | Fill):
+    body, most = node.op.rules.get("body"), sum(source.type.nbytes for source in sources)
+    if isinstance(body, View | Fill):
         return False
-    return value.type.nbytes <= sum(source.type.nbytes for source in sources)
+    return value.type.nbytes < most if isinstance(body, Move) else value.type.nbytes <= most

@@ -8,6 +8,7 @@ from ..lir.program import Kernel, Program, Rows, Scan, Step, Store, nested_progr
 from ..target import Target
 from .chain_products import chain_products
 from .forward_copies import forward_copies
+from .forward_pads import forward_pads
 from .group_rows import group_rows
 from .localize_rows import localize_rows
 from .loops import indices, merge_kernel_loops, merge_loops, split_loops, substituted
@@ -27,7 +28,7 @@ def finish(program: Program, target: Target) -> Program:
             finish(nested, target)
     steps: list[Step] = [split_loops(s) if isinstance(s, Kernel) else s for s in program.steps]
     steps = drop_dead_stores(merge_epilogues(merge_kernels(steps)))
-    steps = forward_copies(steps)
+    steps = forward_pads(forward_copies(steps))
     merged = [_merged(step) for step in group_rows(steps)]
     steps = split_reductions(merged, target.sums_alike)
     steps = steps if target.sums_alike else split_scatters(steps)

@@ -68,13 +68,13 @@ def _moved(step: Step | None, origin: Buffer, copy: Kernel) -> Contraction | Non
             continue
         table = walk_over(copy.loops, target.expr, store.index)
         index = target.index.substitute(table) if table is not None else None
-        if index is None or not _is_even(step, index):
+        if index is None or not is_even(step, index):
             return None
         stores.append(Store(target.buffer, index, store.expr))
     return replace(step, stores=tuple(stores))
 
 
-def _is_even(step: Contraction, index: Index) -> bool:
+def is_even(step: Contraction, index: Index) -> bool:
     """Whether an index steps along the columns, and evenly with each digit of the row."""
     extents = [v.extent for v in (step.row, step.column)]
     if index.stride_of(step.column) != 1 or not index.is_stepped_by(step.column) or 1 in extents:

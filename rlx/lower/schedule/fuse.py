@@ -132,6 +132,9 @@ class _Fuser:
         if len(sites) != 1 or total in self.result_memory:
             return
         (root, path), *_ = sites
+        if self.is_padded(total, path):
+            root, path = path[-1].args[0], ()
+            self.fusion.stored.add(root)
         if root not in self.fusion.stored or root.type.size != total.type.size:
             return
         if not all(isinstance(step.op.rules["body"], View | Move) for step in path):
@@ -144,6 +147,17 @@ class _Fuser:
             return
         self.fusion.epilogues[root] = total
         self.fusion.paths[root] = path
+
+    def is_padded(self, total: Value, path: Sequence[Node]) -> bool:
+        """Whether what is computed from a contraction element by element is only padded then.
+
+        It is stored as the epilogue; a copy into padding costs little, and often nothing.
+        """
+        if not path or not isinstance(path[-1].op.rules["body"], Move) or len(path[-1].args) != 2:
+            return False
+        (value, fill), is_static = path[-1].args, isinstance(total.type.size, int)
+        is_inner = value.shape == total.shape and value is not total and is_known(fill)
+        return self.target.computes_operands and is_static and is_inner
 
     def has_reduction(self, root: Value) -> bool:
         """Whether the kernel of a value holds a reduction or a gather."""

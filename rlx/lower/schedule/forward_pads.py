@@ -1,0 +1,154 @@
+"""Let steps put their results into the middle of a padded copy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ..lir.access import reads, writes
+from ..lir.expr import Const, Guard, Load, walk
+from ..lir.index import Index, Variable, as_index, is_long
+from ..lir.program import Buffer, Contraction, Kernel, Step, Store
+from ..lir.rebind import rebind
+from .elements import flatten, unflatten
+from .forward_copies import is_even
+
+FARTHEST = 12  # steps from the copy to the last that reads the array: padding takes memory
+
+
+def forward_pads(steps: Sequence[Step]) -> list[Step]:
+    """Let steps put their results into the middle of a padded copy.
+
+    before: `kernel i < 6: b[i] = ...`, then `kernel i < 8: c[i] = b[i - 1] where 0 <= i - 1 < 6
+    else 0.0`; after: a kernel that sets c[0] and c[7], then `kernel i < 6: c[i + 1] = ...`. What
+    else reads b, soon after, reads c.
+    """
+    left = list(steps)
+    number = 0
+    while number < len(left):
+        pad = _pad_of(left[number])
+        changed = _without_copy(left, number, pad) if pad else None
+        left = changed or left
+        number += 0 if changed else 1
+    return left
+
+
+@dataclass(frozen=True)
+class _Pad:
+    """A copy of `origin` in the middle of `target`: places before it, and its own, by axis."""
+
+    origin: Buffer
+    target: Buffer
+    low: tuple[int, ...]
+    counts: tuple[int, ...]
+    extents: tuple[int, ...]
+    value: Const
+
+    def moved(self, index: Index) -> Index:
+        """Where an element of the origin goes."""
+        place = unflatten(index, self.counts)
+        there = [i + low for i, low in zip(place, self.low, strict=True)]
+        return flatten(there, self.extents)
+
+    def borders(self) -> Iterator[Kernel]:
+        """The kernels that fill what is around the middle."""
+        for axis, (low, count, extent) in enumerate(
+            zip(self.low, self.counts, self.extents, strict=True)
+        ):
+            high = extent - low - count
+            strips = [(0, low, 1), (low + count, high, 1)]
+            if low == high:
+                strips = [(0, low, 2)]  # both with one kernel
+            for start, width, sides in strips:
+                if width:
+                    yield self._strip(axis, start, width, Variable(sides))
+
+    def _strip(self, axis: int, start: int, width: int, side: Variable) -> Kernel:
+        along = Variable(width)
+        axes = [Variable(n) if i != axis else along for i, n in enumerate(self.extents)]
+        place = [as_index(v) for v in axes]
+        place[axis] = place[axis] + start + side * (self.low[axis] + self.counts[axis])
+        store = Store(self.target, flatten(place, self.extents), self.value)
+        return Kernel(tuple(v for v in (side, *axes) if is_long(v)), (store,))
+
+
+def _pad_of(step: Step) -> _Pad | None:
+    """What a kernel does, if it is no more than to copy a temporary into padding."""
+    if not isinstance(step, Kernel) or len(step.stores) != 1:
+        return None
+    (store,) = step.stores
+    e = store.expr
+    if not isinstance(e, Guard) or e.steps or not isinstance(e.outside, Const):
+        return None
+    extents = {v: v.extent for v in step.loops if isinstance(v.extent, int)}
+    if not isinstance(e.inside, Load) or len(extents) < len(step.loops):
+        return None
+    place = flatten([as_index(v) for v in extents], list(extents.values()))
+    if e.inside.buffer.kind != "temporary" or store.index != place:
+        return None
+    spans = {v: (0, n) for v, n in extents.items()}
+    for index, low, high in e.bounds:
+        variable = next((v for v in step.loops if index - v == Index((), index.constant)), None)
+        shift = index.constant
+        if variable is None or not isinstance(shift, int):
+            return None
+        if not isinstance(low, int) or not isinstance(high, int):
+            return None
+        first = max(low - shift, 0)
+        spans[variable] = first, min(high - shift, extents[variable]) - first
+    low, counts = zip(*spans.values(), strict=True)
+    pad = _Pad(e.inside.buffer, store.buffer, low, counts, tuple(extents.values()), e.outside)
+    place = flatten([v - first for v, first in zip(extents, low, strict=True)], counts)
+    sizes = e.inside.buffer.size, store.buffer.size
+    is_whole = e.inside.index == place and sizes == (math.prod(counts), math.prod(pad.extents))
+    return pad if is_whole else None
+
+
+def _without_copy(steps: Sequence[Step], number: int, pad: _Pad) -> list[Step] | None:
+    """The steps that use the padded array alone; None if one of them cannot."""
+    using = [
+        i for i, s in enumerate(steps) if pad.origin in {*reads(s), *writes(s)} and i != number
+    ]
+    writing = [i for i in using if pad.origin in writes(steps[i])]
+    if not writing or using[-1] > number + FARTHEST or writing[-1] > number:
+        return None
+    if any(pad.target in {*reads(s), *writes(s)} for s in steps[:number]):
+        return None
+
+    def move(buffer: Buffer, index: Index) -> tuple[Buffer, Index]:
+        return (pad.target, pad.moved(index)) if buffer is pad.origin else (buffer, index)
+
+    changed = list(steps)
+    for i in using:
+        step = steps[i]
+        if not isinstance(step, Kernel | Contraction) or not _is_static(step):
+            return None
+        changed[i] = rebind(step, {}, move)
+        if not _is_good(changed[i], pad.target):
+            return None
+    del changed[number]
+    changed[writing[0] : writing[0]] = pad.borders()
+    return changed
+
+
+def _is_static(step: Kernel | Contraction) -> bool:
+    if isinstance(step, Contraction):
+        return step.is_static
+    return all(isinstance(v.extent, int) for v in step.loops)
+
+
+def _is_good(step: Step, target: Buffer) -> bool:
+    """Whether a step uses a buffer as evenly as its loops need it."""
+    assert isinstance(step, Kernel | Contraction), "no other step is changed"
+    stored = [s.index for s in step.stores if s.buffer is target]
+    loaded = [
+        e.index
+        for e in walk(*(s.expr for s in step.stores))
+        if isinstance(e, Load) and e.buffer is target
+    ]
+    if isinstance(step, Kernel):
+        return all(index.is_affine for index in (*stored, *loaded))
+    is_read = any(load.buffer is target for load in step.rhs.loads)
+    is_stepped = all(index.is_stepped_by(step.column) for index in loaded)
+    return not is_read and is_stepped and all(is_even(step, index) for index in stored)
