@@ -147,6 +147,18 @@ def test_a_result_is_copied_into_padding() -> None:
     assert kinds(program).count(Contraction) == 2
 
 
+def test_padding_that_is_written_to_later_is_a_copy() -> None:
+    def fn(x: Value, w: Value, update: Value) -> tuple[Value, Value]:
+        made = dot(x, w, ((1,), (0,)))
+        zero = ops.full(shape=(), value=0.0, dtype=made.dtype)
+        wide = ops.pad(made, zero, low=(1, 1), high=(1, 1), interior=(0, 0))
+        start = ops.full(shape=(), value=2, dtype=np.dtype("int32"))
+        changed = ops.dynamic_update_slice(wide, update, start, start)
+        return changed, ops.reduce_sum(ops.exp(made), axes=(0,))
+
+    check_fn(fn, typed(6, 4), typed(4, 5), typed(3, 3))
+
+
 def test_reshape_to_finer_axes_needs_no_division() -> None:
     def fn(x: Value, y: Value) -> Value:
         return ops.reshape(ops.transpose(x, axes=(1, 0, 2)), shape=(20, 6)) + y

@@ -115,6 +115,8 @@ def _without_copy(steps: Sequence[Step], number: int, pad: _Pad) -> list[Step] |
         return None
     if any(pad.target in {*reads(s), *writes(s)} for s in steps[:number]):
         return None
+    if any(pad.target in writes(s) for s in steps[number + 1 : using[-1] + 1]):
+        return None  # what is written there later, as by a scatter, is no padded copy
 
     def move(buffer: Buffer, index: Index) -> tuple[Buffer, Index]:
         return (pad.target, pad.moved(index)) if buffer is pad.origin else (buffer, index)
