@@ -53,8 +53,10 @@ def _content(disk: DiskCache, stamps: tuple[tuple[str, int, int, int], ...]) -> 
     if known is None:
         digest = hashlib.blake2b(digest_size=16)
         for path, *_ in stamps:
-            content = Path(path).read_bytes()
-            digest.update(f"{os.path.relpath(path, _ROOT)} {len(content)}\n".encode() + content)
+            with open(path, "rb") as file:
+                content = file.read()
+            name = path.removeprefix(str(_ROOT))
+            digest.update(f"{name} {len(content)}\n".encode() + content)
         known = digest.digest()
         disk.put(key, known)
     return known.hex()
