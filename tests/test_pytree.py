@@ -1,6 +1,6 @@
 """Pytrees: containers in, leaves out, and back; errors that name the place."""
 
-from collections import namedtuple
+from collections import defaultdict, namedtuple
 
 import jax
 import pytest
@@ -94,4 +94,5 @@ def test_the_order_of_keys_is_that_of_leaves_in_compiled_functions():
         first, second = fn({"b": 2.0, "a": 1.0}), fn({"a": 1.0, "b": 2.0})
         assert rlx.tree.leaves(first) == rlx.tree.leaves(second)
     assert float(rlx.jit(numbered)({"b": 2.0, "a": 1.0})) == 5
+    assert float(rlx.jit(numbered)(defaultdict(list, {"b": 2.0, "a": 1.0}))) == 5
     assert float(jax.jit(numbered)({"b": 2.0, "a": 1.0})) == 5

@@ -211,7 +211,7 @@ def forked(compiled: rlx.CompiledGraph, expected: np.ndarray) -> int:
     good = False
     try:
         good = np.array_equal(compiled(BIG, BIG), expected)
-        good &= np.array_equal(compiled.submit(BIG, BIG).result(20), expected)
+        good &= np.array_equal(compiled.submit(BIG, BIG).result(60), expected)
         good &= float(rlx.Session("cpu").compile(lambda x: x - 1.0, X)(X)[0, 0]) == -2
         good &= float(rlx.jit(lambda x: x - 3.0)(X)[0, 0]) == -4
     finally:

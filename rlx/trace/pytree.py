@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias, final
 from weakref import WeakKeyDictionary
@@ -75,10 +76,14 @@ def in_key_order(treedef: Structure) -> Structure:
     """
 
     def ordered(node: Structure) -> Structure:
-        if node.type is not dict:
+        if node.type not in (dict, defaultdict):
             return node
         leaf = optree.treespec_leaf(namespace=node.namespace)
-        return optree.treespec_dict({key: leaf for key in node.entries()}, namespace=node.namespace)
+        leaves = dict.fromkeys(node.entries(), leaf)
+        if node.type is dict:
+            return optree.treespec_dict(leaves, namespace=node.namespace)
+        factory = node.unflatten(leaves).default_factory
+        return optree.treespec_defaultdict(factory, leaves, namespace=node.namespace)
 
     return treedef.transform(ordered)
 
