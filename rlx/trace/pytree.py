@@ -82,8 +82,8 @@ def in_key_order(treedef: Structure) -> Structure:
         leaves = dict.fromkeys(node.entries(), leaf)
         if node.type is dict:
             return optree.treespec_dict(leaves, namespace=node.namespace)
-        factory = node.unflatten(leaves).default_factory
-        return optree.treespec_defaultdict(factory, leaves, namespace=node.namespace)
+        made: Any = node.unflatten(leaves)
+        return optree.treespec_defaultdict(made.default_factory, leaves, namespace=node.namespace)
 
     return treedef.transform(ordered)
 
