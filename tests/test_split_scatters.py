@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 from lowering import CPU, typed
+from test_cpu_sort import is_same_for_all_threads
 
 import rlx
 from rlx.ir import ops
@@ -102,14 +100,4 @@ print(hash(b"".join(np.asarray(x).tobytes() for x in found)))
 
 
 def test_all_numbers_of_threads_give_the_same_sums() -> None:
-    told = {
-        subprocess.run(
-            [sys.executable, "-c", THREADS],
-            env=os.environ | {"RLX_NUM_THREADS": str(count), "PYTHONHASHSEED": "0"},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for count in (1, 3)
-    }
-    assert len(told) == 1
+    assert is_same_for_all_threads(THREADS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .builder import build, rewrite
@@ -156,8 +156,7 @@ def concretize(graph: Graph, sizes: Mapping[str, int]) -> Graph:
 
     types = [concrete_type(t, sizes) for t in graph.param_types]
     origins = [p.origin for p in graph.params]
-    body: Callable[..., Any] = lambda *xs: rewrite(graph, xs, visit)  # noqa: E731
-    return build(body, types, graph.name, origins)
+    return build(lambda *xs: rewrite(graph, xs, visit), types, graph.name, origins)
 
 
 def concrete_attr(attr: Any, sizes: Mapping[str, int]) -> Any:

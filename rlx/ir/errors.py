@@ -164,11 +164,11 @@ class DeviceMismatchError(RlxError, ValueError):
 
 
 class UnsupportedOp(RlxError, NotImplementedError):
-    """A device cannot run an op."""
+    """A device cannot run an op; other libraries raise Python's own error for that."""
 
 
 class UnsupportedDtype(DtypeError, NotImplementedError):
-    """A device has no arithmetic for a dtype."""
+    """A device has no arithmetic for a dtype; Python's own error, as for an op."""
 
 
 class ParseError(RlxError, ValueError):

@@ -110,7 +110,7 @@ def _index_border(mode: str, reflect_type: str) -> Callable[..., Any]:
         if reflect_type == "odd" and mode in ("reflect", "symmetric"):
             return _odd_border(x, axis, before, after, int(mode == "reflect"))
         # the mode is one of those in _BY_INDEX, a text to the checker
-        places = np.pad(np.arange(size, dtype="int32"), (before, after), mode=mode)  # type: ignore
+        places = np.pad(np.arange(size, dtype="int32"), (before, after), mode=mode)  # type: ignore[call-overload]
         ends = (places[:before], places[before + size :])
         first, last = (take(x, end, axis) if len(end) else None for end in ends)
         return first, last

@@ -195,7 +195,7 @@ class Compiled:
         bound = self._bound
         if bound is None:
             return self.start(lambda: self._leaves(args, kwargs))
-        given = lambda: bound.leaves(args, kwargs)  # noqa: E731
+        given = functools.partial(bound.leaves, args, kwargs)
         return bound.compiled.start(given, then=self._unflatten)
 
     def start(self, leaves: Callable[[], Sequence[Any]]) -> Pending:
