@@ -7,16 +7,14 @@ is all that the speed of memory allows.
 from __future__ import annotations
 
 from .code import Function, Module, Vector
-from .gemm_kernel import load, multiply_add, store
+from .gemm_kernel import TILE_PARAMETERS, load, multiply_add, store
 from .gemm_plan import Blocking
 
 
 def emit_dots(module: Module, name: str, blocking: Blocking) -> None:
     """Emit the tile of all rows and a few columns, in the place of `emit_kernel`'s."""
     problem, tile = blocking.problem, blocking.tile
-    parameters = [("ptr", "%a"), ("ptr", "%b"), ("ptr", "%start"), ("i64", "%start_row")]
-    parameters += [("ptr", "%out"), ("i64", "%out_row"), ("i64", "%depth")]
-    f = module.function(name, parameters, linkage="internal")
+    f = module.function(name, TILE_PARAMETERS, linkage="internal")
     k = problem.k
     vector = Vector(problem.accumulator, blocking.dot_lanes)
     whole = k // vector.lanes * vector.lanes

@@ -9,7 +9,7 @@ times the sums of B in the end.
 from __future__ import annotations
 
 from .code import Function, Module, Vector
-from .gemm_kernel import store
+from .gemm_kernel import TILE_PARAMETERS, store
 from .gemm_plan import TILE_BYTES, TILE_ROWS, Blocking
 
 ROWS = 11  # of A at a time: with two vectors of sums each they leave room for the rest
@@ -20,9 +20,7 @@ HALF_RANGE = 0x80808080 - (1 << 32)  # 128 in each byte
 
 def emit_group_kernel(module: Module, name: str, blocking: Blocking) -> None:
     """Emit the function like `emit_tile_kernel`'s, without tile registers."""
-    parameters = [("ptr", "%a"), ("ptr", "%b"), ("ptr", "%start"), ("i64", "%start_row")]
-    parameters += [("ptr", "%out"), ("i64", "%out_row"), ("i64", "%depth")]
-    f = module.function(name, parameters, linkage="internal")
+    f = module.function(name, TILE_PARAMETERS, linkage="internal")
     for first in range(0, 2 * TILE_ROWS, ROWS):
         _some_rows(f, blocking, range(first, min(first + ROWS, 2 * TILE_ROWS)))
     f.do("ret void")

@@ -13,6 +13,8 @@ from .gemm_plan import BYTES, HALVES, NARROW, Blocking, Epilogue, Problem, Tile,
 from .gemm_windows import Digit, place_of
 from .scalar import narrow, rounded
 
+TILE_PARAMETERS = [("ptr", "%a"), ("ptr", "%b"), ("ptr", "%start"), ("i64", "%start_row")]
+TILE_PARAMETERS += [("ptr", "%out"), ("i64", "%out_row"), ("i64", "%depth")]
 FETCHED = 2048  # bytes of B that are fetched ahead of their use
 UNROLLED = 16  # multiply-adds in a loop body, below which the loop itself would show
 
@@ -72,9 +74,7 @@ def emit_kernel(module: Module, name: str, blocking: Blocking) -> None:
     """
     problem, tile = blocking.problem, blocking.tile
     vector = Vector(problem.accumulator, tile.lanes)
-    parameters = [("ptr", "%a"), ("ptr", "%b"), ("ptr", "%start"), ("i64", "%start_row")]
-    parameters += [("ptr", "%out"), ("i64", "%out_row"), ("i64", "%depth")]
-    f = module.function(name, parameters, linkage="internal")
+    f = module.function(name, TILE_PARAMETERS, linkage="internal")
     places = [(r, v) for r in range(tile.rows) for v in range(tile.vectors)]
     add = "fadd" if vector.is_float else "add"
     starts = []

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from .code import Function, Module, Vector
-from .gemm_kernel import alignment
+from .gemm_kernel import TILE_PARAMETERS, alignment
 from .gemm_pack import PARAMETERS, panel_start, shuffle, transpose
 from .gemm_plan import TILE_BYTES, TILE_ROWS, Blocking, memory_type
 
@@ -38,9 +38,7 @@ def tile_registers(module: Module, f: Function) -> Iterator[None]:
 
 def emit_tile_kernel(module: Module, name: str, blocking: Blocking) -> None:
     """Emit the function like `emit_kernel`'s for tile registers."""
-    parameters = [("ptr", "%a"), ("ptr", "%b"), ("ptr", "%start"), ("i64", "%start_row")]
-    parameters += [("ptr", "%out"), ("i64", "%out_row"), ("i64", "%depth")]
-    f = module.function(name, parameters, linkage="internal")
+    f = module.function(name, TILE_PARAMETERS, linkage="internal")
     multiply = MULTIPLY[blocking.problem.dtype]
     f.declarations |= {
         "declare void @llvm.x86.tilezero(i8 immarg)",
