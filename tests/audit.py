@@ -28,7 +28,7 @@ class Case:
     op: Op
     sample: Sample
 
-    @property
+    @functools.cached_property
     def attrs(self) -> dict[str, Any]:
         return self.op.complete(self.sample.attrs)
 
@@ -48,11 +48,11 @@ class Case:
             return random.integers(least, int(high) + 1, type.shape).astype(type.dtype)
         return numbers(type, random, low, high)
 
-    @property
+    @functools.cached_property
     def graph(self) -> Graph:
         return graph_of(self.op, self.arrays(), self.attrs)
 
-    @property
+    @functools.cached_property
     def active(self) -> list[bool]:
         """Which arguments finite differences can move: numbers of 64 bits or twice that."""
         fixed = FIXED.get(self.op.name, ())
@@ -61,7 +61,7 @@ class Case:
             for i, x in enumerate(self.arrays())
         ]
 
-    @property
+    @functools.cached_property
     def is_smooth(self) -> bool:
         """Whether derivatives can be measured on this sample."""
         inexact = [r.dtype.name for r in self.graph.results if r.type.is_inexact]
