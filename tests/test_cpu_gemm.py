@@ -242,6 +242,19 @@ def test_result_written_row_by_row(size: tuple[int, int, int]) -> None:
     check(*size, layout=Layout("columns", "columns"), parts=3, dtype="float64")
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_tiles_ask_for_all_of_the_next_panel_that_was_packed_early(dtype: str) -> None:
+    a, b = stored((128, 384), "rows", dtype, 1), stored((384, 200), "rows", dtype, 2)
+    given = problem_of(a, b, 0, dtype, "float32")
+    blocking = GemmPlan.of(given, host(), 2).blocking
+    assert blocking is not None and not blocking.fetches
+    given = replace(given, b=replace(given.b, is_packed=True))
+    blocking = GemmPlan.of(given, host(), 2).blocking
+    assert blocking is not None and blocking.fetches and not blocking.along_rows
+    asked = blocking.tile.row_panels * blocking.steps * blocking.fetched_bytes
+    assert asked >= blocking.b_panel * given.itemsize
+
+
 def test_no_depth_gives_zeros() -> None:
     for size in [(3, 5, 0), (1, 5, 0), (5, 1, 0), (40, 70, 0)]:
         check(*size)

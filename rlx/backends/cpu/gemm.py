@@ -34,8 +34,6 @@ from .render import Scope
 __all__ = ["Epilogue", "GemmPlan", "Operand", "Places", "Problem", "emit_gemm"]
 
 
-FETCHING_TILES = 12  # for each panel of B, so that it costs them little to ask for the next
-FETCHED_PANEL = 1 << 17  # bytes; smaller ones come fast enough
 WHOLE_BYTES = 1 << 14  # of a result whose sums wait in the first cache for the epilogue
 
 
@@ -317,35 +315,21 @@ class _Emitter:
             down, across = (slow.index, fast.index) if along_rows else (fast.index, slow.index)
             j = panel_start(f, across, tile.columns, tile.n)
             b = self._panel("b", memory.b, across, columns[0], j, piece)
-            if self._fetches:
-                self._fetch_next(b, f.emit(f"sub i64 {down}, {rows[0]}"))
             i = panel_start(f, down, tile.rows, tile.m)
             a = self._panel("a", memory.a, down, rows[0], i, piece)
             skip_i = self._skip(down, tile.rows, i, tile.has_row_edge)
             skip_j = self._skip(across, tile.columns, j, tile.has_column_edge)
-            self._tile(memory, a, b, (i, j), (skip_i, skip_j), piece, depth)
+            ahead = self._ahead(b, f.emit(f"sub i64 {down}, {rows[0]}"))
+            self._tile(memory, (a, b, ahead), (i, j), (skip_i, skip_j), piece, depth)
 
-    @property
-    def _fetches(self) -> bool:
-        """Whether to ask for panels of B early: nothing reads them before, as packing would."""
-        blocking = self.blocking
-        is_long = blocking.tile.row_panels >= FETCHING_TILES and self._panel_bytes >= FETCHED_PANEL
-        return blocking.problem.b.is_packed and not blocking.along_rows and is_long
-
-    @property
-    def _panel_bytes(self) -> int:
-        return self.blocking.b_panel * self.blocking.problem.itemsize
-
-    def _fetch_next(self, b: str, number: str) -> None:
-        """Ask for a part of the panel of B behind this one, of as many parts as there are tiles."""
-        f, blocking, size = self.f, self.blocking, self._panel_bytes
-        part = -(-size // (64 * blocking.tile.row_panels)) * 64
-        begin = f.emit(f"add i64 {f.emit(f'mul i64 {number}, {part}')}, {size}")
-        start = f.offset(b, "i8", begin)
-        f.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        with f.loop("0", str(part), "64", is_plain=True) as lines:
-            place = f.offset(start, "i8", lines.index)
-            f.do(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 2, i32 1)")
+    def _ahead(self, b: str, number: str) -> str:
+        """Where a tile of this number down a panel of B asks for numbers of the next panel."""
+        f, blocking = self.f, self.blocking
+        if not blocking.fetches:
+            return "null"
+        size = blocking.b_panel * blocking.problem.itemsize
+        part = blocking.steps * blocking.fetched_bytes
+        return f.offset(b, "i8", f.emit(f"add i64 {f.emit(f'mul i64 {number}, {part}')}, {size}"))
 
     def _panel(
         self, which: str, packed: str, panel: str, first: str, start: str, piece: str
@@ -393,8 +377,7 @@ class _Emitter:
     def _tile(
         self,
         memory: _Memory,
-        a: str,
-        b: str,
+        pointers: tuple[str, str, str],
         place: tuple[str, str],
         skips: tuple[str, str],
         piece: str,
@@ -403,7 +386,7 @@ class _Emitter:
         """Compute one tile, straight into C or through the buffer."""
         f, blocking = self.f, self.blocking
         problem, tile = blocking.problem, blocking.tile
-        i, j = place
+        (a, b, ahead), (i, j) = pointers, place
         # Without partial sums of its own a part sums in C.
         base = memory.partial if blocking.keeps_partial else self.places.c
         row = place_of(f, blocking.sum_lines, i)
@@ -425,7 +408,7 @@ class _Emitter:
             out_row = f.emit(f"select i1 {buffered}, i64 {tile.columns}, i64 {out_row}")
         f.do(
             f"call void @{self.inner}_kernel(ptr {a}, ptr {b}, ptr {start}, i64 {start_row}, "
-            f"ptr {out}, i64 {out_row}, i64 {depth})"
+            f"ptr {out}, i64 {out_row}, i64 {depth}, ptr {ahead})"
         )
         if not self.finishes:
             return

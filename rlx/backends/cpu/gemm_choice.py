@@ -136,9 +136,12 @@ def choose_blocking(problem: Problem, host: Host, parts: int = 1) -> Blocking:
 def _goes_along_rows(blocking: Blocking, host: Host, parts: int) -> bool:
     """Whether a part keeps its columns of B in the second cache, and a panel of A in the first.
 
-    Then C is written from end to end, as memory likes best.
+    Then C is written from end to end, as memory likes best. Panels that were packed early are not
+    in that cache yet: the tiles of one ask for the next, which takes one after the other.
     """
     problem, tile = blocking.problem, blocking.tile
+    if problem.b.is_packed:
+        return False
     _, across = blocking.grid(parts)
     width = min(problem.n, -(-tile.column_panels // across) * tile.columns)
     a_bytes, b_bytes = (

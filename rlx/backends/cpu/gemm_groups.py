@@ -9,7 +9,7 @@ times the sums of B in the end.
 from __future__ import annotations
 
 from .code import Function, Module, Vector
-from .gemm_kernel import TILE_PARAMETERS, store
+from .gemm_kernel import TILE_PARAMETERS, fetch_ahead, store
 from .gemm_plan import TILE_BYTES, TILE_ROWS, Blocking
 
 ROWS = 11  # of A at a time: with two vectors of sums each they leave room for the rest
@@ -33,18 +33,20 @@ def _some_rows(f: Function, blocking: Blocking, rows: range) -> None:
     zero = f.constant(vector, 0)
     sums = [zero] * (2 * (len(rows) + needs_more))
     block = 2 * TILE_ROWS * TILE_BYTES  # of both A and B
-    carried = [(vector.text, x) for x in sums]
+    given = [("ptr", "%ahead")] if blocking.fetches and rows.start == 0 else []
+    carried = [*given, *((vector.text, x) for x in sums)]
     with f.loop("0", str(blocking.tile_blocks * block), str(block), carried) as blocks:
         a, b = (f.offset(side, "i8", blocks.index) for side in ("%a", "%b"))
-        carried = [(vector.text, x) for x in blocks.values]
+        after = [fetch_ahead(f, blocking, place) for place in blocks.values[: len(given)]]
+        carried = [(vector.text, x) for x in blocks.values[len(given) :]]
         with f.loop("0", str(TILE_ROWS), str(UNROLLED), carried) as words:
             sums = words.values
             for step in range(UNROLLED):
                 word = f.emit(f"add i64 {words.index}, {step}")
                 sums = _add_word(f, blocking.problem.dtype, vector, (a, b), word, rows, sums)
             words.next = sums
-        blocks.next = words.values
-    sums = blocks.values
+        blocks.next = [*after, *words.values]
+    sums = blocks.values[len(given) :]
     for i, row in enumerate(rows):
         out = f.offset("%out", vector.element, f.emit(f"mul i64 %out_row, {row}"))
         for v, offset in enumerate(blocking.tile.offsets):

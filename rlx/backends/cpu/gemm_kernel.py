@@ -14,7 +14,7 @@ from .gemm_windows import Digit, place_of
 from .scalar import narrow, rounded
 
 TILE_PARAMETERS = [("ptr", "%a"), ("ptr", "%b"), ("ptr", "%start"), ("i64", "%start_row")]
-TILE_PARAMETERS += [("ptr", "%out"), ("i64", "%out_row"), ("i64", "%depth")]
+TILE_PARAMETERS += [("ptr", "%out"), ("i64", "%out_row"), ("i64", "%depth"), ("ptr", "%ahead")]
 FETCHED = 2048  # bytes of B that are fetched ahead of their use
 UNROLLED = 16  # multiply-adds in a loop body, below which the loop itself would show
 
@@ -111,7 +111,8 @@ def _sum(
         return _window_sum(f, blocking, vector, sums, aligned)
     if blocking.pieces > 1 or blocking.a_chunk > 1:
         return _long_sum(f, blocking, vector, sums, aligned)
-    return _short_sum(f, blocking, vector, ("%a", "%b"), blocking.problem.k, sums, aligned)
+    pointers = ("%a", "%b", "%ahead") if blocking.fetches else ("%a", "%b")
+    return _short_sum(f, blocking, vector, pointers, blocking.problem.k, sums, aligned)
 
 
 def _window_sum(
@@ -122,14 +123,17 @@ def _window_sum(
     digits = windows.within(piece)
     run = digits[-1].worth if digits else piece
     digits = [replace(digit, worth=digit.worth // run) for digit in digits]
-    carried = [("ptr", "%b"), *((vector.text, x) for x in sums)]
+    given = ("%b", "%ahead") if blocking.fetches else ("%b",)
+    carried = [*(("ptr", x) for x in given), *((vector.text, x) for x in sums)]
     with f.loop("0", str(piece // run), "1", carried) as runs:
-        b, *sums = runs.values
+        b, *ahead = runs.values[: len(given)]
+        sums = runs.values[len(given) :]
         kind = memory_type(blocking.problem.dtype)
         a = f.offset("%a", kind, place_of(f, digits, runs.index)) if digits else "%a"
-        sums = _short_sum(f, blocking, vector, (a, b), run, sums, aligned)
-        runs.next = [_advance(f, blocking, a, b, run)[1], *sums]
-    return runs.values[1:]
+        sums = _short_sum(f, blocking, vector, (a, b, *ahead), run, sums, aligned)
+        after = [f.offset(place, "i8", str(run * blocking.fetched_bytes)) for place in ahead]
+        runs.next = [_advance(f, blocking, a, b, run)[1], *after, *sums]
+    return runs.values[len(given) :]
 
 
 def _short_sum(
@@ -149,13 +153,16 @@ def _short_sum(
     if whole > steps:
         carried = [*(("ptr", x) for x in pointers), *((vector.text, x) for x in sums)]
         with f.loop("0", str(whole), str(steps), carried) as loop:
-            a, b, *sums = loop.values
+            count = len(pointers)
+            a, b, *ahead = loop.values[:count]
+            sums = loop.values[count:]
             for step in range(steps):
                 sums = _step(f, blocking, vector, a, b, step, sums)
-            after = _advance(f, blocking, a, b, steps)
+            after = [*_advance(f, blocking, a, b, steps)]
+            after += [fetch_ahead(f, blocking, place, steps) for place in ahead]
             loop.next = [*after, *sums]
         f.lines[-2] += f", !llvm.loop {aligned}"
-        pointers, sums = loop.values[:2], loop.values[2:]
+        pointers, sums = loop.values[:count], loop.values[count:]
         left = k - whole
     else:
         left = k
@@ -170,8 +177,11 @@ def _long_sum(
     """The loop over the depth of packed panels, one column of A at a time."""
     a_type = memory_type(_seen_types(blocking)[0])
     chunk = blocking.a_chunk
-    with f.loop("0", "%depth", "1", [("ptr", "%b"), *((vector.text, x) for x in sums)]) as loop:
-        b, *sums = loop.values
+    pointers = ("%b", "%ahead") if blocking.fetches else ("%b",)
+    carried = [*(("ptr", x) for x in pointers), *((vector.text, x) for x in sums)]
+    with f.loop("0", "%depth", "1", carried) as loop:
+        b, *ahead = loop.values[: len(pointers)]
+        sums = loop.values[len(pointers) :]
         place = f.emit(f"mul i64 {loop.index}, {blocking.a_column}")
         if chunk > 1:
             within = f.emit(f"and i64 {loop.index}, {chunk - 1}")
@@ -179,15 +189,16 @@ def _long_sum(
             place = f.emit(f"mul i64 {before}, {blocking.a_column}")
             place = f.emit(f"add i64 {place}, {within}")
         if blocking.pack_b:
-            ahead = FETCHED // blocking.problem.itemsize
-            _fetch(f, vector, [f.offset(b, vector.element, str(ahead))], blocking.b_offsets, 0)
+            near = FETCHED // blocking.problem.itemsize
+            _fetch(f, vector, [f.offset(b, vector.element, str(near))], blocking.b_offsets, 0)
         elif blocking.kind == "streamed":  # the next piece
-            ahead = blocking.depth * blocking.b_row
-            _fetch(f, vector, [f.offset(b, vector.element, str(ahead))], blocking.b_offsets, 0)
+            near = blocking.depth * blocking.b_row
+            _fetch(f, vector, [f.offset(b, vector.element, str(near))], blocking.b_offsets, 0)
         sums = _step(f, blocking, vector, f.offset("%a", a_type, place), b, 0, sums)
-        loop.next = [_advance(f, blocking, "%a", b, 1)[1], *sums]
+        after = [fetch_ahead(f, blocking, place) for place in ahead]
+        loop.next = [_advance(f, blocking, "%a", b, 1)[1], *after, *sums]
     f.lines[-2] += f", !llvm.loop {aligned}"
-    return loop.values[1:]
+    return loop.values[len(pointers) :]
 
 
 def _advance(f: Function, blocking: Blocking, a: str, b: str, steps: int) -> tuple[str, str]:
@@ -196,6 +207,16 @@ def _advance(f: Function, blocking: Blocking, a: str, b: str, steps: int) -> tup
         f.offset(a, memory_type(a_type), str(steps * blocking.a_column)),
         f.offset(b, memory_type(b_type), str(steps * blocking.b_row)),
     )
+
+
+def fetch_ahead(f: Function, blocking: Blocking, ahead: str, steps: int = 1) -> str:
+    """Ask for some rounds' share of the next panel of B; gives that of the others."""
+    size = steps * blocking.fetched_bytes
+    f.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+    for x in range(0, size, 64):
+        place = f.offset(ahead, "i8", str(x))
+        f.do(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 2, i32 1)")
+    return f.offset(ahead, "i8", str(size))
 
 
 def _seen_types(blocking: Blocking) -> tuple[str, str]:

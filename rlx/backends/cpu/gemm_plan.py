@@ -13,6 +13,7 @@ from .code import LLVM_NAMES, Function, Vector
 from .gemm_windows import Digit, Windows
 
 LONGEST_ROW = 512  # of A, to be packed whole
+FETCHING_TILES = 2  # for each panel of B, so that they have the time to ask for the next
 PANELS_AT_ONCE = 4  # of B, of which memory is read row by row
 NARROW = 8  # up to so many rows or columns make a product limited by memory
 HALVES = ("float16", "bfloat16")
@@ -275,6 +276,26 @@ class Blocking:
     def copies_b(self) -> bool:
         """Whether B is packed each time."""
         return self.pack_b and not self.problem.b.is_packed
+
+    @property
+    def fetches(self) -> bool:
+        """Whether the kernel asks for the next panel of B while it uses one.
+
+        Nothing reads panels that were packed early right before, as packing would, and a first
+        tile that waits for the memory behind the caches takes as long as three.
+        """
+        is_given = self.problem.b.is_packed and not self.along_rows
+        return is_given and self.tile.row_panels >= FETCHING_TILES
+
+    @property
+    def steps(self) -> int:
+        """How many rounds the kernel's loop over the depth has."""
+        return self.tile_blocks if self.uses_tiles else self.depth
+
+    @property
+    def fetched_bytes(self) -> int:
+        """How much of the next panel a kernel asks for in each round, if all its tiles do."""
+        return -(-self.b_panel * self.problem.itemsize // (self.steps * self.tile.row_panels))
 
     @property
     def a_bytes(self) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from .code import Function, Module, Vector
-from .gemm_kernel import TILE_PARAMETERS, alignment
+from .gemm_kernel import TILE_PARAMETERS, alignment, fetch_ahead
 from .gemm_pack import PARAMETERS, panel_start, shuffle, transpose
 from .gemm_plan import TILE_BYTES, TILE_ROWS, Blocking, memory_type
 
@@ -49,7 +49,9 @@ def emit_tile_kernel(module: Module, name: str, blocking: Blocking) -> None:
     for sums, _, _ in SUMS:
         f.do(f"call void @llvm.x86.tilezero(i8 {sums})")
     block = 2 * TILE_ROWS * TILE_BYTES  # of both A and B
-    with f.loop("0", str(blocking.tile_blocks * block), str(block)) as loop:
+    carried = [("ptr", "%ahead")] if blocking.fetches else []
+    with f.loop("0", str(blocking.tile_blocks * block), str(block), carried) as loop:
+        loop.next = [fetch_ahead(f, blocking, place) for place in loop.values]
         for register, side, half in ((4, "%a", 0), (6, "%b", 0), (5, "%a", 1), (7, "%b", 1)):
             place = f.offset(f.offset(side, "i8", loop.index), "i8", str(half * block // 2))
             f.do(f"call void @llvm.x86.tileloadd64(i8 {register}, ptr {place}, i64 {TILE_BYTES})")
