@@ -242,6 +242,16 @@ def test_result_written_row_by_row(size: tuple[int, int, int]) -> None:
     check(*size, layout=Layout("columns", "columns"), parts=3, dtype="float64")
 
 
+def test_rows_that_crowd_in_the_cache_are_read_by_low_tiles() -> None:
+    given = problem_of(*(np.ones((512, 512)) for _ in range(2)), 0, "float64", "float64")
+    caches = replace(host(), l1=48 << 10, vector_bytes=64, vector_registers=32)
+    blocking = GemmPlan.of(given, caches, 2).blocking
+    assert blocking is not None and not blocking.pack_a and blocking.tile.rows <= 8
+    wide = replace(given, a=replace(given.a, row=513))
+    blocking = GemmPlan.of(wide, caches, 2).blocking
+    assert blocking is not None and not blocking.pack_a and blocking.tile.rows > 8
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_tiles_ask_for_all_of_the_next_panel_that_was_packed_early(dtype: str) -> None:
     a, b = stored((128, 384), "rows", dtype, 1), stored((384, 200), "rows", dtype, 2)
