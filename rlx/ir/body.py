@@ -65,6 +65,19 @@ class View:
 
 
 @dataclass(frozen=True)
+class AsParts(View):
+    """The operand's memory: complex numbers as pairs of parts, or the reverse.
+
+    The parts lie along a last axis of their own, the real one first.
+    """
+
+
+@dataclass(frozen=True)
+class FromParts:
+    """Each result element is the complex number of which the operands are the parts."""
+
+
+@dataclass(frozen=True)
 class Concat:
     """The operands stand one after another along the attribute `axis`."""
 

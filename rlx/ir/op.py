@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,17 @@ class Linear:
     def dtype(self) -> np.dtype:
         """The dtype of the elements."""
         return self.type.dtype
+
+
+class Parts(NamedTuple):
+    """Complex numbers as two real values, as `parts` rules take and give them.
+
+    `whole` is their complex value if it lies in memory.
+    """
+
+    re: Value
+    im: Value
+    whole: Value | None = None
 
 
 def is_linear(operand: object) -> bool:
@@ -176,6 +187,14 @@ class Op:
         """Attach the meaning in simpler ops: `(*values, **attrs) -> value(s)`."""
         return self._attach("expand", fn)
 
+    def parts(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Attach the meaning for complex operands in ops on real ones.
+
+        It is `(*args, **attrs) -> result(s)`, with `Parts` for each complex operand. A complex
+        result is given as `Parts` or as a value.
+        """
+        return self._attach("parts", fn)
+
     def jvp(self, rule: Any) -> Any:
         """Attach the derivative.
 
@@ -262,13 +281,18 @@ class Op:
         return lacking
 
     def run(
-        self, arrays: Sequence[np.ndarray], attrs: dict[str, Any], device: str = ""
+        self,
+        arrays: Sequence[np.ndarray],
+        attrs: dict[str, Any],
+        device: str = "",
+        types: Sequence[Type] = (),
     ) -> tuple[np.ndarray, ...]:
         """Evaluate the NumPy reference; results have the dtypes of the type rule.
 
-        A user's op may have another one for a device.
+        A user's op may have another one for a device. `types` are those of the results, if they are
+        known already.
         """
-        types = self.infer([Type(as_dtype(a.dtype), a.shape) for a in arrays], attrs)
+        types = types or self.infer([Type(as_dtype(a.dtype), a.shape) for a in arrays], attrs)
         with np.errstate(all="ignore"):
             kernel = self.rules.get("kernels", {}).get(device, self.rules["reference"])
             results = kernel(*arrays, **attrs)
@@ -325,6 +349,19 @@ def canonical(name: str, attr: Any) -> Any:
     if isinstance(attr, list | tuple):
         return tuple(canonical("", a) for a in attr)
     return attr
+
+
+def each_part(op: Op) -> Callable[..., Parts]:
+    """The `parts` rule of an op that does the same to both parts, each by itself."""
+
+    def rule(*args: Any, **attrs: Any) -> Parts:
+        real, imaginary = (
+            op(*(x[number] if isinstance(x, Parts) else x for x in args), **attrs)
+            for number in (0, 1)
+        )
+        return Parts(real, imaginary)
+
+    return rule
 
 
 def define(type_rule: Callable[..., Any]) -> Op:

@@ -15,6 +15,7 @@ from .hir import (
     inline_calls,
     lighten_loops,
     simplify,
+    split_complex,
 )
 from .lir.program import Program
 from .lir.verify_program import verify_program
@@ -68,6 +69,7 @@ def lower(
     graph = after("folded", fold_constants(graph))
     graph = after("deduped", drop_dead(dedupe(graph)))
     graph = after("expanded", expand(graph, target.wants))
+    graph = after("split", split_complex(graph, target.computes))
     graph = after("lightened", lighten_loops(graph))
     graph = after("simplified again", simplify(fold_constants(graph)))
     graph = after("deduped again", drop_dead(dedupe(graph)))

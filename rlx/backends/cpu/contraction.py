@@ -150,7 +150,7 @@ def _corner(f: Function, scope: Scope, step: Contraction, buffer: Buffer, index:
     place = scope.index(
         index.substitute(dict.fromkeys((step.row, step.column, step.depth), Index()))
     )
-    return f.offset(scope.pointers[buffer], memory_element(buffer.dtype.name), place)
+    return f.offset(scope.pointers[buffer], memory_element(buffer.number_dtype.name), place)
 
 
 def _operand_places(
@@ -203,7 +203,7 @@ def problem_of(step: Contraction) -> Problem:
         c_row=lines[-1].stride,
         c_lines=lines if len(lines) > 1 else (),
         dtype=step.lhs.dtype.name,
-        out_dtype=step.stores[0].buffer.dtype.name,
+        out_dtype=step.stores[0].buffer.number_dtype.name,
         k_step=math.lcm(*(_depth_step(e, line, step.depth) for e, line in step.operands)),
     )
 
@@ -278,7 +278,7 @@ def rows_along_columns(step: Contraction) -> Contraction:
 def _stores_sums(step: Contraction) -> bool:
     """Whether the sums are all that is stored, as they are."""
     store = step.stores[0]
-    is_plain = isinstance(store.expr, Accumulated) and store.expr.dtype == store.buffer.dtype
+    is_plain = isinstance(store.expr, Accumulated) and store.expr.dtype == store.buffer.number_dtype
     return is_plain and len(step.stores) == 1
 
 

@@ -122,7 +122,7 @@ def _walked(buffer: Buffer, index: Index, along: Sequence[Variable]) -> View:
     """The view of a buffer that an affine index walks over."""
     shape = tuple(v.extent for v in along)
     strides = tuple(index.stride_of(v) for v in along)
-    return View(buffer.dtype, buffer.size, index.constant, shape, strides)
+    return View(buffer.number_dtype, buffer.count, index.constant, shape, strides)
 
 
 Call: TypeAlias = OpCall | ProductCall

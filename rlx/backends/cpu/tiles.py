@@ -102,7 +102,7 @@ def emit_tile(
             inner.values[load] = inner.from_memory(raw, load.dtype.name, tiles.lanes), True
         for store in tiles.stores:
             behind = inner.index(store.index + tiles.lanes)
-            element = memory_vector(store.buffer.dtype.name, 1).text
+            element = memory_vector(store.buffer.number_dtype.name, 1).text
             _prefetch(f, f.offset(inner.pointers[store.buffer], element, behind), is_written=True)
         body(inner)
 

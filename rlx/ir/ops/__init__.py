@@ -13,6 +13,7 @@ from . import (
     callback,
     checkpoint,
     compare,
+    complex_parts,
     constant,
     contract,
     control,

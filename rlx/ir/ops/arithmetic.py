@@ -11,10 +11,10 @@ import numpy as np
 
 from ..body import Pointwise
 from ..errors import AttributeValueError
-from ..graph import Value
-from ..op import define
+from ..graph import OPS, Value
+from ..op import Parts, define, each_part
 from ..types import Type, is_complex, is_integer
-from .compare import eq, select
+from .compare import bit_or, eq, gt, max, min, select
 from .convert import REAL_PART, conj, convert, real
 from .families import check_kind, linear_in_each, pointwise
 from .known import is_all, is_zero, like, maker
@@ -40,6 +40,9 @@ add = pointwise(
     transpose=linear_in_each(lambda ct, x, y: ct, lambda ct, x, y: ct),
     samples=[dict(args=((2, 3), (2, 3))), dict(args=([1.0, 2.0], [3.0, 5.0]), expect=[4.0, 7.0])],
 )
+
+
+add.parts(each_part(add))
 
 
 @add.fold
@@ -68,6 +71,9 @@ sub = pointwise(
 )
 
 
+sub.parts(each_part(sub))
+
+
 @sub.fold
 def sub_fold(x: Value, y: Value) -> Value | None:
     if is_zero(y, negative=False):
@@ -94,6 +100,11 @@ mul = pointwise(
         dict(args=([2.0, 3.0], [4.0, -5.0]), expect=[8.0, -15.0]),
     ],
 )
+
+
+@mul.parts
+def mul_parts(x: Parts, y: Parts) -> Parts:
+    return Parts(x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re)
 
 
 @mul.fold
@@ -135,6 +146,24 @@ div = pointwise(
         dict(args=(np.array([7, -7, 5]), np.array([2, 2, 0])), expect=[3, -3, -1]),
     ],
 )
+
+
+@div.parts
+def div_parts(x: Parts, y: Parts) -> Parts:
+    # R. L. Smith, Algorithm 116: Complex division, 1962; squares would overflow
+    is_steep = gt(abs(y.im), abs(y.re))
+    large, small = select(is_steep, y.im, y.re), select(is_steep, y.re, y.im)
+    first, second = select(is_steep, x.im, x.re), select(is_steep, x.re, x.im)
+    ratio = div(small, large)
+    scale = div(like(large, 1), large + small * ratio)
+    re, im = (first + second * ratio) * scale, (second - first * ratio) * scale
+    is_zero = eq(abs(large), like(large, 0))
+    return Parts(
+        select(is_zero, div(x.re, abs(large)), re),
+        select(is_zero, div(x.im, abs(large)), select(is_steep, -im, im)),
+    )
+
+
 div.fold(lambda x, y: x if is_all(y, 1) else None)
 
 
@@ -168,6 +197,7 @@ neg = pointwise(
     transpose=lambda ct, x: [neg(ct)],
     samples=[dict(args=((2, 3),)), dict(args=([1.0, -2.0],), expect=[-1.0, 2.0])],
 )
+neg.parts(each_part(neg))
 neg.fold(lambda x: negated(x))
 
 sign = pointwise(
@@ -203,6 +233,17 @@ def _abs_jvp(t: Value, out: Value, x: Value) -> Value:
 
 
 abs.jvp([_abs_jvp])
+
+
+@abs.parts
+def abs_parts(x: Parts) -> Value:
+    a, b = abs(x.re), abs(x.im)
+    large, small = max(a, b), min(a, b)
+    ratio = div(small, large)
+    length = large * OPS["sqrt"](1 + ratio * ratio)
+    is_infinite = bit_or(eq(a, like(a, np.inf)), eq(b, like(b, np.inf)))  # even beside NaN
+    length = select(eq(large, like(large, 0)), large, length)
+    return select(is_infinite, like(a, np.inf), length)
 
 
 @abs.batch

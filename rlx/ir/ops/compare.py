@@ -13,7 +13,7 @@ import numpy as np
 from ..body import Pointwise
 from ..errors import DtypeError, ShapeError
 from ..graph import Value
-from ..op import Op, define, is_linear
+from ..op import Op, Parts, define, each_part, is_linear
 from ..types import Type, as_dtype, is_bool
 from .families import align, check_kind, check_same, pointwise
 from .known import is_all, like, maker, uniform
@@ -53,6 +53,16 @@ gt = _comparison("gt", np.greater, "Whether x is greater than y.", [_F, _F, _T, 
 ge = _comparison("ge", np.greater_equal, "Whether x is at least y.", [_F, _T, _T, _F], ORDERED)
 
 
+@eq.parts
+def eq_parts(x: Parts, y: Parts) -> Value:
+    return bit_and(eq(x.re, y.re), eq(x.im, y.im))
+
+
+@ne.parts
+def ne_parts(x: Parts, y: Parts) -> Value:
+    return bit_or(ne(x.re, y.re), ne(x.im, y.im))
+
+
 # -- choice -------------------------------------------------------------------------------------
 
 
@@ -70,6 +80,7 @@ def select(which: Type, on_true: Type, on_false: Type) -> Type:
 
 
 select.reference(np.where)
+select.parts(each_part(select))
 select.body(Pointwise("select"))
 
 

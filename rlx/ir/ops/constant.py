@@ -9,7 +9,7 @@ import numpy as np
 from ..body import Fill, Library
 from ..errors import AxisError, ShapeError
 from ..graph import Constant, Value
-from ..op import define
+from ..op import Parts, define
 from ..types import Type, as_dtype
 
 SCALAR = int | float | complex | bool
@@ -57,6 +57,14 @@ def full_reference(*, shape: tuple[int, ...], value: SCALAR, dtype: np.dtype) ->
 
 
 full.body(Fill(lambda index, result, *, shape, value, dtype: value))
+
+
+@full.parts
+def full_parts(*, shape: tuple[int, ...], value: SCALAR, dtype: np.dtype) -> Parts:
+    part = np.real(np.zeros((), dtype)).dtype
+    return Parts(*(full(shape=shape, value=x, dtype=part) for x in (value.real, value.imag)))
+
+
 full.nondifferentiable("a constant has no operands")
 full.batch(constant_batch)
 full.samples(shape=(2,), value=3, dtype="float32", expect=[3.0, 3.0])

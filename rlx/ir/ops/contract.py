@@ -11,12 +11,14 @@ import numpy as np
 from ..body import Contract
 from ..errors import AttributeValueError, AxisError, DtypeError, ShapeError
 from ..graph import Value
-from ..op import define
+from ..op import Parts, define
 from ..types import Type, is_bool, is_complex, is_float, is_integer, promote
-from .convert import convert
+from .complex_parts import in_pairs, view_as_complex
+from .convert import REAL_PART, convert
+from .cut import concat
 from .families import check_kind, linear_in_each
 from .known import maker
-from .movement import transpose
+from .movement import reshape, transpose
 
 Pairs = tuple[tuple[int, ...], tuple[int, ...]]
 
@@ -122,6 +124,39 @@ def dot_general_reference(
 dot_general.body(
     Contract(lambda types, *, contract, batch, dtype: (contract, batch)),
 )
+
+
+@dot_general.parts
+def dot_general_parts(
+    x: Parts, y: Parts, *, contract: Pairs, batch: Pairs, dtype: np.dtype | None
+) -> Value:
+    part = None if dtype is None else REAL_PART[dtype.name]
+    if not _is_few(x.re, y.re):
+        return view_as_complex(_product_of_parts(x, y, contract, batch, part))
+    (depth, of_y), (stay_in_x, stay_in_y) = contract, batch
+    swapped = _product_of_parts(y, x, (of_y, depth), (stay_in_y, stay_in_x), part)
+    stay, rows = len(stay_in_x), y.re.rank - len(of_y)
+    order = (*range(stay), *range(rows, swapped.rank - 1), *range(stay, rows), swapped.rank - 1)
+    return view_as_complex(transpose(swapped, axes=order))
+
+
+def _is_few(x: Value, y: Value) -> bool:
+    sizes = x.type.size, y.type.size
+    return all(isinstance(size, int) for size in sizes) and 4 * sizes[0] < sizes[1]
+
+
+def _product_of_parts(
+    x: Parts, y: Parts, contract: Pairs, batch: Pairs, dtype: np.dtype | None
+) -> Value:
+    """One real product, with the parts of the result along the last axis.
+
+    Both parts of x lie along the depth, and are multiplied by `[[re, im], [-im, re]]` of y.
+    """
+    shape, rank = y.re.shape, y.re.rank
+    pieces = [reshape(part, shape=(*shape, 1)) for part in (y.re, y.im, -y.im, y.re)]
+    both = reshape(concat(*pieces, axis=rank), shape=(*shape, 2, 2))
+    depth = ((*contract[0], x.re.rank), (*contract[1], rank))
+    return dot_general(in_pairs(x), both, contract=depth, batch=batch, dtype=dtype)
 
 
 def _tangent_of_x(t: Value, out: Value, x: Value, y: Value, **attrs: Any) -> Value:

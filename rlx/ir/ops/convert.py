@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import ml_dtypes
 import numpy as np
 
-from ..body import Library, Pointwise
+from ..body import FromParts, Library, Pointwise
 from ..errors import DtypeError
-from ..graph import Value
-from ..op import define, is_linear
+from ..graph import OPS, Value
+from ..op import Parts, define, is_linear
 from ..types import Type, as_dtype, is_bool, is_complex, is_float, is_inexact, is_integer
 from .constant import full
 from .families import align, check_kind, check_same
@@ -52,6 +52,19 @@ def _saturate(x: np.ndarray, info: np.iinfo) -> np.ndarray:
 
 convert.body(Pointwise("convert"))
 convert.jvp([lambda t, out, x, *, dtype: convert(t, dtype=dtype) if is_inexact(dtype) else None])
+
+
+@convert.parts
+def convert_parts(x: Value | Parts, *, dtype: np.dtype) -> Value | Parts:
+    part = REAL_PART.get(dtype.name, dtype)
+    if isinstance(x, Value):
+        re = convert(x, dtype=part)
+        return Parts(re, like(re, 0))
+    if is_complex(dtype):
+        return Parts(convert(x.re, dtype=part), convert(x.im, dtype=part))
+    if is_bool(dtype):
+        return OPS["bit_or"](convert(x.re, dtype=dtype), convert(x.im, dtype=dtype))
+    return convert(x.re, dtype=dtype)
 
 
 @convert.transpose
@@ -173,9 +186,8 @@ def real_reference(x: np.ndarray) -> np.ndarray:
     return np.real(x)
 
 
-@real.expand
-def real_expand(x: Value) -> Value:
-    return convert(x, dtype=REAL_PART[x.dtype.name])
+real.body(Library())
+real.parts(lambda x: x.re)
 
 
 @real.transpose
@@ -210,6 +222,7 @@ def imag_reference(x: np.ndarray) -> np.ndarray:
 
 
 imag.body(Library())
+imag.parts(lambda x: x.im)
 
 
 @imag.transpose
@@ -251,7 +264,8 @@ def complex_reference(re: np.ndarray, im: np.ndarray) -> np.ndarray:
     return result
 
 
-complex.body(Library())
+complex.body(FromParts())
+complex.parts(Parts)
 
 
 @complex.transpose

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
-from ..graph import Value
+from ..graph import OPS, Value
+from ..op import Parts
 from ..types import is_complex, is_float
 from .arithmetic import div, mul, sub
-from .compare import bit_and, bit_or, eq, gt, lt, select
+from .compare import bit_and, bit_not, bit_or, eq, gt, lt, select
 from .families import pointwise
 from .known import is_all, like
+from .rounding import is_finite
 
 
 def or_zero(slope: Value, size: Value) -> Value:
@@ -57,6 +60,23 @@ exp = pointwise(
     jvp=[lambda t, out, x: mul(t, out)],
     samples=[dict(args=((2, 3),)), dict(args=([0.0, 1.0],), expect=[1.0, math.e])],
 )
+
+
+@exp.parts
+def exp_parts(x: Parts) -> Parts:
+    # where exp(re) may overflow it is multiplied in two steps
+    is_large = gt(x.re, like(x.re, math.log(ml_dtypes.finfo(x.re.dtype).max) - 1))
+    length = exp(select(is_large, x.re * 0.5, x.re))
+    rest = select(is_large, length, like(length, 1))
+    re, im = (length * part * rest for part in (OPS["cos"](x.im), OPS["sin"](x.im)))
+    has_angle = is_finite(x.im)
+    vanishes, grows = (eq(x.re, like(x.re, number)) for number in (-np.inf, np.inf))
+    without = select(vanishes, like(re, 0), select(grows, x.re, re))
+    re = select(has_angle, re, without)
+    im = select(bit_and(vanishes, bit_not(has_angle)), like(im, 0), im)
+    return Parts(re, select(eq(x.im, like(im, 0)), x.im, im))
+
+
 exp2 = pointwise(
     "exp2",
     np.exp2,

@@ -10,7 +10,7 @@ import numpy as np
 from ..body import Gather, Read
 from ..errors import ShapeError
 from ..graph import OPS, Value
-from ..op import define
+from ..op import Parts, define
 from ..types import Size, Type, is_bool, is_integer
 from .constant import SCALAR, full
 from .movement import check_count, reshape
@@ -101,6 +101,12 @@ def gather_reference(
         return read
     number = fill_number(x.dtype) if fill is None else fill
     return np.where(fits, read, np.asarray(number).astype(x.dtype))
+
+
+@gather.parts
+def gather_parts(x: Parts, indices: Value, *, fill: SCALAR | None, **attrs: Any) -> Parts:
+    fills = (fill, 0) if fill is None else (fill.real, fill.imag)
+    return Parts(*(gather(x[i], indices, fill=fills[i], **attrs) for i in (0, 1)))
 
 
 def _gather_places(

@@ -13,6 +13,7 @@ from .hoist import hoist
 from .inline_calls import inline_calls
 from .lighten_loops import lighten_loops
 from .simplify import simplify
+from .split_complex import split_complex
 from .split_fixed import split_fixed
 from .trim_loops import trim_loops
 
@@ -26,6 +27,7 @@ __all__ = [
     "inline_calls",
     "lighten_loops",
     "simplify",
+    "split_complex",
     "split_fixed",
     "trim_loops",
 ]

@@ -133,7 +133,7 @@ def run_step(step: Step, memory: Memory) -> None:
         for buffer, array in zip(step.outputs, step.op.run(arrays, attrs), strict=True):
             memory[buffer][:] = np.asarray(array).reshape(-1)
     elif isinstance(step, Copy):
-        memory[step.target][:] = memory[step.origin]
+        memory[step.target][:] = memory[step.origin].view(memory[step.target].dtype)
     elif isinstance(step, BranchStep):
         _run_branch(step, memory)
     elif isinstance(step, WhileStep):
@@ -366,10 +366,8 @@ def _run_scatter(scatter: Scatter, memory: Memory) -> None:
 
 def _run_contraction(step: Contraction, memory: Memory) -> None:
     grid = Grid((*step.batch, step.row, step.column, step.depth), memory)
-    inner = (
-        np.dtype(np.float32) if step.dtype.itemsize < 4 and step.dtype.kind not in "iu" else None
-    )
-    dtype = inner or step.dtype
+    is_short = step.dtype.itemsize < 8 and step.dtype.kind not in "iu"
+    dtype = np.dtype(np.float64) if is_short else step.dtype  # the order of a sum is free
     lhs = grid.expr(step.lhs).astype(dtype)
     rhs = grid.expr(step.rhs).astype(dtype)
     lhs = np.broadcast_to(lhs, (*grid.shape[:-2], 1, grid.shape[-1]))[..., 0, :]

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from ...ir.body import Blocks, Branch, Call, Greatest, Library, Repeat, Sort, While
+from ...ir.body import (
+    AsParts,
+    Blocks,
+    Branch,
+    Call,
+    FromParts,
+    Greatest,
+    Library,
+    Repeat,
+    Sort,
+    While,
+)
 from ...ir.errors import UnsupportedDtype, UnsupportedOp
 from ...ir.graph import Graph, Node, Value
 from ..lir.program import REAL_PARTS
@@ -32,7 +43,7 @@ def needs_library(node: Node, target: Target) -> bool:
     if node.op.is_constant or node.op.name in target.wants:
         return False
     body = node.op.rules.get("body")
-    if isinstance(body, Call | Branch | While | Repeat):
+    if isinstance(body, Call | Branch | While | Repeat | AsParts | FromParts):
         return False
     if body is None or isinstance(body, Library):
         return True

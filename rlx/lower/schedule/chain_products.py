@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...ir.dims import Size
+from ...ir.types import Type
 from ..lir.access import reads, writes
 from ..lir.expr import Load, walk
 from ..lir.index import Index, Variable, as_index, is_long
@@ -190,7 +191,11 @@ class _Links:
                 if buffer in given or buffer.kind != "temporary" or users[buffer] > inner[buffer]:
                     continue
                 given.add(buffer)
-                free = (r for r in rooms if last[r[-1]] < number and r[0].dtype == buffer.dtype)
+                free = (
+                    r
+                    for r in rooms
+                    if last[r[-1]] < number and r[0].number_dtype == buffer.number_dtype
+                )
                 room = next(free, None)
                 if room is None:
                     rooms.append([buffer])
@@ -200,8 +205,9 @@ class _Links:
         own: dict[Buffer, Buffer] = {}
         for room in rooms:
             size = 1 + max(_rest(i, self.loops).high for b in room for i in places[b])
-            numbers = LINE // math.gcd(LINE, room[0].dtype.itemsize)
-            type = room[0].type.with_shape((worker.extent, -(-size // numbers) * numbers))
+            dtype = room[0].number_dtype
+            numbers = LINE // math.gcd(LINE, dtype.itemsize)
+            type = Type(dtype, (worker.extent, -(-size // numbers) * numbers))
             own.update(dict.fromkeys(room, Buffer(room[0].name, type, "temporary")))
         return own
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ...ir.body import Move, View
 from ...ir.dims import Size, likely
 from ...ir.graph import Node, Value
+from ...ir.types import Type
 from ..lir import expr as scalar
 from ..lir import program as lir
 from ..lir.expr import Expr, Load
@@ -137,7 +138,7 @@ class _Contraction:
         order = _long([*self.batch, *self.rows, *depth, *self.columns])
         order = [v for v in order if v in old.index.variables or v in depth]
         shape = tuple(v.extent for v in order)
-        buffer = self.scheduler.new_buffer(old.buffer.type.with_shape(shape))
+        buffer = self.scheduler.new_buffer(Type(old.buffer.number_dtype, shape))
         index = flatten([as_index(v) for v in order], shape)
         self.packed.append(lir.Kernel(tuple(order), (Store(buffer, index, old),), self.node.source))
         return scalar.load(buffer, index)
@@ -285,7 +286,7 @@ def _is_reused(e: Expr, batch: Sequence[Variable]) -> bool:
     if not isinstance(e, Load) or e.index.is_affine:
         return False
     count = math.prod(likely(v.extent) for v in e.variables)
-    return count <= likely(e.buffer.size) and any(v not in e.variables for v in batch)
+    return count <= likely(e.buffer.count) and any(v not in e.variables for v in batch)
 
 
 def _is_joint(e: Load, depth: Sequence[Variable]) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.body import Fill, Gather, Move, Pointwise, Read, Reduce, View
+from ...ir.body import AsParts, Fill, Gather, Move, Pointwise, Read, Reduce, View
 from ...ir.dims import is_at_least
 from ...ir.graph import Node, Value
 from ...ir.types import Size, highest, lowest
@@ -83,6 +83,10 @@ class Elements:
         if isinstance(body, Move):
             read = body.read(place, [a.type for a in node.args], **node.attrs)
             return self.read(node, read)
+        if isinstance(body, AsParts):
+            (arg,) = node.args
+            buffer = self.buffers[arg] if arg in self.buffers else self.constant_buffer(arg)
+            return scalar.load(buffer, flatten(place, value.shape))
         if isinstance(body, View):
             (arg,) = node.args
             return self.at(arg, unflatten(flatten(place, value.shape), arg.shape))

@@ -100,7 +100,7 @@ def _pad_of(step: Step) -> _Pad | None:
     low, counts = zip(*spans.values(), strict=True)
     pad = _Pad(e.inside.buffer, store.buffer, low, counts, tuple(extents.values()), e.outside)
     place = flatten([v - first for v, first in zip(extents, low, strict=True)], counts)
-    sizes = e.inside.buffer.size, store.buffer.size
+    sizes = e.inside.buffer.count, store.buffer.count
     is_whole = e.inside.index == place and sizes == (math.prod(counts), math.prod(pad.extents))
     return pad if is_whole else None
 

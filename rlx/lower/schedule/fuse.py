@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...ir.body import (
+    AsParts,
     Blocks,
     Concat,
     Contract,
     Fill,
+    FromParts,
     Gather,
     Move,
     Pointwise,
@@ -183,8 +185,9 @@ class _Fuser:
             self.store(result, "it is a result")
         for node in self.graph.nodes:
             body = node.op.rules.get("body")
-            fuses = isinstance(body, (*INLINE, Blocks, Scan, Scatter, Sort, Concat))
-            if fuses and not needs_library(node, self.target):
+            fuses = isinstance(body, (*INLINE, Blocks, Scan, Scatter, Sort, Concat, FromParts))
+            in_memory = isinstance(body, AsParts) or needs_library(node, self.target)
+            if fuses and not in_memory:
                 continue
             for number, arg in enumerate(node.args):
                 origin = self.read_in_place(node, number) if isinstance(body, Contract) else None

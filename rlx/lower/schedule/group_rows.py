@@ -113,7 +113,7 @@ def _inner(kernel: Kernel, outer: Sequence[Variable]) -> Kernel:
 def _row_bytes(kernels: Sequence[Kernel]) -> int:
     """The bytes that the kernels pass on in one row."""
     return sum(
-        math.prod(likely(v.extent) for v in kernel.loops) * store.buffer.dtype.itemsize
+        math.prod(likely(v.extent) for v in kernel.loops) * store.buffer.number_dtype.itemsize
         for kernel in kernels
         for store in kernel.stores
     )

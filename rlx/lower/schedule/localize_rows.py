@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...ir.dims import Dim
+from ...ir.types import Type
 from ..lir.access import reads, writes
 from ..lir.expr import Expr, Load, load
 from ..lir.index import Index, Variable
@@ -35,7 +36,7 @@ def _localized(rows: Rows, users: Counter[Buffer], limit: int) -> Rows:
         if any(isinstance(high, Dim) for high in highest):
             continue  # a thread's block has a fixed size
         size = 1 + max(highest)  # type: ignore[type-var]
-        local = Buffer(buffer.name, buffer.type.with_shape((size,)), "local")
+        local = Buffer(buffer.name, Type(buffer.number_dtype, (size,)), "local")
         total += -(-local.nbytes // 64) * 64
         if total > limit:
             break

@@ -74,7 +74,7 @@ def _together(step: Contraction, kernel: Kernel) -> Contraction | None:
     loads = [e for e in expressions([kernel]) if isinstance(e, Load) and e.buffer in ours]
     count = math.prod(v.extent for v in (*step.batch, step.row, step.column))
     table = walk_over(kernel.loops, loads[0], ours[loads[0].buffer].index)
-    if table is None or loads[0].buffer.size != count:
+    if table is None or loads[0].buffer.count != count:
         return None
 
     def leaf(e: Expr) -> Expr | None:
@@ -99,7 +99,7 @@ def walk_over(loops: Sequence[Variable], load: Load, place: Index) -> Table | No
     order = sorted(loops, key=lambda v: -likely(index.stride_of(v)))
     shape = [v.extent for v in order]
     dense = sum((v * step for v, step in zip(order, strides(shape), strict=True)), Index())
-    if index != dense or load.buffer.size != math.prod(shape):
+    if index != dense or load.buffer.count != math.prod(shape):
         return None
     return dict(zip(order, unflatten(place, shape), strict=True))
 

@@ -77,12 +77,13 @@ def _can_join(first: Kernel, second: Kernel, needed: set[Buffer]) -> bool:
     if sum(1 for _ in expressions([first, second])) > LARGEST:
         return False
     moved = renamed(second, first.loops, second.loops)
-    places = {s.buffer: s.index for s in first.stores}
+    stored = {s.buffer for s in first.stores}
+    places = {(s.buffer, s.index) for s in first.stores}
     for load in _loads(moved):
-        if load.buffer in places and load.index != places[load.buffer]:
+        if load.buffer in stored and (load.buffer, load.index) not in places:
             return False
-    if needed & set(places):
-        return not any(_is_inside_reduction(moved, buffer) for buffer in places)
+    if needed & stored:
+        return not any(_is_inside_reduction(moved, buffer) for buffer in stored)
     return _share_loads(first, moved)
 
 

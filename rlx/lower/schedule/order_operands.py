@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from ...ir.types import Type
 from ..lir.access import writes
 from ..lir.expr import Load, load
 from ..lir.index import Index, Variable, is_long
@@ -137,10 +138,10 @@ class _Ordered:
         self.first, self.spans = first, spans
         shape = [high - low for low, high in spans]
         origin = first.load.buffer
-        if shape[-1] * origin.dtype.itemsize % PAGE == 0:
-            shape[-1] += LINE // origin.dtype.itemsize
+        if shape[-1] * origin.number_dtype.itemsize % PAGE == 0:
+            shape[-1] += LINE // origin.number_dtype.itemsize
         self.strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
-        type = origin.type.with_shape(tuple(shape))
+        type = Type(origin.number_dtype, tuple(shape))
         name = f"{origin.name}o{'t' if first.strides[-1] != 1 else ''}"
         self.buffer = Buffer(name, type, "temporary")
 

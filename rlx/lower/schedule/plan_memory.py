@@ -199,9 +199,9 @@ def _take_over(steps: Sequence[Step], kind: Kind) -> dict[Buffer, Buffer]:
 def _can_replace(store: Store, buffer: Buffer) -> bool:
     """Whether each element of a buffer is read only where it is overwritten."""
     loads = [load for load in store.expr.loads if load.buffer is buffer]
-    is_same_size = (buffer.nbytes, buffer.dtype.itemsize) == (
+    is_same_size = (buffer.nbytes, buffer.number_dtype.itemsize) == (
         store.buffer.nbytes,
-        store.buffer.dtype.itemsize,
+        store.buffer.number_dtype.itemsize,
     )
     return is_same_size and all(load.index == store.index for load in loads)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...ir.body import (
     Blocks,
     Branch,
     Concat,
     Contract,
+    FromParts,
     Greatest,
     Repeat,
     Scan,
@@ -29,6 +32,7 @@ from .contraction import contraction_steps
 from .control import branch_step, repeat_step, while_step
 from .elements import Elements, flatten, loops_of
 from .fuse import Fusion, fuse, maker, memory_of
+from .merge_kernels import MOST_STORES
 from .notes import notes_of
 from .sorting import sort_steps
 from .split_scatters import loops_apart
@@ -156,6 +160,8 @@ class Scheduler:
             self.emit_scatter(node, body)
         elif isinstance(body, Concat):
             self.emit_concat(node)
+        elif isinstance(body, FromParts):
+            self.emit_parts(node)
         elif isinstance(body, View) and node.args[0] in self.buffers:
             self.buffers[node.result] = self.buffers[node.args[0]]
         elif node.result in self.fusion.epilogues:
@@ -179,6 +185,14 @@ class Scheduler:
         buffer = self.result_buffer(node.result)
         store = Store(buffer, flatten(place, node.result.shape), element)
         self.steps.append(lir.Kernel(loops, (store,), node.source))
+
+    def emit_parts(self, node: Node) -> None:
+        """The kernel that computes both parts of complex numbers."""
+        loops, place = loops_of(node.result.shape)
+        parts = [self.elements.at(arg, place) for arg in node.args]
+        buffer, offset = self.result_buffer(node.result), flatten(place, node.result.shape)
+        stores = tuple(Store(buffer, offset * 2 + i, part) for i, part in enumerate(parts))
+        self.steps.append(lir.Kernel(loops, stores, node.source))
 
     def padded_copy(self, value: Value, node: Node) -> tuple[Buffer, list[Step]]:
         """A copy of a padded array, with the step that makes it.
@@ -285,15 +299,33 @@ class Scheduler:
         self.steps.append(step)
 
     def emit_concat(self, node: Node) -> None:
-        """One kernel for each operand, into its part of the result."""
+        """One kernel for each operand, into its part of the result.
+
+        Where their elements lie side by side there is one for all, which fills whole lines.
+        """
         buffer, axis = self.result_buffer(node.result), node.attrs["axis"]
         start: Size = 0
+        kernels: list[lir.Kernel] = []
+        loops, place = loops_of(node.args[0].shape)
+        is_side_by_side = _lies_side_by_side(node.args, axis)
         for arg in node.args:
             if arg.type.size == 0:
                 continue
-            loops, place = loops_of(arg.shape)
+            if not is_side_by_side:
+                loops, place = loops_of(arg.shape)
             there = (*place[:axis], place[axis] + start, *place[axis + 1 :])
             index = flatten(there, node.result.shape)
             store = Store(buffer, index, self.elements.at(arg, place))
-            self.steps.append(lir.Kernel(loops, (store,), node.source))
+            kernels.append(lir.Kernel(loops, (store,), node.source))
             start += arg.shape[axis]
+        if is_side_by_side:
+            stores = tuple(store for kernel in kernels for store in kernel.stores)
+            kernels = [lir.Kernel(loops, stores, node.source)]
+        self.steps += kernels
+
+
+def _lies_side_by_side(args: Sequence[Value], axis: int) -> bool:
+    """Whether in a concatenation an element of each operand follows one of the operand before."""
+    shape = args[0].shape
+    is_one = all(n == 1 for n in shape[axis:]) and args[0].type.size != 0
+    return is_one and len(args) <= MOST_STORES and all(a.shape == shape for a in args)

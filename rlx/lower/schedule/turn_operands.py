@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from ...ir.types import Type
 from ..lir.expr import Expr, Load, load
 from ..lir.index import Variable
 from ..lir.program import (
@@ -77,7 +78,7 @@ class _Turner:
         """The turned matrix, and before the loop the kernel that turns it."""
         key = origin, e.index.stride_of(line), e.index.constant, line.extent, depth.extent
         if key not in self.turned:
-            type = origin.type.with_shape((depth.extent, line.extent))
+            type = Type(origin.number_dtype, (depth.extent, line.extent))
             made = Buffer(f"{origin.name}t{len(self.turned)}", type, "temporary")
             store = Store(made, depth * line.extent + line, load(origin, e.index))
             self.steps.append(Kernel((depth, line), (store,)))

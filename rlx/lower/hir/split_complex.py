@@ -1,0 +1,76 @@
+"""Write ops on complex numbers as ops on their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from ...ir.body import AsParts, Concat, Gather, Move, Reduce, Scan, Scatter, View
+from ...ir.graph import OPS, Graph, Node, Value
+from ...ir.op import Parts, each_part
+from ...ir.ops.complex_parts import parts_of
+from ...ir.types import is_complex
+from .rebuild import again, rebuild
+
+MOVES = (View, Move, Concat, Gather)
+
+
+Computes: TypeAlias = Callable[[np.dtype], bool]
+
+
+def split_complex(graph: Graph, computes: Computes) -> Graph:
+    """Write ops on complex numbers as ops on parts, unless a target `computes` them.
+
+    before: `y = mul(a, b)`; after: `re = a.re * b.re - a.im * b.im`, `im` alike, and
+    `y = complex(re, im)` where something needs y whole: results, nested graphs, library calls.
+    Vanish: ops with a `parts` rule on complex operands; those that only move or add up numbers.
+    """
+    if not any(_is_split(node, computes) for node in graph.walk()):
+        return graph
+    known: dict[Value, Parts] = {}
+
+    def parts(x: Value) -> Parts:
+        if x not in known:
+            known[x] = _constant_parts(x.constant) if x.constant is not None else parts_of(x)
+        return known[x]
+
+    def whole(made: Value | Parts) -> Value:
+        if isinstance(made, Value):
+            return made
+        value = OPS["complex"](made.re, made.im)
+        known[value] = made
+        return value
+
+    def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
+        if not _is_split(node, computes):
+            return again(node, operands, lambda g: split_complex(g, computes))
+        rule = node.op.rules.get("parts") or each_part(node.op)
+        made = rule(*(parts(x) if is_complex(x.dtype) else x for x in operands), **node.attrs)
+        is_one = isinstance(made, Value | Parts)
+        return [whole(made)] if is_one else [whole(each) for each in made]
+
+    return rebuild(graph, visit)
+
+
+def _is_split(node: Node, computes: Computes) -> bool:
+    """Whether a node is written as ops on parts."""
+    dtypes = [v.dtype for v in (*node.args, *node.results)]
+    if not any(is_complex(dtype) and not computes(dtype) for dtype in dtypes):
+        return False
+    return "parts" in node.op.rules or _is_alike_for_both(node.op.rules.get("body"))
+
+
+def _is_alike_for_both(body: object) -> bool:
+    """Whether what a body does to the parts of a number are two separate things."""
+    if isinstance(body, AsParts):
+        return False
+    if isinstance(body, Scatter):
+        return body.combine in ("set", "add")
+    return isinstance(body, MOVES) or (isinstance(body, Reduce | Scan) and body.combine == "add")
+
+
+def _constant_parts(array: np.ndarray) -> Parts:
+    lift = next(op for op in OPS.values() if op.is_constant).lift
+    return Parts(lift(np.real(array)), lift(np.imag(array)))

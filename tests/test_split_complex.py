@@ -1,0 +1,148 @@
+"""Complex numbers in kernels: each part is computed for itself."""
+
+import numpy as np
+import pytest
+
+import rlx
+import rlx.numpy as rnp
+from rlx import lax
+
+EPS = float(np.finfo(np.float32).eps)
+rng = np.random.default_rng(0)
+
+
+def numbers(*shape: int, dtype: str = "complex64") -> np.ndarray:
+    """Normal numbers for both parts."""
+    return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype)
+
+
+X, Y = numbers(5, 6), numbers(5, 6)
+PROGRAMS = {
+    "arithmetic": lambda m, x, y: (x * y - m.conj(x)) / y + 2.5 * x - 1j,
+    "powers": lambda m, x, y: x**3 + m.square(y) + x**-2,
+    "lengths": lambda m, x, y: m.abs(x) + (x * m.conj(x)).real + y.imag,
+    "angles": lambda m, x, y: m.exp(1j * x.real) * m.exp(y),
+    "sums": lambda m, x, y: m.sum(x * y, axis=0) + m.mean(x) + m.cumsum(y, axis=1)[0],
+    "choices": lambda m, x, y: m.where((x == y) | (abs(x) > 1), x, y * 2),
+    "movement": lambda m, x, y: m.concatenate([x.T[::-1], (x + y).reshape(6, 5)]).T,
+    "stacks": lambda m, x, y: m.stack([x, y, x + y], axis=-1),
+    "constants": lambda m, x, y: m.zeros_like(x) + x * np.array([1j, 2, 3, 4, 5, 6], "complex64"),
+    "conversion": lambda m, x, y: (
+        x.real.astype("complex64") * y + m.ones((5, 6)).astype("complex64")
+    ),
+    "gather": lambda m, x, y: (x + y)[:, np.array([3, 0, 5])] * 1j,
+    "pad": lambda m, x, y: m.pad(x * y, 1, constant_values=2),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_are_those_of_numpy_and_call_no_library(name: str):
+    def program(x, y):
+        return PROGRAMS[name](rnp, x, y)
+
+    compiled = rlx.jit(program).lower(X, Y).compile()
+    expected = PROGRAMS[name](np, X.astype("complex128"), Y.astype("complex128"))
+    result = np.asarray(compiled(X, Y))
+    assert "library" not in compiled.report()
+    assert result.dtype == PROGRAMS[name](np, X, Y).dtype
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(result, expected, rtol=0, atol=16 * EPS * scale)
+
+
+PRODUCTS = [
+    ("ij,jk->ik", (7, 33), (33, 20)),
+    ("bij,bjk->bik", (3, 4, 5), (3, 5, 6)),
+    ("ij,j->i", (40, 30), (30,)),
+    ("i,ij->j", (40,), (40, 30)),
+    ("i,i->", (9,), (9,)),
+    ("abc,cbd->ad", (3, 5, 7), (7, 5, 2)),
+    ("ab,bcd->acd", (2, 3), (3, 20, 6)),
+    ("ba,cbd->bcad", (6, 4), (5, 6, 30)),
+    ("ij,jk->ik", (0, 3), (3, 4)),
+    ("ij,jk->ik", (3, 0), (0, 4)),
+]
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize(("axes", "left", "right"), PRODUCTS)
+def test_products(axes: str, left: tuple, right: tuple, dtype: str):
+    x, y = numbers(*left, dtype=dtype), numbers(*right, dtype=dtype)
+    result = np.asarray(rlx.jit(lambda x, y: rnp.einsum(axes, x, y))(x, y))
+    expected = np.einsum(axes, x.astype("clongdouble"), y.astype("clongdouble"))
+    depth = np.prod([n for i, n in zip(axes.split(",")[0], left, strict=False)])
+    eps = float(np.finfo(dtype).eps)
+    assert result.dtype == dtype
+    np.testing.assert_allclose(result, expected, rtol=0, atol=16 * eps * max(1, depth) ** 0.5)
+
+
+ODD = [0.0, -0.0, 1.0, -2.5, 3e38, 1e-38, np.inf, -np.inf, np.nan, 88.8, -104.0]
+PLANE = np.array([complex(a, b) for a in ODD for b in ODD], "complex64")
+
+
+def alike(result: np.ndarray, expected: np.ndarray) -> None:
+    """Each part is near, or the same special number."""
+    for ours, theirs in ((result.real, expected.real), (result.imag, expected.imag)):
+        np.testing.assert_allclose(ours, theirs, rtol=8 * EPS, atol=1e-44)
+
+
+def test_lengths_of_odd_numbers():
+    with np.errstate(all="ignore"):
+        alike(np.asarray(rlx.jit(rnp.abs)(PLANE)), np.abs(PLANE))
+
+
+def test_exponentials_of_odd_numbers():
+    # what has no bound in both parts has no angle either: any sign is right there
+    given = PLANE[~(np.isinf(PLANE.real) & ~np.isfinite(PLANE.imag))]
+    with np.errstate(all="ignore"):
+        expected = np.exp(given.astype("complex128")).astype("complex64")
+    alike(np.asarray(rlx.jit(rnp.exp)(given)), expected)
+    no_angle = np.array([complex(-np.inf, np.inf), complex(-np.inf, np.nan)], "complex64")
+    assert not np.asarray(rlx.jit(rnp.exp)(no_angle)).any()
+
+
+def test_quotients_neither_overflow_nor_vanish():
+    x = np.array([1e38 + 1e38j, 1e-30 + 1e-30j, 1 + 2j, 0j, 3j], "complex64")
+    y = np.array([1e38 - 1e38j, 1e-30 + 2e-30j, 0j, 0j, 1e-20 + 0j], "complex64")
+    with np.errstate(all="ignore"):
+        expected = x / y
+    alike(np.asarray(rlx.jit(lambda x, y: x / y)(x, y)), expected)
+
+
+def test_a_result_of_another_width_does_not_take_the_place_of_one_read():
+    def program(x):
+        x = rnp.fft.fft(x)  # in memory, and read in parts for the last time
+        return rnp.fft.ifft((x.real + x.imag).astype("float64").astype("complex128")).real
+
+    x = numbers(64)
+    spectrum = np.fft.fft(x)
+    expected = np.fft.ifft((spectrum.real + spectrum.imag).astype("float64")).real
+    result = np.asarray(rlx.jit(program)(x))
+    np.testing.assert_allclose(result, expected, rtol=0, atol=64 * EPS)
+
+
+def test_loops_carry_complex_numbers():
+    def program(x, y):
+        def step(c, row):
+            c = c * row + 1j
+            return c, rnp.abs(c)
+
+        return lax.scan(step, x[0], y)
+
+    carry, lengths = rlx.jit(program)(X, Y)
+    expected, sizes = X[0].astype("complex128"), []
+    for row in Y.astype("complex128"):
+        expected = expected * row + 1j
+        sizes.append(np.abs(expected))
+    np.testing.assert_allclose(carry, expected, rtol=32 * EPS)
+    np.testing.assert_allclose(lengths, sizes, rtol=32 * EPS)
+
+
+def test_what_has_no_rule_gets_whole_numbers():
+    def program(x, y):
+        return rnp.log(x * y) * 2 + rnp.fft.fft(x + y)
+
+    compiled = rlx.jit(program).lower(X, Y).compile()
+    wide = X.astype("complex128"), Y.astype("complex128")
+    expected = np.log(wide[0] * wide[1]) * 2 + np.fft.fft(wide[0] + wide[1])
+    np.testing.assert_allclose(np.asarray(compiled(X, Y)), expected, rtol=0, atol=256 * EPS)
+    assert "log: library" in compiled.report()
