@@ -50,22 +50,20 @@ def programs():
 def assembly(function, args) -> str:
     """What LLVM makes of a program for the other processor."""
     import rlx
-    from rlx.backends.cpu.backend import CpuBackend
+    from rlx.backends.cpu.backend import target_of
     from rlx.backends.cpu.host import host
     from rlx.backends.cpu.program import ProgramWriter
-    from rlx.backends.cpu.units import units
     from rlx.lower.pipeline import lower
 
+    graph = rlx.jit(function, device="reference").lower(*args).graph  # cpu would start to compile
     writer = ProgramWriter(host())
-    writer.write(lower(rlx.jit(function).lower(*args).graph, CpuBackend().target).program, 0)
+    writer.write(lower(graph, target_of(host())).program)
+    text = re.sub(r"target (triple|datalayout).*\n", "", writer.module.text)
     machine = llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=host().cpu, opt=2)
-    texts = []
-    for unit in units(writer.module, 1):
-        module = llvm.parse_assembly(re.sub(r"target (triple|datalayout).*\n", "", unit))
-        module.verify()
-        module.triple, module.data_layout = TRIPLE, str(machine.target_data)
-        texts.append(machine.emit_assembly(module))
-    return "\n".join(texts)
+    module = llvm.parse_assembly(text)
+    module.verify()
+    module.triple, module.data_layout = TRIPLE, str(machine.target_data)
+    return machine.emit_assembly(module)
 
 
 def main(processor: str) -> None:

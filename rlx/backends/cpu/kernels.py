@@ -15,6 +15,7 @@ from ...ir.dims import Size, likely
 from ...lower.lir.expr import INSTRUCTIONS, Apply, Expr, Load, Reduce, walk
 from ...lower.lir.index import Variable
 from ...lower.lir.program import Buffer, Kernel, Rows, Store
+from .ahead import fetch, next_rows
 from .code import Function, Vector
 from .host import Host
 from .interleave import backwards, grouped, interleaved, step_of
@@ -128,10 +129,12 @@ def emit_rows(
         layout = replace(layout, names=layout.names | places)
     scope = open_scope(f, layout, host, [*buffers_of(exprs), *(s.buffer for s in stores)])
     scope.names.update(given or {})
+    ahead = next_rows(rows, host)
 
     def each(inner: Scope) -> None:
         for kernel in rows.kernels:
-            emit_loops(inner.inner(), kernel.loops, kernel.stores, split=False)
+            around = inner.inner(ahead=ahead.get(kernel, ()))
+            emit_loops(around, kernel.loops, kernel.stores, split=False)
 
     nest(scope, rows.loops, each, split)
 
@@ -352,6 +355,7 @@ def _lanes(
 ) -> None:
     inner = scope.inner(lanes=lanes, along=along, mask=mask)
     inner.names[along] = place
+    fetch(inner)
     _evaluate(inner, stores)
 
 

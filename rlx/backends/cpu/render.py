@@ -22,6 +22,7 @@ from .scalar import HALVES, convert, emit_instruction, narrow, register, widen
 from .sums import reduce_along, reduce_lanes
 
 Rendered = tuple[str, bool]  # LLVM operand; whether it varies by lane
+Ahead = tuple[tuple[Load, Size], ...]  # loads, and how far behind lies what is asked for
 
 
 # LLVM cannot load some vectors of bfloat16 under a mask.
@@ -44,7 +45,7 @@ class Scope:
 
     `names` are the loop variables in scope, that of `along` standing for lane 0. Lanes outside of
     `mask` (None: all are in) must not touch memory. `guarded` says that even the uniform loads may
-    be out of bounds.
+    be out of bounds. `ahead` is what the innermost loop asks for early.
     """
 
     f: Function
@@ -56,6 +57,7 @@ class Scope:
     mask: str | None = None
     guarded: bool = False
     accumulated: str = ""
+    ahead: Ahead = ()
     values: dict[Expr, Rendered] = field(default_factory=dict)
 
     def inner(self, **changes: object) -> Scope:
