@@ -22,7 +22,7 @@ NARROW = {
     "native": {},
     "avx2": {"vector_bytes": 32, "vector_registers": 16, "has_tiles": False, "grouped": ()},
     "sse": {"vector_bytes": 16, "vector_registers": 16},
-    "neon": {"vector_bytes": 16, "vector_registers": 32},
+    "neon": {"vector_bytes": 16, "vector_registers": 30},
     "groups": {"has_tiles": False, "grouped": GROUPED},
     "no groups": {"has_tiles": False, "grouped": ()},
     "small caches": {"l1": 2 << 10, "l2": 16 << 10, "l3": 64 << 10},
