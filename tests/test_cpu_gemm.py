@@ -22,7 +22,7 @@ NARROW = {
     "native": {},
     "avx2": {"vector_bytes": 32, "vector_registers": 16, "has_tiles": False, "grouped": ()},
     "sse": {"vector_bytes": 16, "vector_registers": 16},
-    "neon": {"vector_bytes": 16, "vector_registers": 32},
+    "neon": {"vector_bytes": 16, "vector_registers": 30},
     "groups": {"has_tiles": False, "grouped": GROUPED},
     "no groups": {"has_tiles": False, "grouped": ()},
     "small caches": {"l1": 2 << 10, "l2": 16 << 10, "l3": 64 << 10},
@@ -242,6 +242,16 @@ def test_result_written_row_by_row(size: tuple[int, int, int]) -> None:
     assert blocking is not None and blocking.along_rows
     check(*size, layout=Layout(gap=5), parts=2)
     check(*size, layout=Layout("columns", "columns"), parts=3, dtype="float64")
+
+
+def test_rows_that_crowd_in_the_cache_are_read_by_low_tiles() -> None:
+    given = problem_of(*(np.ones((512, 512)) for _ in range(2)), 0, "float64", "float64")
+    caches = replace(host(), l1=48 << 10, vector_bytes=64, vector_registers=32)
+    blocking = GemmPlan.of(given, caches, 2).blocking
+    assert blocking is not None and not blocking.pack_a and blocking.tile.rows <= 8
+    wide = replace(given, a=replace(given.a, row=513))
+    blocking = GemmPlan.of(wide, caches, 2).blocking
+    assert blocking is not None and not blocking.pack_a and blocking.tile.rows > 8
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -43,22 +43,27 @@ RELEASE_ABOVE = 50_000  # nanoseconds of work that pay for giving up the interpr
 LOCAL_BYTES = 1 << 16  # of a thread's stack, for what a row passes on
 
 
+def target_of(host: Host) -> Target:
+    """What lowering must know of a processor."""
+    return Target(
+        "cpu",
+        lanes=host.lanes(4),
+        local_bytes=LOCAL_BYTES,
+        most_ranked=MOST_RANKED,
+        has_sort=True,
+        in_place_carries=True,
+        has_chains=True,
+        threads=host.cores,
+    )
+
+
 class CpuBackend(Backend):
     """Compiles a whole graph to one native function."""
 
     name = "cpu"
 
     def __init__(self) -> None:
-        self.target = Target(
-            "cpu",
-            lanes=host().lanes(4),
-            local_bytes=LOCAL_BYTES,
-            most_ranked=MOST_RANKED,
-            has_sort=True,
-            in_place_carries=True,
-            has_chains=True,
-            threads=host().cores,
-        )
+        self.target = target_of(host())
         self.alike_target = replace(self.target, sums_alike=True)
         compile_ahead([pool.text, entry.text])
 
