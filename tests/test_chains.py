@@ -9,18 +9,12 @@ import pytest
 from lowering import CHAINED, arrays_for, compare, kinds, softmax_of, text, typed
 
 import rlx
-from rlx.backends.cpu.ahead import next_rows
-from rlx.backends.cpu.host import host
 from rlx.backends.registry import get
 from rlx.ir import ops
 from rlx.ir.builder import build
 from rlx.ir.graph import Value
 from rlx.ir.interpret import interpret
-from rlx.ir.types import Type
 from rlx.lower.lir import Chain, Contraction, Kernel, Program, evaluate
-from rlx.lower.lir.expr import load
-from rlx.lower.lir.index import Variable, as_index
-from rlx.lower.lir.program import Buffer, Rows, Store
 from rlx.lower.pipeline import lower
 
 HEADS, LENGTH, COUNT, SIZE = 4, 3, 5, 2
@@ -206,9 +200,3 @@ def test_attention_is_that_of_higher_precision(name: str, groups: int) -> None:
     assert any(isinstance(step, Chain) for step in lowered.steps)
     # no more than the scores of a head for each thread, twice
     assert lowered.arena_bytes < 2 * 8 * 128 * 128 * 4
-
-
-def test_a_chain_of_one_row_asks_for_no_next_one():
-    place, x, y = Variable(8), *(Buffer(n, Type(np.dtype("f4"), (8,)), "temporary") for n in "xy")
-    store = Store(y, as_index(place), load(x, as_index(place)))
-    assert next_rows(Rows((), (Kernel((place,), (store,)),)), host()) == {}

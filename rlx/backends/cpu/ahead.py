@@ -19,7 +19,7 @@ def next_rows(rows: Rows, host: Host) -> dict[Kernel, Ahead]:
 
     Of each array it is the last kernel that has a loop around a load of it.
     """
-    if not rows.loops:  # a chain's one row
+    if not rows.loops:  # in a chain, whose round has one row
         return {}
     row = rows.loops[-1]
     last: dict[Buffer, tuple[Kernel, Load]] = {}
