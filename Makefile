@@ -42,7 +42,7 @@ guards: $(VENV)/test.stamp  ## 5000 random programs, their arrays between forbid
 threads: $(VENV)/test.stamp  ## random programs, models, benchmarks: the same bits for 1, 2, 3 threads
 	$(BIN)/python tests/thread_digests.py --programs 200 --cases all
 
-floats: $(VENV)/test.stamp  ## functions of one float32 at all 2^32 numbers; hours
+floats: $(VENV)/test.stamp  ## functions of one float32 at all 2^32 numbers; under an hour
 	$(BIN)/python tests/every_float.py --workers $(shell nproc 2>/dev/null || echo 1)
 
 lint: $(VENV)/lint.stamp  ## check format, style and types
