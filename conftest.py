@@ -1,5 +1,6 @@
 """What the tests, and the processes they start, find when they begin."""
 
+import gc
 import os
 
 os.environ["RLX_CACHE"] = "0"  # all is compiled, nothing is on disk; before rlx reads it
@@ -7,3 +8,12 @@ os.environ["RLX_CACHE"] = "0"  # all is compiled, nothing is on disk; before rlx
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 QUICK += " --xla_cpu_parallel_codegen_split_count=1 --xla_cpu_use_fusion_emitters=false"
 os.environ.setdefault("XLA_FLAGS", QUICK)
+
+
+def pytest_collection_finish() -> None:
+    """Leave thousands of tests and all modules out of each collection of garbage.
+
+    They would be most of what it goes through.
+    """
+    gc.collect()
+    gc.freeze()

@@ -1,5 +1,7 @@
 """Traced tensors: operators, indexing as in NumPy, concrete values, errors, leaks, control flow."""
 
+import gc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -250,6 +252,15 @@ def test_concrete_reaches_nested_traces_of_captures_only():
 saved = []
 
 
+@pytest.fixture
+def thawed():
+    """Modules are among what the garbage collector knows, as they are outside of tests."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
+
+
+@pytest.mark.usefixtures("thawed")
 def test_leak_names_line_and_holder():
     def leaky(x):
         saved.append(x * 2)
