@@ -8,6 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= auto
 TIME ?= inf
+AUDITED := $(addprefix tests/test_,variations.py every_op.py cpu_ops.py cpu_gemm.py shared_results.py)
 
 .PHONY: help demo test parity audit programs nightly soak guards threads floats lint bench docs clean
 
@@ -24,7 +25,7 @@ parity: $(VENV)/test.stamp  ## compare every function with JAX's, under every la
 	$(BIN)/python -m pytest -q -n $(WORKERS) tests/parity/whole.py tests/parity/jax_programs.py
 
 audit: $(VENV)/test.stamp  ## every op on cpu against reference: all dtypes, sizes, special numbers
-	AUDIT=all $(BIN)/python -m pytest -q -n $(WORKERS) tests/test_variations.py tests/test_every_op.py
+	AUDIT=all $(BIN)/python -m pytest -q -n $(WORKERS) $(AUDITED)
 
 programs: $(VENV)/test.stamp  ## 5000 random programs: cpu, reference and JAX; goes on where it stopped
 	RLX_CACHE=0 $(BIN)/python tests/nightly.py --count 5000

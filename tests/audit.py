@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from rlx.ir.op import Op, Sample
 from rlx.ir.types import Type, as_dtype, is_bool, is_complex, is_inexact, is_integer
 
 Arrays = list[np.ndarray]
+COMPLETE = os.environ.get("AUDIT") == "all"  # `make audit`; the default run takes some of each kind
 # arguments without a derivative, which a jvp rule refuses
 FIXED = {"betainc": (0, 1)}
 
@@ -28,7 +30,7 @@ class Case:
     op: Op
     sample: Sample
 
-    @property
+    @functools.cached_property
     def attrs(self) -> dict[str, Any]:
         return self.op.complete(self.sample.attrs)
 
@@ -48,11 +50,11 @@ class Case:
             return random.integers(least, int(high) + 1, type.shape).astype(type.dtype)
         return numbers(type, random, low, high)
 
-    @property
+    @functools.cached_property
     def graph(self) -> Graph:
         return graph_of(self.op, self.arrays(), self.attrs)
 
-    @property
+    @functools.cached_property
     def active(self) -> list[bool]:
         """Which arguments finite differences can move: numbers of 64 bits or twice that."""
         fixed = FIXED.get(self.op.name, ())
@@ -61,7 +63,7 @@ class Case:
             for i, x in enumerate(self.arrays())
         ]
 
-    @property
+    @functools.cached_property
     def is_smooth(self) -> bool:
         """Whether derivatives can be measured on this sample."""
         inexact = [r.dtype.name for r in self.graph.results if r.type.is_inexact]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import ml_dtypes
 import numpy as np
 import pytest
+from audit import COMPLETE
 
 from rlx.backends.cpu import machine
 from rlx.backends.cpu.code import Function, Module, Vector
@@ -21,7 +22,7 @@ NARROW = {
     "native": {},
     "avx2": {"vector_bytes": 32, "vector_registers": 16, "has_tiles": False, "grouped": ()},
     "sse": {"vector_bytes": 16, "vector_registers": 16},
-    "neon": {"vector_bytes": 16, "vector_registers": 32},
+    "neon": {"vector_bytes": 16, "vector_registers": 30},
     "groups": {"has_tiles": False, "grouped": GROUPED},
     "no groups": {"has_tiles": False, "grouped": ()},
     "small caches": {"l1": 2 << 10, "l2": 16 << 10, "l3": 64 << 10},
@@ -180,8 +181,9 @@ def test_product_of_other_dtypes(dtype: str) -> None:
 )
 def test_products_that_tile_registers_may_do(dtype: str, out: str, device: str) -> None:
     sizes = [(32, 32, 32), (33, 65, 64), (64, 40, 131), (97, 101, 303), (128, 64, 256)]
-    for size in sizes:
-        for a, b in [("rows", "rows"), ("rows", "columns"), ("columns", "rows"), ("gaps", "gaps")]:
+    layouts = [("rows", "rows"), ("rows", "columns"), ("columns", "rows"), ("gaps", "gaps")]
+    for i, size in enumerate(sizes):
+        for a, b in layouts if COMPLETE else (layouts[i % 4], layouts[(i + 2) % 4]):
             kind = check(*size, dtype=dtype, out=out, layout=Layout(a, b), device=device, parts=2)
             tiled = host().has_tiles and device == "native"
             assert (kind == "tiles") == tiled
@@ -240,6 +242,16 @@ def test_result_written_row_by_row(size: tuple[int, int, int]) -> None:
     assert blocking is not None and blocking.along_rows
     check(*size, layout=Layout(gap=5), parts=2)
     check(*size, layout=Layout("columns", "columns"), parts=3, dtype="float64")
+
+
+def test_rows_that_crowd_in_the_cache_are_read_by_low_tiles() -> None:
+    given = problem_of(*(np.ones((512, 512)) for _ in range(2)), 0, "float64", "float64")
+    caches = replace(host(), l1=48 << 10, vector_bytes=64, vector_registers=32)
+    blocking = GemmPlan.of(given, caches, 2).blocking
+    assert blocking is not None and not blocking.pack_a and blocking.tile.rows <= 8
+    wide = replace(given, a=replace(given.a, row=513))
+    blocking = GemmPlan.of(wide, caches, 2).blocking
+    assert blocking is not None and not blocking.pack_a and blocking.tile.rows > 8
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -1,13 +1,16 @@
 """LLVM text to machine code: addresses, symbols, errors, memory, threads."""
 
 import ctypes
+import os
 import resource
+import sys
 import threading
 from dataclasses import replace
 
 import pytest
 
-from rlx.backends.cpu import machine
+from rlx.backends.cpu import beside, kept, machine
+from rlx.backends.cpu.beside import Compiles
 from rlx.backends.cpu.code import Module, Vector
 from rlx.backends.cpu.host import host
 from rlx.ir.errors import InternalError
@@ -117,20 +120,70 @@ def test_dropped_code_is_freed():
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 30_000  # KiB
 
 
-def test_modules_compiled_together_come_in_their_order(monkeypatch):
-    monkeypatch.setattr(machine, "host", lambda: replace(host(), cores=3))
-    objects = machine.compile_together([constant(i) for i in range(9)])
+def test_modules_compiled_beside_come_in_their_order(monkeypatch):
+    monkeypatch.setattr(beside, "host", lambda: replace(host(), cores=3))
+    with Compiles() as compiles:
+        for i in range(7):
+            compiles.add(constant(i))
+        objects = compiles.finish([constant(7), constant(8)])
     assert [call(machine.Library([code], ["number"])) for code in objects] == list(range(9))
-    texts = [constant(1), BAD["type"], *(constant(i) for i in range(4))]
-    with pytest.raises(InternalError, match="rlx bug"):
-        machine.compile_together(texts)
+
+
+@pytest.mark.parametrize("place", [1, 5])
+def test_a_bad_module_beside_others_is_told(monkeypatch, place):
+    monkeypatch.setattr(beside, "host", lambda: replace(host(), cores=3))
+    texts = [constant(i) for i in range(6)]
+    texts[place] = BAD["type"]
+    with Compiles() as compiles:
+        for text in texts[:4]:
+            compiles.add(text)
+        with pytest.raises(InternalError, match="rlx bug"):
+            compiles.finish(texts[4:])
+
+
+def test_threads_end_and_turns_are_as_before_when_writing_fails(monkeypatch):
+    monkeypatch.setattr(beside, "host", lambda: replace(host(), cores=3))
+    count, turn = threading.active_count(), sys.getswitchinterval()
+    with pytest.raises(ValueError, match="writing"), Compiles() as compiles:
+        compiles.add(constant(1))
+        raise ValueError("writing")
+    assert (threading.active_count(), sys.getswitchinterval()) == (count, turn)
 
 
 def test_modules_are_compiled_where_no_thread_can_be_started(monkeypatch):
     def refuse(self: threading.Thread) -> None:
         raise RuntimeError("can't create new thread at interpreter shutdown")
 
-    monkeypatch.setattr(machine, "host", lambda: replace(host(), cores=3))
+    monkeypatch.setattr(beside, "host", lambda: replace(host(), cores=3))
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    objects = machine.compile_together([constant(1), constant(2)])
+    with Compiles() as compiles:
+        compiles.add(constant(1))
+        objects = compiles.finish([constant(2)])
     assert [call(machine.Library([code], ["number"])) for code in objects] == [1, 2]
+    kept.compile_ahead([lambda: constant(77)])
+    assert call(kept.load_kept(constant(77))) == 77
+
+
+def test_code_compiled_ahead_is_used_once(monkeypatch):
+    monkeypatch.setattr(kept, "host", lambda: replace(host(), cores=2))
+    monkeypatch.setattr(kept, "disk_cache", lambda: None)
+    kept.compile_ahead([lambda: constant(78), lambda: BAD["type"]])
+    monkeypatch.setattr(machine, "compile", None)  # nothing is left to do
+    assert call(kept.load_kept(constant(78))) == 78
+    monkeypatch.undo()
+    with pytest.raises(InternalError, match="rlx bug"):
+        kept.load_kept(BAD["type"])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_child_compiles_what_its_parent_began(monkeypatch):
+    monkeypatch.setattr(kept, "host", lambda: replace(host(), cores=2))
+    monkeypatch.setattr(kept, "disk_cache", lambda: None)
+    text = "\n".join(constant(i).replace("@number", f"@n{i}") for i in range(200))
+    kept.compile_ahead([lambda: constant(79), lambda: f"{text}\n{constant(80)}"])
+    child = os.fork()
+    if not child:
+        good = call(kept.load_kept(f"{text}\n{constant(80)}")) == 80
+        os._exit(0 if good else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert call(kept.load_kept(constant(79))) == 79

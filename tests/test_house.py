@@ -12,8 +12,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "rlx"
 MAX_LINES, MAX_FUNCTION, MAX_COLUMNS = 500, 60, 80
@@ -54,8 +52,6 @@ ALL = [
     for folder in ("rlx", "tests", "examples", "benchmarks")
     for path in sorted((ROOT / folder).rglob("*.py"))
 ]
-on_rooms = pytest.mark.parametrize("path", ROOMS, ids=lambda p: str(p.relative_to(ROOT)))
-on_all = pytest.mark.parametrize("path", ALL, ids=lambda p: str(p.relative_to(ROOT)))
 
 
 @functools.cache
@@ -63,19 +59,21 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def imports(path: Path) -> Iterator[tuple[int, str]]:
+@functools.cache
+def imports(path: Path) -> list[tuple[int, str]]:
     """Every module a file imports, with the line: in functions and under TYPE_CHECKING too."""
-    package = path.relative_to(ROOT).parts[:-1]
+    package, found = path.relative_to(ROOT).parts[:-1], []
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            found += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             start = package[: len(package) - node.level + 1] if node.level else ()
             module = ".".join([*start, *([node.module] if node.module else [])])
             if module == "rlx":
-                yield from ((node.lineno, f"rlx.{alias.name}") for alias in node.names)
+                found += [(node.lineno, f"rlx.{alias.name}") for alias in node.names]
             else:
-                yield node.lineno, module
+                found.append((node.lineno, module))
+    return found
 
 
 def floor_of(path: Path) -> str:
@@ -87,29 +85,29 @@ def floor_of(path: Path) -> str:
 # -- floors ---------------------------------------------------------------------------------------
 
 
-@on_rooms
-def test_imports_go_down(path: Path):
-    floor = floor_of(path)
-    if not floor:
-        assert path.name in ("__init__.py", "__main__.py"), "rooms stand on a floor, not in rlx/"
-        return
-    assert floor in MAY_IMPORT, f"rlx/{floor} is no floor of the house"
-    for line, module in imports(path):
-        if module.split(".")[0] == "rlx":
-            target = module.split(".")[1] if "." in module else "rlx itself"
-            allowed = (floor, *MAY_IMPORT[floor])
-            assert target in allowed, f"{path}:{line}: rlx.{floor} may not import {target}"
+def test_imports_go_down():
+    for path in ROOMS:
+        floor = floor_of(path)
+        if not floor:
+            assert path.name in ("__init__.py", "__main__.py"), f"{path} must stand on a floor"
+            continue
+        assert floor in MAY_IMPORT, f"rlx/{floor} is no floor of the house"
+        for line, module in imports(path):
+            if module.split(".")[0] == "rlx":
+                target = module.split(".")[1] if "." in module else "rlx itself"
+                allowed = (floor, *MAY_IMPORT[floor])
+                assert target in allowed, f"{path}:{line}: rlx.{floor} may not import {target}"
 
 
-@on_rooms
-def test_device_libraries_stay_in_their_backend(path: Path):
-    parts = path.relative_to(SOURCE).parts
-    in_backend = parts[0] == "backends" and len(parts) > 2
-    for line, module in imports(path):
-        library = module.split(".")[0]
-        assert library not in DEVICE_LIBRARIES or in_backend, (
-            f"{path}:{line}: {library} belongs under rlx/backends/<device>/"
-        )
+def test_device_libraries_stay_in_their_backend():
+    for path in ROOMS:
+        parts = path.relative_to(SOURCE).parts
+        in_backend = parts[0] == "backends" and len(parts) > 2
+        for line, module in imports(path):
+            library = module.split(".")[0]
+            assert library not in DEVICE_LIBRARIES or in_backend, (
+                f"{path}:{line}: {library} belongs under rlx/backends/<device>/"
+            )
 
 
 def test_the_door_only_re_exports():
@@ -121,30 +119,30 @@ def test_the_door_only_re_exports():
 # -- sizes and names ------------------------------------------------------------------------------
 
 
-@on_all
-def test_files_stay_small(path: Path):
-    lines = path.read_text(encoding="utf-8").count("\n")
-    assert lines <= MAX_LINES, f"{path} has {lines} lines, the limit is {MAX_LINES}; split it"
+def test_files_stay_small():
+    for path in ALL:
+        lines = path.read_text(encoding="utf-8").count("\n")
+        assert lines <= MAX_LINES, f"{path} has {lines} lines, the limit is {MAX_LINES}; split it"
 
 
-@on_all
-def test_functions_stay_small(path: Path):
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            lines = (node.end_lineno or 0) - node.lineno + 1
-            assert lines <= MAX_FUNCTION, f"{path}:{node.lineno}: {node.name} has {lines} lines"
+def test_functions_stay_small():
+    for path in ALL:
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                assert lines <= MAX_FUNCTION, f"{path}:{node.lineno}: {node.name} has {lines} lines"
 
 
-@on_all
-def test_file_names_say_something(path: Path):
-    assert path.stem not in VAGUE, f"{path}: name the file after what it does"
+def test_file_names_say_something():
+    for path in ALL:
+        assert path.stem not in VAGUE, f"{path}: name the file after what it does"
 
 
-@on_all
-def test_nothing_is_left_for_later(path: Path):
+def test_nothing_is_left_for_later():
     words = r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b"  # in two parts: this file is searched as well
-    found = re.search(words, path.read_text(encoding="utf-8"))
-    assert found is None, f"{path} says {found and found.group()}"
+    for path in ALL:
+        found = re.search(words, path.read_text(encoding="utf-8"))
+        assert found is None, f"{path} says {found and found.group()}"
 
 
 # -- docstrings -----------------------------------------------------------------------------------
@@ -179,15 +177,15 @@ def public_names(path: Path) -> Iterator[tuple[str, ast.AST]]:
                 yield f"{node.name}.{child.name}", child  # type: ignore[attr-defined]
 
 
-@on_rooms
-def test_public_names_have_docstrings(path: Path):
-    for name, node in public_names(path):
-        text = ast.get_docstring(node)  # type: ignore[arg-type]
-        line = getattr(node, "lineno", 1)
-        assert text, f"{path}:{line}: {name} has no docstring"
-        first = text.splitlines()[0]
-        assert len(first) <= MAX_COLUMNS, f"{path}:{line}: {name}: the first line is too long"
-        assert not first.startswith("This "), f"{path}:{line}: {name}: say what, not «this»"
+def test_public_names_have_docstrings():
+    for path in ROOMS:
+        for name, node in public_names(path):
+            text = ast.get_docstring(node)  # type: ignore[arg-type]
+            line = getattr(node, "lineno", 1)
+            assert text, f"{path}:{line}: {name} has no docstring"
+            first = text.splitlines()[0]
+            assert len(first) <= MAX_COLUMNS, f"{path}:{line}: {name}: the first line is too long"
+            assert not first.startswith("This "), f"{path}:{line}: {name}: say what, not «this»"
 
 
 # -- what an import brings along ------------------------------------------------------------------

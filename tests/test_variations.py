@@ -5,11 +5,9 @@ All of them: `AUDIT=all pytest tests/test_variations.py`, which `make audit` doe
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
-from audit import Case, all_close, graph_of, tolerance_of
+from audit import COMPLETE, Case, all_close, graph_of, tolerance_of
 from claims import cases_of
 from variations import Variation, few_variations, variations
 
@@ -18,7 +16,6 @@ from rlx.ir.graph import OPS
 from rlx.ir.interpret import interpret
 from rlx.trace.array import Array
 
-COMPLETE = os.environ.get("AUDIT") == "all"
 FEW = 1  # of each sample in the default run
 CASES = [
     pytest.param(case, id=f"{op.name}-{number}")

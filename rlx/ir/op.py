@@ -281,13 +281,18 @@ class Op:
         return lacking
 
     def run(
-        self, arrays: Sequence[np.ndarray], attrs: dict[str, Any], device: str = ""
+        self,
+        arrays: Sequence[np.ndarray],
+        attrs: dict[str, Any],
+        device: str = "",
+        types: Sequence[Type] = (),
     ) -> tuple[np.ndarray, ...]:
         """Evaluate the NumPy reference; results have the dtypes of the type rule.
 
-        A user's op may have another one for a device.
+        A user's op may have another one for a device. `types` are those of the results, if they are
+        known already.
         """
-        types = self.infer([Type(as_dtype(a.dtype), a.shape) for a in arrays], attrs)
+        types = types or self.infer([Type(as_dtype(a.dtype), a.shape) for a in arrays], attrs)
         with np.errstate(all="ignore"):
             kernel = self.rules.get("kernels", {}).get(device, self.rules["reference"])
             results = kernel(*arrays, **attrs)

@@ -20,7 +20,7 @@ from ..ir.graph import Source, Value
 from ..trace.array import Array
 from ..trace.host import PYTHON_SCALARS
 
-_marking = hold_in_forks(4, threading.Lock())
+_marking = hold_in_forks(5, threading.Lock())
 _NUMBERS = (*PYTHON_SCALARS, np.generic)
 
 

@@ -19,6 +19,8 @@ def next_rows(rows: Rows, host: Host) -> dict[Kernel, Ahead]:
 
     Of each array it is the last kernel that has a loop around a load of it.
     """
+    if not rows.loops:  # in a chain, whose round has one row
+        return {}
     row = rows.loops[-1]
     last: dict[Buffer, tuple[Kernel, Load]] = {}
     for kernel in rows.kernels:

@@ -24,20 +24,37 @@ from ...lower.pipeline import Lowered, lower
 from ...lower.target import Target
 from ..backend import Availability, Backend, Executable, Lasting
 from ..sized_entry import Sizes, sized_entry
-from . import machine, pool
+from . import entry, machine, pool
+from .beside import Compiles
+from .code import Module
 from .entry import make_entry
 from .entry_layout import Spec, array_layout
 from .host import Host, host
+from .kept import compile_ahead
 from .library import Library, constant_name
 from .program import ProgramWriter
 from .python_entry import aligned_array
 from .ranking import MOST_RANKED
 from .reuse import lifetimes, reused_memory
 from .stored import Code, Place, facts
-from .units import units
+from .units import Units
 
 RELEASE_ABOVE = 50_000  # nanoseconds of work that pay for giving up the interpreter lock
 LOCAL_BYTES = 1 << 16  # of a thread's stack, for what a row passes on
+
+
+def target_of(host: Host) -> Target:
+    """What lowering must know of a processor."""
+    return Target(
+        "cpu",
+        lanes=host.lanes(4),
+        local_bytes=LOCAL_BYTES,
+        most_ranked=MOST_RANKED,
+        has_sort=True,
+        in_place_carries=True,
+        has_chains=True,
+        threads=host.cores,
+    )
 
 
 class CpuBackend(Backend):
@@ -46,17 +63,9 @@ class CpuBackend(Backend):
     name = "cpu"
 
     def __init__(self) -> None:
-        self.target = Target(
-            "cpu",
-            lanes=host().lanes(4),
-            local_bytes=LOCAL_BYTES,
-            most_ranked=MOST_RANKED,
-            has_sort=True,
-            in_place_carries=True,
-            has_chains=True,
-            threads=host().cores,
-        )
+        self.target = target_of(host())
         self.alike_target = replace(self.target, sums_alike=True)
+        compile_ahead([pool.text, entry.text])
 
     def availability(self) -> Availability:
         """It runs wherever llvmlite does."""
@@ -156,11 +165,12 @@ class CpuBackend(Backend):
         lowered = lower(graph, target, _verify_stage if check else None)
         program = lowered.program
         times.append(time.perf_counter())
-        writer = ProgramWriter(_host_of(target))
-        memory, early = writer.write(program, fixed)
-        texts = units(writer.module, host().cores)
-        times.append(time.perf_counter())
-        objects = machine.compile_together(texts)
+        with Compiles() as compiles:
+            units = Units(Module(), host().cores, compiles.add)
+            writer = ProgramWriter(_host_of(target), units.add, units.module)
+            memory, early = writer.write(program, fixed)
+            times.append(time.perf_counter())
+            objects = compiles.finish(units.rest())
         times.append(time.perf_counter())
         code = Code(
             objects,

@@ -27,8 +27,9 @@ from typing import Any
 import numpy as np
 
 from rlx.backends.backend import MISS
-from rlx.backends.cpu import entry_code, entry_plan, machine, memory
+from rlx.backends.cpu import entry_code, entry_plan, memory
 from rlx.backends.cpu.entry_layout import ArrayLayout, Spec, word
+from rlx.backends.cpu.kept import load_kept
 from rlx.backends.cpu.python_entry import python_entry
 from rlx.ir.config import config
 
@@ -133,8 +134,7 @@ class _Runtime:
         for kind in (float, int, bool):
             dtype = entry_plan.NUMBER_TYPES[kind.__name__]
             symbols |= {f"{kind.__name__}_type": id(kind), f"{dtype}_dtype": id(np.dtype(dtype))}
-        text = entry_code.entry_module(locked=not _gil_enabled())
-        self.library = machine.load_kept(text, symbols=symbols)
+        self.library = load_kept(text(), symbols=symbols)
         self.handler = memory.Handler(b"rlx", 1, None)
         for name in ("malloc", "calloc", "realloc", "free"):
             setattr(self.handler, name, self.library.address(f"handler_{name}"))
@@ -164,6 +164,11 @@ def memory_counts() -> tuple[int, int]:
     places = (runtime.library.address(name) for name in ("made", "kept"))
     made, kept = (ctypes.c_int64.from_address(place).value for place in places)
     return made, kept
+
+
+def text() -> str:
+    """The LLVM text of the code that all entries share."""
+    return entry_code.entry_module(locked=not _gil_enabled())
 
 
 @cache

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ...lower.lir.program import Buffer
@@ -29,6 +29,7 @@ class EqualKernels:
     """
 
     module: Module
+    complete: Callable[[Sequence[Function]], None]  # takes what will not change
     is_symbolic: bool = False
     known: dict[str, str] = field(default_factory=dict)
 
@@ -58,6 +59,7 @@ class EqualKernels:
         for f in made:
             _load_slots(f, places, self.is_symbolic + 1)
         if len(module.shared) != shared:  # others will use what came with it
+            self.complete(made)
             return kernel.name, order
         text = "\n".join([*(f.text for f in made), *module.globals[lines:]])
         text = text.replace(f"@{kernel.name}(", "@")
@@ -68,7 +70,9 @@ class EqualKernels:
 
         text = _PRODUCT.sub(counted_from_here, text)
         found = self.known.setdefault(text, kernel.name)
-        if found != kernel.name:
+        if found == kernel.name:
+            self.complete(made)
+        else:
             for f in made:
                 del module.functions[f.name]
             del module.globals[lines:]

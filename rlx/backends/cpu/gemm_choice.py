@@ -19,7 +19,8 @@ from .gemm_plan import (
 )
 from .host import Host
 
-PACK_CYCLES = 4  # of a vector of a computed operand
+PACK_CYCLES = 4  # of a vector of an operand
+WAY = 4096  # bytes: the first cache takes lines so far apart for one set
 RUN_CYCLES = 8  # of a new run of windows in place
 
 
@@ -241,8 +242,7 @@ def _wants_packing(problem: Problem, tile: Tile, host: Host) -> tuple[bool, bool
     if tile.column_panels < 4:
         pack_a = False
     elif problem.a.column == 1:
-        crowded = problem.a.row * size % 4096 == 0 and k >= 64 and problem.m > NARROW
-        pack_a = crowded or a_bytes > 4 * host.l2
+        pack_a = _crowds(problem, tile, host) or a_bytes > 4 * host.l2
     else:
         pack_a = a_bytes > 2 * host.l1
     if problem.dtype in WIDENED:  # packing widens them once and for all
@@ -250,6 +250,18 @@ def _wants_packing(problem: Problem, tile: Tile, host: Host) -> tuple[bool, bool
         pack_b = pack_b or tile.row_panels >= 3
     is_given = [x.is_computed or x.is_packed for x in (problem.a, problem.b)]
     return pack_a or is_given[0], pack_b or is_given[1]
+
+
+def _crowds(problem: Problem, tile: Tile, host: Host) -> bool:
+    """Whether the rows of a tile of A in place push each other out of the first cache."""
+    if problem.a.column != 1 or problem.k < 64 or problem.m <= NARROW:
+        return False
+    return problem.a.row * problem.itemsize % WAY == 0 and tile.rows > _rows_at_once(host)
+
+
+def _rows_at_once(host: Host) -> int:
+    """How many rows of A may crowd into one set of the first cache, and leave room for B."""
+    return max(1, host.l1 // WAY * 2 // 3)
 
 
 def _spread(stride: int) -> int:
@@ -264,8 +276,10 @@ def _tile_for_windows(problem: Problem, host: Host) -> tuple[Tile, bool]:
     """
     cost, tile = choose_tile(problem, host)
     windows = problem.a.windows
-    if windows is None or problem.dtype != problem.accumulator or problem.k == 0:
+    if problem.dtype != problem.accumulator or problem.k == 0:
         return tile, False
+    if windows is None:
+        return _low_enough(problem, host, cost, tile), False
     period = math.gcd(windows.lines[-1].count, *(line.count for line in problem.c_lines[-1:]))
     fitting_cost, fitting = choose_tile(problem, host, period)
     runs = problem.k // windows.depths[-1].count
@@ -274,10 +288,24 @@ def _tile_for_windows(problem: Problem, host: Host) -> tuple[Tile, bool]:
     return (fitting, True) if fitting_cost < cost else (tile, False)
 
 
-def choose_tile(problem: Problem, host: Host, period: int = 0) -> tuple[float, Tile]:
+def _low_enough(problem: Problem, host: Host, cost: float, tile: Tile) -> Tile:
+    """The tile of this cost, or a lower one if that spares the threads to pack all of A.
+
+    Two at least would, however many there are: sums must not depend on their number.
+    """
+    if not _crowds(problem, tile, host) or problem.a.is_packed:
+        return tile
+    low_cost, low = choose_tile(problem, host, most=_rows_at_once(host))
+    packing = 2 * PACK_CYCLES * problem.m * problem.k / tile.lanes
+    return low if low_cost < cost + packing else tile
+
+
+def choose_tile(
+    problem: Problem, host: Host, period: int = 0, most: int = 64
+) -> tuple[float, Tile]:
     """The register tile that needs the fewest cycles for the whole matrix, and these.
 
-    If there is a period, the height of the tile divides it.
+    It has at most `most` rows. If there is a period, its height divides it.
     """
     m, n, k = problem.m, problem.n, max(problem.k, 1)
     lanes = min(host.lanes(problem.itemsize), floor_power(n))
@@ -286,7 +314,7 @@ def choose_tile(problem: Problem, host: Host, period: int = 0) -> tuple[float, T
     widest = 16 if m == 1 else 6
     for vectors in range(1, min(widest, registers) + 1):
         # One register holds the broadcast number of A, `vectors` hold the row of B.
-        for rows in range(1, min(m, (host.vector_registers - 1 - vectors) // vectors) + 1):
+        for rows in range(1, min(m, most, (host.vector_registers - 1 - vectors) // vectors) + 1):
             if period % rows:
                 continue
             tile = Tile(m, n, rows, lanes, vectors)
@@ -307,5 +335,5 @@ def _tile_cycles(rows: int, vectors: int, k: int) -> float:
     were fitted to measurements on AVX-512.
     """
     sums = rows * vectors
-    step = max(sums / 2, 0.65 * (rows + vectors), 4) + 1 + 0.2 * vectors
+    step = max(sums / 2, 0.65 * (rows + vectors), 4) + 1 + 0.1 * vectors
     return k * step + 2 * sums + 10

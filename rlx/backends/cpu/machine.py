@@ -14,7 +14,6 @@ Nearly all of it is code generation, which hoists constants and unrolled address
 
 from __future__ import annotations
 
-import collections
 import ctypes
 import itertools
 import re
@@ -28,16 +27,14 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from rlx.backends.cpu.host import host
-from rlx.backends.disk import disk_cache
 from rlx.backends.forks import hold_in_forks
-from rlx.backends.sources import hashed
 from rlx.ir.errors import InternalError
 
 LINKED_TOGETHER = 64  # libraries; a linker keeps some kilobytes of each until it goes itself
 
 _serial = itertools.count()
 _idle: list[llvm.TargetMachine] = []  # those of threads that compiled
-_opening = hold_in_forks(2, threading.Lock())
+_opening = hold_in_forks(3, threading.Lock())
 hold_in_forks(9, llvm.ffi.lib._lock)  # last: what Python collects anywhere may ask for it
 
 
@@ -57,7 +54,7 @@ class _Linkers:
     """
 
     def __init__(self) -> None:
-        self._lock = hold_in_forks(3, threading.Lock())
+        self._lock = hold_in_forks(4, threading.Lock())
         self._used = 0
         self._current: llvm.LLJIT | None = None
 
@@ -111,42 +108,7 @@ def compile(text: str, *, level: int = 0) -> tuple[bytes, tuple[str, ...]]:
         return _engine().target.emit_object(module), tuple(_exports(module))
 
 
-def compile_together(texts: Sequence[str]) -> tuple[bytes, ...]:
-    """The object code of modules, several of them compiled at the same time."""
-    if len(texts) == 1:
-        return (compile(texts[0])[0],)
-    made: dict[int, bytes] = {}
-    errors: list[BaseException] = []
-    left = iter(range(len(texts)))  # all threads take from it
-
-    def work() -> None:
-        try:
-            for i in left:
-                made[i] = _compile_beside(texts[i])
-        except BaseException as error:  # of the user, too, who interrupts
-            errors.append(error)
-            collections.deque(left, maxlen=0)  # the others need not go on
-
-    threads = [threading.Thread(target=work) for _ in range(min(host().cores, len(texts)) - 1)]
-    started = [thread for thread in threads if _starts(thread)]
-    work()
-    for thread in started:
-        thread.join()
-    if errors:
-        raise errors[0]
-    return tuple(made[i] for i in range(len(texts)))
-
-
-def _starts(thread: threading.Thread) -> bool:
-    """Start a thread, if there can be one more: while Python ends there cannot."""
-    try:
-        thread.start()
-    except RuntimeError:
-        return False
-    return True
-
-
-def _compile_beside(text: str) -> bytes:
+def compile_beside(text: str) -> tuple[bytes, tuple[str, ...]]:
     """Compile a module's IR text while other threads compile theirs.
 
     llvmlite lets one thread at a time into LLVM, for it cannot know which contexts are shared. A
@@ -158,13 +120,14 @@ def _compile_beside(text: str) -> bytes:
     except IndexError:
         target = _new_machine()
     with _module(text, 0) as module, llvm.ffi.OutputString() as error:
+        names = tuple(_exports(module))
         code = emit(target, module, 1, error)
         if not code:
             raise RuntimeError(str(error))
     _idle.append(target)
     start, size = llvm.ffi.lib.LLVMPY_GetBufferStart(code), llvm.ffi.lib.LLVMPY_GetBufferSize(code)
     try:
-        return ctypes.string_at(start, size)
+        return ctypes.string_at(start, size), names
     finally:
         llvm.ffi.lib.LLVMPY_DisposeMemoryBuffer(code)
 
@@ -183,23 +146,6 @@ def load(text: str, *, level: int = 0, symbols: Mapping[str, int] | None = None)
     """
     object_code, names = compile(text, level=level)
     return Library([object_code], names, symbols)
-
-
-def load_kept(text: str, *, symbols: Mapping[str, int] | None = None) -> Library:
-    """Do as `load`, for text that is the same in many processes.
-
-    The object code stays on disk.
-    """
-    disk = disk_cache()
-    key = hashed("text", text, compiler())
-    known = disk.get(key) if disk else None
-    if known is not None:
-        names, object_code = known.split(b"\n", 1)
-        return Library([object_code], names.decode().split(), symbols)
-    library = load(text, symbols=symbols)
-    if disk:
-        disk.put(key, " ".join(library.names).encode() + b"\n" + library.objects[0])
-    return library
 
 
 def compiler() -> tuple[object, ...]:

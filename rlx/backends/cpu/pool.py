@@ -22,6 +22,7 @@ from functools import cache
 from rlx.backends.cpu import machine
 from rlx.backends.cpu.code import Function
 from rlx.backends.cpu.host import host
+from rlx.backends.cpu.kept import load_kept
 
 # Looks for work before going to sleep, of 15 to 50 ns each: about as long as waking up may take,
 # so that waiting costs at most twice what the best choice would.
@@ -55,13 +56,18 @@ def symbols() -> dict[str, int]:
 @cache
 def _library() -> machine.Library:
     """The pool's code, never freed: workers sleep in it until the process ends."""
-    library = machine.load_kept(_text(threads()))
+    library = load_kept(text())
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))
     reset = ctypes.CFUNCTYPE(None)(library.address("reset"))
     reset()
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=reset)  # a child has none of its parent's workers
     return library
+
+
+def text() -> str:
+    """The LLVM text of the pool of this process."""
+    return _text(threads())
 
 
 def _text(count: int) -> str:

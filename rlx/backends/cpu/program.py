@@ -87,6 +87,7 @@ class ProgramWriter:
     """Writes a program and its nested ones into one module."""
 
     host: Host
+    complete: Callable[[Sequence[Function]], None] = lambda functions: None  # will not change
     module: Module = field(default_factory=Module)
     scratch: int = 0
     cost: float = 0.0
@@ -98,7 +99,7 @@ class ProgramWriter:
     is_divided: bool = False  # the loop whose body is written is shared by threads as a whole
 
     def __post_init__(self) -> None:
-        self.kernels = EqualKernels(self.module)
+        self.kernels = EqualKernels(self.module, self.complete)
 
     def write(self, program: Program, fixed: int = 0) -> tuple[Size, Early | None]:
         """Write `main` for a program; gives the bytes of memory it needs.
@@ -122,12 +123,11 @@ class ProgramWriter:
         if isinstance(arena, int):
             arena = -(-arena // 64) * 64
         name = "sized" if self.is_symbolic else "main"
+        wide = f'"prefer-vector-width"="{self.host.vector_bytes * 8}"'
+        self.module.globals += ["!0 = !{}", f"attributes #0 = {{ {wide} }}"]
         self.function(program, name, linkage="", scratch_offset=arena)
         if self.is_symbolic:
             self._main(len(program.inputs) + len(program.outputs))
-        self.module.globals.append("!0 = !{}")
-        width = self.host.vector_bytes * 8
-        self.module.globals.append(f'attributes #0 = {{ "prefer-vector-width"="{width}" }}')
         return arena + self.scratch, early
 
     @property
@@ -158,13 +158,14 @@ class ProgramWriter:
         scratch_offset: Size | None = None,
     ) -> None:
         """Write `i32 name(ptr table)` for a program."""
-        attributes = f"noinline {KERNEL}" if name == "sized" else KERNEL  # its table is new
-        f = self.module.function(name, [("ptr", "%table")], "i32", attributes, linkage)
+        is_short = len(program.steps) <= SHORT
+        # A long one only calls: nothing to optimize. The table of a sized one is new.
+        how = "noinline " if name == "sized" else "" if is_short else "optnone noinline "
+        f = self.module.function(name, [("ptr", "%table")], "i32", f"{how}{KERNEL}", linkage)
         bound = (*program.inputs, *program.outputs)
         places = {b: i for i, b in enumerate(bound, start=int(self.is_symbolic))}
         constants = {b: self._constant(b) for b in program.constants}
         layout = Layout(places, len(places) + self.is_symbolic, constants, scratch_offset)
-        is_short = len(program.steps) <= SHORT
         for step in program.steps:
             self.step(f, step, layout, is_short)
         f.do("ret i32 0")

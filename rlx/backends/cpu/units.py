@@ -1,14 +1,14 @@
 """A module in units that are compiled at the same time.
 
-A function goes to one unit whole; what it names of others is declared there. Constants are
-repeated where they are named.
+The first are while the last are written. A function goes to one unit whole; what it names of others
+is declared there. Constants are repeated where they are named.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from .code import Function, Module
 
@@ -17,22 +17,48 @@ UNITS_PER_THREAD = 4  # so that all threads end at about the same time
 NAME = re.compile(r"[@!][\w.]+")
 
 
-def units(module: Module, threads: int) -> list[str]:
-    """The texts of a module's units; all of it where one thread compiles it, or soon."""
-    functions = list(module.functions.values())
-    sizes = [sum(map(len, f.lines)) for f in functions]
-    size = max(LEAST, sum(sizes) // (threads * UNITS_PER_THREAD))
-    if threads == 1 or sum(sizes) < 2 * LEAST:
-        return [module.text]
-    groups: list[list[Function]] = [[]]
-    filled = 0
-    for f, count in zip(functions, sizes, strict=True):
-        if filled >= size:
-            groups.append([])
-            filled = 0
-        groups[-1].append(f)
-        filled += count
-    return [_unit(module, group) for group in groups]
+@dataclass
+class Units:
+    """Gives the texts of a module's units away.
+
+    Functions that are complete go as soon as they fill a unit, the others at the end.
+    """
+
+    module: Module
+    threads: int
+    give: Callable[[str], None]
+    gone: set[str] = field(default_factory=set)
+    waiting: list[Function] = field(default_factory=list)
+
+    def add(self, functions: Sequence[Function]) -> None:
+        """Take functions that will not change, nor what they name of the module."""
+        for f in functions if self.threads > 1 else ():
+            self.waiting.append(f)
+            if sum(map(_size, self.waiting)) >= LEAST:
+                self.give(_unit(self.module, self.waiting))
+                self.gone |= {f.name for f in self.waiting}
+                self.waiting = []
+
+    def rest(self) -> list[str]:
+        """The units of what is left; all in one where one thread compiles it, or soon."""
+        functions = [f for f in self.module.functions.values() if f.name not in self.gone]
+        sizes = [_size(f) for f in functions]
+        if self.threads == 1 or sum(sizes) < 2 * LEAST:
+            return [_unit(self.module, functions)] if self.gone else [self.module.text]
+        size = max(LEAST, sum(sizes) // (self.threads * UNITS_PER_THREAD))
+        groups: list[list[Function]] = [[]]
+        filled = 0
+        for f, count in zip(functions, sizes, strict=True):
+            if filled >= size:
+                groups.append([])
+                filled = 0
+            groups[-1].append(f)
+            filled += count
+        return [_unit(self.module, group) for group in groups]
+
+
+def _size(f: Function) -> int:
+    return sum(map(len, f.lines))
 
 
 def _unit(module: Module, group: Sequence[Function]) -> str:

@@ -11,8 +11,8 @@ import numpy as np
 from ..graph import OPS, Value
 from ..op import Parts
 from ..types import is_complex, is_float
-from .arithmetic import div, mul, sub
-from .compare import bit_and, bit_not, bit_or, eq, gt, lt, select
+from .arithmetic import abs, abs_parts, div, div_parts, mul, neg, sub
+from .compare import bit_and, bit_not, bit_or, eq, ge, gt, lt, max, min, ne, select
 from .families import pointwise
 from .known import is_all, like
 from .rounding import is_finite
@@ -27,6 +27,12 @@ def or_zero(slope: Value, size: Value) -> Value:
     return select(eq(size, like(size, 0)), like(slope, 0), slope)
 
 
+def with_sign(size: Value, x: Value) -> Value:
+    """`size`, negated where x is negative; -0 is."""
+    is_negative = bit_or(lt(x, like(x, 0)), lt(div(like(x, 1), x), like(x, 0)))
+    return select(is_negative, neg(size), size)
+
+
 sqrt = pointwise(
     "sqrt",
     np.sqrt,
@@ -35,6 +41,32 @@ sqrt = pointwise(
     jvp=[lambda t, out, x: mul(t, or_zero(div(like(out, 0.5), out), out))],
     samples=[dict(args=((2, 3),), low=0.1), dict(args=([4.0, 0.25],), expect=[2.0, 0.5])],
 )
+
+
+@sqrt.parts
+def sqrt_parts(x: Parts) -> Parts:
+    # the root of the larger part's half and the length's; the other part is |im| over twice that
+    info = ml_dtypes.finfo(x.re.dtype)
+    size = max(abs(x.re), abs(x.im))
+    is_large = gt(size, like(size, float(info.max) / 4))
+    is_small = lt(size, like(size, float(info.tiny) * 4**12))
+    one = like(size, 1)
+    scale = select(is_large, like(size, 0.25**2), select(is_small, like(size, 4.0**12), one))
+    back = select(is_large, like(size, 4.0), select(is_small, like(size, 0.5**12), one))
+    re, im = x.re * scale, x.im * scale
+    root = sqrt((abs(re) + abs_parts(Parts(re, im))) * 0.5)
+    other = select(eq(size, like(size, 0)), size, div(abs(im), root * 2)) * back
+    root = root * back
+    infinite = like(size, np.inf)
+    is_right, is_high = ge(x.re, like(x.re, 0)), eq(abs(x.im), infinite)
+    is_far = eq(abs(x.re), infinite)
+    beside = select(ne(x.im, x.im), x.im, like(x.im, 0))  # of an infinite part
+    other = select(is_far, beside, other)
+    re = select(is_high, infinite, select(is_right, root, other))
+    im = with_sign(select(is_high, infinite, select(is_right, other, root)), x.im)
+    return Parts(re, im)
+
+
 rsqrt = pointwise(
     "rsqrt",
     lambda x: (1 / np.sqrt(x)).astype(x.dtype),
@@ -43,6 +75,14 @@ rsqrt = pointwise(
     jvp=[lambda t, out, x: mul(t, mul(div(out, x), -0.5))],
     samples=[dict(args=((2, 3),), low=0.1), dict(args=([4.0, 0.25],), expect=[0.5, 2.0])],
 )
+
+
+@rsqrt.parts
+def rsqrt_parts(x: Parts) -> Parts:
+    one = like(x.re, 1)
+    return div_parts(Parts(one, like(x.re, 0)), sqrt_parts(x))
+
+
 cbrt = pointwise(
     "cbrt",
     np.cbrt,
@@ -113,6 +153,23 @@ log = pointwise(
     jvp=[lambda t, out, x: div(t, x)],
     samples=[dict(args=((2, 3),), low=0.1), dict(args=([1.0, 0.0],), expect=[0.0, -np.inf])],
 )
+
+
+@log.parts
+def log_parts(x: Parts) -> Parts:
+    a, b = abs(x.re), abs(x.im)
+    large, small = max(a, b), min(a, b)
+    ratio = div(small, large)
+    far = log(large) + log1p(ratio * ratio) * 0.5
+    near = log1p((large - 1) * (large + 1) + small * small) * 0.5  # log would cancel
+    is_near = bit_and(gt(large, like(large, 0.5)), lt(large, like(large, 1.5)))
+    length = select(is_near, near, far)
+    length = select(eq(large, like(large, 0)), like(large, -np.inf), length)
+    is_infinite = bit_or(eq(a, like(a, np.inf)), eq(b, like(b, np.inf)))
+    length = select(is_infinite, like(large, np.inf), length)
+    return Parts(length, OPS["atan2"](x.im, x.re))
+
+
 log1p = pointwise(
     "log1p",
     np.log1p,
@@ -136,6 +193,14 @@ logistic = pointwise(
     jvp=[lambda t, out, x: mul(t, mul(out, 1 - out))],
     samples=[dict(args=((2, 3),)), dict(args=([0.0, -1000.0, 1000.0],), expect=[0.5, 0.0, 1.0])],
 )
+
+
+@logistic.parts
+def logistic_parts(x: Parts) -> Parts:
+    power = exp_parts(Parts(neg(x.re), neg(x.im)))
+    one = like(x.re, 1)
+    return div_parts(Parts(one, like(x.re, 0)), Parts(power.re + 1, power.im))
+
 
 exp.fold(lambda x: like(x, 1) if is_all(x, 0) else None)
 log.fold(lambda x: like(x, 0) if is_all(x, 1) else None)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..graph import Value
+from ..op import Parts
 from ..types import is_complex
-from .arithmetic import add, div, mul, neg, square, sub
-from .exponential import or_zero, rsqrt
+from .arithmetic import abs, add, div, mul, neg, square, sub
+from .compare import bit_and, bit_not, bit_or, eq, gt, lt, ne, select
+from .exponential import exp, or_zero, rsqrt, sqrt, with_sign
 from .families import pointwise
 from .known import like
+from .rounding import is_finite
+
+FAR = 22.0  # beyond it sinh and cosh are half of exp, even in doubles
 
 sin = pointwise(
     "sin",
@@ -137,6 +143,76 @@ tanh = pointwise(
     jvp=[lambda t, out, x: mul(t, 1 - mul(out, out))],
     samples=[dict(args=((2, 3),)), dict(args=([0.0, math.log(2)],), expect=[0.0, 0.6])],
 )
+
+
+def _turned(x: Parts) -> Parts:
+    """i times a number."""
+    return Parts(neg(x.im), x.re)
+
+
+def _grown(x: Value, a: Value, function: Callable[[Value], Value]) -> Value:
+    """x times the sinh or cosh of a; where that may overflow, in two steps."""
+    half = exp(abs(a) * 0.5)
+    sign = select(lt(function(a), like(a, 0)), like(a, -0.5), like(a, 0.5))
+    is_large = gt(abs(a), like(a, FAR))
+    return select(is_large, x * (half * sign) * half, x * function(a))
+
+
+@sinh.parts
+def sinh_parts(x: Parts) -> Parts:
+    re, im = _grown(cos(x.im), x.re, sinh), _grown(sin(x.im), x.re, cosh)
+    has_angle = is_finite(x.im)
+    is_sized = bit_and(is_finite(x.re), ne(x.re, like(x.re, 0)))
+    is_nan = ne(x.re, x.re)
+    re = select(bit_or(has_angle, bit_or(is_sized, is_nan)), re, x.re)
+    return Parts(re, select(eq(x.im, like(im, 0)), x.im, im))
+
+
+@cosh.parts
+def cosh_parts(x: Parts) -> Parts:
+    re, im = _grown(cos(x.im), x.re, cosh), _grown(sin(x.im), x.re, sinh)
+    has_angle, is_infinite = is_finite(x.im), eq(abs(x.re), like(re, np.inf))
+    re = select(bit_and(is_infinite, bit_not(has_angle)), abs(x.re), re)
+    im = select(bit_and(eq(x.re, like(im, 0)), bit_not(has_angle)), like(im, 0), im)
+    return Parts(re, select(eq(x.im, like(im, 0)), with_sign(x.im, x.re), im))
+
+
+@tanh.parts
+def tanh_parts(x: Parts) -> Parts:
+    # W. Kahan, Branch cuts for complex elementary functions, 1987
+    slope, size = tan(x.im), sinh(x.re)
+    wide = 1 + slope * slope
+    below = 1 + wide * (size * size)
+    re, im = div(wide * sqrt(1 + size * size) * size, below), div(slope, below)
+    is_far = gt(abs(x.re), like(re, FAR))
+    shrunk = exp(neg(abs(x.re)))
+    re = select(is_far, with_sign(like(re, 1), x.re), re)
+    im = select(is_far, 4 * (sin(x.im) * shrunk) * (cos(x.im) * shrunk), im)
+    is_infinite = eq(abs(x.re), like(re, np.inf))
+    im = select(is_infinite, with_sign(like(im, 0), x.im), im)
+    # an angle without bound leaves only what does not depend on it
+    is_known = bit_or(is_finite(x.im), bit_or(is_infinite, eq(x.re, like(re, 0))))
+    re = select(is_known, select(eq(x.re, like(re, 0)), x.re, re), like(re, np.nan))
+    return Parts(re, select(eq(x.im, like(im, 0)), x.im, im))
+
+
+@sin.parts
+def sin_parts(x: Parts) -> Parts:
+    turned = sinh_parts(_turned(x))
+    return Parts(turned.im, neg(turned.re))
+
+
+@cos.parts
+def cos_parts(x: Parts) -> Parts:
+    return cosh_parts(_turned(x))
+
+
+@tan.parts
+def tan_parts(x: Parts) -> Parts:
+    turned = tanh_parts(_turned(x))
+    return Parts(turned.im, neg(turned.re))
+
+
 asinh = pointwise(
     "asinh",
     np.arcsinh,

@@ -1,0 +1,88 @@
+"""Compiling on other threads, while the caller goes on."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from queue import SimpleQueue
+from typing import final
+
+from rlx.backends.cpu.host import host
+from rlx.backends.cpu.machine import compile_beside
+
+TURN = 0.0001  # seconds a thread runs Python code while others wait
+
+
+@final
+class Compiles:
+    """Compiles texts on other threads while the caller writes more of them.
+
+    Leaving the context ends the threads. Within it Python's threads take short turns: one that
+    compiles asks for a turn some thirty times for each text, and would wait longer than it works.
+    """
+
+    def __init__(self) -> None:
+        self._left: SimpleQueue[tuple[int, str] | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._made: dict[int, bytes] = {}
+        self._errors: list[BaseException] = []
+        self._count = 0
+
+    def add(self, text: str) -> None:
+        """Compile one text more."""
+        self._left.put((self._count, text))
+        self._count += 1
+        if len(self._threads) < host().cores - 1:
+            thread = threading.Thread(target=self._work)
+            if starts(thread):
+                self._threads.append(thread)
+
+    def finish(self, last: list[str]) -> tuple[bytes, ...]:
+        """The object code of all texts in their order, the last ones included.
+
+        The caller compiles, too, and alone where there is one text only.
+        """
+        for text in last[:-1]:
+            self.add(text)
+        self._left.put((self._count, last[-1]))
+        self._count += 1
+        self._left.put(None)
+        self._work()
+        self._end()
+        if self._errors:
+            raise self._errors[0]
+        return tuple(self._made[i] for i in range(self._count))
+
+    def _work(self) -> None:
+        """Compile what is left until there is no more, or an error."""
+        while (taken := self._left.get()) is not None and not self._errors:
+            try:
+                self._made[taken[0]] = compile_beside(taken[1])[0]
+            except BaseException as error:  # of the user, too, who interrupts
+                self._errors.append(error)
+        self._left.put(None)  # for the others
+
+    def __enter__(self) -> Compiles:
+        self._turn = sys.getswitchinterval()
+        sys.setswitchinterval(min(TURN, self._turn))
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
+        sys.setswitchinterval(self._turn)
+        if error:
+            self._errors.append(error)  # what is left need not be compiled
+        self._end()
+
+    def _end(self) -> None:
+        self._left.put(None)
+        for thread in self._threads:
+            thread.join()
+
+
+def starts(thread: threading.Thread) -> bool:
+    """Start a thread, if there can be one more: while Python ends there cannot."""
+    try:
+        thread.start()
+    except RuntimeError:
+        return False
+    return True
