@@ -154,7 +154,7 @@ def test_quotients_of_special_numbers_are_those_of_numpy():
 
 
 READERS = {
-    "log": lambda m, product: m.log(product),
+    "arcsin": lambda m, product: m.arcsin(product),
     "fft": lambda m, product: m.fft.fft(product),
     "det": lambda m, product: m.linalg.det(product),
 }
@@ -170,8 +170,8 @@ def test_products_are_read_whole(name: str):
 VIEWS = {
     "sum": (lambda x: ops.view_as_complex(ops.cumsum(x, axis=0)), typed(4, 2)),
     "order": (lambda x: ops.sort(ops.view_as_real(x), axis=1)[0], typed(4, dtype="c128")),
-    "call": (lambda x: ops.log(ops.view_as_complex(x * x)), typed(4, 2)),
-    "result": (lambda x: ops.view_as_real(ops.log(x)), typed(4, dtype="c128")),
+    "call": (lambda x: ops.asin(ops.view_as_complex(x * x)), typed(4, 2)),
+    "result": (lambda x: ops.view_as_real(ops.asin(x)), typed(4, dtype="c128")),
     "scatter": (
         lambda x: ops.view_as_complex(
             ops.dynamic_update_slice(
