@@ -21,14 +21,13 @@ def fold_constants(graph: Graph) -> Graph:
     before: `a = constant([1, 2]); b = add(a, a)`; after: `b = constant([2, 4])`.
     """
 
-    if all(_known(node, node.args) is None for node in graph.walk()):
+    if not any(_is_known(node, node.args) for node in graph.walk()):
         return graph
 
     def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
-        arrays = _known(node, operands)
-        if arrays is None:
+        if not _is_known(node, operands):
             return again(node, operands, fold_constants)
-        results = node.op.run(arrays, node.attrs)
+        results = node.op.run([_array(x) for x in operands], node.attrs)
         if any(map(_is_uniform, results)):
             return repeat(node, operands)
         lift = next(op for op in OPS.values() if op.is_constant).lift
@@ -45,22 +44,23 @@ def _is_uniform(array: np.ndarray) -> bool:
     return array.size > 1 and bool((array == array.flat[0]).all())
 
 
-def _known(node: Node, operands: Sequence[Value]) -> list[np.ndarray] | None:
-    """The operands' arrays, if the node can be computed from them now."""
-    if not operands or node.graphs or "calls_python" in node.op.rules:
-        return None
-    if "reference" not in node.op.rules or sizes_in(node.attrs):
-        return None
-    if not all(r.type.is_static and r.type.size <= LARGEST for r in node.results):
-        return None
-    arrays = [_array(x) for x in operands]
-    return None if any(a is None for a in arrays) else arrays  # type: ignore[return-value]
+def _is_known(node: Node, operands: Sequence[Value]) -> bool:
+    """Whether the node can be computed from its operands now."""
+    if not operands or node.graphs or not all(map(_is_small, operands)):
+        return False
+    if "calls_python" in node.op.rules or "reference" not in node.op.rules or sizes_in(node.attrs):
+        return False
+    return all(r.type.is_static and r.type.size <= LARGEST for r in node.results)
 
 
-def _array(x: Value) -> np.ndarray | None:
+def _is_small(x: Value) -> bool:
+    """Whether the numbers of a value are known and few."""
     if x.constant is not None:
-        return x.constant if x.constant.size <= LARGEST else None
+        return x.constant.size <= LARGEST
     is_fill = x.node is not None and isinstance(x.node.op.rules.get("body"), Fill)
-    if not is_fill or not x.type.is_static or x.type.size > LARGEST:
-        return None
-    return x.node.op.run([], x.node.attrs)[0]  # type: ignore[union-attr]
+    return is_fill and x.type.is_static and x.type.size <= LARGEST
+
+
+def _array(x: Value) -> np.ndarray:
+    assert x.node is not None
+    return x.node.op.run([], x.node.attrs)[0] if x.constant is None else x.constant

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from weakref import WeakKeyDictionary
 
 from .expr import Expr
 from .index import Index
@@ -25,6 +26,10 @@ from .program import (
     WhileStep,
 )
 
+# of steps, which do not change: every pass asks for them again and again
+_known_reads: WeakKeyDictionary[Step, tuple[Buffer, ...]] = WeakKeyDictionary()
+_known_writes: WeakKeyDictionary[Step, tuple[Buffer, ...]] = WeakKeyDictionary()
+
 
 def loaded_buffers(exprs: Iterable[Expr], indices: Iterable[Index] = ()) -> list[Buffer]:
     """The buffers that expressions and indices load from, oldest first."""
@@ -38,12 +43,15 @@ def _stores_read(stores: Iterable[Store]) -> list[Buffer]:
     return loaded_buffers((s.expr for s in stores), (s.index for s in stores))
 
 
-def reads(step: Step) -> list[Buffer]:
+def reads(step: Step) -> tuple[Buffer, ...]:
     """The buffers a step reads, each once.
 
     Those a `Rows` or `Chain` passes on inside are among them.
     """
-    return list(dict.fromkeys(_reads(step)))
+    found = _known_reads.get(step)
+    if found is None:
+        found = _known_reads[step] = tuple(dict.fromkeys(_reads(step)))
+    return found
 
 
 def _reads(step: Step) -> Iterator[Buffer]:
@@ -82,9 +90,12 @@ def _reads(step: Step) -> Iterator[Buffer]:
         yield from (*step.constants, *(c.initial for c in step.carries), *step.slices)
 
 
-def writes(step: Step) -> list[Buffer]:
+def writes(step: Step) -> tuple[Buffer, ...]:
     """The buffers a step writes, scratch memory included, each once."""
-    return list(dict.fromkeys(_writes(step)))
+    found = _known_writes.get(step)
+    if found is None:
+        found = _known_writes[step] = tuple(dict.fromkeys(_writes(step)))
+    return found
 
 
 def _writes(step: Step) -> Iterator[Buffer]:

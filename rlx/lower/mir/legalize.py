@@ -19,6 +19,8 @@ from ...ir.graph import Graph, Node, Value
 from ..lir.program import REAL_PARTS
 from ..target import Target
 
+NATIVE = (Call, Branch, While, Repeat, AsParts, FromParts)  # whatever their dtypes
+
 
 def legalize(graph: Graph, target: Target) -> Graph:
     """Check that a target can run a graph; an error names op, device, lack and line.
@@ -43,7 +45,7 @@ def needs_library(node: Node, target: Target) -> bool:
     if node.op.is_constant or node.op.name in target.wants:
         return False
     body = node.op.rules.get("body")
-    if isinstance(body, Call | Branch | While | Repeat | AsParts | FromParts):
+    if isinstance(body, NATIVE):
         return False
     if body is None or isinstance(body, Library):
         return True
