@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...ir.dims import Size
 from .code import Function, Module, Vector
 from .host import Host
 from .interleave import interleaved
@@ -29,12 +30,29 @@ def has_quick_sort(host: Host) -> bool:
     return host.vector_bytes == 64
 
 
-def quick_sort(module: Module, bits: int) -> str:
-    """The function `(ptr integers, ptr spare, i64 count, i64 parts)`, written once."""
-    name = f"quick_{bits}"
-    if name not in module.shared:
-        module.shared[name] = name
-        vector = Vector(f"int{bits}", 512 // bits)
+def vectors_of(length: Size, bits: int) -> int:
+    """How many vectors hold all integers of a row; 0 if registers do not, or may not."""
+    if not isinstance(length, int) or length > VECTORS * (512 // bits):
+        return 0
+    return next(n for n in (1, 2, 4, 8, VECTORS) if length <= n * (512 // bits))
+
+
+def quick_sort(module: Module, bits: int, vectors: int = 0) -> str:
+    """The function `(ptr integers, ptr spare, i64 count, i64 parts)`, written once.
+
+    With a number of `vectors`, it is for integers that fit in them.
+    """
+    name = f"quick_{bits}_{vectors}" if vectors else f"quick_{bits}"
+    if name in module.shared:
+        return f"@{name}"
+    module.shared[name] = name
+    vector = Vector(f"int{bits}", 512 // bits)
+    if vectors:
+        parameters = [("ptr", "%x"), ("ptr", "%y"), ("i64", "%count"), ("i64", "%parts")]
+        f = _function(module, name, parameters)
+        _sort_vectors(f, vector, vectors, "%x")
+        f.do("ret void")
+    else:
         _emit_small(module, vector)
         _emit_pivot(module, vector)
         _emit_split(module, vector)
@@ -68,7 +86,7 @@ def _emit_small(module: Module, vector: Vector) -> None:
         else:
             f.do(f"br label %{fits}")
         f.start_block(fits)
-        _sort_vectors(f, vector, vectors)
+        _sort_vectors(f, vector, vectors, "%y")
         f.do(f"br label %{done}")
         if vectors < VECTORS:
             f.start_block(larger)
@@ -77,8 +95,8 @@ def _emit_small(module: Module, vector: Vector) -> None:
     f.do("ret void")
 
 
-def _sort_vectors(f: Function, vector: Vector, count: int) -> None:
-    """Load vectors, sort them, and store them, as many integers as there are."""
+def _sort_vectors(f: Function, vector: Vector, count: int, target: str) -> None:
+    """Load vectors from `%x`, sort them, and store them, as many integers as there are."""
     lanes, most = vector.lanes, f.constant(vector, np.iinfo(vector.dtype).max)
     masks, places, xs = [], [], []
     for i in range(count):
@@ -86,7 +104,7 @@ def _sort_vectors(f: Function, vector: Vector, count: int) -> None:
         left = f.intrinsic("smax", Vector("int64"), left, "0")
         masks.append(_first(f, vector, left))
         place = f.offset("%x", vector.element, str(i * lanes))
-        places.append(f.offset("%y", vector.element, str(i * lanes)))
+        places.append(f.offset(target, vector.element, str(i * lanes)))
         xs.append(load(f, vector, place, masks[-1], most))
     xs = interleaved(f, vector, _sorted(f, vector, xs))
     for x, place, mask in zip(xs, places, masks, strict=True):

@@ -18,7 +18,7 @@ from .code import Function, Module, Vector
 from .host import Host
 from .kernels import Layout, vector_lines
 from .pool import parallel
-from .quick_sort import KERNEL, PARTS, SHARED, has_quick_sort, load, quick_sort, store
+from .quick_sort import KERNEL, PARTS, SHARED, has_quick_sort, load, quick_sort, store, vectors_of
 from .radix_sort import INFINITY, STREAMS, Digits, radix_sort
 
 SHORT, LONG = 8, 11  # bits of a digit
@@ -40,11 +40,17 @@ class _Order:
     has_places: bool
     digit: int
     is_quick: bool
+    vectors: int  # that hold a row, if they are few; else 0
 
     @property
     def name(self) -> str:
         """What the names of its functions end with."""
-        return f"{self.digits.name}{'_quick' if self.is_quick else ''}"
+        return f"{self.digits.name}{'_quick' if self.is_quick else ''}_{self.vectors}"
+
+    @property
+    def is_total(self) -> bool:
+        """Whether what ties is the same, as integers are, and numbers with their places."""
+        return self.has_places or as_dtype(self.dtype).kind != "f"
 
     @property
     def digits(self) -> Digits:
@@ -66,10 +72,11 @@ def emit_sort(
     module: Module, f: Function, step: Sort, layout: Layout, host: Host, parts: int | str
 ) -> None:
     """Emit the order of all rows; threads share long ones, or take some each."""
-    itemsize, has_places = step.numbers.dtype.itemsize, step.places is not None
+    itemsize, has_places = step.numbers.number_dtype.itemsize, step.places is not None
     digit = min(8 * itemsize, LONG if likely(step.length) >= MANY and itemsize > 2 else SHORT)
     is_quick = has_quick_sort(host) and (itemsize == 4 or (itemsize == 8 and not has_places))
-    order = _Order(step.numbers.dtype.name, has_places, digit, is_quick)
+    vectors = vectors_of(step.length, 64 if has_places else 8 * itemsize) if is_quick else 0
+    order = _Order(step.numbers.number_dtype.name, has_places, digit, is_quick, vectors)
     if order not in module.shared:
         module.shared[order] = order.name
         _emit_row(module, order)
@@ -216,6 +223,14 @@ def _emit_row(module: Module, order: _Order) -> None:
     done = f.label("sorted")
     if order.is_quick:
         _emit_quick(module, f, order, done)
+    if not order.is_quick or not order.is_total:
+        _emit_by_digits(module, f, order, done)
+    f.start_block(done)
+    f.do("ret void")
+
+
+def _emit_by_digits(module: Module, f: Function, order: _Order, done: str) -> None:
+    """Sort with a radix sort and go on to `done`."""
     row, spare, size = radix_sort(module, order.digits), "%spare", order.bits // 8
     if order.has_places:
         second = f.offset(spare, "i8", f.emit(f"mul i64 %length, {size}"))
@@ -226,15 +241,13 @@ def _emit_row(module: Module, order: _Order) -> None:
     parts = f.intrinsic("umin", Vector("int64"), "%parts", str(COUNTED))
     f.do(f"call void {row}(ptr %counts, ptr %numbers, {given}, i64 %length, i64 {parts})")
     f.do(f"br label %{done}")
-    f.start_block(done)
-    f.do("ret void")
 
 
 def _emit_quick(module: Module, f: Function, order: _Order, done: str) -> None:
     """Sort as integers and go on to `done`, unless some numbers tie that differ."""
     _emit_begin(module, order)
     bits = 64 if order.has_places else order.bits
-    quick = quick_sort(module, bits)
+    quick = quick_sort(module, bits, order.vectors)
     words, spare = "%result", "%spare"
     if order.has_places:
         words, spare = "%spare", f.offset("%spare", "i64", "%length")
@@ -244,8 +257,8 @@ def _emit_quick(module: Module, f: Function, order: _Order, done: str) -> None:
     f.do(f"store ptr {found}, ptr {_slot(f, job, FOUND)}, align 8")
     f.do(f"store i64 %length, ptr {_slot(f, job, LENGTH)}, align 8")
     parallel(f, f"@begin_{order.name}", job, "%parts")
-    kind, by_digits = as_dtype(order.dtype).kind, f.label("digits")
-    if kind == "f" and not order.has_places:
+    by_digits = f.label("digits")
+    if not order.is_total:
         with f.loop("0", "%parts", "1", [("i64", "0")]) as loop:
             here = f.emit(f"load i64, ptr {f.offset(found, 'i64', loop.index)}, align 8")
             loop.next = [f.emit(f"or i64 {loop.values[0]}, {here}")]
@@ -253,11 +266,12 @@ def _emit_quick(module: Module, f: Function, order: _Order, done: str) -> None:
         f.do(f"br i1 {is_plain}, label %{plain}, label %{by_digits}")
         f.start_block(plain)
     f.do(f"call void {quick}(ptr {words}, ptr {spare}, i64 %length, i64 %parts)")
-    if order.has_places or kind != "i":
+    if order.has_places or as_dtype(order.dtype).kind != "i":
         _emit_end(module, order)
         parallel(f, f"@end_{order.name}", job, "%parts")
     f.do(f"br label %{done}")
-    f.start_block(by_digits)
+    if not order.is_total:
+        f.start_block(by_digits)
 
 
 def _call_row(
