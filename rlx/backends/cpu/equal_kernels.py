@@ -98,7 +98,7 @@ class EqualKernels:
     def call(
         self, f: Function, layout: Layout, name: str, buffers: Sequence[Buffer], parts: int | str
     ) -> None:
-        """Call the function of a kernel, whose buffers these are, perhaps for several parts."""
+        """Call the function of a kernel with its buffers, perhaps for several parts."""
         table = self.table(f, layout, buffers)
         if parts == 1:
             f.do(f"call void @{name}(ptr {table}, i64 0, i64 1)")
