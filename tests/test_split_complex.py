@@ -196,6 +196,35 @@ def test_arrays_lie_in_memory_declared_otherwise(name: str):
     np.testing.assert_allclose(result, interpret(graph, [x])[0], rtol=1e-12)
 
 
+def test_real_products_may_have_a_complex_dtype():
+    x, y = numbers(4, 5).real, numbers(5, 3).real
+
+    def product(x, y):
+        return rnp.matmul(x, y, preferred_element_type="complex64")
+
+    result = np.asarray(rlx.jit(product)(x, y))
+    assert result.dtype == "complex64"
+    np.testing.assert_allclose(result, x @ y, rtol=0, atol=16 * EPS)
+
+
+IN_PLACE = {
+    "scaled": (lambda x: x * (2 - 1j) + 1, True),
+    "swapped": (lambda x: lax.complex(x.imag, x.real), True),
+    "normalized": (lambda x: x / rnp.sum(rnp.abs(x), axis=1, keepdims=True), True),
+    "transposed": (lambda x: x.T * 2 + x, False),
+    "reversed": (lambda x: x[:, ::-1] * 1j, False),
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_donated_numbers_are_overwritten_when_both_parts_are_read(name: str):
+    program, is_in_place = IN_PLACE[name]
+    x = numbers(37, 37)
+    compiled = rlx.jit(program, donate_argnums=0).lower(x).compile()
+    assert ("takes its memory" in compiled.report()) == is_in_place
+    np.testing.assert_array_equal(compiled(rlx.array(x)), rlx.jit(program)(x))
+
+
 def test_a_product_goes_around_a_loop_of_no_rounds():
     def program(x, y):
         return lax.fori_loop(0, 0, lambda i, c: c * y, x @ y)
