@@ -6,9 +6,9 @@ from .code import Module
 
 
 def emit_sized_main(module: Module, count: int, attributes: str) -> None:
-    """Write `main`, which moves the array of sizes to the front of `count` pointers and two more.
+    """Write `main`, which calls `sized` with the array of sizes moved to the front.
 
-    Then it calls `sized`.
+    It comes after `count` pointers; one more follows.
     """
     f = module.function("main", [("ptr", "%given")], "i32", attributes)
     table = f.emit(f"alloca [{count + 2} x ptr], align 8")
