@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
 
 import rlx
 import rlx.numpy as rnp
+from rlx.backends.cpu import program
 from rlx.backends.cpu.host import host
 from rlx.backends.cpu.program import ProgramWriter
 from rlx.backends.registry import get
 from rlx.ir.interpret import interpret
+from rlx.ir.types import Type
+from rlx.lower.lir.canonical import canonical
+from rlx.lower.lir.expr import accumulated, apply, const, guard, index_value, load, reduce
+from rlx.lower.lir.index import Variable, as_index
+from rlx.lower.lir.program import Buffer, Contraction, Kernel, Rows, Store
 from rlx.lower.pipeline import lower
 
 SIZE = 48
@@ -74,3 +81,84 @@ def test_constants_and_sizes_that_differ_are_other_kernels():
     wanted = [np.exp(x).sum(0), np.exp(y).sum(0), np.exp(x * 2).sum(0), np.exp(x).sum(1)]
     for one, other in zip(found, [*wanted, np.exp(-x).sum(0)], strict=True):
         np.testing.assert_allclose(one, other, rtol=64 * np.finfo("f4").eps)
+
+
+def step(**changed: Any) -> Rows:
+    """A step with something of everything; `changed` names what is not as usual."""
+    is_ = {
+        "extent": 8, "outer": 4, "dtype": "f4", "stored": "temporary", "number": 0.0, "stride": 8,
+        "shift": 0, "instruction": "add", "combine": "add", "init": 0.0, "low": 1, "step": 2,
+        "divisor": 3, "shared": False, "offset": 64, "local": 64, "value": "i4", "place": 0,
+        "swapped": False,
+    } | changed  # fmt: skip
+    i, j, k = Variable(is_["outer"]), Variable(is_["extent"]), Variable(5)
+    dtype = np.dtype(is_["dtype"])
+    type = Type(dtype, (64,))
+    x = Buffer("x", type, "input")
+    y = x if is_["shared"] else Buffer("y", type, "input")
+    out = Buffer("out", type, is_["stored"], is_["place"])
+    passed = Buffer("passed", type, "local", is_["offset"])
+    index = i * is_["stride"] + j + is_["shift"]
+    numbers = [load(x, index), load(y, index // is_["divisor"])]
+    total = reduce(is_["combine"], (k,), const(dtype, is_["init"]), load(x, as_index(k)))
+    inside = apply(is_["instruction"], dtype, *(numbers[::-1] if is_["swapped"] else numbers))
+    guarded = guard(
+        [(as_index(j), is_["low"], 7)], [(as_index(j), is_["step"])], inside,
+        const(dtype, is_["number"]),
+    )  # fmt: skip
+    where = apply("convert", dtype, index_value(as_index(j), np.dtype(is_["value"])))
+    first = Kernel((j,), (Store(passed, as_index(j), apply("mul", dtype, guarded, where)),))
+    loaded = load(passed, as_index(j))
+    second = Kernel((j,), (Store(out, index, apply("max", dtype, loaded, total)),))
+    return Rows((i,), (first, second), (passed,), is_["local"])
+
+
+DIFFERENT = [
+    {"extent": 6}, {"outer": 5}, {"dtype": "f8"}, {"stored": "output"}, {"number": -0.0},
+    {"number": float("nan")}, {"stride": 9}, {"shift": 1}, {"instruction": "sub"}, {"init": 1.0},
+    {"combine": "max"}, {"low": 2}, {"step": 3}, {"divisor": 4}, {"shared": True}, {"offset": 0},
+    {"local": 128}, {"value": "i8"}, {"swapped": True},
+]  # fmt: skip
+
+
+def test_keys_of_steps_differ_where_they_do_something_else():
+    keys = [canonical(step(**changed))[0] for changed in ({}, *DIFFERENT)]
+    assert len(set(keys)) == len(keys)
+
+
+def test_keys_of_steps_do_not_depend_on_names_and_places():
+    (key, ours), (other, theirs) = canonical(step()), canonical(step(place=128))
+    assert key == other
+    assert [b.name for b in ours] == [b.name for b in theirs]
+    assert not {*ours} & {*theirs}
+    product = {"row": 4, "column": 8, "depth": 8}
+    assert canonical(contraction(**product))[0] == canonical(contraction(**product))[0]
+
+
+def test_keys_of_products_differ_where_they_do_something_else():
+    usual = {"row": 4, "column": 8, "depth": 8, "dtype": "f4", "is_packed": False}
+    others = [{"row": 5}, {"column": 4}, {"depth": 4}, {"dtype": "f8"}, {"is_packed": True}]
+    keys = [canonical(contraction(**usual | other))[0] for other in ({}, *others)]
+    assert len(set(keys)) == len(keys)
+
+
+def contraction(row: int, column: int, depth: int, dtype: str = "f4", is_packed: bool = False):
+    a, b, c, panels = (Buffer(n, Type(np.dtype("f4"), (64,)), "temporary") for n in "abcp")
+    i, j, k = Variable(row), Variable(column), Variable(depth)
+    store = Store(c, i * 8 + j, accumulated(np.dtype("f4")))
+    operands = load(a, i * 8 + k), load(b, k * 8 + j)
+    given = panels if is_packed else None
+    return Contraction((), i, j, k, *operands, np.dtype(dtype), (store,), rhs_panels=given)
+
+
+def test_equal_steps_are_written_once(monkeypatch):
+    written = []
+    emit = program.emit_loops_of
+    monkeypatch.setattr(program, "emit_loops_of", lambda *a: written.append(a) or emit(*a))
+    counts = []
+    for layers in (4, 9):
+        written.clear()
+        run, given = network(layers)
+        functions(rlx.make_graph(run)(*given))
+        counts.append(len(written))
+    assert counts[0] == counts[1] > 0

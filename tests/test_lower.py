@@ -296,6 +296,16 @@ def test_products_read_slices_of_arguments_where_they_lie() -> None:
     assert kinds(program) == [Contraction]
 
 
+def test_products_read_thirds_of_a_sum_that_a_product_stores() -> None:
+    def fn(x: Value, w: Value, b: Value) -> Value:
+        whole = dot(x, w, ((1,), (0,))) + ops.broadcast(b, shape=(8, 12), axes=(1,))
+        q, k, v = (ops.slice(whole, start=(0, i), stop=(8, i + 4), step=(1, 1)) for i in (0, 4, 8))
+        return dot(dot(q, k, ((1,), (1,))), v, ((1,), (0,)))
+
+    program = check_fn(fn, typed(8, 5), typed(5, 12), typed(12))
+    assert kinds(program) == [Contraction] * 3
+
+
 # -- rows -----------------------------------------------------------------------------------------
 
 

@@ -2,10 +2,15 @@
 
 import numpy as np
 import pytest
+from lowering import check, typed
 
 import rlx
 import rlx.numpy as rnp
 from rlx import lax
+from rlx.ir import ops
+from rlx.ir.builder import build
+from rlx.ir.interpret import interpret
+from rlx.runtime.session import default_session
 
 EPS = float(np.finfo(np.float32).eps)
 rng = np.random.default_rng(0)
@@ -131,6 +136,102 @@ def test_quotients_neither_overflow_nor_vanish():
     with np.errstate(all="ignore"):
         expected = x / y
     alike(np.asarray(rlx.jit(lambda x, y: x / y)(x, y)), expected)
+
+
+SIMPLE = [0.0, -0.0, 1.0, -2.5, np.inf, -np.inf, np.nan]
+SPECIAL = np.array([complex(a, b) for a in SIMPLE for b in SIMPLE], "complex64")
+
+
+def test_quotients_of_special_numbers_are_those_of_numpy():
+    x, y = np.repeat(SPECIAL, len(SPECIAL)), np.tile(SPECIAL, len(SPECIAL))
+    result = np.asarray(rlx.jit(lambda x, y: x / y)(x, y))
+    with np.errstate(all="ignore"):
+        expected = x / y
+    for ours, theirs in ((result.real, expected.real), (result.imag, expected.imag)):
+        np.testing.assert_allclose(ours, theirs, rtol=4 * EPS)
+        zeros = theirs == 0
+        np.testing.assert_array_equal(np.signbit(ours[zeros]), np.signbit(theirs[zeros]))
+
+
+READERS = {
+    "arcsin": lambda m, product: m.arcsin(product),
+    "fft": lambda m, product: m.fft.fft(product),
+    "det": lambda m, product: m.linalg.det(product),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_products_are_read_whole(name: str):
+    x, y = numbers(5, 6, dtype="complex128"), numbers(6, 5, dtype="complex128")
+    result = np.asarray(rlx.jit(lambda x, y: READERS[name](rnp, x @ y))(x, y))
+    np.testing.assert_allclose(result, READERS[name](np, x @ y), rtol=1e-10)
+
+
+VIEWS = {
+    "sum": (lambda x: ops.view_as_complex(ops.cumsum(x, axis=0)), typed(4, 2)),
+    "order": (lambda x: ops.sort(ops.view_as_real(x), axis=1)[0], typed(4, dtype="c128")),
+    "call": (lambda x: ops.asin(ops.view_as_complex(x * x)), typed(4, 2)),
+    "result": (lambda x: ops.view_as_real(ops.asin(x)), typed(4, dtype="c128")),
+    "scatter": (
+        lambda x: ops.view_as_complex(
+            ops.dynamic_update_slice(
+                ops.view_as_real(x),
+                ops.full(shape=(1, 2), value=7.0, dtype="float64"),
+                ops.full(shape=(), value=1, dtype="int32"),
+                ops.full(shape=(), value=0, dtype="int32"),
+            )
+        ),
+        typed(4, dtype="c128"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_arrays_lie_in_memory_declared_otherwise(name: str):
+    f, given = VIEWS[name]
+    graph, x = build(f, [given]), np.arange(1.0, 1 + given.size).reshape(given.shape)
+    x = (x * 1.5j - x if given.dtype.kind == "c" else x).astype(given.dtype)
+    check(graph, [x])
+    result = np.asarray(default_session().compile(graph)(x))
+    np.testing.assert_allclose(result, interpret(graph, [x])[0], rtol=1e-12)
+
+
+def test_real_products_may_have_a_complex_dtype():
+    x, y = numbers(4, 5).real, numbers(5, 3).real
+
+    def product(x, y):
+        return rnp.matmul(x, y, preferred_element_type="complex64")
+
+    result = np.asarray(rlx.jit(product)(x, y))
+    assert result.dtype == "complex64"
+    np.testing.assert_allclose(result, x @ y, rtol=0, atol=16 * EPS)
+
+
+IN_PLACE = {
+    "scaled": (lambda x: x * (2 - 1j) + 1, True),
+    "swapped": (lambda x: lax.complex(x.imag, x.real), True),
+    "normalized": (lambda x: x / rnp.sum(rnp.abs(x), axis=1, keepdims=True), True),
+    "transposed": (lambda x: x.T * 2 + x, False),
+    "reversed": (lambda x: x[:, ::-1] * 1j, False),
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_donated_numbers_are_overwritten_when_both_parts_are_read(name: str):
+    program, is_in_place = IN_PLACE[name]
+    x = numbers(37, 37)
+    compiled = rlx.jit(program, donate_argnums=0).lower(x).compile()
+    assert ("takes its memory" in compiled.report()) == is_in_place
+    np.testing.assert_array_equal(compiled(rlx.array(x)), rlx.jit(program)(x))
+
+
+def test_a_product_goes_around_a_loop_of_no_rounds():
+    def program(x, y):
+        return lax.fori_loop(0, 0, lambda i, c: c * y, x @ y)
+
+    x, y = numbers(3, 3, dtype="complex128"), numbers(3, 3, dtype="complex128")
+    check(rlx.make_graph(program)(x, y), [x, y])
+    np.testing.assert_allclose(np.asarray(rlx.jit(program)(x, y)), x @ y, rtol=1e-12)
 
 
 def test_a_result_of_another_width_does_not_take_the_place_of_one_read():

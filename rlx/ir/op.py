@@ -190,8 +190,9 @@ class Op:
     def parts(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """Attach the meaning for complex operands in ops on real ones.
 
-        It is `(*args, **attrs) -> result(s)`, with `Parts` for each complex operand. A complex
-        result is given as `Parts` or as a value.
+        It is `(*args, **attrs) -> result(s)`, with `Parts` for each complex operand and values for
+        the others; all may be real where a result is complex. A complex result is given as `Parts`
+        or as a value.
         """
         return self._attach("parts", fn)
 

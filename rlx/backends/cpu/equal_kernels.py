@@ -1,6 +1,7 @@
 """Equal kernels are compiled once.
 
-The layers of a model differ in their buffers only. A kernel is a function with a pointer table of
+The layers of a model differ in their buffers only. Equal steps are written once; of what is
+written for others equal texts are found. A kernel is a function with a pointer table of
 its own: the sizes if they are symbolic, the scratch of the matrix kernels, then its buffers in the
 order in which its text first names them.
 """
@@ -15,9 +16,25 @@ from dataclasses import dataclass, field
 from ...lower.lir.program import Buffer
 from .code import Function, Module
 from .kernels import Layout
+from .pool import parallel
 
 _PRODUCT = re.compile(r"@product_(\d+)_")
 _SLOT = re.compile(r"%slot_(\d+)_")
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written for a step: a function, and how it is called.
+
+    It takes some of the step's buffers, and runs in so many parts. The cost counts in nanoseconds,
+    the scratch of the matrix kernels in bytes.
+    """
+
+    name: str
+    places: Sequence[int]  # of the buffers in the list that `canonical` gives
+    parts: int | str
+    cost: float
+    scratch: int
 
 
 @dataclass
@@ -77,6 +94,16 @@ class EqualKernels:
                 del module.functions[f.name]
             del module.globals[lines:]
         return found, order
+
+    def call(
+        self, f: Function, layout: Layout, name: str, buffers: Sequence[Buffer], parts: int | str
+    ) -> None:
+        """Call the function of a kernel with its buffers, perhaps for several parts."""
+        table = self.table(f, layout, buffers)
+        if parts == 1:
+            f.do(f"call void @{name}(ptr {table}, i64 0, i64 1)")
+        else:
+            parallel(f, f"@{name}", table, str(parts))
 
     def table(self, f: Function, layout: Layout, buffers: Sequence[Buffer]) -> str:
         """Write the pointer table of a kernel, whose buffers these are.

@@ -26,13 +26,12 @@ Sizes = dict[str, int]
 class OpCall:
     """Call the NumPy reference of an op on whole buffers.
 
-    `types` and `dtypes` are those of all buffers, the first `count` of which are its inputs.
+    `types` are those of all arrays, the first `count` of which are its inputs.
     """
 
     op: Op
     attrs: dict[str, Any]
     types: tuple[Type, ...]
-    dtypes: tuple[np.dtype, ...]
     count: int
 
     @property
@@ -42,10 +41,10 @@ class OpCall:
 
     def run(self, addresses: Sequence[int], sizes: Sizes) -> None:
         """Compute, with the numbers of the dims."""
-        shapes = [concrete_type(t, sizes).shape for t in self.types]
+        types = [concrete_type(t, sizes) for t in self.types]
         arrays = [
-            _view(a, dtype, shape)  # type: ignore[arg-type]
-            for a, dtype, shape in zip(addresses, self.dtypes, shapes, strict=True)
+            _view(a, t.dtype, t.shape)  # type: ignore[arg-type]
+            for a, t in zip(addresses, types, strict=True)
         ]
         given, targets = arrays[: self.count], arrays[self.count :]
         if "calls_python" in self.op.rules:  # a user's function, which may keep or change them
@@ -54,14 +53,14 @@ class OpCall:
         if sizes:
             attrs = {name: concrete_attr(attr, sizes) for name, attr in attrs.items()}
         for target, result in zip(targets, self.op.run(given, attrs, "cpu"), strict=True):
-            target[...] = result.reshape(target.shape)
+            # complex numbers may go to memory that holds them as pairs of parts
+            target[...] = result.reshape(-1).view(target.dtype).reshape(target.shape)
 
 
 def op_call(step: LibraryCall) -> OpCall:
     """What a library call does, without the program it stands in."""
     types = (*step.input_types, *(b.type for b in step.outputs))
-    dtypes = tuple(b.dtype for b in called_with(step))
-    return OpCall(step.op, step.attrs, types, dtypes, len(step.inputs))
+    return OpCall(step.op, step.attrs, types, len(step.inputs))
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ kernels; before them, in a program of symbolic sizes, an array with their number
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -18,6 +18,7 @@ import numpy as np
 from ...ir.bind import is_symbolic
 from ...ir.dims import Size, likely, quotient
 from ...lower.lir.access import reads, writes
+from ...lower.lir.canonical import canonical
 from ...lower.lir.program import (
     BranchStep,
     Buffer,
@@ -25,14 +26,9 @@ from ...lower.lir.program import (
     Chain,
     Contraction,
     Copy,
-    Greatest,
-    Kernel,
     LibraryCall,
     Program,
     RepeatStep,
-    Rows,
-    Scan,
-    Scatter,
     Sort,
     Step,
     WhileStep,
@@ -49,14 +45,12 @@ from .contraction import (
     scratch_bytes,
 )
 from .costs import loops_cost, product_cost, splits, trip_loops
-from .equal_kernels import EqualKernels, write_table
+from .equal_kernels import EqualKernels, Written, write_table
 from .host import Host
 from .kernels import (
     KERNEL_PARAMETERS,
     NANOSECONDS_PER_PART,
     Layout,
-    emit_kernel,
-    emit_rows,
 )
 from .library import (
     Call,
@@ -67,18 +61,15 @@ from .library import (
     op_call,
     product_call,
 )
+from .loops import LOOPS, Loops, emit_loops_of
 from .pack_early import Early, emit_prepare, pack_early
-from .pool import parallel
-from .ranking import emit_greatest
 from .reuse import copied_input
 from .rounds import Part, Targets, copy_bytes
-from .scanning import emit_scan
-from .scattering import emit_scatter
+from .sized import emit_sized_main
 
 KERNEL = "nounwind #0"
-Loops: TypeAlias = Kernel | Rows | Scan | Greatest | Scatter
 PRODUCT_NANOSECONDS = 5_000  # of work for a thread: that of products is known better than of loops
-LOOPS = (Kernel, Rows, Scan, Greatest, Scatter)
+Native: TypeAlias = Loops | Contraction | Chain
 SHORT = 4  # steps of a program that becomes one function
 
 
@@ -96,6 +87,8 @@ class ProgramWriter:
     calls: list[Call] = field(default_factory=list)
     kernels: EqualKernels = field(init=False)
     dims: list[str] | None = None  # the names of symbolic sizes
+    written: dict[Hashable, Written] = field(default_factory=dict)  # steps, by what they do
+    last: tuple[str, list[Buffer], int | str] = ("", [], 1)  # the kernel that was called last
     is_divided: bool = False  # the loop whose body is written is shared by threads as a whole
 
     def __post_init__(self) -> None:
@@ -127,23 +120,13 @@ class ProgramWriter:
         self.module.globals += ["!0 = !{}", f"attributes #0 = {{ {wide} }}"]
         self.function(program, name, linkage="", scratch_offset=arena)
         if self.is_symbolic:
-            self._main(len(program.inputs) + len(program.outputs))
+            emit_sized_main(self.module, len(program.inputs) + len(program.outputs), KERNEL)
         return arena + self.scratch, early
 
     @property
     def is_symbolic(self) -> bool:
         """Whether the program has symbolic sizes."""
         return self.dims is not None
-
-    def _main(self, count: int) -> None:
-        """Write `main` for a program of symbolic sizes: their array moves to the front."""
-        f = self.module.function("main", [("ptr", "%given")], "i32", KERNEL)
-        table = f.emit(f"alloca [{count + 2} x ptr], align 8")
-        for i in range(count + 2):
-            origin = count if i == 0 else i - 1 if i <= count else i
-            pointer = f.emit(f"load ptr, ptr {f.offset('%given', 'ptr', str(origin))}, align 8")
-            f.do(f"store ptr {pointer}, ptr {f.offset(table, 'ptr', str(i))}, align 8")
-        f.do(f"ret i32 {f.emit(f'call i32 @sized(ptr {table})')}")
 
     def name(self, hint: str) -> str:
         """Give a name that no other function has."""
@@ -199,12 +182,11 @@ class ProgramWriter:
                 return
         if isinstance(step, Contraction) and not (step.is_static and contracts_natively(step)):
             step = as_kernel(step)
-        if isinstance(step, LOOPS):
-            self._loops(f, step, layout, is_short)
-        elif isinstance(step, Contraction):
-            self._contraction(f, step, layout, is_short)
-        elif isinstance(step, Chain):
-            self._chain(f, step, layout)
+        if isinstance(step, (*LOOPS, Contraction, Chain)):
+            if is_short or self.is_symbolic:
+                self._native(f, step, layout, is_short)
+            else:
+                self._once(f, step, layout)
         elif isinstance(step, Copy):
             origin, target = (layout.pointer(f, b) for b in (step.origin, step.target))
             copy_bytes(f, target, origin, f.number(step.target.nbytes))
@@ -224,6 +206,32 @@ class ProgramWriter:
 
     # -- kernels --------------------------------------------------------------------------------
 
+    def _once(self, f: Function, step: Native, layout: Layout) -> None:
+        """Write a step, or call the function of an equal one that is written."""
+        key, buffers = canonical(step)
+        known = self.written.get((key, self.is_divided))
+        if known is None:
+            cost, scratch, self.cost, self.scratch = self.cost, self.scratch, 0.0, 0
+            self._native(f, step, layout, False)
+            name, order, parts = self.last
+            places = [buffers.index(b) for b in order]
+            known = Written(name, places, parts, self.cost, self.scratch)
+            self.written[key, self.is_divided] = known
+            self.cost, self.scratch = cost, scratch
+        else:
+            taken = [buffers[i] for i in known.places]
+            self.kernels.call(f, layout, known.name, taken, known.parts)
+        self.cost += known.cost
+        self.scratch = max(self.scratch, known.scratch)
+
+    def _native(self, f: Function, step: Native, layout: Layout, is_short: bool) -> None:
+        if isinstance(step, Contraction):
+            self._contraction(f, step, layout, is_short)
+        elif isinstance(step, Chain):
+            self._chain(f, step, layout)
+        else:
+            self._loops(f, step, layout, is_short)
+
     def _loops(self, f: Function, step: Loops, layout: Layout, is_short: bool) -> None:
         cost, is_split = loops_cost(step), splits(step)
         self.cost += cost
@@ -231,16 +239,7 @@ class ProgramWriter:
         if is_split:
             parts = self._parts(f, [v.extent for v in trip_loops(step)], cost)
         with self._kernel(f, step, layout, parts, is_short) as (kernel, inner, split):
-            if isinstance(step, Kernel):
-                emit_kernel(kernel, step, inner, self.host, split)
-            elif isinstance(step, Rows):
-                emit_rows(kernel, step, inner, self.host, split)
-            elif isinstance(step, Scan):
-                emit_scan(kernel, step, inner, self.host, split)
-            elif isinstance(step, Greatest):
-                emit_greatest(kernel, step, inner, self.host, split)
-            else:
-                emit_scatter(kernel, step, inner, self.host, split)
+            emit_loops_of(kernel, step, inner, self.host, split)
 
     def _parts(
         self, f: Function, extents: Sequence[Size], cost: float, least: int = NANOSECONDS_PER_PART
@@ -289,11 +288,8 @@ class ProgramWriter:
         yield kernel, self.kernels.layout(buffers), is_split
         kernel.do("ret void")
         name, order = self.kernels.settle(kernel, before)
-        table = self.kernels.table(f, layout, [buffers[i] for i in order])
-        if is_split:
-            parallel(f, f"@{name}", table, str(parts))
-        else:
-            f.do(f"call void @{name}(ptr {table}, i64 0, i64 1)")
+        self.last = name, [buffers[i] for i in order], parts
+        self.kernels.call(f, layout, *self.last)
 
     def _contraction(self, f: Function, step: Contraction, layout: Layout, is_short: bool) -> None:
         extents = [v.extent for v in (step.row, step.column, step.depth, *step.batch)]

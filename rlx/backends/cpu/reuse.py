@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -103,15 +104,17 @@ def _overwrites_in_order(step: Step, output: Buffer, given: Buffer) -> bool:
         return False  # a matrix product, for one, keeps partial sums where its result goes
     kernels = step.kernels if isinstance(step, Rows) else (step,)
     stores = [(i, s) for i, k in enumerate(kernels) for s in k.stores if s.buffer is output]
-    (place, store), *others = stores
+    place = stores[0][0]
     loads = [(i, e) for i, k in enumerate(kernels) for e in _loads(k, given)]
-    if others or any(i > place for i, _ in loads):
+    if any(i != place for i, _ in stores) or any(i > place for i, _ in loads):
         return False
+    written = [store.index for _, store in stores]
     if isinstance(step, Rows):
-        if not all(is_same_block(store.index, e.index, step.loops) for _, e in loads):
+        pairs = itertools.product(written, (e.index for _, e in loads))
+        if not all(is_same_block(index, read, step.loops) for index, read in pairs):
             return False
     # all stores of a kernel are computed before the first of them is done
-    return all(e.index == store.index for i, e in loads if i == place)
+    return all(e.index in written for i, e in loads if i == place)
 
 
 def _changes_in_place(step: RepeatStep | WhileStep, output: Buffer, given: Buffer) -> bool:

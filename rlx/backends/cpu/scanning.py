@@ -88,7 +88,7 @@ def _place(f: Function, scan: Scan, number: str) -> str:
 
 
 def _put(scope: Scope, scan: Scan, total: str) -> None:
-    text = convert(scope.f, scan.expr.dtype.name, scan.buffer.dtype.name, scope.lanes, total)
+    text = convert(scope.f, scan.expr.dtype.name, scan.buffer.number_dtype.name, scope.lanes, total)
     scope.store(Store(scan.buffer, scan.index, scan.expr), (text, scope.lanes > 1))
 
 

@@ -110,7 +110,7 @@ def _combine_each(scope: Scope, scatter: Scatter) -> None:
     tables = f.reserve(kind.text, 64), f.reserve(place_kind.text, 64)
     f.do(f"store {kind.text} {numbers}, ptr {tables[0]}, align 64")
     f.do(f"store {place_kind.text} {places}, ptr {tables[1]}, align 64")
-    spot = Variable(scatter.buffer.size)
+    spot = Variable(scatter.buffer.count)
 
     def write(lane: str) -> None:
         number, place = (

@@ -72,11 +72,11 @@ def emit_sort(
     module: Module, f: Function, step: Sort, layout: Layout, host: Host, parts: int | str
 ) -> None:
     """Emit the order of all rows; threads share long ones, or take some each."""
-    itemsize, has_places = step.numbers.dtype.itemsize, step.places is not None
+    itemsize, has_places = step.numbers.number_dtype.itemsize, step.places is not None
     digit = min(8 * itemsize, LONG if likely(step.length) >= MANY and itemsize > 2 else SHORT)
     is_quick = has_quick_sort(host) and (itemsize == 4 or (itemsize == 8 and not has_places))
     vectors = vectors_of(step.length, 64 if has_places else 8 * itemsize) if is_quick else 0
-    order = _Order(step.numbers.dtype.name, has_places, digit, is_quick, vectors)
+    order = _Order(step.numbers.number_dtype.name, has_places, digit, is_quick, vectors)
     if order not in module.shared:
         module.shared[order] = order.name
         _emit_row(module, order)

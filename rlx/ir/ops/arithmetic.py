@@ -14,7 +14,7 @@ from ..errors import AttributeValueError
 from ..graph import OPS, Value
 from ..op import Parts, define, each_part
 from ..types import Type, is_complex, is_integer
-from .compare import bit_or, eq, gt, max, min, select
+from .compare import bit_and, bit_or, eq, ge, max, min, select
 from .convert import REAL_PART, conj, convert, real
 from .families import check_kind, linear_in_each, pointwise
 from .known import is_all, is_zero, like, maker
@@ -151,16 +151,16 @@ div = pointwise(
 @div.parts
 def div_parts(x: Parts, y: Parts) -> Parts:
     # R. L. Smith, Algorithm 116: Complex division, 1962; squares would overflow
-    is_steep = gt(abs(y.im), abs(y.re))
-    large, small = select(is_steep, y.im, y.re), select(is_steep, y.re, y.im)
-    first, second = select(is_steep, x.im, x.re), select(is_steep, x.re, x.im)
+    is_flat = ge(abs(y.re), abs(y.im))  # not where one is NaN
+    large, small = select(is_flat, y.re, y.im), select(is_flat, y.im, y.re)
+    first, second = select(is_flat, x.re, x.im), select(is_flat, x.im, x.re)
     ratio = div(small, large)
     scale = div(like(large, 1), large + small * ratio)
-    re, im = (first + second * ratio) * scale, (second - first * ratio) * scale
-    is_zero = eq(abs(large), like(large, 0))
+    re = (first + second * ratio) * scale
+    im = select(is_flat, second - first * ratio, first * ratio - second) * scale
+    is_zero = bit_and(is_flat, eq(large, like(large, 0)))
     return Parts(
-        select(is_zero, div(x.re, abs(large)), re),
-        select(is_zero, div(x.im, abs(large)), select(is_steep, -im, im)),
+        select(is_zero, div(x.re, abs(large)), re), select(is_zero, div(x.im, abs(large)), im)
     )
 
 

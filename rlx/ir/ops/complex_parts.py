@@ -1,6 +1,6 @@
 """Complex numbers as pairs in memory: view_as_real, view_as_complex.
 
-And what a `parts` rule needs: `parts_of`, `in_pairs`.
+And what goes between numbers and their parts: `parts_of`, `whole_of`, `in_pairs`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from ..errors import DtypeError, ShapeError
 from ..graph import Value
 from ..op import Parts, define
 from ..types import Type
-from .convert import COMPLEX_OF, REAL_PART, conj
+from .constant import constant
+from .convert import COMPLEX_OF, REAL_PART, complex, conj
 from .cut import concat, slice
 from .families import check_kind
 from .known import maker
@@ -104,6 +105,8 @@ view_as_complex.samples([[1.0, 2.0], [3.0, -4.0]], expect=[1 + 2j, 3 - 4j])
 
 def parts_of(x: Value) -> Parts:
     """The parts of complex numbers that lie in memory."""
+    if x.constant is not None:
+        return Parts(constant.lift(np.real(x.constant)), constant.lift(np.imag(x.constant)))
     pairs = view_as_real(x)
     return Parts(_part(pairs, 0), _part(pairs, 1), x)
 
@@ -113,6 +116,11 @@ def _part(pairs: Value, number: int) -> Value:
     stop = (*pairs.shape[:-1], number + 1)
     cut = slice(pairs, start=start, stop=stop, step=(1,) * pairs.rank)
     return reshape(cut, shape=pairs.shape[:-1])
+
+
+def whole_of(x: Parts) -> Value:
+    """The complex numbers of parts, for what has no rule for parts."""
+    return complex(x.re, x.im)
 
 
 def in_pairs(x: Parts) -> Value:

@@ -17,7 +17,7 @@ from .complex_parts import in_pairs, view_as_complex
 from .convert import REAL_PART, convert
 from .cut import concat
 from .families import check_kind, linear_in_each
-from .known import maker
+from .known import like, maker
 from .movement import reshape, transpose
 
 Pairs = tuple[tuple[int, ...], tuple[int, ...]]
@@ -128,9 +128,12 @@ dot_general.body(
 
 @dot_general.parts
 def dot_general_parts(
-    x: Parts, y: Parts, *, contract: Pairs, batch: Pairs, dtype: np.dtype | None
-) -> Value:
+    x: Value | Parts, y: Value | Parts, *, contract: Pairs, batch: Pairs, dtype: np.dtype | None
+) -> Value | Parts:
     part = None if dtype is None else REAL_PART[dtype.name]
+    if not (isinstance(x, Parts) and isinstance(y, Parts)):  # real operands, a complex result
+        re = dot_general(x, y, contract=contract, batch=batch, dtype=part)
+        return Parts(re, like(re, 0))
     if not _is_few(x.re, y.re):
         return view_as_complex(_product_of_parts(x, y, contract, batch, part))
     (depth, of_y), (stay_in_x, stay_in_y) = contract, batch

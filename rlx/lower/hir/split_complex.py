@@ -8,15 +8,13 @@ from typing import TypeAlias
 import numpy as np
 
 from ...ir.body import AsParts, Concat, Gather, Move, Reduce, Scan, Scatter, View
-from ...ir.graph import OPS, Graph, Node, Value
+from ...ir.graph import Graph, Node, Value
 from ...ir.op import Parts, each_part
-from ...ir.ops.complex_parts import parts_of
+from ...ir.ops.complex_parts import parts_of, whole_of
 from ...ir.types import is_complex
 from .rebuild import again, rebuild
 
 MOVES = (View, Move, Concat, Gather)
-
-
 Computes: TypeAlias = Callable[[np.dtype], bool]
 
 
@@ -33,13 +31,13 @@ def split_complex(graph: Graph, computes: Computes) -> Graph:
 
     def parts(x: Value) -> Parts:
         if x not in known:
-            known[x] = _constant_parts(x.constant) if x.constant is not None else parts_of(x)
+            known[x] = parts_of(x)
         return known[x]
 
     def whole(made: Value | Parts) -> Value:
         if isinstance(made, Value):
             return made
-        value = OPS["complex"](made.re, made.im)
+        value = whole_of(made)
         known[value] = made
         return value
 
@@ -69,8 +67,3 @@ def _is_alike_for_both(body: object) -> bool:
     if isinstance(body, Scatter):
         return body.combine in ("set", "add")
     return isinstance(body, MOVES) or (isinstance(body, Reduce | Scan) and body.combine == "add")
-
-
-def _constant_parts(array: np.ndarray) -> Parts:
-    lift = next(op for op in OPS.values() if op.is_constant).lift
-    return Parts(lift(np.real(array)), lift(np.imag(array)))

@@ -128,18 +128,23 @@ def run_step(step: Step, memory: Memory) -> None:
         _run_chain(step, memory)
     elif isinstance(step, LibraryCall):
         typed = zip(step.inputs, step.input_types, strict=True)
-        arrays = [memory[b].reshape(memory.shape(t.shape)) for b, t in typed]
+        arrays = [memory[b].view(t.dtype).reshape(memory.shape(t.shape)) for b, t in typed]
         attrs = {name: concrete_attr(x, memory.sizes) for name, x in step.attrs.items()}
         for buffer, array in zip(step.outputs, step.op.run(arrays, attrs), strict=True):
-            memory[buffer][:] = np.asarray(array).reshape(-1)
+            _copy(np.asarray(array).reshape(-1), memory[buffer])
     elif isinstance(step, Copy):
-        memory[step.target][:] = memory[step.origin].view(memory[step.target].dtype)
+        _copy(memory[step.origin], memory[step.target])
     elif isinstance(step, BranchStep):
         _run_branch(step, memory)
     elif isinstance(step, WhileStep):
         _run_while(step, memory)
     else:
         _run_repeat(step, memory)
+
+
+def _copy(origin: np.ndarray, target: np.ndarray) -> None:
+    """Copy all bytes; complex numbers may lie in one as pairs of parts."""
+    target[:] = origin.view(target.dtype)
 
 
 class Grid:
@@ -320,7 +325,7 @@ def _run_scan(scan: Scan, memory: Memory) -> None:
     values = values[..., ::-1] if scan.reverse else values
     totals = COMBINE[scan.combine].accumulate(values, axis=-1, dtype=scan.expr.dtype)
     totals = totals[..., ::-1] if scan.reverse else totals
-    _store(grid, scan, memory, totals.astype(scan.buffer.dtype))
+    _store(grid, scan, memory, totals.astype(scan.buffer.number_dtype))
 
 
 def _run_greatest(step: Greatest, memory: Memory) -> None:
@@ -342,11 +347,11 @@ def _run_greatest(step: Greatest, memory: Memory) -> None:
 
 
 def _run_sort(step: Sort, memory: Memory) -> None:
-    lines = memory[step.numbers].reshape(memory.shape((step.rows, step.length)))
+    lines = memory.numbers(step.numbers).reshape(memory.shape((step.rows, step.length)))
     keys = lines if lines.dtype.kind in "biuf" else lines.astype(np.float32)
     order = np.argsort(keys, axis=-1, kind="stable")
     if step.sorted is not None:
-        memory[step.sorted][:] = np.take_along_axis(lines, order, -1).reshape(-1)
+        memory.numbers(step.sorted)[:] = np.take_along_axis(lines, order, -1).reshape(-1)
     if step.places is not None:
         memory[step.places][:] = order.reshape(-1)
 
@@ -356,7 +361,7 @@ def _run_scatter(scatter: Scatter, memory: Memory) -> None:
     holds = np.broadcast_to(conditions(grid, scatter.bounds), grid.shape).reshape(-1)
     places = np.broadcast_to(grid.index(scatter.index), grid.shape).reshape(-1)[holds]
     values = np.broadcast_to(grid.expr(scatter.expr), grid.shape).reshape(-1)[holds]
-    target = memory[scatter.buffer]
+    target = memory.numbers(scatter.buffer)
     for place, value in zip(places, values, strict=True):
         if scatter.combine == "set":
             target[place] = value
@@ -406,7 +411,7 @@ def _carry_start(
 ) -> list[np.ndarray]:
     for carry in carries:
         if carry.in_place:
-            memory[carry.result][:] = memory[carry.initial]
+            _copy(memory[carry.initial], memory[carry.result])
     return [memory[c.result if c.in_place else c.initial] for c in carries]
 
 
@@ -422,7 +427,7 @@ def _carry_end(
 ) -> None:
     for carry, last in zip(carries, now, strict=True):
         if last is not memory[carry.result]:
-            memory[carry.result][:] = last
+            _copy(last, memory[carry.result])
 
 
 def _run_while(step: WhileStep, memory: Memory) -> None:

@@ -286,8 +286,8 @@ class Chain:
 class LibraryCall:
     """Call the NumPy reference of an op on whole buffers: `op.run(arrays, attrs)`.
 
-    The arrays have the shapes of `input_types`; a buffer itself may be declared with another
-    shape of as many elements.
+    The arrays have the types `input_types`; a buffer itself may be declared with another shape of
+    as many elements, or complex ones as pairs of parts.
     """
 
     op: Op

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...ir.body import Blocks
 from ...ir.graph import Constant, Node, Value
-from ...ir.types import Size, Type, as_dtype
+from ...ir.types import Type, as_dtype
 from ..lir import expr as scalar
 from ..lir.expr import Expr
 from ..lir.index import Index, Variable, as_index, is_long
@@ -105,7 +105,7 @@ def pass_kernels(scheduler: Scheduler, node: Node, body: Blocks) -> list[Step]:
     passes = body.passes([a.type for a in node.args], **node.attrs)
     assert passes, f"{node} is a library call"
     steps: list[Step] = []
-    targets: list[tuple[Buffer, Sequence[Size]]] = []
+    targets: list[tuple[Buffer, Type]] = []
     sources: list[Source] = []
     following: list[Source] = [_operand(scheduler, a) for a in node.args]
     for each in passes:
@@ -115,10 +115,10 @@ def pass_kernels(scheduler: Scheduler, node: Node, body: Blocks) -> list[Step]:
         variables = [Variable(n) for n in each.extents]
         blocks = each.compute(tuple(map(as_index, variables)), load)
         if not each.types:
-            targets = [(scheduler.result_buffer(r), r.shape) for r in node.results]
+            targets = [(scheduler.result_buffer(r), r.type) for r in node.results]
         elif not each.continues:
-            targets = [(scheduler.new_buffer(t), t.shape) for t in each.types]
-        following = [functools.partial(_part, buffer, shape) for buffer, shape in targets]
+            targets = [(scheduler.new_buffer(t), t) for t in each.types]
+        following = [functools.partial(_part, buffer, type) for buffer, type in targets]
         stores = [
             store
             for target, block in zip(targets, blocks, strict=True)
@@ -133,7 +133,7 @@ def pass_kernels(scheduler: Scheduler, node: Node, body: Blocks) -> list[Step]:
 
 def _operand(scheduler: Scheduler, value: Value) -> Source:
     if value.dtype in REAL_PARTS:
-        return functools.partial(_part, scheduler.buffer(value), value.shape)
+        return functools.partial(_part, scheduler.buffer(value), value.type)
     return lambda index: Scalar(scheduler.elements.at(value, index))
 
 
@@ -143,25 +143,24 @@ def _table(scheduler: Scheduler, array: np.ndarray) -> Source:
         buffer = scheduler.new_buffer(Type(as_dtype(array.dtype), array.shape), "constant")
         buffer.array = constant.array
         scheduler.constants[constant] = buffer
-    return functools.partial(_part, scheduler.constants[constant], array.shape)
+    buffer = scheduler.constants[constant]
+    return functools.partial(_part, buffer, buffer.type)
 
 
 def _loader(sources: Sequence[Source]) -> Callable[[int, Sequence[Any]], Any]:
     return lambda source, index: sources[source](tuple(map(as_index, index)))
 
 
-def _part(buffer: Buffer, shape: Sequence[Size], index: tuple[Index, ...]) -> Any:
-    """The element of a buffer: a scalar, or both parts of a complex one."""
-    offset = flatten(index, shape)
-    if buffer.dtype not in REAL_PARTS:
+def _part(buffer: Buffer, type: Type, index: tuple[Index, ...]) -> Any:
+    """The element of an array in a buffer: a scalar, or both parts of a complex one."""
+    offset = flatten(index, type.shape)
+    if type.dtype not in REAL_PARTS:
         return Scalar(scalar.load(buffer, offset))
     return tuple(Scalar(scalar.load(buffer, offset * 2 + part)) for part in (0, 1))
 
 
-def _stores(
-    buffer: Buffer, shape: Sequence[Size], index: Sequence[Any], element: Any
-) -> list[Store]:
-    offset, dtype = flatten(tuple(map(as_index, index)), shape), buffer.number_dtype
-    if buffer.dtype not in REAL_PARTS:
+def _stores(buffer: Buffer, type: Type, index: Sequence[Any], element: Any) -> list[Store]:
+    offset, dtype = flatten(tuple(map(as_index, index)), type.shape), buffer.number_dtype
+    if type.dtype not in REAL_PARTS:
         return [Store(buffer, offset, as_scalar(element, dtype))]
     return [Store(buffer, offset * 2 + i, as_scalar(x, dtype)) for i, x in enumerate(element)]

@@ -117,5 +117,5 @@ def _is_copy(step: Step, before: Buffer, after: Buffer) -> bool:
         return False
     (store,) = step.stores
     is_load = isinstance(store.expr, Load) and store.expr.buffer is before
-    is_whole = math.prod(v.extent for v in step.loops) == before.size
+    is_whole = math.prod(v.extent for v in step.loops) == before.count
     return is_load and is_whole and store.expr.index == store.index  # type: ignore[attr-defined]

@@ -40,7 +40,7 @@ INLINE = (Pointwise, Move, View, Fill, Gather, Reduce)
 MOST_SITES = 16  # more places of use than this: not worth following
 DEEPEST = 60  # operations on one path through a kernel, a bound for code size and recursion
 SHORTEST_LINE = 48  # rows or columns of a matrix that is a part of a larger one
-LARGEST_SLICE = 2  # store for a contraction what it reads a slice of, if it is no larger
+LARGEST_SLICE = 3  # store for a contraction what it reads a slice of, if it is no larger
 STORE_COST = 2  # in loads: the line is read before it is written
 SCALAR_COST = 60  # a single number is computed again up to this cost: it leaves the loops
 

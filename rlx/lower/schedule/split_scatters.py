@@ -44,28 +44,29 @@ def _split(step: Step, names: Iterator[str]) -> Iterator[Step]:
         return
     assert isinstance(step, Scatter)
     target, first = step.buffer, step.loops[0]
-    near = COPIES if target.size <= NEAR and len(step.loops) == 1 else 1
+    dtype = target.number_dtype
+    near = COPIES if target.count <= NEAR and len(step.loops) == 1 else 1
     count = pieces * near
-    copies = Buffer(next(names), Type(target.dtype, (count, target.size)), "temporary")
-    nothing = const(target.dtype, _nothing(step.combine, target.dtype))
+    copies = Buffer(next(names), Type(dtype, (count, target.count)), "temporary")
+    nothing = const(dtype, _nothing(step.combine, dtype))
     every = Variable(copies.size)
     yield Kernel((every,), (Store(copies, as_index(every), nothing),), step.source)
     piece, within = Variable(pieces), Variable(first.extent // pieces)
     copy = piece * near + within % near if near > 1 else as_index(piece)
     moved = _over(step, first, piece * within.extent + within, within)
-    index = moved.index + copy * target.size
+    index = moved.index + copy * target.count
     yield replace(
         moved, loops=(piece, *moved.loops), buffer=copies, index=index, apart=(piece, *moved.apart)
     )
     rest = Variable(first.extent % pieces)
     if rest.extent:
         yield _over(step, first, as_index(rest) + pieces * within.extent, rest)
-    one, place = Variable(count), Variable(target.size)
-    parts = load(copies, one * target.size + place)
+    one, place = Variable(count), Variable(target.count)
+    parts = load(copies, one * target.count + place)
     total = reduce(step.combine, (one,), nothing, parts)
     loops = (place,) if is_long(place) else ()
     before = load(target, as_index(place))
-    after = apply(instruction(step.combine, target.dtype), target.dtype, before, total)
+    after = apply(instruction(step.combine, dtype), dtype, before, total)
     yield Kernel(loops, (Store(target, as_index(place), after),), step.source)
 
 
@@ -74,7 +75,7 @@ def _pieces(step: Scatter) -> int:
     sizes = [v.extent for v in step.loops]
     if step.combine == "set" or not all(isinstance(n, int) for n in sizes):
         return 1
-    updates, size = math.prod(map(likely, sizes)), step.buffer.size
+    updates, size = math.prod(map(likely, sizes)), step.buffer.count
     if not isinstance(size, int) or updates < LONG or any(is_wide(v) for v in step.apart):
         return 1
     dtype = step.expr.dtype

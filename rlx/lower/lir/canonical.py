@@ -1,0 +1,78 @@
+"""What a step does, whatever its buffers, variables and lines are."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ...ir.types import Type
+from .expr import Const, Expr
+from .index import Variable
+from .program import Buffer, Step
+
+UNSEEN = ("source", "serial")  # fields on which nothing depends that a step does
+PLAIN = (int, str, type(None), np.dtype, Type)
+
+
+def canonical(step: Step) -> tuple[Hashable, list[Buffer]]:
+    """A key that equal steps have in common, and the step's buffers in its order.
+
+    Steps with equal keys do the same with their buffers, which have the same types and kinds and
+    stand at the same places of the lists. All sizes are numbers.
+    """
+    writer = _Writer()
+    writer.put(step)
+    return tuple(writer.words), list(writer.buffers)
+
+
+class _Writer:
+    """Writes a step in words.
+
+    Buffers, variables and expressions are numbered as they come.
+    """
+
+    def __init__(self) -> None:
+        self.words: list[Hashable] = []
+        self.buffers: dict[Buffer, int] = {}
+        self.numbers: dict[Variable | Expr, int] = {}
+
+    def put(self, thing: Any) -> None:
+        """Write a thing with all that is in it: how long it is follows from its first words."""
+        kind = type(thing)
+        if kind is Buffer:
+            self.put_buffer(thing)
+        elif kind is tuple:
+            self.words.append(len(thing))
+            for part in thing:
+                self.put(part)
+        elif isinstance(thing, PLAIN):
+            self.words += (kind, thing)  # True is not 1
+        elif isinstance(thing, Const):
+            self.words += (kind, thing.dtype, thing.number.tobytes())  # -0.0 is not 0.0
+        elif isinstance(thing, Variable | Expr) and thing in self.numbers:
+            self.words += ("known", self.numbers[thing])
+        else:
+            assert is_dataclass(thing), f"{thing} cannot be compared"
+            self.words.append(kind)
+            for name in _names(kind):
+                self.put(getattr(thing, name))
+            if isinstance(thing, Variable | Expr):
+                self.numbers[thing] = len(self.numbers)
+
+    def put_buffer(self, buffer: Buffer) -> None:
+        """Write a buffer: where it lies counts for local ones, whose block is the step's own."""
+        is_new = buffer not in self.buffers
+        number = self.buffers.setdefault(buffer, len(self.buffers))
+        self.words += (Buffer, number)
+        if is_new:
+            offset = buffer.offset if buffer.kind == "local" else None
+            self.words += (buffer.type, buffer.kind, offset)
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(kind) if f.name not in UNSEEN)
