@@ -150,6 +150,18 @@ def test_threads_end_and_turns_are_as_before_when_writing_fails(monkeypatch):
     assert (threading.active_count(), sys.getswitchinterval()) == (count, turn)
 
 
+def test_turns_are_as_before_after_compiles_that_overlap():
+    turn = sys.getswitchinterval()
+    first, second = Compiles(), Compiles()
+    first.__enter__()
+    second.__enter__()
+    assert sys.getswitchinterval() < turn
+    first.__exit__(None, None, None)
+    assert sys.getswitchinterval() < turn
+    second.__exit__(None, None, None)
+    assert sys.getswitchinterval() == turn
+
+
 def test_modules_are_compiled_where_no_thread_can_be_started(monkeypatch):
     def refuse(self: threading.Thread) -> None:
         raise RuntimeError("can't create new thread at interpreter shutdown")
