@@ -187,6 +187,7 @@ def test_code_compiled_ahead_is_used_once(monkeypatch):
         kept.load_kept(BAD["type"])
 
 
+@pytest.mark.filterwarnings("ignore:os.fork")  # JAX may be there, and does not like it
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_forked_child_compiles_what_its_parent_began(monkeypatch):
     monkeypatch.setattr(kept, "host", lambda: replace(host(), cores=2))
