@@ -30,7 +30,8 @@ class Target:
     runs for all sizes, `computes_operands` that a matrix product may read windows and other views
     of its operands without a copy of them. Loops that do much are divided among so many `threads`.
     It `has_chains` if it knows the step `Chain`.
-    If it `sums_alike`, the order of a sum must not depend on how many such sums there are.
+    If it `sums_alike`, the order of a sum must not depend on how many such sums there are. The
+    `tier` says how long machine code may take to make: `fast`, `auto` or `max`.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Target:
     computes_operands: bool = True
     has_chains: bool = False
     sums_alike: bool = False
+    tier: str = "auto"
     threads: int = 1
 
     def computes(self, dtype: np.dtype) -> bool:

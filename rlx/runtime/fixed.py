@@ -44,7 +44,7 @@ class FixedGraph:
         parts = split_fixed(graph, fixed, session.backend.target.wants)
         early = None
         if parts.early.results:
-            plain = CompileOptions(options.name, options.check, deterministic=options.deterministic)
+            plain = replace(options, donate=(), specialize=False, buckets=(), fixed=0)
             early = session.compile(parts.early, options=plain)
         # open sizes are met in ways of their own, which know of no fixed arrays
         count = 0 if is_symbolic(parts.late.param_types) else parts.count

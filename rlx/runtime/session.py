@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -32,6 +32,7 @@ from .queue import Queue
 from .sizes import Buckets, bucketed, specialized
 
 DETERMINISTIC = (None, "batch")
+TIERS = ("auto", "fast", "max")
 _opening = hold_in_forks(0, threading.Lock())
 
 
@@ -45,7 +46,8 @@ class CompileOptions:
     that results can take over their memory. For a graph of symbolic sizes, `specialize` compiles
     it for each size it meets, and `buckets` (name of a dim, sizes) for the next larger of these.
     If it is `deterministic="batch"`, the numbers of a row do not depend on how many rows there are.
-    As many of the last parameters as are `fixed` get the same arrays in many calls.
+    As many of the last parameters as are `fixed` get the same arrays in many calls. The `tier` is
+    "fast" for code that is soon there, "max" for code that took long to make and may run faster.
     """
 
     name: str = ""
@@ -54,9 +56,16 @@ class CompileOptions:
     specialize: bool = False
     buckets: Buckets = ()
     deterministic: str | None = None
+    tier: str = "auto"
     fixed: int = 0
 
     def __post_init__(self) -> None:
+        if self.tier not in TIERS:
+            raise ArgumentError(
+                f"tier is {self.tier!r}",
+                where=str(user_source()),
+                fix=f"give one of {', '.join(TIERS)}",
+            )
         if self.deterministic not in DETERMINISTIC:
             raise ArgumentError(
                 f"deterministic is {self.deterministic!r}",
@@ -106,7 +115,7 @@ class Session:
             return made[0]
 
         sizes = (options.specialize, options.buckets, options.deterministic, options.fixed)
-        key = (fingerprint(graph), check, config.settings.compiled_in, sizes)
+        key = (fingerprint(graph), check, config.settings.compiled_in, sizes, options.tier)
         executable = self.cache.get(key, make)
         if not made:
             tell_hit(name, graph, self.device)
@@ -195,15 +204,21 @@ class Session:
 
     def _target(self, options: CompileOptions) -> dict[str, Target]:
         """What the backend is told of a target that is not its own."""
-        if not options.deterministic:
-            return {}
+        target = self.backend.target
+        if options.deterministic:
+            target = self._alike_target()
+        if options.tier != target.tier:
+            target = replace(target, tier=options.tier)
+        return {} if target is self.backend.target else {"target": target}
+
+    def _alike_target(self) -> Target:
         if self.backend.alike_target is None:
             raise ArgumentError(
                 f'the device {self.device} does not offer deterministic="batch"',
                 where=str(user_source()),
                 fix='use device="cpu"',
             )
-        return {"target": self.backend.alike_target}
+        return self.backend.alike_target
 
 
 def _checked(graph: Graph) -> Graph:

@@ -403,6 +403,17 @@ def _kind(leaf: Any) -> tuple[Any, ...]:
     return operand_type(operand), is_weak(operand)
 
 
+def _named(
+    fn: Callable[..., Any],
+    word: str,
+    names: Sequence[str] | str,
+    numbers: Sequence[int] | int,
+) -> tuple[str, ...]:
+    """The parameters that a user named, and those given by their places."""
+    found = known_names(fn, names, f"{word}_argnames")
+    return found + names_of(fn, numbers, f"{word}_argnums")
+
+
 def jit(
     fn: Callable[..., Any] | None = None,
     *,
@@ -415,6 +426,7 @@ def jit(
     specialize: bool = False,
     buckets: Mapping[str, Sequence[int]] | None = None,
     deterministic: str | None = None,
+    tier: str = "auto",
 ) -> Any:
     """Compile a function for each kind of arguments it meets.
 
@@ -432,6 +444,7 @@ def jit(
 
     Results never depend on the number of threads. With `deterministic="batch"` those of one row do
     not depend on how many rows a batch has, either: sums go in one order, which may take longer.
+    Code of `tier="fast"` is soon there, that of "max" may run faster; the bits are the same.
 
     >>> import rlx
     >>> @rlx.jit
@@ -455,11 +468,9 @@ def jit(
             specialize=specialize,
             buckets=buckets,
             deterministic=deterministic,
+            tier=tier,
         )
-    static = known_names(fn, static_argnames, "static_argnames")
-    donated = known_names(fn, donate_argnames, "donate_argnames")
-    static += names_of(fn, static_argnums, "static_argnums")
-    donated += names_of(fn, donate_argnums, "donate_argnums")
-    sizes = as_buckets(buckets)
-    options = CompileOptions("", None, donated, specialize, sizes, deterministic)
+    static = _named(fn, "static", static_argnames, static_argnums)
+    given = _named(fn, "donate", donate_argnames, donate_argnums)
+    options = CompileOptions("", None, given, specialize, as_buckets(buckets), deterministic, tier)
     return Jitted(fn, static, options, device, declare(fn, dynamic, static))

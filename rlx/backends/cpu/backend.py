@@ -165,7 +165,7 @@ class CpuBackend(Backend):
         lowered = lower(graph, target, _verify_stage if check else None)
         program = lowered.program
         times.append(time.perf_counter())
-        with Compiles() as compiles:
+        with Compiles(target.tier) as compiles:
             units = Units(Module(), host().cores, compiles.add)
             writer = ProgramWriter(_host_of(target), units.add, units.module)
             memory, early = writer.write(program, fixed)

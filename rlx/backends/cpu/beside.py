@@ -61,7 +61,8 @@ class Compiles:
     compiles asks for a turn some thirty times for each text, and would wait longer than it works.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tier: str = "auto") -> None:
+        self._tier = tier
         self._left: SimpleQueue[tuple[int, str] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._made: dict[int, bytes] = {}
@@ -97,7 +98,7 @@ class Compiles:
         """Compile what is left until there is no more, or an error."""
         while (taken := self._left.get()) is not None and not self._errors:
             try:
-                self._made[taken[0]] = compile_beside(taken[1])[0]
+                self._made[taken[0]] = compile_beside(taken[1], self._tier)[0]
             except BaseException as error:  # of the user, too, who interrupts
                 self._errors.append(error)
         self._left.put(None)  # for the others

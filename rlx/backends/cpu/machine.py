@@ -14,6 +14,7 @@ Nearly all of it is code generation, which hoists constants and unrolled address
 
 from __future__ import annotations
 
+import collections
 import ctypes
 import itertools
 import re
@@ -33,7 +34,9 @@ from rlx.ir.errors import InternalError
 LINKED_TOGETHER = 64  # libraries; a linker keeps some kilobytes of each until it goes itself
 
 _serial = itertools.count()
-_idle: list[llvm.TargetMachine] = []  # those of threads that compiled
+_idle: dict[str, list[llvm.TargetMachine]] = collections.defaultdict(list)  # by tier, of threads
+# of each tier the level of code generation, and that of the passes in the table above
+_LEVELS = {"fast": (0, 0), "auto": (1, 0), "max": (3, 3)}
 _opening = hold_in_forks(3, threading.Lock())
 hold_in_forks(9, llvm.ffi.lib._lock)  # last: what Python collects anywhere may ask for it
 
@@ -108,7 +111,7 @@ def compile(text: str, *, level: int = 0) -> tuple[bytes, tuple[str, ...]]:
         return _engine().target.emit_object(module), tuple(_exports(module))
 
 
-def compile_beside(text: str) -> tuple[bytes, tuple[str, ...]]:
+def compile_beside(text: str, tier: str = "auto") -> tuple[bytes, tuple[str, ...]]:
     """Compile a module's IR text while other threads compile theirs.
 
     llvmlite lets one thread at a time into LLVM, for it cannot know which contexts are shared. A
@@ -116,15 +119,15 @@ def compile_beside(text: str) -> tuple[bytes, tuple[str, ...]]:
     """
     emit = llvm.ffi.lib.LLVMPY_TargetMachineEmitToMemory._cfn
     try:
-        target = _idle.pop()
+        target = _idle[tier].pop()
     except IndexError:
-        target = _new_machine()
-    with _module(text, 0) as module, llvm.ffi.OutputString() as error:
+        target = _new_machine(_LEVELS[tier][0])
+    with _module(text, _LEVELS[tier][1]) as module, llvm.ffi.OutputString() as error:
         names = tuple(_exports(module))
         code = emit(target, module, 1, error)
         if not code:
             raise RuntimeError(str(error))
-    _idle.append(target)
+    _idle[tier].append(target)
     start, size = llvm.ffi.lib.LLVMPY_GetBufferStart(code), llvm.ffi.lib.LLVMPY_GetBufferSize(code)
     try:
         return ctypes.string_at(start, size), names
@@ -160,7 +163,7 @@ def _engine() -> _Engine:
         return _Engine(target, target.triple, str(target.target_data))
 
 
-def _new_machine() -> llvm.TargetMachine:
+def _new_machine(level: int = 1) -> llvm.TargetMachine:
     device = host()
     # LLVM prefers 256 bits on some AVX-512 processors to keep the clock up; rlx's loops are long
     # enough to earn the wide registers.
@@ -168,7 +171,7 @@ def _new_machine() -> llvm.TargetMachine:
     # One library is one small stretch of memory, so constants are reached from the program
     # counter; the linker adds stubs for what lies farther away.
     return llvm.Target.from_default_triple().create_target_machine(
-        cpu=device.cpu, features=features, opt=1, reloc="pic", codemodel="small", jit=True
+        cpu=device.cpu, features=features, opt=level, reloc="pic", codemodel="small", jit=True
     )
 
 
