@@ -54,6 +54,22 @@ def test_an_element_that_is_stored_twice_is_no_pair():
     np.testing.assert_allclose(rlx.jit(rnp.fft.irfft)(x), np.fft.irfft(x), atol=1e-15)
 
 
+def last_of_a_line(x):
+    halves = x.astype("bfloat16")
+    sums = rnp.cumsum(halves, axis=0)  # 65 numbers: one is left after whole vectors
+    return sums, sums[::-1].astype("int8"), rnp.cumsum(x[::-1] > 0), (x * 2).astype("int8")
+
+
+@pytest.mark.usefixtures("guards")
+@pytest.mark.parametrize("tier", ["auto", "max"])
+def test_one_number_that_is_left_is_stored_as_wide_as_it_is(tier: str):
+    x = np.ones(65, np.float32)
+    found = rlx.jit(last_of_a_line, tier=tier)(x)
+    wanted = rlx.jit(last_of_a_line, device="reference")(x)
+    for ours, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
 # Each of them moves 32 bytes from the input, or the memory for temporaries, to the output.
 WRONG = """
 define i32 @{name}(ptr %buffers) {{

@@ -336,10 +336,9 @@ def vector_lines(
             with f.loop("0", str(whole), str(lanes)) as loop:
                 body(loop.index, None)
         left = int(stop) - whole
-        if left == 1:  # LLVM makes a store of one lane too wide if the numbers are narrowed for it
-            body(str(whole), first_lanes(f, lanes, f.emit('call i64 asm "", "=r,0"(i64 1)')))
-        elif left:
-            body(str(whole), lane_mask(lanes, left))
+        if left:
+            mask = first_lanes(f, lanes, "1") if left == 1 else lane_mask(lanes, left)
+            body(str(whole), mask)
         return
     size = f.emit(f"sub i64 {stop}, {start}")
     left = f.emit(f"urem i64 {size}, {lanes}")

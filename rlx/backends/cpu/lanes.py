@@ -63,9 +63,14 @@ def lane_mask(lanes: int, count: int) -> str:
 
 
 def first_lanes(f: Function, lanes: int, count: str) -> str:
-    """The mask of the first lanes, as many as an i64 tells when the program runs."""
+    """The mask of the first lanes, as many as an i64 tells when the program runs.
+
+    LLVM may not know it before: where only one lane is left, and its number is narrowed for the
+    store, it stores the wide number, beyond what is the lane's.
+    """
     vector = Vector("int64", lanes)
     if lanes == 1:
         return "true"
+    count = f.emit(f'call i64 asm "", "=r,0"(i64 {count})')
     steps = ", ".join(f"i64 {i}" for i in range(lanes))
     return f.emit(f"icmp slt {vector.text} <{steps}>, {f.splat(count, vector)}")
