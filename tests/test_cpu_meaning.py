@@ -123,3 +123,13 @@ def test_zeros_keep_their_signs(fn):
 @pytest.mark.parametrize("size", [1, 63, 64, 127, 191])
 def test_running_sums_of_any_width(size):
     check(lambda x: rnp.cumsum(x, axis=0), (np.arange(5 * size).reshape(5, size) % 7).astype("i1"))
+
+
+def test_places_that_a_product_gives_are_read_after_it():
+    x = np.random.default_rng(0).integers(0, 15, (4, 4, 15)).astype(np.int32)
+
+    def ranks(x):
+        sums = rnp.einsum("...ij,...kj->...ik", x, x)
+        return rnp.argmax(rnp.searchsorted(rnp.array([0, 2, 5], "int32"), sums), -1)
+
+    check(ranks, x)

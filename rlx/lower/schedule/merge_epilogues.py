@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ...ir.dims import likely
 from ..lir.access import reads, writes
-from ..lir.expr import Expr, Load, walk
+from ..lir.expr import Accumulated, Expr, Load, walk
 from ..lir.index import Index, Variable
 from ..lir.program import Buffer, Contraction, Kernel, Step
 from .elements import strides, unflatten
@@ -105,12 +105,14 @@ def walk_over(loops: Sequence[Variable], load: Load, place: Index) -> Table | No
 
 
 def _is_affine_within(step: Contraction, kernel: Kernel) -> bool:
-    """Whether all indices step evenly along rows and columns.
+    """Whether all indices step evenly along rows and columns; none is made of the sum.
 
     Stores must go along columns.
     """
+    used = list(indices([kernel]))
+    if any(isinstance(e, Accumulated) for index in used for e in walk(*index.loads)):
+        return False
     is_even = all(
-        index.is_stepped_by(step.row) and index.is_stepped_by(step.column)
-        for index in indices([kernel])
+        index.is_stepped_by(step.row) and index.is_stepped_by(step.column) for index in used
     )
     return is_even and all(s.index.stride_of(step.column) in (0, 1) for s in kernel.stores)
