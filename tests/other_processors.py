@@ -7,6 +7,7 @@ prints by how many units of the largest number each result differs from NumPy's.
 import json
 import re
 import sys
+from functools import partial
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -78,7 +79,7 @@ def main(processor: str) -> None:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
     for name, function, args in programs():
-        ours = lambda *xs, f=function: f(rnp, *xs)  # noqa: E731
+        ours = partial(function, rnp)
         if processor == "neon":
             found[name] = assembly(ours, args)
             continue
