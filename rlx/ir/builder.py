@@ -102,7 +102,7 @@ def open_builders() -> list[Builder]:
 
 
 def builder_of(graph: Graph) -> Builder | None:
-    """The builder that records the graph, or changes it, in this thread; None if it is closed."""
+    """The builder that records or changes the graph in this thread, or None."""
     lineage = graph.lineage
     return next((builder for builder in _state.stack if builder.graph.lineage is lineage), None)
 
