@@ -193,7 +193,8 @@ def loaded_operands(step: Contraction) -> list[Buffer]:
 
 def problem_of(step: Contraction) -> Problem:
     """The sizes and strides of one product, which are numbers."""
-    a, b = (_operand(*side, step.depth) for side in sides(step))
+    views = [OperandView(e, line, step.depth) for e, line in step.operands]
+    a, b = map(_operand, views, (step.lhs_panels, step.rhs_panels))
     lines = _row_steps(step)
     return Problem(
         m=_number(step.row.extent),
@@ -205,7 +206,7 @@ def problem_of(step: Contraction) -> Problem:
         c_lines=lines if len(lines) > 1 else (),
         dtype=NAMES[step.lhs.dtype],
         out_dtype=NAMES[step.stores[0].buffer.number_dtype],
-        k_step=math.lcm(*(_depth_step(e, line, step.depth) for e, line in step.operands)),
+        k_step=math.lcm(*map(_depth_step, views)),
     )
 
 
@@ -214,14 +215,14 @@ def is_matrix(e: Expr, line: Variable, depth: Variable) -> bool:
     return isinstance(e, Load) and e.index.is_stepped_by(line) and e.index.is_stepped_by(depth)
 
 
-def _operand(e: Expr, line: Variable, panels: Buffer | None, depth: Variable) -> Operand:
+def _operand(view: OperandView, panels: Buffer | None) -> Operand:
     """An operand whose rows are its lines, and its columns the depth."""
     if panels is not None:
-        return replace(_operand(e, line, None, depth), is_packed=True, windows=None)
+        return replace(_operand(view, None), is_packed=True, windows=None)
+    e, line, depth = view.given, view.line, view.depth
     if is_matrix(e, line, depth):
         index = load_of(e).index
         return Operand(_number(index.stride_of(line)), _number(index.stride_of(depth)))
-    view = OperandView(e, line, depth)
     along = int(view.goes_along_depth)
     return Operand(1 - along, along, is_computed=True, run=view.run, windows=_windows(view))
 
@@ -253,10 +254,9 @@ def _row_steps(step: Contraction) -> tuple[Digit, ...]:
     )
 
 
-def _depth_step(e: Expr, line: Variable, depth: Variable) -> int:
+def _depth_step(view: OperandView) -> int:
     """What the slowest digit of the depth is worth, if an operand's lines run in memory."""
-    view = OperandView(e, line, depth)
-    if is_matrix(e, line, depth) or view.goes_along_depth:
+    if is_matrix(view.given, view.line, view.depth) or view.goes_along_depth:
         return 1
     return view.depths.strides[0] if view.depths.strides[0] <= LARGEST_STEP else 1
 

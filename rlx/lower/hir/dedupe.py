@@ -20,8 +20,7 @@ def dedupe(graph: Graph) -> Graph:
     def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
         if node.op.rules.get("calls_python") or node.attrs.get("recompute", False):
             return again(node, operands, dedupe)
-        names = tuple(map(id, operands))
-        key = (node.op.name, names, tuple((k, _exact(v)) for k, v in node.attrs.items()))
+        key = (node.op.name, *map(id, operands), *map(_exact, node.attrs.values()))
         if key not in seen:
             seen[key] = again(node, operands, dedupe)
         return seen[key]
@@ -33,6 +32,8 @@ def _exact(attr: Any) -> Hashable:
     """An attribute so that 0, 0.0, -0.0 and False differ, and NaN equals itself."""
     if isinstance(attr, tuple):
         return tuple(map(_exact, attr))
-    if isinstance(attr, bool | int | float | complex):
+    if isinstance(attr, int):
+        return type(attr), attr
+    if isinstance(attr, float | complex):
         return type(attr), repr(attr)
     return attr

@@ -56,7 +56,6 @@ class _Writer:
         elif isinstance(thing, Variable | Expr) and thing in self.numbers:
             self.words += ("known", self.numbers[thing])
         else:
-            assert is_dataclass(thing), f"{thing} cannot be compared"
             self.words.append(kind)
             for name in _names(kind):
                 self.put(getattr(thing, name))
@@ -75,4 +74,5 @@ class _Writer:
 
 @cache
 def _names(kind: type) -> tuple[str, ...]:
+    assert is_dataclass(kind), f"{kind} cannot be compared"
     return tuple(f.name for f in fields(kind) if f.name not in UNSEEN)

@@ -52,9 +52,10 @@ class Fusion:
     """Which values get memory (`stored`), and why they did not fuse (`missed`).
 
     `epilogues` gives for a stored value the contraction that computes it as its epilogue, `paths`
-    the movement between them.
+    the movement between them. The nodes in `library` are calls of their NumPy references.
     """
 
+    library: set[Node]
     stored: set[Value] = field(default_factory=set)
     missed: dict[Value, str] = field(default_factory=dict)
     epilogues: dict[Value, Value] = field(default_factory=dict)
@@ -75,13 +76,13 @@ class _Fuser:
     def __init__(self, graph: Graph, target: Target) -> None:
         self.graph, self.target = graph, target
         self.users = graph.users()
+        self.fusion = Fusion(library={n for n in graph.nodes if needs_library(n, target)})
         self.inline = {
             result
             for node in graph.nodes
-            if isinstance(node.op.rules.get("body"), INLINE) and not needs_library(node, target)
+            if isinstance(node.op.rules.get("body"), INLINE) and node not in self.fusion.library
             for result in node.results
         }
-        self.fusion = Fusion()
         self.forced: dict[Value, str] = {}
         self.cost: dict[Value, float] = {}
         self.sites: dict[Value, dict[Site, float]] = {}
@@ -125,7 +126,7 @@ class _Fuser:
         That needs a single such kernel, which uses it element by element.
         """
         body = node.op.rules.get("body")
-        if not isinstance(body, Contract) or needs_library(node, self.target):
+        if not isinstance(body, Contract) or node in self.fusion.library:
             return
         if not has_static_columns(node, body):
             return
@@ -186,7 +187,7 @@ class _Fuser:
         for node in self.graph.nodes:
             body = node.op.rules.get("body")
             fuses = isinstance(body, (*INLINE, Blocks, Scan, Scatter, Sort, Concat, FromParts))
-            in_memory = isinstance(body, AsParts) or needs_library(node, self.target)
+            in_memory = isinstance(body, AsParts) or node in self.fusion.library
             if fuses and not in_memory:
                 continue
             for number, arg in enumerate(node.args):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ...ir.body import Greatest, Sort
 from ...ir.graph import Graph, Node
-from ..mir.legalize import needs_library
 from ..target import Target
 from .fuse import Fusion
 
@@ -17,7 +16,7 @@ def notes_of(graph: Graph, target: Target, fusion: Fusion) -> list[str]:
     notes = []
     results = set(graph.results)
     for node in graph.nodes:
-        if needs_library(node, target):
+        if node in fusion.library:
             notes.append(f"{node.op.name}: library (NumPy), {_lack(node, target)}{_at(node)}")
         for value in node.results:
             reason = fusion.missed.get(value)

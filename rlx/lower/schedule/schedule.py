@@ -25,7 +25,6 @@ from ..lir import expr as scalar
 from ..lir import program as lir
 from ..lir.index import Variable, as_index
 from ..lir.program import Buffer, Kind, Program, Step, Store
-from ..mir.legalize import needs_library
 from ..target import Target
 from .blocks import pass_kernels
 from .contraction import contraction_steps
@@ -136,7 +135,7 @@ class Scheduler:
     def emit(self, node: Node) -> None:
         """Add the steps of a node whose results are stored."""
         body = node.op.rules.get("body")
-        if needs_library(node, self.target) or node.op.name in self.target.wants:
+        if node in self.fusion.library or node.op.name in self.target.wants:
             self.emit_library(node)
         elif isinstance(body, Branch):
             self.steps.append(branch_step(self, node))
