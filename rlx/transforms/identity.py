@@ -386,8 +386,14 @@ def _is_known(module: str) -> bool:
     origin = getattr(sys.modules.get(root) or importlib.import_module(root), "__file__", None)
     if origin is None:
         return True
-    folder = Path(sysconfig.get_path("stdlib"))
-    return root in LIBRARIES or root == "typing_extensions" or folder in Path(origin).parents
+    if root in LIBRARIES or root == "typing_extensions":
+        return True
+    return _standard_library() in Path(origin).parents
+
+
+@functools.cache
+def _standard_library() -> Path:
+    return Path(sysconfig.get_path("stdlib"))  # which takes long to make
 
 
 def _is_python(module: str) -> bool:

@@ -166,6 +166,7 @@ def memory_counts() -> tuple[int, int]:
     return made, kept
 
 
+@cache
 def text() -> str:
     """The LLVM text of the code that all entries share."""
     return entry_code.entry_module(locked=not _gil_enabled())
