@@ -466,7 +466,11 @@ class ProgramWriter:
         targets = Targets.of(step.carries, point)
         initial = targets.start(f, step.carries, point, step.parts)
         rows = step.length or 1
-        sliced = [(point(b, rows), quotient(b.nbytes, rows)) for b in step.slices]
+        cut = step.divided_slices or [False] * len(step.slices)
+        sliced = [
+            (point(b, rows) if is_divided else layout.pointer(f, b), quotient(b.nbytes, rows))
+            for b, is_divided in zip(step.slices, cut, strict=True)
+        ]
         stacked = [(point(b, rows), quotient(b.nbytes, rows)) for b in step.stacks]
         pointers = [*constants, *initial, *(p for p, _ in sliced), *targets.even]
         pointers += [p for p, _ in stacked]
