@@ -120,7 +120,7 @@ def choose_blocking(problem: Problem, host: Host, parts: int = 1) -> Blocking:
 
 
 def blocked(blocking: Blocking, host: Host, parts: int) -> Blocking:
-    """The same with the order of its tiles, and the blocks of packed panels, for the caches."""
+    """The same with an order of tiles, and blocks of panels, that suit the caches."""
     problem, tile, depth = blocking.problem, blocking.tile, blocking.depth
     pack_a, pack_b = blocking.pack_a, blocking.pack_b
     along_rows = _goes_along_rows(blocking, host, parts)

@@ -364,7 +364,7 @@ class Blocking:
 
     def grid(self, parts: int) -> tuple[int, int]:
         """How many of at most `parts` parts share the rows and the columns."""
-        tile, best = self.tile, (float("inf"), 1, 1)
+        tile, best = self.tile, (float("inf"), 0, 1, 1)
         if self.down:
             down = min(self.down, parts, tile.row_panels)
             return down, min(parts // down, tile.column_panels)
@@ -377,8 +377,9 @@ class Blocking:
             work = high * wide * tile.rows * tile.vectors
             work += 8 * high * tile.rows / tile.lanes * self.copies_a
             work += 8 * wide * tile.vectors * self.copies_b
-            best = min(best, (work, down, across))
-        return best[1], best[2]
+            lines = high * tile.rows + wide * tile.columns  # of both operands, which a part reads
+            best = min(best, (work, lines, down, across))
+        return best[2], best[3]
 
     def shares(self, parts: int) -> list[tuple[int, int, int, int]]:
         """The first and last panels of rows, then of columns, of each part that has work."""

@@ -1,4 +1,4 @@
-"""A program's steps over memory of their own, with each product in several ways, timed.
+"""A program's steps over memory of their own, products in several ways, timed.
 
 Steps run in the program's order, so that a product finds in the caches what it finds there in the
 program. Those whose places depend on numbers, and calls of libraries, are left out: the memory

@@ -30,8 +30,8 @@ LEAST = 20_000  # nanoseconds of a product
 SHARE = 0.01  # of the time of a program's products
 MOST = 24  # products of a program
 LARGEST = 1 << 30  # bytes of a program's memory
-SECONDS = 3.0  # to measure all ways for; after that, half as many for the best ones
-BETTER = 1.03  # times as fast, at least: less may be chance
+SECONDS = 2.5  # to measure all ways for; after that, half as many for the best ones
+BETTER = 1.05  # times as fast, at least: less may be chance
 
 
 @dataclass(frozen=True)
