@@ -1,4 +1,4 @@
-"""Which way to compute a product is the fastest, found by measuring: for `jit(tier="max")`.
+"""The fastest way to compute a product, by measuring: for `jit(tier="max")`.
 
 What is found is kept on disk, by the product, the processor, the threads, and rlx's own files. All
 ways give the same bits (`gemm_alternatives.py`), so whatever is found, or not found in time, a
@@ -36,7 +36,7 @@ BETTER = 1.05  # times as fast, at least: less may be chance
 
 @dataclass(frozen=True)
 class Tuned:
-    """How to compute a product, and how many times as fast as in the way the model chose."""
+    """How to compute a product, and how many times as fast as the model's way."""
 
     blocking: Blocking
     gain: float = 1.0
