@@ -23,6 +23,7 @@ from ...lower.lir.program import Program
 from ...lower.pipeline import Lowered, lower
 from ...lower.target import Target
 from ..backend import Availability, Backend, Executable, Lasting
+from ..held import no_collection
 from ..sized_entry import Sizes, sized_entry
 from . import entry, machine, pool
 from .beside import Compiles
@@ -163,7 +164,8 @@ class CpuBackend(Backend):
     ) -> tuple[Code, Program, str, dict[str, float]]:
         """Lower the graph, write its program as LLVM text and compile that."""
         times = [time.perf_counter()]
-        lowered = lower(graph, target, _verify_stage if check else None)
+        with no_collection:
+            lowered = lower(graph, target, _verify_stage if check else None)
         program = lowered.program
         times.append(time.perf_counter())
         tuned = tune(program, fixed, _host_of(target)) if tunes(target) else {}
@@ -171,7 +173,8 @@ class CpuBackend(Backend):
         with Compiles(target.tier) as compiles:
             units = Units(Module(), host().cores, compiles.add)
             writer = ProgramWriter(_host_of(target, tuned), units.add, units.module)
-            memory, early = writer.write(program, fixed)
+            with no_collection:
+                memory, early = writer.write(program, fixed)
             times.append(time.perf_counter())
             objects = compiles.finish(units.rest())
         times.append(time.perf_counter())
