@@ -1,19 +1,24 @@
 """LLVM text to machine code: addresses, symbols, errors, memory, threads."""
 
 import ctypes
+import gc
 import os
 import resource
 import sys
 import threading
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from rlx.backends.cpu import beside, kept, machine
+import rlx
+from rlx.backends.cpu import backend, beside, kept, machine
 from rlx.backends.cpu.beside import Compiles
 from rlx.backends.cpu.code import Module, Vector
 from rlx.backends.cpu.host import host
+from rlx.backends.held import no_collection
 from rlx.ir.errors import InternalError
+from rlx.lower.pipeline import lower
 
 
 def constant(number: int) -> str:
@@ -160,6 +165,29 @@ def test_turns_are_as_before_after_compiles_that_overlap():
     assert sys.getswitchinterval() < turn
     second.__exit__(None, None, None)
     assert sys.getswitchinterval() == turn
+
+
+@pytest.mark.parametrize("was_enabled", [True, False])
+def test_no_garbage_is_looked_for_while_anybody_lowers(monkeypatch, was_enabled):
+    looks = []
+
+    def watched(*args):
+        looks.append(gc.isenabled())
+        return lower(*args)
+
+    monkeypatch.setattr(backend, "lower", watched)
+    if not was_enabled:
+        gc.disable()
+    try:
+        with no_collection:
+            with no_collection:
+                pass
+            assert not gc.isenabled()
+        rlx.jit(lambda x: x + 3.25).lower(np.ones(3 + was_enabled)).compile()
+        assert gc.isenabled() == was_enabled
+    finally:
+        gc.enable()
+    assert looks == [False]
 
 
 def test_modules_are_compiled_where_no_thread_can_be_started(monkeypatch):

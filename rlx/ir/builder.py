@@ -59,9 +59,9 @@ class Builder:
 
         `value` is of this or an enclosing graph.
         """
-        if value.graph is self.graph:
+        if value.graph is self.graph or self.graph.owns(value):
             return value
-        if not any(builder.graph is value.graph for builder in _state.stack):
+        if not any(builder.graph.owns(value) for builder in _state.stack):
             raise leaked(value)
         return self.capture(value, value.type, value.origin)
 
@@ -102,8 +102,9 @@ def open_builders() -> list[Builder]:
 
 
 def builder_of(graph: Graph) -> Builder | None:
-    """The builder that records the graph in this thread, or None if it is closed."""
-    return next((builder for builder in _state.stack if builder.graph is graph), None)
+    """The builder that records or changes the graph in this thread, or None."""
+    lineage = graph.lineage
+    return next((builder for builder in _state.stack if builder.graph.lineage is lineage), None)
 
 
 def is_open(graph: Graph) -> bool:

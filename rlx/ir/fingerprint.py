@@ -16,7 +16,7 @@ import numpy as np
 from .body import Call
 from .dims import Dim
 from .graph import Constant, Graph, Value
-from .types import DTYPES, Type
+from .types import NAMES, Type
 
 if TYPE_CHECKING:
     from .op import Op
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 # no later one gets. Who keeps what was made for a graph keeps the graph, and with it its functions.
 _functions: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 _numbers = itertools.count()
-_NAMES = {dtype: name for name, dtype in DTYPES.items()}  # `dtype.name` takes long to make
 
 
 def fingerprint(graph: Graph) -> str:
@@ -103,7 +102,7 @@ def _graph_key(graph: Graph, number: Number) -> tuple:
 
 def _type_key(type: Type) -> tuple:
     """A type as plain data."""
-    return _NAMES[type.dtype], tuple(_size_key(n) for n in type.shape)
+    return NAMES[type.dtype], tuple(_size_key(n) for n in type.shape)
 
 
 def _size_key(size: Any) -> Any:
@@ -130,7 +129,7 @@ def _attr_key(attr: Any, op: Op, number: Number) -> Any:
         case Dim():
             return _size_key(attr)
         case np.dtype():
-            return "dtype", _NAMES[attr]
+            return "dtype", NAMES[attr]
     if _is_function(attr):
         return "python", number(op, attr)
     return attr

@@ -139,16 +139,22 @@ def _graphs_in(attrs: Any) -> Iterator[Graph]:
 class Graph:
     """A function as nodes in order: parameters in, results out, nothing else.
 
-    A graph is closed: what it uses are its parameters and its own nodes.
+    A graph is closed: what it uses are its parameters and its own nodes. A graph that a pass makes
+    of another has its `lineage`: the two share their parameters, and the nodes that stay.
     """
 
     name: str = "graph"
     params: list[Value] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     results: list[Value] = field(default_factory=list)
+    lineage: object = field(default_factory=object, repr=False)
 
     def __str__(self) -> str:
         return PRINTERS[0](self) if PRINTERS else repr(self)
+
+    def owns(self, value: Value) -> bool:
+        """Whether a value is of this graph, or of one of its lineage."""
+        return value.graph is self or value.graph.lineage is self.lineage
 
     def add_param(self, type: Type, origin: str = "") -> Value:
         """Append a parameter."""

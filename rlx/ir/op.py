@@ -377,9 +377,9 @@ def define(type_rule: Callable[..., Any]) -> Op:
 
 def has_effect(node: Node) -> bool:
     """Whether a node, or one in a graph of it, does more than compute results."""
-    if node.op.rules.get("effect"):
+    if "effect" in node.op.rules:
         return True
-    return any(has_effect(each) for graph in node.graphs for each in graph.nodes)
+    return bool(node.graphs) and any(has_effect(n) for graph in node.graphs for n in graph.nodes)
 
 
 def has_graphs(node: Node) -> bool:

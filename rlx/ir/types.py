@@ -38,6 +38,7 @@ _EXTENDED = {
     "float8_e5m2": ml_dtypes.float8_e5m2,
 }
 DTYPES = {name: np.dtype(_EXTENDED.get(name, name)) for name in SHORT}
+NAMES = {dtype: name for name, dtype in DTYPES.items()}  # a dtype's `name` takes long to make
 LONG = {short: name for name, short in SHORT.items()}
 _CANONICAL = {dtype: dtype for dtype in DTYPES.values()}
 _EXTENDED_DTYPES = frozenset(DTYPES[name] for name in _EXTENDED)

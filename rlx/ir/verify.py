@@ -41,7 +41,7 @@ def verify(graph: Graph, level: str = "hir", wants: Wants = frozenset()) -> None
 def _verify_graph(graph: Graph, forms: Sequence[Form], wants: Wants) -> None:
     defined: set[Value] = set()
     for i, param in enumerate(graph.params):
-        if param.graph is not graph or param.node is not None or param in defined:
+        if not graph.owns(param) or param.node is not None or param in defined:
             raise _wrong(graph, f"parameter {i} is not a parameter of this graph alone")
         if complaint := _type_complaint(param.type):
             raise _wrong(graph, f"parameter {i}: {complaint}")
@@ -58,12 +58,12 @@ def _verify_node(
     node: Node, graph: Graph, defined: set[Value], forms: Sequence[Form], wants: Wants
 ) -> None:
     for i, arg in enumerate(node.args):
-        if arg.graph is not graph:
+        if not graph.owns(arg):
             raise _wrong_node(node, f"operand {i} belongs to the graph `{arg.graph.name}`")
         if arg not in defined:
             raise _wrong_node(node, f"operand {i} is used before it is made")
     for i, result in enumerate(node.results):
-        if result.graph is not graph or result.node is not node or result.index != i:
+        if not graph.owns(result) or result.node is not node or result.index != i:
             raise _wrong_node(node, f"result {i} does not know its node")
         if result in defined:
             raise _wrong_node(node, f"result {i} is made twice")

@@ -65,9 +65,9 @@ def lower(
 
     hir = after("hir", graph)
     graph = after("inlined", inline_calls(graph))
+    graph = after("deduped", drop_dead(dedupe(graph)))  # first, for the others have less to do then
     graph = after("simplified", simplify(graph))
     graph = after("folded", fold_constants(graph))
-    graph = after("deduped", drop_dead(dedupe(graph)))
     graph = after("expanded", expand(graph, target.wants))
     graph = after("split", split_complex(graph, target.computes))
     graph = after("lightened", lighten_loops(graph))

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..ir.types import DTYPES, as_dtype
+from ..ir.types import DTYPES, NAMES, as_dtype
 
 NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -63,7 +63,7 @@ class Target:
 
     def contracts(self, dtype: np.dtype) -> bool:
         """Whether it has matrix products in this dtype."""
-        return dtype.name in self.contracted
+        return NAMES[dtype] in self.contracted
 
     def arithmetic(self, dtype: np.dtype) -> np.dtype:
         """The dtype in which it does arithmetic on this one."""

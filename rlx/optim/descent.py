@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -119,8 +120,13 @@ def scale_by_adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Opti
         mean = pytree.map(lambda g, m: b1 * m + (1 - b1) * g, wide, state.mean)
         square = pytree.map(lambda g, s: b2 * s + (1 - b2) * g * g, wide, state.square)
 
+        @functools.cache  # recorded once, not for each parameter
+        def begun(decay: float, dtype: Any) -> Any:
+            """What a running mean has besides the zero it began with."""
+            return 1 - decay ** count.astype(dtype)
+
         def step(g: Any, m: Any, s: Any) -> Any:
-            change = _unbiased(m, b1, count) / (rnp.sqrt(_unbiased(s, b2, count)) + eps)
+            change = m / begun(b1, m.dtype) / (rnp.sqrt(s / begun(b2, s.dtype)) + eps)
             return change.astype(g.dtype)
 
         return pytree.map(step, grads, mean, square), AdamState(count, mean, square)
@@ -173,8 +179,3 @@ def add_decay(weight_decay: float, mask: Mask = None) -> Optimizer:
 def _check_numbers(**given: Any) -> None:
     for name, value in given.items():
         number(name, value)
-
-
-def _unbiased(mean: Any, decay: float, count: Any) -> Any:
-    """The running mean without the zero it began with."""
-    return mean / (1 - decay ** count.astype(mean.dtype))

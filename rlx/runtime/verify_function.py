@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -264,7 +264,7 @@ def _wrong_together(
 
 def _until(graph: Graph, node: Node) -> Graph:
     """The graph that gives the results of one of its nodes."""
-    part = Graph(graph.name, graph.params, graph.nodes, list(node.results))
+    part = replace(graph, results=list(node.results))
     return drop_dead(rebuild(part, lambda n, operands: n.op.apply(operands, n.attrs)))
 
 

@@ -81,7 +81,7 @@ def check_may_change(x: Any, action: str) -> None:
     recorder = builder.current()
     if isinstance(x, TracedTensor):
         x = as_operand(x)  # which raises if its trace has ended
-        if x.value.graph is not (recorder and recorder.graph):
+        if recorder is None or not recorder.graph.owns(x.value):
             why = f"it belongs to {x.value.graph.name}, around the function that is traced here"
             raise ownership.taken(x, action, why)
     elif ownership.is_tracing() and not ownership.is_born_here(x):

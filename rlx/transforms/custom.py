@@ -353,7 +353,7 @@ def _from_outside(thing: Any, table: Mapping[int, Value], rule: Callable[..., An
     if not isinstance(thing, Value):
         return OPS["constant"].lift(thing.host())
     recorder = current()
-    if recorder is not None and thing.graph is recorder.graph:
+    if recorder is not None and recorder.graph.owns(thing):
         return thing
     raise GradientError(
         f"the {function_name(rule)} uses a traced value, {thing.type}, that its function does not",

@@ -2,63 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 from queue import SimpleQueue
 from typing import final
 
 from rlx.backends.cpu.host import host
 from rlx.backends.cpu.machine import compile_beside
-from rlx.backends.forks import hold_in_forks
-
-TURN = 0.0001  # seconds a thread runs Python code while others wait
-
-
-class _ShortTurns:
-    """Lets Python's threads take short turns while anybody compiles.
-
-    The setting is the process's own: the first of several compiles sets it, the last one puts back
-    what there was.
-    """
-
-    def __init__(self) -> None:
-        self._lock = hold_in_forks(2, threading.Lock())
-        self._users, self._before = 0, 0.0
-
-    def begin(self) -> None:
-        """One compile more."""
-        with self._lock:
-            if not self._users:
-                self._before = sys.getswitchinterval()
-                sys.setswitchinterval(min(TURN, self._before))
-            self._users += 1
-
-    def end(self) -> None:
-        """One compile less."""
-        with self._lock:
-            self._users -= 1
-            if not self._users:
-                sys.setswitchinterval(self._before)
-
-    def forget(self) -> None:
-        """In a forked child: the threads that compiled live in the parent."""
-        if self._users:
-            self._users = 0
-            sys.setswitchinterval(self._before)
-
-
-_short_turns = _ShortTurns()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_short_turns.forget)
+from rlx.backends.held import short_turns
 
 
 @final
 class Compiles:
     """Compiles texts on other threads while the caller writes more of them.
 
-    Leaving the context ends the threads. Within it Python's threads take short turns: one that
-    compiles asks for a turn some thirty times for each text, and would wait longer than it works.
+    Leaving the context ends the threads. Within it Python's threads take short turns.
     """
 
     def __init__(self, tier: str = "auto") -> None:
@@ -104,11 +61,11 @@ class Compiles:
         self._left.put(None)  # for the others
 
     def __enter__(self) -> Compiles:
-        _short_turns.begin()
+        short_turns.begin()
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
-        _short_turns.end()
+        short_turns.end()
         if error:
             self._errors.append(error)  # what is left need not be compiled
         self._end()

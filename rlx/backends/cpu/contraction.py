@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ...ir.dims import Size
+from ...ir.types import NAMES
 from ...lower.lir import expr
 from ...lower.lir.digits import Digits
 from ...lower.lir.expr import Accumulated, Expr, Load, load_of
@@ -34,7 +35,7 @@ def contracts_natively(step: Contraction) -> bool:
     long = [v for v in (step.row, step.column) if is_long(v)]
     if long and all(index.stride_of(v) != 1 for v in long):
         return False
-    given, sums = {step.lhs.dtype.name, step.rhs.dtype.name}, step.dtype.name
+    given, sums = {NAMES[step.lhs.dtype], NAMES[step.rhs.dtype]}, NAMES[step.dtype]
     return given == {sums} or ({WIDENED.get(name) for name in given} == {sums} and len(given) == 1)
 
 
@@ -150,7 +151,7 @@ def _corner(f: Function, scope: Scope, step: Contraction, buffer: Buffer, index:
     place = scope.index(
         index.substitute(dict.fromkeys((step.row, step.column, step.depth), Index()))
     )
-    return f.offset(scope.pointers[buffer], memory_element(buffer.number_dtype.name), place)
+    return f.offset(scope.pointers[buffer], memory_element(NAMES[buffer.number_dtype]), place)
 
 
 def _operand_places(
@@ -202,8 +203,8 @@ def problem_of(step: Contraction) -> Problem:
         b=b.transposed,
         c_row=lines[-1].stride,
         c_lines=lines if len(lines) > 1 else (),
-        dtype=step.lhs.dtype.name,
-        out_dtype=step.stores[0].buffer.number_dtype.name,
+        dtype=NAMES[step.lhs.dtype],
+        out_dtype=NAMES[step.stores[0].buffer.number_dtype],
         k_step=math.lcm(*(_depth_step(e, line, step.depth) for e, line in step.operands)),
     )
 
@@ -299,6 +300,6 @@ def _epilogue(step: Contraction, outer: Sequence[Variable], layout: Layout, host
         rendered = [scope.value(s.expr) for s in step.stores]
         for store, value in zip(step.stores[1:], rendered[1:], strict=True):
             scope.store(store, value)
-        return scope.spread(step.stores[0].expr.dtype.name, rendered[0])
+        return scope.spread(NAMES[step.stores[0].expr.dtype], rendered[0])
 
     return epilogue

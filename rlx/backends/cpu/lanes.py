@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
-
 from ...ir.dims import Size, likely
+from ...ir.types import NAMES
 from ...lower.lir.expr import INSTRUCTIONS, Apply, Expr, Load, walk
 from ...lower.lir.index import Variable
 from .code import Function, Vector
@@ -45,8 +44,8 @@ def choose_lanes(host: Host, exprs: Iterable[Expr], extent: Size, most: int = 4)
     """
     most = 1 if host.sums_alike else most
     nodes = list(walk(*exprs))
-    widest = max((np.dtype(e.dtype).itemsize for e in nodes), default=4)
-    widest = max(widest, 4 if any(e.dtype.name in HALVES for e in nodes) else 1)
+    widest = max((e.dtype.itemsize for e in nodes), default=4)
+    widest = max(widest, 4 if any(NAMES[e.dtype] in HALVES for e in nodes) else 1)
     cost = sum(INSTRUCTIONS[e.instruction][0] for e in nodes if isinstance(e, Apply))
     registers = 4 if cost <= 8 else 2 if cost <= 24 else 1
     lanes = host.lanes(widest) * min(registers, most)

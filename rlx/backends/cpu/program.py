@@ -116,12 +116,16 @@ class ProgramWriter:
         if isinstance(arena, int):
             arena = -(-arena // 64) * 64
         name = "sized" if self.is_symbolic else "main"
-        wide = f'"prefer-vector-width"="{self.host.vector_bytes * 8}"'
-        self.module.globals += ["!0 = !{}", f"attributes #0 = {{ {wide} }}"]
+        self.begin()
         self.function(program, name, linkage="", scratch_offset=arena)
         if self.is_symbolic:
             emit_sized_main(self.module, len(program.inputs) + len(program.outputs), KERNEL)
         return arena + self.scratch, early
+
+    def begin(self) -> None:
+        """Write what the functions of a module refer to."""
+        wide = f'"prefer-vector-width"="{self.host.vector_bytes * 8}"'
+        self.module.globals += ["!0 = !{}", f"attributes #0 = {{ {wide} }}"]
 
     @property
     def is_symbolic(self) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from ...ir.dims import Size, is_at_least
+from ...ir.types import NAMES
 from ...lower.lir.expr import Accumulated as AccumulatedExpr
 from ...lower.lir.expr import Apply, Const, Expr, Guard, IndexValue, Load, Reduce
 from ...lower.lir.index import UNKNOWN, Index, Loaded, Quotient, Remainder, Variable
@@ -75,7 +76,7 @@ class Scope:
 
     def vector(self, expr: Expr) -> str:
         """The value of an expression in all lanes."""
-        return self.spread(expr.dtype.name, self.value(expr))
+        return self.spread(NAMES[expr.dtype], self.value(expr))
 
     def spread(self, dtype: str, rendered: Rendered) -> str:
         """Copy a uniform value to all lanes."""
@@ -87,7 +88,7 @@ class Scope:
         return self.lanes > 1 and self.along is not None and self.along in set(variables)
 
     def _render(self, expr: Expr) -> Rendered:
-        dtype = expr.dtype.name
+        dtype = NAMES[expr.dtype]
         if isinstance(expr, Const):
             return literal(register(dtype, 1).dtype, expr.number), False
         if isinstance(expr, IndexValue):
@@ -108,12 +109,12 @@ class Scope:
         varies = any(v for _, v in rendered)
         lanes = self.lanes if varies else 1
         values = [
-            self.spread(a.dtype.name, r) if varies else r[0]
+            self.spread(NAMES[a.dtype], r) if varies else r[0]
             for a, r in zip(expr.args, rendered, strict=True)
         ]
-        operand = expr.args[-1].dtype.name
+        operand = NAMES[expr.args[-1].dtype]
         return (
-            emit_instruction(self.f, expr.instruction, expr.dtype.name, lanes, operand, values),
+            emit_instruction(self.f, expr.instruction, NAMES[expr.dtype], lanes, operand, values),
             varies,
         )
 
@@ -139,7 +140,7 @@ class Scope:
         assert isinstance(atom, Loaded)
         text, varies = self.value(atom.expr)
         assert not varies, "a uniform index has uniform loads"
-        return convert(self.f, atom.expr.dtype.name, "int64", 1, text)
+        return convert(self.f, NAMES[atom.expr.dtype], "int64", 1, text)
 
     def _floor(self, x: str, atom: Quotient | Remainder, vector: Vector) -> tuple[str, str]:
         """Floor division and remainder by a positive size.
@@ -217,10 +218,10 @@ class Scope:
             return parts[0 if isinstance(atom, Quotient) else 1]
         assert isinstance(atom, Loaded)
         text = self.vector(atom.expr)
-        return convert(f, atom.expr.dtype.name, vector.dtype, vector.lanes, text)
+        return convert(f, NAMES[atom.expr.dtype], vector.dtype, vector.lanes, text)
 
     def _index_value(self, expr: IndexValue) -> Rendered:
-        dtype = expr.dtype.name
+        dtype = NAMES[expr.dtype]
         if not self.depends(expr.index.variables):
             return convert(self.f, "int64", dtype, 1, self.index(expr.index)), False
         text, vector = self.index_vector(expr.index)
@@ -229,7 +230,7 @@ class Scope:
     # -- memory ---------------------------------------------------------------------------------
 
     def _load(self, expr: Load) -> Rendered:
-        dtype, f = expr.dtype.name, self.f
+        dtype, f = NAMES[expr.dtype], self.f
         pointer = self.pointers[expr.buffer]
         if not self.depends(expr.index.variables):
             place = self.index(expr.index)
@@ -381,7 +382,7 @@ class Scope:
         both = here if held is None else f.emit(f"and {mask.text} {here}, {held}")
         inside = self.inner(mask=both, guarded=True).vector(expr.inside)
         outside = self.vector(expr.outside)
-        vector = register(expr.dtype.name, self.lanes)
+        vector = register(NAMES[expr.dtype], self.lanes)
         return f.emit(
             f"select {mask.text} {here}, {vector.text} {inside}, {vector.text} {outside}"
         ), True
@@ -393,7 +394,7 @@ class Scope:
         for other in conditions[1:]:
             held = f.emit(f"and i1 {held}, {other}")
         varies = self.depends(expr.variables)
-        vector = register(expr.dtype.name, self.lanes if varies else 1)
+        vector = register(NAMES[expr.dtype], self.lanes if varies else 1)
         labels = [f.label("inside"), f.label("outside"), f.label("both")]
         f.do(f"br i1 {held}, label %{labels[0]}, label %{labels[1]}")
         arms = []

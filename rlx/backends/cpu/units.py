@@ -40,7 +40,10 @@ class Units:
                 self.waiting = []
 
     def rest(self) -> list[str]:
-        """The units of what is left; all in one where one thread compiles it, or soon."""
+        """The units of what is left; all in one where one thread compiles it, or soon.
+
+        The longest comes first, so that no thread has a long one when the others are done.
+        """
         functions = [f for f in self.module.functions.values() if f.name not in self.gone]
         sizes = [_size(f) for f in functions]
         if self.threads == 1 or sum(sizes) < 2 * LEAST:
@@ -54,7 +57,7 @@ class Units:
                 filled = 0
             groups[-1].append(f)
             filled += count
-        return [_unit(self.module, group) for group in groups]
+        return sorted([_unit(self.module, group) for group in groups], key=len, reverse=True)
 
 
 def _size(f: Function) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...ir.builder import build, repeat, rewrite
+from ...ir.builder import current, recording, repeat, rewrite
 from ...ir.graph import Graph, Node, Value
 from ...ir.op import has_effect
 
@@ -16,12 +16,16 @@ def rebuild(graph: Graph, visit: Visit) -> Graph:
     """Record a graph anew, as `visit` says for each node.
 
     `visit(node, operands)` gives the values for the node's results. What nobody needs then is left
-    out.
+    out. Nodes that stay are shared with the graph, which is given back if all do.
     """
-    origins = [p.origin for p in graph.params]
-    made = build(lambda *xs: rewrite(graph, xs, visit), graph.param_types, graph.name, origins)
+    with recording(graph.name) as builder:
+        made = builder.graph
+        made.params, made.lineage = list(graph.params), graph.lineage
+        made.results = [builder.own(r) for r in rewrite(graph, made.params, visit)]
+    assert not builder.captures, f"{graph.name} captured values of an enclosing graph"
     made.nodes = live_nodes(made)
-    return made
+    is_same = made.nodes == graph.nodes and made.results == graph.results
+    return graph if is_same else made
 
 
 def live_nodes(graph: Graph) -> list[Node]:
@@ -36,11 +40,21 @@ def live_nodes(graph: Graph) -> list[Node]:
 
 
 def again(node: Node, operands: list[Value], change: Callable[[Graph], Graph]) -> Sequence[Value]:
-    """Record a node on new operands of equal types, with each nested graph changed."""
-    if not node.graphs:
+    """Record a node on operands of equal types, with each nested graph changed.
+
+    It stays what it is where neither of them is another.
+    """
+    attrs = node.attrs
+    if node.graphs:
+        attrs = {name: _changed(attr, change) for name, attr in attrs.items()}
+        if attrs != node.attrs:
+            return node.op.apply(operands, attrs)
+    builder = current()
+    is_own = builder is not None and node.results and builder.graph.owns(node.results[0])
+    if builder is None or not is_own or tuple(operands) != node.args:
         return repeat(node, operands)
-    attrs = {name: _changed(attr, change) for name, attr in node.attrs.items()}
-    return node.op.apply(operands, attrs)
+    builder.graph.nodes.append(node)
+    return node.results
 
 
 def _changed(attr: Any, change: Callable[[Graph], Graph]) -> Any:

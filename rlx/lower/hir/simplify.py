@@ -16,26 +16,29 @@ def simplify(graph: Graph) -> Graph:
     before: `a = transpose(x, axes=(1, 0)); b = transpose(a, axes=(1, 0)); c = mul(b, 1)`;
     after: `x`.
     """
+    tried: set[Node] = set()
     for _ in range(ROUNDS):
-        graph, changed = _sweep(graph)
-        if not changed:
+        before, graph = graph, _sweep(graph, tried)
+        if graph is before:
             break
     return graph
 
 
-def _sweep(graph: Graph) -> tuple[Graph, bool]:
-    changed = False
+def _sweep(graph: Graph, tried: set[Node]) -> Graph:
+    """Fold each node once, but for those `tried`: of a node that stays all operands stayed, too."""
 
     def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
-        nonlocal changed
-        fold = node.op.rules.get("fold")
+        is_tried = node in tried and tuple(operands) == node.args
+        fold = None if is_tried else node.op.rules.get("fold")
         found = fold(*operands, **node.attrs) if fold else None
         if found is None:
-            return again(node, operands, simplify)
-        changed = True
+            results = again(node, operands, simplify)
+            if not node.graphs:
+                tried.update(r.node for r in results if r.node is not None)
+            return results
         results = found if isinstance(found, tuple | list) else (found,)
         for result, old in zip(results, node.results, strict=True):
             assert result.type == old.type, f"{node.op.name}.fold: {old.type} became {result.type}"
         return results
 
-    return rebuild(graph, visit), changed
+    return rebuild(graph, visit)

@@ -45,7 +45,8 @@ INSTRUCTIONS: dict[str, tuple[int, int]] = {
 COMPARISONS = frozenset(["eq", "ne", "lt", "le", "gt", "ge", "is_finite"])
 
 
-@dataclass(frozen=True, eq=False)
+# not frozen, which would double the time to make one
+@dataclass(eq=False)
 class Expr:
     """A scalar of one dtype; `operands` are the expressions it is made of."""
 
@@ -63,6 +64,11 @@ class Expr:
         return ()
 
     @cached_property
+    def parts(self) -> tuple[Expr, ...]:
+        """The expressions directly in it, those inside of its indices first."""
+        return (*(e for index in self.indices for e in index.loads), *self.operands)
+
+    @cached_property
     def variables(self) -> frozenset[Variable]:
         """The loop variables its value depends on.
 
@@ -74,19 +80,18 @@ class Expr:
     @cached_property
     def loads(self) -> frozenset[Load]:
         """Every load in it, those inside of indices included."""
-        inner = [*self.operands, *(e for index in self.indices for e in index.loads)]
         own = [self] if isinstance(self, Load) else []
-        return frozenset(own).union(*(e.loads for e in inner))
+        return frozenset(own).union(*[e.loads for e in self.parts])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Const(Expr):
     """A number known now: a NumPy scalar of the dtype."""
 
     number: Any
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class IndexValue(Expr):
     """An index as a number of the dtype.
 
@@ -101,7 +106,7 @@ class IndexValue(Expr):
         return (self.index,)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Load(Expr):
     """The element of a buffer at an offset counted in elements, or parts of them."""
 
@@ -114,7 +119,7 @@ class Load(Expr):
         return (self.index,)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Apply(Expr):
     """A scalar instruction of `INSTRUCTIONS` with a result of the dtype.
 
@@ -131,7 +136,7 @@ class Apply(Expr):
         return self.args
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Reduce(Expr):
     """`body` combined over all values of the variables in `loops`.
 
@@ -157,7 +162,7 @@ class Reduce(Expr):
         return self.body.variables - frozenset(self.loops)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Guard(Expr):
     """`inside` where all conditions hold, else `outside`.
 
@@ -182,7 +187,7 @@ class Guard(Expr):
         return (*(b[0] for b in self.bounds), *(s[0] for s in self.steps))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Accumulated(Expr):
     """In the stores of a `Contraction`: the finished sum of this row and column."""
 
@@ -291,8 +296,7 @@ def walk(*roots: Expr) -> Iterator[Expr]:
                 yield expr
             continue
         open_ones.add(expr)
-        inner = (*(e for i in expr.indices for e in i.loads), *expr.operands)
-        stack += [e for e in reversed(inner) if e not in seen]
+        stack += [e for e in reversed(expr.parts) if e not in seen]
 
 
 def unconditional(exprs: Iterable[Expr]) -> Iterator[Expr]:
@@ -323,8 +327,11 @@ def substitute(
 
     def again(e: Expr) -> Expr:
         if e not in memo:
-            memo[e] = leaf(e) or _rebuild(e, again, lambda i: i.substitute(table, again), table)
+            memo[e] = leaf(e) or _rebuild(e, again, moved, table)
         return memo[e]
+
+    def moved(index: Index) -> Index:
+        return index.substitute(table, again)
 
     return again(expr)
 
@@ -338,9 +345,11 @@ def _rebuild(
     if isinstance(e, IndexValue):
         return index_value(moved(e.index), e.dtype)
     if isinstance(e, Load):
-        return load(e.buffer, moved(e.index))
+        index = moved(e.index)
+        return e if index is e.index else load(e.buffer, index)
     if isinstance(e, Apply):
-        return apply(e.instruction, e.dtype, *(again(a) for a in e.args))
+        args = tuple([again(a) for a in e.args])
+        return e if args == e.args else apply(e.instruction, e.dtype, *args)
     if isinstance(e, Reduce):
         loops = tuple(_renamed(v, table) for v in e.loops)
         return reduce(e.combine, tuple(v for v in loops if v), e.init, again(e.body))

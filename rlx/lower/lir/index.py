@@ -15,6 +15,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...ir.dims import Dim, Size, is_at_least, likely, quotient
@@ -51,6 +52,11 @@ class Variable:
     def key(self) -> tuple:
         """What atoms are sorted by."""
         return (0, self.serial)
+
+    @cached_property
+    def index(self) -> Index:
+        """It as an index; one that takes a single value is 0."""
+        return Index(((self, 1),)) if is_long(self) else Index()
 
     def __add__(self, other: object) -> Index:
         return as_index(self) + other
@@ -145,7 +151,8 @@ class Loaded:
 Atom: TypeAlias = "Variable | Quotient | Remainder | Loaded"
 
 
-@dataclass(frozen=True)
+# not frozen, which would double the time to make one: most of lowering makes indices
+@dataclass(unsafe_hash=True)
 class Index:
     """A sum of `coefficient * atom` and a constant, in 64-bit integers.
 
@@ -197,7 +204,7 @@ class Index:
     @property
     def is_affine(self) -> bool:
         """Whether all atoms are loop variables."""
-        return all(isinstance(atom, Variable) for atom, _ in self.terms)
+        return all([isinstance(atom, Variable) for atom, _ in self.terms])
 
     @property
     def is_constant(self) -> bool:
@@ -218,11 +225,15 @@ class Index:
     @property
     def variables(self) -> frozenset[Variable]:
         """Every loop variable in it, those inside of opaque atoms included."""
+        if self.is_affine:
+            return frozenset([variable for variable, _ in self.terms])  # type: ignore[misc]
         return frozenset(v for atom, _ in self.terms for v in _variables(atom))
 
     @property
     def loads(self) -> tuple[Expr, ...]:
         """The scalar expressions inside of it."""
+        if self.is_affine:
+            return ()
         return tuple(e for atom, _ in self.terms for e in _exprs(atom))
 
     def nested(self) -> Iterator[Index]:
@@ -236,6 +247,8 @@ class Index:
         self, table: dict[Variable, Index], in_expr: Callable[[Expr], Expr] | None = None
     ) -> Index:
         """Put indices for loop variables; `in_expr` does the same in loaded expressions."""
+        if self.is_affine and table.keys().isdisjoint([atom for atom, _ in self.terms]):
+            return self
         terms: dict[Atom, Size] = {}
         constant = self.constant
         for atom, coefficient in self.terms:
@@ -303,7 +316,7 @@ def as_index(x: Any) -> Index:
     if isinstance(x, Index):
         return x
     if isinstance(x, Variable):
-        return Index(((x, 1),)) if is_long(x) else Index()
+        return x.index
     return Index((), x if isinstance(x, Dim) else int(x))
 
 
@@ -446,7 +459,7 @@ def _substitute(
     atom: Atom, table: dict[Variable, Index], in_expr: Callable[[Expr], Expr] | None
 ) -> Index:
     if isinstance(atom, Variable):
-        return table.get(atom, as_index(atom))
+        return table[atom] if atom in table else atom.index
     if isinstance(atom, Loaded):
         expr = in_expr(atom.expr) if in_expr else atom.expr
         return Index(((Loaded(expr, atom.low, atom.high), 1),))

@@ -16,6 +16,7 @@ from ...ir.body import (
 )
 from ...ir.errors import UnsupportedDtype, UnsupportedOp
 from ...ir.graph import Graph, Node, Value
+from ...ir.types import NAMES
 from ..lir.program import REAL_PARTS
 from ..target import Target
 
@@ -73,7 +74,7 @@ def sorts(node: Node, target: Target) -> bool:
 
 
 def _check_dtype(value: Value, node: Node | None, target: Target) -> None:
-    name = value.dtype.name
+    name = NAMES[value.dtype]
     if name in target.stored:
         return
     where = str(node.source) if node else None

@@ -9,10 +9,11 @@ from dataclasses import replace
 from ...ir.dims import Dim
 from ...ir.types import Type
 from ..lir.access import reads, writes
-from ..lir.expr import Expr, Load, load
+from ..lir.expr import Load
 from ..lir.index import Index, Variable
-from ..lir.program import Buffer, Kernel, Rows, Step, Store
-from .loops import expressions, substituted
+from ..lir.program import Buffer, Kernel, Rows, Step
+from ..lir.rebind import rebind
+from .loops import expressions
 
 
 def localize_rows(steps: Sequence[Step], limit: int) -> list[Step]:
@@ -28,11 +29,12 @@ def localize_rows(steps: Sequence[Step], limit: int) -> list[Step]:
 
 
 def _localized(rows: Rows, users: Counter[Buffer], limit: int) -> Rows:
-    kernels, made, total = rows.kernels, [], 0
+    made: dict[Buffer, Buffer] = {}
+    total, places = 0, _places(rows.kernels)
     for buffer in writes(rows):
         if buffer.kind != "temporary" or users[buffer] > 1:
             continue
-        highest = [_inner(index, rows.loops).high for index in _places(kernels, buffer)]
+        highest = [_inner(index, rows.loops).high for index in places[buffer]]
         if any(isinstance(high, Dim) for high in highest):
             continue  # a thread's block has a fixed size
         size = 1 + max(highest)  # type: ignore[type-var]
@@ -40,31 +42,26 @@ def _localized(rows: Rows, users: Counter[Buffer], limit: int) -> Rows:
         total += -(-local.nbytes // 64) * 64
         if total > limit:
             break
-        kernels = tuple(_moved(kernel, rows.loops, buffer, local) for kernel in kernels)
-        made.append(local)
-    return replace(rows, kernels=kernels, locals=tuple(made))
+        made[buffer] = local
+
+    def move(buffer: Buffer, index: Index) -> tuple[Buffer, Index]:
+        if buffer not in made:
+            return buffer, index
+        return made[buffer], _inner(index, rows.loops)
+
+    moved = rebind(rows, {}, move) if made else rows
+    return replace(moved, locals=tuple(made.values()))
 
 
-def _places(kernels: Sequence[Kernel], buffer: Buffer) -> list[Index]:
-    """Every index at which the kernels store to or load from a buffer."""
-    stored = [s.index for k in kernels for s in k.stores if s.buffer is buffer]
-    loads = (e for e in expressions(kernels) if isinstance(e, Load))
-    return stored + [e.index for e in loads if e.buffer is buffer]
+def _places(kernels: Sequence[Kernel]) -> dict[Buffer, list[Index]]:
+    """Every index at which the kernels store to or load from each buffer."""
+    places: dict[Buffer, list[Index]] = {}
+    loads = [e for e in expressions(kernels) if isinstance(e, Load)]
+    for each in (*(s for k in kernels for s in k.stores), *loads):
+        places.setdefault(each.buffer, []).append(each.index)
+    return places
 
 
 def _inner(index: Index, outer: Sequence[Variable]) -> Index:
     """The index within a row."""
     return Index(tuple((a, c) for a, c in index.terms if a not in outer), index.constant)
-
-
-def _moved(kernel: Kernel, outer: Sequence[Variable], old: Buffer, new: Buffer) -> Kernel:
-    def leaf(e: Expr) -> Expr | None:
-        if isinstance(e, Load) and e.buffer is old:
-            return load(new, _inner(e.index, outer))
-        return None
-
-    kernel = substituted(kernel, kernel.loops, {}, leaf)
-    stores = (
-        Store(new, _inner(s.index, outer), s.expr) if s.buffer is old else s for s in kernel.stores
-    )
-    return replace(kernel, stores=tuple(stores))

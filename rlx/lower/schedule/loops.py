@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from ...ir.dims import Size, likely, quotient
 from ..lir.expr import Expr, Reduce, reduce, substitute
@@ -15,14 +16,12 @@ Table = dict[Variable, Index]
 
 def reductions(kernels: Iterable[Kernel]) -> Iterator[Reduce]:
     """Every reduction in the kernels' expressions, inner ones first."""
-    for expr in expressions(kernels):
-        if isinstance(expr, Reduce):
-            yield expr
+    return (e for e in expressions(kernels) if isinstance(e, Reduce))
 
 
-def expressions(kernels: Iterable[Kernel]) -> Iterator[Expr]:
+def expressions(kernels: Iterable[Kernel]) -> Collection[Expr]:
     """Every scalar expression of the kernels, those inside of indices included."""
-    yield from dict.fromkeys(e for kernel in kernels for e in kernel.exprs)
+    return dict.fromkeys(chain.from_iterable([kernel.exprs for kernel in kernels])).keys()
 
 
 def indices(kernels: Sequence[Kernel]) -> Iterator[Index]:

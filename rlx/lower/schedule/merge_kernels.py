@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from ...ir.dims import likely
 from ..lir.access import reads, writes
-from ..lir.expr import Expr, Load, Reduce, walk
-from ..lir.index import as_index
+from ..lir.expr import Expr, Load, Reduce, substitute, walk
+from ..lir.index import Index, as_index
 from ..lir.program import Buffer, Contraction, Kernel, Step
-from .loops import expressions, reductions, renamed, substituted
+from .loops import Table, expressions, reductions, substituted
 
 MOST_STORES = 6  # more results than this and registers run out
 LARGEST = 200  # expressions in one kernel, a bound for code size and recursion
@@ -74,17 +74,27 @@ def _can_join(first: Kernel, second: Kernel, needed: set[Buffer]) -> bool:
         return False
     if {s.buffer for s in first.stores} & {s.buffer for s in second.stores}:
         return False
-    if sum(1 for _ in expressions([first, second])) > LARGEST:
+    if len(expressions([first, second])) > LARGEST:
         return False
-    moved = renamed(second, first.loops, second.loops)
-    stored = {s.buffer for s in first.stores}
     places = {(s.buffer, s.index) for s in first.stores}
-    for load in _loads(moved):
-        if load.buffer in stored and (load.buffer, load.index) not in places:
-            return False
-    if needed & stored:
-        return not any(_is_inside_reduction(moved, buffer) for buffer in stored)
-    return _share_loads(first, moved)
+    stored = {buffer for buffer, _ in places}
+    if needed.isdisjoint(stored):
+        return _share_loads(first, second)
+    table = _table(first, second)
+    found = [(e.buffer, _moved(e, table)) for e in _loads(second) if e.buffer in stored]
+    if not places.issuperset(found):
+        return False
+    return not any(_is_inside_reduction(second, buffer) for buffer in stored)
+
+
+def _table(first: Kernel, second: Kernel) -> Table:
+    """What to put for the loop variables of the second: those of the first."""
+    return dict(zip(second.loops, map(as_index, first.loops), strict=True))
+
+
+def _moved(load: Load, table: Table) -> Index:
+    """The place of a load, other variables put in."""
+    return load.index.substitute(table, lambda e: substitute(e, table))
 
 
 def _loads(kernel: Kernel) -> list[Load]:
@@ -101,10 +111,9 @@ def _is_inside_reduction(kernel: Kernel, buffer: Buffer) -> bool:
 
 def _share_loads(first: Kernel, second: Kernel) -> bool:
     """Whether both read the same large array in the same way."""
-    ours, theirs = _large_loads(first), _large_loads(second)
     if any(True for _ in reductions([first])) != any(True for _ in reductions([second])):
         return False
-    return bool(ours & theirs)
+    return not _large_loads(first).isdisjoint(_large_loads(second))
 
 
 def _large_loads(kernel: Kernel) -> set[tuple]:
@@ -133,12 +142,15 @@ def _joined(first: Kernel, second: Kernel) -> Kernel:
     Reductions over equal extents share variables.
     """
     known = {(store.buffer, store.index): store.expr for store in first.stores}
+    stored = {store.buffer for store in first.stores}
+    table = _table(first, second)
 
     def leaf(e: Expr) -> Expr | None:
-        return known.get((e.buffer, e.index)) if isinstance(e, Load) else None
+        if isinstance(e, Load) and e.buffer in stored:
+            return known[e.buffer, _moved(e, table)]
+        return None
 
-    moved = renamed(second, first.loops, second.loops)
-    moved = substituted(moved, moved.loops, {}, leaf)
+    moved = substituted(second, first.loops, table, leaf)
     table = {}
     ours = {tuple(v.extent for v in r.loops): r.loops for r in reductions([first])}
     mine = {r.loops for r in reductions([first])}
