@@ -64,7 +64,7 @@ from .library import (
 from .loops import LOOPS, Loops, emit_loops_of
 from .pack_early import Early, emit_prepare, pack_early
 from .reuse import copied_input
-from .rounds import Part, Targets, copy_bytes
+from .rounds import Part, Targets, copy_bytes, write_rows
 from .sized import emit_sized_main
 
 KERNEL = "nounwind #0"
@@ -484,13 +484,8 @@ class ProgramWriter:
             k = loop.index
             if step.reverse:
                 k = f.emit(f"sub i64 {last}, {k}")
-            for group, start in (
-                (sliced, n_constants + n),
-                (stacked, n_constants + 2 * n + len(sliced)),
-            ):
-                for i, (pointer, nbytes) in enumerate(group):
-                    row = f.offset(pointer, "i8", f.emit(f"mul i64 {k}, {f.number(nbytes)}"))
-                    f.do(f"store ptr {row}, ptr {f.offset(table, 'ptr', str(start + i))}, align 8")
+            write_rows(f, k, sliced, table, n_constants + n)
+            write_rows(f, k, stacked, table, n_constants + 2 * n + len(sliced))
             left = f.emit(f"sub i64 {last}, {loop.index}")
             written = targets.write(f, left, table, n_constants + n + len(sliced))
             if part:

@@ -1,4 +1,4 @@
-"""Attention in blocks of queries and keys: the pairs there are, their products.
+"""Attention in blocks of queries and keys: the pairs there are, their products."""
 
 from __future__ import annotations
 

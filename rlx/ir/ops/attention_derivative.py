@@ -1,4 +1,4 @@
-"""The derivative of attention: its tangents and its cotangents, from scores computed again."""
+"""The derivative of attention: tangents and cotangents, from scores made again."""
 
 from __future__ import annotations
 
