@@ -36,7 +36,7 @@ KEYS = 2  # that of the keys in theirs
 
 @dataclass(frozen=True)
 class Sights:
-    """Which of `count` keys each of `length` queries sees by its place, and the sizes of blocks."""
+    """Which of `count` keys `length` queries see by their places; sizes of blocks."""
 
     is_causal: bool
     window: Window
@@ -77,9 +77,9 @@ class Sights:
 
 @dataclass(frozen=True)
 class Operands:
-    """Queries (b, k, g, T, d), keys (b, k, S, d), values (b, k, S, e); what is added, what is seen.
+    """Queries (b, k, g, T, d), keys (b, k, S, d), values (b, k, S, e).
 
-    `bias` and `mask` are (b, k, g, T, S), or 1 along some axes.
+    `bias` is added, `mask` tells what is seen: (b, k, g, T, S), or 1 along some axes.
     """
 
     q: Any
@@ -111,7 +111,7 @@ class Operands:
 
 @dataclass(frozen=True)
 class Pair:
-    """A block of queries and one of keys: where they begin, whether no place hides any."""
+    """A block of queries and one of keys by their first; whether no place hides any."""
 
     i: Value
     j: Value
@@ -153,7 +153,7 @@ def _corner(x: Value, starts: dict[int, Value]) -> list[Value]:
 
 
 def filled_up(x: Value, sizes: dict[int, int], number: float = 0.0) -> Value:
-    """The array with places added along some axes, so that blocks of these sizes are whole."""
+    """The array with places added along axes, in whole blocks of these sizes."""
     high = tuple(-n % sizes.get(i, 1) if n != 1 else 0 for i, n in enumerate(x.shape))
     if not any(high):
         return x
@@ -178,7 +178,7 @@ def all_filled_up(x: Operands, sights: Sights) -> Operands:
 def scores_of(
     x: Operands, pair: Pair, scale: float, sights: Sights, is_turned: bool = False
 ) -> tuple[Value, Value | None]:
-    """The products of a block of queries and one of keys; where they count, None for anywhere.
+    """The products of a block of queries and one of keys; where they count (or None).
 
     Both are (b, k, g, t, s), turned (b, k, s, g, t). `sights.count` keys are there, others were
     filled up.
@@ -212,7 +212,7 @@ def scores_of(
 
 
 def products(q: Value, k: Value, is_turned: bool = False) -> Value:
-    """The products of queries (b, k, g, t, d) and keys (b, k, s, d), in float32 or wider."""
+    """Products of queries (b, k, g, t, d) and keys (b, k, s, d), in float32 or wider."""
     x, y = (k, q) if is_turned else (q, k)
     wide = FLOAT32 if is_half(q.dtype) else q.dtype
     return dot_general(x, y, contract=((x.rank - 1,), (y.rank - 1,)), batch=BATCH, dtype=wide)
