@@ -13,15 +13,17 @@ from lowering import arrays_for, compare, typed, verified
 import rlx
 import rlx.numpy as rnp
 from rlx.ir import ops
-from rlx.ir.builder import build
+from rlx.ir.builder import as_value, build
 from rlx.ir.graph import OPS, Graph, Value
 from rlx.ir.interpret import interpret
+from rlx.ir.types import Type
 from rlx.lower.lir import RepeatStep, evaluate
 from rlx.lower.pipeline import lower
 from rlx.lower.target import Target
 
 ROWS, WIDTH, TIMES = 4, 8, 5
 STATE, MATRIX = typed(ROWS, WIDTH), typed(WIDTH, WIDTH)
+START = Type(np.dtype("int32"), ())
 
 
 @pytest.fixture(autouse=True)
@@ -157,3 +159,23 @@ def test_divided_loop_on_the_processor() -> None:
     theirs = rlx.tree.leaves(rlx.jit(grad, device="reference")(w, xs))
     for mine, meant in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(mine, meant, rtol=1e-10, atol=1e-10)
+
+
+def test_what_is_changed_in_places_is_divided_by_rows() -> None:
+    """Starts that all rows share are whole for each part, and so is what is made of them."""
+
+    def step(w: Value, c: Value, start: Value) -> list[Value]:
+        none = ops.full(shape=(), value=0, dtype=start.dtype)
+        part = ops.dynamic_slice(c, none, start, sizes=(ROWS, 2))
+        places = ops.iota(shape=(2,), axis=0, dtype=start.dtype)
+        places = places + ops.broadcast(start, shape=(2,), axes=())
+        numbers = ops.convert(ops.broadcast(places, shape=(ROWS, 2), axes=(1,)), dtype=part.dtype)
+        return [ops.dynamic_update_slice(c, part * numbers, none, start)]
+
+    body = build(step, [MATRIX, STATE, START], "body")
+    attrs = {"body": body, "n_constants": 1, "n_carry": 1, "length": 3, "reverse": False}
+    starts = np.array([0, 5, 3], "int32")
+    graph = build(
+        lambda w, c: OPS["scan"](w, c, as_value(starts), **attrs), [MATRIX, STATE], "loop"
+    )
+    assert parts_of(graph) == 2

@@ -18,6 +18,7 @@ RLX_CACHE_BYTES  n    how much compiled code is kept by one cache
 RLX_CACHE   dir, 0, 1   where compiled code is kept for other processes; 0 is nowhere, 1 (as if it
                    is not set) the user's directory for caches
 RLX_CACHE_DISK_BYTES n   how much is kept there
+RLX_TUNE    0, 1   whether `jit(tier="max")` measures ways to compute products
 
 RLX_NUM_THREADS, the threads of the `cpu` device, belongs to the process and not to these.
 """
@@ -37,7 +38,16 @@ from .errors import ConfigError
 
 DEBUG_LEVELS = ("0", "1", "2", "3", "4", "5", "6")
 SWITCH = ("0", "1")
-SWITCHES = ("check", "key_reuse", "debug_nans", "debug_infs", "checks", "guards", "disable_jit")
+SWITCHES = (
+    "check",
+    "key_reuse",
+    "debug_nans",
+    "debug_infs",
+    "checks",
+    "guards",
+    "disable_jit",
+    "tune",
+)
 TRACEBACKS = ("filtered", "full")
 THREADS = "RLX_NUM_THREADS"  # read once, by the backend that starts threads
 IMPORTED = time.time()  # about when the files of rlx were read
@@ -62,11 +72,12 @@ class Settings:
     cache_bytes: int = 1 << 30
     cache: Path | bool = True
     cache_disk_bytes: int = 1 << 30
+    tune: bool = True
 
     @property
     def compiled_in(self) -> tuple[bool, ...]:
-        """The settings that change what a program does: with others it is compiled again."""
-        return self.debug_nans, self.debug_infs, self.checks, self.guards
+        """The settings that change a program's code: with others it is compiled again."""
+        return self.debug_nans, self.debug_infs, self.checks, self.guards, self.tune
 
     @property
     def recorded_in(self) -> tuple[object, ...]:
@@ -180,6 +191,7 @@ class Config:
     cache_bytes = Setting[int]("How many bytes of compiled programs one cache keeps.")
     cache = Setting["Path | bool"]("Where compiled code is kept for other processes.")
     cache_disk_bytes = Setting[int]("How many bytes are kept there.")
+    tune = Setting[bool]('Whether `tier="max"` measures ways to compute products.')
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

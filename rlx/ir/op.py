@@ -32,6 +32,9 @@ class Linear:
         return self.type.dtype
 
 
+EXPANSION = "expansion"
+
+
 class Parts(NamedTuple):
     """Complex numbers as two real values, as `parts` rules take and give them.
 
@@ -201,7 +204,8 @@ class Op:
 
         A list has for each argument `(tangent, result, *args, **attrs) -> tangent` or None. A
         function is `(primals, tangents, **attrs) -> (results, tangents)` with None for a zero
-        tangent; for an op with nested graphs its first argument is the jvp engine.
+        tangent; for an op with nested graphs its first argument is the jvp engine. `EXPANSION` is
+        the derivative of a composite's expansion, for one that has a transpose in some arguments.
         """
         return self._attach("jvp", rule)
 
@@ -209,8 +213,9 @@ class Op:
         """Attach the transpose: `(ct, *args, **attrs) -> [cotangent or None, ...]`.
 
         The list has an item for each argument. Linear arguments are `Linear` placeholders. `ct` is
-        a tuple (None for a zero) when the op gives several results. An op with a transpose and no
-        jvp is linear in all arguments.
+        a tuple (None for a zero) when the op gives several results. None instead of the list is for
+        the transpose of a composite's expansion. An op with a transpose and no jvp is linear in all
+        arguments.
         """
         return self._attach("transpose", fn)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, NoReturn
 
@@ -16,7 +17,9 @@ from ..trace.apply import apply, as_tensor
 from ..trace.axes import integer
 
 IMPLEMENTATIONS = (None, "xla", "cudnn")
-LARGE = 1 << 20  # products of queries and keys from which on they are computed in blocks
+LONG = 1 << 22  # products of a head's queries and keys that are never all in memory
+LARGE = 1 << 20  # products of queries and keys from which on they are computed in spans
+HIDDEN = -0.7 * float(np.finfo("float32").max)  # a negative number that leaves room for sums
 # Queries at least, and blocks at most. Of smaller blocks the scores of a head stay in cache, and
 # under a causal mask less is computed in vain; each block takes time to compile.
 BLOCK, MOST_BLOCKS = 64, 16
@@ -63,27 +66,81 @@ def dot_product_attention(
     _check(q, k, v)
     added = None if bias is None else _grouped("bias", bias, q, k)
     seen = [] if mask is None else [_grouped("mask", mask, q, k)]
-    (batch, length), count = q.shape[:2], k.shape[1]
-    seen += _places_seen(length, count, is_causal, local_window_size)
-    seen += _lengths_seen(batch, length, count, query_seq_lengths, key_value_seq_lengths)
-    is_cut = mask is None and key_value_seq_lengths is None  # every query sees a key
-    spans = _spans(q, k, is_causal and is_cut, local_window_size if is_cut else None)
-    parts = [_part(q, k, v, scale, added, seen, span) for span in spans]
-    made, total = (
-        xs[0] if len(xs) == 1 else rnp.concatenate(xs, 1) for xs in zip(*parts, strict=True)
-    )
-    if query_seq_lengths is not None:
-        is_there = rnp.arange(length, dtype="int32")[:, None, None]
-        is_there = is_there < as_tensor(query_seq_lengths)[:, None, None, None]
-        made = rnp.where(is_there, made, 0.0)
+    seen += _lengths_seen("key_value_seq_lengths", key_value_seq_lengths, q.shape[0], k.shape[1], 4)
+    there = _lengths_seen("query_seq_lengths", query_seq_lengths, q.shape[0], q.shape[1], 1)
+    way = _in_blocks if _is_long(q, k) else _in_spans
+    made, total = way(q, k, v, scale, added, seen, is_causal, local_window_size)
+    if there:
+        made = rnp.where(there[0][..., 0], made, 0.0)
+        total = rnp.where(there[0][..., 0, 0], total, HIDDEN)
     made = rnp.reshape(rnp.astype(made, k.dtype), shape)
     if not return_residual:
         return made
     return made, apply("stop_gradient", rnp.reshape(rnp.astype(total, k.dtype), shape[:-1]))
 
 
+def _is_long(q: Any, k: Any) -> bool:
+    sizes = (q.shape[1], k.shape[1])
+    return all(isinstance(n, int) for n in (*q.shape, *k.shape)) and math.prod(sizes) >= LONG
+
+
+def _in_blocks(
+    q: Any,
+    k: Any,
+    v: Any,
+    scale: Any,
+    bias: Any,
+    seen: list[Any],
+    is_causal: bool,
+    window: Window,
+) -> tuple[Any, Any]:
+    """`_weighted`, with never more than a block of the products in memory."""
+    batch, length, heads, size = q.shape
+    groups = k.shape[2]
+    factor = 1.0 / math.sqrt(size) if scale is None else scale
+    if not isinstance(factor, int | float):
+        wide = promote(q.dtype, np.dtype("float32"))
+        q, k, v = rnp.astype(q, wide) * factor, rnp.astype(k, wide), rnp.astype(v, wide)
+        factor = 1.0
+    q = rnp.reshape(q, (batch, length, groups, heads // groups, size))
+    mask = functools.reduce(rnp.logical_and, seen) if seen else None
+    made, total = apply(
+        "attention",
+        *(rnp.transpose(q, (0, 2, 3, 1, 4)), rnp.moveaxis(k, 2, 1), rnp.moveaxis(v, 2, 1)),
+        *(x for x in (bias, mask) if x is not None),
+        scale=float(factor),
+        is_causal=is_causal,
+        window=None if window is None else _sides(window),
+        has_bias=bias is not None,
+        has_mask=mask is not None,
+    )
+    made = rnp.reshape(rnp.transpose(made, (0, 3, 1, 2, 4)), (batch, length, heads, size))
+    return made, rnp.reshape(rnp.moveaxis(total, 3, 1), (batch, length, heads))
+
+
+def _in_spans(
+    q: Any,
+    k: Any,
+    v: Any,
+    scale: Any,
+    bias: Any,
+    seen: list[Any],
+    is_causal: bool,
+    window: Window,
+) -> tuple[Any, Any]:
+    """`_weighted`, some queries with the keys they may see at a time."""
+    is_cut = not seen  # every query sees a key
+    spans = _spans(q, k, is_causal and is_cut, window if is_cut else None)
+    seen = [*seen, *_places_seen(q.shape[1], k.shape[1], is_causal, window)]
+    parts = [_part(q, k, v, scale, bias, seen, span) for span in spans]
+    made, total = (
+        xs[0] if len(xs) == 1 else rnp.concatenate(xs, 1) for xs in zip(*parts, strict=True)
+    )
+    return made, total
+
+
 def _spans(q: Any, k: Any, is_causal: bool, window: Window) -> list[tuple[int, int, int, int]]:
-    """First and last queries, then the keys they may see, of each block to compute.
+    """First and last queries, then the keys they may see, of each span to compute.
 
     The products of a long sequence do not fit into the caches at once; and most that a causal mask
     or a window would hide need not be computed.
@@ -142,8 +199,7 @@ def _weighted(
     if bias is not None:
         scores = rnp.astype(scores + bias, wide)
     for each in seen:
-        # a negative number that leaves room for sums
-        scores = rnp.where(each, scores, -0.7 * float(rnp.finfo("float32").max))
+        scores = rnp.where(each, scores, HIDDEN)
     weights = apply("softmax", scores, axes=(4,))
     made = rnp.einsum("bkgts,bskh->btkgh", weights, rnp.astype(v, wide))
     total = rnp.moveaxis(logsumexp(scores, axis=-1), -1, 1)
@@ -208,19 +264,16 @@ def _sides(window: int | tuple[int, int]) -> tuple[int, int]:
     return integer("local_window_size", before), integer("local_window_size", after)
 
 
-def _lengths_seen(batch: Any, length: Any, count: Any, queries: Any, keys: Any) -> list[Any]:
-    """Which pairs of a query and a key are there."""
-    seen = []
-    for given, size, place in ((queries, length, 3), (keys, count, 4)):
-        if given is None:
-            continue
-        limits = as_tensor(given)
-        if limits.shape != (batch,):
-            _wrong(f"the lengths are {limits.type}", f"give {batch} integers, one for each member")
-        shape = [-1 if i == place else 1 for i in range(5)]
-        places = rnp.reshape(rnp.arange(size, dtype="int32"), shape)
-        seen.append(places < rnp.reshape(limits, (-1, 1, 1, 1, 1)))
-    return seen
+def _lengths_seen(name: str, lengths: Any, batch: Any, size: Any, axis: int) -> list[Any]:
+    """Which places are there: of 5 axes, that of members of the batch and `axis` not 1."""
+    if lengths is None:
+        return []
+    limits = as_tensor(lengths)
+    if limits.shape != (batch,):
+        _wrong(f"{name} is {limits.type}", f"give {batch} integers, one for each member")
+    shape = [-1 if i == axis else 1 for i in range(5)]
+    places = rnp.reshape(rnp.arange(size, dtype="int32"), shape)
+    return [places < rnp.reshape(limits, (-1, 1, 1, 1, 1))]
 
 
 def _wrong(what: str, fix: str) -> NoReturn:

@@ -118,7 +118,7 @@ def tell_compile(
 
 
 @contextmanager
-def tell_slow(name: str, graph: Graph, device: str) -> Iterator[None]:
+def tell_slow(name: str, graph: Graph, device: str, tier: str = "auto") -> Iterator[None]:
     """Print that a compile is going on if it takes long, and when it is done.
 
     Somebody must be there to read it: a terminal, or who set RLX_DEBUG.
@@ -130,7 +130,8 @@ def tell_slow(name: str, graph: Graph, device: str) -> Iterator[None]:
 
     def tell() -> None:
         told.set()
-        _print(f"{_title(name, graph)}: compiling for {device} ...")
+        how = ", and perhaps measuring" if tier == "max" else ""
+        _print(f"{_title(name, graph)}: compiling for {device}{how} ...")
 
     timer = threading.Timer(SLOW, tell)
     timer.daemon = True

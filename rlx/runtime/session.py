@@ -193,7 +193,7 @@ class Session:
         more: dict[str, Any] = {"fixed": options.fixed} if options.fixed else {}
         more |= self._target(options)
         try:
-            with tell_slow(name, graph, self.device):
+            with tell_slow(name, graph, self.device, options.tier):
                 executable = self.backend.compile(graph, Array, check=check, **more)
         except BaseException:
             dump(name, graph, self.device, key, None)

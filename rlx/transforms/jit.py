@@ -444,7 +444,7 @@ def jit(
 
     Results never depend on the number of threads. With `deterministic="batch"` those of one row do
     not depend on how many rows a batch has, either: sums go in one order, which may take longer.
-    Code of `tier="fast"` is soon there, that of "max" may run faster; the bits are the same.
+    Code of `tier="fast"` is soon there, that of "max" (measured) may run faster; bits are equal.
 
     >>> import rlx
     >>> @rlx.jit

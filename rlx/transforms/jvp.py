@@ -11,6 +11,7 @@ from typing import Any
 from ..ir.builder import build, rewrite
 from ..ir.errors import GradientError
 from ..ir.graph import OPS, Graph, Node, Value
+from ..ir.op import EXPANSION
 from ..ir.ops.control import filled, pick
 
 Tangent = Value | None  # None is a zero that is not written down
@@ -71,6 +72,8 @@ def node_jvp(
         results = op.apply(primals, attrs)
         return results, [None] * len(results)
     rule = rules.get("jvp")
+    if rule == EXPANSION:
+        return push(expanded(node), primals, tangents)
     if isinstance(rule, list):
         (result,) = op.apply(primals, attrs)
         terms = [

@@ -115,23 +115,29 @@ def node_transpose(
 ) -> Sequence[Cotangent]:
     """Apply one node's transpose rule."""
     rule = node.op.rules.get("transpose")
-    if rule is None and "expand" in node.op.rules:
-        known = [a for a in args if isinstance(a, Value)]
-        linear = [isinstance(a, Linear) for a in args]
-        pulled = transpose_graph(expanded(node), linear, [ct is not None for ct in cts])
-        given = iter(inline(pulled, [*known, *(ct for ct in cts if ct is not None)]))
-        return [next(given) if is_linear else None for is_linear in linear]
-    if rule is None:
-        raise _not_linear(node, node.op.name)
     engine = (transpose_graph,) if node.graphs else ()
     is_many = node.op.is_multiple(node.results)
-    pulled = rule(*engine, tuple(cts) if is_many else cts[0], *args, **node.attrs)
+    pulled = rule(*engine, tuple(cts) if is_many else cts[0], *args, **node.attrs) if rule else None
+    if pulled is None and "expand" in node.op.rules:
+        return _pull_expanded(node, cts, args)
+    if pulled is None:
+        raise _not_linear(node, node.op.name)
     if node.graphs or any(ct is None for ct in cts):  # these may give zeros, a linear op does not
         return pulled
     for i, (arg, ct) in enumerate(zip(args, pulled, strict=True)):
         if isinstance(arg, Linear) and ct is None:
             raise _not_linear(node, f"{node.op.name} in its argument {i}")
     return pulled
+
+
+def _pull_expanded(
+    node: Node, cts: Sequence[Cotangent], args: Sequence[Value | Linear]
+) -> Sequence[Cotangent]:
+    known = [a for a in args if isinstance(a, Value)]
+    linear = [isinstance(a, Linear) for a in args]
+    pulled = transpose_graph(expanded(node), linear, [ct is not None for ct in cts])
+    given = iter(inline(pulled, [*known, *(ct for ct in cts if ct is not None)]))
+    return [next(given) if is_linear else None for is_linear in linear]
 
 
 def _not_linear(node: Node, what: str) -> GradientError:

@@ -6,7 +6,7 @@ import ctypes
 import functools
 import itertools
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +30,7 @@ from .beside import Compiles
 from .code import Module
 from .entry import make_entry
 from .entry_layout import Spec, array_layout
+from .gemm_plan import Problem
 from .host import Host, host
 from .kept import compile_ahead
 from .library import Library, constant_name
@@ -38,6 +39,7 @@ from .python_entry import aligned_array
 from .ranking import MOST_RANKED
 from .reuse import lifetimes, reused_memory
 from .stored import Code, Place, facts
+from .tune import Tuned, tune, tunes
 from .units import Units
 
 RELEASE_ABOVE = 50_000  # nanoseconds of work that pay for giving up the interpreter lock
@@ -138,11 +140,10 @@ class CpuBackend(Backend):
         def lowered() -> Lowered:
             return lower(whole(), target)
 
-        fixed = code.early.fixed if code.early else 0
         is_lasting = bool(place.key) and not place.functions
         return Executable(
             linked.entry(signature, array),
-            make_stages=lambda: _stages(lowered(), target, fixed),
+            make_stages=lambda: _stages(lowered(), target, code),
             make_report=lambda: _joined(lowered().report, _told(code), place.told),
             arena_bytes=likely(code.memory),
             constant_bytes=sum(constant.nbytes for constant in code.constants),
@@ -167,9 +168,11 @@ class CpuBackend(Backend):
             lowered = lower(graph, target, _verify_stage if check else None)
         program = lowered.program
         times.append(time.perf_counter())
+        tuned = tune(program, fixed, _host_of(target)) if tunes(target) else {}
+        times.append(time.perf_counter())
         with Compiles(target.tier) as compiles:
             units = Units(Module(), host().cores, compiles.add)
-            writer = ProgramWriter(_host_of(target), units.add, units.module)
+            writer = ProgramWriter(_host_of(target, tuned), units.add, units.module)
             with no_collection:
                 memory, early = writer.write(program, fixed)
             times.append(time.perf_counter())
@@ -185,9 +188,11 @@ class CpuBackend(Backend):
             writer.cost > RELEASE_ABOVE,
             lifetimes(program),
             early,
+            tuned,
         )
         spans = [after - before for before, after in itertools.pairwise(times)]
-        seconds: dict[str, float] = dict(zip(("lower", "write", "llvm"), spans, strict=True))
+        phases = ("lower", "tune", "write", "llvm")
+        seconds = {p: s for p, s in zip(phases, spans, strict=True) if p != "tune" or tuned}
         return code, program, lowered.report, seconds
 
 
@@ -262,16 +267,18 @@ class Linked:
         )
 
 
-def _host_of(target: Target) -> Host:
+def _host_of(target: Target, tuned: Mapping[Problem, Tuned] | None = None) -> Host:
+    plans = {problem: way.blocking for problem, way in (tuned or {}).items()}
     if not target.sums_alike:
-        return host()
+        return replace(host(), plans=plans)
     # tile registers and groups add in an order of their own, and do not pay for few rows
-    return replace(host(), sums_alike=True, has_tiles=False, grouped=())
+    return replace(host(), sums_alike=True, has_tiles=False, grouped=(), plans=plans)
 
 
-def _stages(lowered: Lowered, target: Target, fixed: int) -> dict[str, str]:
+def _stages(lowered: Lowered, target: Target, code: Code) -> dict[str, str]:
     """The stages' texts, made anew: their graphs are not kept."""
-    writer = ProgramWriter(_host_of(target))
+    fixed = code.early.fixed if code.early else 0
+    writer = ProgramWriter(_host_of(target, code.tuned))
     writer.write(lowered.program, fixed)
     text = writer.module.text
     return {**lowered.stages, "llvm": text, "assembly": machine.assembly(text)}
@@ -290,11 +297,12 @@ def _read(place: Place) -> Linked | None:
 
 
 def _told(code: Code) -> str:
-    """What a report says of matrices that are laid as products read them."""
-    if code.early is None:
-        return ""
-    panels = code.early.panels
-    return f"operands packed once: {len(panels)}, {sum(panels)} bytes"
+    """What a report says of products: their tuning, and matrices laid as they read them."""
+    lines = [way.text for way in code.tuned.values()]
+    if code.early is not None:
+        panels = code.early.panels
+        lines.append(f"operands packed once: {len(panels)}, {sum(panels)} bytes")
+    return "\n".join(lines)
 
 
 def _joined(*texts: str) -> str:

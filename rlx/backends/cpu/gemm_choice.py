@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from .gemm_plan import (
@@ -41,7 +42,7 @@ class GemmPlan:
         """The fastest way on `host` for at most `parts` threads."""
         if problem.m == 0 or problem.n == 0:
             return cls(problem, None, ())
-        blocking = choose_blocking(problem, host, parts)
+        blocking = host.plans.get(problem) or choose_blocking(problem, host, parts)
         return cls(problem, blocking, tuple(blocking.shares(parts)))
 
     @property
@@ -115,8 +116,16 @@ def choose_blocking(problem: Problem, host: Host, parts: int = 1) -> Blocking:
         problem, tile, pack_a, pack_b, depth, tile.row_panels, tile.column_panels, swapped=swapped,
         reads_windows=reads_windows,
     )  # fmt: skip
+    return blocked(blocking, host, parts)
+
+
+def blocked(blocking: Blocking, host: Host, parts: int) -> Blocking:
+    """The same with an order of tiles, and blocks of panels, that suit the caches."""
+    problem, tile, depth = blocking.problem, blocking.tile, blocking.depth
+    pack_a, pack_b = blocking.pack_a, blocking.pack_b
     along_rows = _goes_along_rows(blocking, host, parts)
     row_panels, column_panels = tile.row_panels, tile.column_panels
+    size = problem.itemsize
     a_bytes, panel = problem.m * depth * size, tile.columns * depth * size
     if pack_b and not along_rows and a_bytes <= host.l2 // 2:
         # A stays in the second cache, and some panels of B while they are used
@@ -307,10 +316,21 @@ def choose_tile(
 
     It has at most `most` rows. If there is a period, its height divides it.
     """
+    best: tuple[float, Tile] | None = None
+    for cost, tile in every_tile(problem, host, period, most):
+        if best is None or cost <= best[0]:
+            best = cost, tile
+    assert best is not None
+    return best
+
+
+def every_tile(
+    problem: Problem, host: Host, period: int = 0, most: int = 64
+) -> Iterator[tuple[float, Tile]]:
+    """The register tiles there are, each with its cycles for the whole matrix."""
     m, n, k = problem.m, problem.n, max(problem.k, 1)
     lanes = min(host.lanes(problem.itemsize), floor_power(n))
     registers = -(-n // lanes)
-    best: tuple[float, Tile] | None = None
     widest = 16 if m == 1 else 6
     for vectors in range(1, min(widest, registers) + 1):
         # One register holds the broadcast number of A, `vectors` hold the row of B.
@@ -321,11 +341,7 @@ def choose_tile(
             panels = tile.row_panels * tile.column_panels
             if tile.row_panels == 1:  # the threads share the columns
                 panels = -(-panels // host.cores) * host.cores
-            cost = panels * _tile_cycles(rows, vectors, k)
-            if best is None or cost <= best[0]:
-                best = cost, tile
-    assert best is not None
-    return best
+            yield panels * _tile_cycles(rows, vectors, k), tile
 
 
 def _tile_cycles(rows: int, vectors: int, k: int) -> float:

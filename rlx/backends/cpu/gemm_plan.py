@@ -158,7 +158,7 @@ class Blocking:
     A `swapped` problem is the transposed one: its tiles are turned when they are stored. Tiles
     follow each other down a panel of B, or `along_rows` across one of A. If it `uses_tiles`, panels
     lie as tile registers read them, though the sums may be `in_vectors`. If it `reads_windows`, the
-    kernel reads those of A where they lie.
+    kernel reads those of A where they lie. So many parts as `down` says share the rows, if it says.
     """
 
     problem: Problem
@@ -174,6 +174,7 @@ class Blocking:
     in_vectors: bool = False
     along_rows: bool = False
     reads_windows: bool = False
+    down: int = 0
 
     @property
     def kind(self) -> str:
@@ -363,7 +364,10 @@ class Blocking:
 
     def grid(self, parts: int) -> tuple[int, int]:
         """How many of at most `parts` parts share the rows and the columns."""
-        tile, best = self.tile, (float("inf"), 1, 1)
+        tile, best = self.tile, (float("inf"), 0, 1, 1)
+        if self.down:
+            down = min(self.down, parts, tile.row_panels)
+            return down, min(parts // down, tile.column_panels)
         if self.along_rows and not self.pack_b and tile.row_panels >= 8 * parts:
             return parts, 1  # everybody writes one piece of memory
         for down in range(1, min(parts, tile.row_panels) + 1):
@@ -373,8 +377,9 @@ class Blocking:
             work = high * wide * tile.rows * tile.vectors
             work += 8 * high * tile.rows / tile.lanes * self.copies_a
             work += 8 * wide * tile.vectors * self.copies_b
-            best = min(best, (work, down, across))
-        return best[1], best[2]
+            lines = high * tile.rows + wide * tile.columns  # of both operands, which a part reads
+            best = min(best, (work, lines, down, across))
+        return best[2], best[3]
 
     def shares(self, parts: int) -> list[tuple[int, int, int, int]]:
         """The first and last panels of rows, then of columns, of each part that has work."""

@@ -64,7 +64,7 @@ from .library import (
 from .loops import LOOPS, Loops, emit_loops_of
 from .pack_early import Early, emit_prepare, pack_early
 from .reuse import copied_input
-from .rounds import Part, Targets, copy_bytes
+from .rounds import Part, Targets, copy_bytes, write_rows
 from .sized import emit_sized_main
 
 KERNEL = "nounwind #0"
@@ -116,12 +116,16 @@ class ProgramWriter:
         if isinstance(arena, int):
             arena = -(-arena // 64) * 64
         name = "sized" if self.is_symbolic else "main"
-        wide = f'"prefer-vector-width"="{self.host.vector_bytes * 8}"'
-        self.module.globals += ["!0 = !{}", f"attributes #0 = {{ {wide} }}"]
+        self.begin()
         self.function(program, name, linkage="", scratch_offset=arena)
         if self.is_symbolic:
             emit_sized_main(self.module, len(program.inputs) + len(program.outputs), KERNEL)
         return arena + self.scratch, early
+
+    def begin(self) -> None:
+        """Write what the functions of a module refer to."""
+        wide = f'"prefer-vector-width"="{self.host.vector_bytes * 8}"'
+        self.module.globals += ["!0 = !{}", f"attributes #0 = {{ {wide} }}"]
 
     @property
     def is_symbolic(self) -> bool:
@@ -466,7 +470,11 @@ class ProgramWriter:
         targets = Targets.of(step.carries, point)
         initial = targets.start(f, step.carries, point, step.parts)
         rows = step.length or 1
-        sliced = [(point(b, rows), quotient(b.nbytes, rows)) for b in step.slices]
+        cut = step.divided_slices or [False] * len(step.slices)
+        sliced = [
+            (point(b, rows) if is_divided else layout.pointer(f, b), quotient(b.nbytes, rows))
+            for b, is_divided in zip(step.slices, cut, strict=True)
+        ]
         stacked = [(point(b, rows), quotient(b.nbytes, rows)) for b in step.stacks]
         pointers = [*constants, *initial, *(p for p, _ in sliced), *targets.even]
         pointers += [p for p, _ in stacked]
@@ -476,13 +484,8 @@ class ProgramWriter:
             k = loop.index
             if step.reverse:
                 k = f.emit(f"sub i64 {last}, {k}")
-            for group, start in (
-                (sliced, n_constants + n),
-                (stacked, n_constants + 2 * n + len(sliced)),
-            ):
-                for i, (pointer, nbytes) in enumerate(group):
-                    row = f.offset(pointer, "i8", f.emit(f"mul i64 {k}, {f.number(nbytes)}"))
-                    f.do(f"store ptr {row}, ptr {f.offset(table, 'ptr', str(start + i))}, align 8")
+            write_rows(f, k, sliced, table, n_constants + n)
+            write_rows(f, k, stacked, table, n_constants + 2 * n + len(sliced))
             left = f.emit(f"sub i64 {last}, {loop.index}")
             written = targets.write(f, left, table, n_constants + n + len(sliced))
             if part:

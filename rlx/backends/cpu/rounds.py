@@ -65,6 +65,15 @@ class Targets:
         return chosen
 
 
+def write_rows(
+    f: Function, k: str, arrays: Sequence[tuple[str, Any]], table: str, first: int
+) -> None:
+    """Put pointers to row k of arrays, given with the bytes of a row, in the table."""
+    for i, (pointer, nbytes) in enumerate(arrays):
+        row = f.offset(pointer, "i8", f.emit(f"mul i64 {k}, {f.number(nbytes)}"))
+        f.do(f"store ptr {row}, ptr {f.offset(table, 'ptr', str(first + i))}, align 8")
+
+
 def copy_bytes(f: Function, target: str, origin: str, count: str) -> None:
     """Copy as many bytes from one place to another."""
     if count != "0":

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -25,10 +25,12 @@ from ...ir.types import as_dtype
 from ...lower.target import Target
 from ..disk import disk_cache
 from ..sources import hashed, sources
+from .gemm_plan import Problem
 from .library import Call
 from .machine import compiler
 from .pack_early import Early
 from .reuse import Lifetimes
+from .tune import Tuned, tunes
 
 Arrays = Callable[[], dict[bytes, np.ndarray]]
 
@@ -39,7 +41,7 @@ class Code:
 
     `symbols` are its symbolic sizes, of which the first are the `dims` of its arguments; `memory`
     is what it needs for temporaries, in bytes. With fixed inputs `early` tells what it takes for
-    them.
+    them. Of the products `tuned` it it has the fastest ways, if measured.
     """
 
     objects: tuple[bytes, ...]
@@ -51,6 +53,7 @@ class Code:
     is_long: bool
     lifetimes: Lifetimes
     early: Early | None = None
+    tuned: Mapping[Problem, Tuned] = field(default_factory=dict)
 
 
 class Place:
@@ -78,7 +81,8 @@ class Place:
         except LookupError as error:
             place.told = f"not in the cache on disk: {error.args[0]}"
             return place
-        place.key = hashed("program", content, facts(target), place._sources, compiler(), fixed)
+        how = facts(target), tunes(target), fixed
+        place.key = hashed("program", content, how, place._sources, compiler())
         return place
 
     def read(self) -> Code | None:

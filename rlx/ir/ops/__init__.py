@@ -10,6 +10,7 @@ from ..graph import OPS
 from . import (
     activation,
     arithmetic,
+    attention,
     callback,
     checkpoint,
     compare,

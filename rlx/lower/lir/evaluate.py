@@ -459,12 +459,14 @@ def _run_rounds(step: RepeatStep, memory: Memory, number: int) -> None:
     def block(array: np.ndarray) -> np.ndarray:
         return array.reshape(step.parts, -1)[number]
 
-    def row(buffer: Buffer, k: int) -> np.ndarray:
-        return block(memory[buffer].reshape(length, -1)[k])
+    def row(buffer: Buffer, k: int, is_divided: bool = True) -> np.ndarray:
+        whole = memory[buffer].reshape(length, -1)[k]
+        return block(whole) if is_divided else whole
 
     carried = [b for c in step.carries for b in (c.initial, c.result, c.spare) if b is not None]
     blocks = {b: block(memory[b]) for b in carried}
     flags = step.divided_constants or [False] * len(step.constants)
+    cut = step.divided_slices or [False] * len(step.slices)
     pairs = zip(step.constants, flags, strict=True)
     constants = [block(memory[b]) if flag else memory[b] for b, flag in pairs]
     now = _carry_start(step.carries, blocks)
@@ -472,7 +474,8 @@ def _run_rounds(step: RepeatStep, memory: Memory, number: int) -> None:
         k = length - 1 - turn if step.reverse else turn
         is_last = (length - 1 - turn) % 2 == 0
         new = [blocks[_target(c, is_last)] for c in step.carries]
-        inputs = [*constants, *now, *(row(b, k) for b in step.slices)]
+        slices = [row(b, k, flag) for b, flag in zip(step.slices, cut, strict=True)]
+        inputs = [*constants, *now, *slices]
         outputs = [*new, *(row(b, k) for b in step.stacks)]
         run(step.body, inputs, outputs, _scratch(step.scratch, memory), memory.sizes)
         now = new

@@ -367,8 +367,8 @@ class RepeatStep:
     writes `result` if `length - 1 - r` is even, else `spare`. For length 0 `initial` is copied.
 
     In several `parts` the loop runs once for each of them, in any order or at once, with its one of
-    as many equal blocks of each carried array, of each slice and part of a stack, and of those
-    constants that are `divided_constants`. `scratch` has room for all of them.
+    as many equal blocks of each carried array and part of a stack, and of those constants and
+    slices that are `divided_constants` and `divided_slices`. `scratch` has room for all of them.
     """
 
     body: Program
@@ -381,6 +381,7 @@ class RepeatStep:
     scratch: Buffer | None = None
     parts: int = 1
     divided_constants: tuple[bool, ...] = ()
+    divided_slices: tuple[bool, ...] = ()
 
 
 Step: TypeAlias = (

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from ...ir.dims import Size
 from ..cost import work
+from ..lir.access import reads, writes
 from ..lir.expr import Expr, Load, substitute, walk
 from ..lir.index import Index, Loaded, Variable, as_index, is_long, is_within
 from ..lir.program import (
@@ -16,6 +17,7 @@ from ..lir.program import (
     Kernel,
     Program,
     RepeatStep,
+    Scatter,
     Step,
     Store,
     nested_programs,
@@ -23,7 +25,9 @@ from ..lir.program import (
 from ..target import Target
 from .loops import substituted
 
+Part = Kernel | Contraction | Scatter
 LEAST_WORK = 16_000_000  # instructions that pay for waking threads
+SHORT = 1 << 12  # numbers that each thread may make for itself
 LINE = 64  # bytes that only one thread should write
 
 
@@ -48,14 +52,20 @@ def _divided(step: RepeatStep, threads: int) -> RepeatStep | None:
     """The loop in as many parts as threads can share, if it is worth it and can be."""
     is_large = isinstance(step.length, int) and step.length * work(step.body)[0] >= LEAST_WORK
     for parts in range(threads, 1, -1) if is_large else ():
-        divider = _Divider(step.body, len(step.constants), parts)
-        if divider.run():
+        tried = (_Divider(step, parts, is_cut) for is_cut in (True, False)[: 1 + bool(step.slices)])
+        divider = next((each for each in tried if each.run()), None)
+        if divider is not None:
             step.body.steps = divider.steps
             for buffer in divider.divided:
                 buffer.type = buffer.type.with_shape((buffer.size // parts,))
-            constants = step.body.inputs[: len(step.constants)]
-            divided = tuple(b in divider.divided for b in constants)
-            return replace(step, parts=parts, divided_constants=divided)
+            divided = tuple(b in divider.divided for b in step.body.inputs)
+            constants, slices = len(step.constants), len(divided) - len(step.slices)
+            return replace(
+                step,
+                parts=parts,
+                divided_constants=divided[:constants],
+                divided_slices=divided[slices:],
+            )
     return None
 
 
@@ -63,26 +73,30 @@ def _divided(step: RepeatStep, threads: int) -> RepeatStep | None:
 class _Divider:
     """Finds in a loop's body which arrays are divided, and does one part of each step.
 
-    An array is `divided` into equal blocks, one after another, or `whole` for all threads.
+    An array is `divided` into equal blocks, one after another, or `whole` for all threads. Slices
+    are the one or the other, all of them.
     """
 
-    body: Program
-    constants: int
+    loop: RepeatStep
     parts: int
+    divides_slices: bool
     divided: set[Buffer] = field(default_factory=set)
     whole: set[Buffer] = field(default_factory=set)
     steps: list[Step] = field(default_factory=list)
 
     def run(self) -> bool:
         """Divide all steps; whether that can be done."""
-        moving = [*self.body.inputs[self.constants :], *self.body.outputs]
+        body, start = self.loop.body, len(self.loop.constants)
+        end = start + len(self.loop.carries)
+        slices = body.inputs[end:]
+        moving = [*body.inputs[start:end], *body.outputs, *(slices if self.divides_slices else ())]
         if not moving or not all(self._is_divisible(buffer.nbytes) for buffer in moving):
             return False
         self.divided.update(moving)
-        self.whole.update(self.body.constants)
-        parts = map(self._part, self.body.steps)
+        self.whole.update(body.constants, () if self.divides_slices else slices)
+        parts = map(self._part, body.steps)
         self.steps = [step for step in parts if step is not None]
-        return len(self.steps) == len(self.body.steps)
+        return len(self.steps) == len(body.steps)
 
     def _is_divisible(self, nbytes: Size) -> bool:
         return isinstance(nbytes, int) and nbytes > 0 and nbytes % (LINE * self.parts) == 0
@@ -91,16 +105,29 @@ class _Divider:
         """One part of a step; None if its parts need each other."""
         if isinstance(step, Copy):
             return step if {step.origin, step.target} <= self.divided else None
-        if not isinstance(step, Kernel | Contraction):
+        if not isinstance(step, Part):
             return None
-        is_kernel = isinstance(step, Kernel)
-        for variable in step.loops if is_kernel else (*step.batch, step.row, step.column):
+        if self._is_common(step):
+            return step
+        is_product = isinstance(step, Contraction)
+        for variable in (*step.batch, step.row, step.column) if is_product else step.loops:
             extent = variable.extent
             if isinstance(extent, int) and extent % self.parts == 0 and self._fits(step, variable):
                 return _shortened(step, variable, Variable(extent // self.parts))
         return None
 
-    def _fits(self, step: Kernel | Contraction, variable: Variable) -> bool:
+    def _is_common(self, step: Part) -> bool:
+        """Whether a step is the same for all parts, and so short that each may do it."""
+        used, made = set(reads(step)), set(writes(step))
+        is_short = all(isinstance(b.count, int) and b.count <= SHORT for b in made)
+        if not is_short or not isinstance(step, Kernel) or (used | made) & self.divided:
+            return False
+        if any(buffer.kind != "constant" and buffer not in self.whole for buffer in used):
+            return False
+        self.whole |= made
+        return True
+
+    def _fits(self, step: Part, variable: Variable) -> bool:
         """Whether blocks of a loop need only blocks of arrays; notes which are divided."""
         divided, whole = set[Buffer](), set[Buffer]()
         for buffer, index in _places(step):
@@ -112,19 +139,28 @@ class _Divider:
                 return False
         if divided & (whole | self.whole) or whole & self.divided:
             return False
-        if not divided.issuperset(store.buffer for store in step.stores):
+        if not divided.issuperset(store.buffer for store in _stores(step)):
             return False
         self.divided |= divided
         self.whole |= whole
         return True
 
 
-def _places(step: Kernel | Contraction) -> Iterator[tuple[Buffer | None, Index]]:
+def _stores(step: Part) -> tuple[Store, ...]:
+    is_scatter = isinstance(step, Scatter)
+    return (Store(step.buffer, step.index, step.expr),) if is_scatter else step.stores
+
+
+def _places(step: Part) -> Iterator[tuple[Buffer | None, Index]]:
     """Every index of a step, and the buffer where it is one of a load or a store."""
-    roots = [e for s in step.stores for e in (s.expr, *s.index.loads)]
+    stores = _stores(step)
+    roots = [e for s in stores for e in (s.expr, *s.index.loads)]
     if isinstance(step, Contraction):
         roots += [step.lhs, step.rhs]
-    for store in step.stores:
+    for index, _, _ in step.bounds if isinstance(step, Scatter) else ():
+        roots += index.loads
+        yield None, index
+    for store in stores:
         yield store.buffer, store.index
     for expr in walk(*roots):
         buffer = expr.buffer if isinstance(expr, Load) else None
@@ -150,7 +186,7 @@ def _is_slowest(variable: Variable, index: Index, count: Size) -> bool:
     return not _mentions(rest, variable) and is_within(rest, stride)
 
 
-def _shortened(step: Kernel | Contraction, old: Variable, new: Variable) -> Kernel | Contraction:
+def _shortened(step: Part, old: Variable, new: Variable) -> Part:
     """A step with another loop for one of its own."""
     table = {old: as_index(new)}
     if isinstance(step, Kernel):
@@ -161,6 +197,15 @@ def _shortened(step: Kernel | Contraction, old: Variable, new: Variable) -> Kern
     def expr(e: Expr) -> Expr:
         return substitute(e, table, memo=memo)
 
+    if isinstance(step, Scatter):
+        loops, apart = (
+            tuple(w for v in group if is_long(w := new if v is old else v))
+            for group in (step.loops, step.apart)
+        )
+        bounds = tuple((i.substitute(table, expr), low, high) for i, low, high in step.bounds)
+        index = step.index.substitute(table, expr)
+        parts = {"loops": loops, "apart": apart, "bounds": bounds}
+        return replace(step, index=index, expr=expr(step.expr), **parts)
     stores = tuple(
         Store(s.buffer, s.index.substitute(table, expr), expr(s.expr)) for s in step.stores
     )
