@@ -104,6 +104,16 @@ def test_matrices_are_packed_once_and_their_arrays_are_not_kept() -> None:
     assert len(early.kept) == 1, "the vector is read as it is, the matrices are not read"
 
 
+def test_panels_of_both_operands_suit_one_product() -> None:
+    """Few rows, and more columns than caches hold, which are not read as panels else."""
+    random = np.random.default_rng(0)
+    x, a, b = (random.normal(size=shape) for shape in ((48, 900), (48, 2000), (2000, 900)))
+    options = rlx.CompileOptions(fixed=2)
+    program = rlx.Session("cpu").compile(lambda x, a, b: x + a @ b, x, a, b, options=options)
+    result = program.executable.entry(x, *program.executable.prepare([a, b]))
+    np.testing.assert_allclose(result, x + a @ b, rtol=1e-10, atol=1e-10)
+
+
 def test_what_depends_on_bound_arguments_alone_is_computed_once() -> None:
     calls = []
 

@@ -145,6 +145,18 @@ def test_products_with_packed_weights_are_measured():
     np.testing.assert_array_equal(program.executable.entry(x, *held), expected)
 
 
+def test_every_way_reads_panels_of_both_operands(monkeypatch):
+    args = normal(90, 90), normal(90, 8), normal(8, 90)
+    options = rlx.CompileOptions(tier="max", fixed=2)
+    for number in range(4):
+        prefer(monkeypatch, number)
+        with rlx.config.using(cache=False):
+            program = rlx.Session("cpu").compile(lambda x, a, b: x + a @ b, *args, options=options)
+        assert told(program)
+        result = program.executable.entry(args[0], *program.executable.prepare(list(args[1:])))
+        np.testing.assert_allclose(result, args[0] + args[1] @ args[2], rtol=1e-4, atol=1e-4)
+
+
 def test_an_entry_that_makes_no_sense_is_removed(cache, monkeypatch):
     prefer(monkeypatch, 1)
     first = told(compiled(layer, *LAYER))

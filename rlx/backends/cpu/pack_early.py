@@ -87,24 +87,44 @@ def pack_early(program: Program, count: int, host: Host) -> tuple[Early, list[Pa
 def _with_panels(
     step: Contraction, fixed: Collection[Buffer], host: Host, packings: list[Packing]
 ) -> Contraction:
-    """The step with panels for each operand that is fixed, and worth it."""
+    """The step with panels for each operand that is fixed, and worth it.
+
+    One plan says how the panels of both operands lie: that with panels for them.
+    """
     step = rows_along_columns(step)
-    for side, (operand, line, _) in zip(("lhs", "rhs"), sides(step), strict=True):
-        is_fixed = all(load.buffer in fixed for load in operand.loads)
-        if not is_fixed or operand.variables & set(step.batch):
-            continue
-        buffer = Buffer(f"panels{len(packings)}", Type(np.dtype(np.uint8), (0,)), "input")
-        tried = replace(step, **{f"{side}_panels": buffer})
+    lhs, rhs = sides(step)
+    operands: dict[str, tuple[Expr, Variable, Buffer | None]] = {"lhs": lhs, "rhs": rhs}
+    chosen = [side for side, (x, *_) in operands.items() if _is_fixed(x, step, fixed)]
+    while chosen:
+        panels = {side: _panels(len(packings) + i) for i, side in enumerate(chosen)}
+        tried = replace(step, **{f"{side}_panels": buffer for side, buffer in panels.items()})
         blocking = plan_contraction(tried, host, 1).blocking
         if blocking is None or blocking.dot_lanes:
-            continue
-        which = "a" if (side == "lhs") != blocking.swapped else "b"
-        if not _is_worth(blocking, which):
-            continue
-        buffer.type = Type(np.dtype(np.uint8), (blocking.panels_bytes(which),))
-        packings.append(Packing(operand, line, step.depth, blocking, which, buffer))
-        step = tried
+            break
+        which = {side: "a" if (side == "lhs") != blocking.swapped else "b" for side in chosen}
+        worth = [side for side in chosen if _is_worth(blocking, which[side])]
+        if worth == chosen:
+            for side in chosen:
+                (operand, line, _), buffer = operands[side], panels[side]
+                buffer.type = _bytes(blocking.panels_bytes(which[side]))
+                packing = Packing(operand, line, step.depth, blocking, which[side], buffer)
+                packings.append(packing)
+            return tried
+        chosen = worth
     return step
+
+
+def _is_fixed(operand: Expr, step: Contraction, fixed: Collection[Buffer]) -> bool:
+    is_fixed = all(load.buffer in fixed for load in operand.loads)
+    return is_fixed and operand.variables.isdisjoint(step.batch)
+
+
+def _panels(number: int) -> Buffer:
+    return Buffer(f"panels{number}", _bytes(0), "input")
+
+
+def _bytes(count: int) -> Type:
+    return Type(np.dtype(np.uint8), (count,))
 
 
 def _is_worth(blocking: Blocking, which: str) -> bool:
