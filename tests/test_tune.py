@@ -126,6 +126,16 @@ def test_what_was_measured_is_kept_for_other_programs(cache, monkeypatch):
         assert not told(compiled(layer, x, w, b))
 
 
+def test_products_that_are_shared_otherwise_are_kept_apart(monkeypatch):
+    """Threads that share the batch compute each product alone: there are other ways then."""
+    batch = normal(64, 60, 70), normal(64, 70, 90)
+    prefer(monkeypatch, -1)
+    first = [told(compiled(lambda x, w: x @ w, *args)) for args in (LAYER[:2], batch)]
+    monkeypatch.setattr(tune, "_measured", None)  # nothing may be measured from now on
+    again = [told(compiled(lambda x, w: x @ w + 1, *args)) for args in (LAYER[:2], batch)]
+    assert again == first
+
+
 def test_products_with_packed_weights_are_measured():
     x, w, _ = LAYER
     program = compiled(lambda x, w: rlx.nn.gelu(x @ w), x, w, fixed=1)

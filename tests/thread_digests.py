@@ -23,6 +23,7 @@ import numpy as np
 import rlx
 import rlx.numpy as rnp
 from rlx.backends.cpu import program as writing
+from rlx.trace.apply import apply
 
 ROOT = Path(__file__).parent.parent
 writing.NANOSECONDS_PER_PART = 1  # type: ignore[attr-defined]
@@ -59,6 +60,12 @@ def attention(x: Any) -> Any:
     return rlx.nn.dot_product_attention(q, q, q, is_causal=True)
 
 
+def in_blocks(x: Any) -> Any:
+    keys, values = x[:, :, 0], x[:, :, 1]
+    made, total = apply("attention", x, keys, values, scale=0.5, is_causal=True, blocks=(8, 16))
+    return (made**2).sum() + total.sum()
+
+
 def rows(x: Any) -> Any:
     centered = x - x.mean(1, keepdims=True)
     y = centered / rnp.sqrt((centered**2).mean(1, keepdims=True) + 1e-5)
@@ -74,6 +81,7 @@ MODELS = {
     "convolution": (rlx.grad(convolution, (0, 1)), KERNEL, IMAGES),
     "attention": (attention, normal(3, 21, 32)),
     "gradient": (rlx.grad(lambda x: (attention(x) ** 2).sum()), normal(3, 21, 32)),
+    "attention in blocks": (rlx.value_and_grad(in_blocks), normal(6, 1, 2, 37, 8)),
     "recurrence": (recurrence, normal(24, 64), normal(64, 64) / 8),
     "rows": (rows, normal(301, 203)),
     "long sums": (lambda x: (x.sum(), x.sum(0), x.T.mean(0)), normal(1100, 1003)),

@@ -9,7 +9,6 @@ from ..ir.graph import Graph
 from ..ir.text import show
 from .hir import (
     dedupe,
-    drop_dead,
     expand,
     fold_constants,
     inline_calls,
@@ -65,14 +64,14 @@ def lower(
 
     hir = after("hir", graph)
     graph = after("inlined", inline_calls(graph))
-    graph = after("deduped", drop_dead(dedupe(graph)))  # first, for the others have less to do then
+    graph = after("deduped", dedupe(graph))  # first, for the others have less to do then
     graph = after("simplified", simplify(graph))
     graph = after("folded", fold_constants(graph))
     graph = after("expanded", expand(graph, target.wants))
     graph = after("split", split_complex(graph, target.computes))
     graph = after("lightened", lighten_loops(graph))
     graph = after("simplified again", simplify(fold_constants(graph)))
-    graph = after("deduped again", drop_dead(dedupe(graph)))
+    graph = after("deduped again", dedupe(graph))
     # recomputed graphs are opened after the last dedupe, which would merge them with the first run
     recomputed = expand(inline_calls(graph, keep_recomputed=False), target.wants)
     if recomputed is not graph:

@@ -11,15 +11,15 @@ import numpy as np
 from .. import numpy as rnp
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, ShapeError
-from ..ir.types import promote
+from ..ir.ops.attention_blocks import HIDDEN
+from ..ir.types import is_float, promote
 from ..scipy.special import logsumexp
 from ..trace.apply import apply, as_tensor
 from ..trace.axes import integer
 
 IMPLEMENTATIONS = (None, "xla", "cudnn")
-LONG = 1 << 22  # products of a head's queries and keys that are never all in memory
+LONG = 1 << 22  # products of a head's queries and keys: so many are never all in memory
 LARGE = 1 << 20  # products of queries and keys from which on they are computed in spans
-HIDDEN = -0.7 * float(np.finfo("float32").max)  # a negative number that leaves room for sums
 # Queries at least, and blocks at most. Of smaller blocks the scores of a head stay in cache, and
 # under a causal mask less is computed in vain; each block takes time to compile.
 BLOCK, MOST_BLOCKS = 64, 16
@@ -99,11 +99,14 @@ def _in_blocks(
     """`_weighted`, with never more than a block of the products in memory."""
     batch, length, heads, size = q.shape
     groups = k.shape[2]
-    factor = 1.0 / math.sqrt(size) if scale is None else scale
-    if not isinstance(factor, int | float):
-        wide = promote(q.dtype, np.dtype("float32"))
-        q, k, v = rnp.astype(q, wide) * factor, rnp.astype(k, wide), rnp.astype(v, wide)
-        factor = 1.0
+    factor, wide = scale, promote(q.dtype, np.dtype("float32"))
+    if scale is None:
+        factor = 1.0 / math.sqrt(size)
+    elif not isinstance(scale, int | float):
+        q, k, v = (rnp.astype(x, wide) for x in (q, k, v))
+        q, factor = rnp.astype(q * scale, wide), 1.0
+    if bias is not None and not is_float(bias.dtype):
+        bias = rnp.astype(bias, wide)
     q = rnp.reshape(q, (batch, length, groups, heads // groups, size))
     mask = functools.reduce(rnp.logical_and, seen) if seen else None
     made, total = apply(
@@ -158,7 +161,7 @@ def _spans(q: Any, k: Any, is_causal: bool, window: Window) -> list[tuple[int, i
     for i in range(blocks):
         first, last = length * i // blocks, length * (i + 1) // blocks
         low, high = max(0, first - before), min(count, last + after)
-        is_blind = last - 1 - before >= count or first + after < 0
+        is_blind = last - 1 - before >= count or first + after < 0 or before + after < 0
         if is_blind:  # a query that sees no key gets the mean of all values
             low, high = 0, count
         spans.append((first, last, low, high))

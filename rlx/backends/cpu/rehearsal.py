@@ -1,8 +1,8 @@
 """A program's steps over memory of their own, products in several ways, timed.
 
 Steps run in the program's order, so that a product finds in the caches what it finds there in the
-program. Those whose places depend on numbers, and calls of libraries, are left out: the memory
-holds numbers that are made up.
+program. Loops, sorts, calls of libraries, and steps whose places depend on numbers are left out:
+the memory holds numbers that are made up.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class Code:
 
     `symbols` are its symbolic sizes, of which the first are the `dims` of its arguments; `memory`
     is what it needs for temporaries, in bytes. With fixed inputs `early` tells what it takes for
-    them. Of the products `tuned` it it has the fastest ways, if measured.
+    them. `tuned` has the fastest ways to compute its products, if they were measured.
     """
 
     objects: tuple[bytes, ...]

@@ -1,7 +1,7 @@
 """The fastest way to compute a product, by measuring: for `jit(tier="max")`.
 
-What is found is kept on disk, by the product, the processor, the threads, and rlx's own files. All
-ways give the same bits (`gemm_alternatives.py`), so whatever is found, or not found in time, a
+What is found is kept on disk, by the ways there are, the processor, the threads, and rlx's files.
+All ways give the same bits (`gemm_alternatives.py`), so whatever is found, or not found in time, a
 program's results are the same.
 """
 
@@ -79,7 +79,7 @@ def tune(program: Program, fixed: int, host: Host) -> dict[Problem, Tuned]:
     ways = _ways(program, host)
     disk = disk_cache()
     files = sources(disk) if disk and ways else ""
-    keys = {p: hashed("product", p, host, compiler(), files) for p in ways} if files else {}
+    keys = {p: hashed("product", x, host, compiler(), files) for p, x in ways.items() if files}
     found = {p: known for p, key in keys.items() if (known := _read(disk, key, ways[p]))}
     unknown = {p: every for p, every in ways.items() if p not in found}
     bound = (*program.inputs, *program.outputs, *program.constants)

@@ -23,7 +23,6 @@ from .halves import WIDE as FLOAT32
 from .halves import is_half, narrowed, widened
 from .known import like
 from .movement import broadcast, transpose
-from .reduce import accumulated
 from .scan import scan
 
 Window = tuple[int, int] | None
@@ -64,7 +63,7 @@ class Sights:
         whole, others = [], []
         for i in range(0, length, t):
             last = min(length, i + t) - 1
-            sees_all = has_mask or last - before > count - 1
+            sees_all = has_mask or last - before >= count or i + after < 0 or before + after < 0
             for j in range(0, count, s):
                 end = j + s - 1
                 if last - before <= j and end <= min(i + after, count - 1):
@@ -116,19 +115,6 @@ class Pair:
     i: Value
     j: Value
     is_whole: bool
-
-
-def scores_reference(x: Operands, scale: float, sights: Sights) -> tuple[np.ndarray, np.ndarray]:
-    """The products of queries and keys, and where they count."""
-    q, k = accumulated(x.q), accumulated(x.k)
-    scores = np.einsum("bkgtd,bksd->bkgts", q, k) * q.dtype.type(scale)
-    if x.bias is not None:
-        scores = scores + accumulated(x.bias)
-    own, other = np.ogrid[: sights.length, : sights.count]
-    seen = np.ones((1, 1, 1, sights.length, sights.count), bool) if x.mask is None else x.mask
-    for condition in sights.seen(own, other, np.less_equal):
-        seen = seen & condition
-    return np.where(seen, scores, q.dtype.type(HIDDEN)), np.broadcast_to(seen, scores.shape)
 
 
 # -- blocks of arrays ---------------------------------------------------------------------------

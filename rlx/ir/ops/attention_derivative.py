@@ -52,6 +52,14 @@ def _weights(scores: Value, top: Value, total: Value, is_turned: bool = False) -
     return div(powers, spread_back(total, scores, axes))
 
 
+def _sums_filled_up(top: Value, total: Value, size: int) -> tuple[Value, Value]:
+    """The greatest scores and the sums in whole blocks: all weights of added queries are 0.
+
+    A bias that is the same for all queries may be large, and is added for these, too.
+    """
+    return filled_up(top, {ROWS: size}, np.inf), filled_up(total, {ROWS: size}, 1.0)
+
+
 def _reference_weights(
     x: Operands, attrs: dict[str, Any]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[np.ndarray, ...]]:
@@ -95,7 +103,7 @@ def attention_push_expand(*operands: Value, **attrs: Any) -> tuple[Value, Value]
     x, (t, s) = all_filled_up(given, sights), sights.blocks
     tq, tk, tv, tbias = [*tangents, None][:4]
     tx = all_filled_up(Operands(tq, tk, tv, tbias, None), sights)
-    top, total = filled_up(top, {ROWS: t}), filled_up(total, {ROWS: t}, 1.0)
+    top, total = _sums_filled_up(top, total, t)
 
     def step(constants: Sequence[Any], carry: Sequence[Value], pair: Pair) -> Sequence[Value]:
         i, j = pair.i, pair.j
@@ -193,8 +201,8 @@ def attention_pull_expand(*operands: Value, **attrs: Any) -> list[Value]:
     sights = given.sights(attrs["is_causal"], attrs["window"], attrs["blocks"])
     x, (t, s) = all_filled_up(given, sights), sights.blocks
     less = sub(reduce_sum(mul(ct, out), axes=(4,)), ct_total)
-    top, less, ct = (filled_up(y, {ROWS: t}) for y in (top, less, ct))
-    rows = [top, filled_up(total, {ROWS: t}, 1.0), less, ct]
+    less, ct = (filled_up(y, {ROWS: t}) for y in (less, ct))
+    rows = [*_sums_filled_up(top, total, t), less, ct]
 
     def step(constants: Sequence[Any], carry: Sequence[Value], pair: Pair) -> Sequence[Value]:
         i, j = pair.i, pair.j

@@ -11,11 +11,11 @@ from ..errors import ArgumentError, AttributeValueError, DtypeError, ShapeError
 from ..graph import Value
 from ..op import Op
 from ..types import Type
-from .attention_blocks import KEYS, Operands, Window, scores_reference
+from .attention_blocks import HIDDEN, KEYS, Operands, Window
 from .families import check_kind, spread
 from .halves import WIDE, is_half
 from .movement import broadcast, reshape
-from .reduce import reduce_sum, spread_back
+from .reduce import accumulated, reduce_sum, spread_back
 
 # Queries and keys. Of float32 half a megabyte, so that two blocks fit into a core's cache.
 BLOCKS = (256, 512)
@@ -28,8 +28,16 @@ def operands_of(args: Sequence[Any], attrs: dict[str, Any]) -> Operands:
 
 def reference_scores(x: Operands, attrs: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     """The products of queries and keys, and where they count."""
+    q, k = accumulated(x.q), accumulated(x.k)
+    scores = np.einsum("bkgtd,bksd->bkgts", q, k) * q.dtype.type(attrs["scale"])
+    if x.bias is not None:
+        scores = scores + accumulated(x.bias)
     sights = x.sights(attrs["is_causal"], attrs["window"])
-    return scores_reference(x, attrs["scale"], sights)
+    own, other = np.ogrid[: sights.length, : sights.count]
+    seen = np.ones((1, 1, 1, sights.length, sights.count), bool) if x.mask is None else x.mask
+    for condition in sights.seen(own, other, np.less_equal):
+        seen = seen & condition
+    return np.where(seen, scores, q.dtype.type(HIDDEN)), np.broadcast_to(seen, scores.shape)
 
 
 def wide(dtype: np.dtype) -> np.dtype:
@@ -54,10 +62,10 @@ def family(
         has_mask: bool = False,
         blocks: tuple[int, int] = BLOCKS,
     ) -> Any:
-        for word, pair, least in (("window", window or (0, 0), 0), ("blocks", blocks, 1)):
-            if len(pair) != 2 or min(pair) < least:
-                fix = f"give two numbers, {least} or greater"
-                raise AttributeValueError(f"`{word}` is {pair}", fix=fix)
+        if window is not None and len(window) != 2:
+            raise AttributeValueError(f"`window` is {window}", fix="give two numbers, or None")
+        if len(blocks) != 2 or min(blocks) < 1:
+            raise AttributeValueError(f"`blocks` is {blocks}", fix="give two numbers, 1 or greater")
         _check_count(operands, 3 + has_bias + has_mask)
         x = Operands.of(operands, has_bias, has_mask)
         _check(x)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...ir.graph import Graph
-from .rebuild import again, live_nodes, rebuild
+from .rebuild import again, rebuild
 
 
 def drop_dead(graph: Graph) -> Graph:
@@ -13,7 +13,4 @@ def drop_dead(graph: Graph) -> Graph:
 
     Ops with `effect` stay.
     """
-    nested = (g for node in graph.nodes for g in node.graphs)
-    if len(live_nodes(graph)) == len(graph.nodes) and all(drop_dead(g) is g for g in nested):
-        return graph
     return rebuild(graph, lambda node, operands: again(node, operands, drop_dead))

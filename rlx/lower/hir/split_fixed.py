@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from ...ir.body import Fill, Move, View
 from ...ir.graph import Graph, Node, Value
 from .dedupe import dedupe
-from .drop_dead import drop_dead
 from .expand import expand
 from .inline_calls import inline_calls
 from .loop_body import is_pure, rebuilt
@@ -39,7 +38,7 @@ def split_fixed(graph: Graph, fixed: Sequence[int], wants: Collection[str] = ())
     `(x, e) -> dot(x, transpose(e))` late. What only moves all elements is left to those who read
     them, and so is what would take up more memory than the parameters that it is made of.
     """
-    graph = drop_dead(dedupe(expand(inline_calls(graph), wants)))
+    graph = dedupe(expand(inline_calls(graph), wants))
     params = [graph.params[i] for i in fixed]
     sources = _sources(graph, [p for p in params if p.type.is_static])
     early = [node for node in graph.nodes if any(sources.get(r) for r in node.results)]

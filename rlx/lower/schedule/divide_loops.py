@@ -52,20 +52,10 @@ def _divided(step: RepeatStep, threads: int) -> RepeatStep | None:
     """The loop in as many parts as threads can share, if it is worth it and can be."""
     is_large = isinstance(step.length, int) and step.length * work(step.body)[0] >= LEAST_WORK
     for parts in range(threads, 1, -1) if is_large else ():
-        tried = (_Divider(step, parts, is_cut) for is_cut in (True, False)[: 1 + bool(step.slices)])
-        divider = next((each for each in tried if each.run()), None)
-        if divider is not None:
-            step.body.steps = divider.steps
-            for buffer in divider.divided:
-                buffer.type = buffer.type.with_shape((buffer.size // parts,))
-            divided = tuple(b in divider.divided for b in step.body.inputs)
-            constants, slices = len(step.constants), len(divided) - len(step.slices)
-            return replace(
-                step,
-                parts=parts,
-                divided_constants=divided[:constants],
-                divided_slices=divided[slices:],
-            )
+        for divides_slices in (True, False) if step.slices else (True,):
+            divider = _Divider(step, parts, divides_slices)
+            if divider.run():
+                return divider.in_parts()
     return None
 
 
@@ -73,8 +63,8 @@ def _divided(step: RepeatStep, threads: int) -> RepeatStep | None:
 class _Divider:
     """Finds in a loop's body which arrays are divided, and does one part of each step.
 
-    An array is `divided` into equal blocks, one after another, or `whole` for all threads. Slices
-    are the one or the other, all of them.
+    An array is `divided` into equal blocks, one after another, or `whole` for all threads. Either
+    all slices are divided or none is.
     """
 
     loop: RepeatStep
@@ -97,6 +87,21 @@ class _Divider:
         parts = map(self._part, body.steps)
         self.steps = [step for step in parts if step is not None]
         return len(self.steps) == len(body.steps)
+
+    def in_parts(self) -> RepeatStep:
+        """The loop in parts, once all steps are divided. Changes its body."""
+        step = self.loop
+        step.body.steps = self.steps
+        for buffer in self.divided:
+            buffer.type = buffer.type.with_shape((buffer.size // self.parts,))
+        divided = tuple(b in self.divided for b in step.body.inputs)
+        constants, slices = len(step.constants), len(divided) - len(step.slices)
+        return replace(
+            step,
+            parts=self.parts,
+            divided_constants=divided[:constants],
+            divided_slices=divided[slices:],
+        )
 
     def _is_divisible(self, nbytes: Size) -> bool:
         return isinstance(nbytes, int) and nbytes > 0 and nbytes % (LINE * self.parts) == 0
