@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import rlx
 import rlx.numpy as rnp
 from rlx.ir import ops
 from rlx.ir.builder import build
+from rlx.ir.graph import Value
 from rlx.lower.lir import Kernel, Program, Rows, evaluate
 from rlx.lower.pipeline import lower
 from rlx.lower.schedule import split_reductions as module
@@ -100,3 +102,27 @@ def test_columns_are_not_reduced_one_by_one() -> None:
         found, wanted = rlx.jit(fn)(x), rlx.jit(fn, device="reference")(x)
         # as many roundings as there are rows
         np.testing.assert_allclose(np.asarray(found), np.asarray(wanted), rtol=70 * 2.0**-23)
+
+
+@pytest.mark.parametrize(
+    ("inner", "columns", "steps"),
+    [(2048, 1024, 2), (1024, 8192, 2), (1000, 2048, 1), (1024, 512, 1), (128, 16384, 1)],
+)
+def test_product_of_a_row_and_a_large_matrix(inner: int, columns: int, steps: int) -> None:
+    """Lines that are next to each other in memory are a piece; an epilogue comes at the end."""
+
+    def fn(x: Value, y: Value) -> Value:
+        return ops.neg(ops.dot_general(x, y, contract=((1,), (0,))))
+
+    types = [typed(1, inner, dtype="f32"), typed(inner, columns, dtype="f32")]
+    program = lower(build(fn, types, "f"), CPU).program
+    assert len(program.steps) == steps, str(program)
+    x, y = (small(t.shape) for t in types)
+    np.testing.assert_array_equal(evaluate(program, [x, y])[0], -(x @ y))
+    np.testing.assert_array_equal(np.asarray(rlx.jit(lambda x, y: -(x @ y))(x, y)), -(x @ y))
+
+
+def test_product_of_a_row_is_in_one_piece_if_all_batches_are_alike() -> None:
+    types = [typed(1, 2048, dtype="f32"), typed(2048, 1024, dtype="f32")]
+    graph = build(lambda x, y: ops.dot_general(x, y, contract=((1,), (0,))), types, "f")
+    assert len(lower(graph, replace(CPU, sums_alike=True)).program.steps) == 1

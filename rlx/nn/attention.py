@@ -52,7 +52,9 @@ def dot_product_attention(
     `is_causal` lets a query see the keys up to its own place alone, `local_window_size` so many
     before and after it, and the lengths, one for each member of the batch, those that are there.
     With `return_residual` the logarithm of the sum of the weights comes along. Half-size numbers
-    are computed in float32. The `implementation` is the same always.
+    are computed in float32. The `implementation` is the same always. From 2048 queries and as many
+    keys on the products are never all in memory, those of the gradient neither: blocks of them are
+    made one after another (`rlx/ir/ops/attention.py`).
 
     >>> import numpy as np
     >>> x = np.eye(2, dtype="float32")[:, None]

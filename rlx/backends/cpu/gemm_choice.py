@@ -20,6 +20,7 @@ from .gemm_plan import (
 )
 from .host import Host
 
+WIDE_ROW = 1 << 17  # bytes; of such rows few are fetched ahead at once
 PACK_CYCLES = 4  # of a vector of an operand
 WAY = 4096  # bytes: the first cache takes lines so far apart for one set
 RUN_CYCLES = 8  # of a new run of windows in place
@@ -210,6 +211,8 @@ def _streamed_rows(problem: Problem, host: Host) -> int:
     is_rows = problem.b.column == 1 and not (problem.b.is_computed or problem.b.is_packed)
     if in_cache or not is_rows or problem.m > 96:
         return 0
+    if problem.m == 1 and problem.n * problem.itemsize > WIDE_ROW:
+        return 2
     return 8 if problem.m <= NARROW else 32 if problem.m <= 48 else 64
 
 

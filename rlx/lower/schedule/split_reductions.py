@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,7 +14,9 @@ from ..lir.expr import (
     Expr,
     Load,
     Reduce,
+    accumulated,
     apply,
+    const,
     load,
     reduce,
     substitute,
@@ -21,7 +24,7 @@ from ..lir.expr import (
     walk,
 )
 from ..lir.index import Index, Variable, as_index, is_long
-from ..lir.program import Buffer, Kernel, Step, Store
+from ..lir.program import Buffer, Contraction, Kernel, Step, Store
 from .elements import flatten
 
 FEW = 16  # fewer results than this leave threads idle
@@ -49,6 +52,9 @@ def split_reductions(steps: Sequence[Step], sums_alike: bool = False) -> list[St
 
 def _split(step: Step, names: Iterator[str], alike: bool) -> Iterator[Step]:
     """The step itself, after the kernels whose results it takes."""
+    if isinstance(step, Contraction) and not alike and (lines := _lines_at_once(step)):
+        yield from _row_in_pieces(step, lines, next(names))
+        return
     if not isinstance(step, Kernel):
         yield step
         return
@@ -64,6 +70,44 @@ def _split(step: Step, names: Iterator[str], alike: bool) -> Iterator[Step]:
             yield from _split(Kernel(step.loops, stores, step.source), names, alike)
             return
     yield step
+
+
+def _lines_at_once(step: Contraction) -> int:
+    """How many lines of a matrix that one row is multiplied by are a piece; 0 for all.
+
+    Such a product is as fast as memory gives the matrix, which it does best in order.
+    """
+    rhs, size = step.rhs, step.depth.extent
+    if step.batch or step.row.extent != 1 or not step.is_static or not isinstance(rhs, Load):
+        return 0
+    far = rhs.index.stride_of(step.depth) * rhs.dtype.itemsize
+    if rhs.dtype != step.dtype or step.rhs_panels or rhs.index.stride_of(step.column) != 1:
+        return 0
+    if far < FAR or size * far < 4 * LARGE:
+        return 0
+    fitting = (n for n in (ROWS, ROWS // 2) if n * far <= LARGE and size % n == 0)
+    return next(fitting, 0)
+
+
+def _row_in_pieces(step: Contraction, lines: int, name: str) -> list[Step]:
+    """The product of a row, some lines of the matrix at a time.
+
+    before: `contraction i < 1, j < 512, k < 4096: ... b2[j] = accumulated`; after: `contraction
+    p < 64, i < 1, j < 512, k < 64: ... part0[p*512 + j] = accumulated`, then `kernel j < 512:
+    b2[j] = sum(p < 64: part0[p*512 + j])`.
+    """
+    count, width = step.depth.extent // lines, step.column.extent
+    piece, within, one = Variable(count), Variable(lines), Variable(count)
+    table, column = {step.depth: piece * lines + within}, as_index(step.column)
+    buffer = Buffer(name, Type(step.dtype, (count, width)), "temporary")
+    lhs, rhs = (substitute(e, table) for e in (step.lhs, step.rhs))
+    store = Store(buffer, piece * width + column, accumulated(step.dtype))
+    parts = replace(step, batch=(piece,), depth=within, lhs=lhs, rhs=rhs, stores=(store,))
+    each = load(buffer, one * width + column)
+    total = reduce("add", (one,), const(step.dtype, 0), each)
+    memo: dict[Expr, Expr] = {accumulated(step.dtype): total}
+    stores = tuple(Store(s.buffer, s.index, substitute(s.expr, {}, memo=memo)) for s in step.stores)
+    return [parts, Kernel((step.column,), stores, step.source)]
 
 
 def _plain_reductions(exprs: Iterable[Expr]) -> Iterator[Reduce]:
