@@ -33,7 +33,7 @@ def alternatives(plan: GemmPlan, host: Host, parts: int) -> list[Blocking]:
 
 
 def _tiles(chosen: Blocking, host: Host) -> Iterator[Blocking]:
-    """With other register tiles; panels that exist already have the width of the chosen one."""
+    """With other register tiles; panels that are packed early are made for them, too."""
     problem, tile = chosen.problem, chosen.tile
     period = 0
     if chosen.reads_windows:
