@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 from audit import Arrays, Case, cast, type_of
 
-from rlx.ir.body import Blocks, Contract, Library
+from rlx.ir.body import Blocks, Contract, Library, Repeat
 from rlx.ir.errors import RlxError
 from rlx.ir.types import DTYPES, Type, is_bool, is_complex, is_inexact, is_integer
 from rlx.lower.hir.expand import expand
@@ -159,7 +159,8 @@ def resized(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 def with_special_numbers(case: Case, arrays: Arrays) -> Arrays:
     """The numbers that arithmetic trips over, in the operands that may have any."""
-    tame, finite = is_tame(case), has_body(case, Blocks)
+    is_in_blocks = "expand" in case.op.rules and has_body(case, Repeat)
+    tame, finite = is_tame(case), is_in_blocks or has_body(case, Blocks)
     return [
         special(type_of(x), i, tame, finite) if is_free(arg) else x
         for i, (arg, x) in enumerate(zip(case.sample.args, arrays, strict=True))
@@ -197,8 +198,8 @@ def is_free(arg: Any) -> bool:
 def special(type: Type, turn: int, tame: bool, finite: bool) -> np.ndarray:
     """Special numbers of a dtype, in an order that depends on the place of the operand.
 
-    They are `finite` where it is nobody's promise how others spread: through an elimination, or the
-    sums of a Fourier transform.
+    They are `finite` where it is nobody's promise how others spread: through an elimination, the
+    sums of a Fourier transform, or blocks of which those that count for nothing are left out.
     """
     found = np.array(special_numbers(type.dtype, tame), type.dtype)
     if finite and is_inexact(type.dtype):
