@@ -12,6 +12,7 @@ import rlx
 import rlx.numpy as rnp
 from rlx.backends.cpu import program
 from rlx.backends.cpu.host import host
+from rlx.backends.cpu.kernels import buffers_of
 from rlx.backends.cpu.program import ProgramWriter
 from rlx.backends.registry import get
 from rlx.ir.interpret import interpret
@@ -162,3 +163,14 @@ def test_equal_steps_are_written_once(monkeypatch):
         functions(rlx.make_graph(run)(*given))
         counts.append(len(written))
     assert counts[0] == counts[1] > 0
+
+
+def test_buffers_of_a_kernel_stand_in_the_order_of_their_names() -> None:
+    """Wherever they lie in this process, the text that is compiled is the same."""
+    type = Type(np.dtype("float32"), (SIZE,))
+    buffers = [Buffer(f"b{number}", type, "input") for number in range(9)]
+    loads = [load(b, as_index(0)) for b in reversed(buffers)]
+    total = loads[0]
+    for each in loads[1:]:
+        total = apply("add", type.dtype, total, each)
+    assert buffers_of([total, loads[3]]) == buffers

@@ -84,8 +84,9 @@ def open_scope(f: Function, layout: Layout, host: Host, buffers: Iterable[Buffer
 
 
 def buffers_of(exprs: Iterable[Expr]) -> list[Buffer]:
-    """The buffers that expressions load from."""
-    return [load.buffer for expr in exprs for load in expr.loads]
+    """The buffers that expressions load from, in the same order in every process."""
+    found = {load.buffer for expr in exprs for load in expr.loads}
+    return sorted(found, key=lambda buffer: buffer.name)
 
 
 def all_exprs(stores: Sequence[Store]) -> list[Expr]:

@@ -31,7 +31,7 @@ from .gemm_plan import HALVES, Blocking, memory_type
 from .gemm_tiles import emit_tile_pack
 from .gemm_view import OperandView, emit_view_pack
 from .host import Host
-from .kernels import Layout, open_scope
+from .kernels import Layout, buffers_of, open_scope
 from .render import Scope
 
 FEW_ROWS = 96  # of half floats, which packing would widen, and so double what is read
@@ -161,7 +161,7 @@ def emit_prepare(
         view = OperandView(operand, packing.line, packing.depth)
 
         def opened(inside: Function, operand: Expr = operand) -> Scope:
-            return open_scope(inside, layout, host, [load.buffer for load in operand.loads])
+            return open_scope(inside, layout, host, buffers_of([operand]))
 
         emit_view_pack(module, name, blocking, view, which, opened, [("ptr", "%table")])
         _emit_panels(f, packing, layout, f"@{name}(ptr null", ", ptr %table")
