@@ -138,3 +138,10 @@ def test_wrong_code_ends_its_process(name):
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True
     )
     assert done.returncode < 0 and not done.stdout, done
+
+
+@pytest.mark.usefixtures("guards")
+def test_nothing_is_read_of_an_empty_array():
+    x = np.zeros((15, 0))
+    found = rlx.jit(lambda x: rnp.cumprod(rnp.pad(x, 1, constant_values=2.0), 1))(x)
+    np.testing.assert_array_equal(found, np.cumprod(np.pad(x, 1, constant_values=2.0), 1))

@@ -119,7 +119,13 @@ class Elements:
         """The element that a move or a gather points at."""
         bounds = [(as_index(i), low, high) for i, low, high in read.guards]
         steps = [(as_index(i), step) for i, step in read.strides]
-        inside = self.at(node.args[read.operand], tuple(map(as_index, read.index)))
+        origin = node.args[read.operand]
+        is_outside = origin.type.size == 0  # nothing of it is ever read, not even in vain
+        if is_outside and read.fill is None and read.otherwise is not None:
+            return self.at(node.args[read.otherwise], ())
+        if is_outside and read.fill is not None:
+            return scalar.const(origin.dtype, read.fill)
+        inside = self.at(origin, tuple(map(as_index, read.index)))
         if read.fill is not None:
             fill = scalar.const(inside.dtype, read.fill)
             return scalar.guard(bounds, steps, inside, fill)
