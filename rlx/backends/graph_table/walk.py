@@ -1,0 +1,37 @@
+"""Compute nodes by the rows of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, MutableMapping, Sequence
+from typing import Any
+
+from ...ir.errors import RlxError, UnsupportedOp
+from ...ir.graph import Node, Value
+from .row import Table
+
+
+def walk(nodes: Iterable[Node], table: Table, known: MutableMapping[Value, Any]) -> None:
+    """Compute nodes in order, of the library's arrays of `known` values.
+
+    Theirs are added to these. What the library refuses is an error that names op and line.
+    """
+    for node in nodes:
+        results = _computed(node, table, [known[a] for a in node.args])
+        known.update(zip(node.results, results, strict=True))
+
+
+def _computed(node: Node, table: Table, arrays: Sequence[Any]) -> Sequence[Any]:
+    if node.op.is_constant:
+        return [table.lift(node.attrs["value"].array)]
+    try:
+        results = table.rows[node.op.name].emit(*arrays, **node.attrs)
+    except RlxError:
+        raise
+    except Exception as error:
+        raise UnsupportedOp(
+            f"{node.op.name}: the library refuses it: {error}",
+            where=str(node.source),
+            notes=[f"operand {i}: {a.type}" for i, a in enumerate(node.args)],
+            fix="run this function on the cpu, or move the op out of the compiled function",
+        ) from error
+    return results if isinstance(results, tuple | list) else (results,)
