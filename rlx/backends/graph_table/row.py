@@ -34,8 +34,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """The rows of a library by the names of ops; `lift` makes its array of an ndarray."""
+    """The rows of a device by the names of ops; `lift` makes its array of an ndarray."""
 
+    device: str
     rows: Mapping[str, Row]
     lift: Callable[[Any], Any]
 
