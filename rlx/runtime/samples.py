@@ -97,7 +97,7 @@ def graph_of(op: Op, arrays: Sequence[np.ndarray], attrs: dict[str, Any]) -> Gra
 
 
 def cast(x: np.ndarray, name: str) -> np.ndarray:
-    """The array in another dtype, without warnings: whole and not negative where it must be."""
+    """The array in another dtype: whole and not negative where it must be."""
     dtype = as_dtype(name)
     if is_complex(x.dtype) and not is_complex(dtype):
         x = np.real(x)

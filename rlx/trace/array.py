@@ -221,7 +221,7 @@ def default_memory() -> Memory | None:
 
 
 def new_array(array: np.ndarray) -> Array:
-    """An array of numbers that lie on the host, where arrays are made that name no device."""
+    """An array of these numbers, where arrays are made that name no device."""
     memory = default_memory()
     return Array(array) if memory is None else Array(memory.from_host(array), memory)
 

@@ -1,4 +1,4 @@
-"""Checks of derivatives, of whole ops and of devices, for tests of users: `rlx.testing`."""
+"""Checks of derivatives, ops and devices, for tests of users: `rlx.testing`."""
 
 from __future__ import annotations
 
