@@ -1,8 +1,8 @@
-"""The passes before a table runs a graph; simpler ops for what has no row."""
+"""Lower a graph to ops that a table has rows for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 import numpy as np
 
@@ -17,21 +17,19 @@ from ...lower.hir import (
     split_complex,
 )
 
-Wants = Collection[str] | Callable[[Node], bool]
-
 
 def prepare(
     graph: Graph,
-    wants: Wants,
-    computes: Callable[[np.dtype], bool] | None = None,
+    takes: Callable[[Node], bool],
+    computes: Callable[[np.dtype], bool],
     check: Callable[[str, Graph], None] | None = None,
+    keep_recomputed: bool = False,
 ) -> dict[str, Graph]:
-    """Simplify a graph, and write in simpler ops what has no row.
+    """Lower a traced graph; gives each stage by its name, the last one is to be run.
 
-    before: `y = silu(x)`; after: `a = logistic(x); y = mul(x, a)`. Vanish: calls, but for those
-    that compute again; ops with an `expand` rule that the table does not want; ops on complex
-    numbers, where it `computes` them not. Gives each stage's graph by its name, in order; `check`
-    gets them as they come.
+    Ops that a table `takes` stay whole; others are written in simpler ops where their rooms say
+    how. Of these the complex ones of a dtype that it `computes` not are written as their parts.
+    `check` gets each stage's name and graph. With `keep_recomputed` calls that compute again stay.
     """
     graphs: dict[str, Graph] = {}
 
@@ -42,15 +40,13 @@ def prepare(
         return graph
 
     graph = after("hir", graph)
-    graph = after("inlined", inline_calls(graph))
-    graph = after("deduped", dedupe(graph))
-    graph = after("simplified", simplify(graph))
+    graph = after("inlined", inline_calls(graph, keep_recomputed))
+    graph = after("simplified", simplify(dedupe(graph)))
     graph = after("folded", fold_constants(graph))
-    graph = after("expanded", expand(graph, wants))
-    if computes is not None:
-        graph = after("split", expand(split_complex(graph, computes), wants))
+    graph = after("expanded", expand(graph, takes))
+    graph = after("split", expand(split_complex(graph, computes, takes), takes))
     graph = after("lightened", lighten_loops(graph))
-    # folds and loops whose products were batched may bring composites back
-    graph = after("simplified again", expand(simplify(fold_constants(graph)), wants))
-    after("deduped again", dedupe(graph))
+    # folds and batched loops may bring composites back
+    graph = after("simplified again", expand(simplify(fold_constants(graph)), takes))
+    after("mir", dedupe(graph))
     return graphs

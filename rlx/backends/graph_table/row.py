@@ -36,9 +36,9 @@ class Row:
 class Table:
     """The rows of a device by the names of ops; `lift` makes its array of an ndarray."""
 
-    device: str
     rows: Mapping[str, Row]
     lift: Callable[[Any], Any]
+    device: str = "the library"
 
     def takes(self, node: Node) -> bool:
         """Whether a row computes a node; constants need none."""

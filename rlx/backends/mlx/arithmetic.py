@@ -144,7 +144,7 @@ ROWS = {
     "add": Row(mx.add, STORED),
     "sub": Row(mx.subtract, STORED),
     "mul": Row(mx.multiply, STORED),
-    "div": Row(divide, STORED),
+    "div": Row(divide, INTEGERS | FLOATS),
     "rem": Row(remainder, INTEGERS | FLOATS),
     "neg": Row(mx.negative, INTEGERS | FLOATS | COMPLEX),
     "sign": Row(sign, INTEGERS | FLOATS),

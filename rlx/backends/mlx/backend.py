@@ -2,35 +2,103 @@
 
 from __future__ import annotations
 
+import functools
+import shutil
+import sys
+import time
 from collections import Counter
 from importlib.util import find_spec
 from typing import Any
 
-import numpy as np
-
 from ...ir.graph import Graph
+from ...ir.memory import Memory
 from ...ir.text import show
-from ...ir.types import is_complex, type_of
 from ...ir.verify import verify
+from ...lower.mir import legalize
 from ...lower.target import Target
-from ..backend import MISS, Availability, Backend, Executable
+from ..backend import Availability, Backend, Executable
+from ..device_entry import device_executable
 from ..graph_table import prepare, report
 
 INSTALL = 'pip install "rlx[mlx]"'
+NO_DOUBLE = frozenset({"float64", "complex128"})  # what Apple's GPU lacks
 
 
 class MlxBackend(Backend):
-    """Runs graphs as functions that MLX compiles, on its processor or on Apple's GPU."""
+    """Runs graphs as functions that MLX compiles.
 
-    def __init__(self, name: str = "mlx") -> None:
-        self.name = name
-        self.target = Target(name, has_symbolic_sizes=False)
+    `mlx` is the device that MLX thinks best: Apple's GPU on a Mac, the processor elsewhere;
+    `mlx:cpu` and `mlx:gpu` choose. `metal` is Apple's GPU.
+    """
+
+    def __init__(self, name: str = "mlx", which: str = "") -> None:
+        self._kind, self._which = name, which
+        self.name = f"{name}:{which}" if which else name
+
+    @functools.cached_property
+    def target(self) -> Target:  # type: ignore[override]
+        """What lies in the device's memory."""
+        plain = Target(self.name, has_symbolic_sizes=False)
+        if not self.is_gpu:
+            return plain
+        return Target(self.name, stored=plain.stored - NO_DOUBLE, has_symbolic_sizes=False)
+
+    @functools.cached_property
+    def device(self) -> Any:
+        """The device of MLX."""
+        import mlx.core as mx
+
+        if self._kind == "metal":
+            return mx.Device(mx.gpu)
+        kinds = {"cpu": mx.cpu, "gpu": mx.gpu}
+        return mx.Device(kinds[self._which]) if self._which else mx.default_device()
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether it is a GPU."""
+        import mlx.core as mx
+
+        return self.device.type == mx.gpu
+
+    @functools.cached_property
+    def memory(self) -> Memory:  # type: ignore[override]
+        """The memory of the device."""
+        from .memory import MlxMemory
+
+        return MlxMemory(self.name, self.device)
 
     def availability(self) -> Availability:
         """Whether MLX is installed, and has the device."""
+        return self._availability
+
+    @functools.cached_property
+    def _availability(self) -> Availability:
+        if self._which not in ("", "cpu", "gpu"):
+            fix = "write mlx, mlx:cpu or mlx:gpu"
+            return Availability(False, f"MLX has no device {self._which!r}", fix)
+        if self._kind == "metal" and sys.platform != "darwin":
+            fix = "use mlx, which runs on the processor here, or a Mac with Apple silicon"
+            return Availability(False, "Metal is on Macs only", fix)
         if find_spec("mlx") is None:
             return Availability(False, "MLX is not installed", INSTALL)
+        try:
+            import mlx.core as mx
+
+            is_here = mx.is_available(self.device)
+        except (ImportError, RuntimeError, ValueError) as error:
+            return Availability(False, f"MLX says: {error}".partition("\n")[0], INSTALL)
+        if not is_here:
+            return Availability(False, "MLX has no GPU here", "use mlx:cpu")
         return Availability(True)
+
+    def description(self) -> str:
+        """MLX's version, its device, and whether it can compile for the processor."""
+        from importlib.metadata import version
+
+        kind = "gpu" if self.is_gpu else "cpu"
+        # it goes on without, and computes operation by operation
+        lack = "" if self.is_gpu or shutil.which("g++") else "; without g++ it fuses nothing"
+        return f"{kind}, mlx {version('mlx')}{lack}"
 
     def compile(
         self,
@@ -42,32 +110,35 @@ class MlxBackend(Backend):
         fixed: int = 0,
     ) -> Executable:
         """Cut the graph in pieces; MLX compiles each when it runs first."""
-        from ..graph_table import Table
-        from . import emit, memory, program
+        from .emit import table_of
+        from .memory import MlxData
+        from .place import computing
+        from .program import Program
 
-        table = Table(self.name, emit.ROWS, memory.to_mlx)
-        stages = prepare(
-            graph, table.takes, lambda dtype: not is_complex(dtype), _checked if check else None
-        )
+        began = time.perf_counter()
+        table = table_of(self.name, self.is_gpu)
+        stages = prepare(graph, table.takes, _computes, _verified if check else None)
+        mir = legalize(list(stages.values())[-1], self.target)
         ways: Counter[tuple[str, str]] = Counter()
-        run = program.Program(list(stages.values())[-1], table, ways)
-        types = list(graph.param_types)
+        program = Program(mir, table, ways)
+        dtypes = [t.dtype for t in graph.result_types]
 
-        def entry(*arrays: Any) -> Any:
-            given = [np.asarray(a) for a in arrays]
-            if [type_of(a) for a in given] != types:
-                return MISS
-            made = run([memory.to_mlx(a) for a in given])
-            results = tuple(
-                array(memory.to_numpy(y, t.dtype))
-                for y, t in zip(made, graph.result_types, strict=True)
-            )
-            return results[0] if len(results) == 1 else results
+        def run(given: list[Any]) -> list[MlxData]:
+            with computing(self.device, self.name):
+                results = program.finished([data.array for data in given])
+            return [MlxData(y, dtype) for y, dtype in zip(results, dtypes, strict=True)]
 
-        return Executable(
-            entry, MISS, lambda: {n: show(g) for n, g in stages.items()}, lambda: report(ways)
-        )
+        made = device_executable(graph, array, self.memory, run)
+        made.make_stages = lambda: {name: show(g) for name, g in stages.items()}
+        made.make_report = lambda: report(ways)
+        made.seconds = {"lower": time.perf_counter() - began}
+        return made
 
 
-def _checked(name: str, graph: Graph) -> None:
+def _computes(dtype: Any) -> bool:
+    """No complex numbers but where a row does: the rooms' formulas are exact at their edges."""
+    return False
+
+
+def _verified(name: str, graph: Graph) -> None:
     verify(graph)

@@ -9,6 +9,7 @@ import mlx.core as mx
 import numpy as np
 
 from ...ir.types import DTYPES
+from .place import computing
 
 # complex128 lies as pairs of parts, float8 as its bits: MLX has neither
 PAIRS = DTYPES["complex128"]
@@ -44,13 +45,13 @@ def to_mlx(x: np.ndarray) -> mx.array:
 
 
 def to_numpy(x: mx.array, dtype: np.dtype) -> np.ndarray:
-    """A NumPy array of its own, with the numbers an array of MLX holds."""
-    if dtype == ml_dtypes.bfloat16:
-        return np.array(x.view(mx.uint16)).view(dtype)
-    found = np.array(x)
+    """The numbers an array of MLX holds: its own memory, which NumPy may not write to."""
+    found = np.asarray(x.view(mx.uint16) if x.dtype == mx.bfloat16 else x)
     if dtype == PAIRS:
-        return found.view(dtype).reshape(found.shape[:-1])
-    return found.view(dtype) if dtype in BITS else found
+        found = np.ascontiguousarray(found).view(dtype).reshape(found.shape[:-1])
+    found = found.view(dtype)
+    found.flags.writeable = False
+    return found
 
 
 @final
@@ -71,15 +72,17 @@ class MlxData:
 
 @final
 class MlxMemory:
-    """Where arrays of the device lie."""
+    """Where arrays of a device of MLX lie."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, device: mx.Device) -> None:
+        self.name, self.device = name, device
 
     def to_host(self, data: Any) -> np.ndarray:
         """The numbers as a NumPy array."""
-        return to_numpy(data.array, data.dtype)
+        with computing(self.device, self.name):
+            return to_numpy(data.array, data.dtype)
 
     def from_host(self, array: np.ndarray) -> MlxData:
         """A NumPy array's numbers as an array of the device."""
-        return MlxData(to_mlx(array), array.dtype)
+        with computing(self.device, self.name):
+            return MlxData(to_mlx(array), array.dtype)

@@ -12,7 +12,7 @@ from ...ir.body import Branch, Repeat, While
 from ...ir.graph import Graph, Node, Value
 from ...ir.interpret import evaluate
 from ...ir.ops.carry import cut_groups
-from ..graph_table import ON_HOST, Table, Ways, walk
+from ..graph_table import NATIVE, ON_HOST, Table, Ways, walk
 from .cut import Piece, cut
 from .memory import to_mlx, to_numpy
 
@@ -30,7 +30,8 @@ class Program:
         self._steps: list[tuple[Step, Sequence[Value], Sequence[Value]]] = []
         for step in cut(graph, table.takes):
             if isinstance(step, Piece):
-                ways["compiled pieces", str(table.device)] += 1
+                ways["pieces", "compiled by MLX"] += 1
+                ways.update((n.op.name, NATIVE) for n in step.nodes if not n.op.is_constant)
                 self._steps.append((_compiled(step, table), step.inputs, step.outputs))
             else:
                 self._steps.append((_alone(step, table, ways), step.args, step.results))
@@ -41,6 +42,12 @@ class Program:
         for step, operands, results in self._steps:
             known.update(zip(results, step([known[x] for x in operands]), strict=True))
         return [known[r] for r in self._results]
+
+    def finished(self, arrays: Sequence[mx.array]) -> Arrays:
+        """The results, computed."""
+        results = self(arrays)
+        mx.eval(results)
+        return results
 
 
 def _compiled(piece: Piece, table: Table) -> Step:
