@@ -13,7 +13,7 @@ AUDITED := $(addprefix tests/test_,variations.py every_op.py cpu_ops.py cpu_gemm
 .PHONY: help demo test test-devices parity audit programs nightly soak guards threads floats lint bench docs clean
 
 help:  ## show the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 demo: $(VENV)/demo.stamp  ## train a network on handwritten digits; writes pictures to out/
 	$(BIN)/python examples/train_digits.py

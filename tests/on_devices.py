@@ -19,9 +19,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parent.parent
 if __name__ == "__main__":  # run as a script, from anywhere
-    sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+    sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
 
 import numpy as np
 
@@ -32,6 +31,7 @@ from rlx.runtime.check_backend import Conformance, Outcome, cases, check_backend
 from rlx.runtime.samples import graph_of, tolerance_of
 from rlx.runtime.session import Session
 
+ROOT = Path(__file__).parent.parent
 PROGRAMS = 60
 WITH_DOUBLE = ["float64", "float64", "int32", "uint8", "bool", "complex128"]
 WITHOUT_DOUBLE = ["float32", "float32", "int32", "bool"]
