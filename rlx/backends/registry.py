@@ -44,6 +44,7 @@ BACKENDS = {
     "reference": Known(".reference.backend", "ReferenceBackend"),
     "mlx": Known(".mlx.backend", "MlxBackend", has_parts=True),
     "metal": Known(".mlx.backend", "MlxBackend", {"name": "metal"}),
+    "opencl": Known(".opencl.backend", "OpenClBackend", has_parts=True),
 }
 ALIASES = {
     "gpu": "webgpu",

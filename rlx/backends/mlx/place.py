@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import mlx.core as mx
 
 from ...ir.builder import user_source
-from ...ir.errors import DeviceFailure, OutOfMemory, RlxError
+from ...ir.errors import DeviceFailure, DeviceMemoryError, RlxError
 
 _MAIN = threading.main_thread()
 OUT_OF_MEMORY = ("Unable to allocate", "[malloc", "out of memory", "maximum allowed buffer size")
@@ -46,7 +46,7 @@ def computing(device: mx.Device, name: str) -> Iterator[None]:
 def _translated(name: str, error: Exception) -> RlxError:
     text = str(error).partition("\n")[0]
     if isinstance(error, MemoryError) or any(word in text for word in OUT_OF_MEMORY):
-        return OutOfMemory(
+        return DeviceMemoryError(
             f"the device {name!r} has too little memory: {text}",
             where=str(user_source()),
             fix="use smaller arrays, or delete those you no longer need",
