@@ -136,7 +136,7 @@ class MlxBackend(Backend):
 
 
 def _computes(dtype: Any) -> bool:
-    """No complex numbers but where a row does: the rooms' formulas are exact at their edges."""
+    """Complex numbers are computed as their parts, but where a row takes them."""
     return False
 
 
