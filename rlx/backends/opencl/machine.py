@@ -99,7 +99,9 @@ class ClMachine:
         wanted = SLOW_LOCAL if self.is_processor else 256
         threads = min(wanted, int(device.max_work_group_size))
         most = 2**31 - 1
-        return Limits(threads, (most, most, most), int(device.local_mem_size), self.is_processor)
+        lanes = int(device.native_vector_width_float) if self.is_processor else 1
+        local = int(device.local_mem_size)
+        return Limits(threads, (most, most, most), local, self.is_processor, lanes)
 
     def describe(self) -> str:
         """What compiled code depends on."""
