@@ -21,6 +21,7 @@ from .parallel import write_stores
 
 ROWS, VECTORS = 6, 2  # of a block: 12 registers for its sums, of 16 that most processors have
 MOST_ROWS, MOST_COLUMNS, MOST_DEPTH = 96, 256, 256  # of a tile
+Operand = tuple[str, Expr, Variable]
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class _Product:
             spread, vector = vector, spread
         self._choose(spread, vector)
 
-    def _choose(self, spread: tuple, vector: tuple) -> None:
+    def _choose(self, spread: Operand, vector: Operand) -> None:
         """Take the largest tiles whose packed operands fit."""
         few, many = size_of(spread[2]), size_of(vector[2])
         block = min(ROWS, few)
