@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,11 @@ DEVICE = rlx.Device("opencl")
 needs_device = pytest.mark.skipif(not DEVICE.is_available(), reason=f"opencl: {DEVICE.reason}")
 X = np.linspace(-2, 2, 4 * 6 * 8).astype(np.float32).reshape(4, 6, 8)
 W = np.cos(np.arange(64)).astype(np.float32).reshape(8, 8)
+
+
+def open_machine() -> Any:
+    """The device as the backend has it open."""
+    return registry.get("opencl").memory
 
 
 def check(fn, *args, tolerance=1e-5):
@@ -85,7 +91,7 @@ def test_what_runs_on_the_host_is_told():
 
 @needs_device
 def test_built_programs_are_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    machine = registry.get("opencl").memory
+    machine = open_machine()
     text = "__kernel void twice(__global float *x) { x[get_global_id(0)] *= 2.0f; }"
     with config.using(cache=tmp_path):
         assert machine.build(text).kernel_names == "twice"
@@ -100,7 +106,7 @@ def test_built_programs_are_kept_on_disk(tmp_path: Path, monkeypatch: pytest.Mon
 
 @needs_device
 def test_a_kernel_that_does_not_build():
-    machine = registry.get("opencl").memory
+    machine = open_machine()
     with pytest.raises(rlx.KernelBuildError, match="cannot build the kernels"):
         machine.build("__kernel void wrong(__global float *x) { x = nothing; }")
     check(lambda x: x + 1, X)
@@ -108,7 +114,7 @@ def test_a_kernel_that_does_not_build():
 
 @needs_device
 def test_memory_that_is_not_there():
-    machine = registry.get("opencl").memory
+    machine = open_machine()
     with pytest.raises(rlx.DeviceMemoryError, match="has not enough memory"):
         with machine.doing("making an array"):
             machine.empty((1 << 50,), np.dtype("float32"))
@@ -117,7 +123,7 @@ def test_memory_that_is_not_there():
 
 @needs_device
 def test_a_device_that_is_lost(monkeypatch: pytest.MonkeyPatch):
-    machine = registry.get("opencl").memory
+    machine = open_machine()
     double = rlx.jit(lambda x: x * 2, device="opencl")
     lost = double(X)
 

@@ -151,15 +151,13 @@ class _Planner:
                 loops = (*step.loops, *kernel.loops)
                 yield from self.launches(Kernel(loops, kernel.stores, kernel.source))
         elif type(step) in WRITERS:
-            write = WRITERS[type(step)]
+            write: Callable[..., Written] = WRITERS[type(step)]
             if isinstance(step, Contraction) and self.in_vectors:
                 write = write_serial_contraction
             yield self.once(step, write, setting)
         assert not isinstance(step, Chain), "the target has no chains"
 
-    def once(
-        self, step: Step, write: Callable[[Step, Setting], Written], setting: Setting
-    ) -> Launch:
+    def once(self, step: Step, write: Callable[..., Written], setting: Setting) -> Launch:
         """Write a step, unless an equal one is written."""
         key, buffers = canonical(step)
         key = (key, tuple(map(self.moved, buffers)))

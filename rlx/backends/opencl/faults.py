@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ...ir.errors import DeviceLostError, DeviceMemoryError, InternalError
+from ...ir.errors import DeviceFailure, DeviceLostError, DeviceMemoryError
 from .platforms import library
 
 MEMORY = ("MEM_OBJECT_ALLOCATION_FAILURE", "OUT_OF_HOST_MEMORY", "INVALID_BUFFER_SIZE")
@@ -32,7 +32,7 @@ def translated(device: str, doing: str) -> Iterator[None]:
                 notes=[said],
                 fix="call again: the device is opened anew; make its arrays again from the host's",
             ) from error
-        raise InternalError(
+        raise DeviceFailure(
             f"{device} failed at {doing}: {said}",
             fix="report this with the program; device='cpu' runs it meanwhile",
         ) from error
