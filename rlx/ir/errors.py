@@ -159,6 +159,14 @@ class DeviceUnavailable(RlxError, RuntimeError):
     """A device rlx knows, but which cannot run on this machine."""
 
 
+class DeviceFailure(RlxError, RuntimeError):
+    """A device failed at something it can do: a compile, a call, a copy."""
+
+
+class OutOfMemory(RlxError, MemoryError):
+    """A device has too little memory for arrays or for a program."""
+
+
 class DeviceMismatchError(RlxError, ValueError):
     """Arrays of two devices met in one operation."""
 

@@ -23,12 +23,13 @@ def prepare(
     takes: Callable[[Node], bool],
     computes: Callable[[np.dtype], bool],
     check: Callable[[str, Graph], None] | None = None,
+    keep_recomputed: bool = False,
 ) -> dict[str, Graph]:
     """Lower a traced graph; gives each stage by its name, the last one is to be run.
 
     Ops that a table `takes` stay whole; others are written in simpler ops where their rooms say
-    how. Complex numbers of a dtype that it `computes` not are written as their parts. `check` gets
-    each stage's name and graph.
+    how. Of these the complex ones of a dtype that it `computes` not are written as their parts.
+    `check` gets each stage's name and graph. With `keep_recomputed` calls that compute again stay.
     """
     graphs: dict[str, Graph] = {}
 
@@ -39,11 +40,11 @@ def prepare(
         return graph
 
     graph = after("hir", graph)
-    graph = after("inlined", inline_calls(graph, keep_recomputed=False))
+    graph = after("inlined", inline_calls(graph, keep_recomputed))
     graph = after("simplified", simplify(dedupe(graph)))
     graph = after("folded", fold_constants(graph))
     graph = after("expanded", expand(graph, takes))
-    graph = after("split", expand(split_complex(graph, computes), takes))
+    graph = after("split", expand(split_complex(graph, computes, takes), takes))
     graph = after("lightened", lighten_loops(graph))
     # folds and batched loops may bring composites back
     graph = after("simplified again", expand(simplify(fold_constants(graph)), takes))
