@@ -1,4 +1,4 @@
-"""Rows of the table: what works number by number, and what makes numbers of nothing."""
+"""Rows of the table: what works number by number, or makes them of nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of the table: what moves numbers, reads and writes at computed places, and sorts."""
+"""Rows of the table: what moves numbers, reads and writes at places, and sorts."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ def _concat(*xs: jax.Array, axis: int) -> jax.Array:
 
 
 def _windows(x: jax.Array, *, axis: int, size: int, stride: int, dilation: int) -> jax.Array:
-    count: Any = window_count(x.shape[axis], spread_size(size, dilation), stride)
+    reach: Any = spread_size(size, dilation)
+    count: Any = window_count(x.shape[axis], reach, stride)
     if 0 in (count, size):
         return jnp.zeros((*x.shape[:axis], count, *x.shape[axis + 1 :], size), x.dtype)
     places = np.arange(count)[:, None] * stride + np.arange(size) * dilation
@@ -72,7 +73,7 @@ def _windows(x: jax.Array, *, axis: int, size: int, stride: int, dilation: int) 
 def _starts(starts: Sequence[jax.Array], shape: Sequence[int], sizes: Sequence[int]) -> list:
     """The nearest starts where a window lies inside."""
     places = [_signed(start) for start in starts]
-    dtype = max((place.dtype for place in places), key=lambda d: d.itemsize, default=None)
+    dtype = np.dtype(np.int64 if any(p.dtype == np.int64 for p in places) else np.int32)
     lines = zip(places, shape, sizes, strict=True)
     return [jnp.clip(narrow(start, dtype), 0, length - n) for start, length, n in lines]
 

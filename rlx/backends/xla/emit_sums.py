@@ -1,4 +1,4 @@
-"""Rows of the table: what combines many numbers. Reductions, running sums, products, windows."""
+"""Rows of the table: what combines many numbers, as sums and products do."""
 
 from __future__ import annotations
 

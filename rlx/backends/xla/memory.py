@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import jax
@@ -14,7 +13,7 @@ from .errors import translated
 class XlaMemory:
     """The memory of a device of JAX, or of many that share an array among them."""
 
-    def __init__(self, name: str, device: jax.Device) -> None:
+    def __init__(self, name: str, device: Any) -> None:
         self.name, self.device = name, device
 
     def to_host(self, data: Any) -> np.ndarray:
