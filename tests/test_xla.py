@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from audit import COMPLETE, Case, all_close, graph_of, tolerance_of, type_of
 
 import rlx
-import rlx.numpy as rnp
 from rlx.backends import registry
 from rlx.ir.builder import build
 from rlx.ir.graph import OPS

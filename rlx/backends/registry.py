@@ -43,6 +43,7 @@ BACKENDS = {
     "cpu": Known(".cpu.backend", "CpuBackend"),
     "reference": Known(".reference.backend", "ReferenceBackend"),
     "xla": Known(".xla.backend", "XlaBackend", has_parts=True),
+    "opencl": Known(".opencl.backend", "OpenClBackend", has_parts=True),
 }
 ALIASES = {
     "gpu": "webgpu",

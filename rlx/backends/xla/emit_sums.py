@@ -19,7 +19,7 @@ EXACT = lax.Precision.HIGHEST  # else float32 has the digits of a shorter dtype 
 
 
 def has_elements(types: Sequence[Type], **attrs: Any) -> bool:
-    """Whether no operand is empty: of nothing XLA and LAPACK have meanings of their own."""
+    """Whether no operand is empty: XLA and LAPACK mean other things by nothing."""
     return all(0 not in t.shape for t in types)
 
 

@@ -8,30 +8,37 @@ from contextlib import contextmanager
 import jax
 
 from ...ir.builder import user_source
-from ...ir.errors import DeviceFailure, OutOfMemory, RlxError
+from ...ir.errors import DeviceLostError, DeviceMemoryError, KernelBuildError, RlxError
 
 OUT_OF_MEMORY = ("RESOURCE_EXHAUSTED", "Out of memory", "out of memory")
 
 
 @contextmanager
-def translated(device: str) -> Iterator[None]:
-    """Give errors of XLA in the block as errors of the house."""
+def translated(device: str, *, builds: bool = False) -> Iterator[None]:
+    """Give errors of XLA in the block, which `builds` a program or runs one, as the house's."""
     try:
         yield
     except (jax.errors.JaxRuntimeError, MemoryError) as error:
-        raise _translated(device, error) from error
+        raise _translated(device, error, builds) from error
 
 
-def _translated(device: str, error: Exception) -> RlxError:
+def _translated(device: str, error: Exception, builds: bool) -> RlxError:
     text = str(error).partition("\n")[0]
+    where = str(user_source())
     if isinstance(error, MemoryError) or any(word in text for word in OUT_OF_MEMORY):
-        return OutOfMemory(
-            f"the device {device!r} has too little memory: {text}",
-            where=str(user_source()),
+        return DeviceMemoryError(
+            f"the device {device!r} has not enough memory: {text}",
+            where=where,
             fix="use smaller arrays, delete those you no longer need, or donate arguments",
         )
-    return DeviceFailure(
+    if builds:
+        return KernelBuildError(
+            f"XLA cannot compile the function for the device {device!r}: {text}",
+            where=where,
+            fix='run it on the cpu: rlx.jit(f, device="cpu")',
+        )
+    return DeviceLostError(
         f"XLA failed on the device {device!r}: {text}",
-        where=str(user_source()),
-        fix='run the function on the cpu, rlx.jit(f, device="cpu"), and report what XLA says',
+        where=where,
+        fix='call it again, or on the cpu: rlx.jit(f, device="cpu")',
     )

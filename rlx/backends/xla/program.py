@@ -51,7 +51,11 @@ class XlaProgram:
         specs = [jax.ShapeDtypeStruct(p.shape, p.dtype, sharding=place) for p in self.graph.params]
         is_quick = self.tier == "fast" and self.device.platform == "cpu"
         options: Any = OPTIONS | QUICK if is_quick else OPTIONS
-        with translated(self.name), jax.enable_x64(True), jax.default_device(self.device):
+        with (
+            translated(self.name, builds=True),
+            jax.enable_x64(True),
+            jax.default_device(self.device),
+        ):
             return jax.jit(replayed).lower(*specs).compile(compiler_options=options)
 
     def _run(self, arrays: Sequence[jax.Array]) -> Sequence[jax.Array]:
