@@ -1,4 +1,4 @@
-"""The device xla: every op as its reference, and whatever a table of ops must not lose."""
+"""The device xla: every op as its reference, programs, derivatives, errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ X = np.array([1.0, -2.0, 3.0], np.float32)
 
 
 def chosen(op: Op) -> Iterator[tuple[Case, str, list[np.ndarray]]]:
-    """The samples of an op in some dtypes, another one for each; in all of them for `AUDIT=all`."""
+    """The samples of an op, each in another dtype; in all of them for `AUDIT=all`."""
     for number, sample in enumerate(op.sample_list):
         case = Case(op, sample)
         taken = list(case.swept(SWEPT))

@@ -43,6 +43,8 @@ BACKENDS = {
     "cpu": Known(".cpu.backend", "CpuBackend"),
     "reference": Known(".reference.backend", "ReferenceBackend"),
     "xla": Known(".xla.backend", "XlaBackend", has_parts=True),
+    "mlx": Known(".mlx.backend", "MlxBackend", has_parts=True),
+    "metal": Known(".mlx.backend", "MlxBackend", {"name": "metal"}),
     "opencl": Known(".opencl.backend", "OpenClBackend", has_parts=True),
 }
 ALIASES = {

@@ -159,6 +159,10 @@ class DeviceUnavailable(RlxError, RuntimeError):
     """A device rlx knows, but which cannot run on this machine."""
 
 
+class DeviceFailure(RlxError, RuntimeError):
+    """A device failed at something it can do: a compile, a call, a copy."""
+
+
 class KernelBuildError(RlxError, RuntimeError):
     """A device's compiler refused a kernel."""
 

@@ -1,29 +1,17 @@
-"""What became of the user's ops."""
+"""What became of each op of a graph."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 
-from ...ir.graph import Graph, Node
+NATIVE, EXPANDED, ON_HOST = "native", "expanded", "library: on the host"
+Ways = Counter[tuple[str, str]]  # (name of an op, what became of it) -> how often
 
 
-def report(
-    hir: Graph, mir: Graph, library: str, elsewhere: Callable[[Node], str | None]
-) -> str:
-    """What became of the ops of a graph: rows of a library, ops that run elsewhere.
-
-    `elsewhere(node)` says where and why a node runs that no row computes.
-    """
-    given = Counter(n.op.name for n in hir.walk() if not n.op.is_constant)
-    places = [(n, elsewhere(n)) for n in mir.walk() if not n.op.is_constant]
-    native = sum(place is None for _, place in places)
-    left = {n.op.name for n in mir.walk()}
-    whole = sorted(name for name in given if name in left)
-    gone = sorted(name for name in given if name not in left)
-    lines = [f"{sum(given.values())} ops became {native} of {library}"]
-    lines += [f"native: {', '.join(whole)}"] if whole else []
-    lines += [f"expanded: {', '.join(gone)}"] if gone else []
-    for (name, place), count in Counter((n.op.name, p) for n, p in places if p).items():
-        lines.append(f"{name}: {place}" + (f", {count} times" if count > 1 else ""))
+def report(ways: Ways) -> str:
+    """A line for each op, by their names: how it runs, and how often it is there."""
+    lines = [
+        f"{name}: {way}" + (f" ({count})" if count > 1 else "")
+        for (name, way), count in sorted(ways.items())
+    ]
     return "\n".join(lines)

@@ -34,10 +34,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """The rows of a library by the names of ops; `lift` makes its array of an ndarray."""
+    """The rows of a device by the names of ops; `lift` makes its array of an ndarray."""
 
     rows: Mapping[str, Row]
     lift: Callable[[Any], Any]
+    device: str = "the library"
 
     def takes(self, node: Node) -> bool:
         """Whether a row computes a node; constants need none."""

@@ -28,10 +28,15 @@ def _computed(node: Node, table: Table, arrays: Sequence[Any]) -> Sequence[Any]:
     except RlxError:
         raise
     except Exception as error:
-        raise UnsupportedOp(
-            f"{node.op.name}: the library refuses it: {error}",
-            where=str(node.source),
-            notes=[f"operand {i}: {a.type}" for i, a in enumerate(node.args)],
-            fix="run this function on the cpu, or move the op out of the compiled function",
-        ) from error
+        raise refused(node, table.device, str(error).partition("\n")[0]) from error
     return results if isinstance(results, tuple | list) else (results,)
+
+
+def refused(node: Node, device: str, why: str) -> UnsupportedOp:
+    """The error that a device does not compute a node."""
+    return UnsupportedOp(
+        f"{node.op.name}: {device} cannot run it: {why}",
+        where=str(node.source),
+        notes=[f"operands: {', '.join(str(a.type) for a in node.args)}"],
+        fix="run this function on the cpu, or move the op out of the compiled function",
+    )

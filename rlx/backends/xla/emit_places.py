@@ -79,7 +79,7 @@ def _starts(starts: Sequence[jax.Array], shape: Sequence[int], sizes: Sequence[i
 
 
 def _signed(indices: jax.Array) -> jax.Array:
-    """Indices in a dtype that holds the size of any axis; those too large stay too large."""
+    """Indices in a dtype that holds any size; those too large stay too large."""
     if indices.dtype == np.uint64:
         indices = lax.min(indices, np.uint64(2**62))
     is_short = indices.dtype.itemsize < 4 or indices.dtype == np.int32

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 import jax
 
 from ...ir.builder import user_source
-from ...ir.errors import DeviceLostError, DeviceMemoryError, KernelBuildError, RlxError
+from ...ir.errors import DeviceFailure, DeviceMemoryError, KernelBuildError, RlxError
 
 OUT_OF_MEMORY = ("RESOURCE_EXHAUSTED", "Out of memory", "out of memory")
 
 
 @contextmanager
 def translated(device: str, *, builds: bool = False) -> Iterator[None]:
-    """Give errors of XLA in the block, which `builds` a program or runs one, as the house's."""
+    """Give errors of XLA as the house's, in a block that `builds` a program or not."""
     try:
         yield
     except (jax.errors.JaxRuntimeError, MemoryError) as error:
@@ -37,7 +37,7 @@ def _translated(device: str, error: Exception, builds: bool) -> RlxError:
             where=where,
             fix='run it on the cpu: rlx.jit(f, device="cpu")',
         )
-    return DeviceLostError(
+    return DeviceFailure(
         f"XLA failed on the device {device!r}: {text}",
         where=where,
         fix='call it again, or on the cpu: rlx.jit(f, device="cpu")',

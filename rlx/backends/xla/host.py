@@ -1,4 +1,4 @@
-"""Calls of Python while a program of XLA runs: NumPy references, and functions of the user.
+"""Calls of Python while a program runs: NumPy references, functions of the user.
 
 JAX hands numbers of 64 bits to Python only where all of a process may have them. They travel as
 pairs of 32 bits instead.

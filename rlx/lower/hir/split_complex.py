@@ -24,11 +24,12 @@ def _takes_none(node: Node) -> bool:
 
 
 def split_complex(graph: Graph, computes: Computes, takes: Takes = _takes_none) -> Graph:
-    """Write ops on complex numbers as ops on parts, unless a target `computes` or `takes` them.
+    """Write ops on complex numbers as ops on parts.
 
     before: `y = mul(a, b)`; after: `re = a.re * b.re - a.im * b.im`, `im` alike, and
     `y = complex(re, im)` where something needs y whole: results, nested graphs, library calls.
     Vanish: ops with a `parts` rule on complex operands; those that only move or add up numbers.
+    Dtypes that a target `computes` and nodes that it `takes` stay.
     """
 
     def is_split(node: Node) -> bool:
