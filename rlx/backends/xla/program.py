@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import functools
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 
-from ...ir.graph import Graph, Node
-from ..graph_table import prepare, report
+from ...ir.graph import Graph
+from ..graph_table import EXPANDED, NATIVE, ON_HOST, prepare, report
 from .emit import TABLE
 from .errors import translated
 from .replay import Replay
 
 OPTIONS = {"xla_allow_excess_precision": False}  # what was rounded to a short dtype stays so
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-HOST = "library: on the host"
 
 Check = Callable[[str, Graph], None]
 
@@ -87,7 +87,11 @@ class XlaProgram:
     def report(self) -> str:
         """What became of the ops."""
         hir, *_ = self.graphs.values()
-        return report(hir, self.graph, "JAX", _elsewhere)
+        run = {node.op.name for node in self.graph.walk()}
+        nodes = [node for node in self.graph.walk() if not node.op.is_constant]
+        ways = Counter((n.op.name, NATIVE if TABLE.takes(n) else ON_HOST) for n in nodes)
+        ways |= Counter((n.op.name, EXPANDED) for n in hir.walk() if n.op.name not in run)
+        return report(ways)
 
     @property
     def texts(self) -> dict[str, str]:
@@ -104,7 +108,3 @@ class XlaProgram:
         """The size of the code."""
         analysis = self._compiled.memory_analysis()
         return int(getattr(analysis, "generated_code_size_in_bytes", 0))
-
-
-def _elsewhere(node: Node) -> str | None:
-    return None if TABLE.takes(node) else HOST
