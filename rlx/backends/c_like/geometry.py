@@ -131,7 +131,10 @@ def along_groups(count: int, limits: Limits) -> Groups:
 
 
 def _fitting(count: int, most: int, is_last: bool) -> int:
-    """How many threads of a group go along an axis; of others than the last no more than fit."""
+    """How many threads of a group go along an axis.
+
+    Of others than the last no more than fit.
+    """
     if count <= most:
         return count
     whole = next(n for n in range(most, 0, -1) if count % n == 0)

@@ -240,7 +240,7 @@ class Scalars:
         self.nest(expr.loops, lambda: self.combine(name, expr.combine, expr.dtype, expr.body))
 
     def _in_lanes(self, expr: Reduce) -> bool:
-        """Whether several sums side by side make a reduction faster: a processor's of floats."""
+        """Whether several sums side by side are faster: on processors, of floats."""
         limits, length = self.dialect.limits, expr.loops[-1].extent
         is_long = isinstance(length, int) and length >= 4 * limits.lanes
         return limits.serial and limits.lanes > 1 and is_long and is_float(expr.dtype)
