@@ -44,6 +44,7 @@ from .ir.errors import (
     UnsupportedOp,
     VerifyError,
 )
+from .ir.policy import Policy
 from .numpy import array, asarray
 from .runtime import (
     CacheBuster,
@@ -56,6 +57,7 @@ from .runtime import (
     device_get,
     device_put,
     nan_check,
+    precision,
     show,
     time_ns,
     verify,

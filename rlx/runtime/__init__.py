@@ -10,6 +10,7 @@ from .compiled import CompiledGraph, Cost
 from .debug import debug, show
 from .measure import CacheBuster, Tick, time_ns
 from .nan_check import nan_check
+from .precision import precision, with_own_policies
 from .session import CompileOptions, Session, default_device, default_session
 from .transfer import block_until_ready, device_get, device_put
 from .verify_function import Verification, verify
@@ -32,7 +33,9 @@ __all__ = [
     "device_get",
     "device_put",
     "nan_check",
+    "precision",
     "show",
     "time_ns",
     "verify",
+    "with_own_policies",
 ]

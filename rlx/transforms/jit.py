@@ -19,6 +19,7 @@ from ..ir.builder import user_source
 from ..ir.config import Settings, config
 from ..ir.errors import ConcretizationError, DtypeError, StaticArgumentError
 from ..ir.graph import OPS, Graph, Value
+from ..ir.policy import Policy, policy_of
 from ..ir.tracebacks import boundary, hide_frames
 from ..ir.types import Type
 from ..runtime import MISS
@@ -352,7 +353,12 @@ class Jitted:
     def _record(self, traced: Traced, leaves: Sequence[Any]) -> Any:
         """Inside of another trace the function becomes one call node."""
         operands = [*(to_value(as_operand(x)) for x in leaves), *map(_outside, traced.captures)]
-        results = OPS["call"](*operands, graph=traced.graph, name=traced.graph.name)
+        own, name = self._options.precision, traced.graph.name
+        if own is None:
+            results = OPS["call"](*operands, graph=traced.graph, name=name)
+        else:
+            text = policy_of(own).text
+            results = OPS["precise_call"](*operands, graph=traced.graph, precision=text, name=name)
         return traced.unflatten(results)
 
     def _open_path(self, entry: Compiled, call: _Call) -> None:
@@ -427,6 +433,7 @@ def jit(
     buckets: Mapping[str, Sequence[int]] | None = None,
     deterministic: str | None = None,
     tier: str = "auto",
+    precision: Policy | str | None = None,
 ) -> Any:
     """Compile a function for each kind of arguments it meets.
 
@@ -445,6 +452,8 @@ def jit(
     Results never depend on the number of threads. With `deterministic="batch"` those of one row do
     not depend on how many rows a batch has, either: sums go in one order, which may take longer.
     Code of `tier="fast"` is soon there, that of "max" (measured) may run faster; bits are equal.
+    `precision` is a policy, such as "mixed_bf16", for what it calls too, but for those functions
+    that have one of their own.
 
     >>> import rlx
     >>> @rlx.jit
@@ -469,8 +478,12 @@ def jit(
             buckets=buckets,
             deterministic=deterministic,
             tier=tier,
+            precision=precision,
         )
     static = _named(fn, "static", static_argnames, static_argnums)
     given = _named(fn, "donate", donate_argnames, donate_argnums)
-    options = CompileOptions("", None, given, specialize, as_buckets(buckets), deterministic, tier)
+    sizes = as_buckets(buckets)
+    options = CompileOptions(
+        "", None, given, specialize, sizes, deterministic, tier, precision=precision
+    )
     return Jitted(fn, static, options, device, declare(fn, dynamic, static))
