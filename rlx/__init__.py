@@ -5,7 +5,6 @@ native code. Read `examples/how_rlx_works.py` first.
 """
 
 from . import numpy, random
-from .backends.registry import names as devices
 from .ir import errors
 from .ir.config import config
 from .ir.dims import dim
@@ -50,12 +49,17 @@ from .runtime import (
     CacheBuster,
     CompiledGraph,
     CompileOptions,
+    Device,
     Session,
     Tick,
     block_until_ready,
     debug,
+    default_device,
+    device,
     device_get,
     device_put,
+    devices,
+    doctor,
     nan_check,
     precision,
     show,

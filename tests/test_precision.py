@@ -8,24 +8,22 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from audit import Case, type_of
 
 import rlx
 import rlx.numpy as rnp
-from audit import Case, type_of
 from rlx.ir.builder import build
 from rlx.ir.config import from_environment
 from rlx.ir.errors import ArgumentError, ConfigError, RlxError
 from rlx.ir.graph import OPS, Graph
 from rlx.ir.policy import POLICIES, Policy, policy_of
 from rlx.ir.text import show
-from rlx.ir.types import as_dtype
 from rlx.ir.verify import verify
 from rlx.lower.lir.program import Contraction
 from rlx.lower.pipeline import lower, prepare
 from rlx.lower.precision import precise
 from rlx.lower.target import Target
 
-HALVES = {"float16", "bfloat16"}
 NAMES = [name for name in POLICIES if name != "as_written"]
 
 
@@ -85,12 +83,6 @@ def test_a_policy_of_ones_own():
     assert dtypes(made, "dot_general") == ["float32"]
     assert dtypes(made, "tanh") == ["float16"]
     assert dtypes(made, "reduce_sum") == ["float32"]
-
-
-def samples() -> list[Any]:
-    cases = [Case(op, sample) for op in OPS.values() for sample in op.sample_list[:2]]
-    names = [f"{case.op.name}" for case in cases]
-    return [pytest.param(case, id=name) for case, name in zip(cases, names, strict=True)]
 
 
 def as_float32(x: np.ndarray) -> np.ndarray:

@@ -53,7 +53,7 @@ class Policy:
 
     @property
     def text(self) -> str:
-        """The policy as text that `policy_of` reads: its name, or what it says of each class."""
+        """The policy as `policy_of` reads it: its name, or its classes and dtypes."""
         known = next((name for name, policy in POLICIES.items() if policy == self), None)
         return known or ",".join(f"{name}={dtype}" for name, dtype in self._given())
 
@@ -108,7 +108,7 @@ AS_WRITTEN = POLICIES["as_written"]
 
 
 def policy_of(given: Policy | str) -> Policy:
-    """The policy of a name, or of a text such as `contractions=bfloat16,reductions=float32`.
+    """The policy of a name, or of a text as `contractions=bf16,sums=f32`.
 
     >>> policy_of("mixed_bf16").contractions
     'bfloat16'

@@ -22,8 +22,9 @@ from .control import call_family, check_operands, pick, weave
 def precise_call(*operands: Type, graph: Graph, precision: str, name: str = "") -> Any:
     """Run a nested graph under a precision policy.
 
-    A nested `jit(precision=...)` becomes one. `precision` is the text of a policy. The graph's types stay what they are; lowering puts the
-    casts in. The reference computes the graph as it was written.
+    A nested `jit(precision=...)` becomes one. `precision` is the text of a policy. The graph's
+    types stay what they are; lowering puts the casts in. The reference computes the graph as it was
+    written.
     """
     policy_of(precision)
     check_operands(operands, graph, "the called graph")
