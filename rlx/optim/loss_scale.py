@@ -115,7 +115,7 @@ class StaticLossScale:
 
 @dataclass(frozen=True)
 class DynamicLossScale:
-    """A scale that grows as long as gradients are finite, and shrinks when they are not.
+    """A scale that grows while gradients are finite, and shrinks when they are not.
 
     After `period` finite steps it is multiplied by `factor`; after one that is not finite divided
     by it, down to `least`. The update of such a step should be left out.
@@ -178,7 +178,7 @@ class ScaledState(NamedTuple):
 
 
 def scaled(optimizer: Optimizer, loss_scale: LossScale) -> Optimizer:
-    """An optimizer for gradients of a scaled loss, which leaves out steps that are not finite.
+    """An optimizer for gradients of a scaled loss; leaves out steps that overflow.
 
     The loss is `state.scale.scale(loss)`; gradients are divided, and where one is not finite the
     updates are zero, the state stays, and the scale shrinks.
