@@ -42,6 +42,9 @@ class Known:
 BACKENDS = {
     "cpu": Known(".cpu.backend", "CpuBackend"),
     "reference": Known(".reference.backend", "ReferenceBackend"),
+    "mlx": Known(".mlx.backend", "MlxBackend", has_parts=True),
+    "metal": Known(".mlx.backend", "MlxBackend", {"name": "metal"}),
+    "opencl": Known(".opencl.backend", "OpenClBackend", has_parts=True),
 }
 ALIASES = {
     "gpu": "webgpu",
