@@ -317,7 +317,7 @@ class CompiledGraph:
         return dict(self.executable.stages)
 
     def report(self) -> str:
-        """For each op how it runs, what a precision policy did, and where donated memory goes.
+        """How each op runs, what a precision policy cast, where donated memory goes.
 
         An op runs native, expanded or as a library call.
         """

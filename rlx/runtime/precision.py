@@ -46,7 +46,7 @@ def precision(policy: Policy | str) -> Iterator[Policy]:
 
 
 def prepared(graph: Graph, policy: Policy = AS_WRITTEN) -> Precise:
-    """A recorded graph with the casts of a policy, and of those of its nested functions."""
+    """A recorded graph with the casts of a policy, and of its functions' own ones."""
     from ..lower.pipeline import prepare  # with all of lowering, 20 ms to import
 
     return prepare(graph, policy)
