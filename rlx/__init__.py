@@ -39,6 +39,7 @@ from .ir.errors import (
     StructureError,
     SymbolicSizeError,
     UnknownDeviceError,
+    UnknownPrimitive,
     UnrolledLoopWarning,
     UnsupportedDtype,
     UnsupportedOp,
@@ -107,6 +108,7 @@ from .transforms import (
 )
 
 from . import flatten_util, image, lax, nn, ops, optim, tree_util  # isort: skip  (they use them)
+from .interop import from_jax  # isort: skip  (it uses all)
 
 jacobian = jacrev
 

@@ -259,6 +259,9 @@ class Jitted:
         read = [as_leaf(x) for x in leaves]
         if any(x is not y for x, y in zip(leaves, read, strict=True)):
             marked = pytree.unflatten(tree, read)
+            # a call path tells static arguments by their being marked, and others by their place
+            args = tuple(map(_unless_static, args, marked[0]))
+            kwargs = {key: _unless_static(x, marked[1][key]) for key, x in kwargs.items()}
         return _Call(Arguments((args, kwargs), marked), read, tree)
 
     def _alone(self, call: _Call, name: str) -> Compiled:
@@ -370,6 +373,10 @@ class _Call:
     arguments: Arguments
     leaves: list[Any]
     tree: pytree.Structure
+
+
+def _unless_static(given: Any, marked: Any) -> Any:
+    return given if isinstance(marked, pytree.Static) else marked
 
 
 _jitted: weakref.WeakSet[Jitted] = weakref.WeakSet()
