@@ -5,7 +5,6 @@ native code. Read `examples/how_rlx_works.py` first.
 """
 
 from . import numpy, random
-from .backends.registry import names as devices
 from .ir import errors
 from .ir.config import config
 from .ir.dims import dim
@@ -19,6 +18,9 @@ from .ir.errors import (
     CheckError,
     ConcretizationError,
     ConfigError,
+    DeviceFailure,
+    DeviceLostError,
+    DeviceMemoryError,
     DeviceMismatchError,
     DeviceUnavailable,
     DivergenceError,
@@ -28,6 +30,7 @@ from .ir.errors import (
     GradientError,
     ImmutableError,
     InternalError,
+    KernelBuildError,
     KeyReuseError,
     LeakedTracerError,
     NanError,
@@ -50,12 +53,17 @@ from .runtime import (
     CacheBuster,
     CompiledGraph,
     CompileOptions,
+    Device,
     Session,
     Tick,
     block_until_ready,
     debug,
+    default_device,
+    device,
     device_get,
     device_put,
+    devices,
+    doctor,
     nan_check,
     show,
     time_ns,

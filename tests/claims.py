@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import laws_of_change
 import laws_of_meaning
-from audit import Case, in_dtype, is_checked
+from audit import Case, is_checked
 
 from rlx.ir.op import Op
 from rlx.ir.types import DTYPES
@@ -27,4 +27,4 @@ def laws_of(op: Op) -> tuple[str, ...]:
 def dtypes_of(op: Op) -> tuple[str, ...]:
     """The dtypes an op claims: those in which its type rule takes one of its samples."""
     cases = cases_of(op)
-    return tuple(name for name in DTYPES if any(in_dtype(case, name) for case in cases))
+    return tuple(name for name in DTYPES if any(case.in_dtype(name) for case in cases))

@@ -12,7 +12,6 @@ from audit import (
     Case,
     all_close,
     assert_close,
-    in_dtype,
     like,
     numbers,
     pick,
@@ -158,7 +157,7 @@ def in_complex(case: Case) -> Case:
     An op that takes none has none; one that has complex samples knows which ones are of use.
     """
     others = (Case(case.op, sample).arrays() for sample in case.op.sample_list)
-    arrays = in_dtype(case, "complex128")
+    arrays = case.in_dtype("complex128")
     if arrays is None or any(x.dtype.kind == "c" for xs in others for x in xs):
         return case
     turned = [x * np.exp(0.6j + i) if x.dtype.kind == "c" else x for i, x in enumerate(arrays)]

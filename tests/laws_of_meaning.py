@@ -14,9 +14,7 @@ from audit import (
     all_close,
     cast,
     graph_of,
-    in_dtype,
     tolerance_of,
-    type_of,
     where,
 )
 
@@ -27,12 +25,13 @@ from rlx.ir.errors import RlxError
 from rlx.ir.graph import OPS
 from rlx.ir.interpret import interpret
 from rlx.ir.op import Op
-from rlx.ir.types import as_dtype, is_bool, is_complex, is_float, is_integer
+from rlx.ir.types import as_dtype, is_bool, is_complex, is_float, is_integer, type_of
 from rlx.lower.hir.expand import expand
 from rlx.lower.hir.simplify import simplify
 from rlx.lower.lir import evaluate
 from rlx.lower.pipeline import lower
 from rlx.lower.target import Target
+from rlx.runtime.samples import SWEPT
 
 RULE_ORDER = ("reference", "body", "expand", "jvp", "transpose", "batch", "fold")
 
@@ -191,17 +190,7 @@ def wrong_attrs(attr: Any) -> Iterator[Any]:
 
 # -- dtypes and sizes -----------------------------------------------------------------------------
 
-SWEPT = ("bool", "int8", "int32", "uint8", "uint32", "int64", "float16", "bfloat16", "float32")
-SWEPT = (*SWEPT, "float64", "complex64", "complex128")
 SAME_BITS = {"bitcast"}  # the number is not what stays
-
-
-def swept(case: Case, names: Sequence[str] = SWEPT) -> Iterator[tuple[str, Arrays]]:
-    """The arrays of a sample in each of many dtypes that the op takes."""
-    for name in names:
-        arrays = in_dtype(case, name)
-        if arrays is not None:
-            yield name, arrays
 
 
 def compiled_dtypes(case: Case) -> Sequence[str]:
@@ -219,7 +208,7 @@ def compiled_dtypes(case: Case) -> Sequence[str]:
 
 def law_short_dtypes_are_near_the_long_one(case: Case) -> None:
     """A reference in 16 or 32 bits gives about what it gives in 64."""
-    for name, arrays in swept(case):
+    for name, arrays in case.swept():
         if name not in ("float16", "bfloat16", "float32", "complex64"):
             continue
         if case.op.name in SAME_BITS:
@@ -255,7 +244,7 @@ def law_symbolic_sizes_follow_numbers(case: Case) -> None:
 
 def law_program_is_the_reference(case: Case) -> None:
     """Lowered and evaluated, the op gives what its reference gives, in each dtype it takes."""
-    for name, arrays in swept(case, compiled_dtypes(case)):
+    for name, arrays in case.swept(compiled_dtypes(case)):
         graph = graph_of(case.op, arrays, case.attrs)
         tolerance = tolerance_of(*graph.param_types, *graph.result_types)
         program = lower(graph, Target("cpu")).program

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from audit import Case, all_close, graph_of, tolerance_of
-from laws_of_meaning import compiled_dtypes, swept
+from laws_of_meaning import compiled_dtypes
 
 import rlx
 import rlx.numpy as rnp
@@ -27,7 +27,7 @@ CASES = [
 @pytest.mark.parametrize("case", CASES)
 def test_cpu_is_the_reference(case: Case) -> None:
     cpu = registry.get("cpu")
-    for name, arrays in swept(case, compiled_dtypes(case)):
+    for name, arrays in case.swept(compiled_dtypes(case)):
         graph = graph_of(case.op, arrays, case.attrs)
         tolerance = tolerance_of(*graph.param_types, *graph.result_types)
         executable = cpu.compile(graph, Array)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit import Case, all_close, tolerance_of, type_of
+from audit import Case, all_close, tolerance_of
 
 import rlx
 import rlx.numpy as rnp
@@ -17,6 +17,7 @@ from rlx.ir.builder import build
 from rlx.ir.dims import Dim, concrete
 from rlx.ir.errors import RlxError
 from rlx.ir.graph import OPS, Graph
+from rlx.ir.types import type_of
 from rlx.lower.lir import evaluate
 from rlx.trace.array import Array
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from audit import Arrays, Case, cast, type_of
+from audit import Arrays, Case, cast
 
 from rlx.ir.body import Blocks, Contract, Library, Repeat
 from rlx.ir.errors import RlxError
-from rlx.ir.types import DTYPES, Type, is_bool, is_complex, is_inexact, is_integer
+from rlx.ir.types import DTYPES, Type, is_bool, is_complex, is_inexact, is_integer, type_of
 from rlx.lower.hir.expand import expand
 
 # empty, one, and around the numbers of lanes of a vector

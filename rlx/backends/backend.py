@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ..ir.graph import Graph
+from ..ir.memory import Memory
 from ..lower.target import Target
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ class Executable:
     take in their place: arrays again, as many as it likes. Those that each call passes behind its
     own are `held`.
 
+    If the device has `memory` of its own, results lie there, and the entry takes such arrays, too.
+
     The rest is for looking inside: `make_stages` gives the text of each level by its name,
     `make_report` tells what became of the ops, `seconds` how long each phase of the compile took,
     `work` counts the scalar instructions of a call and the bytes it moves. A program that was
@@ -94,7 +97,8 @@ class Executable:
     reused_memory: Callable[[Sequence[int]], dict[int, int]] = lambda parameters: {}
     lasting: Lasting | None = None
     prepare: Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]] = tuple
-    held: tuple[np.ndarray, ...] = ()
+    held: tuple[Any, ...] = ()
+    memory: Memory | None = None
 
     @cached_property
     def held_bytes(self) -> int:
@@ -131,15 +135,23 @@ class Executable:
 
 
 class Backend(ABC):
-    """A kind of device."""
+    """A kind of device; making one must be quick and load no library.
+
+    `name` is the one by which users ask for it.
+    """
 
     name: str
     target: Target
     alike_target: Target | None = None  # the same with `sums_alike`, if it can do that
+    memory: Memory | None = None  # where its arrays lie; None is the host's
 
     @abstractmethod
     def availability(self) -> Availability:
-        """Whether it runs on this machine."""
+        """Whether it runs on this machine; loads the device's library to see."""
+
+    def description(self) -> str:
+        """What runs it, on one line: hardware and library with their versions."""
+        return ""
 
     @abstractmethod
     def compile(

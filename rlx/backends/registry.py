@@ -1,45 +1,129 @@
-"""The devices rlx knows, by name."""
+"""The devices rlx knows, by name.
+
+A name is that of a device, or one with a part of it behind a colon: `cuda:1`, `opencl:intel`.
+Other packages bring devices of their own with an entry point of the group `rlx.backends`, whose
+name is the device's and whose object is a `Backend` class.
+"""
 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 
 from ..ir.builder import user_source
 from ..ir.errors import DeviceUnavailable, UnknownDeviceError
-from .backend import Backend
+from .backend import Availability, Backend
 
-BACKENDS = {"cpu": "CpuBackend", "reference": "ReferenceBackend"}
+GROUP = "rlx.backends"
+
+
+@dataclass(frozen=True)
+class Known:
+    """Where the backend of a device is, and how it is made.
+
+    It is called with the `options`, and if it `has_parts` with `which`, what stands behind the
+    colon of a name (or an empty text).
+    """
+
+    module: str
+    cls: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    has_parts: bool = False
+
+    def open(self, which: str) -> Backend:
+        """Make the backend."""
+        made = getattr(import_module(self.module, __package__), self.cls)
+        return made(**self.options, which=which) if self.has_parts else made(**self.options)
+
+
+BACKENDS = {
+    "cpu": Known(".cpu.backend", "CpuBackend"),
+    "reference": Known(".reference.backend", "ReferenceBackend"),
+    "mlx": Known(".mlx.backend", "MlxBackend", has_parts=True),
+    "metal": Known(".mlx.backend", "MlxBackend", {"name": "metal"}),
+    "opencl": Known(".opencl.backend", "OpenClBackend", has_parts=True),
+}
+ALIASES = {
+    "gpu": "webgpu",
+    "wgpu": "webgpu",
+    "dx12": "directx",
+    "gl": "opengl",
+    "nvidia": "cuda",
+    "amd": "rocm",
+    "mtl": "metal",
+    "host": "cpu",
+}
 
 
 def names() -> list[str]:
-    """The names of all devices."""
-    return list(BACKENDS)
+    """The names of all devices, those of other packages last."""
+    return [*BACKENDS, *_foreign()]
+
+
+@cache
+def _foreign() -> dict[str, Known]:
+    """The devices that other packages bring; the names of our own stay ours."""
+    from importlib.metadata import entry_points  # 10 ms, which `import rlx` need not take
+
+    found = entry_points(group=GROUP)
+    return {e.name: Known(e.module, e.attr) for e in found if e.name not in BACKENDS}
+
+
+def canonical(name: str) -> str:
+    """The name under which a device is known; raises if it is not."""
+    kind, colon, which = str(name).partition(":")
+    kind = ALIASES.get(kind, kind)
+    known = BACKENDS.get(kind) or _foreign().get(kind)
+    if known is None:
+        raise _unknown(name)
+    if colon and not (which and known.has_parts):
+        raise UnknownDeviceError(
+            f"the device {kind!r} has no parts, so there is no {name!r}",
+            where=str(user_source()),
+            fix=f"write {kind!r}",
+        )
+    return kind + colon + which
+
+
+def _unknown(name: str) -> UnknownDeviceError:
+    near = difflib.get_close_matches(str(name), [*names(), *ALIASES], 1)
+    guess = f"did you mean {near[0]!r}? " if near else ""
+    return UnknownDeviceError(
+        f"there is no device {name!r}",
+        where=str(user_source()),
+        fix=f"{guess}the devices are {', '.join(names())}",
+    )
 
 
 def get(name: str) -> Backend:
     """Open a device by name; raises if it is unknown or cannot run here."""
-    if name not in BACKENDS:
-        near = difflib.get_close_matches(str(name), BACKENDS, 1)
-        guess = f"did you mean {near[0]!r}? " if near else ""
-        raise UnknownDeviceError(
-            f"there is no device {name!r}",
-            where=str(user_source()),
-            fix=f"{guess}the devices are {', '.join(BACKENDS)}",
-        )
-    backend = _open(name)
-    found = backend.availability()
+    name = canonical(name)
+    found = availability(name)
     if not found.is_available:
         raise DeviceUnavailable(
             f"the device {name!r} cannot run: {found.reason}",
             where=str(user_source()),
             fix=found.install,
         )
-    return backend
+    return _open(name)
+
+
+def availability(name: str) -> Availability:
+    """Whether a device can run here, and if not, why."""
+    name = canonical(name)
+    try:
+        return _open(name).availability()
+    except Exception as error:  # a package of somebody else can fail in any way
+        if name.partition(":")[0] in BACKENDS:
+            raise
+        fix = f"mend or remove the package that brings the device {name!r}"
+        return Availability(False, f"{type(error).__name__}: {error}", fix)
 
 
 @cache
 def _open(name: str) -> Backend:
-    module = import_module(f".{name}.backend", __package__)
-    return getattr(module, BACKENDS[name])()
+    kind, _, which = name.partition(":")
+    return (BACKENDS.get(kind) or _foreign()[kind]).open(which)

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..ir.builder import user_source
 from ..ir.errors import DtypeError
+from ..ir.memory import Memory
 from ..ir.types import (
     DTYPES,
     as_dtype,
@@ -24,7 +25,7 @@ from ..ir.types import (
     is_signed,
 )
 from ..trace.apply import apply, as_operand, as_tensor, operand_type
-from ..trace.array import Array, Device
+from ..trace.array import Array
 from ..trace.axes import integer
 from ..trace.control import while_loop
 from ..trace.halves import rounded_once
@@ -68,7 +69,7 @@ def dtype_of(x: Tensor) -> np.dtype:
     return operand_type(as_operand(x)).dtype
 
 
-def astype(x: Tensor, dtype: Any, *, copy: bool = True, device: Device | str | None = None) -> Any:
+def astype(x: Tensor, dtype: Any, *, copy: bool = True, device: Memory | str | None = None) -> Any:
     """The numbers in another dtype; `copy=False` may give the array itself."""
     wanted = as_dtype(dtype)
     given = x = as_tensor(x)

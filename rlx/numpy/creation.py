@@ -11,9 +11,10 @@ import numpy as np
 from ..ir.builder import user_source
 from ..ir.dims import Dim
 from ..ir.errors import ArgumentError, AttributeValueError, ConcretizationError
+from ..ir.memory import Memory
 from ..ir.types import MOST_ELEMENTS, as_dtype, is_inexact, is_integer
 from ..trace.apply import apply, apply_like, as_operand, as_tensor, operand_type
-from ..trace.array import Array, Device
+from ..trace.array import Array, new_array
 from ..trace.axes import as_shape, integer
 from ..trace.host import is_python_scalar, leaves_of_lists, scalar_to_numpy, to_numpy
 from ..trace.operators import Operators
@@ -33,7 +34,7 @@ def array(
     copy: bool | None = True,
     order: str | None = "K",
     ndmin: int = 0,
-    device: Device | str | None = None,
+    device: Memory | str | None = None,
 ) -> Any:
     """Make an array from numbers, nested lists or another array, with its own memory.
 
@@ -51,7 +52,7 @@ def array(
         rows = [array(item, dtype) for item in object]
         made = stack(rows)
     else:
-        made = Array(to_numpy(object, dtype, copy=True))
+        made = new_array(to_numpy(object, dtype, copy=True))
     if made.ndim < ndmin:
         made = made.reshape((1,) * (ndmin - made.ndim) + made.shape)
     return placed(made, device)
@@ -63,7 +64,7 @@ def asarray(
     order: str | None = None,
     *,
     copy: bool | None = None,
-    device: Device | str | None = None,
+    device: Memory | str | None = None,
 ) -> Any:
     """Make an array from numbers, nested lists or an array, which may stay itself."""
     is_tensor = isinstance(a, Operators)
@@ -77,7 +78,7 @@ def asarray(
     return placed(array(a, dtype, copy=False if is_tensor and not copy else True), device)
 
 
-def placed(x: Any, device: Device | str | None) -> Any:
+def placed(x: Any, device: Memory | str | None) -> Any:
     """The array on a device; `None` leaves it where it is.
 
     A recorded tensor stays: it lives where the compiled function runs.
@@ -107,12 +108,12 @@ def copy(a: Tensor, order: str | None = None) -> Any:
     return as_tensor(a).copy()
 
 
-def zeros(shape: Any, dtype: Any = None, *, device: Device | str | None = None) -> Any:
+def zeros(shape: Any, dtype: Any = None, *, device: Memory | str | None = None) -> Any:
     """An array of zeros, float32 unless said."""
     return full(shape, 0, FLOAT if dtype is None else dtype, device=device)
 
 
-def ones(shape: Any, dtype: Any = None, *, device: Device | str | None = None) -> Any:
+def ones(shape: Any, dtype: Any = None, *, device: Memory | str | None = None) -> Any:
     """An array of ones, float32 unless said."""
     return full(shape, 1, FLOAT if dtype is None else dtype, device=device)
 
@@ -121,7 +122,7 @@ empty = zeros
 
 
 def full(
-    shape: Any, fill_value: Tensor, dtype: Any = None, *, device: Device | str | None = None
+    shape: Any, fill_value: Tensor, dtype: Any = None, *, device: Memory | str | None = None
 ) -> Any:
     """An array of one number."""
     value = as_operand(fill_value)
@@ -135,21 +136,21 @@ def full(
 
 
 def zeros_like(
-    a: Tensor, dtype: Any = None, shape: Any = None, *, device: Device | str | None = None
+    a: Tensor, dtype: Any = None, shape: Any = None, *, device: Memory | str | None = None
 ) -> Any:
     """An array of zeros like another."""
     return full_like(a, 0, dtype, shape, device=device)
 
 
 def ones_like(
-    a: Tensor, dtype: Any = None, shape: Any = None, *, device: Device | str | None = None
+    a: Tensor, dtype: Any = None, shape: Any = None, *, device: Memory | str | None = None
 ) -> Any:
     """An array of ones like another."""
     return full_like(a, 1, dtype, shape, device=device)
 
 
 def empty_like(
-    prototype: Tensor, dtype: Any = None, shape: Any = None, *, device: Device | str | None = None
+    prototype: Tensor, dtype: Any = None, shape: Any = None, *, device: Memory | str | None = None
 ) -> Any:
     """Zeros with the shape and dtype of an array."""
     return zeros_like(prototype, dtype, shape, device=device)
@@ -161,7 +162,7 @@ def full_like(
     dtype: Any = None,
     shape: Any = None,
     *,
-    device: Device | str | None = None,
+    device: Memory | str | None = None,
 ) -> Any:
     """An array of one number like another."""
     type = operand_type(as_operand(a))
@@ -175,7 +176,7 @@ def arange(
     step: Any = None,
     dtype: Any = None,
     *,
-    device: Device | str | None = None,
+    device: Memory | str | None = None,
 ) -> Any:
     """The numbers from start below stop, by step; int32 for integers, else float32."""
     return placed(_arange(start, stop, step, dtype), device)
@@ -222,7 +223,7 @@ def linspace(
     dtype: Any = None,
     axis: int = 0,
     *,
-    device: Device | str | None = None,
+    device: Memory | str | None = None,
 ) -> Any:
     """So many numbers at equal distances from start to stop."""
     wanted = result_dtype(as_operand(start), as_operand(stop), inexact=True)
@@ -295,7 +296,7 @@ def eye(
     k: int = 0,
     dtype: Any = None,
     *,
-    device: Device | str | None = None,
+    device: Memory | str | None = None,
 ) -> Any:
     """A matrix with ones on a diagonal."""
     shape = (N, N if M is None else M)

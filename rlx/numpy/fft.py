@@ -12,9 +12,9 @@ from typing import Any
 
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, AttributeValueError, AxisError, DtypeError, ShapeError
+from ..ir.memory import Memory
 from ..ir.types import DTYPES, as_dtype, is_complex, is_inexact
 from ..trace.apply import apply, as_operand, as_tensor
-from ..trace.array import Device
 from ..trace.axes import integer, number, some_axes
 from ..trace.promotion import FLOAT, convert
 from .arithmetic import conj
@@ -112,7 +112,7 @@ def irfftn(a: Tensor, s: Lengths = None, axes: Axes = None, norm: Norm = None) -
     return _transform("irfftn", "irfft", a, s, axes, norm)
 
 
-def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Device | str | None = None) -> Any:
+def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Memory | str | None = None) -> Any:
     """The frequencies of the elements of `fft`, for samples `d` apart.
 
     >>> fftfreq(5).tolist() == [0.0, 0.20000000298023224, 0.4000000059604645,
@@ -124,7 +124,7 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Device | str | N
     return placed(divide(k, _span("fftfreq", d, n, dtype)), device)
 
 
-def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Device | str | None = None) -> Any:
+def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Memory | str | None = None) -> Any:
     """The frequencies of the elements of `rfft`, for samples `d` apart."""
     n, dtype = _count("rfftfreq", n), _frequency_dtype("rfftfreq", dtype)
     k = arange(n // 2 + 1, dtype=dtype)

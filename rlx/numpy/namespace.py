@@ -13,6 +13,7 @@ import numpy as np
 from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError, UnknownDeviceError
 from ..ir.types import DTYPES
+from ..trace.array import default_memory
 from .inspection import isdtype
 
 VERSION = "2024.12"
@@ -39,11 +40,12 @@ class NamespaceInfo:
 
     def default_device(self) -> str:
         """The device of arrays that name none."""
-        return HOST
+        memory = default_memory()
+        return HOST if memory is None else memory.name
 
     def devices(self) -> list[str]:
-        """The devices that hold arrays."""
-        return [HOST]
+        """The devices that hold arrays; `rlx.devices()` lists those that could."""
+        return list(dict.fromkeys([HOST, self.default_device()]))
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype]:
         """The dtypes of Python numbers and of indices, by kind."""

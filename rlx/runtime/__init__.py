@@ -8,9 +8,11 @@ from ..backends.backend import MISS
 from .cache import CacheStats, CompileCache
 from .compiled import CompiledGraph, Cost
 from .debug import debug, show
+from .devices import Device, default_device, device, devices, doctor
+from .eager import run_on_device
 from .measure import CacheBuster, Tick, time_ns
 from .nan_check import nan_check
-from .session import CompileOptions, Session, default_device, default_session
+from .session import CompileOptions, Session, default_session
 from .transfer import block_until_ready, device_get, device_put
 from .verify_function import Verification, verify
 
@@ -22,6 +24,7 @@ __all__ = [
     "CompileOptions",
     "CompiledGraph",
     "Cost",
+    "Device",
     "Session",
     "Tick",
     "Verification",
@@ -29,9 +32,13 @@ __all__ = [
     "debug",
     "default_device",
     "default_session",
+    "device",
     "device_get",
     "device_put",
+    "devices",
+    "doctor",
     "nan_check",
+    "run_on_device",
     "show",
     "time_ns",
     "verify",

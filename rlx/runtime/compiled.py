@@ -15,6 +15,7 @@ from ..ir.builder import user_source
 from ..ir.dims import likely
 from ..ir.errors import ArgumentError, DtypeError, RlxError, ShapeError
 from ..ir.graph import Graph, Value
+from ..ir.memory import Memory
 from ..ir.tracebacks import hide_frames
 from ..ir.types import Type, type_of
 from ..trace import ownership
@@ -147,7 +148,7 @@ class CompiledGraph:
     @property
     def bound(self) -> dict[str, Array]:
         """The bound parameters by name."""
-        return {self.names[i]: Array(array) for i, array in sorted(self._bound.items())}
+        return {self.names[i]: _as_array(x) for i, x in sorted(self._bound.items())}
 
     def bind(self, name: str, array: Any) -> None:
         """Use `array` as a parameter in all later calls, which leave it out.
@@ -181,7 +182,7 @@ class CompiledGraph:
                 where=_here(),
                 fix="do not donate what is bound",
             )
-        (prepared,) = prepare([self.graph.params[place]], [array], self.graph.name)
+        (prepared,) = prepare([self.graph.params[place]], [array], self.graph.name, self._memory)
         return place, prepared
 
     def _place(self, name: str) -> int:
@@ -249,12 +250,16 @@ class CompiledGraph:
     def _prepared(self, arrays: Sequence[Any]) -> list[np.ndarray]:
         params, name = self.graph.params, self.graph.name
         if not self.donated:
-            return prepare(params, arrays, name)
+            return prepare(params, arrays, name, self._memory)
         if len(arrays) == len(params):
             check_donated(params, arrays, self.donated)
-        prepared = prepare(params, arrays, name)
+        prepared = prepare(params, arrays, name, self._memory)
         mark_donated(params, arrays, self.donated)
         return prepared
+
+    @property
+    def _memory(self) -> Memory | None:
+        return self.executable.memory
 
     @cached_property
     def _reused(self) -> dict[int, int]:
@@ -353,14 +358,19 @@ def places_of(name: str, names: Sequence[str]) -> list[int]:
     return [i for i, other in enumerate(names) if other == name or other.startswith(starts)]
 
 
-def prepare(params: Sequence[Value], arrays: Sequence[Any], name: str) -> list[np.ndarray]:
-    """Check arguments against parameters; gives dense host arrays."""
+def prepare(
+    params: Sequence[Value], arrays: Sequence[Any], name: str, memory: Memory | None = None
+) -> list[Any]:
+    """Check arguments against parameters; gives dense host arrays.
+
+    Arrays that lie in a device's `memory` stay as they are.
+    """
     if len(arrays) != len(params):
         raise _wrong_count(name, len(params), len(arrays))
     places = [p.origin or f"argument {i} of {name}" for i, p in enumerate(params)]
     types = sized_types([p.type for p in params], arrays, places)
     given = zip(types, arrays, places, strict=True)
-    return [_prepared(type, array, place, name) for type, array, place in given]
+    return [_prepared(type, array, place, name, memory) for type, array, place in given]
 
 
 def sized_types(types: Sequence[Type], arrays: Sequence[Any], places: Sequence[str]) -> list[Type]:
@@ -371,7 +381,14 @@ def sized_types(types: Sequence[Type], arrays: Sequence[Any], places: Sequence[s
     return [concrete_type(t, sizes) if has_sizes(t, sizes) else t for t in types]
 
 
-def _prepared(wanted: Type, given: Any, place: str, name: str) -> np.ndarray:
+def _as_array(prepared: Any) -> Array:
+    return prepared if isinstance(prepared, Array) else Array(prepared)
+
+
+def _prepared(wanted: Type, given: Any, place: str, name: str, memory: Memory | None) -> Any:
+    if memory is not None and isinstance(given, Array) and given._device is memory:
+        if given.type == wanted:
+            return Array(given._data, memory)  # its own: a donated one loses its data
     array: Any = given.host() if isinstance(given, Array) else given
     if _is_dense(array, wanted):
         return array
@@ -405,7 +422,8 @@ def _is_dense(array: np.ndarray, wanted: Type) -> bool:
 
 
 def _overlaps(array: np.ndarray, others: Sequence[np.ndarray]) -> bool:
-    return any(np.may_share_memory(array, other) for other in others)
+    on_host = [other for other in others if isinstance(other, np.ndarray)]
+    return any(np.may_share_memory(array, other) for other in on_host)
 
 
 def _check_output(i: int, target: Any, wanted: Type) -> None:

@@ -64,12 +64,14 @@ class FixedGraph:
         """
         name = self.late.graph.name
         arrays = [given[i] for i in self.params]
-        prepared = prepare(list(self.params.values()), arrays, name)
+        memory = self.late.executable.memory
+        prepared = prepare(list(self.params.values()), arrays, name, memory)
         table = dict(zip(self.params, prepared, strict=True))
         made = [table[i] for i in self.kept]
         if self.early is not None:
             results = self.early(*prepared)
-            made += [x.host() for x in (results if isinstance(results, tuple) else (results,))]
+            results = results if isinstance(results, tuple) else (results,)
+            made += [x.host() if memory is None else x for x in results]
         rows = zip(prepared, arrays, strict=True)
         return _holding(self.late, made, [x for x, y in rows if not isinstance(y, Array)])
 
@@ -79,7 +81,7 @@ def hold_last(compiled: CompiledGraph, arrays: Sequence[Any]) -> CompiledGraph:
     if not arrays:
         return compiled
     params = compiled.graph.params[len(compiled.graph.params) - len(arrays) :]
-    prepared = prepare(params, arrays, compiled.graph.name)
+    prepared = prepare(params, arrays, compiled.graph.name, compiled.executable.memory)
     return _holding(compiled, prepared, [])
 
 

@@ -18,7 +18,7 @@ from ..backends.forks import hold_in_forks
 from ..ir.bind import is_symbolic, unbound
 from ..ir.builder import user_source
 from ..ir.config import config
-from ..ir.errors import ArgumentError, ConfigError, SymbolicSizeError
+from ..ir.errors import ArgumentError, SymbolicSizeError
 from ..ir.fingerprint import fingerprint
 from ..ir.graph import Graph
 from ..lower.target import Target
@@ -27,6 +27,7 @@ from ..trace.make_graph import Traced, trace
 from .cache import CompileCache, compiling
 from .compiled import CompiledGraph, places_of
 from .debug import dump, tell_compile, tell_hit, tell_slow
+from .devices import default_device
 from .nan_check import with_checks
 from .queue import Queue
 from .sizes import Buckets, bucketed, specialized
@@ -89,7 +90,7 @@ class Session:
     """
 
     def __init__(self, device: str | None = None, *, capacity: int = 1024) -> None:
-        self.device = device or default_device()
+        self.device = registry.canonical(device or default_device())
         self.backend = registry.get(self.device)
         self.cache = CompileCache(capacity)
         self._queue = Queue()
@@ -242,20 +243,10 @@ def _donated(compiled: CompiledGraph, names: tuple[str, ...]) -> tuple[int, ...]
     return tuple(found)
 
 
-def default_device() -> str:
-    """The device used if none is named: RLX_DEVICE, else cpu."""
-    name = config.device or "cpu"
-    if name not in registry.names():
-        raise ConfigError(
-            f"RLX_DEVICE is {name!r}", fix=f"set it to one of {', '.join(registry.names())}"
-        )
-    return name
-
-
 def default_session(device: str | None = None) -> Session:
     """The session `rlx.jit` uses for a device."""
     with _opening:
-        return _session(device or default_device())
+        return _session(registry.canonical(device or default_device()))
 
 
 @cache

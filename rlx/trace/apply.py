@@ -16,10 +16,11 @@ from ..ir import builder
 from ..ir.dims import Dim
 from ..ir.errors import ConcretizationError, DeviceMismatchError, RlxError
 from ..ir.graph import OPS, Graph, Value
+from ..ir.memory import Memory
 from ..ir.number_check import asked, check_results
 from ..ir.op import Op
 from ..ir.types import Type, is_bool, is_complex, is_float, type_of
-from .array import Array
+from .array import Array, default_memory, new_array
 from .foreign import shared
 from .host import check_supported, default_of, is_python_scalar, scalar_to_numpy, to_numpy
 from .leaks import leaked
@@ -128,7 +129,7 @@ def as_operand(x: Any) -> Operand:
         return TracedTensor(x)
     if isinstance(x, Dim):
         return _size_as_number(x)
-    return Array(to_numpy(x, copy=True))
+    return new_array(to_numpy(x, copy=True))
 
 
 def as_leaf(x: Any) -> Any:
@@ -255,6 +256,8 @@ def literal(array: np.ndarray, *, like: Operand | None = None) -> Any:
 def evaluate(op: Op, operands: Sequence[Any], attrs: dict[str, Any]) -> list[Array]:
     """Run an op at once on operands of which none is traced."""
     device = common_device(op.name, operands)
+    if device is None and not any(isinstance(x, Array) for x in operands):
+        device = default_memory()
     foreign = [x for x in operands if isinstance(x, np.ndarray)]
     arrays = _to_arrays(operands, device)
     try:
@@ -297,7 +300,7 @@ def _to_arrays(operands: Sequence[Any], device: Any) -> list[Array]:
     arrays = []
     for x in operands:
         if isinstance(x, Array):
-            arrays.append(x)
+            arrays.append(x if x._device is not None else x.to(device))
             continue
         if is_python_scalar(x):
             type = like or Type(default_of(x))
@@ -319,20 +322,23 @@ def _view(data: np.ndarray) -> Array:
     return made
 
 
-def common_device(name: str, operands: Sequence[Any]) -> Any:
-    """The device on which all arrays live; NumPy arrays and numbers live anywhere."""
-    devices: list[Any] = []
+def common_device(name: str, operands: Sequence[Any]) -> Memory | None:
+    """The memory in which arrays lie, None for the host's.
+
+    What lies on the host, arrays and numbers, goes where the others are; two devices are an error.
+    """
+    places: list[Memory] = []
     for x in operands:
-        if isinstance(x, Array) and not any(x._device is d for d in devices):
-            devices.append(x._device)
-    if len(devices) < 2:
-        return devices[0] if devices else None
-    names = ["cpu" if d is None else d.name for d in devices]
+        memory = x._device if isinstance(x, Array) else None
+        if memory is not None and not any(memory is m for m in places):
+            places.append(memory)
+    if len(places) < 2:
+        return places[0] if places else None
     raise DeviceMismatchError(
-        f"{name}: the operands live on different devices, {' and '.join(names)}",
+        f"{name}: the operands live on different devices, {places[0].name} and {places[1].name}",
         where=str(builder.user_source()),
         notes=[f"{x.type} on {x.device}" for x in operands if isinstance(x, Array)],
-        fix=f'move one with x.to("{names[0]}")',
+        fix=f'move one with x.to("{places[0].name}")',
     )
 
 
@@ -353,5 +359,5 @@ def as_tensor(x: Any) -> Any:
     if isinstance(given, Array | TracedTensor):
         return given
     if is_python_scalar(given):
-        return Array(scalar_to_numpy(given, default_of(given)))
-    return Array(np.array(given))
+        return new_array(scalar_to_numpy(given, default_of(given)))
+    return new_array(np.array(given))

@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import numpy as np
 
 from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError, DeviceUnavailable, DtypeError, ShapeError
+from ..ir.memory import Memory
 from ..ir.types import Type
 from . import ownership
 from .operators import Operators
-
-
-class Device(Protocol):
-    """What an array needs to know of the place where it lives."""
-
-    @property
-    def name(self) -> str:
-        """The name of the device, as `opencl`."""
-        ...
-
-    def to_host(self, data: Any) -> np.ndarray:
-        """Copy the device's form of an array into a NumPy array."""
-        ...
-
-    def from_host(self, array: np.ndarray) -> Any:
-        """Copy a NumPy array into the device's form, which has `shape` and `dtype`."""
-        ...
 
 
 @final
@@ -44,7 +28,7 @@ class Array(Operators):
     _data = Operators._first
     _device = Operators._second
 
-    def __init__(self, data: Any, device: Device | None = None) -> None:
+    def __init__(self, data: Any, device: Memory | None = None) -> None:
         if device is None:
             data = np.asarray(data, order="C")
             data = data.view() if data.flags.writeable else data
@@ -70,23 +54,22 @@ class Array(Operators):
         return self._data.dtype
 
     @property
-    def device(self) -> Any:
-        """The device the array lives on; the text "cpu" for the host."""
-        return "cpu" if self._device is None else self._device
+    def device(self) -> str:
+        """The name of the device the array lives on; "cpu" for the host."""
+        return "cpu" if self._device is None else self._device.name
 
     def host(self) -> np.ndarray:
         """The elements as a read-only NumPy array; on the host without a copy."""
         return self._data if self._device is None else self._device.to_host(self._data)
 
     def to(self, device: Any) -> Array:
-        """The same elements on another device; `None` and "cpu" mean the host."""
-        if device is self._device or (device in (None, "cpu") and self._device is None):
+        """The same elements on another device, by its name; `None` means the host."""
+        memory = _find_memory(device) if isinstance(device, str) else device
+        if memory is self._device:
             return self
-        if device in (None, "cpu"):
+        if memory is None:
             return Array(self.host())
-        if isinstance(device, str):
-            return self.to(_find_device(device))
-        return Array(device.from_host(self.host()), device)
+        return Array(memory.from_host(self.host()), memory)
 
     def to_device(self, device: Any, /, *, stream: None = None) -> Array:
         """The same as `to`; there are no streams to choose from."""
@@ -209,7 +192,7 @@ class Array(Operators):
         return self.copy()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Array, (np.array(self.host()),)
+        return Array, (np.array(self.host()),)  # on the host: the reader may lack the device
 
 
 class _SharedMemory:
@@ -220,20 +203,32 @@ class _SharedMemory:
         self.__array_interface__ = data.__array_interface__ | {"data": (data.ctypes.data, False)}
 
 
-def _no_devices(name: str) -> Any:
+def _host_alone(name: str) -> Any:
+    if name == "cpu":
+        return None
     raise DeviceUnavailable(
         f"no device {name!r} is open", fix="import rlx, which brings the devices with it"
     )
 
 
-_find_device: Callable[[str], Any] = _no_devices
+_find_memory: Callable[[str], Memory | None] = _host_alone
+_default_memory: Callable[[], Memory | None] | None = None
 
 
-def set_device_search(search: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Replace what finds a device by its name; gives the one before.
+def default_memory() -> Memory | None:
+    """Where arrays are made that name no device; None is the host."""
+    return _default_memory() if _default_memory else None
 
-    A search gives None for the host.
-    """
-    global _find_device
-    before, _find_device = _find_device, search
-    return before
+
+def new_array(array: np.ndarray) -> Array:
+    """An array of these numbers, where arrays are made that name no device."""
+    memory = default_memory()
+    return Array(array) if memory is None else Array(memory.from_host(array), memory)
+
+
+def set_memories(
+    find: Callable[[str], Memory | None], default: Callable[[], Memory | None]
+) -> None:
+    """Say what finds the memory of a device by its name, and where arrays are made."""
+    global _find_memory, _default_memory
+    _find_memory, _default_memory = find, default

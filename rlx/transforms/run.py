@@ -15,6 +15,7 @@ from ..ir.errors import DtypeError, ShapeError, StructureError
 from ..ir.graph import OPS, Graph, Value
 from ..ir.interpret import interpret
 from ..ir.types import Type
+from ..runtime import run_on_device
 from ..trace import pytree
 from ..trace.apply import as_operand, common_device, is_weak, operand_type, to_value
 from ..trace.array import Array
@@ -31,7 +32,9 @@ def run_graph(graph: Graph, operands: Sequence[Any]) -> list[Any]:
     if any(isinstance(x, TracedTensor | Value) for x in operands):
         values = [_recorded(x, p) for x, p in zip(operands, graph.params, strict=True)]
         return from_values(inline(graph, values))
-    device = common_device(graph.name, operands)
+    memory = common_device(graph.name, operands)
+    if memory is not None:
+        return list(run_on_device(graph, operands, memory))
     arrays = [_host(x, p) for x, p in zip(operands, graph.params, strict=True)]
     foreign = [x for x in operands if isinstance(x, np.ndarray)]
     # the user may write to the NumPy arrays later
@@ -39,7 +42,7 @@ def run_graph(graph: Graph, operands: Sequence[Any]) -> list[Any]:
         np.array(r) if any(np.may_share_memory(r, x) for x in foreign) else r
         for r in interpret(graph, arrays)
     ]
-    return [Array(r).to(device) for r in results]
+    return [Array(r) for r in results]
 
 
 def like_primals(

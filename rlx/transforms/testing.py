@@ -1,4 +1,4 @@
-"""Checks of derivatives and of whole ops, for tests of users: `rlx.testing`."""
+"""Checks of derivatives, ops and devices, for tests of users: `rlx.testing`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from ..ir.errors import ArgumentError
 from ..ir.types import is_complex, is_inexact
+from ..runtime.check_backend import check_backend
 from ..trace import pytree
 from ..trace.apply import as_operand, operand_type
 from .custom_op import CustomOp
@@ -20,7 +21,7 @@ from .grad import vjp
 from .jit import jit
 from .vmap import vmap
 
-__all__ = ["check_grads", "check_op"]
+__all__ = ["check_backend", "check_grads", "check_op"]
 
 
 def __dir__() -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import llvmlite
 import numpy as np
 
 from ...ir.bind import check_sizes, concrete_type
@@ -73,6 +74,13 @@ class CpuBackend(Backend):
     def availability(self) -> Availability:
         """It runs wherever llvmlite does."""
         return Availability(True)
+
+    def description(self) -> str:
+        """The processor, its features that count, and LLVM's version."""
+        here = host()
+        return f"{here.cpu}, vectors of {8 * here.vector_bytes} bits, {here.cores} threads, " + (
+            f"llvmlite {llvmlite.__version__}"
+        )
 
     def compile(
         self,

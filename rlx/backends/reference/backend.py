@@ -27,6 +27,10 @@ class ReferenceBackend(Backend):
         """It needs nothing but NumPy."""
         return Availability(True)
 
+    def description(self) -> str:
+        """NumPy's version."""
+        return f"NumPy {np.__version__}"
+
     def compile(
         self,
         graph: Graph,

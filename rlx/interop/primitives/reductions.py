@@ -18,10 +18,14 @@ from ..replay import replay, rule
 # -- along axes ---------------------------------------------------------------------------------
 
 
+OF_BOOLS = {"reduce_max": lax.reduce_or, "reduce_min": lax.reduce_and}
+
+
 def _along_axes(name: str, function: Callable[..., Any]) -> None:
     @rule(name)
     def reduction_rule(equation: Any, x: Any) -> Any:
-        return function(x, equation.params["axes"])
+        of_bools = OF_BOOLS.get(name) if as_tensor(x).dtype.kind == "b" else None
+        return (of_bools or function)(x, equation.params["axes"])
 
 
 for _word in ("sum", "prod", "max", "min", "and", "or", "xor"):

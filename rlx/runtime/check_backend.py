@@ -1,0 +1,159 @@
+"""Whether a device runs every op as its reference does."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..ir.errors import DivergenceError, RlxError, UnsupportedDtype, UnsupportedOp
+from ..ir.graph import OPS
+from ..ir.interpret import interpret
+from ..ir.op import Op
+from .compiled import CompiledGraph
+from .samples import SWEPT, Arrays, Case, graph_of, tolerance_of
+from .session import Session
+
+ON_HOST = re.compile(r"library: on the host")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one sample in one dtype.
+
+    It agreed if there is neither a `gap`, the device's reason for not running it, nor a `fault`.
+    """
+
+    op: str
+    sample: int
+    dtype: str
+    gap: str = ""
+    fault: str = ""
+    on_host: bool = False
+
+
+@dataclass(frozen=True)
+class Conformance:
+    """What a device runs, sample by sample."""
+
+    device: str
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def gaps(self) -> list[Outcome]:
+        """What the device refuses, with its reasons."""
+        return [o for o in self.outcomes if o.gap]
+
+    @property
+    def faults(self) -> list[Outcome]:
+        """What gave other numbers, or failed in a way that is no error of rlx."""
+        return [o for o in self.outcomes if o.fault]
+
+    @property
+    def share_of_gaps(self) -> float:
+        """The gaps over all samples in all dtypes."""
+        return len(self.gaps) / max(len(self.outcomes), 1)
+
+    def __str__(self) -> str:
+        on_host = sum(o.on_host for o in self.outcomes)
+        counts = Counter(o.gap for o in self.gaps)
+        lines = [
+            f"{self.device}: {len(self.outcomes)} samples, {len(self.faults)} wrong, "
+            f"{len(self.gaps)} refused ({self.share_of_gaps:.1%}), {on_host} on the host",
+            *(f"  {count} x {reason}" for reason, count in counts.most_common()),
+            *(f"  wrong: {o.op}-{o.sample} {o.dtype}: {o.fault}" for o in self.faults),
+        ]
+        return "\n".join(lines)
+
+
+@dataclass
+class _Audit:
+    session: Session
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    def run(self, case: Case, number: int, dtypes: Iterable[str]) -> None:
+        """Compare one sample in several dtypes."""
+        for name, arrays in case.swept(tuple(dtypes)):
+            self.outcomes.append(self._outcome(case, number, name, arrays))
+
+    def _outcome(self, case: Case, number: int, name: str, arrays: Arrays) -> Outcome:
+        place = (case.op.name, number, name)
+        graph = graph_of(case.op, arrays, case.attrs)
+        try:
+            compiled = self.session.compile(graph)
+            results = compiled(*(np.array(a, order="C") for a in arrays))
+        except (UnsupportedOp, UnsupportedDtype) as error:
+            return Outcome(*place, gap=_without_op(error, case.op))
+        except Exception as error:  # any other is a fault of the device
+            return Outcome(*place, fault=f"{type(error).__name__}: {error}".splitlines()[0])
+        results = results if isinstance(results, tuple) else (results,)
+        with np.errstate(all="ignore"):
+            wanted = interpret(graph, arrays)
+        tolerance = tolerance_of(*graph.param_types, *graph.result_types)
+        fault = _difference([r.host() for r in results], wanted, tolerance)
+        return Outcome(*place, fault=fault, on_host=_is_on_host(compiled))
+
+
+def _is_on_host(compiled: CompiledGraph) -> bool:
+    return bool(ON_HOST.search(compiled.report()))
+
+
+def _without_op(error: RlxError, op: Op) -> str:
+    return error.what.removeprefix(f"{op.name}: ")
+
+
+def _difference(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray], tolerance: float) -> str:
+    """In what results differ; empty if they agree."""
+    for got, right in zip(found, wanted, strict=True):
+        if (got.dtype, got.shape) != (right.dtype, right.shape):
+            return f"{got.dtype}{got.shape} instead of {right.dtype}{right.shape}"
+        if right.dtype.kind not in "biufc":
+            got, right = got.astype(np.float32), right.astype(np.float32)
+        if not np.allclose(got, right, tolerance, tolerance, equal_nan=True):
+            with np.errstate(all="ignore"):
+                off = np.nanmax(np.abs(np.subtract(got, right, dtype=np.result_type(right, "f8"))))
+            return f"off by {off:.3g}, tolerance {tolerance:.2g}"
+    return ""
+
+
+def cases(ops: Iterable[str] | None = None) -> Iterator[tuple[Case, int]]:
+    """Each sample of each op (or of the named ones) with its number."""
+    names = list(OPS) if ops is None else list(ops)
+    for name in names:
+        if "of_user" not in OPS[name].rules:
+            yield from ((Case(OPS[name], s), i) for i, s in enumerate(OPS[name].sample_list))
+
+
+def check_backend(
+    device: str,
+    *,
+    ops: Iterable[str] | None = None,
+    dtypes: Sequence[str] = SWEPT,
+    only: Callable[[Case, int], Sequence[str]] | None = None,
+) -> Conformance:
+    """Run every sample of every op on a device and compare it with the op's reference.
+
+    Each runs in all `dtypes` that the op takes; `only(case, number)` may give fewer. What the
+    device refuses with the errors for that (`UnsupportedOp`, `UnsupportedDtype`) is a gap; any
+    other failure and every number that is off by more than a few roundings of the dtype raises a
+    `DivergenceError`. Its attribute `conformance` is the whole result.
+
+    >>> print(check_backend("reference", ops=["sin"], dtypes=["float32"]))
+    reference: ... samples, 0 wrong, 0 refused (0.0%), 0 on the host
+    """
+    audit = _Audit(Session(device))
+    for case, number in cases(ops):
+        audit.run(case, number, only(case, number) if only else dtypes)
+    found = Conformance(audit.session.device, tuple(audit.outcomes))
+    if found.faults:
+        error = DivergenceError(
+            f"{len(found.faults)} samples differ on the device {found.device!r}",
+            where=str(found),
+            fix="correct the device's backend, or the rooms of the ops",
+        )
+        error.conformance = found  # type: ignore[attr-defined]
+        raise error
+    return found

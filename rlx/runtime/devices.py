@@ -1,0 +1,141 @@
+"""Devices as users name them: which there are, which one is used, what is missing."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..backends import registry
+from ..ir.config import config
+from ..ir.errors import ConfigError
+from ..ir.memory import Memory
+from ..trace.array import set_memories
+
+
+class Device(str):
+    """A device by its name, which may be used wherever one is asked for.
+
+    >>> cpu = Device("cpu")
+    >>> cpu.is_available(), cpu == "cpu", Device("host") == cpu
+    (True, True, True)
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, name: str) -> Device:
+        return super().__new__(cls, registry.canonical(name))
+
+    def is_available(self) -> bool:
+        """Whether it runs on this machine; the first answer loads the device's library."""
+        return registry.availability(self).is_available
+
+    @property
+    def reason(self) -> str:
+        """Why it does not run here; empty if it does."""
+        return registry.availability(self).reason
+
+    @property
+    def install(self) -> str:
+        """What to install so that it runs here; empty if it does."""
+        return registry.availability(self).install
+
+    @property
+    def description(self) -> str:
+        """What runs it: the names and versions of hardware and library."""
+        return registry.get(self).description()
+
+    def __repr__(self) -> str:
+        return f"Device({str(self)!r})"
+
+
+def devices() -> list[Device]:
+    """All devices rlx knows, here or not.
+
+    >>> [str(d) for d in devices() if d in ("cpu", "reference")]
+    ['cpu', 'reference']
+    """
+    return [Device(name) for name in registry.names()]
+
+
+def default_device() -> Device:
+    """The device used where none is named.
+
+    It is what RLX_DEVICE says or `rlx.device` chose, else the cpu.
+
+    >>> default_device()
+    Device('cpu')
+    """
+    try:
+        return Device(config.device or "cpu")
+    except registry.UnknownDeviceError:
+        raise ConfigError(
+            f"RLX_DEVICE is {config.device!r}",
+            fix=f"set it to one of {', '.join(registry.names())}",
+        ) from None
+
+
+@contextmanager
+def device(name: str) -> Iterator[Device]:
+    """Use a device for a block, in all threads, where none is named.
+
+    Arrays are made there, and functions compiled by `rlx.jit` without a device run there.
+    `rlx.config.device = "mlx"` does the same from now on.
+
+    >>> import rlx
+    >>> with device("reference") as chosen:
+    ...     print(chosen, rlx.default_device())
+    reference reference
+    """
+    chosen = Device(name)
+    registry.get(chosen)  # one that cannot run is an error here
+    with config.using(device=str(chosen)):
+        yield chosen
+
+
+def _memory(name: str) -> Memory | None:
+    return registry.get(name).memory
+
+
+def _default_memory() -> Memory | None:
+    return _memory(default_device()) if config.device else None
+
+
+set_memories(_memory, _default_memory)
+
+
+def doctor() -> None:
+    """Print what is here to compute with, and what to install for the rest.
+
+    >>> doctor()
+    rlx ...
+    ok   cpu ...
+    """
+    print(examined())
+
+
+def examined() -> str:
+    """What `doctor` prints."""
+    rows = [_examined(each) for each in devices()]
+    wide = max(len(name) for name, *_ in rows)
+    lines = [f"{_versions()}; {len([r for r in rows if r[1]])} of {len(rows)} devices run here", ""]
+    for name, is_here, told, install in rows:
+        lines.append(f"{'ok  ' if is_here else '  - '} {name:{wide}}  {told}")
+        if install:
+            lines.append(f"     {'':{wide}}  {install}")
+    return "\n".join(lines)
+
+
+def _examined(each: Device) -> tuple[str, bool, str, str]:
+    found = registry.availability(each)
+    told = each.description if found.is_available else found.reason
+    return str(each), found.is_available, told, found.install
+
+
+def _versions() -> str:
+    from importlib.metadata import version
+
+    parts = [f"rlx {sys.modules['rlx'].__version__}", f"Python {platform.python_version()}"]
+    parts += [f"{name} {version(name)}" for name in ("numpy", "llvmlite", "ml_dtypes")]
+    return ", ".join([*parts, platform.platform(terse=True)])

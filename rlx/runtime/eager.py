@@ -1,0 +1,33 @@
+"""Ops on arrays that lie on a device run there, each as a program of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..ir.builder import build
+from ..ir.graph import Graph
+from ..ir.memory import Memory
+from ..ir.op import Op
+from ..trace.apply import evaluate_with_reference, set_evaluator
+from ..trace.array import Array
+from .session import default_session
+
+
+def evaluate_on_device(
+    op: Op, arrays: Sequence[Array], attrs: dict[str, Any], memory: Memory | None
+) -> Sequence[Array]:
+    """Run an op where its operands lie: on the host by its reference, else compiled."""
+    if memory is None:
+        return evaluate_with_reference(op, arrays, attrs, None)
+    graph = build(lambda *xs: op.apply(xs, attrs), [x.type for x in arrays], op.name)
+    return run_on_device(graph, arrays, memory)
+
+
+def run_on_device(graph: Graph, arrays: Sequence[Any], memory: Memory) -> Sequence[Array]:
+    """Compile a graph for the device of a memory, unless it is compiled, and run it."""
+    results = default_session(memory.name).compile(graph)(*arrays)
+    return results if isinstance(results, tuple) else (results,)
+
+
+set_evaluator(evaluate_on_device)

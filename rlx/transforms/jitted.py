@@ -1,0 +1,437 @@
+"""`Jitted`: what records a function, compiles it and calls the machine code.
+
+It records once for each kind of arguments.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..ir.builder import user_source
+from ..ir.config import Settings, config
+from ..ir.errors import ConcretizationError, DtypeError, StaticArgumentError
+from ..ir.graph import OPS, Graph, Value
+from ..ir.tracebacks import boundary, hide_frames
+from ..ir.types import Type
+from ..runtime import MISS, Device, default_device
+from ..runtime.debug import tell_reason
+from ..runtime.queue import Pending
+from ..runtime.session import CompileOptions, default_session
+from ..trace import ownership, pytree
+from ..trace.apply import as_leaf, as_operand, common_device, is_weak, operand_type, to_value
+from ..trace.array import Array
+from ..trace.make_graph import (
+    Traced,
+    argument_origins,
+    function_name,
+    trace,
+)
+from ..trace.named_axes import asked_axes
+from ..trace.tensor import TracedTensor
+from .call_path import Arguments, missed
+from .disable_jit import run_at_once
+from .dynamic import Dynamic
+from .kept import CacheInfo, Kept
+from .lowered import Compiled, Lowered
+from .past import Past
+from .recompile import Key, check_recompile, reason_to_compile
+
+PATHS = 4  # kinds of arguments that are tried before they are looked at
+KEPT = 512  # kinds of arguments a function stays compiled for
+
+
+class Jitted:
+    """A function that compiles itself; made by `jit`."""
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        static: tuple[str, ...],
+        options: CompileOptions,
+        device: str | None,
+        dynamic: Dynamic | None,
+    ) -> None:
+        functools.update_wrapper(self, fn)
+        self._fn = fn
+        self._static, self._options, self._dynamic = static, options, dynamic
+        for name in set(self._static) & set(options.donate):
+            raise StaticArgumentError(
+                f"the argument {name!r} is static and donated",
+                fix="make it static or donate it: only arrays can be donated",
+            )
+        self._named = Device(device) if device else None
+        self._entries = Kept()
+        self._compiles, self._reason = 0, ""
+        self._recent: Compiled | None = None
+        self._fast: Callable[..., Any] = missed
+        self._paths: dict[Compiled, Callable[..., Any]] = {}
+        self._into: Callable[..., Any] = missed
+        self._other_settings: dict[Any, Kept] = {}
+        self._elsewhere: dict[str, Jitted] = {}
+        _jitted.add(self)
+        default_session(self._device)  # an unknown device is an error here, not at the first call
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """A method: its first argument is the instance, a pytree such as a module."""
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            result = self._fast(*args, **kwargs)
+            if result is MISS:
+                return self._slow(args, kwargs)
+            return _made_here(result) if ownership.open_traces else result
+        except BaseException as error:
+            hide_frames(error)
+            raise
+
+    @boundary
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """Record the function for arguments like these."""
+        args, kwargs = self._arguments(args, kwargs)
+        leaves, tree = pytree.flatten((args, kwargs))
+        there = self._where(leaves)
+        return there._lowered(there._trace(args, kwargs, leaves, tree))
+
+    @property
+    def _device(self) -> Device:
+        return self._named or default_device()
+
+    def _where(self, leaves: Sequence[Any]) -> Jitted:
+        """The function compiled for the device on which arguments lie, unless one was named."""
+        if self._named:
+            return self
+        memory = common_device(function_name(self._fn), leaves)
+        name = self._device if memory is None else memory.name
+        if name == self._device:
+            return self
+        if name not in self._elsewhere:
+            made = Jitted(self._fn, self._static, self._options, name, self._dynamic)
+            self._elsewhere = {**self._elsewhere, name: made}
+        return self._elsewhere[name]
+
+    def _trace(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        leaves: Sequence[Any],
+        tree: pytree.Structure,
+    ) -> Traced:
+        """Record the function; of dynamic arguments the open sizes stay open."""
+        if self._dynamic is None:
+            return trace(self._fn, args, kwargs)
+        types = [x if isinstance(x, Type) else operand_type(as_operand(x)) for x in leaves]
+        opened = self._dynamic.types(args, tree, types)
+        rows = zip(leaves, types, opened, strict=True)
+        known = [x if now == was else now for x, was, now in rows]
+        args, kwargs = pytree.unflatten(tree, known)
+        return trace(self._fn, args, kwargs)
+
+    def _lowered(self, traced: Traced) -> Lowered:
+        options = self._options
+        if self._dynamic is not None:
+            buckets = self._dynamic.buckets_of(traced.graph, options.buckets)
+            options = replace(options, buckets=buckets)
+        return Lowered(traced, self._device, options, self._arguments)
+
+    def cache_size(self) -> int:
+        """The number of kinds of arguments it is compiled for."""
+        return len(self._entries)
+
+    def cache_info(self) -> CacheInfo:
+        """What it keeps compiled, and how often it was compiled."""
+        kept, limit = self._entries, config.cache_bytes
+        return CacheInfo(len(kept), KEPT, self._compiles, self._reason, kept.bytes, limit)
+
+    def cache_clear(self) -> None:
+        """Forget what was compiled."""
+        self._entries.clear()
+        self._other_settings.clear()
+        self._elsewhere = {}
+        self._forget_paths()
+
+    def _forget_paths(self) -> None:
+        self._recent, self._fast, self._paths = None, missed, {}
+        self._into = missed
+
+    def _change_settings(self, before: Settings, after: Settings) -> None:
+        """Put aside what was compiled with other settings."""
+        self._other_settings[before.compiled_in, before.device] = self._entries
+        kept = self._other_settings.pop((after.compiled_in, after.device), None)
+        self._entries = kept or Kept()
+        self._forget_paths()
+
+    @property
+    def identity_parts(self) -> tuple[Any, ...]:
+        """What recording it inside of another function depends on."""
+        added = {name: value for name, value in vars(self).items() if not name.startswith("_")}
+        return self._fn, self._static, self._options, str(self._device), self._dynamic, added
+
+    @property
+    def graph(self) -> Graph:
+        """The graph of the last kind of arguments it was compiled for."""
+        return self._entries.last.graph
+
+    def _arguments(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Mark the static arguments."""
+        if not self._static:
+            return args, kwargs
+        names, mark = self._names, self._marked
+        positional = tuple(
+            mark(names[i], a) if i < len(names) and names[i] in self._static else a
+            for i, a in enumerate(args)
+        )
+        return positional, {k: mark(k, a) if k in self._static else a for k, a in kwargs.items()}
+
+    @functools.cached_property
+    def _names(self) -> list[str]:
+        return list(inspect.signature(self._fn).parameters)
+
+    def _marked(self, name: str, value: Any) -> pytree.Static:
+        what = f"the static argument {name!r} of {function_name(self._fn)} is"
+        if isinstance(value, Array | TracedTensor):
+            raise StaticArgumentError(
+                f"{what} an array, {value.type}",
+                where=str(user_source()),
+                fix="make the argument not static, or pass a number or a tuple",
+            )
+        try:
+            hash(value)
+        except TypeError:
+            raise StaticArgumentError(
+                f"{what} a {type(value).__name__}, which cannot be hashed",
+                where=str(user_source()),
+                fix="pass a hashable value (a tuple for a list), or make the argument not static",
+            ) from None
+        return pytree.Static(value)
+
+    def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if config.disable_jit:
+            return run_at_once(self._fn, args, kwargs)
+        for path in list(self._paths.values()):
+            result = path(*args, **kwargs)
+            if result is not MISS:
+                self._fast = path
+                return _made_here(result) if ownership.open_traces else result
+        call = self._call(args, kwargs)
+        there = self._where(call.leaves)
+        if there is not self:
+            return there(*args, **kwargs)
+        recent = self._recent
+        if recent is not None and call.tree == recent.traced.in_tree:
+            result = recent.try_run(call.leaves)
+            if result is not MISS:
+                return result
+        made = self._made(call)
+        if isinstance(made, Traced):
+            return self._record(made, call.leaves)
+        self._open_path(made, call)
+        return made.run(call.leaves)
+
+    @boundary
+    def run_into(self, *args: Any, out: Any, **kwargs: Any) -> None:
+        """Run and write the results into a tree of writeable NumPy arrays like the result.
+
+        Nothing is allocated or copied for an array that is dense and apart from the arguments.
+
+        >>> import numpy as np, rlx
+        >>> double, y = rlx.jit(lambda x: {"y": x * 2}), np.empty(2, np.float32)
+        >>> double.run_into(np.ones(2, np.float32), out={"y": y})
+        >>> y
+        array([2., 2.], dtype=float32)
+        """
+        if self._into(args, kwargs, out) is None:
+            return
+        call = self._call(args, kwargs)
+        there = self._where(call.leaves)
+        if there is not self:
+            return there.run_into(*args, out=out, **kwargs)
+        entry = self._alone(call, "run_into")
+        entry.write_into(call.leaves, out)
+        if entry.has_path and not entry.compiled.donated:
+            self._into = entry.path_into(call.arguments, out)
+
+    def run_async(self, *args: Any, **kwargs: Any) -> Pending:
+        """Run on another thread; gives what can be waited for, or awaited.
+
+        It compiles now, if it must, and copies memory of NumPy arrays, so the caller may change it
+        at once. Calls run in the order they came. Errors come out where the result is asked for.
+
+        >>> import rlx
+        >>> double = rlx.jit(lambda x: x * 2)
+        >>> pending = [double.run_async(rlx.array([float(i)])) for i in range(3)]
+        >>> [p.result().item() for p in pending]
+        [0.0, 2.0, 4.0]
+        """
+        try:
+            call = self._call(args, kwargs)
+            entry = self._where(call.leaves)._alone(call, "run_async")
+        except Exception as error:
+            hide_frames(error)
+            return Pending.failed(error)
+        return entry.start(lambda: call.leaves)
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
+        marked = self._arguments(args, kwargs)
+        leaves, tree = pytree.flatten(marked)
+        read = [as_leaf(x) for x in leaves]
+        if any(x is not y for x, y in zip(leaves, read, strict=True)):
+            marked = pytree.unflatten(tree, read)
+            # a call path tells static arguments by their being marked
+            args = tuple(map(_unless_static, args, marked[0]))
+            kwargs = {key: _unless_static(x, marked[1][key]) for key, x in kwargs.items()}
+        return _Call(Arguments((args, kwargs), marked), read, tree)
+
+    def _alone(self, call: _Call, name: str) -> Compiled:
+        """What is compiled for a call outside of traces."""
+        made = self._made(call)
+        if isinstance(made, Compiled):
+            return made
+        raise ConcretizationError(
+            f"{name} of {function_name(self._fn)} was called while a function is recorded",
+            where=str(user_source()),
+            fix="call the function itself: y = f(x)",
+        )
+
+    def _made(self, call: _Call) -> Compiled | Traced:
+        """What is compiled for arguments like these.
+
+        What holds in an enclosing trace only is recorded and not compiled.
+        """
+        (args, kwargs), leaves, tree = call.arguments.marked, call.leaves, call.tree
+        if any(isinstance(x, TracedTensor | Value) for x in leaves):
+            return trace(self._fn, args, kwargs)
+        key = (tree, self._open_kinds(self._kinds(args, leaves, tree), args, tree))
+        entry = self._entries.get(key)
+        if entry is None:
+            reason = self._entries.reason(key, KEPT)
+            reason = reason or reason_to_compile(self._fn, args, key, list(self._entries))
+            check_recompile(self._fn, reason)
+            past = self._past(key)
+            entry = past.recall(self._fn, leaves, self._arguments) if past else None
+            if entry is None:
+                with asked_axes() as asked:
+                    traced = self._trace(args, kwargs, leaves, tree)
+                # it holds in the enclosing trace only
+                if asked or any(isinstance(c, Value) for c in traced.captures):
+                    return traced
+                entry = self._lowered(traced).compile()
+                if past:
+                    past.keep(entry)
+            self._keep(key, entry, reason)
+        self._recent = entry
+        return entry
+
+    def _past(self, key: Key) -> Past | None:
+        """What earlier processes may have left for arguments of a kind."""
+        options = self._options
+        is_plain = self._dynamic is None and not options.specialize and not options.buckets
+        if not is_plain or not config.cache or config.dump or config.check or config.key_reuse:
+            return None
+        return Past(self._fn, *key, self._device, options)
+
+    def _keep(self, key: Key, entry: Compiled, reason: str) -> None:
+        """Keep what was compiled for a new kind; the least recently used kind is forgotten."""
+        traced = entry.traced
+        if reason:
+            tell_reason(traced.graph.name, reason)
+        ownership.hold((*traced.captures, *traced.baked), entry, traced.graph.name)
+        self._compiles, self._reason = self._compiles + 1, reason
+        self._entries.put(key, entry, KEPT)
+
+    def _kinds(
+        self, args: Sequence[Any], leaves: Sequence[Any], tree: pytree.Structure
+    ) -> tuple[Any, ...]:
+        """What must be equal for a compiled function to be used again.
+
+        An error names the leaf.
+        """
+        kinds: list[Any] = []
+        try:
+            for leaf in leaves:
+                kinds.append(_kind(leaf))
+        except DtypeError as error:
+            i = len(kinds)
+            origins = argument_origins(self._fn, args, tree, function_name(self._fn))
+            error.notes = (origins[i], *error.notes)
+            if not isinstance(leaves[i], np.ndarray):
+                error.fix = "pass arrays or numbers; list other arguments in static_argnames"
+            raise
+        return tuple(kinds)
+
+    def _open_kinds(
+        self, kinds: tuple[Any, ...], args: Sequence[Any], tree: pytree.Structure
+    ) -> tuple[Any, ...]:
+        """The kinds of the leaves, with dims for the sizes left open."""
+        if self._dynamic is None:
+            return kinds
+        types = [kind[0] if isinstance(kind[0], Type) else Type(*kind) for kind in kinds]
+        opened = self._dynamic.types(args, tree, types)
+        rows = zip(kinds, types, opened, strict=True)
+        return tuple(kind if now == was else (now.dtype, now.shape) for kind, was, now in rows)
+
+    def _record(self, traced: Traced, leaves: Sequence[Any]) -> Any:
+        """Inside of another trace the function becomes one call node."""
+        operands = [*(to_value(as_operand(x)) for x in leaves), *map(_outside, traced.captures)]
+        results = OPS["call"](*operands, graph=traced.graph, name=traced.graph.name)
+        return traced.unflatten(results)
+
+    def _open_path(self, entry: Compiled, call: _Call) -> None:
+        """Remember the shortest way into the machine code, of the last few kinds of arguments."""
+        if entry.has_path and entry not in self._paths:
+            # a new one, for another thread may read the old
+            paths = {**self._paths, entry: entry.path(call.arguments)}
+            self._paths = {each: paths[each] for each in list(paths)[-PATHS:]}
+
+
+def _unless_static(given: Any, marked: Any) -> Any:
+    return given if isinstance(marked, pytree.Static) else marked
+
+
+@dataclass
+class _Call:
+    """The arguments of a call, and their leaves."""
+
+    arguments: Arguments
+    leaves: list[Any]
+    tree: pytree.Structure
+
+
+_jitted: weakref.WeakSet[Jitted] = weakref.WeakSet()
+
+
+def _change_settings(before: Settings, after: Settings) -> None:
+    watched = ("compiled_in", "disable_jit", "device")
+    if any(getattr(before, name) != getattr(after, name) for name in watched):
+        for jitted in list(_jitted):
+            jitted._change_settings(before, after)
+
+
+config.watch(_change_settings)
+
+
+def _made_here(result: Any) -> Any:
+    ownership.make_here(tuple(pytree.leaves(result)))
+    return result
+
+
+def _outside(capture: Any) -> Value:
+    return capture if isinstance(capture, Value) else to_value(as_operand(capture))
+
+
+def _kind(leaf: Any) -> tuple[Any, ...]:
+    if isinstance(leaf, Array):
+        data = leaf._data
+        return data.dtype, data.shape
+    if type(leaf) is np.ndarray:
+        return leaf.dtype, leaf.shape
+    operand = as_operand(leaf)
+    return operand_type(operand), is_weak(operand)

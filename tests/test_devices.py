@@ -1,0 +1,169 @@
+"""Devices by name, arrays that lie on one, and devices that other packages bring."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rlx
+import rlx.numpy as rnp
+from rlx.backends import registry
+from rlx.runtime.session import _session
+
+X = np.array([1.0, 2.0, 3.0], np.float32)
+
+
+@pytest.fixture
+def boxed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A device that an installed package brings; its memory NumPy cannot read."""
+    info = tmp_path / "boxed-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: boxed\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[rlx.backends]\nboxed = boxed_backend:BoxedBackend\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    caches = (registry._foreign, registry._open, _session)
+    for cache in caches:
+        cache.cache_clear()
+    yield "boxed"
+    for cache in caches:
+        cache.cache_clear()
+
+
+# -- names ----------------------------------------------------------------------------------------
+
+
+def test_devices_are_known_by_name():
+    assert rlx.Device("host") == "cpu" == str(rlx.Device("cpu"))
+    assert rlx.Device("cpu") in rlx.devices() and rlx.Device("cpu").reason == ""
+    with pytest.raises(rlx.UnknownDeviceError, match="did you mean 'reference'"):
+        rlx.Device("referense")
+    with pytest.raises(rlx.UnknownDeviceError, match="the device 'cpu' has no parts"):
+        rlx.Device("cpu:1")
+
+
+def test_every_device_says_what_runs_it_or_what_to_install():
+    for device in rlx.devices():
+        if device.is_available():
+            assert device.description and not device.reason
+        else:
+            assert device.reason and device.install
+            with pytest.raises(rlx.DeviceUnavailable) as caught:
+                rlx.jit(lambda x: x, device=device)
+            assert device.reason in str(caught.value) and device.install in str(caught.value)
+
+
+def test_the_doctor_prints_all_devices():
+    command = [sys.executable, "-m", "rlx", "doctor"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert text.startswith("rlx ") and all(f" {d} " in text for d in rlx.devices())
+
+
+def test_a_package_brings_a_device(boxed: str):
+    assert boxed in rlx.devices() and rlx.Device(boxed).description == "boxes"
+    found = rlx.testing.check_backend(boxed, ops=["add", "sort", "scan"])
+    assert len(found.outcomes) > 10 and not found.gaps
+
+
+def test_a_package_that_fails_says_so(boxed: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "boxed_backend", None)
+    registry._open.cache_clear()
+    assert "ImportError" in rlx.Device(boxed).reason or "ModuleNotFound" in rlx.Device(boxed).reason
+    with pytest.raises(rlx.DeviceUnavailable, match="the package that brings the device 'boxed'"):
+        rlx.Session(boxed)
+
+
+# -- arrays there ---------------------------------------------------------------------------------
+
+
+def test_arrays_move_and_ops_run_where_they_lie(boxed: str):
+    x = rnp.array(X).to(boxed)
+    assert (x.device, x.to("cpu").device, rlx.device_put(X, boxed).device) == (boxed, "cpu", boxed)
+    assert (x + 1).device == (x * X).device == (rnp.ones(3) - x).device == boxed
+    assert rnp.sin(x).tolist() == pytest.approx(np.sin(X).tolist())
+    assert rlx.grad(lambda x: (x * x).sum())(x).device == boxed
+    assert repr(x) == "Array([1., 2., 3.], dtype=float32, device='boxed')"
+    np.testing.assert_array_equal(np.asarray(x.at[1].set(7.0)), [1, 7, 3])
+    x[0] = 5.0
+    assert (x.device, x.tolist()) == (boxed, [5, 2, 3])
+
+
+def test_compiled_functions_run_where_their_arguments_lie(boxed: str):
+    f = rlx.jit(lambda x, y: {"sum": x + y, "x": x})
+    there = rnp.array(X).to(boxed)
+    for _ in range(2):  # recorded, then remembered
+        assert f(X, X)["sum"].device == "cpu"
+        assert f(there, X)["sum"].device == f(X, there)["x"].device == boxed
+    assert f.lower(there, X).compile()(X, X)["x"].device == boxed
+    assert f.run_async(there, X).result()["x"].device == boxed
+    out = {"sum": np.empty(3, np.float32), "x": np.empty(3, np.float32)}
+    f.run_into(there, X, out=out)
+    np.testing.assert_array_equal(out["sum"], X + X)
+
+
+def test_a_named_device_gets_its_arguments(boxed: str):
+    weights = rnp.array(X)  # from outside: copied there once
+    f = rlx.jit(lambda x: x * weights, device=boxed)
+    there = rnp.array(X).to(boxed)
+    assert f(X).device == f(there).device == f(rnp.array(X)).device == boxed
+    assert rlx.jit(lambda x: x, device="reference")(there).device == "cpu"
+    compiled = f.lower(X).compile()
+    compiled.bind(x=there)
+    assert compiled().tolist() == [1, 4, 9]
+
+
+def test_the_default_device(boxed: str):
+    f = rlx.jit(lambda x: x + 1)
+    assert f(X).device == "cpu"
+    with rlx.device(boxed):
+        assert rlx.default_device() == boxed
+        assert f(X).device == rnp.ones(2).device == rnp.array([1, 2]).device == boxed
+        assert rlx.random.normal(rlx.random.key(0), (3,)).device == boxed
+    assert f(X).device == rnp.ones(2).device == "cpu"
+
+
+def test_two_devices_do_not_mix(boxed: str):
+    class Elsewhere:
+        name = "elsewhere"
+
+        def to_host(self, data):
+            return data
+
+        def from_host(self, array):
+            return array
+
+    here, there = rnp.array(X).to(boxed), rnp.array(X).to(Elsewhere())
+    for add in (lambda x, y: x + y, rlx.jit(lambda x, y: x + y)):
+        with pytest.raises(rlx.DeviceMismatchError, match="boxed and elsewhere"):
+            add(here, there)
+
+
+def test_donated_arrays_of_a_device_are_gone(boxed: str):
+    f = rlx.jit(lambda x: x + 1, donate_argnums=0)
+    x = rnp.array(X).to(boxed)
+    assert f(x).tolist() == [2, 3, 4]
+    with pytest.raises(rlx.DonatedError):
+        f(x)
+
+
+def test_a_device_with_wrong_numbers_is_found_out(boxed: str, monkeypatch: pytest.MonkeyPatch):
+    boxes = sys.modules["boxed_backend"]
+    wrong = lambda graph, arrays: [r + 1 for r in interpret(graph, arrays)]  # noqa: E731
+    interpret = boxes.interpret
+    monkeypatch.setattr(boxes, "interpret", wrong)
+    with pytest.raises(rlx.DivergenceError) as caught:
+        rlx.testing.check_backend(boxed, ops=["sin"], dtypes=["float32"])
+    assert "sin-0 float32: off by" in str(caught.value)
+
+
+def test_the_default_device_is_chosen_by_the_environment():
+    code = "import rlx; print(rlx.default_device(), rlx.jit(lambda x: x)(1).device)"
+    environment = {"RLX_DEVICE": "reference", "RLX_CACHE": "0", "PATH": ""}
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    run = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    assert run.stdout.split() == ["reference", "cpu"]
