@@ -42,6 +42,7 @@ from .ir.errors import (
     StructureError,
     SymbolicSizeError,
     UnknownDeviceError,
+    UnknownPrimitive,
     UnrolledLoopWarning,
     UnsupportedDtype,
     UnsupportedOp,
@@ -117,6 +118,7 @@ from .transforms import (
 )
 
 from . import flatten_util, image, lax, nn, ops, optim, tree_util  # isort: skip  (they use them)
+from .interop import from_jax  # isort: skip  (it uses all)
 
 jacobian = jacrev
 

@@ -286,6 +286,9 @@ class Jitted:
         read = [as_leaf(x) for x in leaves]
         if any(x is not y for x, y in zip(leaves, read, strict=True)):
             marked = pytree.unflatten(tree, read)
+            # a call path tells static arguments by their being marked
+            args = tuple(map(_unless_static, args, marked[0]))
+            kwargs = {key: _unless_static(x, marked[1][key]) for key, x in kwargs.items()}
         return _Call(Arguments((args, kwargs), marked), read, tree)
 
     def _alone(self, call: _Call, name: str) -> Compiled:
@@ -393,6 +396,10 @@ class Jitted:
             # a new one, for another thread may read the old
             paths = {**self._paths, entry: entry.path(call.arguments)}
             self._paths = {each: paths[each] for each in list(paths)[-PATHS:]}
+
+
+def _unless_static(given: Any, marked: Any) -> Any:
+    return given if isinstance(marked, pytree.Static) else marked
 
 
 @dataclass
