@@ -1,4 +1,4 @@
-"""Programs without loops and branches: their launches are prepared once for all calls."""
+"""Programs without loops and branches, whose launches are prepared once."""
 
 from __future__ import annotations
 
