@@ -163,15 +163,15 @@ class DeviceFailure(RlxError, RuntimeError):
     """A device failed at something it can do: a compile, a call, a copy."""
 
 
-class KernelBuildError(RlxError, RuntimeError):
+class KernelBuildError(DeviceFailure):
     """A device's compiler refused a kernel."""
 
 
-class DeviceMemoryError(RlxError, MemoryError):
+class DeviceMemoryError(DeviceFailure, MemoryError):
     """A device has not enough memory."""
 
 
-class DeviceLostError(RlxError, RuntimeError):
+class DeviceLostError(DeviceFailure):
     """A device stopped working, and what lay in its memory is gone."""
 
 
@@ -181,6 +181,10 @@ class DeviceMismatchError(RlxError, ValueError):
 
 class UnsupportedOp(RlxError, NotImplementedError):
     """A device cannot run an op; other libraries raise Python's own error for that."""
+
+
+class UnknownPrimitive(UnsupportedOp):
+    """A function of JAX uses a primitive that has no meaning in rlx."""
 
 
 class UnsupportedDtype(DtypeError, NotImplementedError):

@@ -111,7 +111,8 @@ def _branch(node: Node, make: Make) -> Step:
     branches = [make(graph) for graph in node.graphs]
 
     def run(arrays: Sequence[mx.array]) -> Arrays:
-        index = min(max(int(arrays[0].item()), 0), len(branches) - 1)
+        chosen: Any = arrays[0].item()
+        index = min(max(int(chosen), 0), len(branches) - 1)
         return branches[index](arrays[1:])
 
     return run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -39,7 +40,7 @@ class ClArray:
     @property
     def nbytes(self) -> int:
         """The bytes of all elements."""
-        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+        return math.prod(self.shape) * self.dtype.itemsize
 
 
 class ClMachine:
@@ -53,6 +54,7 @@ class ClMachine:
         self.cl: Any = library()
         self.lock = threading.RLock()
         self.session = 0
+        self.limits = self._limits()
         self._open()
 
     def _open(self) -> None:
@@ -92,14 +94,15 @@ class ClMachine:
         """Whether it has float64."""
         return bool(self.device.double_fp_config)
 
-    @property
-    def limits(self) -> Limits:
+    def _limits(self) -> Limits:
         """What kernels are written for."""
         device = self.device
         wanted = SLOW_LOCAL if self.is_processor else 256
         threads = min(wanted, int(device.max_work_group_size))
         most = 2**31 - 1
-        return Limits(threads, (most, most, most), int(device.local_mem_size), self.is_processor)
+        lanes = int(device.native_vector_width_float) if self.is_processor else 1
+        local = int(device.local_mem_size)
+        return Limits(threads, (most, most, most), local, self.is_processor, lanes)
 
     def describe(self) -> str:
         """What compiled code depends on."""
@@ -119,7 +122,7 @@ class ClMachine:
 
     def empty(self, shape: Sequence[int], dtype: np.dtype) -> ClArray:
         """An array with whatever is in its memory."""
-        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        nbytes = math.prod(shape) * dtype.itemsize
         return ClArray(self.allocate(nbytes), tuple(shape), dtype, self.session)
 
     def from_host(self, array: np.ndarray) -> ClArray:
@@ -171,18 +174,26 @@ class ClMachine:
                 return cl.Program(self.context, [self.device], [known]).build(BUILD_OPTIONS)
             except cl.Error:  # of a driver that has changed without telling
                 disk.remove(key)
+        program = self.build_text(text)
+        if disk:
+            disk.put(key, program.get_info(cl.program_info.BINARIES)[0])
+        return program
+
+    def build_text(self, text: str) -> Any:
+        """Compile a text."""
         try:
-            program = cl.Program(self.context, text).build(BUILD_OPTIONS)
-        except cl.RuntimeError as error:
+            return self.cl.Program(self.context, text).build(BUILD_OPTIONS)
+        except self.cl.RuntimeError as error:
             raise KernelBuildError(
                 f"{self.name} cannot build the kernels of this function",
                 notes=str(error).splitlines()[:20],
                 fix="report this with the text, compiled.stages['opencl']; device='cpu' runs it "
                 "meanwhile",
             ) from error
-        if disk:
-            disk.put(key, program.get_info(cl.program_info.BINARIES)[0])
-        return program
+
+    def enqueue(self, kernel: Any, threads: Sequence[int], group: Sequence[int]) -> None:
+        """Put a kernel into the queue."""
+        self.cl.enqueue_nd_range_kernel(self.queue, kernel, threads, group)
 
 
 class Queued:
@@ -195,14 +206,17 @@ class Queued:
 
     def launch(self, launch: Launch, places: Sequence[Place]) -> None:
         """Run a kernel, its arrays at these places."""
+        bound = self.bind(launch)
+        bound.set(places)
+        self.machine.enqueue(bound.kernel, bound.threads, bound.group)
+
+    def bind(self, launch: Launch) -> _Bound:
+        """The kernel of a launch, which remembers its arguments."""
         bound = self.bound.get(launch)
         if bound is None:
             kernel = self.machine.cl.Kernel(self.program, launch.kernel.name)
             bound = self.bound[launch] = _Bound.of(launch, kernel)
-        bound.set(places)
-        self.machine.cl.enqueue_nd_range_kernel(
-            self.machine.queue, bound.kernel, bound.threads, bound.group
-        )
+        return bound
 
     def copy(self, origin: Place, target: Place, dtype: np.dtype, count: int) -> None:
         """Copy so many numbers of a dtype."""
@@ -276,7 +290,8 @@ class _Bound:
             last = self.last[number]
             if last is not None and last.memory is place.memory and last.start == place.start:
                 continue
-            self.kernel.set_arg(number, place.memory)
+            if place.memory is not None:
+                self.kernel.set_arg(number, place.memory)
             offset = self.offsets[number]
             if offset is not None:
                 self.kernel.set_arg(offset, np.int64(place.start))
