@@ -60,7 +60,7 @@ def _is_view(node: Node) -> bool:
 
 
 def check_size(value: Value | None, name: str) -> None:
-    """Raise if a value is larger than the memory of the machine: MLX would end the process."""
+    """Raise if a value is larger than the machine's memory: MLX would crash."""
     if value is None or value.type.nbytes <= memory_size():
         return
     node = value.node
