@@ -65,6 +65,7 @@ from .runtime import (
     device_put,
     devices,
     doctor,
+    export_coreml,
     nan_check,
     precision,
     show,

@@ -45,6 +45,7 @@ BACKENDS = {
     "xla": Known(".xla.backend", "XlaBackend", has_parts=True),
     "mlx": Known(".mlx.backend", "MlxBackend", has_parts=True),
     "metal": Known(".mlx.backend", "MlxBackend", {"name": "metal"}),
+    "ane": Known(".ane.backend", "AneBackend"),
     "opencl": Known(".opencl.backend", "OpenClBackend", has_parts=True),
 }
 ALIASES = {

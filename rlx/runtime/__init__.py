@@ -10,6 +10,7 @@ from .compiled import CompiledGraph, Cost
 from .debug import debug, show
 from .devices import Device, default_device, device, devices, doctor
 from .eager import run_on_device
+from .export_coreml import export_coreml
 from .measure import CacheBuster, Tick, time_ns
 from .nan_check import nan_check
 from .precision import precision, with_own_policies
@@ -38,6 +39,7 @@ __all__ = [
     "device_put",
     "devices",
     "doctor",
+    "export_coreml",
     "nan_check",
     "precision",
     "run_on_device",
