@@ -42,6 +42,10 @@ class Known:
 BACKENDS = {
     "cpu": Known(".cpu.backend", "CpuBackend"),
     "reference": Known(".reference.backend", "ReferenceBackend"),
+    **{
+        name: Known(".webgpu.backend", "WebgpuBackend", {"name": name})
+        for name in ("webgpu", "vulkan", "opengl", "directx", "metal")
+    },
 }
 ALIASES = {
     "gpu": "webgpu",
