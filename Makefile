@@ -10,16 +10,19 @@ WORKERS ?= auto
 TIME ?= inf
 AUDITED := $(addprefix tests/test_,variations.py every_op.py cpu_ops.py cpu_gemm.py shared_results.py)
 
-.PHONY: help demo test parity audit programs nightly soak guards threads floats lint bench docs clean
+.PHONY: help demo test test-devices parity audit programs nightly soak guards threads floats lint bench docs clean
 
 help:  ## show the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 demo: $(VENV)/demo.stamp  ## train a network on handwritten digits; writes pictures to out/
 	$(BIN)/python examples/train_digits.py
 
 test: $(VENV)/test.stamp  ## run all tests
 	$(BIN)/python -m pytest -q -n $(WORKERS)
+
+test-devices: $(VENV)/devices.stamp  ## everything on every device that is here; writes docs/devices.md
+	$(BIN)/python tests/on_devices.py --page docs/devices.md
 
 parity: $(VENV)/test.stamp  ## compare every function with JAX's, under every law; some minutes
 	$(BIN)/python -m pytest -q -n $(WORKERS) tests/parity/whole.py tests/parity/jax_programs.py

@@ -1,0 +1,100 @@
+"""docs/devices.md: what runs where, op by op and dtype by dtype, with the reason for each gap."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from rlx.ir.graph import OPS
+
+HEAD = """# What runs where
+
+Made by `make test-devices` on one machine; do not edit. Every sample of every op ran on each device
+below in all dtypes that the op takes, and its results were compared with the op's NumPy reference,
+within a few roundings of the dtype. **host**: the op has no loops and no row in the device's table,
+so its reference runs on the host and arrays are copied there and back, as `report()` says.
+**gradients**: those of each op with a derivative. **programs**: random programs of all families.
+**parity**: one in ten of the functions that JAX has, too, against what JAX gives. **digits**: the
+demo after three passes.
+"""
+
+
+def written(results: list[dict[str, Any]]) -> str:
+    """The page of some devices' results."""
+    return "\n".join([HEAD, *_summary(results), "", *_reasons(results), "", *_table(results), ""])
+
+
+def _summary(results: list[dict[str, Any]]) -> list[str]:
+    lines = [
+        "| device | what ran it | ops, dtypes | wrong | gaps | host | gradients | programs | "
+        "parity | digits |",
+        "| --- | --- | --: | --: | --: | --: | --: | --: | --: | --- |",
+    ]
+    for found in results:
+        rows = found["ops"]
+        gaps = sum(bool(r["gap"]) for r in rows)
+        wrong = sum(bool(r["fault"]) for r in rows)
+        on_host = sum(r["on_host"] for r in rows)
+        parts = [_part(found[name]) for name in ("gradients", "programs", "parity")]
+        cells = [
+            found["device"],
+            found["description"],
+            str(len(rows)),
+            str(wrong),
+            f"{gaps / max(len(rows), 1):.1%}",
+            f"{on_host / max(len(rows), 1):.1%}",
+            *parts,
+            found["digits"]["told"],
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _part(found: dict[str, Any]) -> str:
+    """How many agreed, of how many."""
+    left = found["count"] - len(found["gaps"]) - len(found["faults"])
+    return f"{left} of {found['count']}"
+
+
+def _reasons(results: list[dict[str, Any]]) -> list[str]:
+    """The reasons for gaps by device, the most frequent first."""
+    lines = ["## Why", ""]
+    for found in results:
+        count: dict[str, set[str]] = defaultdict(set)
+        for row in found["ops"]:
+            if row["gap"]:
+                count[row["gap"]].add(row["op"])
+        for reason, ops in sorted(count.items(), key=lambda item: -len(item[1])):
+            named = ", ".join(sorted(ops)) if len(ops) <= 6 else f"{len(ops)} ops"
+            lines.append(f"- **{found['device']}**: {reason} ({named})")
+    return lines if len(lines) > 2 else [*lines, "There are no gaps."]
+
+
+def _table(results: list[dict[str, Any]]) -> list[str]:
+    """A row for each op; a cell names the dtypes that are refused, or is a ✓."""
+    devices = [found["device"] for found in results]
+    cells: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for found in results:
+        for row in found["ops"]:
+            cells[row["op"], found["device"]].append(row)
+    lines = [
+        "## Op by op",
+        "",
+        "✓: all dtypes that the op takes; h: on the host; ✗: the dtypes that are refused.",
+        "",
+        f"| op | {' | '.join(devices)} |",
+        f"| --- |{' --- |' * len(devices)}",
+    ]
+    names = [name for name in sorted(OPS) if any((name, d) in cells for d in devices)]
+    for name in names:
+        lines.append(f"| {name} | {' | '.join(_cell(cells[name, d]) for d in devices)} |")
+    return lines
+
+
+def _cell(rows: list[dict[str, Any]]) -> str:
+    refused = list(dict.fromkeys(r["dtype"] for r in rows if r["gap"]))
+    wrong = list(dict.fromkeys(r["dtype"] for r in rows if r["fault"]))
+    marks = [f"✗ {' '.join(refused)}"] if refused else []
+    marks += [f"wrong {' '.join(wrong)}"] if wrong else []
+    marks += ["h"] if any(r["on_host"] for r in rows) else []
+    return ", ".join(marks) or "✓"

@@ -1,0 +1,220 @@
+"""Everything on every device: ops, gradients, random programs, parity with JAX, a training.
+
+    python tests/on_devices.py                          all devices this machine has
+    python tests/on_devices.py mlx opencl               these
+    python tests/on_devices.py --page docs/devices.md   and write the page of what runs where
+
+Each device is examined in a process of its own, so that one that crashes is reported and the
+others go on. What is wrong ends the command with an error; gaps are counted, with their reasons.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":  # run as a script, from anywhere
+    sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
+
+import numpy as np
+
+import rlx
+from rlx.ir.errors import UnsupportedDtype, UnsupportedOp
+from rlx.ir.interpret import interpret
+from rlx.runtime.check_backend import Conformance, Outcome, cases, check_backend
+from rlx.runtime.samples import graph_of, tolerance_of
+from rlx.runtime.session import Session
+
+ROOT = Path(__file__).parent.parent
+PROGRAMS = 60
+WITH_DOUBLE = ["float64", "float64", "int32", "uint8", "bool", "complex128"]
+WITHOUT_DOUBLE = ["float32", "float32", "int32", "bool"]
+TOLERANCE = 64.0  # of gradients in units of a sample's own: they chain several ops
+Found = Iterator[tuple[str, str, str]]  # what was run, the reason for a gap, the fault
+
+
+def attempted(run: Callable[[], str]) -> tuple[str, str]:
+    """The reason for a gap and the fault of one run; both empty if it agrees."""
+    try:
+        return "", run()
+    except (UnsupportedOp, UnsupportedDtype) as error:
+        return error.what, ""
+    except Exception as error:  # whatever it is, it is to be reported
+        return "", f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def differs(found: Any, wanted: Any, tolerance: float) -> str:
+    """In what arrays differ, empty if they agree."""
+    for x, y in zip(found, wanted, strict=True):
+        x, y = np.asarray(x), np.asarray(y)
+        if y.dtype.kind not in "biufc":
+            x, y = x.astype(np.float32), y.astype(np.float32)
+        if x.shape != y.shape or not np.allclose(x, y, tolerance, tolerance, equal_nan=True):
+            return f"{x.reshape(-1)[:4]} instead of {y.reshape(-1)[:4]}"
+    return ""
+
+
+def gradients(device: str) -> Found:
+    """The cotangents of each smooth sample in float32, against the reference's."""
+    from audit import Case, like
+    from laws_of_change import FORWARD_ONLY, pulled
+
+    session = Session(device)
+    for case, number in cases():
+        smooth = Case(case.op, case.sample)
+        arrays = case.in_dtype("float32")
+        if not smooth.is_smooth or case.op.name in FORWARD_ONLY or arrays is None:
+            continue
+        graph = pulled(graph_of(case.op, arrays, case.attrs), smooth.active)
+        cts = [np.zeros(p.type.shape, p.dtype) for p in graph.params[len(arrays) :]]
+        given = [*arrays, *like(cts, 1)]
+
+        def run(graph: Any = graph, given: Any = given) -> str:
+            results = session.compile(graph)(*given)
+            results = results if isinstance(results, tuple) else (results,)
+            with np.errstate(all="ignore"):
+                wanted = interpret(graph, given)
+            return differs(results, wanted, TOLERANCE * tolerance_of(*graph.result_types))
+
+        yield f"{case.op.name}-{number}", *attempted(run)
+
+
+def random_programs(device: str) -> Found:
+    """Random programs of all families against the reference."""
+    from libraries import OURS
+    from opinions import flat
+    from program_families import FAMILIES
+    from program_lines import MIXED_RULES
+    from programs import close, made
+    from programs import tolerance_of as third
+
+    has_double = "float64" in Session(device).backend.target.stored
+    for seed in range(PROGRAMS):
+        dtypes = WITH_DOUBLE if has_double else WITHOUT_DOUBLE
+        program = made(seed, MIXED_RULES + FAMILIES, dtypes)
+        fn = flat(program, OURS, rlx)
+
+        def run(program: Any = program, fn: Any = fn) -> str:
+            found = rlx.jit(fn, device=device)(*program.inputs)
+            wanted = rlx.jit(fn, device="reference")(*program.inputs)
+            for x, y, limit in zip(found, wanted, program.tolerances, strict=True):
+                assert x.dtype == y.dtype, f"{x.dtype}, not {y.dtype}"
+                close(np.asarray(x), np.asarray(y), limit if third(y.dtype) else 0)
+            return ""
+
+        yield f"program {seed}", *attempted(run)
+
+
+def parity(device: str) -> Found:
+    """One in ten of the functions that JAX has, too, against what JAX gave."""
+    from parity.differences import unlisted
+    from parity.engine import check_recorded
+    from parity.record import recorded, sample
+
+    answers = recorded()
+    with rlx.device(device):
+        for case, laws in sample():
+            checks = list(check_recorded(case, laws, answers))
+            refused = [c.said for c in checks if c.said.startswith("Unsupported")]
+            left = [c for c in checks if c.said not in refused]
+            gap = refused[0].splitlines()[0].partition(": ")[2] if refused else ""
+            yield f"{case.module}: {case.text}", gap, "; ".join(unlisted(case, left))
+
+
+def digits(device: str) -> Found:
+    """The demo: it must learn on each device as it does on the cpu."""
+    script = ROOT / "examples" / "train_digits.py"
+    options = ["--epochs", "3", "--out", str(ROOT / "out" / "digits"), "--device", device]
+    done = subprocess.run(
+        [sys.executable, str(script), *options], capture_output=True, text=True, cwd=ROOT
+    )
+    lines = [text for text in done.stdout.splitlines() if "accuracy" in text]
+    share = float(lines[0].rpartition(" ")[2].rstrip("%")) if lines else 0.0
+    fault = "" if share > 90 else done.stderr.strip().splitlines()[-1:] or f"{share} % are right"
+    yield f"{share:.1f} % of digits right", "", str(fault or "")
+
+
+PARTS = {"gradients": gradients, "programs": random_programs, "parity": parity, "digits": digits}
+
+
+def examine(device: str) -> dict[str, Any]:
+    """Everything on one device."""
+    found: dict[str, Any] = {"device": device, "description": rlx.Device(device).description}
+    try:
+        conformance = check_backend(device)
+    except rlx.DivergenceError as error:
+        conformance = error.conformance  # type: ignore[attr-defined]
+    print(conformance, flush=True)
+    found["ops"] = [vars(outcome) for outcome in conformance.outcomes]
+    for name, part in PARTS.items():
+        began = time.perf_counter()
+        rows = list(part(device))
+        faults = [f"{what}: {fault}" for what, _, fault in rows if fault]
+        gaps = [f"{what}: {gap}" for what, gap, _ in rows if gap]
+        told = rows[0][0] if len(rows) == 1 else f"{len(rows)} run"
+        seconds = time.perf_counter() - began
+        print(
+            f"{device}: {name}: {told}, {len(faults)} wrong, {len(gaps)} refused, {seconds:.0f} s"
+        )
+        print("".join(f"  wrong: {fault}\n" for fault in faults), end="", flush=True)
+        found[name] = {"count": len(rows), "told": told, "faults": faults, "gaps": gaps}
+    return found
+
+
+def is_right(found: dict[str, Any]) -> bool:
+    """Whether nothing is wrong on a device."""
+    ops = any(row["fault"] for row in found.get("ops", [{"fault": "it crashed"}]))
+    return not ops and not any(found[name]["faults"] for name in PARTS)
+
+
+def conformance_of(found: dict[str, Any]) -> Conformance:
+    """The outcomes as they were."""
+    return Conformance(found["device"], tuple(Outcome(**row) for row in found["ops"]))
+
+
+def main() -> None:
+    """Examine devices, each in a process of its own."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("devices", nargs="*", help="devices by name (default: all that run here)")
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "out" / "devices", help="for the results"
+    )
+    parser.add_argument("--page", type=Path, help="the page of what runs where to write")
+    parser.add_argument("--one", action="store_true", help="examine one device in this process")
+    asked = parser.parse_args()
+    asked.out.mkdir(parents=True, exist_ok=True)
+    if asked.one:
+        found = examine(asked.devices[0])
+        name = asked.devices[0].replace(":", "_")
+        (asked.out / f"{name}.json").write_text(json.dumps(found))
+        return
+    wanted = [rlx.Device(name) for name in asked.devices] or rlx.devices()
+    results, wrong = [], []
+    for device in wanted:
+        if not device.is_available():
+            print(f"{device}: skipped: {device.reason}; {device.install}")
+            continue
+        command = [sys.executable, __file__, "--one", device, "--out", str(asked.out)]
+        code = subprocess.run(command, cwd=ROOT).returncode
+        path = asked.out / f"{device.replace(':', '_')}.json"
+        found = json.loads(path.read_text()) if code == 0 else {}
+        results += [found] if found else []
+        if not found or not is_right(found):
+            wrong.append(str(device))
+    if asked.page:
+        from device_page import written
+
+        asked.page.write_text(written(results))
+        print(f"wrote {asked.page}")
+    if wrong:
+        sys.exit(f"wrong on {', '.join(wrong)}")
+
+
+if __name__ == "__main__":
+    main()
