@@ -203,6 +203,8 @@ class Scalars:
 
     def _depth(self, expr: Expr) -> int:
         """The outermost block that an expression may stand in."""
+        if self.given and any(e in self.given for e in walk(expr)):
+            return len(self.scopes) - 1  # what is at hand here is not further out
         needed = [n for n, s in enumerate(self.scopes) if s.branch or s.variables & expr.variables]
         return max(needed, default=0)
 
