@@ -129,6 +129,10 @@ class Dialect(ABC):
         of the chosen numbers.
         """
 
+    def zero_factor(self, dtype: np.dtype, zero: str) -> str:
+        """A float 0 in a product or quotient, which must not be known to be 0 for all others."""
+        return zero
+
     # -- memory and threads ----------------------------------------------------------------------
 
     @abstractmethod

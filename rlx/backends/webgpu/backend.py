@@ -9,7 +9,8 @@ from ...ir.graph import Graph
 from ...ir.types import DTYPES
 from ...ir.verify import verify
 from ...lower.cost import work
-from ...lower.pipeline import lower
+from ...lower.lir.program import LibraryCall
+from ...lower.pipeline import Lowered, lower
 from ...lower.target import FLOATS, NUMBERS, Target
 from ..backend import Availability, Backend, Executable
 from ..c_like.dialect import Limits
@@ -17,12 +18,14 @@ from ..c_like.plan import Plan, plan
 from ..device_entry import device_executable
 from . import adapters
 from .device import Device
+from .few_arrays import few_arrays
 from .memory import Data, WebgpuMemory
 from .program import Loaded
 from .wgsl import Wgsl
 
 THREADS = 64  # of a group: two or one of those that hardware runs at once
 MOST_RANKED = 64
+MOST_ARRAYS = "max-storage-buffers-per-shader-stage"
 NEEDS = {
     "shader-int64": frozenset(("int64", "uint64")),
     "shader-f64": frozenset(("float64", "complex128")),
@@ -35,7 +38,7 @@ class WebgpuBackend(Backend):
 
     def __init__(self, name: str = "webgpu") -> None:
         self.name = name
-        self.memory = WebgpuMemory(name, lambda: self.device)
+        self.memory: WebgpuMemory = WebgpuMemory(name, lambda: self.device)
 
     def availability(self) -> Availability:
         """Whether wgpu finds an adapter."""
@@ -93,11 +96,12 @@ class WebgpuBackend(Backend):
     ) -> Executable:
         """Lower a graph and write its kernels; they are compiled when they first run."""
         lowered = lower(graph, target or self.target, _verify_stage if check else None)
+        few_arrays(lowered.program, self.device.limits[MOST_ARRAYS] - 1)  # one for the numbers
         made = plan(lowered.program, self.dialect)
         compiled = _Compiled(self, made)
         executable = device_executable(graph, array, self.memory, compiled.run)
         executable.make_stages = lambda: {**lowered.stages, "wgsl": text_of(made)}
-        executable.make_report = lambda: f"{lowered.report}\nkernels: {len(made.kernels)}"
+        executable.make_report = lambda: report(lowered, made)
         executable.constant_bytes = sum(
             b.nbytes for p in made.program.programs for b in p.constants
         )
@@ -124,6 +128,16 @@ class _Compiled:
             outputs = [memory.empty(b.type.shape, b.dtype) for b in self.plan.program.outputs]  # type: ignore[arg-type]
             self.loaded.run(inputs, outputs)
         return outputs
+
+
+def report(lowered: Lowered, made: Plan) -> str:
+    """What became of the ops."""
+    lines = [lowered.report, f"kernels: {len(made.kernels)}"]
+    for program in made.program.programs:
+        for step in program.steps:
+            if isinstance(step, LibraryCall):
+                lines.append(f"{step.op.name}: library: on the host, with copies to and fro")
+    return "\n".join(lines)
 
 
 def text_of(made: Plan) -> str:

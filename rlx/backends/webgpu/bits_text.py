@@ -7,6 +7,17 @@ bits, and such constants are made from variables, which no compiler evaluates.
 TEXT = """
 var<private> infinity_bits: u32 = 0x7f800000u;
 var<private> nan_bits: u32 = 0x7fc00000u;
+var<private> zero_bits: u32 = 0u;
+
+// 0, which a kernel sets from what no compiler knows: x * 0.0 is taken for 0.0 by some
+fn hidden_zero() -> f32 {
+  return bitcast<f32>(zero_bits);
+}
+
+// -x, of which no compiler sees that x - x is 0.0, for it is not if x is infinite
+fn minus_f32(x: f32) -> f32 {
+  return bitcast<f32>(bitcast<u32>(x) ^ 0x80000000u);
+}
 
 fn is_nan(x: f32) -> bool {
   return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;

@@ -25,10 +25,13 @@ class Loaded:
             for buffer in program.constants:
                 assert buffer.array is not None, f"{buffer} has no numbers"
                 words = words_of(buffer.array)
+                device.check_binding(words.nbytes, f"a constant of {plan.program.name}")
                 region = Region(device.take(words.nbytes, "a constant"), 0, words.nbytes)
                 device.write(region, words, "a constant")
                 self.constants[buffer] = Place(region)
         offsets, nbytes = place_temporaries(plan)
+        for buffer in offsets:
+            device.check_binding(nbytes_of(buffer), f"a temporary of {plan.program.name}")
         block = device.take(nbytes, f"the temporaries of {plan.program.name}")
         self.owned = {b: Place(Region(block, at, nbytes_of(b))) for b, at in offsets.items()}
 

@@ -79,17 +79,21 @@ def _whole(register: str, number: int) -> str:
 
 def _float(register: str, number: float) -> str:
     if math.isnan(number):
-        return "not_a_number()" if register == "f32" else "f64(not_a_number())"
+        return "not_a_number()" if register == "f32" else "nan_f64()"
     if math.isinf(number):
         sign = "-" if number < 0 else ""
-        return f"({sign}infinite())" if register == "f32" else f"({sign}f64(infinite()))"
+        return f"({sign}infinite())" if register == "f32" else f"({sign}infinite_f64())"
     if register == "f64":
-        return f"{number!r}lf" if "e" in repr(number) or "." in repr(number) else f"{number!r}.0lf"
+        return f"{_with_point(repr(number))}lf"
     single = np.float32(number)
-    if single == 0 and math.copysign(1, number) < 0 or 0 < abs(single) < np.finfo(np.float32).tiny:
-        return f"bitcast<f32>({int(single.view(np.uint32))}u)"
-    text = str(single)
-    return f"{text}f" if "e" in text or "." in text else f"{text}.0f"
+    if single != 0 and abs(single) >= np.finfo(np.float32).tiny:
+        return f"{_with_point(str(single))}f"
+    bits = int(single.view(np.uint32))  # -0.0, and what may be taken for 0
+    return "0.0f" if bits == 0 else f"bitcast<f32>({bits}u)"
+
+
+def _with_point(text: str) -> str:
+    return text if "e" in text or "." in text else f"{text}.0"
 
 
 def template(name: str, dtype: np.dtype, result: np.dtype) -> str | None:
@@ -142,7 +146,9 @@ def _integer(name: str, dtype: str) -> str | None:
     register = REGISTERS[dtype]
     is_signed = register.startswith("i")
     if name in SYMBOLS:
-        return f"({{0}} {SYMBOLS[name]} {{1}})" if name != "div" else f"div_{register}({{0}}, {{1}})"
+        return (
+            f"({{0}} {SYMBOLS[name]} {{1}})" if name != "div" else f"div_{register}({{0}}, {{1}})"
+        )
     if name in BITS:
         return f"({{0}} {BITS[name]} {{1}})"
     if name in ("max", "min"):
@@ -211,10 +217,10 @@ def _counted(name: str, dtype: str) -> str:
 
 
 def _real(name: str, register: str) -> str | None:
+    if name in ("neg", "sub"):
+        return f"minus_{register}({{0}})" if name == "neg" else f"({{0}} + minus_{register}({{1}}))"
     if name in SYMBOLS:
         return f"({{0}} {SYMBOLS[name]} {{1}})"
-    if name == "neg":
-        return "(-{0})"
     if name in BUILT_IN:
         return f"{name}({{0}})"
     if name == "fma":

@@ -49,7 +49,7 @@ class Wgsl(Dialect):
     def loop(self, dtype: np.dtype, name: str, start: str, end: str, step: str = "1") -> str:
         """The line that opens a loop."""
         kind = self.type(dtype)
-        start, step = (kind_of(kind, text) for text in (start, step))
+        start, step = (literal(dtype, int(x)) if x.isdigit() else x for x in (start, step))
         return f"for (var {name}: {kind} = {start}; {name} < {end}; {name} += {step}) {{"
 
     # -- instructions ----------------------------------------------------------------------------
@@ -57,6 +57,10 @@ class Wgsl(Dialect):
     def template(self, name: str, dtype: np.dtype, result: np.dtype) -> str | None:
         """An instruction as text with `{0}`, `{1}` for its operands."""
         return template(name, dtype, result)
+
+    def zero_factor(self, dtype: np.dtype, zero: str) -> str:
+        """A 0 that compilers do not see."""
+        return "hidden_zero()" if dtype.itemsize == 4 else "f64(hidden_zero())"
 
     # -- memory and threads ----------------------------------------------------------------------
 
@@ -108,6 +112,8 @@ class Wgsl(Dialect):
                 f"@group(0) @binding({count}) var<storage, read_write> numbers: array<i32>;"
             )
         named = [f"let {number} = numbers[{i}];" for i, number in enumerate(numbers)]
+        if any("hidden_zero()" in line for line in lines):
+            named.append("zero_bits = place_id.y >> 31u;")
         shared = [self.shared(array) for array in signature.locals]
         x, y, z = signature.threads
         body = "".join(f"  {line}\n" for line in (*named, *lines))
@@ -138,8 +144,3 @@ class Wgsl(Dialect):
 
 def _moved(parameter: Parameter, place: str) -> str:
     return f"{place} + {parameter.offset_name}" if parameter.has_offset else place
-
-
-def kind_of(kind: str, text: str) -> str:
-    """A text of digits as a number of a type."""
-    return f"{kind}({text})" if text.isdigit() else text

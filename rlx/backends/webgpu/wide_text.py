@@ -99,6 +99,10 @@ fn u64_of_f32(x: f32) -> u64 {
   return u64(x);
 }
 
+fn minus_f64(x: f64) -> f64 {
+  return bitcast<f64>(bitcast<u64>(x) ^ 0x8000000000000000lu);
+}
+
 fn is_nan_f64(x: f64) -> bool {
   return !(x <= 0.0lf) && !(x >= 0.0lf);
 }
