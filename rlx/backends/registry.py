@@ -42,6 +42,8 @@ class Known:
 BACKENDS = {
     "cpu": Known(".cpu.backend", "CpuBackend"),
     "reference": Known(".reference.backend", "ReferenceBackend"),
+    "mlx": Known(".mlx.backend", "MlxBackend", has_parts=True),
+    "metal": Known(".mlx.backend", "MlxBackend", {"name": "metal"}),
     "opencl": Known(".opencl.backend", "OpenClBackend", has_parts=True),
     **{
         name: Known(".webgpu.backend", "WebgpuBackend", {"name": name})
