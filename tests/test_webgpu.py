@@ -134,8 +134,8 @@ def test_every_function_of_the_library_is_called():
 
 
 INSTRUCTIONS = """
-saturate cast neg sub eq is_finite max min sign rem pow floor_div floor_rem div shl shr_logical popcount clz
-shr_arithmetic exp exp2 log logistic sin cos tanh expm1 log1p tan erf erfc cbrt asin acos atan sinh
+saturate cast neg sub eq is_finite max min sign rem pow floor_div floor_rem div shl shr_logical popcount
+clz shr_arithmetic exp exp2 log logistic sin cos tanh expm1 log1p tan erf erfc cbrt asin acos atan sinh
 cosh erf_inv asinh acosh atanh atan2 round_float16 round_bfloat16 narrow_float16 widen_float16
 """.split()
 
@@ -213,22 +213,25 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch):
         raise ImportError
 
     monkeypatch.setattr(adapters, "found", absent)
-    assert adapters.availability("metal").install == "pip install wgpu"
+    assert adapters.availability("webgpu").install == 'pip install "rlx[webgpu]"'
 
 
 def test_hardware_comes_before_processors_and_opengl_last(monkeypatch: pytest.MonkeyPatch):
     class Fake:
-        def __init__(self, hardware: str, interface: str) -> None:
-            self.info = {"adapter_type": hardware, "backend_type": interface}
+        def __init__(self, hardware: str, interface: str, name: str) -> None:
+            names = {"vendor": "", "description": "", "device": name}
+            self.info = {"adapter_type": hardware, "backend_type": interface, **names}
 
     cpu, old, new = (
-        Fake("CPU", "Vulkan"),
-        Fake("DiscreteGPU", "OpenGL"),
-        Fake("DiscreteGPU", "Vulkan"),
+        Fake("CPU", "Vulkan", "llvmpipe"),
+        Fake("DiscreteGPU", "OpenGL", "Nameless"),
+        Fake("DiscreteGPU", "Vulkan", "Nameless"),
     )
     monkeypatch.setattr(adapters, "found", lambda: [cpu, old, new])
-    assert adapters.choose("webgpu") is new and adapters.choose("opengl") is old
-    assert adapters.choose("directx") is None
+    chosen = ["webgpu", "opengl", "vulkan", "webgpu:opengl", "webgpu:pipe", "directx"]
+    assert [adapters.choose(name) for name in chosen] == [new, old, new, old, cpu, None]
+    assert "called 'other'" in adapters.availability("webgpu:other").reason
+    assert "D3D12: wgpu finds llvmpipe (Vulkan); " in adapters.availability("directx").reason
 
 
 # -- on a device ----------------------------------------------------------------------------------

@@ -45,10 +45,10 @@ BACKENDS = {
     "mlx": Known(".mlx.backend", "MlxBackend", has_parts=True),
     "metal": Known(".mlx.backend", "MlxBackend", {"name": "metal"}),
     "opencl": Known(".opencl.backend", "OpenClBackend", has_parts=True),
-    **{
-        name: Known(".webgpu.backend", "WebgpuBackend", {"name": name})
-        for name in ("webgpu", "vulkan", "opengl", "directx", "metal")
-    },
+    "webgpu": Known(".webgpu.backend", "WebgpuBackend", has_parts=True),
+    "vulkan": Known(".webgpu.backend", "WebgpuBackend", {"name": "vulkan"}),
+    "opengl": Known(".webgpu.backend", "WebgpuBackend", {"name": "opengl"}),
+    "directx": Known(".webgpu.backend", "WebgpuBackend", {"name": "directx"}),
 }
 ALIASES = {
     "gpu": "webgpu",

@@ -130,7 +130,7 @@ class Dialect(ABC):
         """
 
     def zero_factor(self, dtype: np.dtype, zero: str) -> str:
-        """A float 0 in a product or quotient, which must not be known to be 0 for all others."""
+        """A float 0 in a product or quotient, with NaN and infinite numbers obeyed."""
         return zero
 
     # -- memory and threads ----------------------------------------------------------------------

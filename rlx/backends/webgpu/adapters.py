@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -13,17 +14,53 @@ KINDS = {
     "directx": ("D3D12", "D3D11"),
     "metal": ("Metal",),
 }
-"""The backend types of wgpu that each device of rlx asks for; `webgpu` takes any."""
+"""The backend types of wgpu by the names that rlx has for interfaces."""
 
 PREFERRED = ("DiscreteGPU", "IntegratedGPU", "Unknown", "CPU")  # hardware, the best first
-INSTALL = "pip install wgpu"
+INSTALL = 'pip install "rlx[webgpu]"'
 DRIVERS = {
-    "webgpu": "install a graphics driver (Debian: apt-get install mesa-vulkan-drivers libvulkan1)",
     "vulkan": "install a Vulkan driver (Debian: apt-get install mesa-vulkan-drivers libvulkan1)",
     "opengl": "install an EGL driver (Debian: apt-get install libegl1 libegl-mesa0)",
     "directx": "run on Windows 10 or later",
-    "metal": "run on macOS, on a Mac with a GPU that knows Metal",
+    "metal": "run on a Mac with a GPU that knows Metal",
 }
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a name of a device asks for: an interface, or a part of an adapter's name, or neither.
+
+    >>> Wanted.of("webgpu:vulkan"), Wanted.of("opengl"), Wanted.of("webgpu:nvidia")
+    (Wanted(interface='vulkan', part=''), Wanted(interface='opengl', part=''),
+    Wanted(interface='', part='nvidia'))
+    """
+
+    interface: str = ""
+    part: str = ""
+
+    @classmethod
+    def of(cls, name: str) -> Wanted:
+        """What the name of a device asks for."""
+        kind, _, which = name.partition(":")
+        for word in (kind, which):
+            if word in KINDS:
+                return cls(interface=word)
+        return cls(part=which.lower())
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The backend types of wgpu that will do."""
+        return KINDS[self.interface] if self.interface else tuple(sum(KINDS.values(), ()))
+
+    def fits(self, info: Any) -> bool:
+        """Whether an adapter is such a one."""
+        names = " ".join(str(info[key]) for key in ("vendor", "device", "description"))
+        return info["backend_type"] in self.kinds and self.part in names.lower()
+
+    @property
+    def fix(self) -> str:
+        """What to install where there is none."""
+        return DRIVERS[self.interface or "vulkan"]
 
 
 @cache
@@ -35,36 +72,35 @@ def found() -> list[Any]:
 
 
 def choose(name: str) -> Any | None:
-    """The best adapter for a device of rlx; None if there is none."""
-    kinds = KINDS.get(name, sum(KINDS.values(), ()))
-    fitting = [a for a in found() if a.info["backend_type"] in kinds]
+    """The best adapter for a device by its name; None if there is none."""
+    wanted = Wanted.of(name)
 
     def rank(adapter: Any) -> tuple[int, int]:
-        info = adapter.info
-        hardware = info["adapter_type"]
+        hardware, kind = adapter.info["adapter_type"], adapter.info["backend_type"]
         place = PREFERRED.index(hardware) if hardware in PREFERRED else len(PREFERRED)
         # an OpenGL driver can do less than any other
-        return place, kinds.index(info["backend_type"]) if name in KINDS else (
-            info["backend_type"] in KINDS["opengl"]
-        )
+        return place, wanted.kinds.index(kind) + 10 * (kind in KINDS["opengl"])
 
-    return min(fitting, key=rank, default=None)
+    return min((a for a in found() if wanted.fits(a.info)), key=rank, default=None)
 
 
 def availability(name: str) -> Availability:
-    """Whether there is an adapter for a device of rlx; if not, what to install."""
+    """Whether there is an adapter for a device; if not, what to install."""
+    wanted = Wanted.of(name)
     try:
         adapters = found()
     except ImportError:
         return Availability(False, "the package wgpu is not installed", INSTALL)
     except Exception as error:  # the library is there and does not load or start
-        return Availability(False, f"wgpu does not start: {error}", DRIVERS[name])
-    if choose(name) is None:
-        kinds = sorted({a.info["backend_type"] for a in adapters})
-        seen = f"wgpu finds adapters for {', '.join(kinds)} only" if kinds else "wgpu finds none"
-        wanted = "graphics adapter" if name not in KINDS else f"adapter for {KINDS[name][0]}"
-        return Availability(False, f"there is no {wanted}: {seen}", DRIVERS[name])
-    return Availability(True)
+        return Availability(False, f"wgpu does not start: {error}", wanted.fix)
+    if choose(name) is not None:
+        return Availability(True)
+    seen = "; ".join(f"{a.info['device']} ({a.info['backend_type']})" for a in adapters)
+    asked = f"adapter for {wanted.kinds[0]}" if wanted.interface else "graphics adapter"
+    asked += f" called {wanted.part!r}" if wanted.part else ""
+    reason = f"there is no {asked}: wgpu finds {seen or 'none'}"
+    is_misnamed = wanted.part and adapters
+    return Availability(False, reason, "name one of these" if is_misnamed else wanted.fix)
 
 
 def description(name: str) -> str:

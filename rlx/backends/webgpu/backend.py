@@ -34,11 +34,15 @@ NEEDS = {
 
 
 class WebgpuBackend(Backend):
-    """Compiles graphs for the best adapter of a name: `webgpu`, or one interface by its name."""
+    """Compiles graphs for the best adapter that a name asks for.
 
-    def __init__(self, name: str = "webgpu") -> None:
-        self.name = name
-        self.memory: WebgpuMemory = WebgpuMemory(name, lambda: self.device)
+    `webgpu` takes any, `vulkan` and `webgpu:metal` one of an interface, `webgpu:nvidia` one by a
+    part of its name.
+    """
+
+    def __init__(self, name: str = "webgpu", which: str = "") -> None:
+        self.name = f"{name}:{which}" if which else name
+        self.memory: WebgpuMemory = WebgpuMemory(self.name, lambda: self.device)
 
     def availability(self) -> Availability:
         """Whether wgpu finds an adapter."""

@@ -52,7 +52,7 @@ def _packed(kernel: Kernel, most: int, names: Iterator[str]) -> Iterator[Step]:
         by_dtype[buffer.number_dtype].append(buffer)
     over = _count(kernel) - most
     moved: dict[Buffer, tuple[Buffer, int]] = {}
-    for dtype, buffers in sorted(by_dtype.items(), key=lambda item: -len(item[1])):
+    for buffers in sorted(by_dtype.values(), key=len, reverse=True):
         chosen = buffers[: over + 1] if over > 0 else []
         if len(chosen) < 2:
             continue
