@@ -13,13 +13,13 @@ import numpy as np
 from ...ir.dims import is_at_least
 from ...ir.errors import UnsupportedOp
 from ...ir.types import SHORT, as_dtype, highest, is_float, lowest
-from ...lower.lir.expr import Apply, Const, Expr, Guard, IndexValue, Load, Reduce, const, walk
+from ...lower.lir.expr import Apply, Const, Expr, Guard, IndexValue, Load, Reduce, walk
 from ...lower.lir.index import Atom, Index, Loaded, Quotient, Variable
-from ...lower.lir.instructions import NUMPY
 from ...lower.lir.program import Buffer
 from .arithmetic import Given, Number
 from .bodies import BODIES
 from .dialect import FLOAT32, HALVES, INT32, INT64, Dialect, Parameter, register
+from .known import Known
 
 LONGEST = 100  # characters of an expression that gets no line of its own
 BOOL, UINT16 = as_dtype("bool"), as_dtype("uint16")
@@ -103,7 +103,7 @@ class Scalars:
         self.given: dict[Expr, str] = {}
         self.parameters: dict[Buffer, Parameter] = {}
         self.called: dict[str, None] = {}
-        self.known: dict[Expr, Const | None] = {}
+        self.known = Known()
         self.count: Counter[str] = Counter()
         self.scopes = [Scope()]
         self.uses: Counter[Expr] = Counter()
@@ -172,7 +172,7 @@ class Scalars:
         """An expression: in line, or the name of its own line."""
         if expr in self.given:
             return self.given[expr]
-        known = self._known(expr)
+        known = self.known[expr]
         if known is not None:
             return self.dialect.literal(register(known.dtype), known.number)
         if isinstance(expr, Given):
@@ -188,22 +188,6 @@ class Scalars:
             return self.named(expr)
         text = self._inline(expr)
         return self.named(expr, text) if len(text) > LONGEST else text
-
-    def _known(self, expr: Expr) -> Const | None:
-        """What is made of numbers alone as one: 1 / 0 in a text is an error in some languages."""
-        if isinstance(expr, Const):
-            return expr
-        if not isinstance(expr, Apply) or expr.instruction not in NUMPY:
-            return None
-        if expr not in self.known:
-            args = [self._known(a) for a in expr.args]
-            self.known[expr] = None
-            if None not in args:
-                numbers = [np.asarray(a.number, a.dtype) for a in args]  # type: ignore[union-attr]
-                with np.errstate(all="ignore"):
-                    value = NUMPY[expr.instruction](expr.dtype, *numbers)
-                self.known[expr] = const(expr.dtype, value)
-        return self.known[expr]
 
     def named(self, expr: Expr, text: str | None = None) -> str:
         """An expression as a name, on a line of its own as far out as can be."""
@@ -235,19 +219,12 @@ class Scalars:
         assert isinstance(expr, Apply), f"{expr} is no instruction"
         args = [self.expr(a) for a in expr.args]
         dtypes = [a.dtype for a in expr.args]
-        if expr.instruction in ("mul", "div"):
-            args = [self._factor(*pair) for pair in zip(expr.args, args, strict=True)]
+        args = self.known.factors(expr, args, self.dialect)
         if expr.instruction == "convert":
             return self.convert(dtypes[0], expr.dtype, *args)
         if expr.instruction == "bitcast":
             return self.bitcast(dtypes[0], expr.dtype, *args)
         return self.call(expr.instruction, dtypes, expr.dtype, args)
-
-    def _factor(self, expr: Expr, text: str) -> str:
-        """An operand of a product or quotient: what is nothing but 0 in the dialect's words."""
-        known = self._known(expr)
-        is_zero = known is not None and is_float(known.dtype) and known.number == 0
-        return self.dialect.zero_factor(register(expr.dtype), text) if is_zero else text
 
     def _in_its_block(self, expr: Reduce | Guard) -> str:
         with self._at(self._depth(expr)):

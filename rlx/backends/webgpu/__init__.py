@@ -1,4 +1,4 @@
-"""The WebGPU device: kernels in WGSL, run through wgpu on Vulkan, OpenGL and others.
+"""The WebGPU device: kernels in WGSL, run through wgpu on Vulkan and others.
 
 Enters a graph, leaves an executable whose arrays lie in the device's memory. `adapters.py` finds
 what a name means, `device.py` is an open one, `backend.py` compiles for it. Kernels are written by
