@@ -33,7 +33,7 @@ class Known(dict[Expr, "Const | None"]):
             return const(expr.dtype, NUMPY[expr.instruction](expr.dtype, *numbers))
 
     def factors(self, expr: Apply, texts: list[str], dialect: Dialect) -> list[str]:
-        """The operands of an instruction; a float 0 in a product or quotient as dialects want."""
+        """The operands of an instruction; a 0 in a product in the dialect's words."""
         if expr.instruction not in ("mul", "div"):
             return texts
         pairs = zip(expr.args, texts, strict=True)

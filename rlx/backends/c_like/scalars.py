@@ -18,7 +18,7 @@ from ...lower.lir.index import Atom, Index, Loaded, Quotient, Variable
 from ...lower.lir.program import Buffer
 from .arithmetic import Given, Number
 from .bodies import BODIES
-from .dialect import FLOAT32, HALVES, INT32, INT64, Dialect, Parameter, register
+from .dialect import FLOAT32, HALVES, INT32, Dialect, Parameter, register
 from .known import Known
 
 LONGEST = 100  # characters of an expression that gets no line of its own
@@ -475,20 +475,6 @@ class Scalars:
         dtype = self.index_dtype
         name = plain if index.is_nonnegative else floor
         return self.call(name, [dtype, dtype], dtype, [text, self.whole(divisor)])
-
-
-def index_dtype(indices: Iterable[Index], sizes: Iterable[int], dialect: Dialect) -> np.dtype:
-    """The dtype that holds all of these."""
-    nested = (part for index in indices for part in index.nested())
-    is_short = all(n < 2**31 for n in sizes) and all(i.fits_32_bits for i in nested)
-    if is_short:
-        return INT32
-    if not dialect.has_wide_index:
-        raise UnsupportedOp(
-            f"{dialect.name} has no 64-bit integers to find elements of arrays as large as these",
-            fix="cut the arrays into parts, or run this function on another device",
-        )
-    return INT64
 
 
 def neutral(combine: str, dtype: np.dtype) -> object:

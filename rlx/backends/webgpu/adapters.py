@@ -28,7 +28,7 @@ DRIVERS = {
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a name of a device asks for: an interface, or a part of an adapter's name, or neither.
+    """What a name asks for: an interface, a part of an adapter's name, or neither.
 
     >>> Wanted.of("webgpu:vulkan"), Wanted.of("opengl"), Wanted.of("webgpu:nvidia")
     (Wanted(interface='vulkan', part=''), Wanted(interface='opengl', part=''),
