@@ -159,6 +159,18 @@ class DeviceUnavailable(RlxError, RuntimeError):
     """A device rlx knows, but which cannot run on this machine."""
 
 
+class KernelBuildError(RlxError, RuntimeError):
+    """A device's compiler refused a kernel."""
+
+
+class DeviceMemoryError(RlxError, MemoryError):
+    """A device has not enough memory."""
+
+
+class DeviceLostError(RlxError, RuntimeError):
+    """A device stopped working, and what lay in its memory is gone."""
+
+
 class DeviceMismatchError(RlxError, ValueError):
     """Arrays of two devices met in one operation."""
 

@@ -1,0 +1,225 @@
+"""Instructions made of simpler ones, for languages that lack them.
+
+`BODIES[name](result, x, y)` gives the formula for a result dtype; it becomes a function of the
+text. What is left in the end are the plain instructions listed in the package's docstring.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from ...ir.types import as_dtype, is_float
+from .arithmetic import Number, number
+from .dialect import FLOAT32, UNSIGNED
+from .special_bodies import SPECIAL_BODIES
+
+UINT16, UINT32, FLOAT64 = as_dtype("uint16"), as_dtype("uint32"), as_dtype("float64")
+
+
+def _unsigned(x: Number) -> Number:
+    return x.bits(UNSIGNED[x.dtype.itemsize])
+
+
+def _width(x: Number) -> int:
+    return 8 * x.dtype.itemsize
+
+
+# -- choices and comparisons ---------------------------------------------------------------------
+
+
+def _max(result: np.dtype, x: Number, y: Number) -> Number:
+    """NaN if one of them is."""
+    if x.dtype.kind == "b":
+        return x | y
+    is_first = (x > y) | x.is_nan if is_float(x.dtype) else x > y
+    return is_first.where(x, y)
+
+
+def _min(result: np.dtype, x: Number, y: Number) -> Number:
+    if x.dtype.kind == "b":
+        return x & y
+    is_first = (x < y) | x.is_nan if is_float(x.dtype) else x < y
+    return is_first.where(x, y)
+
+
+def _abs(result: np.dtype, x: Number) -> Number:
+    return x if x.dtype.kind in "bu" else (x < 0).where(-x, x)
+
+
+def _sign(result: np.dtype, x: Number) -> Number:
+    if x.dtype.kind == "b":
+        return x
+    below = x.like(0) if x.dtype.kind == "u" else (x < 0).where(x.like(-1), x.like(0))
+    whole = (x > 0).where(x.like(1), below)
+    return x.is_nan.where(x, whole) if is_float(x.dtype) else whole
+
+
+def _is_finite(result: np.dtype, x: Number) -> Number:
+    return abs(x) < math.inf if is_float(x.dtype) else x.equals(x)
+
+
+# false is less than true; numbers have an instruction of their own
+_BOOL_ORDER: dict[str, Callable[..., Number]] = {
+    "lt": lambda result, x, y: ~x & y,
+    "le": lambda result, x, y: ~x | y,
+    "gt": lambda result, x, y: x & ~y,
+    "ge": lambda result, x, y: x | ~y,
+}
+
+
+# -- integers ------------------------------------------------------------------------------------
+
+
+def _div(result: np.dtype, x: Number, y: Number) -> Number:
+    """Towards zero; by zero all bits are set."""
+    if x.dtype.kind == "u":
+        quotient = x.do("plain_div", y.equals(0).where(y.like(1), y))
+        return y.equals(0).where(~x.like(0), quotient)
+    is_odd = y.equals(0) | y.equals(-1)  # the least number over -1 is out of range
+    quotient = x.do("plain_div", is_odd.where(y.like(1), y))
+    return y.equals(0).where(y.like(-1), y.equals(-1).where(-x, quotient))
+
+
+def _rem(result: np.dtype, x: Number, y: Number) -> Number:
+    """With the sign of x; by zero it is x."""
+    is_odd = y.equals(0) if x.dtype.kind == "u" else y.equals(0) | y.equals(-1)
+    rest = x.do("plain_rem", is_odd.where(y.like(1), y))
+    return y.equals(0).where(x, is_odd.where(x.like(0), rest))
+
+
+def _floor_div(result: np.dtype, x: Number, y: Number) -> Number:
+    """Of an index by a positive size, downwards."""
+    return (x < 0).where(~(~x).do("plain_div", y), x.do("plain_div", y))
+
+
+def _floor_rem(result: np.dtype, x: Number, y: Number) -> Number:
+    return x - _floor_div(result, x, y) * y
+
+
+def _shl(result: np.dtype, x: Number, y: Number) -> Number:
+    """By the width or more it is 0."""
+    count, width = _unsigned(y), _width(x)
+    moved = (_unsigned(x) << (count & (width - 1))).bits(x.dtype)
+    return (count < width).where(moved, x.like(0))
+
+
+def _shr_logical(result: np.dtype, x: Number, y: Number) -> Number:
+    count, width = _unsigned(y), _width(x)
+    moved = (_unsigned(x) >> (count & (width - 1))).bits(x.dtype)
+    return (count < width).where(moved, x.like(0))
+
+
+def _shr_arithmetic(result: np.dtype, x: Number, y: Number) -> Number:
+    """By the width or more it is the sign everywhere."""
+    signed = as_dtype(f"int{_width(x)}")
+    count, last = _unsigned(y), _width(x) - 1
+    clamped = (count < last).where(count, count.like(last))
+    return (x.bits(signed) >> clamped.bits(signed)).bits(x.dtype)
+
+
+def _pow(result: np.dtype, x: Number, y: Number) -> Number:
+    """Of integers, by squaring; what is less than one is cut to 0."""
+    total, square = x.like(1), x
+    left = _unsigned(abs(y) if x.dtype.kind == "i" else y)
+    for bit in range(_width(x)):
+        is_odd = (left & left.like(1 << bit)).differs(0)
+        total = is_odd.where(total * square, total)
+        square = square * square
+    if x.dtype.kind == "u":
+        return total
+    is_one = x.equals(1) | x.equals(-1)
+    return (y < 0).where(is_one.where(total, x.like(0)), total)
+
+
+# -- conversions ---------------------------------------------------------------------------------
+
+
+def _saturate(result: np.dtype, x: Number) -> Number:
+    """A float as an integer: cut, what is out of range to its end, NaN to 0."""
+    info = np.iinfo(result)
+    most, least = number(result, info.max), number(result, info.min)
+    is_high = x >= 2.0 ** (info.bits - (result.kind == "i"))
+    inside = is_high.where(most, (x <= float(info.min)).where(least, x.to(result)))
+    return x.is_nan.where(number(result, 0), inside)
+
+
+def _to_odd(result: np.dtype, x: Number) -> Number:
+    """float64 in float32, rounded so that rounding again is as good as once.
+
+    What is not exact gets an odd last bit. From S. Boldo and G. Melquiond, "When double rounding is
+    odd" (2005).
+    """
+    near = x.to(FLOAT32)
+    back = near.to(FLOAT64)
+    whole, one = near.bits(UINT32), number(UINT32, 1)
+    below = (abs(back) > abs(x)).where(whole - one, whole)
+    return back.differs(x).where(below | one, below).bits(FLOAT32)
+
+
+def _narrow_float16(result: np.dtype, x: Number) -> Number:
+    """The bits of a float16, rounded to even."""
+    bits = x.bits(UINT32)
+    size = bits & 0x7FFFFFFF
+    normal = (size + 0xFFF + ((size >> 13) & 1) - 0x38000000) >> 13
+    # adding a half leaves as many bits as the smallest numbers have
+    small = (size.bits(FLOAT32) + 0.5).bits(UINT32) - 0x3F000000
+    finite = (size < 0x38800000).where(small, normal)
+    special = (size > 0x7F800000).where(bits.like(0x7E00), bits.like(0x7C00))
+    found = (size < 0x477FF000).where(finite, special)
+    return (found | ((bits >> 16) & 0x8000)).to(UINT16)
+
+
+def _widen_float16(result: np.dtype, x: Number) -> Number:
+    """The number of a float16's bits."""
+    bits = x.to(UINT32)
+    size = bits & 0x7FFF
+    small = (size.to(FLOAT32) * 2.0**-24).bits(UINT32)
+    start = (size < 0x7C00).where(bits.like(0x38000000), bits.like(0x70000000))
+    found = (size < 0x400).where(small, (size << 13) + start)
+    return (found | ((bits & 0x8000) << 16)).bits(FLOAT32)
+
+
+def _narrow_bfloat16(result: np.dtype, x: Number) -> Number:
+    """The bits of a bfloat16, rounded to even."""
+    bits = x.bits(UINT32)
+    near = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    return x.is_nan.where(((bits >> 16) & 0x8000) | 0x7FC0, near).to(UINT16)
+
+
+def _widen_bfloat16(result: np.dtype, x: Number) -> Number:
+    return (x.to(UINT32) << 16).bits(FLOAT32)
+
+
+def _rounded(name: str) -> Callable[..., Number]:
+    """A float32 rounded to the numbers that a half float has."""
+    return lambda result, x: x.do(f"narrow_{name}", dtype=UINT16).do(f"widen_{name}", dtype=FLOAT32)
+
+
+BODIES: dict[str, Callable[..., Number]] = {
+    **_BOOL_ORDER,
+    **SPECIAL_BODIES,
+    "max": _max,
+    "min": _min,
+    "abs": _abs,
+    "sign": _sign,
+    "is_finite": _is_finite,
+    "div": _div,
+    "rem": _rem,
+    "floor_div": _floor_div,
+    "floor_rem": _floor_rem,
+    "shl": _shl,
+    "shr_logical": _shr_logical,
+    "shr_arithmetic": _shr_arithmetic,
+    "pow": _pow,
+    "saturate": _saturate,
+    "to_odd": _to_odd,
+    "narrow_float16": _narrow_float16,
+    "widen_float16": _widen_float16,
+    "narrow_bfloat16": _narrow_bfloat16,
+    "widen_bfloat16": _widen_bfloat16,
+    "round_float16": _rounded("float16"),
+    "round_bfloat16": _rounded("bfloat16"),
+}

@@ -1,0 +1,169 @@
+"""What a language must say, so that kernels can be written in it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...ir.types import as_dtype
+
+FLOAT32, INT32, INT64 = as_dtype("float32"), as_dtype("int32"), as_dtype("int64")
+HALVES = frozenset(map(as_dtype, ("float16", "bfloat16")))
+UNSIGNED = {n: as_dtype(f"uint{8 * n}") for n in (1, 2, 4, 8)}
+
+
+def register(dtype: np.dtype) -> np.dtype:
+    """The dtype of the variables that hold numbers of this one: halves are held as float32."""
+    return FLOAT32 if dtype in HALVES else dtype
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """An array a kernel is given, by its numbers' dtype.
+
+    If it `has_offset`, a number counts the elements that lie before its first one.
+    """
+
+    name: str
+    dtype: np.dtype
+    is_written: bool
+    has_offset: bool
+
+    @property
+    def offset_name(self) -> str:
+        """The name of the number of elements before it."""
+        return f"{self.name}_at"
+
+
+@dataclass(frozen=True)
+class LocalArray:
+    """Memory that the threads of a group share, of a register's dtype."""
+
+    name: str
+    dtype: np.dtype
+    count: int
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What stands around the lines of a kernel.
+
+    `numbers` are names of int32 arguments behind the arrays and their offsets. `threads` are those
+    of a group along x, y and z.
+    """
+
+    parameters: tuple[Parameter, ...]
+    numbers: tuple[str, ...] = ()
+    locals: tuple[LocalArray, ...] = ()
+    threads: tuple[int, int, int] = (1, 1, 1)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a device can do at once.
+
+    `threads` is how many of a group pay, `groups` how many groups there may be along each axis,
+    `local_bytes` how much memory a group may share. A device is `serial` if few threads run at
+    once, each fast alone and over memory it goes through in order, as on a processor. It
+    `computes` vectors of so many float32 (`lanes`) at once where a dialect has them.
+    """
+
+    threads: int = 256
+    groups: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
+    local_bytes: int = 32768
+    serial: bool = False
+    lanes: int = 1
+
+
+class Dialect(ABC):
+    """A language for kernels: the words for variables, loops, memory, and plain instructions.
+
+    Lines end and blocks are braced as in C: `;`, `{`, `}`, `if (...) {`, `x = ...;`. All numbers of
+    indices have one dtype in a kernel, int32 or int64.
+    """
+
+    name: str
+    has_wide_index = True  # whether indices may be int64
+    owns_temporaries = False  # whether each is memory of its own; else they lie in one arena
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+
+    # -- words -----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def type(self, dtype: np.dtype) -> str:
+        """The type of a variable; never asked for a half float."""
+
+    @abstractmethod
+    def literal(self, dtype: np.dtype, number: object) -> str:
+        """A number of a register's dtype, with what is infinite or none."""
+
+    @abstractmethod
+    def constant(self, dtype: np.dtype, name: str, value: str) -> str:
+        """The line that names a value."""
+
+    @abstractmethod
+    def variable(self, dtype: np.dtype, name: str, value: str | None = None) -> str:
+        """The line that declares what is changed later, perhaps without a value."""
+
+    @abstractmethod
+    def array(self, dtype: np.dtype, name: str, count: int) -> str:
+        """The line that declares an array of a thread's own, in registers if can be."""
+
+    @abstractmethod
+    def loop(self, dtype: np.dtype, name: str, start: str, end: str, step: str = "1") -> str:
+        """The line that opens a loop, upwards."""
+
+    # -- instructions ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def template(self, name: str, dtype: np.dtype, result: np.dtype) -> str | None:
+        """An instruction on operands of a dtype, as text with `{0}`, `{1}` for them.
+
+        None says that there is none: it is then made of simpler ones, by `bodies`. Those that all
+        others can be made of are listed in the package's docstring. For `select` the dtype is that
+        of the chosen numbers.
+        """
+
+    # -- memory and threads ----------------------------------------------------------------------
+
+    @abstractmethod
+    def load(self, parameter: Parameter, place: str) -> str:
+        """An element as it is stored: a half float as the bits of uint16, bool as bool."""
+
+    @abstractmethod
+    def store(self, parameter: Parameter, place: str, value: str) -> str:
+        """The line that puts such a value into memory."""
+
+    @abstractmethod
+    def place(self, what: str, axis: int) -> str:
+        """Where a thread is along an axis, as int32: its `group`, its `thread` there, or `both`."""
+
+    @abstractmethod
+    def barrier(self) -> str:
+        """The line where the threads of a group wait for what others wrote to shared memory."""
+
+    # -- wholes ----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def function(
+        self,
+        result: np.dtype,
+        name: str,
+        parameters: Sequence[tuple[str, np.dtype]],
+        lines: Sequence[str],
+        value: str,
+    ) -> str:
+        """A function of numbers: its lines, then the value it returns."""
+
+    @abstractmethod
+    def kernel(self, name: str, signature: Signature, lines: Sequence[str]) -> str:
+        """A kernel of some lines."""
+
+    def module(self, functions: Sequence[str], kernels: Sequence[str]) -> str:
+        """The text that is compiled as one: the functions first."""
+        return "\n\n".join([*functions, *kernels]) + "\n"

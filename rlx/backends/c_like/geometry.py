@@ -1,0 +1,148 @@
+"""How the values of parallel loops are shared out among threads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ...lower.lir.index import Variable
+from .dialect import Limits
+from .scalars import Scalars
+
+SHORT_LINE = 16  # a last loop shorter than this is not worth an axis of its own
+Axes = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Groups of threads along three axes, and how the loops' values follow from them.
+
+    `axes` has for each axis the loops whose values are numbered along it, in row-major order. If
+    the grid is `linear`, all loops are numbered along all axes together.
+    """
+
+    axes: tuple[tuple[Variable, ...], ...]
+    groups: Axes
+    threads: Axes
+    linear: bool = False
+
+    @classmethod
+    def of(cls, loops: Sequence[Variable], limits: Limits) -> Grid:
+        """The grid for a thread for each value of some loops."""
+        last = loops[-1:]
+        if len(loops) > 1 and _count(last) < SHORT_LINE:
+            return cls._linear(loops, limits)
+        axes = (tuple(last), tuple(loops[-2:-1]), tuple(loops[:-2]))
+        left = limits.threads
+        groups, threads = [], []
+        for axis in axes:
+            count = _count(axis)
+            parts = -(-count // left)
+            threads.append(-(-count // parts))
+            groups.append(-(-count // threads[-1]))
+            left = max(1, left // threads[-1]) if not limits.serial else 1
+        if any(n > most for n, most in zip(groups, limits.groups, strict=True)):
+            return cls._linear(loops, limits)
+        return cls(axes, tuple(groups), tuple(threads))  # type: ignore[arg-type]
+
+    @classmethod
+    def _linear(cls, loops: Sequence[Variable], limits: Limits) -> Grid:
+        count = _count(loops)
+        threads = -(-count // -(-count // limits.threads))
+        groups = along_groups(-(-count // threads), limits).groups
+        return cls((tuple(loops), (), ()), groups, (threads, 1, 1), linear=True)
+
+    @contextmanager
+    def inside(self, writer: Scalars) -> Iterator[None]:
+        """Name the loops' variables; lines are written where there is such a value."""
+        conditions = []
+        for axis, loops in enumerate(self.axes):
+            if loops:
+                conditions += self._name(writer, axis, loops)
+        variables = [v for loops in self.axes for v in loops]
+        if conditions:
+            with writer.block(f"if ({' && '.join(conditions)}) {{", variables, branch=True):
+                yield
+        else:
+            yield
+
+    def _name(self, writer: Scalars, axis: int, loops: Sequence[Variable]) -> list[str]:
+        """Name the variables of an axis; gives the condition under which there are such values."""
+        dialect, dtype = writer.dialect, writer.index_dtype
+        count, name = _count(loops), writer.fresh("i")
+        groups = math.prod(self.groups) if self.linear else self.groups[axis]
+        text = writer.as_index("both", axis)
+        if self.linear:
+            number = Groups(groups, self.groups).text(writer)
+            text = f"{number} * {writer.whole(self.threads[0])} + {writer.as_index('thread', 0)}"
+        writer.line(dialect.constant(dtype, name, text))
+        if len(loops) == 1:
+            writer.variables[loops[0]] = name
+        else:
+            cut(writer, name, loops)
+        is_whole = groups * self.threads[axis] == count
+        return [] if is_whole else [f"{name} < {writer.whole(count)}"]
+
+
+def cut(writer: Scalars, name: str, loops: Sequence[Variable]) -> None:
+    """Name the variables of loops that are numbered together, in row-major order."""
+    dialect, dtype = writer.dialect, writer.index_dtype
+    stride = 1
+    for number, variable in enumerate(reversed(loops)):
+        text = name if stride == 1 else f"{name} / {writer.whole(stride)}"
+        if number < len(loops) - 1:
+            text = text if stride == 1 else f"({text})"
+            text = f"{text} % {writer.size(variable)}"
+        part = writer.variables[variable] = writer.fresh("i")
+        writer.line(dialect.constant(dtype, part, text))
+        stride *= _count([variable])
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Groups that are numbered along all axes together."""
+
+    count: int
+    groups: Axes
+
+    @property
+    def number(self) -> int:
+        """How many there are: more than are wanted if these do not fit along one axis."""
+        return math.prod(self.groups)
+
+    def text(self, writer: Scalars) -> str:
+        """The number of a group."""
+        x, y, z = (writer.as_index("group", axis) for axis in range(3))
+        if self.groups[1] == 1:
+            return x
+        rows = y
+        if self.groups[2] > 1:
+            rows = f"({z} * {writer.whole(self.groups[1])} + {y})"
+        return f"({rows} * {writer.whole(self.groups[0])} + {x})"
+
+    @contextmanager
+    def inside(self, writer: Scalars, name: str) -> Iterator[None]:
+        """Name the number of the group; lines are written where it is wanted."""
+        writer.line(writer.dialect.constant(writer.index_dtype, name, self.text(writer)))
+        if self.number == self.count:
+            yield
+            return
+        with writer.block(f"if ({name} < {writer.whole(self.count)}) {{", branch=True):
+            yield
+
+
+def along_groups(count: int, limits: Limits) -> Groups:
+    """So many groups along as many axes as it takes."""
+    left, groups = count, []
+    for most in limits.groups:
+        here = min(left, most)
+        groups.append(here)
+        left = -(-left // here)
+    assert left == 1, "there are not enough groups"
+    return Groups(count, tuple(groups))  # type: ignore[arg-type]
+
+
+def _count(loops: Sequence[Variable]) -> int:
+    return math.prod(v.extent for v in loops)  # type: ignore[misc]

@@ -1,0 +1,181 @@
+"""A program as launches of kernels, whose texts are shared where they are equal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+
+from ...ir.dims import Dim
+from ...ir.types import Type
+from ...lower.lir.canonical import canonical
+from ...lower.lir.program import (
+    Buffer,
+    Chain,
+    Contraction,
+    Greatest,
+    Kernel,
+    Program,
+    Rows,
+    Scan,
+    Scatter,
+    Sort,
+    Step,
+)
+from .body import Setting, Written
+from .dialect import Dialect, Signature
+from .geometry import Axes
+from .parallel import write_greatest, write_kernel, write_scan, write_scatter
+from .products import write_contraction
+from .scalars import Functions
+from .sorting import write_sort
+
+ALIGNMENT = 256  # of buffers that are added to an arena
+
+
+@dataclass(frozen=True)
+class KernelText:
+    """A kernel that launches share: its name in the program, its text, what it calls."""
+
+    name: str
+    signature: Signature
+    text: str
+    called: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Run a kernel on buffers, in the order of its parameters, with its numbers."""
+
+    kernel: KernelText
+    buffers: tuple[Buffer, ...]
+    numbers: tuple[int, ...]
+    groups: Axes
+
+
+@dataclass
+class Plan:
+    """A program and the launches of its steps; those of the others are the runner's work.
+
+    All buffers of the kind "temporary" lie in an arena of `arena_bytes` at their offset, those in
+    `spares` too; if the dialect `owns_temporaries`, each has memory of its own instead.
+    """
+
+    program: Program
+    dialect: Dialect
+    launches: dict[Step, tuple[Launch, ...]]
+    kernels: tuple[KernelText, ...]
+    functions: Functions
+    arena_bytes: int
+    spares: tuple[Buffer, ...]
+
+    @property
+    def text(self) -> str:
+        """All functions and kernels as one text."""
+        called = [name for kernel in self.kernels for name in kernel.called]
+        texts = [kernel.text for kernel in self.kernels]
+        return self.dialect.module(self.functions.needed(called), texts)
+
+    def module(self, kernel: KernelText) -> str:
+        """One kernel with its functions, as a text of its own."""
+        return self.dialect.module(self.functions.needed(kernel.called), [kernel.text])
+
+
+def plan(program: Program, dialect: Dialect) -> Plan:
+    """Write the kernels of a program and of the nested ones."""
+    return _Planner(program, dialect).run()
+
+
+@dataclass
+class _Planner:
+    program: Program
+    dialect: Dialect
+    kernels: dict[Hashable, KernelText] = field(default_factory=dict)
+    known: dict[Hashable, list[tuple[KernelText, list[int], Written]]] = field(default_factory=dict)
+    spares: list[Buffer] = field(default_factory=list)
+    spare_bytes: int = 0
+    most_spare_bytes: int = 0
+
+    def run(self) -> Plan:
+        self.functions = Functions(self.dialect)
+        arena = self.program.arena_bytes
+        assert not isinstance(arena, Dim), "programs have known sizes here"
+        self.arena_end = -(-arena // ALIGNMENT) * ALIGNMENT
+        launches: dict[Step, tuple[Launch, ...]] = {}
+        for nested in self.program.programs:
+            self.bound = frozenset((*nested.inputs, *nested.outputs))
+            self.is_nested = nested is not self.program
+            for step in nested.steps:
+                self.spare_bytes = 0
+                launches[step] = tuple(self.launches(step))
+        return Plan(
+            self.program,
+            self.dialect,
+            launches,
+            tuple(self.kernels.values()),
+            self.functions,
+            self.arena_end + self.most_spare_bytes,
+            tuple(self.spares),
+        )
+
+    def moved(self, buffer: Buffer) -> bool:
+        """Whether a buffer may begin elsewhere than its memory does."""
+        if buffer.kind == "temporary":
+            return not self.dialect.owns_temporaries
+        return self.is_nested and buffer in self.bound
+
+    def spare(self, type: Type) -> Buffer:
+        """More memory for one step."""
+        offset = self.arena_end + self.spare_bytes
+        buffer = Buffer(f"s{len(self.spares)}", type, "temporary", offset)
+        self.spare_bytes += -(-type.nbytes // ALIGNMENT) * ALIGNMENT
+        self.most_spare_bytes = max(self.most_spare_bytes, self.spare_bytes)
+        self.spares.append(buffer)
+        return buffer
+
+    def launches(self, step: Step) -> Iterator[Launch]:
+        """The launches of a step; none for those that the runner does."""
+        setting = Setting(self.dialect, self.functions, self.moved)
+        if isinstance(step, Sort):
+            for written in write_sort(step, setting, self.spare):
+                yield self.launch(self.kernel(written), written, written.buffers)
+        elif isinstance(step, Rows):
+            for kernel in step.kernels:
+                loops = (*step.loops, *kernel.loops)
+                yield from self.launches(Kernel(loops, kernel.stores, kernel.source))
+        elif type(step) in WRITERS:
+            yield self.once(step, WRITERS[type(step)], setting)
+        assert not isinstance(step, Chain), "the target has no chains"
+
+    def once(
+        self, step: Step, write: Callable[[Step, Setting], Written], setting: Setting
+    ) -> Launch:
+        """Write a step, unless an equal one is written."""
+        key, buffers = canonical(step)
+        key = (key, tuple(map(self.moved, buffers)))
+        if key not in self.known:
+            written = write(step, setting)
+            order = [buffers.index(b) for b in written.buffers]
+            self.known[key] = [(self.kernel(written), order, written)]
+        ((kernel, order, written),) = self.known[key]
+        return self.launch(kernel, written, tuple(buffers[i] for i in order))
+
+    def launch(self, kernel: KernelText, written: Written, buffers: tuple[Buffer, ...]) -> Launch:
+        return Launch(kernel, buffers, written.numbers, written.groups)
+
+    def kernel(self, written: Written) -> KernelText:
+        """The text of a kernel; equal ones have one name."""
+        key = (written.signature, written.lines)
+        if key not in self.kernels:
+            name = f"kernel_{len(self.kernels)}"
+            text = self.dialect.kernel(name, written.signature, written.lines)
+            self.kernels[key] = KernelText(name, written.signature, text, written.called)
+        return self.kernels[key]
+
+
+WRITERS: dict[type, Callable[..., Written]] = {
+    Kernel: write_kernel,
+    Scan: write_scan,
+    Greatest: write_greatest,
+    Scatter: write_scatter,
+    Contraction: write_contraction,
+}

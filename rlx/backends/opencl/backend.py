@@ -1,0 +1,145 @@
+"""The OpenCL device as the runtime sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...ir.graph import Graph
+from ...ir.types import DTYPES, Type
+from ...ir.verify import verify
+from ...lower.cost import work
+from ...lower.lir.program import LibraryCall
+from ...lower.pipeline import Lowered, lower
+from ...lower.target import FLOATS, NUMBERS, Target
+from ..backend import Availability, Backend, Executable
+from ..c_like.opencl_c import OpenClC
+from ..c_like.plan import Plan, plan
+from ..c_like.runner import Place, Places, Runner
+from .machine import ClArray, ClMachine, Queued
+from .platforms import find
+
+MOST_RANKED = 64
+DOUBLES = frozenset(("float64", "complex128"))
+
+
+class OpenClBackend(Backend):
+    """Compiles graphs for one OpenCL device, named by a part of its name."""
+
+    def __init__(self, name: str = "opencl", wanted: str = "") -> None:
+        self.name = name
+        self._device, self._found = find(wanted)
+        self.target = Target(name)
+        if self._device is not None:
+            self.machine = ClMachine(name, self._device)
+            self.target = target_of(self.machine)
+
+    def availability(self) -> Availability:
+        """Whether there is such a device."""
+        return self._found
+
+    def compiled_for(self) -> object:
+        """The device with its driver."""
+        return self.machine.describe()
+
+    def compile(
+        self,
+        graph: Graph,
+        array: type,
+        *,
+        check: bool = False,
+        target: Target | None = None,
+        fixed: int = 0,
+    ) -> Executable:
+        """Lower a graph, write its kernels and build them."""
+        lowered = lower(graph, target or self.target, _verify_stage if check else None)
+        dialect = OpenClC(self.machine.limits)
+        made = plan(lowered.program, dialect)
+        loaded = Loaded(self.machine, made)
+        loaded.ready()
+        miss = object()
+
+        def entry(*arrays: Any) -> Any:
+            given = [np.asarray(a) for a in arrays]
+            if [Type(a.dtype, a.shape) for a in given] != list(graph.param_types):
+                return miss
+            datas = loaded.run([self.machine.from_host(a) for a in given])
+            results = tuple(array(self.machine.to_host(d)) for d in datas)
+            return results[0] if len(results) == 1 else results
+
+        return Executable(
+            entry,
+            miss,
+            make_stages=lambda: {**lowered.stages, "opencl": made.text},
+            make_report=lambda: report(lowered, made),
+            arena_bytes=made.arena_bytes,
+            constant_bytes=sum(b.nbytes for p in made.program.programs for b in p.constants),
+            program=made.program,
+            work=lambda: work(made.program),
+        )
+
+
+def target_of(machine: ClMachine) -> Target:
+    """What lowering must know of a device."""
+    missing = frozenset() if machine.has_doubles else DOUBLES
+    return Target(
+        machine.name,
+        stored=frozenset(DTYPES) - missing,
+        native=frozenset((*NUMBERS, *FLOATS)) - missing,
+        contracted=frozenset((*FLOATS, "int32", "int64", "uint32", "uint64")) - missing,
+        most_ranked=MOST_RANKED,
+        has_sort=True,
+        has_symbolic_sizes=False,
+    )
+
+
+class Loaded:
+    """A plan on a machine: built kernels, constants in the device's memory."""
+
+    def __init__(self, machine: ClMachine, made: Plan) -> None:
+        self.machine, self.plan, self.session = machine, made, -1
+
+    def ready(self) -> None:
+        """Build kernels and copy constants, again if the device was opened anew."""
+        if self.session == self.machine.session:
+            return
+        with self.machine.doing("building kernels"):
+            queued = Queued(self.machine, self.machine.build(self.plan.text))
+            constants: Places = {}
+            for program in self.plan.program.programs:
+                for buffer in program.constants:
+                    assert buffer.array is not None, "constants are known"
+                    constants[buffer] = Place(self.machine.from_host(buffer.array).buffer)
+            self.runner = Runner(self.plan, queued, constants, {})
+            self.session = self.machine.session
+
+    def run(self, datas: Sequence[ClArray]) -> list[ClArray]:
+        """Put all of a call into the queue; the results are there when it is done."""
+        machine = self.machine
+        for data in datas:
+            machine.check(data)
+        self.ready()
+        program = self.plan.program
+        with machine.doing(f"running {program.name}"):
+            results = [machine.empty(b.type.shape, b.dtype) for b in program.outputs]  # type: ignore
+            arena = machine.arena(self.plan.arena_bytes)
+            inputs = [Place(d.buffer) for d in datas]
+            self.runner.run(inputs, [Place(r.buffer) for r in results], arena)
+            machine.queue.flush()
+        return results
+
+
+def report(lowered: Lowered, made: Plan) -> str:
+    """What became of the ops."""
+    lines = [lowered.report, f"kernels: {len(made.kernels)}"]
+    for program in made.program.programs:
+        for step in program.steps:
+            if isinstance(step, LibraryCall):
+                lines.append(f"library: {step.op.name} on the host, with copies to and fro")
+    return "\n".join(lines)
+
+
+def _verify_stage(stage: str, graph: Graph) -> None:
+    verify(graph, "mir" if stage == "mir" else "hir")

@@ -1,0 +1,283 @@
+"""An open device: its queue, its memory, and the kernels built for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...ir.errors import DeviceLostError, KernelBuildError
+from ..c_like.dialect import Limits
+from ..c_like.plan import Launch
+from ..c_like.runner import Place
+from ..disk import disk_cache
+from ..sources import hashed
+from .faults import translated
+from .platforms import library, title
+
+LEAST = 64  # bytes of a buffer; none may be empty
+BUILD_OPTIONS = "-cl-std=CL1.2"
+SLOW_LOCAL = 1 << 10  # threads of a group on a processor
+
+
+@dataclass(frozen=True, eq=False)
+class ClArray:
+    """An array in the memory of a device, dense and row-major.
+
+    It is lost when the device's context is: then the machine has another `session`.
+    """
+
+    buffer: Any
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    session: int
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all elements."""
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+
+class ClMachine:
+    """A device with one queue, on which all is done in order.
+
+    `lock` is held while commands of one call are put into it.
+    """
+
+    def __init__(self, name: str, device: Any) -> None:
+        self.name, self.device = name, device
+        self.cl: Any = library()
+        self.lock = threading.RLock()
+        self.session = 0
+        self._open()
+
+    def _open(self) -> None:
+        cl = self.cl
+        with translated(self.name, "opening it"):
+            self.context = cl.Context([self.device])
+            self.queue = cl.CommandQueue(self.context, self.device)
+            self.pool = cl.tools.MemoryPool(cl.tools.ImmediateAllocator(self.queue))
+        self._arena: Any = None
+
+    def reopen(self) -> None:
+        """Open the device anew, after its context was lost; its arrays are lost with it."""
+        with self.lock:
+            self.session += 1
+            self._open()
+
+    @contextmanager
+    def doing(self, what: str) -> Iterator[None]:
+        """Hold the queue, with errors of rlx for those of the device."""
+        with self.lock:
+            try:
+                with translated(self.name, what):
+                    yield
+            except DeviceLostError:
+                self.reopen()
+                raise
+
+    # -- what the device can do ------------------------------------------------------------------
+
+    @property
+    def is_processor(self) -> bool:
+        """Whether it is the host's processor."""
+        return bool(self.device.type & self.cl.device_type.CPU)
+
+    @property
+    def has_doubles(self) -> bool:
+        """Whether it has float64."""
+        return bool(self.device.double_fp_config)
+
+    @property
+    def limits(self) -> Limits:
+        """What kernels are written for."""
+        device = self.device
+        wanted = SLOW_LOCAL if self.is_processor else 256
+        threads = min(wanted, int(device.max_work_group_size))
+        most = 2**31 - 1
+        return Limits(threads, (most, most, most), int(device.local_mem_size), self.is_processor)
+
+    def describe(self) -> str:
+        """What compiled code depends on."""
+        platform = self.device.platform
+        facts = (platform.version, self.device.version, self.device.driver_version)
+        return " ".join((title(self.device), *facts))
+
+    # -- memory ----------------------------------------------------------------------------------
+
+    def allocate(self, nbytes: int) -> Any:
+        """Memory of the pool, to which it goes back when nobody has it any more."""
+        try:
+            return self.pool.allocate(max(nbytes, LEAST))
+        except self.cl.MemoryError:
+            self.pool.free_held()
+            return self.pool.allocate(max(nbytes, LEAST))
+
+    def empty(self, shape: Sequence[int], dtype: np.dtype) -> ClArray:
+        """An array with whatever is in its memory."""
+        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        return ClArray(self.allocate(nbytes), tuple(shape), dtype, self.session)
+
+    def from_host(self, array: np.ndarray) -> ClArray:
+        """Copy an array to the device."""
+        array = np.ascontiguousarray(array)
+        with self.doing(f"copying {array.nbytes} bytes to it"):
+            made = self.empty(array.shape, array.dtype)
+            if array.nbytes:
+                flat = array.reshape(-1).view(np.uint8)
+                self.cl.enqueue_copy(self.queue, made.buffer, flat, is_blocking=True)
+        return made
+
+    def to_host(self, data: ClArray) -> np.ndarray:
+        """Copy an array to the host, when all before is done."""
+        self.check(data)
+        made = np.empty(data.shape, data.dtype)
+        with self.doing(f"copying {made.nbytes} bytes from it"):
+            if made.nbytes:
+                flat = made.reshape(-1).view(np.uint8)
+                self.cl.enqueue_copy(self.queue, flat, data.buffer, is_blocking=True)
+        return made
+
+    def check(self, data: ClArray) -> None:
+        """Raise if an array was lost with an earlier context."""
+        if data.session != self.session:
+            raise DeviceLostError(
+                f"an array of shape {data.shape} was in the memory of {self.name}, which was lost",
+                fix="make the array again from the host's",
+            )
+
+    def arena(self, nbytes: int) -> Any:
+        """Memory for temporaries: one for all programs, for they run one after another."""
+        if self._arena is None or self._arena.size < nbytes:
+            self._arena = None
+            self._arena = self.cl.Buffer(
+                self.context, self.cl.mem_flags.READ_WRITE, max(nbytes, LEAST)
+            )
+        return self._arena
+
+    # -- kernels ---------------------------------------------------------------------------------
+
+    def build(self, text: str) -> Any:
+        """Compile a text, or read what an earlier process compiled."""
+        cl, disk = self.cl, disk_cache()
+        key = hashed("opencl", text, self.describe(), BUILD_OPTIONS, cl.VERSION_TEXT)
+        known = disk.get(key) if disk else None
+        if disk and known is not None:
+            try:
+                return cl.Program(self.context, [self.device], [known]).build(BUILD_OPTIONS)
+            except cl.Error:  # of a driver that has changed without telling
+                disk.remove(key)
+        try:
+            program = cl.Program(self.context, text).build(BUILD_OPTIONS)
+        except cl.RuntimeError as error:
+            raise KernelBuildError(
+                f"{self.name} cannot build the kernels of this function",
+                notes=str(error).splitlines()[:20],
+                fix="report this with the text, compiled.stages['opencl']; device='cpu' runs it "
+                "meanwhile",
+            ) from error
+        if disk:
+            disk.put(key, program.get_info(cl.program_info.BINARIES)[0])
+        return program
+
+
+class Queued:
+    """A built program: puts launches into the queue of its machine."""
+
+    def __init__(self, machine: ClMachine, program: Any) -> None:
+        self.machine, self.program, self.name = machine, program, machine.name
+        self.session = machine.session
+        self.bound: dict[Launch, _Bound] = {}
+
+    def launch(self, launch: Launch, places: Sequence[Place]) -> None:
+        """Run a kernel, its arrays at these places."""
+        bound = self.bound.get(launch)
+        if bound is None:
+            kernel = self.machine.cl.Kernel(self.program, launch.kernel.name)
+            bound = self.bound[launch] = _Bound.of(launch, kernel)
+        bound.set(places)
+        self.machine.cl.enqueue_nd_range_kernel(
+            self.machine.queue, bound.kernel, bound.threads, bound.group
+        )
+
+    def copy(self, origin: Place, target: Place, dtype: np.dtype, count: int) -> None:
+        """Copy so many numbers of a dtype."""
+        size = dtype.itemsize
+        self.machine.cl.enqueue_copy(
+            self.machine.queue,
+            target.memory,
+            origin.memory,
+            byte_count=count * size,
+            src_offset=origin.start * size,
+            dst_offset=target.start * size,
+        )
+
+    def read(self, place: Place, dtype: np.dtype, count: int) -> np.ndarray:
+        """Copy numbers to the host, when all before is done."""
+        made = np.empty(count, dtype)
+        if count:
+            start = place.start * dtype.itemsize
+            self.machine.cl.enqueue_copy(
+                self.machine.queue,
+                made.view(np.uint8),
+                place.memory,
+                src_offset=start,
+                is_blocking=True,
+            )
+        return made
+
+    def write(self, place: Place, array: np.ndarray) -> None:
+        """Copy a flat array to the device."""
+        self.machine.cl.enqueue_copy(
+            self.machine.queue,
+            place.memory,
+            np.ascontiguousarray(array).view(np.uint8),
+            dst_offset=place.start * array.dtype.itemsize,
+            is_blocking=True,
+        )
+
+
+@dataclass
+class _Bound:
+    """A kernel with its arguments; those that stay from call to call are set once."""
+
+    kernel: Any
+    threads: tuple[int, int, int]
+    group: tuple[int, int, int]
+    offsets: tuple[int | None, ...]  # the argument that counts what lies before each array
+    changes: tuple[bool, ...]  # whether the array is another one in each call
+    last: list[Place | None]
+
+    @classmethod
+    def of(cls, launch: Launch, kernel: Any) -> _Bound:
+        signature = launch.kernel.signature
+        group = signature.threads
+        threads = tuple(n * m for n, m in zip(launch.groups, group, strict=True))
+        count = len(signature.parameters)
+        offsets: list[int | None] = []
+        for parameter in signature.parameters:
+            offsets.append(count if parameter.has_offset else None)
+            count += parameter.has_offset
+        for number in launch.numbers:
+            kernel.set_arg(count, np.int32(number))
+            count += 1
+        changes = tuple(b.kind in ("input", "output") for b in launch.buffers)
+        last: list[Place | None] = [None] * len(changes)
+        return cls(kernel, threads, group, tuple(offsets), changes, last)  # type: ignore[arg-type]
+
+    def set(self, places: Sequence[Place]) -> None:
+        """Set the arguments that changed."""
+        for number, place in enumerate(places):
+            last = self.last[number]
+            if last is not None and last.memory is place.memory and last.start == place.start:
+                continue
+            self.kernel.set_arg(number, place.memory)
+            offset = self.offsets[number]
+            if offset is not None:
+                self.kernel.set_arg(offset, np.int64(place.start))
+            if not self.changes[number]:
+                self.last[number] = place

@@ -1,0 +1,114 @@
+"""The renderer of kernels in C-like languages: golden texts, and what holds for all dialects."""
+
+from __future__ import annotations
+
+import re
+from textwrap import dedent
+
+import numpy as np
+import pytest
+
+import rlx
+import rlx.numpy as rnp
+from rlx.backends.c_like.dialect import Dialect, Limits
+from rlx.backends.c_like.opencl_c import OpenClC
+from rlx.backends.c_like.plan import Plan, plan
+from rlx.ir.errors import UnsupportedOp
+from rlx.lower.pipeline import lower
+from rlx.lower.target import Target
+
+TARGET = Target("device", most_ranked=64, has_sort=True, has_symbolic_sizes=False)
+F32 = np.ones((6, 40), np.float32)
+
+
+def planned(fn, *args, dialect: Dialect | None = None) -> Plan:
+    graph = rlx.make_graph(fn)(*args)
+    return plan(lower(graph, TARGET).program, dialect or OpenClC())
+
+
+def test_elementwise_kernel_in_opencl():
+    made = planned(lambda x, y: rnp.exp(x) * 2.0 + y, F32, F32)
+    (kernel,) = made.kernels
+    assert kernel.text == dedent("""\
+        __kernel __attribute__((reqd_work_group_size(240, 1, 1)))
+        void kernel_0(__global const float *b0, __global const float *b1, __global float *b2) {
+            const int i0 = (int)get_global_id(0);
+            b2[i0] = ((exp(b0[i0]) * 2.0f) + b1[i0]);
+        }""")
+
+
+def test_reduction_in_opencl():
+    made = planned(lambda x: rnp.max(x, axis=1), F32)
+    assert made.text == dedent("""\
+        #pragma OPENCL FP_CONTRACT OFF
+
+        static inline float max_f32(float x, float y) {
+            return (((x > y) || (x != x)) ? x : y);
+        }
+
+        __kernel __attribute__((reqd_work_group_size(6, 1, 1)))
+        void kernel_0(__global const float *b0, __global float *b1) {
+            const int i0 = (int)get_global_id(0);
+            float r0 = (-INFINITY);
+            for (int k0 = 0; k0 < 40; k0 += 1) {
+                r0 = max_f32(r0, b0[i0 * 40 + k0]);
+            }
+            b1[i0] = r0;
+        }
+        """)
+
+
+def test_what_is_outside_is_not_read():
+    made = planned(lambda x: rnp.pad(x, ((0, 0), (3, 3))), F32)
+    (kernel,) = made.kernels
+    text = kernel.text
+    assert re.search(r"if \(\((i\d) - 3\) >= 0 && \(\1 - 3\) < 40\) \{\n +g0 = b0\[", text), text
+
+
+def test_equal_kernels_are_written_once():
+    def f(x):
+        for _ in range(3):
+            x = rnp.cumsum(x, axis=1)
+        return x
+
+    made = planned(f, F32)
+    assert sum(map(len, made.launches.values())) == 3
+    first, *others = made.kernels
+    assert len(others) <= 2  # the first reads an input, the last writes an output
+    assert first.name == "kernel_0"
+
+
+def test_bodies_of_loops_take_offsets():
+    def f(xs):
+        return rlx.scan(lambda c, x: (c + x, c * x), rnp.zeros(40, np.float32), xs)
+
+    made = planned(f, F32)
+    assert any(p.has_offset for k in made.kernels for p in k.signature.parameters)
+
+
+@pytest.mark.parametrize("groups", [(4, 4, 65535), (100, 65535, 65535)])
+def test_many_groups_go_along_several_axes(groups):
+    dialect = OpenClC(Limits(threads=16, groups=groups))
+    made = planned(lambda x: x + 1.0, np.ones((300, 7), np.float32), dialect=dialect)
+    for launches in made.launches.values():
+        for launch in launches:
+            assert all(n <= most for n, most in zip(launch.groups, groups, strict=True))
+
+
+def test_instructions_that_a_language_lacks_are_named():
+    class Poor(OpenClC):
+        def template(self, name, dtype, result):
+            return None if name == "tanh" else super().template(name, dtype, result)
+
+    with pytest.raises(UnsupportedOp, match=r"tanh.*no such instruction for float32"):
+        planned(rnp.tanh, F32, dialect=Poor())
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8", "uint32", "float64"])
+def test_literals_read_back_as_the_same_number(dtype):
+    dialect = OpenClC()
+    info = rnp.iinfo(dtype) if np.dtype(dtype).kind in "iu" else np.finfo(dtype)
+    for number in (info.min, info.max, 0, 1):
+        text = dialect.literal(np.dtype(dtype), np.dtype(dtype).type(number))
+        plain = re.sub(r"\((?:char|uchar)\)|u?L|u", "", text)
+        assert eval(plain) == number
