@@ -182,7 +182,7 @@ def test_unknown_device():
         """
         there is no device 'cpuu'
           where  test_errors.py:N in <lambda>      lambda: rlx.jit(lambda x: x, device="cpuu"),
-          fix    did you mean 'cpu'? the devices are cpu, reference
+          fix    did you mean 'cpu'? the devices are cpu, reference, opencl
         """,
         lambda: rlx.jit(lambda x: x, device="cpuu"),
     )

@@ -42,6 +42,7 @@ class Known:
 BACKENDS = {
     "cpu": Known(".cpu.backend", "CpuBackend"),
     "reference": Known(".reference.backend", "ReferenceBackend"),
+    "opencl": Known(".opencl.backend", "OpenClBackend", has_parts=True),
 }
 ALIASES = {
     "gpu": "webgpu",

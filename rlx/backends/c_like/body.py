@@ -42,7 +42,7 @@ class Setting:
 
 @dataclass
 class Body:
-    """The lines of a kernel while it is written, and the buffers it is bound to, in order."""
+    """A kernel while it is written, and the buffers it is bound to, in order."""
 
     writer: Scalars
     buffers: tuple[Buffer, ...]

@@ -50,7 +50,7 @@ BOOLS = {
 
 
 class CFamily(Dialect):
-    """Kernels in a language of C's family: pointers, casts, operators with C's meaning."""
+    """Kernels in a language of C's family: pointers, casts, C's operators."""
 
     types: Mapping[str, str]  # of registers, by the names of dtypes
 
@@ -180,7 +180,7 @@ class CFamily(Dialect):
     inline: str  # what stands before a function
 
     def kernel(self, name: str, signature: Signature, lines: Sequence[str]) -> str:
-        """A kernel: arrays, then the numbers of elements before them, then its own numbers."""
+        """A kernel: arrays, numbers of elements before them, its own numbers."""
         moved = [p for p in signature.parameters if p.has_offset]
         given = [self.pointer(p) for p in signature.parameters]
         given += [f"const {self.types['int64']} {p.offset_name}" for p in moved]

@@ -16,7 +16,7 @@ UNSIGNED = {n: as_dtype(f"uint{8 * n}") for n in (1, 2, 4, 8)}
 
 
 def register(dtype: np.dtype) -> np.dtype:
-    """The dtype of the variables that hold numbers of this one: halves are held as float32."""
+    """The dtype of variables that hold this one: float32 for half floats."""
     return FLOAT32 if dtype in HALVES else dtype
 
 
@@ -79,7 +79,7 @@ class Limits:
 
 
 class Dialect(ABC):
-    """A language for kernels: the words for variables, loops, memory, and plain instructions.
+    """A language for kernels: words for variables, loops, memory, instructions.
 
     Lines end and blocks are braced as in C: `;`, `{`, `}`, `if (...) {`, `x = ...;`. All numbers of
     indices have one dtype in a kernel, int32 or int64.
@@ -141,11 +141,14 @@ class Dialect(ABC):
 
     @abstractmethod
     def place(self, what: str, axis: int) -> str:
-        """Where a thread is along an axis, as int32: its `group`, its `thread` there, or `both`."""
+        """Where a thread is along an axis, as int32.
+
+        `what` is its `group`, its `thread` in it, or `both` together.
+        """
 
     @abstractmethod
     def barrier(self) -> str:
-        """The line where the threads of a group wait for what others wrote to shared memory."""
+        """The line where the threads of a group wait for what others wrote."""
 
     # -- wholes ----------------------------------------------------------------------------------
 

@@ -69,7 +69,7 @@ class Grid:
             yield
 
     def _name(self, writer: Scalars, axis: int, loops: Sequence[Variable]) -> list[str]:
-        """Name the variables of an axis; gives the condition under which there are such values."""
+        """Name the variables of an axis; gives the condition for such values."""
         dialect, dtype = writer.dialect, writer.index_dtype
         count, name = _count(loops), writer.fresh("i")
         groups = math.prod(self.groups) if self.linear else self.groups[axis]

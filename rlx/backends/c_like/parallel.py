@@ -1,4 +1,4 @@
-"""Kernels with a thread for each value of the parallel loops, which does the rest in order."""
+"""Kernels with a thread for each value of the parallel loops."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Launch:
 
 @dataclass
 class Plan:
-    """A program and the launches of its steps; those of the others are the runner's work.
+    """A program and the launches of its steps, or none for the runner's.
 
     All buffers of the kind "temporary" lie in an arena of `arena_bytes` at their offset, those in
     `spares` too; if the dialect `owns_temporaries`, each has memory of its own instead.
@@ -96,6 +96,7 @@ class _Planner:
     most_spare_bytes: int = 0
 
     def run(self) -> Plan:
+        """Write all kernels."""
         self.functions = Functions(self.dialect)
         arena = self.program.arena_bytes
         assert not isinstance(arena, Dim), "programs have known sizes here"
@@ -160,6 +161,7 @@ class _Planner:
         return self.launch(kernel, written, tuple(buffers[i] for i in order))
 
     def launch(self, kernel: KernelText, written: Written, buffers: tuple[Buffer, ...]) -> Launch:
+        """The launch of a kernel on some buffers."""
         return Launch(kernel, buffers, written.numbers, written.groups)
 
     def kernel(self, written: Written) -> KernelText:

@@ -1,4 +1,4 @@
-"""Matrix products: a group computes a tile, each of its threads a block of that in registers."""
+"""Matrix products: a group computes a tile, a thread a block of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEPTH = 16  # of what a group reads at once
 
 @dataclass(frozen=True)
 class Tile:
-    """Threads of a group along one side of a matrix, what each of them computes, their tiles."""
+    """One side of a matrix: threads of a group, what each computes, tiles."""
 
     threads: int
     block: int
@@ -61,6 +61,7 @@ class _Product:
         self.threads = self.rows.threads * self.columns.threads
 
     def write(self) -> Written:
+        """The kernel of all tiles."""
         step, rows, columns = self.step, self.rows, self.columns
         count = math.prod(map(_size, step.batch)) * rows.tiles * columns.tiles
         groups = along_groups(count, self.dialect.limits)
@@ -114,7 +115,7 @@ class _Product:
             writer.line(dialect.barrier())
 
     def _read(self, name: str, operand: Expr, side: Variable, tile: Tile, first: str) -> None:
-        """Read a tile of an operand, neighbors in memory by neighboring threads; 0 beyond it."""
+        """Read a tile of an operand, 0 beyond it; neighbors by neighbors."""
         writer, step, whole = self.writer, self.step, self.writer.whole
         count = tile.size * self.depth
         head = self.dialect.loop(

@@ -1,4 +1,4 @@
-"""Runs a plan: launches and copies on the device, loops and branches driven by the host."""
+"""Runs a plan: launches and copies, with the host driving loops."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Runner:
 
 @dataclass
 class _Frame:
-    """A program while it runs: where what it is bound to lies, and where its arena begins."""
+    """A program while it runs: where its buffers lie."""
 
     runner: Runner
     bound: Places

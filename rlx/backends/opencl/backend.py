@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
-import numpy as np
-
+from ...ir.errors import RlxError
 from ...ir.graph import Graph
-from ...ir.types import DTYPES, Type
+from ...ir.types import DTYPES
 from ...ir.verify import verify
 from ...lower.cost import work
 from ...lower.lir.program import LibraryCall
@@ -18,8 +17,9 @@ from ..backend import Availability, Backend, Executable
 from ..c_like.opencl_c import OpenClC
 from ..c_like.plan import Plan, plan
 from ..c_like.runner import Place, Places, Runner
+from ..device_entry import device_executable
 from .machine import ClArray, ClMachine, Queued
-from .platforms import find
+from .platforms import DRIVERS, find
 
 MOST_RANKED = 64
 DOUBLES = frozenset(("float64", "complex128"))
@@ -28,17 +28,28 @@ DOUBLES = frozenset(("float64", "complex128"))
 class OpenClBackend(Backend):
     """Compiles graphs for one OpenCL device, named by a part of its name."""
 
-    def __init__(self, name: str = "opencl", wanted: str = "") -> None:
-        self.name = name
-        self._device, self._found = find(wanted)
-        self.target = Target(name)
-        if self._device is not None:
-            self.machine = ClMachine(name, self._device)
-            self.target = target_of(self.machine)
+    def __init__(self, which: str = "") -> None:
+        self.which = which
+        self.name = f"opencl:{which}" if which else "opencl"
+        self.target = Target(self.name)
+        self._found: Availability | None = None
 
     def availability(self) -> Availability:
-        """Whether there is such a device."""
+        """Whether there is such a device; it is opened when it is asked for first."""
+        if self._found is None:
+            device, found = find(self.which)
+            if found.is_available:
+                try:
+                    self.machine = self.memory = ClMachine(self.name, device)
+                    self.target = target_of(self.machine)
+                except RlxError as error:
+                    found = Availability(False, error.what, DRIVERS)
+            self._found = found
         return self._found
+
+    def description(self) -> str:
+        """The device, its platform and their versions."""
+        return self.machine.describe()
 
     def compiled_for(self) -> object:
         """The device with its driver."""
@@ -59,19 +70,9 @@ class OpenClBackend(Backend):
         made = plan(lowered.program, dialect)
         loaded = Loaded(self.machine, made)
         loaded.ready()
-        miss = object()
-
-        def entry(*arrays: Any) -> Any:
-            given = [np.asarray(a) for a in arrays]
-            if [Type(a.dtype, a.shape) for a in given] != list(graph.param_types):
-                return miss
-            datas = loaded.run([self.machine.from_host(a) for a in given])
-            results = tuple(array(self.machine.to_host(d)) for d in datas)
-            return results[0] if len(results) == 1 else results
-
-        return Executable(
-            entry,
-            miss,
+        made_entry = device_executable(graph, array, self.machine, loaded.run)
+        return replace(
+            made_entry,
             make_stages=lambda: {**lowered.stages, "opencl": made.text},
             make_report=lambda: report(lowered, made),
             arena_bytes=made.arena_bytes,
@@ -137,7 +138,7 @@ def report(lowered: Lowered, made: Plan) -> str:
     for program in made.program.programs:
         for step in program.steps:
             if isinstance(step, LibraryCall):
-                lines.append(f"library: {step.op.name} on the host, with copies to and fro")
+                lines.append(f"{step.op.name}: library: on the host, with copies to and fro")
     return "\n".join(lines)
 
 

@@ -254,6 +254,7 @@ class _Bound:
 
     @classmethod
     def of(cls, launch: Launch, kernel: Any) -> _Bound:
+        """A kernel with its numbers, which no call changes."""
         signature = launch.kernel.signature
         group = signature.threads
         threads = tuple(n * m for n, m in zip(launch.groups, group, strict=True))
