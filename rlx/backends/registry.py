@@ -43,6 +43,8 @@ BACKENDS = {
     "cpu": Known(".cpu.backend", "CpuBackend"),
     "reference": Known(".reference.backend", "ReferenceBackend"),
     "opencl": Known(".opencl.backend", "OpenClBackend", has_parts=True),
+    "cuda": Known(".cuda.backend", "CudaBackend", {"kind": "cuda"}, has_parts=True),
+    "rocm": Known(".cuda.backend", "CudaBackend", {"kind": "rocm"}, has_parts=True),
 }
 ALIASES = {
     "gpu": "webgpu",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from ...ir.dims import Dim
 from ...ir.types import Type
@@ -25,7 +26,7 @@ from .body import Setting, Written
 from .dialect import Dialect, Signature
 from .geometry import Axes
 from .parallel import write_greatest, write_kernel, write_scan, write_scatter
-from .products import write_contraction
+from .products import write_contraction, write_epilogue
 from .scalars import Functions
 from .sorting import write_sort
 
@@ -52,6 +53,34 @@ class Launch:
     groups: Axes
 
 
+class LibraryProduct(Protocol):
+    """How a library of the device is called for a `Contraction`.
+
+    The sums go to the buffer `result`, or if it is None to spare memory of the type `sums`.
+    """
+
+    @property
+    def result(self) -> Buffer | None:
+        """Where the sums belong, if nothing is to be done with them."""
+        ...
+
+    @property
+    def sums(self) -> Type:
+        """What the sums are: batch, rows and columns in order."""
+        ...
+
+
+Claim = Callable[[Contraction], LibraryProduct | None]
+
+
+@dataclass(frozen=True)
+class Product:
+    """A call of the library; its buffers are both operands and the sums."""
+
+    call: LibraryProduct
+    buffers: tuple[Buffer, ...]
+
+
 @dataclass
 class Plan:
     """A program and the launches of its steps, or none for the runner's.
@@ -62,7 +91,7 @@ class Plan:
 
     program: Program
     dialect: Dialect
-    launches: dict[Step, tuple[Launch, ...]]
+    launches: dict[Step, tuple[Launch | Product, ...]]
     kernels: tuple[KernelText, ...]
     functions: Functions
     arena_bytes: int
@@ -80,15 +109,19 @@ class Plan:
         return self.dialect.module(self.functions.needed(kernel.called), [kernel.text])
 
 
-def plan(program: Program, dialect: Dialect) -> Plan:
-    """Write the kernels of a program and of the nested ones."""
-    return _Planner(program, dialect).run()
+def plan(program: Program, dialect: Dialect, claim: Claim = lambda step: None) -> Plan:
+    """Write the kernels of a program and of the nested ones.
+
+    What the device has a library for is claimed, and no kernel is written for it.
+    """
+    return _Planner(program, dialect, claim).run()
 
 
 @dataclass
 class _Planner:
     program: Program
     dialect: Dialect
+    claim: Claim
     kernels: dict[Hashable, KernelText] = field(default_factory=dict)
     known: dict[Hashable, list[tuple[KernelText, list[int], Written]]] = field(default_factory=dict)
     spares: list[Buffer] = field(default_factory=list)
@@ -101,7 +134,7 @@ class _Planner:
         arena = self.program.arena_bytes
         assert not isinstance(arena, Dim), "programs have known sizes here"
         self.arena_end = -(-arena // ALIGNMENT) * ALIGNMENT
-        launches: dict[Step, tuple[Launch, ...]] = {}
+        launches: dict[Step, tuple[Launch | Product, ...]] = {}
         for nested in self.program.programs:
             self.bound = frozenset((*nested.inputs, *nested.outputs))
             self.is_nested = nested is not self.program
@@ -120,6 +153,8 @@ class _Planner:
 
     def moved(self, buffer: Buffer) -> bool:
         """Whether a buffer may begin elsewhere than its memory does."""
+        if not self.dialect.has_offsets:
+            return False
         if buffer.kind == "temporary":
             return not self.dialect.owns_temporaries
         return self.is_nested and buffer in self.bound
@@ -133,7 +168,7 @@ class _Planner:
         self.spares.append(buffer)
         return buffer
 
-    def launches(self, step: Step) -> Iterator[Launch]:
+    def launches(self, step: Step) -> Iterator[Launch | Product]:
         """The launches of a step; none for those that the runner does."""
         setting = Setting(self.dialect, self.functions, self.moved)
         if isinstance(step, Sort):
@@ -143,9 +178,22 @@ class _Planner:
             for kernel in step.kernels:
                 loops = (*step.loops, *kernel.loops)
                 yield from self.launches(Kernel(loops, kernel.stores, kernel.source))
+        elif isinstance(step, Contraction) and (call := self.claim(step)) is not None:
+            yield from self.product(step, call, setting)
         elif type(step) in WRITERS:
             yield self.once(step, WRITERS[type(step)], setting)
         assert not isinstance(step, Chain), "the target has no chains"
+
+    def product(
+        self, step: Contraction, call: LibraryProduct, setting: Setting
+    ) -> Iterator[Launch | Product]:
+        """A call of the library, and a kernel for what is done with its sums."""
+        sums = call.result or self.spare(call.sums)
+        operands = [next(iter(operand.loads)).buffer for operand, _ in step.operands]
+        yield Product(call, (*operands, sums))
+        if call.result is None:
+            written = write_epilogue(step, sums, setting)
+            yield self.launch(self.kernel(written), written, written.buffers)
 
     def once(
         self, step: Step, write: Callable[[Step, Setting], Written], setting: Setting

@@ -20,7 +20,7 @@ from ...lower.lir.program import (
     Step,
     WhileStep,
 )
-from .plan import Launch, Plan
+from .plan import Plan
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Machine(Protocol):
 
     name: str
 
-    def launch(self, launch: Launch, places: Sequence[Place]) -> None:
-        """Run a kernel, its arrays at these places."""
+    def launch(self, launch: Any, places: Sequence[Place]) -> None:
+        """Run a `Launch`, or a `Product` that was claimed, its arrays at these places."""
 
     def copy(self, origin: Place, target: Place, dtype: np.dtype, count: int) -> None:
         """Copy so many numbers of a dtype."""
