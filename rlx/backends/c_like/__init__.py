@@ -34,7 +34,8 @@ abstract; `opencl_c.py` is an example. What the kernels rely on:
   memory, from where a kernel does the rest.
 - **Memory**: each LIR buffer is a parameter of its kernels. Buffers that may begin in the middle of
   a memory (slices of an arena, rows that a loop hands to its body) `has_offset`: an argument counts
-  the elements before them; without `has_offsets` the device passes the very place. Where a device cannot bind one memory twice to a kernel, or cannot
+  the elements before them. A dialect without `has_offsets` is for a device that passes the very
+  place instead. Where a device cannot bind one memory twice to a kernel, or cannot
   cut it, set `owns_temporaries`: temporaries then have no offset and the runner's `owned` says
   where each is. Those with the same `offset`, size and dtype must share memory, for one may take
   the place of another in its last step.

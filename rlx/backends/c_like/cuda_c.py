@@ -52,6 +52,7 @@ class CudaC(CFamily):
     types = TYPES
     inline = "static __device__ __forceinline__"
     long_suffix = "LL"
+    has_offsets = False
 
     def special(self, dtype: np.dtype, name: str) -> str:
         """The float `inf`, `-inf` or `nan`."""

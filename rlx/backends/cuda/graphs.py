@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..c_like.plan import Launch, Plan
 from ...lower.lir.program import Copy, Program, RepeatStep
+from ..c_like.plan import Launch, Plan
 from .machine import CudaMachine
 
 LEAST, MOST = 3, 4096  # commands of a program for which a graph pays

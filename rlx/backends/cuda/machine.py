@@ -116,7 +116,9 @@ class CudaMachine:
         name = self.facts["name"]
         name = name.decode() if isinstance(name, bytes) else str(name)
         driver = self.cupy.cuda.runtime.driverGetVersion()
-        return f"{name}, {self.kind} {self.capability}, driver {driver}, cupy {self.cupy.__version__}"
+        return (
+            f"{name}, {self.kind} {self.capability}, driver {driver}, cupy {self.cupy.__version__}"
+        )
 
     @cached_property
     def blas(self) -> Any:
@@ -138,7 +140,7 @@ class CudaMachine:
 
     def from_host(self, array: np.ndarray) -> CudaArray:
         """Copy an array to the device; it may change afterwards."""
-        array = np.ascontiguousarray(array)
+        array = np.asarray(array, order="C")  # ascontiguousarray gives scalars an axis
         with self.doing(f"copying {array.nbytes} bytes to it"):
             if not array.nbytes:
                 return self.empty(array.shape, array.dtype)
@@ -177,9 +179,7 @@ class CudaMachine:
     def copy(self, target: int, origin: int, nbytes: int) -> None:
         """Copy memory of the device."""
         runtime = self.cupy.cuda.runtime
-        runtime.memcpyAsync(
-            target, origin, nbytes, runtime.memcpyDeviceToDevice, self.stream.ptr
-        )
+        runtime.memcpyAsync(target, origin, nbytes, runtime.memcpyDeviceToDevice, self.stream.ptr)
 
     def arena(self, nbytes: int) -> int:
         """Memory for temporaries: one for all programs, for they run one after another."""

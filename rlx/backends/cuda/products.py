@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...ir.types import Type, as_dtype
-from ...lower.lir.expr import Load, accumulated
+from ...lower.lir.expr import Load, accumulated, apply
 from ...lower.lir.index import Index, Variable
 from ...lower.lir.program import Buffer, Contraction
 from ..c_like.dialect import register
@@ -82,8 +82,11 @@ def _straight(step: Contraction, gemm: Gemm) -> Gemm | None:
     if len(step.stores) != 1:
         return None
     (store,) = step.stores
-    dtype = store.buffer.dtype  # the library rounds sums of halves, too
-    if store.expr is not accumulated(step.dtype) or dtype not in (gemm.dtype, gemm.sums.dtype):
+    dtype = store.buffer.dtype
+    total = accumulated(step.dtype)
+    # the library rounds sums of halves, too
+    plain = (total, apply("convert", gemm.dtype, total), apply("convert", gemm.sums.dtype, total))
+    if store.expr not in plain or dtype not in (gemm.dtype, gemm.sums.dtype):
         return None
     target = _matrices(store.index, step.batch, step.row, step.column)
     if target is None or target.turned or (target.step == 0 and gemm.count > 1):

@@ -101,8 +101,8 @@ class Queued:
     def copy(self, origin: Place, target: Place, dtype: np.dtype, count: int) -> None:
         """Copy so many numbers of a dtype."""
         size = dtype.itemsize
-        addresses = (p.memory + p.start * size for p in (target, origin))
-        self.machine.copy(*addresses, count * size)
+        to, start = (p.memory + p.start * size for p in (target, origin))
+        self.machine.copy(to, start, count * size)
 
     def read(self, place: Place, dtype: np.dtype, count: int) -> np.ndarray:
         """Copy numbers to the host, when all before is done."""
