@@ -18,6 +18,7 @@ from .ir.errors import (
     CheckError,
     ConcretizationError,
     ConfigError,
+    DeviceFailure,
     DeviceLostError,
     DeviceMemoryError,
     DeviceMismatchError,

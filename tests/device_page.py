@@ -11,11 +11,12 @@ HEAD = """# What runs where
 
 Made by `make test-devices` on one machine; do not edit. Every sample of every op ran on each device
 below in all dtypes that the op takes, and its results were compared with the op's NumPy reference,
-within a few roundings of the dtype. **host**: the op has no loops and no row in the device's table,
-so its reference runs on the host and arrays are copied there and back, as `report()` says.
-**gradients**: those of each op with a derivative. **programs**: random programs of all families.
-**parity**: one in ten of the functions that JAX has, too, against what JAX gives. **digits**: the
-demo after three passes.
+within a few roundings of the dtype. **dtypes it lacks**: no array of them can lie there; asking for
+one is an error that says so. **gaps**: ops it refuses in dtypes that it has. **host**: the op has
+no loops and no row in the device's table, so its reference runs on the host and arrays are copied
+there and back, as `report()` says. **gradients**: those of each op with a derivative. **programs**:
+random programs of all families. **parity**: one in ten of the functions that JAX has, too, against
+what JAX gives. **digits**: the demo after three passes.
 """
 
 
@@ -26,12 +27,13 @@ def written(results: list[dict[str, Any]]) -> str:
 
 def _summary(results: list[dict[str, Any]]) -> list[str]:
     lines = [
-        "| device | what ran it | ops, dtypes | wrong | gaps | host | gradients | programs | "
-        "parity | digits |",
-        "| --- | --- | --: | --: | --: | --: | --: | --: | --: | --- |",
+        "| device | what ran it | dtypes it lacks | ops, dtypes | wrong | gaps | host | "
+        "gradients | programs | parity | digits |",
+        "| --- | --- | --- | --: | --: | --: | --: | --: | --: | --: | --- |",
     ]
     for found in results:
-        rows = found["ops"]
+        absent = sorted({r["absent"] for r in found["ops"] if r["absent"]})
+        rows = [r for r in found["ops"] if not r["absent"]]
         gaps = sum(bool(r["gap"]) for r in rows)
         wrong = sum(bool(r["fault"]) for r in rows)
         on_host = sum(r["on_host"] for r in rows)
@@ -39,6 +41,7 @@ def _summary(results: list[dict[str, Any]]) -> list[str]:
         cells = [
             found["device"],
             found["description"],
+            ", ".join(absent) or "none",
             str(len(rows)),
             str(wrong),
             f"{gaps / max(len(rows), 1):.1%}",
@@ -80,7 +83,8 @@ def _table(results: list[dict[str, Any]]) -> list[str]:
     lines = [
         "## Op by op",
         "",
-        "✓: all dtypes that the op takes; h: on the host; ✗: the dtypes that are refused.",
+        "✓: all dtypes that the op takes and the device has (-: none); h: on the host; ✗: the "
+        "dtypes that are refused.",
         "",
         f"| op | {' | '.join(devices)} |",
         f"| --- |{' --- |' * len(devices)}",
@@ -92,6 +96,9 @@ def _table(results: list[dict[str, Any]]) -> list[str]:
 
 
 def _cell(rows: list[dict[str, Any]]) -> str:
+    rows = [r for r in rows if not r["absent"]]
+    if not rows:
+        return "-"
     refused = list(dict.fromkeys(r["dtype"] for r in rows if r["gap"]))
     wrong = list(dict.fromkeys(r["dtype"] for r in rows if r["fault"]))
     marks = [f"✗ {' '.join(refused)}"] if refused else []

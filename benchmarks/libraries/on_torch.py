@@ -114,7 +114,8 @@ class Torch(Library):
         return torch.sort(x).values
 
     def smallest(self, x: Any, count: int) -> tuple[Any, Any]:
-        return tuple(torch.topk(x, count, largest=False))
+        found = torch.topk(x, count, largest=False)
+        return found.values, found.indices
 
     def scatter_add(self, x: Any, places: Any, values: Any) -> Any:
         return x.index_add(0, places, values)
@@ -134,7 +135,7 @@ class Torch(Library):
         return F.linear(x, weight, bias)
 
     def int8_product(self, x: Any, y: Any) -> Any:
-        return torch._int_mm(x, y)
+        return torch.ops.aten._int_mm(x, y)
 
     def conv(self, x: Any, kernel: Any, stride: int = 1, groups: int = 1, pad: int = 1) -> Any:
         return F.conv2d(x, kernel, stride=stride, padding=pad, groups=groups)

@@ -42,6 +42,9 @@ class Known:
 BACKENDS = {
     "cpu": Known(".cpu.backend", "CpuBackend"),
     "reference": Known(".reference.backend", "ReferenceBackend"),
+    "xla": Known(".xla.backend", "XlaBackend", has_parts=True),
+    "mlx": Known(".mlx.backend", "MlxBackend", has_parts=True),
+    "metal": Known(".mlx.backend", "MlxBackend", {"name": "metal"}),
     "opencl": Known(".opencl.backend", "OpenClBackend", has_parts=True),
     "cuda": Known(".cuda.backend", "CudaBackend", {"kind": "cuda"}, has_parts=True),
     "rocm": Known(".cuda.backend", "CudaBackend", {"kind": "rocm"}, has_parts=True),
@@ -55,6 +58,7 @@ ALIASES = {
     "amd": "rocm",
     "mtl": "metal",
     "host": "cpu",
+    "tpu": "xla:tpu",
 }
 
 
@@ -75,7 +79,9 @@ def _foreign() -> dict[str, Known]:
 def canonical(name: str) -> str:
     """The name under which a device is known; raises if it is not."""
     kind, colon, which = str(name).partition(":")
-    kind = ALIASES.get(kind, kind)
+    kind, _, part = ALIASES.get(kind, kind).partition(":")
+    if part:  # an alias of a part of a device
+        colon, which = ":", part + colon + which
     known = BACKENDS.get(kind) or _foreign().get(kind)
     if known is None:
         raise _unknown(name)

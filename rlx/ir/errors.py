@@ -159,15 +159,19 @@ class DeviceUnavailable(RlxError, RuntimeError):
     """A device rlx knows, but which cannot run on this machine."""
 
 
-class KernelBuildError(RlxError, RuntimeError):
+class DeviceFailure(RlxError, RuntimeError):
+    """A device failed at something it can do: a compile, a call, a copy."""
+
+
+class KernelBuildError(DeviceFailure):
     """A device's compiler refused a kernel."""
 
 
-class DeviceMemoryError(RlxError, MemoryError):
+class DeviceMemoryError(DeviceFailure, MemoryError):
     """A device has not enough memory."""
 
 
-class DeviceLostError(RlxError, RuntimeError):
+class DeviceLostError(DeviceFailure):
     """A device stopped working, and what lay in its memory is gone."""
 
 

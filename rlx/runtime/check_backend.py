@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..ir.errors import DivergenceError, RlxError, UnsupportedDtype, UnsupportedOp
-from ..ir.graph import OPS
+from ..ir.graph import OPS, Graph
 from ..ir.interpret import interpret
 from ..ir.op import Op
+from ..ir.types import NAMES
 from .compiled import CompiledGraph
 from .samples import SWEPT, Arrays, Case, graph_of, tolerance_of
 from .session import Session
@@ -24,12 +25,14 @@ ON_HOST = re.compile(r"library: on the host")
 class Outcome:
     """What became of one sample in one dtype.
 
-    It agreed if there is neither a `gap`, the device's reason for not running it, nor a `fault`.
+    It agreed if there is neither an `absent` dtype, which the device cannot have in its memory, nor
+    a `gap`, its reason for not running the op, nor a `fault`.
     """
 
     op: str
     sample: int
     dtype: str
+    absent: str = ""
     gap: str = ""
     fault: str = ""
     on_host: bool = False
@@ -54,15 +57,21 @@ class Conformance:
 
     @property
     def share_of_gaps(self) -> float:
-        """The gaps over all samples in all dtypes."""
-        return len(self.gaps) / max(len(self.outcomes), 1)
+        """The gaps over all samples in the dtypes that the device has."""
+        return len(self.gaps) / max(sum(not o.absent for o in self.outcomes), 1)
+
+    @property
+    def absent(self) -> list[str]:
+        """The dtypes that the device does not have."""
+        return sorted({o.absent for o in self.outcomes if o.absent})
 
     def __str__(self) -> str:
         on_host = sum(o.on_host for o in self.outcomes)
         counts = Counter(o.gap for o in self.gaps)
         lines = [
             f"{self.device}: {len(self.outcomes)} samples, {len(self.faults)} wrong, "
-            f"{len(self.gaps)} refused ({self.share_of_gaps:.1%}), {on_host} on the host",
+            f"{len(self.gaps)} refused ({self.share_of_gaps:.1%}), {on_host} on the host"
+            + (f"; it has no {', '.join(self.absent)}" if self.absent else ""),
             *(f"  {count} x {reason}" for reason, count in counts.most_common()),
             *(f"  wrong: {o.op}-{o.sample} {o.dtype}: {o.fault}" for o in self.faults),
         ]
@@ -82,11 +91,12 @@ class _Audit:
     def _outcome(self, case: Case, number: int, name: str, arrays: Arrays) -> Outcome:
         place = (case.op.name, number, name)
         graph = graph_of(case.op, arrays, case.attrs)
+        absent = self._absent(graph)
         try:
             compiled = self.session.compile(graph)
             results = compiled(*(np.array(a, order="C") for a in arrays))
         except (UnsupportedOp, UnsupportedDtype) as error:
-            return Outcome(*place, gap=_without_op(error, case.op))
+            return Outcome(*place, absent, "" if absent else _without_op(error, case.op))
         except Exception as error:  # any other is a fault of the device
             return Outcome(*place, fault=f"{type(error).__name__}: {error}".splitlines()[0])
         results = results if isinstance(results, tuple) else (results,)
@@ -95,6 +105,12 @@ class _Audit:
         tolerance = tolerance_of(*graph.param_types, *graph.result_types)
         fault = _difference([r.host() for r in results], wanted, tolerance)
         return Outcome(*place, fault=fault, on_host=_is_on_host(compiled))
+
+    def _absent(self, graph: Graph) -> str:
+        """A dtype of a graph that cannot lie in the device's memory."""
+        stored = self.session.backend.target.stored
+        used = {NAMES[v.dtype] for v in (*graph.params, *graph.results)}
+        return min(used - stored, default="")
 
 
 def _is_on_host(compiled: CompiledGraph) -> bool:

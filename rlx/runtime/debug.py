@@ -37,7 +37,7 @@ from ..trace.breakpoint import debug_breakpoint
 from ..trace.callback import debug_callback, debug_print
 from ..trace.make_graph import trace
 
-PROGRAM_STAGES = {"lir": 5, "llvm": 6, "assembly": 6}  # those not named here are graphs
+PROGRAM_STAGES = {"lir": 5, "llvm": 6, "assembly": 6, "hlo": 6}  # those not named here are graphs
 SUFFIXES = {"llvm": "ll", "assembly": "s"}
 SLOW = 2.0  # seconds of a compile after which a line says that it goes on
 

@@ -151,6 +151,30 @@ class Dialect(ABC):
     def barrier(self) -> str:
         """The line where the threads of a group wait for what others wrote."""
 
+    # -- vectors, where `has_vectors`: for products on a processor --------------------------------
+
+    has_vectors = False
+
+    def vector(self, dtype: np.dtype, lanes: int) -> str:
+        """The type of a vector."""
+        raise NotImplementedError
+
+    def spread(self, dtype: np.dtype, lanes: int, number: str) -> str:
+        """A number in all lanes of a vector."""
+        raise NotImplementedError
+
+    def vector_load(self, array: str, place: str, lanes: int) -> str:
+        """A vector from a shared array."""
+        raise NotImplementedError
+
+    def vector_store(self, array: str, place: str, lanes: int, value: str) -> str:
+        """The line that puts a vector into a shared array."""
+        raise NotImplementedError
+
+    def vector_sum(self, dtype: np.dtype, x: str, y: str, total: str) -> str:
+        """total + x * y in each lane, perhaps rounded once."""
+        raise NotImplementedError
+
     # -- wholes ----------------------------------------------------------------------------------
 
     @abstractmethod

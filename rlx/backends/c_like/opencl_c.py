@@ -59,6 +59,28 @@ class OpenClC(CFamily):
         """The line where a group waits."""
         return "barrier(CLK_LOCAL_MEM_FENCE);"
 
+    has_vectors = True
+
+    def vector(self, dtype: np.dtype, lanes: int) -> str:
+        """The type of a vector of 2, 4, 8 or 16."""
+        return f"{self.type(dtype)}{lanes}"
+
+    def spread(self, dtype: np.dtype, lanes: int, number: str) -> str:
+        """A number in all lanes of a vector."""
+        return f"({self.vector(dtype, lanes)})({number})"
+
+    def vector_load(self, array: str, place: str, lanes: int) -> str:
+        """A vector from a shared array."""
+        return f"vload{lanes}(0, &{array}[{place}])"
+
+    def vector_store(self, array: str, place: str, lanes: int, value: str) -> str:
+        """The line that puts a vector into a shared array."""
+        return f"vstore{lanes}({value}, 0, &{array}[{place}]);"
+
+    def vector_sum(self, dtype: np.dtype, x: str, y: str, total: str) -> str:
+        """total + x * y in each lane: `fma` is slow where it is not one instruction."""
+        return f"mad({x}, {y}, {total})" if dtype.kind == "f" else f"{x} * {y} + {total}"
+
     def head(self, name: str, signature: Signature) -> str:
         """The kernel's words; its group has a fixed size."""
         x, y, z = signature.threads

@@ -28,6 +28,7 @@ from .geometry import Axes
 from .parallel import write_greatest, write_kernel, write_scan, write_scatter
 from .products import write_contraction, write_epilogue
 from .scalars import Functions
+from .serial_products import write_serial_contraction
 from .sorting import write_sort
 
 ALIGNMENT = 256  # of buffers that are added to an arena
@@ -159,6 +160,12 @@ class _Planner:
             return not self.dialect.owns_temporaries
         return self.is_nested and buffer in self.bound
 
+    @property
+    def in_vectors(self) -> bool:
+        """Whether a thread does best to compute with vectors."""
+        limits = self.dialect.limits
+        return limits.serial and limits.lanes > 1 and self.dialect.has_vectors
+
     def spare(self, type: Type) -> Buffer:
         """More memory for one step."""
         offset = self.arena_end + self.spare_bytes
@@ -181,7 +188,10 @@ class _Planner:
         elif isinstance(step, Contraction) and (call := self.claim(step)) is not None:
             yield from self.product(step, call, setting)
         elif type(step) in WRITERS:
-            yield self.once(step, WRITERS[type(step)], setting)
+            write: Callable[..., Written] = WRITERS[type(step)]
+            if isinstance(step, Contraction) and self.in_vectors:
+                write = write_serial_contraction
+            yield self.once(step, write, setting)
         assert not isinstance(step, Chain), "the target has no chains"
 
     def product(
@@ -195,9 +205,7 @@ class _Planner:
             written = write_epilogue(step, sums, setting)
             yield self.launch(self.kernel(written), written, written.buffers)
 
-    def once(
-        self, step: Step, write: Callable[[Step, Setting], Written], setting: Setting
-    ) -> Launch:
+    def once(self, step: Step, write: Callable[..., Written], setting: Setting) -> Launch:
         """Write a step, unless an equal one is written."""
         key, buffers = canonical(step)
         key = (key, tuple(map(self.moved, buffers)))

@@ -9,39 +9,9 @@ from __future__ import annotations
 
 import math
 
+from ..error_quotients import AROUND_ONE, ERF_OF_ONE, FAR, MIDDLE, NEAR
 from .vector_exp import Writer, exponential, in_double, logarithm
 
-# (numerator, denominator), lowest power first
-_NEAR = (
-    [1.28379167095512558561e-01, -3.25042107247001499370e-01, -2.84817495755985104766e-02,
-     -5.77027029648944159157e-03, -2.37630166566501626084e-05],
-    [1.0, 3.97917223959155352819e-01, 6.50222499887672944485e-02, 5.08130628187576562776e-03,
-     1.32494738004321644526e-04, -3.96022827877536812320e-06],
-)  # fmt: skip
-_AROUND_ONE = (
-    [-2.36211856075265944077e-03, 4.14856118683748331666e-01, -3.72207876035701323847e-01,
-     3.18346619901161753674e-01, -1.10894694282396677476e-01, 3.54783043256182359371e-02,
-     -2.16637559486879084300e-03],
-    [1.0, 1.06420880400844228286e-01, 5.40397917702171048937e-01, 7.18286544141962662868e-02,
-     1.26171219808761642112e-01, 1.36370839120290507362e-02, 1.19844998467991074170e-02],
-)  # fmt: skip
-_MIDDLE = (
-    [-9.86494403484714822705e-03, -6.93858572707181764372e-01, -1.05586262253232909814e+01,
-     -6.23753324503260060396e+01, -1.62396669462573470355e+02, -1.84605092906711035994e+02,
-     -8.12874355063065934246e+01, -9.81432934416914548592e+00],
-    [1.0, 1.96512716674392571292e+01, 1.37657754143519042600e+02, 4.34565877475229228821e+02,
-     6.45387271733267880336e+02, 4.29008140027567833386e+02, 1.08635005541779435134e+02,
-     6.57024977031928170135e+00, -6.04244152148580987438e-02],
-)  # fmt: skip
-_FAR = (
-    [-9.86494292470009928597e-03, -7.99283237680523006574e-01, -1.77579549177547519889e+01,
-     -1.60636384855821916062e+02, -6.37566443368389627722e+02, -1.02509513161107724954e+03,
-     -4.83519191608651397019e+02],
-    [1.0, 3.03380607434824582924e+01, 3.25792512996573918826e+02, 1.53672958608443695994e+03,
-     3.19985821950859553908e+03, 2.55305040643316442583e+03, 4.74528541206955367215e+02,
-     -2.24409524465858183362e+01],
-)  # fmt: skip
-_ERF_OF_ONE = 8.45062911510467529297e-01  # rounded to float32
 _LARGEST = 28.0  # erfc of more is 0
 
 
@@ -126,13 +96,13 @@ def _erf_and_erfc(w: Writer, x: str) -> tuple[str, str]:
     argument = w.select(is_one, w.binary("fsub", size, one), far)
     argument = w.select(is_near, square, argument)
     # over / (1 + under) as over - over * under / (1 + under) keeps the digits of `under`
-    over = w.polynomial(argument, _AROUND_ONE[0][::-1])
-    under = w.binary("fmul", argument, w.polynomial(argument, _AROUND_ONE[1][:0:-1]))
+    over = w.polynomial(argument, AROUND_ONE[0][::-1])
+    under = w.binary("fmul", argument, w.polynomial(argument, AROUND_ONE[1][:0:-1]))
     around = (w.negated(w.binary("fmul", over, under)), w.binary("fadd", one, under))
     parts = []
     for i in range(2):
         near, middle, end = (
-            w.polynomial(argument, table[i][::-1]) for table in (_NEAR, _MIDDLE, _FAR)
+            w.polynomial(argument, table[i][::-1]) for table in (NEAR, MIDDLE, FAR)
         )
         part = w.select(is_middle, middle, end)
         parts.append(w.select(is_near, near, w.select(is_one, around[i], part)))
@@ -145,8 +115,8 @@ def _erf_and_erfc(w: Writer, x: str) -> tuple[str, str]:
     grown = w.fma(size, ratio, w.binary("fsub", size, start))
     near_rest = w.binary("fsub", w.binary("fsub", one, start), grown)
     # around 1: a constant, the numerator and the ratio
-    one_erf = w.binary("fadd", w.binary("fadd", over, ratio), w.number(_ERF_OF_ONE))
-    one_rest = w.binary("fsub", w.binary("fsub", w.number(1 - _ERF_OF_ONE), over), ratio)
+    one_erf = w.binary("fadd", w.binary("fadd", over, ratio), w.number(ERF_OF_ONE))
+    one_rest = w.binary("fsub", w.binary("fsub", w.number(1 - ERF_OF_ONE), over), ratio)
     tail = _tail(w, size, w.select(is_one, w.number(0.0), ratio))
     erf = w.select(is_one, one_erf, w.binary("fsub", one, tail))
     erf = w.select(is_near, near_erf, erf)

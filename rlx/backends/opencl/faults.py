@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ...ir.errors import DeviceLostError, DeviceMemoryError, InternalError
+from ...ir.errors import DeviceFailure, DeviceLostError, DeviceMemoryError
 from .platforms import library
 
 MEMORY = ("MEM_OBJECT_ALLOCATION_FAILURE", "OUT_OF_HOST_MEMORY", "INVALID_BUFFER_SIZE")
@@ -19,22 +19,20 @@ def translated(device: str, doing: str) -> Iterator[None]:
     try:
         yield
     except cl.Error as error:
-        code = getattr(error, "code", None)
-        names = {getattr(cl.status_code, name, None): name for name in (*MEMORY, *LOST)}
-        name = names.get(code, "")
-        if isinstance(error, cl.MemoryError) or name in MEMORY:
+        said = str(error)
+        if isinstance(error, cl.MemoryError) or any(name in said for name in MEMORY):
             raise DeviceMemoryError(
                 f"{device} has not enough memory for {doing}",
-                notes=[str(error)],
+                notes=[said],
                 fix="drop arrays that are no longer needed, or use a smaller batch",
             ) from error
-        if name in LOST:
+        if any(name in said for name in LOST):
             raise DeviceLostError(
                 f"{device} was lost at {doing}",
-                notes=[str(error)],
+                notes=[said],
                 fix="call again: the device is opened anew; make its arrays again from the host's",
             ) from error
-        raise InternalError(
-            f"{device} failed at {doing}: {error}",
+        raise DeviceFailure(
+            f"{device} failed at {doing}: {said}",
             fix="report this with the program; device='cpu' runs it meanwhile",
         ) from error

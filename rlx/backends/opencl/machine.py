@@ -99,7 +99,9 @@ class ClMachine:
         wanted = SLOW_LOCAL if self.is_processor else 256
         threads = min(wanted, int(device.max_work_group_size))
         most = 2**31 - 1
-        return Limits(threads, (most, most, most), int(device.local_mem_size), self.is_processor)
+        lanes = int(device.native_vector_width_float) if self.is_processor else 1
+        local = int(device.local_mem_size)
+        return Limits(threads, (most, most, most), local, self.is_processor, lanes)
 
     def describe(self) -> str:
         """What compiled code depends on."""
@@ -171,18 +173,26 @@ class ClMachine:
                 return cl.Program(self.context, [self.device], [known]).build(BUILD_OPTIONS)
             except cl.Error:  # of a driver that has changed without telling
                 disk.remove(key)
+        program = self.build_text(text)
+        if disk:
+            disk.put(key, program.get_info(cl.program_info.BINARIES)[0])
+        return program
+
+    def build_text(self, text: str) -> Any:
+        """Compile a text."""
         try:
-            program = cl.Program(self.context, text).build(BUILD_OPTIONS)
-        except cl.RuntimeError as error:
+            return self.cl.Program(self.context, text).build(BUILD_OPTIONS)
+        except self.cl.RuntimeError as error:
             raise KernelBuildError(
                 f"{self.name} cannot build the kernels of this function",
                 notes=str(error).splitlines()[:20],
                 fix="report this with the text, compiled.stages['opencl']; device='cpu' runs it "
                 "meanwhile",
             ) from error
-        if disk:
-            disk.put(key, program.get_info(cl.program_info.BINARIES)[0])
-        return program
+
+    def enqueue(self, kernel: Any, threads: Sequence[int], group: Sequence[int]) -> None:
+        """Put a kernel into the queue."""
+        self.cl.enqueue_nd_range_kernel(self.queue, kernel, threads, group)
 
 
 class Queued:
@@ -200,9 +210,7 @@ class Queued:
             kernel = self.machine.cl.Kernel(self.program, launch.kernel.name)
             bound = self.bound[launch] = _Bound.of(launch, kernel)
         bound.set(places)
-        self.machine.cl.enqueue_nd_range_kernel(
-            self.machine.queue, bound.kernel, bound.threads, bound.group
-        )
+        self.machine.enqueue(bound.kernel, bound.threads, bound.group)
 
     def copy(self, origin: Place, target: Place, dtype: np.dtype, count: int) -> None:
         """Copy so many numbers of a dtype."""

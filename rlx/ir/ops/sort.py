@@ -58,14 +58,14 @@ def sort_reference(*xs: np.ndarray, axis: int, n_keys: int) -> tuple[np.ndarray,
 
 def _ties_are_equal(x: np.ndarray) -> bool:
     """Whether numbers that tie cannot be told apart, so that any sorting is stable."""
-    if is_float(x.dtype) and x.dtype.kind == "f":
+    if is_float(x.dtype) and x.dtype.isbuiltin == 1:
         return not (np.signbit(x) & ((x == 0) | np.isnan(x))).any()
     return x.dtype.kind in "biu"
 
 
 def _sortable(x: np.ndarray) -> np.ndarray:
     """The same order in a dtype NumPy sorts right."""
-    return x if x.dtype.kind in "biufc" else x.astype(np.float32)
+    return x if x.dtype.isbuiltin == 1 else x.astype(np.float32)
 
 
 def _stable_order(x: np.ndarray, axis: int) -> np.ndarray:
@@ -118,6 +118,8 @@ sort.samples((5,), axis=0)
 sort.samples((3, 4), (3, 4), axis=1)
 sort.samples(np.array([[2, 1, 2, 1]], np.int32), (1, 4), (1, 4), axis=1, n_keys=2)
 sort.samples([3.0, np.nan, -1.0, np.inf], axis=0, expect=[[-1.0, 3.0, np.inf, np.nan]])
+_EIGHT_BITS = np.array([1.0, np.nan, 2.0], as_dtype("float8_e5m2"))
+sort.samples(_EIGHT_BITS, axis=0, expect=[[1.0, 2.0, np.nan]])
 sort.samples(
     np.array([0.0, 1.0, -0.0, 0.0], np.float32),
     np.array([1, 2, 3, 4], np.int32),
@@ -176,4 +178,5 @@ def top_k_batch(args: Sequence[Value], batched: Sequence[bool], *, k: int) -> tu
 
 top_k.samples((2, 5), k=3)
 top_k.samples(np.array([1.0, 3.0, 2.0, 3.0], np.float32), k=3, expect=[[3.0, 3.0, 2.0], [1, 3, 2]])
+top_k.samples(_EIGHT_BITS, k=2, expect=[[np.nan, 2.0], [1, 2]])
 top_k.samples([1.0, np.nan, 2.0], k=2, expect=[[np.nan, 2.0], [1, 2]])

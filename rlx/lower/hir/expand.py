@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ...ir.graph import Graph, Node, Value
 from .rebuild import again, rebuild
 
 
-def expand(graph: Graph, wants: Collection[str] = ()) -> Graph:
+def expand(graph: Graph, wants: Collection[str] | Callable[[Node], bool] = ()) -> Graph:
     """Write composites in simpler ops, except those the target wants whole.
 
     before: `y = silu(x)`; after: `a = logistic(x); y = mul(x, a)`. Vanish: ops with an `expand`
-    rule whose name is not among `wants`, in nested graphs too.
+    rule whose name is not among `wants` (or which it, called with the node, does not want), in
+    nested graphs too.
     """
 
     def is_composite(node: Node) -> bool:
-        return "expand" in node.op.rules and node.op.name not in wants
+        if "expand" not in node.op.rules:
+            return False
+        return not (wants(node) if callable(wants) else node.op.name in wants)
 
     def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
         if not is_composite(node):

@@ -16,16 +16,26 @@ from .rebuild import again, rebuild
 
 MOVES = (View, Move, Concat, Gather)
 Computes: TypeAlias = Callable[[np.dtype], bool]
+Takes: TypeAlias = Callable[[Node], bool]
 
 
-def split_complex(graph: Graph, computes: Computes) -> Graph:
-    """Write ops on complex numbers as ops on parts, unless a target `computes` them.
+def _takes_none(node: Node) -> bool:
+    return False
+
+
+def split_complex(graph: Graph, computes: Computes, takes: Takes = _takes_none) -> Graph:
+    """Write ops on complex numbers as ops on parts.
 
     before: `y = mul(a, b)`; after: `re = a.re * b.re - a.im * b.im`, `im` alike, and
     `y = complex(re, im)` where something needs y whole: results, nested graphs, library calls.
     Vanish: ops with a `parts` rule on complex operands; those that only move or add up numbers.
+    Dtypes that a target `computes` and nodes that it `takes` stay.
     """
-    if not any(_is_split(node, computes) for node in graph.walk()):
+
+    def is_split(node: Node) -> bool:
+        return not takes(node) and _is_split(node, computes)
+
+    if not any(map(is_split, graph.walk())):
         return graph
     known: dict[Value, Parts] = {}
 
@@ -42,8 +52,8 @@ def split_complex(graph: Graph, computes: Computes) -> Graph:
         return value
 
     def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
-        if not _is_split(node, computes):
-            return again(node, operands, lambda g: split_complex(g, computes))
+        if not is_split(node):
+            return again(node, operands, lambda g: split_complex(g, computes, takes))
         rule = node.op.rules.get("parts") or each_part(node.op)
         made = rule(*(parts(x) if is_complex(x.dtype) else x for x in operands), **node.attrs)
         is_one = isinstance(made, Value | Parts)

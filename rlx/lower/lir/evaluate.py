@@ -331,7 +331,7 @@ def _run_scan(scan: Scan, memory: Memory) -> None:
 def _run_greatest(step: Greatest, memory: Memory) -> None:
     grid = Grid((*step.loops, step.along), memory)
     values = np.broadcast_to(grid.expr(step.expr), grid.shape)
-    keys = values if values.dtype.kind in "biuf" else values.astype(np.float32)
+    keys = values if values.dtype.isbuiltin == 1 else values.astype(np.float32)
     count, size = memory.number(step.rank.extent), grid.shape[-1]
     # reversed twice: rising and stable becomes falling and stable
     order = np.argsort(keys[..., ::-1], axis=-1, kind="stable")[..., ::-1]
@@ -348,7 +348,7 @@ def _run_greatest(step: Greatest, memory: Memory) -> None:
 
 def _run_sort(step: Sort, memory: Memory) -> None:
     lines = memory.numbers(step.numbers).reshape(memory.shape((step.rows, step.length)))
-    keys = lines if lines.dtype.kind in "biuf" else lines.astype(np.float32)
+    keys = lines if lines.dtype.isbuiltin == 1 else lines.astype(np.float32)
     order = np.argsort(keys, axis=-1, kind="stable")
     if step.sorted is not None:
         memory.numbers(step.sorted)[:] = np.take_along_axis(lines, order, -1).reshape(-1)

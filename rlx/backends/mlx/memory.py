@@ -1,0 +1,88 @@
+"""Arrays of MLX: how each dtype lies in its memory, and the way there and back."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import ml_dtypes
+import mlx.core as mx
+import numpy as np
+
+from ...ir.types import DTYPES
+from .place import computing
+
+# complex128 lies as pairs of parts, float8 as its bits: MLX has neither
+PAIRS = DTYPES["complex128"]
+BITS = frozenset(DTYPES[name] for name in ("float8_e4m3fn", "float8_e5m2"))
+_NAMES = {name: name for name in DTYPES} | {
+    "bool": "bool_",
+    "complex128": "float64",
+    "float8_e4m3fn": "uint8",
+    "float8_e5m2": "uint8",
+}
+STORED = {DTYPES[name]: getattr(mx, stored) for name, stored in _NAMES.items()}
+_PLAIN = {stored: dtype for dtype, stored in STORED.items() if dtype not in (PAIRS, *BITS)}
+
+
+def dtype_of(x: mx.array) -> np.dtype:
+    """The NumPy dtype of the numbers that an array of MLX holds by itself."""
+    return _PLAIN[x.dtype]
+
+
+def to_mlx(x: np.ndarray) -> mx.array:
+    """The array of MLX that holds a NumPy array: always a copy.
+
+    Without its dtype MLX would make float32 of float64, and complex64 of complex128.
+    """
+    x = np.ascontiguousarray(x).reshape(x.shape)  # of 0-d arrays it makes others
+    if x.dtype == PAIRS:
+        x = np.stack([np.real(x), np.imag(x)], axis=-1)
+    elif x.dtype in BITS:
+        x = x.view(np.uint8)
+    elif x.dtype == ml_dtypes.bfloat16:
+        return mx.array(x.view(np.uint16)).view(mx.bfloat16)
+    return mx.array(x, dtype=STORED[x.dtype])
+
+
+def to_numpy(x: mx.array, dtype: np.dtype) -> np.ndarray:
+    """The numbers an array of MLX holds: its own memory, which NumPy may not write to."""
+    found = np.asarray(x.view(mx.uint16) if x.dtype == mx.bfloat16 else x)
+    if dtype == PAIRS:
+        found = np.ascontiguousarray(found).view(dtype).reshape(found.shape[:-1])
+    found = found.view(dtype)
+    found.flags.writeable = False
+    return found
+
+
+@final
+class MlxData:
+    """An array of MLX with the shape and the dtype of what it holds."""
+
+    __slots__ = ("array", "dtype")
+
+    def __init__(self, array: mx.array, dtype: np.dtype) -> None:
+        self.array, self.dtype = array, dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The size of each axis."""
+        shape = tuple(self.array.shape)
+        return shape[:-1] if self.dtype == PAIRS else shape
+
+
+@final
+class MlxMemory:
+    """Where arrays of a device of MLX lie."""
+
+    def __init__(self, name: str, device: mx.Device) -> None:
+        self.name, self.device = name, device
+
+    def to_host(self, data: Any) -> np.ndarray:
+        """The numbers as a NumPy array."""
+        with computing(self.device, self.name):
+            return to_numpy(data.array, data.dtype)
+
+    def from_host(self, array: np.ndarray) -> MlxData:
+        """A NumPy array's numbers as an array of the device."""
+        with computing(self.device, self.name):
+            return MlxData(to_mlx(array), array.dtype)

@@ -1,0 +1,133 @@
+"""A graph as compiled pieces of MLX, with Python between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, final
+
+import mlx.core as mx
+import numpy as np
+
+from ...ir.body import Branch, Repeat, While
+from ...ir.graph import Graph, Node, Value
+from ...ir.interpret import evaluate
+from ...ir.ops.carry import cut_groups
+from ..graph_table import NATIVE, ON_HOST, Table, Ways, walk
+from .cut import Piece, cut
+from .memory import to_mlx, to_numpy
+
+Arrays: TypeAlias = list[mx.array]
+Step: TypeAlias = Callable[[Sequence[mx.array]], Sequence[mx.array]]
+ROUNDS = 32  # of a loop that are handed to MLX at a time: what waits is kept in memory
+
+
+@final
+class Program:
+    """Runs a graph; `ways` counts what became of the ops, nested ones too."""
+
+    def __init__(self, graph: Graph, table: Table, ways: Ways) -> None:
+        self._params, self._results = graph.params, graph.results
+        self._steps: list[tuple[Step, Sequence[Value], Sequence[Value]]] = []
+        for step in cut(graph, table.takes):
+            if isinstance(step, Piece):
+                ways["pieces", "compiled by MLX"] += 1
+                ways.update((n.op.name, NATIVE) for n in step.nodes if not n.op.is_constant)
+                self._steps.append((_compiled(step, table), step.inputs, step.outputs))
+            else:
+                self._steps.append((_alone(step, table, ways), step.args, step.results))
+
+    def __call__(self, arrays: Sequence[mx.array]) -> Arrays:
+        """The results for arrays of the parameters, perhaps not yet computed."""
+        known = dict(zip(self._params, arrays, strict=True))
+        for step, operands, results in self._steps:
+            known.update(zip(results, step([known[x] for x in operands]), strict=True))
+        return [known[r] for r in self._results]
+
+    def finished(self, arrays: Sequence[mx.array]) -> Arrays:
+        """The results, computed."""
+        results = self(arrays)
+        mx.eval(results)
+        return results
+
+
+def _compiled(piece: Piece, table: Table) -> Step:
+    def run(arrays: Sequence[mx.array]) -> Arrays:
+        known: dict[Value, Any] = dict(zip(piece.inputs, arrays, strict=True))
+        walk(piece.nodes, table, known)
+        return [known[r] for r in piece.outputs]
+
+    return mx.compile(run)
+
+
+def _alone(node: Node, table: Table, ways: Ways) -> Step:
+    """A node that no row computes: a loop or a choice by Python, all else on the host."""
+    body = node.op.rules.get("body")
+    makers = {Branch: _branch, While: _while, Repeat: _repeat}
+    for kind, make in makers.items():
+        if isinstance(body, kind):
+            ways[node.op.name, "by Python, between compiled pieces"] += 1
+            return make(node, lambda graph: Program(graph, table, ways))
+    ways[node.op.name, ON_HOST] += 1
+    return _on_host(node)
+
+
+def _on_host(node: Node) -> Step:
+    def run(arrays: Sequence[mx.array]) -> Arrays:
+        mx.eval(arrays)
+        given = [to_numpy(x, a.dtype) for x, a in zip(arrays, node.args, strict=True)]
+        return [to_mlx(y) for y in evaluate(node, given)]
+
+    return run
+
+
+# -- control flow ---------------------------------------------------------------------------------
+
+Make: TypeAlias = Callable[[Graph], Program]
+
+
+def _branch(node: Node, make: Make) -> Step:
+    branches = [make(graph) for graph in node.graphs]
+
+    def run(arrays: Sequence[mx.array]) -> Arrays:
+        chosen: Any = arrays[0].item()
+        index = min(max(int(chosen), 0), len(branches) - 1)
+        return branches[index](arrays[1:])
+
+    return run
+
+
+def _while(node: Node, make: Make) -> Step:
+    condition, body = make(node.attrs["condition"]), make(node.attrs["body"])
+    counts = node.attrs["n_condition"], node.attrs["n_body"]
+
+    def run(arrays: Sequence[mx.array]) -> Arrays:
+        ours, theirs, carry = cut_groups(arrays, *counts)
+        while condition([*ours, *carry])[0].item():
+            carry = body([*theirs, *carry])
+            mx.eval(carry)
+        return list(carry)
+
+    return run
+
+
+def _repeat(node: Node, make: Make) -> Step:
+    body, n_carry = make(node.attrs["body"]), node.attrs["n_carry"]
+    rounds = range(node.attrs["length"])
+    rounds = rounds[::-1] if node.attrs["reverse"] else rounds
+    empty = [np.zeros(r.shape, r.dtype) for r in node.results[n_carry:]] if not rounds else []
+
+    def run(arrays: Sequence[mx.array]) -> Arrays:
+        constants, carry, rows = cut_groups(arrays, node.attrs["n_constants"], n_carry)
+        made: list[Arrays] = [[] for _ in node.results[n_carry:]]
+        for count, i in enumerate(rounds, 1):
+            results = body([*constants, *carry, *(x[i] for x in rows)])
+            carry = results[:n_carry]
+            for stack, row in zip(made, results[n_carry:], strict=True):
+                stack.append(row)
+            if count % ROUNDS == 0:
+                mx.eval(carry, [stack[-ROUNDS:] for stack in made])
+        if not rounds:
+            return [*carry, *map(to_mlx, empty)]
+        return [*carry, *(mx.stack(s[::-1] if node.attrs["reverse"] else s) for s in made)]
+
+    return run

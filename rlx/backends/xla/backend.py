@@ -1,0 +1,101 @@
+"""The device of XLA: a CPU, a GPU or a TPU, as JAX offers them."""
+
+from __future__ import annotations
+
+import functools
+from importlib.util import find_spec
+from typing import Any
+
+from ...ir.graph import Graph
+from ...ir.memory import Memory
+from ...ir.text import show
+from ...ir.verify import verify
+from ...lower.target import Target
+from ..backend import Availability, Backend, Executable
+from ..device_entry import device_executable
+
+INSTALL = {"gpu": 'pip install "jax[cuda13]"', "tpu": 'pip install "jax[tpu]"'}
+
+
+class XlaBackend(Backend):
+    """Compiles graphs by JAX and XLA.
+
+    It runs on one of JAX's platforms, `xla:gpu`, perhaps on one of several devices there,
+    `xla:gpu:1`; without a name on what JAX thinks best.
+    """
+
+    def __init__(self, which: str = "") -> None:
+        self.platform, _, self._number = which.partition(":")
+        self.name = f"xla:{which}" if which else "xla"
+        self.target = Target(self.name, has_symbolic_sizes=False)
+
+    def availability(self) -> Availability:
+        """Whether JAX is here and has the platform."""
+        return self._availability
+
+    @functools.cached_property
+    def _availability(self) -> Availability:
+        install = INSTALL.get(self.platform, "pip install jax")
+        if find_spec("jax") is None:
+            return Availability(False, "JAX is not installed", install)
+        if not (self._number or "0").isdecimal():
+            reason = f"{self._number!r} is no number of a device"
+            return Availability(False, reason, "write xla, xla:gpu or xla:gpu:1")
+        try:
+            import jax
+
+            count = len(jax.local_devices(backend=self.platform or None))
+        except (ImportError, RuntimeError) as error:
+            return Availability(False, f"JAX says: {error}".partition("\n")[0], install)
+        if int(self._number or 0) >= count:
+            return Availability(False, f"JAX has {count} of these devices", "pick a lesser number")
+        return Availability(True)
+
+    @functools.cached_property
+    def device(self) -> Any:
+        """The device of JAX."""
+        import jax
+
+        return jax.local_devices(backend=self.platform or None)[int(self._number or 0)]
+
+    @functools.cached_property
+    def memory(self) -> Memory:  # type: ignore[override]
+        """The memory of the device."""
+        from .memory import XlaMemory
+
+        return XlaMemory(self.name, self.device)
+
+    def description(self) -> str:
+        """The device as JAX calls it, and the version of JAX."""
+        import jax
+
+        return f"{self.device.device_kind} ({self.device.platform}), jax {jax.__version__}"
+
+    def compile(
+        self,
+        graph: Graph,
+        array: type,
+        *,
+        check: bool = False,
+        target: Target | None = None,
+        fixed: int = 0,
+    ) -> Executable:
+        """Replay the graph in JAX, and compile what that records."""
+        from .program import XlaProgram
+
+        tier = (target or self.target).tier
+        program = XlaProgram(self.name, self.device, graph, _verify_stage if check else None, tier)
+        made = device_executable(graph, array, self.memory, program.run)
+        made.make_stages = lambda: {n: show(g) for n, g in program.graphs.items()} | program.texts
+        made.make_report = lambda: program.report
+        made.seconds = program.seconds
+        made.arena_bytes, made.constant_bytes = program.arena_bytes, program.code_bytes
+        return made
+
+    def compiled_for(self) -> object:
+        """The device, and what the compiler makes of it."""
+        return self.name, self.description()
+
+
+def _verify_stage(name: str, graph: Graph) -> None:
+    verify(graph)

@@ -1,0 +1,172 @@
+"""Rows of the table: what combines many numbers, as sums and products do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+
+from ...ir.types import Type, highest, is_bool, is_inexact, lowest, promote
+from ..graph_table.row import Row
+from .emit_elements import Emit, is_half, narrow, wide
+
+Pairs = tuple[tuple[int, ...], tuple[int, ...]]
+Neutral = Callable[[np.dtype], Any]
+EXACT = lax.Precision.HIGHEST  # else float32 has the digits of a shorter dtype on GPUs and TPUs
+
+
+def has_elements(types: Sequence[Type], **attrs: Any) -> bool:
+    """Whether no operand is empty: XLA and LAPACK mean other things by nothing."""
+    return all(0 not in t.shape for t in types)
+
+
+def _zero(dtype: np.dtype) -> Any:
+    return 0
+
+
+def _one(dtype: np.dtype) -> Any:
+    return 1
+
+
+def _all_bits(dtype: np.dtype) -> Any:
+    return True if is_bool(dtype) else np.array(-1).astype(dtype)
+
+
+def _number(neutral: Neutral, dtype: np.dtype) -> np.ndarray:
+    return np.asarray(neutral(dtype)).astype(dtype)
+
+
+def reducing(combine: Callable[..., jax.Array], neutral: Neutral, *, sums: bool = False) -> Emit:
+    """The row of a reduction along axes; sums of short floats are rounded once."""
+
+    def row(x: jax.Array, *, axes: Sequence[int]) -> jax.Array:
+        given = wide(x) if sums else x
+        made = lax.reduce(given, _number(neutral, given.dtype), combine, tuple(axes))
+        return narrow(made, x.dtype)
+
+    return row
+
+
+def positioned(find: Callable[..., jax.Array]) -> Emit:
+    """The row of the place of an extreme."""
+
+    def row(x: jax.Array, *, axis: int, dtype: np.dtype) -> jax.Array:
+        x = x.astype(np.uint8) if is_bool(x.dtype) else wide(x)
+        return find(x, axis, dtype)
+
+    return row
+
+
+def running(scan: Callable[..., jax.Array]) -> Emit:
+    """The row of a running sum, product or extreme."""
+
+    def row(x: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
+        return narrow(scan(wide(x), axis=axis, reverse=reverse), x.dtype)
+
+    return row
+
+
+def windowed(combine: Callable[..., jax.Array], neutral: Neutral, *, sums: bool = False) -> Emit:
+    """The row of a reduction of windows."""
+
+    def row(
+        x: jax.Array,
+        *,
+        window: Sequence[int],
+        strides: Sequence[int],
+        padding: Sequence[tuple[int, int]],
+        base_dilation: Sequence[int],
+        window_dilation: Sequence[int],
+    ) -> jax.Array:
+        given = wide(x) if sums else x
+        number = _number(neutral, given.dtype)
+        steps = (tuple(window), tuple(strides), tuple(padding))
+        dilations = (tuple(base_dilation), tuple(window_dilation))
+        return narrow(lax.reduce_window(given, number, combine, *steps, *dilations), x.dtype)
+
+    return row
+
+
+# -- products -------------------------------------------------------------------------------------
+
+
+def _sum_dtype(x: jax.Array, dtype: np.dtype | None) -> tuple[np.dtype, np.dtype]:
+    """The dtypes of a product's operands, and of its sums."""
+    result = x.dtype if dtype is None else dtype
+    total = promote(x.dtype, result)
+    total = np.dtype(np.float32) if is_half(total) else total
+    # halves are multiplied as they are where their sums are not, which is exact
+    is_kept = x.dtype.itemsize == 2 and total == np.float32 and is_inexact(x.dtype)
+    return (x.dtype if is_kept else total), total
+
+
+def _dot_general(
+    x: jax.Array, y: jax.Array, *, contract: Pairs, batch: Pairs, dtype: np.dtype | None
+) -> jax.Array:
+    operand, total = _sum_dtype(x, dtype)
+    made = lax.dot_general(
+        narrow(x, operand),
+        narrow(y, operand),
+        (contract, batch),
+        precision=EXACT if is_inexact(total) else None,
+        preferred_element_type=total,
+    )
+    return narrow(made, x.dtype if dtype is None else dtype)
+
+
+def _conv_general_dilated(
+    x: jax.Array,
+    kernel: jax.Array,
+    *,
+    window_strides: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int],
+    rhs_dilation: Sequence[int],
+    feature_group_count: int,
+    batch_group_count: int,
+    dtype: np.dtype | None,
+) -> jax.Array:
+    operand, total = _sum_dtype(x, dtype)
+    made = lax.conv_general_dilated(
+        narrow(x, operand),
+        narrow(kernel, operand),
+        tuple(window_strides),
+        list(padding),
+        tuple(lhs_dilation),
+        tuple(rhs_dilation),
+        feature_group_count=feature_group_count,
+        batch_group_count=batch_group_count,
+        precision=EXACT if is_inexact(total) else None,
+        preferred_element_type=total,
+    )
+    return narrow(made, x.dtype if dtype is None else dtype)
+
+
+def _fft(x: jax.Array, *, kind: str, lengths: Sequence[int]) -> jax.Array:
+    return lax.fft(x, kind, tuple(lengths))
+
+
+ROWS: dict[str, Row] = {
+    "reduce_sum": Row(reducing(lax.add, _zero, sums=True)),
+    "reduce_prod": Row(reducing(lax.mul, _one, sums=True)),
+    "reduce_max": Row(reducing(lax.max, lowest)),
+    "reduce_min": Row(reducing(lax.min, highest)),
+    "reduce_and": Row(reducing(lax.bitwise_and, _all_bits)),
+    "reduce_or": Row(reducing(lax.bitwise_or, _zero)),
+    "argmax": Row(positioned(lax.argmax)),
+    "argmin": Row(positioned(lax.argmin)),
+    "cumsum": Row(running(lax.cumsum)),
+    "cumprod": Row(running(lax.cumprod)),
+    "cummax": Row(running(lax.cummax)),
+    "cummin": Row(running(lax.cummin)),
+    "reduce_window_sum": Row(windowed(lax.add, _zero, sums=True), takes=has_elements),
+    "reduce_window_prod": Row(windowed(lax.mul, _one, sums=True), takes=has_elements),
+    "reduce_window_max": Row(windowed(lax.max, lowest), takes=has_elements),
+    "reduce_window_min": Row(windowed(lax.min, highest), takes=has_elements),
+    "dot_general": Row(_dot_general),
+    "conv_general_dilated": Row(_conv_general_dilated, takes=has_elements),
+    "fft": Row(_fft, takes=has_elements),
+}

@@ -1,0 +1,44 @@
+"""What XLA raises, as errors of the house."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import jax
+
+from ...ir.builder import user_source
+from ...ir.errors import DeviceFailure, DeviceMemoryError, KernelBuildError, RlxError
+
+OUT_OF_MEMORY = ("RESOURCE_EXHAUSTED", "Out of memory", "out of memory")
+
+
+@contextmanager
+def translated(device: str, *, builds: bool = False) -> Iterator[None]:
+    """Give errors of XLA as the house's, in a block that `builds` a program or not."""
+    try:
+        yield
+    except (jax.errors.JaxRuntimeError, MemoryError) as error:
+        raise _translated(device, error, builds) from error
+
+
+def _translated(device: str, error: Exception, builds: bool) -> RlxError:
+    text = str(error).partition("\n")[0]
+    where = str(user_source())
+    if isinstance(error, MemoryError) or any(word in text for word in OUT_OF_MEMORY):
+        return DeviceMemoryError(
+            f"the device {device!r} has not enough memory: {text}",
+            where=where,
+            fix="use smaller arrays, delete those you no longer need, or donate arguments",
+        )
+    if builds:
+        return KernelBuildError(
+            f"XLA cannot compile the function for the device {device!r}: {text}",
+            where=where,
+            fix='run it on the cpu: rlx.jit(f, device="cpu")',
+        )
+    return DeviceFailure(
+        f"XLA failed on the device {device!r}: {text}",
+        where=where,
+        fix='call it again, or on the cpu: rlx.jit(f, device="cpu")',
+    )

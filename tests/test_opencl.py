@@ -1,0 +1,175 @@
+"""The OpenCL device, where this machine has one: what it shares with all devices is elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlx
+import rlx.numpy as rnp
+from rlx.backends import registry
+from rlx.backends.opencl import platforms
+from rlx.ir.config import config
+from rlx.nn import functional
+
+DEVICE = rlx.Device("opencl")
+needs_device = pytest.mark.skipif(not DEVICE.is_available(), reason=f"opencl: {DEVICE.reason}")
+X = np.linspace(-2, 2, 4 * 6 * 8).astype(np.float32).reshape(4, 6, 8)
+W = np.cos(np.arange(64)).astype(np.float32).reshape(8, 8)
+
+
+def open_machine() -> Any:
+    """The device as the backend has it open."""
+    return registry.get("opencl").memory
+
+
+def check(fn, *args, tolerance=1e-5):
+    """The same numbers as the reference."""
+    found = rlx.tree.leaves(rlx.jit(fn, device="opencl")(*args))
+    wanted = rlx.tree.leaves(rlx.jit(fn, device="reference")(*args))
+    for x, y in zip(found, wanted, strict=True):
+        assert (x.device, x.dtype, x.shape) == ("opencl", y.dtype, y.shape)
+        np.testing.assert_allclose(np.asarray(x), np.asarray(y), tolerance, tolerance)
+
+
+@needs_device
+def test_loops_and_branches_run_on_the_device():
+    def f(x, w, flag):
+        scanned = rlx.scan(lambda c, v: (rnp.tanh(c @ w + v), c.sum()), x[0], x, reverse=True)
+        grown = rlx.while_loop(lambda s: s[1] < 5, lambda s: (s[0] * 1.5, s[1] + 1), (x, 0))
+        chosen = rlx.cond(flag, lambda w: rnp.sin(w) @ w, lambda w: w + 1, w)
+        filled = rlx.fori_loop(0, 5, lambda i, s: s.at[i].set(s[i] @ w), w)
+        return scanned, grown, chosen, filled
+
+    check(f, X, W, np.array(True))
+
+
+@needs_device
+def test_models_and_their_gradients():
+    def loss(parameters, x):
+        kernel, w = parameters
+        y = rnp.tanh(rlx.lax.conv_general_dilated(x[:, None], kernel, (1, 1), "SAME"))
+        scores = functional.softmax(y[:, 0] @ w @ y[:, 1].swapaxes(1, 2))
+        return (scores @ y[:, 0]).sum() + rnp.sort(x, axis=1)[:, 0].sum()
+
+    kernel = np.linspace(-1, 1, 18).astype(np.float32).reshape(2, 1, 3, 3)
+    check(rlx.value_and_grad(loss), (kernel, W), X, tolerance=1e-4)
+
+
+@needs_device
+@pytest.mark.parametrize("sizes", [(1, 70, 33), (70, 33, 1), (100, 300, 70)])
+def test_products_of_all_shapes(sizes):
+    m, k, n = sizes
+    x = np.sin(np.arange(m * k)).astype(np.float32).reshape(m, k)
+    y = np.cos(np.arange(k * n)).astype(np.float32).reshape(k, n)
+    check(lambda x, y: (rnp.abs(x @ y) + 1, y.T @ x.T), x, y, tolerance=1e-4)
+
+
+@needs_device
+def test_halves_are_rounded_as_by_numpy():
+    wide = np.array([0, -0.0, 1 / 3, 65519, 65520, 6e-8, 2.98e-8, 1e-30, np.inf, np.nan], "f4")
+    both = rlx.jit(lambda x: (x.astype("float16"), x.astype("bfloat16")), device="opencl")(wide)
+    with np.errstate(all="ignore"):
+        halves = [wide.astype(x.dtype) for x in both]
+    for found, wanted in zip(both, halves, strict=True):
+        np.testing.assert_array_equal(np.asarray(found).astype("f4"), wanted.astype("f4"))
+        back = rlx.jit(lambda x: x.astype("float32"), device="opencl")(wanted)
+        np.testing.assert_array_equal(np.asarray(back), wanted.astype("f4"))
+
+
+@needs_device
+def test_what_runs_on_the_host_is_told():
+    compiled = rlx.jit(lambda x: rnp.linalg.inv(x), device="opencl").lower(W).compile()
+    assert "library: on the host" in compiled.report()
+    assert (
+        "__kernel" in rlx.jit(lambda x: x + 1, device="opencl").lower(W).compile().stages["opencl"]
+    )
+
+
+@needs_device
+def test_built_programs_are_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    machine = open_machine()
+    text = "__kernel void twice(__global float *x) { x[get_global_id(0)] *= 2.0f; }"
+    with config.using(cache=tmp_path):
+        assert machine.build(text).kernel_names == "twice"
+        assert len(list(tmp_path.iterdir())) == 1
+        # the second time nothing is compiled
+        monkeypatch.setattr(machine, "build_text", None)
+        assert machine.build(text).kernel_names == "twice"
+
+
+# -- failures -------------------------------------------------------------------------------------
+
+
+@needs_device
+def test_a_kernel_that_does_not_build():
+    machine = open_machine()
+    with pytest.raises(rlx.KernelBuildError, match="cannot build the kernels"):
+        machine.build("__kernel void wrong(__global float *x) { x = nothing; }")
+    check(lambda x: x + 1, X)
+
+
+@needs_device
+def test_memory_that_is_not_there():
+    machine = open_machine()
+    with pytest.raises(rlx.DeviceMemoryError, match="has not enough memory"):
+        with machine.doing("making an array"):
+            machine.empty((1 << 50,), np.dtype("float32"))
+    check(lambda x: x + 2, X)
+
+
+@needs_device
+def test_a_device_that_is_lost(monkeypatch: pytest.MonkeyPatch):
+    machine = open_machine()
+    double = rlx.jit(lambda x: x * 2, device="opencl")
+    lost = double(X)
+
+    def fail(*args, **kwargs):
+        raise machine.cl.RuntimeError("clEnqueueNDRangeKernel failed: DEVICE_NOT_AVAILABLE")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(machine, "enqueue", fail)
+        with pytest.raises(rlx.DeviceLostError, match="opencl was lost at running"):
+            double(X)
+    with pytest.raises(rlx.DeviceLostError, match="make the array again"):
+        np.asarray(lost)
+    np.testing.assert_array_equal(np.asarray(double(X)), X * 2)
+
+
+@pytest.mark.parametrize("version", ["OpenCL 2.0 PoCL 3.0-rc2", None])
+def test_absence_has_a_reason(version: str | None, monkeypatch: pytest.MonkeyPatch):
+    class Platform:
+        name = "Portable Computing Language"
+
+        def __init__(self) -> None:
+            self.version = version
+
+        def get_devices(self):
+            return [FakeDevice()]
+
+    class FakeDevice:
+        name, type, platform = "cpu", 2, Platform()
+
+    class Library:
+        Error = ValueError
+
+        class device_type:
+            CPU = 2
+
+        @staticmethod
+        def get_platforms():
+            if version is None:
+                raise ValueError("PLATFORM_NOT_FOUND_KHR")
+            return [Platform()]
+
+    monkeypatch.setattr(platforms, "library", Library)
+    device, found = platforms.find("")
+    assert device is None and not found.is_available
+    assert "pocl-opencl-icd" in found.install
+    assert ("PoCL 3.0" in found.reason) == (version is not None)
+    if version is not None:
+        _, other = platforms.find("nvidia")
+        assert "'nvidia'" in other.reason and "0: cpu" in other.install
