@@ -260,6 +260,19 @@ def seen(address: int, dtype: Any, shape: tuple[int, ...], strides: tuple[int, .
     return np.lib.stride_tricks.as_strided(flat, shape, [s * dtype.itemsize for s in strides])
 
 
+class Foreign:
+    """An array of CuPy, as far as others take it over; its capsule is itself."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, data: Any) -> None:
+        self.shape, self.dtype, self.data = shape, dtype, data
+
+    def __dlpack__(self, **options: Any) -> Foreign:
+        return self
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+
 class Blas:
     """The one function of cuBLAS that is used, by NumPy; matrices lie by columns."""
 
@@ -310,6 +323,9 @@ def fake() -> dict[str, Any]:
     def copy(target: int, origin: int, nbytes: int, kind: int, pointer: int) -> None:
         streams[-1].do(lambda: ctypes.memmove(target, origin, nbytes))
 
+    def from_dlpack(x: Any) -> Any:
+        return x.__dlpack__()
+
     runtime = space(
         is_hip=False, CUDARuntimeError=Failure, memcpyAsync=copy, memcpyDeviceToHost=2,
         memcpyDeviceToDevice=3, getDeviceCount=lambda: 1, driverGetVersion=lambda: 13000,
@@ -327,5 +343,8 @@ def fake() -> dict[str, Any]:
     }
     libraries = types.ModuleType("cupy_backends.cuda.libs")
     libraries.cublas = Blas(kinds)  # type: ignore[attr-defined]
-    vars(modules["cupy"]).update(__version__="14 on the host", cuda=cuda, array=array)
+    vars(modules["cupy"]).update(
+        __version__="14 on the host", cuda=cuda, array=array, ndarray=Foreign,
+        from_dlpack=from_dlpack, ascontiguousarray=lambda x: x,
+    )  # fmt: skip
     return {**modules, "cupy_backends.cuda.libs": libraries}

@@ -207,6 +207,20 @@ def test_numbers_of_devices(cuda):
     assert "for CUDA" in rlx.Device("rocm").reason
 
 
+def test_memory_is_shared_by_dlpack(cuda):
+    there = rnp.array(numbers(3, 5)).to("cuda")
+    assert there.__dlpack_device__() == (2, 0)
+    given = there.__dlpack__(stream=None)
+    assert (given.shape, given.dtype, given.data) == ((3, 5), np.float32, there._data.memory)
+    back = rnp.from_dlpack(given, copy=False)
+    assert (back.device, back._data.address) == ("cuda", there._data.address)
+    np.testing.assert_array_equal(np.from_dlpack(there, device="cpu"), numbers(3, 5))
+    with pytest.raises(rlx.DtypeError, match="bfloat16"):
+        rnp.array(numbers(3, dtype="bfloat16")).to("cuda").__dlpack__()
+    with pytest.raises(rlx.ArgumentError, match="takes it over, where it lies"):
+        rlx.jit(lambda x: x)(given)
+
+
 # -- what goes wrong ------------------------------------------------------------------------------
 
 

@@ -122,7 +122,7 @@ class CudaMachine:
 
     @cached_property
     def blas(self) -> Any:
-        """CuPy's interface of cuBLAS; None if that is not there, or the device is not NVIDIA's."""
+        """CuPy's interface of cuBLAS; None where that is not installed, and on ROCm."""
         if self.kind != "cuda":
             return None
         try:
@@ -153,10 +153,14 @@ class CudaMachine:
         with self.doing(f"copying {data.nbytes} bytes from it"):
             return self.read(data.address, data.shape, data.dtype)
 
-    def from_dlpack(self, x: Any) -> CudaArray:
-        """An array of another library on this device, over the same memory if it is dense."""
+    def from_dlpack(self, x: Any, copy: bool = True) -> CudaArray:
+        """An array of another library that lies on this device.
+
+        Without a `copy` it is the same memory, if that is dense.
+        """
         with self.doing("taking over an array"):
-            found = self.cupy.ascontiguousarray(self.cupy.from_dlpack(x))
+            found = self.cupy.from_dlpack(x)
+            found = found.copy() if copy else self.cupy.ascontiguousarray(found)
         if found.dtype.char not in SHARED:
             raise DtypeError(
                 f"an array of {found.dtype} is of no dtype that rlx takes from a device",
