@@ -42,11 +42,13 @@ from .ir.errors import (
     StructureError,
     SymbolicSizeError,
     UnknownDeviceError,
+    UnknownPrimitive,
     UnrolledLoopWarning,
     UnsupportedDtype,
     UnsupportedOp,
     VerifyError,
 )
+from .ir.policy import Policy
 from .numpy import array, asarray
 from .runtime import (
     CacheBuster,
@@ -64,6 +66,7 @@ from .runtime import (
     devices,
     doctor,
     nan_check,
+    precision,
     show,
     time_ns,
     verify,
@@ -115,6 +118,7 @@ from .transforms import (
 )
 
 from . import flatten_util, image, lax, nn, ops, optim, tree_util  # isort: skip  (they use them)
+from .interop import from_jax  # isort: skip  (it uses all)
 
 jacobian = jacrev
 

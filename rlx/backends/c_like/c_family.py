@@ -116,7 +116,9 @@ class CFamily(Dialect):
     def template(self, name: str, dtype: np.dtype, result: np.dtype) -> str | None:
         """An instruction as an operator or a function of the language."""
         if name == "select":
-            return "({0} ? {1} : {2})"
+            is_short = dtype.kind in "iu" and dtype.itemsize < 4  # C makes an int of them
+            cast = f"({self.type(dtype)})" if is_short else ""
+            return f"{cast}({{0}} ? {{1}} : {{2}})"
         if name == "cast":
             return f"({self.type(result)})({{0}})"
         if name == "bitcast":

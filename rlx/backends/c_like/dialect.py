@@ -149,7 +149,10 @@ class Dialect(ABC):
 
     @abstractmethod
     def barrier(self) -> str:
-        """The line where the threads of a group wait for what others wrote."""
+        """The line where the threads of a group wait for what others wrote.
+
+        That is in shared memory, and in the arrays.
+        """
 
     # -- vectors, where `has_vectors`: for products on a processor --------------------------------
 

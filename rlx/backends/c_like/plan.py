@@ -27,6 +27,7 @@ from .dialect import Dialect, Signature
 from .geometry import Axes
 from .parallel import write_greatest, write_kernel, write_scan, write_scatter
 from .products import write_contraction, write_epilogue
+from .rows import is_shared, write_rows
 from .scalars import Functions
 from .serial_products import write_serial_contraction
 from .sorting import write_sort
@@ -182,9 +183,10 @@ class _Planner:
             for written in write_sort(step, setting, self.spare):
                 yield self.launch(self.kernel(written), written, written.buffers)
         elif isinstance(step, Rows):
-            for kernel in step.kernels:
-                loops = (*step.loops, *kernel.loops)
-                yield from self.launches(Kernel(loops, kernel.stores, kernel.source))
+            yield self.once(step, write_rows, setting)
+        elif isinstance(step, Kernel) and is_shared(step, self.dialect):
+            inner = Kernel((), step.stores, step.source)
+            yield self.once(Rows(step.loops, (inner,)), write_rows, setting)
         elif isinstance(step, Contraction) and (call := self.claim(step)) is not None:
             yield from self.product(step, call, setting)
         elif type(step) in WRITERS:

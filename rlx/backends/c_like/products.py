@@ -10,7 +10,7 @@ from ...lower.lir.index import Variable, as_index
 from ...lower.lir.program import Buffer, Contraction
 from .body import Body, Setting, Written
 from .dialect import LocalArray, register
-from .geometry import Grid, along_groups, cut
+from .geometry import Grid, along_groups
 from .parallel import write_stores
 from .scalars import Scalars
 
@@ -90,7 +90,7 @@ class _Product:
         self._name("first_row", f"{line} * {whole(rows.size)}")
         if self.step.batch:
             self._name("batch", f"tile / {whole(columns.tiles * rows.tiles)}")
-            cut(writer, "batch", self.step.batch)
+            writer.cut("batch", self.step.batch)
 
     def _sums(self) -> None:
         """Add up the block's products, a slice of the depth after the other."""
