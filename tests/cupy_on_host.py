@@ -149,7 +149,7 @@ class Stream:
     ptr = 1
 
     def __init__(self, non_blocking: bool) -> None:
-        self.recorded: list[Callable[[], None]] | None = None
+        self.recorded: list[Callable[[], Any]] | None = None
         self.launched = 0  # graphs
 
     def __enter__(self) -> None:
@@ -160,7 +160,7 @@ class Stream:
     def synchronize(self) -> None:
         assert self.recorded is None, "nobody may wait while commands are recorded"
 
-    def do(self, command: Callable[[], None]) -> None:
+    def do(self, command: Callable[[], Any]) -> None:
         command() if self.recorded is None else self.recorded.append(command)
 
     def begin_capture(self) -> None:

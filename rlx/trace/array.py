@@ -236,7 +236,7 @@ def new_array(array: np.ndarray) -> Array:
 
 
 def from_device(x: Any, copy: bool) -> Array | None:
-    """An array of another library that lies on a device of rlx; None if it lies elsewhere."""
+    """An array of another library that lies on a device of rlx, else None."""
     kind, number = x.__dlpack_device__()
     if kind not in DEVICES:
         return None

@@ -1,4 +1,4 @@
-"""Which matrix products cuBLAS computes: large ones of floats that lie as it can read them."""
+"""Which matrix products cuBLAS computes: large ones that lie as it can read them."""
 
 from __future__ import annotations
 
