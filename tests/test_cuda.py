@@ -19,7 +19,6 @@ import rlx
 import rlx.numpy as rnp
 from rlx.backends import registry
 from rlx.backends.c_like import cuda_c
-from rlx.backends.c_like.plan import Product
 from rlx.backends.cuda import cards
 from rlx.backends.cuda.compiling import compiled
 from rlx.backends.cuda.machine import machine_of
@@ -65,8 +64,7 @@ def test_half_floats_are_computed_in_float32():
 
 def products(fn: Callable[..., Any], *args: Any) -> list[Any]:
     made = planned(rlx.make_graph(fn)(*args))
-    launches = [launch for found in made.launches.values() for launch in found]
-    return [launch.call for launch in launches if isinstance(launch, Product)]
+    return [product.call for product in made.products.values()]
 
 
 def test_large_products_are_the_librarys():

@@ -87,17 +87,20 @@ class Product:
 class Plan:
     """A program and the launches of its steps, or none for the runner's.
 
+    Steps among the `products` have such a call before their launches.
+
     All buffers of the kind "temporary" lie in an arena of `arena_bytes` at their offset, those in
     `spares` too; if the dialect `owns_temporaries`, each has memory of its own instead.
     """
 
     program: Program
     dialect: Dialect
-    launches: dict[Step, tuple[Launch | Product, ...]]
+    launches: dict[Step, tuple[Launch, ...]]
     kernels: tuple[KernelText, ...]
     functions: Functions
     arena_bytes: int
     spares: tuple[Buffer, ...]
+    products: dict[Contraction, Product]
 
     @property
     def text(self) -> str:
@@ -127,6 +130,7 @@ class _Planner:
     kernels: dict[Hashable, KernelText] = field(default_factory=dict)
     known: dict[Hashable, list[tuple[KernelText, list[int], Written]]] = field(default_factory=dict)
     spares: list[Buffer] = field(default_factory=list)
+    products: dict[Contraction, Product] = field(default_factory=dict)
     spare_bytes: int = 0
     most_spare_bytes: int = 0
 
@@ -136,7 +140,7 @@ class _Planner:
         arena = self.program.arena_bytes
         assert not isinstance(arena, Dim), "programs have known sizes here"
         self.arena_end = -(-arena // ALIGNMENT) * ALIGNMENT
-        launches: dict[Step, tuple[Launch | Product, ...]] = {}
+        launches: dict[Step, tuple[Launch, ...]] = {}
         for nested in self.program.programs:
             self.bound = frozenset((*nested.inputs, *nested.outputs))
             self.is_nested = nested is not self.program
@@ -151,6 +155,7 @@ class _Planner:
             self.functions,
             self.arena_end + self.most_spare_bytes,
             tuple(self.spares),
+            self.products,
         )
 
     def moved(self, buffer: Buffer) -> bool:
@@ -176,7 +181,7 @@ class _Planner:
         self.spares.append(buffer)
         return buffer
 
-    def launches(self, step: Step) -> Iterator[Launch | Product]:
+    def launches(self, step: Step) -> Iterator[Launch]:
         """The launches of a step; none for those that the runner does."""
         setting = Setting(self.dialect, self.functions, self.moved)
         if isinstance(step, Sort):
@@ -198,11 +203,11 @@ class _Planner:
 
     def product(
         self, step: Contraction, call: LibraryProduct, setting: Setting
-    ) -> Iterator[Launch | Product]:
-        """A call of the library, and a kernel for what is done with its sums."""
+    ) -> Iterator[Launch]:
+        """Note a call of the library; gives the kernel for what is done with its sums."""
         sums = call.result or self.spare(call.sums)
         operands = [next(iter(operand.loads)).buffer for operand, _ in step.operands]
-        yield Product(call, (*operands, sums))
+        self.products[step] = Product(call, (*operands, sums))
         if call.result is None:
             written = write_epilogue(step, sums, setting)
             yield self.launch(self.kernel(written), written, written.buffers)

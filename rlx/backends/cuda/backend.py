@@ -16,7 +16,7 @@ from ...lower.pipeline import Lowered, lower
 from ...lower.target import FLOATS, NUMBERS, Target
 from ..backend import Availability, Backend, Executable
 from ..c_like.cuda_c import CudaC
-from ..c_like.plan import Plan, Product, plan
+from ..c_like.plan import Plan, plan
 from ..c_like.runner import Place, Places, Runner
 from ..device_entry import device_executable
 from .cards import DRIVERS, find
@@ -110,7 +110,8 @@ class Loaded:
             }
         self.constants = arrays  # kept as long as their addresses are in use
         places: Places = {buffer: Place(array.address) for buffer, array in arrays.items()}
-        self.runner = Runner(made, Queued(machine, module), places, {})
+        queued = Queued(machine, module)
+        self.runner = Runner(made, queued, places, {}, queued.multiply)
         self.graphs = Graphs(machine, made)
 
     def run(self, datas: Sequence[CudaArray]) -> list[CudaArray]:
@@ -130,10 +131,8 @@ def report(lowered: Lowered, loaded: Loaded) -> str:
     """What became of the ops."""
     made, graphs = loaded.plan, loaded.graphs
     lines = [lowered.report, f"kernels: {len(made.kernels)}"]
-    launches = [launch for found in made.launches.values() for launch in found]
-    products = sum(isinstance(launch, Product) for launch in launches)
-    if products:
-        lines.append(f"products: {products} by cuBLAS")
+    if made.products:
+        lines.append(f"products: {len(made.products)} by cuBLAS")
     for program in made.program.programs:
         for step in program.steps:
             if isinstance(step, LibraryCall):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...lower.lir.program import Copy, Program, RepeatStep
-from ..c_like.plan import Launch, Plan
+from ..c_like.plan import Plan
 from .machine import CudaMachine
 
 LEAST, MOST = 3, 4096  # commands of a program for which a graph pays
@@ -29,10 +29,10 @@ def _commands(made: Plan, program: Program) -> int | None:
             if inner is None:
                 return None
             total += (inner + len(step.carries)) * int(step.length)  # type: ignore[arg-type]
-        elif made.launches[step] and all(isinstance(n, Launch) for n in made.launches[step]):
+        elif step in made.products or not made.launches[step]:
+            return None  # CuPy does not record the library, or the host decides
+        else:
             total += len(made.launches[step])
-        else:  # the host decides, or CuPy does not record it
-            return None
     return total
 
 

@@ -45,11 +45,8 @@ class Queued:
         self.machine, self.module, self.name = machine, module, machine.name
         self.bound: dict[int, _Bound] = {}  # by a launch's id, for to hash one takes long
 
-    def launch(self, launch: Launch | Product, places: Sequence[Place]) -> None:
-        """Run a kernel or call the library, the arrays at these places."""
-        if isinstance(launch, Product):
-            self.multiply(launch, places)
-            return
+    def launch(self, launch: Launch, places: Sequence[Place]) -> None:
+        """Run a kernel, its arrays at these places."""
         bound = self.bound.get(id(launch))
         if bound is None:
             bound = self.bound[id(launch)] = self._bind(launch)
