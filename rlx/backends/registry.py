@@ -50,6 +50,8 @@ BACKENDS = {
     "vulkan": Known(".webgpu.backend", "WebgpuBackend", {"name": "vulkan"}),
     "opengl": Known(".webgpu.backend", "WebgpuBackend", {"name": "opengl"}),
     "directx": Known(".webgpu.backend", "WebgpuBackend", {"name": "directx"}),
+    "cuda": Known(".cuda.backend", "CudaBackend", {"kind": "cuda"}, has_parts=True),
+    "rocm": Known(".cuda.backend", "CudaBackend", {"kind": "rocm"}, has_parts=True),
 }
 ALIASES = {
     "gpu": "webgpu",
