@@ -114,7 +114,7 @@ class WebgpuBackend(Backend):
 
 
 class _Compiled:
-    """A plan that is put into the device's memory when it runs, again if that was lost."""
+    """A plan that is put into the device's memory when it runs, again if lost."""
 
     def __init__(self, backend: WebgpuBackend, made: Plan) -> None:
         self.backend, self.plan = backend, made

@@ -1,4 +1,4 @@
-"""Blocks of a device's memory: given out, kept when they are free, and given out again."""
+"""Blocks of a device's memory: given out, kept when free, and given out again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KEPT_BYTES = 256 << 20  # of free blocks
 
 
 def block_size(nbytes: int) -> int:
-    """The bytes of a block that holds so many: there are four sizes for each power of two.
+    """The bytes of a block that holds so many: four sizes for each power of two.
 
     >>> [block_size(n) for n in (0, 256, 257, 1000, 1100)]
     [256, 256, 512, 1024, 1280]

@@ -157,7 +157,7 @@ class Device:
     # -- kernels ---------------------------------------------------------------------------------
 
     def pipeline(self, text: str, entry: str, arrays: int, has_numbers: bool) -> Pipeline:
-        """The compiled kernel of a text, which is given so many arrays, and perhaps numbers."""
+        """The compiled kernel of a text, given so many arrays and perhaps numbers."""
         with self.lock:
             found = self._pipelines.get(text)
             if found is None:

@@ -1,4 +1,4 @@
-"""WGSL for exponentials and logarithms of float64, where a device has it: after FreeBSD's msun.
+"""WGSL for exponentials and logarithms of float64, where a device has it.
 
 The kernels are those of e_exp.c, s_expm1.c, e_log.c, s_cbrt.c and e_pow.c (Sun Microsystems, 1993).
 """

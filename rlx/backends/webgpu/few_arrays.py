@@ -45,7 +45,7 @@ def _count(kernel: Kernel) -> int:
 
 
 def _packed(kernel: Kernel, most: int, names: Iterator[str]) -> Iterator[Step]:
-    """The kernel behind copies of as many of its arrays as must be in one; the smallest are."""
+    """The kernel, behind copies of its smallest arrays into one."""
     written = {s.buffer for s in kernel.stores}
     by_dtype: dict[object, list[Buffer]] = defaultdict(list)
     for buffer in sorted(set(reads(kernel)) - written, key=lambda b: (b.count, b.serial)):

@@ -62,7 +62,7 @@ class Numbers:
 
 
 class Kernels:
-    """The kernels of a plan, compiled when they first run, with what they were bound to."""
+    """The kernels of a plan, compiled when they first run, and their bindings."""
 
     def __init__(self, device: Device, plan: Plan) -> None:
         self.device, self.plan = device, plan

@@ -32,7 +32,7 @@ def aligned(nbytes: int) -> int:
 
 
 def place_temporaries(plan: Plan) -> tuple[dict[Buffer, int], int]:
-    """The offset of each temporary of a program and the nested ones, and the bytes of all.
+    """The offset of each temporary, those of nested programs too, and all bytes.
 
     Those never used together may lie in one place. A nested program has a place of its own for
     all of its temporaries, while its step runs.

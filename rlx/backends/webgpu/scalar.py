@@ -97,7 +97,7 @@ def _with_point(text: str) -> str:
 
 
 def template(name: str, dtype: np.dtype, result: np.dtype) -> str | None:
-    """An instruction on operands of a dtype, with `{0}`, `{1}` for them; None if there is none."""
+    """An instruction on operands of a dtype, `{0}`, `{1}`; None if there is none."""
     before, after = NAMES[dtype], NAMES[result]
     if name == "select":
         return "select({2}, {1}, {0})"

@@ -1,4 +1,4 @@
-"""WGSL for numbers of 64 bits, where a device has them: bits, comparisons, conversions."""
+"""WGSL for numbers of 64 bits, where a device has them."""
 
 TEXT = """
 fn shl_u64(x: u64, by: u64) -> u64 {
