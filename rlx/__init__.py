@@ -48,6 +48,7 @@ from .ir.errors import (
     UnsupportedOp,
     VerifyError,
 )
+from .ir.policy import Policy
 from .numpy import array, asarray
 from .runtime import (
     CacheBuster,
@@ -65,6 +66,7 @@ from .runtime import (
     devices,
     doctor,
     nan_check,
+    precision,
     show,
     time_ns,
     verify,

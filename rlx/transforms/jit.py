@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..ir.policy import Policy
 from ..runtime.session import CompileOptions
 from .argument_names import known_names, names_of
 from .dynamic import Axes, as_buckets, declare
@@ -36,6 +37,7 @@ def jit(
     buckets: Mapping[str, Sequence[int]] | None = None,
     deterministic: str | None = None,
     tier: str = "auto",
+    precision: Policy | str | None = None,
 ) -> Any:
     """Compile a function for each kind of arguments it meets.
 
@@ -57,6 +59,8 @@ def jit(
     Results never depend on the number of threads. With `deterministic="batch"` those of one row do
     not depend on how many rows a batch has, either: sums go in one order, which may take longer.
     Code of `tier="fast"` is soon there, that of "max" (measured) may run faster; bits are equal.
+    `precision` is a policy or its name, as "mixed_bf16"; what it calls follows it, too, but for
+    functions with one of their own.
 
     >>> import rlx
     >>> @rlx.jit
@@ -73,5 +77,6 @@ def jit(
         return functools.partial(jit, **keywords)
     static = _named(fn, "static", static_argnames, static_argnums)
     given = _named(fn, "donate", donate_argnames, donate_argnums)
-    options = CompileOptions("", None, given, specialize, as_buckets(buckets), deterministic, tier)
+    sizes = as_buckets(buckets)
+    options = CompileOptions("", None, given, specialize, sizes, deterministic, tier, 0, precision)
     return Jitted(fn, static, options, device, declare(fn, dynamic, static))

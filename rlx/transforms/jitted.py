@@ -19,6 +19,7 @@ from ..ir.builder import user_source
 from ..ir.config import Settings, config
 from ..ir.errors import ConcretizationError, DtypeError, StaticArgumentError
 from ..ir.graph import OPS, Graph, Value
+from ..ir.policy import policy_of
 from ..ir.tracebacks import boundary, hide_frames
 from ..ir.types import Type
 from ..runtime import MISS, Device, default_device
@@ -381,7 +382,12 @@ class Jitted:
     def _record(self, traced: Traced, leaves: Sequence[Any]) -> Any:
         """Inside of another trace the function becomes one call node."""
         operands = [*(to_value(as_operand(x)) for x in leaves), *map(_outside, traced.captures)]
-        results = OPS["call"](*operands, graph=traced.graph, name=traced.graph.name)
+        own, name = self._options.precision, traced.graph.name
+        if own is None:
+            results = OPS["call"](*operands, graph=traced.graph, name=name)
+        else:
+            text = policy_of(own).text
+            results = OPS["precise_call"](*operands, graph=traced.graph, precision=text, name=name)
         return traced.unflatten(results)
 
     def _open_path(self, entry: Compiled, call: _Call) -> None:
