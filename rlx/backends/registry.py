@@ -47,6 +47,12 @@ BACKENDS = {
     "metal": Known(".mlx.backend", "MlxBackend", {"name": "metal"}),
     "ane": Known(".ane.backend", "AneBackend"),
     "opencl": Known(".opencl.backend", "OpenClBackend", has_parts=True),
+    "webgpu": Known(".webgpu.backend", "WebgpuBackend", has_parts=True),
+    "vulkan": Known(".webgpu.backend", "WebgpuBackend", {"name": "vulkan"}),
+    "opengl": Known(".webgpu.backend", "WebgpuBackend", {"name": "opengl"}),
+    "directx": Known(".webgpu.backend", "WebgpuBackend", {"name": "directx"}),
+    "cuda": Known(".cuda.backend", "CudaBackend", {"kind": "cuda"}, has_parts=True),
+    "rocm": Known(".cuda.backend", "CudaBackend", {"kind": "rocm"}, has_parts=True),
 }
 ALIASES = {
     "gpu": "webgpu",

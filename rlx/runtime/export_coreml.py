@@ -21,9 +21,9 @@ PRECISIONS = ("float32", "float16")
 def export_coreml(
     fn: Callable[..., Any], *specs: Any, path: str | Path, precision: str = "float32"
 ) -> Path:
-    """Write a function of arguments like `specs` as a Core ML package, and give its path.
+    """Write a function of arguments like `specs` as a Core ML package.
 
-    Inputs are named after the function's arguments, outputs `y0`, `y1` and so on; a scalar is an
+    Gives its path. Inputs are named after the function's arguments, outputs `y0`, `y1` and so on; a scalar is an
     array of one element there, a bool a whole number. Arrays that the function uses from outside
     are part of the package. With the `precision` "float16" all floats are computed in that, the
     only one of Apple's neural engine. macOS 15 and iOS 18 run it.
@@ -80,7 +80,7 @@ def _with_captures(traced: Traced) -> Graph:
 
 
 def _input_names(graph: Graph) -> list[str]:
-    """The names of the arguments, as Core ML takes them: letters, digits and underscores."""
+    """The names of the arguments, of letters, digits and underscores alone."""
     names: list[str] = []
     for name in parameter_names(graph):
         plain = re.sub(r"\W+", "_", name).strip("_") or "x"

@@ -87,6 +87,7 @@ class Dialect(ABC):
 
     name: str
     has_wide_index = True  # whether indices may be int64
+    has_offsets = True  # else the device passes the very place where an array begins
     owns_temporaries = False  # whether each is memory of its own; else they lie in one arena
 
     def __init__(self, limits: Limits | None = None) -> None:
@@ -128,6 +129,10 @@ class Dialect(ABC):
         others can be made of are listed in the package's docstring. For `select` the dtype is that
         of the chosen numbers.
         """
+
+    def zero_factor(self, dtype: np.dtype, zero: str) -> str:
+        """A float 0 in a product or quotient, with NaN and infinite numbers obeyed."""
+        return zero
 
     # -- memory and threads ----------------------------------------------------------------------
 
