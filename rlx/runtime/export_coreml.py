@@ -23,10 +23,10 @@ def export_coreml(
 ) -> Path:
     """Write a function of arguments like `specs` as a Core ML package.
 
-    Gives its path. Inputs are named after the function's arguments, outputs `y0`, `y1` and so on; a scalar is an
-    array of one element there, a bool a whole number. Arrays that the function uses from outside
-    are part of the package. With the `precision` "float16" all floats are computed in that, the
-    only one of Apple's neural engine. macOS 15 and iOS 18 run it.
+    Gives its path. Inputs are named after the function's arguments, outputs `y0`, `y1` and so on; a
+    scalar is an array of one element there, a bool a whole number. Arrays that the function uses
+    from outside are part of the package. With the `precision` "float16" all floats are computed in
+    that, the only one of Apple's neural engine. macOS 15 and iOS 18 run it.
 
         path = rlx.export_coreml(model, rlx.spec((1, 64)), path="digits.mlpackage")
     """
