@@ -47,6 +47,8 @@ from .ir.errors import (
     UnsupportedOp,
     VerifyError,
 )
+from .ir.sharding import Mesh, NamedSharding, PartitionSpec
+from .ir.sharding import PartitionSpec as P
 from .numpy import array, asarray
 from .runtime import (
     CacheBuster,
@@ -62,6 +64,7 @@ from .runtime import (
     device_get,
     device_put,
     devices,
+    distributed,
     doctor,
     nan_check,
     show,

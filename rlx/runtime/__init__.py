@@ -5,6 +5,7 @@ trace, lower and backends. Read `session.py` first.
 """
 
 from ..backends.backend import MISS
+from . import distributed
 from .cache import CacheStats, CompileCache
 from .compiled import CompiledGraph, Cost
 from .debug import debug, show
@@ -36,6 +37,7 @@ __all__ = [
     "device_get",
     "device_put",
     "devices",
+    "distributed",
     "doctor",
     "nan_check",
     "run_on_device",

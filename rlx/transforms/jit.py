@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..runtime.session import CompileOptions
 from .argument_names import known_names, names_of
 from .dynamic import Axes, as_buckets, declare
 from .jitted import Jitted
+from .shardings import device_of
 
 
 def _named(
@@ -36,6 +38,8 @@ def jit(
     buckets: Mapping[str, Sequence[int]] | None = None,
     deterministic: str | None = None,
     tier: str = "auto",
+    in_shardings: Any = None,
+    out_shardings: Any = None,
 ) -> Any:
     """Compile a function for each kind of arguments it meets.
 
@@ -56,6 +60,8 @@ def jit(
 
     Results never depend on the number of threads. With `deterministic="batch"` those of one row do
     not depend on how many rows a batch has, either: sums go in one order, which may take longer.
+    `in_shardings` and `out_shardings` part arguments and results among the devices of a mesh: one
+    `rlx.NamedSharding` for all, or a tuple of them for the arguments, each for a whole tree.
     Code of `tier="fast"` is soon there, that of "max" (measured) may run faster; bits are equal.
 
     >>> import rlx
@@ -74,4 +80,6 @@ def jit(
     static = _named(fn, "static", static_argnames, static_argnums)
     given = _named(fn, "donate", donate_argnames, donate_argnums)
     options = CompileOptions("", None, given, specialize, as_buckets(buckets), deterministic, tier)
+    options = replace(options, in_shardings=in_shardings, out_shardings=out_shardings)
+    device = device or device_of(in_shardings, out_shardings)
     return Jitted(fn, static, options, device, declare(fn, dynamic, static))

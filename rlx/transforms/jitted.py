@@ -331,6 +331,7 @@ class Jitted:
         """What earlier processes may have left for arguments of a kind."""
         options = self._options
         is_plain = self._dynamic is None and not options.specialize and not options.buckets
+        is_plain = is_plain and options.in_shardings is None and options.out_shardings is None
         if not is_plain or not config.cache or config.dump or config.check or config.key_reuse:
             return None
         return Past(self._fn, *key, self._device, options)
