@@ -8,9 +8,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= auto
 TIME ?= inf
-AUDITED := $(addprefix tests/test_,variations.py every_op.py cpu_ops.py cpu_gemm.py shared_results.py)
+AUDITED := $(addprefix tests/test_,variations.py every_op.py cpu_ops.py cpu_gemm.py shared_results.py cuda.py)
 
-.PHONY: help demo test test-devices parity audit programs nightly soak guards threads floats lint bench docs clean
+.PHONY: help demo test test-devices parity interop audit programs nightly soak guards threads floats lint bench docs clean
 
 help:  ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -26,6 +26,9 @@ test-devices: $(VENV)/devices.stamp  ## everything on every device that is here;
 
 parity: $(VENV)/test.stamp  ## compare every function with JAX's, under every law; some minutes
 	$(BIN)/python -m pytest -q -n $(WORKERS) tests/parity/whole.py tests/parity/jax_programs.py
+
+interop: $(VENV)/test-interop.stamp  ## the parity suite's functions of JAX, converted; RLX_INTEROP_DEVICE=device
+	$(BIN)/python -m pytest -q -n $(WORKERS) tests/parity/interop.py tests/test_from_jax_models.py
 
 audit: $(VENV)/test.stamp  ## every op on cpu against reference: all dtypes, sizes, special numbers
 	AUDIT=all $(BIN)/python -m pytest -q -n $(WORKERS) $(AUDITED)

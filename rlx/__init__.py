@@ -42,11 +42,13 @@ from .ir.errors import (
     StructureError,
     SymbolicSizeError,
     UnknownDeviceError,
+    UnknownPrimitive,
     UnrolledLoopWarning,
     UnsupportedDtype,
     UnsupportedOp,
     VerifyError,
 )
+from .ir.policy import Policy
 from .ir.sharding import Mesh, NamedSharding, PartitionSpec
 from .ir.sharding import PartitionSpec as P
 from .numpy import array, asarray
@@ -67,6 +69,7 @@ from .runtime import (
     distributed,
     doctor,
     nan_check,
+    precision,
     show,
     time_ns,
     verify,
@@ -118,6 +121,7 @@ from .transforms import (
 )
 
 from . import flatten_util, image, lax, nn, ops, optim, tree_util  # isort: skip  (they use them)
+from .interop import from_jax  # isort: skip  (it uses all)
 
 jacobian = jacrev
 

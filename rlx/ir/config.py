@@ -18,6 +18,7 @@ RLX_CACHE_BYTES  n    how much compiled code is kept by one cache
 RLX_CACHE   dir, 0, 1   where compiled code is kept for other processes; 0 is nowhere, 1 (as if it
                    is not set) the user's directory for caches
 RLX_CACHE_DISK_BYTES n   how much is kept there
+RLX_PRECISION  name   the precision policy of what is compiled, if none is given there
 RLX_TUNE    0, 1   whether `jit(tier="max")` measures ways to compute products
 
 RLX_NUM_THREADS, the threads of the `cpu` device, belongs to the process and not to these.
@@ -34,7 +35,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from .errors import ConfigError
+from .errors import ArgumentError, ConfigError
+from .policy import AS_WRITTEN, Policy, policy_of
 
 DEBUG_LEVELS = ("0", "1", "2", "3", "4", "5", "6")
 SWITCH = ("0", "1")
@@ -73,11 +75,13 @@ class Settings:
     cache: Path | bool = True
     cache_disk_bytes: int = 1 << 30
     tune: bool = True
+    precision: Policy = AS_WRITTEN
 
     @property
-    def compiled_in(self) -> tuple[bool, ...]:
+    def compiled_in(self) -> tuple[object, ...]:
         """The settings that change a program's code: with others it is compiled again."""
-        return self.debug_nans, self.debug_infs, self.checks, self.guards, self.tune
+        switches = self.debug_nans, self.debug_infs, self.checks, self.guards, self.tune
+        return *switches, self.precision
 
     @property
     def recorded_in(self) -> tuple[object, ...]:
@@ -125,6 +129,8 @@ def _read(name: str, wanted: object) -> object:
             return _one_of(name, text, TRACEBACKS)
         case "unroll_limit" | "cache_bytes" | "cache_disk_bytes":
             return _count(name, text)
+        case "precision":
+            return _policy(text)
         case "dump":
             return None if text is None else Path(str(text))
         case "cache":
@@ -142,6 +148,13 @@ def _one_of(name: str, text: object, valid: tuple[str, ...]) -> str:
             f"RLX_{name.upper()} is {text!r}", fix=f"set it to one of {', '.join(valid)}"
         )
     return str(text)
+
+
+def _policy(given: Any) -> Policy:
+    try:
+        return policy_of(AS_WRITTEN if given is None else given)
+    except ArgumentError as error:
+        raise ConfigError(f"RLX_PRECISION: {error.what}", fix=error.fix) from None
 
 
 def _count(name: str, text: object) -> int:
@@ -192,6 +205,7 @@ class Config:
     cache = Setting["Path | bool"]("Where compiled code is kept for other processes.")
     cache_disk_bytes = Setting[int]("How many bytes are kept there.")
     tune = Setting[bool]('Whether `tier="max"` measures ways to compute products.')
+    precision = Setting[Policy]("The precision policy of what is compiled.")
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -183,6 +183,10 @@ class UnsupportedOp(RlxError, NotImplementedError):
     """A device cannot run an op; other libraries raise Python's own error for that."""
 
 
+class UnknownPrimitive(UnsupportedOp):
+    """A function of JAX uses a primitive that has no meaning in rlx."""
+
+
 class UnsupportedDtype(DtypeError, NotImplementedError):
     """A device has no arithmetic for a dtype; Python's own error, as for an op."""
 

@@ -255,6 +255,15 @@ class Op:
         """
         return self._attach("split", fn)
 
+    def work(self, kind: str, kept: Callable[..., Sequence[int]] = lambda **attrs: ()) -> None:
+        """Say which class of `Policy` the op's work is of.
+
+        Without it that follows from the body or the expansion. `kept(**attrs)` are the operands, by
+        their places, that stay in the dtype they were written in.
+        """
+        self._attach("work", kind)
+        self._attach("work_kept", kept)
+
     def nondifferentiable(self, reason: str) -> None:
         """State that the op has no derivative; its tangents are zero."""
         self._attach("nondifferentiable", reason)

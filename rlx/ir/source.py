@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+HOUSE = __name__.split(".")[0] + "."
 PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
 
 
@@ -60,9 +61,17 @@ def in_scope(name: str) -> Iterator[None]:
 def nearest_frames() -> tuple[FrameType | None, FrameType | None]:
     """The nearest frame outside of rlx, after the frame of rlx that it called."""
     entry, frame = None, sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+    while frame is not None and (
+        frame.f_code.co_filename.startswith(PACKAGE) or _is_generated(frame)
+    ):
         entry, frame = frame, frame.f_back
     return entry, frame
+
+
+def _is_generated(frame: FrameType) -> bool:
+    """Whether a frame is of code that was made for rlx, as a dataclass's `__init__`."""
+    is_nameless = frame.f_code.co_filename == "<string>"
+    return is_nameless and frame.f_globals.get("__name__", "").startswith(HOUSE)
 
 
 def source_of(frame: FrameType) -> Source:

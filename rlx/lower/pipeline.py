@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..ir.graph import Graph
+from ..ir.policy import AS_WRITTEN, Policy
 from ..ir.text import show
 from .hir import (
     dedupe,
@@ -19,6 +20,7 @@ from .hir import (
 from .lir.program import Program
 from .lir.verify_program import verify_program
 from .mir import legalize
+from .precision import Precise, has_policies, precise
 from .report import report
 from .schedule import divide_loops, finish, order_operands, plan_memory, schedule, turn_operands
 from .target import Target
@@ -44,6 +46,19 @@ class Lowered:
             if text != last:
                 texts[name] = last = text
         return texts | {"lir": str(self.program)}
+
+
+def prepare(graph: Graph, policy: Policy) -> Precise:
+    """Put the casts of a precision policy into a traced graph.
+
+    This comes before `lower`, and before what devices do that lower graphs in their own ways, so a
+    policy means the same on each. A graph without any policy stays as it is.
+    """
+    if policy == AS_WRITTEN and not has_policies(graph):
+        return Precise(graph, policy)
+    graph = dedupe(inline_calls(graph, keep_precise=True))
+    made = precise(fold_constants(simplify(graph)), policy)
+    return replace(made, graph=dedupe(simplify(made.graph)))
 
 
 def lower(

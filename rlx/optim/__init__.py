@@ -19,6 +19,15 @@ from .descent import (
     scale_by_rms,
     sgd,
 )
+from .loss_scale import (
+    DynamicLossScale,
+    LossScale,
+    ScaledState,
+    StaticLossScale,
+    all_finite,
+    choose,
+    scaled,
+)
 from .optimizer import (
     CountState,
     Optimizer,

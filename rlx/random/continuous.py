@@ -17,6 +17,7 @@ from ..ir.errors import AttributeValueError, DtypeError
 from ..ir.types import as_dtype, is_complex, is_float
 from ..trace.apply import apply, as_tensor
 from ..trace.axes import as_shape, broadcast_shapes
+from ..trace.host import is_python_scalar, scalar_to_numpy
 from ..trace.promotion import FLOAT, fit
 from .keys import bits, split
 from .reuse import takes_key
@@ -39,8 +40,11 @@ def uniform(
     Array([0.947667 , 0.9785799], dtype=float32)
     """
     shape, dtype = as_shape(shape), check_float("uniform", dtype)
+    random = bits(key, shape, word_of(dtype))
+    if is_python_scalar(minval) and is_python_scalar(maxval):
+        return between(random, dtype, minval, maxval)
     low, high = (fit(as_tensor(x), dtype, shape) for x in (minval, maxval))
-    return between(bits(key, shape, word_of(dtype)), dtype, low, high)
+    return between(random, dtype, low, high)
 
 
 def word_of(dtype: np.dtype) -> np.dtype:
@@ -57,7 +61,12 @@ def between(random: Any, dtype: np.dtype, low: Any, high: Any) -> Any:
     unused = 8 * word_of(dtype).itemsize - ml_dtypes.finfo(dtype).nmant
     pattern = rnp.right_shift(random.astype(word), unused) | one
     fraction = apply("bitcast", pattern, dtype=dtype) - 1.0
-    return rnp.maximum(low, fraction * (high - low) + low)
+    if is_python_scalar(low):  # numbers stay numbers, in the graph too: no arrays from outside
+        low, high = (scalar_to_numpy(x, dtype) for x in (low, high))
+        low, span = low.item(), (high - low).item()
+    else:
+        span = high - low
+    return rnp.maximum(low, fraction * span + low)
 
 
 @takes_key

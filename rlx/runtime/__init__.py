@@ -13,6 +13,7 @@ from .devices import Device, default_device, device, devices, doctor
 from .eager import run_on_device
 from .measure import CacheBuster, Tick, time_ns
 from .nan_check import nan_check
+from .precision import precision, with_own_policies
 from .session import CompileOptions, Session, default_session
 from .transfer import block_until_ready, device_get, device_put
 from .verify_function import Verification, verify
@@ -40,8 +41,10 @@ __all__ = [
     "distributed",
     "doctor",
     "nan_check",
+    "precision",
     "run_on_device",
     "show",
     "time_ns",
     "verify",
+    "with_own_policies",
 ]

@@ -16,6 +16,7 @@ from ..ir.dims import likely
 from ..ir.errors import ArgumentError, DtypeError, RlxError, ShapeError
 from ..ir.graph import Graph, Value
 from ..ir.memory import Memory
+from ..ir.policy import AS_WRITTEN, Policy
 from ..ir.tracebacks import hide_frames
 from ..ir.types import Type, type_of
 from ..trace import ownership
@@ -50,7 +51,7 @@ class CompiledGraph:
 
     Gives one array, or a tuple of arrays where the graph has not exactly one result. Parameters
     that were bound by `bind` or `set_param` are left out of the call. Any number of threads may
-    call it at once.
+    call it at once. `precision` is the policy under which it was compiled.
     """
 
     graph: Graph
@@ -59,6 +60,7 @@ class CompiledGraph:
     queue: Queue
     donated: tuple[int, ...] = ()
     _bound: dict[int, np.ndarray] = field(default_factory=dict)
+    precision: Policy = AS_WRITTEN
 
     def __call__(self, *arrays: Any) -> Any:
         try:
@@ -315,7 +317,7 @@ class CompiledGraph:
         return dict(self.executable.stages)
 
     def report(self) -> str:
-        """For each op how it runs, and what becomes of donated memory.
+        """How each op runs, what a precision policy cast, where donated memory goes.
 
         An op runs native, expanded or as a library call.
         """

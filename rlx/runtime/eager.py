@@ -9,9 +9,12 @@ from ..ir.builder import build
 from ..ir.graph import Graph
 from ..ir.memory import Memory
 from ..ir.op import Op
+from ..ir.policy import AS_WRITTEN
 from ..trace.apply import evaluate_with_reference, set_evaluator
 from ..trace.array import Array
-from .session import default_session
+from .session import CompileOptions, default_session
+
+AS_IT_IS = CompileOptions(precision=AS_WRITTEN)  # policies are for what the user compiles
 
 
 def evaluate_on_device(
@@ -26,7 +29,7 @@ def evaluate_on_device(
 
 def run_on_device(graph: Graph, arrays: Sequence[Any], memory: Memory) -> Sequence[Array]:
     """Compile a graph for the device of a memory, unless it is compiled, and run it."""
-    results = default_session(memory.name).compile(graph)(*arrays)
+    results = default_session(memory.name).compile(graph, options=AS_IT_IS)(*arrays)
     return results if isinstance(results, tuple) else (results,)
 
 

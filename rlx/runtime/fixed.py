@@ -15,9 +15,11 @@ import numpy as np
 from ..ir.bind import bind_sizes, is_symbolic
 from ..ir.dims import Dim
 from ..ir.graph import Graph, Value
+from ..ir.policy import AS_WRITTEN
 from ..ir.types import Type
 from ..trace.array import Array
 from .compiled import CompiledGraph, prepare
+from .precision import prepared
 from .session import CompileOptions, Session
 
 
@@ -33,6 +35,7 @@ class FixedGraph:
     early: CompiledGraph | None
     late: CompiledGraph
     kept: tuple[int, ...]
+    casts: str = ""
 
     @classmethod
     def of(
@@ -41,6 +44,10 @@ class FixedGraph:
         """Compile a graph whose parameters at some places are fixed."""
         from ..lower.hir.split_fixed import split_fixed  # with all of lowering, 20 ms to import
 
+        precise = prepared(graph, session.policy(options))
+        casts = "" if precise.graph is graph else f"; {precise.told}"
+        options = replace(options, precision=AS_WRITTEN)  # what is fixed is cast once, early
+        graph = precise.graph
         parts = split_fixed(graph, fixed, session.backend.target.wants)
         early = None
         if parts.early.results:
@@ -49,13 +56,13 @@ class FixedGraph:
         # open sizes are met in ways of their own, which know of no fixed arrays
         count = 0 if is_symbolic(parts.late.param_types) else parts.count
         late = session.compile(parts.late, options=replace(options, fixed=count))
-        return cls({i: graph.params[i] for i in fixed}, early, late, parts.kept)
+        return cls({i: graph.params[i] for i in fixed}, early, late, parts.kept, casts)
 
     @property
     def told(self) -> str:
         """What becomes of the fixed arrays."""
         count = len(self.early.graph.results) if self.early else 0
-        return f"values computed once: {count}"
+        return f"values computed once: {count}{self.casts}"
 
     def bind(self, given: Mapping[int, Any]) -> CompiledGraph:
         """The compiled graph of the free parameters.
@@ -101,6 +108,7 @@ def _holding(
         replace(executable, held=held),
         compiled.queue,
         compiled.donated,
+        precision=compiled.precision,
     )
 
 

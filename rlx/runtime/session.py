@@ -21,6 +21,7 @@ from ..ir.config import config
 from ..ir.errors import ArgumentError, SymbolicSizeError
 from ..ir.fingerprint import fingerprint
 from ..ir.graph import Graph
+from ..ir.policy import Policy, policy_of
 from ..ir.sharding import Shardings
 from ..lower.target import Target
 from ..trace.array import Array
@@ -30,6 +31,7 @@ from .compiled import CompiledGraph, places_of
 from .debug import dump, tell_compile, tell_hit, tell_slow
 from .devices import default_device
 from .nan_check import with_checks
+from .precision import prepared, told_of
 from .queue import Queue
 from .sizes import Buckets, bucketed, specialized
 
@@ -50,6 +52,7 @@ class CompileOptions:
     If it is `deterministic="batch"`, the numbers of a row do not depend on how many rows there are.
     As many of the last parameters as are `fixed` get the same arrays in many calls. The `tier` is
     "fast" for code that is soon there, "max" for code that took long to make and may run faster.
+    `precision` is a policy or its name; without one the session's holds.
     `in_shardings` and `out_shardings` have a `NamedSharding` or None for each parameter or result.
     """
 
@@ -61,6 +64,7 @@ class CompileOptions:
     deterministic: str | None = None
     tier: str = "auto"
     fixed: int = 0
+    precision: Policy | str | None = None
     in_shardings: Any = None
     out_shardings: Any = None
 
@@ -79,12 +83,15 @@ class CompileOptions:
             )
         if isinstance(self.donate, str):
             object.__setattr__(self, "donate", (self.donate,))
+        if self.precision is not None:
+            object.__setattr__(self, "precision", policy_of(self.precision))
 
 
 class Session:
     """Compiles for one device and keeps what it compiled.
 
-    The least recently used is dropped first.
+    The least recently used is dropped first. `precision` is the policy of what it compiles (or its
+    name, `mixed_bf16`), unless a compile has its own; without one that of `rlx.precision` holds.
 
     >>> import numpy as np
     >>> session = Session("cpu")
@@ -93,8 +100,15 @@ class Session:
     [2.0, 2.0]
     """
 
-    def __init__(self, device: str | None = None, *, capacity: int = 1024) -> None:
+    def __init__(
+        self,
+        device: str | None = None,
+        *,
+        capacity: int = 1024,
+        precision: Policy | str | None = None,
+    ) -> None:
         self.device = registry.canonical(device or default_device())
+        self.precision = None if precision is None else policy_of(precision)
         self.backend = registry.get(self.device)
         self.cache = CompileCache(capacity)
         self._queue = Queue()
@@ -110,29 +124,39 @@ class Session:
         options = options or CompileOptions()
         name = options.name or graph.name
         check = config.check if options.check is None else options.check
+        policy = self.policy(options)
         made: list[Executable] = []
 
         def compile(graph: Graph) -> Executable:
             return self._compile(_checked(graph), name, key[0], check, options)
 
         def make() -> Executable:
-            made.append(self._sized(graph, compile, options))
+            precise = prepared(graph, policy)
+            executable = self._sized(precise.graph, compile, options)
+            is_plain = precise.graph is graph
+            made.append(executable if is_plain else told_of(executable, lambda: graph, policy))
             return made[0]
 
         self._check_shardings(graph, options)
         sizes = (options.specialize, options.buckets, options.deterministic, options.fixed)
         sizes += (options.in_shardings, options.out_shardings)
-        key = (fingerprint(graph), check, config.settings.compiled_in, sizes, options.tier)
+        settings = config.settings.compiled_in
+        key = (fingerprint(graph), check, settings, sizes, options.tier, policy)
         executable = self.cache.get(key, make)
         if not made:
             tell_hit(name, graph, self.device)
         # the names in it are this graph's, even if an equal one was compiled before
-        compiled = CompiledGraph(graph, self.device, executable, self._queue)
+        compiled = CompiledGraph(graph, self.device, executable, self._queue, precision=policy)
         compiled.donated = _donated(compiled, options.donate)
         if compiled.donated and executable.make_donating:
             with compiling:
                 compiled.executable = executable.make_donating(compiled.donated)
         return compiled
+
+    def policy(self, options: CompileOptions) -> Policy:
+        """The precision policy of a compile: its own, the session's, or that of all."""
+        own = options.precision if options.precision is not None else self.precision
+        return config.precision if own is None else policy_of(own)
 
     def recall(
         self,
@@ -146,16 +170,22 @@ class Session:
         `signature` is the graph without nodes; `record` gives the whole one to who looks inside.
         """
         began = time.perf_counter()
+        policy = self.policy(options)
         with compiling:
             executable = self.backend.recall(
-                lasting, signature, record, Array, **self._target(options)
+                lasting,
+                signature,
+                lambda: prepared(record(), policy).graph,
+                Array,
+                **self._target(options),
             )
         if executable is None:
             return None
+        executable = told_of(executable, record, policy)
         tell_compile(
             signature.name, signature, self.device, executable, time.perf_counter() - began
         )
-        compiled = CompiledGraph(signature, self.device, executable, self._queue)
+        compiled = CompiledGraph(signature, self.device, executable, self._queue, precision=policy)
         given = tuple(name for name in options.donate if places_of(name, compiled.names))
         compiled.donated = _donated(compiled, given)
         return compiled

@@ -18,6 +18,7 @@ from ..ir.errors import ArgumentError, DivergenceError
 from ..ir.graph import Graph, Node, Value
 from ..ir.interpret import interpret, watched
 from ..ir.number_check import described
+from ..ir.policy import AS_WRITTEN
 from ..ir.text import show
 from ..ir.tracebacks import boundary
 from ..ir.types import type_of
@@ -30,10 +31,12 @@ from ..trace.make_graph import function_name, trace
 from ..trace.tensor import TracedTensor
 from .compiled import prepare
 from .differences import Tolerance, scale_of
-from .session import Session
+from .precision import with_own_policies
+from .session import CompileOptions, Session
 
 TOGETHER = 64  # ops alone that are compiled as one program
 RUNS = 2  # of an op in a loop that are looked at
+PLAIN = CompileOptions(precision=AS_WRITTEN)  # the meaning of a graph is what was written
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ def verify(
                 fix="verify the transformed function: rlx.verify(rlx.grad(f)), without jit",
             )
         traced = trace(fn, args, kwargs)
-        graph = drop_dead(inline_calls(traced.graph))
+        graph = drop_dead(inline_calls(with_own_policies(traced.graph)))
         arrays = prepare(graph.params, [*leaves, *traced.captures], graph.name)
         wanted = interpret(graph, arrays)
         tolerance = Tolerance(0.5, rtol, atol)
@@ -146,7 +149,7 @@ def _host(x: Any) -> np.ndarray:
 
 
 def _run(session: Session, graph: Graph, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    results = session.compile(graph)(*arrays)
+    results = session.compile(graph, options=PLAIN)(*arrays)
     return [x.host() for x in (results if isinstance(results, tuple) else (results,))]
 
 

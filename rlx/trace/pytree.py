@@ -35,9 +35,34 @@ def flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], Structure]:
     [2, 1]
     """
     try:
-        return optree.tree_flatten(tree, is_leaf=is_leaf, namespace=NAMESPACE)
+        found, spec = optree.tree_flatten(tree, is_leaf=is_leaf, namespace=NAMESPACE)
     except RecursionError:
         raise too_deep() from None
+    if _adopt is not None and is_leaf is None and _adopted(found):
+        return flatten(tree)
+    return found, spec
+
+
+_adopt: Callable[[Any], bool] | None = None  # of another library's containers, see `set_adopter`
+_plain_leaves: set[type] = {bool, int, float, complex, np.ndarray}
+
+
+def set_adopter(adopt: Callable[[Any], bool]) -> None:
+    """Let a function look at leaves of unknown classes.
+
+    It registers the class if that is a container to another library, and tells whether it did.
+    """
+    global _adopt
+    _adopt = adopt
+
+
+def _adopted(leaves: Sequence[Any]) -> bool:
+    """Whether a class of these leaves turned out to be a container."""
+    assert _adopt is not None
+    unknown = {type(x): x for x in leaves if type(x) not in _plain_leaves}
+    found = [cls for cls, x in unknown.items() if _adopt(x)]
+    _plain_leaves.update(unknown.keys() - set(found))
+    return bool(found)
 
 
 def too_deep() -> StructureError:

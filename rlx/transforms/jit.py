@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..ir.policy import Policy
 from ..runtime.session import CompileOptions
 from .argument_names import known_names, names_of
 from .dynamic import Axes, as_buckets, declare
@@ -38,6 +39,7 @@ def jit(
     buckets: Mapping[str, Sequence[int]] | None = None,
     deterministic: str | None = None,
     tier: str = "auto",
+    precision: Policy | str | None = None,
     in_shardings: Any = None,
     out_shardings: Any = None,
 ) -> Any:
@@ -63,6 +65,8 @@ def jit(
     `in_shardings` and `out_shardings` part arguments and results among the devices of a mesh: one
     `rlx.NamedSharding` for all, or a tuple of them for the arguments, each for a whole tree.
     Code of `tier="fast"` is soon there, that of "max" (measured) may run faster; bits are equal.
+    `precision` is a policy or its name, as "mixed_bf16"; what it calls follows it, too, but for
+    functions with one of their own.
 
     >>> import rlx
     >>> @rlx.jit
@@ -79,7 +83,8 @@ def jit(
         return functools.partial(jit, **keywords)
     static = _named(fn, "static", static_argnames, static_argnums)
     given = _named(fn, "donate", donate_argnames, donate_argnums)
-    options = CompileOptions("", None, given, specialize, as_buckets(buckets), deterministic, tier)
+    sizes = as_buckets(buckets)
+    options = CompileOptions("", None, given, specialize, sizes, deterministic, tier, 0, precision)
     options = replace(options, in_shardings=in_shardings, out_shardings=out_shardings)
     device = device or device_of(in_shardings, out_shardings)
     return Jitted(fn, static, options, device, declare(fn, dynamic, static))

@@ -19,6 +19,7 @@ from ..ir.builder import user_source
 from ..ir.config import Settings, config
 from ..ir.errors import ConcretizationError, DtypeError, StaticArgumentError
 from ..ir.graph import OPS, Graph, Value
+from ..ir.policy import policy_of
 from ..ir.tracebacks import boundary, hide_frames
 from ..ir.types import Type
 from ..runtime import MISS, Device, default_device
@@ -285,6 +286,9 @@ class Jitted:
         read = [as_leaf(x) for x in leaves]
         if any(x is not y for x, y in zip(leaves, read, strict=True)):
             marked = pytree.unflatten(tree, read)
+            # a call path tells static arguments by their being marked
+            args = tuple(map(_unless_static, args, marked[0]))
+            kwargs = {key: _unless_static(x, marked[1][key]) for key, x in kwargs.items()}
         return _Call(Arguments((args, kwargs), marked), read, tree)
 
     def _alone(self, call: _Call, name: str) -> Compiled:
@@ -379,7 +383,12 @@ class Jitted:
     def _record(self, traced: Traced, leaves: Sequence[Any]) -> Any:
         """Inside of another trace the function becomes one call node."""
         operands = [*(to_value(as_operand(x)) for x in leaves), *map(_outside, traced.captures)]
-        results = OPS["call"](*operands, graph=traced.graph, name=traced.graph.name)
+        own, name = self._options.precision, traced.graph.name
+        if own is None:
+            results = OPS["call"](*operands, graph=traced.graph, name=name)
+        else:
+            text = policy_of(own).text
+            results = OPS["precise_call"](*operands, graph=traced.graph, precision=text, name=name)
         return traced.unflatten(results)
 
     def _open_path(self, entry: Compiled, call: _Call) -> None:
@@ -388,6 +397,10 @@ class Jitted:
             # a new one, for another thread may read the old
             paths = {**self._paths, entry: entry.path(call.arguments)}
             self._paths = {each: paths[each] for each in list(paths)[-PATHS:]}
+
+
+def _unless_static(given: Any, marked: Any) -> Any:
+    return given if isinstance(marked, pytree.Static) else marked
 
 
 @dataclass

@@ -13,6 +13,7 @@ from ..ir.bind import is_symbolic
 from ..ir.builder import user_source
 from ..ir.errors import StructureError
 from ..ir.graph import Graph
+from ..ir.policy import Policy
 from ..ir.tracebacks import boundary
 from ..ir.types import as_dtype
 from ..runtime import MISS
@@ -56,6 +57,11 @@ class Compiled:
     def stages(self) -> dict[str, str]:
         """The text of every stage, from the recorded graph to the machine code."""
         return (self._bound or self).compiled.stages
+
+    @property
+    def precision(self) -> Policy:
+        """The precision policy under which it was compiled."""
+        return self.compiled.precision
 
     def report(self) -> str:
         """For each op how it runs, and what was done for bound arguments."""

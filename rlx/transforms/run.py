@@ -15,7 +15,7 @@ from ..ir.errors import DtypeError, ShapeError, StructureError
 from ..ir.graph import OPS, Graph, Value
 from ..ir.interpret import interpret
 from ..ir.types import Type
-from ..runtime import run_on_device
+from ..runtime import run_on_device, with_own_policies
 from ..trace import pytree
 from ..trace.apply import as_operand, common_device, is_weak, operand_type, to_value
 from ..trace.array import Array
@@ -40,7 +40,7 @@ def run_graph(graph: Graph, operands: Sequence[Any]) -> list[Any]:
     # the user may write to the NumPy arrays later
     results = [
         np.array(r) if any(np.may_share_memory(r, x) for x in foreign) else r
-        for r in interpret(graph, arrays)
+        for r in interpret(with_own_policies(graph), arrays)
     ]
     return [Array(r) for r in results]
 

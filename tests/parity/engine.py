@@ -116,7 +116,7 @@ def check(case: Case, laws: tuple[str, ...] = LAWS) -> Iterator[Check]:
                 yield Check(case.text, law, f"JAX: {type(wanted).__name__}: {wanted}")
                 return
             if not isinstance(wanted, (Exception, Impossible)):
-                yield Check(case.text, name, _said(run, moved, wanted))
+                yield Check(case.text, name, said(run, moved, wanted))
 
 
 def check_recorded(
@@ -128,11 +128,11 @@ def check_recorded(
             wanted = answers.get(f"{case.module}: {case.text} [{name}]")
             if wanted is not None:
                 yield Check(
-                    case.text, name, _said(lambda *a, f=run: leaves_of(f(*a)), moved, wanted)
+                    case.text, name, said(lambda *a, f=run: leaves_of(f(*a)), moved, wanted)
                 )
 
 
-def _said(run: Callable[..., Any], moved: list[np.ndarray], wanted: Any) -> str:
+def said(run: Callable[..., Any], moved: list[np.ndarray], wanted: Any) -> str:
     """What differs from the wanted result; empty if nothing does."""
     found = attempt(run, RLX, moved)
     if isinstance(found, Exception):

@@ -41,6 +41,7 @@ from . import (
     named,
     normalize,
     pool,
+    precise_call,
     precision,
     quantize,
     random,
@@ -66,6 +67,7 @@ checkpoint.checkpoint_samples()
 control.control_samples()
 custom.custom_samples()
 loops.while_samples()
+precise_call.precise_call_samples()
 scan.scan_samples()
 
 # an op whose room's file has the same name (convert, sort) hides the file

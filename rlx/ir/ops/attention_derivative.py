@@ -78,6 +78,7 @@ attention_push = family(
     """,
     lambda x: state_types(x)[:2],
     lambda x: [*state_types(x), *x.moving],
+    n_sums=3,
 )
 
 
@@ -173,6 +174,7 @@ attention_pull = family(
     """,
     lambda x: x.moving,
     lambda x: [*state_types(x), *state_types(x)[:2]],
+    n_sums=5,
 )
 
 

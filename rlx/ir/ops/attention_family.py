@@ -50,8 +50,12 @@ def family(
     doc: str,
     results: Callable[[Operands], Sequence[Type]],
     rest: Callable[[Operands], Sequence[Type]] | None = None,
+    n_sums: int = 0,
 ) -> Op:
-    """An op on q, k, v, perhaps a bias and a mask, and the `rest`."""
+    """An op on q, k, v, perhaps a bias and a mask, and the `rest`.
+
+    The first `n_sums` of the rest are sums, which policies of precision leave alone.
+    """
 
     def type_rule(
         *operands: Type,
@@ -82,6 +86,12 @@ def family(
 
     op = Op(name, type_rule, doc)
     op.batch(_batch_rule(op, is_derivative=rest is not None))
+
+    def kept(*, has_bias: bool, has_mask: bool, **attrs: Any) -> range:
+        first = 3 + has_bias + has_mask
+        return range(first, first + n_sums)
+
+    op.work("contractions", kept)
     return op
 
 

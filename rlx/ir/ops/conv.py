@@ -130,6 +130,9 @@ def _check_groups(x: Type, kernel: Type, features: int, batches: int) -> None:
         )
 
 
+conv_general_dilated.work("contractions")
+
+
 @conv_general_dilated.reference
 def conv_general_dilated_reference(
     x: np.ndarray,

@@ -76,6 +76,7 @@ def attach(
 
     made.reference(reference or by_expansion)
     made.expand(expand_wide)
+    made.work("transcendental")
     if jvp is not None:
         made.jvp(jvp)
     made.batch(lambda args, batched, **attrs: made(*align(args, batched), **attrs))

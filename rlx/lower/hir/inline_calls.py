@@ -10,21 +10,26 @@ from ...ir.graph import Graph, Node, Value
 from .rebuild import again, rebuild
 
 
-def inline_calls(graph: Graph, keep_recomputed: bool = True) -> Graph:
+def inline_calls(graph: Graph, keep_recomputed: bool = True, keep_precise: bool = False) -> Graph:
     """Put called graphs in the place of their calls, nested ones too.
 
     before: `y = call(x, graph=(a) -> sin(a))`; after: `y = sin(x)`. Vanish: ops with the body
     `Call`. A call with the attribute `recompute` stays until `keep_recomputed` is False: its
-    nodes must not be merged with those of the first run.
+    nodes must not be merged with those of the first run. One with a precision policy of its own
+    stays if `keep_precise`.
     """
 
     def is_inlined(node: Node) -> bool:
         is_kept = keep_recomputed and node.attrs.get("recompute", False)
+        is_kept = is_kept or (keep_precise and "precision" in node.attrs)
         return isinstance(node.op.rules.get("body"), Call) and not is_kept
+
+    def inner(graph: Graph) -> Graph:
+        return inline_calls(graph, keep_recomputed, keep_precise)
 
     def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
         if is_inlined(node):
-            return inline(inline_calls(node.attrs["graph"], keep_recomputed), operands)
-        return again(node, operands, lambda g: inline_calls(g, keep_recomputed))
+            return inline(inner(node.attrs["graph"]), operands)
+        return again(node, operands, inner)
 
     return rebuild(graph, visit) if any(map(is_inlined, graph.walk())) else graph

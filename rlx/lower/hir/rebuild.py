@@ -12,16 +12,19 @@ from ...ir.op import has_effect
 Visit = Callable[[Node, list[Value]], Sequence[Value]]
 
 
-def rebuild(graph: Graph, visit: Visit) -> Graph:
+def rebuild(
+    graph: Graph, visit: Visit, close: Callable[[list[Value]], Sequence[Value]] = list
+) -> Graph:
     """Record a graph anew, as `visit` says for each node.
 
-    `visit(node, operands)` gives the values for the node's results. What nobody needs then is left
-    out. Nodes that stay are shared with the graph, which is given back if all do.
+    `visit(node, operands)` gives the values for the node's results, `close` the graph's results for
+    what became of them. What nobody needs then is left out. Nodes that stay are shared with the
+    graph, which is given back if all do.
     """
     with recording(graph.name) as builder:
         made = builder.graph
         made.params, made.lineage = list(graph.params), graph.lineage
-        made.results = [builder.own(r) for r in rewrite(graph, made.params, visit)]
+        made.results = [builder.own(r) for r in close(rewrite(graph, made.params, visit))]
     assert not builder.captures, f"{graph.name} captured values of an enclosing graph"
     made.nodes = live_nodes(made)
     is_same = made.nodes == graph.nodes and made.results == graph.results

@@ -1,0 +1,91 @@
+"""Primitives that read and write at computed places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jax.extend.core import ClosedJaxpr
+
+from ... import lax
+from ... import numpy as rnp
+from ..replay import RULES, rule
+from .reductions import of_numbers
+
+
+@rule("dynamic_slice")
+def dynamic_slice_rule(equation: Any, x: Any, *starts: Any) -> Any:
+    sizes = equation.params["slice_sizes"]
+    return lax.dynamic_slice(x, starts, sizes, allow_negative_indices=False)
+
+
+@rule("dynamic_update_slice")
+def dynamic_update_slice_rule(equation: Any, x: Any, update: Any, *starts: Any) -> Any:
+    return lax.dynamic_update_slice(x, update, starts, allow_negative_indices=False)
+
+
+def _mode(params: dict[str, Any]) -> lax.GatherScatterMode:
+    return lax.GatherScatterMode[params["mode"].name]
+
+
+@rule("gather")
+def gather_rule(equation: Any, x: Any, starts: Any) -> Any:
+    params = equation.params
+    numbers = params["dimension_numbers"]
+    return lax.gather(
+        x,
+        starts,
+        lax.GatherDimensionNumbers(
+            numbers.offset_dims,
+            numbers.collapsed_slice_dims,
+            numbers.start_index_map,
+            numbers.operand_batching_dims,
+            numbers.start_indices_batching_dims,
+        ),
+        params["slice_sizes"],
+        mode=_mode(params),
+        fill_value=params["fill_value"],
+    )
+
+
+def _scatter(name: str, function: Callable[..., Any]) -> None:
+    @rule(name)
+    def scatter_rule(equation: Any, x: Any, starts: Any, updates: Any) -> Any:
+        params = equation.params
+        numbers = params["dimension_numbers"]
+        return function(
+            x,
+            starts,
+            updates,
+            lax.ScatterDimensionNumbers(
+                numbers.update_window_dims,
+                numbers.inserted_window_dims,
+                numbers.scatter_dims_to_operand_dims,
+                numbers.operand_batching_dims,
+                numbers.scatter_indices_batching_dims,
+            ),
+            unique_indices=params["unique_indices"],
+            mode=_mode(params),
+        )
+
+
+_scatter("scatter", lax.scatter)
+_scatter("scatter-add", lax.scatter_add)
+_scatter("scatter-sub", lax.scatter_sub)
+_scatter("scatter-mul", lax.scatter_mul)
+_scatter("scatter-min", lax.scatter_min)
+_scatter("scatter-max", lax.scatter_max)
+
+
+plain_scatter = RULES["scatter"]
+
+
+@rule("scatter")
+def scatter_apply_rule(equation: Any, x: Any, starts: Any, updates: Any) -> Any:
+    """A scatter may apply a function to its places, instead of writing there."""
+    params = equation.params
+    if params["update_jaxpr"] is None:
+        return plain_scatter(equation, x, starts, updates)
+    counted = plain_scatter(equation, rnp.zeros_like(x), starts, rnp.ones_like(updates))
+    inner = of_numbers(ClosedJaxpr(params["update_jaxpr"], params["update_consts"]))
+    return rnp.where(counted != 0, inner(x, rnp.zeros_like(x))[0], x)

@@ -1,0 +1,112 @@
+"""Primitives of linear algebra."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import lax
+from ...ir.builder import user_source
+from ...ir.errors import UnknownPrimitive
+from ...trace.apply import apply, as_tensor
+from ..replay import rule
+
+
+def _refuse(equation: Any, option: str) -> UnknownPrimitive:
+    name = equation.primitive.name
+    return UnknownPrimitive(
+        f"rlx has no meaning for JAX's primitive `{name}` with {option}",
+        where=str(user_source()),
+        notes=[str(atom.aval) for atom in equation.invars],
+        fix="leave the option out, or compute it outside of what rlx.from_jax converts",
+    )
+
+
+@rule("cholesky")
+def cholesky_rule(equation: Any, x: Any) -> Any:
+    return lax.linalg.cholesky(x, symmetrize_input=False)
+
+
+@rule("cholesky_update")
+def cholesky_update_rule(equation: Any, r: Any, w: Any) -> Any:
+    return lax.linalg.cholesky_update(r, w)
+
+
+@rule("eig")
+def eig_rule(equation: Any, x: Any) -> Any:
+    params = equation.params
+    return lax.linalg.eig(
+        x,
+        compute_left_eigenvectors=params["compute_left_eigenvectors"],
+        compute_right_eigenvectors=params["compute_right_eigenvectors"],
+    )
+
+
+@rule("eigh")
+def eigh_rule(equation: Any, x: Any) -> Any:
+    _check_whole(equation, as_tensor(x).shape[-1])
+    return lax.linalg.eigh(x, lower=equation.params["lower"], symmetrize_input=False)
+
+
+def _check_whole(equation: Any, size: int) -> None:
+    subset = equation.params["subset_by_index"]
+    if subset is not None and tuple(subset) != (0, size):
+        raise _refuse(equation, f"subset_by_index={subset}")
+
+
+@rule("lu")
+def lu_rule(equation: Any, x: Any) -> Any:
+    return lax.linalg.lu(x)
+
+
+@rule("lu_pivots_to_permutation")
+def permutation_rule(equation: Any, pivots: Any) -> Any:
+    size = equation.params["permutation_size"]
+    return lax.linalg.lu_pivots_to_permutation(pivots, size)
+
+
+@rule("qr")
+def qr_rule(equation: Any, x: Any) -> Any:
+    if equation.params["pivoting"]:
+        raise _refuse(equation, "pivoting=True")
+    return lax.linalg.qr(x, full_matrices=equation.params["full_matrices"])
+
+
+@rule("svd")
+def svd_rule(equation: Any, x: Any) -> Any:
+    params = equation.params
+    _check_whole(equation, min(as_tensor(x).shape[-2:]))
+    if not params["compute_uv"]:
+        return [lax.linalg.svd(x, compute_uv=False)]
+    u, s, v = lax.linalg.svd(x, full_matrices=params["full_matrices"])
+    return [s, u, v]
+
+
+@rule("symmetric_product")
+def symmetric_product_rule(equation: Any, a: Any, c: Any) -> Any:
+    params = equation.params
+    return lax.linalg.symmetric_product(a, c, alpha=params["alpha"], beta=params["beta"])
+
+
+@rule("triangular_solve")
+def triangular_solve_rule(equation: Any, a: Any, b: Any) -> Any:
+    names = ("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal")
+    return lax.linalg.triangular_solve(a, b, **{name: equation.params[name] for name in names})
+
+
+@rule("tridiagonal_solve")
+def tridiagonal_solve_rule(equation: Any, dl: Any, d: Any, du: Any, b: Any) -> Any:
+    return lax.linalg.tridiagonal_solve(dl, d, du, b)
+
+
+@rule("householder_product")
+def householder_rule(equation: Any, a: Any, taus: Any) -> Any:
+    return lax.linalg.householder_product(a, taus)
+
+
+@rule("schur")
+def schur_rule(equation: Any, x: Any) -> Any:
+    params = equation.params
+    if params["sort_eig_vals"]:
+        raise _refuse(equation, "sort_eig_vals=True")
+    t, vectors = apply("schur", as_tensor(x))
+    return [t, vectors] if params["compute_schur_vectors"] else [t]

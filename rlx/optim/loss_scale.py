@@ -1,0 +1,222 @@
+"""Loss scales: gradients of halves that neither vanish nor overflow.
+
+A loss is multiplied by a scale before its gradient is taken, and the gradient divided by it: small
+gradients are then not lost in float16, whose least number is 6e-8.
+
+    scale = rlx.optim.DynamicLossScale()
+    loss, grads = rlx.value_and_grad(lambda p: scale.scale(loss_of(p)))(params)
+    grads = scale.unscale(grads)
+    finite = rlx.optim.all_finite(grads)
+    updates, after = optimizer.update(grads, state, params)
+    params = rlx.optim.choose(finite, rlx.optim.apply_updates(params, updates), params)
+    state, scale = rlx.optim.choose(finite, after, state), scale.adjust(finite)
+
+`scaled` makes an optimizer that does all but the first two lines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from .. import numpy as rnp
+from ..ir.builder import user_source
+from ..ir.errors import AttributeValueError
+from ..ir.types import is_float
+from ..trace import pytree
+from .optimizer import Optimizer, first_step
+
+
+class LossScale(Protocol):
+    """A number to multiply losses by, which may change from step to step."""
+
+    def scale(self, tree: Any) -> Any:
+        """The losses (a tree of arrays), multiplied."""
+        ...
+
+    def unscale(self, tree: Any) -> Any:
+        """The gradients, divided; halves become float32."""
+        ...
+
+    def adjust(self, is_finite: Any) -> Any:
+        """The scale of the next step, told whether the gradients of this one are finite."""
+        ...
+
+
+def all_finite(tree: Any) -> Any:
+    """Whether no float of a tree is infinite or NaN.
+
+    >>> all_finite({"w": rnp.array([1.0, 2.0]), "n": rnp.array(3)}).item()
+    True
+    """
+    floats = [rnp.asarray(x) for x in pytree.leaves(tree)]
+    each = [rnp.all(rnp.isfinite(x)) for x in floats if is_float(x.dtype)]
+    return rnp.all(rnp.stack(each)) if each else rnp.asarray(True)
+
+
+def choose(condition: Any, yes: Any, no: Any) -> Any:
+    """One of two trees: `yes` where the condition, a boolean array, holds.
+
+    >>> choose(rnp.asarray(False), {"w": 1.0}, {"w": 2.0})["w"].item()
+    2.0
+    """
+    return pytree.map(lambda a, b: rnp.where(condition, a, b), yes, no)
+
+
+def _multiplied(tree: Any, factor: Any) -> Any:
+    def multiply(x: Any) -> Any:
+        x = rnp.asarray(x)
+        return x * factor.astype(x.dtype) if is_float(x.dtype) else x
+
+    return pytree.map(multiply, tree)
+
+
+def _divided(tree: Any, scale: Any) -> Any:
+    """A tree of gradients divided by the scale, in float32 at least."""
+    share = 1.0 / scale
+
+    def divide(x: Any) -> Any:
+        x = rnp.asarray(x)
+        if not is_float(x.dtype):
+            return x
+        return (x.astype("float32") if x.dtype.itemsize < 4 else x) * share
+
+    return pytree.map(divide, tree)
+
+
+@dataclass(frozen=True)
+class StaticLossScale:
+    """A scale that stays the same.
+
+    >>> scale = StaticLossScale(8.0)
+    >>> scale.scale(rnp.array(0.5)).item(), scale.unscale(rnp.array(4.0)).item()
+    (4.0, 0.5)
+    """
+
+    value: Any
+
+    def __post_init__(self) -> None:
+        if isinstance(self.value, int | float):
+            _check("StaticLossScale: the scale", self.value, 0.0)
+            object.__setattr__(self, "value", rnp.asarray(float(self.value)))
+
+    def scale(self, tree: Any) -> Any:
+        """The losses, multiplied."""
+        return _multiplied(tree, self.value)
+
+    def unscale(self, tree: Any) -> Any:
+        """The gradients, divided; halves become float32."""
+        return _divided(tree, self.value)
+
+    def adjust(self, is_finite: Any) -> StaticLossScale:
+        """The same scale."""
+        return self
+
+
+@dataclass(frozen=True)
+class DynamicLossScale:
+    """A scale that grows while gradients are finite, and shrinks when they are not.
+
+    After `period` finite steps it is multiplied by `factor`; after one that is not finite divided
+    by it, down to `least`. The update of such a step should be left out.
+
+    >>> scale = DynamicLossScale(16.0, period=2)
+    >>> [(scale := scale.adjust(ok)).value.item() for ok in (True, True, True, False)]
+    [16.0, 32.0, 32.0, 16.0]
+    """
+
+    value: Any = 2.0**15
+    count: Any = None
+    period: int = 2000
+    factor: float = 2.0
+    least: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.count is None:
+            _check("DynamicLossScale: the scale", self.value, 0.0)
+            _check("DynamicLossScale: the period", self.period, 0)
+            _check("DynamicLossScale: the factor", self.factor, 1.0)
+            object.__setattr__(self, "value", rnp.asarray(float(self.value)))
+            object.__setattr__(self, "count", first_step())
+
+    def scale(self, tree: Any) -> Any:
+        """The losses, multiplied."""
+        return _multiplied(tree, self.value)
+
+    def unscale(self, tree: Any) -> Any:
+        """The gradients, divided; halves become float32."""
+        return _divided(tree, self.value)
+
+    def adjust(self, is_finite: Any) -> DynamicLossScale:
+        """The scale of the next step."""
+        is_due = self.count + 1 >= self.period
+        grown = self.value * self.factor
+        grown = rnp.where(rnp.isfinite(grown), grown, self.value)
+        higher = rnp.where(is_due, grown, self.value)
+        lower = rnp.maximum(self.value / self.factor, self.least)
+        count = rnp.where(is_due, 0, self.count + 1)
+        return replace(
+            self,
+            value=rnp.where(is_finite, higher, lower),
+            count=rnp.where(is_finite, count, 0),
+        )
+
+
+def _check(what: str, given: float, bound: float) -> None:
+    if not given > bound:
+        raise AttributeValueError(
+            f"{what} is {given}", where=str(user_source()), fix=f"use a number above {bound}"
+        )
+
+
+class ScaledState(NamedTuple):
+    """The loss scale, the state of the optimizer, and how many steps were left out."""
+
+    scale: Any
+    inner: Any
+    skipped: Any
+
+
+def scaled(optimizer: Optimizer, loss_scale: LossScale) -> Optimizer:
+    """An optimizer for gradients of a scaled loss; leaves out steps that overflow.
+
+    The loss is `state.scale.scale(loss)`; gradients are divided, and where one is not finite the
+    updates are zero, the state stays, and the scale shrinks.
+    """
+
+    def init(params: Any) -> ScaledState:
+        return ScaledState(loss_scale, optimizer.init(params), first_step())
+
+    def update(grads: Any, state: ScaledState, params: Any = None) -> tuple[Any, ScaledState]:
+        grads = state.scale.unscale(grads)
+        is_finite = all_finite(grads)
+        updates, after = optimizer.update(grads, state.inner, params)
+        updates = pytree.map(lambda u: rnp.where(is_finite, u, rnp.zeros_like(u)), updates)
+        inner = choose(is_finite, after, state.inner)
+        skipped = state.skipped + rnp.where(is_finite, 0, 1)
+        return updates, ScaledState(state.scale.adjust(is_finite), inner, skipped)
+
+    return Optimizer(init, update)
+
+
+Scale = TypeVar("Scale", StaticLossScale, DynamicLossScale)
+
+
+def _register(cls: type[Scale], data: tuple[str, ...]) -> None:
+    """Make a scale a container of its arrays; its other fields belong to the structure."""
+    fixed = tuple(field.name for field in fields(cls) if field.name not in data)
+
+    def flatten(x: Scale) -> tuple[tuple, tuple, tuple]:
+        values = tuple(getattr(x, name) for name in data)
+        return values, tuple(getattr(x, name) for name in fixed), data
+
+    def unflatten(known: tuple, values: Any) -> Scale:
+        made = object.__new__(cls)  # leaves may be placeholders, which are no numbers
+        vars(made).update(zip((*data, *fixed), (*values, *known), strict=True))
+        return made
+
+    pytree.register_class(cls, flatten, unflatten)
+
+
+_register(StaticLossScale, ("value",))
+_register(DynamicLossScale, ("value", "count"))

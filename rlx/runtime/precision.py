@@ -1,0 +1,76 @@
+"""Precision policies of what is compiled: chosen for a block, applied, told of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..backends.backend import Executable
+from ..ir.builder import current, user_source
+from ..ir.config import config
+from ..ir.errors import ArgumentError
+from ..ir.graph import Graph
+from ..ir.policy import AS_WRITTEN, Policy, policy_of
+from ..ir.text import show
+
+if TYPE_CHECKING:
+    from ..lower.precision import Precise
+
+
+@contextmanager
+def precision(policy: Policy | str) -> Iterator[Policy]:
+    """Compile under a precision policy in a block, where nothing else is said.
+
+    It holds for all threads, and for functions that are compiled: what runs op by op is computed
+    as it is written. A `jit(precision=...)` or `Session(precision=...)` goes before it.
+
+    >>> import rlx, rlx.numpy as rnp
+    >>> third = rlx.jit(lambda x: x / 3)
+    >>> with rlx.precision("always_bf16"):
+    ...     rounded = third(rnp.ones(1))
+    >>> rounded.tolist(), third(rnp.ones(1)).tolist()
+    ([0.333984375], [0.3333333432674408])
+    """
+    chosen = policy_of(policy)
+    builder = current()
+    if builder is not None and not builder.runs_once:
+        raise ArgumentError(
+            f"rlx.precision({chosen.text!r}) is opened in a function that is being recorded",
+            where=str(user_source()),
+            fix="put these lines in a function with @rlx.jit(precision=...), and call that",
+        )
+    with config.using(precision=chosen):
+        yield chosen
+
+
+def prepared(graph: Graph, policy: Policy = AS_WRITTEN) -> Precise:
+    """A recorded graph with the casts of a policy, and of its functions' own ones."""
+    from ..lower.pipeline import prepare  # with all of lowering, 20 ms to import
+
+    return prepare(graph, policy)
+
+
+def with_own_policies(graph: Graph) -> Graph:
+    """The graph, with casts where nested functions have policies of their own."""
+    has_some = any("precision" in node.attrs for node in graph.walk())
+    return prepared(graph).graph if has_some else graph
+
+
+def told_of(executable: Executable, recorded: Callable[[], Graph], policy: Policy) -> Executable:
+    """The executable, whose report and stages tell of the policies too.
+
+    `recorded` gives the graph before the policies.
+    """
+
+    def report() -> str:
+        graph = recorded()
+        made = prepared(graph, policy)
+        return executable.report if made.graph is graph else f"{made.told}\n{executable.report}"
+
+    def stages() -> dict[str, str]:
+        first, rest = show(recorded()), executable.stages
+        return rest if rest.get("hir") == first else {"recorded": first, **rest}
+
+    return replace(executable, make_report=report, make_stages=stages)
