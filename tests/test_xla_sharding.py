@@ -1,4 +1,4 @@
-"""Arrays in parts on many devices of xla, and several processes that train together."""
+"""Arrays in parts on many devices of xla, and processes that train together."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ..ir.policy import Policy
@@ -62,11 +61,10 @@ def jit(
 
     Results never depend on the number of threads. With `deterministic="batch"` those of one row do
     not depend on how many rows a batch has, either: sums go in one order, which may take longer.
-    `in_shardings` and `out_shardings` part arguments and results among the devices of a mesh: one
-    `rlx.NamedSharding` for all, or a tuple of them for the arguments, each for a whole tree.
     Code of `tier="fast"` is soon there, that of "max" (measured) may run faster; bits are equal.
     `precision` is a policy or its name, as "mixed_bf16"; what it calls follows it, too, but for
-    functions with one of their own.
+    functions with one of their own. `in_shardings` and `out_shardings` part arguments and results
+    among devices: an `rlx.NamedSharding` for all, or one for each argument, in trees.
 
     >>> import rlx
     >>> @rlx.jit
@@ -83,8 +81,7 @@ def jit(
         return functools.partial(jit, **keywords)
     static = _named(fn, "static", static_argnames, static_argnums)
     given = _named(fn, "donate", donate_argnames, donate_argnums)
-    sizes = as_buckets(buckets)
-    options = CompileOptions("", None, given, specialize, sizes, deterministic, tier, 0, precision)
-    options = replace(options, in_shardings=in_shardings, out_shardings=out_shardings)
-    device = device or device_of(in_shardings, out_shardings)
-    return Jitted(fn, static, options, device, declare(fn, dynamic, static))
+    plain = (specialize, as_buckets(buckets), deterministic, tier, 0, precision)
+    options = CompileOptions("", None, given, *plain, in_shardings, out_shardings)
+    chosen = device or device_of(in_shardings, out_shardings)
+    return Jitted(fn, static, options, chosen, declare(fn, dynamic, static))
