@@ -112,6 +112,8 @@ def test_groups_share_rows_and_tiles_as_on_a_gpu(threads: int, monkeypatch: pyte
         normal = functional.layer_norm(x, rnp.ones(8, "float32"), rnp.zeros(8, "float32"))
         long = rnp.concatenate([x.reshape(-1)] * 9)
         sums = [(long > 1.9).any(), rnp.max(long), long.sum(), rnp.prod(x, 1), x.T + 1]
+        for line in (rnp.cumsum(long), rlx.lax.cummax(long.reshape(4, -1), axis=1, reverse=True)):
+            sums.append(line[..., ::7])
         return functional.softmax(x @ w), normal, long[:99] @ long[:99], *sums
 
     graph = rlx.make_graph(f)(X, W)
