@@ -17,7 +17,7 @@ Leaves = tuple[NamedSharding | None, ...]
 
 
 def with_leaves(options: CompileOptions, traced: Traced) -> CompileOptions:
-    """The options with a sharding, or None, for each parameter and each result of a graph.
+    """The options with a sharding, or None, for each parameter and result of a graph.
 
     Users give one for all arguments, or a tuple of one for each argument that is not static; each
     stands for all leaves below it.
