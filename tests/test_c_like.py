@@ -58,6 +58,79 @@ def test_reduction_in_opencl():
         """)
 
 
+ROWS = np.ones((10, 40), np.float32)
+
+
+def test_rows_shared_by_a_group():
+    made = planned(lambda x: x / x.sum(axis=1, keepdims=True), ROWS, dialect=OpenClC(Limits(32)))
+    (kernel,) = made.kernels
+    assert kernel.text.endswith("""
+    {
+        float r0 = (-0.0f);
+        for (int n0 = thread; n0 < 40; n0 += 32) {
+            r0 = (r0 + b0[row * 40 + n0]);
+        }
+        part_f32[thread] = r0;
+        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+        if (thread < 16) {
+            part_f32[thread] = (part_f32[thread] + part_f32[thread + 16]);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+        if (thread < 8) {
+            part_f32[thread] = (part_f32[thread] + part_f32[thread + 8]);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+        if (thread < 4) {
+            part_f32[thread] = (part_f32[thread] + part_f32[thread + 4]);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+        if (thread < 2) {
+            part_f32[thread] = (part_f32[thread] + part_f32[thread + 2]);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+        if (thread < 1) {
+            part_f32[thread] = (part_f32[thread] + part_f32[thread + 1]);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+        const float r1 = (0.0f + part_f32[0]);
+        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+        if (thread == 0) {
+            b2[row] = r1;
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    {
+        for (int n1 = thread; n1 < 40; n1 += 32) {
+            b1[row * 40 + n1] = (b0[row * 40 + n1] / b2[row]);
+        }
+    }
+}""")
+
+
+def test_rows_of_a_thread():
+    dialect = OpenClC(Limits(serial=True))
+    made = planned(lambda x: x / x.sum(axis=1, keepdims=True), ROWS, dialect=dialect)
+    assert len(made.kernels) == 1 and "barrier" not in made.text
+
+
+def test_products_are_tiled():
+    made = planned(lambda x, y: rnp.tanh(x @ y.T), F32, F32)
+    (kernel,) = made.kernels
+    arrays = {a.name: a.count for a in kernel.signature.locals}
+    assert arrays == {"left": 16 * 8, "right": 16 * 8}
+    assert kernel.signature.threads == (64, 1, 1)
+    assert "sums[r * 1 + c] = fma(factor, line[c], sums[r * 1 + c]);" in kernel.text
+    assert "b2[row * 6 + column] = tanh(sums[r * 1 + c]);" in kernel.text
+
+
+def test_products_on_a_processor_are_in_vectors():
+    dialect = OpenClC(Limits(serial=True, lanes=8))
+    made = planned(lambda x, y: x @ y.T, F32, np.ones((20, 40), np.float32), dialect=dialect)
+    (kernel,) = made.kernels
+    assert kernel.signature.threads == (1, 1, 1)
+    assert "s5_1 = mad(f5, v1, s5_1);" in kernel.text
+
+
 def test_what_is_outside_is_not_read():
     made = planned(lambda x: rnp.pad(x, ((0, 0), (3, 3))), F32)
     (kernel,) = made.kernels

@@ -11,8 +11,10 @@ import pytest
 import rlx
 import rlx.numpy as rnp
 from rlx.backends import registry
+from rlx.backends.c_like.dialect import Limits
 from rlx.backends.opencl import platforms
 from rlx.ir.config import config
+from rlx.ir.interpret import interpret
 from rlx.nn import functional
 
 DEVICE = rlx.Device("opencl")
@@ -99,6 +101,25 @@ def test_built_programs_are_kept_on_disk(tmp_path: Path, monkeypatch: pytest.Mon
         # the second time nothing is compiled
         monkeypatch.setattr(machine, "build_text", None)
         assert machine.build(text).kernel_names == "twice"
+
+
+@needs_device
+@pytest.mark.parametrize("threads", [64, 256])
+def test_groups_share_rows_and_tiles_as_on_a_gpu(threads: int, monkeypatch: pytest.MonkeyPatch):
+    """What is written for devices of many threads gives the same numbers."""
+
+    def f(x, w):
+        normal = functional.layer_norm(x, rnp.ones(8, "float32"), rnp.zeros(8, "float32"))
+        long = rnp.concatenate([x.reshape(-1)] * 9)
+        sums = [(long > 1.9).any(), rnp.max(long), long.sum(), rnp.prod(x, 1), x.T + 1]
+        return functional.softmax(x @ w), normal, long[:99] @ long[:99], *sums
+
+    graph = rlx.make_graph(f)(X, W)
+    monkeypatch.setattr(open_machine(), "limits", Limits(threads))
+    executable = registry.get("opencl").compile(graph, rlx.Array)
+    assert "barrier" in executable.stages["opencl"]
+    for found, wanted in zip(executable.entry(X, W), interpret(graph, [X, W]), strict=True):
+        np.testing.assert_allclose(np.asarray(found), wanted, 1e-5, 1e-4)
 
 
 # -- failures -------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from .dialect import Limits
 from .scalars import Scalars
 
 SHORT_LINE = 16  # a last loop shorter than this is not worth an axis of its own
+SQUARE = 32  # threads along a side
 Axes = tuple[int, int, int]
 
 
@@ -29,20 +30,22 @@ class Grid:
     linear: bool = False
 
     @classmethod
-    def of(cls, loops: Sequence[Variable], limits: Limits) -> Grid:
-        """The grid for a thread for each value of some loops."""
+    def of(cls, loops: Sequence[Variable], limits: Limits, is_turned: bool = False) -> Grid:
+        """The grid for a thread for each value of some loops.
+
+        Where something is read the other way round, a group is a square.
+        """
         last = loops[-1:]
         if len(loops) > 1 and _count(last) < SHORT_LINE:
             return cls._linear(loops, limits)
         axes = (tuple(last), tuple(loops[-2:-1]), tuple(loops[:-2]))
         left = limits.threads
         groups, threads = [], []
-        for axis in axes:
-            count = _count(axis)
-            parts = -(-count // left)
-            threads.append(-(-count // parts))
-            groups.append(-(-count // threads[-1]))
-            left = max(1, left // threads[-1]) if not limits.serial else 1
+        for number, axis in enumerate(axes):
+            most = min(left, SQUARE) if is_turned and not number else left
+            threads.append(_fitting(_count(axis), most, is_last=not number))
+            groups.append(-(-_count(axis) // threads[-1]))
+            left //= threads[-1]
         if any(n > most for n, most in zip(groups, limits.groups, strict=True)):
             return cls._linear(loops, limits)
         return cls(axes, tuple(groups), tuple(threads))  # type: ignore[arg-type]
@@ -78,26 +81,9 @@ class Grid:
             number = Groups(groups, self.groups).text(writer)
             text = f"{number} * {writer.whole(self.threads[0])} + {writer.as_index('thread', 0)}"
         writer.line(dialect.constant(dtype, name, text))
-        if len(loops) == 1:
-            writer.variables[loops[0]] = name
-        else:
-            cut(writer, name, loops)
+        writer.cut(name, loops)
         is_whole = groups * self.threads[axis] == count
         return [] if is_whole else [f"{name} < {writer.whole(count)}"]
-
-
-def cut(writer: Scalars, name: str, loops: Sequence[Variable]) -> None:
-    """Name the variables of loops that are numbered together, in row-major order."""
-    dialect, dtype = writer.dialect, writer.index_dtype
-    stride = 1
-    for number, variable in enumerate(reversed(loops)):
-        text = name if stride == 1 else f"{name} / {writer.whole(stride)}"
-        if number < len(loops) - 1:
-            text = text if stride == 1 else f"({text})"
-            text = f"{text} % {writer.size(variable)}"
-        part = writer.variables[variable] = writer.fresh("i")
-        writer.line(dialect.constant(dtype, part, text))
-        stride *= _count([variable])
 
 
 @dataclass(frozen=True)
@@ -142,6 +128,19 @@ def along_groups(count: int, limits: Limits) -> Groups:
         left = -(-left // here)
     assert left == 1, "there are not enough groups"
     return Groups(count, tuple(groups))  # type: ignore[arg-type]
+
+
+def _fitting(count: int, most: int, is_last: bool) -> int:
+    """How many threads of a group go along an axis.
+
+    Of others than the last no more than fit.
+    """
+    if count <= most:
+        return count
+    whole = next(n for n in range(most, 0, -1) if count % n == 0)
+    if whole * 2 > most or not is_last:
+        return whole
+    return -(-count // -(-count // most))
 
 
 def _count(loops: Sequence[Variable]) -> int:

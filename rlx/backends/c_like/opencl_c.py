@@ -57,7 +57,7 @@ class OpenClC(CFamily):
 
     def barrier(self) -> str:
         """The line where a group waits."""
-        return "barrier(CLK_LOCAL_MEM_FENCE);"
+        return "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
 
     has_vectors = True
 

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...ir.types import highest, is_float, lowest
+from ...ir.types import is_float
+from ...lower.lir.expr import Load
 from ...lower.lir.program import Greatest, Kernel, Scan, Scatter, Store
 from .arithmetic import BOOL
 from .body import Body, Setting, Written
 from .dialect import INT32, register
 from .geometry import Grid
-from .scalars import Scalars
+from .scalars import Scalars, neutral
 
 
 def write_kernel(kernel: Kernel, setting: Setting) -> Written:
@@ -25,10 +26,19 @@ def write_kernel(kernel: Kernel, setting: Setting) -> Written:
         kernel.loops,
         [s.buffer for s in stores],
     )
-    grid = Grid.of(kernel.loops, setting.dialect.limits)
+    grid = Grid.of(kernel.loops, setting.dialect.limits, is_turned(kernel))
     with grid.inside(body.writer):
         write_stores(body.writer, stores)
     return body.finish_on(grid)
+
+
+def is_turned(kernel: Kernel) -> bool:
+    """Whether something is read along the loop before the last one."""
+    if len(kernel.loops) < 2:
+        return False
+    before, last = kernel.loops[-2:]
+    loads = [e.index for e in kernel.exprs if isinstance(e, Load)]
+    return any(i.stride_of(before) == 1 and abs(i.stride_of(last)) > 1 for i in loads)  # type: ignore
 
 
 def write_stores(writer: Scalars, stores: Sequence[Store]) -> None:
@@ -57,17 +67,6 @@ def write_scan(scan: Scan, setting: Setting) -> Written:
             value = writer.convert(dtype, scan.buffer.number_dtype, "total")
             writer.store(scan.buffer, writer.index(scan.index), value)
     return body.finish_on(grid)
-
-
-def neutral(combine: str, dtype: np.dtype) -> object:
-    """The number that leaves others as they are."""
-    if combine == "mul":
-        return 1
-    if combine == "add":
-        return -0.0 if is_float(dtype) else 0
-    if dtype.kind == "b":
-        return combine == "min"
-    return lowest(dtype) if combine == "max" else highest(dtype)
 
 
 def write_greatest(step: Greatest, setting: Setting) -> Written:

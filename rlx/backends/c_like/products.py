@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 
 from ...lower.lir.expr import Expr, Load, accumulated, apply
-from ...lower.lir.index import Variable
-from ...lower.lir.program import Contraction
+from ...lower.lir.index import Variable, as_index
+from ...lower.lir.program import Buffer, Contraction
 from .body import Body, Setting, Written
 from .dialect import LocalArray, register
-from .geometry import along_groups, cut
+from .geometry import Grid, along_groups
 from .parallel import write_stores
 from .scalars import Scalars
 
@@ -90,7 +90,7 @@ class _Product:
         self._name("first_row", f"{line} * {whole(rows.size)}")
         if self.step.batch:
             self._name("batch", f"tile / {whole(columns.tiles * rows.tiles)}")
-            cut(writer, "batch", self.step.batch)
+            writer.cut("batch", self.step.batch)
 
     def _sums(self) -> None:
         """Add up the block's products, a slice of the depth after the other."""
@@ -199,6 +199,25 @@ class _Product:
 def write_contraction(step: Contraction, setting: Setting) -> Written:
     """Write a `Contraction` with its prologues and epilogue."""
     return _Product(step, setting).write()
+
+
+def write_epilogue(step: Contraction, sums: Buffer, setting: Setting) -> Written:
+    """Write what is done with the sums of a `Contraction`, which lie in a buffer."""
+    stores = step.stores
+    loops = tuple(v for v in (*step.batch, step.row, step.column) if v.extent != 1)
+    exprs, indices = [s.expr for s in stores], [s.index for s in stores]
+    body = Body.of(setting, exprs, indices, loops, [s.buffer for s in stores], [sums])
+    writer, place = body.writer, as_index(0)
+    for variable in loops:
+        place = place * _size(variable) + variable
+    grid = Grid.of(loops, setting.dialect.limits)
+    with grid.inside(writer):
+        kind = register(step.dtype)
+        value = writer.loaded(writer.parameters[sums], writer.index(place))
+        writer.line(setting.dialect.constant(kind, "total", value))
+        writer.given[accumulated(step.dtype)] = "total"
+        write_stores(writer, stores)
+    return body.finish_on(grid)
 
 
 def product_sum(writer: Scalars, dtype: object, x: str, y: str, total: str) -> str:

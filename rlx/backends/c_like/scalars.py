@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ import numpy as np
 
 from ...ir.dims import is_at_least
 from ...ir.errors import UnsupportedOp
-from ...ir.types import SHORT, as_dtype, is_float
+from ...ir.types import SHORT, as_dtype, highest, is_float, lowest
 from ...lower.lir.expr import Apply, Const, Expr, Guard, IndexValue, Load, Reduce, walk
 from ...lower.lir.index import Atom, Index, Loaded, Quotient, Variable
 from ...lower.lir.program import Buffer
@@ -232,13 +233,77 @@ class Scalars:
     def reduction(self, name: str, expr: Reduce) -> None:
         """A reduction as a loop of the thread."""
         kind = register(expr.dtype)
+        if self._in_lanes(expr):
+            self._reduction_in_lanes(name, expr)
+            return
         self.line(self.dialect.variable(kind, name, self.expr(expr.init)))
         self.nest(expr.loops, lambda: self.combine(name, expr.combine, expr.dtype, expr.body))
+
+    def _in_lanes(self, expr: Reduce) -> bool:
+        """Whether several sums side by side are faster: on processors, of floats."""
+        limits, length = self.dialect.limits, expr.loops[-1].extent
+        is_long = isinstance(length, int) and length >= 4 * limits.lanes
+        return limits.serial and limits.lanes > 1 and is_long and is_float(expr.dtype)
+
+    def _reduction_in_lanes(self, name: str, expr: Reduce) -> None:
+        """A reduction as several, each of every so many terms."""
+        lanes, along, dtype = self.dialect.limits.lanes, expr.loops[-1], expr.dtype
+        kind, parts = register(dtype), f"{name}_parts"
+        end = int(along.extent) // lanes * lanes  # type: ignore[arg-type]
+        start = self.dialect.literal(kind, neutral(expr.combine, kind))
+        self.line(self.dialect.array(kind, parts, lanes))
+        with self.count_to("l", lanes):
+            self.line(f"{parts}[l] = {start};")
+
+        def go_along() -> None:
+            block, index = self.fresh("k"), self.index_dtype
+            head = self.dialect.loop(
+                index, block, self.whole(0), self.whole(end), self.whole(lanes)
+            )
+            with self.block(head, [along]), self.count_to("l", lanes, [along]):
+                self.variables[along] = f"({block} + l)"
+                self.combine(f"{parts}[l]", expr.combine, dtype, expr.body)
+            if end < along.extent:  # type: ignore[operator]
+                with self.loop(along, self.whole(end)):
+                    self.combine(f"{parts}[0]", expr.combine, dtype, expr.body)
+
+        self.nest(expr.loops[:-1], go_along)
+        self.line(self.dialect.variable(kind, name, self.expr(expr.init)))
+        with self.count_to("l", lanes):
+            text = self.call(expr.combine, [dtype, dtype], dtype, [name, f"{parts}[l]"])
+            self.line(f"{name} = {text};")
 
     def combine(self, name: str, combine: str, dtype: np.dtype, body: Expr) -> None:
         """Combine a number into a variable."""
         text = self.call(combine, [dtype, dtype], dtype, [name, self.expr(body)])
         self.line(f"{name} = {text};")
+
+    @contextmanager
+    def shared(self, loops: Sequence[Variable], thread: str, threads: int) -> Iterator[None]:
+        """A loop of one of some threads over its share of the loops' values, in turn."""
+        count = math.prod(v.extent for v in loops)  # type: ignore[misc]
+        name = self.fresh("n")
+        head = self.dialect.loop(
+            self.index_dtype, name, thread, self.whole(count), self.whole(threads)
+        )
+        with self.block(head, loops):
+            self.cut(name, loops)
+            yield
+
+    def cut(self, name: str, loops: Sequence[Variable]) -> None:
+        """Name the variables of loops that are numbered together, in row-major order."""
+        if len(loops) == 1:
+            self.variables[loops[0]] = name
+            return
+        stride = 1
+        for number, variable in enumerate(reversed(loops)):
+            text = name if stride == 1 else f"{name} / {self.whole(stride)}"
+            if number < len(loops) - 1:
+                text = text if stride == 1 else f"({text})"
+                text = f"{text} % {self.size(variable)}"
+            part = self.variables[variable] = self.fresh("i")
+            self.line(self.dialect.constant(self.index_dtype, part, text))
+            stride *= variable.extent  # type: ignore[operator, assignment]
 
     @contextmanager
     def count_to(self, name: str, count: int, variables: Iterable[Variable] = ()) -> Iterator[None]:
@@ -418,3 +483,14 @@ def index_dtype(indices: Iterable[Index], sizes: Iterable[int], dialect: Dialect
             fix="cut the arrays into parts, or run this function on another device",
         )
     return INT64
+
+
+def neutral(combine: str, dtype: np.dtype) -> object:
+    """The number that leaves others as they are."""
+    if dtype.kind == "b":
+        return combine in ("min", "mul", "and")
+    if combine in ("add", "or", "xor"):
+        return -0.0 if is_float(dtype) else 0
+    if combine in ("mul", "and"):
+        return 1 if combine == "mul" else ~dtype.type(0)
+    return lowest(dtype) if combine == "max" else highest(dtype)

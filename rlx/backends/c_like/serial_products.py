@@ -16,7 +16,7 @@ from ...lower.lir.index import Variable
 from ...lower.lir.program import Contraction
 from .body import Body, Setting, Written
 from .dialect import LocalArray, register
-from .geometry import along_groups, cut
+from .geometry import along_groups
 from .parallel import write_stores
 
 ROWS, VECTORS = 6, 2  # of a block: 12 registers for its sums, of 16 that most processors have
@@ -127,7 +127,7 @@ class _Product:
         self._name("first_row", f"{line} * {whole(spread.tile)}")
         if self.step.batch:
             self._name("batch", f"tile / {whole(vector.tiles * spread.tiles)}")
-            cut(self.writer, "batch", self.step.batch)
+            self.writer.cut("batch", self.step.batch)
         self._name("rows", self._least(f"{whole(spread.extent)} - first_row", spread.tile))
         self._name("columns", self._least(f"{whole(vector.extent)} - first_column", vector.tile))
         for name, side in (("row", spread), ("column", vector)):

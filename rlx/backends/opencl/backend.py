@@ -20,6 +20,7 @@ from ..c_like.runner import Place, Places, Runner
 from ..device_entry import device_executable
 from .machine import ClArray, ClMachine, Queued
 from .platforms import DRIVERS, find
+from .straight import Straight, is_straight
 
 MOST_RANKED = 64
 DOUBLES = frozenset(("float64", "complex128"))
@@ -114,6 +115,9 @@ class Loaded:
                     assert buffer.array is not None, "constants are known"
                     constants[buffer] = Place(self.machine.from_host(buffer.array).buffer)
             self.runner = Runner(self.plan, queued, constants, {})
+            self.straight = (
+                Straight(self.plan, queued, constants) if is_straight(self.plan) else None
+            )
             self.session = self.machine.session
 
     def run(self, datas: Sequence[ClArray]) -> list[ClArray]:
@@ -126,8 +130,12 @@ class Loaded:
         with machine.doing(f"running {program.name}"):
             results = [machine.empty(b.type.shape, b.dtype) for b in program.outputs]  # type: ignore
             arena = machine.arena(self.plan.arena_bytes)
-            inputs = [Place(d.buffer) for d in datas]
-            self.runner.run(inputs, [Place(r.buffer) for r in results], arena)
+            arrays = [data.buffer for data in (*datas, *results)]
+            if self.straight is not None:
+                self.straight.run(arrays, arena)
+            else:
+                places = [Place(array) for array in arrays]
+                self.runner.run(places[: len(datas)], places[len(datas) :], arena)
             machine.queue.flush()
         return results
 

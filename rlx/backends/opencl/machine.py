@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -39,7 +40,7 @@ class ClArray:
     @property
     def nbytes(self) -> int:
         """The bytes of all elements."""
-        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+        return math.prod(self.shape) * self.dtype.itemsize
 
 
 class ClMachine:
@@ -53,6 +54,7 @@ class ClMachine:
         self.cl: Any = library()
         self.lock = threading.RLock()
         self.session = 0
+        self.limits = self._limits()
         self._open()
 
     def _open(self) -> None:
@@ -92,8 +94,7 @@ class ClMachine:
         """Whether it has float64."""
         return bool(self.device.double_fp_config)
 
-    @property
-    def limits(self) -> Limits:
+    def _limits(self) -> Limits:
         """What kernels are written for."""
         device = self.device
         wanted = SLOW_LOCAL if self.is_processor else 256
@@ -121,7 +122,7 @@ class ClMachine:
 
     def empty(self, shape: Sequence[int], dtype: np.dtype) -> ClArray:
         """An array with whatever is in its memory."""
-        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        nbytes = math.prod(shape) * dtype.itemsize
         return ClArray(self.allocate(nbytes), tuple(shape), dtype, self.session)
 
     def from_host(self, array: np.ndarray) -> ClArray:
@@ -205,12 +206,17 @@ class Queued:
 
     def launch(self, launch: Launch, places: Sequence[Place]) -> None:
         """Run a kernel, its arrays at these places."""
+        bound = self.bind(launch)
+        bound.set(places)
+        self.machine.enqueue(bound.kernel, bound.threads, bound.group)
+
+    def bind(self, launch: Launch) -> _Bound:
+        """The kernel of a launch, which remembers its arguments."""
         bound = self.bound.get(launch)
         if bound is None:
             kernel = self.machine.cl.Kernel(self.program, launch.kernel.name)
             bound = self.bound[launch] = _Bound.of(launch, kernel)
-        bound.set(places)
-        self.machine.enqueue(bound.kernel, bound.threads, bound.group)
+        return bound
 
     def copy(self, origin: Place, target: Place, dtype: np.dtype, count: int) -> None:
         """Copy so many numbers of a dtype."""
@@ -284,7 +290,8 @@ class _Bound:
             last = self.last[number]
             if last is not None and last.memory is place.memory and last.start == place.start:
                 continue
-            self.kernel.set_arg(number, place.memory)
+            if place.memory is not None:
+                self.kernel.set_arg(number, place.memory)
             offset = self.offsets[number]
             if offset is not None:
                 self.kernel.set_arg(offset, np.int64(place.start))

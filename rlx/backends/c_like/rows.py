@@ -1,0 +1,164 @@
+"""Rows: kernels that pass a row to each other, in one launch.
+
+On a processor a thread does a row, all kernels one after another. Elsewhere a group does: its
+threads share the loops inside, reductions are a tree over what each thread has, and all wait for
+each other between two kernels.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+from ...ir.types import SHORT
+from ...lower.lir.expr import Load, Reduce, unconditional, walk
+from ...lower.lir.index import Variable
+from ...lower.lir.program import Kernel, Rows
+from .body import Body, Setting, Written
+from .dialect import Dialect, LocalArray, register
+from .geometry import Grid, along_groups
+from .parallel import write_stores
+from .scalars import Scalars, neutral
+
+LONG = 64  # a reduction shorter than this is not worth a group
+FEW = 1 << 12  # results of long reductions: more than these keep the device busy by themselves
+FEWEST_THREADS, MOST_THREADS = 32, 256
+ROWS_AT_ONCE = 8  # groups that a processor should have at the least
+
+
+def is_shared(kernel: Kernel, dialect: Dialect) -> bool:
+    """Whether a group should compute each result of a kernel, not a thread."""
+    reductions = shared_reductions(kernel)
+    if dialect.limits.serial or not reductions:
+        return False
+    if math.prod(_size(v) for v in reductions[0].loops) < LONG:
+        return False
+    if math.prod(map(_size, kernel.loops)) < FEW:
+        return True
+    return any(_goes_along(r) for r in reductions)
+
+
+def _goes_along(reduction: Reduce) -> bool:
+    """Whether neighbors in memory belong to one sum."""
+    loads = [e for e in walk(reduction.body) if isinstance(e, Load)]
+    return any(e.index.stride_of(reduction.loops[-1]) == 1 for e in loads)
+
+
+def shared_reductions(kernel: Kernel) -> list[Reduce]:
+    """The reductions that each result of a kernel needs."""
+    found = [e for e in unconditional(s.expr for s in kernel.stores) if isinstance(e, Reduce)]
+    return sorted(found, key=lambda e: e.serial)
+
+
+def write_rows(step: Rows, setting: Setting) -> Written:
+    """Write kernels that pass rows on as one."""
+    stores = [s for kernel in step.kernels for s in kernel.stores]
+    loops = (*step.loops, *(v for kernel in step.kernels for v in kernel.loops))
+    body = Body.of(
+        setting,
+        [s.expr for s in stores],
+        [s.index for s in stores],
+        loops,
+        [s.buffer for s in stores],
+    )
+    if setting.dialect.limits.serial:
+        return _by_threads(step, body, setting.dialect)
+    return _Group(step, body, setting.dialect).write()
+
+
+def _by_threads(step: Rows, body: Body, dialect: Dialect) -> Written:
+    """A thread for each row."""
+    writer = body.writer
+    rows = math.prod(map(_size, step.loops))
+    threads = max(1, min(dialect.limits.threads, 16, rows // ROWS_AT_ONCE))
+    grid = Grid.of(step.loops, replace(dialect.limits, threads=threads))
+    with grid.inside(writer):
+        for kernel in step.kernels:
+            with writer.block("{", branch=True):
+                writer.nest(kernel.loops, lambda k=kernel: write_stores(writer, k.stores))
+    return body.finish_on(grid)
+
+
+class _Group:
+    """Writes rows that a group shares."""
+
+    def __init__(self, step: Rows, body: Body, dialect: Dialect) -> None:
+        self.step, self.body, self.dialect = step, body, dialect
+        self.writer: Scalars = body.writer
+        longest = max(
+            math.prod(map(_size, loops))
+            for kernel in step.kernels
+            for loops in (kernel.loops, *(r.loops for r in shared_reductions(kernel)))
+        )
+        most = min(MOST_THREADS, dialect.limits.threads)
+        self.threads = max(FEWEST_THREADS, min(most, 1 << (longest - 1).bit_length()))
+
+    def write(self) -> Written:
+        """The kernel of all rows."""
+        writer, step = self.writer, self.step
+        count = math.prod(map(_size, step.loops))
+        groups = along_groups(count, self.dialect.limits)
+        with groups.inside(writer, "row"):
+            writer.cut("row", step.loops)
+            text = writer.as_index("thread", 0)
+            writer.line(self.dialect.constant(writer.index_dtype, "thread", text))
+            for number, kernel in enumerate(step.kernels):
+                if number:
+                    writer.line(self.dialect.barrier())
+                with writer.block("{", branch=True):
+                    self._kernel(kernel)
+        return self.body.finish(groups.groups, (self.threads, 1, 1))
+
+    def _kernel(self, kernel: Kernel) -> None:
+        writer = self.writer
+        if kernel.loops:
+            with self._shared(kernel.loops):
+                write_stores(writer, kernel.stores)
+            return
+        for reduction in shared_reductions(kernel):
+            self._reduce(reduction)
+        with writer.block(f"if (thread == {writer.whole(0)}) {{", branch=True):
+            write_stores(writer, kernel.stores)
+
+    def _shared(self, loops: tuple[Variable, ...]) -> AbstractContextManager[None]:
+        """A loop of each thread over its share of some loops' values."""
+        return self.writer.shared(loops, "thread", self.threads)
+
+    def _reduce(self, reduction: Reduce) -> None:
+        """Combine what the threads have, by halves."""
+        writer, dialect = self.writer, self.dialect
+        dtype, combine = reduction.dtype, reduction.combine
+        kind, name = register(dtype), writer.fresh("r")
+        array = LocalArray(f"part_{SHORT[kind.name]}", kind, self.threads)
+        if array not in self.body.locals:
+            self.body.locals.append(array)
+        start = dialect.literal(kind, neutral(combine, kind))
+        writer.line(dialect.variable(kind, name, start))
+        with self._shared(reduction.loops):
+            writer.combine(name, combine, dtype, reduction.body)
+        writer.line(f"{array.name}[thread] = {name};")
+        writer.line(dialect.barrier())
+        half = self.threads // 2
+        while half:
+            with writer.block(f"if (thread < {writer.whole(half)}) {{"):
+                mine, other = (
+                    f"{array.name}[thread]",
+                    f"{array.name}[thread + {writer.whole(half)}]",
+                )
+                text = writer.call(combine, [dtype, dtype], dtype, [mine, other])
+                writer.line(f"{mine} = {text};")
+            writer.line(dialect.barrier())
+            half //= 2
+        total = writer.call(
+            combine, [dtype, dtype], dtype, [writer.expr(reduction.init), f"{array.name}[0]"]
+        )
+        result = writer.fresh("r")
+        writer.line(dialect.constant(kind, result, total))
+        writer.line(dialect.barrier())
+        writer.scopes[-1].names[reduction] = result
+
+
+def _size(variable: Variable) -> int:
+    assert isinstance(variable.extent, int), "sizes are numbers here"
+    return variable.extent
