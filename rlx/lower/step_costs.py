@@ -1,4 +1,4 @@
-"""What the steps of a program do, by kinds of work: for models of how long devices take."""
+"""What the steps of a program do, by kinds of work: what cost models ask."""
 
 from __future__ import annotations
 
