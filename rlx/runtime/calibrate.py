@@ -27,6 +27,7 @@ from .rates import Curve, Rates
 from .session import CompileOptions, Session, default_session
 
 LONGEST = 1.0  # seconds of a calibration
+ESSENTIAL = 2  # programs that are always measured: memory and products
 LEAST, RUNS = 2e-3, 3  # seconds and runs of one measurement
 ROUNDS, LEAVES = 64, 32
 PLAIN = CompileOptions(precision=AS_WRITTEN)
@@ -55,17 +56,20 @@ def rates(device: str) -> Rates:
 
 
 def measured(session: Session, longest: float = LONGEST) -> tuple[Rates, bool]:
-    """Measure a device now; gives its rates, and whether there was time for all of them."""
+    """Measure a device now: its rates, and whether there was time for all of them."""
     until = time.perf_counter() + longest
     device = _Device(session)
     call = device.seconds(_arithmetic(1), [_numbers(8)]) or 1e-6  # without what Python adds
     leaf = device.leaf(call)
     points: dict[str, list[tuple[float, float]]] = {}
     step, is_whole = 0.0, True
-    for name, size, graph, arrays in _probes():
-        if time.perf_counter() > until:
+    for number, (name, size, graph, arrays) in enumerate(_probes()):
+        left = until - time.perf_counter()
+        if number >= ESSENTIAL and left < 0:
             is_whole = False
             break
+        if name in points and Curve(tuple(sorted(points[name]))).seconds(size) * 2 * RUNS > left:
+            continue  # what is known of smaller sizes is in proportion
         seconds = device.seconds(graph(), arrays())
         if seconds is None:
             continue

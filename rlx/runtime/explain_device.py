@@ -124,8 +124,13 @@ def prediction(
     precise = prepared(graph, session.policy(options)).graph
     steps = step_costs(lower(precise, target).program)
     given, taken = _transferred(session.backend.memory, graph, operands)
+    known = rates(session.device)
+    if "stream" not in known.curves:
+        raise DeviceUnavailable(
+            f"the speed of {device} could not be measured", fix="name a device: jit(device=...)"
+        )
     leaves = len(graph.params) + len(graph.results)
-    return predict(rates(session.device), steps, leaves, given, taken)
+    return predict(known, steps, leaves, given, taken)
 
 
 def _transferred(memory: Any, graph: Graph, operands: Sequence[Any]) -> tuple[float, float]:
