@@ -65,6 +65,7 @@ from .runtime import (
     device_put,
     devices,
     doctor,
+    explain_device,
     nan_check,
     precision,
     show,
