@@ -118,7 +118,7 @@ from .transforms import (
 )
 
 from . import flatten_util, image, lax, nn, ops, optim, tree_util  # isort: skip  (they use them)
-from .interop import from_jax  # isort: skip  (it uses all)
+from .interop import Exported, export, from_jax, load_exported, to_jax, to_stablehlo  # isort: skip
 
 jacobian = jacrev
 
