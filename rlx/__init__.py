@@ -68,6 +68,7 @@ from .runtime import (
     devices,
     distributed,
     doctor,
+    explain_device,
     nan_check,
     precision,
     show,

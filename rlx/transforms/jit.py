@@ -57,7 +57,8 @@ def jit(
     dim to which arrays are padded; `report()` tells which were met.
 
     It runs on `device`, to which arguments are copied; without one where its arguments lie, and if
-    all lie on the host on the default device.
+    all lie on the host on the default device. With "auto" it runs where a model of costs predicts
+    the shortest time for such arguments (`rlx.explain_device`).
 
     Results never depend on the number of threads. With `deterministic="batch"` those of one row do
     not depend on how many rows a batch has, either: sums go in one order, which may take longer.
