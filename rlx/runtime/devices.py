@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from ..backends import registry
 from ..ir.config import config
@@ -76,8 +76,7 @@ def default_device() -> Device:
         ) from None
 
 
-@contextmanager
-def device(name: str) -> Iterator[Device]:
+def device(name: str) -> AbstractContextManager[Device]:
     """Use a device for a block, in all threads, where none is named.
 
     Arrays are made there, and functions compiled by `rlx.jit` without a device run there.
@@ -90,8 +89,13 @@ def device(name: str) -> Iterator[Device]:
     """
     chosen = Device(name)
     registry.get(chosen)  # one that cannot run is an error here
-    with config.using(device=str(chosen)):
-        yield chosen
+    return _chosen(chosen)
+
+
+@contextmanager
+def _chosen(device: Device) -> Iterator[Device]:
+    with config.using(device=str(device)):
+        yield device
 
 
 def _memory(name: str) -> Memory | None:
