@@ -272,8 +272,11 @@ def test_foreign_arrays_of_dtypes_numpy_does_not_read():
 def test_foreign_arrays_that_cannot_be_read_say_why():
     f = rlx.jit(lambda x: x)
     with pytest.raises(ArgumentError, match=r"a Foreign lies in the memory of another device") as e:
-        f(Foreign(X, device=2))
+        f(Foreign(X, device=8))
     assert e.value.fix == "copy it to the host first"
+    with pytest.raises(ArgumentError, match=r"DLPack calls it 2") as e:
+        f(Foreign(X, device=2))
+    assert e.value.fix == "rlx.numpy.from_dlpack(x) takes it over, where it lies"
     with pytest.raises(ArgumentError, match="does not give its memory: it has a gradient"):
         f(Foreign(X, refusal="it has a gradient"))
 

@@ -46,6 +46,8 @@ BACKENDS = {
     "mlx": Known(".mlx.backend", "MlxBackend", has_parts=True),
     "metal": Known(".mlx.backend", "MlxBackend", {"name": "metal"}),
     "opencl": Known(".opencl.backend", "OpenClBackend", has_parts=True),
+    "cuda": Known(".cuda.backend", "CudaBackend", {"kind": "cuda"}, has_parts=True),
+    "rocm": Known(".cuda.backend", "CudaBackend", {"kind": "rocm"}, has_parts=True),
 }
 ALIASES = {
     "gpu": "webgpu",

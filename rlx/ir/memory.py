@@ -26,3 +26,25 @@ class Memory(Protocol):
     def from_host(self, array: np.ndarray) -> Any:
         """Copy a NumPy array into the device's form."""
         ...
+
+
+@runtime_checkable
+class Shared(Protocol):
+    """A device's form of an array whose memory other libraries can take where it lies."""
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """A capsule of DLPack."""
+        ...
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Where the memory is, in the numbers of DLPack."""
+        ...
+
+
+@runtime_checkable
+class Sharing(Memory, Protocol):
+    """Memory of a device that takes arrays of other libraries which lie there."""
+
+    def from_dlpack(self, x: Any, copy: bool = True) -> Any:
+        """The device's form of such an array, over the same memory unless it is copied."""
+        ...

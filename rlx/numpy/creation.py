@@ -14,7 +14,7 @@ from ..ir.errors import ArgumentError, AttributeValueError, ConcretizationError
 from ..ir.memory import Memory
 from ..ir.types import MOST_ELEMENTS, as_dtype, is_inexact, is_integer
 from ..trace.apply import apply, apply_like, as_operand, as_tensor, operand_type
-from ..trace.array import Array, new_array
+from ..trace.array import Array, from_device, new_array
 from ..trace.axes import as_shape, integer
 from ..trace.host import is_python_scalar, leaves_of_lists, scalar_to_numpy, to_numpy
 from ..trace.operators import Operators
@@ -97,7 +97,11 @@ def from_dlpack(x: Any, *, device: Any = None, copy: bool | None = None) -> Any:
     """Make an array from one of another library that speaks DLPack.
 
     It gets its own memory, unless `copy` is False: then both see what the other library writes.
+    What lies on a GPU stays there, on the device `cuda` or `rocm`.
     """
+    found = from_device(x, copy is not False)
+    if found is not None:
+        return placed(found, device)
     if copy is False:
         return placed(Array(np.from_dlpack(x, copy=False)), device)
     return placed(array(np.from_dlpack(x)), device)

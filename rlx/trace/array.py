@@ -9,9 +9,10 @@ import numpy as np
 
 from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError, DeviceUnavailable, DtypeError, ShapeError
-from ..ir.memory import Memory
+from ..ir.memory import Memory, Shared, Sharing
 from ..ir.types import Type
 from . import ownership
+from .foreign import DEVICES, HOST_DEVICES
 from .operators import Operators
 
 
@@ -114,6 +115,9 @@ class Array(Operators):
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
+        options = {"stream": stream, "max_version": max_version, "dl_device": dl_device}
+        if self._is_shared and (dl_device is None or dl_device[0] not in HOST_DEVICES):
+            return self._data.__dlpack__(**options, copy=copy)
         data = self.host()
         # readers of the old protocol cannot be told that memory is read-only
         old = max_version is None or max_version[0] < 1
@@ -121,10 +125,15 @@ class Array(Operators):
             data = data.copy()
         elif old:
             data = np.asarray(_SharedMemory(data))
-        return data.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
+        return data.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return 1, 0  # `__dlpack__` gives memory of the host
+        return self._data.__dlpack_device__() if self._is_shared else (1, 0)  # the host
+
+    @property
+    def _is_shared(self) -> bool:
+        """Whether other libraries take its memory where it lies, on its device."""
+        return self._device is not None and isinstance(self._data, Shared)
 
     def __bool__(self) -> bool:
         return bool(self._only("bool", "say which elements count: x.any() or x.all()"))
@@ -229,6 +238,16 @@ def new_array(array: np.ndarray) -> Array:
     """An array of these numbers, where arrays are made that name no device."""
     memory = default_memory()
     return Array(array) if memory is None else Array(memory.from_host(array), memory)
+
+
+def from_device(x: Any, copy: bool) -> Array | None:
+    """An array of another library that lies on a device of rlx, else None."""
+    kind, number = x.__dlpack_device__()
+    if kind not in DEVICES:
+        return None
+    memory = _find_memory(f"{DEVICES[kind]}:{number}" if number else DEVICES[kind])
+    assert isinstance(memory, Sharing), "its devices share memory"
+    return Array(memory.from_dlpack(x, copy), memory)
 
 
 def set_memories(

@@ -15,6 +15,7 @@ from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, DtypeError
 from ..ir.types import DTYPES
 
+DEVICES = {2: "cuda", 10: "rocm"}  # DLPack's numbers of kinds of memory
 HOST_DEVICES = (1, 3, 11)  # plain memory, and what CUDA and ROCm pin or manage
 UNKNOWN_TO_NUMPY = {
     (4, 16): "bfloat16",
@@ -75,7 +76,9 @@ def _check_place(x: Any) -> None:
             f"a {type(x).__name__} lies in the memory of another device (DLPack calls it "
             f"{int(device)})",
             where=str(user_source()),
-            fix="copy it to the host first",
+            fix="rlx.numpy.from_dlpack(x) takes it over, where it lies"
+            if device in DEVICES
+            else "copy it to the host first",
         )
 
 

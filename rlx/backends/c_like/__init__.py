@@ -29,9 +29,13 @@ abstract; `opencl_c.py` is an example. What the kernels rely on:
   trunc round fma rem` and the functions `exp log ...` that `special_bodies.py` does not make.
   A language without `fma` says "({0} * {1} + {2})".
 - **Indices** are int32, or int64 where an array is so large and `has_wide_index`.
+- **Products**: `plan` takes a `claim` for what a library of the device computes: it gives None, or
+  how to call the library, for a `Contraction`. The sums go where its result belongs, or to spare
+  memory, from where a kernel does the rest.
 - **Memory**: each LIR buffer is a parameter of its kernels. Buffers that may begin in the middle of
   a memory (slices of an arena, rows that a loop hands to its body) `has_offset`: an argument counts
-  the elements before them. Where a device cannot bind one memory twice to a kernel, or cannot
+  the elements before them. A dialect without `has_offsets` is for a device that passes the very
+  place instead. Where a device cannot bind one memory twice to a kernel, or cannot
   cut it, set `owns_temporaries`: temporaries then have no offset and the runner's `owned` says
   where each is. Those with the same `offset`, size and dtype must share memory, for one may take
   the place of another in its last step.

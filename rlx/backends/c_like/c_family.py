@@ -53,6 +53,7 @@ class CFamily(Dialect):
     """Kernels in a language of C's family: pointers, casts, C's operators."""
 
     types: Mapping[str, str]  # of registers, by the names of dtypes
+    long_suffix = "L"  # of integers of 64 bits
 
     # -- words -----------------------------------------------------------------------------------
 
@@ -82,7 +83,7 @@ class CFamily(Dialect):
 
     def _whole(self, dtype: np.dtype, number: int) -> str:
         bits = 8 * dtype.itemsize
-        suffix = ("u" if dtype.kind == "u" else "") + ("L" if bits == 64 else "")
+        suffix = ("u" if dtype.kind == "u" else "") + (self.long_suffix if bits == 64 else "")
         if bits < 32:
             return f"({self.type(dtype)})({number})"
         if dtype.kind == "i" and number == -(2 ** (bits - 1)):

@@ -87,6 +87,7 @@ class Dialect(ABC):
 
     name: str
     has_wide_index = True  # whether indices may be int64
+    has_offsets = True  # else the device passes the very place where an array begins
     owns_temporaries = False  # whether each is memory of its own; else they lie in one arena
 
     def __init__(self, limits: Limits | None = None) -> None:

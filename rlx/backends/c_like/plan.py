@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from ...ir.dims import Dim
 from ...ir.types import Type
@@ -25,7 +26,7 @@ from .body import Setting, Written
 from .dialect import Dialect, Signature
 from .geometry import Axes
 from .parallel import write_greatest, write_kernel, write_scan, write_scatter
-from .products import write_contraction
+from .products import write_contraction, write_epilogue
 from .rows import is_shared, write_rows
 from .scalars import Functions
 from .serial_products import write_serial_contraction
@@ -54,9 +55,39 @@ class Launch:
     groups: Axes
 
 
+class LibraryProduct(Protocol):
+    """How a library of the device is called for a `Contraction`.
+
+    The sums go to the buffer `result`, or if it is None to spare memory of the type `sums`.
+    """
+
+    @property
+    def result(self) -> Buffer | None:
+        """Where the sums belong, if nothing is to be done with them."""
+        ...
+
+    @property
+    def sums(self) -> Type:
+        """What the sums are: batch, rows and columns in order."""
+        ...
+
+
+Claim = Callable[[Contraction], LibraryProduct | None]
+
+
+@dataclass(frozen=True)
+class Product:
+    """A call of the library; its buffers are both operands and the sums."""
+
+    call: LibraryProduct
+    buffers: tuple[Buffer, ...]
+
+
 @dataclass
 class Plan:
     """A program and the launches of its steps, or none for the runner's.
+
+    Steps among the `products` have such a call before their launches.
 
     All buffers of the kind "temporary" lie in an arena of `arena_bytes` at their offset, those in
     `spares` too; if the dialect `owns_temporaries`, each has memory of its own instead.
@@ -69,6 +100,7 @@ class Plan:
     functions: Functions
     arena_bytes: int
     spares: tuple[Buffer, ...]
+    products: dict[Contraction, Product]
 
     @property
     def text(self) -> str:
@@ -82,18 +114,23 @@ class Plan:
         return self.dialect.module(self.functions.needed(kernel.called), [kernel.text])
 
 
-def plan(program: Program, dialect: Dialect) -> Plan:
-    """Write the kernels of a program and of the nested ones."""
-    return _Planner(program, dialect).run()
+def plan(program: Program, dialect: Dialect, claim: Claim = lambda step: None) -> Plan:
+    """Write the kernels of a program and of the nested ones.
+
+    What the device has a library for is claimed, and no kernel is written for it.
+    """
+    return _Planner(program, dialect, claim).run()
 
 
 @dataclass
 class _Planner:
     program: Program
     dialect: Dialect
+    claim: Claim
     kernels: dict[Hashable, KernelText] = field(default_factory=dict)
     known: dict[Hashable, list[tuple[KernelText, list[int], Written]]] = field(default_factory=dict)
     spares: list[Buffer] = field(default_factory=list)
+    products: dict[Contraction, Product] = field(default_factory=dict)
     spare_bytes: int = 0
     most_spare_bytes: int = 0
 
@@ -118,10 +155,13 @@ class _Planner:
             self.functions,
             self.arena_end + self.most_spare_bytes,
             tuple(self.spares),
+            self.products,
         )
 
     def moved(self, buffer: Buffer) -> bool:
         """Whether a buffer may begin elsewhere than its memory does."""
+        if not self.dialect.has_offsets:
+            return False
         if buffer.kind == "temporary":
             return not self.dialect.owns_temporaries
         return self.is_nested and buffer in self.bound
@@ -152,12 +192,25 @@ class _Planner:
         elif isinstance(step, Kernel) and is_shared(step, self.dialect):
             inner = Kernel((), step.stores, step.source)
             yield self.once(Rows(step.loops, (inner,)), write_rows, setting)
+        elif isinstance(step, Contraction) and (call := self.claim(step)) is not None:
+            yield from self.product(step, call, setting)
         elif type(step) in WRITERS:
             write: Callable[..., Written] = WRITERS[type(step)]
             if isinstance(step, Contraction) and self.in_vectors:
                 write = write_serial_contraction
             yield self.once(step, write, setting)
         assert not isinstance(step, Chain), "the target has no chains"
+
+    def product(
+        self, step: Contraction, call: LibraryProduct, setting: Setting
+    ) -> Iterator[Launch]:
+        """Note a call of the library; gives the kernel for what is done with its sums."""
+        sums = call.result or self.spare(call.sums)
+        operands = [next(iter(operand.loads)).buffer for operand, _ in step.operands]
+        self.products[step] = Product(call, (*operands, sums))
+        if call.result is None:
+            written = write_epilogue(step, sums, setting)
+            yield self.launch(self.kernel(written), written, written.buffers)
 
     def once(self, step: Step, write: Callable[..., Written], setting: Setting) -> Launch:
         """Write a step, unless an equal one is written."""

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 
 from ...lower.lir.expr import Expr, Load, accumulated, apply
-from ...lower.lir.index import Variable
-from ...lower.lir.program import Contraction
+from ...lower.lir.index import Variable, as_index
+from ...lower.lir.program import Buffer, Contraction
 from .body import Body, Setting, Written
 from .dialect import LocalArray, register
-from .geometry import along_groups
+from .geometry import Grid, along_groups
 from .parallel import write_stores
 from .scalars import Scalars
 
@@ -189,16 +189,34 @@ class _Product:
                 if tile.tiles * tile.size != _size(variable):
                     bounds.append(f"{name} < {writer.size(variable)}")
             writer.given[accumulated(self.dtype)] = f"sums[r * {whole(columns.block)} + c]"
-            if bounds:
-                with writer.block(f"if ({' && '.join(bounds)}) {{", both, branch=True):
-                    write_stores(writer, step.stores)
-            else:
+            # a branch either way: what is made of the sum must not move out of the loops
+            head = f"if ({' && '.join(bounds)}) {{" if bounds else "{"
+            with writer.block(head, both, branch=True):
                 write_stores(writer, step.stores)
 
 
 def write_contraction(step: Contraction, setting: Setting) -> Written:
     """Write a `Contraction` with its prologues and epilogue."""
     return _Product(step, setting).write()
+
+
+def write_epilogue(step: Contraction, sums: Buffer, setting: Setting) -> Written:
+    """Write what is done with the sums of a `Contraction`, which lie in a buffer."""
+    stores = step.stores
+    loops = tuple(v for v in (*step.batch, step.row, step.column) if v.extent != 1)
+    exprs, indices = [s.expr for s in stores], [s.index for s in stores]
+    body = Body.of(setting, exprs, indices, loops, [s.buffer for s in stores], [sums])
+    writer, place = body.writer, as_index(0)
+    for variable in loops:
+        place = place * _size(variable) + variable
+    grid = Grid.of(loops, setting.dialect.limits)
+    with grid.inside(writer):
+        kind = register(step.dtype)
+        value = writer.loaded(writer.parameters[sums], writer.index(place))
+        writer.line(setting.dialect.constant(kind, "total", value))
+        writer.given[accumulated(step.dtype)] = "total"
+        write_stores(writer, stores)
+    return body.finish_on(grid)
 
 
 def product_sum(writer: Scalars, dtype: object, x: str, y: str, total: str) -> str:

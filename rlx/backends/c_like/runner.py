@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,6 +13,7 @@ from ...lower.lir.program import (
     BranchStep,
     Buffer,
     Carry,
+    Contraction,
     Copy,
     LibraryCall,
     Program,
@@ -20,7 +21,7 @@ from ...lower.lir.program import (
     Step,
     WhileStep,
 )
-from .plan import Launch, Plan
+from .plan import Launch, Plan, Product
 
 
 @dataclass(frozen=True)
@@ -58,13 +59,14 @@ class Runner:
     """Runs the programs of a plan on a machine.
 
     `constants` are where the programs' constants lie, `owned` where temporaries do that have
-    memory of their own.
+    memory of their own. `multiply` calls the library for products that were claimed.
     """
 
     plan: Plan
     machine: Machine
     constants: Places
     owned: Places
+    multiply: Callable[[Product, Sequence[Place]], None] | None = None
 
     def run(self, inputs: Sequence[Place], outputs: Sequence[Place], arena: Any) -> None:
         """Run the program, with an arena for its temporaries."""
@@ -117,8 +119,15 @@ class _Frame:
         elif isinstance(step, RepeatStep):
             self.repeat(step)
         else:
+            if isinstance(step, Contraction) and step in self.runner.plan.products:
+                self.multiply(self.runner.plan.products[step])
             for launch in self.runner.plan.launches[step]:
                 machine.launch(launch, [self.place(b) for b in launch.buffers])
+
+    def multiply(self, product: Product) -> None:
+        """Call the library of the device."""
+        assert self.runner.multiply is not None, "who claims products computes them"
+        self.runner.multiply(product, [self.place(b) for b in product.buffers])
 
     def nested(
         self,

@@ -6,7 +6,6 @@ import functools
 import shutil
 import sys
 import time
-from collections import Counter
 from importlib.util import find_spec
 from typing import Any
 
@@ -26,6 +25,9 @@ NO_DOUBLE = frozenset({"float64", "complex128"})  # what Apple's GPU lacks
 
 class MlxBackend(Backend):
     """Runs graphs as functions that MLX compiles.
+
+    Each op is a call of MLX. `mx.compile` fuses them on GPUs; for the processor it calls a C++
+    compiler, which takes a second for each fused loop, so there `jit(tier="max")` asks for it.
 
     `mlx` is the device that MLX thinks best: Apple's GPU on a Mac, the processor elsewhere;
     `mlx:cpu` and `mlx:gpu` choose. `metal` is Apple's GPU.
@@ -96,8 +98,8 @@ class MlxBackend(Backend):
         from importlib.metadata import version
 
         kind = "gpu" if self.is_gpu else "cpu"
-        # it goes on without, and computes operation by operation
-        lack = "" if self.is_gpu or shutil.which("g++") else "; without g++ it fuses nothing"
+        # MLX goes on without a word, op by op
+        lack = "" if self.is_gpu or shutil.which("g++") else '; tier="max" lacks g++ to fuse ops'
         return f"{kind}, mlx {version('mlx')}{lack}"
 
     def compile(
@@ -109,28 +111,30 @@ class MlxBackend(Backend):
         target: Target | None = None,
         fixed: int = 0,
     ) -> Executable:
-        """Cut the graph in pieces; MLX compiles each when it runs first."""
+        """Cut the graph in pieces, which MLX computes."""
         from .emit import table_of
         from .memory import MlxData
-        from .place import computing
-        from .program import Program
+        from .place import check_size, computing, largest
+        from .program import Maker
 
         began = time.perf_counter()
         table = table_of(self.name, self.is_gpu)
         stages = prepare(graph, table.takes, _computes, _verified if check else None)
         mir = legalize(list(stages.values())[-1], self.target)
-        ways: Counter[tuple[str, str]] = Counter()
-        program = Program(mir, table, ways)
+        maker = Maker(table, self.is_gpu or (target or self.target).tier == "max")
+        program = maker.program(mir)
         dtypes = [t.dtype for t in graph.result_types]
+        huge = largest(mir)
 
         def run(given: list[Any]) -> list[MlxData]:
+            check_size(huge, self.name)
             with computing(self.device, self.name):
                 results = program.finished([data.array for data in given])
             return [MlxData(y, dtype) for y, dtype in zip(results, dtypes, strict=True)]
 
         made = device_executable(graph, array, self.memory, run)
         made.make_stages = lambda: {name: show(g) for name, g in stages.items()}
-        made.make_report = lambda: report(ways)
+        made.make_report = lambda: report(maker.ways)
         made.seconds = {"lower": time.perf_counter() - began}
         return made
 

@@ -33,7 +33,8 @@ def _saturated(x: mx.array, form: mx.Dtype) -> mx.array:
     x = mx.trunc(x)
     inside = mx.logical_and(x >= least, x < end)
     result = mx.where(inside, x, scalar(0, x)).astype(form)
-    result = mx.where(x >= end, mx.array(info.max, form), result)
+    most = mx.bitwise_invert(mx.array(info.min, form))  # MLX takes no number above 2**63
+    result = mx.where(x >= end, most, result)
     return mx.where(x < least, mx.array(info.min, form), result)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias, final
 
 import mlx.core as mx
@@ -21,20 +23,41 @@ Step: TypeAlias = Callable[[Sequence[mx.array]], Sequence[mx.array]]
 ROUNDS = 32  # of a loop that are handed to MLX at a time: what waits is kept in memory
 
 
+@dataclass(frozen=True)
+class Maker:
+    """Makes programs; `ways` counts what became of the ops.
+
+    Pieces are compiled by MLX if it `compiles`, else their ops are called one by one.
+    """
+
+    table: Table
+    compiles: bool
+    ways: Ways = field(default_factory=Counter)
+
+    def program(self, graph: Graph) -> Program:
+        """The program of a graph."""
+        return Program(graph, self)
+
+    def step(self, step: Piece | Node) -> Step:
+        """What runs a piece, or a node that no row computes."""
+        if isinstance(step, Piece):
+            self.ways["pieces", "compiled by MLX" if self.compiles else "op by op in MLX"] += 1
+            self.ways.update((n.op.name, NATIVE) for n in step.nodes if not n.op.is_constant)
+            return _run_piece(step, self)
+        return _alone(step, self)
+
+
 @final
 class Program:
-    """Runs a graph; `ways` counts what became of the ops, nested ones too."""
+    """Runs a graph: its pieces, and what is between them."""
 
-    def __init__(self, graph: Graph, table: Table, ways: Ways) -> None:
+    def __init__(self, graph: Graph, maker: Maker) -> None:
         self._params, self._results = graph.params, graph.results
         self._steps: list[tuple[Step, Sequence[Value], Sequence[Value]]] = []
-        for step in cut(graph, table.takes):
-            if isinstance(step, Piece):
-                ways["pieces", "compiled by MLX"] += 1
-                ways.update((n.op.name, NATIVE) for n in step.nodes if not n.op.is_constant)
-                self._steps.append((_compiled(step, table), step.inputs, step.outputs))
-            else:
-                self._steps.append((_alone(step, table, ways), step.args, step.results))
+        for step in cut(graph, maker.table.takes):
+            is_piece = isinstance(step, Piece)
+            taken, given = (step.inputs, step.outputs) if is_piece else (step.args, step.results)
+            self._steps.append((maker.step(step), taken, given))
 
     def __call__(self, arrays: Sequence[mx.array]) -> Arrays:
         """The results for arrays of the parameters, perhaps not yet computed."""
@@ -50,24 +73,23 @@ class Program:
         return results
 
 
-def _compiled(piece: Piece, table: Table) -> Step:
+def _run_piece(piece: Piece, maker: Maker) -> Step:
     def run(arrays: Sequence[mx.array]) -> Arrays:
         known: dict[Value, Any] = dict(zip(piece.inputs, arrays, strict=True))
-        walk(piece.nodes, table, known)
+        walk(piece.nodes, maker.table, known)
         return [known[r] for r in piece.outputs]
 
-    return mx.compile(run)
+    return mx.compile(run) if maker.compiles else run
 
 
-def _alone(node: Node, table: Table, ways: Ways) -> Step:
+def _alone(node: Node, maker: Maker) -> Step:
     """A node that no row computes: a loop or a choice by Python, all else on the host."""
     body = node.op.rules.get("body")
-    makers = {Branch: _branch, While: _while, Repeat: _repeat}
-    for kind, make in makers.items():
+    for kind, make in ((Branch, _branch), (While, _while), (Repeat, _repeat)):
         if isinstance(body, kind):
-            ways[node.op.name, "by Python, between compiled pieces"] += 1
-            return make(node, lambda graph: Program(graph, table, ways))
-    ways[node.op.name, ON_HOST] += 1
+            maker.ways[node.op.name, "by Python, between pieces"] += 1
+            return make(node, maker.program)
+    maker.ways[node.op.name, ON_HOST] += 1
     return _on_host(node)
 
 

@@ -12,7 +12,7 @@ from ...ir.types import Type, highest, lowest
 from ..graph_table import Row
 from .arithmetic import scalar
 from .kinds import BOOL, COMPLEX, FLOATS, INTEGERS, REAL
-from .memory import dtype_of
+from .memory import dtype_of, to_mlx
 
 Reduce = Callable[..., mx.array]
 
@@ -22,62 +22,59 @@ def accumulated(x: mx.array) -> mx.array:
     return x.astype(mx.float32) if x.dtype in (mx.float16, mx.bfloat16) else x
 
 
-def _reduction(function: Reduce) -> Reduce:
-    """A sum or product; of small integers MLX gives wide ones, which wrap alike."""
+def _reduction(function: Reduce, of_none: Callable[[np.dtype], float]) -> Reduce:
+    """A row that reduces along axes; MLX goes astray where there is nothing."""
 
     def reduce(x: mx.array, *, axes: Sequence[int]) -> mx.array:
         if not axes:
             return x
-        return function(accumulated(x), axis=tuple(axes)).astype(x.dtype)
-
-    return reduce
-
-
-def _extreme(function: Reduce, of_none: Callable[[np.dtype], float]) -> Reduce:
-    """The greatest or least along axes; MLX has none of nothing."""
-
-    def reduce(x: mx.array, *, axes: Sequence[int]) -> mx.array:
-        if not axes:
-            return x
-        if all(x.shape[i] for i in axes):
-            return function(x, axis=tuple(axes))
+        if x.size:
+            return function(x, axis=tuple(axes)).astype(x.dtype)
         shape = [n for i, n in enumerate(x.shape) if i not in axes]
-        return mx.full(shape, scalar(of_none(dtype_of(x)), x))
+        return mx.full(shape, to_mlx(np.asarray(of_none(dtype_of(x))).astype(dtype_of(x))))
 
     return reduce
 
 
-def _bitwise(of_bools: Reduce, combine: Reduce, neutral: int) -> Reduce:
+def _rounded_once(function: Reduce) -> Reduce:
+    return lambda x, *, axis: function(accumulated(x), axis=axis)
+
+
+def _bitwise(of_bools: Reduce, combine: Reduce) -> Reduce:
     """Bits combined along axes: bools by MLX's own reduction, integers by halves."""
 
-    def reduce(x: mx.array, *, axes: Sequence[int]) -> mx.array:
-        if not axes:
-            return x
+    def reduce(x: mx.array, *, axis: Sequence[int]) -> mx.array:
         if x.dtype == mx.bool_:
-            return of_bools(x, axis=tuple(axes))
-        rest = [i for i in range(x.ndim) if i not in axes]
-        line = mx.transpose(x, [*rest, *axes])
-        shape, size = [x.shape[i] for i in rest], math.prod(x.shape[i] for i in axes)
-        line = line.reshape([*shape, size])
-        while size > 1:
+            return of_bools(x, axis=axis)
+        rest = [i for i in range(x.ndim) if i not in axis]
+        shape, size = [x.shape[i] for i in rest], math.prod(x.shape[i] for i in axis)
+        line = mx.transpose(x, [*rest, *axis]).reshape([*shape, size])
+        while size > 1:  # the middle one of an odd count is combined with itself
             half = (size + 1) // 2
-            more = mx.full([*shape, 2 * half - size], mx.array(neutral).astype(x.dtype))
-            line = mx.concatenate([line, more], axis=-1)
-            line, size = combine(line[..., :half], line[..., half:]), half
+            line, size = combine(line[..., :half], line[..., size - half :]), half
         return line[..., 0]
 
     return reduce
 
 
-def _is_full(types: Sequence[Type], *, axes: Sequence[int]) -> bool:
-    """Whether there is something along the axes: MLX has no greatest of nothing."""
-    return all(types[0].shape[i] for i in axes)
+def _all_bits(dtype: np.dtype) -> int:
+    return -1
+
+
+def _zero(dtype: np.dtype) -> int:
+    return 0
+
+
+def _one(dtype: np.dtype) -> int:
+    return 1
 
 
 def _scan(function: Reduce) -> Reduce:
     """A running combination along an axis."""
 
     def scan(x: mx.array, *, axis: int, reverse: bool) -> mx.array:
+        if not x.size:
+            return x
         return function(accumulated(x), axis=axis, reverse=reverse).astype(x.dtype)
 
     return scan
@@ -116,12 +113,12 @@ def _has_lines(types: Sequence[Type], **attrs: int) -> bool:
 
 NUMBERS = INTEGERS | FLOATS
 ROWS = {
-    "reduce_sum": Row(_reduction(mx.sum), NUMBERS | COMPLEX),
-    "reduce_prod": Row(_reduction(mx.prod), NUMBERS | COMPLEX),
-    "reduce_max": Row(_extreme(mx.max, lowest), NUMBERS),
-    "reduce_min": Row(_extreme(mx.min, highest), NUMBERS),
-    "reduce_and": Row(_bitwise(mx.all, mx.bitwise_and, -1), BOOL | INTEGERS, _is_full),
-    "reduce_or": Row(_bitwise(mx.any, mx.bitwise_or, 0), BOOL | INTEGERS, _is_full),
+    "reduce_sum": Row(_reduction(_rounded_once(mx.sum), _zero), NUMBERS | COMPLEX),
+    "reduce_prod": Row(_reduction(_rounded_once(mx.prod), _one), NUMBERS | COMPLEX),
+    "reduce_max": Row(_reduction(mx.max, lowest), NUMBERS),
+    "reduce_min": Row(_reduction(mx.min, highest), NUMBERS),
+    "reduce_and": Row(_reduction(_bitwise(mx.all, mx.bitwise_and), _all_bits), BOOL | INTEGERS),
+    "reduce_or": Row(_reduction(_bitwise(mx.any, mx.bitwise_or), _zero), BOOL | INTEGERS),
     "cumsum": Row(_scan(mx.cumsum), NUMBERS),
     "cumprod": Row(_scan(mx.cumprod), NUMBERS | COMPLEX),
     "cummax": Row(_scan(mx.cummax), NUMBERS),

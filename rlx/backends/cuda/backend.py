@@ -1,0 +1,145 @@
+"""The devices of NVIDIA and AMD as the runtime sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...ir.errors import RlxError
+from ...ir.graph import Graph
+from ...ir.types import DTYPES
+from ...ir.verify import verify
+from ...lower.cost import work
+from ...lower.lir.program import LibraryCall
+from ...lower.pipeline import Lowered, lower
+from ...lower.target import FLOATS, NUMBERS, Target
+from ..backend import Availability, Backend, Executable
+from ..c_like.cuda_c import CudaC
+from ..c_like.plan import Plan, plan
+from ..c_like.runner import Place, Places, Runner
+from ..device_entry import device_executable
+from .cards import DRIVERS, find
+from .graphs import Graphs
+from .machine import CudaArray, CudaMachine, machine_of
+from .products import claim
+from .queued import Queued
+
+MOST_RANKED = 64
+
+
+class CudaBackend(Backend):
+    """Compiles graphs for one device, named by its number (the first one without)."""
+
+    def __init__(self, kind: str = "cuda", which: str = "") -> None:
+        self.kind, self.which = kind, which
+        self.name = f"{kind}:{which}" if which else kind
+        self.target = target_of(self.name)
+        self._found: Availability | None = None
+
+    def availability(self) -> Availability:
+        """Whether there is such a device; it is opened when it is asked for first."""
+        if self._found is None:
+            found = find(self.kind, self.which)
+            if found.is_available:
+                try:
+                    self.machine = self.memory = machine_of(self.kind, int(self.which or 0))
+                except RlxError as error:
+                    found = Availability(False, error.what, DRIVERS[self.kind])
+            self._found = found
+        return self._found
+
+    def description(self) -> str:
+        """The device and the versions of what runs it."""
+        return self.machine.describe()
+
+    def compiled_for(self) -> object:
+        """The device with its driver."""
+        return self.machine.describe()
+
+    def compile(
+        self,
+        graph: Graph,
+        array: type,
+        *,
+        check: bool = False,
+        target: Target | None = None,
+        fixed: int = 0,
+    ) -> Executable:
+        """Lower a graph, write its kernels and build them."""
+        lowered = lower(graph, target or self.target, _verify_stage if check else None)
+        machine = self.machine
+        claims = claim if machine.blas else lambda step: None
+        made = plan(lowered.program, CudaC(machine.limits), claims)
+        loaded = Loaded(machine, made)
+        return replace(
+            device_executable(graph, array, machine, loaded.run),
+            make_stages=lambda: {**lowered.stages, "cuda": made.text},
+            make_report=lambda: report(lowered, loaded),
+            arena_bytes=made.arena_bytes,
+            constant_bytes=sum(b.nbytes for p in made.program.programs for b in p.constants),
+            program=made.program,
+            work=lambda: work(made.program),
+        )
+
+
+def target_of(name: str) -> Target:
+    """What lowering must know of a device."""
+    return Target(
+        name,
+        stored=frozenset(DTYPES),
+        native=frozenset((*NUMBERS, *FLOATS)),
+        contracted=frozenset((*FLOATS, "int32", "int64", "uint32", "uint64")),
+        most_ranked=MOST_RANKED,
+        has_sort=True,
+        has_symbolic_sizes=False,
+    )
+
+
+class Loaded:
+    """A plan on a machine: built kernels, constants in the device's memory."""
+
+    def __init__(self, machine: CudaMachine, made: Plan) -> None:
+        self.machine, self.plan = machine, made
+        with machine.doing("building kernels"):
+            module: Any = machine.build(made.text) if made.kernels else None
+            arrays = {
+                buffer: machine.from_host(buffer.array)  # type: ignore[arg-type]
+                for program in made.program.programs
+                for buffer in program.constants
+            }
+        self.constants = arrays  # kept as long as their addresses are in use
+        places: Places = {buffer: Place(array.address) for buffer, array in arrays.items()}
+        queued = Queued(machine, module)
+        self.runner = Runner(made, queued, places, {}, queued.multiply)
+        self.graphs = Graphs(machine, made)
+
+    def run(self, datas: Sequence[CudaArray]) -> list[CudaArray]:
+        """Put all of a call into the stream; the results are there when it is done."""
+        machine, program = self.machine, self.plan.program
+        with machine.doing(f"running {program.name}"):
+            results = [machine.empty(b.type.shape, b.dtype) for b in program.outputs]  # type: ignore
+            arena = machine.arena(self.plan.arena_bytes)
+            inputs = [Place(data.address) for data in datas]
+            outputs = [Place(result.address) for result in results]
+            addresses = (arena, *(p.memory for p in (*inputs, *outputs)))
+            self.graphs.run(addresses, lambda: self.runner.run(inputs, outputs, arena))
+        return results
+
+
+def report(lowered: Lowered, loaded: Loaded) -> str:
+    """What became of the ops."""
+    made, graphs = loaded.plan, loaded.graphs
+    lines = [lowered.report, f"kernels: {len(made.kernels)}"]
+    if made.products:
+        lines.append(f"products: {len(made.products)} by cuBLAS")
+    for program in made.program.programs:
+        for step in program.steps:
+            if isinstance(step, LibraryCall):
+                lines.append(f"{step.op.name}: library: on the host, with copies to and fro")
+    lines.append(f"graph: {f'none, {graphs.refusal}' if graphs.refusal else len(graphs.known)}")
+    return "\n".join(lines)
+
+
+def _verify_stage(stage: str, graph: Graph) -> None:
+    verify(graph, "mir" if stage == "mir" else "hir")
