@@ -46,7 +46,8 @@ def test_devices_are_known_by_name():
         rlx.Device("referense")
     with pytest.raises(rlx.UnknownDeviceError, match="the device 'cpu' has no parts"):
         rlx.Device("cpu:1")
-    uses: list[Any] = [rnp.ones(2).to, rlx.device, rlx.Session, lambda x: rlx.array(X, device=x)]
+    uses: list[Any] = [rnp.ones(2).to, rlx.Session, lambda x: rlx.array(X, device=x)]
+    uses.append(lambda x: rlx.device(x).__enter__())
     for use in uses:
         with pytest.raises(rlx.UnknownDeviceError, match="there is no device 3") as caught:
             use(3)

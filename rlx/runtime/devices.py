@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 from ..backends import registry
 from ..ir.config import config
@@ -76,7 +76,8 @@ def default_device() -> Device:
         ) from None
 
 
-def device(name: str) -> AbstractContextManager[Device]:
+@contextmanager
+def device(name: str) -> Iterator[Device]:
     """Use a device for a block, in all threads, where none is named.
 
     Arrays are made there, and functions compiled by `rlx.jit` without a device run there.
@@ -89,13 +90,8 @@ def device(name: str) -> AbstractContextManager[Device]:
     """
     chosen = Device(name)
     registry.get(chosen)  # one that cannot run is an error here
-    return _chosen(chosen)
-
-
-@contextmanager
-def _chosen(device: Device) -> Iterator[Device]:
-    with config.using(device=str(device)):
-        yield device
+    with config.using(device=str(chosen)):
+        yield chosen
 
 
 def _memory(name: str) -> Memory | None:
