@@ -83,6 +83,16 @@ def test_halves_are_rounded_as_by_numpy():
 
 
 @needs_device
+def test_arrays_of_any_shape_come_back_as_they_were():
+    for array in (np.float32(3), np.zeros((0, 3), np.float32), X[:, ::2].T, np.array([True])):
+        there = rnp.array(array).to("opencl")
+        assert there.device == "opencl" and there.shape == np.shape(array)
+        np.testing.assert_array_equal(np.asarray(there), array)
+    found = rnp.array(X).to("opencl")
+    assert np.mean(found == X) == 1
+
+
+@needs_device
 def test_what_runs_on_the_host_is_told():
     compiled = rlx.jit(lambda x: rnp.linalg.inv(x), device="opencl").lower(W).compile()
     assert "library: on the host" in compiled.report()
