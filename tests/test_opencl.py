@@ -13,8 +13,10 @@ import rlx.numpy as rnp
 from rlx.backends import registry
 from rlx.backends.c_like.dialect import Limits
 from rlx.backends.opencl import platforms
+from rlx.backends.opencl.backend import target_of
 from rlx.ir.config import config
 from rlx.ir.interpret import interpret
+from rlx.lower.pipeline import lower
 from rlx.nn import functional
 
 DEVICE = rlx.Device("opencl")
@@ -132,6 +134,17 @@ def test_groups_share_rows_and_tiles_as_on_a_gpu(threads: int, monkeypatch: pyte
     assert "barrier" in executable.stages["opencl"]
     for found, wanted in zip(executable.entry(X, W), interpret(graph, [X, W]), strict=True):
         np.testing.assert_allclose(np.asarray(found), wanted, 1e-5, 1e-4)
+
+
+def test_a_device_without_float64_refuses_it():
+    class Small:
+        name, has_doubles = "opencl", False
+
+    target = target_of(Small())  # type: ignore[arg-type]
+    with pytest.raises(rlx.UnsupportedDtype, match="opencl has no float64"):
+        lower(rlx.make_graph(lambda x: x + 1)(np.ones(3)), target)
+    made = lower(rlx.make_graph(lambda x: rnp.exp(x).sum())(X), target)
+    assert "f64" not in str(made.program)
 
 
 # -- failures -------------------------------------------------------------------------------------

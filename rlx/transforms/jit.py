@@ -63,9 +63,8 @@ def jit(
     Results never depend on the number of threads. With `deterministic="batch"` those of one row do
     not depend on how many rows a batch has, either: sums go in one order, which may take longer.
     Code of `tier="fast"` is soon there, that of "max" (measured) may run faster; bits are equal.
-    `precision` is a policy or its name, as "mixed_bf16"; what it calls follows it, too, but for
-    functions with one of their own. `in_shardings` and `out_shardings` part arguments and results
-    among devices: an `rlx.NamedSharding` for all, or one for each argument, in trees.
+    `precision` is a policy or its name, as "mixed_bf16", also of functions it calls without one.
+    `in_shardings` and `out_shardings` part arrays among devices: one `rlx.NamedSharding`, or trees.
 
     >>> import rlx
     >>> @rlx.jit
@@ -84,5 +83,5 @@ def jit(
     given = _named(fn, "donate", donate_argnames, donate_argnums)
     plain = (specialize, as_buckets(buckets), deterministic, tier, 0, precision)
     options = CompileOptions("", None, given, *plain, in_shardings, out_shardings)
-    chosen = device or device_of(in_shardings, out_shardings)
-    return Jitted(fn, static, options, chosen, declare(fn, dynamic, static))
+    device = device or device_of(in_shardings, out_shardings)
+    return Jitted(fn, static, options, device, declare(fn, dynamic, static))
