@@ -49,6 +49,8 @@ from .ir.errors import (
     VerifyError,
 )
 from .ir.policy import Policy
+from .ir.sharding import Mesh, NamedSharding, PartitionSpec
+from .ir.sharding import PartitionSpec as P
 from .numpy import array, asarray
 from .runtime import (
     CacheBuster,
@@ -64,7 +66,9 @@ from .runtime import (
     device_get,
     device_put,
     devices,
+    distributed,
     doctor,
+    explain_device,
     nan_check,
     precision,
     show,
@@ -118,7 +122,7 @@ from .transforms import (
 )
 
 from . import flatten_util, image, lax, nn, ops, optim, tree_util  # isort: skip  (they use them)
-from .interop import from_jax  # isort: skip  (it uses all)
+from .interop import Exported, export, from_jax, load_exported, to_jax, to_stablehlo  # isort: skip
 
 jacobian = jacrev
 

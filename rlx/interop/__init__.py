@@ -1,9 +1,11 @@
 """rlx and other libraries: functions from and to JAX, and files that need neither.
 
 Enters: a function of JAX or rlx. Leaves: one of the other, StableHLO text, or a file. May use
-everything below. JAX is imported when a function of JAX is called. Read `from_jax.py`, then
+everything below. JAX is imported when a function is converted. Read `from_jax.py`, then
 `replay.py`.
 """
 
+from .export import Exported, export, load_exported
 from .from_jax import from_jax
 from .keys import Keys
+from .to_jax import to_jax, to_stablehlo

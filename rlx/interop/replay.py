@@ -87,7 +87,7 @@ def _results(equation: Any, operands: list[Any]) -> list[Any]:
 
 def _check(name: str, x: Any, aval: Any) -> None:
     """A rule that gives another type than JAX is wrong itself."""
-    if is_key(aval):
+    if is_key(aval) or aval.dtype == jax.dtypes.float0:
         return
     found = as_tensor(x).type
     wanted = tuple(aval.shape), aval.dtype
@@ -119,7 +119,9 @@ def joined_words(words: Sequence[Any]) -> Any:
 
 
 def literal(atom: Any) -> Any:
-    """A number that stands in a jaxpr."""
+    """A number that stands in a jaxpr; the slope of an integer has none."""
+    if atom.aval.dtype == jax.dtypes.float0:
+        return recorded(Array(np.zeros(atom.aval.shape, np.bool_)))
     return recorded(Array(np.asarray(atom.val, dtype=as_dtype(np.dtype(atom.aval.dtype)))))
 
 

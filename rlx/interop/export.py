@@ -1,0 +1,268 @@
+"""`export`: a function as a file that runs without its code.
+
+    rlxexprt | version u32 | lengths of header, graph, weights u64 | checksum 16 | these three
+
+The header is JSON: the structures of arguments and results, and dtype, shape and place of each
+weight. The graph is as `ir/serialize.py` writes it; its last parameters stand for the weights. The
+checksum (blake2b) covers all but itself. What is not exactly such a file is refused with a
+`FileFormatError`; nothing in it is executed but the graph, when it is called.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import struct
+import sys
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NoReturn, final
+
+import numpy as np
+
+from ..ir.bind import bind_sizes, concretize, is_symbolic
+from ..ir.builder import user_source
+from ..ir.errors import FileFormatError, GradientError, RlxError, StructureError
+from ..ir.fingerprint import is_portable
+from ..ir.graph import Graph
+from ..ir.serialize import dumps, loads
+from ..ir.tracebacks import boundary
+from ..ir.types import DTYPES, Type
+from ..lower.hir import inline_calls
+from ..runtime.compiled import CompiledGraph, parameter_names
+from ..runtime.session import default_session
+from ..trace import pytree
+from ..trace.apply import as_leaf, as_tensor, is_weak, operand_type
+from ..trace.array import Array
+from ..trace.make_graph import check_function, function_name, trace
+from ..trace.promotion import convert
+from ..trace.tensor import TracedTensor
+from ..transforms import custom_jvp
+from ..transforms.run import run_graph
+from .captures import host_captures
+from .trees import FIX, count_leaves, described, filled
+
+MAGIC = b"rlxexprt"
+VERSION = 1
+ALIGNMENT = 64  # of each weight
+_LENGTHS = struct.Struct("<IQQQ")
+_CHECKSUM = 16
+_PREFIX = len(MAGIC) + _LENGTHS.size + _CHECKSUM
+# what contents of unexpected form can lead to
+_DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
+
+
+def export(fun: Callable[..., Any], *specs: Any, **named: Any) -> Exported:
+    """Record a function for arguments like `specs`, to be kept in a file.
+
+    What it uses from outside, such as the weights of a model, is kept with it. Sizes may be
+    symbolic. Arguments and results are arrays in lists, tuples, named tuples and dicts.
+
+    >>> import rlx
+    >>> weights = rlx.numpy.array([1.0, 2.0])
+    >>> data = export(lambda x: x @ weights, rlx.spec(("n", 2))).serialize()
+    >>> load_exported(data)(rlx.numpy.ones((3, 2))).tolist()
+    [3.0, 3.0, 3.0]
+    """
+    check_function(fun, "what export keeps")
+    traced = trace(fun, specs, named)
+    name, graph = function_name(fun), traced.graph
+    has_rules = not is_portable(graph)
+    if has_rules:  # rules are Python functions; what they are rules of is not
+        graph = inline_calls(graph, keep_recomputed=False)
+    return Exported(
+        graph,
+        host_captures(traced, "export"),
+        described(traced.in_tree, f"the arguments of {name}"),
+        described(traced.out_tree, f"the results of {name}"),
+        has_rules,
+    )
+
+
+def load_exported(source: str | Path | bytes) -> Exported:
+    """Read what `export` has kept, from a file or from bytes."""
+    data = source if isinstance(source, bytes) else Path(source).read_bytes()
+    return _read(data)
+
+
+@final
+class Exported:
+    """A function without its code: call it as the one that was exported.
+
+    It can be jitted for a device, batched and differentiated as any function; but not
+    differentiated if `without_rules`: derivatives that users gave to parts of it are not in a file.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        weights: tuple[np.ndarray, ...],
+        inputs: Any,
+        results: Any,
+        without_rules: bool,
+    ) -> None:
+        self.graph, self.weights, self.without_rules = graph, weights, without_rules
+        self._inputs, self._results = inputs, results
+        self.__name__ = graph.name
+
+    @property
+    def in_types(self) -> tuple[Type, ...]:
+        """The types of the leaves of the arguments."""
+        count = len(self.graph.params) - len(self.weights)
+        return tuple(self.graph.param_types[:count])
+
+    @property
+    def out_types(self) -> tuple[Type, ...]:
+        """The types of the leaves of the results."""
+        return tuple(self.graph.result_types)
+
+    def serialize(self) -> bytes:
+        """The bytes of the file."""
+        table, parts, start = [], [], 0
+        for array in self.weights:
+            data = array.astype(_unswapped(array.dtype), copy=False).tobytes()
+            table.append({"dtype": array.dtype.name, "shape": list(array.shape), "start": start})
+            parts.append(data + bytes(-len(data) % ALIGNMENT))
+            start += len(parts[-1])
+        contents = {"inputs": self._inputs, "results": self._results, "weights": table}
+        contents["without_rules"] = self.without_rules
+        header, graph = json.dumps(contents).encode(), dumps(self.graph)
+        lengths = _LENGTHS.pack(VERSION, len(header), len(graph), start)
+        body = b"".join([header, graph, *parts])
+        return b"".join([MAGIC, lengths, _checksum(lengths, body), body])
+
+    def save(self, path: str | Path) -> None:
+        """Write the file."""
+        Path(path).write_bytes(self.serialize())
+
+    @boundary
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, tree = pytree.flatten((args, kwargs))
+        self._check_inputs(tree)
+        given = [_operand(as_leaf(x), t) for x, t in zip(leaves, self.in_types, strict=True)]
+        results = self._traced(given) if _any_traced(given) else self._at_once(given)
+        return filled(self._results, iter(results))
+
+    def _check_inputs(self, tree: pytree.Structure) -> None:
+        found = described(tree, f"the arguments of {self.__name__}")
+        if found != self._inputs:
+            raise StructureError(
+                f"{self.__name__} was exported for other containers of arguments",
+                where=str(user_source()),
+                notes=[f"exported: {json.dumps(self._inputs)}", f"given: {json.dumps(found)}"],
+                fix="call it with the containers, keys and lengths it was exported for",
+            )
+
+    @cached_property
+    def _compiled(self) -> CompiledGraph:
+        return default_session().compile(self.graph)
+
+    def _at_once(self, given: Sequence[Any]) -> Sequence[Any]:
+        found = self._compiled(*given, *self.weights)
+        return found if isinstance(found, tuple) else (found,)
+
+    def _traced(self, given: Sequence[Any]) -> Sequence[Any]:
+        """The graph recorded in the one under construction."""
+        operands, graph = [*given, *map(Array, self.weights)], self.graph
+        if is_symbolic(graph.param_types):
+            shapes: Any = [operand_type(x).shape for x in operands]  # numbers, in a trace too
+            sizes = bind_sizes(graph.param_types, shapes, parameter_names(graph))
+            graph = concretize(graph, sizes)
+        if not self.without_rules:
+            return run_graph(graph, operands)
+
+        @custom_jvp
+        def undifferentiable(*xs: Any) -> list[Any]:
+            return run_graph(graph, xs)
+
+        undifferentiable.defjvp(self._refuse)
+        return undifferentiable(*operands)
+
+    def _refuse(self, primals: Any, tangents: Any) -> NoReturn:
+        raise GradientError(
+            f"{self.__name__} was exported without its custom derivatives",
+            where=str(user_source()),
+            fix="export its gradient: rlx.export(rlx.grad(f), ...)",
+        )
+
+
+def _any_traced(given: Sequence[Any]) -> bool:
+    return any(isinstance(x, TracedTensor) for x in given)
+
+
+def _operand(x: Any, type: Type) -> Any:
+    """An argument; a Python number takes the dtype."""
+    return as_tensor(convert(x, type.dtype) if is_weak(x) else x)
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def _read(data: bytes) -> Exported:
+    if len(data) < _PREFIX or data[: len(MAGIC)] != MAGIC:
+        _refuse("this is no exported function: it does not begin as one")
+    lengths = data[len(MAGIC) : len(MAGIC) + _LENGTHS.size]
+    version, n_header, n_graph, n_weights = _LENGTHS.unpack(lengths)
+    if version != VERSION:
+        raise FileFormatError(
+            f"the file has version {version}, this rlx reads version {VERSION}",
+            fix="export the function again with this version of rlx",
+        )
+    body = data[_PREFIX:]
+    if len(body) != n_header + n_graph + n_weights:
+        _refuse(f"the file has {len(body)} bytes of {n_header + n_graph + n_weights}")
+    if _checksum(lengths, body) != data[_PREFIX - _CHECKSUM : _PREFIX]:
+        _refuse("the file was altered: its checksum differs")
+    try:
+        contents = json.loads(body[:n_header])
+        graph = loads(body[n_header : n_header + n_graph])
+        return _exported(contents, graph, body[n_header + n_graph :])
+    except FileFormatError:
+        raise
+    except RlxError as error:
+        _refuse(f"the file holds no valid function: {error.what}", error)
+    except (*_DAMAGE, RecursionError, MemoryError) as error:
+        _refuse(f"the header of the file is damaged: {error}", error)
+
+
+def _exported(contents: dict[str, Any], graph: Graph, blob: bytes) -> Exported:
+    weights = tuple(_weight(entry, blob) for entry in contents["weights"])
+    inputs, results = contents["inputs"], contents["results"]
+    if type(contents["without_rules"]) is not bool:
+        _refuse("the header of the file is damaged: without_rules")
+    count = count_leaves(inputs)
+    types = [Type(w.dtype, w.shape) for w in weights]
+    if count + len(weights) != len(graph.params) or types != list(graph.param_types[count:]):
+        _refuse("the file's arguments and weights are not those of its graph")
+    if count_leaves(results) != len(graph.results):
+        _refuse("the file's results are not those of its graph")
+    return Exported(graph, weights, inputs, results, contents["without_rules"])
+
+
+def _weight(entry: dict[str, Any], blob: bytes) -> np.ndarray:
+    dtype, shape, start = DTYPES[entry["dtype"]], tuple(entry["shape"]), entry["start"]
+    if not all(type(n) is int and n >= 0 for n in (*shape, start)):
+        _refuse("a weight of the file has no sizes")
+    count = math.prod(shape)
+    if start + count * dtype.itemsize > len(blob):
+        _refuse("a weight lies outside of the file")
+    array = np.frombuffer(blob, _unswapped(dtype), count, start).reshape(shape)
+    return np.array(array, dtype)  # in memory of its own, which is aligned
+
+
+def _refuse(what: str, cause: Exception | None = None) -> NoReturn:
+    raise FileFormatError(what, fix=FIX) from cause
+
+
+def _checksum(lengths: bytes, body: bytes) -> bytes:
+    digest = hashlib.blake2b(MAGIC, digest_size=_CHECKSUM)
+    digest.update(lengths)
+    digest.update(body)
+    return digest.digest()
+
+
+def _unswapped(dtype: np.dtype) -> np.dtype:
+    """The dtype in little endian; only machines of the other order need another one."""
+    return dtype if sys.byteorder == "little" else dtype.newbyteorder("<")

@@ -1,0 +1,77 @@
+"""Functions of rlx for JAX: `to_jax`, and their text, `to_stablehlo`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from ..ir.errors import ArgumentError
+from ..ir.graph import Graph
+from ..ir.types import Type
+from ..trace import pytree
+from ..trace.make_graph import check_function, function_name, trace
+from .captures import host_captures
+from .containers import know_containers_of_jax
+
+
+def to_jax(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a function of rlx arrays as one of JAX arrays.
+
+    rlx records the function for the shapes it is called with, and JAX runs the graph op by op with
+    functions of `jax.lax`: so JAX can jit, differentiate and batch it. Custom derivatives are kept.
+    Arguments and results are pytrees.
+
+    >>> import jax
+    >>> import rlx.numpy as rnp
+    >>> f = to_jax(lambda x: rnp.sum(rnp.tanh(x) ** 2))
+    >>> print(jax.jit(jax.grad(f))(jax.numpy.array([0.0, 1.0])))
+    [0.   0.6397...]
+    """
+    check_function(fun, "what to_jax converts")
+    know_containers_of_jax()
+
+    @functools.wraps(fun)
+    def converted(*args: Any, **kwargs: Any) -> Any:
+        import jax
+
+        from .in_jax import operand_spec, run_in_jax
+
+        leaves, tree = pytree.flatten((args, kwargs))
+        specs = [operand_spec(x) for x in leaves]
+        given, named = pytree.unflatten(tree, specs)
+        traced = trace(fun, given, named)
+        captures = host_captures(traced, "to_jax")
+        arrays = [jax.numpy.asarray(x) for x in (*leaves, *captures)]
+        results = run_in_jax(traced.graph, arrays)
+        return pytree.unflatten(traced.out_tree, results)
+
+    converted.__name__ = function_name(fun)
+    return converted
+
+
+def to_stablehlo(fun: Callable[..., Any], *specs: Any, **named: Any) -> str:
+    """The text of a function in StableHLO, for arguments like `specs`.
+
+    Arrays that the function uses from outside are constants in it.
+
+    >>> import rlx
+    >>> text = to_stablehlo(lambda x: x * 2.0, rlx.spec((3,)))
+    >>> "stablehlo.multiply" in text
+    True
+    """
+    check_function(fun, "what to_stablehlo converts")
+    from .in_jax import stablehlo
+
+    traced = trace(fun, specs, named)
+    for param in traced.graph.params:
+        _check_static(traced.graph, param.type)
+    return stablehlo(traced.graph, host_captures(traced, "to_stablehlo"))
+
+
+def _check_static(graph: Graph, type: Type) -> None:
+    if not all(isinstance(n, int) for n in type.shape):
+        raise ArgumentError(
+            f"to_stablehlo: {graph.name} takes {type}, whose size is no number",
+            fix="give specs of static shapes",
+        )

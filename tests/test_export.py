@@ -1,0 +1,239 @@
+"""`rlx.export`: files that run without the code they came from, and refuse to be altered."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+import subprocess
+import sys
+from collections import namedtuple
+
+import numpy as np
+import pytest
+
+import rlx
+import rlx.numpy as rnp
+from rlx.interop.export import _LENGTHS, _PREFIX, MAGIC, _checksum
+from rlx.ir import serialize
+
+Params = namedtuple("Params", "scale shifts")
+WEIGHTS = rnp.array(np.linspace(-1, 1, 6, dtype=np.float32).reshape(3, 2))
+
+
+def model(params, x, *, k=1.0):
+    y = rnp.tanh(x @ WEIGHTS) * params.scale + params.shifts[0]
+    return {"y": y, "more": (x.sum() * k, None, [params.shifts[0]])}
+
+
+PARAMS = Params(2.0, [np.ones(2, np.float32)])
+X = np.linspace(0, 1, 12, dtype=np.float32).reshape(4, 3)
+SPECS = (Params(rlx.spec(()), [rlx.spec((2,))]), rlx.spec(("rows", 3)))
+
+
+def exported():
+    return rlx.export(model, *SPECS, k=2.0)
+
+
+def agree(found, wanted):
+    assert rlx.tree.structure(found["more"]) == rlx.tree.structure(wanted["more"])
+    for a, b in zip(rlx.tree.leaves(found), rlx.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(a, b, rtol=16 * np.finfo(np.float32).eps)
+
+
+def test_a_file_gives_the_function_back(tmp_path):
+    exported().save(tmp_path / "model.rlx")
+    again = rlx.load_exported(tmp_path / "model.rlx")
+    assert again.in_types == exported().in_types
+    for rows in (4, 2, 1):
+        agree(again(PARAMS, X[:rows], k=0.5), model(PARAMS, X[:rows], k=0.5))
+    assert again.serialize() == exported().serialize()
+
+
+def test_it_is_a_function_as_others_are():
+    again = rlx.load_exported(exported().serialize())
+
+    def loss(f):
+        return lambda x: f(PARAMS, x, k=1.0)["y"].sum()
+
+    wanted = rlx.grad(loss(model))(X)
+    np.testing.assert_allclose(rlx.jit(rlx.grad(loss(again)))(X), wanted, rtol=1e-6)
+    batch = np.stack([X, X + 1])
+    many = rlx.jit(rlx.vmap(lambda x: again(PARAMS, x, k=1.0)["y"]))(batch)
+    np.testing.assert_allclose(many[1], model(PARAMS, batch[1])["y"], rtol=1e-6)
+    on_reference = rlx.jit(again, device="reference")(PARAMS, X, k=1.0)
+    agree(on_reference, model(PARAMS, X))
+
+
+def test_named_tuples_come_back():
+    again = rlx.load_exported(rlx.export(lambda x: Params(x, [x]), rlx.spec(())).serialize())
+    found = again(2.0)
+    assert type(found).__name__ == "Params"
+    assert (found.scale, found.shifts) == (2.0, [2.0])
+
+
+def test_no_code_of_the_user_is_needed(tmp_path):
+    path = tmp_path / "model.rlx"
+    rlx.export(lambda x: x @ WEIGHTS, rlx.spec((2, 3))).save(path)
+    code = (
+        "import numpy, rlx; x = numpy.array([[1, 0, 0], [0, 0, 2]], 'float32'); "
+        f"print(rlx.load_exported({str(path)!r})(x).tolist())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    wanted = np.array([[1, 0, 0], [0, 0, 2]], np.float32) @ np.asarray(WEIGHTS)
+    np.testing.assert_allclose(json.loads(done.stdout), wanted, rtol=1e-6)
+
+
+def test_custom_derivatives_are_not_forgotten_silently():
+    @rlx.custom_vjp
+    def square(x):
+        return x * x
+
+    square.defvjp(lambda x: (square(x), x), lambda x, ct: (7 * ct,))
+    again = rlx.load_exported(rlx.export(square, rlx.spec(())).serialize())
+    assert again(3.0) == 9
+    with pytest.raises(rlx.GradientError, match="without its custom derivatives"):
+        rlx.grad(again)(3.0)
+    gradient = rlx.load_exported(rlx.export(rlx.grad(square), rlx.spec(())).serialize())
+    assert gradient(3.0) == 7
+
+
+def test_what_cannot_be_exported():
+    with pytest.raises(rlx.FileFormatError, match="holds a Python function"):
+        shape = rlx.spec((2,))
+        f = rlx.export(lambda x: rlx.pure_callback(np.sin, shape, x), shape)
+        f.serialize()
+    with pytest.raises(rlx.StructureError, match="the arguments of f hold a Linear"):
+
+        def f(layer, x):
+            return layer(x)
+
+        rlx.export(f, rlx.nn.Linear(2, 2, key=rlx.random.key(0)), rlx.spec((2,)))
+
+
+def test_other_arguments_are_refused():
+    f = exported()
+    with pytest.raises(rlx.StructureError, match="other containers"):
+        f(list(PARAMS), X, k=1.0)
+    with pytest.raises(rlx.StructureError, match="other containers"):
+        f(PARAMS, X)
+    with pytest.raises(rlx.ShapeError):
+        f(PARAMS, X[:, :2], k=1.0)
+    with pytest.raises(rlx.DtypeError):
+        f(PARAMS, X.astype(np.float64), k=1.0)
+
+
+# -- damaged files ------------------------------------------------------------------------------
+
+
+def test_every_truncation_is_refused():
+    data = exported().serialize()
+    for length in [*range(80), *range(80, len(data), 41), len(data) - 1]:
+        with pytest.raises(rlx.FileFormatError):
+            rlx.load_exported(data[:length])
+    with pytest.raises(rlx.FileFormatError):
+        rlx.load_exported(data + b"\0")
+
+
+def test_every_altered_byte_is_refused():
+    data = exported().serialize()
+    for place in [*range(80), *range(80, len(data), 29)]:
+        altered = bytearray(data)
+        altered[place] ^= 0x41
+        with pytest.raises(rlx.FileFormatError):
+            rlx.load_exported(bytes(altered))
+
+
+def test_a_newer_version_says_so():
+    data = bytearray(exported().serialize())
+    data[len(MAGIC)] = 9
+    with pytest.raises(rlx.FileFormatError, match="version 9"):
+        rlx.load_exported(bytes(data))
+
+
+def parts_of(data):
+    """The header, the graph file and the weights."""
+    _, n_header, n_graph, _ = _LENGTHS.unpack(data[len(MAGIC) : len(MAGIC) + _LENGTHS.size])
+    body = data[_PREFIX:]
+    return body[:n_header], body[n_header : n_header + n_graph], body[n_header + n_graph :]
+
+
+def forged(header, graph, weights):
+    """A file with right lengths and checksums around any contents."""
+    lengths = _LENGTHS.pack(1, len(header), len(graph), len(weights))
+    body = header + graph + weights
+    return MAGIC + lengths + _checksum(lengths, body) + body
+
+
+def signed(graph):
+    """A graph file whose contents were altered, with a checksum that fits."""
+    start = len(serialize.MAGIC)
+    lengths = graph[start : start + serialize._LENGTHS.size]
+    body = graph[serialize._PREFIX :]
+    return serialize.MAGIC + lengths + serialize._checksum(lengths, body) + body
+
+
+def test_forgeries_with_right_checksums_never_crash():
+    """Bytes of the header and the graph, altered at random: refused, or a function as good."""
+    header, graph, weights = parts_of(exported().serialize())
+    chance, refused = random.Random(0), 0
+    for number in range(400):
+        altered = bytearray(header if number % 2 else graph)
+        start = 0 if number % 2 else serialize._PREFIX
+        for _ in range(chance.randint(1, 3)):
+            place = chance.randrange(start, len(altered))
+            altered[place] = chance.choice([chance.randrange(256), *b'0129[]{}",:*-e'])
+        changed = bytes(altered)
+        data = forged(changed, graph, weights) if number % 2 else None
+        try:
+            rlx.load_exported(data or forged(header, signed(changed), weights))
+        except rlx.FileFormatError:
+            refused += 1
+    assert refused > 200
+
+
+HEADERS = {
+    "no json": b"{",
+    "a list": b"[]",
+    "nothing": b"{}",
+    "deep": b"[" * 100_000,
+    "not text": b"\xff",
+}
+
+
+@pytest.mark.parametrize("header", HEADERS.values(), ids=HEADERS)
+def test_forged_headers_are_refused(header):
+    _, graph, weights = parts_of(exported().serialize())
+    with pytest.raises(rlx.FileFormatError):
+        rlx.load_exported(forged(header, graph, weights))
+
+
+CHANGES = {
+    "leaves": {"inputs": {"tuple": ["*"]}},
+    "results": {"results": {"dict": []}},
+    "container": {"inputs": {"set": ["*"]}},
+    "names": {"results": {"namedtuple": ["import os", [["a b", "*"]]]}},
+    "keys": {"results": {"dict": [["a", "*"], ["a", "*"]]}},
+    "no pairs": {"results": {"dict": ["abc"]}},
+    "outside": {"weights": [{"dtype": "float32", "shape": [3, 2], "start": 64}]},
+    "negative": {"weights": [{"dtype": "float32", "shape": [3, 2], "start": -4}]},
+    "huge": {"weights": [{"dtype": "float32", "shape": [10**15], "start": 0}]},
+    "objects": {"weights": [{"dtype": "object", "shape": [3, 2], "start": 0}]},
+    "other dtype": {"weights": [{"dtype": "int32", "shape": [3, 2], "start": 0}]},
+    "fewer": {"weights": []},
+    "rules": {"without_rules": 1},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_forged_contents_are_refused(change):
+    header, graph, weights = parts_of(exported().serialize())
+    contents = json.loads(header) | change
+    with pytest.raises(rlx.FileFormatError):
+        rlx.load_exported(forged(json.dumps(contents).encode(), graph, weights))
+
+
+def test_a_forgery_with_right_contents_loads():
+    parts = parts_of(exported().serialize())
+    assert struct.calcsize("<IQQQ") == _LENGTHS.size
+    agree(rlx.load_exported(forged(*parts))(PARAMS, X, k=1.0), model(PARAMS, X))

@@ -1,0 +1,103 @@
+"""`rlx.to_jax` and `rlx.to_stablehlo`: functions of rlx run, and differentiated, by JAX."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import rlx
+import rlx.numpy as rnp
+from rlx import nn
+
+WEIGHTS = rnp.array(np.linspace(-1, 1, 9, dtype=np.float32).reshape(3, 3))
+X = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
+TOLERANCE = 64 * float(np.finfo(np.float32).eps)
+
+
+def agree(found, wanted):
+    for a, b in zip(jax.tree.leaves(found), rlx.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(a, b, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+def net(params, x):
+    hidden = nn.functional.gelu(x @ params["w"] + WEIGHTS[0])
+    last, sums = rlx.scan(lambda c, row: (c * 0.5 + row, c.sum()), hidden[0], hidden)
+    chosen = rlx.cond(last.sum() > 0, rnp.sin, rnp.cos, last)
+    return nn.functional.softmax(hidden).sum(0) * chosen, sums
+
+
+PARAMS = {"w": np.asarray(WEIGHTS) * 0.3}
+
+
+def test_values_and_structures():
+    found = jax.jit(rlx.to_jax(net))(PARAMS, X)
+    assert isinstance(found[0], jax.Array)
+    agree(found, net(PARAMS, X))
+    agree(rlx.to_jax(net)(PARAMS, X), net(PARAMS, X))
+
+
+def test_derivatives_and_batches_of_jax():
+    def loss(params, x):
+        y, sums = net(params, x)
+        return (y**2).sum() + sums.sum()
+
+    converted = rlx.to_jax(loss)
+    agree(jax.jit(jax.grad(converted))(PARAMS, X), rlx.grad(loss)(PARAMS, X))
+    many = jax.vmap(converted, in_axes=(None, 0))(PARAMS, np.stack([X, X + 1]))
+    agree(many, rlx.vmap(loss, in_axes=(None, 0))(PARAMS, np.stack([X, X + 1])))
+    hessian = jax.hessian(lambda x: converted(PARAMS, x[None]))(X[0])
+    agree(hessian, rlx.hessian(lambda x: loss(PARAMS, x[None]))(X[0]))
+
+
+@pytest.mark.parametrize(
+    "fun",
+    [rnp.abs, rnp.logaddexp, nn.functional.softplus, nn.functional.relu, rnp.maximum, rnp.cumprod],
+    ids=lambda fun: fun.__name__,
+)
+def test_derivatives_in_corners_are_those_of_rlx(fun):
+    zeros = np.zeros(3, np.float32)
+    given = (zeros, zeros) if fun in (rnp.logaddexp, rnp.maximum) else (zeros,)
+
+    def total(*xs):
+        return fun(*xs).sum()
+
+    agree(jax.jit(jax.grad(rlx.to_jax(total)))(*given), rlx.grad(total)(*given))
+
+
+def test_custom_derivatives_are_kept():
+    @rlx.custom_vjp
+    def scaled(x, n):
+        return x * n
+
+    scaled.defvjp(lambda x, n: (scaled(x, n), x), lambda x, ct: (ct * 100 * x, None))
+
+    @rlx.custom_jvp
+    def doubled(x, n):
+        return x * n
+
+    doubled.defjvp(lambda primals, tangents: (doubled(*primals), 50 * tangents[0]))
+    for fun, wanted in ((scaled, 200), (doubled, 50)):
+        assert jax.jit(jax.grad(rlx.to_jax(fun)))(2.0, 3.0) == wanted
+        many = jax.vmap(jax.grad(rlx.to_jax(lambda x, fun=fun: fun(x, 3))))(jnp.array([2.0, 2.0]))
+        assert many.tolist() == [wanted, wanted]
+
+
+def test_what_is_stopped_has_no_derivative():
+    f = rlx.to_jax(lambda x: x * rlx.stop_gradient(x) + rnp.floor(x))
+    assert jax.grad(f)(3.0) == 3
+
+
+def test_there_and_back():
+    converted = rlx.from_jax(rlx.to_jax(net))
+    agree(rlx.jit(converted)(PARAMS, X), net(PARAMS, X))
+
+
+def test_text_in_stablehlo():
+    text = rlx.to_stablehlo(lambda x: rnp.sin(x) @ WEIGHTS, rlx.spec((2, 3)))
+    for word in ("stablehlo.sine", "stablehlo.dot_general", "tensor<2x3xf32>"):
+        assert word in text
+    assert "f64" in rlx.to_stablehlo(lambda x: x * 2, rlx.spec((2,), "float64"))
+    with pytest.raises(rlx.ArgumentError, match="no number"):
+        rlx.to_stablehlo(lambda x: x * 2, rlx.spec(("n",)))
