@@ -19,6 +19,7 @@ from rlx.lower.target import Target
 
 TARGET = Target("device", most_ranked=64, has_sort=True, has_symbolic_sizes=False)
 F32 = np.ones((6, 40), np.float32)
+SQUARE = np.ones((64, 64), np.float32)
 
 
 def planned(fn, *args, dialect: Dialect | None = None) -> Plan:
@@ -121,6 +122,18 @@ def test_products_are_tiled():
     assert kernel.signature.threads == (64, 1, 1)
     assert "sums[r * 1 + c] = fma(factor, line[c], sums[r * 1 + c]);" in kernel.text
     assert "b2[row * 6 + column] = tanh(sums[r * 1 + c]);" in kernel.text
+
+
+@pytest.mark.parametrize("limits", [Limits(), Limits(serial=True, lanes=8)])
+def test_what_is_made_of_a_sum_stays_where_the_sum_is(limits: Limits):
+    """An epilogue that uses the sum twice, of a product that fills its tiles."""
+    made = planned(lambda x, y: (x @ y.T) * (x @ y.T), SQUARE, SQUARE, dialect=OpenClC(limits))
+    shared = next(line for line in made.text.splitlines() if re.search(r"b2\[.*= \(", line))
+    assert re.search(r"b2\[row .* = \(sums\[(.*)\] \* sums\[\1\]\);", shared), shared
+    made = planned(lambda x, y: rnp.square(1 + x @ y.T), SQUARE, SQUARE, dialect=OpenClC(limits))
+    lines = [line.strip() for line in made.text.splitlines()]
+    at = next(n for n, line in enumerate(lines) if re.match(r"const float t\d+ = .*sums", line))
+    assert lines[at - 1] in ("{", "const int column = first_column + c;"), lines[at - 1]
 
 
 def test_products_on_a_processor_are_in_vectors():

@@ -46,6 +46,10 @@ BACKENDS = {
     "mlx": Known(".mlx.backend", "MlxBackend", has_parts=True),
     "metal": Known(".mlx.backend", "MlxBackend", {"name": "metal"}),
     "opencl": Known(".opencl.backend", "OpenClBackend", has_parts=True),
+    "webgpu": Known(".webgpu.backend", "WebgpuBackend", has_parts=True),
+    "vulkan": Known(".webgpu.backend", "WebgpuBackend", {"name": "vulkan"}),
+    "opengl": Known(".webgpu.backend", "WebgpuBackend", {"name": "opengl"}),
+    "directx": Known(".webgpu.backend", "WebgpuBackend", {"name": "directx"}),
     "cuda": Known(".cuda.backend", "CudaBackend", {"kind": "cuda"}, has_parts=True),
     "rocm": Known(".cuda.backend", "CudaBackend", {"kind": "rocm"}, has_parts=True),
 }

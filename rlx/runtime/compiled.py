@@ -322,9 +322,10 @@ class CompiledGraph:
         An op runs native, expanded or as a library call.
         """
         takers = {i: result for result, i in self._reused.items()}
+        lost = "the device has it" if self._memory else "no result can take it"
         lines = [
             f"donated {self.names[i]}: "
-            + (f"result {takers[i]} takes its memory" if i in takers else "no result can take it")
+            + (f"result {takers[i]} takes its memory" if i in takers else lost)
             for i in self.donated
         ]
         return "\n".join([self.executable.report, *lines])

@@ -24,6 +24,7 @@ from ..ir.tracebacks import boundary, hide_frames
 from ..ir.types import Type
 from ..runtime import MISS, Device, default_device
 from ..runtime.debug import tell_reason
+from ..runtime.explain_device import AUTO, explain
 from ..runtime.queue import Pending
 from ..runtime.session import CompileOptions, default_session
 from ..trace import ownership, pytree
@@ -68,7 +69,8 @@ class Jitted:
                 f"the argument {name!r} is static and donated",
                 fix="make it static or donate it: only arrays can be donated",
             )
-        self._named = Device(device) if device else None
+        self._is_auto = device == AUTO
+        self._named = Device(device) if device and not self._is_auto else None
         self._entries = Kept()
         self._compiles, self._reason = 0, ""
         self._recent: Compiled | None = None
@@ -77,6 +79,7 @@ class Jitted:
         self._into: Callable[..., Any] = missed
         self._other_settings: dict[Any, Kept] = {}
         self._elsewhere: dict[str, Jitted] = {}
+        self._chosen: dict[Any, str] = {}
         _jitted.add(self)
         default_session(self._device)  # an unknown device is an error here, not at the first call
 
@@ -99,25 +102,42 @@ class Jitted:
         """Record the function for arguments like these."""
         args, kwargs = self._arguments(args, kwargs)
         leaves, tree = pytree.flatten((args, kwargs))
-        there = self._where(leaves)
+        there = self._where(_Call(Arguments((args, kwargs), (args, kwargs)), leaves, tree))
         return there._lowered(there._trace(args, kwargs, leaves, tree))
 
     @property
     def _device(self) -> Device:
         return self._named or default_device()
 
-    def _where(self, leaves: Sequence[Any]) -> Jitted:
+    def _where(self, call: _Call) -> Jitted:
         """The function compiled for the device on which arguments lie, unless one was named."""
         if self._named:
             return self
-        memory = common_device(function_name(self._fn), leaves)
-        name = self._device if memory is None else memory.name
+        if self._is_auto:
+            name = self._fastest(call)
+        else:
+            memory = common_device(function_name(self._fn), call.leaves)
+            name = self._device if memory is None else memory.name
         if name == self._device:
             return self
         if name not in self._elsewhere:
             made = Jitted(self._fn, self._static, self._options, name, self._dynamic)
             self._elsewhere = {**self._elsewhere, name: made}
         return self._elsewhere[name]
+
+    def _fastest(self, call: _Call) -> str:
+        """The device that the cost model predicts to be done first, for such arguments."""
+        leaves, tree = call.leaves, call.tree
+        if any(isinstance(x, TracedTensor | Value) for x in leaves):
+            return str(self._device)  # it becomes a part of another function
+        args, kwargs = call.arguments.marked
+        places = tuple(x.device if isinstance(x, Array) else "" for x in leaves)
+        key = (tree, self._kinds(args, leaves, tree), places)
+        if key not in self._chosen:
+            traced, name = self._trace(args, kwargs, leaves, tree), function_name(self._fn)
+            table = explain(traced.graph, [*leaves, *traced.captures], self._options, name)
+            self._chosen = {**self._chosen, key: table.best}
+        return self._chosen[key]
 
     def _trace(
         self,
@@ -174,7 +194,8 @@ class Jitted:
     def identity_parts(self) -> tuple[Any, ...]:
         """What recording it inside of another function depends on."""
         added = {name: value for name, value in vars(self).items() if not name.startswith("_")}
-        return self._fn, self._static, self._options, str(self._device), self._dynamic, added
+        device = AUTO if self._is_auto else str(self._device)
+        return self._fn, self._static, self._options, device, self._dynamic, added
 
     @property
     def graph(self) -> Graph:
@@ -223,7 +244,7 @@ class Jitted:
                 self._fast = path
                 return _made_here(result) if ownership.open_traces else result
         call = self._call(args, kwargs)
-        there = self._where(call.leaves)
+        there = self._where(call)
         if there is not self:
             return there(*args, **kwargs)
         recent = self._recent
@@ -252,7 +273,7 @@ class Jitted:
         if self._into(args, kwargs, out) is None:
             return
         call = self._call(args, kwargs)
-        there = self._where(call.leaves)
+        there = self._where(call)
         if there is not self:
             return there.run_into(*args, out=out, **kwargs)
         entry = self._alone(call, "run_into")
@@ -274,7 +295,7 @@ class Jitted:
         """
         try:
             call = self._call(args, kwargs)
-            entry = self._where(call.leaves)._alone(call, "run_async")
+            entry = self._where(call)._alone(call, "run_async")
         except Exception as error:
             hide_frames(error)
             return Pending.failed(error)
@@ -335,6 +356,7 @@ class Jitted:
         """What earlier processes may have left for arguments of a kind."""
         options = self._options
         is_plain = self._dynamic is None and not options.specialize and not options.buckets
+        is_plain = is_plain and options.in_shardings is None and options.out_shardings is None
         if not is_plain or not config.cache or config.dump or config.check or config.key_reuse:
             return None
         return Past(self._fn, *key, self._device, options)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from ...ir.errors import UnsupportedOp
 from ...lower.lir.expr import Expr, walk
 from ...lower.lir.index import Index, Variable
 from ...lower.lir.program import Buffer
-from .dialect import Dialect, LocalArray, Parameter, Signature
+from .dialect import INT32, INT64, Dialect, LocalArray, Parameter, Signature
 from .geometry import Axes, Grid
-from .scalars import Functions, Scalars, index_dtype
+from .scalars import Functions, Scalars
 
 
 @dataclass(frozen=True)
@@ -97,3 +100,17 @@ class Body:
 def _indices(roots: Sequence[Expr]) -> Iterator[Index]:
     for expr in walk(*roots):
         yield from expr.indices
+
+
+def index_dtype(indices: Iterable[Index], sizes: Iterable[int], dialect: Dialect) -> np.dtype:
+    """The dtype that holds all of these."""
+    nested = (part for index in indices for part in index.nested())
+    is_short = all(n < 2**31 for n in sizes) and all(i.fits_32_bits for i in nested)
+    if is_short:
+        return INT32
+    if not dialect.has_wide_index:
+        raise UnsupportedOp(
+            f"{dialect.name} has no 64-bit integers to find elements of arrays as large as these",
+            fix="cut the arrays into parts, or run this function on another device",
+        )
+    return INT64

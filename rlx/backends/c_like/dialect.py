@@ -130,6 +130,10 @@ class Dialect(ABC):
         of the chosen numbers.
         """
 
+    def zero_factor(self, dtype: np.dtype, zero: str) -> str:
+        """A float 0 in a product or quotient, with NaN and infinite numbers obeyed."""
+        return zero
+
     # -- memory and threads ----------------------------------------------------------------------
 
     @abstractmethod

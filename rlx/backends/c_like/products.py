@@ -189,10 +189,9 @@ class _Product:
                 if tile.tiles * tile.size != _size(variable):
                     bounds.append(f"{name} < {writer.size(variable)}")
             writer.given[accumulated(self.dtype)] = f"sums[r * {whole(columns.block)} + c]"
-            if bounds:
-                with writer.block(f"if ({' && '.join(bounds)}) {{", both, branch=True):
-                    write_stores(writer, step.stores)
-            else:
+            # a branch either way: what is made of the sum must not move out of the loops
+            head = f"if ({' && '.join(bounds)}) {{" if bounds else "{"
+            with writer.block(head, both, branch=True):
                 write_stores(writer, step.stores)
 
 

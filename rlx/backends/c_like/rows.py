@@ -24,7 +24,6 @@ from .scalars import Scalars, neutral
 LONG = 64  # a reduction shorter than this is not worth a group
 FEW = 1 << 12  # results of long reductions: more than these keep the device busy by themselves
 FEWEST_THREADS, MOST_THREADS = 32, 256
-ROWS_AT_ONCE = 8  # groups that a processor should have at the least
 
 
 def is_shared(kernel: Kernel, dialect: Dialect) -> bool:
@@ -68,11 +67,9 @@ def write_rows(step: Rows, setting: Setting) -> Written:
 
 
 def _by_threads(step: Rows, body: Body, dialect: Dialect) -> Written:
-    """A thread for each row."""
+    """A thread for each row, in a group of its own: vectors are to go along the row."""
     writer = body.writer
-    rows = math.prod(map(_size, step.loops))
-    threads = max(1, min(dialect.limits.threads, 16, rows // ROWS_AT_ONCE))
-    grid = Grid.of(step.loops, replace(dialect.limits, threads=threads))
+    grid = Grid.of(step.loops, replace(dialect.limits, threads=1))
     with grid.inside(writer):
         for kernel in step.kernels:
             with writer.block("{", branch=True):

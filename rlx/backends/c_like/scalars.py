@@ -18,7 +18,8 @@ from ...lower.lir.index import Atom, Index, Loaded, Quotient, Variable
 from ...lower.lir.program import Buffer
 from .arithmetic import Given, Number
 from .bodies import BODIES
-from .dialect import FLOAT32, HALVES, INT32, INT64, Dialect, Parameter, register
+from .dialect import FLOAT32, HALVES, INT32, Dialect, Parameter, register
+from .known import Known
 
 LONGEST = 100  # characters of an expression that gets no line of its own
 BOOL, UINT16 = as_dtype("bool"), as_dtype("uint16")
@@ -102,6 +103,7 @@ class Scalars:
         self.given: dict[Expr, str] = {}
         self.parameters: dict[Buffer, Parameter] = {}
         self.called: dict[str, None] = {}
+        self.known = Known()
         self.count: Counter[str] = Counter()
         self.scopes = [Scope()]
         self.uses: Counter[Expr] = Counter()
@@ -170,8 +172,9 @@ class Scalars:
         """An expression: in line, or the name of its own line."""
         if expr in self.given:
             return self.given[expr]
-        if isinstance(expr, Const):
-            return self.dialect.literal(register(expr.dtype), expr.number)
+        known = self.known[expr]
+        if known is not None:
+            return self.dialect.literal(register(known.dtype), known.number)
         if isinstance(expr, Given):
             return expr.name
         for scope in self.scopes:
@@ -204,6 +207,8 @@ class Scalars:
 
     def _depth(self, expr: Expr) -> int:
         """The outermost block that an expression may stand in."""
+        if self.given and any(e in self.given for e in walk(expr)):
+            return len(self.scopes) - 1  # what is at hand here is not further out
         needed = [n for n, s in enumerate(self.scopes) if s.branch or s.variables & expr.variables]
         return max(needed, default=0)
 
@@ -214,6 +219,7 @@ class Scalars:
         assert isinstance(expr, Apply), f"{expr} is no instruction"
         args = [self.expr(a) for a in expr.args]
         dtypes = [a.dtype for a in expr.args]
+        args = self.known.factors(expr, args, self.dialect)
         if expr.instruction == "convert":
             return self.convert(dtypes[0], expr.dtype, *args)
         if expr.instruction == "bitcast":
@@ -469,20 +475,6 @@ class Scalars:
         dtype = self.index_dtype
         name = plain if index.is_nonnegative else floor
         return self.call(name, [dtype, dtype], dtype, [text, self.whole(divisor)])
-
-
-def index_dtype(indices: Iterable[Index], sizes: Iterable[int], dialect: Dialect) -> np.dtype:
-    """The dtype that holds all of these."""
-    nested = (part for index in indices for part in index.nested())
-    is_short = all(n < 2**31 for n in sizes) and all(i.fits_32_bits for i in nested)
-    if is_short:
-        return INT32
-    if not dialect.has_wide_index:
-        raise UnsupportedOp(
-            f"{dialect.name} has no 64-bit integers to find elements of arrays as large as these",
-            fix="cut the arrays into parts, or run this function on another device",
-        )
-    return INT64
 
 
 def neutral(combine: str, dtype: np.dtype) -> object:

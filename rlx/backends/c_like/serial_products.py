@@ -228,7 +228,9 @@ class _Product:
         with writer.block(line, [self.spread.variable]):
             self._name("row", "first_row + r")
             writer.variables[self.spread.variable] = "row"
-            with writer.block(self.dialect.loop(index, "c", whole(0), "columns"), both):
+            head = self.dialect.loop(index, "c", whole(0), "columns")
+            # as a branch: what is made of the sum must not move out of the loop
+            with writer.block(head, both, branch=True):
                 self._name("column", "first_column + c")
                 writer.variables[self.vector.variable] = "column"
                 total = f"sums[r * {whole(self.vector.tile)} + c]"

@@ -15,6 +15,7 @@ from ...ir.dims import Size, likely
 from ...lower.lir.expr import INSTRUCTIONS, Apply, Expr, Load, Reduce, walk
 from ...lower.lir.index import Variable
 from ...lower.lir.program import Buffer, Kernel, Rows, Store
+from ...lower.step_costs import is_dense
 from .ahead import fetch, next_rows
 from .code import Function, Vector
 from .host import Host
@@ -378,13 +379,6 @@ def _cost(expr: Expr, along: Sequence[Variable], seen: set[Expr]) -> float:
     inner = trips * sum(_cost(e, along, seen) for e in expr.operands)
     if isinstance(expr, Apply):
         return inner + 0.02 * INSTRUCTIONS[expr.instruction][0]
-    if isinstance(expr, Load) and not _is_dense(expr, along):
+    if isinstance(expr, Load) and not is_dense(expr, along):
         return inner + 0.8
     return inner + 0.05
-
-
-def _is_dense(load: Load, along: Sequence[Variable]) -> bool:
-    """Whether some loop reads neighbours in memory, or all read one number."""
-    strides = [load.index.stride_of(loop) for loop in along]
-    steady = all(load.index.is_stepped_by(loop) for loop in along)
-    return steady and (1 in strides or not any(strides))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import math
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +58,7 @@ class ClMachine:
         self.session = 0
         self.limits = self._limits()
         self._open()
+        atexit.register(self._finish)  # drivers crash if they are unloaded while they work
 
     def _open(self) -> None:
         cl = self.cl
@@ -64,6 +67,10 @@ class ClMachine:
             self.queue = cl.CommandQueue(self.context, self.device)
             self.pool = cl.tools.MemoryPool(cl.tools.ImmediateAllocator(self.queue))
         self._arena: Any = None
+
+    def _finish(self) -> None:
+        with suppress(self.cl.Error):
+            self.queue.finish()
 
     def reopen(self) -> None:
         """Open the device anew, after its context was lost; its arrays are lost with it."""
@@ -127,7 +134,7 @@ class ClMachine:
 
     def from_host(self, array: np.ndarray) -> ClArray:
         """Copy an array to the device."""
-        array = np.ascontiguousarray(array)
+        array = np.asarray(array, order="C")  # ascontiguousarray gives a number an axis
         with self.doing(f"copying {array.nbytes} bytes to it"):
             made = self.empty(array.shape, array.dtype)
             if array.nbytes:
@@ -182,7 +189,9 @@ class ClMachine:
     def build_text(self, text: str) -> Any:
         """Compile a text."""
         try:
-            return self.cl.Program(self.context, text).build(BUILD_OPTIONS)
+            with warnings.catch_warnings():  # of remarks that a compiler makes on what it did
+                warnings.simplefilter("ignore", self.cl.CompilerWarning)
+                return self.cl.Program(self.context, text).build(BUILD_OPTIONS)
         except self.cl.RuntimeError as error:
             raise KernelBuildError(
                 f"{self.name} cannot build the kernels of this function",

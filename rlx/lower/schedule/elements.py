@@ -179,7 +179,7 @@ def clamped(element: Expr, low: Size, high: Size) -> Index:
     dtype = element.dtype
     info = np.iinfo(dtype)
     if not (is_at_least(info.min, low) and is_at_least(high, info.max)):
-        wide = dtype if dtype.itemsize >= 4 and is_at_least(info.max, high) else np.dtype(np.int64)
+        wide = _holding(dtype, low, high)
         element = scalar.apply("convert", wide, element)
         info = np.iinfo(wide)
         bounds = [scalar.index_value(as_index(bound), wide) for bound in (low, high)]
@@ -188,6 +188,15 @@ def clamped(element: Expr, low: Size, high: Size) -> Index:
         if not is_at_least(info.min, low) or not is_at_least(0, low):
             element = scalar.apply("max", wide, element, bounds[0])
     return loaded(element, low, high)
+
+
+def _holding(dtype: np.dtype, low: Size, high: Size) -> np.dtype:
+    """The dtype that holds the numbers of another and both bounds; int64 if need be."""
+    if dtype.itemsize >= 4 and is_at_least(np.iinfo(dtype).max, high):
+        return dtype
+    limits = np.iinfo(np.int32)
+    is_short = is_at_least(limits.max, high) and is_at_least(low, limits.min)
+    return np.dtype(np.int32 if dtype.itemsize < 4 and is_short else np.int64)
 
 
 def identity(combine: str, dtype: np.dtype) -> Any:

@@ -1,0 +1,211 @@
+"""WGSL for what float32 is made of: bits, comparisons, rounding to smaller floats.
+
+A compiler of WGSL may assume that no number is NaN or infinite. So tests for those are tests of
+bits, and such constants are made from variables, which no compiler evaluates.
+"""
+
+TEXT = """
+var<private> infinity_bits: u32 = 0x7f800000u;
+var<private> nan_bits: u32 = 0x7fc00000u;
+var<private> zero_bits: u32 = 0u;
+
+// 0, which a kernel sets from what no compiler knows: x * 0.0 is taken for 0.0 by some
+fn hidden_zero() -> f32 {
+  return bitcast<f32>(zero_bits);
+}
+
+// -x, of which no compiler sees that x - x is 0.0, for it is not if x is infinite
+fn minus_f32(x: f32) -> f32 {
+  return bitcast<f32>(bitcast<u32>(x) ^ 0x80000000u);
+}
+
+fn is_nan(x: f32) -> bool {
+  return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
+}
+
+fn is_finite_f32(x: f32) -> bool {
+  return (bitcast<u32>(x) & 0x7f800000u) != 0x7f800000u;
+}
+
+fn is_infinite(x: f32) -> bool {
+  return (bitcast<u32>(x) & 0x7fffffffu) == 0x7f800000u;
+}
+
+fn infinite() -> f32 {
+  return bitcast<f32>(infinity_bits);
+}
+
+fn not_a_number() -> f32 {
+  return bitcast<f32>(nan_bits);
+}
+
+fn with_sign(x: f32, signed: f32) -> f32 {
+  return bitcast<f32>((bitcast<u32>(x) & 0x7fffffffu) | (bitcast<u32>(signed) & 0x80000000u));
+}
+
+fn top_bits(x: f32, mask: u32) -> f32 {
+  return bitcast<f32>(bitcast<u32>(x) & mask);
+}
+
+fn power_of_two(n: i32) -> f32 {
+  return bitcast<f32>(u32(n + 127) << 23u);
+}
+
+fn scaled(x: f32, n: i32) -> f32 {
+  let half = n / 2;
+  return x * power_of_two(half) * power_of_two(n - half);
+}
+
+fn equals_f32(x: f32, y: f32) -> bool {
+  return x == y && !is_nan(x) && !is_nan(y);
+}
+
+fn max_f32(x: f32, y: f32) -> f32 {
+  if (is_nan(x)) { return x; }
+  if (is_nan(y)) { return y; }
+  return select(y, x, x > y);
+}
+
+fn min_f32(x: f32, y: f32) -> f32 {
+  if (is_nan(x)) { return x; }
+  if (is_nan(y)) { return y; }
+  return select(y, x, x < y);
+}
+
+fn sign_f32(x: f32) -> f32 {
+  if (is_nan(x)) { return x; }
+  return select(0.0, with_sign(1.0, x), x != 0.0);
+}
+
+fn rem_f32(x: f32, y: f32) -> f32 {
+  let sign_bit = bitcast<u32>(x) & 0x80000000u;
+  var a = bitcast<u32>(x) & 0x7fffffffu;
+  let b = bitcast<u32>(y) & 0x7fffffffu;
+  if (b == 0u || a >= 0x7f800000u || b > 0x7f800000u) { return not_a_number(); }
+  if (a < b) { return x; }
+  var size = max(i32(a >> 23u), 1);
+  let least = max(i32(b >> 23u), 1);
+  var top = select(a & 0x7fffffu, (a & 0x7fffffu) | 0x800000u, (a >> 23u) > 0u);
+  let low = select(b & 0x7fffffu, (b & 0x7fffffu) | 0x800000u, (b >> 23u) > 0u);
+  while (size > least) {
+    top = (top % low) << 1u;
+    size -= 1;
+  }
+  top = top % low;
+  if (top == 0u) { return bitcast<f32>(sign_bit); }
+  while (top < 0x800000u && size > 1) {
+    top = top << 1u;
+    size -= 1;
+  }
+  let whole = select(top, (top & 0x7fffffu) | (u32(size) << 23u), top >= 0x800000u);
+  return bitcast<f32>(whole | sign_bit);
+}
+
+fn round_f16(x: f32) -> f32 {
+  let size = bitcast<u32>(x) & 0x7fffffffu;
+  if (size >= 0x7f800000u) { return x; }
+  if (size >= 0x477ff000u) { return with_sign(infinite(), x); }
+  if (size < 0x38800000u) { return with_sign(round(abs(x) * 16777216.0) * 5.96046448e-8, x); }
+  let near = (size + 0xfffu + ((size >> 13u) & 1u)) & 0xffffe000u;
+  return with_sign(bitcast<f32>(near), x);
+}
+
+fn round_bf16(x: f32) -> f32 {
+  let bits = bitcast<u32>(x);
+  if (is_nan(x)) { return not_a_number(); }
+  if (is_infinite(x)) { return x; }
+  return bitcast<f32>((bits + 0x7fffu + ((bits >> 16u) & 1u)) & 0xffff0000u);
+}
+
+fn bits_of_f16(x: f32) -> u32 {
+  let sign_bit = (bitcast<u32>(x) >> 16u) & 0x8000u;
+  let size = bitcast<u32>(x) & 0x7fffffffu;
+  if (size > 0x7f800000u) { return sign_bit | 0x7e00u; }
+  if (size == 0x7f800000u) { return sign_bit | 0x7c00u; }
+  if (size < 0x38800000u) { return sign_bit | u32(abs(x) * 16777216.0); }
+  return sign_bit | ((size - 0x38000000u) >> 13u);
+}
+
+fn f16_of_bits(bits: u32) -> f32 {
+  let size = bits & 0x7fffu;
+  let sign_bit = (bits & 0x8000u) << 16u;
+  if (size > 0x7c00u) { return not_a_number(); }
+  if (size == 0x7c00u) { return bitcast<f32>(infinity_bits | sign_bit); }
+  if (size < 0x400u) { return bitcast<f32>(bitcast<u32>(f32(size) * 5.96046448e-8) | sign_bit); }
+  return bitcast<f32>(((size << 13u) + 0x38000000u) | sign_bit);
+}
+
+fn i32_of_f32(x: f32) -> i32 {
+  if (is_nan(x)) { return 0; }
+  if (x >= 2147483648.0) { return 2147483647; }
+  if (x <= -2147483648.0) { return i32(0x80000000u); }
+  return i32(x);
+}
+
+fn u32_of_f32(x: f32) -> u32 {
+  if (is_nan(x) || x <= 0.0) { return 0u; }
+  if (x >= 4294967296.0) { return 4294967295u; }
+  return u32(x);
+}
+
+fn div_i32(x: i32, y: i32) -> i32 {
+  if (y == 0) { return -1; }
+  if (y == -1) { return -x; }
+  return x / y;
+}
+
+fn rem_i32(x: i32, y: i32) -> i32 {
+  if (y == 0) { return x; }
+  if (y == -1) { return 0; }
+  return x - x / y * y;
+}
+
+fn div_u32(x: u32, y: u32) -> u32 {
+  if (y == 0u) { return 4294967295u; }
+  return x / y;
+}
+
+fn rem_u32(x: u32, y: u32) -> u32 {
+  if (y == 0u) { return x; }
+  return x % y;
+}
+
+fn pow_i32(x: i32, y: i32) -> i32 {
+  if (y < 0) {
+    if (x == 1) { return 1; }
+    if (x == -1) { return select(-1, 1, (y & 1) == 0); }
+    return 0;
+  }
+  var total = 1;
+  var base = x;
+  var left = y;
+  while (left > 0) {
+    if ((left & 1) == 1) { total = total * base; }
+    base = base * base;
+    left = left >> 1u;
+  }
+  return total;
+}
+
+fn pow_u32(x: u32, y: u32) -> u32 {
+  var total = 1u;
+  var base = x;
+  var left = y;
+  while (left > 0u) {
+    if ((left & 1u) == 1u) { total = total * base; }
+    base = base * base;
+    left = left >> 1u;
+  }
+  return total;
+}
+
+fn floor_div_i32(x: i32, y: i32) -> i32 {
+  let whole = x / y;
+  return select(whole, whole - 1, x - whole * y < 0);
+}
+
+fn floor_rem_i32(x: i32, y: i32) -> i32 {
+  let rest = x - x / y * y;
+  return select(rest, rest + y, rest < 0);
+}
+"""

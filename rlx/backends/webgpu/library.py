@@ -1,0 +1,52 @@
+"""Functions that WGSL lacks: those that a text calls are put before it."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from . import (
+    bits_text,
+    double_text,
+    double_wave_text,
+    error_text,
+    exponential_text,
+    wave_text,
+    wide_text,
+)
+
+PARTS = (
+    bits_text.TEXT,
+    wide_text.TEXT,
+    exponential_text.TEXT,
+    wave_text.TEXT,
+    error_text.TEXT,
+    double_text.TEXT,
+    double_wave_text.TEXT,
+)
+_DECLARED = re.compile(r"^(?:fn|struct|var<private>) (\w+)")
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+@cache
+def declarations() -> dict[str, str]:
+    """Each declaration's text by its name, in an order where none needs a later one."""
+    found: dict[str, str] = {}
+    for part in PARTS:
+        for block in re.split(r"\n(?=fn |struct |var<)", part):
+            named = _DECLARED.match(block.strip())
+            if named:
+                found[named[1]] = re.sub(r"//[^\n]*\n", "", block).strip()
+    return found
+
+
+def called_by(text: str) -> str:
+    """The declarations that a text needs, and those that they need."""
+    known = declarations()
+    needed: set[str] = set()
+    left = [text]
+    while left:
+        words = set(_WORD.findall(left.pop())) & known.keys() - needed
+        needed |= words
+        left += [known[word] for word in words]
+    return "\n\n".join(text for name, text in known.items() if name in needed)

@@ -1,0 +1,180 @@
+"""What a runner of programs does on a device: recorded, and handed in at once.
+
+Work is handed in when a call ends, and before the host must know a number: which branch is taken,
+whether a loop goes on, what an op without kernels is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..c_like.plan import KernelText, Launch, Plan
+from ..c_like.runner import Place
+from .device import Device, Pipeline, Region
+from .layout import numbers_of, word_of, words_of
+
+SLAB = 4096  # rows of numbers in a block
+ROW = 256  # bytes from one row to the next
+MOST_GROUPS = 4096  # bindings that are kept for later calls
+MOST = 65535  # groups of threads along an axis
+COPIED = 256  # words that a group copies
+COPY = """\
+@group(0) @binding(0) var<storage, read_write> origin: array<u32>;
+@group(0) @binding(1) var<storage, read_write> words: array<u32>;
+@group(0) @binding(2) var<storage, read_write> numbers: array<i32>;
+
+@compute @workgroup_size(256, 1, 1)
+fn copy(
+  @builtin(workgroup_id) group_id: vec3<u32>,
+  @builtin(local_invocation_id) thread_id: vec3<u32>,
+) {
+  let i = i32((group_id.y * 65535u + group_id.x) * 256u + thread_id.x);
+  if (i < numbers[2]) { words[numbers[1] + i] = origin[numbers[0] + i]; }
+}
+"""
+
+
+class Numbers:
+    """Rows of numbers that kernels are given, each written once."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.rows: dict[tuple[int, ...], tuple[Region, int]] = {}
+        self.slabs: list[Region] = []
+
+    def row(self, numbers: tuple[int, ...]) -> tuple[Region, int]:
+        """The block where numbers lie, and the byte from which on they do."""
+        found = self.rows.get(numbers)
+        if found is None:
+            at = len(self.rows) % SLAB
+            if at == 0:
+                block = self.device.take(SLAB * ROW, "numbers of kernels")
+                self.slabs.append(Region(block, 0, ROW))
+            slab = self.slabs[-1]
+            words = np.array(numbers, np.int32)
+            self.device.write(Region(slab.block, at * ROW, words.nbytes), words, "numbers")
+            found = self.rows[numbers] = (slab, at * ROW)
+        return found
+
+
+class Kernels:
+    """The kernels of a plan, compiled when they first run, and their bindings."""
+
+    def __init__(self, device: Device, plan: Plan) -> None:
+        self.device, self.plan = device, plan
+        self.numbers = Numbers(device)
+        self.pipelines: dict[KernelText, Pipeline] = {}
+        self.groups: dict[tuple, Any] = {}
+
+    def pipeline(self, kernel: KernelText) -> Pipeline:
+        """A kernel, compiled."""
+        found = self.pipelines.get(kernel)
+        if found is None:
+            parameters = kernel.signature.parameters
+            has_numbers = any(p.has_offset for p in parameters) or bool(kernel.signature.numbers)
+            text = self.plan.module(kernel)
+            found = self.device.pipeline(text, kernel.name, len(parameters), has_numbers)
+            self.pipelines[kernel] = found
+        return found
+
+    @cached_property
+    def copier(self) -> Pipeline:
+        """The kernel that copies words."""
+        return self.device.pipeline(COPY, "copy", 2, True)
+
+    def bound(self, pipeline: Pipeline, regions: Sequence[Region]) -> Any:
+        """A kernel's binding to memory."""
+        key = (pipeline, *((r.block.buffer, r.start) for r in regions))
+        group = self.groups.get(key)
+        if group is None:
+            if len(self.groups) >= MOST_GROUPS:
+                self.groups.clear()
+            group = self.groups[key] = self.device.bind(pipeline, regions)
+        return group
+
+
+class WebgpuMachine:
+    """Records the work of one call."""
+
+    def __init__(self, device: Device, kernels: Kernels) -> None:
+        self.device, self.kernels, self.name = device, kernels, device.name
+        self._encoder: Any = None
+        self._pass: Any = None
+
+    def launch(self, launch: Launch, places: Sequence[Place]) -> None:
+        """Run a kernel."""
+        pipeline = self.kernels.pipeline(launch.kernel)
+        given = zip(launch.kernel.signature.parameters, places, strict=True)
+        starts = [place.start for parameter, place in given if parameter.has_offset]
+        numbers = (*starts, *launch.numbers)
+        self._dispatch(pipeline, [place.memory for place in places], numbers, launch.groups)
+
+    def _dispatch(
+        self,
+        pipeline: Pipeline,
+        regions: list[Region],
+        numbers: tuple[int, ...],
+        groups: tuple[int, int, int],
+    ) -> None:
+        offsets = []
+        if numbers:
+            slab, offset = self.kernels.numbers.row(numbers)
+            regions.append(slab)
+            offsets.append(offset)
+        group = self.kernels.bound(pipeline, regions)
+        if self._pass is None:
+            self._encoder = self._encoder or self.device.handle.create_command_encoder()
+            self._pass = self._encoder.begin_compute_pass()
+        self._pass.set_pipeline(pipeline.handle)
+        self._pass.set_bind_group(0, group, offsets)
+        self._pass.dispatch_workgroups(*groups)
+
+    def _end_pass(self) -> None:
+        if self._pass is not None:
+            self._pass.end()
+            self._pass = None
+
+    def copy(self, origin: Place, target: Place, dtype: np.dtype, count: int) -> None:
+        """Copy so many numbers of a dtype.
+
+        The library copies between two buffers only, and never inside of a pass; a kernel can.
+        """
+        words = word_of(dtype).itemsize // 4
+        numbers = (origin.start * words, target.start * words, count * words)
+        groups = -(-count * words // COPIED)
+        rows = -(-groups // MOST)
+        self._dispatch(
+            self.kernels.copier,
+            [origin.memory, target.memory],
+            numbers,
+            (min(groups, MOST), rows, 1),
+        )
+
+    def read(self, place: Place, dtype: np.dtype, count: int) -> np.ndarray:
+        """Copy numbers to the host, when all before is done."""
+        self.submit()
+        return numbers_of(self.device.read(part(place, dtype, count), "reading"), dtype)
+
+    def write(self, place: Place, array: np.ndarray) -> None:
+        """Copy a flat array to the device."""
+        self.submit()
+        self.device.write(part(place, array.dtype, array.size), words_of(array), "writing")
+
+    def submit(self) -> None:
+        """Hand in what was recorded."""
+        self._end_pass()
+        if self._encoder is not None:
+            commands = self._encoder.finish()
+            self._encoder = None
+            self.device.queue.submit([commands])
+
+
+def part(place: Place, dtype: np.dtype, count: int) -> Region:
+    """Some numbers of a region."""
+    size = word_of(dtype).itemsize
+    region: Region = place.memory
+    return Region(region.block, region.start + place.start * size, count * size)

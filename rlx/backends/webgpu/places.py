@@ -1,0 +1,77 @@
+"""Where the temporaries of programs lie in one block of a device's memory.
+
+The plan of lowering counts bytes of the host; here numbers take whole words, and places must be
+aligned as bindings are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heappop, heappush
+
+from ...lower.lir.access import reads, writes
+from ...lower.lir.program import Buffer, Program, Step, nested_programs
+from ...lower.schedule.arena import Arena
+from ..c_like.plan import Plan
+from .blocks import LEAST
+from .layout import word_of
+
+
+def nbytes_of(buffer: Buffer) -> int:
+    """The bytes that a buffer takes up on the device."""
+    return buffer.count * word_of(buffer.number_dtype).itemsize
+
+
+def aligned(nbytes: int) -> int:
+    """The bytes that a place takes up, so that the next one is aligned.
+
+    >>> aligned(1), aligned(256)
+    (256, 256)
+    """
+    return -(-nbytes // LEAST) * LEAST
+
+
+def place_temporaries(plan: Plan) -> tuple[dict[Buffer, int], int]:
+    """The offset of each temporary, those of nested programs too, and all bytes.
+
+    Those never used together may lie in one place. A nested program has a place of its own for
+    all of its temporaries, while its step runs.
+    """
+    return _placed(plan.program, plan)
+
+
+def _placed(program: Program, plan: Plan) -> tuple[dict[Buffer, int], int]:
+    inner = {n: _placed(n, plan) for step in program.steps for n in nested_programs(step)}
+    first: dict[Buffer | Program, int] = {}
+    last: dict[Buffer | Program, int] = {}
+    for number, step in enumerate(program.steps):
+        for used in (*_temporaries(step, plan), *nested_programs(step)):
+            first.setdefault(used, number)
+            last[used] = number
+    sizes = {u: inner[u][1] if isinstance(u, Program) else aligned(nbytes_of(u)) for u in first}
+    arena, offsets, end = Arena(), {}, 0
+    living: list[tuple[int, int, int]] = []  # the last use of each, and its place
+    for used in sorted(first, key=lambda u: (first[u], -sizes[u])):
+        while living and living[0][0] < first[used]:
+            _, offset, size = heappop(living)
+            arena.free(offset, size)
+        start = arena.take(sizes[used])
+        heappush(living, (last[used], start, sizes[used]))
+        end = max(end, start + sizes[used])
+        if isinstance(used, Buffer):
+            offsets[used] = start
+            continue
+        for buffer, offset in inner[used][0].items():
+            offsets[buffer] = start + offset
+    return offsets, end
+
+
+def _temporaries(step: Step, plan: Plan) -> Iterator[Buffer]:
+    launches = plan.launches.get(step)
+    if launches:
+        used = [b for launch in launches for b in launch.buffers]
+    else:
+        inside = {b for nested in nested_programs(step) for b in (nested.inputs + nested.outputs)}
+        scratch = step.scratch if nested_programs(step) else None  # type: ignore[union-attr]
+        used = [b for b in (*reads(step), *writes(step)) if b is not scratch and b not in inside]
+    yield from (b for b in used if b.kind == "temporary")

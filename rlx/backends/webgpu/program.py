@@ -1,0 +1,43 @@
+"""A program in the memory of an open device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..c_like.plan import Plan
+from ..c_like.runner import Place, Runner
+from .device import Device, Region
+from .layout import words_of
+from .machine import Kernels, WebgpuMachine
+from .memory import Data
+from .places import nbytes_of, place_temporaries
+
+
+class Loaded:
+    """A plan with its constants and its memory for temporaries on a device."""
+
+    def __init__(self, device: Device, plan: Plan) -> None:
+        self.device, self.plan = device, plan
+        self.generation = device.generation
+        self.kernels = Kernels(device, plan)
+        self.constants = {}
+        for program in plan.program.programs:
+            for buffer in program.constants:
+                assert buffer.array is not None, f"{buffer} has no numbers"
+                words = words_of(buffer.array)
+                device.check_binding(words.nbytes, f"a constant of {plan.program.name}")
+                region = Region(device.take(words.nbytes, "a constant"), 0, words.nbytes)
+                device.write(region, words, "a constant")
+                self.constants[buffer] = Place(region)
+        offsets, nbytes = place_temporaries(plan)
+        for buffer in offsets:
+            device.check_binding(nbytes_of(buffer), f"a temporary of {plan.program.name}")
+        block = device.take(nbytes, f"the temporaries of {plan.program.name}")
+        self.owned = {b: Place(Region(block, at, nbytes_of(b))) for b, at in offsets.items()}
+
+    def run(self, inputs: Sequence[Data], outputs: Sequence[Data]) -> None:
+        """Run the program; what it does is handed in, but perhaps not done."""
+        machine = WebgpuMachine(self.device, self.kernels)
+        runner = Runner(self.plan, machine, self.constants, self.owned)
+        runner.run([Place(d.region) for d in inputs], [Place(d.region) for d in outputs], None)
+        machine.submit()

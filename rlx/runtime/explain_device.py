@@ -1,0 +1,145 @@
+"""Which device would run a function soonest: a table of what a model predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..backends import registry
+from ..ir.dims import likely
+from ..ir.errors import DeviceUnavailable, RlxError
+from ..ir.graph import Graph
+from ..ir.tracebacks import boundary
+from ..trace import pytree
+from ..trace.array import Array
+from ..trace.make_graph import function_name, trace
+from .devices import devices
+from .precision import prepared
+from .rates import Prediction, predict
+from .session import CompileOptions, default_session
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A device, and what is predicted of it; or why it cannot run the function."""
+
+    device: str
+    prediction: Prediction | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The devices, the fastest first, those that cannot run the function last."""
+
+    name: str
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def best(self) -> str:
+        """The device of the least predicted time."""
+        first = self.candidates[0] if self.candidates else None
+        if first is None or first.prediction is None:
+            reasons = [f"{c.device}: {c.reason}" for c in self.candidates]
+            raise DeviceUnavailable(
+                f"no device can run {self.name}",
+                fix="install one (rlx.doctor() tells how), or change the function",
+                notes=reasons,
+            )
+        return first.device
+
+    def __str__(self) -> str:
+        head = ["device", "predicted", "compute", "memory", "launches", "transfer", ""]
+        rows = [head, *(_row(c) for c in self.candidates)]
+        wide = [max(len(row[i]) for row in rows) for i in range(len(head) - 1)]
+        lines = ["  ".join(map(str.ljust, row, wide)) + "  " + row[-1] for row in rows]
+        return "\n".join([f"{self.name}:", *(line.rstrip() for line in lines)])
+
+
+def _row(candidate: Candidate) -> list[str]:
+    p = candidate.prediction
+    if p is None:
+        return [candidate.device, "-", "", "", "", "", candidate.reason]
+    parts = (p.seconds, p.compute, p.memory, p.launches, p.transfer)
+    return [candidate.device, *map(_time, parts), ""]
+
+
+def _time(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+@boundary
+def explain_device(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
+    """How long a call of a function would take on each device, by a model.
+
+    The model counts what the function's loops compute and move, and knows how fast each device
+    does that: the first question about a device measures it, for a second at most, and the answer
+    is kept on disk. `jit(device="auto")` takes the first device of the table. Print it to see it.
+
+        print(rlx.explain_device(lambda x: x @ x, rlx.numpy.ones((64, 64))))
+    """
+    traced = trace(fn, args, kwargs)
+    operands = [*pytree.leaves((args, kwargs)), *traced.captures]
+    return explain(traced.graph, operands, CompileOptions(), function_name(fn))
+
+
+def explain(
+    graph: Graph, operands: Sequence[Any], options: CompileOptions, name: str
+) -> Explanation:
+    """The table for a recorded graph and its operands."""
+    found = [_candidate(str(d), graph, operands, options) for d in devices()]
+    found.sort(key=lambda c: c.prediction.seconds if c.prediction else float("inf"))
+    return Explanation(name, tuple(found))
+
+
+def _candidate(
+    device: str, graph: Graph, operands: Sequence[Any], options: CompileOptions
+) -> Candidate:
+    available = registry.availability(device)
+    if not available.is_available:
+        return Candidate(device, None, available.reason)
+    try:
+        return Candidate(device, prediction(device, graph, operands, options))
+    except RlxError as error:
+        return Candidate(device, None, error.what)
+
+
+def prediction(
+    device: str, graph: Graph, operands: Sequence[Any], options: CompileOptions
+) -> Prediction:
+    """What the model says of one device; an error if it cannot run the graph."""
+    from ..lower.pipeline import lower  # with all of lowering, 20 ms to import
+    from ..lower.step_costs import step_costs
+    from .calibrate import rates
+
+    session = default_session(device)
+    # composites that the device takes whole do the work of what they are made of
+    target = replace(session.backend.target, wants=frozenset())
+    precise = prepared(graph, session.policy(options)).graph
+    steps = step_costs(lower(precise, target).program)
+    given, taken = _transferred(session.backend.memory, graph, operands)
+    known = rates(session.device)
+    if "stream" not in known.curves:
+        raise DeviceUnavailable(
+            f"the speed of {device} could not be measured", fix="name a device: jit(device=...)"
+        )
+    leaves = len(graph.params) + len(graph.results)
+    return predict(known, steps, leaves, given, taken)
+
+
+def _transferred(memory: Any, graph: Graph, operands: Sequence[Any]) -> tuple[float, float]:
+    """The bytes that go to the device, and those that come back: results go where operands lie."""
+    if memory is None:
+        return 0.0, 0.0
+    places = [x._device if isinstance(x, Array) else None for x in operands]
+    rows = zip(graph.params, places, strict=False)
+    given = sum(likely(p.type.nbytes) for p, place in rows if place is not memory)
+    is_there = any(place is memory for place in places)
+    taken = 0 if is_there else sum(likely(r.type.nbytes) for r in graph.results)
+    return float(given), float(taken)

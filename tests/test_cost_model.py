@@ -1,0 +1,169 @@
+"""The cost model: what is counted, its arithmetic with made-up rates, which device is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlx
+import rlx.numpy as rnp
+from rlx.ir.errors import DeviceUnavailable
+from rlx.lower.pipeline import lower
+from rlx.lower.step_costs import StepCost, step_costs
+from rlx.lower.target import Target
+from rlx.runtime import calibrate
+from rlx.runtime.explain_device import Candidate, Explanation
+from rlx.runtime.rates import Curve, Rates, predict, rates_of
+from rlx.runtime.session import default_session
+
+FLAT = Curve(((1.0, 1e-9),))  # a nanosecond for each
+RATES = Rates(
+    1e-6,
+    1e-7,
+    1e-8,
+    {"stream": FLAT, "product float32": FLAT, "additions": FLAT, "series": FLAT, "gather": FLAT},
+)
+
+
+def counted(fn: Callable[..., Any], *args: Any) -> list[StepCost]:
+    return step_costs(lower(rlx.make_graph(fn)(*args), Target("counted")).program)
+
+
+# -- counts ---------------------------------------------------------------------------------------
+
+
+def test_a_product():
+    (step,) = counted(lambda x, y: x @ y, rnp.ones((8, 4)), rnp.ones((4, 6)))
+    assert (step.flops, step.rows, step.dtype) == (2 * 8 * 4 * 6, 6, "float32")
+    assert step.nbytes == 4 * (8 * 4 + 4 * 6 + 8 * 6)
+    (low,) = counted(lambda x: x @ x, rnp.ones((4, 4), "bfloat16"))
+    assert low.dtype == "bfloat16"
+
+
+def test_instructions_by_their_kind():
+    (step,) = counted(lambda x: rnp.exp(x * 2.0 + 1.0), rnp.ones(100))
+    assert (step.additions, step.series, step.nbytes) == (200, 1500, 800)
+
+
+def test_computed_and_far_places():
+    i = np.arange(50, dtype=np.int32)
+    (step,) = counted(lambda x, i: x[i], rnp.ones(100), i)
+    assert step.gathered == 50
+    (step,) = counted(lambda x: x.T + 0.0 * x.T, rnp.ones((30, 20)))
+    assert step.gathered > 0
+
+
+def test_loops_and_branches_run_as_often_as_they_do():
+    w = rnp.ones((4, 4))
+    steps = counted(lambda c: rlx.fori_loop(0, 7, lambda i, c: rnp.tanh(c @ w), c), w)
+    assert sum(s.times * s.flops for s in steps) == 7 * 2 * 4**3
+    dear, cheap = (lambda x: rnp.exp(x) @ w), (lambda x: x)
+    steps = counted(lambda p, x: rlx.cond(p, dear, cheap, x), np.array(True), w)
+    assert sum(s.times * s.series for s in steps) == 15 * 16
+
+
+# -- arithmetic -----------------------------------------------------------------------------------
+
+
+def test_curves():
+    curve = Curve(((10.0, 1.0), (1000.0, 10.0)))
+    assert curve.seconds(0) == 0
+    assert curve.seconds(5) == 0.5
+    assert curve.seconds(10) == 1.0
+    assert curve.seconds(100) == pytest.approx(10**0.5)
+    assert curve.seconds(2000) == 20.0
+
+
+def test_a_step_waits_for_the_slower_of_both():
+    steps = [StepCost(nbytes=100, additions=300), StepCost(times=2, nbytes=50, additions=10)]
+    made = predict(RATES, steps, leaves=4)
+    assert made.compute == pytest.approx(300e-9)
+    assert made.memory == pytest.approx(100e-9)
+    assert made.launches == pytest.approx(1e-6 + 3 * 1e-7 + 2 * 1e-8)
+    assert made.seconds == pytest.approx(made.compute + made.memory + made.launches)
+
+
+def test_products_of_few_rows_take_as_long_as_of_some():
+    few, some = (predict(RATES, [StepCost(flops=1e3 * n, rows=n)]).compute for n in (1, 16))
+    assert few == pytest.approx(some)
+
+
+def test_what_was_not_measured_follows_from_what_was():
+    assert RATES.product("float64", 100) == pytest.approx(200e-9)
+    assert RATES.seconds("sort", 100) == pytest.approx(9000e-9)
+    assert RATES.seconds("put", 100) == 0.0
+
+
+def test_transfers():
+    curves = {**RATES.curves, "put": FLAT, "get": Curve(((1.0, 2e-9),))}
+    made = predict(Rates(0.0, 0.0, 0.0, curves), [], given=100, taken=10)
+    assert made.transfer == pytest.approx(120e-9)
+
+
+def test_rates_as_text():
+    assert rates_of(RATES.text) == RATES
+    with pytest.raises(ValueError):
+        rates_of("damaged")
+
+
+# -- devices --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def made_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Rates]]:
+    """Rates by device, instead of measured ones; one that is not named is slow."""
+    known: dict[str, Rates] = {}
+    slow = Rates(1.0, 0.0, 0.0, RATES.curves)
+    monkeypatch.setattr(calibrate, "rates", lambda device: known.get(device, slow))
+    yield known
+
+
+def test_the_table(made_up: dict[str, Rates]):
+    made_up["cpu"] = RATES
+    table = rlx.explain_device(lambda x: x @ x, rnp.ones((4, 4)))
+    assert table.best == "cpu"
+    assert {"cpu", "reference"} <= {c.device for c in table.candidates}
+    head, first = str(table).splitlines()[1:3]
+    assert head.split() == "device predicted compute memory launches transfer".split()
+    # a call, a step, and 2 * 4**3 operations that take as long as those of 16 rows
+    assert first.split()[:3] == ["cpu", "1.61", "us"]
+    absent = [c for c in table.candidates if c.prediction is None]
+    assert all(c.reason for c in absent)
+
+
+def test_auto_takes_the_least(made_up: dict[str, Rates]):
+    made_up["reference"] = RATES
+    f = rlx.jit(lambda x: x + 1.0, device="auto")
+    x = rnp.ones(3)
+    assert f(x).tolist() == f(x).tolist() == [2.0, 2.0, 2.0]
+    assert f.lower(x).compile().compiled.device == "reference"
+    made_up.clear()
+    made_up["cpu"] = RATES
+    y = rnp.ones(4)  # another kind of arguments chooses anew
+    assert f.lower(y).compile().compiled.device == "cpu"
+    assert rlx.jit(lambda x: f(x) * 2.0)(x).tolist() == [4.0, 4.0, 4.0]
+
+
+def test_no_device_is_an_error():
+    table = Explanation("f", (Candidate("a", None, "it is not here"),))
+    with pytest.raises(DeviceUnavailable, match="a: it is not here"):
+        _ = table.best
+
+
+def test_a_calibration_measures_each_kind():
+    found, is_whole = calibrate.measured(default_session("cpu"), longest=60.0)
+    assert is_whole
+    kinds = {"stream", "additions", "series", "scan", "sort", "gather", "library"}
+    assert kinds | {"product float32", "product bfloat16", "product int8"} <= set(found.curves)
+    assert all(t > 0 for curve in found.curves.values() for _, t in curve.points)
+    assert found.call > 0
+    assert rates_of(found.text) == found
+
+
+def test_a_calibration_that_has_no_time_knows_something():
+    found, is_whole = calibrate.measured(default_session("reference"), longest=0.0)
+    assert not is_whole
+    assert set(found.curves) == {"stream", "product float32"}

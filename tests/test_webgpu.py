@@ -1,0 +1,468 @@
+"""The WebGPU device: its language, its memory, its functions, and what happens when it fails."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator
+from textwrap import dedent
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlx
+import rlx.numpy as rnp
+from rlx.backends import registry
+from rlx.backends.c_like.dialect import Limits
+from rlx.backends.c_like.plan import Plan, plan
+from rlx.backends.webgpu import adapters
+from rlx.backends.webgpu.blocks import KEPT_BYTES, Pool
+from rlx.backends.webgpu.few_arrays import few_arrays
+from rlx.backends.webgpu.layout import numbers_of, word_of, words_of
+from rlx.backends.webgpu.library import called_by, declarations
+from rlx.backends.webgpu.places import place_temporaries
+from rlx.backends.webgpu.scalar import literal, template
+from rlx.backends.webgpu.wgsl import Wgsl
+from rlx.ir.types import DTYPES
+from rlx.lower.lir import evaluate
+from rlx.lower.pipeline import lower
+from rlx.lower.target import Target
+
+TARGET = Target("device", most_ranked=64, has_sort=True, has_symbolic_sizes=False)
+F32 = np.ones((6, 40), np.float32)
+X = np.array([1.0, 2.0, 3.0], np.float32)
+HERE = [name for name in ("vulkan", "opengl") if rlx.Device(name).is_available()]
+
+
+@pytest.fixture(params=["vulkan", "opengl"])
+def device(request: pytest.FixtureRequest) -> str:
+    """A device that is here."""
+    if request.param not in HERE:
+        pytest.skip(f"{request.param}: {rlx.Device(request.param).reason}")
+    return request.param
+
+
+def planned(fn: Callable[..., Any], *args: np.ndarray) -> Plan:
+    graph = rlx.make_graph(fn)(*args)
+    return plan(lower(graph, TARGET).program, Wgsl(Limits(threads=64)))
+
+
+# -- the language ---------------------------------------------------------------------------------
+
+
+def test_reduction_in_wgsl():
+    made = planned(lambda x: rnp.sum(x > 0, axis=1), F32)
+    (kernel,) = made.kernels
+    assert kernel.text == dedent("""\
+        @group(0) @binding(0) var<storage, read_write> b0: array<f32>;
+        @group(0) @binding(1) var<storage, read_write> b1: array<i32>;
+
+        @compute @workgroup_size(6, 1, 1)
+        fn kernel_0(
+          @builtin(workgroup_id) group_id: vec3<u32>,
+          @builtin(local_invocation_id) thread_id: vec3<u32>,
+          @builtin(global_invocation_id) place_id: vec3<u32>,
+        ) {
+          let i0: i32 = i32(place_id.x);
+          var r0: i32 = 0i;
+          for (var k0: i32 = 0i; k0 < 40i; k0 += 1i) {
+              r0 = (r0 + select(0i, 1i, (b0[i0 * 40i + k0] > 0.0f)));
+          }
+          b1[i0] = r0;
+        }""")
+
+
+def test_small_numbers_in_wgsl():
+    """A byte is cut to its width, a half is widened from its bits, a bool is a word."""
+    made = planned(lambda x: x + x, np.ones(3, np.int8))
+    assert "b1[i0] = extractBits((t0 + t0), 0u, 8u);" in made.text
+    made = planned(lambda x: x * x, np.ones(3, np.float16))
+    assert "bits_of_f16(round_f16((" in made.text and "f16_of_bits(b0[i0])" in made.text
+    made = planned(lambda x, y: x == y, X, X)
+    assert "b2[i0] = u32(equals_f32(b0[i0], b1[i0]));" in made.text
+
+
+def test_rounds_of_a_loop_are_told_where_their_rows_begin():
+    made = planned(lambda x: rlx.scan(lambda c, row: (c + row, c), x[0], x), F32)
+    moved = [k for k in made.kernels if any(p.has_offset for p in k.signature.parameters)]
+    assert moved and all("let b0_at = numbers[0];" in k.text for k in moved)
+    assert all(f"[i0 + {p.offset_name}]" in k.text for k in moved for p in k.signature.parameters)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "number", "text"),
+    [
+        ("float32", 1, "1.0f"),
+        ("float32", 1e20, "1e+20f"),
+        ("float32", -0.0, "bitcast<f32>(2147483648u)"),
+        ("float32", 1e-40, "bitcast<f32>(71362u)"),
+        ("float32", -math.inf, "(-infinite())"),
+        ("float64", 0.1, "0.1lf"),
+        ("float64", math.nan, "nan_f64()"),
+        ("int32", -(2**31), "(-2147483647i - 1i)"),
+        ("int64", 5, "5li"),
+        ("uint8", 255, "255u"),
+        ("bool", True, "true"),
+    ],
+)
+def test_literals(dtype: str, number: Any, text: str):
+    assert literal(DTYPES[dtype], DTYPES[dtype].type(number)) == text
+
+
+def test_functions_bring_those_that_they_call():
+    text = called_by("erfc_f32(1.0)")
+    assert text.index("fn is_nan(") < text.index("fn exp_f32(") < text.index("fn erfc_f32(")
+    assert "log_f32" not in text and called_by("x + 1.0") == ""
+
+
+def test_every_function_of_the_library_is_called():
+    """Each by an instruction, or by another function."""
+    names = ["float32", "float64", "int8", "uint8", "int32", "uint32", "int64", "uint64"]
+    asked = [
+        template(instruction, DTYPES[name], DTYPES[other]) or ""
+        for name in names
+        for other in names
+        for instruction in INSTRUCTIONS
+        if (instruction == "saturate") <= (name in ("float32", "float64") and "int" in other)
+    ]
+    floats = [DTYPES[name] for name in ("float32", "float64")]
+    asked += [text for d in floats for text in (literal(d, math.inf), Wgsl().zero_factor(d, ""))]
+    known = called_by(" ".join(asked))
+    missing = [name for name in declarations() if f" {name}" not in known]
+    assert not missing
+
+
+INSTRUCTIONS = """
+saturate cast neg sub eq is_finite max min sign rem pow floor_div floor_rem div shl shr_logical
+popcount clz shr_arithmetic exp exp2 log logistic sin cos tanh expm1 log1p tan erf erfc cbrt asin
+acos atan sinh cosh erf_inv asinh acosh atanh atan2 round_float16 round_bfloat16 narrow_float16
+widen_float16
+""".split()
+
+
+# -- memory ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_numbers_lie_in_words_and_come_back(dtype: str):
+    array = np.arange(4).astype(DTYPES[dtype])
+    words = words_of(array)
+    assert words.dtype == word_of(array.dtype) and words.itemsize % 4 == 0
+    np.testing.assert_array_equal(numbers_of(words.view(np.uint8), array.dtype), array)
+
+
+class FakeBuffer:
+    def __init__(self, size: int) -> None:
+        self.size, self.is_destroyed = size, False
+
+    def destroy(self) -> None:
+        self.is_destroyed = True
+
+
+def test_free_blocks_are_given_out_again():
+    pool = Pool(FakeBuffer)
+    first = pool.take(1000)
+    buffer, size = first.buffer, first.size
+    assert size == 1024 and pool.take(1000).buffer is not buffer
+    del first
+    assert pool.take(900).buffer is buffer or pool.made == 2
+    huge = pool.take(KEPT_BYTES + 1).buffer
+    pool.take(1)
+    assert huge.is_destroyed
+    pool.trim()
+    assert buffer.is_destroyed
+
+
+def test_temporaries_used_together_lie_apart():
+    made = planned(lambda x: rnp.sort(rnp.cumsum(x, axis=0) @ x.T, axis=0), F32)
+    offsets, nbytes = place_temporaries(made)
+    assert offsets and all(at % 256 == 0 for at in offsets.values())
+    for launches in made.launches.values():
+        for launch in launches:
+            used = sorted({offsets[b] for b in launch.buffers if b in offsets})
+            assert len(used) == len({b for b in launch.buffers if b in offsets})
+    assert nbytes < sum(1024 + 4 * b.count for b in offsets)
+
+
+def test_kernels_of_many_arrays_read_some_from_one():
+    arrays = [np.full((2, 3), i, np.float32) for i in range(20)]
+    arrays[3] = np.float32(3)
+    graph = rlx.make_graph(lambda *xs: (sum(xs), xs[0] * xs[19]))(*arrays)
+    program = lower(graph, TARGET).program
+    few_arrays(program, 15)
+    launches = [launch for each in plan(program, Wgsl()).launches.values() for launch in each]
+    assert max(len(launch.buffers) for launch in launches) == 15
+    for number, buffer in enumerate({b for launch in launches for b in launch.buffers}):
+        buffer.offset = 1024 * number if buffer.kind == "temporary" else None
+    program.arena_bytes = 1024 * 64
+    found = evaluate(program, arrays)
+    np.testing.assert_array_equal(found[0], np.full((2, 3), 190))
+    np.testing.assert_array_equal(found[1], np.zeros((2, 3)))
+
+
+# -- adapters -------------------------------------------------------------------------------------
+
+
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(adapters, "found", list)
+    found = adapters.availability("vulkan")
+    assert found.reason == "there is no adapter for Vulkan: wgpu finds none"
+    assert "apt-get install" in found.install
+
+    def absent() -> list[Any]:
+        raise ImportError
+
+    monkeypatch.setattr(adapters, "found", absent)
+    assert adapters.availability("webgpu").install == 'pip install "rlx[webgpu]"'
+
+
+def test_hardware_comes_before_processors_and_opengl_last(monkeypatch: pytest.MonkeyPatch):
+    class Fake:
+        def __init__(self, hardware: str, interface: str, name: str) -> None:
+            names = {"vendor": "", "description": "", "device": name}
+            self.info = {"adapter_type": hardware, "backend_type": interface, **names}
+
+    cpu, old, new = (
+        Fake("CPU", "Vulkan", "llvmpipe"),
+        Fake("DiscreteGPU", "OpenGL", "Nameless"),
+        Fake("DiscreteGPU", "Vulkan", "Nameless"),
+    )
+    monkeypatch.setattr(adapters, "found", lambda: [cpu, old, new])
+    chosen = ["webgpu", "opengl", "vulkan", "webgpu:opengl", "webgpu:pipe", "directx"]
+    assert [adapters.choose(name) for name in chosen] == [new, old, new, old, cpu, None]
+    assert "called 'other'" in adapters.availability("webgpu:other").reason
+    assert "D3D12: wgpu finds llvmpipe (Vulkan); " in adapters.availability("directx").reason
+
+
+# -- on a device ----------------------------------------------------------------------------------
+
+
+def test_products_loops_and_branches(device: str):
+    def step(state: Any, row: Any) -> Any:
+        state = rlx.cond(row.sum() > 0, lambda s: s * 0.5 + row, lambda s: s - row, state)
+        return state, state.max()
+
+    def fn(x: Any, w: Any) -> Any:
+        last, tops = rlx.scan(step, x[0], rnp.tanh(x @ w), reverse=True)
+        return rlx.while_loop(lambda s: s.sum() < 30, lambda s: abs(s) + 1, last), tops
+
+    x = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)
+    w = np.random.default_rng(1).normal(size=(5, 5)).astype(np.float32)
+    found = rlx.jit(fn, device=device)(x, w)
+    for got, wanted in zip(found, rlx.jit(fn, device="reference")(x, w), strict=True):
+        np.testing.assert_allclose(np.asarray(got), np.asarray(wanted), 1e-5, 1e-5)
+
+
+def test_more_groups_than_an_axis_has(device: str):
+    x = np.arange(70_000 * 64, dtype=np.float32)
+    np.testing.assert_array_equal(np.asarray(rlx.jit(lambda x: x * 2, device=device)(x)), x * 2)
+
+
+def test_many_arguments(device: str):
+    arrays = [X + i for i in range(40)]
+    total = rlx.jit(lambda *xs: sum(xs), device=device)(*arrays)
+    np.testing.assert_array_equal(np.asarray(total), sum(arrays))
+
+
+def test_a_call_is_one_submission(device: str, monkeypatch: pytest.MonkeyPatch):
+    compiled = rlx.jit(lambda x: rnp.sort(rnp.cumsum(x) @ x + x), device=device)
+    there = rnp.array(X).to(device)
+    compiled(there)
+    queue = registry.get(device).device.queue  # type: ignore[attr-defined]
+    calls: list[Any] = []
+    submit = type(queue).submit
+    monkeypatch.setattr(type(queue), "submit", lambda *a: calls.append(a) or submit(*a))
+    compiled(there)
+    assert len(calls) == 1
+
+
+def test_memory_is_used_again(device: str):
+    compiled = rlx.jit(lambda x: x + 1, device=device)
+    there = rnp.array(X).to(device)
+    for _ in range(5):
+        there = compiled(there)
+    made = registry.get(device).device.pool.made  # type: ignore[attr-defined]
+    for _ in range(50):
+        there = compiled(there)
+    assert registry.get(device).device.pool.made <= made + 1  # type: ignore[attr-defined]
+    assert there.tolist() == [56, 57, 58]
+
+
+def test_threads_share_a_device(device: str):
+    compiled = rlx.jit(lambda x: rnp.cumsum(x * 2), device=device)
+    wrong: list[Any] = []
+
+    def run(start: int) -> None:
+        for i in range(start, start + 20):
+            got = compiled(X + i).tolist()
+            wrong.extend([got] if got != np.cumsum((X + i) * 2).tolist() else [])
+
+    threads = [threading.Thread(target=run, args=(i * 100,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_what_runs_on_the_host_is_reported(device: str):
+    x = np.diag(X)
+    compiled = rlx.jit(lambda x: rnp.linalg.eigh(x)[0], device=device)
+    assert compiled(x).tolist() == [1, 2, 3]
+    assert "eigh: library: on the host" in compiled.lower(x).compile().report()
+
+
+def test_a_dtype_that_is_missing(device: str):
+    fn = rlx.jit(lambda x: x + 1, device=device)
+    x = np.arange(3, dtype=np.int64)
+    if "int64" in registry.get(device).target.stored:
+        assert fn(x).tolist() == [1, 2, 3]
+        return
+    with pytest.raises(rlx.UnsupportedDtype, match=f"{device} has no int64"):
+        fn(x)
+
+
+# -- numbers --------------------------------------------------------------------------------------
+
+ONE_TO_ONE = np.linspace(-1, 1, 4001)
+WIDE = np.concatenate([np.linspace(-80, 80, 4001), np.geomspace(1e-30, 1e30, 2001)])
+NEAR = np.concatenate([np.linspace(-9, 9, 4001), -np.geomspace(1e-30, 1, 2001)])
+ABOVE = np.geomspace(1e-37, 1e37, 4001)
+ODD = [0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0]
+ROOM = {  # the function in float64, where it is looked at, units in the last place
+    "exp": (np.exp, WIDE, 2),
+    "expm1": (np.expm1, NEAR, 2),
+    "log": (np.log, ABOVE, 2),
+    "log1p": (np.log1p, ABOVE, 3),
+    "sin": (np.sin, WIDE, 3),
+    "cos": (np.cos, WIDE, 3),
+    "tan": (np.tan, WIDE, 5),
+    "asin": (np.arcsin, ONE_TO_ONE, 3),
+    "acos": (np.arccos, ONE_TO_ONE, 3),
+    "atan": (np.arctan, WIDE, 3),
+    "sinh": (np.sinh, NEAR, 3),
+    "cosh": (np.cosh, NEAR, 3),
+    "tanh": (np.tanh, NEAR, 3),
+    "asinh": (np.arcsinh, WIDE, 3),
+    "acosh": (np.arccosh, ABOVE, 4),
+    "atanh": (np.arctanh, ONE_TO_ONE, 4),
+    "cbrt": (np.cbrt, WIDE, 2),
+    "erf": (np.vectorize(math.erf), NEAR, 2),
+    "erfc": (np.vectorize(math.erfc), NEAR, 5),
+}
+
+
+def units(got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """By how many units in the last place finite numbers are off; the others must be equal."""
+    with np.errstate(all="ignore"):
+        near = wanted.astype(got.dtype)
+        odd = ~(np.isfinite(near) & np.isfinite(got))
+        np.testing.assert_array_equal(got[odd], near[odd])
+        least = np.finfo(got.dtype).tiny
+        size = np.spacing(np.maximum(np.abs(near), least)).astype(np.float64)
+        return np.where(odd, 0, np.abs(got.astype(np.float64) - wanted) / size)
+
+
+@pytest.mark.parametrize("name", ["float32", "float64"])
+def test_functions_are_near(device: str, name: str):
+    if name not in registry.get(device).target.stored:
+        pytest.skip(f"{device} has no {name}")
+    off = {}
+    names = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh"}
+    names |= {"acosh": "arccosh", "atanh": "arctanh"}
+    places = {key: np.append(x, ODD).astype(name) for key, (_, x, _) in ROOM.items()}
+    space = {**vars(rnp), "erf": rlx.lax.erf, "erfc": rlx.lax.erfc}
+
+    def all_of_them(places: dict[str, Any]) -> dict[str, Any]:
+        return {key: space[names.get(key, key)](x) for key, x in places.items()}
+
+    found = rlx.jit(all_of_them, device=device)(places)
+    for key, (fn, _, most) in ROOM.items():
+        with np.errstate(all="ignore"):
+            wanted = fn(places[key].astype(np.float64))
+        worst = units(np.asarray(found[key]), wanted).max()
+        off |= {key: worst} if worst > most else {}
+    assert not off
+
+
+def test_powers(device: str):
+    bases = np.concatenate([np.geomspace(1e-6, 1e6, 601), -np.arange(1, 9), ODD])
+    powers = np.concatenate([np.linspace(-6, 6, 25), ODD, [101.0]])
+    x, y = (a.reshape(-1).astype(np.float32) for a in np.meshgrid(bases, powers))
+    got = np.asarray(rlx.jit(lambda x, y: x**y, device=device)(x, y))
+    with np.errstate(all="ignore"):
+        wanted = np.power(x.astype(np.float64), y.astype(np.float64))
+    assert units(got, wanted).max() <= 2
+
+
+def test_what_compilers_may_not_assume(device: str):
+    """That no number is infinite or NaN, that sums may be put in another order."""
+    x = np.array([math.nan, math.inf, -math.inf, 1.0, 1e8], np.float32)
+
+    def odd(x: Any) -> Any:
+        tests = rnp.isnan(x), x == x, x != x, rnp.isfinite(x)
+        kept = rnp.maximum(x, 0), x - x, x * 0, x + -x, (x + 3) - x, 0 / (x - x)
+        return *tests, *kept, x.astype("int32")
+
+    found = rlx.jit(odd, device=device)(x)
+    for got, wanted in zip(found, rlx.jit(odd, device="reference")(x), strict=True):
+        np.testing.assert_array_equal(np.asarray(got), np.asarray(wanted))
+
+
+# -- failures -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def doubled(device: str) -> Iterator[tuple[str, Any]]:
+    """A function that works on the device before and after."""
+    fn = rlx.jit(lambda x: x * 2, device=device)
+    assert fn(X).tolist() == [2, 4, 6]
+    yield device, fn
+    assert fn(X).tolist() == [2, 4, 6]
+
+
+def test_a_lost_device_is_opened_anew(doubled: tuple[str, Any]):
+    name, fn = doubled
+    there, result = rnp.array(X).to(name), fn(X)
+    registry.get(name).device.handle.destroy()  # type: ignore[attr-defined]
+    with pytest.raises(rlx.DeviceLostError, match=f"the device {name} was lost"):
+        fn(there)
+    with pytest.raises(rlx.DeviceLostError, match="reading an array"):
+        result.tolist()
+    assert fn(rnp.array(X).to(name)).tolist() == [2, 4, 6]
+
+
+def test_memory_that_is_not_there(doubled: tuple[str, Any]):
+    name, _ = doubled
+    memory = registry.get(name).memory
+    with pytest.raises(rlx.DeviceMemoryError, match="max-storage-buffer-binding-size"):
+        memory.empty((1 << 40,), np.dtype(np.float32))  # type: ignore[union-attr]
+    with pytest.raises(rlx.DeviceMemoryError, match="a temporary of <lambda>"):
+        rlx.jit(lambda x: rnp.cumsum(x[:, None] * x, axis=0).sum(), device=name)(
+            np.ones(7000, np.float32)
+        )
+
+
+def test_memory_that_the_driver_refuses(doubled: tuple[str, Any], monkeypatch: pytest.MonkeyPatch):
+    import wgpu
+
+    name, _ = doubled
+    opened = registry.get(name).device  # type: ignore[attr-defined]
+
+    def refused(**kw: Any) -> None:
+        raise wgpu.GPUOutOfMemoryError("not enough memory left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(opened.handle, "create_buffer", refused)
+        opened.pool.trim()
+        with pytest.raises(rlx.DeviceMemoryError, match="has no memory left"):
+            rnp.array(np.ones(5000, np.float32)).to(name)
+
+
+def test_a_kernel_that_does_not_compile(doubled: tuple[str, Any], monkeypatch: pytest.MonkeyPatch):
+    name, _ = doubled
+    with monkeypatch.context() as patched:
+        patched.setattr(Wgsl, "barrier", lambda self: "no word of the language;")
+        with pytest.raises(rlx.KernelBuildError, match="does not compile this kernel"):
+            rlx.jit(lambda x: x @ x + 1, device=name)(F32[:, :6])
