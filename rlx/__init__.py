@@ -69,6 +69,7 @@ from .runtime import (
     distributed,
     doctor,
     explain_device,
+    export_coreml,
     nan_check,
     precision,
     show,

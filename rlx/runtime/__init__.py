@@ -12,6 +12,7 @@ from .debug import debug, show
 from .devices import Device, default_device, device, devices, doctor
 from .eager import run_on_device
 from .explain_device import Explanation, explain_device
+from .export_coreml import export_coreml
 from .measure import CacheBuster, Tick, time_ns
 from .nan_check import nan_check
 from .precision import precision, with_own_policies
@@ -43,6 +44,7 @@ __all__ = [
     "distributed",
     "doctor",
     "explain_device",
+    "export_coreml",
     "nan_check",
     "precision",
     "run_on_device",

@@ -206,9 +206,9 @@ class Session:
         # the numbers in padding are not the user's to look at
         looks = config.debug_nans or config.debug_infs
         if options.buckets and not looks:
-            return bucketed(graph, compile, options.buckets)
+            return bucketed(graph, compile, options.buckets, self.backend.memory)
         if options.buckets or options.specialize:
-            return specialized(graph, compile)
+            return specialized(graph, compile, self.backend.memory)
         if not self.backend.target.has_symbolic_sizes:
             raise SymbolicSizeError(
                 f"{graph.name}: the device {self.device} compiles for known sizes only",
