@@ -49,6 +49,8 @@ from .ir.errors import (
     VerifyError,
 )
 from .ir.policy import Policy
+from .ir.sharding import Mesh, NamedSharding, PartitionSpec
+from .ir.sharding import PartitionSpec as P
 from .numpy import array, asarray
 from .runtime import (
     CacheBuster,
@@ -64,8 +66,10 @@ from .runtime import (
     device_get,
     device_put,
     devices,
+    distributed,
     doctor,
     explain_device,
+    export_coreml,
     nan_check,
     precision,
     show,

@@ -241,8 +241,7 @@ class Module:
         function = self.library[f"run_{name}"]
 
         def launch(grid: Any, block: Any, args: Any, *, stream: Stream) -> None:
-            assert type(args) is tuple and all(type(a) in (int, np.int32) for a in args)
-            kinds = {int: ctypes.c_uint64, np.int32: ctypes.c_int32}
+            kinds = {np.uint64: ctypes.c_uint64, np.int32: ctypes.c_int32}
             values = [kinds[type(a)](int(a)) for a in args]
             pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
             dimensions = (ctypes.c_uint * 6)(*grid, *block)

@@ -19,10 +19,16 @@ random programs of all families. **parity**: one in ten of the functions that JA
 what JAX gives. **digits**: the demo after three passes.
 """
 
+UNSEEN = """No GPU was at hand: `cuda` and `rocm` have never been executed. What was checked without
+one, and what was not, is in [cuda.md](cuda.md).
+"""
+
 
 def written(results: list[dict[str, Any]]) -> str:
     """The page of some devices' results."""
-    return "\n".join([HEAD, *_summary(results), "", *_reasons(results), "", *_table(results), ""])
+    is_seen = any(found["device"].startswith(("cuda", "rocm")) for found in results)
+    head = [HEAD] if is_seen else [HEAD, UNSEEN]
+    return "\n".join([*head, *_summary(results), "", *_reasons(results), "", *_table(results), ""])
 
 
 def _summary(results: list[dict[str, Any]]) -> list[str]:

@@ -181,6 +181,16 @@ def test_many_groups_go_along_several_axes(groups):
             assert all(n <= most for n, most in zip(launch.groups, groups, strict=True))
 
 
+@pytest.mark.parametrize("threads", [16, 100, 256])
+def test_groups_are_no_larger_than_they_may_be(threads: int):
+    def f(x):
+        return x @ x.T, x / x.sum(1, keepdims=True), rnp.cumsum(x, axis=1), rnp.exp(x), x.sum()
+
+    made = planned(f, np.ones((70, 300), np.float32), dialect=OpenClC(Limits(threads)))
+    for kernel in made.kernels:
+        assert np.prod(kernel.signature.threads) <= threads, kernel.text
+
+
 def test_instructions_that_a_language_lacks_are_named():
     class Poor(OpenClC):
         def template(self, name, dtype, result):

@@ -262,6 +262,8 @@ def test_no_driver(cuda, monkeypatch):
         raise Failure(35)
 
     monkeypatch.setattr(cuda.runtime, "getDeviceCount", fails)
+    assert "CUDA 13.0, is too old" in cards.find("cuda", "").reason
+    monkeypatch.setattr(cuda.runtime, "driverGetVersion", lambda: 0)
     device = rlx.Device("cuda")
     assert "no driver of NVIDIA" in device.reason and "nvidia.com" in device.install
     with pytest.raises(rlx.DeviceUnavailable, match="no driver of NVIDIA"):

@@ -7,6 +7,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,6 +46,12 @@ def test_devices_are_known_by_name():
         rlx.Device("referense")
     with pytest.raises(rlx.UnknownDeviceError, match="the device 'cpu' has no parts"):
         rlx.Device("cpu:1")
+    uses: list[Any] = [rnp.ones(2).to, rlx.Session, lambda x: rlx.array(X, device=x)]
+    uses.append(lambda x: rlx.device(x).__enter__())
+    for use in uses:
+        with pytest.raises(rlx.UnknownDeviceError, match="there is no device 3") as caught:
+            use(3)
+        assert "test_devices.py" in str(caught.value)
 
 
 def test_every_device_says_what_runs_it_or_what_to_install():
@@ -127,20 +134,98 @@ def test_the_default_device(boxed: str):
     assert f(X).device == rnp.ones(2).device == "cpu"
 
 
+class _Elsewhere:
+    name = "elsewhere"
+
+    def to_host(self, data: np.ndarray) -> np.ndarray:
+        return data
+
+    def from_host(self, array: np.ndarray) -> np.ndarray:
+        return array
+
+
 def test_two_devices_do_not_mix(boxed: str):
-    class Elsewhere:
-        name = "elsewhere"
-
-        def to_host(self, data):
-            return data
-
-        def from_host(self, array):
-            return array
-
-    here, there = rnp.array(X).to(boxed), rnp.array(X).to(Elsewhere())
+    here, there = rnp.array(X).to(boxed), rnp.array(X).to(_Elsewhere())
     for add in (lambda x, y: x + y, rlx.jit(lambda x, y: x + y)):
         with pytest.raises(rlx.DeviceMismatchError, match="boxed and elsewhere"):
             add(here, there)
+
+
+def test_arrays_from_outside_say_where_a_function_runs(boxed: str):
+    weights = rnp.array(X).to(boxed)
+    f, scale = rlx.jit(lambda x: x * weights), rlx.jit(lambda x: x * weights[0])
+    for _ in range(2):
+        assert f(X).device == f(weights).device == (X * weights).device == scale(X).device == boxed
+    assert f.lower(X).compile()(X).device == boxed
+    elsewhere = rnp.array(X).to(_Elsewhere())
+    with pytest.raises(rlx.DeviceMismatchError, match="boxed and elsewhere"):
+        rlx.jit(lambda x: x + weights + elsewhere)(X)
+
+
+def test_what_is_compiled_for_a_device_counts(boxed: str):
+    f = rlx.jit(lambda x: x + 1)
+    with pytest.raises(rlx.ArgumentError, match="it has no graph"):
+        _ = f.graph
+    f(rnp.ones((2, 3), device=boxed))
+    assert f.graph.params[0].type.shape == (2, 3)
+    f(X)
+    assert f.graph.params[0].type.shape == (3,)
+    assert f.cache_size() == f.cache_info().compiles == f.cache_info().entries == 2
+
+
+@pytest.mark.parametrize("how", [{"specialize": True}, {"buckets": {"n": (4, 8)}}])
+def test_open_sizes_stay_on_the_device(boxed: str, how: dict):
+    f = rlx.jit(lambda x: {"twice": x * 2, "sum": x.sum()}, dynamic={"x": {0: "n"}}, **how)
+    there = rnp.array(X).to(boxed)
+    for x, place in ((there, boxed), (X, "cpu"), (there, boxed), (rnp.array(X), "cpu")):
+        found = f(x)
+        assert found["twice"].device == found["sum"].device == place
+        assert found["twice"].tolist() == [2, 4, 6]
+        assert found["sum"].item() == 6
+
+
+def test_arrays_made_of_others_lie_beside_them(boxed: str):
+    x = rnp.array(X).to(boxed)
+    made = [rnp.zeros_like(x), rnp.full_like(x, 2.0), *rnp.nonzero(x), rnp.unique(x)]
+    made += [rnp.setdiff1d(x, X), rnp.intersect1d(X, x), rnp.setxor1d(x, X)]
+    with rlx.device(boxed):
+        made += [rnp.arange(0.0, 1.0, 0.25), rnp.hanning(3), rlx.random.key(0)]
+        made += rnp.tril_indices(2)
+    assert {y.device for y in made} == {boxed}
+
+
+def test_what_is_copied_from_and_to_a_device(boxed: str, monkeypatch: pytest.MonkeyPatch):
+    memory = sys.modules["boxed_backend"].BoxMemory
+    copies: list[str] = []
+
+    def counted(name: str) -> None:
+        copy = getattr(memory, name)
+        monkeypatch.setattr(memory, name, lambda self, x: [copies.append(name), copy(self, x)][1])
+
+    x = rnp.array([X, X, X]).to(boxed)
+    f = rlx.jit(lambda x, y: x + y)
+    compiled = rlx.Session(boxed).compile(lambda x, y: x + y, X, X)
+    compiled.bind("x", rnp.array(X))
+    out = np.empty((3, 3), np.float32)
+    counted("to_host"), counted("from_host")
+    rows = list(x)
+    assert [r.device for r in rows] == [boxed] * 3
+    assert copies.count("to_host") == 1
+    copies.clear()
+    assert x.__dlpack_device__() == np.ones(1).__dlpack_device__()
+    f(x, x), compiled(rows[0])
+    assert copies == []
+    f.run_into(x, x, out=out)
+    assert copies == ["to_host"]
+    np.testing.assert_array_equal(out, [X + X] * 3)
+
+
+def test_rows_are_those_of_now(boxed: str):
+    x = rnp.array([1.0, 2.0, 3.0]).to(boxed)
+    rows = iter(x)
+    assert next(rows).item() == 1
+    x[1] = 7.0
+    assert [r.item() for r in rows] == [7, 3]
 
 
 def test_donated_arrays_of_a_device_are_gone(boxed: str):

@@ -13,8 +13,10 @@ import rlx.numpy as rnp
 from rlx.backends import registry
 from rlx.backends.c_like.dialect import Limits
 from rlx.backends.opencl import platforms
+from rlx.backends.opencl.backend import target_of
 from rlx.ir.config import config
 from rlx.ir.interpret import interpret
+from rlx.lower.pipeline import lower
 from rlx.nn import functional
 
 DEVICE = rlx.Device("opencl")
@@ -83,6 +85,16 @@ def test_halves_are_rounded_as_by_numpy():
 
 
 @needs_device
+def test_arrays_of_any_shape_come_back_as_they_were():
+    for array in (np.float32(3), np.zeros((0, 3), np.float32), X[:, ::2].T, np.array([True])):
+        there = rnp.array(array).to("opencl")
+        assert there.device == "opencl" and there.shape == np.shape(array)
+        np.testing.assert_array_equal(np.asarray(there), array)
+    found = rnp.array(X).to("opencl")
+    assert np.mean(found == X) == 1
+
+
+@needs_device
 def test_what_runs_on_the_host_is_told():
     compiled = rlx.jit(lambda x: rnp.linalg.inv(x), device="opencl").lower(W).compile()
     assert "library: on the host" in compiled.report()
@@ -112,6 +124,8 @@ def test_groups_share_rows_and_tiles_as_on_a_gpu(threads: int, monkeypatch: pyte
         normal = functional.layer_norm(x, rnp.ones(8, "float32"), rnp.zeros(8, "float32"))
         long = rnp.concatenate([x.reshape(-1)] * 9)
         sums = [(long > 1.9).any(), rnp.max(long), long.sum(), rnp.prod(x, 1), x.T + 1]
+        for line in (rnp.cumsum(long), rlx.lax.cummax(long.reshape(4, -1), axis=1, reverse=True)):
+            sums.append(line[..., ::7])
         return functional.softmax(x @ w), normal, long[:99] @ long[:99], *sums
 
     graph = rlx.make_graph(f)(X, W)
@@ -120,6 +134,17 @@ def test_groups_share_rows_and_tiles_as_on_a_gpu(threads: int, monkeypatch: pyte
     assert "barrier" in executable.stages["opencl"]
     for found, wanted in zip(executable.entry(X, W), interpret(graph, [X, W]), strict=True):
         np.testing.assert_allclose(np.asarray(found), wanted, 1e-5, 1e-4)
+
+
+def test_a_device_without_float64_refuses_it():
+    class Small:
+        name, has_doubles = "opencl", False
+
+    target = target_of(Small())  # type: ignore[arg-type]
+    with pytest.raises(rlx.UnsupportedDtype, match="opencl has no float64"):
+        lower(rlx.make_graph(lambda x: x + 1)(np.ones(3)), target)
+    made = lower(rlx.make_graph(lambda x: rnp.exp(x).sum())(X), target)
+    assert "f64" not in str(made.program)
 
 
 # -- failures -------------------------------------------------------------------------------------

@@ -244,6 +244,16 @@ def test_the_inner_policy_holds():
     assert low.item() == float(ml_dtypes.bfloat16(1 / 3))
 
 
+def test_around_an_inner_policy_the_dtypes_are_those_written():
+    small = 2.0**-12  # which 1.5 in bfloat16 swallows
+    for inner in ("as_written", "always_f32", "mixed_bf16"):
+        more = rlx.jit(lambda x: x + small, precision=inner)
+        f = rlx.jit(lambda x, more=more: more(x * 1.5), precision="always_bf16")
+        assert f(rnp.ones(1)).item() == 1.5 + small
+    half = rlx.jit(lambda x: x * 1.5, precision="always_bf16")
+    assert rlx.jit(lambda x: half(x) + small)(rnp.ones(1)).item() == 1.5 + small
+
+
 def test_run_op_by_op_an_inner_policy_holds():
     third = rlx.jit(lambda x: (x / 3).sum(), precision="always_bf16")
     value, _ = rlx.value_and_grad(third)(rnp.ones(1))
@@ -330,6 +340,11 @@ def test_names_and_texts():
     assert caught.value.where and "test_precision.py" in caught.value.where
     with pytest.raises(ArgumentError, match="contractions is 'int8'"):
         Policy(contractions="int8")
+    with pytest.raises(ArgumentError, match="contractions is 'bf16,'"):
+        Policy(contractions="bf16,")
+    with pytest.raises(ArgumentError) as caught, rlx.precision("half"):
+        pass
+    assert caught.value.where and "test_precision.py" in caught.value.where
     for name, policy in POLICIES.items():
         assert policy.text == name
 
@@ -399,6 +414,14 @@ def test_a_loss_scale_saves_small_gradients():
     exact = np.asarray(rlx.grad(lambda w, x: ((x @ w) ** 2).mean() * 1e-9)(W, X))
     assert not gradient(rlx.optim.StaticLossScale(1.0)).any()
     assert np.allclose(gradient(rlx.optim.StaticLossScale(2.0**15)), exact, rtol=2e-3, atol=0)
+
+
+def test_a_loss_scale_scales_complex_gradients():
+    scale = rlx.optim.StaticLossScale(1000.0)
+    w = rnp.array([1 + 2j, 3 - 1j])
+    slope = rlx.grad(lambda w: scale.scale((abs(w) ** 2).sum()))(w)
+    np.testing.assert_allclose(scale.unscale({"w": slope})["w"], 2 * w.conj(), rtol=1e-6)
+    assert not rlx.optim.all_finite([w, w * complex(0, np.inf)]).item()
 
 
 def test_a_step_that_overflows_is_left_out():

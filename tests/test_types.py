@@ -64,7 +64,9 @@ def test_every_name_of_a_dtype_is_understood():
     assert as_dtype(bool).name == "bool"
 
 
-@pytest.mark.parametrize("wrong", ["f31", "object", object, np.dtype("S3"), "datetime64[s]"])
+@pytest.mark.parametrize(
+    "wrong", ["f31", "f4,=", "object", object, np.dtype("S3"), "datetime64[s]"]
+)
 def test_other_dtypes_are_refused(wrong):
     with pytest.raises(DtypeError, match="no dtype"):
         as_dtype(wrong)

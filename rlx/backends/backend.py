@@ -73,7 +73,8 @@ class Executable:
     take in their place: arrays again, as many as it likes. Those that each call passes behind its
     own are `held`.
 
-    If the device has `memory` of its own, results lie there, and the entry takes such arrays, too.
+    If the device has `memory` of its own, results lie there, and the entry takes such arrays, too;
+    `make_donating` gives, for some parameters, an executable that may use up their arrays.
 
     The rest is for looking inside: `make_stages` gives the text of each level by its name,
     `make_report` tells what became of the ops, `seconds` how long each phase of the compile took,
@@ -99,6 +100,7 @@ class Executable:
     prepare: Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]] = tuple
     held: tuple[Any, ...] = ()
     memory: Memory | None = None
+    make_donating: Callable[[tuple[int, ...]], Executable] | None = None
 
     @cached_property
     def held_bytes(self) -> int:
@@ -144,6 +146,7 @@ class Backend(ABC):
     target: Target
     alike_target: Target | None = None  # the same with `sums_alike`, if it can do that
     memory: Memory | None = None  # where its arrays lie; None is the host's
+    has_shardings = False  # whether `compile` takes `shardings`, for parts on many devices
 
     @abstractmethod
     def availability(self) -> Availability:

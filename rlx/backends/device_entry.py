@@ -26,12 +26,9 @@ def device_executable(graph: Graph, array: type, memory: Memory, run: Run) -> Ex
     def entry(*arrays: Any) -> Any:
         if len(arrays) != len(types):
             return MISS
-        given = []
-        for x, wanted in zip(arrays, types, strict=True):
-            data = _data(x, wanted, array, memory)
-            if data is None:
-                return MISS
-            given.append(data)
+        given = _each(arrays, types, array, memory)
+        if given is None:
+            return MISS
         results = tuple(array(data, memory) for data in run(given))
         return results[0] if len(results) == 1 else results
 
@@ -40,6 +37,22 @@ def device_executable(graph: Graph, array: type, memory: Memory, run: Run) -> Ex
         return [x if isinstance(x, array) else array(memory.from_host(x), memory) for x in arrays]
 
     return Executable(entry, MISS, prepare=prepare, memory=memory)
+
+
+def _each(
+    arrays: Sequence[Any], types: Sequence[Type], array: type, memory: Memory
+) -> list[Any] | None:
+    """The device's forms of arguments, or None if one does not fit.
+
+    A function of its own, so that nothing but the list refers to them while the device runs.
+    """
+    given = []
+    for x, wanted in zip(arrays, types, strict=True):
+        data = _data(x, wanted, array, memory)
+        if data is None:
+            return None
+        given.append(data)
+    return given
 
 
 def _data(given: Any, wanted: Type, array: type, memory: Memory) -> Any:

@@ -45,6 +45,7 @@ BACKENDS = {
     "xla": Known(".xla.backend", "XlaBackend", has_parts=True),
     "mlx": Known(".mlx.backend", "MlxBackend", has_parts=True),
     "metal": Known(".mlx.backend", "MlxBackend", {"name": "metal"}),
+    "ane": Known(".ane.backend", "AneBackend"),
     "opencl": Known(".opencl.backend", "OpenClBackend", has_parts=True),
     "webgpu": Known(".webgpu.backend", "WebgpuBackend", has_parts=True),
     "vulkan": Known(".webgpu.backend", "WebgpuBackend", {"name": "vulkan"}),
@@ -99,7 +100,8 @@ def canonical(name: str) -> str:
 
 
 def _unknown(name: str) -> UnknownDeviceError:
-    near = difflib.get_close_matches(str(name), [*names(), *ALIASES], 1)
+    aliases = [a for a, meant in ALIASES.items() if meant.partition(":")[0] in names()]
+    near = difflib.get_close_matches(str(name), [*names(), *aliases], 1)
     guess = f"did you mean {near[0]!r}? " if near else ""
     return UnknownDeviceError(
         f"there is no device {name!r}",

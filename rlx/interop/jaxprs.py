@@ -13,8 +13,8 @@ from jax.extend import core
 from ..ir.source import PACKAGE, Source
 from ..ir.types import is_inexact
 
-JAX = os.path.dirname(jax.__file__) + os.sep
-LIBRARIES = os.path.dirname(os.path.dirname(jax.__file__)) + os.sep
+JAX = os.path.dirname(str(jax.__file__)) + os.sep
+LIBRARIES = os.path.dirname(os.path.dirname(str(jax.__file__))) + os.sep
 Literal = core.Literal
 
 

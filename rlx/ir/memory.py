@@ -7,6 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 
+@runtime_checkable
 class Memory(Protocol):
     """Memory that NumPy cannot read.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import sys
 import threading
@@ -69,9 +70,13 @@ def nearest_frames() -> tuple[FrameType | None, FrameType | None]:
 
 
 def _is_generated(frame: FrameType) -> bool:
-    """Whether a frame is of code that was made for rlx, as a dataclass's `__init__`."""
-    is_nameless = frame.f_code.co_filename == "<string>"
-    return is_nameless and frame.f_globals.get("__name__", "").startswith(HOUSE)
+    """Whether a frame is of code that was made for rlx, or that enters its `with` blocks.
+
+    The first is a dataclass's `__init__`, as an example.
+    """
+    file = frame.f_code.co_filename
+    is_made = file == "<string>" and frame.f_globals.get("__name__", "").startswith(HOUSE)
+    return is_made or file == contextlib.__file__
 
 
 def source_of(frame: FrameType) -> Source:

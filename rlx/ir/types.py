@@ -68,7 +68,7 @@ def as_dtype(dtype: object) -> np.dtype:
     try:
         # whatever NumPy takes for a dtype; its stubs list some
         found = DTYPES.get(np.dtype(dtype).name)  # type: ignore[call-overload]
-    except TypeError:
+    except (TypeError, ValueError, SyntaxError):
         found = None
     if found is None:
         raise DtypeError(

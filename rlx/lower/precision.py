@@ -104,13 +104,22 @@ class _Work:
         """Record a node in the dtype of its class."""
         own = _own_policy(node)
         if own is not None:
-            with self._under(own):
-                return rewrite(node.attrs["graph"], operands, self.visit)
+            return self._called(node, operands, own)
         if not any(x in self.owned for x in operands):
             return again(node, operands, lambda graph: graph)
         results = self._recorded(node, operands)
         self.owned.update(r for r in results if is_inexact(r.dtype))
         return results
+
+    def _called(self, node: Node, operands: list[Value], own: Policy) -> Sequence[Value]:
+        """The nodes of a call under its policy; what goes in and out has the written dtypes."""
+        graph = node.attrs["graph"]
+        if own == self.policy:
+            return rewrite(graph, operands, self.visit)
+        given = [self.cast(x, p.dtype) for x, p in zip(operands, graph.params, strict=True)]
+        with self._under(own):
+            found = rewrite(graph, given, self.visit)
+        return [self.cast(x, r.dtype) for x, r in zip(found, node.results, strict=True)]
 
     @contextmanager
     def _under(self, policy: Policy) -> Iterator[None]:

@@ -169,8 +169,10 @@ def full_like(
     device: Memory | str | None = None,
 ) -> Any:
     """An array of one number like another."""
-    type = operand_type(as_operand(a))
+    like = as_operand(a)
+    type = operand_type(like)
     shape = type.shape if shape is None else shape
+    device = like._device if device is None and isinstance(like, Array) else device
     return full(shape, fill_value, type.dtype if dtype is None else dtype, device=device)
 
 
@@ -204,7 +206,7 @@ def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
             fix="use a step that leads from the start to the stop",
         )
     # NumPy scalars of any kind, for which NumPy's stubs have no overload
-    return Array(np.arange(low, high, by).astype(wanted))  # type: ignore[call-overload]
+    return new_array(np.arange(low, high, by).astype(wanted))  # type: ignore[call-overload]
 
 
 def _known_number(n: Any) -> Any:

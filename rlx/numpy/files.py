@@ -11,7 +11,7 @@ from ..ir.builder import user_source
 from ..ir.errors import FileFormatError
 from ..ir.types import as_dtype
 from ..trace.apply import as_tensor
-from ..trace.array import Array
+from ..trace.array import new_array
 from ..trace.host import to_numpy
 
 NAME = "a NumPy file of numbers (.npy or .npz)"
@@ -19,22 +19,22 @@ NAME = "a NumPy file of numbers (.npy or .npz)"
 
 def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Any:
     """The numbers that lie in memory, copied."""
-    return Array(np.frombuffer(buffer, as_dtype(dtype), count, offset).copy())
+    return new_array(np.frombuffer(buffer, as_dtype(dtype), count, offset).copy())
 
 
 def fromiter(iterable: Iterable[Any], dtype: Any, count: int = -1) -> Any:
     """The numbers an iterator gives."""
-    return Array(np.fromiter(iterable, as_dtype(dtype), count))
+    return new_array(np.fromiter(iterable, as_dtype(dtype), count))
 
 
 def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) -> Any:
     """The numbers in a text, with `sep` between them."""
-    return Array(np.fromstring(string, as_dtype(dtype), count, sep=sep))
+    return new_array(np.fromstring(string, as_dtype(dtype), count, sep=sep))
 
 
 def fromfile(file: Any, dtype: Any = float, count: int = -1, sep: str = "", offset: int = 0) -> Any:
     """The numbers in a file, as bytes or as text with `sep` between them."""
-    return Array(np.fromfile(file, as_dtype(dtype), count, sep, offset))
+    return new_array(np.fromfile(file, as_dtype(dtype), count, sep, offset))
 
 
 def save(file: Any, arr: Any) -> None:
@@ -58,8 +58,8 @@ def load(file: Any) -> Any:
     try:
         found = np.load(file, allow_pickle=False)
         if isinstance(found, Mapping):
-            return {name: Array(to_numpy(_known_dtype(found[name]))) for name in found}
-        return Array(to_numpy(_known_dtype(found)))
+            return {name: new_array(to_numpy(_known_dtype(found[name]))) for name in found}
+        return new_array(to_numpy(_known_dtype(found)))
     except (ValueError, EOFError, KeyError, BadZipFile) as error:
         raise FileFormatError(
             f"this is not {NAME}: {error}",

@@ -11,7 +11,7 @@ from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..ir.types import is_bool, is_inexact
 from ..trace.apply import apply, as_tensor
-from ..trace.array import Array
+from ..trace.array import new_array
 from ..trace.axes import some_axes
 from ..trace.host import is_python_scalar
 from ..trace.promotion import FLOAT, convert, convert_exactly, promote_operands
@@ -159,13 +159,13 @@ def diag_indices_from(arr: Tensor) -> tuple[Any, ...]:
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
     """The places at and below a diagonal."""
     rows, columns = np.tril_indices(n, k, m)
-    return Array(rows.astype("int32")), Array(columns.astype("int32"))
+    return new_array(rows.astype("int32")), new_array(columns.astype("int32"))
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
     """The places at and above a diagonal."""
     rows, columns = np.triu_indices(n, k, m)
-    return Array(rows.astype("int32")), Array(columns.astype("int32"))
+    return new_array(rows.astype("int32")), new_array(columns.astype("int32"))
 
 
 def tril_indices_from(arr: Tensor, k: int = 0) -> tuple[Any, Any]:

@@ -18,7 +18,7 @@ from ..ir.errors import (
     ShapeError,
 )
 from ..ir.types import DTYPES, is_integer
-from ..trace.apply import apply, apply_like, as_operand, as_tensor
+from ..trace.apply import apply, apply_like, as_operand, as_tensor, common_device
 from ..trace.array import Array
 from ..trace.axes import as_shape, broadcast_shapes, one_axis
 from ..trace.bounds import outside
@@ -287,7 +287,8 @@ def nonzero(a: Tensor, *, size: int | None = None, fill_value: Any = None) -> tu
     a = as_tensor(a)
     if size is None:
         known = known_array("nonzero", a, "say how many: nonzero(x, size=n)")
-        return tuple(Array(found.astype("int32")) for found in np.nonzero(known))
+        found = (Array(places.astype("int32")) for places in np.nonzero(known))
+        return tuple(places.to(common_device("nonzero", [a])) for places in found)
     flags = convert(ravel(truth(a)), INT32)
     ranks = cumsum(flags)
     # rank r is first reached at the r-th place; places past the last one drop out

@@ -12,7 +12,7 @@ from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError, ShapeError
 from ..ir.types import is_inexact
 from ..trace.apply import apply, as_operand, as_tensor
-from ..trace.array import Array
+from ..trace.array import new_array
 from ..trace.axes import integer
 from ..trace.promotion import FLOAT, broadcast_to, convert, convert_exactly, result_dtype
 from .contraction import convolve, matmul, outer
@@ -231,10 +231,10 @@ def interp(
 def _window(size: int, *weights: float) -> Any:
     """A sum of cosines, weights[k] that of k whole turns along the window."""
     if size <= 1:
-        return Array(np.ones(max(size, 0), "float32"))
+        return new_array(np.ones(max(size, 0), "float32"))
     angle = 2 * math.pi * np.arange(size) / (size - 1)
     row = sum(w * np.cos(k * angle) for k, w in enumerate(weights))
-    return Array(np.asarray(row, "float32"))
+    return new_array(np.asarray(row, "float32"))
 
 
 def hanning(M: int) -> Any:
@@ -254,12 +254,12 @@ def blackman(M: int) -> Any:
 
 def bartlett(M: int) -> Any:
     """A triangle that is zero at both ends."""
-    return Array(np.bartlett(M).astype("float32"))
+    return new_array(np.bartlett(M).astype("float32"))
 
 
 def kaiser(M: int, beta: float) -> Any:
     """A window of a Bessel function; beta trades width for low sides."""
-    return Array(np.kaiser(M, beta).astype("float32"))
+    return new_array(np.kaiser(M, beta).astype("float32"))
 
 
 # -- the Bessel function i0 ---------------------------------------------------------------------

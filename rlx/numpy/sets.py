@@ -10,7 +10,7 @@ import numpy as np
 from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError
 from ..ir.types import DTYPES
-from ..trace.apply import as_operand, as_tensor
+from ..trace.apply import as_operand, as_tensor, common_device
 from ..trace.array import Array
 from ..trace.axes import one_axis, some_axes
 from ..trace.promotion import convert, convert_exactly, result_dtype
@@ -49,8 +49,8 @@ def unique(
             known, return_index, return_inverse, return_counts, axis, equal_nan=equal_nan
         )
         if not isinstance(found, tuple):
-            return Array(found)
-        return tuple(Array(a if i == 0 else a.astype("int32")) for i, a in enumerate(found))
+            return _beside(found, ar)
+        return tuple(_beside(a if i == 0 else a.astype("int32"), ar) for i, a in enumerate(found))
     wanted = (return_index, return_inverse, return_counts)
     if axis is None:
         return _sized_unique(ravel(ar), wanted, size, fill_value, equal_nan)
@@ -59,6 +59,11 @@ def unique(
     if not isinstance(found, tuple):
         return moveaxis(found, 0, place)
     return moveaxis(found[0], 0, place), *found[1:]
+
+
+def _beside(found: np.ndarray, *arrays: Any) -> Array:
+    """What NumPy found in arrays, as an array on their device."""
+    return Array(found).to(common_device("a set", arrays))
 
 
 def _sized_unique(
@@ -220,9 +225,10 @@ def intersect1d(
     if size is None:
         pair = _known_pair("intersect1d", ar1, ar2)
         if not return_indices:
-            return Array(np.intersect1d(*pair, assume_unique))
+            return _beside(np.intersect1d(*pair, assume_unique), ar1, ar2)
         values, *places = np.intersect1d(*pair, assume_unique, True)
-        return Array(values), *(Array(a.astype("int32")) for a in places)
+        found = (values, *(a.astype("int32") for a in places))
+        return tuple(_beside(a, ar1, ar2) for a in found)
     first, second = _vectors(ar1, ar2)
     _, ordered, is_new = _in_order(first)
     is_kept = logical_and(is_new, isin(ordered, second))
@@ -255,7 +261,8 @@ def setdiff1d(
     In traced code `size` is needed: so many, the rest filled with `fill_value` or 0.
     """
     if size is None:
-        return Array(np.setdiff1d(*_known_pair("setdiff1d", ar1, ar2), assume_unique))
+        pair = _known_pair("setdiff1d", ar1, ar2)
+        return _beside(np.setdiff1d(*pair, assume_unique), ar1, ar2)
     first = ravel(ar1)
     is_kept = logical_not(isin(first, ar2))
     if not assume_unique:
@@ -277,7 +284,8 @@ def setxor1d(
     In traced code `size` is needed: so many, the rest filled with `fill_value` or the least one.
     """
     if size is None:
-        return Array(np.setxor1d(*_known_pair("setxor1d", ar1, ar2), assume_unique))
+        pair = _known_pair("setxor1d", ar1, ar2)
+        return _beside(np.setxor1d(*pair, assume_unique), ar1, ar2)
     first, second = _vectors(ar1, ar2)
     _, ordered, is_new = _in_order(concatenate([first, second]))
     is_shared = logical_and(isin(ordered, first), isin(ordered, second))

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from .. import numpy as rnp
 from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError
-from ..ir.types import is_float
+from ..ir.types import is_inexact
 from ..trace import pytree
 from .optimizer import Optimizer, first_step
 
@@ -44,13 +44,13 @@ class LossScale(Protocol):
 
 
 def all_finite(tree: Any) -> Any:
-    """Whether no float of a tree is infinite or NaN.
+    """Whether no number of a tree, float or complex, is infinite or NaN.
 
     >>> all_finite({"w": rnp.array([1.0, 2.0]), "n": rnp.array(3)}).item()
     True
     """
-    floats = [rnp.asarray(x) for x in pytree.leaves(tree)]
-    each = [rnp.all(rnp.isfinite(x)) for x in floats if is_float(x.dtype)]
+    arrays = [rnp.asarray(x) for x in pytree.leaves(tree)]
+    each = [rnp.all(rnp.isfinite(x)) for x in arrays if is_inexact(x.dtype)]
     return rnp.all(rnp.stack(each)) if each else rnp.asarray(True)
 
 
@@ -66,20 +66,19 @@ def choose(condition: Any, yes: Any, no: Any) -> Any:
 def _multiplied(tree: Any, factor: Any) -> Any:
     def multiply(x: Any) -> Any:
         x = rnp.asarray(x)
-        return x * factor.astype(x.dtype) if is_float(x.dtype) else x
+        return x * factor.astype(x.dtype) if is_inexact(x.dtype) else x
 
     return pytree.map(multiply, tree)
 
 
 def _divided(tree: Any, scale: Any) -> Any:
     """A tree of gradients divided by the scale, in float32 at least."""
-    share = 1.0 / scale
 
     def divide(x: Any) -> Any:
         x = rnp.asarray(x)
-        if not is_float(x.dtype):
+        if not is_inexact(x.dtype):
             return x
-        return (x.astype("float32") if x.dtype.itemsize < 4 else x) * share
+        return (x.astype("float32") if x.dtype.itemsize < 4 else x) / scale
 
     return pytree.map(divide, tree)
 

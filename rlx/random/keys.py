@@ -17,7 +17,7 @@ from ..ir.dims import is_at_least
 from ..ir.errors import AttributeValueError, DtypeError, ShapeError
 from ..ir.types import as_dtype, is_integer, is_signed
 from ..trace.apply import apply, as_tensor
-from ..trace.array import Array
+from ..trace.array import Array, new_array
 from ..trace.axes import as_shape
 from ..trace.promotion import broadcast_operands
 from .reuse import folded, gives_keys, takes_key
@@ -39,7 +39,7 @@ def key(seed: Any, *, impl: str | None = None, dtype: Any = None) -> Any:
     if isinstance(seed, int | np.integer):
         number = int(seed)
         high = 0 if -(2**31) <= number < 0 else number >> 32  # JAX's seeds have 32 bits
-        return Array(np.array([high & WORD_MASK, number & WORD_MASK], WORD))
+        return new_array(np.array([high & WORD_MASK, number & WORD_MASK], WORD))
     seed = as_tensor(seed)
     if not is_integer(seed.dtype) or seed.shape:
         raise DtypeError(

@@ -5,12 +5,14 @@ trace, lower and backends. Read `session.py` first.
 """
 
 from ..backends.backend import MISS
+from . import distributed
 from .cache import CacheStats, CompileCache
 from .compiled import CompiledGraph, Cost
 from .debug import debug, show
 from .devices import Device, default_device, device, devices, doctor
 from .eager import run_on_device
 from .explain_device import Explanation, explain_device
+from .export_coreml import export_coreml
 from .measure import CacheBuster, Tick, time_ns
 from .nan_check import nan_check
 from .precision import precision, with_own_policies
@@ -39,8 +41,10 @@ __all__ = [
     "device_get",
     "device_put",
     "devices",
+    "distributed",
     "doctor",
     "explain_device",
+    "export_coreml",
     "nan_check",
     "precision",
     "run_on_device",

@@ -106,8 +106,9 @@ class CompiledGraph:
         direct = [x if _is_dense(x, t) and not _overlaps(x, prepared) else None for x, t in pairs]
         results = self._enter(prepared, direct)
         for i, target in enumerate(out):
-            if results[i].host() is not target:
-                np.copyto(target, results[i].host())
+            found = results[i].host()
+            if found is not target:
+                np.copyto(target, found)
 
     def _fills(self, arrays: Sequence[Any], out: Sequence[np.ndarray]) -> bool:
         """Whether the machine code may be asked to write to given arrays."""
@@ -159,8 +160,9 @@ class CompiledGraph:
         it; `set_param` copies instead.
         """
         place, prepared = self._checked(name, array)
+        is_fixed = isinstance(array, Array)
         # a new table: a call in another thread sees all of the old one or all of the new one
-        self._bound = {**self._bound, place: prepared}
+        self._bound = {**self._bound, place: self._moved(prepared) if is_fixed else prepared}
 
     def set_param(self, name: str, array: Any) -> None:
         """Copy `array` and use the copy as a parameter in all later calls.
@@ -169,7 +171,7 @@ class CompiledGraph:
         """
         place, prepared = self._checked(name, array)
         copied = prepared if isinstance(array, Array) else prepared.copy()
-        self._bound = {**self._bound, place: copied}
+        self._bound = {**self._bound, place: self._moved(copied)}
 
     def unbind(self, name: str) -> None:
         """Make a bound parameter an argument of calls again."""
@@ -186,6 +188,13 @@ class CompiledGraph:
             )
         (prepared,) = prepare([self.graph.params[place]], [array], self.graph.name, self._memory)
         return place, prepared
+
+    def _moved(self, prepared: Any) -> Any:
+        """What no call changes, where the graph runs: calls need not copy it there."""
+        memory = self._memory
+        if memory is None or isinstance(prepared, Array):
+            return prepared
+        return Array(memory.from_host(prepared), memory)
 
     def _place(self, name: str) -> int:
         if name not in self.names:
@@ -322,9 +331,10 @@ class CompiledGraph:
         An op runs native, expanded or as a library call.
         """
         takers = {i: result for result, i in self._reused.items()}
+        lost = "the device has it" if self._memory else "no result can take it"
         lines = [
             f"donated {self.names[i]}: "
-            + (f"result {takers[i]} takes its memory" if i in takers else "no result can take it")
+            + (f"result {takers[i]} takes its memory" if i in takers else lost)
             for i in self.donated
         ]
         return "\n".join([self.executable.report, *lines])

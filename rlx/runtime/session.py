@@ -22,6 +22,7 @@ from ..ir.errors import ArgumentError, SymbolicSizeError
 from ..ir.fingerprint import fingerprint
 from ..ir.graph import Graph
 from ..ir.policy import Policy, policy_of
+from ..ir.sharding import Shardings
 from ..lower.target import Target
 from ..trace.array import Array
 from ..trace.make_graph import Traced, trace
@@ -52,6 +53,7 @@ class CompileOptions:
     As many of the last parameters as are `fixed` get the same arrays in many calls. The `tier` is
     "fast" for code that is soon there, "max" for code that took long to make and may run faster.
     `precision` is a policy or its name; without one the session's holds.
+    `in_shardings` and `out_shardings` have a `NamedSharding` or None for each parameter or result.
     """
 
     name: str = ""
@@ -63,6 +65,8 @@ class CompileOptions:
     tier: str = "auto"
     fixed: int = 0
     precision: Policy | str | None = None
+    in_shardings: Any = None
+    out_shardings: Any = None
 
     def __post_init__(self) -> None:
         if self.tier not in TIERS:
@@ -133,7 +137,9 @@ class Session:
             made.append(executable if is_plain else told_of(executable, lambda: graph, policy))
             return made[0]
 
+        self._check_shardings(graph, options)
         sizes = (options.specialize, options.buckets, options.deterministic, options.fixed)
+        sizes += (options.in_shardings, options.out_shardings)
         settings = config.settings.compiled_in
         key = (fingerprint(graph), check, settings, sizes, options.tier, policy)
         executable = self.cache.get(key, make)
@@ -142,6 +148,9 @@ class Session:
         # the names in it are this graph's, even if an equal one was compiled before
         compiled = CompiledGraph(graph, self.device, executable, self._queue, precision=policy)
         compiled.donated = _donated(compiled, options.donate)
+        if compiled.donated and executable.make_donating:
+            with compiling:
+                compiled.executable = executable.make_donating(compiled.donated)
         return compiled
 
     def policy(self, options: CompileOptions) -> Policy:
@@ -197,9 +206,9 @@ class Session:
         # the numbers in padding are not the user's to look at
         looks = config.debug_nans or config.debug_infs
         if options.buckets and not looks:
-            return bucketed(graph, compile, options.buckets)
+            return bucketed(graph, compile, options.buckets, self.backend.memory)
         if options.buckets or options.specialize:
-            return specialized(graph, compile)
+            return specialized(graph, compile, self.backend.memory)
         if not self.backend.target.has_symbolic_sizes:
             raise SymbolicSizeError(
                 f"{graph.name}: the device {self.device} compiles for known sizes only",
@@ -223,6 +232,11 @@ class Session:
         began = time.perf_counter()
         more: dict[str, Any] = {"fixed": options.fixed} if options.fixed else {}
         more |= self._target(options)
+        if options.in_shardings or options.out_shardings:
+            inputs = options.in_shardings or (None,) * len(graph.params)
+            more["shardings"] = Shardings(
+                inputs, options.out_shardings or (None,) * len(graph.results)
+            )
         try:
             with tell_slow(name, graph, self.device, options.tier):
                 executable = self.backend.compile(graph, Array, check=check, **more)
@@ -232,6 +246,22 @@ class Session:
         tell_compile(name, graph, self.device, executable, time.perf_counter() - began)
         dump(name, graph, self.device, key, executable)
         return executable
+
+    def _check_shardings(self, graph: Graph, options: CompileOptions) -> None:
+        """Raise if parameters or results cannot be parted as the options say."""
+        given = [*(options.in_shardings or ()), *(options.out_shardings or ())]
+        if any(s is not None for s in given) and not self.backend.has_shardings:
+            raise ArgumentError(
+                f"the device {self.device} does not part arrays among devices",
+                where=str(user_source()),
+                fix='use the device of the mesh, as device="xla"',
+            )
+        sides = (("parameter", graph.params, options.in_shardings),)
+        sides += (("result", graph.results, options.out_shardings),)
+        for word, values, shardings in sides:
+            for i, (value, sharding) in enumerate(zip(values, shardings or (), strict=False)):
+                if sharding is not None:
+                    sharding.check(value.shape, value.origin or f"{word} {i} of {graph.name}")
 
     def _target(self, options: CompileOptions) -> dict[str, Target]:
         """What the backend is told of a target that is not its own."""

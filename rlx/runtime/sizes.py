@@ -14,6 +14,7 @@ from ..ir.bind import check_sizes, concrete_type, concretize
 from ..ir.builder import user_source
 from ..ir.errors import SymbolicSizeError
 from ..ir.graph import Graph
+from ..ir.memory import Memory
 from ..trace.array import Array
 from .cache import compiling
 
@@ -22,7 +23,7 @@ Compile = Callable[[Graph], Executable]
 Buckets = tuple[tuple[str, tuple[int, ...]], ...]
 
 
-def specialized(graph: Graph, compile: Compile) -> Executable:
+def specialized(graph: Graph, compile: Compile, memory: Memory | None) -> Executable:
     """An executable that compiles the graph for each combination of sizes it meets."""
     known: deque[str] = deque(maxlen=TOLD)
 
@@ -35,10 +36,11 @@ def specialized(graph: Graph, compile: Compile) -> Executable:
     return Executable(
         sized_entry(graph.param_types, make),
         make_report=lambda: "specialized for " + ("; ".join(known) or "no size"),
+        memory=memory,
     )
 
 
-def bucketed(graph: Graph, compile: Compile, buckets: Buckets) -> Executable:
+def bucketed(graph: Graph, compile: Compile, buckets: Buckets, memory: Memory | None) -> Executable:
     """An executable that pads arrays to the next larger of some sizes."""
     # with all of lowering, 20 ms to import
     from ..lower.hir.pad_sizes import check_padding, pad_sizes
@@ -62,11 +64,12 @@ def bucketed(graph: Graph, compile: Compile, buckets: Buckets) -> Executable:
         pairs = [(concrete_type(t, sizes).shape, concrete_type(t, chosen).shape) for t in types]
         results = [concrete_type(t, sizes).shape for t in graph.result_types]
         numbers = [np.asarray(sizes[name], np.int32) for name in names]
-        return _padding(made[key], pairs, numbers, results)
+        return _padding(made[key], pairs, numbers, results, memory)
 
     return Executable(
         sized_entry(graph.param_types, make),
         make_report=lambda: "padded to " + ("; ".join(known) or "no size"),
+        memory=memory,
     )
 
 
@@ -109,14 +112,18 @@ def _padding(
     shapes: Sequence[tuple[Any, Any]],
     numbers: Sequence[np.ndarray],
     results: Sequence[Sequence[Any]],
+    memory: Memory | None,
 ) -> Callable[..., Any]:
     """An entry for arrays of certain sizes, which it pads; the true parts of results are cut out.
 
-    `shapes` are those of the arguments, true and padded.
+    `shapes` are those of the arguments, true and padded. Arrays of a device's `memory` are padded
+    and cut on the host.
     """
 
     def run(*arrays: Any) -> Any:
         if len(arrays) != len(shapes):
+            return MISS
+        if any(isinstance(x, Array) and x._device not in (None, memory) for x in arrays):
             return MISS
         hosts = [x.host() if isinstance(x, Array) else x for x in arrays]
         if any(np.shape(x) != true for x, (true, _) in zip(hosts, shapes, strict=True)):
@@ -126,7 +133,7 @@ def _padding(
         if found is MISS:
             return MISS
         many = found if isinstance(found, tuple) else (found,)
-        cut = tuple(map(_cut, many, results))
+        cut = tuple(_cut(x, shape).to(x._device) for x, shape in zip(many, results, strict=True))
         return cut if isinstance(found, tuple) else cut[0]
 
     return run

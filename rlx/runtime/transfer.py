@@ -6,6 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from ..backends import registry
+from ..ir.builder import user_source
+from ..ir.errors import ArgumentError
+from ..ir.sharding import NamedSharding
 from ..trace import pytree
 from ..trace.apply import as_tensor
 from ..trace.array import Array
@@ -15,7 +19,8 @@ from ..trace.tensor import TracedTensor
 def device_put(x: Any, device: Any = None) -> Any:
     """A tree of arrays on a device; without one, on the host.
 
-    Traced arrays stay as they are.
+    In the place of a device may stand a `NamedSharding`: arrays then lie in parts on the devices
+    of its mesh. Traced arrays stay as they are.
 
     >>> device_put({"x": [1.0, 2.0]})["x"][1].item()
     2.0
@@ -23,9 +28,26 @@ def device_put(x: Any, device: Any = None) -> Any:
 
     def put(leaf: Any) -> Any:
         array = as_tensor(leaf)
-        return array.to(device) if isinstance(array, Array) and device is not None else array
+        if not isinstance(array, Array) or device is None:
+            return array
+        return parted(array, device) if isinstance(device, NamedSharding) else array.to(device)
 
     return pytree.map(put, x)
+
+
+def parted(array: Array, sharding: NamedSharding) -> Array:
+    """An array in parts on the devices of a mesh."""
+    backend = registry.get(sharding.mesh.device)
+    if not backend.has_shardings:
+        raise ArgumentError(
+            f"the device {backend.name} does not part arrays among devices",
+            where=str(user_source()),
+            fix='make the mesh of another device: Mesh(..., device="xla")',
+        )
+    sharding.check(array.shape, f"the array {array.type}")
+    there = array.to(sharding.mesh.device)
+    memory: Any = backend.memory
+    return Array(memory.place(there._data, sharding), memory)
 
 
 def device_get(x: Any) -> Any:

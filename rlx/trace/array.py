@@ -65,7 +65,9 @@ class Array(Operators):
 
     def to(self, device: Any) -> Array:
         """The same elements on another device, by its name; `None` means the host."""
-        memory = _find_memory(device) if isinstance(device, str) else device
+        memory = device
+        if device is not None and not isinstance(device, Memory):
+            memory = _find_memory(device)
         if memory is self._device:
             return self
         if memory is None:
@@ -126,7 +128,7 @@ class Array(Operators):
         return data.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (self._data if self._is_shared else self.host()).__dlpack_device__()
+        return self._data.__dlpack_device__() if self._is_shared else (1, 0)  # the host
 
     @property
     def _is_shared(self) -> bool:
@@ -177,11 +179,14 @@ class Array(Operators):
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
             return super().__iter__()
-        return (self._row(i) for i in range(len(self)))
+        return self._rows()
 
-    def _row(self, i: int) -> Array:
-        row = Array(self.host()[i])
-        return ownership.is_part(self, row.to(self._device))
+    def _rows(self) -> Iterator[Array]:
+        data, host = self._data, self.host()
+        for i in range(len(self)):
+            if self._data is not data:  # something was assigned between two rows
+                data, host = self._data, self.host()
+            yield ownership.is_part(self, Array(host[i]).to(self._device))
 
     def __format__(self, spec: str) -> str:
         return format(self.item() if not self.shape else self.host(), spec)

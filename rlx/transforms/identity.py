@@ -186,6 +186,7 @@ class _Walk:
             raise LookupError(f"it depends on a {type(thing).__qualname__}")
         array = np.asarray(thing)
         if isinstance(thing, Array):
+            self.tell(thing.device)
             self.arrays.append(thing)
         self.bytes += array.nbytes
         if array.dtype.hasobject or self.bytes > MOST_BYTES:

@@ -11,6 +11,7 @@ from ..runtime.session import CompileOptions
 from .argument_names import known_names, names_of
 from .dynamic import Axes, as_buckets, declare
 from .jitted import Jitted
+from .shardings import device_of
 
 
 def _named(
@@ -38,6 +39,8 @@ def jit(
     deterministic: str | None = None,
     tier: str = "auto",
     precision: Policy | str | None = None,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
 ) -> Any:
     """Compile a function for each kind of arguments it meets.
 
@@ -60,8 +63,8 @@ def jit(
     Results never depend on the number of threads. With `deterministic="batch"` those of one row do
     not depend on how many rows a batch has, either: sums go in one order, which may take longer.
     Code of `tier="fast"` is soon there, that of "max" (measured) may run faster; bits are equal.
-    `precision` is a policy or its name, as "mixed_bf16"; what it calls follows it, too, but for
-    functions with one of their own.
+    `precision` is a policy or its name, as "mixed_bf16", also of functions it calls without one.
+    `in_shardings` and `out_shardings` part arrays among devices: one `rlx.NamedSharding`, or trees.
 
     >>> import rlx
     >>> @rlx.jit
@@ -78,6 +81,7 @@ def jit(
         return functools.partial(jit, **keywords)
     static = _named(fn, "static", static_argnames, static_argnums)
     given = _named(fn, "donate", donate_argnames, donate_argnums)
-    sizes = as_buckets(buckets)
-    options = CompileOptions("", None, given, specialize, sizes, deterministic, tier, 0, precision)
+    plain = (specialize, as_buckets(buckets), deterministic, tier, 0, precision)
+    options = CompileOptions("", None, given, *plain, in_shardings, out_shardings)
+    device = device or device_of(in_shardings, out_shardings)
     return Jitted(fn, static, options, device, declare(fn, dynamic, static))

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..ir.builder import user_source
 from ..ir.config import Settings, config
-from ..ir.errors import ConcretizationError, DtypeError, StaticArgumentError
+from ..ir.errors import ArgumentError, ConcretizationError, DtypeError, StaticArgumentError
 from ..ir.graph import OPS, Graph, Value
 from ..ir.policy import policy_of
 from ..ir.tracebacks import boundary, hide_frames
@@ -79,6 +79,8 @@ class Jitted:
         self._into: Callable[..., Any] = missed
         self._other_settings: dict[Any, Kept] = {}
         self._elsewhere: dict[str, Jitted] = {}
+        self._follows = False  # whether it is there for arguments on its device
+        self._last: Jitted | None = None  # the one of `_elsewhere` that was called last
         self._chosen: dict[Any, str] = {}
         _jitted.add(self)
         default_session(self._device)  # an unknown device is an error here, not at the first call
@@ -102,26 +104,32 @@ class Jitted:
         """Record the function for arguments like these."""
         args, kwargs = self._arguments(args, kwargs)
         leaves, tree = pytree.flatten((args, kwargs))
-        there = self._where(_Call(Arguments((args, kwargs), (args, kwargs)), leaves, tree))
-        return there._lowered(there._trace(args, kwargs, leaves, tree))
+        traced = self._trace(args, kwargs, leaves, tree)
+        call = _Call(Arguments((args, kwargs), (args, kwargs)), leaves, tree)
+        return self._where(call, traced)._lowered(traced)
 
     @property
     def _device(self) -> Device:
         return self._named or default_device()
 
-    def _where(self, call: _Call) -> Jitted:
-        """The function compiled for the device on which arguments lie, unless one was named."""
-        if self._named:
+    def _where(self, call: _Call, traced: Traced | None = None) -> Jitted:
+        """The function compiled for the device on which arguments lie, unless one was named.
+
+        Arrays from outside, known when it is `traced`, count too.
+        """
+        if self._named and not self._follows:
             return self
         if self._is_auto:
             name = self._fastest(call)
         else:
-            memory = common_device(function_name(self._fn), call.leaves)
+            outside = (*traced.captures, *traced.baked) if traced else ()
+            memory = common_device(function_name(self._fn), (*call.leaves, *outside))
             name = self._device if memory is None else memory.name
         if name == self._device:
             return self
         if name not in self._elsewhere:
             made = Jitted(self._fn, self._static, self._options, name, self._dynamic)
+            made._follows = not self._is_auto
             self._elsewhere = {**self._elsewhere, name: made}
         return self._elsewhere[name]
 
@@ -165,18 +173,24 @@ class Jitted:
 
     def cache_size(self) -> int:
         """The number of kinds of arguments it is compiled for."""
-        return len(self._entries)
+        return sum(len(each._entries) for each in self._everywhere)
+
+    @property
+    def _everywhere(self) -> list[Jitted]:
+        return [self, *self._elsewhere.values()]
 
     def cache_info(self) -> CacheInfo:
         """What it keeps compiled, and how often it was compiled."""
-        kept, limit = self._entries, config.cache_bytes
-        return CacheInfo(len(kept), KEPT, self._compiles, self._reason, kept.bytes, limit)
+        compiles = sum(each._compiles for each in self._everywhere)
+        size = sum(each._entries.bytes for each in self._everywhere)
+        reason = (self._last or self)._reason
+        return CacheInfo(self.cache_size(), KEPT, compiles, reason, size, config.cache_bytes)
 
     def cache_clear(self) -> None:
         """Forget what was compiled."""
         self._entries.clear()
         self._other_settings.clear()
-        self._elsewhere = {}
+        self._elsewhere, self._last = {}, None
         self._forget_paths()
 
     def _forget_paths(self) -> None:
@@ -200,7 +214,14 @@ class Jitted:
     @property
     def graph(self) -> Graph:
         """The graph of the last kind of arguments it was compiled for."""
-        return self._entries.last.graph
+        entries = (self._last or self)._entries
+        if not len(entries):
+            raise ArgumentError(
+                f"{function_name(self._fn)} is not compiled, so it has no graph",
+                where=str(user_source()),
+                fix="call it first, or take f.lower(x).graph",
+            )
+        return entries.last.graph
 
     def _arguments(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Mark the static arguments."""
@@ -246,7 +267,9 @@ class Jitted:
         call = self._call(args, kwargs)
         there = self._where(call)
         if there is not self:
+            self._last = there
             return there(*args, **kwargs)
+        self._last = None
         recent = self._recent
         if recent is not None and call.tree == recent.traced.in_tree:
             result = recent.try_run(call.leaves)
@@ -345,8 +368,9 @@ class Jitted:
                 # it holds in the enclosing trace only
                 if asked or any(isinstance(c, Value) for c in traced.captures):
                     return traced
-                entry = self._lowered(traced).compile()
-                if past:
+                there = self._where(call, traced)
+                entry = there._lowered(traced).compile()
+                if past and there is self:
                     past.keep(entry)
             self._keep(key, entry, reason)
         self._recent = entry
@@ -356,6 +380,7 @@ class Jitted:
         """What earlier processes may have left for arguments of a kind."""
         options = self._options
         is_plain = self._dynamic is None and not options.specialize and not options.buckets
+        is_plain = is_plain and options.in_shardings is None and options.out_shardings is None
         if not is_plain or not config.cache or config.dump or config.check or config.key_reuse:
             return None
         return Past(self._fn, *key, self._device, options)

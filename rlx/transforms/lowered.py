@@ -27,6 +27,7 @@ from ..trace.make_graph import Traced
 from .bound import Bound, bound_to
 from .call_path import Arguments, call_path, into_path
 from .recompile import difference
+from .shardings import with_leaves
 
 MarkStatic = Callable[[Any, Any], tuple[Any, Any]]
 
@@ -236,7 +237,7 @@ class Lowered:
         """Compile it for its device."""
         names = parameter_names(self.graph)
         given = tuple(name for name in self.options.donate if places_of(name, names))
-        options = replace(self.options, donate=given)
+        options = with_leaves(replace(self.options, donate=given), self.traced)
         # each call looks whether a donated array is one from outside
         is_open = is_symbolic(self.graph.param_types) or bool(given)
         captures = () if is_open else self.traced.captures

@@ -25,6 +25,7 @@ from ...lower.lir.program import (
 from .body import Setting, Written
 from .dialect import Dialect, Signature
 from .geometry import Axes
+from .group_scans import is_shared_scan, write_shared_scan
 from .parallel import write_greatest, write_kernel, write_scan, write_scatter
 from .products import write_contraction, write_epilogue
 from .rows import is_shared, write_rows
@@ -198,6 +199,8 @@ class _Planner:
             write: Callable[..., Written] = WRITERS[type(step)]
             if isinstance(step, Contraction) and self.in_vectors:
                 write = write_serial_contraction
+            elif isinstance(step, Scan) and is_shared_scan(step, self.dialect):
+                write = write_shared_scan
             yield self.once(step, write, setting)
         assert not isinstance(step, Chain), "the target has no chains"
 

@@ -28,9 +28,12 @@ class Tile:
     tiles: int
 
     @classmethod
-    def of(cls, extent: int) -> Tile:
-        """Tiles for so many rows or columns."""
-        threads = min(SIDE, 1 << (extent - 1).bit_length())
+    def of(cls, extent: int, most: int) -> Tile:
+        """Tiles for so many rows or columns, of a group that may have so many threads."""
+        side = SIDE
+        while side * side > most:
+            side //= 2
+        threads = min(side, 1 << (extent - 1).bit_length())
         block = min(BLOCK, -(-extent // threads))
         return cls(threads, block, -(-extent // (threads * block)))
 
@@ -56,7 +59,8 @@ class _Product:
             [s.buffer for s in stores],
         )
         self.writer, self.dialect = self.body.writer, setting.dialect
-        self.rows, self.columns = Tile.of(_size(step.row)), Tile.of(_size(step.column))
+        most = setting.dialect.limits.threads
+        self.rows, self.columns = (Tile.of(_size(v), most) for v in (step.row, step.column))
         self.depth = min(DEPTH, _size(step.depth))
         self.threads = self.rows.threads * self.columns.threads
 

@@ -89,7 +89,8 @@ class _Group:
             for loops in (kernel.loops, *(r.loops for r in shared_reductions(kernel)))
         )
         most = min(MOST_THREADS, dialect.limits.threads)
-        self.threads = max(FEWEST_THREADS, min(most, 1 << (longest - 1).bit_length()))
+        most = 1 << (most.bit_length() - 1)  # they are halved until one is left
+        self.threads = min(most, max(FEWEST_THREADS, 1 << (longest - 1).bit_length()))
 
     def write(self) -> Written:
         """The kernel of all rows."""

@@ -94,7 +94,7 @@ class _Frame:
             return self.runner.owned[buffer]
         assert isinstance(buffer.offset, int), f"{buffer} has no place"
         # more memory for one step lies behind the arena of the whole program
-        base = 0 if buffer.name.startswith("s") else self.base
+        base = 0 if buffer in self.runner.plan.spares else self.base
         return Place(self.arena, (base + buffer.offset) // buffer.number_dtype.itemsize)
 
     def run(self, program: Program) -> None:

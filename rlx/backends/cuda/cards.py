@@ -39,8 +39,7 @@ def find(kind: str, which: str) -> Availability:
     try:
         count = runtime.getDeviceCount()
     except Exception as error:
-        reason = f"there is no driver of {MAKER[kind]} that cupy can use: {error}"
-        return Availability(False, reason, DRIVERS[kind])
+        return _without_driver(runtime, kind, error)
     if count == 0:
         return Availability(False, f"there is no device of {MAKER[kind]}", DRIVERS[kind])
     number = which or "0"
@@ -48,6 +47,16 @@ def find(kind: str, which: str) -> Availability:
         reason = f"no {kind} device has the number {which!r}"
         return Availability(False, reason, f"write one of {', '.join(_names(kind, count))}")
     return _compiler(cupy, kind)
+
+
+def _without_driver(runtime: Any, kind: str, error: Exception) -> Availability:
+    version = 0 if runtime.is_hip else runtime.driverGetVersion()  # 0 if there is none
+    if version:
+        known = f"{version // 1000}.{version % 1000 // 10}"
+        reason = f"the driver, of CUDA {known}, is too old for the cupy that is installed"
+        return Availability(False, f"{reason}: {error}", f"install a newer driver, or {PIP[kind]}")
+    reason = f"there is no driver of {MAKER[kind]} that cupy can use: {error}"
+    return Availability(False, reason, DRIVERS[kind])
 
 
 def _compiler(cupy: Any, kind: str) -> Availability:

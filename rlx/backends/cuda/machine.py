@@ -92,12 +92,7 @@ class CudaMachine:
             if self.is_lost:
                 raise lost(self.name, what, "it was lost at an earlier call")
             try:
-                with (
-                    self.device,
-                    self.stream,
-                    self.cupy.cuda.using_allocator(self.pool.malloc),
-                    translated(self.name, what),
-                ):
+                with translated(self.name, what), self.device, self.stream:
                     yield
             except DeviceLostError:
                 self.is_lost = True
@@ -144,8 +139,9 @@ class CudaMachine:
         with self.doing(f"copying {array.nbytes} bytes to it"):
             if not array.nbytes:
                 return self.empty(array.shape, array.dtype)
-            # CuPy copies through memory that it keeps until the stream has come so far
-            memory = self.cupy.array(array.reshape(-1).view(np.uint8)).data
+            with self.cupy.cuda.using_allocator(self.pool.malloc):
+                # it copies through memory that it keeps until the stream has come so far
+                memory = self.cupy.array(array.reshape(-1).view(np.uint8)).data
             return CudaArray(memory, memory.ptr, array.shape, array.dtype, self)
 
     def to_host(self, data: CudaArray) -> np.ndarray:
@@ -158,7 +154,8 @@ class CudaMachine:
 
         Without a `copy` it is the same memory, if that is dense.
         """
-        with self.doing("taking over an array"):
+        allocator = self.cupy.cuda.using_allocator(self.pool.malloc)
+        with self.doing("taking over an array"), allocator:
             found = self.cupy.from_dlpack(x)
             found = found.copy() if copy else self.cupy.ascontiguousarray(found)
         if found.dtype.char not in SHARED:

@@ -50,7 +50,10 @@ class Queued:
         bound = self.bound.get(id(launch))
         if bound is None:
             bound = self.bound[id(launch)] = self._bind(launch)
-        given = [p.memory + p.start * n for p, n in zip(places, bound.sizes, strict=True)]
+        # as numbers of 64 bits, which is what a pointer is
+        given = [
+            np.uint64(p.memory + p.start * n) for p, n in zip(places, bound.sizes, strict=True)
+        ]
         bound.function(
             bound.groups, bound.threads, (*given, *bound.numbers), stream=self.machine.stream
         )

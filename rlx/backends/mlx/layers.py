@@ -21,6 +21,18 @@ def _has_elements(types: Sequence[Type], **attrs: Any) -> bool:
     return types[0].size > 0
 
 
+def layer_norm(x: mx.array, scale: mx.array, bias: mx.array, *, eps: float) -> mx.array:
+    """The last axis normalized, times a scale, plus a bias."""
+    return mx.fast.layer_norm(x, scale, bias, eps)
+
+
+def rms_norm(x: mx.array, scale: mx.array, *, eps: float) -> mx.array:
+    """The last axis over the root of its mean square, times a scale."""
+    return mx.fast.rms_norm(x, scale, eps)
+
+
 ROWS = {
+    "layer_norm": Row(layer_norm, HALVES | SINGLE, _has_elements),
+    "rms_norm": Row(rms_norm, HALVES | SINGLE, _has_elements),
     "softmax": Row(softmax, HALVES | SINGLE, _has_elements),
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -66,11 +68,15 @@ class OpenClBackend(Backend):
         fixed: int = 0,
     ) -> Executable:
         """Lower a graph, write its kernels and build them."""
+        times = [time.perf_counter()]
         lowered = lower(graph, target or self.target, _verify_stage if check else None)
-        dialect = OpenClC(self.machine.limits)
-        made = plan(lowered.program, dialect)
+        times.append(time.perf_counter())
+        made = plan(lowered.program, OpenClC(self.machine.limits))
+        times.append(time.perf_counter())
         loaded = Loaded(self.machine, made)
         loaded.ready()
+        times.append(time.perf_counter())
+        spans = [after - before for before, after in itertools.pairwise(times)]
         made_entry = device_executable(graph, array, self.machine, loaded.run)
         return replace(
             made_entry,
@@ -79,6 +85,7 @@ class OpenClBackend(Backend):
             arena_bytes=made.arena_bytes,
             constant_bytes=sum(b.nbytes for p in made.program.programs for b in p.constants),
             program=made.program,
+            seconds=dict(zip(("lower", "write", "build"), spans, strict=True)),
             work=lambda: work(made.program),
         )
 

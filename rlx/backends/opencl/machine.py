@@ -134,7 +134,7 @@ class ClMachine:
 
     def from_host(self, array: np.ndarray) -> ClArray:
         """Copy an array to the device."""
-        array = np.ascontiguousarray(array)
+        array = np.asarray(array, order="C")  # ascontiguousarray gives a number an axis
         with self.doing(f"copying {array.nbytes} bytes to it"):
             made = self.empty(array.shape, array.dtype)
             if array.nbytes:

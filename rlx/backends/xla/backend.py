@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
 from ...ir.graph import Graph
 from ...ir.memory import Memory
+from ...ir.sharding import Shardings
 from ...ir.text import show
 from ...ir.verify import verify
 from ...lower.target import Target
@@ -23,6 +26,8 @@ class XlaBackend(Backend):
     It runs on one of JAX's platforms, `xla:gpu`, perhaps on one of several devices there,
     `xla:gpu:1`; without a name on what JAX thinks best.
     """
+
+    has_shardings = True
 
     def __init__(self, which: str = "") -> None:
         self.platform, _, self._number = which.partition(":")
@@ -79,18 +84,44 @@ class XlaBackend(Backend):
         check: bool = False,
         target: Target | None = None,
         fixed: int = 0,
+        shardings: Shardings | None = None,
     ) -> Executable:
         """Replay the graph in JAX, and compile what that records."""
         from .program import XlaProgram
 
-        tier = (target or self.target).tier
-        program = XlaProgram(self.name, self.device, graph, _verify_stage if check else None, tier)
+        program = XlaProgram(
+            self.name,
+            self.device,
+            graph,
+            check=_verify_stage if check else None,
+            tier=(target or self.target).tier,
+            shardings=shardings,
+        )
         made = device_executable(graph, array, self.memory, program.run)
+        if shardings is not None:
+            made.prepare = self._prepared_for(program, len(graph.params), array)
+        made.make_donating = functools.cache(
+            lambda params: replace(
+                made,
+                entry=device_executable(graph, array, self.memory, program.donating(params)).entry,
+            )
+        )
         made.make_stages = lambda: {n: show(g) for n, g in program.graphs.items()} | program.texts
         made.make_report = lambda: program.report
         made.seconds = program.seconds
         made.arena_bytes, made.constant_bytes = program.arena_bytes, program.code_bytes
         return made
+
+    def _prepared_for(self, program: Any, count: int, array: type) -> Any:
+        """What puts arrays of the last parameters where these lie."""
+        memory: Any = self.memory
+
+        def prepare(arrays: Sequence[Any]) -> Sequence[Any]:
+            first = count - len(arrays)
+            data = [x._data if isinstance(x, array) else memory.from_host(x) for x in arrays]
+            return [array(program.place(x, first + i), memory) for i, x in enumerate(data)]
+
+        return prepare
 
     def compiled_for(self) -> object:
         """The device, and what the compiler makes of it."""

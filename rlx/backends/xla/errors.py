@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import jax
 
 from ...ir.builder import user_source
@@ -13,16 +10,25 @@ from ...ir.errors import DeviceFailure, DeviceMemoryError, KernelBuildError, Rlx
 OUT_OF_MEMORY = ("RESOURCE_EXHAUSTED", "Out of memory", "out of memory")
 
 
-@contextmanager
-def translated(device: str, *, builds: bool = False) -> Iterator[None]:
-    """Give errors of XLA as the house's, in a block that `builds` a program or not."""
-    try:
-        yield
-    except (jax.errors.JaxRuntimeError, MemoryError) as error:
-        raise _translated(device, error, builds) from error
+class translated:
+    """Gives errors of XLA as the house's, in a block that `builds` a program or not.
+
+    A class, for the frames of a generator would stand between the user's line and the error.
+    """
+
+    def __init__(self, device: str, *, builds: bool = False) -> None:
+        self._device, self._builds = device, builds
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        kinds = (jax.errors.JaxRuntimeError, MemoryError)
+        if error is not None and isinstance(error, kinds):
+            raise _translated(self._device, error, self._builds) from error
 
 
-def _translated(device: str, error: Exception, builds: bool) -> RlxError:
+def _translated(device: str, error: BaseException, builds: bool) -> RlxError:
     text = str(error).partition("\n")[0]
     where = str(user_source())
     if isinstance(error, MemoryError) or any(word in text for word in OUT_OF_MEMORY):

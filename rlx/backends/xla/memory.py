@@ -7,7 +7,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from ...ir.builder import user_source
+from ...ir.errors import ArgumentError
+from ...ir.sharding import NamedSharding
 from .errors import translated
+from .sharding import jax_sharding, placed
 
 
 class XlaMemory:
@@ -19,12 +23,33 @@ class XlaMemory:
     def to_host(self, data: Any) -> np.ndarray:
         """The numbers as a read-only NumPy array; of the CPU's memory without a copy."""
         with translated(self.name):
-            return np.asarray(data)
+            if not data.is_fully_addressable and not data.is_fully_replicated:
+                raise _spread(data)
+            # what failed is an error here; in the memory of a CPU NumPy would end the process
+            return np.asarray(data.block_until_ready())
 
     def from_host(self, array: np.ndarray) -> Any:
         """A copy of a NumPy array on the device."""
         with translated(self.name), jax.enable_x64(True):
             return jax.device_put(array, self.device, may_alias=False)
 
+    def place(self, data: Any, sharding: NamedSharding) -> Any:
+        """The array in parts on the devices of a mesh."""
+        with translated(self.name):
+            return placed(data, jax_sharding(sharding))
+
+    def joined(self, part: np.ndarray, sharding: NamedSharding) -> Any:
+        """The array of which each process has a part."""
+        with translated(self.name), jax.enable_x64(True):
+            return jax.make_array_from_process_local_data(jax_sharding(sharding), part)
+
     def __repr__(self) -> str:
         return f"XlaMemory({self.name!r}, {self.device})"
+
+
+def _spread(data: Any) -> ArgumentError:
+    return ArgumentError(
+        f"an array of the shape {data.shape} lies in parts on several processes, none has it whole",
+        where=str(user_source()),
+        fix="put it together: rlx.device_put(x, rlx.NamedSharding(mesh, rlx.P()))",
+    )

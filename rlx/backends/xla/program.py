@@ -3,30 +3,43 @@
 from __future__ import annotations
 
 import functools
+import sys
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+from jax.sharding import SingleDeviceSharding
 
 from ...ir.graph import Graph
+from ...ir.sharding import Shardings
 from ..graph_table import EXPANDED, NATIVE, ON_HOST, prepare, report
 from .emit import TABLE
 from .errors import translated
 from .replay import Replay
+from .sharding import is_on_one, jax_mesh, jax_sharding, placed, whole_on
 
 OPTIONS = {"xla_allow_excess_precision": False}  # what was rounded to a short dtype stays so
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 Check = Callable[[str, Graph], None]
+Run = Callable[[list[jax.Array]], Sequence[jax.Array]]
 
 
 class XlaProgram:
     """A graph compiled for a device of JAX."""
 
     def __init__(
-        self, name: str, device: Any, graph: Graph, check: Check | None, tier: str
+        self,
+        name: str,
+        device: Any,
+        graph: Graph,
+        *,
+        check: Check | None = None,
+        tier: str = "auto",
+        shardings: Shardings | None = None,
     ) -> None:
         self.name, self.device, self.tier = name, device, tier
         began = time.perf_counter()
@@ -36,42 +49,113 @@ class XlaProgram:
         *_, self.graph = self.graphs.values()
         prepared = time.perf_counter()
         self._replay = Replay()
-        self._compiled = self._compile()
+        self._places, results = self._places_of(shardings)
+        self._compiled = self._compile(self._places, results)
+        self._results = results
+        self._elsewhere: dict[Any, Any] = {}  # for arguments that lie on many devices
         self.seconds = {"lower": prepared - began, "xla": time.perf_counter() - prepared}
         self.run = self._run_with_python if self._replay.left else self._run
+        self._is_spread = shardings is not None
 
-    def _compile(self) -> Any:
-        """What JAX makes of the graph."""
+    def _places_of(self, shardings: Shardings | None) -> tuple[list[Any], list[Any] | None]:
+        """Where parameters and results lie: on the device, or as told.
+
+        What is not told of lies whole on all devices of the mesh.
+        """
+        if shardings is None:
+            one = SingleDeviceSharding(self.device)
+            return [one] * len(self.graph.params), None
+        told = [s for s in (*shardings.inputs, *shardings.outputs) if s is not None]
+        whole = whole_on(jax_mesh(told[0].mesh))
+        inputs = [jax_sharding(s) if s else whole for s in shardings.inputs]
+        outputs = [jax_sharding(s) if s else None for s in shardings.outputs]
+        return inputs, outputs if any(outputs) else None
+
+    def place(self, data: jax.Array, i: int) -> jax.Array:
+        """An array where parameter i lies."""
+        with translated(self.name):
+            return placed(data, self._places[i])
+
+    def donating(self, params: tuple[int, ...]) -> Run:
+        """What runs the graph and may use up the arrays of some parameters."""
+        compiled = self._compile(self._places, self._results, params)
+
+        def run(arrays: list[jax.Array]) -> Sequence[jax.Array]:
+            if self._replay.left or not self._is_here(arrays):
+                return self.run(arrays)
+            for i in params:
+                if not _is_alone(arrays, i):
+                    with jax.enable_x64(True):
+                        arrays[i] = arrays[i].copy()
+            with translated(self.name):
+                return compiled(*arrays)
+
+        return run
+
+    def _is_here(self, arrays: Sequence[jax.Array]) -> bool:
+        """Whether arrays lie where the parameters do."""
+        return all(x.sharding == place for x, place in zip(arrays, self._places, strict=True))
+
+    def _compile(
+        self,
+        places: Sequence[Any],
+        results: list[Any] | None,
+        donated: tuple[int, ...] = (),
+    ) -> Any:
+        """What JAX makes of the graph for parameters at these places."""
 
         def replayed(*arrays: jax.Array) -> list[jax.Array]:
             return self._replay.run(self.graph, arrays)
 
         replayed.__name__ = self.graph.name
-        place = jax.sharding.SingleDeviceSharding(self.device)
-        specs = [jax.ShapeDtypeStruct(p.shape, p.dtype, sharding=place) for p in self.graph.params]
+        specs = [
+            jax.ShapeDtypeStruct(p.shape, p.dtype, sharding=place)
+            for p, place in zip(self.graph.params, places, strict=True)
+        ]
+        keywords: Any = {"donate_argnums": donated}
+        keywords |= {} if results is None else {"out_shardings": results}
         is_quick = self.tier == "fast" and self.device.platform == "cpu"
         options: Any = OPTIONS | QUICK if is_quick else OPTIONS
         with (
             translated(self.name, builds=True),
             jax.enable_x64(True),
             jax.default_device(self.device),
+            warnings.catch_warnings(),
         ):
-            return jax.jit(replayed).lower(*specs).compile(compiler_options=options)
+            warnings.filterwarnings("ignore", "Some donated buffers were not usable")
+            return jax.jit(replayed, **keywords).lower(*specs).compile(compiler_options=options)
 
     def _run(self, arrays: Sequence[jax.Array]) -> Sequence[jax.Array]:
         """The results for arrays of the parameters."""
         try:
-            return self._compiled(*arrays)
+            return self._call(arrays)
         except Exception as error:
             with translated(self.name):
                 raise error
+
+    def _call(self, arrays: Sequence[jax.Array]) -> Sequence[jax.Array]:
+        if self._is_spread:
+            arrays = [self.place(x, i) for i, x in enumerate(arrays)]
+        elif any(not is_on_one(x) for x in arrays):
+            return self._follow(arrays)
+        return self._compiled(*arrays)
+
+    def _follow(self, arrays: Sequence[jax.Array]) -> Sequence[jax.Array]:
+        """Run on the devices on which arguments lie; what lies on one goes to all of them."""
+        spread: Any = next(x.sharding for x in arrays if not is_on_one(x))
+        mesh = spread.mesh
+        arrays = [placed(x, whole_on(mesh)) if is_on_one(x) else x for x in arrays]
+        key = tuple(x.sharding for x in arrays)
+        if key not in self._elsewhere:
+            self._elsewhere[key] = self._compile(key, None)
+        return self._elsewhere[key](*arrays)
 
     def _run_with_python(self, arrays: Sequence[jax.Array]) -> Sequence[jax.Array]:
         """Run to the end; what a Python function raised comes out as it was."""
         raised = self._replay.host.raised
         raised.clear()
         try:
-            results = self._compiled(*arrays)
+            results = self._call(arrays)
             jax.block_until_ready(results)
             jax.effects_barrier()
         except Exception as error:
@@ -108,3 +192,12 @@ class XlaProgram:
         """The size of the code."""
         analysis = self._compiled.memory_analysis()
         return int(getattr(analysis, "generated_code_size_in_bytes", 0))
+
+
+def _is_alone(arrays: list[jax.Array], i: int) -> bool:
+    """Whether only this list and the argument that was given away refer to an array."""
+    return sys.getrefcount(arrays[i]) <= _REFERENCES and _HAS_GIL
+
+
+_HAS_GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
+_REFERENCES = 1 + next(sys.getrefcount(one[i]) for one in [[object()]] for i in [0])

@@ -1,0 +1,125 @@
+"""Arrays in parts on many devices: meshes, and which axes are parted along them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .builder import user_source
+from .errors import ArgumentError, ShapeError
+from .types import Size
+
+
+@dataclass(frozen=True, init=False)
+class Mesh:
+    """Devices in a grid whose axes have names: `Mesh((2, 4), ("data", "model"))`.
+
+    They are the first ones that the `device` has, in all processes together.
+    """
+
+    shape: tuple[int, ...]
+    axis_names: tuple[str, ...]
+    device: str
+
+    def __init__(
+        self,
+        shape: Sequence[int] | int,
+        axis_names: Sequence[str] | str,
+        *,
+        device: str = "xla",
+    ) -> None:
+        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+        if len(shape) != len(names) or len(set(names)) < len(names) or any(n < 1 for n in shape):
+            raise ArgumentError(
+                f"a mesh of the shape {shape} cannot have axes {names}",
+                where=str(user_source()),
+                fix='give each axis a size and a name of its own: Mesh((2, 4), ("data", "model"))',
+            )
+        for name, value in (("shape", shape), ("axis_names", names), ("device", str(device))):
+            object.__setattr__(self, name, value)
+
+    @property
+    def size(self) -> int:
+        """How many devices it has."""
+        return math.prod(self.shape)
+
+    def size_of(self, name: str) -> int:
+        """The number of devices along an axis."""
+        return self.shape[self.axis_names.index(name)]
+
+
+class PartitionSpec(tuple):
+    """For each axis of an array the axis of a mesh along which it is parted, or None.
+
+    A tuple of names parts one axis along several; axes that are not told of stay whole.
+
+    >>> PartitionSpec("data", None)
+    PartitionSpec('data', None)
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, *axes: Any) -> PartitionSpec:
+        """Make one of the names themselves, not of a list of them."""
+        return super().__new__(cls, axes)
+
+    def __repr__(self) -> str:
+        return f"PartitionSpec({', '.join(map(repr, self))})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PartitionSpec, tuple(self)
+
+
+@dataclass(frozen=True)
+class NamedSharding:
+    """How an array lies on the devices of a mesh."""
+
+    mesh: Mesh
+    spec: PartitionSpec
+
+    def __post_init__(self) -> None:
+        named = [name for axis in self.spec for name in _names(axis)]
+        strange = [name for name in named if name not in self.mesh.axis_names]
+        if strange or len(set(named)) < len(named):
+            what = f"there is no axis {strange[0]!r}" if strange else "an axis is named twice"
+            raise ArgumentError(
+                f"{self.spec}: {what} of the mesh",
+                where=str(user_source()),
+                fix=f"use each of {', '.join(map(repr, self.mesh.axis_names))} at most once",
+            )
+
+    def check(self, shape: Sequence[Size], what: str) -> None:
+        """Raise unless an array of this shape can be parted so."""
+        if len(self.spec) > len(shape):
+            raise ShapeError(
+                f"{what} has {len(shape)} axes, {self.spec} tells of {len(self.spec)}",
+                where=str(user_source()),
+                fix="leave out names at the end",
+            )
+        for i, axis in enumerate(self.spec):
+            count = math.prod(self.mesh.size_of(name) for name in _names(axis))
+            size = shape[i]
+            if isinstance(size, int) and size % count:
+                raise ShapeError(
+                    f"axis {i} of {what} has {size} places, which do not part among {count} "
+                    f"devices along {axis!r}",
+                    where=str(user_source()),
+                    fix=f"pad it to a multiple of {count}, or leave this axis whole: None",
+                )
+
+
+@dataclass(frozen=True)
+class Shardings:
+    """How the parameters and the results of a graph lie; None where nothing is said."""
+
+    inputs: tuple[NamedSharding | None, ...]
+    outputs: tuple[NamedSharding | None, ...]
+
+
+def _names(axis: Any) -> tuple[str, ...]:
+    if axis is None:
+        return ()
+    return axis if isinstance(axis, tuple) else (axis,)

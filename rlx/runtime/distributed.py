@@ -1,0 +1,55 @@
+"""Several processes, on one host or on many, that compute together on xla.
+
+Each process calls `initialize` before it uses the device. From then on a mesh has the devices of
+all of them, and all processes run the same program.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..backends import registry
+from ..ir.sharding import NamedSharding
+from ..trace.apply import as_tensor
+from ..trace.array import Array
+
+
+def _joined() -> Any:
+    from ..backends.xla import processes  # loads JAX
+
+    return processes
+
+
+def initialize(
+    coordinator_address: str | None = None,
+    num_processes: int | None = None,
+    process_id: int | None = None,
+) -> None:
+    """Join the other processes; all wait until each has called this.
+
+    The first process listens at the address, `"host:port"`. On clusters that JAX knows (Slurm, TPU
+    pods) nothing needs to be given.
+    """
+    _joined().initialize(coordinator_address, num_processes, process_id)
+
+
+def shutdown() -> None:
+    """Leave the other processes."""
+    _joined().shutdown()
+
+
+def process_index() -> int:
+    """The number of this process; 0 if it is alone."""
+    return _joined().index()
+
+
+def process_count() -> int:
+    """How many processes compute together."""
+    return _joined().count()
+
+
+def array_from_parts(part: Any, sharding: NamedSharding) -> Array:
+    """The array of which each process has the part that lies on its devices."""
+    backend = registry.get(sharding.mesh.device)
+    memory: Any = backend.memory
+    return Array(memory.joined(as_tensor(part).host(), sharding), memory)
