@@ -41,8 +41,8 @@ class StepCost:
     `flops` are those of products of matrices in `dtype`, `rows` the fewer of their rows and
     columns. `additions` are simple instructions, in units of one addition, `series` those of
     transcendental ones. `gathered` numbers are read at computed places, `strided` ones not side by
-    side, `scattered` ones written at computed places, `ordered` ones sorted, `scanned` ones combined
-    one after another. `calls` counts library calls.
+    side, `scattered` ones written at computed places, `ordered` ones sorted, `scanned` ones are
+    combined one after another. `calls` counts library calls.
     """
 
     times: float = 1.0

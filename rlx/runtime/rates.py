@@ -65,7 +65,7 @@ class Rates:
         return curve.seconds(size)
 
     def strided(self, count: float) -> float:
-        """The time to read numbers that do not lie side by side: as at any places of a cache."""
+        """The time to read numbers that are not side by side: any places of a cache."""
         curve = self.curves.get("gather")
         if curve is None:
             return self.seconds("gather", count)
