@@ -168,7 +168,8 @@ def test_samples_on_the_host(cuda):
 
 @pytest.mark.skipif(not COMPLETE, reason="`make audit` runs the kernels of every sample")
 def test_all_samples_on_the_host(cuda):
-    print(rlx.testing.check_backend("cuda"))
+    found = rlx.testing.check_backend("cuda", dtypes=["float32", "int32", "bfloat16"])
+    assert not found.gaps
 
 
 # -- the device -----------------------------------------------------------------------------------

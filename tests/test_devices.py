@@ -217,6 +217,13 @@ def test_what_is_copied_from_and_to_a_device(boxed: str, monkeypatch: pytest.Mon
     assert copies == []
     f.run_into(x, x, out=out)
     assert copies == ["to_host"]
+    sizes = []
+    copy = memory.from_host
+    monkeypatch.setattr(
+        memory, "from_host", lambda self, x: [sizes.append(x.size), copy(self, x)][1]
+    )
+    assert ((x + 1) * 2.0).tolist() == ((np.asarray(x) + 1) * 2).tolist()
+    assert sizes == [1, 1]
     np.testing.assert_array_equal(out, [X + X] * 3)
 
 

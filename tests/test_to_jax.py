@@ -9,6 +9,7 @@ import pytest
 
 import rlx
 import rlx.numpy as rnp
+import rlx.scipy.linalg
 from rlx import nn
 
 WEIGHTS = rnp.array(np.linspace(-1, 1, 9, dtype=np.float32).reshape(3, 3))
@@ -47,8 +48,13 @@ def test_derivatives_and_batches_of_jax():
     agree(jax.jit(jax.grad(converted))(PARAMS, X), rlx.grad(loss)(PARAMS, X))
     many = jax.vmap(converted, in_axes=(None, 0))(PARAMS, np.stack([X, X + 1]))
     agree(many, rlx.vmap(loss, in_axes=(None, 0))(PARAMS, np.stack([X, X + 1])))
-    hessian = jax.hessian(lambda x: converted(PARAMS, x[None]))(X[0])
-    agree(hessian, rlx.hessian(lambda x: loss(PARAMS, x[None]))(X[0]))
+
+
+def test_second_derivatives_of_jax():
+    def loss(x):
+        return (nn.functional.gelu(x @ WEIGHTS) ** 2).sum()
+
+    agree(jax.jit(jax.hessian(rlx.to_jax(loss)))(X[0]), rlx.hessian(loss)(X[0]))
 
 
 @pytest.mark.parametrize(
@@ -82,6 +88,27 @@ def test_custom_derivatives_are_kept():
         assert jax.jit(jax.grad(rlx.to_jax(fun)))(2.0, 3.0) == wanted
         many = jax.vmap(jax.grad(rlx.to_jax(lambda x, fun=fun: fun(x, 3))))(jnp.array([2.0, 2.0]))
         assert many.tolist() == [wanted, wanted]
+
+
+def test_complex_numbers_and_windows():
+    def factored(a):
+        return rnp.abs(rnp.linalg.cholesky(a)).sum()
+
+    matrix = (np.eye(2) * 3 + 0.5).astype(np.complex64)
+    agree(jax.grad(rlx.to_jax(factored))(matrix), np.conj(rlx.grad(factored)(matrix)))
+
+    def windows(x):
+        return rlx.lax.reduce_window(x, 1.0, rlx.lax.mul, (2,)).sum()
+
+    agree(jax.grad(rlx.to_jax(windows))(X[0]), rlx.grad(windows)(X[0]))
+
+
+def test_what_numpy_computes_has_no_derivative_in_jax():
+    f = rlx.to_jax(lambda a: rlx.scipy.linalg.schur(a)[0].sum())
+    matrix = np.array([[1.0, 2.0], [0.5, 3.0]], np.float32)
+    agree(f(matrix), rlx.scipy.linalg.schur(matrix)[0].sum())
+    with pytest.raises((rlx.GradientError, TypeError)):
+        jax.grad(f)(matrix)
 
 
 def test_what_is_stopped_has_no_derivative():

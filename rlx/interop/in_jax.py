@@ -12,10 +12,11 @@ from ..backends.xla.emit import table_of
 from ..backends.xla.host import HostCalls
 from ..ir.body import Call
 from ..ir.builder import build
+from ..ir.errors import GradientError
 from ..ir.graph import Graph, Node
 from ..ir.ops.control import filled
 from ..ir.types import Type, as_dtype, is_inexact
-from ..lower.hir import dedupe, expand
+from ..lower.hir import dedupe, expand, split_complex
 from ..trace.apply import as_operand, is_weak, operand_type
 from ..transforms.jvp import expanded, node_jvp
 
@@ -83,15 +84,38 @@ class _InJax:
         if not self._table.takes(node):
             if "expand" in node.op.rules:
                 return self.run(expanded(node), arrays)
-            return self._host.call(node, arrays)
+            return self._without_row(node, arrays)
         made = self._table.rows[node.op.name].emit(*arrays, **node.attrs)
         return tuple(made) if isinstance(made, tuple | list) else (made,)
+
+    def _without_row(self, node: Node, arrays: Arrays) -> Sequence[jax.Array]:
+        """A node as one of its real and imaginary parts, or else a call of NumPy."""
+        alone = build(lambda *xs: node.op.apply(xs, node.attrs), _types(arrays), node.op.name)
+        in_parts = split_complex(alone, lambda dtype: False, self._table.takes)
+        if in_parts is not alone:
+            return self.run(in_parts, arrays)
+
+        @jax.custom_jvp
+        def called(*xs: jax.Array) -> Sequence[jax.Array]:
+            return self._host.call(node, xs)
+
+        @called.defjvp
+        def called_jvp(primals: Arrays, tangents: Arrays) -> Any:
+            raise GradientError(
+                f"{node.op.name} has no meaning in JAX, which calls NumPy for it",
+                where=str(node.source),
+                fix="differentiate in rlx: rlx.to_jax(rlx.grad(f))",
+            )
+
+        return called(*arrays)
 
 
 def _has_slopes(node: Node) -> bool:
     """Whether an op has a derivative that JAX would not find as it is meant."""
     rules = node.op.rules
-    return "jvp" in rules and "transpose" not in rules and not node.graphs
+    if node.graphs or {"transpose", "nondifferentiable"} & rules.keys():
+        return False
+    return "jvp" in rules or "expand" in rules
 
 
 # -- functions with derivatives of their own ----------------------------------------------------

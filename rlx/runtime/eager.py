@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..ir.builder import build
-from ..ir.graph import Graph
+from ..ir.graph import Graph, Value
 from ..ir.memory import Memory
 from ..ir.op import Op
+from ..ir.ops.movement import broadcast
 from ..ir.policy import AS_WRITTEN
 from ..trace.apply import evaluate_with_reference, set_evaluator
 from ..trace.array import Array
@@ -23,8 +24,20 @@ def evaluate_on_device(
     """Run an op where its operands lie: on the host by its reference, else compiled."""
     if memory is None:
         return evaluate_with_reference(op, arrays, attrs, None)
-    graph = build(lambda *xs: op.apply(xs, attrs), [x.type for x in arrays], op.name)
-    return run_on_device(graph, arrays, memory)
+    given = [_number_in(x) if x._device is None else x for x in arrays]
+
+    def record(*values: Value) -> Sequence[Value]:
+        rows = zip(values, arrays, strict=True)
+        whole = [v if v.type == x.type else broadcast(v, shape=x.shape, axes=()) for v, x in rows]
+        return op.apply(whole, attrs)
+
+    graph = build(record, [x.type for x in given], op.name)
+    return run_on_device(graph, given, memory)
+
+
+def _number_in(filled: Array) -> Array:
+    """The number that fills an array."""
+    return Array(filled.host()[(0,) * filled.ndim])
 
 
 def run_on_device(graph: Graph, arrays: Sequence[Any], memory: Memory) -> Sequence[Array]:

@@ -53,7 +53,7 @@ def set_evaluator(evaluator: Evaluator) -> Evaluator:
     """Replace what runs ops on concrete arrays; gives the one before.
 
     An evaluator is called with the op, arrays of one device, complete attributes and the device
-    (None is the host), and gives all results.
+    (None is the host), and gives all results. Arrays that one number fills lie on the host.
     """
     global _evaluator
     before, _evaluator = _evaluator, evaluator
@@ -306,7 +306,9 @@ def _to_arrays(operands: Sequence[Any], device: Any) -> list[Array]:
             type = like or Type(default_of(x))
             # evaluated at once, so no size is symbolic
             x = np.broadcast_to(scalar_to_numpy(x, type.dtype), type.shape)  # type: ignore[arg-type]
-        arrays.append(_view(np.asarray(x)).to(device))
+        x = np.asarray(x)
+        is_filled = x.size > 1 and not any(x.strides)  # a device is sent the number once
+        arrays.append(_view(x) if is_filled else _view(x).to(device))
     return arrays
 
 

@@ -43,4 +43,6 @@ abstract; `opencl_c.py` is an example. What the kernels rely on:
   int32 for each of `signature.numbers`. A dialect may pass the numbers in another way.
 - **Groups**: `signature.threads` is the size of a group, `launch.groups` how many there are;
   `Limits` bounds both. Barriers stand where all threads of a group come by.
+- **Many threads or few**: with `Limits.serial` a thread does a whole row, and a whole tile of a
+  product in vectors where the dialect `has_vectors`; otherwise groups share these and long sums.
 """
