@@ -13,7 +13,6 @@ from rlx.ir.builder import build
 from rlx.ir.graph import OPS, Graph, Value
 from rlx.ir.interpret import interpret
 from rlx.ir.types import Type, as_dtype
-from rlx.ir.verify import verify
 from rlx.lower.lir import Contraction, Program, Rows, Step, evaluate
 from rlx.lower.pipeline import Lowered, lower
 from rlx.lower.target import Target
@@ -32,21 +31,17 @@ def arrays_for(types: Sequence[Type], seed: int = 0) -> list[np.ndarray]:
     return [random.uniform(-2, 2, t.shape).astype(t.dtype) for t in types]
 
 
-def verified(stage: str, graph: Graph) -> None:
-    verify(graph, "mir" if stage == "mir" else "hir")
-
-
 def check(graph: Graph, arrays: Sequence[Any] | None = None, tolerance: float = 1e-9) -> Lowered:
     """Lower, evaluate, and compare with the interpreter."""
-    lowered = lower(graph, CPU, check=verified)
+    lowered = lower(graph, CPU, check=True)
     arrays = arrays_for(graph.param_types) if arrays is None else arrays
     meanings = interpret(graph, arrays)
     compare(evaluate(lowered.program, arrays), meanings, tolerance)
     if any(isinstance(step, Rows) for p in lowered.program.programs for step in p.steps):
-        local = lower(graph, LOCAL, check=verified).program
+        local = lower(graph, LOCAL, check=True).program
         compare(evaluate(local, arrays), meanings, tolerance)
     if any(isinstance(step, Contraction) for p in lowered.program.programs for step in p.steps):
-        chained = lower(graph, CHAINED, check=verified).program
+        chained = lower(graph, CHAINED, check=True).program
         compare(evaluate(chained, arrays), meanings, tolerance)
     return lowered
 

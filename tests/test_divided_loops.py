@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from lowering import arrays_for, compare, typed, verified
+from lowering import arrays_for, compare, typed
 
 import rlx
 import rlx.numpy as rnp
@@ -42,7 +42,7 @@ def loop(step: Any, constant: Any = MATRIX, reverse: bool = False) -> Graph:
 
 def parts_of(graph: Graph, threads: int = 2) -> int:
     """Into how many parts the loop of a graph is divided, which must keep its meaning."""
-    program = lower(graph, Target("cpu", threads=threads), check=verified).program
+    program = lower(graph, Target("cpu", threads=threads), check=True).program
     arrays = arrays_for(graph.param_types)
     compare(evaluate(program, arrays), interpret(graph, arrays), 1e-12)
     (step,) = (step for step in program.steps if isinstance(step, RepeatStep))

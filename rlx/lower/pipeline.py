@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ..ir.graph import Graph
 from ..ir.policy import AS_WRITTEN, Policy
 from ..ir.text import show
+from ..ir.verify import verify
 from .hir import (
     dedupe,
     expand,
@@ -61,19 +61,17 @@ def prepare(graph: Graph, policy: Policy) -> Precise:
     return replace(made, graph=dedupe(simplify(made.graph)))
 
 
-def lower(
-    graph: Graph, target: Target, check: Callable[[str, Graph], None] | None = None
-) -> Lowered:
+def lower(graph: Graph, target: Target, check: bool = False) -> Lowered:
     """Lower a traced graph to a loop program.
 
-    `check` gets each stage's name and graph. The program is always verified: that costs a
+    With `check` the graph is verified after every pass. The program always is: that costs a
     hundredth of a compile, and what no step writes would be given to the user as numbers.
     """
     graphs: dict[str, Graph] = {}
 
     def after(name: str, graph: Graph) -> Graph:
         if check:
-            check(name, graph)
+            verify(graph, "mir" if name == "mir" else "hir")
         graphs[name] = graph
         return graph
 

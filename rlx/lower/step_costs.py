@@ -10,7 +10,7 @@ from ..ir.dims import likely
 from ..ir.types import NAMES
 from .cost import work
 from .lir.access import reads, writes
-from .lir.expr import INSTRUCTIONS, Apply, Expr, Load, Reduce
+from .lir.expr import INSTRUCTIONS, Apply, Expr, Guard, Load, Reduce, walk
 from .lir.index import Index, Variable
 from .lir.program import (
     BranchStep,
@@ -31,6 +31,8 @@ from .lir.program import (
 )
 from .work_class import COSTLY
 
+SHORT = 8  # rounds of a loop that fill no vector
+
 
 @dataclass(frozen=True)
 class StepCost:
@@ -38,9 +40,9 @@ class StepCost:
 
     `flops` are those of products of matrices in `dtype`, `rows` the fewer of their rows and
     columns. `additions` are simple instructions, in units of one addition, `series` those of
-    transcendental ones. `gathered` numbers are read at computed places, or far from each other,
-    `scattered` ones written at computed places, `ordered` ones sorted, `scanned` ones combined one
-    after another. `calls` counts library calls.
+    transcendental ones. `gathered` numbers are read at computed places, `strided` ones not side by
+    side, `scattered` ones written at computed places, `ordered` ones sorted, `scanned` ones are
+    combined one after another. `calls` counts library calls.
     """
 
     times: float = 1.0
@@ -51,6 +53,7 @@ class StepCost:
     additions: float = 0.0
     series: float = 0.0
     gathered: float = 0.0
+    strided: float = 0.0
     scattered: float = 0.0
     scanned: float = 0.0
     ordered: float = 0.0
@@ -91,7 +94,7 @@ class _Total:
 
     def __init__(self) -> None:
         self.dtype, self.flops, self.rows = "float32", 0.0, 0.0
-        self.additions = self.series = self.gathered = self.scattered = 0.0
+        self.additions = self.series = self.gathered = self.strided = self.scattered = 0.0
         self.scanned = self.ordered = self.calls = 0.0
 
     def add(self, step: Step, trips: float) -> None:
@@ -146,17 +149,28 @@ class _Total:
         if isinstance(expr, Reduce):
             trips *= _trips(expr.loops)
             along = (*along, *expr.loops)
-            self.additions += trips
+            # numbers come from caches again and again, and conditions are asked for each
+            inner = list(walk(expr.body))
+            loads = sum(1 for e in inner if isinstance(e, Load))
+            self.additions += trips * (1 + loads + 2 * sum(isinstance(e, Guard) for e in inner))
         for inner in expr.parts:
             self._expr(inner, trips, along, seen)
-        if isinstance(expr, Load) and not is_dense(expr, along):
+        if isinstance(expr, Load) and expr.index.loads:
             self.gathered += trips
+        elif isinstance(expr, Load) and not _is_near(expr, along):
+            self.strided += trips
         if isinstance(expr, Apply):
             units = INSTRUCTIONS[expr.instruction][0]
             if units >= COSTLY:
                 self.series += trips * units
             else:
                 self.additions += trips * units
+
+
+def _is_near(load: Load, along: Sequence[Variable]) -> bool:
+    """Whether a loop of some length reads neighbours in memory."""
+    long = [loop for loop in along if likely(loop.extent) >= SHORT]
+    return is_dense(load, long or along)
 
 
 def is_dense(load: Load, along: Sequence[Variable]) -> bool:

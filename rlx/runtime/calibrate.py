@@ -22,13 +22,15 @@ from ..ir.errors import RlxError
 from ..ir.graph import OPS, Graph, Value
 from ..ir.policy import AS_WRITTEN
 from ..ir.types import Type, as_dtype, is_integer, type_of
+from ..trace import pytree
 from ..trace.array import Array
 from .rates import Curve, Rates
 from .session import CompileOptions, Session, default_session
 
 LONGEST = 1.0  # seconds of a calibration
 ESSENTIAL = 2  # programs that are always measured: memory and products
-LEAST, RUNS = 2e-3, 3  # seconds and runs of one measurement
+ONE, MOST = 3e-4, 3e-2  # seconds of one run of a measurement, and of all
+RUNS, FEWEST = 20, 3  # the least of some short runs is one that nobody disturbed
 ROUNDS, LEAVES = 64, 32
 PLAIN = CompileOptions(precision=AS_WRITTEN)
 F32 = as_dtype("float32")
@@ -68,7 +70,7 @@ def measured(session: Session, longest: float = LONGEST) -> tuple[Rates, bool]:
         if number >= ESSENTIAL and left < 0:
             is_whole = False
             break
-        if name in points and Curve(tuple(sorted(points[name]))).seconds(size) * 2 * RUNS > left:
+        if name in points and Curve(tuple(sorted(points[name]))).seconds(size) * 2 * FEWEST > left:
             continue  # what is known of smaller sizes is in proportion
         seconds = device.seconds(graph(), arrays())
         if seconds is None:
@@ -100,19 +102,18 @@ class _Device:
             return None
 
     def checks(self) -> float:
-        """What Python does around a call."""
-        x = _numbers(8)
-        compiled = self.session.compile(_graph(lambda x: x + 1.0, x), options=PLAIN)
-        given = Array(x) if self.memory is None else Array(x).to(self.memory)
-        entry = functools.partial(compiled.executable.entry, given)
-        return max(_timed(functools.partial(compiled, given)) - _timed(entry), 0.0)
+        """What Python does around a call: that of an object that passes its arguments on."""
+        passing, x = _Passing(), _numbers(8)
+        return max(_timed(lambda: passing(x)) - _timed(lambda: id(x)), 0.0)
 
     def leaf(self, call: float) -> float:
-        """What an array more that is given or made costs."""
+        """What an array more that is given or made costs, with its place in a tree."""
         arrays = [_numbers(8)] * LEAVES
         graph = build(lambda *xs: [x + 1.0 for x in xs], [type_of(x) for x in arrays], "leaves")
         seconds = self.seconds(graph, arrays)
-        return max((seconds or call) - call, 0.0) / (2 * LEAVES)
+        tree = {str(i): x for i, x in enumerate(arrays)}
+        host = _timed(lambda: pytree.flatten(tree))
+        return (max((seconds or call) - call, 0.0) + host) / (2 * LEAVES)
 
     def transfers(self) -> list[tuple[str, float, float]]:
         """The times of copies to the device and back; none if it shares the host's memory."""
@@ -127,6 +128,16 @@ class _Device:
         return found
 
 
+class _Passing:
+    """A function as `jit` makes them, without anything to do."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return id(*args, **kwargs)
+        except BaseException:
+            raise
+
+
 def _ready(x: Any) -> None:
     for each in x if isinstance(x, tuple) else (x,):
         each.block_until_ready()
@@ -135,9 +146,12 @@ def _ready(x: Any) -> None:
 def _timed(run: Callable[[], Any]) -> float:
     """The least seconds of a call, after one that does not count."""
     run()
-    timer = timeit.Timer(run)
-    calls = max(1, round(LEAST / RUNS / max(timer.timeit(1), 1e-7)))
-    return min(timer.repeat(RUNS, calls)) / calls
+    timer, until = timeit.Timer(run), time.perf_counter() + MOST
+    calls = max(1, round(ONE / max(timer.timeit(1), 1e-7)))
+    times = [timer.timeit(calls)]
+    while len(times) < RUNS and (len(times) < FEWEST or time.perf_counter() < until):
+        times.append(timer.timeit(calls))
+    return min(times) / calls
 
 
 # -- the programs ---------------------------------------------------------------------------------
@@ -230,6 +244,10 @@ def _probes() -> list[Probe]:
     def arithmetic(count: int) -> None:
         add("additions", 32.0 * count, lambda: _arithmetic(16, count), (count,))
 
+    def gather(count: int) -> None:
+        arrays = lambda: [_numbers(count), _places(count)]  # noqa: E731
+        made.append(("gather", float(count), lambda: _gathering(count), arrays))
+
     def series(count: int) -> None:
         add("series", 30.0 * count, lambda: _series(count), (count,))
 
@@ -239,7 +257,7 @@ def _probes() -> list[Probe]:
     product(32, "float32")
     product(1024, "float32")
     for dtype in ("bfloat16", "float64", "float16", "int8"):
-        product(256, dtype)
+        product(512, dtype)
     for count in (1 << 12, 1 << 16, 1 << 22):
         stream(count)
     for count in (1 << 12, 1 << 18):
@@ -247,9 +265,8 @@ def _probes() -> list[Probe]:
         series(count)
     count = 1 << 17
     add("scan", float(count), lambda: _running(count), (count,))
-    places = _places(count)
-    gathered = lambda: [_numbers(count), places]  # noqa: E731
-    made.append(("gather", float(count), lambda: _gathering(count), gathered))
+    gather(count)
+    gather(1 << 20)
     add("library", 1.0, lambda: _library(2), (2, 2))
     shuffled = np.random.default_rng(0).normal(size=count).astype(np.float32)
     made.append(("sort", float(count), lambda: _sorting(count), lambda: [shuffled]))

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from ..lower.step_costs import StepCost
 
-FEW_ROWS = 16  # products of fewer rows or columns take about as long as those of so many
+FEW_ROWS = 10  # products of fewer rows or columns take about as long as those of so many
 # what was not measured takes so many times as long as a product of float32, and as long as so many
 # bytes of a stream
 PRODUCTS = {"float16": 1.0, "bfloat16": 1.0, "float64": 2.0}
-BYTES = {"additions": 0.7, "series": 0.7, "gather": 10, "scatter": 20, "scan": 4, "sort": 90}
+BYTES = {"additions": 0.7, "series": 0.7, "gather": 10, "scatter": 40, "scan": 4, "sort": 90}
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,14 @@ class Rates:
         if curve is None:
             return self.seconds("stream", BYTES[kind] * size) if kind in BYTES else 0.0
         return curve.seconds(size)
+
+    def strided(self, count: float) -> float:
+        """The time to read numbers that are not side by side: any places of a cache."""
+        curve = self.curves.get("gather")
+        if curve is None:
+            return self.seconds("gather", count)
+        size, seconds = curve.points[0]
+        return count * seconds / size
 
     def product(self, dtype: str, flops: float) -> float:
         """The time of matrix products."""
@@ -137,6 +145,7 @@ def _computing(rates: Rates, step: StepCost) -> float:
         + rates.seconds("additions", step.additions)
         + rates.seconds("series", step.series)
         + rates.seconds("gather", step.gathered)
+        + rates.strided(step.strided)
         + rates.seconds("scatter", step.scattered)
         + rates.seconds("scan", step.scanned)
         + rates.seconds("sort", step.ordered)

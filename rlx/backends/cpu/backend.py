@@ -18,7 +18,6 @@ from ...ir.dims import Dim, Symbol, concrete, likely
 from ...ir.errors import InternalError
 from ...ir.graph import Graph
 from ...ir.types import Type
-from ...ir.verify import verify
 from ...lower.cost import work
 from ...lower.lir.program import Program
 from ...lower.pipeline import Lowered, lower
@@ -173,7 +172,7 @@ class CpuBackend(Backend):
         """Lower the graph, write its program as LLVM text and compile that."""
         times = [time.perf_counter()]
         with no_collection:
-            lowered = lower(graph, target, _verify_stage if check else None)
+            lowered = lower(graph, target, check)
         program = lowered.program
         times.append(time.perf_counter())
         tuned = tune(program, fixed, _host_of(target)) if tunes(target) else {}
@@ -326,7 +325,3 @@ def _numbers(symbols: Iterable[Symbol], sizes: Sizes) -> np.ndarray:
 def _spec(type: Type, sizes: Sizes | None) -> Spec:
     concrete = concrete_type(type, sizes or {})
     return Spec(concrete.dtype, concrete.shape)  # type: ignore[arg-type]
-
-
-def _verify_stage(stage: str, graph: Graph) -> None:
-    verify(graph, "mir" if stage == "mir" else "hir")

@@ -9,14 +9,13 @@ from typing import Any
 from ...ir.errors import RlxError
 from ...ir.graph import Graph
 from ...ir.types import DTYPES
-from ...ir.verify import verify
 from ...lower.cost import work
-from ...lower.lir.program import LibraryCall
 from ...lower.pipeline import Lowered, lower
 from ...lower.target import FLOATS, NUMBERS, Target
 from ..backend import Availability, Backend, Executable
 from ..c_like.cuda_c import CudaC
 from ..c_like.plan import Plan, plan
+from ..c_like.report import report as report_of_kernels
 from ..c_like.runner import Place, Places, Runner
 from ..device_entry import device_executable
 from .cards import DRIVERS, find
@@ -67,7 +66,7 @@ class CudaBackend(Backend):
         fixed: int = 0,
     ) -> Executable:
         """Lower a graph, write its kernels and build them."""
-        lowered = lower(graph, target or self.target, _verify_stage if check else None)
+        lowered = lower(graph, target or self.target, check)
         machine = self.machine
         claims = claim if machine.blas else lambda step: None
         made = plan(lowered.program, CudaC(machine.limits), claims)
@@ -130,16 +129,6 @@ class Loaded:
 def report(lowered: Lowered, loaded: Loaded) -> str:
     """What became of the ops."""
     made, graphs = loaded.plan, loaded.graphs
-    lines = [lowered.report, f"kernels: {len(made.kernels)}"]
-    if made.products:
-        lines.append(f"products: {len(made.products)} by cuBLAS")
-    for program in made.program.programs:
-        for step in program.steps:
-            if isinstance(step, LibraryCall):
-                lines.append(f"{step.op.name}: library: on the host, with copies to and fro")
-    lines.append(f"graph: {f'none, {graphs.refusal}' if graphs.refusal else len(graphs.known)}")
-    return "\n".join(lines)
-
-
-def _verify_stage(stage: str, graph: Graph) -> None:
-    verify(graph, "mir" if stage == "mir" else "hir")
+    products = [f"products: {len(made.products)} by cuBLAS"] if made.products else []
+    told = f"graph: {f'none, {graphs.refusal}' if graphs.refusal else len(graphs.known)}"
+    return report_of_kernels(lowered, made, *products, told)

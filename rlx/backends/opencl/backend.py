@@ -10,14 +10,13 @@ from dataclasses import replace
 from ...ir.errors import RlxError
 from ...ir.graph import Graph
 from ...ir.types import DTYPES
-from ...ir.verify import verify
 from ...lower.cost import work
-from ...lower.lir.program import LibraryCall
-from ...lower.pipeline import Lowered, lower
+from ...lower.pipeline import lower
 from ...lower.target import FLOATS, NUMBERS, Target
 from ..backend import Availability, Backend, Executable
 from ..c_like.opencl_c import OpenClC
 from ..c_like.plan import Plan, plan
+from ..c_like.report import report
 from ..c_like.runner import Place, Places, Runner
 from ..device_entry import device_executable
 from .machine import ClArray, ClMachine, Queued
@@ -69,7 +68,7 @@ class OpenClBackend(Backend):
     ) -> Executable:
         """Lower a graph, write its kernels and build them."""
         times = [time.perf_counter()]
-        lowered = lower(graph, target or self.target, _verify_stage if check else None)
+        lowered = lower(graph, target or self.target, check)
         times.append(time.perf_counter())
         made = plan(lowered.program, OpenClC(self.machine.limits))
         times.append(time.perf_counter())
@@ -145,17 +144,3 @@ class Loaded:
                 self.runner.run(places[: len(datas)], places[len(datas) :], arena)
             machine.queue.flush()
         return results
-
-
-def report(lowered: Lowered, made: Plan) -> str:
-    """What became of the ops."""
-    lines = [lowered.report, f"kernels: {len(made.kernels)}"]
-    for program in made.program.programs:
-        for step in program.steps:
-            if isinstance(step, LibraryCall):
-                lines.append(f"{step.op.name}: library: on the host, with copies to and fro")
-    return "\n".join(lines)
-
-
-def _verify_stage(stage: str, graph: Graph) -> None:
-    verify(graph, "mir" if stage == "mir" else "hir")

@@ -7,14 +7,13 @@ from functools import cached_property
 
 from ...ir.graph import Graph
 from ...ir.types import DTYPES
-from ...ir.verify import verify
 from ...lower.cost import work
-from ...lower.lir.program import LibraryCall
-from ...lower.pipeline import Lowered, lower
+from ...lower.pipeline import lower
 from ...lower.target import FLOATS, NUMBERS, Target
 from ..backend import Availability, Backend, Executable
 from ..c_like.dialect import Limits
 from ..c_like.plan import Plan, plan
+from ..c_like.report import report
 from ..device_entry import device_executable
 from . import adapters
 from .device import Device
@@ -99,7 +98,7 @@ class WebgpuBackend(Backend):
         fixed: int = 0,
     ) -> Executable:
         """Lower a graph and write its kernels; they are compiled when they first run."""
-        lowered = lower(graph, target or self.target, _verify_stage if check else None)
+        lowered = lower(graph, target or self.target, check)
         few_arrays(lowered.program, self.device.limits[MOST_ARRAYS] - 1)  # one for the numbers
         made = plan(lowered.program, self.dialect)
         compiled = _Compiled(self, made)
@@ -134,20 +133,6 @@ class _Compiled:
         return outputs
 
 
-def report(lowered: Lowered, made: Plan) -> str:
-    """What became of the ops."""
-    lines = [lowered.report, f"kernels: {len(made.kernels)}"]
-    for program in made.program.programs:
-        for step in program.steps:
-            if isinstance(step, LibraryCall):
-                lines.append(f"{step.op.name}: library: on the host, with copies to and fro")
-    return "\n".join(lines)
-
-
 def text_of(made: Plan) -> str:
     """The shaders of a plan, each a text of its own."""
     return "\n".join(f"// {k.name}\n{made.module(k)}" for k in made.kernels)
-
-
-def _verify_stage(stage: str, graph: Graph) -> None:
-    verify(graph, "mir" if stage == "mir" else "hir")
