@@ -227,6 +227,22 @@ def test_what_is_copied_from_and_to_a_device(boxed: str, monkeypatch: pytest.Mon
     np.testing.assert_array_equal(out, [X + X] * 3)
 
 
+def test_an_exported_function_runs_where_its_arguments_lie(
+    boxed: str, monkeypatch: pytest.MonkeyPatch
+):
+    weights = rnp.array(X)
+    f = rlx.export(lambda x: x * weights, rlx.spec((3,)))
+    g = rlx.export(lambda x: x * weights.sum(), rlx.spec(("n",)))
+    there = rnp.array(X).to(boxed)
+    for _ in range(2):
+        assert f(X).device == g(X).device == "cpu"
+        assert f(there).device == boxed
+        with rlx.device(boxed):
+            assert f(X).device == boxed
+    monkeypatch.setattr(sys.modules["boxed_backend"].BoxMemory, "from_host", None)
+    assert f(there).tolist() == [1, 4, 9]  # the weights lie there
+
+
 def test_rows_are_those_of_now(boxed: str):
     x = rnp.array([1.0, 2.0, 3.0]).to(boxed)
     rows = iter(x)

@@ -24,6 +24,7 @@ import numpy as np
 
 from ..ir.bind import bind_sizes, concretize, is_symbolic
 from ..ir.builder import user_source
+from ..ir.config import config
 from ..ir.errors import FileFormatError, GradientError, RlxError, StructureError
 from ..ir.fingerprint import is_portable
 from ..ir.graph import Graph
@@ -32,9 +33,11 @@ from ..ir.tracebacks import boundary
 from ..ir.types import DTYPES, Type
 from ..lower.hir import inline_calls
 from ..runtime.compiled import CompiledGraph, parameter_names
-from ..runtime.session import default_session
+from ..runtime.devices import default_device
+from ..runtime.fixed import hold_last
+from ..runtime.session import CompileOptions, default_session
 from ..trace import pytree
-from ..trace.apply import as_leaf, as_tensor, is_weak, operand_type
+from ..trace.apply import as_leaf, as_tensor, common_device, is_weak, operand_type
 from ..trace.array import Array
 from ..trace.make_graph import check_function, function_name, trace
 from ..trace.promotion import convert
@@ -105,6 +108,7 @@ class Exported:
     ) -> None:
         self.graph, self.weights, self.without_rules = graph, weights, without_rules
         self._inputs, self._results = inputs, results
+        self._compiled: dict[Any, CompiledGraph] = {}
         self.__name__ = graph.name
 
     @property
@@ -155,13 +159,24 @@ class Exported:
                 fix="call it with the containers, keys and lengths it was exported for",
             )
 
-    @cached_property
-    def _compiled(self) -> CompiledGraph:
-        return default_session().compile(self.graph)
-
     def _at_once(self, given: Sequence[Any]) -> Sequence[Any]:
-        found = self._compiled(*given, *self.weights)
+        memory = common_device(self.__name__, given)
+        device = default_device() if memory is None else memory.name
+        key = str(device), config.settings.compiled_in
+        if key not in self._compiled:
+            self._compiled = {**self._compiled, key: self._compile(device)}
+        found = self._compiled[key](*given, *self._passed)
         return found if isinstance(found, tuple) else (found,)
+
+    @cached_property
+    def _passed(self) -> tuple[np.ndarray, ...]:
+        """The weights that each call passes; where all sizes are known, the code holds them."""
+        return self.weights if is_symbolic(self.graph.param_types) else ()
+
+    def _compile(self, device: str) -> CompiledGraph:
+        held = self.weights[len(self._passed) :]
+        options = CompileOptions(fixed=len(held))
+        return hold_last(default_session(device).compile(self.graph, options=options), held)
 
     def _traced(self, given: Sequence[Any]) -> Sequence[Any]:
         """The graph recorded in the one under construction."""
