@@ -68,6 +68,18 @@ def test_derivatives_of_all_kinds():
     agrees(jax.hessian(f), X[0])
 
 
+def test_a_function_is_applied_as_often_as_a_place_is_named():
+    for places, is_unique in (([1, 1, 3, 1], False), ([0, 9, 0], False), ([2, 0], True)):
+        found = np.array(places)
+
+        def f(x, found=found, is_unique=is_unique):
+            return x.at[found].apply(lambda y: y * 2 + 1, unique_indices=is_unique)
+
+        agrees(f, jnp.asarray(X[0]))
+        agree(rlx.from_jax(f)(rnp.array(X[0])), f(jnp.asarray(X[0])))
+        agrees(jax.vmap(f), jnp.asarray(X))
+
+
 def test_loops_and_choices():
     def f(x, n):
         def step(carry, row):

@@ -9,6 +9,7 @@ from jax.extend.core import ClosedJaxpr
 
 from ... import lax
 from ... import numpy as rnp
+from ...trace.apply import as_tensor
 from ..replay import RULES, rule
 from .reductions import of_numbers
 
@@ -82,10 +83,19 @@ plain_scatter = RULES["scatter"]
 
 @rule("scatter")
 def scatter_apply_rule(equation: Any, x: Any, starts: Any, updates: Any) -> Any:
-    """A scatter may apply a function to its places, instead of writing there."""
+    """A scatter may apply a function to its places, as often as each is named."""
     params = equation.params
     if params["update_jaxpr"] is None:
         return plain_scatter(equation, x, starts, updates)
-    counted = plain_scatter(equation, rnp.zeros_like(x), starts, rnp.ones_like(updates))
+    none, ones = (rnp.full_like(y, n, "int32") for y, n in ((x, 0), (updates, 1)))
+    counted = RULES["scatter-add"](equation, none, starts, ones)
     inner = of_numbers(ClosedJaxpr(params["update_jaxpr"], params["update_consts"]))
-    return rnp.where(counted != 0, inner(x, rnp.zeros_like(x))[0], x)
+
+    def applied(times: Any, x: Any) -> Any:
+        return rnp.where(counted > times, inner(x, rnp.zeros_like(x))[0], x)
+
+    if params["unique_indices"]:
+        return applied(0, x)
+    most = rnp.max(counted, initial=0)
+    start = rnp.zeros((), "int32"), as_tensor(x)
+    return lax.while_loop(lambda c: c[0] < most, lambda c: (c[0] + 1, applied(*c)), start)[1]
