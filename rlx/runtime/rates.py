@@ -9,8 +9,10 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from ..lower.step_costs import StepCost
+if TYPE_CHECKING:
+    from ..lower.step_costs import StepCost
 
 FEW_ROWS = 10  # products of fewer rows or columns take about as long as those of so many
 # what was not measured takes so many times as long as a product of float32, and as long as so many
