@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
@@ -78,6 +80,22 @@ def test_a_function_is_applied_as_often_as_a_place_is_named():
         agrees(f, jnp.asarray(X[0]))
         agree(rlx.from_jax(f)(rnp.array(X[0])), f(jnp.asarray(X[0])))
         agrees(jax.vmap(f), jnp.asarray(X))
+
+
+def test_threads_meet_a_container_of_jax_at_once():
+    rlx.from_jax(jnp.sin)
+    begin = threading.Barrier(4)
+
+    def leaves(tree):
+        begin.wait()
+        return len(rlx.tree.leaves(tree))
+
+    with ThreadPoolExecutor(4) as pool:
+        for i in range(20):
+            cls = type(f"Container{i}", (), {"part": X})
+            make = lambda _, children, cls=cls: cls()  # noqa: E731
+            jax.tree_util.register_pytree_node(cls, lambda x: ((x.part, x.part), None), make)
+            assert list(pool.map(leaves, [cls()] * 4)) == [2] * 4
 
 
 def test_loops_and_choices():

@@ -58,11 +58,21 @@ def set_adopter(adopt: Callable[[Any], bool]) -> None:
 
 def _adopted(leaves: Sequence[Any]) -> bool:
     """Whether a class of these leaves turned out to be a container."""
-    assert _adopt is not None
     unknown = {type(x): x for x in leaves if type(x) not in _plain_leaves}
-    found = [cls for cls, x in unknown.items() if _adopt(x)]
+    found = [cls for cls, x in unknown.items() if _is_adopted(cls, x)]
     _plain_leaves.update(unknown.keys() - set(found))
     return bool(found)
+
+
+def _is_adopted(cls: type, leaf: Any) -> bool:
+    assert _adopt is not None
+    try:
+        return _adopt(leaf)
+    except ValueError:
+        # another thread may have registered the class in the meantime
+        if optree.register_pytree_node.get(cls, namespace=NAMESPACE) is None:
+            raise
+        return True
 
 
 def too_deep() -> StructureError:
