@@ -29,10 +29,11 @@ from rlx.ir.errors import UnsupportedDtype, UnsupportedOp
 from rlx.ir.interpret import interpret
 from rlx.runtime.check_backend import Conformance, Outcome, cases, check_backend
 from rlx.runtime.samples import graph_of, tolerance_of
-from rlx.runtime.session import Session
+from rlx.runtime.session import CompileOptions, Session
 
 ROOT = Path(__file__).parent.parent
 PROGRAMS = 60
+QUICK = CompileOptions(tier="fast")
 WITH_DOUBLE = ["float64", "float64", "int32", "uint8", "bool", "complex128"]
 WITHOUT_DOUBLE = ["float32", "float32", "int32", "bool"]
 TOLERANCE = 64.0  # of gradients in units of a sample's own: they chain several ops
@@ -76,7 +77,7 @@ def gradients(device: str) -> Found:
         given = [*arrays, *like(cts, 1)]
 
         def run(graph: Any = graph, given: Any = given) -> str:
-            results = session.compile(graph)(*given)
+            results = session.compile(graph, options=QUICK)(*given)
             results = results if isinstance(results, tuple) else (results,)
             with np.errstate(all="ignore"):
                 wanted = interpret(graph, given)
@@ -147,7 +148,7 @@ def examine(device: str) -> dict[str, Any]:
     """Everything on one device."""
     found: dict[str, Any] = {"device": device, "description": rlx.Device(device).description}
     try:
-        conformance = check_backend(device)
+        conformance = check_backend(device, tier="fast")  # each program runs once
     except rlx.DivergenceError as error:
         conformance = error.conformance  # type: ignore[attr-defined]
     print(conformance, flush=True)

@@ -16,7 +16,7 @@ from ..ir.op import Op
 from ..ir.types import NAMES
 from .compiled import CompiledGraph
 from .samples import SWEPT, Arrays, Case, graph_of, tolerance_of
-from .session import Session
+from .session import CompileOptions, Session
 
 ON_HOST = re.compile(r"library: on the host")
 
@@ -81,6 +81,7 @@ class Conformance:
 @dataclass
 class _Audit:
     session: Session
+    options: CompileOptions
     outcomes: list[Outcome] = field(default_factory=list)
 
     def run(self, case: Case, number: int, dtypes: Iterable[str]) -> None:
@@ -93,7 +94,7 @@ class _Audit:
         graph = graph_of(case.op, arrays, case.attrs)
         absent = self._absent(graph)
         try:
-            compiled = self.session.compile(graph)
+            compiled = self.session.compile(graph, options=self.options)
             results = compiled(*(np.array(a, order="C") for a in arrays))
         except (UnsupportedOp, UnsupportedDtype) as error:
             return Outcome(*place, absent, "" if absent else _without_op(error, case.op))
@@ -149,10 +150,12 @@ def check_backend(
     ops: Iterable[str] | None = None,
     dtypes: Sequence[str] = SWEPT,
     only: Callable[[Case, int], Sequence[str]] | None = None,
+    tier: str = "auto",
 ) -> Conformance:
     """Run every sample of every op on a device and compare it with the op's reference.
 
-    Each runs in all `dtypes` that the op takes; `only(case, number)` may give fewer. What the
+    Each runs in all `dtypes` that the op takes; `only(case, number)` may give fewer. With
+    `tier="fast"` less time goes into code that runs once. What the
     device refuses with the errors for that (`UnsupportedOp`, `UnsupportedDtype`) is a gap; any
     other failure and every number that is off by more than a few roundings of the dtype raises a
     `DivergenceError`. Its attribute `conformance` is the whole result.
@@ -160,7 +163,7 @@ def check_backend(
     >>> print(check_backend("reference", ops=["sin"], dtypes=["float32"]))
     reference: ... samples, 0 wrong, 0 refused (0.0%), 0 on the host
     """
-    audit = _Audit(Session(device))
+    audit = _Audit(Session(device), CompileOptions(tier=tier))
     for case, number in cases(ops):
         audit.run(case, number, only(case, number) if only else dtypes)
     found = Conformance(audit.session.device, tuple(audit.outcomes))
