@@ -46,6 +46,9 @@ def test_devices_are_known_by_name():
         rlx.Device("referense")
     with pytest.raises(rlx.UnknownDeviceError, match="the device 'cpu' has no parts"):
         rlx.Device("cpu:1")
+    for open_device in (rlx.Session, lambda name: rlx.jit(lambda x: x, device=name)):
+        with pytest.raises(rlx.UnknownDeviceError, match="there is no device ''"):
+            open_device("")
     uses: list[Any] = [rnp.ones(2).to, rlx.Session, lambda x: rlx.array(X, device=x)]
     uses.append(lambda x: rlx.device(x).__enter__())
     for use in uses:

@@ -83,5 +83,5 @@ def jit(
     given = _named(fn, "donate", donate_argnames, donate_argnums)
     plain = (specialize, as_buckets(buckets), deterministic, tier, 0, precision)
     options = CompileOptions("", None, given, *plain, in_shardings, out_shardings)
-    device = device or device_of(in_shardings, out_shardings)
+    device = device_of(in_shardings, out_shardings) if device is None else device
     return Jitted(fn, static, options, device, declare(fn, dynamic, static))

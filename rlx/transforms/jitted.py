@@ -70,7 +70,7 @@ class Jitted:
                 fix="make it static or donate it: only arrays can be donated",
             )
         self._is_auto = device == AUTO
-        self._named = Device(device) if device and not self._is_auto else None
+        self._named = None if device is None or self._is_auto else Device(device)
         self._entries = Kept()
         self._compiles, self._reason = 0, ""
         self._recent: Compiled | None = None
