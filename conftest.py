@@ -1,6 +1,7 @@
 """What the tests, and the processes they start, find when they begin."""
 
 import gc
+import importlib.util
 import os
 
 os.environ["RLX_CACHE"] = "0"  # all is compiled, nothing is on disk; before rlx reads it
@@ -8,6 +9,13 @@ os.environ["RLX_CACHE"] = "0"  # all is compiled, nothing is on disk; before rlx
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 QUICK += " --xla_cpu_parallel_codegen_split_count=1 --xla_cpu_use_fusion_emitters=false"
 os.environ.setdefault("XLA_FLAGS", QUICK)
+# their modules import the library of their device as they begin
+LIBRARIES = {"ane": "coremltools", "mlx": "mlx"}
+collect_ignore = [
+    f"rlx/backends/{device}"
+    for device, library in LIBRARIES.items()
+    if importlib.util.find_spec(library) is None
+]
 
 
 def pytest_collection_finish() -> None:

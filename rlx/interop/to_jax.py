@@ -25,8 +25,8 @@ def to_jax(fun: Callable[..., Any]) -> Callable[..., Any]:
     >>> import jax
     >>> import rlx.numpy as rnp
     >>> f = to_jax(lambda x: rnp.sum(rnp.tanh(x) ** 2))
-    >>> print(jax.jit(jax.grad(f))(jax.numpy.array([0.0, 1.0])))
-    [0.   0.6397...]
+    >>> print(jax.jit(jax.grad(f))(jax.numpy.array([0.0, 1.0])).round(2))
+    [0.   0.64]
     """
     check_function(fun, "what to_jax converts")
     know_containers_of_jax()
