@@ -222,3 +222,9 @@ def test_platforms_are_parts_of_the_device():
     assert (x + 1).device == "xla:cpu"
     assert "is no number" in rlx.Device("xla:cpu:one").reason
     assert "JAX has" in rlx.Device("xla:cpu:99").reason
+
+
+def test_a_product_with_a_flag_hides_no_infinity():
+    flags, x = np.array([True, False, False]), np.array([np.inf, np.inf, np.nan], np.float32)
+    found = rlx.jit(lambda c, x: c.astype("float32") * x, device="xla")(flags, x)
+    np.testing.assert_array_equal(found, [np.inf, np.nan, np.nan])

@@ -68,6 +68,9 @@ def _convert(x: jax.Array, *, dtype: np.dtype) -> jax.Array:
         x = lax.real(x)
     if is_bool(dtype):
         return lax.ne(x, lax.full_like(x, 0))
+    if is_bool(x.dtype) and is_float(dtype):
+        # XLA takes a product with a converted bool for a choice, which hides NaN and infinities
+        return lax.select(x, lax.full_like(x, 1, dtype), lax.full_like(x, 0, dtype))
     return lax.convert_element_type(x, dtype)
 
 
