@@ -181,6 +181,13 @@ def test_many_groups_go_along_several_axes(groups):
             assert all(n <= most for n, most in zip(launch.groups, groups, strict=True))
 
 
+def test_long_sorts_count_places_in_64_bits():
+    """Where a run ends, and two places added, may be twice as far as the row is long."""
+    for length, kind in ((1 << 20, "int"), ((1 << 30) + 1, "long")):
+        made = planned(rnp.sort, np.broadcast_to(np.int8(0), (length,)))
+        assert all(f"const {kind} other = " in kernel.text for kernel in made.kernels)
+
+
 @pytest.mark.parametrize("threads", [16, 100, 256])
 def test_groups_are_no_larger_than_they_may_be(threads: int):
     def f(x):

@@ -58,7 +58,9 @@ class _Merge:
         self.loops = tuple(v for v in (self.row, self.place) if v.extent != 1)
         written = [target] if target_ranks is None else [target, target_ranks]
         read = [origin] if ranks is None else [origin, ranks]
-        self.body = Body.of(setting, [], [], self.loops, written, read)
+        # two places are added, and a run may end as far behind the row
+        loops = (*self.loops, Variable(2 * int(step.length)))  # type: ignore[arg-type]
+        self.body = Body.of(setting, [], [], loops, written, read)
         self.writer, self.dialect = self.body.writer, setting.dialect
         self.dtype: np.dtype = origin.number_dtype
         self.length = int(step.length)  # type: ignore[arg-type]
@@ -75,9 +77,8 @@ class _Merge:
             self._name("place", place)
             self._name("run", f"place / {self._wide('width')} * {self._wide('width')}")
             self._name("is_right", f"(place / {self._wide('width')}) % {writer.whole(2)}")
-            self._name(
-                "other", f"run + {self._wide('width')} - is_right * {self._wide('(2 * width)')}"
-            )
+            twice = f"{self._wide('width')} * {writer.whole(2)}"
+            self._name("other", f"run + {self._wide('width')} - is_right * {twice}")
             self._name("first", f"run - is_right * {self._wide('width')}")
             kind = register(self.dtype)
             writer.line(dialect.constant(kind, "number", self._at("place")))
