@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from textwrap import dedent
 from typing import Any
 
@@ -17,10 +17,12 @@ from rlx.backends import registry
 from rlx.backends.c_like.dialect import Limits
 from rlx.backends.c_like.plan import Plan, plan
 from rlx.backends.webgpu import adapters
-from rlx.backends.webgpu.blocks import KEPT_BYTES, Pool
+from rlx.backends.webgpu.blocks import KEPT_BYTES, Block, Pool
+from rlx.backends.webgpu.device import Pipeline, Region
 from rlx.backends.webgpu.few_arrays import few_arrays
 from rlx.backends.webgpu.layout import numbers_of, word_of, words_of
 from rlx.backends.webgpu.library import called_by, declarations
+from rlx.backends.webgpu.machine import Kernels
 from rlx.backends.webgpu.places import place_temporaries
 from rlx.backends.webgpu.scalar import literal, template
 from rlx.backends.webgpu.wgsl import Wgsl
@@ -88,6 +90,13 @@ def test_rounds_of_a_loop_are_told_where_their_rows_begin():
     moved = [k for k in made.kernels if any(p.has_offset for p in k.signature.parameters)]
     assert moved and all("let b0_at = numbers[0];" in k.text for k in moved)
     assert all(f"[i0 + {p.offset_name}]" in k.text for k in moved for p in k.signature.parameters)
+
+
+def test_rows_wait_for_what_is_written_to_arrays():
+    """What one kernel of a row writes the next one reads in other threads."""
+    made = planned(lambda x: x / rnp.sum(x, axis=1, keepdims=True), np.ones((10, 40), np.float32))
+    (kernel,) = made.kernels
+    assert kernel.text.count("storageBarrier();") == 1 and "workgroupBarrier();" in kernel.text
 
 
 @pytest.mark.parametrize(
@@ -172,6 +181,19 @@ def test_free_blocks_are_given_out_again():
     assert huge.is_destroyed
     pool.trim()
     assert buffer.is_destroyed
+
+
+def test_memory_is_bound_anew_for_more_bytes_of_it():
+    """A kernel that copies sees all of an array where a shorter one lay before."""
+
+    class Adapter:
+        def bind(self, pipeline: Pipeline, regions: Sequence[Region]) -> list[int]:
+            return [region.nbytes for region in regions]
+
+    block, pipeline = Block("memory", 256), Pipeline("kernel", "layout")
+    kernels = Kernels(Adapter(), planned(rnp.exp, X))  # type: ignore[arg-type]
+    for nbytes in (4, 200, 4):
+        assert kernels.bound(pipeline, [Region(block, 0, nbytes)]) == [nbytes]
 
 
 def test_temporaries_used_together_lie_apart():

@@ -153,10 +153,11 @@ class Dialect(ABC):
 
     @abstractmethod
     def barrier(self) -> str:
-        """The line where the threads of a group wait for what others wrote.
+        """The line where a group's threads wait for what others wrote to shared memory."""
 
-        That is in shared memory, and in the arrays.
-        """
+    def barrier_of_arrays(self) -> str:
+        """The line where a group's threads wait for what others wrote to arrays."""
+        return self.barrier()
 
     # -- vectors, where `has_vectors`: for products on a processor --------------------------------
 

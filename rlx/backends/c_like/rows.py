@@ -103,7 +103,7 @@ class _Group:
             writer.line(self.dialect.constant(writer.index_dtype, "thread", text))
             for number, kernel in enumerate(step.kernels):
                 if number:
-                    writer.line(self.dialect.barrier())
+                    writer.line(self.dialect.barrier_of_arrays())
                 with writer.block("{", branch=True):
                     self._kernel(kernel)
         return self.body.finish(groups.groups, (self.threads, 1, 1))

@@ -88,7 +88,7 @@ class Kernels:
 
     def bound(self, pipeline: Pipeline, regions: Sequence[Region]) -> Any:
         """A kernel's binding to memory."""
-        key = (pipeline, *((r.block.buffer, r.start) for r in regions))
+        key = (pipeline, *((r.block.buffer, r.start, r.nbytes) for r in regions))
         group = self.groups.get(key)
         if group is None:
             if len(self.groups) >= MOST_GROUPS:

@@ -80,7 +80,11 @@ class Wgsl(Dialect):
 
     def barrier(self) -> str:
         """The line where a group waits."""
-        return "workgroupBarrier();"
+        return "workgroupBarrier();"  # says nothing of arrays
+
+    def barrier_of_arrays(self) -> str:
+        """The line where a group waits for what is written to arrays."""
+        return "storageBarrier();"
 
     # -- wholes ----------------------------------------------------------------------------------
 
