@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from textwrap import dedent
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,11 @@ from rlx.backends.c_like.dialect import Limits
 from rlx.backends.c_like.plan import Plan, plan
 from rlx.backends.webgpu import adapters
 from rlx.backends.webgpu.blocks import KEPT_BYTES, Block, Pool
-from rlx.backends.webgpu.device import Pipeline, Region
+from rlx.backends.webgpu.device import ARRAYS, Device, Pipeline, Region
 from rlx.backends.webgpu.few_arrays import few_arrays
 from rlx.backends.webgpu.layout import numbers_of, word_of, words_of
 from rlx.backends.webgpu.library import called_by, declarations
-from rlx.backends.webgpu.machine import Kernels
+from rlx.backends.webgpu.machine import ROW, Kernels
 from rlx.backends.webgpu.places import place_temporaries
 from rlx.backends.webgpu.scalar import literal, template
 from rlx.backends.webgpu.wgsl import Wgsl
@@ -221,6 +222,13 @@ def test_kernels_of_many_arrays_read_some_from_one():
     found = evaluate(program, arrays)
     np.testing.assert_array_equal(found[0], np.full((2, 3), 190))
     np.testing.assert_array_equal(found[1], np.zeros((2, 3)))
+
+
+def test_kernels_of_no_more_arrays_than_are_told_where_they_begin(monkeypatch: pytest.MonkeyPatch):
+    handle = SimpleNamespace(limits={ARRAYS: 1 << 20}, queue=None)
+    adapter = SimpleNamespace(features=(), limits={}, request_device_sync=lambda **_: handle)
+    monkeypatch.setattr(adapters, "choose", lambda name: adapter)
+    assert 4 * Device("webgpu").limits[ARRAYS] <= ROW
 
 
 # -- adapters -------------------------------------------------------------------------------------

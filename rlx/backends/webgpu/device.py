@@ -25,6 +25,9 @@ LIMITS = (
 )
 """What is asked of an adapter as far as it has it: more than WebGPU promises everywhere."""
 
+ARRAYS = "max-storage-buffers-per-shader-stage"
+MOST_ARRAYS = 64  # of a kernel: its numbers, one for each array, lie in 256 bytes
+
 LOST = ("lost", "destroyed")  # what errors say of a device that is gone
 
 
@@ -78,6 +81,7 @@ class Device:
             )
             self.features = frozenset(features)
             self.limits = dict(self.handle.limits)
+            self.limits[ARRAYS] = min(self.limits[ARRAYS], MOST_ARRAYS)
             self.queue = self.handle.queue
             self.pool = Pool(self._make_buffer)
             self._pipelines: dict[str, Pipeline] = {}
