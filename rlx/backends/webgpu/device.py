@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.errors import DeviceLostError, DeviceMemoryError, KernelBuildError
+from ...ir.errors import DeviceFailure, DeviceLostError, DeviceMemoryError, KernelBuildError
 from . import adapters
 from .blocks import LEAST, Block, Pool
 
@@ -109,7 +109,11 @@ class Device:
             ) from error
         except wgpu.GPUError as error:
             if not _tells_loss(error):
-                raise
+                raise DeviceFailure(
+                    f"{what}: {self.name} failed",
+                    notes=[_first_line(error)],
+                    fix='report this with the program; device="cpu" runs it meanwhile',
+                ) from error
             self._is_lost = True
             raise self.lost_error(what) from error
 

@@ -41,12 +41,12 @@ def _with_few(step: Step, most: int, names: Iterator[str]) -> Iterator[Step]:
 
 
 def _count(kernel: Kernel) -> int:
-    return len({*reads(kernel), *(s.buffer for s in kernel.stores)})
+    return len(_writes(kernel).union(reads(kernel)))
 
 
 def _packed(kernel: Kernel, most: int, names: Iterator[str]) -> Iterator[Step]:
     """The kernel, behind copies of its smallest arrays into one."""
-    written = {s.buffer for s in kernel.stores}
+    written = _writes(kernel)
     by_dtype: dict[object, list[Buffer]] = defaultdict(list)
     for buffer in sorted(set(reads(kernel)) - written, key=lambda b: (b.count, b.serial)):
         by_dtype[buffer.number_dtype].append(buffer)
@@ -64,7 +64,25 @@ def _packed(kernel: Kernel, most: int, names: Iterator[str]) -> Iterator[Step]:
             moved[buffer] = packed, start
             yield _copy(buffer, packed, start, kernel)
             start += buffer.count
-    yield _reading(kernel, moved)
+    yield from _apart(_reading(kernel, moved), most, names)
+
+
+def _apart(kernel: Kernel, most: int, names: Iterator[str]) -> Iterator[Step]:
+    """The kernel, its stores shared out among two if it still writes to too many arrays."""
+    half = len(kernel.stores) // 2
+    parts = [replace(kernel, stores=kernel.stores[:half])] if half else []
+    parts.append(replace(kernel, stores=kernel.stores[half:]))
+    # what the first part writes the second one must not read
+    orders = [p for p in (parts, parts[::-1]) if not _writes(p[0]) & set(reads(p[-1]))]
+    if _count(kernel) <= most or not half or not orders:
+        yield kernel
+        return
+    for part in orders[0]:
+        yield from _with_few(part, most, names)
+
+
+def _writes(kernel: Kernel) -> set[Buffer]:
+    return {s.buffer for s in kernel.stores}
 
 
 def _copy(buffer: Buffer, packed: Buffer, start: int, kernel: Kernel) -> Kernel:
