@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ...ir.types import Type
-from ...lower.lir.access import reads
+from ...lower.lir.access import reads, writes
 from ...lower.lir.expr import Expr, Load, load, substitute
 from ...lower.lir.index import Index, Variable, as_index
 from ...lower.lir.program import Buffer, Kernel, Program, Rows, Step, Store
@@ -28,25 +28,25 @@ def few_arrays(program: Program, most: int) -> None:
 
 def _with_few(step: Step, most: int, names: Iterator[str]) -> Iterator[Step]:
     if isinstance(step, Rows):
-        flat = [Kernel((*step.loops, *k.loops), k.stores, k.source) for k in step.kernels]
-        if all(_count(kernel) <= most for kernel in flat):
+        if _count(step) <= most:
             yield step
             return
-        for kernel in flat:
-            yield from _with_few(kernel, most, names)
+        for k in step.kernels:
+            flat = Kernel((*step.loops, *k.loops), k.stores, k.source)
+            yield from _with_few(flat, most, names)
     elif isinstance(step, Kernel) and _count(step) > most:
         yield from _packed(step, most, names)
     else:
         yield step
 
 
-def _count(kernel: Kernel) -> int:
-    return len(_writes(kernel).union(reads(kernel)))
+def _count(step: Kernel | Rows) -> int:
+    return len({*reads(step), *writes(step)})
 
 
 def _packed(kernel: Kernel, most: int, names: Iterator[str]) -> Iterator[Step]:
     """The kernel, behind copies of its smallest arrays into one."""
-    written = _writes(kernel)
+    written = set(writes(kernel))
     by_dtype: dict[object, list[Buffer]] = defaultdict(list)
     for buffer in sorted(set(reads(kernel)) - written, key=lambda b: (b.count, b.serial)):
         by_dtype[buffer.number_dtype].append(buffer)
@@ -73,16 +73,12 @@ def _apart(kernel: Kernel, most: int, names: Iterator[str]) -> Iterator[Step]:
     parts = [replace(kernel, stores=kernel.stores[:half])] if half else []
     parts.append(replace(kernel, stores=kernel.stores[half:]))
     # what the first part writes the second one must not read
-    orders = [p for p in (parts, parts[::-1]) if not _writes(p[0]) & set(reads(p[-1]))]
+    orders = [p for p in (parts, parts[::-1]) if not {*writes(p[0])} & {*reads(p[-1])}]
     if _count(kernel) <= most or not half or not orders:
         yield kernel
         return
     for part in orders[0]:
         yield from _with_few(part, most, names)
-
-
-def _writes(kernel: Kernel) -> set[Buffer]:
-    return {s.buffer for s in kernel.stores}
 
 
 def _copy(buffer: Buffer, packed: Buffer, start: int, kernel: Kernel) -> Kernel:
