@@ -27,7 +27,7 @@ import numpy as np
 import rlx
 from rlx.ir.errors import UnsupportedDtype, UnsupportedOp
 from rlx.ir.interpret import interpret
-from rlx.runtime.check_backend import Conformance, Outcome, cases, check_backend
+from rlx.runtime.check_backend import cases, check_backend
 from rlx.runtime.samples import graph_of, tolerance_of
 from rlx.runtime.session import CompileOptions, Session
 
@@ -150,7 +150,7 @@ def examine(device: str) -> dict[str, Any]:
     try:
         conformance = check_backend(device, tier="fast")  # each program runs once
     except rlx.DivergenceError as error:
-        conformance = error.conformance  # type: ignore[attr-defined]
+        conformance = error.conformance
     print(conformance, flush=True)
     found["ops"] = [vars(outcome) for outcome in conformance.outcomes]
     for name, part in PARTS.items():
@@ -172,11 +172,6 @@ def is_right(found: dict[str, Any]) -> bool:
     """Whether nothing is wrong on a device."""
     ops = any(row["fault"] for row in found.get("ops", [{"fault": "it crashed"}]))
     return not ops and not any(found[name]["faults"] for name in PARTS)
-
-
-def conformance_of(found: dict[str, Any]) -> Conformance:
-    """The outcomes as they were."""
-    return Conformance(found["device"], tuple(Outcome(**row) for row in found["ops"]))
 
 
 def main() -> None:

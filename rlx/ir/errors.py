@@ -134,7 +134,10 @@ class DivergenceError(RlxError, AssertionError):
     """A compiled function differs from what it means, as `rlx.verify` found.
 
     `graph` shows it on `arrays`; `replay()` gives the results of the device and of the references.
+    Where a whole device was checked, `conformance` has what each sample gave.
     """
+
+    conformance: Any = None
 
     def __init__(
         self,

@@ -245,7 +245,9 @@ def _probes() -> list[Probe]:
         add("additions", 32.0 * count, lambda: _arithmetic(16, count), (count,))
 
     def gather(count: int) -> None:
-        arrays = lambda: [_numbers(count), _places(count)]  # noqa: E731
+        def arrays() -> list[Any]:
+            return [_numbers(count), _places(count)]
+
         made.append(("gather", float(count), lambda: _gathering(count), arrays))
 
     def series(count: int) -> None:

@@ -173,6 +173,6 @@ def check_backend(
             where=str(found),
             fix="correct the device's backend, or the rooms of the ops",
         )
-        error.conformance = found  # type: ignore[attr-defined]
+        error.conformance = found
         raise error
     return found

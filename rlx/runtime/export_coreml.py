@@ -72,6 +72,7 @@ def _with_captures(traced: Traced) -> Graph:
         return graph
 
     def closed(*xs: Value) -> Sequence[Value]:
+        # outside of any trace captures are arrays, never values
         arrays = [constant.lift(x.host()) for x in traced.captures]  # type: ignore[union-attr]
         return inline(graph, [*xs, *arrays])
 

@@ -90,7 +90,8 @@ class Memory:
         try:
             return pickle.loads(data)
         except Exception:  # a class that is gone or damage: unpickling raises anything
-            self._disk.remove(self._key) if self._disk else None
+            if self._disk and self._key:
+                self._disk.remove(self._key)
             return None
 
     def compiled(self, known: Recalled, record: Callable[[], Graph]) -> CompiledGraph | None:
