@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import numpy as np
@@ -180,6 +181,26 @@ def test_python_functions_are_called_and_their_errors_come_out():
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             rlx.jit(bad, device="xla")(X)
+
+
+def test_an_error_of_python_comes_out_of_the_call_it_belongs_to():
+    def positive(v):
+        if v < 0:
+            raise ZeroDivisionError
+        return v
+
+    f = rlx.jit(lambda x: rlx.pure_callback(positive, rlx.spec((), "float32"), x), device="xla")
+
+    def outcomes(x):
+        for _ in range(100):
+            try:
+                yield f(np.float32(x)).item()
+            except ZeroDivisionError:
+                yield "error"
+
+    with ThreadPoolExecutor(2) as pool:
+        found = pool.map(lambda x: set(outcomes(x)), [1, -1, 2, -2])
+    assert list(found) == [{1.0}, {"error"}, {2.0}, {"error"}]
 
 
 def test_memory_that_is_not_there_is_an_error_and_work_goes_on():

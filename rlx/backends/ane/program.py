@@ -36,13 +36,13 @@ MOST_AXES = 5
 OF_NAMES = {"fp16": types.fp16, "fp32": types.fp32, "int32": types.int32, "bool": types.int32}
 
 
-def prepared(graph: Graph, check: Any = None) -> dict[str, Graph]:
+def prepared(graph: Graph, check: bool = False) -> dict[str, Graph]:
     """The stages of a graph, the last of which is written in ops that MIL has.
 
     What Core ML cannot run is an error that names op, lack and line.
     """
     rows = table()
-    stages = prepare(graph, rows.takes, lambda dtype: False, check)
+    stages = prepare(graph, rows.takes, check=check)
     mir = legalize(list(stages.values())[-1], Target("ane", stored=STORED))
     for param in mir.params:
         _check_shape(param.type, param.origin or "an argument", None)
