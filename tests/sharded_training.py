@@ -73,7 +73,16 @@ def in_parts():
     joined = rlx.distributed.array_from_parts(x, rlx.NamedSharding(mesh, rlx.P("data")))
     shapes = [x._data.addressable_shards[0].data.shape for x in (parted, parted * 2, rows(x))]
     same = [np.array_equal(product, x @ x.T), np.array_equal(parted * 2, x * 2)]
-    return shapes, [*same, np.array_equal(rows(x), x + 1), np.array_equal(joined, x)]
+    same += [np.array_equal(rows(x), x + 1), np.array_equal(joined, x)]
+    return shapes, [*same, is_kept(mesh, x)]
+
+
+def is_kept(mesh: rlx.Mesh, x: np.ndarray) -> bool:
+    """Whether an array stays when what was placed of it is given away."""
+    whole = rlx.NamedSharding(mesh, rlx.P())
+    more = rlx.jit(lambda x: x + 1, in_shardings=whole, out_shardings=whole, donate_argnums=0)
+    kept = rnp.array(x).to("xla")
+    return np.array_equal(more(rlx.device_put(kept, whole)), x + 1) and np.array_equal(kept, x)
 
 
 if __name__ == "__main__":

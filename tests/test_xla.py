@@ -230,6 +230,16 @@ def test_donated_memory_is_used_again_unless_somebody_has_it():
     assert other.tolist() == seen.tolist() == [3, -6, 9]
 
 
+def test_an_array_may_be_written_to_once_it_was_copied():
+    memory, x = registry.get("xla").memory, np.zeros(1 << 20, np.float32)
+    assert memory
+    for number in range(20):
+        x[:] = number
+        there = memory.from_host(x)
+        x[:] = -1
+        assert (memory.to_host(there) == number).all()
+
+
 def test_a_program_is_for_known_sizes():
     with pytest.raises(rlx.SymbolicSizeError, match="compiles for known sizes only"):
         rlx.jit(lambda x: x.sum(), device="xla", dynamic={"x": {0: "n"}})(X)

@@ -56,7 +56,7 @@ def test_four_devices_and_two_processes_train_as_one():
     same(weights, alone)
     assert loss == pytest.approx(loss_alone, ROUNDED)
     assert shapes == [[2, 4], [2, 4], [1, 8]]
-    assert equal == [True] * 4
+    assert equal == [True] * 5
     for number, process in enumerate(two):
         index, weights, loss = result_of(process)
         assert index == number

@@ -18,7 +18,7 @@ with warnings.catch_warnings():
     from coremltools.converters.mil.mil import Builder as mb
     from coremltools.converters.mil.mil import Function, Program, Var, types
 
-from ...ir.errors import ShapeError, UnsupportedOp
+from ...ir.errors import ShapeError
 from ...ir.graph import Graph, Node
 from ...ir.types import Type
 from ...lower.mir import legalize
@@ -56,8 +56,7 @@ def _check_node(node: Node, rows: Table) -> None:
         _check_shape(result.type, node.op.name, str(node.source))
     if rows.takes(node):
         return
-    error = refused(node, "ane", f"there is no row {node.op.name!r} for these operands")
-    raise UnsupportedOp(error.what, where=error.where, notes=error.notes, fix=error.fix)
+    raise refused(node, "ane", f"there is no row {node.op.name!r} for these operands")
 
 
 def _check_shape(type: Type, what: str, where: str | None) -> None:

@@ -54,6 +54,8 @@ def placed(data: Any, sharding: Any) -> jax.Array:
         return data
     with jax.enable_x64(True):
         if sharding.is_fully_addressable or not is_on_one(data):
+            # a part that shared memory with `data` would go with it when one of them is donated
+            data = data.copy() if data.sharding.device_set & sharding.device_set else data
             return jax.device_put(data, sharding)
         host = np.asarray(data.block_until_ready())
         return jax.make_array_from_callback(host.shape, sharding, lambda place: host[place])
