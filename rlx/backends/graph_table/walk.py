@@ -21,7 +21,10 @@ def walk(nodes: Iterable[Node], table: Table, known: MutableMapping[Value, Any])
 
 
 def computed(node: Node, table: Table, arrays: Sequence[Any]) -> Sequence[Any]:
-    """The library's arrays of a node; what it refuses is an error that names op and line."""
+    """The library's arrays of a node.
+
+    What the library refuses is an error that names op and line.
+    """
     if node.op.is_constant:
         return [table.lift(node.attrs["value"].array)]
     try:

@@ -22,7 +22,7 @@ from .emit import TABLE
 from .errors import translated
 from .host import HostCalls
 from .replay import Replay, calls_python
-from .sharding import is_on_one, jax_mesh, jax_sharding, placed, whole_on
+from .sharding import is_on_one, jax_mesh, jax_sharding, mesh_of, placed, whole_on
 
 OPTIONS = {"xla_allow_excess_precision": False}  # what was rounded to a short dtype stays so
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
@@ -146,9 +146,8 @@ class XlaProgram:
 
     def _follow(self, arrays: Sequence[jax.Array], *number: np.uint32) -> Sequence[jax.Array]:
         """Run on the devices on which arguments lie; what lies on one goes to all of them."""
-        spread: Any = next(x.sharding for x in arrays if not is_on_one(x))
-        mesh = spread.mesh
-        arrays = [placed(x, whole_on(mesh)) if is_on_one(x) else x for x in arrays]
+        whole = whole_on(mesh_of(arrays))
+        arrays = [placed(x, whole) if is_on_one(x) else x for x in arrays]
         key = tuple(x.sharding for x in arrays)
         if key not in self._elsewhere:
             self._elsewhere[key] = self._compile(key, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -10,7 +11,7 @@ import numpy as np
 from jax.sharding import AxisType, SingleDeviceSharding
 
 from ...ir.builder import user_source
-from ...ir.errors import DeviceUnavailable
+from ...ir.errors import DeviceMismatchError, DeviceUnavailable
 from ...ir.sharding import Mesh, NamedSharding
 
 
@@ -46,6 +47,19 @@ def whole_on(mesh: jax.sharding.Mesh) -> jax.sharding.NamedSharding:
 def is_on_one(data: jax.Array) -> bool:
     """Whether an array lies on one device."""
     return isinstance(data.sharding, SingleDeviceSharding) or len(data.sharding.device_set) == 1
+
+
+def mesh_of(arrays: Sequence[jax.Array]) -> jax.sharding.Mesh:
+    """The mesh of those arrays that lie on many devices; raises if these are not the same."""
+    shardings: list[Any] = [x.sharding for x in arrays if not is_on_one(x)]
+    sizes = sorted({sharding.mesh.size for sharding in shardings})
+    if len(sizes) > 1:
+        raise DeviceMismatchError(
+            f"the arguments lie on {' and on '.join(map(str, sizes))} devices of xla",
+            where=str(user_source()),
+            fix="put them on one mesh: rlx.device_put(x, rlx.NamedSharding(mesh, rlx.P()))",
+        )
+    return shardings[0].mesh
 
 
 def placed(data: Any, sharding: Any) -> jax.Array:
