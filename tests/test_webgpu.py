@@ -210,7 +210,10 @@ def test_temporaries_used_together_lie_apart():
 
 def test_kernels_of_no_more_arrays_than_are_told_where_they_begin(monkeypatch: pytest.MonkeyPatch):
     handle = SimpleNamespace(limits={ARRAYS: 1 << 20}, queue=None)
-    adapter = SimpleNamespace(features=(), limits={}, request_device_sync=lambda **_: handle)
+    info = {"adapter_type": "CPU"}
+    adapter = SimpleNamespace(
+        features=(), limits={}, info=info, request_device_sync=lambda **_: handle
+    )
     monkeypatch.setattr(adapters, "choose", lambda name: adapter)
     assert 4 * Device("webgpu").limits[ARRAYS] <= ROW
 
@@ -484,6 +487,6 @@ def test_what_the_driver_refuses(
 def test_a_kernel_that_does_not_compile(doubled: tuple[str, Any], monkeypatch: pytest.MonkeyPatch):
     name, _ = doubled
     with monkeypatch.context() as patched:
-        patched.setattr(Wgsl, "barrier", lambda self: "no word of the language;")
+        patched.setattr(Wgsl, "loop", lambda self, *_: "no word of the language {")
         with pytest.raises(rlx.KernelBuildError, match="does not compile this kernel"):
             rlx.jit(lambda x: x @ x + 1, device=name)(F32[:, :6])

@@ -82,7 +82,8 @@ class WebgpuBackend(Backend):
         limits = self.device.limits
         most = limits["max-compute-workgroups-per-dimension"]
         local = limits["max-compute-workgroup-storage-size"]
-        return Wgsl(Limits(THREADS, (most, most, most), local))
+        shares = not self.device.is_processor
+        return Wgsl(Limits(THREADS, (most, most, most), local, shares=shares))
 
     def compiled_for(self) -> object:
         """The adapter, by its name and interface."""

@@ -86,6 +86,7 @@ class Device:
                 required_features=features, required_limits=limits
             )
             self.features = frozenset(features)
+            self.is_processor = adapter.info["adapter_type"] == "CPU"
             self.limits = dict(self.handle.limits)
             self.limits[ARRAYS] = min(self.limits[ARRAYS], MOST_ARRAYS)
             self.queue = self.handle.queue
