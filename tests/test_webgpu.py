@@ -20,7 +20,7 @@ from rlx.backends.c_like.plan import Plan, plan
 from rlx.backends.webgpu import adapters
 from rlx.backends.webgpu.blocks import KEPT_BYTES, Pool
 from rlx.backends.webgpu.device import ARRAYS, Device, Pipeline, Region
-from rlx.backends.webgpu.layout import numbers_of, word_of, words_of
+from rlx.backends.webgpu.layout import Layout
 from rlx.backends.webgpu.library import called_by, declarations
 from rlx.backends.webgpu.machine import ROW, Kernels
 from rlx.backends.webgpu.places import place_temporaries
@@ -44,9 +44,9 @@ def device(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def planned(fn: Callable[..., Any], *args: np.ndarray) -> Plan:
+def planned(fn: Callable[..., Any], *args: np.ndarray, layout: Layout | None = None) -> Plan:
     graph = rlx.make_graph(fn)(*args)
-    return plan(lower(graph, TARGET).program, Wgsl(Limits(threads=64)))
+    return plan(lower(graph, TARGET).program, Wgsl(Limits(threads=64), layout))
 
 
 # -- the language ---------------------------------------------------------------------------------
@@ -80,6 +80,9 @@ def test_small_numbers_in_wgsl():
     assert "b1[i0] = extractBits((t0 + t0), 0u, 8u);" in made.text
     made = planned(lambda x: x * x, np.ones(3, np.float16))
     assert "bits_of_f16(round_f16((" in made.text and "f16_of_bits(b0[i0])" in made.text
+    made = planned(lambda x: x * x, np.ones(3, np.float16), layout=Layout(has_halves=True))
+    assert "b1[i0] = f16(round_f16((" in made.text and "f32(b0[i0])" in made.text
+    assert made.text.startswith("enable f16;")
     made = planned(lambda x, y: x == y, X, X)
     assert "b2[i0] = u32(equals_f32(b0[i0], b1[i0]));" in made.text
 
@@ -152,12 +155,14 @@ widen_float16
 # -- memory ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("layout", [Layout(), Layout(has_halves=True)])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_numbers_lie_in_words_and_come_back(dtype: str):
+def test_numbers_lie_in_words_and_come_back(dtype: str, layout: Layout):
     array = np.arange(4).astype(DTYPES[dtype])
-    words = words_of(array)
-    assert words.dtype == word_of(array.dtype) and words.itemsize % 4 == 0
-    np.testing.assert_array_equal(numbers_of(words.view(np.uint8), array.dtype), array)
+    words = layout.words(array)
+    is_half = layout.has_halves and dtype == "float16"
+    assert words.dtype == layout.word(array.dtype) and words.itemsize % (2 if is_half else 4) == 0
+    np.testing.assert_array_equal(layout.numbers(words.view(np.uint8), array.dtype), array)
 
 
 class FakeBuffer:
@@ -199,7 +204,7 @@ def test_memory_is_bound_anew_for_more_bytes_of_it():
 
 def test_temporaries_used_together_lie_apart():
     made = planned(lambda x: rnp.sort(rnp.cumsum(x, axis=0) @ x.T, axis=0), F32)
-    offsets, nbytes = place_temporaries(made)
+    offsets, nbytes = place_temporaries(made, Layout())
     assert offsets and all(at % 256 == 0 for at in offsets.values())
     for launches in made.launches.values():
         for launch in launches:
@@ -338,6 +343,41 @@ def test_a_dtype_that_is_missing(device: str):
         return
     with pytest.raises(rlx.UnsupportedDtype, match=f"{device} has no int64"):
         fn(x)
+
+
+def test_every_half_comes_and_goes(device: str):
+    """One more than there are, so that the last one has a word of its own."""
+    x = np.arange(65537).astype(np.uint16).view(np.float16)
+    with np.errstate(all="ignore"):
+        wanted = [x, x[::-1], x.astype(np.float32), x.astype(np.float32).astype(np.float16), x * x]
+
+    def fn(x: Any) -> Any:
+        wide = x.astype("float32")
+        return rnp.array(x), x[::-1], wide, wide.astype("float16"), x * x
+
+    for got, exact in zip(rlx.jit(fn, device=device)(x), wanted, strict=True):
+        np.testing.assert_array_equal(np.asarray(got), exact)
+        is_number = ~np.isnan(exact)
+        np.testing.assert_array_equal(
+            np.signbit(np.asarray(got))[is_number], np.signbit(exact)[is_number]
+        )
+
+
+def test_rows_of_halves_in_a_loop(device: str):
+    """Of odd length, so that they begin inside of words; copied, and written by the host."""
+
+    @rlx.custom_op(elementwise=True)
+    def negative_on_the_host(x: Any) -> Any:
+        return -x
+
+    def step(c: Any, row: Any) -> Any:
+        return row, (c, negative_on_the_host(row))
+
+    x = np.arange(12, dtype=np.float16).reshape(4, 3)
+    last, (rows, negative) = rlx.jit(lambda x: rlx.scan(step, x[0], x), device=device)(x)
+    np.testing.assert_array_equal(np.asarray(last), x[-1])
+    np.testing.assert_array_equal(np.asarray(rows), x[[0, 0, 1, 2]])
+    np.testing.assert_array_equal(np.asarray(negative), -x)
 
 
 # -- numbers --------------------------------------------------------------------------------------
