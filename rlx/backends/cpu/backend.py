@@ -26,7 +26,7 @@ from ..backend import Availability, Backend, Executable, Lasting
 from ..held import no_collection
 from ..sized_entry import Sizes, sized_entry
 from . import entry, machine, pool
-from .beside import Compiles
+from .beside import Compiles, compiled_again
 from .code import Module
 from .entry import make_entry
 from .entry_layout import Spec, array_layout
@@ -147,6 +147,11 @@ class CpuBackend(Backend):
         def lowered() -> Lowered:
             return lower(whole(), target)
 
+        def better() -> Executable:
+            made = replace(code, objects=compiled_again(code.texts), texts=b"")
+            place.write(made)
+            return self._executable(Linked(made), place, signature, whole, array, seconds, target)
+
         is_lasting = bool(place.key) and not place.functions
         return Executable(
             linked.entry(signature, array),
@@ -164,6 +169,8 @@ class CpuBackend(Backend):
             ),
             lasting=Lasting(place.key, lambda: place.arrays) if is_lasting else None,
             prepare=linked.prepare,
+            make_better=better if code.texts else None,
+            compile_seconds=code.seconds,
         )
 
     def _compile(
@@ -185,6 +192,7 @@ class CpuBackend(Backend):
             times.append(time.perf_counter())
             objects = compiles.finish(units.rest())
         times.append(time.perf_counter())
+        may_be_better = target.tier == "auto"
         code = Code(
             objects,
             writer.constants,
@@ -196,6 +204,8 @@ class CpuBackend(Backend):
             lifetimes(program),
             early,
             tuned,
+            compiles.packed if may_be_better else b"",
+            times[-1] - times[0],
         )
         spans = [after - before for before, after in itertools.pairwise(times)]
         phases = ("lower", "tune", "write", "llvm")
