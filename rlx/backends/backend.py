@@ -77,7 +77,7 @@ class Executable:
     `make_donating` gives, for some parameters, an executable that may use up their arrays.
 
     Where more work on the machine code may pay, `make_better` gives an executable of the same
-    program whose code is better; it took `compile_seconds` to make the code there is.
+    program whose code is better; it took about `compile_seconds` to make the code there is.
 
     The rest is for looking inside: `make_stages` gives the text of each level by its name,
     `make_report` tells what became of the ops, `seconds` how long each phase of the compile took,

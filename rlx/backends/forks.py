@@ -1,4 +1,4 @@
-"""Threads, and locks that are held while the process forks.
+"""Locks that are held while the process forks.
 
 Otherwise a child would never see the end of what another thread was at. They are taken in the order
 of their ranks, as threads that need several of them do.
@@ -18,15 +18,6 @@ def hold_in_forks(rank: int, lock: Any) -> Any:
     _held.append((rank, lock))
     _held.sort(key=lambda pair: pair[0])
     return lock
-
-
-def starts(thread: threading.Thread) -> bool:
-    """Start a thread, if there can be one more: while Python ends there cannot."""
-    try:
-        thread.start()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _take() -> None:

@@ -62,8 +62,7 @@ def jit(
 
     Results never depend on the number of threads. With `deterministic="batch"` those of one row do
     not depend on how many rows a batch has, either: sums go in one order, which may take longer.
-    Code of `tier="auto"` gets better while a program runs, if it has run long; that of "fast" stays
-    as it is, and that of "max" (measured) takes longest to make. Bits are equal.
+    Code of `tier="auto"` gets better if a program has run long; that of "max" takes long to make.
     `precision` is a policy or its name, as "mixed_bf16", also of functions it calls without one.
     `in_shardings` and `out_shardings` part arrays among devices: one `rlx.NamedSharding`, or trees.
 

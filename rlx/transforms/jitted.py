@@ -442,7 +442,7 @@ class Jitted:
         if entry.has_path and entry not in self._paths:
             # a new one, for another thread may read the old
             path = entry.path(call.arguments)
-            if may_be_better(entry):
+            if path is not missed and may_be_better(entry):
                 path = Watched(path, entry, self._settle)
             paths = {**self._paths, entry: path}
             self._paths = {each: paths[each] for each in list(paths)[-PATHS:]}

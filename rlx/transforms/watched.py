@@ -13,10 +13,10 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from time import perf_counter
 from typing import Any, final
 
-from ..backends.forks import starts
 from ..ir.config import config
 from ..runtime import MISS
 from ..runtime.debug import tell_better
@@ -39,7 +39,7 @@ def may_be_better(entry: Compiled) -> bool:
 
 @final
 class Watched:
-    """A way into machine code that times its calls, until `settle` opens a shorter one."""
+    """A way into machine code that times its calls, until a shorter one is opened."""
 
     def __init__(
         self, path: Callable[..., Any], entry: Compiled, settle: Callable[[Compiled], None]
@@ -64,7 +64,9 @@ class Watched:
         is_first = self._entry.settled.acquire(blocking=False)
         self._settle(self._entry)
         if is_first and pays:
-            starts(threading.Thread(target=self._improve, name="rlx improves", daemon=True))
+            thread = threading.Thread(target=self._improve, name="rlx improves", daemon=True)
+            with suppress(RuntimeError):  # while Python ends no thread can start
+                thread.start()
 
     def _improve(self) -> None:
         if sys.platform == "linux":  # elsewhere this would be the priority of the process

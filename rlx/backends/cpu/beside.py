@@ -10,7 +10,7 @@ from typing import final
 
 from rlx.backends.cpu.host import host
 from rlx.backends.cpu.machine import compile_beside
-from rlx.backends.forks import hold_in_forks, starts
+from rlx.backends.forks import hold_in_forks
 from rlx.backends.held import short_turns
 
 END = "\0"  # of a text among others
@@ -93,9 +93,18 @@ class Compiles:
 
 
 def compiled_again(packed: bytes) -> tuple[bytes, ...]:
-    """Better object code of the texts that `Compiles` packed, made by this thread alone."""
+    """Better object code of packed texts, made by this thread alone."""
     made = []
     for text in zlib.decompress(packed).decode().split(END):
         with _turn:
             made.append(compile_beside(text, "better")[0])
     return tuple(made)
+
+
+def starts(thread: threading.Thread) -> bool:
+    """Start a thread, if there can be one more: while Python ends there cannot."""
+    try:
+        thread.start()
+    except RuntimeError:
+        return False
+    return True

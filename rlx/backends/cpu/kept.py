@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from rlx.backends.cpu import machine
+from rlx.backends.cpu.beside import starts
 from rlx.backends.cpu.host import host
 from rlx.backends.disk import disk_cache
-from rlx.backends.forks import hold_in_forks, starts
+from rlx.backends.forks import hold_in_forks
 from rlx.backends.sources import hashed
 
 _ahead: dict[str, _Ahead] = {}  # by text, those that nobody has asked for

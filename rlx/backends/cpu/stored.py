@@ -42,7 +42,7 @@ class Code:
     `symbols` are its symbolic sizes, of which the first are the `dims` of its arguments; `memory`
     is what it needs for temporaries, in bytes. With fixed inputs `early` tells what it takes for
     them. `tuned` has the fastest ways to compute its products, if they were measured. Of `texts`,
-    packed, better code can be made; it took so many `seconds` to make this one.
+    packed, better code can be made.
     """
 
     objects: tuple[bytes, ...]
@@ -56,7 +56,6 @@ class Code:
     early: Early | None = None
     tuned: Mapping[Problem, Tuned] = field(default_factory=dict)
     texts: bytes = b""
-    seconds: float = 0.0
 
 
 class Place:
