@@ -1,4 +1,4 @@
-"""Files of rlx, read and written: what the system or the bytes say is an error with a fix."""
+"""Files of rlx: what the system or their bytes say is an error with a fix."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ def write_file(path: str | PathLike[str], data: bytes) -> None:
 
 @contextmanager
 def reaching(file: Any, deed: str) -> Iterator[None]:
-    """Make what the system says of a file an error of rlx; `deed` is "read" or "write"."""
+    """Make what the system says of a file an error of rlx.
+
+    `deed` is "read" or "write".
+    """
     try:
         yield
     except FileNotFoundError:
