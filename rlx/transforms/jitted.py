@@ -144,7 +144,7 @@ class Jitted:
         key = (tree, self._kinds(args, leaves, tree), places)
         if key not in self._chosen:
             traced, name = self._trace(args, kwargs, leaves, tree), function_name(self._fn)
-            table = explain(traced.graph, [*leaves, *traced.captures], self._options, name)
+            table = explain(traced, [*leaves, *traced.captures], self._options, name)
             self._chosen = {**self._chosen, key: table.best}
         return self._chosen[key]
 
