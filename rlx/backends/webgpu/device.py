@@ -17,7 +17,7 @@ from ...ir.errors import (
     RlxError,
 )
 from . import adapters
-from .blocks import LEAST, Block, Pool
+from .blocks import Block, Pool
 from .layout import Layout
 
 FEATURES = ("shader-int64", "shader-f64", "shader-f16")
@@ -264,18 +264,9 @@ def whole_words(nbytes: int) -> int:
     return -(-nbytes // 4) * 4
 
 
-def _tells_loss(error: Exception) -> bool:
+def _tells_loss(error: BaseException) -> bool:
     return any(word in str(error).lower() for word in LOST)
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-
-
-def aligned(nbytes: int) -> int:
-    """The bytes that a place takes up, so that the next one is aligned.
-
-    >>> aligned(1), aligned(256)
-    (256, 256)
-    """
-    return -(-nbytes // LEAST) * LEAST
