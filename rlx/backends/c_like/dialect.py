@@ -68,7 +68,8 @@ class Limits:
     `threads` is how many of a group pay, `groups` how many groups there may be along each axis,
     `local_bytes` how much memory a group may share. A device is `serial` if few threads run at
     once, each fast alone and over memory it goes through in order, as on a processor. It
-    `computes` vectors of so many float32 (`lanes`) at once where a dialect has them.
+    `computes` vectors of so many float32 (`lanes`) at once where a dialect has them. If it does
+    not gain by what a group `shares`, products do without.
     """
 
     threads: int = 256
@@ -76,6 +77,7 @@ class Limits:
     local_bytes: int = 32768
     serial: bool = False
     lanes: int = 1
+    shares: bool = True
 
 
 class Dialect(ABC):
@@ -88,6 +90,8 @@ class Dialect(ABC):
     name: str
     has_wide_index = True  # whether indices may be int64
     has_offsets = True  # else the device passes the very place where an array begins
+    # half floats that arrays hold as such: loads and stores convert them from and to float32
+    stored_halves: frozenset[np.dtype] = frozenset()
     owns_temporaries = False  # whether each is memory of its own; else they lie in one arena
 
     def __init__(self, limits: Limits | None = None) -> None:
@@ -138,7 +142,10 @@ class Dialect(ABC):
 
     @abstractmethod
     def load(self, parameter: Parameter, place: str) -> str:
-        """An element as it is stored: a half float as the bits of uint16, bool as bool."""
+        """An element as it is stored: bool as bool, a half float as the bits of uint16.
+
+        One of `stored_halves` as float32.
+        """
 
     @abstractmethod
     def store(self, parameter: Parameter, place: str, value: str) -> str:
