@@ -58,7 +58,7 @@ def call_host(node: Node, arrays: Sequence[jax.Array]) -> Sequence[jax.Array]:
 def _evaluation(
     node: Node, arrays: Sequence[jax.Array]
 ) -> tuple[Callable[..., tuple[np.ndarray, ...]], list[jax.ShapeDtypeStruct]]:
-    """What computes a node of the words of its operands, and how those of its results lie."""
+    """What computes a node of its operands' words, and the specs of its results'."""
     types = [r.type for r in node.results]
     given = [Type(x.dtype, x.shape) for x in arrays]
 

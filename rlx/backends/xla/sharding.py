@@ -50,7 +50,7 @@ def is_on_one(data: jax.Array) -> bool:
 
 
 def mesh_of(arrays: Sequence[jax.Array]) -> jax.sharding.Mesh:
-    """The mesh of those arrays that lie on many devices; raises if these are not the same."""
+    """The mesh of those arrays that lie on many devices; raises if they differ."""
     shardings: list[Any] = [x.sharding for x in arrays if not is_on_one(x)]
     sizes = sorted({sharding.mesh.size for sharding in shardings})
     if len(sizes) > 1:
