@@ -28,8 +28,8 @@ def convert(x: mx.array, *, dtype: np.dtype) -> mx.array:
 def _rounded_to_odd(x: mx.array) -> mx.array:
     """Doubles in float32, with an odd last bit if they are not exact.
 
-    So they can be rounded again. MLX goes to float16 by way of float32, and what is rounded twice to the nearest can be off.
-    S. Boldo, G. Melquiond: When double rounding is odd (2004).
+    So they can be rounded again. MLX goes to float16 by way of float32, and what is rounded to the
+    nearest twice can be off. S. Boldo, G. Melquiond: When double rounding is odd (2004).
     """
     near = x.astype(mx.float32)
     wide, bits = near.astype(mx.float64), near.view(mx.int32)
