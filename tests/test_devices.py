@@ -88,6 +88,15 @@ def test_a_package_that_fails_says_so(boxed: str, monkeypatch: pytest.MonkeyPatc
         rlx.Session(boxed)
 
 
+def test_memory_that_cannot_wait_is_told(boxed: str, monkeypatch: pytest.MonkeyPatch):
+    import boxed_backend
+
+    monkeypatch.delattr(boxed_backend.BoxMemory, "wait")
+    for use in (rlx.testing.check_backend, rnp.ones(2).to, rlx.Session):
+        with pytest.raises(rlx.DeviceUnavailable, match="BoxMemory, is no rlx.ir.memory.Memory"):
+            use(boxed)
+
+
 # -- arrays there ---------------------------------------------------------------------------------
 
 
@@ -145,6 +154,9 @@ class _Elsewhere:
 
     def from_host(self, array: np.ndarray) -> np.ndarray:
         return array
+
+    def wait(self, data: np.ndarray) -> None:
+        pass
 
 
 def test_two_devices_do_not_mix(boxed: str):
@@ -210,6 +222,7 @@ def test_what_is_copied_from_and_to_a_device(boxed: str, monkeypatch: pytest.Mon
     compiled = rlx.Session(boxed).compile(lambda x, y: x + y, X, X)
     compiled.bind("x", rnp.array(X))
     out = np.empty((3, 3), np.float32)
+    counted("wait")
     counted("to_host"), counted("from_host")
     rows = list(x)
     assert [r.device for r in rows] == [boxed] * 3
@@ -218,6 +231,9 @@ def test_what_is_copied_from_and_to_a_device(boxed: str, monkeypatch: pytest.Mon
     assert x.__dlpack_device__() == np.ones(1).__dlpack_device__()
     f(x, x), compiled(rows[0])
     assert copies == []
+    assert rlx.block_until_ready([x, x.block_until_ready()])[0] is x
+    assert copies == ["wait"] * 3
+    copies.clear()
     f.run_into(x, x, out=out)
     assert copies == ["to_host"]
     sizes = []

@@ -87,7 +87,7 @@ class Array(Operators):
     def block_until_ready(self) -> Array:
         """Wait until the elements are computed; gives the array itself."""
         if self._device is not None:
-            self._device.to_host(self._data)
+            self._device.wait(self._data)
         return self
 
     def item(self, *index: int) -> Any:
