@@ -58,7 +58,8 @@ def jit(
 
     It runs on `device`, to which arguments are copied; without one where its arguments lie, and if
     all lie on the host on the default device. With "auto" it runs where a model of costs predicts
-    the shortest time for such arguments (`rlx.explain_device`).
+    the shortest time for such arguments (`rlx.explain_device`). What calls a function of a
+    `device` runs there, too; if that, or an array, is for another one, it is an error.
 
     Results never depend on the number of threads. With `deterministic="batch"` those of one row do
     not depend on how many rows a batch has, either: sums go in one order, which may take longer.

@@ -24,11 +24,11 @@ from ..ir.tracebacks import boundary, hide_frames
 from ..ir.types import Type
 from ..runtime import MISS, Device, default_device
 from ..runtime.debug import tell_reason
-from ..runtime.explain_device import AUTO, explain
+from ..runtime.explain_device import AUTO
 from ..runtime.queue import Pending
 from ..runtime.session import CompileOptions, default_session
 from ..trace import ownership, pytree
-from ..trace.apply import as_leaf, as_operand, common_device, is_weak, operand_type, to_value
+from ..trace.apply import as_leaf, as_operand, is_weak, operand_type, to_value
 from ..trace.array import Array
 from ..trace.make_graph import (
     Traced,
@@ -37,10 +37,12 @@ from ..trace.make_graph import (
     trace,
 )
 from ..trace.named_axes import asked_axes
+from ..trace.placement import common_device, run_here
 from ..trace.tensor import TracedTensor
 from .call_path import Arguments, missed
 from .disable_jit import run_at_once
 from .dynamic import Dynamic
+from .fastest import Fastest
 from .kept import CacheInfo, Kept
 from .lowered import Compiled, Lowered
 from .past import Past
@@ -81,7 +83,7 @@ class Jitted:
         self._elsewhere: dict[str, Jitted] = {}
         self._follows = False  # whether it is there for arguments on its device
         self._last: Jitted | None = None  # the one of `_elsewhere` that was called last
-        self._chosen: dict[Any, str] = {}
+        self._choice = Fastest()
         _jitted.add(self)
         default_session(self._device)  # an unknown device is an error here, not at the first call
 
@@ -115,7 +117,8 @@ class Jitted:
     def _where(self, call: _Call, traced: Traced | None = None) -> Jitted:
         """The function compiled for the device on which arguments lie, unless one was named.
 
-        Arrays from outside, known when it is `traced`, count too.
+        Arrays from outside, known when it is `traced`, count too, and so do functions it calls that
+        are compiled for a device by name.
         """
         if self._named and not self._follows:
             return self
@@ -123,8 +126,10 @@ class Jitted:
             name = self._fastest(call)
         else:
             outside = (*traced.captures, *traced.baked) if traced else ()
-            memory = common_device(function_name(self._fn), (*call.leaves, *outside))
+            placed = traced.graph.placed if traced else ()
+            memory = common_device(function_name(self._fn), (*call.leaves, *outside), placed)
             name = self._device if memory is None else memory.name
+            name = placed[0].device if placed else name
         if name == self._device:
             return self
         if name not in self._elsewhere:
@@ -139,13 +144,9 @@ class Jitted:
         if any(isinstance(x, TracedTensor | Value) for x in leaves):
             return str(self._device)  # it becomes a part of another function
         args, kwargs = call.arguments.marked
-        places = tuple(x.device if isinstance(x, Array) else "" for x in leaves)
-        key = (tree, self._kinds(args, leaves, tree), places)
-        if key not in self._chosen:
-            traced, name = self._trace(args, kwargs, leaves, tree), function_name(self._fn)
-            table = explain(traced.graph, [*leaves, *traced.captures], self._options, name)
-            self._chosen = {**self._chosen, key: table.best}
-        return self._chosen[key]
+        kind, name = (tree, self._kinds(args, leaves, tree)), function_name(self._fn)
+        record = functools.partial(self._trace, args, kwargs, leaves, tree)
+        return self._choice.device(kind, leaves, record, self._options, name)
 
     def _trace(
         self,
@@ -258,7 +259,7 @@ class Jitted:
 
     def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if config.disable_jit:
-            return run_at_once(self._fn, args, kwargs)
+            return run_at_once(self._fn, args, kwargs, None if self._follows else self._named)
         for path in list(self._paths.values()):
             result = path(*args, **kwargs)
             if result is not MISS:
@@ -268,7 +269,10 @@ class Jitted:
         there = self._where(call)
         if there is not self:
             self._last = there
-            return there(*args, **kwargs)
+            result = there(*args, **kwargs)
+            if self._is_auto:  # arguments that its code takes would go there again
+                self._add_paths(there._paths)
+            return result
         self._last = None
         recent = self._recent
         if recent is not None and call.tree == recent.traced.in_tree:
@@ -428,6 +432,8 @@ class Jitted:
     def _record(self, traced: Traced, leaves: Sequence[Any]) -> Any:
         """Inside of another trace the function becomes one call node."""
         operands = [*(to_value(as_operand(x)) for x in leaves), *map(_outside, traced.captures)]
+        if self._named and not self._follows:
+            run_here(traced.graph.name, self._named)
         own, name = self._options.precision, traced.graph.name
         if own is None:
             results = OPS["call"](*operands, graph=traced.graph, name=name)
@@ -437,11 +443,15 @@ class Jitted:
         return traced.unflatten(results)
 
     def _open_path(self, entry: Compiled, call: _Call) -> None:
-        """Remember the shortest way into the machine code, of the last few kinds of arguments."""
+        """Remember the shortest way into the machine code."""
         if entry.has_path and entry not in self._paths:
-            # a new one, for another thread may read the old
-            paths = {**self._paths, entry: entry.path(call.arguments)}
-            self._paths = {each: paths[each] for each in list(paths)[-PATHS:]}
+            self._add_paths({entry: entry.path(call.arguments)})
+
+    def _add_paths(self, more: dict[Compiled, Callable[..., Any]]) -> None:
+        """Keep the ways for the last few kinds of arguments."""
+        # a new one, for another thread may read the old
+        paths = {**self._paths, **more}
+        self._paths = {each: paths[each] for each in list(paths)[-PATHS:]}
 
 
 def _unless_static(given: Any, marked: Any) -> Any:
