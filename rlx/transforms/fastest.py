@@ -13,7 +13,7 @@ from ..trace.make_graph import Traced
 
 @final
 class Fastest:
-    """The choice for each kind of arguments, and for each way in which they lie on devices."""
+    """The choice for each kind of arguments, by where they lie."""
 
     def __init__(self) -> None:
         self._chosen: dict[Any, str] = {}
