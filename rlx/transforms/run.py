@@ -48,7 +48,7 @@ def run_graph(graph: Graph, operands: Sequence[Any]) -> list[Any]:
 
 
 def run_beside(graph: Graph, results: Sequence[Any], what: str) -> None:
-    """Let a graph run later where results of another lie, whatever its operands will be."""
+    """Let a graph run later where the results of another lie."""
     there = next((x for x in results if isinstance(x, Array) and x._device is not None), None)
     if there is not None:
         graph.place([Placed(what, there.device, str(user_source()))])
