@@ -275,3 +275,11 @@ def test_the_default_device_is_chosen_by_the_environment():
     command = [sys.executable, "-c", textwrap.dedent(code)]
     run = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     assert run.stdout.split() == ["reference", "cpu"]
+
+
+def test_every_device_waits_for_its_arrays():
+    for device in filter(rlx.Device.is_available, rlx.devices()):
+        for x in (X, X[:0]):
+            there = rlx.array(x, device=device)
+            assert there.block_until_ready() is there
+            assert there.tolist() == x.tolist()

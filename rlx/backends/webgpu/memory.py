@@ -66,7 +66,7 @@ class WebgpuMemory:
     def wait(self, data: Data) -> None:
         """Return when the work that makes an array is done."""
         # the library's own call for this fails; what is read comes when all before is done
-        self._device_of(data).read(Region(data.block, 0, LEAST), "waiting for an array")
+        self._device_of(data).read(Region(data.block.buffer, 0, LEAST), "waiting for an array")
 
     def _device_of(self, data: Data) -> Device:
         """The device, which must not have been lost since the array was made."""
