@@ -13,11 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from ..ir.builder import user_source
 from ..ir.config import Settings, config
-from ..ir.errors import ArgumentError, ConcretizationError, DtypeError, StaticArgumentError
+from ..ir.errors import ArgumentError, ConcretizationError, StaticArgumentError
 from ..ir.graph import OPS, Graph, Value
 from ..ir.policy import policy_of
 from ..ir.tracebacks import boundary, hide_frames
@@ -28,11 +26,10 @@ from ..runtime.explain_device import AUTO
 from ..runtime.queue import Pending
 from ..runtime.session import CompileOptions, default_session
 from ..trace import ownership, pytree
-from ..trace.apply import as_leaf, as_operand, is_weak, operand_type, to_value
+from ..trace.apply import as_leaf, as_operand, operand_type, to_value
 from ..trace.array import Array
 from ..trace.make_graph import (
     Traced,
-    argument_origins,
     function_name,
     trace,
 )
@@ -44,9 +41,11 @@ from .disable_jit import run_at_once
 from .dynamic import Dynamic
 from .fastest import Fastest
 from .kept import CacheInfo, Kept
+from .kinds import kinds_of
 from .lowered import Compiled, Lowered
 from .past import Past
 from .recompile import Key, check_recompile, reason_to_compile
+from .watched import Watched, may_be_better
 
 PATHS = 4  # kinds of arguments that are tried before they are looked at
 KEPT = 512  # kinds of arguments a function stays compiled for
@@ -77,7 +76,7 @@ class Jitted:
         self._compiles, self._reason = 0, ""
         self._recent: Compiled | None = None
         self._fast: Callable[..., Any] = missed
-        self._paths: dict[Compiled, Callable[..., Any]] = {}
+        self._paths: dict[Any, Callable[..., Any]] = {}
         self._into: Callable[..., Any] = missed
         self._other_settings: dict[Any, Kept] = {}
         self._elsewhere: dict[str, Jitted] = {}
@@ -144,7 +143,7 @@ class Jitted:
         if any(isinstance(x, TracedTensor | Value) for x in leaves):
             return str(self._device)  # it becomes a part of another function
         args, kwargs = call.arguments.marked
-        kind, name = (tree, self._kinds(args, leaves, tree)), function_name(self._fn)
+        kind, name = (tree, kinds_of(self._fn, args, leaves, tree)), function_name(self._fn)
         record = functools.partial(self._trace, args, kwargs, leaves, tree)
         return self._choice.device(kind, leaves, record, self._options, name)
 
@@ -260,19 +259,16 @@ class Jitted:
     def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if config.disable_jit:
             return run_at_once(self._fn, args, kwargs, None if self._follows else self._named)
-        for path in list(self._paths.values()):
-            result = path(*args, **kwargs)
-            if result is not MISS:
-                self._fast = path
-                return _made_here(result) if ownership.open_traces else result
+        result = self._find_path(args, kwargs)
+        if result is not MISS:
+            return _made_here(result) if ownership.open_traces else result
         call = self._call(args, kwargs)
         there = self._where(call)
         if there is not self:
             self._last = there
-            result = there(*args, **kwargs)
             if self._is_auto:  # arguments that its code takes would go there again
-                self._add_paths(there._paths)
-            return result
+                self._add_path(there, there._enter)
+            return there(*args, **kwargs)
         self._last = None
         recent = self._recent
         if recent is not None and call.tree == recent.traced.in_tree:
@@ -358,7 +354,7 @@ class Jitted:
         (args, kwargs), leaves, tree = call.arguments.marked, call.leaves, call.tree
         if any(isinstance(x, TracedTensor | Value) for x in leaves):
             return trace(self._fn, args, kwargs)
-        key = (tree, self._open_kinds(self._kinds(args, leaves, tree), args, tree))
+        key = (tree, self._open_kinds(kinds_of(self._fn, args, leaves, tree), args, tree))
         entry = self._entries.get(key)
         if entry is None:
             reason = self._entries.reason(key, KEPT)
@@ -398,26 +394,6 @@ class Jitted:
         self._compiles, self._reason = self._compiles + 1, reason
         self._entries.put(key, entry, KEPT)
 
-    def _kinds(
-        self, args: Sequence[Any], leaves: Sequence[Any], tree: pytree.Structure
-    ) -> tuple[Any, ...]:
-        """What must be equal for a compiled function to be used again.
-
-        An error names the leaf.
-        """
-        kinds: list[Any] = []
-        try:
-            for leaf in leaves:
-                kinds.append(_kind(leaf))
-        except DtypeError as error:
-            i = len(kinds)
-            origins = argument_origins(self._fn, args, tree, function_name(self._fn))
-            error.notes = (origins[i], *error.notes)
-            if not isinstance(leaves[i], np.ndarray):
-                error.fix = "pass arrays or numbers; list other arguments in static_argnames"
-            raise
-        return tuple(kinds)
-
     def _open_kinds(
         self, kinds: tuple[Any, ...], args: Sequence[Any], tree: pytree.Structure
     ) -> tuple[Any, ...]:
@@ -445,13 +421,34 @@ class Jitted:
     def _open_path(self, entry: Compiled, call: _Call) -> None:
         """Remember the shortest way into the machine code."""
         if entry.has_path and entry not in self._paths:
-            self._add_paths({entry: entry.path(call.arguments)})
+            path = entry.path(call.arguments)
+            if path is not missed and may_be_better(entry):
+                path = Watched(path, entry, self._settle)
+            self._add_path(entry, path)
 
-    def _add_paths(self, more: dict[Compiled, Callable[..., Any]]) -> None:
+    def _add_path(self, way: Any, path: Callable[..., Any]) -> None:
         """Keep the ways for the last few kinds of arguments."""
         # a new one, for another thread may read the old
-        paths = {**self._paths, **more}
+        paths = {**self._paths, way: path}
         self._paths = {each: paths[each] for each in list(paths)[-PATHS:]}
+
+    def _enter(self, *args: Any, **kwargs: Any) -> Any:
+        """Go a way into machine code that is open; MISS if there is none for the arguments."""
+        result = self._fast(*args, **kwargs)
+        return self._find_path(args, kwargs) if result is MISS else result
+
+    def _find_path(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        for path in list(self._paths.values()):
+            result = path(*args, **kwargs)
+            if result is not MISS:
+                self._fast = path
+                return result
+        return MISS
+
+    def _settle(self, entry: Compiled) -> None:
+        """Go the shortest way into machine code from now on."""
+        self._paths = {each: path for each, path in self._paths.items() if each is not entry}
+        self._recent, self._fast, self._into = None, missed, missed
 
 
 def _unless_static(given: Any, marked: Any) -> Any:
@@ -487,13 +484,3 @@ def _made_here(result: Any) -> Any:
 
 def _outside(capture: Any) -> Value:
     return capture if isinstance(capture, Value) else to_value(as_operand(capture))
-
-
-def _kind(leaf: Any) -> tuple[Any, ...]:
-    if isinstance(leaf, Array):
-        data = leaf._data
-        return data.dtype, data.shape
-    if type(leaf) is np.ndarray:
-        return leaf.dtype, leaf.shape
-    operand = as_operand(leaf)
-    return operand_type(operand), is_weak(operand)
