@@ -42,4 +42,4 @@ def _best(traced: Traced, leaves: Sequence[Any], options: CompileOptions, name: 
     placed = traced.graph.placed
     if placed:
         return placed[0].device
-    return explain(traced.graph, [*leaves, *traced.captures], options, name).best
+    return explain(traced, [*leaves, *traced.captures], options, name).best

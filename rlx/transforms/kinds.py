@@ -1,4 +1,4 @@
-"""The kind of an argument: what must be equal for a compiled function to be used again."""
+"""The kind of an argument: what must be equal for compiled code to be used again."""
 
 from __future__ import annotations
 
