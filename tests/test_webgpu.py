@@ -23,7 +23,6 @@ from rlx.backends.webgpu.device import ARRAYS, Device, Pipeline, Region
 from rlx.backends.webgpu.layout import numbers_of, word_of, words_of
 from rlx.backends.webgpu.library import called_by, declarations
 from rlx.backends.webgpu.machine import ROW, Kernels
-from rlx.backends.webgpu.places import place_temporaries
 from rlx.backends.webgpu.scalar import literal, template
 from rlx.backends.webgpu.wgsl import Wgsl
 from rlx.ir.types import DTYPES
@@ -195,17 +194,6 @@ def test_memory_is_bound_anew_for_more_bytes_of_it():
     kernels = Kernels(Adapter(), planned(rnp.exp, X))  # type: ignore[arg-type]
     for nbytes in (4, 200, 4):
         assert kernels.bound(pipeline, [Region("memory", 0, nbytes)]) == [nbytes]
-
-
-def test_temporaries_used_together_lie_apart():
-    made = planned(lambda x: rnp.sort(rnp.cumsum(x, axis=0) @ x.T, axis=0), F32)
-    offsets, nbytes = place_temporaries(made)
-    assert offsets and all(at % 256 == 0 for at in offsets.values())
-    for launches in made.launches.values():
-        for launch in launches:
-            used = sorted({offsets[b] for b in launch.buffers if b in offsets})
-            assert len(used) == len({b for b in launch.buffers if b in offsets})
-    assert nbytes < sum(1024 + 4 * b.count for b in offsets)
 
 
 def test_kernels_of_no_more_arrays_than_are_told_where_they_begin(monkeypatch: pytest.MonkeyPatch):

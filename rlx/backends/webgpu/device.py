@@ -245,11 +245,11 @@ class Guarded:
             raise found from error
 
 
-def _tells_loss(error: Exception) -> bool:
+def _tells_loss(error: BaseException) -> bool:
     return any(word in str(error).lower() for word in LOST)
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
