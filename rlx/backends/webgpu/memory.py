@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .blocks import Block
+from .blocks import LEAST, Block
 from .device import Device, Region
 
 
@@ -59,11 +59,21 @@ class WebgpuMemory:
 
     def to_host(self, data: Data) -> np.ndarray:
         """Copy an array to the host, when the work that makes it is done."""
+        device = self._device_of(data)
+        raw = device.read(data.region, "reading an array")
+        return device.layout.numbers(raw, data.dtype).reshape(data.shape)
+
+    def wait(self, data: Data) -> None:
+        """Return when the work that makes an array is done."""
+        # the library's own call for this fails; what is read comes when all before is done
+        self._device_of(data).read(Region(data.block.buffer, 0, LEAST), "waiting for an array")
+
+    def _device_of(self, data: Data) -> Device:
+        """The device, which must not have been lost since the array was made."""
         device = self._opened()
         if data.generation != device.generation:
             raise device.lost_error("reading an array")
-        raw = device.read(data.region, "reading an array")
-        return device.layout.numbers(raw, data.dtype).reshape(data.shape)
+        return device
 
 
 def new_data(device: Device, form: Form) -> Data:

@@ -34,6 +34,11 @@ class XlaMemory:
             # JAX copies while it goes on; until it is done the caller must not write to his array
             return jax.device_put(array, self.device, may_alias=False).block_until_ready()
 
+    def wait(self, data: Any) -> None:
+        """Return when the numbers are computed."""
+        with translated(self.name):
+            data.block_until_ready()
+
     def place(self, data: Any, sharding: NamedSharding) -> Any:
         """The array in parts on the devices of a mesh."""
         with translated(self.name):
