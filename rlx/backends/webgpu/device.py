@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...ir.errors import DeviceFailure, DeviceLostError, DeviceMemoryError, KernelBuildError
+from ..forks import DeviceLock
 from . import adapters
 from .blocks import LEAST, Block, Pool
 
@@ -62,9 +62,10 @@ class Device:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.lock = threading.RLock()
+        self.lock = DeviceLock(name)
         self.generation = -1
         self._is_lost = True
+        self._opened: list[Any] = []  # kept when lost: a forked child that frees one waits forever
         self.reopen()
 
     def reopen(self) -> None:
@@ -79,6 +80,7 @@ class Device:
             self.handle = adapter.request_device_sync(
                 required_features=features, required_limits=limits
             )
+            self._opened.append(self.handle)
             self.features = frozenset(features)
             self.limits = dict(self.handle.limits)
             self.limits[ARRAYS] = min(self.limits[ARRAYS], MOST_ARRAYS)

@@ -37,9 +37,10 @@ class WebgpuMemory:
 
     def from_host(self, array: np.ndarray) -> Data:
         """Copy a NumPy array to the device."""
-        device = self._opened()
-        data = self.empty(tuple(array.shape), array.dtype)
-        device.write(data.region, words_of(array), "copying an array there")
+        device, words = self._opened(), words_of(array)
+        with device.lock:  # another thread must not open the device anew in between
+            data = self.empty(tuple(array.shape), array.dtype)
+            device.write(data.region, words, "copying an array there")
         return data
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> Data:
@@ -47,12 +48,14 @@ class WebgpuMemory:
         device = self._opened()
         nbytes = math.prod(shape) * word_of(dtype).itemsize
         device.check_binding(nbytes, "an array")
-        return Data(device.take(nbytes, "an array"), shape, dtype, device.generation)
+        with device.lock:
+            return Data(device.take(nbytes, "an array"), shape, dtype, device.generation)
 
     def to_host(self, data: Data) -> np.ndarray:
         """Copy an array to the host, when the work that makes it is done."""
         device = self._opened()
-        if data.generation != device.generation:
-            raise device.lost_error("reading an array")
-        raw = device.read(data.region, "reading an array")
+        with device.lock:
+            if data.generation != device.generation:
+                raise device.lost_error("reading an array")
+            raw = device.read(data.region, "reading an array")
         return numbers_of(raw, data.dtype).reshape(data.shape)

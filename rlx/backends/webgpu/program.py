@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...lower.lir.program import Buffer
 from ..c_like.plan import Plan
 from ..c_like.runner import Place, Runner
 from .device import Device, Region
 from .layout import words_of
 from .machine import Kernels, WebgpuMachine
 from .memory import Data
-from .places import nbytes_of, place_temporaries
+from .places import nbytes_of
 
 
 class Loaded:
     """A plan with its constants and its memory for temporaries on a device."""
 
-    def __init__(self, device: Device, plan: Plan) -> None:
+    def __init__(self, device: Device, plan: Plan, offsets: dict[Buffer, int], nbytes: int) -> None:
         self.device, self.plan = device, plan
         self.generation = device.generation
         self.kernels = Kernels(device, plan)
@@ -29,7 +30,6 @@ class Loaded:
                 region = Region(device.take(words.nbytes, "a constant"), 0, words.nbytes)
                 device.write(region, words, "a constant")
                 self.constants[buffer] = Place(region)
-        offsets, nbytes = place_temporaries(plan)
         for buffer in offsets:
             device.check_binding(nbytes_of(buffer), f"a temporary of {plan.program.name}")
         block = device.take(nbytes, f"the temporaries of {plan.program.name}")
