@@ -36,7 +36,15 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--readme", type=Path, help="a file whose marked table is replaced")
     parser.add_argument("--quick", action="store_true", help="few rounds, nothing of starts")
     parser.add_argument("--no-starts", action="store_true", help="do not measure compile times")
-    return parser.parse_args(given)
+    parser.add_argument(
+        "--only-starts",
+        action="store_true",
+        help="measure the compile times that the file of --json lacks, and write it anew",
+    )
+    found = parser.parse_args(given)
+    if found.only_starts and not (found.json and found.json.exists()):
+        parser.error("--only-starts needs --json with a file that an earlier run wrote")
+    return found
 
 
 def chosen_cases(asked: argparse.Namespace) -> list[Case]:
@@ -105,7 +113,7 @@ def add_starts(results: list[Result], names: list[str], tell: Tell) -> None:
     """Measure compiling in fresh processes, of cases that ask for it."""
     for result in results:
         for name in COMPILING if result.case.starts else ():
-            if name in names and name in result.seconds:
+            if name in names and name in result.seconds and name not in result.starts:
                 tell(f"{result.case.title}: {name} starts")
                 result.starts[name] = in_fresh_processes(name, result.case.name)
 
@@ -135,9 +143,14 @@ def main() -> None:
     for path in (asked.json, asked.chart, asked.markdown):
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
-    starts = not (asked.quick or asked.no_starts)
-    results = measure_all(cases, names, rounds, starts, asked.json)
-    peaks = add_floors(results)
+    if asked.only_starts:
+        results, peaks = report.read_json(asked.json)
+        wanted = [r for r in results if r.case in cases]
+        add_starts(wanted, names, lambda text: print(text, file=sys.stderr, flush=True))
+    else:
+        starts = not (asked.quick or asked.no_starts)
+        results = measure_all(cases, names, rounds, starts, asked.json)
+        peaks = add_floors(results)
     print(pages.terminal_page(results, peaks))
     write(asked, results, peaks)
 

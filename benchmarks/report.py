@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from .cases import CASES
 from .libraries import PEERS
 from .result import OURS, SLOW, Result, geometric_mean, slower, speedups
 
@@ -70,6 +71,25 @@ def as_json(results: Sequence[Result], peaks: dict[str, float]) -> str:
     ]
     told = {"environment": environment(), "peak_flops": peaks, "cases": cases}
     return json.dumps(told, indent=1)
+
+
+def read_json(path: Path) -> tuple[list[Result], dict[str, float]]:
+    """What `as_json` wrote: the results of the cases there still are, and the peaks."""
+    told = json.loads(path.read_text(encoding="utf-8"))
+    rows = [row for row in told["cases"] if row["case"] in CASES]
+    results = [
+        Result(
+            CASES[row["case"]],
+            row["rounds"],
+            row["failed"],
+            row["lacking"],
+            row["wrong"],
+            row["starts"],
+            row["floor_seconds"],
+        )
+        for row in rows
+    ]
+    return results, told["peak_flops"]
 
 
 # -- cells ----------------------------------------------------------------------------------------

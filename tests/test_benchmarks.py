@@ -119,6 +119,16 @@ def test_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert text.endswith("after\n")
     assert "old" not in text
 
+    known = {"import_seconds": 0.5, "compile_seconds": 0.25, "second_start_seconds": 0.125}
+    known |= {"warm_seconds": 1.0, "peak_megabytes": 87.3}
+    monkeypatch.setattr(command, "in_fresh_processes", lambda name, case: known)
+    sys.argv += ["--only-starts"]
+    command.main()
+    again = json.loads(paths["json"].read_text())["cases"]
+    assert [c["rounds"] for c in again] == [c["rounds"] for c in cases]
+    assert again[0]["starts"] == {"rlx": known}
+    assert "250 ms | 125 ms | 87" in paths["markdown"].read_text()
+
 
 def test_starts_by_hand():
     result = result_of("train-mlp", rlx=[1.0], jax=[2.0])

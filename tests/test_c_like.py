@@ -120,8 +120,16 @@ def test_products_are_tiled():
     arrays = {a.name: a.count for a in kernel.signature.locals}
     assert arrays == {"left": 16 * 8, "right": 16 * 8}
     assert kernel.signature.threads == (64, 1, 1)
-    assert "sums[r * 1 + c] = fma(factor, line[c], sums[r * 1 + c]);" in kernel.text
+    assert "sum0_0 = fma(left0, right0, sum0_0);" in kernel.text
     assert "b2[row * 6 + column] = tanh(sums[r * 1 + c]);" in kernel.text
+
+
+def test_products_without_shared_memory():
+    x = np.ones((20, 40), np.float32)
+    dialect = OpenClC(Limits(shares=False))
+    (kernel,) = planned(lambda x, y: x @ y.T, F32, x, dialect=dialect).kernels
+    assert not kernel.signature.locals and "barrier" not in kernel.text
+    assert "const int column2 = min_i32(" in kernel.text and "sum5_2 = fma(" in kernel.text
 
 
 @pytest.mark.parametrize("limits", [Limits(), Limits(serial=True, lanes=8)])

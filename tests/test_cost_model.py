@@ -11,8 +11,8 @@ import pytest
 import rlx
 import rlx.numpy as rnp
 from rlx.ir.errors import DeviceUnavailable
+from rlx.lower.cost import StepCost, step_costs
 from rlx.lower.pipeline import lower
-from rlx.lower.step_costs import StepCost, step_costs
 from rlx.lower.target import Target
 from rlx.runtime import calibrate
 from rlx.runtime.explain_device import Candidate, Explanation
@@ -24,8 +24,12 @@ RATES = Rates(
     1e-6,
     1e-7,
     1e-8,
+    1e-9,
     {"stream": FLAT, "product float32": FLAT, "additions": FLAT, "series": FLAT, "gather": FLAT},
 )
+
+
+PRODUCT, ADDITIONS, SERIES = ("product float32", 0), ("additions", 0), ("series", 0)
 
 
 def counted(fn: Callable[..., Any], *args: Any) -> list[StepCost]:
@@ -37,32 +41,33 @@ def counted(fn: Callable[..., Any], *args: Any) -> list[StepCost]:
 
 def test_a_product():
     (step,) = counted(lambda x, y: x @ y, rnp.ones((8, 4)), rnp.ones((4, 6)))
-    assert (step.flops, step.rows, step.dtype) == (2 * 8 * 4 * 6, 6, "float32")
-    assert step.nbytes == 4 * (8 * 4 + 4 * 6 + 8 * 6)
+    assert step.work == {PRODUCT: 2 * 8 * 4 * 6}
+    assert step.nbytes == step.far == step.within == 4 * (8 * 4 + 4 * 6 + 8 * 6)
     (low,) = counted(lambda x: x @ x, rnp.ones((4, 4), "bfloat16"))
-    assert low.dtype == "bfloat16"
+    assert low.work["product bfloat16", 0] == 2 * 4**3
 
 
 def test_instructions_by_their_kind():
     (step,) = counted(lambda x: rnp.exp(x * 2.0 + 1.0), rnp.ones(100))
-    assert (step.additions, step.series, step.nbytes) == (200, 1500, 800)
+    assert (step.work, step.nbytes) == ({ADDITIONS: 200, SERIES: 1500}, 800)
 
 
 def test_computed_and_far_places():
     i = np.arange(50, dtype=np.int32)
     (step,) = counted(lambda x, i: x[i], rnp.ones(100), i)
-    assert step.gathered == 50
+    assert step.work["gather", 100] == 50
+    assert step.nbytes == 3 * 4 * 50  # no more of the table than there are places
     (step,) = counted(lambda x: x.T + 0.0 * x.T, rnp.ones((30, 20)))
-    assert step.strided > 0
+    assert step.work["strided", 600] == 600
 
 
 def test_loops_and_branches_run_as_often_as_they_do():
     w = rnp.ones((4, 4))
     steps = counted(lambda c: rlx.fori_loop(0, 7, lambda i, c: rnp.tanh(c @ w), c), w)
-    assert sum(s.times * s.flops for s in steps) == 7 * 2 * 4**3
+    assert sum(s.times * s.work.get(PRODUCT, 0) for s in steps) == 7 * 2 * 4**3
     dear, cheap = (lambda x: rnp.exp(x) @ w), (lambda x: x)
     steps = counted(lambda p, x: rlx.cond(p, dear, cheap, x), np.array(True), w)
-    assert sum(s.times * s.series for s in steps) == 15 * 16
+    assert sum(s.times * s.work.get(SERIES, 0) for s in steps) == 15 * 16
 
 
 # -- arithmetic -----------------------------------------------------------------------------------
@@ -78,29 +83,42 @@ def test_curves():
 
 
 def test_a_step_waits_for_the_slower_of_both():
-    steps = [StepCost(nbytes=100, additions=300), StepCost(times=2, nbytes=50, additions=10)]
-    made = predict(RATES, steps, leaves=4)
+    slow, fast = StepCost(1, {ADDITIONS: 300}, 100), StepCost(2, {ADDITIONS: 10}, 50)
+    made = predict(RATES, [slow, fast], leaves=4, places=5)
     assert made.compute == pytest.approx(300e-9)
     assert made.memory == pytest.approx(100e-9)
-    assert made.launches == pytest.approx(1e-6 + 3 * 1e-7 + 2 * 1e-8)
+    assert made.launches == pytest.approx(1e-6 + 3 * 1e-7 + 2 * 1e-8 + 5e-9)
     assert made.seconds == pytest.approx(made.compute + made.memory + made.launches)
 
 
-def test_products_of_few_rows_take_as_long_as_of_some():
-    few, some = (predict(RATES, [StepCost(flops=1e3 * n, rows=n)]).compute for n in (1, 10))
-    assert few == pytest.approx(some)
+def test_products_read_before_they_compute():
+    made = predict(RATES, [StepCost(1, {PRODUCT: 300, ADDITIONS: 20}, 100)])
+    assert (made.compute, made.memory) == pytest.approx((300e-9, 100e-9))
+
+
+def test_what_is_spread_over_much_lies_far():
+    rates = Rates(0, 0, 0, 0, {"stream": Curve(((100.0, 1e-9), (1000.0, 100e-9)))})
+    near, far = StepCost(nbytes=100), StepCost(nbytes=100, far=100, within=1000)
+    assert predict(rates, [near]).memory == pytest.approx(1e-9)
+    assert predict(rates, [far]).memory == pytest.approx(10e-9)
+
+
+def test_places_in_large_arrays_take_longer():
+    rates = Rates(0, 0, 0, 0, {"gather": Curve(((10.0, 10e-9), (100.0, 300e-9)))})
+    few, many = (predict(rates, [StepCost(1, {("gather", n): 10})]) for n in (10, 100))
+    assert (few.compute, many.compute) == pytest.approx((10e-9, 30e-9))
 
 
 def test_what_was_not_measured_follows_from_what_was():
-    assert RATES.product("float64", 100) == pytest.approx(200e-9)
+    assert RATES.seconds("product float64", 100) == pytest.approx(200e-9)
     assert RATES.seconds("sort", 100) == pytest.approx(9000e-9)
     assert RATES.seconds("put", 100) == 0.0
 
 
 def test_transfers():
-    curves = {**RATES.curves, "put": FLAT, "get": Curve(((1.0, 2e-9),))}
-    made = predict(Rates(0.0, 0.0, 0.0, curves), [], given=100, taken=10)
-    assert made.transfer == pytest.approx(120e-9)
+    curves = {"put": Curve(((50.0, 50e-9), (500.0, 500e-9))), "get": Curve(((1.0, 2e-9),))}
+    made = predict(Rates(0, 0, 0, 0, curves), [], given=[100, 4], taken=[10])
+    assert made.transfer == pytest.approx(100e-9 + 50e-9 + 20e-9)  # small ones wait, too
 
 
 def test_rates_as_text():
@@ -116,7 +134,7 @@ def test_rates_as_text():
 def made_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Rates]]:
     """Rates by device, instead of measured ones; one that is not named is slow."""
     known: dict[str, Rates] = {}
-    slow = Rates(1.0, 0.0, 0.0, RATES.curves)
+    slow = Rates(1.0, 0.0, 0.0, 0.0, RATES.curves)
     monkeypatch.setattr(calibrate, "rates", lambda device: known.get(device, slow))
     yield known
 
@@ -128,8 +146,8 @@ def test_the_table(made_up: dict[str, Rates]):
     assert {"cpu", "reference"} <= {c.device for c in table.candidates}
     head, first = str(table).splitlines()[1:3]
     assert head.split() == "device predicted compute memory launches transfer".split()
-    # a call, a step, and 2 * 4**3 operations that take as long as those of 10 rows
-    assert first.split()[:3] == ["cpu", "1.42", "us"]
+    # a call, a step, 2 * 4**3 operations and 2 * 4**3 bytes
+    assert first.split()[:3] == ["cpu", "1.36", "us"]
     absent = [c for c in table.candidates if c.prediction is None]
     assert all(c.reason for c in absent)
 
@@ -156,7 +174,17 @@ def test_no_device_is_an_error():
 def test_a_calibration_measures_each_kind():
     found, is_whole = calibrate.measured(default_session("cpu"), longest=60.0)
     assert is_whole
-    kinds = {"stream", "additions", "series", "scan", "sort", "gather", "library"}
+    kinds = {
+        "stream",
+        "additions",
+        "series",
+        "scan",
+        "sort",
+        "strided",
+        "gather",
+        "scatter",
+        "library",
+    }
     assert kinds | {"product float32", "product bfloat16", "product int8"} <= set(found.curves)
     assert all(t > 0 for curve in found.curves.values() for _, t in curve.points)
     assert found.call > 0

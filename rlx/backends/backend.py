@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -76,6 +76,9 @@ class Executable:
     If the device has `memory` of its own, results lie there, and the entry takes such arrays, too;
     `make_donating` gives, for some parameters, an executable that may use up their arrays.
 
+    Where more work on the machine code may pay, `make_better` gives an executable of the same
+    program whose code is better; it took about `compile_seconds` to make the code there is.
+
     The rest is for looking inside: `make_stages` gives the text of each level by its name,
     `make_report` tells what became of the ops, `seconds` how long each phase of the compile took,
     `work` counts the scalar instructions of a call and the bytes it moves. A program that was
@@ -101,6 +104,8 @@ class Executable:
     held: tuple[Any, ...] = ()
     memory: Memory | None = None
     make_donating: Callable[[tuple[int, ...]], Executable] | None = None
+    make_better: Callable[[], Executable] | None = None
+    compile_seconds: float = 0.0
 
     @cached_property
     def held_bytes(self) -> int:
@@ -109,6 +114,19 @@ class Executable:
         The text of a program and what stands for it in Python grow with the machine code.
         """
         return FIXED_BYTES + BYTES_PER_CODE * self.code_bytes + self.constant_bytes
+
+    def improved(self) -> Executable:
+        """The same with better code: all it knows of the program and what it holds stay."""
+        assert self.make_better is not None, "there is no better code"
+        better = self.make_better()
+        return replace(
+            self,
+            entry=better.entry,
+            make_entry_into=better.make_entry_into,
+            make_entry_filling=better.make_entry_filling,
+            objects=better.objects,
+            make_better=None,
+        )
 
     @property
     def code_bytes(self) -> int:

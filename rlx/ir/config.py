@@ -20,6 +20,7 @@ RLX_CACHE   dir, 0, 1   where compiled code is kept for other processes; 0 is no
 RLX_CACHE_DISK_BYTES n   how much is kept there
 RLX_PRECISION  name   the precision policy of what is compiled, if none is given there
 RLX_TUNE    0, 1   whether `jit(tier="max")` measures ways to compute products
+RLX_SWAP    0, 1   whether programs that have run long get better machine code while they run
 
 RLX_NUM_THREADS, the threads of the `cpu` device, belongs to the process and not to these.
 """
@@ -49,6 +50,7 @@ SWITCHES = (
     "guards",
     "disable_jit",
     "tune",
+    "swap",
 )
 TRACEBACKS = ("filtered", "full")
 THREADS = "RLX_NUM_THREADS"  # read once, by the backend that starts threads
@@ -75,6 +77,7 @@ class Settings:
     cache: Path | bool = True
     cache_disk_bytes: int = 1 << 30
     tune: bool = True
+    swap: bool = True
     precision: Policy = AS_WRITTEN
 
     @property
@@ -205,6 +208,7 @@ class Config:
     cache = Setting["Path | bool"]("Where compiled code is kept for other processes.")
     cache_disk_bytes = Setting[int]("How many bytes are kept there.")
     tune = Setting[bool]('Whether `tier="max"` measures ways to compute products.')
+    swap = Setting[bool]("Whether programs that have run long get better machine code.")
     precision = Setting[Policy]("The precision policy of what is compiled.")
 
     def __init__(self, settings: Settings) -> None:

@@ -2,27 +2,59 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ..ir.dims import likely
-from .lir.access import reads, writes
-from .lir.expr import Apply, Expr, Reduce
+from .lir.expr import INSTRUCTIONS, Apply, Expr, Guard, Load, Reduce, walk
 from .lir.index import Variable
-from .lir.program import (
-    BranchStep,
-    Chain,
-    Contraction,
-    Greatest,
-    Kernel,
-    Program,
-    RepeatStep,
-    Rows,
-    Scan,
-    Scatter,
-    Step,
-    nested_programs,
-)
+from .lir.nests import Nest, is_dense, nests, traffic, trips
+from .lir.program import BranchStep, Program, RepeatStep, Step, nested_programs
+from .work_class import COSTLY
+
+SHORT = 8  # rounds of a loop that fill no vector
+OUTSIDE = ("input", "output", "constant")  # what is touched once in a run, with all the rest
+
+Kind = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """One step, which runs `times` in a call; all counts are those of one run.
+
+    `work` has by kind: `additions` (simple instructions, in units of one), `series` (transcendental
+    ones, in the same units), `gather` (numbers read at computed places), `strided` (not side by
+    side), and what nests of loops do beside (operations of a `product float32`, numbers of a
+    `scan`). With a kind stands how large the array is that is read so, else 0.
+    `nbytes` are read and written; of these `far` lie in arrays that the program was given or makes,
+    which are spread over `within` bytes.
+    """
+
+    times: float = 1.0
+    work: Mapping[Kind, float] = field(default_factory=dict)
+    nbytes: float = 0.0
+    far: float = 0.0
+    within: float = 0.0
+
+
+def step_costs(program: Program, times: float = 1.0) -> list[StepCost]:
+    """The steps of a program, those of nested programs as often as they run.
+
+    Of branches the dearest counts, of a `while` loop one round, of the parts of a loop one, as they
+    run at once. A symbolic size counts as a likely number.
+    """
+    outside = (*program.inputs, *program.outputs, *program.constants)
+    within = float(sum(likely(b.nbytes) for b in outside) + likely(program.arena_bytes))
+    found: list[StepCost] = []
+    for step in program.steps:
+        if inner := nested_programs(step):
+            inner = [max(inner, key=work)] if isinstance(step, BranchStep) else inner
+            rounds = times * (likely(step.length) if isinstance(step, RepeatStep) else 1)
+            found += [cost for nested in inner for cost in step_costs(nested, rounds)]
+        else:
+            found.append(_cost(step, times, within))
+    return found
 
 
 def work(program: Program) -> tuple[int, int]:
@@ -32,50 +64,72 @@ def work(program: Program) -> tuple[int, int]:
     branches the dearest counts; a `while` loop counts one round; a library call no instruction. A
     symbolic size counts as a likely number.
     """
-    counts = [_step(step) for step in program.steps]
-    return sum(flops for flops, _ in counts), sum(moved for _, moved in counts)
+    flops = moved = 0
+    for step in program.steps:
+        if inner := [work(nested) for nested in nested_programs(step)]:
+            inner = [max(inner)] if isinstance(step, BranchStep) else inner
+            rounds = step.parts * likely(step.length) if isinstance(step, RepeatStep) else 1
+            flops += rounds * sum(count for count, _ in inner)
+            moved += rounds * sum(nbytes for _, nbytes in inner)
+        else:
+            flops += sum(map(_flops, nests(step)))
+            moved += sum(nbytes for _, nbytes in traffic(step))
+    return flops, moved
 
 
-def _step(step: Step) -> tuple[int, int]:
-    nested = [work(p) for p in nested_programs(step)]
-    if nested:
-        if isinstance(step, BranchStep):
-            return max(nested)
-        rounds = step.parts * likely(step.length) if isinstance(step, RepeatStep) else 1
-        return rounds * sum(f for f, _ in nested), rounds * sum(m for _, m in nested)
-    moved = sum(likely(b.nbytes) for b in (*reads(step), *writes(step)))
-    return _flops(step), moved
+def _cost(step: Step, times: float, within: float) -> StepCost:
+    counts: dict[Kind, float] = defaultdict(float)
+    for nest in nests(step):
+        counts[nest.kind, 0] += nest.count
+        seen: set[Expr] = set()
+        for expr in nest.roots:
+            for kind, count in _evaluated(expr, nest.trips, nest.loops[-1:], seen):
+                counts[kind] += count
+    moved = list(traffic(step))
+    far = sum(nbytes for buffer, nbytes in moved if buffer.kind in OUTSIDE)
+    total = sum(nbytes for _, nbytes in moved)
+    return StepCost(times, {k: n for k, n in counts.items() if n}, total, far, within)
 
 
-def _flops(step: Step) -> int:
-    if isinstance(step, Kernel):
-        return _loops(step.loops, [s.expr for s in step.stores])
-    if isinstance(step, Rows):
-        return _trips(step.loops) * sum(_flops(kernel) for kernel in step.kernels)
-    if isinstance(step, Chain):
-        return _trips(step.loops) * sum(map(_flops, step.steps))
-    if isinstance(step, Contraction):
-        outer = (*step.batch, step.row, step.column)
-        products = 2 * _trips((*outer, step.depth))
-        return products + _loops(outer, [s.expr for s in step.stores])
-    if isinstance(step, Scan):
-        loops = (*step.loops, step.along)
-        return _loops(loops, [step.expr]) + _trips(loops)
-    if isinstance(step, Greatest):
-        loops = (*step.loops, step.along)
-        return _loops(loops, [step.expr]) + _trips(loops)
-    if isinstance(step, Scatter):
-        return _loops(step.loops, [step.expr]) + _trips(step.loops)
-    return 0
+def _evaluated(
+    expr: Expr, trips_made: float, along: Sequence[Variable], seen: set[Expr]
+) -> Iterator[tuple[Kind, float]]:
+    """Kinds of work and counts of the evaluations of an expression; what is shared counts once.
+
+    `along` are the loops that vectors may follow.
+    """
+    if expr in seen:
+        return
+    seen.add(expr)
+    if isinstance(expr, Reduce):
+        trips_made *= trips(expr.loops)
+        along = (*along, *expr.loops)
+        # numbers come from caches again and again, and conditions are asked for each
+        inner = list(walk(expr.body))
+        loads = sum(isinstance(e, Load) for e in inner)
+        guards = sum(isinstance(e, Guard) for e in inner)
+        yield ("additions", 0), trips_made * (1 + loads + 2 * guards)
+    for part in expr.parts:
+        yield from _evaluated(part, trips_made, along, seen)
+    if isinstance(expr, Load) and expr.index.loads:
+        yield ("gather", likely(expr.buffer.size)), trips_made
+    elif isinstance(expr, Load) and not _is_near(expr, along):
+        yield ("strided", likely(expr.buffer.size)), trips_made
+    if isinstance(expr, Apply):
+        units = INSTRUCTIONS[expr.instruction][0]
+        yield ("series" if units >= COSTLY else "additions", 0), trips_made * units
 
 
-def _trips(loops: Iterable[Variable]) -> int:
-    return math.prod(likely(variable.extent) for variable in loops)
+def _is_near(load: Load, along: Sequence[Variable]) -> bool:
+    """Whether a loop of some length reads neighbours in memory."""
+    long = [loop for loop in along if likely(loop.extent) >= SHORT]
+    return is_dense(load, long or along)
 
 
-def _loops(loops: Iterable[Variable], exprs: Sequence[Expr]) -> int:
+def _flops(nest: Nest) -> int:
     seen: set[Expr] = set()
-    return _trips(loops) * sum(_instructions(e, seen) for e in exprs)
+    own = 0 if nest.kind in ("library", "sort") else int(nest.count)
+    return own + nest.trips * sum(_instructions(e, seen) for e in nest.exprs)
 
 
 def _instructions(expr: Expr, seen: set[Expr]) -> int:
@@ -85,5 +139,5 @@ def _instructions(expr: Expr, seen: set[Expr]) -> int:
     seen.add(expr)
     inner = sum(_instructions(e, seen) for e in expr.operands)
     if isinstance(expr, Reduce):
-        return _trips(expr.loops) * (inner + 1)
+        return trips(expr.loops) * (inner + 1)
     return inner + isinstance(expr, Apply)

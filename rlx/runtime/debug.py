@@ -151,6 +151,13 @@ def _is_terminal() -> bool:
         return False
 
 
+def tell_better(name: str, ran: float, seconds: float, problem: str) -> None:
+    """Print that a program got better machine code, or why it did not."""
+    if config.debug >= 1:
+        what = f"no better code: {problem}" if problem else "better code"
+        _print(f"{name}: {what}, after running {ran:.3g} s, compiled in {seconds:.3g} s")
+
+
 def tell_reason(name: str, reason: str) -> None:
     """Print why a function is compiled again."""
     if config.debug >= 1:

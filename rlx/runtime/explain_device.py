@@ -13,10 +13,10 @@ from ..ir.graph import Graph
 from ..ir.tracebacks import boundary
 from ..trace import pytree
 from ..trace.array import Array
-from ..trace.make_graph import function_name, trace
+from ..trace.make_graph import Traced, function_name, trace
 from .devices import devices
 from .precision import prepared
-from .rates import Prediction, predict
+from .rates import Prediction, Rates, predict
 from .session import CompileOptions, default_session
 
 AUTO = "auto"
@@ -86,36 +86,52 @@ def explain_device(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Explana
     """
     traced = trace(fn, args, kwargs)
     operands = [*pytree.leaves((args, kwargs)), *traced.captures]
-    return explain(traced.graph, operands, CompileOptions(), function_name(fn))
+    return explain(traced, operands, CompileOptions(), function_name(fn))
 
 
 def explain(
-    graph: Graph, operands: Sequence[Any], options: CompileOptions, name: str
+    traced: Traced, operands: Sequence[Any], options: CompileOptions, name: str
 ) -> Explanation:
-    """The table for a recorded graph and its operands."""
-    found = [_candidate(str(d), graph, operands, options) for d in devices()]
+    """The table for a recorded function and its operands."""
+    found = [_candidate(str(d), traced, operands, options) for d in devices()]
     found.sort(key=lambda c: c.prediction.seconds if c.prediction else float("inf"))
     return Explanation(name, tuple(found))
 
 
 def _candidate(
-    device: str, graph: Graph, operands: Sequence[Any], options: CompileOptions
+    device: str, traced: Traced, operands: Sequence[Any], options: CompileOptions
 ) -> Candidate:
     available = registry.availability(device)
     if not available.is_available:
         return Candidate(device, None, available.reason)
     try:
-        return Candidate(device, prediction(device, graph, operands, options))
+        args, kwargs = traced.in_tree.children()
+        places = places_in([*args.children(), *kwargs.children(), traced.out_tree])
+        return Candidate(device, prediction(device, traced.graph, operands, options, places))
     except RlxError as error:
         return Candidate(device, None, error.what)
 
 
+def places_in(trees: Sequence[pytree.Structure]) -> int:
+    """How many containers there are, and places in them."""
+    return sum(tree.num_nodes for tree in trees if tree.num_nodes > 1)
+
+
 def prediction(
-    device: str, graph: Graph, operands: Sequence[Any], options: CompileOptions
+    device: str,
+    graph: Graph,
+    operands: Sequence[Any],
+    options: CompileOptions,
+    places: int = 0,
+    known: Rates | None = None,
 ) -> Prediction:
-    """What the model says of one device; an error if it cannot run the graph."""
+    """What the model says of one device; an error if it cannot run the graph.
+
+    Arrays come and go at so many `places` of containers. `known` are rates other than those that
+    are kept.
+    """
+    from ..lower.cost import step_costs
     from ..lower.pipeline import lower  # with all of lowering, 20 ms to import
-    from ..lower.step_costs import step_costs
     from .calibrate import rates
 
     session = default_session(device)
@@ -124,22 +140,27 @@ def prediction(
     precise = prepared(graph, session.policy(options)).graph
     steps = step_costs(lower(precise, target).program)
     given, taken = _transferred(session.backend.memory, graph, operands)
-    known = rates(session.device)
+    known = known or rates(session.device)
     if "stream" not in known.curves:
         raise DeviceUnavailable(
             f"the speed of {device} could not be measured", fix="name a device: jit(device=...)"
         )
     leaves = len(graph.params) + len(graph.results)
-    return predict(known, steps, leaves, given, taken)
+    return predict(known, steps, leaves, places, given, taken)
 
 
-def _transferred(memory: Any, graph: Graph, operands: Sequence[Any]) -> tuple[float, float]:
-    """The bytes that go to the device, and those that come back: results go where operands lie."""
+def _transferred(
+    memory: Any, graph: Graph, operands: Sequence[Any]
+) -> tuple[list[float], list[float]]:
+    """The bytes of arrays that go to the device, and of those that come back.
+
+    Results go where operands lie.
+    """
     if memory is None:
-        return 0.0, 0.0
+        return [], []
     places = [x._device if isinstance(x, Array) else None for x in operands]
     rows = zip(graph.params, places, strict=False)
-    given = sum(likely(p.type.nbytes) for p, place in rows if place is not memory)
+    given = [float(likely(p.type.nbytes)) for p, place in rows if place is not memory]
     is_there = any(place is memory for place in places)
-    taken = 0 if is_there else sum(likely(r.type.nbytes) for r in graph.results)
-    return float(given), float(taken)
+    taken = [] if is_there else [float(likely(r.type.nbytes)) for r in graph.results]
+    return given, taken

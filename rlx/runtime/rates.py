@@ -7,18 +7,28 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..lower.step_costs import StepCost
+    from ..lower.cost import StepCost
 
-FEW_ROWS = 10  # products of fewer rows or columns take about as long as those of so many
-# what was not measured takes so many times as long as a product of float32, and as long as so many
-# bytes of a stream
-PRODUCTS = {"float16": 1.0, "bfloat16": 1.0, "float64": 2.0}
-BYTES = {"additions": 0.7, "series": 0.7, "gather": 10, "scatter": 40, "scan": 4, "sort": 90}
+PRODUCT = "product float32"
+# what was not measured takes so many times as long as something that was
+INSTEAD = {
+    "product float16": (1.0, PRODUCT),
+    "product bfloat16": (1.0, PRODUCT),
+    "product float64": (2.0, PRODUCT),
+    "additions": (0.7, "stream"),
+    "series": (0.7, "stream"),
+    "gather": (10.0, "stream"),
+    "strided": (1.0, "gather"),
+    "scatter": (4.0, "gather"),
+    "scan": (4.0, "stream"),
+    "greatest": (1.0, "additions"),
+    "sort": (90.0, "stream"),
+}
 
 
 @dataclass(frozen=True)
@@ -47,45 +57,46 @@ class Curve:
 class Rates:
     """What was measured of a device.
 
-    `call` are the seconds of a call that does nothing, `step` those that each step adds to it, and
-    `leaf` each array that is given or made. The `curves` give seconds: `stream` by bytes,
-    `additions` and `series` by units of an addition, `product float32` and the like by operations,
-    `gather`, `scatter`, `scan` and `sort` by numbers, `put` and `get` (copies to the device and
-    back) by bytes; a device without the last two shares the host's memory.
+    `call` are the seconds of a call that does nothing, `step` those that each step adds to it,
+    `leaf` each array that is given or made, and `place` each container and each place in it.
+    The `curves` give seconds: `stream` by bytes, `put` and `get` (copies to the device and back)
+    by bytes, the others by what `StepCost` counts; a device without `put` shares the host's memory.
     """
 
     call: float
     step: float
     leaf: float
+    place: float
     curves: Mapping[str, Curve]
 
     def seconds(self, kind: str, size: float) -> float:
         """The time of so much work of a kind."""
+        if kind in self.curves:
+            return self.curves[kind].seconds(size)
+        if kind.startswith("product ") and kind != PRODUCT:
+            times, other = INSTEAD.get(kind, (4.0, PRODUCT))
+        elif kind in INSTEAD:
+            times, other = INSTEAD[kind]
+        else:
+            return 0.0
+        return self.seconds(other, times * size)
+
+    def moving(self, step: StepCost) -> float:
+        """The time to move the bytes of a step: of much data most lies far away."""
+        near = self.seconds("stream", step.nbytes - step.far)
+        within = max(step.within, step.far)
+        return near + (step.far / within * self.seconds("stream", within) if step.far else 0.0)
+
+    def copying(self, kind: str, nbytes: float) -> float:
+        """The time of one copy: the least of them takes as long as a small one."""
         curve = self.curves.get(kind)
-        if curve is None:
-            return self.seconds("stream", BYTES[kind] * size) if kind in BYTES else 0.0
-        return curve.seconds(size)
-
-    def strided(self, count: float) -> float:
-        """The time to read numbers that are not side by side: any places of a cache."""
-        curve = self.curves.get("gather")
-        if curve is None:
-            return self.seconds("gather", count)
-        size, seconds = curve.points[0]
-        return count * seconds / size
-
-    def product(self, dtype: str, flops: float) -> float:
-        """The time of matrix products."""
-        name = f"product {dtype}"
-        if name in self.curves:
-            return self.seconds(name, flops)
-        return PRODUCTS.get(dtype, 4.0) * self.seconds("product float32", flops)
+        return curve.seconds(max(nbytes, curve.points[0][0])) if curve else 0.0
 
     @property
     def text(self) -> str:
         """The rates as text that `rates_of` reads."""
         curves = {name: curve.points for name, curve in self.curves.items()}
-        numbers = {"call": self.call, "step": self.step, "leaf": self.leaf}
+        numbers = {"call": self.call, "step": self.step, "leaf": self.leaf, "place": self.place}
         return json.dumps({**numbers, "curves": curves})
 
 
@@ -96,8 +107,8 @@ def rates_of(text: str) -> Rates:
         name: Curve(tuple((float(size), float(seconds)) for size, seconds in points))
         for name, points in known["curves"].items()
     }
-    call, step, leaf = (float(known[name]) for name in ("call", "step", "leaf"))
-    return Rates(call, step, leaf, curves)
+    call, step, leaf, place = (float(known[name]) for name in ("call", "step", "leaf", "place"))
+    return Rates(call, step, leaf, place, curves)
 
 
 @dataclass(frozen=True)
@@ -122,34 +133,29 @@ def predict(
     rates: Rates,
     steps: Iterable[StepCost],
     leaves: int = 2,
-    given: float = 0.0,
-    taken: float = 0.0,
+    places: int = 0,
+    given: Sequence[float] = (),
+    taken: Sequence[float] = (),
 ) -> Prediction:
     """The time of a program whose steps do so much.
 
-    `leaves` are how many arrays it takes and makes; `given` and `taken` bytes are transferred.
+    `leaves` are how many arrays it takes and makes, at so many `places` of containers; `given` and
+    `taken` are the bytes of those that are transferred.
     """
     compute = memory = 0.0
-    launches = rates.call + max(leaves - 2, 0) * rates.leaf
+    launches = rates.call + max(leaves - 2, 0) * rates.leaf + places * rates.place
     for step in steps:
         launches += step.times * rates.step
-        works, waits = _computing(rates, step), rates.seconds("stream", step.nbytes)
+        waits, works = rates.moving(step), 0.0
+        for (kind, among), count in step.work.items():
+            if kind.startswith("product "):  # reads its matrices into an order of its own first
+                compute += step.times * rates.seconds(kind, count)
+            elif among:
+                works += count / among * rates.seconds(kind, among)
+            else:
+                works += rates.seconds(kind, count)
         compute += step.times * (works if works > waits else 0.0)
         memory += step.times * (waits if works <= waits else 0.0)
-    transfer = rates.seconds("put", given) + rates.seconds("get", taken)
+    transfer = sum(rates.copying("put", n) for n in given)
+    transfer += sum(rates.copying("get", n) for n in taken)
     return Prediction(compute, memory, launches, transfer)
-
-
-def _computing(rates: Rates, step: StepCost) -> float:
-    fill = max(1.0, FEW_ROWS / step.rows) if step.rows else 1.0
-    return (
-        rates.product(step.dtype, step.flops * fill)
-        + rates.seconds("additions", step.additions)
-        + rates.seconds("series", step.series)
-        + rates.seconds("gather", step.gathered)
-        + rates.strided(step.strided)
-        + rates.seconds("scatter", step.scattered)
-        + rates.seconds("scan", step.scanned)
-        + rates.seconds("sort", step.ordered)
-        + rates.seconds("library", step.calls)
-    )

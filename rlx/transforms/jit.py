@@ -62,7 +62,7 @@ def jit(
 
     Results never depend on the number of threads. With `deterministic="batch"` those of one row do
     not depend on how many rows a batch has, either: sums go in one order, which may take longer.
-    Code of `tier="fast"` is soon there, that of "max" (measured) may run faster; bits are equal.
+    Code of `tier="auto"` gets better if a program has run long; that of "max" takes long to make.
     `precision` is a policy or its name, as "mixed_bf16", also of functions it calls without one.
     `in_shardings` and `out_shardings` part arrays among devices: one `rlx.NamedSharding`, or trees.
 

@@ -45,6 +45,7 @@ from .kept import CacheInfo, Kept
 from .lowered import Compiled, Lowered
 from .past import Past
 from .recompile import Key, check_recompile, reason_to_compile
+from .watched import Watched, may_be_better
 
 PATHS = 4  # kinds of arguments that are tried before they are looked at
 KEPT = 512  # kinds of arguments a function stays compiled for
@@ -143,7 +144,7 @@ class Jitted:
         key = (tree, self._kinds(args, leaves, tree), places)
         if key not in self._chosen:
             traced, name = self._trace(args, kwargs, leaves, tree), function_name(self._fn)
-            table = explain(traced.graph, [*leaves, *traced.captures], self._options, name)
+            table = explain(traced, [*leaves, *traced.captures], self._options, name)
             self._chosen = {**self._chosen, key: table.best}
         return self._chosen[key]
 
@@ -440,8 +441,16 @@ class Jitted:
         """Remember the shortest way into the machine code, of the last few kinds of arguments."""
         if entry.has_path and entry not in self._paths:
             # a new one, for another thread may read the old
-            paths = {**self._paths, entry: entry.path(call.arguments)}
+            path = entry.path(call.arguments)
+            if path is not missed and may_be_better(entry):
+                path = Watched(path, entry, self._settle)
+            paths = {**self._paths, entry: path}
             self._paths = {each: paths[each] for each in list(paths)[-PATHS:]}
+
+    def _settle(self, entry: Compiled) -> None:
+        """Go the shortest way into machine code from now on."""
+        self._paths = {each: path for each, path in self._paths.items() if each is not entry}
+        self._recent, self._fast, self._into = None, missed, missed
 
 
 def _unless_static(given: Any, marked: Any) -> Any:

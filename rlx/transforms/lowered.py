@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -46,6 +47,7 @@ class Compiled:
     mark_static: MarkStatic
     record: Callable[[], Graph] | None = None
     options: CompileOptions = field(default_factory=CompileOptions)
+    settled: threading.Lock = field(default_factory=threading.Lock)  # taken when code is to stay
     _bound: Bound | None = None
 
     @property
@@ -156,6 +158,10 @@ class Compiled:
         """The leaves that may be numbers: the Python type of each, or None for an array."""
         rows = enumerate(zip(self.traced.graph.params, self.traced.in_weak, strict=False))
         return {i: _python_type(p.dtype) if w else None for i, (p, w) in rows if p.type.rank == 0}
+
+    def improve(self) -> None:
+        """Put better machine code in the place of that there is."""
+        self.compiled.executable = self.compiled.executable.improved()
 
     def path(self, arguments: Arguments) -> Callable[..., Any]:
         """The shortest way into the machine code for arguments like these."""

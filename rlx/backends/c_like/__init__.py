@@ -45,4 +45,5 @@ abstract; `opencl_c.py` is an example. What the kernels rely on:
   `Limits` bounds both. Barriers stand where all threads of a group come by.
 - **Many threads or few**: with `Limits.serial` a thread does a whole row, and a whole tile of a
   product in vectors where the dialect `has_vectors`; otherwise groups share these and long sums.
+  If it does not gain by what a group `shares`, each thread computes a block of a product alone.
 """

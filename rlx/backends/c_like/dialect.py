@@ -68,7 +68,8 @@ class Limits:
     `threads` is how many of a group pay, `groups` how many groups there may be along each axis,
     `local_bytes` how much memory a group may share. A device is `serial` if few threads run at
     once, each fast alone and over memory it goes through in order, as on a processor. It
-    `computes` vectors of so many float32 (`lanes`) at once where a dialect has them.
+    `computes` vectors of so many float32 (`lanes`) at once where a dialect has them. If it does
+    not gain by what a group `shares`, products do without.
     """
 
     threads: int = 256
@@ -76,6 +77,7 @@ class Limits:
     local_bytes: int = 32768
     serial: bool = False
     lanes: int = 1
+    shares: bool = True
 
 
 class Dialect(ABC):

@@ -33,7 +33,7 @@ class Loaded(Protocol):
         """The bytes of all temporaries of a call."""
         ...
 
-    def run(self, datas: list[Any]) -> Sequence[Any]:
+    def run(self, datas: list[Any], /) -> Sequence[Any]:
         """Run it on the device's arrays; gives such arrays."""
         ...
 

@@ -36,7 +36,7 @@ from .sorting import write_sort
 ALIGNMENT = 256  # of buffers that are added to an arena
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class KernelText:
     """A kernel that launches share: its name in the program, its text, what it calls."""
 

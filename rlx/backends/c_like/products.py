@@ -1,4 +1,8 @@
-"""Matrix products: a group computes a tile, a thread a block of it."""
+"""Matrix products: a group computes a tile, a thread a block of it.
+
+The threads of a group read a slice of both operands into memory that they share. Where that is
+slow, each reads what it needs by itself, for a larger block.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,7 @@ from .scalars import Scalars
 
 SIDE = 16  # threads of a group along rows and along columns, where there are so many
 BLOCK = 4  # rows and columns of a thread
+ALONE = (8, 4)  # the same of one that shares nothing
 DEPTH = 16  # of what a group reads at once
 
 
@@ -28,13 +33,10 @@ class Tile:
     tiles: int
 
     @classmethod
-    def of(cls, extent: int, most: int) -> Tile:
-        """Tiles for so many rows or columns, of a group that may have so many threads."""
-        side = SIDE
-        while side * side > most:
-            side //= 2
+    def of(cls, extent: int, side: int, most: int) -> Tile:
+        """Tiles for so many rows or columns, a few of them for each thread of a side."""
         threads = min(side, 1 << (extent - 1).bit_length())
-        block = min(BLOCK, -(-extent // threads))
+        block = min(most, -(-extent // threads))
         return cls(threads, block, -(-extent // (threads * block)))
 
     @property
@@ -59,8 +61,12 @@ class _Product:
             [s.buffer for s in stores],
         )
         self.writer, self.dialect = self.body.writer, setting.dialect
-        most = setting.dialect.limits.threads
-        self.rows, self.columns = (Tile.of(_size(v), most) for v in (step.row, step.column))
+        limits = setting.dialect.limits
+        self.shares = limits.shares
+        side = next(n for n in (SIDE, 8, 4, 2, 1) if n * n <= limits.threads)
+        blocks, sides = ((BLOCK, BLOCK), (side, side)) if self.shares else (ALONE, (1, 8))
+        both = zip((step.row, step.column), sides, blocks, strict=True)
+        self.rows, self.columns = (Tile.of(_size(v), n, most) for v, n, most in both)
         self.depth = min(DEPTH, _size(step.depth))
         self.threads = self.rows.threads * self.columns.threads
 
@@ -69,7 +75,7 @@ class _Product:
         step, rows, columns = self.step, self.rows, self.columns
         count = math.prod(map(_size, step.batch)) * rows.tiles * columns.tiles
         groups = along_groups(count, self.dialect.limits)
-        for name, tile in (("left", rows), ("right", columns)):
+        for name, tile in (("left", rows), ("right", columns)) if self.shares else ():
             array = LocalArray(name, register(self.dtype), self.depth * tile.size)
             self.body.locals.append(array)
         with groups.inside(self.writer, "tile"):
@@ -97,12 +103,13 @@ class _Product:
             writer.cut("batch", self.step.batch)
 
     def _sums(self) -> None:
-        """Add up the block's products, a slice of the depth after the other."""
+        """Add up the block's products; each sum has a name, as loops may stay loops."""
         writer, dialect, kind = self.writer, self.dialect, register(self.dtype)
-        count = self.rows.block * self.columns.block
-        writer.line(dialect.array(kind, "sums", count))
-        with writer.count_to("n", count):
-            writer.line(f"sums[n] = {dialect.literal(kind, 0)};")
+        for name in self._names():
+            writer.line(dialect.variable(kind, name, dialect.literal(kind, 0)))
+        if not self.shares:
+            self._sums_alone()
+            return
         head = dialect.loop(
             writer.index_dtype,
             "start",
@@ -115,8 +122,54 @@ class _Product:
             self._read("right", self.rhs, self.step.column, self.columns, "first_column")
             writer.line(dialect.barrier())
             with writer.count_to("d", self.depth):
-                self._products()
+                left = self._shared("left", self.rows, "y")
+                self._products(left, self._shared("right", self.columns, "x"))
             writer.line(dialect.barrier())
+
+    def _names(self) -> list[str]:
+        """The names of the block's sums, a row after the other."""
+        rows, columns = range(self.rows.block), range(self.columns.block)
+        return [f"sum{r}_{c}" for r in rows for c in columns]
+
+    def _shared(self, name: str, tile: Tile, thread: str) -> list[str]:
+        """Name the numbers of the thread's rows or columns in the slice that is at hand."""
+        writer, kind, whole = self.writer, register(self.dtype), self.writer.whole
+        names = [f"{name}{n}" for n in range(tile.block)]
+        for n, each in enumerate(names):
+            place = f"d * {whole(tile.size)} + {whole(n * tile.threads)} + {thread}"
+            writer.line(self.dialect.constant(kind, each, f"{name}[{place}]"))
+        return names
+
+    def _sums_alone(self) -> None:
+        """Add up the products of what the thread reads itself."""
+        step = self.step
+        rows = self._within("row", step.row, self.rows, "y")
+        columns = self._within("column", step.column, self.columns, "x")
+        with self.writer.loop(step.depth):
+            left = [self._number(self.lhs, step.row, row) for row in rows]
+            right = [self._number(self.rhs, step.column, column) for column in columns]
+            self._products(left, right)
+
+    def _within(self, name: str, side: Variable, tile: Tile, thread: str) -> list[str]:
+        """Name the thread's rows or columns; those beyond the end are the last one again."""
+        writer, index = self.writer, self.writer.index_dtype
+        names = [f"{name}{n}" for n in range(tile.block)]
+        for n, each in enumerate(names):
+            place = f"first_{name} + {writer.whole(n * tile.threads)} + {thread}"
+            if tile.tiles * tile.size != _size(side):
+                last = writer.whole(_size(side) - 1)
+                place = writer.call("min", [index, index], index, [f"({place})", last])
+            self._name(each, place)
+        return names
+
+    def _number(self, operand: Expr, side: Variable, place: str) -> str:
+        """Name an operand's number at a row or column."""
+        writer, name = self.writer, f"of_{place}"
+        writer.variables[side] = place
+        writer.line(self.dialect.variable(register(self.dtype), name))
+        with writer.block("{", [side, self.step.depth], branch=True):
+            writer.line(f"{name} = {writer.expr(operand)};")
+        return name
 
     def _read(self, name: str, operand: Expr, side: Variable, tile: Tile, first: str) -> None:
         """Read a tile of an operand, 0 beyond it; neighbors by neighbors."""
@@ -151,32 +204,22 @@ class _Product:
                 writer.line(f"number = {writer.expr(operand)};")
             writer.line(f"{name}[{place}] = number;")
 
-    def _products(self) -> None:
-        """Multiply a column of the left tile by a line of the right one."""
-        writer, dialect, kind, whole = (
-            self.writer,
-            self.dialect,
-            register(self.dtype),
-            self.writer.whole,
-        )
-        rows, columns = self.rows, self.columns
-        writer.line(dialect.array(kind, "line", columns.block))
-        with writer.count_to("c", columns.block):
-            place = f"d * {whole(columns.size)} + c * {whole(columns.threads)} + x"
-            writer.line(f"line[c] = right[{place}];")
-        with writer.count_to("r", rows.block):
-            place = f"d * {whole(rows.size)} + r * {whole(rows.threads)} + y"
-            writer.line(dialect.constant(kind, "factor", f"left[{place}]"))
-            with writer.count_to("c", columns.block):
-                total = f"sums[r * {whole(columns.block)} + c]"
-                text = product_sum(writer, self.dtype, "factor", "line[c]", total)
-                writer.line(f"{total} = {text};")
+    def _products(self, left: list[str], right: list[str]) -> None:
+        """Multiply some rows' numbers by some columns'."""
+        pairs = [(x, y) for x in left for y in right]
+        for total, (x, y) in zip(self._names(), pairs, strict=True):
+            text = product_sum(self.writer, self.dtype, x, y, total)
+            self.writer.line(f"{total} = {text};")
 
     def _stores(self) -> None:
         """Store the block, as far as it lies in the matrix."""
         writer, step, whole = self.writer, self.step, self.writer.whole
         rows, columns = self.rows, self.columns
         both = [step.row, step.column]
+        names = self._names()
+        writer.line(self.dialect.array(register(self.dtype), "sums", len(names)))
+        for n, name in enumerate(names):
+            writer.line(f"sums[{whole(n)}] = {name};")
         with writer.count_to("r", rows.block, both), writer.count_to("c", columns.block, both):
             bounds = []
             for variable, name, text, tile in (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -24,8 +24,7 @@ from ...lower.lir.program import (
 from .plan import Launch, Plan, Product
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where an array lies: the device's memory, and how many numbers lie before it."""
 
     memory: Any
@@ -104,8 +103,13 @@ class _Frame:
 
     def step(self, step: Step) -> None:
         """Run one step."""
-        machine = self.runner.machine
-        if isinstance(step, LibraryCall):
+        machine, launches = self.runner.machine, self.runner.plan.launches[step]
+        if isinstance(step, Contraction) and step in self.runner.plan.products:
+            self.multiply(self.runner.plan.products[step])
+        if launches:
+            for launch in launches:
+                machine.launch(launch, [self.place(b) for b in launch.buffers])
+        elif isinstance(step, LibraryCall):
             self.library(step)
         elif isinstance(step, Copy):
             self.copy(self.place(step.origin), self.place(step.target), step.target)
@@ -118,11 +122,6 @@ class _Frame:
             self.while_step(step)
         elif isinstance(step, RepeatStep):
             self.repeat(step)
-        else:
-            if isinstance(step, Contraction) and step in self.runner.plan.products:
-                self.multiply(self.runner.plan.products[step])
-            for launch in self.runner.plan.launches[step]:
-                machine.launch(launch, [self.place(b) for b in launch.buffers])
 
     def multiply(self, product: Product) -> None:
         """Call the library of the device."""

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
+import zlib
 from queue import SimpleQueue
 from typing import final
 
 from rlx.backends.cpu.host import host
 from rlx.backends.cpu.machine import compile_beside
+from rlx.backends.forks import hold_in_forks
 from rlx.backends.held import short_turns
+
+END = "\0"  # of a text among others
+
+# no fork comes while LLVM works, nor the end of the process
+_turn = hold_in_forks(2, threading.Lock())
+atexit.register(lambda: _turn.acquire(timeout=60))
 
 
 @final
@@ -23,13 +32,12 @@ class Compiles:
         self._left: SimpleQueue[tuple[int, str] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._made: dict[int, bytes] = {}
+        self._texts: list[str] = []
         self._errors: list[BaseException] = []
-        self._count = 0
 
     def add(self, text: str) -> None:
         """Compile one text more."""
-        self._left.put((self._count, text))
-        self._count += 1
+        self._put(text)
         if len(self._threads) < host().cores - 1:
             thread = threading.Thread(target=self._work)
             if starts(thread):
@@ -42,14 +50,22 @@ class Compiles:
         """
         for text in last[:-1]:
             self.add(text)
-        self._left.put((self._count, last[-1]))
-        self._count += 1
+        self._put(last[-1])
         self._left.put(None)
         self._work()
         self._end()
         if self._errors:
             raise self._errors[0]
-        return tuple(self._made[i] for i in range(self._count))
+        return tuple(self._made[i] for i in range(len(self._texts)))
+
+    @property
+    def packed(self) -> bytes:
+        """All texts, for `compiled_again`."""
+        return zlib.compress(END.join(self._texts).encode(), 1)
+
+    def _put(self, text: str) -> None:
+        self._left.put((len(self._texts), text))
+        self._texts.append(text)
 
     def _work(self) -> None:
         """Compile what is left until there is no more, or an error."""
@@ -74,6 +90,15 @@ class Compiles:
         self._left.put(None)
         for thread in self._threads:
             thread.join()
+
+
+def compiled_again(packed: bytes) -> tuple[bytes, ...]:
+    """Better object code of packed texts, made by this thread alone."""
+    made = []
+    for text in zlib.decompress(packed).decode().split(END):
+        with _turn:
+            made.append(compile_beside(text, "better")[0])
+    return tuple(made)
 
 
 def starts(thread: threading.Thread) -> bool:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from ...ir.dims import Size, likely
 from ...lower.lir.expr import INSTRUCTIONS, Apply, Expr, Load, Reduce, walk
 from ...lower.lir.index import Variable
+from ...lower.lir.nests import is_dense
 from ...lower.lir.program import Buffer, Kernel, Rows, Store
-from ...lower.step_costs import is_dense
 from .ahead import fetch, next_rows
 from .code import Function, Vector
 from .host import Host

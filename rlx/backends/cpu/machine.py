@@ -36,7 +36,7 @@ LINKED_TOGETHER = 64  # libraries; a linker keeps some kilobytes of each until i
 _serial = itertools.count()
 _idle: dict[str, list[llvm.TargetMachine]] = collections.defaultdict(list)  # by tier, of threads
 # of each tier the level of code generation, and that of the passes in the table above
-_LEVELS = {"fast": (0, 0), "auto": (1, 0), "max": (3, 3)}
+_LEVELS = {"fast": (0, 0), "auto": (1, 0), "better": (1, 2), "max": (3, 3)}
 _opening = hold_in_forks(3, threading.Lock())
 hold_in_forks(9, llvm.ffi.lib._lock)  # last: what Python collects anywhere may ask for it
 

@@ -41,7 +41,8 @@ class Code:
 
     `symbols` are its symbolic sizes, of which the first are the `dims` of its arguments; `memory`
     is what it needs for temporaries, in bytes. With fixed inputs `early` tells what it takes for
-    them. `tuned` has the fastest ways to compute its products, if they were measured.
+    them. `tuned` has the fastest ways to compute its products, if they were measured. Of `texts`,
+    packed, better code can be made.
     """
 
     objects: tuple[bytes, ...]
@@ -54,6 +55,7 @@ class Code:
     lifetimes: Lifetimes
     early: Early | None = None
     tuned: Mapping[Problem, Tuned] = field(default_factory=dict)
+    texts: bytes = b""
 
 
 class Place:

@@ -71,7 +71,8 @@ class WebgpuBackend(Backend):
         limits = self.device.limits
         most = limits["max-compute-workgroups-per-dimension"]
         local = limits["max-compute-workgroup-storage-size"]
-        return Wgsl(Limits(THREADS, (most, most, most), local))
+        shares = not self.device.is_processor
+        return Wgsl(Limits(THREADS, (most, most, most), local, shares=shares))
 
     def compiled_for(self) -> object:
         """The adapter, by its name and interface."""
@@ -109,6 +110,7 @@ class _Compiled:
     def __init__(self, backend: WebgpuBackend, made: Plan) -> None:
         self.backend, self.plan = backend, made
         self.offsets, self.arena_bytes = place_temporaries(made)
+        self.what = f"running {made.program.name}"
         self.loaded: Loaded | None = None
 
     def remarks(self) -> Sequence[str]:
@@ -117,17 +119,15 @@ class _Compiled:
 
     def run(self, inputs: Sequence[Data]) -> list[Data]:
         """Run the program on arrays of the device."""
-        device, memory = self.backend.device, self.backend.memory
-        what = f"running {self.plan.program.name}"
+        device = self.backend.device
+        what = self.what
         with device.lock, device.guarded(what):
             device.reopen()  # if another thread lost it in between
             if any(data.generation != device.generation for data in inputs):
                 raise device.lost_error(what)
             if self.loaded is None or self.loaded.generation != device.generation:
                 self.loaded = Loaded(device, self.plan, self.offsets, self.arena_bytes)
-            outputs = [memory.empty(b.type.shape, b.dtype) for b in self.plan.program.outputs]  # type: ignore[arg-type]
-            self.loaded.run(inputs, outputs)
-        return outputs
+            return self.loaded.run(inputs)
 
 
 def text_of(made: Plan) -> str:

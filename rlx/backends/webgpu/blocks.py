@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections import deque
 from typing import Any
 
@@ -23,10 +22,14 @@ def block_size(nbytes: int) -> int:
 class Block:
     """Memory of a device; it goes back to its pool when nobody has it any more."""
 
-    __slots__ = ("__weakref__", "buffer", "size")
+    __slots__ = ("_returned", "buffer", "size")
 
-    def __init__(self, buffer: Any, size: int) -> None:
-        self.buffer, self.size = buffer, size
+    def __init__(self, buffer: Any, size: int, returned: deque[tuple[int, Any]]) -> None:
+        self.buffer, self.size, self._returned = buffer, size, returned
+
+    def __del__(self) -> None:
+        # at any time, in any thread: so the pool takes it later
+        self._returned.append((self.size, self.buffer))
 
 
 class Pool:
@@ -41,30 +44,34 @@ class Pool:
         self._free: dict[int, list[Any]] = {}
         self._kept = 0
         self.made = 0  # buffers ever made
-        # finalizers run at any time, in any thread: they only leave buffers here
+        # the collector must not finalize a buffer together with the block that gives it back
+        self._living: set[Any] = set()
         self._returned: deque[tuple[int, Any]] = deque()
 
-    def take(self, nbytes: int) -> Block:
-        """A block of at least so many bytes, of which nobody knows what they hold."""
+    def reuse(self, nbytes: int) -> Block | None:
+        """A free block of at least so many bytes, of which nobody knows what they hold."""
         self._collect()
         size = block_size(nbytes)
         waiting = self._free.get(size)
-        if waiting:
-            buffer = waiting.pop()
-            self._kept -= size
-        else:
-            buffer = self._make(size)
-            self.made += 1
-        block = Block(buffer, size)
-        weakref.finalize(block, self._returned.append, (size, buffer)).atexit = False
-        return block
+        if not waiting:
+            return None
+        self._kept -= size
+        return Block(waiting.pop(), size, self._returned)
+
+    def make(self, nbytes: int) -> Block:
+        """A new block of at least so many bytes."""
+        size = block_size(nbytes)
+        buffer = self._make(size)
+        self.made += 1
+        self._living.add(buffer)
+        return Block(buffer, size, self._returned)
 
     def _collect(self) -> None:
         """Put what came back among the free ones, or let it go if too much is kept."""
         while self._returned:
             size, buffer = self._returned.popleft()
             if self._kept + size > KEPT_BYTES:
-                buffer.destroy()
+                self._destroy(buffer)
                 continue
             self._free.setdefault(size, []).append(buffer)
             self._kept += size
@@ -74,6 +81,10 @@ class Pool:
         self._collect()
         for buffers in self._free.values():
             for buffer in buffers:
-                buffer.destroy()
+                self._destroy(buffer)
         self._free.clear()
         self._kept = 0
+
+    def _destroy(self, buffer: Any) -> None:
+        self._living.discard(buffer)
+        buffer.destroy()

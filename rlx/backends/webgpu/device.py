@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...ir.errors import DeviceFailure, DeviceLostError, DeviceMemoryError, KernelBuildError
+from ...ir.errors import (
+    DeviceFailure,
+    DeviceLostError,
+    DeviceMemoryError,
+    KernelBuildError,
+    RlxError,
+)
 from ..forks import DeviceLock
 from . import adapters
 from .blocks import LEAST, Block, Pool
@@ -31,21 +36,20 @@ MOST_ARRAYS = 64  # of a kernel: its numbers, one for each array, lie in 256 byt
 LOST = ("lost", "destroyed")  # what errors say of a device that is gone
 
 
-@dataclass(frozen=True)
-class Region:
-    """Some bytes of a block, from a multiple of 256 on."""
+class Region(NamedTuple):
+    """Some bytes of a buffer, from a multiple of 256 on."""
 
-    block: Block
+    buffer: Any
     start: int
     nbytes: int
 
     @property
     def resource(self) -> dict[str, Any]:
         """What a bind group says of it: at least one word."""
-        return {"buffer": self.block.buffer, "offset": self.start, "size": max(self.nbytes, 8)}
+        return {"buffer": self.buffer, "offset": self.start, "size": max(self.nbytes, 8)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pipeline:
     """A compiled kernel, with the layout of what is bound to it."""
 
@@ -70,6 +74,8 @@ class Device:
 
     def reopen(self) -> None:
         """Open the adapter again if it was lost."""
+        if not self._is_lost:
+            return
         with self.lock:
             if not self._is_lost:
                 return
@@ -82,6 +88,7 @@ class Device:
             )
             self._opened.append(self.handle)
             self.features = frozenset(features)
+            self.is_processor = adapter.info["adapter_type"] == "CPU"
             self.limits = dict(self.handle.limits)
             self.limits[ARRAYS] = min(self.limits[ARRAYS], MOST_ARRAYS)
             self.queue = self.handle.queue
@@ -96,28 +103,30 @@ class Device:
         usage = BufferUsage.STORAGE | BufferUsage.COPY_SRC | BufferUsage.COPY_DST
         return self.handle.create_buffer(size=size, usage=usage)
 
-    @contextmanager
-    def guarded(self, what: str) -> Iterator[None]:
+    def guarded(self, what: str) -> Guarded:
         """Give errors of the library the names that rlx has for them."""
+        return Guarded(self, what)
+
+    def error_of(self, error: BaseException, what: str) -> RlxError | None:
+        """What rlx calls an error; None for those that the library does not raise."""
         import wgpu
 
-        try:
-            yield
-        except wgpu.GPUOutOfMemoryError as error:
-            raise DeviceMemoryError(
+        if isinstance(error, wgpu.GPUOutOfMemoryError):
+            return DeviceMemoryError(
                 f"{what}: {self.name} has no memory left",
                 notes=[_first_line(error)],
                 fix="use smaller arrays, or drop arrays that are no longer needed",
-            ) from error
-        except wgpu.GPUError as error:
-            if not _tells_loss(error):
-                raise DeviceFailure(
-                    f"{what}: {self.name} failed",
-                    notes=[_first_line(error)],
-                    fix='report this with the program; device="cpu" runs it meanwhile',
-                ) from error
-            self._is_lost = True
-            raise self.lost_error(what) from error
+            )
+        if not isinstance(error, wgpu.GPUError):
+            return None
+        if not _tells_loss(error):
+            return DeviceFailure(
+                f"{what}: {self.name} failed",
+                notes=[_first_line(error)],
+                fix='report this with the program; device="cpu" runs it meanwhile',
+            )
+        self._is_lost = True
+        return self.lost_error(what)
 
     def lost_error(self, what: str) -> DeviceLostError:
         """The error for what lay in the memory of a device that is gone."""
@@ -137,8 +146,12 @@ class Device:
                 notes=[f"its limit max-buffer-size is {most}"],
                 fix="split the array, or run on another device",
             )
-        with self.lock, self.guarded(what):
-            return self.pool.take(nbytes)
+        with self.lock:
+            free = self.pool.reuse(nbytes)
+            if free is not None:
+                return free
+            with self.guarded(what):
+                return self.pool.make(nbytes)
 
     def check_binding(self, nbytes: int, what: str) -> None:
         """Raise if a kernel cannot reach so many bytes at once."""
@@ -154,14 +167,14 @@ class Device:
         """Copy words to the device, behind all work handed in before."""
         if words.nbytes:
             with self.lock, self.guarded(what):
-                self.queue.write_buffer(region.block.buffer, region.start, words)
+                self.queue.write_buffer(region.buffer, region.start, words)
 
     def read(self, region: Region, what: str) -> np.ndarray:
         """Copy bytes from the device when all work handed in before is done."""
         if not region.nbytes:
             return np.empty(0, np.uint8)
         with self.lock, self.guarded(what):
-            raw = self.queue.read_buffer(region.block.buffer, region.start, region.nbytes)
+            raw = self.queue.read_buffer(region.buffer, region.start, region.nbytes)
         return np.frombuffer(raw, np.uint8)
 
     # -- kernels ---------------------------------------------------------------------------------
@@ -214,11 +227,31 @@ class Device:
         return self.handle.create_bind_group(layout=pipeline.layout, entries=entries)
 
 
-def _tells_loss(error: Exception) -> bool:
+class Guarded:
+    """A block in which errors of the library become those of rlx.
+
+    A class, for a generator takes longer to enter than a short call.
+    """
+
+    __slots__ = ("device", "what")
+
+    def __init__(self, device: Device, what: str) -> None:
+        self.device, self.what = device, what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        found = error and self.device.error_of(error, self.what)
+        if found:
+            raise found from error
+
+
+def _tells_loss(error: BaseException) -> bool:
     return any(word in str(error).lower() for word in LOST)
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 

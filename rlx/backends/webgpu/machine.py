@@ -14,6 +14,7 @@ import numpy as np
 
 from ..c_like.plan import KernelText, Launch, Plan
 from ..c_like.runner import Place
+from .blocks import Block
 from .device import Device, Pipeline, Region
 from .layout import numbers_of, word_of, words_of
 
@@ -44,7 +45,7 @@ class Numbers:
     def __init__(self, device: Device) -> None:
         self.device = device
         self.rows: dict[tuple[int, ...], tuple[Region, int]] = {}
-        self.slabs: list[Region] = []
+        self.slabs: list[Block] = []
 
     def row(self, numbers: tuple[int, ...]) -> tuple[Region, int]:
         """The block where numbers lie, and the byte from which on they do."""
@@ -52,12 +53,11 @@ class Numbers:
         if found is None:
             at = len(self.rows) % SLAB
             if at == 0:
-                block = self.device.take(SLAB * ROW, "numbers of kernels")
-                self.slabs.append(Region(block, 0, ROW))
-            slab = self.slabs[-1]
+                self.slabs.append(self.device.take(SLAB * ROW, "numbers of kernels"))
+            buffer = self.slabs[-1].buffer
             words = np.array(numbers, np.int32)
-            self.device.write(Region(slab.block, at * ROW, words.nbytes), words, "numbers")
-            found = self.rows[numbers] = (slab, at * ROW)
+            self.device.write(Region(buffer, at * ROW, words.nbytes), words, "numbers")
+            found = self.rows[numbers] = (Region(buffer, 0, ROW), at * ROW)
         return found
 
 
@@ -88,7 +88,7 @@ class Kernels:
 
     def bound(self, pipeline: Pipeline, regions: Sequence[Region]) -> Any:
         """A kernel's binding to memory."""
-        key = (pipeline, *((r.block.buffer, r.start, r.nbytes) for r in regions))
+        key = (pipeline, *regions)
         group = self.groups.get(key)
         if group is None:
             if len(self.groups) >= MOST_GROUPS:
@@ -177,4 +177,4 @@ def part(place: Place, dtype: np.dtype, count: int) -> Region:
     """Some numbers of a region."""
     size = word_of(dtype).itemsize
     region: Region = place.memory
-    return Region(region.block, region.start + place.start * size, count * size)
+    return Region(region.buffer, region.start + place.start * size, count * size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,20 +13,30 @@ from .device import Device, Region
 from .layout import numbers_of, word_of, words_of
 
 
+class Form(NamedTuple):
+    """What an array is, and the bytes that it takes up on a device."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    nbytes: int
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], dtype: np.dtype, device: Device) -> Form:
+        """Raises if kernels of the device cannot reach all of it."""
+        nbytes = math.prod(shape) * word_of(dtype).itemsize
+        device.check_binding(nbytes, "an array")
+        return cls(shape, dtype, nbytes)
+
+
 class Data:
     """The elements of an array, dense in a block of their own."""
 
-    __slots__ = ("block", "dtype", "generation", "shape")
+    __slots__ = ("block", "dtype", "generation", "region", "shape")
 
-    def __init__(
-        self, block: Block, shape: tuple[int, ...], dtype: np.dtype, generation: int
-    ) -> None:
-        self.block, self.shape, self.dtype, self.generation = block, shape, dtype, generation
-
-    @property
-    def region(self) -> Region:
-        """Where the elements lie."""
-        return Region(self.block, 0, math.prod(self.shape) * word_of(self.dtype).itemsize)
+    def __init__(self, block: Block, form: Form, generation: int) -> None:
+        self.block, self.generation = block, generation
+        self.shape, self.dtype = form.shape, form.dtype
+        self.region = Region(block.buffer, 0, form.nbytes)
 
 
 class WebgpuMemory:
@@ -46,10 +57,8 @@ class WebgpuMemory:
     def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> Data:
         """An array of which nobody knows what it holds."""
         device = self._opened()
-        nbytes = math.prod(shape) * word_of(dtype).itemsize
-        device.check_binding(nbytes, "an array")
         with device.lock:
-            return Data(device.take(nbytes, "an array"), shape, dtype, device.generation)
+            return new_data(device, Form.of(shape, dtype, device))
 
     def to_host(self, data: Data) -> np.ndarray:
         """Copy an array to the host, when the work that makes it is done."""
@@ -59,3 +68,8 @@ class WebgpuMemory:
                 raise device.lost_error("reading an array")
             raw = device.read(data.region, "reading an array")
         return numbers_of(raw, data.dtype).reshape(data.shape)
+
+
+def new_data(device: Device, form: Form) -> Data:
+    """An array of which nobody knows what it holds."""
+    return Data(device.take(form.nbytes, "an array"), form, device.generation)

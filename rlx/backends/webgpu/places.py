@@ -44,8 +44,11 @@ def _placed(program: Program, plan: Plan) -> tuple[dict[Buffer, int], int]:
     inner = {n: _placed(n, plan) for step in program.steps for n in nested_programs(step)}
     first: dict[Buffer | Program, int] = {}
     last: dict[Buffer | Program, int] = {}
+    owners: dict[Buffer, Buffer] = {}
     for number, step in enumerate(program.steps):
-        for used in (*_temporaries(step, plan), *nested_programs(step)):
+        mine = {buffer: _owner(buffer) for buffer in _temporaries(step, plan)}
+        owners.update(mine)
+        for used in (*mine.values(), *nested_programs(step)):
             first.setdefault(used, number)
             last[used] = number
     sizes = {u: inner[u][1] if isinstance(u, Program) else aligned(nbytes_of(u)) for u in first}
@@ -63,7 +66,15 @@ def _placed(program: Program, plan: Plan) -> tuple[dict[Buffer, int], int]:
             continue
         for buffer, offset in inner[used][0].items():
             offsets[buffer] = start + offset
+    offsets.update({buffer: offsets[owner] for buffer, owner in owners.items()})
     return offsets, end
+
+
+def _owner(buffer: Buffer) -> Buffer:
+    """The buffer that it lies at the place of, maybe itself."""
+    while buffer.continues is not None:
+        buffer = buffer.continues
+    return buffer
 
 
 def _temporaries(step: Step, plan: Plan) -> Iterator[Buffer]:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from ...lower.lir.program import Buffer
 from ..c_like.plan import Plan
 from ..c_like.runner import Place, Runner
+from .blocks import Block
 from .device import Device, Region
 from .layout import words_of
 from .machine import Kernels, WebgpuMachine
-from .memory import Data
+from .memory import Data, Form, new_data
 from .places import nbytes_of
 
 
@@ -21,23 +22,32 @@ class Loaded:
         self.device, self.plan = device, plan
         self.generation = device.generation
         self.kernels = Kernels(device, plan)
+        self.forms = [Form.of(b.type.shape, b.dtype, device) for b in plan.program.outputs]  # type: ignore[arg-type]
+        self.blocks: list[Block] = []  # kept as long as the program is
         self.constants = {}
         for program in plan.program.programs:
             for buffer in program.constants:
                 assert buffer.array is not None, f"{buffer} has no numbers"
                 words = words_of(buffer.array)
                 device.check_binding(words.nbytes, f"a constant of {plan.program.name}")
-                region = Region(device.take(words.nbytes, "a constant"), 0, words.nbytes)
+                region = self._take(words.nbytes, "a constant")
                 device.write(region, words, "a constant")
                 self.constants[buffer] = Place(region)
         for buffer in offsets:
             device.check_binding(nbytes_of(buffer), f"a temporary of {plan.program.name}")
-        block = device.take(nbytes, f"the temporaries of {plan.program.name}")
-        self.owned = {b: Place(Region(block, at, nbytes_of(b))) for b, at in offsets.items()}
+        whole = self._take(nbytes, f"the temporaries of {plan.program.name}")
+        self.owned = {b: Place(Region(whole.buffer, at, nbytes_of(b))) for b, at in offsets.items()}
 
-    def run(self, inputs: Sequence[Data], outputs: Sequence[Data]) -> None:
+    def _take(self, nbytes: int, what: str) -> Region:
+        block = self.device.take(nbytes, what)
+        self.blocks.append(block)
+        return Region(block.buffer, 0, nbytes)
+
+    def run(self, inputs: Sequence[Data]) -> list[Data]:
         """Run the program; what it does is handed in, but perhaps not done."""
+        outputs = [new_data(self.device, form) for form in self.forms]
         machine = WebgpuMachine(self.device, self.kernels)
         runner = Runner(self.plan, machine, self.constants, self.owned)
         runner.run([Place(d.region) for d in inputs], [Place(d.region) for d in outputs], None)
         machine.submit()
+        return outputs

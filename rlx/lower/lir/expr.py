@@ -36,9 +36,9 @@ INSTRUCTIONS: dict[str, tuple[int, int]] = {
     "select": (1, 3),
     **dict.fromkeys(["div", "rem"], (5, 2)),
     **dict.fromkeys(["sqrt", "rsqrt"], (5, 1)),
-    **dict.fromkeys(["exp", "exp2", "log", "logistic", "sin", "cos", "tanh"], (15, 1)),
-    **dict.fromkeys(["expm1", "log1p", "tan", "erf", "erfc", "cbrt"], (25, 1)),
-    **dict.fromkeys(["asin", "acos", "atan", "sinh", "cosh", "erf_inv"], (30, 1)),
+    **dict.fromkeys(["exp", "exp2", "log"], (15, 1)),
+    **dict.fromkeys(["logistic", "tanh", "expm1", "log1p", "tan", "erf", "erfc", "cbrt"], (25, 1)),
+    **dict.fromkeys(["sin", "cos", "asin", "acos", "atan", "sinh", "cosh", "erf_inv"], (30, 1)),
     **dict.fromkeys(["asinh", "acosh", "atanh"], (40, 1)),
     **dict.fromkeys(["pow", "atan2"], (40, 2)),
 }

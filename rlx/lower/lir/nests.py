@@ -1,0 +1,118 @@
+"""The loop nests of a step: what it evaluates how often, and what else it does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ...ir.dims import likely
+from ...ir.types import NAMES
+from .access import reads, writes
+from .expr import Expr, Load
+from .index import Index, Variable
+from .program import (
+    Buffer,
+    Chain,
+    Contraction,
+    Greatest,
+    Kernel,
+    LibraryCall,
+    Rows,
+    Scan,
+    Scatter,
+    Sort,
+    Step,
+    Store,
+)
+
+
+@dataclass(frozen=True)
+class Nest:
+    """Loops, and what they evaluate: the expressions that go to `places` of buffers.
+
+    Beyond that they do so much (`count`) of a `kind` of work of their own: operations of a product
+    of a dtype, numbers of a scan.
+    """
+
+    loops: tuple[Variable, ...]
+    exprs: tuple[Expr, ...] = ()
+    places: tuple[tuple[Buffer, Index], ...] = ()
+    kind: str = ""
+    count: float = 0.0
+
+    @property
+    def trips(self) -> int:
+        """How often the innermost loop runs; a symbolic size is a likely number."""
+        return trips(self.loops)
+
+    @property
+    def roots(self) -> tuple[Expr, ...]:
+        """What is evaluated, for places too."""
+        return (*self.exprs, *(e for _, index in self.places for e in index.loads))
+
+
+def trips(loops: Iterable[Variable]) -> int:
+    """How often loops run, one inside of the other."""
+    return math.prod(likely(variable.extent) for variable in loops)
+
+
+def nests(step: Step, outer: tuple[Variable, ...] = ()) -> Iterator[Nest]:
+    """The loop nests of a step within `outer` loops; none of steps that run programs."""
+    match step:
+        case Kernel():
+            yield _stored((*outer, *step.loops), step.stores)
+        case Rows():
+            for kernel in step.kernels:
+                yield from nests(kernel, (*outer, *step.loops))
+        case Chain():
+            for each in step.steps:
+                yield from nests(each, (*outer, *step.loops))
+        case Contraction():
+            loops = (*outer, *step.batch, step.row, step.column)
+            count = 2.0 * trips((*loops, step.depth))
+            yield _stored(loops, step.stores, f"product {NAMES[step.lhs.dtype]}", count)
+        case Scan():
+            loops = (*outer, *step.loops, step.along)
+            yield Nest(loops, (step.expr,), ((step.buffer, step.index),), "scan", trips(loops))
+        case Greatest():
+            loops = (*outer, *step.loops, step.along)
+            yield Nest(loops, (step.expr,), (), "greatest", trips(loops))
+        case Scatter():
+            loops, place = (*outer, *step.loops), (step.buffer, step.index)
+            yield Nest(loops, (step.expr,), (place,), "scatter", trips(loops))
+        case Sort():
+            moved = 1 if step.places is None else 2  # a number alone, or with its place
+            yield Nest((), (), (), "sort", float(moved * likely(step.rows) * likely(step.length)))
+        case LibraryCall():
+            yield Nest((), (), (), "library", float(trips(outer)))
+
+
+def _stored(
+    loops: tuple[Variable, ...], stores: Sequence[Store], kind: str = "", count: float = 0.0
+) -> Nest:
+    exprs = tuple(s.expr for s in stores)
+    return Nest(loops, exprs, tuple((s.buffer, s.index) for s in stores), kind, count)
+
+
+def traffic(step: Step) -> Iterator[tuple[Buffer, int]]:
+    """The buffers a step reads, those it writes, and how many bytes of each.
+
+    Of a buffer read or written number by number no more than the loops can reach: a lookup
+    reads some rows of a table.
+    """
+    reached: dict[Buffer, int] = {}
+    for nest in nests(step):
+        loads = frozenset[Load]().union(*(e.loads for e in nest.roots))
+        for buffer, index in (*((x.buffer, x.index) for x in loads), *nest.places):
+            reached[buffer] = reached.get(buffer, 0) + trips(index.variables)
+    for buffer in (*reads(step), *writes(step)):
+        size = buffer.number_dtype.itemsize * reached.get(buffer, likely(buffer.nbytes))
+        yield buffer, min(likely(buffer.nbytes), size)
+
+
+def is_dense(load: Load, along: Sequence[Variable]) -> bool:
+    """Whether some loop reads neighbours in memory, or all read one number."""
+    strides = [load.index.stride_of(loop) for loop in along]
+    steady = all(load.index.is_stepped_by(loop) for loop in along)
+    return steady and (1 in strides or not any(strides))
