@@ -10,7 +10,6 @@ import numpy as np
 
 from .blocks import Block
 from .device import Device, Region
-from .layout import numbers_of, word_of, words_of
 
 
 class Form(NamedTuple):
@@ -23,7 +22,7 @@ class Form(NamedTuple):
     @classmethod
     def of(cls, shape: tuple[int, ...], dtype: np.dtype, device: Device) -> Form:
         """Raises if kernels of the device cannot reach all of it."""
-        nbytes = math.prod(shape) * word_of(dtype).itemsize
+        nbytes = math.prod(shape) * device.layout.word(dtype).itemsize
         device.check_binding(nbytes, "an array")
         return cls(shape, dtype, nbytes)
 
@@ -48,10 +47,10 @@ class WebgpuMemory:
 
     def from_host(self, array: np.ndarray) -> Data:
         """Copy a NumPy array to the device."""
-        device, words = self._opened(), words_of(array)
+        device = self._opened()
         with device.lock:  # another thread must not open the device anew in between
             data = self.empty(tuple(array.shape), array.dtype)
-            device.write(data.region, words, "copying an array there")
+            device.write(data.region, device.layout.words(array), "copying an array there")
         return data
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> Data:
@@ -67,7 +66,7 @@ class WebgpuMemory:
             if data.generation != device.generation:
                 raise device.lost_error("reading an array")
             raw = device.read(data.region, "reading an array")
-        return numbers_of(raw, data.dtype).reshape(data.shape)
+        return device.layout.numbers(raw, data.dtype).reshape(data.shape)
 
 
 def new_data(device: Device, form: Form) -> Data:
