@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .blocks import Block
+from .blocks import LEAST, Block
 from .device import Device, Region
 
 
@@ -62,11 +62,22 @@ class WebgpuMemory:
     def to_host(self, data: Data) -> np.ndarray:
         """Copy an array to the host, when the work that makes it is done."""
         device = self._opened()
-        with device.lock:
-            if data.generation != device.generation:
-                raise device.lost_error("reading an array")
-            raw = device.read(data.region, "reading an array")
+        raw = _read(device, data, data.region, "reading an array")
         return device.layout.numbers(raw, data.dtype).reshape(data.shape)
+
+    def wait(self, data: Data) -> None:
+        """Return when the work that makes an array is done."""
+        # the library's own call for this fails; what is read comes when all before is done
+        few = Region(data.block.buffer, 0, LEAST)
+        _read(self._opened(), data, few, "waiting for an array")
+
+
+def _read(device: Device, data: Data, region: Region, what: str) -> np.ndarray:
+    """The bytes of a region of an array, if the device was not lost since it was made."""
+    with device.lock:  # or another thread could open the device anew in between
+        if data.generation != device.generation:
+            raise device.lost_error(what)
+        return device.read(region, what)
 
 
 def new_data(device: Device, form: Form) -> Data:
