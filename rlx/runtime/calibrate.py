@@ -212,7 +212,8 @@ def _probes() -> list[_Probe]:
         *(_counted("additions", 32, _chain(16), count) for count in (1 << 12, 1 << 18)),
         *(_counted("series", 30, _series, count) for count in (1 << 12, 1 << 18)),
         *(_counted("scan", 1, _running, count) for count in (few, 1 << 22)),
-        *(_across(side) for side in (1 << 6, 1 << 9, 1 << 11)),
+        _Probe("strided", float(1 << 12), _sums, lambda: [_numbers(1 << 10, 4)]),
+        *(_across(side) for side in (1 << 9, 1 << 11)),
         *(_gathering(count) for count in (1 << 12, few, 1 << 20)),
         *(_scattering(count) for count in (1 << 14, 1 << 20)),
         _Probe("library", 1.0, _library, lambda: [_numbers(2, 2)]),
@@ -240,6 +241,10 @@ def _stream(count: int) -> _Probe:
 
 def _sum(x: Value) -> Value:
     return OPS["reduce_sum"](x, axes=(0,))
+
+
+def _sums(x: Value) -> Value:
+    return OPS["reduce_sum"](x, axes=(1,))
 
 
 def _product(side: int, dtype: str) -> _Probe:
@@ -302,16 +307,16 @@ def _gathering(count: int) -> _Probe:
 
 
 def _scattering(count: int) -> _Probe:
-    """Sums of about eight numbers each."""
+    """Sums of about 64 numbers each."""
 
     def program(x: Value, i: Value) -> Value:
-        zeros = OPS["full"](shape=(count // 8,), value=0.0, dtype=x.dtype)
+        zeros = OPS["full"](shape=(count // 64,), value=0.0, dtype=x.dtype)
         place = OPS["reshape"](i, shape=(count, 1))
         axes = {"window_axes": (), "inserted_axes": (0,), "scatter_axes": (0,)}
         return OPS["scatter_add"](zeros, place, x, **axes)
 
     def arrays() -> list[np.ndarray]:
-        return [_numbers(count), _places(count, count // 8)]
+        return [_numbers(count), _places(count, count // 64)]
 
     return _Probe("scatter", float(count), program, arrays)
 
