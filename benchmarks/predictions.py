@@ -16,7 +16,7 @@ import numpy as np
 
 import rlx
 from rlx.ir.graph import Graph
-from rlx.runtime.calibrate import measured
+from rlx.runtime.calibrate import measured, rates_of
 from rlx.runtime.explain_device import explain_device, places_in, prediction
 from rlx.runtime.rates import Prediction
 from rlx.runtime.session import default_session
@@ -68,7 +68,7 @@ def compared(case: Case, library: Any) -> tuple[Prediction, float]:
     trees = [*inputs, work.first] if case.kind == "call" and not case.weights else []
     places = places_in([rlx.tree.structure(tree) for tree in trees])
     timer = timeit.Timer(work.statement, globals=work.names)
-    before, (known, _) = least(timer), measured(default_session(DEVICE))
+    before, known = least(timer), rates_of(measured(default_session(DEVICE)))
     seconds = min(before, least(timer))
     return prediction(DEVICE, graph, [], options, places, known), seconds
 

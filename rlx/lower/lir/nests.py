@@ -78,8 +78,7 @@ def nests(step: Step, outer: tuple[Variable, ...] = ()) -> Iterator[Nest]:
             loops = (*outer, *step.loops, step.along)
             yield Nest(loops, (step.expr,), ((step.buffer, step.index),), "scan", trips(loops))
         case Greatest():
-            loops = (*outer, *step.loops, step.along)
-            yield Nest(loops, (step.expr,), (), "greatest", trips(loops))
+            yield Nest((*outer, *step.loops, step.along), (step.expr,))
         case Scatter():
             loops, place = (*outer, *step.loops), (step.buffer, step.index)
             yield Nest(loops, (step.expr,), (place,), "scatter", trips(loops))
