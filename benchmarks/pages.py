@@ -9,9 +9,11 @@ from .report import (
     as_markdown,
     as_text,
     environment,
+    head_of,
     left_out,
     problems,
     ratio_cell,
+    row_of,
     summary_head,
     summary_rows,
     tables,
@@ -38,6 +40,17 @@ STARTS_EXPLAINED = """\
 The first call of a function in a fresh process less a later call; then the same in a second
 process, which finds what the first left on disk where the library keeps compiled code. Memory is
 what the process takes on top of one in which the library was loaded, at the peak of later calls."""
+
+SLOWER_EXPLAINED = """\
+What is known of such cases. Products: in turns in one process on a quiet machine both take the same
+time (milliseconds of 256: 0.11 and 0.11, of 512: 0.83 and 0.83, of 2048: 56 and 55). In the rounds
+of this page each library begins after a rest, on processors that the neighbors of a virtual machine
+slow down unequally, and rlx, which gives each thread one part of a product, waits for the slower.
+Twice as many parts were tried: up to 1.5 times as fast on unequal processors, 2 to 5 % slower in
+models on equal ones, 15 % for products of few rows. A matrix times one row or column is limited by
+reading the matrix, which takes the time of the floor. Convolution 3x3 and ResNet-18 on one image:
+oneDNN and ONNX Runtime lay blocks of channels side by side first, rlx takes arrays as they are.
+Why ONNX Runtime's softmax and short attention take less is not known."""
 
 
 def machine() -> str:
@@ -89,6 +102,9 @@ def full_page(results: Sequence[Result], peaks: dict[str, float], chart: str | N
         parts.append(f"## {title}")
         parts += [STARTS_EXPLAINED] if title.startswith("Compiling") else []
         parts.append(as_markdown(*table))
+    if behind := slower(results):
+        table = as_markdown(head_of([OURS]), [row_of(r, [OURS]) for r in behind])
+        parts += [f"## Below {SLOW}x", SLOWER_EXPLAINED, table]
     for title, lines in (("Wrong or failed", problems(results)), ("Left out", left_out(results))):
         if lines:
             parts += [f"## {title}", "\n".join(f"- {line}" for line in lines)]

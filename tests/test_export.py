@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import pickle
 import random
+import re
 import struct
 import subprocess
 import sys
@@ -171,6 +174,99 @@ def signed(graph):
     lengths = graph[start : start + serialize._LENGTHS.size]
     body = graph[serialize._PREFIX :]
     return serialize.MAGIC + lengths + serialize._checksum(lengths, body) + body
+
+
+def check_text(error, text, fn, *args):
+    """Compare an error with a text, where the lines of this file are L and its directory is D."""
+    with pytest.raises(error) as caught:
+        fn(*args)
+    assert type(caught.value) is error
+    found = re.sub(r"test_export\.py:\d+ in \w+ .*", "L", str(caught.value))
+    assert re.sub(r"'/.*/", "'D/", found) == inspect.cleandoc(text)
+
+
+UNREADABLE = {
+    "missing.rlx": (
+        rlx.FileMissingError,
+        """
+        cannot read 'D/missing.rlx': there is no such file or directory
+          where  L
+          fix    check the path; a relative one begins where the program was started
+        """,
+    ),
+    "folder": (
+        rlx.FileAccessError,
+        """
+        cannot read 'D/folder': is a directory
+          where  L
+          fix    give the path of a file that you may read
+        """,
+    ),
+    "a\0b": (
+        rlx.FileAccessError,
+        """
+        the path 'D/a\\x00b' holds the character NUL, which no path does
+          where  L
+          fix    give the path of a file
+        """,
+    ),
+    "pickle.rlx": (
+        rlx.FileFormatError,
+        """
+        'D/pickle.rlx': this is no exported function: it begins with b'\\x80\\x04\\x95\\n\\x00\\x00\\x00\\x00'
+          where  L
+          fix    copy the file again, or export the function anew
+        """,  # noqa: E501  (word for word)
+    ),
+    "empty.rlx": (
+        rlx.FileFormatError,
+        """
+        'D/empty.rlx': this is no exported function: it begins with b''
+          where  L
+          fix    copy the file again, or export the function anew
+        """,
+    ),
+    "cut.rlx": (
+        rlx.FileFormatError,
+        """
+        'D/cut.rlx': the file has 52 bytes of 99
+          where  L
+          fix    copy the file again, or export the function anew
+        """,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_what_is_no_file_of_a_function_says_so(tmp_path, name):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "pickle.rlx").write_bytes(pickle.dumps({"a": 1}, protocol=4))
+    (tmp_path / "empty.rlx").write_bytes(b"")
+    (tmp_path / "cut.rlx").write_bytes(forged(b"{" + b" " * 98, b"", b"")[:-47])
+    error, text = UNREADABLE[name]
+    check_text(error, text, rlx.load_exported, f"{tmp_path}/{name}")
+    check_text(error, text, rlx.load_exported, tmp_path / name)
+
+
+def test_a_path_that_cannot_be_written_says_so(tmp_path):
+    text = """
+    cannot write 'D/model.rlx': there is no such file or directory
+      where  L
+      fix    make the directory first: pathlib.Path(path).parent.mkdir(parents=True)
+    """
+    check_text(rlx.FileMissingError, text, exported().save, tmp_path / "none" / "model.rlx")
+    text = f"""
+    cannot write 'D/{tmp_path.name}': is a directory
+      where  L
+      fix    give the path of a file that you may write
+    """
+    check_text(rlx.FileAccessError, text, exported().save, tmp_path)
+    text = """
+    a file is named by a text or a pathlib.Path, which int is not
+      where  L
+      fix    give the path of the file
+    """
+    check_text(rlx.ArgumentError, text, rlx.load_exported, 3)
 
 
 def test_forgeries_with_right_checksums_never_crash():

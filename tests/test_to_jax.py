@@ -126,5 +126,7 @@ def test_text_in_stablehlo():
     for word in ("stablehlo.sine", "stablehlo.dot_general", "tensor<2x3xf32>"):
         assert word in text
     assert "f64" in rlx.to_stablehlo(lambda x: x * 2, rlx.spec((2,), "float64"))
+    unused = rlx.to_stablehlo(lambda x, y: y * 2, rlx.spec((2,)), rlx.spec((3,)))
+    assert "%arg0: tensor<2xf32>" in unused and "%arg1: tensor<3xf32>" in unused
     with pytest.raises(rlx.ArgumentError, match="no number"):
         rlx.to_stablehlo(lambda x: x * 2, rlx.spec(("n",)))

@@ -26,6 +26,7 @@ from ..ir.bind import bind_sizes, concretize, is_symbolic
 from ..ir.builder import user_source
 from ..ir.config import config
 from ..ir.errors import FileFormatError, GradientError, RlxError, StructureError
+from ..ir.files import read_file, write_file
 from ..ir.fingerprint import is_portable
 from ..ir.graph import Graph
 from ..ir.serialize import dumps, loads
@@ -37,9 +38,10 @@ from ..runtime.devices import default_device
 from ..runtime.fixed import hold_last
 from ..runtime.session import CompileOptions, default_session
 from ..trace import pytree
-from ..trace.apply import as_leaf, as_tensor, common_device, is_weak, operand_type
+from ..trace.apply import as_leaf, as_tensor, is_weak, operand_type
 from ..trace.array import Array
 from ..trace.make_graph import check_function, function_name, trace
+from ..trace.placement import common_device
 from ..trace.promotion import convert
 from ..trace.tensor import TracedTensor
 from ..transforms import custom_jvp
@@ -86,8 +88,9 @@ def export(fun: Callable[..., Any], *specs: Any, **named: Any) -> Exported:
 
 def load_exported(source: str | Path | bytes) -> Exported:
     """Read what `export` has kept, from a file or from bytes."""
-    data = source if isinstance(source, bytes) else Path(source).read_bytes()
-    return _read(data)
+    if isinstance(source, bytes | bytearray | memoryview):
+        return _read(bytes(source))
+    return read_file(source, _read)
 
 
 @final
@@ -139,7 +142,7 @@ class Exported:
 
     def save(self, path: str | Path) -> None:
         """Write the file."""
-        Path(path).write_bytes(self.serialize())
+        write_file(path, self.serialize())
 
     @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -217,7 +220,7 @@ def _operand(x: Any, type: Type) -> Any:
 
 def _read(data: bytes) -> Exported:
     if len(data) < _PREFIX or data[: len(MAGIC)] != MAGIC:
-        _refuse("this is no exported function: it does not begin as one")
+        _refuse(f"this is no exported function: it begins with {data[: len(MAGIC)]!r}")
     lengths = data[len(MAGIC) : len(MAGIC) + _LENGTHS.size]
     version, n_header, n_graph, n_weights = _LENGTHS.unpack(lengths)
     if version != VERSION:
@@ -268,7 +271,7 @@ def _weight(entry: dict[str, Any], blob: bytes) -> np.ndarray:
 
 
 def _refuse(what: str, cause: Exception | None = None) -> NoReturn:
-    raise FileFormatError(what, fix=FIX) from cause
+    raise FileFormatError(what, where=str(user_source()), fix=FIX) from cause
 
 
 def _checksum(lengths: bytes, body: bytes) -> bytes:

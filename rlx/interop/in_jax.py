@@ -47,7 +47,7 @@ def stablehlo(graph: Graph, captures: Sequence[np.ndarray]) -> str:
     function.__name__ = graph.name
     with jax.enable_x64(True):
         specs = [jax.ShapeDtypeStruct(p.shape, p.dtype) for p in graph.params[:count]]
-        return jax.jit(function).lower(*specs).as_text()
+        return jax.jit(function, keep_unused=True).lower(*specs).as_text()
 
 
 class _InJax:

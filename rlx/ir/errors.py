@@ -202,6 +202,14 @@ class FileFormatError(RlxError, ValueError):
     """A file that is truncated, altered, or not what it claims to be."""
 
 
+class FileMissingError(RlxError, FileNotFoundError):
+    """A file that is not there, or one to be written in a directory that is not."""
+
+
+class FileAccessError(RlxError, OSError):
+    """A file that cannot be read or written: a directory, a forbidden one."""
+
+
 class VerifyError(RlxError, ValueError):
     """A graph that breaks a rule of its level."""
 

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from .errors import FileFormatError, RlxError
+from .files import read_file, write_file
 from .fingerprint import is_portable
 from .graph import Graph
 from .text import constants, parse, show
@@ -67,7 +68,7 @@ def loads(data: bytes) -> Graph:
         _refuse(f"a {type(data).__name__} is no graph file, which is bytes")
     data = bytes(data)
     if len(data) < _PREFIX or data[: len(MAGIC)] != MAGIC:
-        _refuse("this is no graph file of rlx: it does not begin as one")
+        _refuse(f"this is no graph file of rlx: it begins with {data[: len(MAGIC)]!r}")
     lengths = data[len(MAGIC) : len(MAGIC) + _LENGTHS.size]
     version, header_length, blob_length = _LENGTHS.unpack(lengths)
     if version != VERSION:
@@ -96,12 +97,12 @@ def loads(data: bytes) -> Graph:
 
 def save(graph: Graph, path: str | Path) -> None:
     """Write a graph to a file."""
-    Path(path).write_bytes(dumps(graph))
+    write_file(path, dumps(graph))
 
 
 def load(path: str | Path) -> Graph:
     """Read a graph from a file."""
-    return loads(Path(path).read_bytes())
+    return read_file(path, loads)
 
 
 def _refuse(what: str, cause: Exception | None = None) -> NoReturn:

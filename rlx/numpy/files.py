@@ -9,6 +9,7 @@ import numpy as np
 
 from ..ir.builder import user_source
 from ..ir.errors import FileFormatError
+from ..ir.files import reaching
 from ..ir.types import as_dtype
 from ..trace.apply import as_tensor
 from ..trace.array import new_array
@@ -39,13 +40,16 @@ def fromfile(file: Any, dtype: Any = float, count: int = -1, sep: str = "", offs
 
 def save(file: Any, arr: Any) -> None:
     """Write an array to a `.npy` file."""
-    np.save(file, as_tensor(arr).host(), allow_pickle=False)
+    with reaching(file, "write"):
+        np.save(file, as_tensor(arr).host(), allow_pickle=False)
 
 
 def savez(file: Any, *args: Any, **named: Any) -> None:
     """Write arrays to a `.npz` file, under their names or as arr_0, arr_1 ..."""
     table = {f"arr_{i}": x for i, x in enumerate(args)} | named
-    np.savez(file, allow_pickle=False, **{name: as_tensor(x).host() for name, x in table.items()})
+    arrays = {name: as_tensor(x).host() for name, x in table.items()}
+    with reaching(file, "write"):
+        np.savez(file, allow_pickle=False, **arrays)
 
 
 def load(file: Any) -> Any:
@@ -56,7 +60,8 @@ def load(file: Any) -> Any:
     from zipfile import BadZipFile  # 3 ms to import, and wanted here alone
 
     try:
-        found = np.load(file, allow_pickle=False)
+        with reaching(file, "read"):
+            found = np.load(file, allow_pickle=False)
         if isinstance(found, Mapping):
             return {name: new_array(to_numpy(_known_dtype(found[name]))) for name in found}
         return new_array(to_numpy(_known_dtype(found)))

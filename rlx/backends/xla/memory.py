@@ -33,6 +33,11 @@ class XlaMemory:
         with translated(self.name), jax.enable_x64(True):
             return jax.device_put(array, self.device, may_alias=False)
 
+    def wait(self, data: Any) -> None:
+        """Return when the numbers are computed."""
+        with translated(self.name):
+            data.block_until_ready()
+
     def place(self, data: Any, sharding: NamedSharding) -> Any:
         """The array in parts on the devices of a mesh."""
         with translated(self.name):

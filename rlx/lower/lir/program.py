@@ -38,7 +38,8 @@ class Buffer:
     block that each thread has for the row it is at (see `Rows`). `name` is unique within its
     program. A temporary or local may lie where another one lies that is no longer needed: at the
     least, where its kernel reads each element of the other one just before it stores its own at
-    the same index.
+    the same index. If it `continues` another temporary, it must lie there: it begins with the
+    numbers that are there, and no step copies them.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Buffer:
     kind: Kind
     offset: Size | None = None
     array: np.ndarray | None = None
+    continues: Buffer | None = None
     serial: int = field(default_factory=itertools.count().__next__)
 
     @property

@@ -50,7 +50,7 @@ def plan_memory(program: Program) -> Program:
             step.scratch.type = Type(as_dtype("uint8"), (needed,))  # type: ignore[union-attr]
     program.steps = [_with_local_bytes(step) for step in program.steps]
     program.arena_bytes = _place(program.steps, "temporary")
-    program.steps = [step for step in program.steps if not _copies_itself(step)]
+    program.steps = [step for step in program.steps if not _is_in_place(step)]
     return program
 
 
@@ -63,14 +63,18 @@ def _with_local_bytes(step: Step) -> Step:
     return step
 
 
-def _copies_itself(step: Step) -> bool:
-    """Whether a kernel copies a buffer to the place where it is already."""
+def _is_in_place(step: Step) -> bool:
+    """Whether a kernel copies a buffer to where it is already; the copy then continues it."""
     if not isinstance(step, Kernel) or len(step.stores) != 1:
         return False
     (store,) = step.stores
-    origin = store.expr.buffer if isinstance(store.expr, Load) else None
-    both = {origin.kind, store.buffer.kind} if origin else set()
-    return both == {"temporary"} and origin.offset == store.buffer.offset  # type: ignore
+    if not isinstance(store.expr, Load):
+        return False
+    origin, copy = store.expr.buffer, store.buffer
+    if {origin.kind, copy.kind} != {"temporary"} or origin.offset != copy.offset:
+        return False
+    copy.continues = origin
+    return True
 
 
 def _most(sizes: Sequence[Size]) -> Size:

@@ -1,0 +1,80 @@
+"""Files of rlx: what the system or their bytes say is an error with a fix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeVar
+
+from .builder import user_source
+from .errors import ArgumentError, FileAccessError, FileFormatError, FileMissingError
+
+T = TypeVar("T")
+MOST_SHOWN = 200  # letters of a path
+
+
+def read_file(path: str | PathLike[str], parse: Callable[[bytes], T]) -> T:
+    """Give what `parse` makes of a file's bytes; its errors name the file."""
+    place = _path(path)
+    with reaching(path, "read"):
+        data = place.read_bytes()
+    try:
+        return parse(data)
+    except FileFormatError as error:
+        raise FileFormatError(
+            f"{_shown(path)}: {error.what}", where=str(user_source()), fix=error.fix
+        ) from error.__cause__
+
+
+def write_file(path: str | PathLike[str], data: bytes) -> None:
+    """Make a file of bytes."""
+    place = _path(path)
+    with reaching(path, "write"):
+        place.write_bytes(data)
+
+
+@contextmanager
+def reaching(file: Any, deed: str) -> Iterator[None]:
+    """Make what the system says of a file an error of rlx.
+
+    `deed` is "read" or "write".
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise FileMissingError(
+            f"cannot {deed} {_shown(file)}: there is no such file or directory",
+            where=str(user_source()),
+            fix="check the path; a relative one begins where the program was started"
+            if deed == "read"
+            else "make the directory first: pathlib.Path(path).parent.mkdir(parents=True)",
+        ) from None
+    except OSError as error:
+        raise FileAccessError(
+            f"cannot {deed} {_shown(file)}: {(error.strerror or str(error)).lower()}",
+            where=str(user_source()),
+            fix=f"give the path of a file that you may {deed}",
+        ) from None
+
+
+def _path(path: Any) -> Path:
+    if not isinstance(path, (str, PathLike)):
+        raise ArgumentError(
+            f"a file is named by a text or a pathlib.Path, which {type(path).__name__} is not",
+            where=str(user_source()),
+            fix="give the path of the file",
+        )
+    if "\0" in str(path):  # which systems answer in ways of their own
+        raise FileAccessError(
+            f"the path {_shown(path)} holds the character NUL, which no path does",
+            where=str(user_source()),
+            fix="give the path of a file",
+        )
+    return Path(path)
+
+
+def _shown(file: Any) -> str:
+    text = repr(str(file))
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
