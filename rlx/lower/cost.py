@@ -105,7 +105,7 @@ def _evaluated(
         inner = list(walk(expr.body))
         loads = sum(isinstance(e, Load) for e in inner)
         guards = sum(isinstance(e, Guard) for e in inner)
-        yield "additions", trips_made * (1 + loads + 2 * guards)
+        yield "additions", trips_made * (1 + loads + guards)
     for part in expr.parts:
         yield from _evaluated(part, trips_made, along, seen)
     if isinstance(expr, Load) and expr.index.loads:
