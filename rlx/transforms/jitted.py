@@ -260,10 +260,10 @@ class Jitted:
     def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if config.disable_jit:
             return run_at_once(self._fn, args, kwargs)
-        for path in list(self._paths.values()):
+        for entry, path in list(self._paths.items()):
             result = path(*args, **kwargs)
             if result is not MISS:
-                self._fast = path
+                self._fast = self._paths.get(entry, missed)  # better code may be there meanwhile
                 return _made_here(result) if ownership.open_traces else result
         call = self._call(args, kwargs)
         there = self._where(call)
