@@ -37,6 +37,9 @@ class BoxMemory:
     def from_host(self, array: np.ndarray) -> Box:
         return Box(np.array(array))
 
+    def wait(self, data: Box) -> None:
+        pass
+
 
 class BoxedBackend(Backend):
     """Opens boxes, interprets, and closes them."""

@@ -3,3 +3,27 @@
 import os
 
 os.environ["RLX_CACHE"] = "0"
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def boxed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A device that an installed package brings; its memory NumPy cannot read."""
+    info = tmp_path / "boxed-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: boxed\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[rlx.backends]\nboxed = boxed_backend:BoxedBackend\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    from rlx.backends import registry
+    from rlx.runtime.session import _session
+
+    caches = (registry._foreign, registry._open, _session)
+    for cache in caches:
+        cache.cache_clear()
+    yield "boxed"
+    for cache in caches:
+        cache.cache_clear()

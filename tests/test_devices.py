@@ -5,8 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,25 +13,8 @@ import pytest
 import rlx
 import rlx.numpy as rnp
 from rlx.backends import registry
-from rlx.runtime.session import _session
 
 X = np.array([1.0, 2.0, 3.0], np.float32)
-
-
-@pytest.fixture
-def boxed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A device that an installed package brings; its memory NumPy cannot read."""
-    info = tmp_path / "boxed-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: boxed\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[rlx.backends]\nboxed = boxed_backend:BoxedBackend\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    caches = (registry._foreign, registry._open, _session)
-    for cache in caches:
-        cache.cache_clear()
-    yield "boxed"
-    for cache in caches:
-        cache.cache_clear()
 
 
 # -- names ----------------------------------------------------------------------------------------
@@ -86,6 +67,15 @@ def test_a_package_that_fails_says_so(boxed: str, monkeypatch: pytest.MonkeyPatc
     assert "ImportError" in rlx.Device(boxed).reason or "ModuleNotFound" in rlx.Device(boxed).reason
     with pytest.raises(rlx.DeviceUnavailable, match="the package that brings the device 'boxed'"):
         rlx.Session(boxed)
+
+
+def test_memory_that_cannot_wait_is_told(boxed: str, monkeypatch: pytest.MonkeyPatch):
+    import boxed_backend
+
+    monkeypatch.delattr(boxed_backend.BoxMemory, "wait")
+    for use in (rlx.testing.check_backend, rnp.ones(2).to, rlx.Session):
+        with pytest.raises(rlx.DeviceUnavailable, match="a BoxMemory, is no rlx"):
+            use(boxed)
 
 
 # -- arrays there ---------------------------------------------------------------------------------
@@ -145,6 +135,9 @@ class _Elsewhere:
 
     def from_host(self, array: np.ndarray) -> np.ndarray:
         return array
+
+    def wait(self, data: np.ndarray) -> None:
+        pass
 
 
 def test_two_devices_do_not_mix(boxed: str):
@@ -210,6 +203,7 @@ def test_what_is_copied_from_and_to_a_device(boxed: str, monkeypatch: pytest.Mon
     compiled = rlx.Session(boxed).compile(lambda x, y: x + y, X, X)
     compiled.bind("x", rnp.array(X))
     out = np.empty((3, 3), np.float32)
+    counted("wait")
     counted("to_host"), counted("from_host")
     rows = list(x)
     assert [r.device for r in rows] == [boxed] * 3
@@ -218,6 +212,9 @@ def test_what_is_copied_from_and_to_a_device(boxed: str, monkeypatch: pytest.Mon
     assert x.__dlpack_device__() == np.ones(1).__dlpack_device__()
     f(x, x), compiled(rows[0])
     assert copies == []
+    assert rlx.block_until_ready([x, x.block_until_ready()])[0] is x
+    assert copies == ["wait"] * 3
+    copies.clear()
     f.run_into(x, x, out=out)
     assert copies == ["to_host"]
     sizes = []
@@ -278,3 +275,11 @@ def test_the_default_device_is_chosen_by_the_environment():
     command = [sys.executable, "-c", textwrap.dedent(code)]
     run = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     assert run.stdout.split() == ["reference", "cpu"]
+
+
+def test_every_device_waits_for_its_arrays():
+    for device in filter(rlx.Device.is_available, rlx.devices()):
+        for x in (X, X[:0]):
+            there = rlx.array(x, device=device)
+            assert there.block_until_ready() is there
+            assert there.tolist() == x.tolist()

@@ -13,6 +13,7 @@ import rlx
 import rlx.numpy as rnp
 from rlx.backends.c_like.dialect import Limits
 from rlx.backends.c_like.plan import Plan, plan
+from rlx.backends.webgpu.layout import Layout
 from rlx.backends.webgpu.places import place_temporaries
 from rlx.backends.webgpu.wgsl import Wgsl
 from rlx.lower.pipeline import lower
@@ -29,7 +30,7 @@ def planned(fn: Callable[..., Any], *args: np.ndarray) -> Plan:
 
 def test_temporaries_used_together_lie_apart():
     made = planned(lambda x: rnp.sort(rnp.cumsum(x, axis=0) @ x.T, axis=0), F32)
-    offsets, nbytes = place_temporaries(made)
+    offsets, nbytes = place_temporaries(made, Layout())
     assert offsets and all(at % 256 == 0 for at in offsets.values())
     for launches in made.launches.values():
         for launch in launches:
@@ -45,7 +46,7 @@ X, Y = np.array([2, 1, 0, 3, 1, 5], np.float32), np.array([2, 4, 1, 1], np.float
 def test_what_is_changed_in_place_stays_there():
     """Lowering leaves out copies to where numbers are already; the device's places must know."""
     made = planned(divided, X, Y)
-    offsets, _ = place_temporaries(made)
+    offsets, _ = place_temporaries(made, Layout())
     heirs = [b for b in offsets if b.continues is not None]
     assert heirs
     assert all(offsets[b] == offsets[b.continues] for b in heirs if b.continues)

@@ -15,6 +15,7 @@ from importlib import import_module
 
 from ..ir.builder import user_source
 from ..ir.errors import DeviceUnavailable, UnknownDeviceError
+from ..ir.memory import Memory
 from .backend import Availability, Backend
 
 GROUP = "rlx.backends"
@@ -127,12 +128,26 @@ def availability(name: str) -> Availability:
     """Whether a device can run here, and if not, why."""
     name = canonical(name)
     try:
-        return _open(name).availability()
+        backend = _open(name)
+        found = backend.availability()
+        return _checked(backend) if found.is_available else found
     except Exception as error:  # a package of somebody else can fail in any way
         if name.partition(":")[0] in BACKENDS:
             raise
         fix = f"mend or remove the package that brings the device {name!r}"
         return Availability(False, f"{type(error).__name__}: {error}", fix)
+
+
+@cache
+def _checked(backend: Backend) -> Availability:
+    """Whether the memory of a device can do what is asked of it."""
+    if backend.memory is None or isinstance(backend.memory, Memory):
+        return Availability(True)
+    return Availability(
+        False,
+        f"its memory, a {type(backend.memory).__name__}, is no rlx.ir.memory.Memory",
+        "give the memory a name, to_host, from_host and wait",
+    )
 
 
 @cache

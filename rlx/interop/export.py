@@ -38,9 +38,10 @@ from ..runtime.devices import default_device
 from ..runtime.fixed import hold_last
 from ..runtime.session import CompileOptions, default_session
 from ..trace import pytree
-from ..trace.apply import as_leaf, as_tensor, common_device, is_weak, operand_type
+from ..trace.apply import as_leaf, as_tensor, is_weak, operand_type
 from ..trace.array import Array
 from ..trace.make_graph import check_function, function_name, trace
+from ..trace.placement import common_device
 from ..trace.promotion import convert
 from ..trace.tensor import TracedTensor
 from ..transforms import custom_jvp

@@ -202,6 +202,7 @@ def rewrite(
     `args` stand for the parameters; they may be values or whatever a transform carries.
     """
     assert len(args) == len(graph.params), f"{graph.name} takes {len(graph.params)} arguments"
+    heed(graph)
     table = dict(zip(graph.params, args, strict=True))
     before = _state.source
     try:
@@ -212,6 +213,12 @@ def rewrite(
     finally:
         _state.source = before
     return [table[r] for r in graph.results]
+
+
+def heed(graph: Graph) -> None:
+    """Let the graph under construction run where one does that it is made of."""
+    if graph.placed and _state.stack:
+        _state.stack[-1].graph.place(graph.placed)
 
 
 def as_value(operand: Any, like: Value | None = None) -> Value:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -115,7 +115,7 @@ class Node:
         self.op, self.args, self.attrs, self.source = op, args, attrs, source
         self.results: tuple[Value, ...] = ()
         # The nested graphs among the attributes, in order; every pass asks for them.
-        self.graphs = tuple(_graphs_in(attrs.values())) if graphs is None else graphs
+        self.graphs = tuple(graphs_in(attrs.values())) if graphs is None else graphs
 
     @property
     def result(self) -> Value:
@@ -127,12 +127,22 @@ class Node:
         return f"Node({self.op.name}, {', '.join(str(r.type) for r in self.results)})"
 
 
-def _graphs_in(attrs: Any) -> Iterator[Graph]:
+@dataclass(frozen=True)
+class Placed:
+    """What makes a graph run on a device: who, and where the user says so."""
+
+    who: str
+    device: str
+    where: str
+
+
+def graphs_in(attrs: Any) -> Iterator[Graph]:
+    """The graphs among attributes."""
     for attr in attrs:
         if isinstance(attr, Graph):
             yield attr
         elif isinstance(attr, tuple):
-            yield from _graphs_in(attr)
+            yield from graphs_in(attr)
 
 
 @dataclass(eq=False)
@@ -140,7 +150,8 @@ class Graph:
     """A function as nodes in order: parameters in, results out, nothing else.
 
     A graph is closed: what it uses are its parameters and its own nodes. A graph that a pass makes
-    of another has its `lineage`: the two share their parameters, and the nodes that stay.
+    of another has its `lineage`: the two share their parameters, and the nodes that stay. What is
+    `placed` are functions in it that were compiled for a device by name, where all of it must run.
     """
 
     name: str = "graph"
@@ -148,6 +159,7 @@ class Graph:
     nodes: list[Node] = field(default_factory=list)
     results: list[Value] = field(default_factory=list)
     lineage: object = field(default_factory=object, repr=False)
+    placed: tuple[Placed, ...] = ()
 
     def __str__(self) -> str:
         return PRINTERS[0](self) if PRINTERS else repr(self)
@@ -155,6 +167,11 @@ class Graph:
     def owns(self, value: Value) -> bool:
         """Whether a value is of this graph, or of one of its lineage."""
         return value.graph is self or value.graph.lineage is self.lineage
+
+    def place(self, placed: Sequence[Placed]) -> None:
+        """Let it run where functions in it do."""
+        if placed:
+            self.placed = tuple(dict.fromkeys((*self.placed, *placed)))
 
     def add_param(self, type: Type, origin: str = "") -> Value:
         """Append a parameter."""

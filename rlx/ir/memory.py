@@ -27,6 +27,10 @@ class Memory(Protocol):
         """Copy a NumPy array into the device's form."""
         ...
 
+    def wait(self, data: Any) -> None:
+        """Return when the elements are computed; what failed until then is an error here."""
+        ...
+
 
 @runtime_checkable
 class Shared(Protocol):

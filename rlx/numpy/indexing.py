@@ -18,10 +18,11 @@ from ..ir.errors import (
     ShapeError,
 )
 from ..ir.types import DTYPES, is_integer
-from ..trace.apply import apply, apply_like, as_operand, as_tensor, common_device
+from ..trace.apply import apply, apply_like, as_operand, as_tensor
 from ..trace.array import Array
 from ..trace.axes import as_shape, broadcast_shapes, one_axis
 from ..trace.bounds import outside
+from ..trace.placement import home
 from ..trace.promotion import broadcast_to, convert, convert_exactly, result_dtype
 from ..trace.tensor import TracedTensor
 from .arithmetic import clip
@@ -287,8 +288,7 @@ def nonzero(a: Tensor, *, size: int | None = None, fill_value: Any = None) -> tu
     a = as_tensor(a)
     if size is None:
         known = known_array("nonzero", a, "say how many: nonzero(x, size=n)")
-        found = (Array(places.astype("int32")) for places in np.nonzero(known))
-        return tuple(places.to(common_device("nonzero", [a])) for places in found)
+        return tuple(Array(x.astype("int32")).to(home("nonzero", [a])) for x in np.nonzero(known))
     flags = convert(ravel(truth(a)), INT32)
     ranks = cumsum(flags)
     # rank r is first reached at the r-th place; places past the last one drop out

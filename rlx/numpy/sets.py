@@ -10,9 +10,10 @@ import numpy as np
 from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError
 from ..ir.types import DTYPES
-from ..trace.apply import as_operand, as_tensor, common_device
+from ..trace.apply import as_operand, as_tensor
 from ..trace.array import Array
 from ..trace.axes import one_axis, some_axes
+from ..trace.placement import home
 from ..trace.promotion import convert, convert_exactly, result_dtype
 from .elementwise import Tensor, equal, less, multiply, not_equal
 from .indexing import known_array, nonzero, take
@@ -63,7 +64,7 @@ def unique(
 
 def _beside(found: np.ndarray, *arrays: Any) -> Array:
     """What NumPy found in arrays, as an array on their device."""
-    return Array(found).to(common_device("a set", arrays))
+    return Array(found).to(home("a set", arrays))
 
 
 def _sized_unique(

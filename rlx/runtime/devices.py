@@ -80,7 +80,8 @@ def default_device() -> Device:
 def device(name: str) -> Iterator[Device]:
     """Use a device for a block, in all threads, where none is named.
 
-    Arrays are made there, and functions compiled by `rlx.jit` without a device run there.
+    Arrays are made there, and what lies on the host is computed there: by single operations, by
+    functions compiled without a device, and by transforms such as `rlx.grad`.
     `rlx.config.device = "mlx"` does the same from now on.
 
     >>> import rlx

@@ -101,6 +101,9 @@ def explain(
 def _candidate(
     device: str, traced: Traced, operands: Sequence[Any], options: CompileOptions
 ) -> Candidate:
+    elsewhere = [p for p in traced.graph.placed if p.device != device]
+    if elsewhere:
+        return Candidate(device, None, f"{elsewhere[0].who} runs on {elsewhere[0].device}")
     available = registry.availability(device)
     if not available.is_available:
         return Candidate(device, None, available.reason)

@@ -18,7 +18,7 @@ from ..backends.forks import hold_in_forks
 from ..ir.bind import is_symbolic, unbound
 from ..ir.builder import user_source
 from ..ir.config import config
-from ..ir.errors import ArgumentError, SymbolicSizeError
+from ..ir.errors import ArgumentError, DeviceMismatchError, SymbolicSizeError
 from ..ir.fingerprint import fingerprint
 from ..ir.graph import Graph
 from ..ir.policy import Policy, policy_of
@@ -137,6 +137,7 @@ class Session:
             made.append(executable if is_plain else told_of(executable, lambda: graph, policy))
             return made[0]
 
+        self._check_placed(graph)
         self._check_shardings(graph, options)
         sizes = (options.specialize, options.buckets, options.deterministic, options.fixed)
         sizes += (options.in_shardings, options.out_shardings)
@@ -246,6 +247,17 @@ class Session:
         tell_compile(name, graph, self.device, executable, time.perf_counter() - began)
         dump(name, graph, self.device, key, executable)
         return executable
+
+    def _check_placed(self, graph: Graph) -> None:
+        """Raise if a function in the graph was compiled for another device by name."""
+        for placed in graph.placed:
+            if placed.device != self.device:
+                raise DeviceMismatchError(
+                    f"{graph.name} is compiled for {self.device!r}, but {placed.who}, which it "
+                    f"calls, for {placed.device!r}",
+                    where=placed.where,
+                    fix=f"name one device for both, or leave the device out of {placed.who}",
+                )
 
     def _check_shardings(self, graph: Graph, options: CompileOptions) -> None:
         """Raise if parameters or results cannot be parted as the options say."""

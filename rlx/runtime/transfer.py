@@ -17,10 +17,11 @@ from ..trace.tensor import TracedTensor
 
 
 def device_put(x: Any, device: Any = None) -> Any:
-    """A tree of arrays on a device; without one, on the host.
+    """A tree of arrays on a device; without one, where they lie.
 
-    In the place of a device may stand a `NamedSharding`: arrays then lie in parts on the devices
-    of its mesh. Traced arrays stay as they are.
+    What is no array of rlx then goes to the default device. In the place of a device may stand a
+    `NamedSharding`: arrays then lie in parts on the devices of its mesh. Traced arrays stay as they
+    are.
 
     >>> device_put({"x": [1.0, 2.0]})["x"][1].item()
     2.0

@@ -14,16 +14,16 @@ import numpy as np
 
 from ..ir import builder
 from ..ir.dims import Dim
-from ..ir.errors import ConcretizationError, DeviceMismatchError, RlxError
-from ..ir.graph import OPS, Graph, Value
-from ..ir.memory import Memory
+from ..ir.errors import ConcretizationError, RlxError
+from ..ir.graph import OPS, Graph, Value, graphs_in
 from ..ir.number_check import asked, check_results
 from ..ir.op import Op
 from ..ir.types import Type, is_bool, is_complex, is_float, type_of
-from .array import Array, default_memory, new_array
+from .array import Array, new_array
 from .foreign import shared
 from .host import check_supported, default_of, is_python_scalar, scalar_to_numpy, to_numpy
 from .leaks import leaked
+from .placement import home
 from .tensor import TracedTensor
 
 Operand: TypeAlias = Any  # Array, TracedTensor, np.ndarray, np.generic or a Python number
@@ -255,9 +255,8 @@ def literal(array: np.ndarray, *, like: Operand | None = None) -> Any:
 
 def evaluate(op: Op, operands: Sequence[Any], attrs: dict[str, Any]) -> list[Array]:
     """Run an op at once on operands of which none is traced."""
-    device = common_device(op.name, operands)
-    if device is None and not any(isinstance(x, Array) for x in operands):
-        device = default_memory()
+    placed = [p for graph in graphs_in(attrs.values()) for p in graph.placed]
+    device = home(op.name, operands, placed)
     foreign = [x for x in operands if isinstance(x, np.ndarray)]
     arrays = _to_arrays(operands, device)
     try:
@@ -322,26 +321,6 @@ def _view(data: np.ndarray) -> Array:
     made = Array.__new__(Array)
     made._data, made._device = view, None
     return made
-
-
-def common_device(name: str, operands: Sequence[Any]) -> Memory | None:
-    """The memory in which arrays lie, None for the host's.
-
-    What lies on the host, arrays and numbers, goes where the others are; two devices are an error.
-    """
-    places: list[Memory] = []
-    for x in operands:
-        memory = x._device if isinstance(x, Array) else None
-        if memory is not None and not any(memory is m for m in places):
-            places.append(memory)
-    if len(places) < 2:
-        return places[0] if places else None
-    raise DeviceMismatchError(
-        f"{name}: the operands live on different devices, {places[0].name} and {places[1].name}",
-        where=str(builder.user_source()),
-        notes=[f"{x.type} on {x.device}" for x in operands if isinstance(x, Array)],
-        fix=f'move one with x.to("{places[0].name}")',
-    )
 
 
 def locate(error: RlxError, op: Op, types: Sequence[Type]) -> None:

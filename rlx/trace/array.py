@@ -67,7 +67,7 @@ class Array(Operators):
         """The same elements on another device, by its name; `None` means the host."""
         memory = device
         if device is not None and not isinstance(device, Memory):
-            memory = _find_memory(device)
+            memory = find_memory(device)
         if memory is self._device:
             return self
         if memory is None:
@@ -87,7 +87,7 @@ class Array(Operators):
     def block_until_ready(self) -> Array:
         """Wait until the elements are computed; gives the array itself."""
         if self._device is not None:
-            self._device.to_host(self._data)
+            self._device.wait(self._data)
         return self
 
     def item(self, *index: int) -> Any:
@@ -234,6 +234,11 @@ def default_memory() -> Memory | None:
     return _default_memory() if _default_memory else None
 
 
+def find_memory(device: str) -> Memory | None:
+    """The memory of a device by its name; None is the host's."""
+    return _find_memory(device)
+
+
 def new_array(array: np.ndarray) -> Array:
     """An array of these numbers, where arrays are made that name no device."""
     memory = default_memory()
@@ -245,7 +250,7 @@ def from_device(x: Any, copy: bool) -> Array | None:
     kind, number = x.__dlpack_device__()
     if kind not in DEVICES:
         return None
-    memory = _find_memory(f"{DEVICES[kind]}:{number}" if number else DEVICES[kind])
+    memory = find_memory(f"{DEVICES[kind]}:{number}" if number else DEVICES[kind])
     assert isinstance(memory, Sharing), "its devices share memory"
     return Array(memory.from_dlpack(x, copy), memory)
 

@@ -23,14 +23,14 @@ Known = np.ndarray | None  # None: it depends on an unknown parameter
 class _State(threading.local):
     def __init__(self) -> None:
         self.depth = 0
-        self.known: dict[Value, Known] = {}
+        self.known: dict[Value, Known | Array] = {}
 
 
 _state = _State()
 
 
 @contextmanager
-def knowing(arrays: Mapping[Value, np.ndarray]) -> Iterator[None]:
+def knowing(arrays: Mapping[Value, np.ndarray | Array]) -> Iterator[None]:
     """While the block runs, these parameters stand for these arrays."""
     _state.known.update(arrays)
     _state.depth += 1
@@ -56,8 +56,16 @@ def known_array(value: Value) -> Known:
             continue
         waiting.pop()
         if top not in known:
-            known.update(_computed(top, [known[v] for v in needs]))
-    return known[value]
+            known.update(_computed(top, [_read(known, v) for v in needs]))
+    return _read(known, value)
+
+
+def _read(known: dict[Value, Known | Array], value: Value) -> Known:
+    """What is known of a value; an array of a device is copied when it is asked for first."""
+    found = known[value]
+    if isinstance(found, Array):
+        found = known[value] = found.host()
+    return found
 
 
 def _captured(param: Value) -> object:

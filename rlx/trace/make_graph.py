@@ -97,6 +97,7 @@ def trace(
     around = builder.current()
     if around is not None:
         around.baked += recorder.baked
+        around.graph.place(graph.placed)
     return Traced(graph, captures, in_tree, out_tree, weak, out_weak, tuple(recorder.baked))
 
 
@@ -261,11 +262,12 @@ def _known_arrays(params: Sequence[Value], leaves: Sequence[Any]) -> Any:
         if isinstance(leaf, TracedTensor):
             leaf = leaf.concrete
         elif isinstance(leaf, Array):
-            leaf = leaf.host()
+            # copied from a device only if somebody asks
+            leaf = leaf.host() if leaf._device is None else leaf.copy()
         elif is_python_scalar(leaf):
             leaf = scalar_to_numpy(leaf, param.dtype)
         if leaf is not None and not isinstance(leaf, Type):
-            yield param, np.asarray(leaf)
+            yield param, leaf if isinstance(leaf, Array) else np.asarray(leaf)
 
 
 def _call(fn: Callable[..., Any], in_tree: pytree.Structure, tensors: Sequence[Any]) -> Any:

@@ -12,6 +12,8 @@ from ..ir.config import config
 from ..trace import pytree
 from ..trace.apply import as_tensor
 from ..trace.array import Array
+from ..trace.make_graph import function_name
+from ..trace.placement import run_here
 from ..trace.tensor import TracedTensor
 
 
@@ -37,13 +39,20 @@ def disable_jit(disable: bool = True) -> Iterator[None]:
         yield
 
 
-def run_at_once(fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Call a jitted function as Python does, on arrays of its own, and give arrays."""
-    args, kwargs = pytree.map(_own, (args, kwargs))
+def run_at_once(fn: Callable[..., Any], args: Any, kwargs: Any, device: str | None) -> Any:
+    """Call a jitted function as Python does, on arrays of its own, and give arrays.
+
+    They lie on its device, if it has one.
+    """
+    if device is not None:
+        run_here(function_name(fn), device)
+    args, kwargs = pytree.map(lambda x: _own(x, device), (args, kwargs))
     return pytree.map(as_tensor, fn(*args, **kwargs))
 
 
-def _own(x: Any) -> Any:
+def _own(x: Any, device: str | None) -> Any:
     """What the function may assign to without changing what the caller has."""
-    is_array = isinstance(x, Array | TracedTensor | np.ndarray | np.generic)
-    return as_tensor(x).copy() if is_array else x
+    if not isinstance(x, Array | TracedTensor | np.ndarray | np.generic):
+        return x
+    own = as_tensor(x).copy()
+    return own if device is None else own.to_device(device)

@@ -21,7 +21,7 @@ from ..trace.array import Array
 from ..trace.make_graph import argument_origins, check_function, function_name, trace
 from .grad import TANGENT_SIDES, chosen_arguments, grad, moving_tangents, slopes_of, vjp, with_zeros
 from .jvp import jvp_graph
-from .run import plain, run_graph
+from .run import plain, run_beside, run_graph
 from .vmap import vmap
 
 WRAPPED = ("__module__", "__name__", "__qualname__", "__doc__")
@@ -57,7 +57,9 @@ def jvp(
     moving = moving_tangents(traced, given)
     results = run_graph(graph, [*leaves, *traced.captures, *moving])
     count = len(traced.graph.results)
-    slopes = slopes_of(traced, with_zeros(results[count:], out_active, traced.graph.result_types))
+    run_beside(graph, results, f"the value of {traced.graph.name}")
+    types = traced.graph.result_types
+    slopes = slopes_of(traced, with_zeros(graph, results[count:], out_active, types))
     value = traced.unflatten([plain(r) for r in results[:count]])
     return (value[0], slopes[0], value[1]) if has_aux else (value, slopes)
 

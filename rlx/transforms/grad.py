@@ -10,9 +10,9 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..ir.builder import build, inline, user_source
+from ..ir.builder import build, current, inline, user_source
 from ..ir.errors import ArgumentError, GradientError
-from ..ir.graph import OPS, Graph, Value
+from ..ir.graph import OPS, Graph, Placed, Value
 from ..ir.ops.control import Split, filled, pick
 from ..ir.tracebacks import boundary
 from ..ir.types import Type, is_complex, is_float, is_inexact
@@ -22,7 +22,7 @@ from ..trace.make_graph import Traced, check_function, from_values, function_nam
 from .float0 import Float0, check_float0
 from .held import Held
 from .jvp import jvp_graph
-from .run import like_primals, plain, run_graph
+from .run import like_primals, plain, run_beside, run_graph
 from .split import split_graph
 from .transpose import pull, transpose_graph
 
@@ -156,6 +156,8 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     leaves, tree = pytree.flatten(primals)
     early = run_graph(parts.known, [*leaves, *traced.captures])
     count = len(traced.graph.results)
+    if not early[count:]:  # else these tell where the map runs
+        run_beside(parts.unknown, early, f"the vjp of {traced.graph.name}")
     value, residuals = traced.unflatten([plain(r) for r in early[:count]]), early[count:]
     out_tree = traced.out_tree
     if has_aux:
@@ -213,11 +215,14 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     leaves, tree = pytree.flatten(primals)
     early = run_graph(parts.known, [*leaves, *traced.captures])
     count = len(traced.graph.results)
+    if not early[count:]:  # else these tell where the map runs
+        run_beside(parts.unknown, early, f"the linear map of {traced.graph.name}")
 
     def push_forward(residuals: Sequence[Any], *tangents: Any) -> Any:
         given = pytree.flatten_like(tree, tangents, "linearize", TANGENT_SIDES)
         moving = run_graph(parts.unknown, [*residuals, *moving_tangents(traced, given)])
-        slopes = slopes_of(traced, with_zeros(moving, out_active, traced.graph.result_types))
+        types = traced.graph.result_types
+        slopes = slopes_of(traced, with_zeros(parts.unknown, moving, out_active, types))
         return slopes[0] if has_aux else slopes
 
     value = traced.unflatten([plain(r) for r in early[:count]])
@@ -248,14 +253,27 @@ def moving_tangents(traced: Traced, given: Sequence[Any]) -> list[Any]:
     return like_primals(what, pick(given, active), types, origins)
 
 
-def with_zeros(moving: Sequence[Any], active: Sequence[bool], types: Sequence[Type]) -> list[Any]:
-    """Put zeros where a result has no tangent."""
-    given = iter(moving)
-    return [plain(next(given) if a else _zero(t)) for a, t in zip(active, types, strict=True)]
+def with_zeros(
+    graph: Graph, moving: Sequence[Any], active: Sequence[bool], types: Sequence[Type]
+) -> list[Any]:
+    """Put zeros where a result of a graph has no tangent, beside those that have one."""
+    given, still = iter(moving), build(lambda: [], [], "zero")
+    still.place(graph.placed)
+    run_beside(still, moving, graph.name)
+    return [
+        plain(next(given) if a else _zero(t, still.placed))
+        for a, t in zip(active, types, strict=True)
+    ]
 
 
-def _zero(type: Type) -> Any:
-    graph = build(lambda: [OPS["full"](shape=type.shape, value=0, dtype=type.dtype)], [], "zero")
+def _zero(type: Type, placed: Sequence[Placed]) -> Any:
+    def make() -> list[Value]:
+        return [OPS["full"](shape=type.shape, value=0, dtype=type.dtype)]
+
+    if current() is not None:
+        return make()[0]
+    graph = build(make, [], "zero")
+    graph.place(placed)
     return run_graph(graph, [])[0]
 
 

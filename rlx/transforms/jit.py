@@ -56,9 +56,9 @@ def jit(
     told to `specialize`, to compile for each size it meets, or is given `buckets`, sizes for each
     dim to which arrays are padded; `report()` tells which were met.
 
-    It runs on `device`, to which arguments are copied; without one where its arguments lie, and if
-    all lie on the host on the default device. With "auto" it runs where a model of costs predicts
-    the shortest time for such arguments (`rlx.explain_device`).
+    It runs on `device`, to which arguments are copied, and so does what calls it; without one where
+    its arguments lie, and if all lie on the host on the default device. Two devices are an error.
+    With "auto" a model of costs predicts the fastest for such arguments (`rlx.explain_device`).
 
     Results never depend on the number of threads. With `deterministic="batch"` those of one row do
     not depend on how many rows a batch has, either: sums go in one order, which may take longer.

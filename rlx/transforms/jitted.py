@@ -13,35 +13,35 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from ..ir.builder import user_source
 from ..ir.config import Settings, config
-from ..ir.errors import ArgumentError, ConcretizationError, DtypeError, StaticArgumentError
+from ..ir.errors import ArgumentError, ConcretizationError, StaticArgumentError
 from ..ir.graph import OPS, Graph, Value
 from ..ir.policy import policy_of
 from ..ir.tracebacks import boundary, hide_frames
 from ..ir.types import Type
 from ..runtime import MISS, Device, default_device
 from ..runtime.debug import tell_reason
-from ..runtime.explain_device import AUTO, explain
+from ..runtime.explain_device import AUTO
 from ..runtime.queue import Pending
 from ..runtime.session import CompileOptions, default_session
 from ..trace import ownership, pytree
-from ..trace.apply import as_leaf, as_operand, common_device, is_weak, operand_type, to_value
+from ..trace.apply import as_leaf, as_operand, operand_type, to_value
 from ..trace.array import Array
 from ..trace.make_graph import (
     Traced,
-    argument_origins,
     function_name,
     trace,
 )
 from ..trace.named_axes import asked_axes
+from ..trace.placement import common_device, run_here
 from ..trace.tensor import TracedTensor
 from .call_path import Arguments, missed
 from .disable_jit import run_at_once
 from .dynamic import Dynamic
+from .fastest import Fastest
 from .kept import CacheInfo, Kept
+from .kinds import kinds_of
 from .lowered import Compiled, Lowered
 from .past import Past
 from .recompile import Key, check_recompile, reason_to_compile
@@ -76,13 +76,13 @@ class Jitted:
         self._compiles, self._reason = 0, ""
         self._recent: Compiled | None = None
         self._fast: Callable[..., Any] = missed
-        self._paths: dict[Compiled, Callable[..., Any]] = {}
+        self._paths: dict[Any, Callable[..., Any]] = {}
         self._into: Callable[..., Any] = missed
         self._other_settings: dict[Any, Kept] = {}
         self._elsewhere: dict[str, Jitted] = {}
         self._follows = False  # whether it is there for arguments on its device
         self._last: Jitted | None = None  # the one of `_elsewhere` that was called last
-        self._chosen: dict[Any, str] = {}
+        self._choice = Fastest()
         _jitted.add(self)
         default_session(self._device)  # an unknown device is an error here, not at the first call
 
@@ -116,7 +116,8 @@ class Jitted:
     def _where(self, call: _Call, traced: Traced | None = None) -> Jitted:
         """The function compiled for the device on which arguments lie, unless one was named.
 
-        Arrays from outside, known when it is `traced`, count too.
+        Arrays from outside, known when it is `traced`, count too, and so do functions it calls that
+        are compiled for a device by name.
         """
         if self._named and not self._follows:
             return self
@@ -124,8 +125,10 @@ class Jitted:
             name = self._fastest(call)
         else:
             outside = (*traced.captures, *traced.baked) if traced else ()
-            memory = common_device(function_name(self._fn), (*call.leaves, *outside))
+            placed = traced.graph.placed if traced else ()
+            memory = common_device(function_name(self._fn), (*call.leaves, *outside), placed)
             name = self._device if memory is None else memory.name
+            name = placed[0].device if placed else name
         if name == self._device:
             return self
         if name not in self._elsewhere:
@@ -140,13 +143,9 @@ class Jitted:
         if any(isinstance(x, TracedTensor | Value) for x in leaves):
             return str(self._device)  # it becomes a part of another function
         args, kwargs = call.arguments.marked
-        places = tuple(x.device if isinstance(x, Array) else "" for x in leaves)
-        key = (tree, self._kinds(args, leaves, tree), places)
-        if key not in self._chosen:
-            traced, name = self._trace(args, kwargs, leaves, tree), function_name(self._fn)
-            table = explain(traced, [*leaves, *traced.captures], self._options, name)
-            self._chosen = {**self._chosen, key: table.best}
-        return self._chosen[key]
+        kind, name = (tree, kinds_of(self._fn, args, leaves, tree)), function_name(self._fn)
+        record = functools.partial(self._trace, args, kwargs, leaves, tree)
+        return self._choice.device(kind, leaves, record, self._options, name)
 
     def _trace(
         self,
@@ -259,16 +258,16 @@ class Jitted:
 
     def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if config.disable_jit:
-            return run_at_once(self._fn, args, kwargs)
-        for entry, path in list(self._paths.items()):
-            result = path(*args, **kwargs)
-            if result is not MISS:
-                self._fast = self._paths.get(entry, missed)  # better code may be there meanwhile
-                return _made_here(result) if ownership.open_traces else result
+            return run_at_once(self._fn, args, kwargs, None if self._follows else self._named)
+        result = self._find_path(args, kwargs)
+        if result is not MISS:
+            return _made_here(result) if ownership.open_traces else result
         call = self._call(args, kwargs)
         there = self._where(call)
         if there is not self:
             self._last = there
+            if self._is_auto:  # arguments that its code takes would go there again
+                self._add_path(there, there._enter)
             return there(*args, **kwargs)
         self._last = None
         recent = self._recent
@@ -355,7 +354,7 @@ class Jitted:
         (args, kwargs), leaves, tree = call.arguments.marked, call.leaves, call.tree
         if any(isinstance(x, TracedTensor | Value) for x in leaves):
             return trace(self._fn, args, kwargs)
-        key = (tree, self._open_kinds(self._kinds(args, leaves, tree), args, tree))
+        key = (tree, self._open_kinds(kinds_of(self._fn, args, leaves, tree), args, tree))
         entry = self._entries.get(key)
         if entry is None:
             reason = self._entries.reason(key, KEPT)
@@ -395,26 +394,6 @@ class Jitted:
         self._compiles, self._reason = self._compiles + 1, reason
         self._entries.put(key, entry, KEPT)
 
-    def _kinds(
-        self, args: Sequence[Any], leaves: Sequence[Any], tree: pytree.Structure
-    ) -> tuple[Any, ...]:
-        """What must be equal for a compiled function to be used again.
-
-        An error names the leaf.
-        """
-        kinds: list[Any] = []
-        try:
-            for leaf in leaves:
-                kinds.append(_kind(leaf))
-        except DtypeError as error:
-            i = len(kinds)
-            origins = argument_origins(self._fn, args, tree, function_name(self._fn))
-            error.notes = (origins[i], *error.notes)
-            if not isinstance(leaves[i], np.ndarray):
-                error.fix = "pass arrays or numbers; list other arguments in static_argnames"
-            raise
-        return tuple(kinds)
-
     def _open_kinds(
         self, kinds: tuple[Any, ...], args: Sequence[Any], tree: pytree.Structure
     ) -> tuple[Any, ...]:
@@ -429,6 +408,8 @@ class Jitted:
     def _record(self, traced: Traced, leaves: Sequence[Any]) -> Any:
         """Inside of another trace the function becomes one call node."""
         operands = [*(to_value(as_operand(x)) for x in leaves), *map(_outside, traced.captures)]
+        if self._named and not self._follows:
+            run_here(traced.graph.name, self._named)
         own, name = self._options.precision, traced.graph.name
         if own is None:
             results = OPS["call"](*operands, graph=traced.graph, name=name)
@@ -438,14 +419,31 @@ class Jitted:
         return traced.unflatten(results)
 
     def _open_path(self, entry: Compiled, call: _Call) -> None:
-        """Remember the shortest way into the machine code, of the last few kinds of arguments."""
+        """Remember the shortest way into the machine code."""
         if entry.has_path and entry not in self._paths:
-            # a new one, for another thread may read the old
             path = entry.path(call.arguments)
             if path is not missed and may_be_better(entry):
                 path = Watched(path, entry, self._settle)
-            paths = {**self._paths, entry: path}
-            self._paths = {each: paths[each] for each in list(paths)[-PATHS:]}
+            self._add_path(entry, path)
+
+    def _add_path(self, way: Any, path: Callable[..., Any]) -> None:
+        """Keep the ways for the last few kinds of arguments."""
+        # a new one, for another thread may read the old
+        paths = {**self._paths, way: path}
+        self._paths = {each: paths[each] for each in list(paths)[-PATHS:]}
+
+    def _enter(self, *args: Any, **kwargs: Any) -> Any:
+        """Go a way into machine code that is open; MISS if there is none for the arguments."""
+        result = self._fast(*args, **kwargs)
+        return self._find_path(args, kwargs) if result is MISS else result
+
+    def _find_path(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        for entry, path in list(self._paths.items()):
+            result = path(*args, **kwargs)
+            if result is not MISS:
+                self._fast = self._paths.get(entry, missed)  # better code may be there meanwhile
+                return result
+        return MISS
 
     def _settle(self, entry: Compiled) -> None:
         """Go the shortest way into machine code from now on."""
@@ -486,13 +484,3 @@ def _made_here(result: Any) -> Any:
 
 def _outside(capture: Any) -> Value:
     return capture if isinstance(capture, Value) else to_value(as_operand(capture))
-
-
-def _kind(leaf: Any) -> tuple[Any, ...]:
-    if isinstance(leaf, Array):
-        data = leaf._data
-        return data.dtype, data.shape
-    if type(leaf) is np.ndarray:
-        return leaf.dtype, leaf.shape
-    operand = as_operand(leaf)
-    return operand_type(operand), is_weak(operand)

@@ -12,27 +12,29 @@ import numpy as np
 
 from ..ir.builder import inline, user_source
 from ..ir.errors import DtypeError, ShapeError, StructureError
-from ..ir.graph import OPS, Graph, Value
+from ..ir.graph import OPS, Graph, Placed, Value
 from ..ir.interpret import interpret
 from ..ir.types import Type
 from ..runtime import run_on_device, with_own_policies
 from ..trace import pytree
-from ..trace.apply import as_operand, common_device, is_weak, operand_type, to_value
+from ..trace.apply import as_operand, is_weak, operand_type, to_value
 from ..trace.array import Array
 from ..trace.make_graph import from_values
+from ..trace.placement import home
 from ..trace.tensor import TracedTensor
 
 
 def run_graph(graph: Graph, operands: Sequence[Any]) -> list[Any]:
     """Give the results as tensors of the open trace, or as arrays.
 
-    They are arrays if nothing is traced. Operands are arrays, tensors, numbers, or values of an
-    enclosing graph (captures).
+    They are arrays if nothing is traced, and lie where the operands do; if all these lie on the
+    host, on the default device. Operands are arrays, tensors, numbers, or values of an enclosing
+    graph (captures).
     """
     if any(isinstance(x, TracedTensor | Value) for x in operands):
         values = [_recorded(x, p) for x, p in zip(operands, graph.params, strict=True)]
         return from_values(inline(graph, values))
-    memory = common_device(graph.name, operands)
+    memory = home(graph.name, operands, graph.placed)
     if memory is not None:
         return list(run_on_device(graph, operands, memory))
     arrays = [_host(x, p) for x, p in zip(operands, graph.params, strict=True)]
@@ -43,6 +45,13 @@ def run_graph(graph: Graph, operands: Sequence[Any]) -> list[Any]:
         for r in interpret(with_own_policies(graph), arrays)
     ]
     return [Array(r) for r in results]
+
+
+def run_beside(graph: Graph, results: Sequence[Any], what: str) -> None:
+    """Let a graph run later where the results of another lie."""
+    there = next((x for x in results if isinstance(x, Array) and x._device is not None), None)
+    if there is not None:
+        graph.place([Placed(what, there.device, str(user_source()))])
 
 
 def like_primals(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from ..ir.body import Move, Pointwise, View
-from ..ir.builder import at, build, recording, rewrite
+from ..ir.builder import at, build, heed, recording, rewrite
 from ..ir.dims import likely
 from ..ir.graph import Graph, Node, Value
 from ..ir.op import has_effect
@@ -37,9 +37,9 @@ def split_graph(
     late_nodes = [n for n in mixed.nodes if n in wanted]
     inputs, early = pick(mixed.params, known), [*results, *residuals]
     early_nodes = [n for n in _needed(mixed, early) if _all_known(n, is_known)]
-    known_graph = _rebuild(graph.name, inputs, early_nodes, early)
+    known_graph = _rebuild(mixed, inputs, early_nodes, early)
     inputs = [*residuals, *pick(mixed.params, known, False)]
-    unknown_graph = _rebuild(graph.name, inputs, late_nodes, late)
+    unknown_graph = _rebuild(mixed, inputs, late_nodes, late)
     return Split(known_graph, unknown_graph, tuple(out_known))
 
 
@@ -128,14 +128,15 @@ def _from_nothing(x: Value) -> bool:
 
 
 def _rebuild(
-    name: str,
+    graph: Graph,
     inputs: Sequence[Value],
     nodes: Sequence[Node],
     results: Sequence[Value],
 ) -> Graph:
-    """A graph of the given nodes with the inputs as parameters."""
+    """A graph of the given nodes of another with the inputs as parameters."""
 
     def run(*xs: Value) -> list[Value]:
+        heed(graph)
         table = dict(zip(inputs, xs, strict=True))
 
         def find(x: Value) -> Value:
@@ -153,4 +154,4 @@ def _rebuild(
             table.update(zip(node.results, made, strict=True))
         return [find(r) for r in results]
 
-    return build(run, [x.type for x in inputs], name)
+    return build(run, [x.type for x in inputs], graph.name)

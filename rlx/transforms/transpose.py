@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..ir.builder import at, build, inline
+from ..ir.builder import at, build, heed, inline
 from ..ir.errors import GradientError
 from ..ir.graph import Graph, Node, Value
 from ..ir.op import Linear
@@ -57,6 +57,7 @@ def _pull(
     graph: Graph, args: Sequence[Value | Linear], cts: Sequence[Masked | None], masks: Masks
 ) -> list[Masked | None]:
     """The cotangents of a graph's linear arguments; None for the others."""
+    heed(graph)
     pairs = list(zip(graph.params, args, strict=True))
     table = {p: a for p, a in pairs if isinstance(a, Value)}
     totals: dict[Value, Masked | None] = {}

@@ -90,6 +90,8 @@ class Dialect(ABC):
     name: str
     has_wide_index = True  # whether indices may be int64
     has_offsets = True  # else the device passes the very place where an array begins
+    # half floats that arrays hold as such: loads and stores convert them from and to float32
+    stored_halves: frozenset[np.dtype] = frozenset()
     owns_temporaries = False  # whether each is memory of its own; else they lie in one arena
 
     def __init__(self, limits: Limits | None = None) -> None:
@@ -140,7 +142,10 @@ class Dialect(ABC):
 
     @abstractmethod
     def load(self, parameter: Parameter, place: str) -> str:
-        """An element as it is stored: a half float as the bits of uint16, bool as bool."""
+        """An element as it is stored: bool as bool, a half float as the bits of uint16.
+
+        One of `stored_halves` as float32.
+        """
 
     @abstractmethod
     def store(self, parameter: Parameter, place: str, value: str) -> str:

@@ -414,14 +414,14 @@ class Scalars:
     def loaded(self, parameter: Parameter, place: str) -> str:
         """The number at a place of an array."""
         text = self.dialect.load(parameter, place)
-        if parameter.dtype in HALVES:
+        if parameter.dtype in HALVES - self.dialect.stored_halves:
             return self.call(f"widen_{parameter.dtype.name}", [UINT16], FLOAT32, [text])
         return text
 
     def store(self, buffer: Buffer, place: str, value: str) -> None:
         """Put a number of the buffer's dtype into memory."""
         parameter = self.parameters[buffer]
-        if parameter.dtype in HALVES:
+        if parameter.dtype in HALVES - self.dialect.stored_halves:
             value = self.call(f"narrow_{parameter.dtype.name}", [FLOAT32], UINT16, [value])
         self.line(self.dialect.store(parameter, place, value))
 

@@ -149,6 +149,11 @@ class CudaMachine:
         with self.doing(f"copying {data.nbytes} bytes from it"):
             return self.read(data.address, data.shape, data.dtype)
 
+    def wait(self, data: CudaArray) -> None:
+        """Return when an array and all before is done."""
+        with self.doing("waiting for an array"):
+            self.stream.synchronize()
+
     def from_dlpack(self, x: Any, copy: bool = True) -> CudaArray:
         """An array of another library that lies on this device.
 

@@ -86,3 +86,8 @@ class MlxMemory:
         """A NumPy array's numbers as an array of the device."""
         with computing(self.device, self.name):
             return MlxData(to_mlx(array), array.dtype)
+
+    def wait(self, data: Any) -> None:
+        """Return when the numbers are computed."""
+        with computing(self.device, self.name):
+            mx.eval(data.array)

@@ -152,6 +152,12 @@ class ClMachine:
                 self.cl.enqueue_copy(self.queue, flat, data.buffer, is_blocking=True)
         return made
 
+    def wait(self, data: ClArray) -> None:
+        """Return when an array and all before is done."""
+        self.check(data)
+        with self.doing("waiting for an array"):
+            self.queue.finish()
+
     def check(self, data: ClArray) -> None:
         """Raise if an array was lost with an earlier context."""
         if data.session != self.session:

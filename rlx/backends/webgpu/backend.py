@@ -79,11 +79,11 @@ class WebgpuBackend(Backend):
     @cached_property
     def dialect(self) -> Wgsl:
         """The language of kernels, with what the adapter can do at once."""
-        limits = self.device.limits
-        most = limits["max-compute-workgroups-per-dimension"]
-        local = limits["max-compute-workgroup-storage-size"]
+        most = self.device.limits["max-compute-workgroups-per-dimension"]
+        local = self.device.limits["max-compute-workgroup-storage-size"]
         shares = not self.device.is_processor
-        return Wgsl(Limits(THREADS, (most, most, most), local, shares=shares))
+        limits = Limits(THREADS, (most, most, most), local, shares=shares)
+        return Wgsl(limits, self.device.layout)
 
     def compiled_for(self) -> object:
         """The adapter, by its name and interface."""

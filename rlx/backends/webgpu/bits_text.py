@@ -19,7 +19,7 @@ fn minus_f32(x: f32) -> f32 {
   return bitcast<f32>(bitcast<u32>(x) ^ 0x80000000u);
 }
 
-fn is_nan(x: f32) -> bool {
+fn is_nan_f32(x: f32) -> bool {
   return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
 }
 
@@ -31,15 +31,15 @@ fn is_infinite(x: f32) -> bool {
   return (bitcast<u32>(x) & 0x7fffffffu) == 0x7f800000u;
 }
 
-fn infinite() -> f32 {
+fn infinite_f32() -> f32 {
   return bitcast<f32>(infinity_bits);
 }
 
-fn not_a_number() -> f32 {
+fn nan_f32() -> f32 {
   return bitcast<f32>(nan_bits);
 }
 
-fn with_sign(x: f32, signed: f32) -> f32 {
+fn signed_f32(x: f32, signed: f32) -> f32 {
   return bitcast<f32>((bitcast<u32>(x) & 0x7fffffffu) | (bitcast<u32>(signed) & 0x80000000u));
 }
 
@@ -51,37 +51,37 @@ fn power_of_two(n: i32) -> f32 {
   return bitcast<f32>(u32(n + 127) << 23u);
 }
 
-fn scaled(x: f32, n: i32) -> f32 {
+fn scaled_f32(x: f32, n: i32) -> f32 {
   let half = n / 2;
   return x * power_of_two(half) * power_of_two(n - half);
 }
 
 fn equals_f32(x: f32, y: f32) -> bool {
-  return x == y && !is_nan(x) && !is_nan(y);
+  return x == y && !is_nan_f32(x) && !is_nan_f32(y);
 }
 
 fn max_f32(x: f32, y: f32) -> f32 {
-  if (is_nan(x)) { return x; }
-  if (is_nan(y)) { return y; }
+  if (is_nan_f32(x)) { return x; }
+  if (is_nan_f32(y)) { return y; }
   return select(y, x, x > y);
 }
 
 fn min_f32(x: f32, y: f32) -> f32 {
-  if (is_nan(x)) { return x; }
-  if (is_nan(y)) { return y; }
+  if (is_nan_f32(x)) { return x; }
+  if (is_nan_f32(y)) { return y; }
   return select(y, x, x < y);
 }
 
 fn sign_f32(x: f32) -> f32 {
-  if (is_nan(x)) { return x; }
-  return select(0.0, with_sign(1.0, x), x != 0.0);
+  if (is_nan_f32(x)) { return x; }
+  return select(0.0, signed_f32(1.0, x), x != 0.0);
 }
 
 fn rem_f32(x: f32, y: f32) -> f32 {
   let sign_bit = bitcast<u32>(x) & 0x80000000u;
   var a = bitcast<u32>(x) & 0x7fffffffu;
   let b = bitcast<u32>(y) & 0x7fffffffu;
-  if (b == 0u || a >= 0x7f800000u || b > 0x7f800000u) { return not_a_number(); }
+  if (b == 0u || a >= 0x7f800000u || b > 0x7f800000u) { return nan_f32(); }
   if (a < b) { return x; }
   var size = max(i32(a >> 23u), 1);
   let least = max(i32(b >> 23u), 1);
@@ -104,15 +104,15 @@ fn rem_f32(x: f32, y: f32) -> f32 {
 fn round_f16(x: f32) -> f32 {
   let size = bitcast<u32>(x) & 0x7fffffffu;
   if (size >= 0x7f800000u) { return x; }
-  if (size >= 0x477ff000u) { return with_sign(infinite(), x); }
-  if (size < 0x38800000u) { return with_sign(round(abs(x) * 16777216.0) * 5.96046448e-8, x); }
+  if (size >= 0x477ff000u) { return signed_f32(infinite_f32(), x); }
+  if (size < 0x38800000u) { return signed_f32(round(abs(x) * 16777216.0) * 5.96046448e-8, x); }
   let near = (size + 0xfffu + ((size >> 13u) & 1u)) & 0xffffe000u;
-  return with_sign(bitcast<f32>(near), x);
+  return signed_f32(bitcast<f32>(near), x);
 }
 
 fn round_bf16(x: f32) -> f32 {
   let bits = bitcast<u32>(x);
-  if (is_nan(x)) { return not_a_number(); }
+  if (is_nan_f32(x)) { return nan_f32(); }
   if (is_infinite(x)) { return x; }
   return bitcast<f32>((bits + 0x7fffu + ((bits >> 16u) & 1u)) & 0xffff0000u);
 }
@@ -129,21 +129,21 @@ fn bits_of_f16(x: f32) -> u32 {
 fn f16_of_bits(bits: u32) -> f32 {
   let size = bits & 0x7fffu;
   let sign_bit = (bits & 0x8000u) << 16u;
-  if (size > 0x7c00u) { return not_a_number(); }
+  if (size > 0x7c00u) { return nan_f32(); }
   if (size == 0x7c00u) { return bitcast<f32>(infinity_bits | sign_bit); }
   if (size < 0x400u) { return bitcast<f32>(bitcast<u32>(f32(size) * 5.96046448e-8) | sign_bit); }
   return bitcast<f32>(((size << 13u) + 0x38000000u) | sign_bit);
 }
 
 fn i32_of_f32(x: f32) -> i32 {
-  if (is_nan(x)) { return 0; }
+  if (is_nan_f32(x)) { return 0; }
   if (x >= 2147483648.0) { return 2147483647; }
   if (x <= -2147483648.0) { return i32(0x80000000u); }
   return i32(x);
 }
 
 fn u32_of_f32(x: f32) -> u32 {
-  if (is_nan(x) || x <= 0.0) { return 0u; }
+  if (is_nan_f32(x) || x <= 0.0) { return 0u; }
   if (x >= 4294967296.0) { return 4294967295u; }
   return u32(x);
 }

@@ -17,9 +17,10 @@ from ...ir.errors import (
     RlxError,
 )
 from . import adapters
-from .blocks import LEAST, Block, Pool
+from .blocks import Block, Pool
+from .layout import Layout
 
-FEATURES = ("shader-int64", "shader-f64")
+FEATURES = ("shader-int64", "shader-f64", "shader-f16")
 LIMITS = (
     "max-storage-buffer-binding-size",
     "max-buffer-size",
@@ -46,7 +47,8 @@ class Region(NamedTuple):
     @property
     def resource(self) -> dict[str, Any]:
         """What a bind group says of it: at least one word."""
-        return {"buffer": self.buffer, "offset": self.start, "size": max(self.nbytes, 8)}
+        size = max(whole_words(self.nbytes), 8)
+        return {"buffer": self.buffer, "offset": self.start, "size": size}
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +88,7 @@ class Device:
                 required_features=features, required_limits=limits
             )
             self.features = frozenset(features)
+            self.layout = Layout("shader-f16" in features)
             self.is_processor = adapter.info["adapter_type"] == "CPU"
             self.limits = dict(self.handle.limits)
             self.limits[ARRAYS] = min(self.limits[ARRAYS], MOST_ARRAYS)
@@ -162,7 +165,12 @@ class Device:
             )
 
     def write(self, region: Region, words: np.ndarray, what: str) -> None:
-        """Copy words to the device, behind all work handed in before."""
+        """Copy words to the device, behind all work handed in before.
+
+        If half a word is left, the other half is 0 then.
+        """
+        if words.nbytes % 4:
+            words = np.append(words, words.dtype.type(0))
         if words.nbytes:
             with self.lock, self.guarded(what):
                 self.queue.write_buffer(region.buffer, region.start, words)
@@ -171,9 +179,11 @@ class Device:
         """Copy bytes from the device when all work handed in before is done."""
         if not region.nbytes:
             return np.empty(0, np.uint8)
+        before = region.start % 4
+        nbytes = whole_words(before + region.nbytes)
         with self.lock, self.guarded(what):
-            raw = self.queue.read_buffer(region.buffer, region.start, region.nbytes)
-        return np.frombuffer(raw, np.uint8)
+            raw = self.queue.read_buffer(region.buffer, region.start - before, nbytes)
+        return np.frombuffer(raw, np.uint8)[before : before + region.nbytes]
 
     # -- kernels ---------------------------------------------------------------------------------
 
@@ -245,18 +255,18 @@ class Guarded:
             raise found from error
 
 
+def whole_words(nbytes: int) -> int:
+    """The bytes of the words that hold so many.
+
+    >>> whole_words(6)
+    8
+    """
+    return -(-nbytes // 4) * 4
+
+
 def _tells_loss(error: BaseException) -> bool:
     return any(word in str(error).lower() for word in LOST)
 
 
 def _first_line(error: BaseException) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-
-
-def aligned(nbytes: int) -> int:
-    """The bytes that a place takes up, so that the next one is aligned.
-
-    >>> aligned(1), aligned(256)
-    (256, 256)
-    """
-    return -(-nbytes // LEAST) * LEAST

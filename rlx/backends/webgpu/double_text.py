@@ -5,11 +5,11 @@ The kernels are those of e_exp.c, s_expm1.c, e_log.c, s_cbrt.c and e_pow.c (Sun 
 
 TEXT = """
 fn nan_f64() -> f64 {
-  return f64(not_a_number());
+  return f64(nan_f32());
 }
 
 fn infinite_f64() -> f64 {
-  return f64(infinite());
+  return f64(infinite_f32());
 }
 
 fn signed_f64(x: f64, sign_of: f64) -> f64 {
@@ -32,10 +32,8 @@ fn scaled_f64(x: f64, n: i32) -> f64 {
 fn near_exp(high: f64, low: f64) -> f64 {
   let r = high - low;
   let t = r * r;
-  var p = 4.13813679705723846039e-8lf * t - 1.65339022054652515390e-6lf;
-  p = p * t + 6.61375632143793436117e-5lf;
-  p = p * t - 2.77777777770155933842e-3lf;
-  p = p * t + 1.66666666666666019037e-1lf;
+  let p = polynomial(t, 4.13813679705723846039e-8lf, -1.65339022054652515390e-6lf,
+    6.61375632143793436117e-5lf, -2.77777777770155933842e-3lf, 1.66666666666666019037e-1lf);
   let c = r - t * p;
   return 1.0lf - ((low - (r * c) / (2.0lf - c)) - high);
 }
@@ -57,54 +55,13 @@ fn exp2_f64(x: f64) -> f64 {
   return scaled_f64(near_exp((x - n) * 6.931471805599453e-1lf, 0.0lf), i32(n));
 }
 
-fn expm1_f64(x: f64) -> f64 {
-  if (is_nan_f64(x)) { return x; }
-  if (x > 709.782712893384lf) { return infinite_f64(); }
-  if (x < -40.0lf) { return -1.0lf; }
-  var k = 0;
-  var r = x;
-  var c = 0.0lf;
-  if (abs(x) > 0.34657359027997264lf) {
-    let n = round(x * 1.4426950408889634lf);
-    k = i32(n);
-    let high = x - n * 6.93147180369123816490e-1lf;
-    let low = n * 1.90821492927058770002e-10lf;
-    r = high - low;
-    c = (high - r) - low;
-  }
-  let half = 0.5lf * r;
-  let square = r * half;
-  var p = -2.01099218183624371326e-7lf * square + 4.00821782732936239552e-6lf;
-  p = p * square - 7.93650757867487942473e-5lf;
-  p = p * square + 1.58730158725481460165e-3lf;
-  p = p * square - 3.33333333333331316428e-2lf;
-  let r1 = 1.0lf + square * p;
-  let t = 3.0lf - r1 * half;
-  var e = square * ((r1 - t) / (6.0lf - r * t));
-  if (k == 0) { return r - (r * e - square); }
-  e = r * (e - c) - c;
-  e = e - square;
-  if (k == -1) { return 0.5lf * (r - e) - 0.5lf; }
-  if (k == 1) {
-    if (r < -0.25lf) { return -2.0lf * (e - (r + 0.5lf)); }
-    return 1.0lf + 2.0lf * (r - e);
-  }
-  if (k < 0 || k > 56) { return scaled_f64(r - e + 1.0lf, k) - 1.0lf; }
-  let small = scaled_f64(1.0lf, -k);
-  if (k < 20) { return scaled_f64(r - e + (1.0lf - small), k); }
-  return scaled_f64(r - (e + small) + 1.0lf, k);
-}
-
 // log(1 + f) + k * log(2), for f near 0
 fn near_log_f64(f: f64, k: f64) -> f64 {
   let s = f / (2.0lf + f);
   let z = s * s;
-  var p = 1.479819860511658591e-1lf * z + 1.531383769920937332e-1lf;
-  p = p * z + 1.818357216161805012e-1lf;
-  p = p * z + 2.222219843214978396e-1lf;
-  p = p * z + 2.857142874366239149e-1lf;
-  p = p * z + 3.999999999940941908e-1lf;
-  p = p * z + 6.666666666666735130e-1lf;
+  let p = polynomial(z, 1.479819860511658591e-1lf, 1.531383769920937332e-1lf,
+    1.818357216161805012e-1lf, 2.222219843214978396e-1lf, 2.857142874366239149e-1lf,
+    3.999999999940941908e-1lf, 6.666666666666735130e-1lf);
   let half = 0.5lf * f * f;
   let low = s * (half + p * z) + k * 1.90821492927058770002e-10lf;
   return k * 6.93147180369123816490e-1lf - ((half - low) - f);
@@ -137,19 +94,6 @@ fn log1p_f64(x: f64) -> f64 {
   return log_f64(1.0lf + x);
 }
 
-fn logistic_f64(x: f64) -> f64 {
-  return 1.0lf / (1.0lf + exp_f64(-x));
-}
-
-fn tanh_f64(x: f64) -> f64 {
-  if (is_nan_f64(x)) { return x; }
-  let a = abs(x);
-  if (a > 22.0lf) { return signed_f64(1.0lf, x); }
-  if (a > 0.5493lf) { return signed_f64(1.0lf - 2.0lf / (expm1_f64(2.0lf * a) + 2.0lf), x); }
-  let t = expm1_f64(-2.0lf * a);
-  return signed_f64(-t / (t + 2.0lf), x);
-}
-
 fn sinh_f64(x: f64) -> f64 {
   if (is_nan_f64(x)) { return x; }
   let a = abs(x);
@@ -161,37 +105,6 @@ fn sinh_f64(x: f64) -> f64 {
   let t = expm1_f64(a);
   if (a < 1.0lf) { return signed_f64(0.5lf * (2.0lf * t - t * t / (t + 1.0lf)), x); }
   return signed_f64(0.5lf * (t + t / (t + 1.0lf)), x);
-}
-
-fn cosh_f64(x: f64) -> f64 {
-  let a = abs(x);
-  if (a > 700.0lf) {
-    let h = exp_f64(0.5lf * a);
-    return 0.5lf * h * h;
-  }
-  let e = exp_f64(a);
-  return 0.5lf * e + 0.5lf / e;
-}
-
-fn asinh_f64(x: f64) -> f64 {
-  if (!is_finite_f64(x)) { return x; }
-  let a = abs(x);
-  if (a > 1.0e8lf) { return signed_f64(log_f64(a) + 6.931471805599453e-1lf, x); }
-  return signed_f64(log1p_f64(a + a * a / (sqrt(a * a + 1.0lf) + 1.0lf)), x);
-}
-
-fn acosh_f64(x: f64) -> f64 {
-  if (is_nan_f64(x) || x < 1.0lf) { return nan_f64(); }
-  if (x > 1.0e8lf) { return log_f64(x) + 6.931471805599453e-1lf; }
-  let t = x - 1.0lf;
-  return log1p_f64(t + sqrt(2.0lf * t + t * t));
-}
-
-fn atanh_f64(x: f64) -> f64 {
-  let a = abs(x);
-  if (is_nan_f64(x) || a > 1.0lf) { return nan_f64(); }
-  if (a == 1.0lf) { return signed_f64(infinite_f64(), x); }
-  return signed_f64(0.5lf * log1p_f64(2.0lf * a / (1.0lf - a)), x);
 }
 
 fn cbrt_f64(x: f64) -> f64 {
@@ -300,11 +213,9 @@ fn positive_power_f64(x: f64, y: f64) -> f64 {
   var t_low = a - (t_high - base);
   let s_low = v * ((u - s_high * t_high) - s_high * t_low);
   let square = s * s;
-  var p = 2.06975017800338417784e-1lf * square + 2.30660745775561754067e-1lf;
-  p = p * square + 2.72728123808534006489e-1lf;
-  p = p * square + 3.33333329818377432918e-1lf;
-  p = p * square + 4.28571428578550184252e-1lf;
-  p = p * square + 5.99999999999994648725e-1lf;
+  let p = polynomial(square, 2.06975017800338417784e-1lf, 2.30660745775561754067e-1lf,
+    2.72728123808534006489e-1lf, 3.33333329818377432918e-1lf, 4.28571428578550184252e-1lf,
+    5.99999999999994648725e-1lf);
   let r = square * square * p + s_low * (s_high + s);
   let high_square = s_high * s_high;
   t_high = top_f64(3.0lf + high_square + r);

@@ -9,30 +9,27 @@ pow        FreeBSD's e_powf.c
 
 TEXT = """
 fn exp_f32(x: f32) -> f32 {
-  if (is_nan(x)) { return x; }
-  if (x > 88.722839) { return infinite(); }
+  if (is_nan_f32(x)) { return x; }
+  if (x > 88.722839) { return infinite_f32(); }
   if (x < -104.0) { return 0.0; }
   let n = round(x * 1.44269504);
   let r = (x - n * 0.693359375) - n * -2.12194440e-4;
-  var p = 1.9875691500e-4 * r + 1.3981999507e-3;
-  p = p * r + 8.3334519073e-3;
-  p = p * r + 4.1665795894e-2;
-  p = p * r + 1.6666665459e-1;
-  p = p * r + 5.0000001201e-1;
-  return scaled(p * r * r + r + 1.0, i32(n));
+  let p = polynomial(r, 1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2,
+    1.6666665459e-1, 5.0000001201e-1);
+  return scaled_f32(p * r * r + r + 1.0, i32(n));
 }
 
 fn exp2_f32(x: f32) -> f32 {
-  if (is_nan(x)) { return x; }
-  if (x >= 128.0) { return infinite(); }
+  if (is_nan_f32(x)) { return x; }
+  if (x >= 128.0) { return infinite_f32(); }
   if (x < -150.0) { return 0.0; }
   let n = round(x);
-  return scaled(exp_f32((x - n) * 0.693147181), i32(n));
+  return scaled_f32(exp_f32((x - n) * 0.693147181), i32(n));
 }
 
 fn log_f32(x: f32) -> f32 {
-  if (is_nan(x) || x < 0.0) { return not_a_number(); }
-  if (x == 0.0) { return -infinite(); }
+  if (is_nan_f32(x) || x < 0.0) { return nan_f32(); }
+  if (x == 0.0) { return -infinite_f32(); }
   if (is_infinite(x)) { return x; }
   var bits = bitcast<u32>(x);
   var e = 0.0;
@@ -42,7 +39,7 @@ fn log_f32(x: f32) -> f32 {
   }
   e += f32(i32(bits >> 23u) - 126);
   var m = bitcast<f32>((bits & 0x7fffffu) | 0x3f000000u);
-  if (bits < 0x00800000u) { return -infinite(); }
+  if (bits < 0x00800000u) { return -infinite_f32(); }
   if (m < 0.707106781) {
     e -= 1.0;
     m = m + m - 1.0;
@@ -53,7 +50,7 @@ fn log_f32(x: f32) -> f32 {
 }
 
 fn log1p_f32(x: f32) -> f32 {
-  if (is_nan(x)) { return x; }
+  if (is_nan_f32(x)) { return x; }
   if (x > -0.29 && x < 0.41) { return near_log(x, 0.0); }
   return log_f32(1.0 + x);
 }
@@ -62,114 +59,30 @@ fn log1p_f32(x: f32) -> f32 {
 fn near_log(m: f32, e: f32) -> f32 {
   if (abs(m) < 1.0e-8 && e == 0.0) { return m; }
   let z = m * m;
-  var p = 7.0376836292e-2 * m - 1.1514610310e-1;
-  p = p * m + 1.1676998740e-1;
-  p = p * m - 1.2420140846e-1;
-  p = p * m + 1.4249322787e-1;
-  p = p * m - 1.6668057665e-1;
-  p = p * m + 2.0000714765e-1;
-  p = p * m - 2.4999993993e-1;
-  p = p * m + 3.3333331174e-1;
+  let p = polynomial(m, 7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1,
+    1.4249322787e-1, -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1);
   let y = p * m * z + e * -2.12194440e-4 - 0.5 * z;
   return (m + y) + e * 0.693359375;
 }
 
-fn expm1_f32(x: f32) -> f32 {
-  if (is_nan(x)) { return x; }
-  if (x > 88.722839) { return infinite(); }
-  if (x < -18.0) { return -1.0; }
-  var k = 0;
-  var r = x;
-  var c = 0.0;
-  if (abs(x) > 0.34657359) {
-    let n = round(x * 1.44269504);
-    k = i32(n);
-    let high = x - n * 0.693138123;
-    let low = n * 9.05800061e-6;
-    r = high - low;
-    c = (high - r) - low;
-  }
-  let half = 0.5 * r;
-  let square = r * half;
-  let r1 = 1.0 + square * (-3.3333212137e-2 + square * 1.5807170421e-3);
-  let t = 3.0 - r1 * half;
-  var e = square * ((r1 - t) / (6.0 - r * t));
-  if (k == 0) { return r - (r * e - square); }
-  e = r * (e - c) - c;
-  e -= square;
-  if (k == -1) { return 0.5 * (r - e) - 0.5; }
-  if (k == 1) {
-    if (r < -0.25) { return -2.0 * (e - (r + 0.5)); }
-    return 1.0 + 2.0 * (r - e);
-  }
-  if (k < 0 || k > 56) { return scaled(r - e + 1.0, k) - 1.0; }
-  let small = power_of_two(-k);
-  let y = select(r - (e + small) + 1.0, r - e + (1.0 - small), k < 23);
-  return scaled(y, k);
-}
-
-fn logistic_f32(x: f32) -> f32 {
-  return 1.0 / (1.0 + exp_f32(-x));
-}
-
-fn tanh_f32(x: f32) -> f32 {
-  if (is_nan(x)) { return x; }
-  let a = abs(x);
-  if (a > 10.0) { return with_sign(1.0, x); }
-  if (a > 0.5493061) { return with_sign(1.0 - 2.0 / (expm1_f32(2.0 * a) + 2.0), x); }
-  let t = expm1_f32(-2.0 * a);
-  return with_sign(-t / (t + 2.0), x);
-}
-
 fn sinh_f32(x: f32) -> f32 {
-  if (is_nan(x)) { return x; }
+  if (is_nan_f32(x)) { return x; }
   let a = abs(x);
   if (a > 80.0) {
     let h = exp_f32(0.5 * a);
-    return with_sign(0.5 * h * h, x);
+    return signed_f32(0.5 * h * h, x);
   }
   let t = expm1_f32(a);
   let y = select(0.5 * (t + t / (t + 1.0)), 0.5 * (2.0 * t - t * t / (t + 1.0)), a < 1.0);
-  return with_sign(y, x);
-}
-
-fn cosh_f32(x: f32) -> f32 {
-  let a = abs(x);
-  if (a > 80.0) {
-    let h = exp_f32(0.5 * a);
-    return 0.5 * h * h;
-  }
-  let e = exp_f32(a);
-  return 0.5 * e + 0.5 / e;
-}
-
-fn asinh_f32(x: f32) -> f32 {
-  if (is_nan(x) || is_infinite(x)) { return x; }
-  let a = abs(x);
-  if (a > 1e8) { return with_sign(log_f32(a) + 0.693147181, x); }
-  return with_sign(log1p_f32(a + a * a / (sqrt(a * a + 1.0) + 1.0)), x);
-}
-
-fn acosh_f32(x: f32) -> f32 {
-  if (is_nan(x) || x < 1.0) { return not_a_number(); }
-  if (x > 1e8) { return log_f32(x) + 0.693147181; }
-  let t = x - 1.0;
-  return log1p_f32(t + sqrt(2.0 * t + t * t));
-}
-
-fn atanh_f32(x: f32) -> f32 {
-  let a = abs(x);
-  if (is_nan(x) || a > 1.0) { return not_a_number(); }
-  if (a == 1.0) { return with_sign(infinite(), x); }
-  return with_sign(0.5 * log1p_f32(2.0 * a / (1.0 - a)), x);
+  return signed_f32(y, x);
 }
 
 fn cbrt_f32(x: f32) -> f32 {
-  if (is_nan(x) || is_infinite(x)) { return x; }
+  if (is_nan_f32(x) || is_infinite(x)) { return x; }
   let bits = bitcast<u32>(x) & 0x7fffffffu;
   if (bits == 0u) { return x; }
-  if (bits < 0x00800000u) { return with_sign(root(2.0 * f32(bits)) * 8.88178420e-16, x); }
-  return with_sign(root(abs(x)), x);
+  if (bits < 0x00800000u) { return signed_f32(root(2.0 * f32(bits)) * 8.88178420e-16, x); }
+  return signed_f32(root(abs(x)), x);
 }
 
 fn root(a: f32) -> f32 {
@@ -186,19 +99,19 @@ fn is_odd(y: f32) -> bool {
 
 fn pow_f32(x: f32, y: f32) -> f32 {
   if (y == 0.0 || equals_f32(x, 1.0)) { return 1.0; }
-  if (is_nan(x) || is_nan(y)) { return not_a_number(); }
+  if (is_nan_f32(x) || is_nan_f32(y)) { return nan_f32(); }
   let a = abs(x);
   let is_whole = is_infinite(y) || abs(y) >= 8388608.0 || floor(y) == y;
   if (is_infinite(y)) {
     if (a == 1.0) { return 1.0; }
-    return select(0.0, infinite(), (a > 1.0) == (y > 0.0));
+    return select(0.0, infinite_f32(), (a > 1.0) == (y > 0.0));
   }
   let flips = (bitcast<u32>(x) >> 31u) == 1u && is_odd(y);
   var size = 0.0;
   if ((bitcast<u32>(x) & 0x7fffffffu) == 0u || is_infinite(x)) {
-    size = select(0.0, infinite(), is_infinite(x) == (y > 0.0));
+    size = select(0.0, infinite_f32(), is_infinite(x) == (y > 0.0));
   } else {
-    if (x < 0.0 && !is_whole) { return not_a_number(); }
+    if (x < 0.0 && !is_whole) { return nan_f32(); }
     size = positive_power(a, y);
   }
   return select(size, -size, flips);
@@ -207,7 +120,7 @@ fn pow_f32(x: f32, y: f32) -> f32 {
 fn positive_power(x: f32, y: f32) -> f32 {
   if (abs(y) > 4.0e9) {
     if (x == 1.0) { return 1.0; }
-    return select(0.0, infinite(), (x > 1.0) == (y > 0.0));
+    return select(0.0, infinite_f32(), (x > 1.0) == (y > 0.0));
   }
   var bits = bitcast<u32>(x);
   var n = 0;
@@ -237,11 +150,8 @@ fn positive_power(x: f32, y: f32) -> f32 {
   var t_low = a - (t_high - base);
   let s_low = v * ((u - s_high * t_high) - s_high * t_low);
   let square = s * s;
-  var p = 2.0697501302e-1 * square + 2.3066075146e-1;
-  p = p * square + 2.7272811532e-1;
-  p = p * square + 3.3333334327e-1;
-  p = p * square + 4.2857143283e-1;
-  p = p * square + 6.0000002384e-1;
+  let p = polynomial(square, 2.0697501302e-1, 2.3066075146e-1, 2.7272811532e-1, 3.3333334327e-1,
+    4.2857143283e-1, 6.0000002384e-1);
   let r = square * square * p + s_low * (s_high + s);
   let high_square = s_high * s_high;
   t_high = top_bits(3.0 + high_square + r, 0xfffff000u);
@@ -262,13 +172,13 @@ fn positive_power(x: f32, y: f32) -> f32 {
   let low = (y - y1) * t1 + y * t2;
   let high = y1 * t1;
   let z = low + high;
-  if (z >= 128.5) { return infinite(); }
+  if (z >= 128.5) { return infinite_f32(); }
   if (z < -151.0) { return 0.0; }
   let m = round(z);
   let left = high - m;
   let e_high = top_bits(low + left, 0xffff8000u);
   let e_first = e_high * 6.93145752e-1;
   let e_second = (low - (e_high - left)) * 6.9314718246e-1 + e_high * 1.42860654e-6;
-  return scaled(exp_f32(e_first + e_second), i32(m));
+  return scaled_f32(exp_f32(e_first + e_second), i32(m));
 }
 """

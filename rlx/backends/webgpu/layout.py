@@ -2,15 +2,19 @@
 
 Its words have 32 bits, or 64 where the device has such numbers. Smaller numbers take a word each,
 so that no two threads ever write to one word: booleans are 0 or 1, small integers their value,
-small floats their bits. A complex number is its two parts.
+small floats their bits. A complex number is its two parts. Where the device has numbers of 16 bits
+float16 takes no more than these.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from ...ir.types import NAMES, is_float
 
+HALF = np.dtype(np.uint16)
 WORDS = {
     "bool": np.dtype(np.uint32),
     "int8": np.dtype(np.int32),
@@ -33,27 +37,32 @@ WORDS = {
 """The dtype of what lies in memory for a number of each dtype."""
 
 
-def word_of(dtype: np.dtype) -> np.dtype:
-    """The dtype of what lies in memory for a number.
+@dataclass(frozen=True)
+class Layout:
+    """How numbers lie on one device; float16 takes two bytes if it `has_halves`."""
 
-    >>> word_of(np.dtype(np.int8)), word_of(np.dtype(bool))
-    (dtype('int32'), dtype('uint32'))
-    """
-    return WORDS[NAMES[dtype]]
+    has_halves: bool = False
 
+    def word(self, dtype: np.dtype) -> np.dtype:
+        """The dtype of what lies in memory for a number.
 
-def words_of(array: np.ndarray) -> np.ndarray:
-    """Numbers as they lie in memory, in a row."""
-    array = np.ascontiguousarray(array).reshape(-1)
-    return _bits(array).astype(word_of(array.dtype), copy=False)
+        >>> Layout().word(np.dtype(np.int8)), Layout().word(np.dtype(np.float16))
+        (dtype('int32'), dtype('uint32'))
+        """
+        name = NAMES[dtype]
+        return HALF if self.has_halves and name == "float16" else WORDS[name]
 
+    def words(self, array: np.ndarray) -> np.ndarray:
+        """Numbers as they lie in memory, in a row."""
+        array = np.ascontiguousarray(array).reshape(-1)
+        return _bits(array).astype(self.word(array.dtype), copy=False)
 
-def numbers_of(words: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Numbers of a dtype from how they lie in memory."""
-    words = words.view(word_of(dtype))
-    if not _is_small_float(dtype):
-        return words.astype(dtype, copy=False)
-    return words.astype(f"u{dtype.itemsize}").view(dtype)
+    def numbers(self, raw: np.ndarray, dtype: np.dtype) -> np.ndarray:
+        """Numbers of a dtype from how they lie in memory."""
+        words = raw.view(self.word(dtype))
+        if not _is_small_float(dtype):
+            return words.astype(dtype, copy=False)
+        return words.astype(f"u{dtype.itemsize}", copy=False).view(dtype)
 
 
 def _bits(array: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ from . import (
     double_wave_text,
     error_text,
     exponential_text,
+    shared_text,
     wave_text,
     wide_text,
 )
@@ -20,12 +21,15 @@ PARTS = (
     wide_text.TEXT,
     exponential_text.TEXT,
     wave_text.TEXT,
+    shared_text.text_for("f32"),
     error_text.TEXT,
     double_text.TEXT,
     double_wave_text.TEXT,
+    shared_text.text_for("f64"),
 )
 _DECLARED = re.compile(r"^(?:fn|struct|var<private>) (\w+)")
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_POLYNOMIAL = re.compile(r"polynomial\(([^()]*)\)")
 
 
 @cache
@@ -36,8 +40,17 @@ def declarations() -> dict[str, str]:
         for block in re.split(r"\n(?=fn |struct |var<)", part):
             named = _DECLARED.match(block.strip())
             if named:
-                found[named[1]] = re.sub(r"//[^\n]*\n", "", block).strip()
+                text = re.sub(r"//[^\n]*\n", "", block).strip()
+                found[named[1]] = _POLYNOMIAL.sub(_horner, text)
     return found
+
+
+def _horner(polynomial: re.Match[str]) -> str:
+    """A polynomial of a number, by the rule of Horner: the first factor is of the highest power."""
+    x, text, *factors = (part.strip() for part in polynomial[1].split(","))
+    for factor in factors:
+        text = f"({text} * {x} + {factor})"
+    return text
 
 
 def called_by(text: str) -> str:

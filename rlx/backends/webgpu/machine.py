@@ -16,7 +16,6 @@ from ..c_like.plan import KernelText, Launch, Plan
 from ..c_like.runner import Place
 from .blocks import Block
 from .device import Device, Pipeline, Region
-from .layout import numbers_of, word_of, words_of
 
 SLAB = 4096  # rows of numbers in a block
 ROW = 256  # bytes from one row to the next
@@ -24,8 +23,8 @@ MOST_GROUPS = 4096  # bindings that are kept for later calls
 MOST = 65535  # groups of threads along an axis
 COPIED = 256  # words that a group copies
 COPY = """\
-@group(0) @binding(0) var<storage, read_write> origin: array<u32>;
-@group(0) @binding(1) var<storage, read_write> words: array<u32>;
+HEAD@group(0) @binding(0) var<storage, read_write> origin: array<WORD>;
+@group(0) @binding(1) var<storage, read_write> words: array<WORD>;
 @group(0) @binding(2) var<storage, read_write> numbers: array<i32>;
 
 @compute @workgroup_size(256, 1, 1)
@@ -84,7 +83,14 @@ class Kernels:
     @cached_property
     def copier(self) -> Pipeline:
         """The kernel that copies words."""
-        return self.device.pipeline(COPY, "copy", 2, True)
+        text = COPY.replace("HEAD", "").replace("WORD", "u32")
+        return self.device.pipeline(text, "copy", 2, True)
+
+    @cached_property
+    def half_copier(self) -> Pipeline:
+        """The kernel that copies halves of words."""
+        text = COPY.replace("HEAD", "enable f16;\n").replace("WORD", "f16")
+        return self.device.pipeline(text, "copy", 2, True)
 
     def bound(self, pipeline: Pipeline, regions: Sequence[Region]) -> Any:
         """A kernel's binding to memory."""
@@ -143,12 +149,13 @@ class WebgpuMachine:
 
         The library copies between two buffers only, and never inside of a pass; a kernel can.
         """
-        words = word_of(dtype).itemsize // 4
+        size = self.device.layout.word(dtype).itemsize
+        words = max(size // 4, 1)
         numbers = (origin.start * words, target.start * words, count * words)
         groups = -(-count * words // COPIED)
         rows = -(-groups // MOST)
         self._dispatch(
-            self.kernels.copier,
+            self.kernels.half_copier if size == 2 else self.kernels.copier,
             [origin.memory, target.memory],
             numbers,
             (min(groups, MOST), rows, 1),
@@ -157,12 +164,22 @@ class WebgpuMachine:
     def read(self, place: Place, dtype: np.dtype, count: int) -> np.ndarray:
         """Copy numbers to the host, when all before is done."""
         self.submit()
-        return numbers_of(self.device.read(part(place, dtype, count), "reading"), dtype)
+        layout = self.device.layout
+        raw = self.device.read(part(place, layout.word(dtype), count), "reading")
+        return layout.numbers(raw, dtype)
 
     def write(self, place: Place, array: np.ndarray) -> None:
         """Copy a flat array to the device."""
         self.submit()
-        self.device.write(part(place, array.dtype, array.size), words_of(array), "writing")
+        words = self.device.layout.words(array)
+        region = part(place, words.dtype, words.size)
+        before, after = region.start % 4, -(region.start + region.nbytes) % 4
+        if before or after:  # halves of words, whose other halves stay
+            region = Region(region.buffer, region.start - before, before + region.nbytes + after)
+            whole = self.device.read(region, "reading").view(words.dtype).copy()
+            whole[before // 2 : before // 2 + words.size] = words
+            words = whole
+        self.device.write(region, words, "writing")
 
     def submit(self) -> None:
         """Hand in what was recorded."""
@@ -173,8 +190,8 @@ class WebgpuMachine:
             self.device.queue.submit([commands])
 
 
-def part(place: Place, dtype: np.dtype, count: int) -> Region:
-    """Some numbers of a region."""
-    size = word_of(dtype).itemsize
+def part(place: Place, word: np.dtype, count: int) -> Region:
+    """Some words of a region."""
+    size = word.itemsize
     region: Region = place.memory
     return Region(region.buffer, region.start + place.start * size, count * size)

@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .blocks import Block
+from .blocks import LEAST, Block
 from .device import Device, Region
-from .layout import numbers_of, word_of, words_of
 
 
 class Form(NamedTuple):
@@ -23,7 +22,7 @@ class Form(NamedTuple):
     @classmethod
     def of(cls, shape: tuple[int, ...], dtype: np.dtype, device: Device) -> Form:
         """Raises if kernels of the device cannot reach all of it."""
-        nbytes = math.prod(shape) * word_of(dtype).itemsize
+        nbytes = math.prod(shape) * device.layout.word(dtype).itemsize
         device.check_binding(nbytes, "an array")
         return cls(shape, dtype, nbytes)
 
@@ -50,7 +49,7 @@ class WebgpuMemory:
         """Copy a NumPy array to the device."""
         device = self._opened()
         data = self.empty(tuple(array.shape), array.dtype)
-        device.write(data.region, words_of(array), "copying an array there")
+        device.write(data.region, device.layout.words(array), "copying an array there")
         return data
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> Data:
@@ -60,11 +59,21 @@ class WebgpuMemory:
 
     def to_host(self, data: Data) -> np.ndarray:
         """Copy an array to the host, when the work that makes it is done."""
+        device = self._device_of(data)
+        raw = device.read(data.region, "reading an array")
+        return device.layout.numbers(raw, data.dtype).reshape(data.shape)
+
+    def wait(self, data: Data) -> None:
+        """Return when the work that makes an array is done."""
+        # the library's own call for this fails; what is read comes when all before is done
+        self._device_of(data).read(Region(data.block.buffer, 0, LEAST), "waiting for an array")
+
+    def _device_of(self, data: Data) -> Device:
+        """The device, which must not have been lost since the array was made."""
         device = self._opened()
         if data.generation != device.generation:
             raise device.lost_error("reading an array")
-        raw = device.read(data.region, "reading an array")
-        return numbers_of(raw, data.dtype).reshape(data.shape)
+        return device
 
 
 def new_data(device: Device, form: Form) -> Data:

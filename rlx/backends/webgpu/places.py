@@ -14,12 +14,12 @@ from ...lower.lir.program import Buffer, Program, Step, nested_programs
 from ...lower.schedule.arena import Arena
 from ..c_like.plan import Plan
 from .blocks import LEAST
-from .layout import word_of
+from .layout import Layout
 
 
-def nbytes_of(buffer: Buffer) -> int:
+def nbytes_of(buffer: Buffer, layout: Layout) -> int:
     """The bytes that a buffer takes up on the device."""
-    return buffer.count * word_of(buffer.number_dtype).itemsize
+    return buffer.count * layout.word(buffer.number_dtype).itemsize
 
 
 def aligned(nbytes: int) -> int:
@@ -31,17 +31,17 @@ def aligned(nbytes: int) -> int:
     return -(-nbytes // LEAST) * LEAST
 
 
-def place_temporaries(plan: Plan) -> tuple[dict[Buffer, int], int]:
+def place_temporaries(plan: Plan, layout: Layout) -> tuple[dict[Buffer, int], int]:
     """The offset of each temporary, those of nested programs too, and all bytes.
 
     Those never used together may lie in one place. A nested program has a place of its own for
     all of its temporaries, while its step runs.
     """
-    return _placed(plan.program, plan)
+    return _placed(plan.program, plan, layout)
 
 
-def _placed(program: Program, plan: Plan) -> tuple[dict[Buffer, int], int]:
-    inner = {n: _placed(n, plan) for step in program.steps for n in nested_programs(step)}
+def _placed(program: Program, plan: Plan, layout: Layout) -> tuple[dict[Buffer, int], int]:
+    inner = {n: _placed(n, plan, layout) for step in program.steps for n in nested_programs(step)}
     first: dict[Buffer | Program, int] = {}
     last: dict[Buffer | Program, int] = {}
     owners: dict[Buffer, Buffer] = {}
@@ -51,7 +51,9 @@ def _placed(program: Program, plan: Plan) -> tuple[dict[Buffer, int], int]:
         for used in (*mine.values(), *nested_programs(step)):
             first.setdefault(used, number)
             last[used] = number
-    sizes = {u: inner[u][1] if isinstance(u, Program) else aligned(nbytes_of(u)) for u in first}
+    sizes = {
+        u: inner[u][1] if isinstance(u, Program) else aligned(nbytes_of(u, layout)) for u in first
+    }
     arena, offsets, end = Arena(), {}, 0
     living: list[tuple[int, int, int]] = []  # the last use of each, and its place
     for used in sorted(first, key=lambda u: (first[u], -sizes[u])):

@@ -8,7 +8,6 @@ from ..c_like.plan import Plan
 from ..c_like.runner import Place, Runner
 from .blocks import Block
 from .device import Device, Region
-from .layout import words_of
 from .machine import Kernels, WebgpuMachine
 from .memory import Data, Form, new_data
 from .places import nbytes_of, place_temporaries
@@ -27,16 +26,21 @@ class Loaded:
         for program in plan.program.programs:
             for buffer in program.constants:
                 assert buffer.array is not None, f"{buffer} has no numbers"
-                words = words_of(buffer.array)
+                words = device.layout.words(buffer.array)
                 device.check_binding(words.nbytes, f"a constant of {plan.program.name}")
                 region = self._take(words.nbytes, "a constant")
                 device.write(region, words, "a constant")
                 self.constants[buffer] = Place(region)
-        offsets, nbytes = place_temporaries(plan)
+        offsets, nbytes = place_temporaries(plan, device.layout)
         for buffer in offsets:
-            device.check_binding(nbytes_of(buffer), f"a temporary of {plan.program.name}")
+            device.check_binding(
+                nbytes_of(buffer, device.layout), f"a temporary of {plan.program.name}"
+            )
         whole = self._take(nbytes, f"the temporaries of {plan.program.name}")
-        self.owned = {b: Place(Region(whole.buffer, at, nbytes_of(b))) for b, at in offsets.items()}
+        self.owned = {
+            b: Place(Region(whole.buffer, at, nbytes_of(b, device.layout)))
+            for b, at in offsets.items()
+        }
 
     def _take(self, nbytes: int, what: str) -> Region:
         block = self.device.take(nbytes, what)

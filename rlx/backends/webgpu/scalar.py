@@ -79,10 +79,10 @@ def _whole(register: str, number: int) -> str:
 
 def _float(register: str, number: float) -> str:
     if math.isnan(number):
-        return "not_a_number()" if register == "f32" else "nan_f64()"
+        return f"nan_{register}()"
     if math.isinf(number):
         sign = "-" if number < 0 else ""
-        return f"({sign}infinite())" if register == "f32" else f"({sign}infinite_f64())"
+        return f"({sign}infinite_{register}())"
     if register == "f64":
         return f"{_with_point(repr(number))}lf"
     single = np.float32(number)

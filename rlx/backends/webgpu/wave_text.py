@@ -11,7 +11,7 @@ TEXT = """
 struct Turned { quarter: u32, rest: f32 }
 
 // x less the nearest multiple of a quarter turn, whose number modulo 4 is `quarter`
-fn turned(x: f32) -> Turned {
+fn turned_f32(x: f32) -> Turned {
   if (abs(x) > 1000.0) { return turned_far(x); }
   let n = round(x * 0.636619772);
   let r = ((x - n * 1.5703125) - n * 4.837512969970703e-4) - n * 7.549789948768648e-8;
@@ -42,7 +42,7 @@ fn product_high(x: u32, y: u32) -> u32 {
 }
 
 fn turned_far(x: f32) -> Turned {
-  if (!is_finite_f32(x)) { return Turned(0u, not_a_number()); }
+  if (!is_finite_f32(x)) { return Turned(0u, nan_f32()); }
   let bits = bitcast<u32>(x);
   let e = ((bits >> 23u) & 0xffu) - 126u;
   let m = (bits << 8u) | 0x80000000u;
@@ -76,50 +76,23 @@ fn turned_far(x: f32) -> Turned {
   return Turned(select(quarter, 0u - quarter, x < 0.0), select(size, -size, is_negative));
 }
 
-fn near_sine(r: f32) -> f32 {
+fn near_sine_f32(r: f32) -> f32 {
   let z = r * r;
-  var p = -1.95152959e-4 * z + 8.33216087e-3;
-  p = p * z - 1.66666546e-1;
+  let p = polynomial(z, -1.95152959e-4, 8.33216087e-3, -1.66666546e-1);
   return p * z * r + r;
 }
 
-fn near_cosine(r: f32) -> f32 {
+fn near_cosine_f32(r: f32) -> f32 {
   let z = r * r;
-  var p = 2.44331571e-5 * z - 1.38873162e-3;
-  p = p * z + 4.16666456e-2;
+  let p = polynomial(z, 2.44331571e-5, -1.38873162e-3, 4.16666456e-2);
   return p * z * z - 0.5 * z + 1.0;
 }
 
-fn sin_f32(x: f32) -> f32 {
-  if (x == 0.0) { return x; }
-  if (!is_finite_f32(x)) { return not_a_number(); }
-  let t = turned(x);
-  let y = select(near_sine(t.rest), near_cosine(t.rest), (t.quarter & 1u) == 1u);
-  return select(y, -y, (t.quarter & 2u) == 2u);
-}
-
-fn cos_f32(x: f32) -> f32 {
-  if (!is_finite_f32(x)) { return not_a_number(); }
-  let t = turned(x);
-  let y = select(near_cosine(t.rest), near_sine(t.rest), (t.quarter & 1u) == 1u);
-  return select(y, -y, ((t.quarter + 1u) & 2u) == 2u);
-}
-
-fn tan_f32(x: f32) -> f32 {
-  if (x == 0.0) { return x; }
-  if (!is_finite_f32(x)) { return not_a_number(); }
-  let t = turned(x);
-  let s = near_sine(t.rest);
-  let c = near_cosine(t.rest);
-  if ((t.quarter & 1u) == 1u) { return -c / s; }
-  return s / c;
-}
-
 fn atan_f32(x: f32) -> f32 {
-  if (is_nan(x)) { return x; }
+  if (is_nan_f32(x)) { return x; }
   var a = abs(x);
   var start = 0.0;
-  if (is_infinite(x)) { return with_sign(1.57079633, x); }
+  if (is_infinite(x)) { return signed_f32(1.57079633, x); }
   if (a > 2.41421356) {
     start = 1.57079633;
     a = -1.0 / a;
@@ -128,23 +101,21 @@ fn atan_f32(x: f32) -> f32 {
     a = (a - 1.0) / (a + 1.0);
   }
   let z = a * a;
-  var p = 8.05374449538e-2 * z - 1.38776856032e-1;
-  p = p * z + 1.99777106478e-1;
-  p = p * z - 3.33329491539e-1;
-  return with_sign(start + (p * z * a + a), x);
+  let p = polynomial(z, 8.05374449538e-2, -1.38776856032e-1, 1.99777106478e-1, -3.33329491539e-1);
+  return signed_f32(start + (p * z * a + a), x);
 }
 
 fn atan2_f32(y: f32, x: f32) -> f32 {
-  if (is_nan(x) || is_nan(y)) { return not_a_number(); }
+  if (is_nan_f32(x) || is_nan_f32(y)) { return nan_f32(); }
   let is_left = (bitcast<u32>(x) >> 31u) == 1u;
-  if (y == 0.0) { return select(y, with_sign(3.14159265, y), is_left); }
-  if (x == 0.0) { return with_sign(1.57079633, y); }
+  if (y == 0.0) { return select(y, signed_f32(3.14159265, y), is_left); }
+  if (x == 0.0) { return signed_f32(1.57079633, y); }
   if (is_infinite(x)) {
     let near = select(0.0, 3.14159265, is_left);
     let far = select(0.785398163, 2.35619449, is_left);
-    return with_sign(select(near, far, is_infinite(y)), y);
+    return signed_f32(select(near, far, is_infinite(y)), y);
   }
-  if (is_infinite(y)) { return with_sign(1.57079633, y); }
+  if (is_infinite(y)) { return signed_f32(1.57079633, y); }
   var over = abs(y);
   var under = abs(x);
   if (under > 1.0e30) {
@@ -152,30 +123,28 @@ fn atan2_f32(y: f32, x: f32) -> f32 {
     under *= 9.3132257e-10;
   }
   let a = atan_f32(over / under);
-  return with_sign(select(a, 3.14159265 - (a + 8.74227766e-8), is_left), y);
+  return signed_f32(select(a, 3.14159265 - (a + 8.74227766e-8), is_left), y);
 }
 
 fn small_asin(z: f32, x: f32) -> f32 {
-  var p = 4.2163199048e-2 * z + 2.4181311049e-2;
-  p = p * z + 4.5470025998e-2;
-  p = p * z + 7.4953002686e-2;
-  p = p * z + 1.6666752422e-1;
+  let p = polynomial(z, 4.2163199048e-2, 2.4181311049e-2, 4.5470025998e-2, 7.4953002686e-2,
+    1.6666752422e-1);
   return p * z * x + x;
 }
 
 fn asin_f32(x: f32) -> f32 {
   let a = abs(x);
-  if (is_nan(x) || a > 1.0) { return not_a_number(); }
+  if (is_nan_f32(x) || a > 1.0) { return nan_f32(); }
   if (a > 0.5) {
     let z = 0.5 * (1.0 - a);
-    return with_sign(1.57079633 - 2.0 * small_asin(z, sqrt(z)), x);
+    return signed_f32(1.57079633 - 2.0 * small_asin(z, sqrt(z)), x);
   }
-  return with_sign(small_asin(a * a, a), x);
+  return signed_f32(small_asin(a * a, a), x);
 }
 
 fn acos_f32(x: f32) -> f32 {
   let a = abs(x);
-  if (is_nan(x) || a > 1.0) { return not_a_number(); }
+  if (is_nan_f32(x) || a > 1.0) { return nan_f32(); }
   if (a > 0.5) {
     let z = 0.5 * (1.0 - a);
     let y = 2.0 * small_asin(z, sqrt(z));

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...ir.types import NAMES
-from ..c_like.dialect import Dialect, LocalArray, Parameter, Signature
+from ...ir.types import NAMES, as_dtype
+from ..c_like.dialect import Dialect, Limits, LocalArray, Parameter, Signature
+from .layout import Layout
 from .library import called_by
 from .scalar import REGISTERS, literal, template
 
 PLACES = {"group": "group_id", "thread": "thread_id", "both": "place_id"}
 STORED = {**REGISTERS, "bool": "u32", "float16": "u32", "bfloat16": "u32"}
 """The type of an array's elements: see `layout.py`."""
+FLOAT16 = frozenset([as_dtype("float16")])
 
 
 class Wgsl(Dialect):
@@ -22,6 +24,15 @@ class Wgsl(Dialect):
     name = "webgpu"
     has_wide_index = False
     owns_temporaries = True
+
+    def __init__(self, limits: Limits | None = None, layout: Layout | None = None) -> None:
+        super().__init__(limits)
+        has_halves = layout is not None and layout.has_halves
+        self.stored_halves = FLOAT16 if has_halves else frozenset()
+
+    def stored(self, dtype: np.dtype) -> str:
+        """The type of an array's elements."""
+        return "f16" if dtype in self.stored_halves else STORED[NAMES[dtype]]
 
     # -- words -----------------------------------------------------------------------------------
 
@@ -67,11 +78,15 @@ class Wgsl(Dialect):
     def load(self, parameter: Parameter, place: str) -> str:
         """An element; bool is what is not 0."""
         text = f"{parameter.name}[{_moved(parameter, place)}]"
+        if parameter.dtype in self.stored_halves:
+            return f"f32({text})"
         return f"({text} != 0u)" if parameter.dtype.kind == "b" else text
 
     def store(self, parameter: Parameter, place: str, value: str) -> str:
         """The line that writes an element; bool as 0 or 1."""
         value = f"u32({value})" if parameter.dtype.kind == "b" else value
+        # what is stored is rounded already: the conversion is exact
+        value = f"f16({value})" if parameter.dtype in self.stored_halves else value
         return f"{parameter.name}[{_moved(parameter, place)}] = {value};"
 
     def place(self, what: str, axis: int) -> str:
@@ -105,7 +120,7 @@ class Wgsl(Dialect):
         """A compute shader; numbers come in one more array, behind the others."""
         bound = [
             f"@group(0) @binding({i}) var<storage, read_write> {p.name}: "
-            f"array<{STORED[NAMES[p.dtype]]}>;"
+            f"array<{self.stored(p.dtype)}>;"
             for i, p in enumerate(signature.parameters)
         ]
         numbers = [p.offset_name for p in signature.parameters if p.has_offset]
@@ -143,7 +158,8 @@ class Wgsl(Dialect):
     def module(self, functions: Sequence[str], kernels: Sequence[str]) -> str:
         """The text of a shader: what the language lacks first."""
         text = super().module(functions, kernels)
-        return "\n\n".join(filter(None, [called_by(text), text]))
+        head = "enable f16;" if "array<f16>" in text else ""
+        return "\n\n".join(filter(None, [head, called_by(text), text]))
 
 
 def _moved(parameter: Parameter, place: str) -> str:

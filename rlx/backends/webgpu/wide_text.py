@@ -87,14 +87,14 @@ fn pow_i64(x: i64, y: i64) -> i64 {
 }
 
 fn i64_of_f32(x: f32) -> i64 {
-  if (is_nan(x)) { return 0li; }
+  if (is_nan_f32(x)) { return 0li; }
   if (x >= 9223372036854775808.0) { return 9223372036854775807li; }
   if (x <= -9223372036854775808.0) { return -9223372036854775807li - 1li; }
   return i64(x);
 }
 
 fn u64_of_f32(x: f32) -> u64 {
-  if (is_nan(x) || x <= 0.0) { return 0lu; }
+  if (is_nan_f32(x) || x <= 0.0) { return 0lu; }
   if (x >= 18446744073709551616.0) { return 18446744073709551615lu; }
   return u64(x);
 }
