@@ -113,6 +113,7 @@ def call(name: str) -> np.ndarray:
         [spec],
         arena_bytes=64,
         array=array_layout(Array),
+        guards=True,
         on_error=print,
         keep_alive=library,
     )

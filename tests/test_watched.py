@@ -1,8 +1,12 @@
 """Better machine code for programs that run long: `jit(tier="auto")`."""
 
+import gc
 import subprocess
 import sys
 import threading
+import time
+import weakref
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -85,6 +89,13 @@ def test_a_setting_turns_it_off(soon: None):
         for _ in range(4):
             f(X)
         assert not f._entries.last.settled.locked()
+    f = rlx.jit(lambda x: x * 3 + 24)
+    f(X)
+    with rlx.config.using(swap=False):
+        for _ in range(4):
+            f(X)
+    wait()
+    assert f._entries.last.compiled.executable.make_better is not None
 
 
 def test_threads_call_while_the_code_changes(soon: None):
@@ -133,16 +144,80 @@ def test_code_stays_where_better_code_fails(
 def test_later_processes_find_the_better_code(soon: None, tmp_path: Path):
     with rlx.config.using(cache=tmp_path):
         default_session("cpu").cache.clear()  # of other tests, which kept it nowhere
-        f = rlx.jit(program)
+        wanted = bits(rlx.jit(program)(X))
+        default_session("cpu").cache.clear()
+        second = rlx.jit(program)  # not recorded again
         for _ in range(4):
-            wanted = bits(f(X))
+            assert bits(second(X)) == wanted
         wait()
         default_session("cpu").cache.clear()
-        again = rlx.jit(program)
-        assert bits(again(X)) == wanted
-        executable = again._entries.last.compiled.executable
+        third = rlx.jit(program)
+        assert bits(third(X)) == wanted
+        executable = third._entries.last.compiled.executable
         assert "read" in executable.seconds
         assert executable.make_better is None
+
+
+def test_code_that_gets_better_during_a_call():
+    calls = []
+
+    def swap(x):
+        calls.append(x)
+        if len(calls) == 2:  # the call that finds the path
+            f._entries.last.improve()
+            f._settle(f._entries.last)
+        return x
+
+    f = rlx.jit(lambda x: (rlx.pure_callback(swap, rlx.spec((64,)), x) + 22,))
+    for _ in range(4):
+        f(X[0])
+    assert f._fast in f._paths.values()
+
+
+def test_old_code_goes_and_equal_functions_get_the_better():
+    with rlx.config.using(cache=False, precision="mixed_bf16"):
+        f, g = (rlx.jit(lambda x: (rnp.cumsum(x @ x, axis=0) + 23,)) for _ in range(2))
+        wanted = bits(f(X))
+        f(X)
+        entry = f._entries.last
+        old = weakref.ref(entry.compiled.executable.prepare.__self__.library)
+        entry.improve()
+        f._settle(entry)
+        assert bits(f(X)) == wanted
+        gc.collect()
+        assert old() is None
+        assert bits(g(X)) == wanted
+        assert g._entries.last.compiled.executable.make_better is None
+
+
+def test_better_code_has_the_guards_of_what_it_replaces():
+    with rlx.config.using(guards=True):
+        f = rlx.jit(lambda x: (x * 5 + 25,))
+        f(X)
+        entry = f._entries.last
+    guarded = type(entry.compiled.executable.entry)
+    entry.improve()
+    assert type(entry.compiled.executable.entry) is guarded
+
+
+def test_forks_and_the_end_come_between_two_texts(monkeypatch: pytest.MonkeyPatch):
+    begun, made = threading.Event(), []
+
+    def compile(text: str, tier: str):
+        begun.set()
+        time.sleep(0.005)
+        made.append(text)
+        return b"", ()
+
+    monkeypatch.setattr(beside, "compile_beside", compile)
+    packed = zlib.compress(beside.END.join("a" * 40).encode())
+    thread = threading.Thread(target=beside.compiled_again, args=(packed,))
+    thread.start()
+    begun.wait()
+    with beside.llvm_turn:
+        count = len(made)
+    thread.join()
+    assert (count < 20, len(made)) == (True, 40)
 
 
 def test_a_process_may_end_meanwhile():

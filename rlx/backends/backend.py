@@ -115,16 +115,15 @@ class Executable:
         """
         return FIXED_BYTES + BYTES_PER_CODE * self.code_bytes + self.constant_bytes
 
-    def improved(self) -> Executable:
-        """The same with better code: all it knows of the program and what it holds stay."""
-        assert self.make_better is not None, "there is no better code"
-        better = self.make_better()
+    def improved(self, better: Executable) -> Executable:
+        """The same with the code of a better one; all else it tells and holds stays."""
         return replace(
             self,
             entry=better.entry,
             make_entry_into=better.make_entry_into,
             make_entry_filling=better.make_entry_filling,
             objects=better.objects,
+            prepare=better.prepare,
             make_better=None,
         )
 

@@ -67,6 +67,14 @@ class CompileCache:
                     self._bytes -= _bytes_of(old)
             return made
 
+    def improve(self, make_better: Callable[[], Executable], better: Executable) -> None:
+        """Keep better code, which `make_better` made, in the place of that there is."""
+        with self._lock:
+            for key, made in self._entries.items():
+                if isinstance(made, Executable) and made.make_better is make_better:
+                    self._entries[key] = made.improved(better)
+                    self._bytes += _bytes_of(self._entries[key]) - _bytes_of(made)
+
     def _is_too_large(self) -> bool:
         return len(self._entries) > 1 and self._bytes > config.cache_bytes
 

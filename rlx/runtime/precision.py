@@ -64,13 +64,15 @@ def told_of(executable: Executable, recorded: Callable[[], Graph], policy: Polic
     `recorded` gives the graph before the policies.
     """
 
+    make_report, make_stages = executable.make_report, executable.make_stages
+
     def report() -> str:
         graph = recorded()
         made = prepared(graph, policy)
-        return executable.report if made.graph is graph else f"{made.told}\n{executable.report}"
+        return make_report() if made.graph is graph else f"{made.told}\n{make_report()}"
 
     def stages() -> dict[str, str]:
-        first, rest = show(recorded()), executable.stages
+        first, rest = show(recorded()), make_stages()
         return rest if rest.get("hir") == first else {"recorded": first, **rest}
 
     return replace(executable, make_report=report, make_stages=stages)

@@ -438,10 +438,10 @@ class Jitted:
         return self._find_path(args, kwargs) if result is MISS else result
 
     def _find_path(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        for path in list(self._paths.values()):
+        for entry, path in list(self._paths.items()):
             result = path(*args, **kwargs)
             if result is not MISS:
-                self._fast = path
+                self._fast = self._paths.get(entry, missed)  # better code may be there meanwhile
                 return result
         return MISS
 

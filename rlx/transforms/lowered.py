@@ -161,7 +161,11 @@ class Compiled:
 
     def improve(self) -> None:
         """Put better machine code in the place of that there is."""
-        self.compiled.executable = self.compiled.executable.improved()
+        executable = self.compiled.executable
+        assert executable.make_better is not None, "there is no better code"
+        better = executable.make_better()
+        self.compiled.executable = executable.improved(better)
+        default_session(self.compiled.device).cache.improve(executable.make_better, better)
 
     def path(self, arguments: Arguments) -> Callable[..., Any]:
         """The shortest way into the machine code for arguments like these."""

@@ -23,7 +23,7 @@ from ..runtime.debug import tell_better
 from .lowered import Compiled
 
 PAYS_AFTER = 10.0  # compiles' worth of running
-LOOKS = 8  # calls, after which short ones are not timed any more
+LOOKS = 8  # calls, after which they are not timed any more if they are short
 SHORT = 100e-6  # seconds of a call; timing takes a fifth of a microsecond
 NICENESS = 5  # of the thread that compiles: the program should hardly feel it
 
@@ -55,8 +55,8 @@ class Watched:
             self._calls += 1
             self._seconds += perf_counter() - began
             pays = self._seconds > self._limit
-            if pays or (self._calls == LOOKS and self._seconds < LOOKS * SHORT):
-                self._end(pays)
+            if pays or (self._calls >= LOOKS and self._seconds < self._calls * SHORT):
+                self._end(pays and config.swap)
         return result
 
     def _end(self, pays: bool) -> None:
@@ -70,7 +70,8 @@ class Watched:
 
     def _improve(self) -> None:
         if sys.platform == "linux":  # elsewhere this would be the priority of the process
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+            with suppress(OSError):  # a sandbox may forbid it
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
         began, problem = perf_counter(), ""
         try:
             self._entry.improve()

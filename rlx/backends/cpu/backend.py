@@ -14,6 +14,7 @@ import llvmlite
 import numpy as np
 
 from ...ir.bind import check_sizes, concrete_type
+from ...ir.config import config
 from ...ir.dims import Dim, Symbol, concrete, likely
 from ...ir.errors import InternalError
 from ...ir.graph import Graph
@@ -26,7 +27,7 @@ from ..backend import Availability, Backend, Executable, Lasting
 from ..held import no_collection
 from ..sized_entry import Sizes, sized_entry
 from . import entry, machine, pool
-from .beside import Compiles, compiled_again
+from .beside import Compiles, compiled_again, llvm_turn
 from .code import Module
 from .entry import make_entry
 from .entry_layout import Spec, array_layout
@@ -105,11 +106,12 @@ class CpuBackend(Backend):
         code, program, report, seconds = self._compile(graph, check, target, fixed)
         began = time.perf_counter()
         place.write(code)
-        linked = Linked(code)
+        linked = Linked(code, config.guards)
         seconds["link"] = time.perf_counter() - began
         made = self._executable(linked, place, graph, lambda: graph, array, seconds, target)
         made.program, made.work = program, lambda: work(program)
-        made.make_report = lambda: _joined(report, _told(code), place.told)
+        told = _told(code)
+        made.make_report = lambda: _joined(report, told, place.told)
         return made
 
     def compiled_for(self) -> object:
@@ -147,6 +149,7 @@ class CpuBackend(Backend):
     ) -> Executable:
         """Machine code of this process as the runtime wants it."""
         code = linked.code
+        about = replace(code, objects=(), texts=b"")  # the code may go before what tells of it
 
         def lowered() -> Lowered:
             return lower(whole(), target)
@@ -154,13 +157,15 @@ class CpuBackend(Backend):
         def better() -> Executable:
             made = replace(code, objects=compiled_again(code.texts), texts=b"")
             place.write(made)
-            return self._executable(Linked(made), place, signature, whole, array, seconds, target)
+            with llvm_turn:
+                better = Linked(made, linked.guards)
+            return self._executable(better, place, signature, whole, array, seconds, target)
 
         is_lasting = bool(place.key) and not place.functions
         return Executable(
             linked.entry(signature, array),
-            make_stages=lambda: _stages(lowered(), target, code),
-            make_report=lambda: _joined(lowered().report, _told(code), place.told),
+            make_stages=lambda: _stages(lowered(), target, about),
+            make_report=lambda: _joined(lowered().report, _told(about), place.told),
             arena_bytes=likely(code.memory),
             constant_bytes=sum(constant.nbytes for constant in code.constants),
             objects=code.objects,
@@ -169,7 +174,7 @@ class CpuBackend(Backend):
             make_entry_into=lambda: linked.entry(signature, array, takes_outputs=True),
             make_entry_filling=lambda: linked.entry(signature, array, fills_outputs=True),
             reused_memory=lambda donated: reused_memory(
-                code.lifetimes, signature.param_types, signature.result_types, donated
+                about.lifetimes, signature.param_types, signature.result_types, donated
             ),
             lasting=Lasting(place.key, lambda: place.arrays) if is_lasting else None,
             prepare=linked.prepare,
@@ -217,10 +222,10 @@ class CpuBackend(Backend):
 
 
 class Linked:
-    """Machine code in this process."""
+    """Machine code in this process; with `guards` it runs as RLX_GUARDS says."""
 
-    def __init__(self, code: Code) -> None:
-        self.code = code
+    def __init__(self, code: Code, guards: bool) -> None:
+        self.code, self.guards = code, guards
         self.calls = Library(code.calls, code.dims)
         places = {constant_name(i): a.ctypes.data for i, a in enumerate(code.constants)}
         symbols = pool.symbols() | self.calls.symbols | places
@@ -282,6 +287,7 @@ class Linked:
             release_gil=code.is_long,
             takes_outputs=takes_outputs,
             fills_outputs=fills_outputs,
+            guards=self.guards,
             on_error=on_error,
             keep_alive=(self, numbers),
         )
@@ -310,7 +316,7 @@ def _read(place: Place) -> Linked | None:
     if code is None:
         return None
     try:
-        return Linked(code)
+        return Linked(code, config.guards)
     except InternalError:
         place.forget()
         return None

@@ -10,14 +10,14 @@ from typing import final
 
 from rlx.backends.cpu.host import host
 from rlx.backends.cpu.machine import compile_beside
-from rlx.backends.forks import hold_in_forks
+from rlx.backends.forks import Turns, hold_in_forks
 from rlx.backends.held import short_turns
 
 END = "\0"  # of a text among others
 
-# no fork comes while LLVM works, nor the end of the process
-_turn = hold_in_forks(2, threading.Lock())
-atexit.register(lambda: _turn.acquire(timeout=60))
+# of a thread that nobody waits for: no fork comes while LLVM works, nor the end of the process
+llvm_turn = hold_in_forks(2, Turns())
+atexit.register(llvm_turn.__enter__)
 
 
 @final
@@ -96,7 +96,7 @@ def compiled_again(packed: bytes) -> tuple[bytes, ...]:
     """Better object code of packed texts, made by this thread alone."""
     made = []
     for text in zlib.decompress(packed).decode().split(END):
-        with _turn:
+        with llvm_turn:
             made.append(compile_beside(text, "better")[0])
     return tuple(made)
 

@@ -31,7 +31,6 @@ from rlx.backends.cpu import entry_code, entry_plan, memory
 from rlx.backends.cpu.entry_layout import ArrayLayout, Spec, word
 from rlx.backends.cpu.kept import load_kept
 from rlx.backends.cpu.python_entry import python_entry
-from rlx.ir.config import config
 
 FASTCALL_KEYWORDS = 0x0080 | 0x0002  # METH_FASTCALL | METH_KEYWORDS
 NEW_FROM_DESCRIPTOR = 94  # its place in NumPy's table of C functions
@@ -70,6 +69,7 @@ def make_entry(
     release_gil: bool = False,
     takes_outputs: bool = False,
     fills_outputs: bool = False,
+    guards: bool = False,
     on_error: Callable[[int], object],
     keep_alive: object = None,
 ) -> Callable[..., Any]:
@@ -89,10 +89,9 @@ def make_entry(
     `fills_outputs` it wants all of them, writeable and apart from all other arrays, and gives None.
     """
     runtime = _runtime()
-    if runtime is None or config.guards:
+    if runtime is None or guards:
         places = (main_address, constants, arena_bytes, array, on_error, keep_alive)
-        flags = (takes_outputs, fills_outputs, config.guards)
-        return python_entry(inputs, outputs, *flags, *places)
+        return python_entry(inputs, outputs, takes_outputs, fills_outputs, guards, *places)
     flags = (entry_plan.RELEASE_GIL | entry_plan.HOLD_INPUTS) if release_gil else 0
     flags |= entry_plan.TAKE_OUTPUTS * takes_outputs | entry_plan.FILL_OUTPUTS * fills_outputs
     if not _gil_enabled():

@@ -117,7 +117,9 @@ class Place:
         except (pickle.PicklingError, TypeError, AttributeError, RecursionError) as error:
             self.told = f"not in the cache on disk: a call cannot be written, {error}"
             return
-        if sources(self._disk) == self._sources and self._disk.put(self.key, file.getvalue()):
+        found = sources(self._disk)  # those of a code that was recalled are not known
+        is_fresh = found and found == (self._sources or found)
+        if is_fresh and self._disk.put(self.key, file.getvalue()):
             self.told = "written to the cache on disk"
 
     @cached_property
