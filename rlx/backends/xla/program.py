@@ -18,6 +18,7 @@ from ...ir.sharding import Shardings
 from ..graph_table import EXPANDED, NATIVE, ON_HOST, prepare, report
 from .emit import TABLE
 from .errors import translated
+from .kept import kept_or_made
 from .replay import Replay
 from .sharding import is_on_one, jax_mesh, jax_sharding, placed, whole_on
 
@@ -102,7 +103,25 @@ class XlaProgram:
         results: list[Any] | None,
         donated: tuple[int, ...] = (),
     ) -> Any:
-        """What JAX makes of the graph for parameters at these places."""
+        """What JAX makes of the graph for parameters at these places, or what is kept of that."""
+        is_quick = self.tier == "fast" and self.device.platform == "cpu"
+        options: Any = OPTIONS | QUICK if is_quick else OPTIONS
+
+        def make() -> tuple[Any, bool]:
+            return self._made(places, results, donated, options), not self._replay.left
+
+        if results is not None or any(not isinstance(p, SingleDeviceSharding) for p in places):
+            return make()[0]
+        return kept_or_made(self.graph, self.device, (options, donated), make)
+
+    def _made(
+        self,
+        places: Sequence[Any],
+        results: list[Any] | None,
+        donated: tuple[int, ...],
+        options: Any,
+    ) -> Any:
+        """What JAX makes of the graph."""
 
         def replayed(*arrays: jax.Array) -> list[jax.Array]:
             return self._replay.run(self.graph, arrays)
@@ -114,8 +133,6 @@ class XlaProgram:
         ]
         keywords: Any = {"donate_argnums": donated}
         keywords |= {} if results is None else {"out_shardings": results}
-        is_quick = self.tier == "fast" and self.device.platform == "cpu"
-        options: Any = OPTIONS | QUICK if is_quick else OPTIONS
         with (
             translated(self.name, builds=True),
             jax.enable_x64(True),
