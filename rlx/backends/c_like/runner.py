@@ -188,16 +188,20 @@ class _Frame:
         now = [self.place(c.initial) for c in step.carries]
         constants = [self.place(b) for b in step.constants]
 
-        def row(buffer: Buffer, k: int) -> Place:
-            whole = self.place(buffer)
-            return Place(whole.memory, whole.start + k * quotient(buffer.count, length))  # type: ignore
+        def cut(buffers: Sequence[Buffer]) -> list[tuple[Place, int]]:
+            """Where arrays lie, and how many numbers a row of them has."""
+            return [(self.place(b), quotient(b.count, length)) for b in buffers]  # type: ignore
 
+        def rows(arrays: Sequence[tuple[Place, int]], k: int) -> list[Place]:
+            return [Place(whole.memory, whole.start + k * count) for whole, count in arrays]
+
+        slices, stacks = cut(step.slices), cut(step.stacks)
         for turn in range(length):
             k = length - 1 - turn if step.reverse else turn
             is_last = (length - 1 - turn) % 2 == 0
             new = [self.place(_target(c, is_last)) for c in step.carries]
-            inputs = [*constants, *now, *(row(b, k) for b in step.slices)]
-            outputs = [*new, *(row(b, k) for b in step.stacks)]
+            inputs = [*constants, *now, *rows(slices, k)]
+            outputs = [*new, *rows(stacks, k)]
             self.nested(step.body, inputs, outputs, step.scratch)
             now = new
         self.settle(step.carries, now)
