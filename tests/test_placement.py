@@ -204,7 +204,7 @@ def test_a_recorded_function_runs_where_it_brings_an_array(boxed: str):
     for bring in ways:
         assert rlx.jit(lambda x, bring=bring: bring(x) + 1)(X).device == boxed
         assert rlx.grad(lambda x, bring=bring: total(bring(x)))(X).device == boxed
-        with pytest.raises(rlx.DeviceMismatchError, match="but x.to"):
+        with pytest.raises(rlx.DeviceMismatchError, match=r"but x\.to"):
             rlx.jit(lambda x, bring=bring: bring(x) + 1, device="cpu")(X)
     assert rlx.jit(lambda x: x.to(None).to("cpu") + 1)(rnp.array(X).to(boxed)).device == boxed
 
@@ -214,7 +214,7 @@ def test_training_on_a_device_copies_nothing_to_the_host(
 ):
     x, y = (rnp.ones((5, n), device=boxed) for n in (4, 2))
     model = rlx.device_put(rlx.nn.Linear(4, 2, key=rlx.random.key(0)), boxed)
-    optimizer = rlx.optim.adam(0.1)
+    optimizer = rlx.optim.adam(0.01)
 
     def loss(model: Any) -> Any:
         return ((model(x) - y) ** 2).mean()
