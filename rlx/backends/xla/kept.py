@@ -21,7 +21,7 @@ from ..sources import hashed, sources
 def kept_or_made(
     graph: Graph, device: Any, how: tuple[object, ...], make: Callable[[], tuple[Any, bool]]
 ) -> Any:
-    """What an earlier process compiled for a graph on one device, or else what `make` gives.
+    """What an earlier process compiled for a graph, or else what `make` gives.
 
     `how` is what compiling depends on besides; `make` also tells whether the program may be kept.
     """
