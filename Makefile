@@ -27,7 +27,7 @@ test-devices: $(VENV)/devices.stamp  ## everything on every device that is here;
 parity: $(VENV)/test.stamp  ## compare every function with JAX's, under every law; some minutes
 	$(BIN)/python -m pytest -q -n $(WORKERS) tests/parity/whole.py tests/parity/jax_programs.py
 
-interop: $(VENV)/test-interop.stamp  ## the parity suite's functions of JAX, converted; RLX_INTEROP_DEVICE=device
+interop: $(VENV)/test-interop.stamp  ## the parity suite's functions of JAX, converted; INTEROP_DEVICE=device INTEROP_STEP=n
 	$(BIN)/python -m pytest -q -n $(WORKERS) tests/parity/interop.py tests/test_from_jax_models.py
 
 audit: $(VENV)/test.stamp  ## every op on cpu against reference: all dtypes, sizes, special numbers

@@ -11,8 +11,8 @@ import rlx
 import rlx.numpy as rnp
 from rlx import nn
 from rlx.backends.c_like.cuda_c import CudaC
+from rlx.backends.c_like.executable import kernel_target
 from rlx.backends.c_like.plan import Plan, plan
-from rlx.backends.cuda.backend import target_of
 from rlx.backends.cuda.products import claim
 from rlx.ir.errors import UnsupportedDtype, UnsupportedOp
 from rlx.ir.graph import Graph
@@ -20,7 +20,7 @@ from rlx.lower.pipeline import lower
 from rlx.runtime.check_backend import cases
 from rlx.runtime.samples import SWEPT, graph_of
 
-TARGET, DIALECT = target_of("cuda"), CudaC()
+TARGET, DIALECT = kernel_target("cuda"), CudaC()
 DTYPES = ("bool", "int8", "int32", "uint64", "bfloat16", "float16", "float32", "float64")
 IN_A_TEXT = 60  # kernels
 

@@ -73,13 +73,43 @@ def in_parts():
     joined = rlx.distributed.array_from_parts(x, rlx.NamedSharding(mesh, rlx.P("data")))
     shapes = [x._data.addressable_shards[0].data.shape for x in (parted, parted * 2, rows(x))]
     same = [np.array_equal(product, x @ x.T), np.array_equal(parted * 2, x * 2)]
-    return shapes, [*same, np.array_equal(rows(x), x + 1), np.array_equal(joined, x)]
+    same += [np.array_equal(rows(x), x + 1), np.array_equal(joined, x)]
+    return shapes, [*same, is_kept(mesh, x), is_refused(parted, x)]
+
+
+def is_refused(parted: rlx.Array, x: np.ndarray) -> bool:
+    """Whether arrays on different devices are an error."""
+    two = rlx.device_put(x, rlx.NamedSharding(rlx.Mesh(2, "data"), rlx.P("data")))
+    try:
+        return not (parted + two)
+    except rlx.DeviceMismatchError as error:
+        return "lie on 2 and on 4 devices" in str(error)
+
+
+def what_is_lost(count: int) -> str:
+    """The error of training on after another process has ended."""
+    try:
+        while True:
+            together(count)
+    except rlx.DeviceFailure as error:
+        return type(error).__name__
+
+
+def is_kept(mesh: rlx.Mesh, x: np.ndarray) -> bool:
+    """Whether an array stays when what was placed of it is given away."""
+    whole = rlx.NamedSharding(mesh, rlx.P())
+    more = rlx.jit(lambda x: x + 1, in_shardings=whole, out_shardings=whole, donate_argnums=0)
+    kept = rnp.array(x).to("xla")
+    return np.array_equal(more(rlx.device_put(kept, whole)), x + 1) and np.array_equal(kept, x)
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         rlx.distributed.initialize(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
-        count = rlx.distributed.process_count()
-        print(json.dumps([rlx.distributed.process_index(), *together(count)]))
+        count, index = rlx.distributed.process_count(), rlx.distributed.process_index()
+        weights = together(count)
+        lost = what_is_lost(count) if index == 0 else ""
+        print(json.dumps([index, *weights, lost]), flush=True)
+        os._exit(0)  # JAX would wait for the lost process
     else:
         print(json.dumps([*together(COUNT), *alone(), *in_parts()]))

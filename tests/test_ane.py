@@ -74,20 +74,22 @@ def compare(graph: Any, mir: Any, arrays: list[np.ndarray]) -> None:
             np.testing.assert_allclose(number, wanted.astype(np.float64), tolerance, tolerance)
 
 
-def test_a_model_is_written_with_its_weights(tmp_path: Path):
+def test_a_model_is_written_with_its_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     model = nn.MLP([64, 32, 10], key=rlx.random.key(0))
     path = rlx.export_coreml(model, rlx.spec((2, 64)), path=tmp_path / "digits.mlpackage")
     assert features(path) == [("x", [2, 64], FLOAT32), ("y0", [2, 10], FLOAT32)]
     assert sum(f.stat().st_size for f in path.rglob("*.bin")) > 4 * 64 * 32
+    assert capsys.readouterr() == ("", "")
 
 
 def test_dtypes_scalars_and_flags_of_a_package(tmp_path: Path):
-    def f(x, n, flag):
+    def f(größe, n, flag):
+        x = größe
         return rnp.where(flag, x, x * n), (x > 0).any(), n + 1, x.astype("float16")
 
     specs = rlx.spec((2, 3)), rlx.spec((), "int32"), rlx.spec((), "bool")
     path = rlx.export_coreml(f, *specs, path=tmp_path / "f.mlpackage")
-    inputs = [("x", [2, 3], FLOAT32), ("n", [1], INT32), ("flag", [1], INT32)]
+    inputs = [("gr_e", [2, 3], FLOAT32), ("n", [1], INT32), ("flag", [1], INT32)]
     outputs = [("y0", [2, 3], FLOAT32), ("y1", [1], INT32), ("y2", [1], INT32)]
     assert features(path) == [*inputs, *outputs, ("y3", [2, 3], FLOAT16)]
 

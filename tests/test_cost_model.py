@@ -15,8 +15,9 @@ from rlx.lower.cost import StepCost, step_costs
 from rlx.lower.pipeline import lower
 from rlx.lower.target import Target
 from rlx.runtime import calibrate
+from rlx.runtime.calibrate import is_whole, measured, rates_of
 from rlx.runtime.explain_device import Candidate, Explanation
-from rlx.runtime.rates import Curve, Rates, predict, rates_of
+from rlx.runtime.rates import Curve, Rates, predict
 from rlx.runtime.session import default_session
 
 FLAT = Curve(((1.0, 1e-9),))  # a nanosecond for each
@@ -29,7 +30,7 @@ RATES = Rates(
 )
 
 
-PRODUCT, ADDITIONS, SERIES = ("product float32", 0), ("additions", 0), ("series", 0)
+PRODUCT = "product float32"
 
 
 def counted(fn: Callable[..., Any], *args: Any) -> list[StepCost]:
@@ -44,21 +45,21 @@ def test_a_product():
     assert step.work == {PRODUCT: 2 * 8 * 4 * 6}
     assert step.nbytes == step.far == step.within == 4 * (8 * 4 + 4 * 6 + 8 * 6)
     (low,) = counted(lambda x: x @ x, rnp.ones((4, 4), "bfloat16"))
-    assert low.work["product bfloat16", 0] == 2 * 4**3
+    assert low.work["product bfloat16"] == 2 * 4**3
 
 
 def test_instructions_by_their_kind():
     (step,) = counted(lambda x: rnp.exp(x * 2.0 + 1.0), rnp.ones(100))
-    assert (step.work, step.nbytes) == ({ADDITIONS: 200, SERIES: 1500}, 800)
+    assert (step.work, step.nbytes) == ({"additions": 200, "series": 1500}, 800)
 
 
 def test_computed_and_far_places():
     i = np.arange(50, dtype=np.int32)
     (step,) = counted(lambda x, i: x[i], rnp.ones(100), i)
-    assert step.work["gather", 100] == 50
+    assert step.work["gather"] == 50
     assert step.nbytes == 3 * 4 * 50  # no more of the table than there are places
     (step,) = counted(lambda x: x.T + 0.0 * x.T, rnp.ones((30, 20)))
-    assert step.work["strided", 600] == 600
+    assert step.work["strided"] == 600
 
 
 def test_loops_and_branches_run_as_often_as_they_do():
@@ -67,7 +68,7 @@ def test_loops_and_branches_run_as_often_as_they_do():
     assert sum(s.times * s.work.get(PRODUCT, 0) for s in steps) == 7 * 2 * 4**3
     dear, cheap = (lambda x: rnp.exp(x) @ w), (lambda x: x)
     steps = counted(lambda p, x: rlx.cond(p, dear, cheap, x), np.array(True), w)
-    assert sum(s.times * s.work.get(SERIES, 0) for s in steps) == 15 * 16
+    assert sum(s.times * s.work.get("series", 0) for s in steps) == 15 * 16
 
 
 # -- arithmetic -----------------------------------------------------------------------------------
@@ -83,7 +84,7 @@ def test_curves():
 
 
 def test_a_step_waits_for_the_slower_of_both():
-    slow, fast = StepCost(1, {ADDITIONS: 300}, 100), StepCost(2, {ADDITIONS: 10}, 50)
+    slow, fast = StepCost(1, {"additions": 300}, 100), StepCost(2, {"additions": 10}, 50)
     made = predict(RATES, [slow, fast], leaves=4, places=5)
     assert made.compute == pytest.approx(300e-9)
     assert made.memory == pytest.approx(100e-9)
@@ -92,7 +93,7 @@ def test_a_step_waits_for_the_slower_of_both():
 
 
 def test_products_read_before_they_compute():
-    made = predict(RATES, [StepCost(1, {PRODUCT: 300, ADDITIONS: 20}, 100)])
+    made = predict(RATES, [StepCost(1, {PRODUCT: 300, "additions": 20}, 100)])
     assert (made.compute, made.memory) == pytest.approx((300e-9, 100e-9))
 
 
@@ -101,12 +102,6 @@ def test_what_is_spread_over_much_lies_far():
     near, far = StepCost(nbytes=100), StepCost(nbytes=100, far=100, within=1000)
     assert predict(rates, [near]).memory == pytest.approx(1e-9)
     assert predict(rates, [far]).memory == pytest.approx(10e-9)
-
-
-def test_places_in_large_arrays_take_longer():
-    rates = Rates(0, 0, 0, 0, {"gather": Curve(((10.0, 10e-9), (100.0, 300e-9)))})
-    few, many = (predict(rates, [StepCost(1, {("gather", n): 10})]) for n in (10, 100))
-    assert (few.compute, many.compute) == pytest.approx((10e-9, 30e-9))
 
 
 def test_what_was_not_measured_follows_from_what_was():
@@ -119,12 +114,6 @@ def test_transfers():
     curves = {"put": Curve(((50.0, 50e-9), (500.0, 500e-9))), "get": Curve(((1.0, 2e-9),))}
     made = predict(Rates(0, 0, 0, 0, curves), [], given=[100, 4], taken=[10])
     assert made.transfer == pytest.approx(100e-9 + 50e-9 + 20e-9)  # small ones wait, too
-
-
-def test_rates_as_text():
-    assert rates_of(RATES.text) == RATES
-    with pytest.raises(ValueError):
-        rates_of("damaged")
 
 
 # -- devices --------------------------------------------------------------------------------------
@@ -172,26 +161,33 @@ def test_no_device_is_an_error():
 
 
 def test_a_calibration_measures_each_kind():
-    found, is_whole = calibrate.measured(default_session("cpu"), longest=60.0)
-    assert is_whole
-    kinds = {
-        "stream",
-        "additions",
-        "series",
-        "scan",
-        "sort",
-        "strided",
-        "gather",
-        "scatter",
-        "library",
-    }
-    assert kinds | {"product float32", "product bfloat16", "product int8"} <= set(found.curves)
+    times = measured(default_session("cpu"), longest=60.0)
+    assert is_whole(times)
+    found = rates_of(times)
+    kinds = {"stream", "additions", "series", "scan", "sort", "strided", "gather", "scatter"}
+    kinds |= {"library", "product float32", "product bfloat16", "product int8"}
+    assert kinds <= set(found.curves)
     assert all(t > 0 for curve in found.curves.values() for _, t in curve.points)
     assert found.call > 0
-    assert rates_of(found.text) == found
 
 
-def test_a_calibration_that_has_no_time_knows_something():
-    found, is_whole = calibrate.measured(default_session("reference"), longest=0.0)
-    assert not is_whole
-    assert set(found.curves) == {"stream", "product float32"}
+def test_a_calibration_goes_on_where_the_last_one_ended():
+    session = default_session("reference")
+    first = measured(session, longest=0.0)
+    assert not is_whole(first)
+    assert set(rates_of(first).curves) == {"stream", "product float32"}
+    times = {probed: 1e-9 for probed in first}
+    again = measured(session, longest=0.5, known=times)
+    assert len(again) > len(first)
+    assert all(again[probed] == 1e-9 for probed in first if probed[0] != "checks")
+
+
+def test_rates_follow_from_times():
+    times = {("call", 1.0): 1e-6, ("product float32", 1024.0): 3e-6, ("rounds", 64.0): 321e-6}
+    times |= {("leaves", 10.0): 2e-6, ("place", 10.0): 1e-6, ("sort", 8.0): None}
+    found = rates_of(times)
+    assert {kind: c.seconds(1024) for kind, c in found.curves.items()} == {
+        "product float32": pytest.approx(2e-6)
+    }
+    assert (found.call, found.leaf, found.place) == pytest.approx((1e-6, 1e-7, 1e-7))
+    assert found.step == pytest.approx(5e-6 - 2e-6)

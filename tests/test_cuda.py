@@ -258,6 +258,14 @@ def test_a_lost_device(cuda, monkeypatch):
     close(rlx.jit(lambda x: x * 3, device="cpu")(numbers(4)), numbers(4) * np.float32(3))
 
 
+def test_a_forked_child(cuda, monkeypatch):
+    there = rnp.array(numbers(4)).to("cuda")
+    monkeypatch.setattr(os, "getpid", lambda: 0)
+    for use in (works, there.host, there.__dlpack__, there.__dlpack_device__):
+        with pytest.raises(rlx.DeviceLostError, match="cuda was opened before this process"):
+            use()
+
+
 def test_no_driver(cuda, monkeypatch):
     def fails() -> int:
         raise Failure(35)

@@ -12,6 +12,7 @@ import pytest
 import rlx
 import rlx.numpy as rnp
 from rlx.interop.keys import Keys
+from tests.parity.converted import DEVICE
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of the libraries, when they are imported
@@ -25,6 +26,11 @@ random = np.random.default_rng(0)
 IMAGES = random.normal(size=(2, 8, 8, 3)).astype(np.float32)
 ROWS = random.normal(size=(5, 7)).astype(np.float32)
 TOKENS = random.integers(0, 50, (2, 6)).astype(np.int32)
+
+
+def compiled(fun):
+    """The function on the device that INTEROP_DEVICE names."""
+    return rlx.jit(fun, device=DEVICE)
 
 
 ROUNDINGS = 256  # how many of the greatest number a leaf may be off: dozens of layers and steps
@@ -76,7 +82,7 @@ MODELS = {"perceptron": (Perceptron(), ROWS), "convolutions": (Convolutions(), I
 def test_model_of_flax(name):
     model, x = MODELS[name]
     params = jax.jit(model.init)(jax.random.key(0), x)
-    agree(rlx.jit(rlx.from_jax(model.init))(rlx.random.key(0), x), params)
+    agree(compiled(rlx.from_jax(model.init))(rlx.random.key(0), x), params)
 
     def loss(params, x):
         y, state = model.apply(params, x, mutable=["batch_stats"])
@@ -84,7 +90,7 @@ def test_model_of_flax(name):
 
     wanted = jax.jit(jax.value_and_grad(loss, has_aux=True))(params, x)
     converted = rlx.from_jax(loss)
-    agree(rlx.jit(rlx.value_and_grad(converted, has_aux=True))(params, x), wanted)
+    agree(compiled(rlx.value_and_grad(converted, has_aux=True))(params, x), wanted)
 
 
 def test_train_steps_of_optax():
@@ -104,7 +110,7 @@ def test_train_steps_of_optax():
 
     params = jax.jit(model.init)(jax.random.key(0), ROWS)
     ours = theirs = (params, optimizer.init(params), 0.0)
-    by_rlx, by_jax = rlx.jit(rlx.from_jax(step)), jax.jit(step)
+    by_rlx, by_jax = compiled(rlx.from_jax(step)), jax.jit(step)
     for _ in range(3):
         ours, theirs = by_rlx(*ours[:2]), by_jax(*theirs[:2])
     agree(ours, theirs)
@@ -159,7 +165,7 @@ def test_model_of_equinox(name):
     def loss(params, x):
         return jnp.sum(eqx.combine(params, rest)(x) ** 2)
 
-    found = rlx.jit(rlx.value_and_grad(rlx.from_jax(loss)))(params, x)
+    found = compiled(rlx.value_and_grad(rlx.from_jax(loss)))(params, x)
     agree(found, jax.jit(jax.value_and_grad(loss))(params, x))
     assert isinstance(found[1], type(params))
 
@@ -186,11 +192,11 @@ def test_module_of_nnx_with_state():
     def fresh():
         return jax.tree.unflatten(tree, leaves)
 
-    found = rlx.jit(rlx.from_jax(run))(fresh(), ROWS)
+    found = compiled(rlx.from_jax(run))(fresh(), ROWS)
     wanted = run(fresh(), ROWS)
     plain = jax.tree.map(lambda x: jax.random.key_data(x) if _is_key(x) else x, wanted)
     agree(found, plain)
-    again = rlx.jit(rlx.from_jax(run))(found[1], ROWS)
+    again = compiled(rlx.from_jax(run))(found[1], ROWS)
     assert not rnp.array_equal(found[0], again[0])
 
 

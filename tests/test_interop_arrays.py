@@ -48,6 +48,58 @@ def test_results_share_their_memory():
     assert np.from_dlpack(found).__array_interface__["data"][0] == address(found)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "complex64", "bool"])
+def test_torch_and_rlx_share_arrays_of_all_dtypes(dtype):
+    torch = pytest.importorskip("torch")
+    mine = rlx.jit(lambda x: x.astype(dtype))(np.arange(6, dtype=np.float32).reshape(2, 3))
+    theirs = torch.from_dlpack(mine)
+    assert str(theirs.dtype) == f"torch.{dtype}"
+    assert theirs.data_ptr() == address(mine)
+    back = rlx.numpy.from_dlpack(theirs, copy=False)
+    assert back.dtype == mine.dtype and address(back) == theirs.data_ptr()
+    assert rlx.asarray(theirs.T).tolist() == mine.T.tolist()
+    for empty in (mine[0, 0], mine[:0]):
+        assert rlx.asarray(torch.from_dlpack(empty)).tolist() == empty.tolist()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("options", [{}, {"copy": False}], ids=str)
+def test_capsules_of_floats_that_numpy_does_not_know(dtype, options):
+    mine = rlx.numpy.arange(4).astype(dtype)
+    jax = pytest.importorskip("jax")
+
+    class Given:
+        def __dlpack__(self, **_):
+            return mine.__dlpack__(**options)
+
+        def __dlpack_device__(self):
+            return mine.__dlpack_device__()
+
+    found = jax.dlpack.from_dlpack(Given())
+    assert found.dtype.name == dtype and found.tolist() == [0, 1, 2, 3]
+
+
+def test_half_precision_arrays_of_mlx():
+    mx = pytest.importorskip("mlx.core")
+    for x in (mx.ones((2, 3)).T, mx.ones(()), mx.ones((0, 3))):
+        assert rlx.asarray(x.astype(mx.bfloat16)).tolist() == x.tolist()
+
+
+def test_what_torch_does_not_give_says_so():
+    torch = pytest.importorskip("torch")
+    for x in (torch.ones(2, requires_grad=True), torch.ones(2, device="meta")):
+        for take in (rlx.asarray, rlx.jit(lambda x: x * 2), rlx.numpy.from_dlpack):
+            with pytest.raises(rlx.ArgumentError, match="does not give its memory") as caught:
+                take(x)
+            assert "x.detach() of one with a gradient" in caught.value.fix
+
+
+def test_keys_of_jax_are_no_arrays():
+    jax = pytest.importorskip("jax")
+    with pytest.raises(rlx.DtypeError, match=r"a PRNGKeyArray does not make an array.*key_data"):
+        rlx.asarray(jax.random.key(0))
+
+
 def test_jax_and_mlx_read_results():
     found = rlx.jit(lambda x: x * 2)(np.ones(3, np.float32))
     for module in ("jax.numpy", "mlx.core"):

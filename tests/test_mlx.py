@@ -97,6 +97,26 @@ def test_special_numbers():
         np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=0)
 
 
+def test_written_numbers_keep_nan_and_the_sign_of_zero():
+    x, updates = np.array([-0.0, 1, np.nan, 2]), np.array([np.nan, 7, 3], np.float64)
+
+    def f(x, updates):
+        at = x.at[np.array([1, 3, 2])]
+        return at.set(updates), at.min(updates), at.max(updates), rnp.sin(x[:1].astype("float32"))
+
+    for found, wanted in zip(*both(f, x, updates), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+        assert np.signbit(found[0])
+
+
+def test_doubles_are_rounded_to_halves_once():
+    halves = np.array([1, 1 + 2**-10, 6e-8, 65472.0])
+    middle = (halves + np.nextafter(halves.astype(np.float16), np.float16(np.inf))) / 2
+    x = np.concatenate([middle, np.nextafter(middle, 0), np.nextafter(middle, np.inf), [-np.inf]])
+    found, wanted = both(lambda x: x.astype("float16"), np.concatenate([x, -x]))
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_functions_of_doubles_have_the_digits_of_doubles():
     x = np.concatenate([np.linspace(-40, 40, 301), np.arange(-9, 9) * np.pi / 2])
     functions = (rnp.exp, rnp.sin, rnp.cos, rnp.tan, rlx.lax.erf, rlx.lax.erfc, rlx.lax.logistic)

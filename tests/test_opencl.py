@@ -106,6 +106,7 @@ def test_what_runs_on_the_host_is_told():
 @needs_device
 def test_built_programs_are_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     machine = open_machine()
+    monkeypatch.setitem(vars(machine), "keeps_builds", False)
     text = "__kernel void twice(__global float *x) { x[get_global_id(0)] *= 2.0f; }"
     with config.using(cache=tmp_path):
         assert machine.build(text).kernel_names == "twice"
@@ -156,6 +157,32 @@ def test_a_kernel_that_does_not_build():
     with pytest.raises(rlx.KernelBuildError, match="cannot build the kernels"):
         machine.build("__kernel void wrong(__global float *x) { x = nothing; }")
     check(lambda x: x + 1, X)
+
+
+@needs_device
+def test_quick_programs_are_built_together(monkeypatch: pytest.MonkeyPatch):
+    machine, built = open_machine(), []
+    quick = rlx.runtime.session.CompileOptions(tier="fast")
+    session = rlx.Session("opencl")
+
+    def compiled(k: int) -> Any:
+        return session.compile(rlx.make_graph(lambda x: x * float(k) + 1)(X), options=quick)
+
+    build = machine.build_text
+    monkeypatch.setattr(machine, "build_text", lambda text: [built.append(text), build(text)][1])
+    three = [compiled(k) for k in range(3)]
+    for k in (2, 0, 1):
+        np.testing.assert_array_equal(np.asarray(three[k](X)), X * np.float32(k) + 1)
+    assert len(built) == 1 and built[0].count("__kernel ") == 3
+    with monkeypatch.context() as patched:  # a kernel that does not build is its program's fault
+        two = [compiled(7), compiled(8)]
+        wrong = two[0].executable.stages["opencl"]
+        fail = lambda text: build("no kernel" if "7.0f" in text else text)  # noqa: E731
+        patched.setattr(machine, "build_text", fail)
+        assert "7.0f" in wrong
+        np.testing.assert_array_equal(np.asarray(two[1](X)), X * 8 + 1)
+        with pytest.raises(rlx.KernelBuildError, match="cannot build the kernels"):
+            two[0](X)
 
 
 @needs_device

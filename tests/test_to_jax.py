@@ -111,6 +111,14 @@ def test_what_numpy_computes_has_no_derivative_in_jax():
         jax.grad(f)(matrix)
 
 
+def test_errors_of_python_functions_come_out():
+    spec = rlx.spec((2, 3), "float32")
+    f = rlx.to_jax(lambda x: rlx.pure_callback(lambda v: 1 // 0, spec, x))
+    for run in (f, jax.jit(f)):
+        with pytest.raises((ZeroDivisionError, jax.errors.JaxRuntimeError), match="division"):
+            jax.block_until_ready(run(X))
+
+
 def test_what_is_stopped_has_no_derivative():
     f = rlx.to_jax(lambda x: x * rlx.stop_gradient(x) + rnp.floor(x))
     assert jax.grad(f)(3.0) == 3

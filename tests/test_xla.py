@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jax
@@ -187,6 +188,26 @@ def test_python_functions_are_called_and_their_errors_come_out():
             rlx.jit(bad, device="xla")(X)
 
 
+def test_an_error_of_python_comes_out_of_the_call_it_belongs_to():
+    def positive(v):
+        if v < 0:
+            raise ZeroDivisionError
+        return v
+
+    f = rlx.jit(lambda x: rlx.pure_callback(positive, rlx.spec((), "float32"), x), device="xla")
+
+    def outcomes(x):
+        for _ in range(100):
+            try:
+                yield f(np.float32(x)).item()
+            except ZeroDivisionError:
+                yield "error"
+
+    with ThreadPoolExecutor(2) as pool:
+        found = pool.map(lambda x: set(outcomes(x)), [1, -1, 2, -2])
+    assert list(found) == [{1.0}, {"error"}, {2.0}, {"error"}]
+
+
 def test_memory_that_is_not_there_is_an_error_and_work_goes_on():
     huge = rlx.jit(lambda x: rnp.cumsum(rnp.broadcast_to(x, (1 << 43,))), device="xla")
     with pytest.raises(rlx.DeviceMemoryError, match="has not enough memory"):
@@ -212,6 +233,16 @@ def test_donated_memory_is_used_again_unless_somebody_has_it():
     other, seen = w.copy(), w.host()
     assert step(w, x).tolist() == [4, -8, 12]
     assert other.tolist() == seen.tolist() == [3, -6, 9]
+
+
+def test_an_array_may_be_written_to_once_it_was_copied():
+    memory, x = registry.get("xla").memory, np.zeros(1 << 20, np.float32)
+    assert memory
+    for number in range(20):
+        x[:] = number
+        there = memory.from_host(x)
+        x[:] = -1
+        assert (memory.to_host(there) == number).all()
 
 
 def test_a_program_is_for_known_sizes():

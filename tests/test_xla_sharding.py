@@ -56,10 +56,10 @@ def test_four_devices_and_two_processes_train_as_one():
     same(weights, alone)
     assert loss == pytest.approx(loss_alone, ROUNDED)
     assert shapes == [[2, 4], [2, 4], [1, 8]]
-    assert equal == [True] * 4
+    assert equal == [True] * 6
     for number, process in enumerate(two):
-        index, weights, loss = result_of(process)
-        assert index == number
+        index, weights, loss, lost = result_of(process)
+        assert (index, lost) == (number, ["DeviceFailure", ""][number])
         same(weights, alone)
 
 
@@ -83,6 +83,8 @@ def test_what_does_not_part_is_an_error():
         rlx.device_put(np.ones(4096, np.float32), many)
     with pytest.raises(rlx.ArgumentError, match="in_shardings has 2 items for 1 arguments"):
         rlx.jit(f, in_shardings=(PARTS, PARTS))(np.ones(4, np.float32))
+    with pytest.raises(rlx.ArgumentError, match="the meshes have 1 and 4096 devices"):
+        rlx.jit(f, in_shardings=PARTS, out_shardings=many)(np.ones(4096, np.float32))
     with pytest.raises(rlx.ArgumentError, match="which names no mesh"):
         rlx.jit(f, in_shardings=(rlx.P("data"),), device="xla")(np.ones(4, np.float32))
 

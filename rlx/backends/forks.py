@@ -1,4 +1,4 @@
-"""Locks that are held while the process forks.
+"""Locks that are held while the process forks, and those of devices.
 
 Otherwise a child would never see the end of what another thread was at. They are taken in the order
 of their ranks, as threads that need several of them do.
@@ -6,9 +6,14 @@ of their ranks, as threads that need several of them do.
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
+from functools import cache
 from typing import Any, final
+
+from ..ir.builder import user_source
+from ..ir.errors import DeviceLostError
 
 _held: list[tuple[int, Any]] = []
 
@@ -71,3 +76,38 @@ class Turns:
         if not self._depth:
             self._owner = 0
         self._lock.release()
+
+
+@final
+class DeviceLock:
+    """A lock of a device that only the process which opened it can use.
+
+    A thread may take it several times. A forked child has neither the driver's threads nor a
+    context of its own: there an error says so, whoever held the lock in the parent.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._device, self._process = device, os.getpid()
+        self._lock = threading.RLock()
+        _keep_garbage_in_children()
+
+    def __enter__(self) -> None:
+        if os.getpid() != self._process:
+            raise DeviceLostError(
+                f"{self._device} was opened before this process was forked, and drivers do not "
+                "work on in a forked child",
+                where=str(user_source()),
+                fix='start processes by multiprocessing.get_context("spawn"), or use the device '
+                "first in the child; device='cpu' works here, too",
+            )
+        self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+
+
+@cache
+def _keep_garbage_in_children() -> None:
+    """Let the parent's garbage be in children: to free a driver's may take forever."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=gc.freeze)

@@ -8,8 +8,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..backends.graph_table.walk import computed
 from ..backends.xla.emit import table_of
-from ..backends.xla.host import HostCalls
+from ..backends.xla.host import call_host
 from ..ir.body import Call
 from ..ir.builder import build
 from ..ir.errors import GradientError
@@ -54,7 +55,6 @@ class _InJax:
     """Runs graphs while JAX records, with the table of the xla device."""
 
     def __init__(self) -> None:
-        self._host = HostCalls()
         self._table = table_of(self.run)
 
     def run(self, graph: Graph, arrays: Arrays) -> list[jax.Array]:
@@ -85,8 +85,7 @@ class _InJax:
             if "expand" in node.op.rules:
                 return self.run(expanded(node), arrays)
             return self._without_row(node, arrays)
-        made = self._table.rows[node.op.name].emit(*arrays, **node.attrs)
-        return tuple(made) if isinstance(made, tuple | list) else (made,)
+        return tuple(computed(node, self._table, arrays))
 
     def _without_row(self, node: Node, arrays: Arrays) -> Sequence[jax.Array]:
         """A node as one of its real and imaginary parts, or else a call of NumPy."""
@@ -97,7 +96,7 @@ class _InJax:
 
         @jax.custom_jvp
         def called(*xs: jax.Array) -> Sequence[jax.Array]:
-            return self._host.call(node, xs)
+            return call_host(node, xs)
 
         @called.defjvp
         def called_jvp(primals: Arrays, tangents: Arrays) -> Any:

@@ -16,8 +16,6 @@ from .work_class import COSTLY
 SHORT = 8  # rounds of a loop that fill no vector
 OUTSIDE = ("input", "output", "constant")  # what is touched once in a run, with all the rest
 
-Kind = tuple[str, int]
-
 
 @dataclass(frozen=True)
 class StepCost:
@@ -26,13 +24,12 @@ class StepCost:
     `work` has by kind: `additions` (simple instructions, in units of one), `series` (transcendental
     ones, in the same units), `gather` (numbers read at computed places), `strided` (not side by
     side), and what nests of loops do beside (operations of a `product float32`, numbers of a
-    `scan`). With a kind stands how large the array is that is read so, else 0.
-    `nbytes` are read and written; of these `far` lie in arrays that the program was given or makes,
-    which are spread over `within` bytes.
+    `scan`). `nbytes` are read and written; of these `far` lie in arrays that the program was given
+    or makes, which are spread over `within` bytes.
     """
 
     times: float = 1.0
-    work: Mapping[Kind, float] = field(default_factory=dict)
+    work: Mapping[str, float] = field(default_factory=dict)
     nbytes: float = 0.0
     far: float = 0.0
     within: float = 0.0
@@ -78,9 +75,9 @@ def work(program: Program) -> tuple[int, int]:
 
 
 def _cost(step: Step, times: float, within: float) -> StepCost:
-    counts: dict[Kind, float] = defaultdict(float)
+    counts: dict[str, float] = defaultdict(float)
     for nest in nests(step):
-        counts[nest.kind, 0] += nest.count
+        counts[nest.kind] += nest.count
         seen: set[Expr] = set()
         for expr in nest.roots:
             for kind, count in _evaluated(expr, nest.trips, nest.loops[-1:], seen):
@@ -93,7 +90,7 @@ def _cost(step: Step, times: float, within: float) -> StepCost:
 
 def _evaluated(
     expr: Expr, trips_made: float, along: Sequence[Variable], seen: set[Expr]
-) -> Iterator[tuple[Kind, float]]:
+) -> Iterator[tuple[str, float]]:
     """Kinds of work and counts of the evaluations of an expression; what is shared counts once.
 
     `along` are the loops that vectors may follow.
@@ -108,16 +105,16 @@ def _evaluated(
         inner = list(walk(expr.body))
         loads = sum(isinstance(e, Load) for e in inner)
         guards = sum(isinstance(e, Guard) for e in inner)
-        yield ("additions", 0), trips_made * (1 + loads + 2 * guards)
+        yield "additions", trips_made * (1 + loads + guards)
     for part in expr.parts:
         yield from _evaluated(part, trips_made, along, seen)
     if isinstance(expr, Load) and expr.index.loads:
-        yield ("gather", likely(expr.buffer.size)), trips_made
+        yield "gather", trips_made
     elif isinstance(expr, Load) and not _is_near(expr, along):
-        yield ("strided", likely(expr.buffer.size)), trips_made
+        yield "strided", trips_made
     if isinstance(expr, Apply):
         units = INSTRUCTIONS[expr.instruction][0]
-        yield ("series" if units >= COSTLY else "additions", 0), trips_made * units
+        yield "series" if units >= COSTLY else "additions", trips_made * units
 
 
 def _is_near(load: Load, along: Sequence[Variable]) -> bool:

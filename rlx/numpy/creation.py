@@ -16,6 +16,7 @@ from ..ir.types import MOST_ELEMENTS, as_dtype, is_inexact, is_integer
 from ..trace.apply import apply, apply_like, as_operand, as_tensor, operand_type
 from ..trace.array import Array, from_device, new_array
 from ..trace.axes import as_shape, integer
+from ..trace.foreign import shared
 from ..trace.host import is_python_scalar, leaves_of_lists, scalar_to_numpy, to_numpy
 from ..trace.operators import Operators
 from ..trace.promotion import FLOAT, broadcast_to, convert_exactly, result_dtype
@@ -103,8 +104,8 @@ def from_dlpack(x: Any, *, device: Any = None, copy: bool | None = None) -> Any:
     if found is not None:
         return placed(found, device)
     if copy is False:
-        return placed(Array(np.from_dlpack(x, copy=False)), device)
-    return placed(array(np.from_dlpack(x)), device)
+        return placed(Array(shared(x, copy=False)), device)
+    return placed(array(shared(x)), device)
 
 
 def copy(a: Tensor, order: str | None = None) -> Any:

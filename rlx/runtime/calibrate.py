@@ -1,17 +1,18 @@
 """Measure how fast a device is: a second at most, kept on disk.
 
 Small programs run on the device, each of one kind of work. The first ones matter most: when the
-time is over the rest is left out, and models then take the nearest that is known.
+time is over the rest is left to the next process; models take the nearest that is known.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 import platform
 import time
 import timeit
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,77 +33,103 @@ ESSENTIAL = 2  # programs that are always measured: memory and products
 ONE, MOST = 2e-4, 1e-2  # seconds of one run of a measurement, and of all
 RUNS, FEWEST = 10, 2  # the least of some short runs is one that nobody disturbed
 AGAIN = 2  # times that all is measured once more
+SHARE = 0.2  # of the seconds: what takes longer is left out, and follows from smaller programs
 FAR = 1 << 26  # numbers that fit in no cache
 ROUNDS, LEAVES, SIDE = 64, 32, 8
 CALL = ("call", 1.0)
+LAUNCHES = ("call", "leaves", "rounds", "checks", "place")
+AROUND = ("checks", "place", "put", "get")  # measured without a call
 Probed = tuple[str, float]
+Times = Mapping[Probed, float | None]
 PLAIN = CompileOptions(precision=AS_WRITTEN)
 
 
 @functools.cache
 def rates(device: str) -> Rates:
-    """How fast a device is on this machine, measured if no process has done that."""
-    from .rates import rates_of
+    """How fast a device is on this machine, measured if no process has done that.
 
+    What one process has no time for the next one measures.
+    """
     session, disk = default_session(device), disk_cache()
     files = sources(disk, EVERYTHING) if disk else ""
     facts = platform.node(), platform.processor(), session.device, session.backend.description()
     key = hashed("calibration", files, facts, session.backend.compiled_for()) if files else ""
-    known = disk.get(key) if disk and key else None
-    if known is not None:
-        try:
-            return rates_of(known.decode())
-        except (ValueError, KeyError, UnicodeDecodeError):  # damage that the checksum missed
-            pass
-    made, is_whole = measured(session)
-    if disk and key and is_whole:  # else the machine was busy: the next process tries again
-        disk.put(key, made.text.encode())
-    return made
+    known = _read(disk.get(key) if disk and key else None)
+    if not is_whole(known):
+        known = measured(session, known=known)
+        if disk and key:
+            disk.put(key, json.dumps([[*probed, s] for probed, s in known.items()]).encode())
+    return rates_of(known)
 
 
-def measured(session: Session, longest: float = LONGEST) -> tuple[Rates, bool]:
-    """Measure a device now: its rates, and whether there was time for all of them."""
+def _read(data: bytes | None) -> Times:
+    """The times in a file; none of those in one that is damaged."""
+    try:
+        return {(str(kind), float(size)): s for kind, size, s in json.loads(data or b"[]")}
+    except (ValueError, TypeError):
+        return {}
+
+
+def is_whole(times: Times) -> bool:
+    """Whether nothing is left to measure."""
+    return all(probe.probed in times for probe in _probes())
+
+
+def measured(
+    session: Session, longest: float = LONGEST, known: Times | None = None
+) -> dict[Probed, float | None]:
+    """Measure a device now: seconds by what is measured, None for what it cannot run.
+
+    What is not yet `known` comes first, and of two times of one program the lesser counts.
+    """
     until = time.perf_counter() + longest
-    device, is_whole = _Device(session), True
-    best: dict[Probed, float] = {}
+    device, best = _Device(session), dict(known or {})
     runs: dict[Probed, Callable[[], Any]] = {}
-    for number, probe in enumerate(_probes()):
-        probed = probe.kind, probe.size
-        left = until - time.perf_counter()
-        if number >= ESSENTIAL and left < 0:
-            is_whole = False
+    probes = sorted(_probes(), key=lambda probe: probe.probed in best)
+    for number, probe in enumerate(probes):
+        is_essential = number < ESSENTIAL and not known
+        if not is_essential and time.perf_counter() > until:
             break
-        if number >= ESSENTIAL and _expected(best, *probed) * 2 * FEWEST > left:
-            continue  # what is known of smaller sizes is in proportion
-        run = device.prepared(probe)
+        is_long = _expected(best, probe) * 2 * FEWEST > longest * SHARE
+        run = None if is_long and not is_essential else device.prepared(probe)
+        best.setdefault(probe.probed, None)
         if run is not None:
-            runs[probed], best[probed] = run, _timed(run)
+            runs[probe.probed] = run
+            best[probe.probed] = _least(_timed(run), best[probe.probed])
     for _ in range(AGAIN):  # who disturbed the first measurements may be gone
         for probed, run in runs.items():
-            if time.perf_counter() + best[probed] * 2 * FEWEST < until:
-                best[probed] = min(best[probed], _timed(run))
-    return _rates(device, best), is_whole
+            if time.perf_counter() + (best[probed] or 0.0) * 2 * FEWEST < until:
+                best[probed] = _least(_timed(run), best[probed])
+    for probed, seconds in device.around().items():
+        best[probed] = _least(seconds, best.get(probed))
+    return best
 
 
-def _expected(best: Mapping[Probed, float], name: str, size: float) -> float:
-    known = tuple(sorted((other, s) for (kind, other), s in best.items() if kind == name))
-    return Curve(known).seconds(size) if known else 0.0
+def _least(now: float, before: float | None) -> float:
+    return now if before is None else min(now, before)
 
 
-def _rates(device: _Device, best: Mapping[Probed, float]) -> Rates:
-    call = best.get(CALL, 1e-6)
+def _expected(best: Times, probe: _Probe) -> float:
+    """How long a program may take, by what is known of others; 0 if nothing is."""
+    kind = PRODUCT if probe.kind.startswith("product ") else probe.kind
+    known = [(size, s) for (other, size), s in best.items() if other == kind and s]
+    return Curve(tuple(sorted(known))).seconds(probe.size) if known else 0.0
+
+
+def rates_of(times: Times) -> Rates:
+    """What follows from measured times: a call's own is in those of all programs."""
+    call = times.get(CALL) or 1e-6
     points: dict[str, list[tuple[float, float]]] = {}
-    for (name, size), seconds in best.items():
-        points.setdefault(name, []).append((size, max(seconds - call, seconds / 20)))
-    for name, size, seconds in device.transfers():
-        points.setdefault(name, []).append((size, seconds))
-    curves = {name: Curve(tuple(sorted(p))) for name, p in points.items()}
-    launches = {name: curves.pop(name, None) for name in ("call", "leaves", "rounds")}
-    known = Rates(call + device.checks(), 0.0, 0.0, device.place(), curves)
-    leaf = launches["leaves"].seconds(1.0) if launches["leaves"] else 0.0
-    step = launches["rounds"].seconds(1.0) if launches["rounds"] else 0.0
-    step = max(step - known.seconds(PRODUCT, 2.0 * SIDE**3), 0.0)
-    return replace(known, step=step, leaf=leaf)
+    for (kind, size), seconds in times.items():
+        if seconds is not None:
+            own = seconds if kind in AROUND else max(seconds - call, seconds / 20)
+            points.setdefault(kind, []).append((size, own))
+    curves = {kind: Curve(tuple(sorted(p))) for kind, p in points.items()}
+    one = {k: curves.pop(k).seconds(1.0) for k in LAUNCHES if k in curves}
+    curved = Rates(0.0, 0.0, 0.0, 0.0, curves)
+    step = max(one.get("rounds", 0.0) - curved.seconds(PRODUCT, 2.0 * SIDE**3), 0.0)
+    whole = call + one.get("checks", 0.0)
+    return Rates(whole, step, one.get("leaves", 0.0), one.get("place", 0.0), curves)
 
 
 class _Device:
@@ -125,33 +152,28 @@ class _Device:
         except (RlxError, MemoryError):
             return None
 
-    def checks(self) -> float:
-        """What Python does around a call: that of an object that passes its arguments on."""
+    def around(self) -> dict[Probed, float]:
+        """The times of what happens around the calls of programs."""
         passing, x = _Passing(), _numbers(8)
-        return max(_timed(lambda: passing(x)) - _timed(lambda: id(x)), 0.0)
+        checks = max(_timed(lambda: passing(x)) - _timed(lambda: id(x)), 0.0)
+        return {("checks", 1.0): checks, ("place", 2.0 * LEAVES): _moving(), **self.copies()}
 
-    def place(self) -> float:
-        """What it takes to get an array from its place in a container, or to put it there."""
-        tree = {str(i): _numbers(8) for i in range(LEAVES)}
-
-        names = list(tree)
-
-        def moved() -> dict[str, Any]:
-            return dict(zip(names, [tree[name] for name in names], strict=True))
-
-        return _timed(moved) / (2 * LEAVES)
-
-    def transfers(self) -> list[tuple[str, float, float]]:
+    def copies(self) -> dict[Probed, float]:
         """The times of copies to the device and back; none if it shares the host's memory."""
-        if self.memory is None:
-            return []
-        found = []
-        for count in (1 << 8, 1 << 20):
+        found: dict[Probed, float] = {}
+        for count in (1 << 8, 1 << 20) if self.memory is not None else ():
             x = Array(np.ones(count, np.float32))
             there = x.to(self.memory)
-            found.append(("put", 4.0 * count, _timed(lambda x=x: _ready(x.to(self.memory)))))
-            found.append(("get", 4.0 * count, _timed(lambda there=there: there.host())))
+            found["put", 4.0 * count] = _timed(lambda x=x: _ready(x.to(self.memory)))
+            found["get", 4.0 * count] = _timed(lambda there=there: there.host())
         return found
+
+
+def _moving() -> float:
+    """How long it takes to get arrays from places of a container, and to put them into one."""
+    tree = {str(i): _numbers(8) for i in range(LEAVES)}
+    names = list(tree)
+    return _timed(lambda: dict(zip(names, [tree[name] for name in names], strict=True)))
 
 
 class _Passing:
@@ -191,6 +213,11 @@ class _Probe:
     program: Callable[..., Value | list[Value]]
     arrays: Callable[[], list[np.ndarray]]
 
+    @property
+    def probed(self) -> Probed:
+        """What its time is known by."""
+        return self.kind, self.size
+
     def graph(self, arrays: Sequence[np.ndarray]) -> Graph:
         """The program as a graph."""
         return build(self.program, [type_of(x) for x in arrays], "calibration")
@@ -198,7 +225,6 @@ class _Probe:
 
 def _probes() -> list[_Probe]:
     """The programs, the most telling first."""
-    few = 1 << 17
     return [
         _stream(1 << 20),
         _product(256, "float32"),
@@ -206,17 +232,17 @@ def _probes() -> list[_Probe]:
         _Probe("leaves", 2.0 * LEAVES, _each, lambda: [_numbers(8)] * LEAVES),
         _Probe("rounds", float(ROUNDS), _rounds, lambda: [_numbers(SIDE, SIDE)] * 2),
         _product(32, "float32"),
+        *(_counted("additions", 32, _chain(16), count) for count in (1 << 18, 1 << 12)),
+        *(_counted("series", 85, _series, count) for count in (1 << 12, 1 << 18)),
         _product(1024, "float32"),
+        _gathering(1 << 20),
+        *(_stream(count) for count in (1 << 12, 1 << 16)),
         *(_product(512, dtype) for dtype in ("bfloat16", "float64", "float16", "int8")),
-        *(_stream(count) for count in (1 << 12, 1 << 16, 1 << 22)),
-        *(_counted("additions", 32, _chain(16), count) for count in (1 << 12, 1 << 18)),
-        *(_counted("series", 30, _series, count) for count in (1 << 12, 1 << 18)),
-        *(_counted("scan", 1, _running, count) for count in (few, 1 << 22)),
-        *(_across(side) for side in (1 << 6, 1 << 9, 1 << 11)),
-        *(_gathering(count) for count in (1 << 12, few, 1 << 20)),
-        *(_scattering(count) for count in (1 << 14, 1 << 20)),
+        _counted("scan", 1, _running, 1 << 22),
+        *(_across(side) for side in (1 << 9, 1 << 11)),
+        _scattering(1 << 20),
         _Probe("library", 1.0, _library, lambda: [_numbers(2, 2)]),
-        _Probe("sort", float(few), _sorted, lambda: [_shuffled(few)]),
+        _Probe("sort", float(1 << 17), _sorted, lambda: [_shuffled(1 << 17)]),
         _counted("stream", 4, _sum, FAR),
     ]
 
@@ -268,7 +294,7 @@ def _each(*xs: Value) -> list[Value]:
 
 
 def _series(x: Value) -> Value:
-    return OPS["log"](OPS["exp"](x) + 1.0)
+    return OPS["exp"](x) + OPS["log"](x) + OPS["sin"](x) + OPS["tanh"](x)
 
 
 def _rounds(w: Value, c: Value) -> list[Value]:
@@ -302,16 +328,16 @@ def _gathering(count: int) -> _Probe:
 
 
 def _scattering(count: int) -> _Probe:
-    """Sums of about eight numbers each."""
+    """Sums of about 64 numbers each."""
 
     def program(x: Value, i: Value) -> Value:
-        zeros = OPS["full"](shape=(count // 8,), value=0.0, dtype=x.dtype)
+        zeros = OPS["full"](shape=(count // 64,), value=0.0, dtype=x.dtype)
         place = OPS["reshape"](i, shape=(count, 1))
         axes = {"window_axes": (), "inserted_axes": (0,), "scatter_axes": (0,)}
         return OPS["scatter_add"](zeros, place, x, **axes)
 
     def arrays() -> list[np.ndarray]:
-        return [_numbers(count), _places(count, count // 8)]
+        return [_numbers(count), _places(count, count // 64)]
 
     return _Probe("scatter", float(count), program, arrays)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -18,6 +20,7 @@ from .compiled import CompiledGraph
 from .samples import SWEPT, Arrays, Case, graph_of, tolerance_of
 from .session import CompileOptions, Session
 
+TOGETHER = 32  # samples that are compiled before they run
 ON_HOST = re.compile(r"library: on the host")
 
 
@@ -78,26 +81,50 @@ class Conformance:
         return "\n".join(lines)
 
 
+@dataclass(frozen=True)
+class _Sample:
+    case: Case
+    number: int
+    dtype: str
+    arrays: Arrays
+
+    @cached_property
+    def graph(self) -> Graph:
+        return graph_of(self.case.op, self.arrays, self.case.attrs)
+
+
 @dataclass
 class _Audit:
     session: Session
     options: CompileOptions
     outcomes: list[Outcome] = field(default_factory=list)
 
-    def run(self, case: Case, number: int, dtypes: Iterable[str]) -> None:
-        """Compare one sample in several dtypes."""
-        for name, arrays in case.swept(tuple(dtypes)):
-            self.outcomes.append(self._outcome(case, number, name, arrays))
+    def run(self, samples: Iterable[_Sample]) -> None:
+        """Compare samples.
 
-    def _outcome(self, case: Case, number: int, name: str, arrays: Arrays) -> Outcome:
-        place = (case.op.name, number, name)
-        graph = graph_of(case.op, arrays, case.attrs)
-        absent = self._absent(graph)
+        Some are compiled before the first of them runs, so that a device can build them at once.
+        """
+        left = iter(samples)
+        while some := list(itertools.islice(left, TOGETHER)):
+            compiled = [self._compiled(sample) for sample in some]
+            self.outcomes += map(self._outcome, some, compiled)
+
+    def _compiled(self, sample: _Sample) -> CompiledGraph | Exception:
         try:
-            compiled = self.session.compile(graph, options=self.options)
+            return self.session.compile(sample.graph, options=self.options)
+        except Exception as error:  # to be told with what goes wrong in the call
+            return error
+
+    def _outcome(self, sample: _Sample, compiled: CompiledGraph | Exception) -> Outcome:
+        place = (sample.case.op.name, sample.number, sample.dtype)
+        graph, arrays = sample.graph, sample.arrays
+        try:
+            if isinstance(compiled, Exception):
+                raise compiled
             results = compiled(*(np.array(a, order="C") for a in arrays))
         except (UnsupportedOp, UnsupportedDtype) as error:
-            return Outcome(*place, absent, "" if absent else _without_op(error, case.op))
+            absent = self._absent(graph)
+            return Outcome(*place, absent, "" if absent else _without_op(error, sample.case.op))
         except Exception as error:  # any other is a fault of the device
             return Outcome(*place, fault=f"{type(error).__name__}: {error}".splitlines()[0])
         results = results if isinstance(results, tuple) else (results,)
@@ -164,8 +191,11 @@ def check_backend(
     reference: ... samples, 0 wrong, 0 refused (0.0%), 0 on the host
     """
     audit = _Audit(Session(device), CompileOptions(tier=tier))
-    for case, number in cases(ops):
-        audit.run(case, number, only(case, number) if only else dtypes)
+    audit.run(
+        _Sample(case, number, name, arrays)
+        for case, number in cases(ops)
+        for name, arrays in case.swept(tuple(only(case, number) if only else dtypes))
+    )
     found = Conformance(audit.session.device, tuple(audit.outcomes))
     if found.faults:
         error = DivergenceError(

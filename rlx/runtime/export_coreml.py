@@ -81,10 +81,10 @@ def _with_captures(traced: Traced) -> Graph:
 
 
 def _input_names(graph: Graph) -> list[str]:
-    """The names of the arguments, of letters, digits and underscores alone."""
+    """The names of the arguments, of English letters, digits and underscores alone."""
     names: list[str] = []
     for name in parameter_names(graph):
-        plain = re.sub(r"\W+", "_", name).strip("_") or "x"
+        plain = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_") or "x"
         plain = plain if not plain[0].isdigit() else f"x{plain}"
         while plain in names or re.fullmatch(r"y\d+", plain):
             plain += "_"

@@ -5,7 +5,6 @@ A `Curve` has measured times by size; between them, and beyond, times follow a l
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,6 @@ INSTEAD = {
     "strided": (1.0, "gather"),
     "scatter": (4.0, "gather"),
     "scan": (4.0, "stream"),
-    "greatest": (1.0, "additions"),
     "sort": (90.0, "stream"),
 }
 
@@ -92,24 +90,6 @@ class Rates:
         curve = self.curves.get(kind)
         return curve.seconds(max(nbytes, curve.points[0][0])) if curve else 0.0
 
-    @property
-    def text(self) -> str:
-        """The rates as text that `rates_of` reads."""
-        curves = {name: curve.points for name, curve in self.curves.items()}
-        numbers = {"call": self.call, "step": self.step, "leaf": self.leaf, "place": self.place}
-        return json.dumps({**numbers, "curves": curves})
-
-
-def rates_of(text: str) -> Rates:
-    """Read rates; a `ValueError` or `KeyError` if the text is none."""
-    known = json.loads(text)
-    curves = {
-        name: Curve(tuple((float(size), float(seconds)) for size, seconds in points))
-        for name, points in known["curves"].items()
-    }
-    call, step, leaf, place = (float(known[name]) for name in ("call", "step", "leaf", "place"))
-    return Rates(call, step, leaf, place, curves)
-
 
 @dataclass(frozen=True)
 class Prediction:
@@ -147,11 +127,9 @@ def predict(
     for step in steps:
         launches += step.times * rates.step
         waits, works = rates.moving(step), 0.0
-        for (kind, among), count in step.work.items():
+        for kind, count in step.work.items():
             if kind.startswith("product "):  # reads its matrices into an order of its own first
                 compute += step.times * rates.seconds(kind, count)
-            elif among:
-                works += count / among * rates.seconds(kind, among)
             else:
                 works += rates.seconds(kind, count)
         compute += step.times * (works if works > waits else 0.0)

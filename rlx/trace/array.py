@@ -12,7 +12,7 @@ from ..ir.errors import AttributeValueError, DeviceUnavailable, DtypeError, Shap
 from ..ir.memory import Memory, Shared, Sharing
 from ..ir.types import Type
 from . import ownership
-from .foreign import DEVICES, HOST_DEVICES
+from .foreign import DEVICES, HOST_DEVICES, given, place_of
 from .operators import Operators
 
 
@@ -124,8 +124,8 @@ class Array(Operators):
         if copy or (old and copy is None):
             data = data.copy()
         elif old:
-            data = np.asarray(_SharedMemory(data))
-        return data.__dlpack__(**options)
+            data = np.asarray(_SharedMemory(data)).view(data.dtype)
+        return given(data, **options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._data.__dlpack_device__() if self._is_shared else (1, 0)  # the host
@@ -214,7 +214,10 @@ class _SharedMemory:
 
     def __init__(self, data: np.ndarray) -> None:
         self._data = data  # keeps it alive
-        self.__array_interface__ = data.__array_interface__ | {"data": (data.ctypes.data, False)}
+        known = {"data": (data.ctypes.data, False), "typestr": f"|V{data.itemsize}"}
+        self.__array_interface__ = (
+            data.__array_interface__ | known | {"descr": [("", known["typestr"])]}
+        )
 
 
 def _host_alone(name: str) -> Any:
@@ -247,7 +250,7 @@ def new_array(array: np.ndarray) -> Array:
 
 def from_device(x: Any, copy: bool) -> Array | None:
     """An array of another library that lies on a device of rlx, else None."""
-    kind, number = x.__dlpack_device__()
+    kind, number = place_of(x)
     if kind not in DEVICES:
         return None
     memory = find_memory(f"{DEVICES[kind]}:{number}" if number else DEVICES[kind])

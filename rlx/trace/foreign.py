@@ -1,4 +1,4 @@
-"""Arrays of other libraries, read where they lie.
+"""Arrays of other libraries, read where they lie, and arrays of rlx for them.
 
 They are met through DLPack: an object's `__dlpack__` gives a capsule that tells where its memory is
 and keeps it alive.
@@ -40,6 +40,11 @@ class _Tensor(ctypes.Structure):
     )
 
 
+CODES = {name: code for (code, _), name in UNKNOWN_TO_NUMPY.items()}
+BEFORE_TENSOR = {b"dltensor": 0, b"dltensor_versioned": 32}  # bytes, by the name of a capsule
+_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(
+    ("PyCapsule_GetName", ctypes.pythonapi)
+)
 _pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
@@ -60,21 +65,40 @@ class _Memory:
         }
 
 
-def shared(x: Any) -> np.ndarray:
+def given(data: np.ndarray, **options: Any) -> Any:
+    """The capsule of a NumPy array, also of a dtype that NumPy itself does not give."""
+    code = CODES.get(data.dtype.name)
+    if code is None:
+        return data.__dlpack__(**options)
+    capsule = data.view(f"u{data.itemsize}").__dlpack__(**options)
+    name = _name(capsule)
+    _Tensor.from_address(_pointer(capsule, name) + BEFORE_TENSOR[name]).code = code
+    return capsule
+
+
+def shared(x: Any, copy: bool | None = None) -> np.ndarray:
     """A NumPy array over the memory of an object that speaks DLPack."""
     _check_place(x)
     try:
-        return np.from_dlpack(x)
+        return np.from_dlpack(x) if copy is None else np.from_dlpack(x, copy=copy)
     except (BufferError, RuntimeError) as error:
         return _read(x, error)
 
 
+def place_of(x: Any) -> tuple[int, int]:
+    """The kind of memory that an object lies in, as DLPack counts, and which of them."""
+    try:
+        kind, number = x.__dlpack_device__() if hasattr(x, "__dlpack_device__") else (1, 0)
+    except Exception as refusal:
+        raise _gives_nothing(x, refusal) from None
+    return int(kind), int(number)
+
+
 def _check_place(x: Any) -> None:
-    device = x.__dlpack_device__()[0] if hasattr(x, "__dlpack_device__") else 1
+    device, _ = place_of(x)
     if device not in HOST_DEVICES:
         raise ArgumentError(
-            f"a {type(x).__name__} lies in the memory of another device (DLPack calls it "
-            f"{int(device)})",
+            f"a {type(x).__name__} lies in the memory of another device (DLPack calls it {device})",
             where=str(user_source()),
             fix="rlx.numpy.from_dlpack(x) takes it over, where it lies"
             if device in DEVICES
@@ -87,11 +111,7 @@ def _read(x: Any, error: Exception) -> np.ndarray:
     try:
         capsule = x.__dlpack__()
     except Exception as refusal:
-        raise ArgumentError(
-            f"a {type(x).__name__} does not give its memory: {refusal}",
-            where=str(user_source()),
-            fix="pass an array that does, as x.detach() of one with a gradient",
-        ) from None
+        raise _gives_nothing(x, refusal) from None
     tensor = _Tensor.from_address(_pointer(capsule, b"dltensor"))
     name = UNKNOWN_TO_NUMPY.get((tensor.code, tensor.bits))
     if name is None or tensor.lanes != 1:
@@ -101,3 +121,12 @@ def _read(x: Any, error: Exception) -> np.ndarray:
             fix="convert it first, as to float32",
         )
     return np.asarray(_Memory(capsule, tensor)).view(DTYPES[name])
+
+
+def _gives_nothing(x: Any, refusal: Exception) -> ArgumentError:
+    return ArgumentError(
+        f"a {type(x).__name__} does not give its memory: {refusal}",
+        where=str(user_source()),
+        fix="pass an array that does: x.detach() of one with a gradient, x.resolve_conj() of a "
+        "conjugate,\nx.to_dense() of a sparse one",
+    )

@@ -43,16 +43,19 @@ def to_numpy(x: Any, dtype: Any = None, *, copy: bool = False) -> np.ndarray:
             found = shared(x)
     except RecursionError:
         raise too_deep() from None
-    except (TypeError, RuntimeError, BufferError):
-        if not hasattr(x, "__dlpack__"):
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:
+        if hasattr(x, "__dlpack__"):
+            found = shared(x)
+        elif isinstance(error, (TypeError, ValueError)):
+            raise DtypeError(
+                f"a {type(x).__name__} does not make an array: {error}",
+                where=str(user_source()),
+                fix="give lists of equal lengths"
+                if isinstance(error, ValueError)
+                else "give numbers, lists of numbers or an array of numbers",
+            ) from None
+        else:
             raise
-        found = shared(x)
-    except ValueError as error:
-        raise DtypeError(
-            f"a {type(x).__name__} does not make an array: {error}",
-            where=str(user_source()),
-            fix="give lists of equal lengths",
-        ) from None
     if found.dtype.name == "float64" and not has_dtype and found.size:
         found = _exact_integers(x, found)
     if found.dtype.byteorder not in "=|" and found.dtype.kind in "iufc":

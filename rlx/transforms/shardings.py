@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, RlxError, StructureError
-from ..ir.sharding import NamedSharding, PartitionSpec
+from ..ir.sharding import Mesh, NamedSharding, PartitionSpec
 from ..runtime.session import CompileOptions
 from ..trace import pytree
 from ..trace.make_graph import Traced
@@ -41,7 +41,18 @@ def with_leaves(options: CompileOptions, traced: Traced) -> CompileOptions:
     every = given if isinstance(given, NamedSharding) else None
     named_leaves = traced.in_tree.num_leaves - len(inputs)
     more = [every] * named_leaves + [None] * (rest - named_leaves)
+    _check_meshes(s.mesh for s in (*inputs, *more, *outputs) if s is not None)
     return replace(options, in_shardings=(*inputs, *more), out_shardings=outputs)
+
+
+def _check_meshes(meshes: Iterable[Mesh]) -> None:
+    sizes = sorted({mesh.size for mesh in meshes})
+    if len(sizes) > 1:
+        raise ArgumentError(
+            f"the meshes have {' and '.join(map(str, sizes))} devices",
+            where=str(user_source()),
+            fix="use meshes of the same devices for all arguments and results of a function",
+        )
 
 
 def _leaves(name: str, prefix: Any, tree: Any) -> Leaves:

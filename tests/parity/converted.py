@@ -1,7 +1,7 @@
 """The cases of the tables with JAX's functions brought to rlx by `rlx.from_jax`.
 
 Each must give what JAX gives, in value and under every law. `make interop` runs all of them, on the
-device that the environment variable RLX_INTEROP_DEVICE names; `tests/test_from_jax.py` a part.
+device that the environment variable INTEROP_DEVICE names; `tests/test_from_jax.py` a part.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import rlx.numpy as rnp
 from .compare import leaves_of
 from .engine import JAX, RLX, Case, Check, Library, attempt, inputs, said
 
-DEVICE = os.environ.get("RLX_INTEROP_DEVICE", "cpu")
+DEVICE = os.environ.get("INTEROP_DEVICE", "cpu")
 NARROW = {"float64": np.float32, "int64": np.int32, "complex128": np.complex64}
 
 

@@ -12,7 +12,6 @@ import numpy as np
 from ...ir.graph import Graph
 from ...ir.text import show
 from ...ir.types import type_of
-from ...ir.verify import verify
 from ...lower.target import Target
 from ..backend import MISS, Availability, Backend, Executable
 
@@ -58,7 +57,7 @@ class AneBackend(Backend):
 
         from .program import package, prepared
 
-        stages = prepared(graph, _verified if check else None)
+        stages = prepared(graph, check)
         mir = list(stages.values())[-1]
         names = [f"x{i}" for i in range(len(graph.params))]
         results = [f"y{i}" for i in range(len(graph.results))]
@@ -85,7 +84,3 @@ def _outside(x: np.ndarray) -> np.ndarray:
     """An argument as Core ML takes it: no bools, and one element for a scalar."""
     x = x.astype(np.int32) if x.dtype == np.bool_ else x
     return np.atleast_1d(x)
-
-
-def _verified(name: str, graph: Graph) -> None:
-    verify(graph)

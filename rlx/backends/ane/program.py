@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ with warnings.catch_warnings():
     from coremltools.converters.mil.mil import Builder as mb
     from coremltools.converters.mil.mil import Function, Program, Var, types
 
-from ...ir.errors import ShapeError, UnsupportedOp
+from ...ir.errors import ShapeError
 from ...ir.graph import Graph, Node
 from ...ir.types import Type
 from ...lower.mir import legalize
@@ -36,13 +37,13 @@ MOST_AXES = 5
 OF_NAMES = {"fp16": types.fp16, "fp32": types.fp32, "int32": types.int32, "bool": types.int32}
 
 
-def prepared(graph: Graph, check: Any = None) -> dict[str, Graph]:
+def prepared(graph: Graph, check: bool = False) -> dict[str, Graph]:
     """The stages of a graph, the last of which is written in ops that MIL has.
 
     What Core ML cannot run is an error that names op, lack and line.
     """
     rows = table()
-    stages = prepare(graph, rows.takes, lambda dtype: False, check)
+    stages = prepare(graph, rows.takes, check=check)
     mir = legalize(list(stages.values())[-1], Target("ane", stored=STORED))
     for param in mir.params:
         _check_shape(param.type, param.origin or "an argument", None)
@@ -56,8 +57,7 @@ def _check_node(node: Node, rows: Table) -> None:
         _check_shape(result.type, node.op.name, str(node.source))
     if rows.takes(node):
         return
-    error = refused(node, "ane", f"there is no row {node.op.name!r} for these operands")
-    raise UnsupportedOp(error.what, where=error.where, notes=error.notes, fix=error.fix)
+    raise refused(node, "ane", f"there is no row {node.op.name!r} for these operands")
 
 
 def _check_shape(type: Type, what: str, where: str | None) -> None:
@@ -119,7 +119,8 @@ def quiet() -> Iterator[None]:
     before = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings():
+        # the bars can be turned off for all of the process only, or before coremltools is loaded
+        with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -106,21 +106,52 @@ class Plan:
     @property
     def text(self) -> str:
         """All functions and kernels as one text."""
-        called = [name for kernel in self.kernels for name in kernel.called]
-        texts = [kernel.text for kernel in self.kernels]
-        return self.dialect.module(self.functions.needed(called), texts)
+        return _text(self.dialect, self.functions, self.kernels)
 
     def module(self, kernel: KernelText) -> str:
         """One kernel with its functions, as a text of its own."""
         return self.dialect.module(self.functions.needed(kernel.called), [kernel.text])
 
 
-def plan(program: Program, dialect: Dialect, claim: Claim = lambda step: None) -> Plan:
+def _text(dialect: Dialect, functions: Functions, kernels: Sequence[KernelText]) -> str:
+    called = [name for kernel in kernels for name in kernel.called]
+    return dialect.module(functions.needed(called), [kernel.text for kernel in kernels])
+
+
+class Kernels:
+    """The kernels of one plan or of several; equal ones are one."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect, self.functions = dialect, Functions(dialect)
+        self.known: dict[Hashable, KernelText] = {}
+
+    def add(self, written: Written) -> KernelText:
+        """The text of a kernel; equal ones have one name."""
+        key = (written.signature, written.lines)
+        if key not in self.known:
+            name = f"kernel_{len(self.known)}"
+            text = self.dialect.kernel(name, written.signature, written.lines)
+            self.known[key] = KernelText(name, written.signature, text, written.called)
+        return self.known[key]
+
+    @property
+    def text(self) -> str:
+        """All functions and kernels as one text."""
+        return _text(self.dialect, self.functions, tuple(self.known.values()))
+
+
+def plan(
+    program: Program,
+    dialect: Dialect,
+    claim: Claim = lambda step: None,
+    kernels: Kernels | None = None,
+) -> Plan:
     """Write the kernels of a program and of the nested ones.
 
-    What the device has a library for is claimed, and no kernel is written for it.
+    What the device has a library for is claimed, and no kernel is written for it. The `kernels` of
+    other plans with the same dialect may be shared.
     """
-    return _Planner(program, dialect, claim).run()
+    return _Planner(program, dialect, claim, kernels or Kernels(dialect)).run()
 
 
 @dataclass
@@ -128,7 +159,8 @@ class _Planner:
     program: Program
     dialect: Dialect
     claim: Claim
-    kernels: dict[Hashable, KernelText] = field(default_factory=dict)
+    shared: Kernels
+    kernels: dict[str, KernelText] = field(default_factory=dict)  # its own, by name
     known: dict[Hashable, list[tuple[KernelText, list[int], Written]]] = field(default_factory=dict)
     spares: list[Buffer] = field(default_factory=list)
     products: dict[Contraction, Product] = field(default_factory=dict)
@@ -137,7 +169,7 @@ class _Planner:
 
     def run(self) -> Plan:
         """Write all kernels."""
-        self.functions = Functions(self.dialect)
+        self.functions = self.shared.functions
         arena = self.program.arena_bytes
         assert not isinstance(arena, Dim), "programs have known sizes here"
         self.arena_end = -(-arena // ALIGNMENT) * ALIGNMENT
@@ -231,13 +263,10 @@ class _Planner:
         return Launch(kernel, buffers, written.numbers, written.groups)
 
     def kernel(self, written: Written) -> KernelText:
-        """The text of a kernel; equal ones have one name."""
-        key = (written.signature, written.lines)
-        if key not in self.kernels:
-            name = f"kernel_{len(self.kernels)}"
-            text = self.dialect.kernel(name, written.signature, written.lines)
-            self.kernels[key] = KernelText(name, written.signature, text, written.called)
-        return self.kernels[key]
+        """The text of a kernel."""
+        kernel = self.shared.add(written)
+        self.kernels[kernel.name] = kernel
+        return kernel
 
 
 WRITERS: dict[type, Callable[..., Written]] = {

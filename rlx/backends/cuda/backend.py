@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from ...ir.errors import RlxError
 from ...ir.graph import Graph
-from ...ir.types import DTYPES
-from ...lower.cost import work
-from ...lower.pipeline import Lowered, lower
-from ...lower.target import FLOATS, NUMBERS, Target
+from ...lower.target import Target
 from ..backend import Availability, Backend, Executable
 from ..c_like.cuda_c import CudaC
+from ..c_like.executable import kernel_executable, kernel_target
 from ..c_like.plan import Plan, plan
-from ..c_like.report import report as report_of_kernels
 from ..c_like.runner import Place, Places, Runner
-from ..device_entry import device_executable
 from .cards import DRIVERS, find
 from .graphs import Graphs
 from .machine import CudaArray, CudaMachine, machine_of
 from .products import claim
 from .queued import Queued
-
-MOST_RANKED = 64
 
 
 class CudaBackend(Backend):
@@ -33,7 +26,7 @@ class CudaBackend(Backend):
     def __init__(self, kind: str = "cuda", which: str = "") -> None:
         self.kind, self.which = kind, which
         self.name = f"{kind}:{which}" if which else kind
-        self.target = target_of(self.name)
+        self.target = kernel_target(self.name)
         self._found: Availability | None = None
 
     def availability(self) -> Availability:
@@ -66,40 +59,25 @@ class CudaBackend(Backend):
         fixed: int = 0,
     ) -> Executable:
         """Lower a graph, write its kernels and build them."""
-        lowered = lower(graph, target or self.target, check)
         machine = self.machine
         claims = claim if machine.blas else lambda step: None
-        made = plan(lowered.program, CudaC(machine.limits), claims)
-        loaded = Loaded(machine, made)
-        return replace(
-            device_executable(graph, array, machine, loaded.run),
-            make_stages=lambda: {**lowered.stages, "cuda": made.text},
-            make_report=lambda: report(lowered, loaded),
-            arena_bytes=made.arena_bytes,
-            constant_bytes=sum(b.nbytes for p in made.program.programs for b in p.constants),
-            program=made.program,
-            work=lambda: work(made.program),
+        return kernel_executable(
+            graph,
+            array,
+            machine,
+            target or self.target,
+            write=lambda program: plan(program, CudaC(machine.limits), claims),
+            load=lambda made: Loaded(machine, made),
+            show=lambda made: {"cuda": made.text},
+            check=check,
         )
-
-
-def target_of(name: str) -> Target:
-    """What lowering must know of a device."""
-    return Target(
-        name,
-        stored=frozenset(DTYPES),
-        native=frozenset((*NUMBERS, *FLOATS)),
-        contracted=frozenset((*FLOATS, "int32", "int64", "uint32", "uint64")),
-        most_ranked=MOST_RANKED,
-        has_sort=True,
-        has_symbolic_sizes=False,
-    )
 
 
 class Loaded:
     """A plan on a machine: built kernels, constants in the device's memory."""
 
     def __init__(self, machine: CudaMachine, made: Plan) -> None:
-        self.machine, self.plan = machine, made
+        self.machine, self.plan, self.arena_bytes = machine, made, made.arena_bytes
         with machine.doing("building kernels"):
             module: Any = machine.build(made.text) if made.kernels else None
             arrays = {
@@ -113,6 +91,13 @@ class Loaded:
         self.runner = Runner(made, queued, places, {}, queued.multiply)
         self.graphs = Graphs(machine, made)
 
+    def remarks(self) -> Sequence[str]:
+        """How many products are the library's, and how many graphs there are."""
+        made, graphs = self.plan, self.graphs
+        products = [f"products: {len(made.products)} by cuBLAS"] if made.products else []
+        told = f"graph: {f'none, {graphs.refusal}' if graphs.refusal else len(graphs.known)}"
+        return [*products, told]
+
     def run(self, datas: Sequence[CudaArray]) -> list[CudaArray]:
         """Put all of a call into the stream; the results are there when it is done."""
         machine, program = self.machine, self.plan.program
@@ -124,11 +109,3 @@ class Loaded:
             addresses = (arena, *(p.memory for p in (*inputs, *outputs)))
             self.graphs.run(addresses, lambda: self.runner.run(inputs, outputs, arena))
         return results
-
-
-def report(lowered: Lowered, loaded: Loaded) -> str:
-    """What became of the ops."""
-    made, graphs = loaded.plan, loaded.graphs
-    products = [f"products: {len(made.products)} by cuBLAS"] if made.products else []
-    told = f"graph: {f'none, {graphs.refusal}' if graphs.refusal else len(graphs.known)}"
-    return report_of_kernels(lowered, made, *products, told)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import numpy as np
 
 from ...ir.errors import DeviceLostError, DtypeError
 from ..c_like.dialect import Limits
+from ..forks import DeviceLock
 from .cards import library
 from .compiling import compiled
 from .faults import lost, translated
@@ -55,7 +55,8 @@ class CudaArray:
             return self.as_cupy().__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return self.as_cupy().__dlpack_device__()
+        with self.machine.doing("sharing an array"):
+            return self.as_cupy().__dlpack_device__()
 
 
 def nbytes_of(shape: Sequence[int], dtype: np.dtype) -> int:
@@ -75,7 +76,7 @@ class CudaMachine:
         self.name = f"{kind}:{number}" if number else kind
         self.kind = kind
         self.cupy: Any = library()
-        self.lock = threading.RLock()
+        self.lock = DeviceLock(self.name)
         self.is_lost = False
         self._arena: CudaArray | None = None
         self.device = self.cupy.cuda.Device(number)

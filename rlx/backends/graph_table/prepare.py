@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ...ir.graph import Graph, Node
+from ...ir.verify import verify
 from ...lower.hir import (
     dedupe,
     expand,
@@ -21,21 +22,21 @@ from ...lower.hir import (
 def prepare(
     graph: Graph,
     takes: Callable[[Node], bool],
-    computes: Callable[[np.dtype], bool],
-    check: Callable[[str, Graph], None] | None = None,
+    *,
+    check: bool = False,
     keep_recomputed: bool = False,
 ) -> dict[str, Graph]:
     """Lower a traced graph; gives each stage by its name, the last one is to be run.
 
     Ops that a table `takes` stay whole; others are written in simpler ops where their rooms say
-    how. Of these the complex ones of a dtype that it `computes` not are written as their parts.
-    `check` gets each stage's name and graph. With `keep_recomputed` calls that compute again stay.
+    how, and of these complex ones as their parts. With `check` each stage is verified, with
+    `keep_recomputed` calls that compute again stay.
     """
     graphs: dict[str, Graph] = {}
 
     def after(name: str, graph: Graph) -> Graph:
         if check:
-            check(name, graph)
+            verify(graph)
         graphs[name] = graph
         return graph
 
@@ -44,9 +45,13 @@ def prepare(
     graph = after("simplified", simplify(dedupe(graph)))
     graph = after("folded", fold_constants(graph))
     graph = after("expanded", expand(graph, takes))
-    graph = after("split", expand(split_complex(graph, computes, takes), takes))
+    graph = after("split", expand(split_complex(graph, _never, takes), takes))
     graph = after("lightened", lighten_loops(graph))
     # folds and batched loops may bring composites back
     graph = after("simplified again", expand(simplify(fold_constants(graph)), takes))
     after("mir", dedupe(graph))
     return graphs
+
+
+def _never(dtype: np.dtype) -> bool:
+    return False

@@ -13,19 +13,23 @@ from .row import Table
 def walk(nodes: Iterable[Node], table: Table, known: MutableMapping[Value, Any]) -> None:
     """Compute nodes in order, of the library's arrays of `known` values.
 
-    Theirs are added to these. What the library refuses is an error that names op and line.
+    Those of their results join these.
     """
     for node in nodes:
-        results = _computed(node, table, [known[a] for a in node.args])
+        results = computed(node, table, [known[a] for a in node.args])
         known.update(zip(node.results, results, strict=True))
 
 
-def _computed(node: Node, table: Table, arrays: Sequence[Any]) -> Sequence[Any]:
+def computed(node: Node, table: Table, arrays: Sequence[Any]) -> Sequence[Any]:
+    """The library's arrays of a node.
+
+    What the library refuses is an error that names op and line.
+    """
     if node.op.is_constant:
         return [table.lift(node.attrs["value"].array)]
     try:
         results = table.rows[node.op.name].emit(*arrays, **node.attrs)
-    except RlxError:
+    except (RlxError, MemoryError):
         raise
     except Exception as error:
         raise refused(node, table.device, str(error).partition("\n")[0]) from error

@@ -12,7 +12,6 @@ from typing import Any
 from ...ir.graph import Graph
 from ...ir.memory import Memory
 from ...ir.text import show
-from ...ir.verify import verify
 from ...lower.mir import legalize
 from ...lower.target import Target
 from ..backend import Availability, Backend, Executable
@@ -119,7 +118,7 @@ class MlxBackend(Backend):
 
         began = time.perf_counter()
         table = table_of(self.name, self.is_gpu)
-        stages = prepare(graph, table.takes, _computes, _verified if check else None)
+        stages = prepare(graph, table.takes, check=check)
         mir = legalize(list(stages.values())[-1], self.target)
         maker = Maker(table, self.is_gpu or (target or self.target).tier == "max")
         program = maker.program(mir)
@@ -137,12 +136,3 @@ class MlxBackend(Backend):
         made.make_report = lambda: report(maker.ways)
         made.seconds = {"lower": time.perf_counter() - began}
         return made
-
-
-def _computes(dtype: Any) -> bool:
-    """Complex numbers are computed as their parts, but where a row takes them."""
-    return False
-
-
-def _verified(name: str, graph: Graph) -> None:
-    verify(graph)

@@ -42,8 +42,10 @@ def _power_of_two(count: mx.array) -> mx.array:
 
 
 def sin(x: mx.array) -> mx.array:
-    """The sine: the tangent times the cosine."""
-    return mx.sin(x) if x.itemsize == 4 else mx.tan(x) * cos(x)
+    """The sine: of doubles the tangent times the cosine."""
+    if x.itemsize == 4:
+        return mx.where(x == 0, x, mx.sin(x))  # that of -0 is -0
+    return mx.tan(x) * cos(x)
 
 
 def cos(x: mx.array) -> mx.array:

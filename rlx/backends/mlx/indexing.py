@@ -16,7 +16,7 @@ import numpy as np
 from ...ir.ops.index import fill_number
 from ...ir.types import Type
 from ..graph_table import Row
-from .arithmetic import scalar
+from .arithmetic import is_float, scalar
 from .kinds import FLOATS, HALVES, INTEGERS, STORED
 from .memory import dtype_of, to_mlx
 
@@ -165,9 +165,23 @@ def _scatter(write: Callable[[mx.array, mx.array, mx.array], mx.array]) -> Calla
 
 
 def _set(line: mx.array, places: mx.array, updates: mx.array) -> mx.array:
-    line = line + scalar(0, line) if line.dtype != mx.bool_ else mx.array(line)
-    line[places] = updates
-    return line
+    return mx.put_along_axis(line, places, updates, 0)
+
+
+def _least(line: mx.array, places: mx.array, updates: mx.array) -> mx.array:
+    return _with_nan(line.at[places].minimum(updates), line, places, updates)
+
+
+def _greatest(line: mx.array, places: mx.array, updates: mx.array) -> mx.array:
+    return _with_nan(line.at[places].maximum(updates), line, places, updates)
+
+
+def _with_nan(found: mx.array, line: mx.array, places: mx.array, updates: mx.array) -> mx.array:
+    """Extremes with NaN wherever there was one, which MLX passes over."""
+    if not is_float(line):
+        return found
+    marks = mx.isnan(line).astype(mx.int32).at[places].maximum(mx.isnan(updates).astype(mx.int32))
+    return mx.where(marks > 0, scalar(math.nan, line), found)
 
 
 def _writes(types: Sequence[Type], **attrs: Any) -> bool:
@@ -209,8 +223,8 @@ ROWS = {
     "scatter": Row(_scatter(_set), STORED, _writes),
     "scatter_add": Row(_scatter(lambda x, at, y: x.at[at].add(y)), NUMBERS - HALVES, _writes),
     "scatter_mul": Row(_scatter(lambda x, at, y: x.at[at].multiply(y)), NUMBERS - HALVES, _writes),
-    "scatter_min": Row(_scatter(lambda x, at, y: x.at[at].minimum(y)), NUMBERS, _writes),
-    "scatter_max": Row(_scatter(lambda x, at, y: x.at[at].maximum(y)), NUMBERS, _writes),
+    "scatter_min": Row(_scatter(_least), NUMBERS, _writes),
+    "scatter_max": Row(_scatter(_greatest), NUMBERS, _writes),
     "dynamic_slice": Row(dynamic_slice, STORED, _has_elements),
     "dynamic_update_slice": Row(dynamic_update_slice, STORED, _has_elements),
 }

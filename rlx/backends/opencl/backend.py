@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
-import time
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import Any
 
 from ...ir.errors import RlxError
 from ...ir.graph import Graph
-from ...ir.types import DTYPES
-from ...lower.cost import work
-from ...lower.pipeline import lower
-from ...lower.target import FLOATS, NUMBERS, Target
+from ...lower.lir.program import Program
+from ...lower.target import Target
 from ..backend import Availability, Backend, Executable
+from ..c_like.executable import kernel_executable, kernel_target
 from ..c_like.opencl_c import OpenClC
 from ..c_like.plan import Plan, plan
-from ..c_like.report import report
 from ..c_like.runner import Place, Places, Runner
-from ..device_entry import device_executable
 from .machine import ClArray, ClMachine, Queued
 from .platforms import DRIVERS, find
 from .straight import Straight, is_straight
+from .together import Together
 
-MOST_RANKED = 64
 DOUBLES = frozenset(("float64", "complex128"))
 
 
@@ -35,6 +30,7 @@ class OpenClBackend(Backend):
         self.name = f"opencl:{which}" if which else "opencl"
         self.target = Target(self.name)
         self._found: Availability | None = None
+        self._waiting: Together | None = None
 
     def availability(self) -> Availability:
         """Whether there is such a device; it is opened when it is asked for first."""
@@ -66,55 +62,62 @@ class OpenClBackend(Backend):
         target: Target | None = None,
         fixed: int = 0,
     ) -> Executable:
-        """Lower a graph, write its kernels and build them."""
-        times = [time.perf_counter()]
-        lowered = lower(graph, target or self.target, check)
-        times.append(time.perf_counter())
-        made = plan(lowered.program, OpenClC(self.machine.limits))
-        times.append(time.perf_counter())
-        loaded = Loaded(self.machine, made)
-        loaded.ready()
-        times.append(time.perf_counter())
-        spans = [after - before for before, after in itertools.pairwise(times)]
-        made_entry = device_executable(graph, array, self.machine, loaded.run)
-        return replace(
-            made_entry,
-            make_stages=lambda: {**lowered.stages, "opencl": made.text},
-            make_report=lambda: report(lowered, made),
-            arena_bytes=made.arena_bytes,
-            constant_bytes=sum(b.nbytes for p in made.program.programs for b in p.constants),
-            program=made.program,
-            seconds=dict(zip(("lower", "write", "build"), spans, strict=True)),
-            work=lambda: work(made.program),
+        """Lower a graph, write its kernels and build them.
+
+        With the tier "fast" they are built when they first run, with all others that wait for that.
+        """
+        together = self._together() if (target or self.target).tier == "fast" else None
+        return kernel_executable(
+            graph,
+            array,
+            self.machine,
+            target or self.target,
+            write=lambda program: self._written(program, together),
+            load=lambda made: Loaded(self.machine, made, together),
+            show=lambda made: {"opencl": made.text},
+            check=check,
         )
+
+    def _together(self) -> Together:
+        """The kernels that wait to be built."""
+        if self._waiting is None or not self._waiting.is_open:
+            self._waiting = Together(self.machine)
+        return self._waiting
+
+    def _written(self, program: Program, together: Together | None) -> Plan:
+        if together is None:
+            return plan(program, OpenClC(self.machine.limits))
+        with self.machine.lock:  # another thread may be about to build them
+            return plan(program, together.kernels.dialect, kernels=together.kernels)
 
 
 def target_of(machine: ClMachine) -> Target:
     """What lowering must know of a device."""
-    missing = frozenset() if machine.has_doubles else DOUBLES
-    return Target(
-        machine.name,
-        stored=frozenset(DTYPES) - missing,
-        native=frozenset((*NUMBERS, *FLOATS)) - missing,
-        contracted=frozenset((*FLOATS, "int32", "int64", "uint32", "uint64")) - missing,
-        most_ranked=MOST_RANKED,
-        has_sort=True,
-        has_symbolic_sizes=False,
-    )
+    return kernel_target(machine.name, frozenset() if machine.has_doubles else DOUBLES)
 
 
 class Loaded:
-    """A plan on a machine: built kernels, constants in the device's memory."""
+    """A plan on a machine: built kernels, constants in the device's memory.
 
-    def __init__(self, machine: ClMachine, made: Plan) -> None:
-        self.machine, self.plan, self.session = machine, made, -1
+    Kernels that are built `together` with others wait until they run.
+    """
+
+    def __init__(self, machine: ClMachine, made: Plan, together: Together | None) -> None:
+        self.machine, self.plan, self.together, self.session = machine, made, together, -1
+        self.arena_bytes = made.arena_bytes
+        if together is None:
+            self.ready()
+
+    def remarks(self) -> Sequence[str]:
+        """Nothing beside what is told of all devices."""
+        return ()
 
     def ready(self) -> None:
         """Build kernels and copy constants, again if the device was opened anew."""
         if self.session == self.machine.session:
             return
         with self.machine.doing("building kernels"):
-            queued = Queued(self.machine, self.machine.build(self.plan.text))
+            queued = Queued(self.machine, self._built())
             constants: Places = {}
             for program in self.plan.program.programs:
                 for buffer in program.constants:
@@ -126,21 +129,25 @@ class Loaded:
             )
             self.session = self.machine.session
 
+    def _built(self) -> Any:
+        found = None if self.together is None else self.together.built()
+        return self.machine.build(self.plan.text) if found is None else found
+
     def run(self, datas: Sequence[ClArray]) -> list[ClArray]:
         """Put all of a call into the queue; the results are there when it is done."""
-        machine = self.machine
-        for data in datas:
-            machine.check(data)
-        self.ready()
-        program = self.plan.program
-        with machine.doing(f"running {program.name}"):
-            results = [machine.empty(b.type.shape, b.dtype) for b in program.outputs]  # type: ignore
-            arena = machine.arena(self.plan.arena_bytes)
-            arrays = [data.buffer for data in (*datas, *results)]
-            if self.straight is not None:
-                self.straight.run(arrays, arena)
-            else:
-                places = [Place(array) for array in arrays]
-                self.runner.run(places[: len(datas)], places[len(datas) :], arena)
-            machine.queue.flush()
+        machine, program = self.machine, self.plan.program
+        with machine.lock:  # or another thread could open the device anew in between
+            for data in datas:
+                machine.check(data)
+            self.ready()
+            with machine.doing(f"running {program.name}"):
+                results = [machine.empty(b.type.shape, b.dtype) for b in program.outputs]  # type: ignore
+                arena = machine.arena(self.plan.arena_bytes)
+                arrays = [data.buffer for data in (*datas, *results)]
+                if self.straight is not None:
+                    self.straight.run(arrays, arena)
+                else:
+                    places = [Place(array) for array in arrays]
+                    self.runner.run(places[: len(datas)], places[len(datas) :], arena)
+                machine.queue.flush()
         return results

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import atexit
 import math
-import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from ..c_like.dialect import Limits
 from ..c_like.plan import Launch
 from ..c_like.runner import Place
 from ..disk import disk_cache
+from ..forks import DeviceLock
 from ..sources import hashed
 from .faults import translated
 from .platforms import library, title
@@ -54,7 +55,7 @@ class ClMachine:
     def __init__(self, name: str, device: Any) -> None:
         self.name, self.device = name, device
         self.cl: Any = library()
-        self.lock = threading.RLock()
+        self.lock = DeviceLock(name)
         self.session = 0
         self.limits = self._limits()
         self._open()
@@ -69,7 +70,7 @@ class ClMachine:
         self._arena: Any = None
 
     def _finish(self) -> None:
-        with suppress(self.cl.Error):
+        with suppress(self.cl.Error, DeviceLostError), self.lock:  # a forked child has no say here
             self.queue.finish()
 
     def reopen(self) -> None:
@@ -111,6 +112,16 @@ class ClMachine:
         local = int(device.local_mem_size)
         return Limits(threads, (most, most, most), local, self.is_processor, lanes)
 
+    @cached_property
+    def keeps_builds(self) -> bool:
+        """Whether the driver itself keeps what it built for later processes.
+
+        PoCL would build all kernels a second time, for groups of any size, to give their binaries.
+        """
+        from pyopencl.characterize import has_src_build_cache
+
+        return bool(has_src_build_cache(self.device))
+
     def describe(self) -> str:
         """What compiled code depends on."""
         platform = self.device.platform
@@ -144,19 +155,21 @@ class ClMachine:
 
     def to_host(self, data: ClArray) -> np.ndarray:
         """Copy an array to the host, when all before is done."""
-        self.check(data)
         made = np.empty(data.shape, data.dtype)
-        with self.doing(f"copying {made.nbytes} bytes from it"):
-            if made.nbytes:
-                flat = made.reshape(-1).view(np.uint8)
-                self.cl.enqueue_copy(self.queue, flat, data.buffer, is_blocking=True)
+        with self.lock:  # or another thread could open the device anew in between
+            self.check(data)
+            with self.doing(f"copying {made.nbytes} bytes from it"):
+                if made.nbytes:
+                    flat = made.reshape(-1).view(np.uint8)
+                    self.cl.enqueue_copy(self.queue, flat, data.buffer, is_blocking=True)
         return made
 
     def wait(self, data: ClArray) -> None:
         """Return when an array and all before is done."""
-        self.check(data)
-        with self.doing("waiting for an array"):
-            self.queue.finish()
+        with self.lock:
+            self.check(data)
+            with self.doing("waiting for an array"):
+                self.queue.finish()
 
     def check(self, data: ClArray) -> None:
         """Raise if an array was lost with an earlier context."""
@@ -179,7 +192,7 @@ class ClMachine:
 
     def build(self, text: str) -> Any:
         """Compile a text, or read what an earlier process compiled."""
-        cl, disk = self.cl, disk_cache()
+        cl, disk = self.cl, None if self.keeps_builds else disk_cache()
         key = hashed("opencl", text, self.describe(), BUILD_OPTIONS, cl.VERSION_TEXT)
         known = disk.get(key) if disk else None
         if disk and known is not None:

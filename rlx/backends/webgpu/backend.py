@@ -6,24 +6,21 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from ...ir.graph import Graph
-from ...ir.types import DTYPES
-from ...lower.cost import work
-from ...lower.pipeline import lower
-from ...lower.target import FLOATS, NUMBERS, Target
+from ...lower.lir.program import Program
+from ...lower.target import Target
 from ..backend import Availability, Backend, Executable
 from ..c_like.dialect import Limits
+from ..c_like.executable import kernel_executable, kernel_target
 from ..c_like.plan import Plan, plan
-from ..c_like.report import report
-from ..device_entry import device_executable
 from . import adapters
 from .device import Device
 from .few_arrays import few_arrays
 from .memory import Data, WebgpuMemory
+from .places import place_temporaries
 from .program import Loaded
 from .wgsl import Wgsl
 
 THREADS = 64  # of a group: two or one of those that hardware runs at once
-MOST_RANKED = 64
 MOST_ARRAYS = "max-storage-buffers-per-shader-stage"
 NEEDS = {
     "shader-int64": frozenset(("int64", "uint64")),
@@ -66,15 +63,7 @@ class WebgpuBackend(Backend):
         """What lowering must know of the adapter."""
         missing = [NEEDS[feature] for feature in NEEDS if feature not in self.device.features]
         absent = frozenset[str]().union(*missing)
-        return Target(
-            self.name,
-            stored=frozenset(DTYPES) - absent,
-            native=frozenset((*NUMBERS, *FLOATS)) - absent,
-            contracted=frozenset((*FLOATS, "int32", "int64", "uint32", "uint64")) - absent,
-            most_ranked=MOST_RANKED,
-            has_sort=True,
-            has_symbolic_sizes=False,
-        )
+        return kernel_target(self.name, absent)
 
     @cached_property
     def dialect(self) -> Wgsl:
@@ -99,18 +88,20 @@ class WebgpuBackend(Backend):
         fixed: int = 0,
     ) -> Executable:
         """Lower a graph and write its kernels; they are compiled when they first run."""
-        lowered = lower(graph, target or self.target, check)
-        few_arrays(lowered.program, self.device.limits[MOST_ARRAYS] - 1)  # one for the numbers
-        made = plan(lowered.program, self.dialect)
-        compiled = _Compiled(self, made)
-        executable = device_executable(graph, array, self.memory, compiled.run)
-        executable.make_stages = lambda: {**lowered.stages, "wgsl": text_of(made)}
-        executable.make_report = lambda: report(lowered, made)
-        executable.constant_bytes = sum(
-            b.nbytes for p in made.program.programs for b in p.constants
+        return kernel_executable(
+            graph,
+            array,
+            self.memory,
+            target or self.target,
+            write=self._written,
+            load=lambda made: _Compiled(self, made),
+            show=lambda made: {"wgsl": text_of(made)},
+            check=check,
         )
-        executable.program, executable.work = made.program, lambda: work(made.program)
-        return executable
+
+    def _written(self, program: Program) -> Plan:
+        few_arrays(program, self.device.limits[MOST_ARRAYS] - 1)  # one for the numbers
+        return plan(program, self.dialect)
 
 
 class _Compiled:
@@ -118,18 +109,24 @@ class _Compiled:
 
     def __init__(self, backend: WebgpuBackend, made: Plan) -> None:
         self.backend, self.plan = backend, made
+        self.offsets, self.arena_bytes = place_temporaries(made, backend.device.layout)
         self.what = f"running {made.program.name}"
         self.loaded: Loaded | None = None
+
+    def remarks(self) -> Sequence[str]:
+        """Nothing beside what is told of all devices."""
+        return ()
 
     def run(self, inputs: Sequence[Data]) -> list[Data]:
         """Run the program on arrays of the device."""
         device = self.backend.device
         what = self.what
         with device.lock, device.guarded(what):
+            device.reopen()  # if another thread lost it in between
             if any(data.generation != device.generation for data in inputs):
                 raise device.lost_error(what)
             if self.loaded is None or self.loaded.generation != device.generation:
-                self.loaded = Loaded(device, self.plan)
+                self.loaded = Loaded(device, self.plan, self.offsets, self.arena_bytes)
             return self.loaded.run(inputs)
 
 

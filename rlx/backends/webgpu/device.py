@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from ...ir.errors import (
     KernelBuildError,
     RlxError,
 )
+from ..forks import DeviceLock
 from . import adapters
 from .blocks import Block, Pool
 from .layout import Layout
@@ -68,9 +68,10 @@ class Device:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.lock = threading.RLock()
+        self.lock = DeviceLock(name)
         self.generation = -1
         self._is_lost = True
+        self._opened: list[Any] = []  # kept when lost: a forked child that frees one waits forever
         self.reopen()
 
     def reopen(self) -> None:
@@ -87,6 +88,7 @@ class Device:
             self.handle = adapter.request_device_sync(
                 required_features=features, required_limits=limits
             )
+            self._opened.append(self.handle)
             self.features = frozenset(features)
             self.layout = Layout("shader-f16" in features)
             self.is_processor = adapter.info["adapter_type"] == "CPU"

@@ -48,32 +48,36 @@ class WebgpuMemory:
     def from_host(self, array: np.ndarray) -> Data:
         """Copy a NumPy array to the device."""
         device = self._opened()
-        data = self.empty(tuple(array.shape), array.dtype)
-        device.write(data.region, device.layout.words(array), "copying an array there")
+        with device.lock:  # another thread must not open the device anew in between
+            data = self.empty(tuple(array.shape), array.dtype)
+            device.write(data.region, device.layout.words(array), "copying an array there")
         return data
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> Data:
         """An array of which nobody knows what it holds."""
         device = self._opened()
-        return new_data(device, Form.of(shape, dtype, device))
+        with device.lock:
+            return new_data(device, Form.of(shape, dtype, device))
 
     def to_host(self, data: Data) -> np.ndarray:
         """Copy an array to the host, when the work that makes it is done."""
-        device = self._device_of(data)
-        raw = device.read(data.region, "reading an array")
+        device = self._opened()
+        raw = _read(device, data, data.region, "reading an array")
         return device.layout.numbers(raw, data.dtype).reshape(data.shape)
 
     def wait(self, data: Data) -> None:
         """Return when the work that makes an array is done."""
         # the library's own call for this fails; what is read comes when all before is done
-        self._device_of(data).read(Region(data.block.buffer, 0, LEAST), "waiting for an array")
+        few = Region(data.block.buffer, 0, LEAST)
+        _read(self._opened(), data, few, "waiting for an array")
 
-    def _device_of(self, data: Data) -> Device:
-        """The device, which must not have been lost since the array was made."""
-        device = self._opened()
+
+def _read(device: Device, data: Data, region: Region, what: str) -> np.ndarray:
+    """The bytes of a region of an array, if the device was not lost since it was made."""
+    with device.lock:  # or another thread could open the device anew in between
         if data.generation != device.generation:
-            raise device.lost_error("reading an array")
-        return device
+            raise device.lost_error(what)
+        return device.read(region, what)
 
 
 def new_data(device: Device, form: Form) -> Data:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...lower.lir.program import Buffer
 from ..c_like.plan import Plan
 from ..c_like.runner import Place, Runner
 from .blocks import Block
 from .device import Device, Region
 from .machine import Kernels, WebgpuMachine
 from .memory import Data, Form, new_data
-from .places import nbytes_of, place_temporaries
+from .places import nbytes_of
 
 
 class Loaded:
     """A plan with its constants and its memory for temporaries on a device."""
 
-    def __init__(self, device: Device, plan: Plan) -> None:
+    def __init__(self, device: Device, plan: Plan, offsets: dict[Buffer, int], nbytes: int) -> None:
         self.device, self.plan = device, plan
         self.generation = device.generation
         self.kernels = Kernels(device, plan)
@@ -31,7 +32,6 @@ class Loaded:
                 region = self._take(words.nbytes, "a constant")
                 device.write(region, words, "a constant")
                 self.constants[buffer] = Place(region)
-        offsets, nbytes = place_temporaries(plan, device.layout)
         for buffer in offsets:
             device.check_binding(
                 nbytes_of(buffer, device.layout), f"a temporary of {plan.program.name}"

@@ -12,7 +12,6 @@ from ...ir.graph import Graph
 from ...ir.memory import Memory
 from ...ir.sharding import Shardings
 from ...ir.text import show
-from ...ir.verify import verify
 from ...lower.target import Target
 from ..backend import Availability, Backend, Executable
 from ..device_entry import device_executable
@@ -93,7 +92,7 @@ class XlaBackend(Backend):
             self.name,
             self.device,
             graph,
-            check=_verify_stage if check else None,
+            check=check,
             tier=(target or self.target).tier,
             shardings=shardings,
         )
@@ -126,7 +125,3 @@ class XlaBackend(Backend):
     def compiled_for(self) -> object:
         """The device, and what the compiler makes of it."""
         return self.name, self.description()
-
-
-def _verify_stage(name: str, graph: Graph) -> None:
-    verify(graph)

@@ -26,7 +26,7 @@ ROWS: dict[str, Row] = {
 
 def table_of(run: Run) -> Table:
     """The rows of all ops; `run(graph, arrays)` replays a nested graph."""
-    return Table({**ROWS, **control_rows(run)}, jnp.asarray)
+    return Table({**ROWS, **control_rows(run)}, jnp.asarray, "xla")
 
 
 def _runs_nothing(graph: Graph, arrays: Sequence[jax.Array]) -> list[jax.Array]:
@@ -34,4 +34,3 @@ def _runs_nothing(graph: Graph, arrays: Sequence[jax.Array]) -> list[jax.Array]:
 
 
 TABLE = table_of(_runs_nothing)
-WANTS = frozenset(TABLE.rows)

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...ir.graph import Constant
 from ...ir.types import is_bool, is_complex, is_float, is_integer
 from ..graph_table.row import EVERY_DTYPE, Row
 
@@ -143,10 +142,6 @@ def _atanh(x: jax.Array) -> jax.Array:
 # -- from nothing ---------------------------------------------------------------------------------
 
 
-def _constant(*, value: Constant) -> jax.Array:
-    return jnp.asarray(value.array)
-
-
 def _full(*, shape: tuple[int, ...], value: Any, dtype: np.dtype) -> jax.Array:
     with np.errstate(all="ignore"):
         number = np.asarray(value).astype(dtype)
@@ -233,7 +228,6 @@ ROWS: dict[str, Row] = {
     "stop_gradient": Row(_same),
     "checkpoint_name": Row(_same),
     # from nothing
-    "constant": Row(_constant),
     "full": Row(_full),
     "iota": Row(_iota),
 }

@@ -23,8 +23,12 @@ class translated:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        kinds = (jax.errors.JaxRuntimeError, MemoryError)
-        if error is not None and isinstance(error, kinds):
+        kinds: tuple[type[BaseException], ...] = (jax.errors.JaxRuntimeError, MemoryError)
+        if not self._builds:  # JAX's name for what it does not know, as a lost process
+            kinds = (*kinds, ValueError)
+        if error is None or isinstance(error, RlxError):
+            return
+        if isinstance(error, kinds):
             raise _translated(self._device, error, self._builds) from error
 
 

@@ -26,46 +26,67 @@ WORD, PART = np.dtype(np.uint32), {"complex64": np.float32, "complex128": np.flo
 class HostCalls:
     """The calls of Python of one program, and what went wrong in them.
 
-    XLA knows no error of Python. The first one is kept in `raised`, and nothing is called after it.
+    XLA knows no error of Python. The first one of each run is kept in `raised`, by the number of
+    the run, which nothing is called in after it.
     """
 
-    count: int = 0
-    raised: list[BaseException] = field(default_factory=list)
+    raised: dict[int, BaseException] = field(default_factory=dict)
 
-    def call(self, node: Node, arrays: Sequence[jax.Array]) -> list[jax.Array]:
-        """Evaluate a node with its NumPy reference when the program runs."""
-        self.count += 1
-        types = [r.type for r in node.results]
-        given = [Type(x.dtype, x.shape) for x in arrays]
+    def call(
+        self, node: Node, arrays: Sequence[jax.Array], number: jax.Array
+    ) -> Sequence[jax.Array]:
+        """Evaluate a node with its NumPy reference in the run of this number."""
 
-        def run(*words: Any) -> tuple[np.ndarray, ...]:
-            if not self.raised:
+        def run(number: Any, *words: Any) -> tuple[np.ndarray, ...]:
+            if int(number) not in self.raised:
                 try:
-                    xs = [_numbers(np.asarray(w), t) for w, t in zip(words, given, strict=True)]
-                    made = node.op.run(xs, node.attrs, DEVICE, _known(node, types))
-                    return tuple(_words(y) for y in made)
+                    return evaluate(*words)
                 except BaseException as error:
-                    self.raised.append(error)
+                    self.raised[int(number)] = error
             return tuple(np.zeros(spec.shape, spec.dtype) for spec in specs)
 
-        specs = [_spec(t) for t in types]
-        is_pure = "effect" not in node.op.rules
-        many = _pure(run) if is_pure else _ordered(run)
-        made = many(specs, *map(_as_words, arrays))
-        return [_from_words(w, t) for w, t in zip(made, types, strict=True)]
+        evaluate, specs = _evaluation(node, arrays)
+        return _called(run, specs, node, [number, *map(_as_words, arrays)])
+
+
+def call_host(node: Node, arrays: Sequence[jax.Array]) -> Sequence[jax.Array]:
+    """Evaluate a node with its NumPy reference; what it raises is JAX's to tell."""
+    evaluate, specs = _evaluation(node, arrays)
+    return _called(evaluate, specs, node, list(map(_as_words, arrays)))
+
+
+def _evaluation(
+    node: Node, arrays: Sequence[jax.Array]
+) -> tuple[Callable[..., tuple[np.ndarray, ...]], list[jax.ShapeDtypeStruct]]:
+    """What computes a node of its operands' words, and the specs of its results'."""
+    types = [r.type for r in node.results]
+    given = [Type(x.dtype, x.shape) for x in arrays]
+
+    def evaluate(*words: Any) -> tuple[np.ndarray, ...]:
+        xs = [_numbers(np.asarray(w), t) for w, t in zip(words, given, strict=True)]
+        made = node.op.run(xs, node.attrs, DEVICE, _known(node, types))
+        return tuple(_words(y) for y in made)
+
+    return evaluate, [_spec(t) for t in types]
+
+
+def _called(
+    run: Callable[..., Any],
+    specs: Sequence[jax.ShapeDtypeStruct],
+    node: Node,
+    words: Sequence[jax.Array],
+) -> list[jax.Array]:
+    """The results of a node, whose words a function gives when the program runs."""
+    if "effect" in node.op.rules:
+        made = io_callback(run, tuple(specs), *words, ordered=True)
+    else:
+        made = jax.pure_callback(run, tuple(specs), *words, vmap_method=None)
+    return [_from_words(w, r.type) for w, r in zip(made, node.results, strict=True)]
 
 
 def _known(node: Node, types: Sequence[Type]) -> Sequence[Type]:
     # what a user's function gives is checked by its type rule
     return () if "of_user" in node.op.rules else types
-
-
-def _pure(run: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda specs, *xs: jax.pure_callback(run, tuple(specs), *xs, vmap_method=None)
-
-
-def _ordered(run: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda specs, *xs: io_callback(run, tuple(specs), *xs, ordered=True)
 
 
 # -- pairs of 32 bits -----------------------------------------------------------------------------

@@ -19,16 +19,16 @@ from ..sources import hashed, sources
 
 
 def kept_or_made(
-    graph: Graph, device: Any, how: tuple[object, ...], make: Callable[[], tuple[Any, bool]]
+    graph: Graph, device: Any, how: tuple[object, ...], make: Callable[[], Any]
 ) -> Any:
     """What an earlier process compiled for a graph, or else what `make` gives.
 
-    `how` is what compiling depends on besides; `make` also tells whether the program may be kept.
+    `how` is what compiling depends on besides. The program calls nothing on the host.
     """
     disk = disk_cache()
     key = _key(disk, graph, device, how) if disk and is_portable(graph) else ""
     if disk is None or not key:
-        return make()[0]
+        return make()
     known = disk.get(key)
     if known is not None:
         try:
@@ -38,9 +38,8 @@ def kept_or_made(
         except Exception as error:  # whatever JAX does not like, compiling anew is right
             tell(f"a program of XLA could not be loaded: {error}")
             disk.remove(key)
-    made, may_be_kept = make()
-    if may_be_kept:
-        _keep(disk, key, made)
+    made = make()
+    _keep(disk, key, made)
     return made
 
 

@@ -31,7 +31,8 @@ class XlaMemory:
     def from_host(self, array: np.ndarray) -> Any:
         """A copy of a NumPy array on the device."""
         with translated(self.name), jax.enable_x64(True):
-            return jax.device_put(array, self.device, may_alias=False)
+            # JAX copies while it goes on; until it is done the caller must not write to his array
+            return jax.device_put(array, self.device, may_alias=False).block_until_ready()
 
     def wait(self, data: Any) -> None:
         """Return when the numbers are computed."""

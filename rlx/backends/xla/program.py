@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import sys
 import time
 import warnings
@@ -11,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from ...ir.graph import Graph
@@ -18,14 +20,14 @@ from ...ir.sharding import Shardings
 from ..graph_table import EXPANDED, NATIVE, ON_HOST, prepare, report
 from .emit import TABLE
 from .errors import translated
+from .host import HostCalls
 from .kept import kept_or_made
-from .replay import Replay
-from .sharding import is_on_one, jax_mesh, jax_sharding, placed, whole_on
+from .replay import Replay, calls_python
+from .sharding import is_on_one, jax_mesh, jax_sharding, mesh_of, placed, whole_on
 
 OPTIONS = {"xla_allow_excess_precision": False}  # what was rounded to a short dtype stays so
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
-Check = Callable[[str, Graph], None]
 Run = Callable[[list[jax.Array]], Sequence[jax.Array]]
 
 
@@ -38,24 +40,23 @@ class XlaProgram:
         device: Any,
         graph: Graph,
         *,
-        check: Check | None = None,
+        check: bool = False,
         tier: str = "auto",
         shardings: Shardings | None = None,
     ) -> None:
         self.name, self.device, self.tier = name, device, tier
         began = time.perf_counter()
-        self.graphs = prepare(
-            graph, TABLE.takes, lambda dtype: False, check=check, keep_recomputed=True
-        )
+        self.graphs = prepare(graph, TABLE.takes, check=check, keep_recomputed=True)
         *_, self.graph = self.graphs.values()
         prepared = time.perf_counter()
-        self._replay = Replay()
+        self._host, self._calls_python = HostCalls(), calls_python(self.graph)
+        self._numbers = itertools.count()  # of runs
         self._places, results = self._places_of(shardings)
         self._compiled = self._compile(self._places, results)
         self._results = results
         self._elsewhere: dict[Any, Any] = {}  # for arguments that lie on many devices
         self.seconds = {"lower": prepared - began, "xla": time.perf_counter() - prepared}
-        self.run = self._run_with_python if self._replay.left else self._run
+        self.run = self._run_with_python if self._calls_python else self._run
         self._is_spread = shardings is not None
 
     def _places_of(self, shardings: Shardings | None) -> tuple[list[Any], list[Any] | None]:
@@ -82,7 +83,7 @@ class XlaProgram:
         compiled = self._compile(self._places, self._results, params)
 
         def run(arrays: list[jax.Array]) -> Sequence[jax.Array]:
-            if self._replay.left or not self._is_here(arrays):
+            if self._calls_python or not self._is_here(arrays):
                 return self.run(arrays)
             for i in params:
                 if not _is_alone(arrays, i):
@@ -107,11 +108,14 @@ class XlaProgram:
         is_quick = self.tier == "fast" and self.device.platform == "cpu"
         options: Any = OPTIONS | QUICK if is_quick else OPTIONS
 
-        def make() -> tuple[Any, bool]:
-            return self._made(places, results, donated, options), not self._replay.left
+        def make() -> Any:
+            return self._made(places, results, donated, options)
 
-        if results is not None or any(not isinstance(p, SingleDeviceSharding) for p in places):
-            return make()[0]
+        is_spread = results is not None or any(
+            not isinstance(p, SingleDeviceSharding) for p in places
+        )
+        if is_spread or self._calls_python:
+            return make()
         return kept_or_made(self.graph, self.device, (options, donated), make)
 
     def _made(
@@ -124,13 +128,16 @@ class XlaProgram:
         """What JAX makes of the graph."""
 
         def replayed(*arrays: jax.Array) -> list[jax.Array]:
-            return self._replay.run(self.graph, arrays)
+            given = arrays[: len(self.graph.params)]
+            number = arrays[-1] if self._calls_python else None
+            return Replay(self._host, number).run(self.graph, given)
 
         replayed.__name__ = self.graph.name
         specs = [
             jax.ShapeDtypeStruct(p.shape, p.dtype, sharding=place)
             for p, place in zip(self.graph.params, places, strict=True)
         ]
+        specs += [jax.ShapeDtypeStruct((), np.uint32)] if self._calls_python else []
         keywords: Any = {"donate_argnums": donated}
         keywords |= {} if results is None else {"out_shardings": results}
         with (
@@ -150,36 +157,36 @@ class XlaProgram:
             with translated(self.name):
                 raise error
 
-    def _call(self, arrays: Sequence[jax.Array]) -> Sequence[jax.Array]:
+    def _call(self, arrays: Sequence[jax.Array], *number: np.uint32) -> Sequence[jax.Array]:
         if self._is_spread:
             arrays = [self.place(x, i) for i, x in enumerate(arrays)]
         elif any(not is_on_one(x) for x in arrays):
-            return self._follow(arrays)
-        return self._compiled(*arrays)
+            return self._follow(arrays, *number)
+        return self._compiled(*arrays, *number)
 
-    def _follow(self, arrays: Sequence[jax.Array]) -> Sequence[jax.Array]:
+    def _follow(self, arrays: Sequence[jax.Array], *number: np.uint32) -> Sequence[jax.Array]:
         """Run on the devices on which arguments lie; what lies on one goes to all of them."""
-        spread: Any = next(x.sharding for x in arrays if not is_on_one(x))
-        mesh = spread.mesh
-        arrays = [placed(x, whole_on(mesh)) if is_on_one(x) else x for x in arrays]
+        whole = whole_on(mesh_of(arrays))
+        arrays = [placed(x, whole) if is_on_one(x) else x for x in arrays]
         key = tuple(x.sharding for x in arrays)
         if key not in self._elsewhere:
             self._elsewhere[key] = self._compile(key, None)
-        return self._elsewhere[key](*arrays)
+        return self._elsewhere[key](*arrays, *number)
 
     def _run_with_python(self, arrays: Sequence[jax.Array]) -> Sequence[jax.Array]:
         """Run to the end; what a Python function raised comes out as it was."""
-        raised = self._replay.host.raised
-        raised.clear()
+        number = np.uint32(next(self._numbers) % 2**32)
         try:
-            results = self._call(arrays)
+            results = self._call(arrays, number)
             jax.block_until_ready(results)
             jax.effects_barrier()
         except Exception as error:
             with translated(self.name):
                 raise error
+        finally:
+            raised = self._host.raised.pop(int(number), None)
         if raised:
-            raise raised[0]
+            raise raised
         return results
 
     # -- looking inside ---------------------------------------------------------------------------

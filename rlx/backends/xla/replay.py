@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import jax
 
-from ...ir.errors import RlxError, UnsupportedOp
 from ...ir.graph import Graph, Node
-from .emit import table_of
+from ..graph_table.walk import computed, refused
+from .emit import TABLE, table_of
 from .host import HostCalls
 
 
@@ -18,11 +17,11 @@ from .host import HostCalls
 class Replay:
     """Runs graphs while JAX records.
 
-    Nodes without a row run on the host: `host` makes these calls, `left` counts them.
+    Nodes without a row run on the host: `host` makes these calls for the run of this `number`.
     """
 
-    host: HostCalls = field(default_factory=HostCalls)
-    left: Counter[str] = field(default_factory=Counter)
+    host: HostCalls
+    number: jax.Array | None
 
     def __post_init__(self) -> None:
         self._table = table_of(self.run)
@@ -32,35 +31,22 @@ class Replay:
         known = dict(zip(graph.params, arrays, strict=True))
         for node in graph.nodes:
             results = self._results(node, [known[a] for a in node.args])
+            found = [(x.dtype, x.shape) for x in results]
+            wanted = [(value.dtype, value.shape) for value in node.results]
+            assert found == wanted, f"{node.op.name}: {found}, not {wanted}"
             known.update(zip(node.results, results, strict=True))
         return [known[r] for r in graph.results]
 
     def _results(self, node: Node, arrays: Sequence[jax.Array]) -> Sequence[jax.Array]:
-        if not self._table.takes(node):
-            return self._on_host(node, arrays)
-        try:
-            made = self._table.rows[node.op.name].emit(*arrays, **node.attrs)
-        except RlxError:
-            raise
-        except (TypeError, ValueError, NotImplementedError) as error:
-            raise _refused(node, f"JAX refuses it: {error}".partition("\n")[0]) from error
-        results = made if isinstance(made, tuple | list) else (made,)
-        for result, value in zip(results, node.results, strict=True):
-            found = (result.dtype, result.shape)
-            assert found == (value.dtype, value.shape), f"{node.op.name}: {found}, not {value.type}"
-        return results
-
-    def _on_host(self, node: Node, arrays: Sequence[jax.Array]) -> Sequence[jax.Array]:
+        if self._table.takes(node):
+            return computed(node, self._table, arrays)
         if node.graphs or "reference" not in node.op.rules:
-            raise _refused(node, f"there is no row {node.op.name!r} in rlx/backends/xla/emit.py")
-        self.left[node.op.name] += 1
-        return self.host.call(node, arrays)
+            why = f"there is no row {node.op.name!r} in rlx/backends/xla/emit.py"
+            raise refused(node, self._table.device, why)
+        assert self.number is not None
+        return self.host.call(node, arrays, self.number)
 
 
-def _refused(node: Node, why: str) -> UnsupportedOp:
-    return UnsupportedOp(
-        f"{node.op.name}: xla cannot run it: {why}",
-        where=str(node.source),
-        notes=[f"operands: {', '.join(str(a.type) for a in node.args)}"],
-        fix="run this function on the cpu, or move the op out of the compiled function",
-    )
+def calls_python(graph: Graph) -> bool:
+    """Whether some nodes of a graph run on the host."""
+    return not all(map(TABLE.takes, graph.walk()))

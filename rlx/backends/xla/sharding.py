@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -10,7 +11,7 @@ import numpy as np
 from jax.sharding import AxisType, SingleDeviceSharding
 
 from ...ir.builder import user_source
-from ...ir.errors import DeviceUnavailable
+from ...ir.errors import DeviceMismatchError, DeviceUnavailable
 from ...ir.sharding import Mesh, NamedSharding
 
 
@@ -48,12 +49,27 @@ def is_on_one(data: jax.Array) -> bool:
     return isinstance(data.sharding, SingleDeviceSharding) or len(data.sharding.device_set) == 1
 
 
+def mesh_of(arrays: Sequence[jax.Array]) -> jax.sharding.Mesh:
+    """The mesh of those arrays that lie on many devices; raises if they differ."""
+    shardings: list[Any] = [x.sharding for x in arrays if not is_on_one(x)]
+    sizes = sorted({sharding.mesh.size for sharding in shardings})
+    if len(sizes) > 1:
+        raise DeviceMismatchError(
+            f"the arguments lie on {' and on '.join(map(str, sizes))} devices of xla",
+            where=str(user_source()),
+            fix="put them on one mesh: rlx.device_put(x, rlx.NamedSharding(mesh, rlx.P()))",
+        )
+    return shardings[0].mesh
+
+
 def placed(data: Any, sharding: Any) -> jax.Array:
     """An array with a sharding; every process has all of what lies on one device."""
     if data.sharding == sharding:
         return data
     with jax.enable_x64(True):
         if sharding.is_fully_addressable or not is_on_one(data):
+            # a part that shared memory with `data` would go with it when one of them is donated
+            data = data.copy() if data.sharding.device_set & sharding.device_set else data
             return jax.device_put(data, sharding)
         host = np.asarray(data.block_until_ready())
         return jax.make_array_from_callback(host.shape, sharding, lambda place: host[place])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ...ir.dims import likely
 from ...ir.types import NAMES
 from .access import reads, writes
-from .expr import Expr, Load
+from .expr import Expr, Load, Reduce
 from .index import Index, Variable
 from .program import (
     Buffer,
@@ -25,6 +25,8 @@ from .program import (
     Step,
     Store,
 )
+
+NEAR = 1 << 20  # bytes that stay in a cache while loops go over them again
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,7 @@ def nests(step: Step, outer: tuple[Variable, ...] = ()) -> Iterator[Nest]:
             loops = (*outer, *step.loops, step.along)
             yield Nest(loops, (step.expr,), ((step.buffer, step.index),), "scan", trips(loops))
         case Greatest():
-            loops = (*outer, *step.loops, step.along)
-            yield Nest(loops, (step.expr,), (), "greatest", trips(loops))
+            yield Nest((*outer, *step.loops, step.along), (step.expr,))
         case Scatter():
             loops, place = (*outer, *step.loops), (step.buffer, step.index)
             yield Nest(loops, (step.expr,), (place,), "scatter", trips(loops))
@@ -99,16 +100,47 @@ def traffic(step: Step) -> Iterator[tuple[Buffer, int]]:
     """The buffers a step reads, those it writes, and how many bytes of each.
 
     Of a buffer read or written number by number no more than the loops can reach: a lookup
-    reads some rows of a table.
+    reads some rows of a table. But what loops read again counts again, unless so little is read in
+    between that it stays in a cache; what several nests of a step read stays there.
     """
-    reached: dict[Buffer, int] = {}
+    fetched: dict[Buffer, list[int]] = {}
     for nest in nests(step):
-        loads = frozenset[Load]().union(*(e.loads for e in nest.roots))
-        for buffer, index in (*((x.buffer, x.index) for x in loads), *nest.places):
-            reached[buffer] = reached.get(buffer, 0) + trips(index.variables)
+        loads = [each for root in nest.roots for each in _loads(root, nest.loops)]
+        stores = [(buffer, index, nest.loops) for buffer, index in nest.places]
+        for buffer, index, loops in dict.fromkeys((*loads, *stores)):
+            fetched.setdefault(buffer, []).append(_fetched(buffer, index, loops))
     for buffer in (*reads(step), *writes(step)):
-        size = buffer.number_dtype.itemsize * reached.get(buffer, likely(buffer.nbytes))
-        yield buffer, min(likely(buffer.nbytes), size)
+        parts, whole = fetched.get(buffer, []), likely(buffer.nbytes)
+        yield buffer, max(min(whole, sum(parts)), *parts) if parts else whole
+
+
+Loops = tuple[Variable, ...]
+
+
+def _loads(expr: Expr, loops: Loops) -> Iterator[tuple[Buffer, Index, Loops]]:
+    """What an expression loads, and the loops around that; numbers side by side come last."""
+    if isinstance(expr, Reduce):
+        loops = (*loops[:-1], *expr.loops, *loops[-1:])
+    if isinstance(expr, Load):
+        yield expr.buffer, expr.index, loops
+    for part in expr.parts if expr.loads else ():
+        yield from _loads(part, loops)
+
+
+def _fetched(buffer: Buffer, index: Index, loops: Loops) -> int:
+    """The bytes that loops fetch: all that the first loops whose inner ones stay near do."""
+    size, rounds = likely(buffer.size), 1
+    for place, loop in enumerate(loops):
+        inner = [v for v in loops[place:] if v in index.variables]
+        span = 1 + sum(abs(likely(index.stride_of(v))) * (likely(v.extent) - 1) for v in inner)
+        reached = min(size, trips(inner), span if index.is_affine else size)
+        if reached * buffer.dtype.itemsize <= NEAR:
+            break
+        rounds *= likely(loop.extent)
+    else:
+        reached = 1
+    count = rounds * reached
+    return buffer.dtype.itemsize * (count if index.is_affine else min(size, count))
 
 
 def is_dense(load: Load, along: Sequence[Variable]) -> bool:

@@ -1,0 +1,91 @@
+"""What devices of kernels share: what lowering knows of one, and how it compiles."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from ...ir.graph import Graph
+from ...ir.memory import Memory
+from ...ir.types import DTYPES
+from ...lower.cost import work
+from ...lower.lir.program import Program
+from ...lower.pipeline import lower
+from ...lower.target import FLOATS, NUMBERS, Target
+from ..backend import Executable
+from ..device_entry import device_executable
+from .plan import Plan
+from .report import report
+
+MOST_RANKED = 64
+CONTRACTED = frozenset((*FLOATS, "int32", "int64", "uint32", "uint64"))
+PHASES = ("lower", "write", "build")
+
+
+class Loaded(Protocol):
+    """A plan on a device."""
+
+    @property
+    def arena_bytes(self) -> int:
+        """The bytes of all temporaries of a call."""
+        ...
+
+    def run(self, datas: list[Any], /) -> Sequence[Any]:
+        """Run it on the device's arrays; gives such arrays."""
+        ...
+
+    def remarks(self) -> Sequence[str]:
+        """What `report()` tells of the device's own."""
+        ...
+
+
+def kernel_target(name: str, missing: frozenset[str] = frozenset()) -> Target:
+    """What lowering must know of a device that lacks some dtypes."""
+    return Target(
+        name,
+        stored=frozenset(DTYPES) - missing,
+        native=frozenset((*NUMBERS, *FLOATS)) - missing,
+        contracted=CONTRACTED - missing,
+        most_ranked=MOST_RANKED,
+        has_sort=True,
+        has_symbolic_sizes=False,
+    )
+
+
+def kernel_executable(
+    graph: Graph,
+    array: type,
+    memory: Memory,
+    target: Target,
+    *,
+    write: Callable[[Program], Plan],
+    load: Callable[[Plan], Loaded],
+    show: Callable[[Plan], dict[str, str]],
+    check: bool = False,
+) -> Executable:
+    """Lower a graph, `write` its kernels, `load` them, and note how that went.
+
+    `show` gives the stages of a plan. A device that builds kernels when they first run has a short
+    time for "build" in `seconds`.
+    """
+    times = [time.perf_counter()]
+    lowered = lower(graph, target, check)
+    times.append(time.perf_counter())
+    made = write(lowered.program)
+    times.append(time.perf_counter())
+    loaded = load(made)
+    times.append(time.perf_counter())
+    spans = [after - before for before, after in itertools.pairwise(times)]
+    return replace(
+        device_executable(graph, array, memory, loaded.run),
+        make_stages=lambda: {**lowered.stages, **show(made)},
+        make_report=lambda: report(lowered, made, *loaded.remarks()),
+        arena_bytes=loaded.arena_bytes,
+        constant_bytes=sum(b.nbytes for p in made.program.programs for b in p.constants),
+        program=made.program,
+        seconds=dict(zip(PHASES, spans, strict=True)),
+        work=lambda: work(made.program),
+    )
