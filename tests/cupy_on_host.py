@@ -153,9 +153,12 @@ class Stream:
         self.launched = 0  # graphs
 
     def __enter__(self) -> None:
-        pass
+        self.current.append(self)
 
-    __exit__ = lambda self, *_: None  # noqa: E731
+    def __exit__(self, *_: object) -> None:
+        self.current.pop()
+
+    current: list[Stream] = []  # noqa: RUF012
 
     def synchronize(self) -> None:
         assert self.recorded is None, "nobody may wait while commands are recorded"
@@ -266,6 +269,9 @@ class Foreign:
         self.shape, self.dtype, self.data = shape, dtype, data
 
     def __dlpack__(self, **options: Any) -> Foreign:
+        """As CuPy does: the stream that is given waits for the current one."""
+        if options.get("stream") != -1:
+            assert Stream.current, "work of no stream of ours is waited for"
         return self
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -323,6 +329,7 @@ def fake() -> dict[str, Any]:
         streams[-1].do(lambda: ctypes.memmove(target, origin, nbytes))
 
     def from_dlpack(x: Any) -> Any:
+        assert Stream.current, "no stream of ours waits for the other library's work"
         return x.__dlpack__()
 
     runtime = space(

@@ -5,17 +5,22 @@
     python tests/on_devices.py --page docs/devices.md   and write the page of what runs where
 
 Each device is examined in a process of its own, so that one that crashes is reported and the
-others go on. What is wrong ends the command with an error; gaps are counted, with their reasons.
+others go on; `--jobs` says how many at once (default: as many as processors). What is wrong ends
+the command with an error; gaps are counted, with their reasons.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +38,7 @@ from rlx.runtime.session import CompileOptions, Session
 
 ROOT = Path(__file__).parent.parent
 PROGRAMS = 60
+TOGETHER = 32  # gradients that are compiled before they run, as devices may build them at once
 QUICK = CompileOptions(tier="fast")
 WITH_DOUBLE = ["float64", "float64", "int32", "uint8", "bool", "complex128"]
 WITHOUT_DOUBLE = ["float32", "float32", "int32", "bool"]
@@ -63,10 +69,35 @@ def differs(found: Any, wanted: Any, tolerance: float) -> str:
 
 def gradients(device: str) -> Found:
     """The cotangents of each smooth sample in float32, against the reference's."""
+    session = Session(device)
+
+    def compiled(graph: Any) -> Any:
+        try:
+            return session.compile(graph, options=QUICK)
+        except Exception as error:  # to be reported by `attempted`
+            return error
+
+    def run(graph: Any, given: Any, made: Any) -> str:
+        if isinstance(made, Exception):
+            raise made
+        results = made(*given)
+        results = results if isinstance(results, tuple) else (results,)
+        with np.errstate(all="ignore"):
+            wanted = interpret(graph, given)
+        return differs(results, wanted, TOLERANCE * tolerance_of(*graph.result_types))
+
+    left = smooth_samples()
+    while some := list(itertools.islice(left, TOGETHER)):
+        each = [compiled(graph) for _, graph, _ in some]
+        for (name, graph, given), made in zip(some, each, strict=True):
+            yield name, *attempted(partial(run, graph, given, made))
+
+
+def smooth_samples() -> Iterator[tuple[str, Any, list[Any]]]:
+    """The name, the graph of cotangents and the arrays of each smooth sample."""
     from audit import Case, like
     from laws_of_change import FORWARD_ONLY, pulled
 
-    session = Session(device)
     for case, number in cases():
         smooth = Case(case.op, case.sample)
         arrays = case.in_dtype("float32")
@@ -74,16 +105,7 @@ def gradients(device: str) -> Found:
             continue
         graph = pulled(graph_of(case.op, arrays, case.attrs), smooth.active)
         cts = [np.zeros(p.type.shape, p.dtype) for p in graph.params[len(arrays) :]]
-        given = [*arrays, *like(cts, 1)]
-
-        def run(graph: Any = graph, given: Any = given) -> str:
-            results = session.compile(graph, options=QUICK)(*given)
-            results = results if isinstance(results, tuple) else (results,)
-            with np.errstate(all="ignore"):
-                wanted = interpret(graph, given)
-            return differs(results, wanted, TOLERANCE * tolerance_of(*graph.result_types))
-
-        yield f"{case.op.name}-{number}", *attempted(run)
+        yield f"{case.op.name}-{number}", graph, [*arrays, *like(cts, 1)]
 
 
 def random_programs(device: str) -> Found:
@@ -131,7 +153,8 @@ def parity(device: str) -> Found:
 def digits(device: str) -> Found:
     """The demo: it must learn on each device as it does on the cpu."""
     script = ROOT / "examples" / "train_digits.py"
-    options = ["--epochs", "3", "--out", str(ROOT / "out" / "digits"), "--device", device]
+    out = ROOT / "out" / "digits" / device.replace(":", "_")
+    options = ["--epochs", "3", "--out", str(out), "--device", device]
     done = subprocess.run(
         [sys.executable, str(script), *options], capture_output=True, text=True, cwd=ROOT
     )
@@ -174,6 +197,21 @@ def is_right(found: dict[str, Any]) -> bool:
     return not ops and not any(found[name]["faults"] for name in PARTS)
 
 
+def apart(device: str, out: Path) -> dict[str, Any]:
+    """What a process of its own found on a device; empty if it crashed."""
+    print(f"{device}: begins", flush=True)
+    began = time.perf_counter()
+    command = [sys.executable, __file__, "--one", device, "--out", str(out)]
+    done = subprocess.run(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    # one text, so that those of two devices are not mixed
+    print(f"{device}: ends after {time.perf_counter() - began:.0f} s\n{done.stdout}\n", end="")
+    sys.stdout.flush()
+    path = out / f"{device.replace(':', '_')}.json"
+    return json.loads(path.read_text()) if done.returncode == 0 else {}
+
+
 def main() -> None:
     """Examine devices, each in a process of its own."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -182,6 +220,7 @@ def main() -> None:
         "--out", type=Path, default=ROOT / "out" / "devices", help="for the results"
     )
     parser.add_argument("--page", type=Path, help="the page of what runs where to write")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2, help="devices at once")
     parser.add_argument("--one", action="store_true", help="examine one device in this process")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
@@ -191,18 +230,15 @@ def main() -> None:
         (asked.out / f"{name}.json").write_text(json.dumps(found))
         return
     wanted = [rlx.Device(name) for name in asked.devices] or rlx.devices()
-    results, wrong = [], []
     for device in wanted:
         if not device.is_available():
             print(f"{device}: skipped: {device.reason}; {device.install}")
-            continue
-        command = [sys.executable, __file__, "--one", device, "--out", str(asked.out)]
-        code = subprocess.run(command, cwd=ROOT).returncode
-        path = asked.out / f"{device.replace(':', '_')}.json"
-        found = json.loads(path.read_text()) if code == 0 else {}
-        results += [found] if found else []
-        if not found or not is_right(found):
-            wrong.append(str(device))
+    here = [str(device) for device in wanted if device.is_available()]
+    with ThreadPoolExecutor(max(asked.jobs, 1)) as pool:
+        found = list(pool.map(lambda device: apart(device, asked.out), here))
+    results = [each for each in found if each]
+    pairs = zip(here, found, strict=True)
+    wrong = [device for device, each in pairs if not each or not is_right(each)]
     if asked.page:
         from device_page import written
 

@@ -51,6 +51,7 @@ class CudaArray:
         return self.machine.cupy.ndarray(self.shape, self.dtype, self.memory)
 
     def __dlpack__(self, **options: Any) -> Any:
+        # our stream is CuPy's current one here, behind whose work it puts that of `stream`
         with self.machine.doing("sharing an array"):
             return self.as_cupy().__dlpack__(**options)
 
@@ -162,7 +163,7 @@ class CudaMachine:
         """
         allocator = self.cupy.cuda.using_allocator(self.pool.malloc)
         with self.doing("taking over an array"), allocator:
-            found = self.cupy.from_dlpack(x)
+            found = self.cupy.from_dlpack(x)  # the other library's work comes before our stream's
             found = found.copy() if copy else self.cupy.ascontiguousarray(found)
         if found.dtype.char not in SHARED:
             raise DtypeError(
