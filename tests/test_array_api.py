@@ -210,7 +210,7 @@ def test_info():
     assert info.default_device() in info.devices()
     assert tuple(sorted(info.dtypes())) == tuple(sorted(DTYPES))
     assert info.dtypes(kind=("bool", "signed integer")).keys() == {"bool", *SIGNED}
-    with pytest.raises(RlxError, match="no array lives on the device 'moon'"):
+    with pytest.raises(RlxError, match="there is no device 'moon'"):
         info.dtypes(device="moon")
 
 

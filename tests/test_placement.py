@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -191,3 +192,51 @@ def test_the_fastest_device_is_called_as_if_it_were_named(
     monkeypatch.setattr(Jitted, "_call", None)  # what looks at the arguments
     for x, place in ((X, boxed), (more, "cpu"), (rnp.array(X), boxed), (more, "cpu")):
         assert f(x).device == place
+
+
+def test_a_recorded_function_runs_where_it_brings_an_array(boxed: str):
+    ways: list[Any] = [
+        lambda x: x.to(boxed),
+        lambda x: x.to_device(boxed),
+        lambda x: rlx.device_put({"x": x}, boxed)["x"],
+        lambda x: rnp.asarray(x, device=boxed),
+    ]
+    for bring in ways:
+        assert rlx.jit(lambda x, bring=bring: bring(x) + 1)(X).device == boxed
+        assert rlx.grad(lambda x, bring=bring: total(bring(x)))(X).device == boxed
+        with pytest.raises(rlx.DeviceMismatchError, match=r"but x\.to"):
+            rlx.jit(lambda x, bring=bring: bring(x) + 1, device="cpu")(X)
+    assert rlx.jit(lambda x: x.to(None).to("cpu") + 1)(rnp.array(X).to(boxed)).device == boxed
+
+
+def test_training_on_a_device_copies_nothing_to_the_host(
+    boxed: str, monkeypatch: pytest.MonkeyPatch
+):
+    x, y = (rnp.ones((5, n), device=boxed) for n in (4, 2))
+    model = rlx.device_put(rlx.nn.Linear(4, 2, key=rlx.random.key(0)), boxed)
+    optimizer = rlx.optim.adam(0.01)
+
+    def loss(model: Any) -> Any:
+        return ((model(x) - y) ** 2).mean()
+
+    def step(model: Any, state: Any) -> Any:
+        value, slopes = rlx.value_and_grad(loss)(model)
+        updates, state = optimizer.update(slopes, state, model)
+        return value, rlx.optim.apply_updates(model, updates), state
+
+    state = optimizer.init(model)
+    assert places((model, state)) == {boxed}
+    copied: list[Any] = []
+    copy = sys.modules["boxed_backend"].BoxMemory.to_host
+    monkeypatch.setattr(
+        sys.modules["boxed_backend"].BoxMemory,
+        "to_host",
+        lambda self, data: [copied.append(data), copy(self, data)][1],
+    )
+    values = []
+    for train in (step, rlx.jit(step), rlx.jit(step)):
+        value, model, state = train(model, state)
+        assert places((model, state)) == {boxed}
+        values.append(value)
+    assert not copied
+    assert values[0].item() > values[1].item() > values[2].item() and len(copied) == 3

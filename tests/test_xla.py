@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -25,6 +26,10 @@ from rlx.runtime.samples import SWEPT
 
 if not registry.availability("xla").is_available:
     pytest.skip(registry.availability("xla").reason, allow_module_level=True)
+
+from rlx.backends.disk import DiskCache
+from rlx.backends.xla import kept
+from rlx.backends.xla.program import XlaProgram
 
 SESSION = rlx.Session("xla")
 X = np.array([1.0, -2.0, 3.0], np.float32)
@@ -259,3 +264,35 @@ def test_a_product_with_a_flag_hides_no_infinity():
     flags, x = np.array([True, False, False]), np.array([np.inf, np.inf, np.nan], np.float32)
     found = rlx.jit(lambda c, x: c.astype("float32") * x, device="xla")(flags, x)
     np.testing.assert_array_equal(found, [np.inf, np.nan, np.nan])
+
+
+def test_programs_are_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    made: list[str] = []
+    make = XlaProgram._made
+    monkeypatch.setattr(
+        XlaProgram, "_made", lambda self, *how: [made.append(self.graph.name), make(self, *how)][1]
+    )
+    monkeypatch.setattr(kept, "sources", lambda disk: "of rlx")  # which may be edited meanwhile
+
+    def ours(x):
+        return rnp.sin(x) * 2.0
+
+    def outside(x):
+        return rlx.pure_callback(np.sin, rlx.spec((3,)), x)
+
+    def run(f, **how):
+        found = rlx.Session("xla").compile(f, X, options=rlx.CompileOptions(**how))
+        np.testing.assert_allclose(found(X), np.sin(X) * (2 if f is ours else 1), 1e-6)
+
+    tmp_path.chmod(0o700)
+    with rlx.config.using(cache=tmp_path):
+        run(ours), run(ours)
+        assert made == ["ours"]
+        run(ours, tier="fast")  # other code
+        assert made == ["ours"] * 2
+        for path in tmp_path.glob("*.rlx"):  # of a version that JAX does not read
+            DiskCache(tmp_path, 1 << 20).put(path.stem, b"no pickle")
+        run(ours), run(ours)
+        assert made == ["ours"] * 3
+        run(outside), run(outside)
+        assert made[3:] == ["outside"] * 2

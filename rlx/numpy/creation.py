@@ -82,9 +82,9 @@ def asarray(
 def placed(x: Any, device: Memory | str | None) -> Any:
     """The array on a device; `None` leaves it where it is.
 
-    A recorded tensor stays: it lives where the compiled function runs.
+    A recorded tensor lives where the compiled function runs, which is there, then.
     """
-    return x if device is None or not isinstance(x, Array) else x.to(device)
+    return x if device is None else x.to(device)
 
 
 def _holds_tensors(x: Any) -> bool:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from ..ir.builder import user_source
-from ..ir.errors import AttributeValueError, UnknownDeviceError
+from ..ir.errors import AttributeValueError
 from ..ir.types import DTYPES
-from ..trace.array import default_memory
+from ..trace.array import default_memory, find_memory
 from .inspection import isdtype
 
 VERSION = "2024.12"
@@ -82,9 +82,5 @@ def namespace_of(module: ModuleType, api_version: str | None) -> ModuleType:
 
 
 def _check_device(device: Any) -> None:
-    if device not in (None, HOST):
-        raise UnknownDeviceError(
-            f"no array lives on the device {device!r}",
-            where=str(user_source()),
-            fix=f"name {HOST!r}, or leave device out",
-        )
+    if device is not None:
+        find_memory(device)  # an error of its own, if there is none

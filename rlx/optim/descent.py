@@ -113,7 +113,9 @@ def scale_by_adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Opti
 
     def init(params: Any) -> AdamState:
         # two trees of zeros, not one twice: a step may be given the memory of both
-        return AdamState(first_step(), widened(zeros_like(params)), widened(zeros_like(params)))
+        return AdamState(
+            first_step(params), widened(zeros_like(params)), widened(zeros_like(params))
+        )
 
     def update(grads: Any, state: AdamState, params: Any = None) -> tuple[Any, AdamState]:
         count, wide = state.count + 1, widened(grads)

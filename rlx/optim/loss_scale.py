@@ -184,7 +184,7 @@ def scaled(optimizer: Optimizer, loss_scale: LossScale) -> Optimizer:
     """
 
     def init(params: Any) -> ScaledState:
-        return ScaledState(loss_scale, optimizer.init(params), first_step())
+        return ScaledState(loss_scale, optimizer.init(params), first_step(params))
 
     def update(grads: Any, state: ScaledState, params: Any = None) -> tuple[Any, ScaledState]:
         grads = state.scale.unscale(grads)

@@ -84,7 +84,7 @@ def scale_by_learning_rate(learning_rate: LearningRate) -> Optimizer:
     schedule = learning_rate
 
     def init(params: Any) -> CountState:
-        return CountState(first_step())
+        return CountState(first_step(params))
 
     def update(grads: Any, state: CountState, params: Any = None) -> tuple[Any, CountState]:
         rate = rnp.asarray(schedule(state.count))
@@ -94,11 +94,13 @@ def scale_by_learning_rate(learning_rate: LearningRate) -> Optimizer:
     return Optimizer(init, update)
 
 
-def first_step() -> Any:
-    """The counter of steps at its beginning.
+def first_step(params: Any = None) -> Any:
+    """The counter of steps at its beginning, beside the parameters.
 
     It is an int32 array, so that no step compiles anew.
     """
+    for leaf in pytree.leaves(params):
+        return rnp.zeros_like(leaf, "int32", ())
     return rnp.zeros((), "int32")
 
 

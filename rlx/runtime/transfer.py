@@ -20,8 +20,8 @@ def device_put(x: Any, device: Any = None) -> Any:
     """A tree of arrays on a device; without one, where they lie.
 
     What is no array of rlx then goes to the default device. In the place of a device may stand a
-    `NamedSharding`: arrays then lie in parts on the devices of its mesh. Traced arrays stay as they
-    are.
+    `NamedSharding`: arrays then lie in parts on the devices of its mesh. A function that is
+    recorded then runs on the device, but traced arrays are not parted.
 
     >>> device_put({"x": [1.0, 2.0]})["x"][1].item()
     2.0
@@ -29,9 +29,11 @@ def device_put(x: Any, device: Any = None) -> Any:
 
     def put(leaf: Any) -> Any:
         array = as_tensor(leaf)
-        if not isinstance(array, Array) or device is None:
+        if device is None:
             return array
-        return parted(array, device) if isinstance(device, NamedSharding) else array.to(device)
+        if not isinstance(device, NamedSharding):
+            return array.to(device)
+        return parted(array, device) if isinstance(array, Array) else array
 
     return pytree.map(put, x)
 

@@ -54,6 +54,13 @@ def run_here(who: str, device: str) -> None:
         recorder.graph.place([Placed(who, str(device), str(user_source()))])
 
 
+def bring_to(device: Memory | str | None) -> None:
+    """Let the graph under construction run on a device, if that has memory of its own."""
+    memory = device if device is None or isinstance(device, Memory) else find_memory(device)
+    if memory is not None:
+        run_here(f"x.to({memory.name!r})", memory.name)
+
+
 def _placed(name: str, found: Memory | None, placed: Sequence[Placed]) -> Memory | None:
     """The memory where functions run, if arrays in the memory `found` may go there."""
     first = placed[0]

@@ -13,6 +13,7 @@ from ..ir.types import Size, Type
 from .concrete import known_array
 from .leaks import leaked
 from .operators import Operators
+from .placement import bring_to
 
 
 @final
@@ -45,9 +46,17 @@ class TracedTensor(Operators):
         """None, which means for new arrays: where the function under construction runs."""
         return None
 
-    def to_device(self, device: Any, /, *, stream: None = None) -> TracedTensor:
-        """The tensor itself: it lives where the function under construction runs."""
+    def to(self, device: Any) -> TracedTensor:
+        """The tensor itself; all of the function under construction then runs there.
+
+        `None` and devices in the host's memory let it run where it does.
+        """
+        bring_to(device)
         return self
+
+    def to_device(self, device: Any, /, *, stream: None = None) -> TracedTensor:
+        """The same as `to`."""
+        return self.to(device)
 
     @property
     def concrete(self) -> np.ndarray | None:

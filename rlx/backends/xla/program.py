@@ -21,6 +21,7 @@ from ..graph_table import EXPANDED, NATIVE, ON_HOST, prepare, report
 from .emit import TABLE
 from .errors import translated
 from .host import HostCalls
+from .kept import kept_or_made
 from .replay import Replay, calls_python
 from .sharding import is_on_one, jax_mesh, jax_sharding, mesh_of, placed, whole_on
 
@@ -103,7 +104,28 @@ class XlaProgram:
         results: list[Any] | None,
         donated: tuple[int, ...] = (),
     ) -> Any:
-        """What JAX makes of the graph for parameters at these places."""
+        """What JAX makes of the graph for parameters at these places, or what is kept of that."""
+        is_quick = self.tier == "fast" and self.device.platform == "cpu"
+        options: Any = OPTIONS | QUICK if is_quick else OPTIONS
+
+        def make() -> Any:
+            return self._made(places, results, donated, options)
+
+        is_spread = results is not None or any(
+            not isinstance(p, SingleDeviceSharding) for p in places
+        )
+        if is_spread or self._calls_python:
+            return make()
+        return kept_or_made(self.graph, self.device, (options, donated), make)
+
+    def _made(
+        self,
+        places: Sequence[Any],
+        results: list[Any] | None,
+        donated: tuple[int, ...],
+        options: Any,
+    ) -> Any:
+        """What JAX makes of the graph."""
 
         def replayed(*arrays: jax.Array) -> list[jax.Array]:
             given = arrays[: len(self.graph.params)]
@@ -118,8 +140,6 @@ class XlaProgram:
         specs += [jax.ShapeDtypeStruct((), np.uint32)] if self._calls_python else []
         keywords: Any = {"donate_argnums": donated}
         keywords |= {} if results is None else {"out_shardings": results}
-        is_quick = self.tier == "fast" and self.device.platform == "cpu"
-        options: Any = OPTIONS | QUICK if is_quick else OPTIONS
         with (
             translated(self.name, builds=True),
             jax.enable_x64(True),
