@@ -68,6 +68,14 @@ def test_it_is_a_function_as_others_are():
     agree(on_reference, model(PARAMS, X))
 
 
+def test_open_sizes_are_met_on_devices_that_know_none():
+    f = rlx.export(lambda x: rnp.cumsum(x) * WEIGHTS[0, 1], rlx.spec(("n",)))
+    wanted = [np.cumsum(np.ones(n, np.float32)) * np.float32(-0.6) for n in (3, 5)]
+    with rlx.device("xla"):
+        for expected in wanted:
+            np.testing.assert_allclose(f(np.ones_like(expected)), expected, rtol=1e-6)
+
+
 def test_named_tuples_come_back():
     again = rlx.load_exported(rlx.export(lambda x: Params(x, [x]), rlx.spec(())).serialize())
     found = again(2.0)

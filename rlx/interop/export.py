@@ -177,9 +177,11 @@ class Exported:
         return self.weights if is_symbolic(self.graph.param_types) else ()
 
     def _compile(self, device: str) -> CompiledGraph:
-        held = self.weights[len(self._passed) :]
-        options = CompileOptions(fixed=len(held))
-        return hold_last(default_session(device).compile(self.graph, options=options), held)
+        held, session = self.weights[len(self._passed) :], default_session(device)
+        # a device that knows no open sizes gets a program for each size it meets
+        specialize = not session.backend.target.has_symbolic_sizes
+        options = CompileOptions(fixed=len(held), specialize=specialize)
+        return hold_last(session.compile(self.graph, options=options), held)
 
     def _traced(self, given: Sequence[Any]) -> Sequence[Any]:
         """The graph recorded in the one under construction."""
