@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from coremltools.converters.mil.mil import Builder as mb
 from coremltools.converters.mil.mil import Var
 
 from ...ir.graph import Graph, Value
@@ -14,6 +13,7 @@ from ...ir.ops.carry import cut_groups
 from ...ir.types import Type
 from ..graph_table import Row, Table, walk
 from .elements import same
+from .mil import mb
 
 UNROLLED = 4096  # nodes of a loop written out round by round, which MIL has no other form for
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from coremltools.converters.mil.mil import Builder as mb
 from coremltools.converters.mil.mil import Var, types
 
 from ..graph_table import Row
+from .mil import mb
 
 FLOATS = frozenset({"float16", "float32"})
 NUMBERS = FLOATS | {"int32"}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from coremltools.converters.mil.mil import Builder as mb
-
 from ..graph_table import Row, Table
 from . import control, elements, places, shapes
+from .mil import mb
 
 ROWS: dict[str, Row] = {**elements.ROWS, **shapes.ROWS, **places.ROWS}
 

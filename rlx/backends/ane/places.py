@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from coremltools.converters.mil.mil import Builder as mb
 from coremltools.converters.mil.mil import Var
 
 from ...ir.ops.index import fill_number
 from ..graph_table import Row
 from .elements import EVERY, NUMBERS, dtype_of, same
+from .mil import mb
 from .shapes import cut, of_bools_too, reshaped, tiled
 
 Axes = Sequence[int]

@@ -16,7 +16,6 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of its own: which other libraries it has not tried
     logging.getLogger("coremltools").setLevel(logging.ERROR)
     import coremltools as ct
-    from coremltools.converters.mil.mil import Builder as mb
     from coremltools.converters.mil.mil import Function, Program, Var, types
 
 from ...ir.errors import ShapeError
@@ -29,6 +28,7 @@ from ..graph_table.walk import refused
 from .control import run
 from .elements import MIL, OF_MIL
 from .emit import table
+from .mil import mb
 from .shapes import reshaped
 
 TARGET = ct.target.iOS18  # macOS 15

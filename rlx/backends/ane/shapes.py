@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from coremltools.converters.mil.mil import Builder as mb
 from coremltools.converters.mil.mil import Var, types
 
 from ...ir.types import Type
 from ..graph_table import Row
 from .elements import EVERY, FLOATS, MIL, NUMBERS, dtype_of, same
+from .mil import mb
 
 Pairs = tuple[tuple[int, ...], tuple[int, ...]]
 WRITTEN_OUT = 64  # elements of one number that stand in the program one by one

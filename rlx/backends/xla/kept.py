@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable
+from importlib.metadata import version
 from typing import Any
 
 import jax
-import jaxlib
 from jax.experimental import serialize_executable
 
 from ...ir.fingerprint import fingerprint, is_portable
@@ -54,7 +54,7 @@ def _keep(disk: DiskCache, key: str, made: Any) -> None:
 
 def _key(disk: DiskCache, graph: Graph, device: Any, how: tuple[object, ...]) -> str:
     files = sources(disk)
-    versions = jax.__version__, jaxlib.__version__, device.client.platform_version
+    versions = jax.__version__, version("jaxlib"), device.client.platform_version
     there = device.platform, device.device_kind, device.id, len(device.client.devices())
     machine = host() if device.platform == "cpu" else ""
     flags = os.environ.get("XLA_FLAGS", ""), jax.config.values

@@ -1,0 +1,7 @@
+"""The builder of Core ML programs, whose methods come into being when it is loaded."""
+
+from typing import Any
+
+from coremltools.converters.mil.mil import Builder
+
+mb: Any = Builder
