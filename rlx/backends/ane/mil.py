@@ -1,4 +1,4 @@
-"""The builder of Core ML programs, whose methods come into being when it is loaded."""
+"""The builder of Core ML programs; its methods come into being when it is loaded."""
 
 from typing import Any
 
