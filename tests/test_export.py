@@ -68,6 +68,18 @@ def test_it_is_a_function_as_others_are():
     agree(on_reference, model(PARAMS, X))
 
 
+@pytest.mark.parametrize("keep", ["export", "to_jax", "to_stablehlo"])
+def test_a_device_that_a_file_cannot_name_is_an_error(keep: str):
+    inner = rlx.jit(lambda x: x + 1, device="reference")
+
+    def outer(x):
+        return inner(x) * 2
+
+    with pytest.raises(rlx.DeviceMismatchError, match=f"what {keep} gives does not"):
+        made = getattr(rlx, keep)(outer, *([] if keep == "to_jax" else [X]))
+        made(X)
+
+
 def test_open_sizes_are_met_on_devices_that_know_none():
     f = rlx.export(lambda x: rnp.cumsum(x) * WEIGHTS[0, 1], rlx.spec(("n",)))
     wanted = [np.cumsum(np.ones(n, np.float32)) * np.float32(-0.6) for n in (3, 5)]

@@ -41,7 +41,7 @@ from ..trace import pytree
 from ..trace.apply import as_leaf, as_tensor, is_weak, operand_type
 from ..trace.array import Array
 from ..trace.make_graph import check_function, function_name, trace
-from ..trace.placement import common_device
+from ..trace.placement import check_unplaced, common_device
 from ..trace.promotion import convert
 from ..trace.tensor import TracedTensor
 from ..transforms import custom_jvp
@@ -74,6 +74,7 @@ def export(fun: Callable[..., Any], *specs: Any, **named: Any) -> Exported:
     check_function(fun, "what export keeps")
     traced = trace(fun, specs, named)
     name, graph = function_name(fun), traced.graph
+    check_unplaced(graph, "export")
     has_rules = not is_portable(graph)
     if has_rules:  # rules are Python functions; what they are rules of is not
         graph = inline_calls(graph, keep_recomputed=False)

@@ -11,6 +11,7 @@ from ..ir.graph import Graph
 from ..ir.types import Type
 from ..trace import pytree
 from ..trace.make_graph import check_function, function_name, trace
+from ..trace.placement import check_unplaced
 from .captures import host_captures
 from .containers import know_containers_of_jax
 
@@ -41,6 +42,7 @@ def to_jax(fun: Callable[..., Any]) -> Callable[..., Any]:
         specs = [operand_spec(x) for x in leaves]
         given, named = pytree.unflatten(tree, specs)
         traced = trace(fun, given, named)
+        check_unplaced(traced.graph, "to_jax")
         captures = host_captures(traced, "to_jax")
         arrays = [jax.numpy.asarray(x) for x in (*leaves, *captures)]
         results = run_in_jax(traced.graph, arrays)
@@ -64,6 +66,7 @@ def to_stablehlo(fun: Callable[..., Any], *specs: Any, **named: Any) -> str:
     from .in_jax import stablehlo
 
     traced = trace(fun, specs, named)
+    check_unplaced(traced.graph, "to_stablehlo")
     for param in traced.graph.params:
         _check_static(traced.graph, param.type)
     return stablehlo(traced.graph, host_captures(traced, "to_stablehlo"))

@@ -13,6 +13,7 @@ from ..ir.errors import AttributeValueError, DeviceUnavailable, SymbolicSizeErro
 from ..ir.graph import Graph, Value
 from ..ir.ops import constant
 from ..trace.make_graph import Traced, trace
+from ..trace.placement import check_unplaced
 from .compiled import parameter_names
 
 PRECISIONS = ("float32", "float16")
@@ -51,7 +52,9 @@ def export_coreml(
             where=str(user_source()),
             fix=f"end it in .mlpackage: {path.with_suffix('.mlpackage')}",
         )
-    graph = _with_captures(trace(fn, specs))
+    traced = trace(fn, specs)
+    check_unplaced(traced.graph, "export_coreml")
+    graph = _with_captures(traced)
     if not all(type.is_static for type in graph.param_types):
         raise SymbolicSizeError(
             f"{graph.name}: Core ML programs have known sizes",

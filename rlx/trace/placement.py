@@ -11,7 +11,7 @@ from typing import Any
 
 from ..ir.builder import current, user_source
 from ..ir.errors import DeviceMismatchError
-from ..ir.graph import Placed
+from ..ir.graph import Graph, Placed
 from ..ir.memory import Memory
 from .array import Array, default_memory, find_memory
 
@@ -59,6 +59,16 @@ def bring_to(device: Memory | str | None) -> None:
     memory = device if device is None or isinstance(device, Memory) else find_memory(device)
     if memory is not None:
         run_here(f"x.to({memory.name!r})", memory.name)
+
+
+def check_unplaced(graph: Graph, what: str) -> None:
+    """Raise if a function in a graph is for a device by name: `what` runs elsewhere."""
+    for placed in graph.placed:
+        raise DeviceMismatchError(
+            f"{graph.name}: {placed.who} runs on {placed.device!r}, but what {what} gives does not",
+            where=placed.where,
+            fix=f"leave the device out of {placed.who}",
+        )
 
 
 def _placed(name: str, found: Memory | None, placed: Sequence[Placed]) -> Memory | None:
