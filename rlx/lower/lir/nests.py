@@ -117,14 +117,19 @@ def traffic(step: Step) -> Iterator[tuple[Buffer, int]]:
 Loops = tuple[Variable, ...]
 
 
-def _loads(expr: Expr, loops: Loops) -> Iterator[tuple[Buffer, Index, Loops]]:
+def _loads(root: Expr, loops: Loops) -> Iterator[tuple[Buffer, Index, Loops]]:
     """What an expression loads, and the loops around that; numbers side by side come last."""
-    if isinstance(expr, Reduce):
-        loops = (*loops[:-1], *expr.loops, *loops[-1:])
-    if isinstance(expr, Load):
-        yield expr.buffer, expr.index, loops
-    for part in expr.parts if expr.loads else ():
-        yield from _loads(part, loops)
+    waiting, seen = [(root, loops)], set[tuple[int, Loops]]()
+    while waiting:
+        expr, loops = waiting.pop()
+        if (id(expr), loops) in seen:  # a part of several others
+            continue
+        seen.add((id(expr), loops))
+        if isinstance(expr, Reduce):
+            loops = (*loops[:-1], *expr.loops, *loops[-1:])
+        if isinstance(expr, Load):
+            yield expr.buffer, expr.index, loops
+        waiting += [(part, loops) for part in expr.parts if expr.loads]
 
 
 def _fetched(buffer: Buffer, index: Index, loops: Loops) -> int:
