@@ -191,3 +191,14 @@ def test_rates_follow_from_times():
     }
     assert (found.call, found.leaf, found.place) == pytest.approx((1e-6, 1e-7, 1e-7))
     assert found.step == pytest.approx(5e-6 - 2e-6)
+
+
+def test_what_expressions_share_is_looked_at_once():
+    def doubled(x):
+        for _ in range(60):  # seen from the end, each line stands there twice as often
+            x = x * rnp.sin(x)
+        return x
+
+    graph = rlx.make_graph(doubled)(np.ones(8, np.float32))
+    (cost,) = step_costs(lower(graph, Target("cpu")).program)
+    assert cost.nbytes == 64
