@@ -31,8 +31,8 @@ class XlaMemory:
     def from_host(self, array: np.ndarray) -> Any:
         """A copy of a NumPy array on the device."""
         with translated(self.name), jax.enable_x64(True):
-            # JAX copies while it goes on; until it is done the caller must not write to his array
-            return jax.device_put(array, self.device, may_alias=False).block_until_ready()
+            # JAX may read an array, or go on using it, after this call; the caller may write to his
+            return jax.device_put(np.array(array), self.device, may_alias=False)
 
     def wait(self, data: Any) -> None:
         """Return when the numbers are computed."""
