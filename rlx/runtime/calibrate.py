@@ -275,7 +275,9 @@ def _product(side: int, dtype: str) -> _Probe:
     def program(a: Value, b: Value) -> Value:
         return OPS["dot_general"](a, b, contract=((1,), (0,)), dtype=sums)
 
-    arrays = lambda: [_numbers(side, side, dtype=given)] * 2  # noqa: E731
+    def arrays() -> list[np.ndarray]:
+        return [_numbers(side, side, dtype=given)] * 2
+
     return _Probe(f"product {dtype}", 2.0 * side**3, program, arrays)
 
 
