@@ -245,7 +245,10 @@ def test_hardware_comes_before_processors_and_opengl_last(monkeypatch: pytest.Mo
     numbered = ["webgpu:0", "webgpu:1", "webgpu:2", "webgpu:15"]
     assert [adapters.choose(name) for name in numbered] == [cpu, old, new, None]
     assert "called 'other'" in adapters.availability("webgpu:other").reason
-    assert "D3D12: wgpu finds 0: llvmpipe (LLVM 15.0.2) (Vulkan); 1: " in adapters.availability("directx").reason
+    assert (
+        "D3D12: wgpu finds 0: llvmpipe (LLVM 15.0.2) (Vulkan); 1: "
+        in adapters.availability("directx").reason
+    )
 
 
 # -- on a device ----------------------------------------------------------------------------------

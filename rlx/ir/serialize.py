@@ -46,7 +46,7 @@ def dumps(graph: Graph) -> bytes:
         )
     if not is_portable(graph):
         raise FileFormatError(
-            f"`{graph.name}` holds a Python function (a derivative or a callback), which no file can",
+            f"`{graph.name}` holds a Python function, a derivative or a callback, as no file can",
             fix="differentiate and lower the function first, and leave callbacks out of it",
         )
     table, parts, start = {}, [], 0

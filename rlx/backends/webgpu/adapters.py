@@ -28,7 +28,7 @@ DRIVERS = {
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a name asks for: an interface, an adapter's number or a part of its name, or nothing.
+    """What a name asks for: an interface, an adapter by number or name, or neither.
 
     >>> Wanted.of("webgpu:vulkan"), Wanted.of("opengl"), Wanted.of("webgpu:nvidia")
     (Wanted(interface='vulkan', part=''), Wanted(interface='opengl', part=''),
