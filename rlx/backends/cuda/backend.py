@@ -103,9 +103,10 @@ class Loaded:
         machine, program = self.machine, self.plan.program
         with machine.doing(f"running {program.name}"):
             results = [machine.empty(b.type.shape, b.dtype) for b in program.outputs]  # type: ignore
-            arena = machine.arena(self.plan.arena_bytes)
+            take = machine.block if self.plan.calls_host else machine.arena
+            arena = take(self.plan.arena_bytes)  # kept until all is in the stream
             inputs = [Place(data.address) for data in datas]
             outputs = [Place(result.address) for result in results]
-            addresses = (arena, *(p.memory for p in (*inputs, *outputs)))
-            self.graphs.run(addresses, lambda: self.runner.run(inputs, outputs, arena))
+            addresses = (arena.address, *(p.memory for p in (*inputs, *outputs)))
+            self.graphs.run(addresses, lambda: self.runner.run(inputs, outputs, arena.address))
         return results

@@ -142,7 +142,8 @@ class Loaded:
             self.ready()
             with machine.doing(f"running {program.name}"):
                 results = [machine.empty(b.type.shape, b.dtype) for b in program.outputs]  # type: ignore
-                arena = machine.arena(self.plan.arena_bytes)
+                take = machine.allocate if self.plan.calls_host else machine.arena
+                arena = take(self.plan.arena_bytes)
                 arrays = [data.buffer for data in (*datas, *results)]
                 if self.straight is not None:
                     self.straight.run(arrays, arena)
