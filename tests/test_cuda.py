@@ -202,6 +202,7 @@ def test_arrays_lie_there(cuda, dtype):
 def test_numbers_of_devices(cuda):
     assert rlx.Device("nvidia").is_available() and rlx.Device("cuda:0").is_available()
     there = rnp.array(numbers(3)).to("cuda:0")
+    assert rlx.Device("cuda:0") == "cuda" and registry.get("cuda:0") is registry.get("cuda")
     assert rlx.jit(lambda x: x + 1, device="cuda")(there).device == "cuda"
     assert "no cuda device has the number '7'" in rlx.Device("cuda:7").reason
     assert "for CUDA" in rlx.Device("rocm").reason

@@ -41,6 +41,10 @@ class CudaBackend(Backend):
             self._found = found
         return self._found
 
+    def shortest_name(self) -> str:
+        """The first device has no number."""
+        return self.machine.name
+
     def description(self) -> str:
         """The device and the versions of what runs it."""
         return self.machine.describe()

@@ -45,6 +45,10 @@ class OpenClBackend(Backend):
             self._found = found
         return self._found
 
+    def shortest_name(self) -> str:
+        """`opencl` for the first of all devices."""
+        return "opencl" if self.machine.device == find("")[0] else self.name
+
     def description(self) -> str:
         """The device, its platform and their versions."""
         return self.machine.describe()
