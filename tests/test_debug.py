@@ -69,7 +69,9 @@ def test_a_report_says_what_became_of_each_op():
     lines = rlx.jit(f).lower(np.ones((3, 3), np.float32)).compile().report().splitlines()
     assert "expanded: softmax" in lines and "library: svd" in lines
     (native,) = [line for line in lines if line.startswith("native: ")]
-    assert {"add (2)", "div", "exp", "reduce_max"} <= set(native.removeprefix("native: ").split(", "))
+    assert {"add (2)", "div", "exp", "reduce_max"} <= set(
+        native.removeprefix("native: ").split(", ")
+    )
 
 
 def test_the_level_is_as_before_after_the_block():

@@ -81,7 +81,7 @@ class Turns:
 
 
 def check_process(device: str, opened_in: int) -> None:
-    """Raise in a forked child of the process that opened a device: it could wait forever."""
+    """Raise in a forked child of who opened a device: it could wait forever."""
     if os.getpid() != opened_in:
         raise DeviceLostError(
             f"{device} was opened before this process was forked, and drivers do not "

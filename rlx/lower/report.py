@@ -33,7 +33,9 @@ def _ways(graph: Graph, mir: Graph, program: Program) -> list[str]:
     library = Counter(step.op.name for step in steps if isinstance(step, LibraryCall))
     left = _ops(mir)
     composites = {node.op.name for node in graph.walk() if "expand" in node.op.rules}
-    expanded = Counter({n: count for n, count in _ops(graph).items() if n in composites - set(left)})
+    expanded = Counter(
+        {n: count for n, count in _ops(graph).items() if n in composites - set(left)}
+    )
     ways = {"native": left - library, "expanded": expanded, "library": library}
     return [f"{way}: {_told(ops)}" for way, ops in ways.items() if ops]
 
