@@ -9,7 +9,7 @@ from .lir.program import Contraction, Kernel, LibraryCall, Program, Rows
 
 
 def report(graph: Graph, mir: Graph, program: Program) -> str:
-    """What became of the ops of a graph, and of its `mir`: steps, memory, missed fusions."""
+    """What became of the ops of a graph: ways, steps, memory, missed fusions."""
     ops = _ops(graph)
     steps = Counter(_kind(step) for nested in program.programs for step in nested.steps)
     lines = [
