@@ -91,9 +91,8 @@ def _table(results: list[dict[str, Any]]) -> list[str]:
     lines = [
         "## Op by op",
         "",
-        "✓: all dtypes that the op takes and the device has (-: none); h: on the host, in the dtypes "
-        "named if not in all, and in some samples alone if it says so; ✗: the dtypes that are "
-        "refused.",
+        "✓: all dtypes that the op takes and the device has (-: none); h: on the host, in the "
+        "dtypes named if not in all, and in `some` samples alone; ✗: the dtypes that are refused.",
         "",
         f"| op | {' | '.join(devices)} |",
         f"| --- |{' --- |' * len(devices)}",
