@@ -307,7 +307,7 @@ def atanh_parts(x: Parts) -> Parts:
     size = log1p(div(4 * re, rest * rest + im * im)) * 0.25
     angle = atan2(2 * im, rest * (1 + re) - im * im) * 0.5
     # squares vanish beside the pole, and overflow far out
-    is_close = bit_and(eq(re, one), lt(im, like(im, math.sqrt(info.tiny) / info.eps)))
+    is_close = bit_and(eq(re, one), lt(im, like(im, math.sqrt(info.tiny) / float(info.eps))))
     size = select(is_close, (math.log(2) - log(im)) * 0.5, size)
     is_infinite = bit_or(eq(re, infinite), eq(im, infinite))
     large, small = max(re, im), min(re, im)
