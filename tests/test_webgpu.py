@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from textwrap import dedent
@@ -46,6 +49,21 @@ def device(request: pytest.FixtureRequest) -> str:
 def planned(fn: Callable[..., Any], *args: np.ndarray, layout: Layout | None = None) -> Plan:
     graph = rlx.make_graph(fn)(*args)
     return plan(lower(graph, TARGET).program, Wgsl(Limits(threads=64), layout))
+
+
+def test_adapters_are_found_without_a_word(device: str):
+    """Mesa asks for a desktop, and prints errors where the environment names none."""
+    script = f"import os, rlx; assert rlx.Device({device!r}).is_available(); print(*os.environ)"
+    given = {k: v for k, v in os.environ.items() if k != "XDG_RUNTIME_DIR"}
+    given["PYTHONPATH"] = os.pathsep.join(sys.path)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env=given,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "" and "XDG_RUNTIME_DIR" not in done.stdout
 
 
 # -- the language ---------------------------------------------------------------------------------
@@ -234,15 +252,21 @@ def test_hardware_comes_before_processors_and_opengl_last(monkeypatch: pytest.Mo
             self.info = {"adapter_type": hardware, "backend_type": interface, **names}
 
     cpu, old, new = (
-        Fake("CPU", "Vulkan", "llvmpipe"),
+        Fake("CPU", "Vulkan", "llvmpipe (LLVM 15.0.2)"),
         Fake("DiscreteGPU", "OpenGL", "Nameless"),
         Fake("DiscreteGPU", "Vulkan", "Nameless"),
     )
     monkeypatch.setattr(adapters, "found", lambda: [cpu, old, new])
     chosen = ["webgpu", "opengl", "vulkan", "webgpu:opengl", "webgpu:pipe", "directx"]
     assert [adapters.choose(name) for name in chosen] == [new, old, new, old, cpu, None]
+    # a number is that of an adapter, not a part of its name
+    numbered = ["webgpu:0", "webgpu:1", "webgpu:2", "webgpu:15"]
+    assert [adapters.choose(name) for name in numbered] == [cpu, old, new, None]
     assert "called 'other'" in adapters.availability("webgpu:other").reason
-    assert "D3D12: wgpu finds llvmpipe (Vulkan); " in adapters.availability("directx").reason
+    assert (
+        "D3D12: wgpu finds 0: llvmpipe (LLVM 15.0.2) (Vulkan); 1: "
+        in adapters.availability("directx").reason
+    )
 
 
 # -- on a device ----------------------------------------------------------------------------------

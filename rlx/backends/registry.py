@@ -91,7 +91,13 @@ def canonical(name: str) -> str:
     known = BACKENDS.get(kind) or _foreign().get(kind)
     if known is None:
         raise _unknown(name)
-    if colon and not (which and known.has_parts):
+    if colon and known.has_parts and not which:
+        raise UnknownDeviceError(
+            f"behind the colon of {name!r} there is nothing",
+            where=str(user_source()),
+            fix=f"write {kind!r}, or which one behind the colon",
+        )
+    if colon and not known.has_parts:
         raise UnknownDeviceError(
             f"the device {kind!r} has no parts, so there is no {name!r}",
             where=str(user_source()),
@@ -113,7 +119,7 @@ def _unknown(name: str) -> UnknownDeviceError:
 
 def get(name: str) -> Backend:
     """Open a device by name; raises if it is unknown or cannot run here."""
-    name = canonical(name)
+    name = shortest(name)
     found = availability(name)
     if not found.is_available:
         raise DeviceUnavailable(
@@ -122,6 +128,18 @@ def get(name: str) -> Backend:
             fix=found.install,
         )
     return _open(name)
+
+
+def shortest(name: str) -> str:
+    """The shortest name of a device, as `xla` for `xla:cpu` where JAX has no GPU.
+
+    All names of one device are one to caches and memories. A name with a part loads the device's
+    library.
+    """
+    name = canonical(name)
+    if ":" not in name or not availability(name).is_available:
+        return name
+    return _open(name).shortest_name()
 
 
 def availability(name: str) -> Availability:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -17,6 +20,7 @@ KINDS = {
 """The backend types of wgpu by the names that rlx has for interfaces."""
 
 PREFERRED = ("DiscreteGPU", "IntegratedGPU", "Unknown", "CPU")  # hardware, the best first
+DESKTOP = "XDG_RUNTIME_DIR"
 INSTALL = 'pip install "rlx[webgpu]"'
 DRIVERS = {
     "vulkan": "install a Vulkan driver (Debian: apt-get install mesa-vulkan-drivers libvulkan1)",
@@ -28,7 +32,7 @@ DRIVERS = {
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a name asks for: an interface, a part of an adapter's name, or neither.
+    """What a name asks for: an interface, an adapter by number or name, or neither.
 
     >>> Wanted.of("webgpu:vulkan"), Wanted.of("opengl"), Wanted.of("webgpu:nvidia")
     (Wanted(interface='vulkan', part=''), Wanted(interface='opengl', part=''),
@@ -68,12 +72,28 @@ def found() -> list[Any]:
     """All adapters, in wgpu's order."""
     import wgpu
 
-    return wgpu.gpu.enumerate_adapters_sync()
+    with _without_desktop():
+        return wgpu.gpu.enumerate_adapters_sync()
+
+
+@contextmanager
+def _without_desktop() -> Iterator[None]:
+    """Where no desktop runs, name it a place without one: Mesa prints errors if none is named."""
+    if DESKTOP in os.environ:
+        yield
+        return
+    os.environ[DESKTOP] = os.devnull
+    try:
+        yield
+    finally:
+        os.environ.pop(DESKTOP, None)
 
 
 def choose(name: str) -> Any | None:
     """The best adapter for a device by its name; None if there is none."""
     wanted = Wanted.of(name)
+    if wanted.part.isdecimal():  # or it would be found in the number of some version
+        return dict(enumerate(found())).get(int(wanted.part))
 
     def rank(adapter: Any) -> tuple[int, int]:
         hardware, kind = adapter.info["adapter_type"], adapter.info["backend_type"]
@@ -95,7 +115,9 @@ def availability(name: str) -> Availability:
         return Availability(False, f"wgpu does not start: {error}", wanted.fix)
     if choose(name) is not None:
         return Availability(True)
-    seen = "; ".join(f"{a.info['device']} ({a.info['backend_type']})" for a in adapters)
+    seen = "; ".join(
+        f"{i}: {a.info['device']} ({a.info['backend_type']})" for i, a in enumerate(adapters)
+    )
     asked = f"adapter for {wanted.kinds[0]}" if wanted.interface else "graphics adapter"
     asked += f" called {wanted.part!r}" if wanted.part else ""
     reason = f"there is no {asked}: wgpu finds {seen or 'none'}"
