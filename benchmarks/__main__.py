@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import Progress
@@ -103,7 +104,9 @@ def measure_all(
                 results.append(result)
                 progress.advance(bar)
                 if kept:
-                    kept.write_text(report.as_json(results, {}), encoding="utf-8")
+                    kept.write_text(
+                        report.as_json(results, {}, report.environment()), encoding="utf-8"
+                    )
         if starts:
             add_starts(results, names, tell)
     return results
@@ -115,21 +118,28 @@ def add_starts(results: list[Result], names: list[str], tell: Tell) -> None:
         for name in COMPILING if result.case.starts else ():
             if name in names and name in result.seconds and name not in result.starts:
                 tell(f"{result.case.title}: {name} starts")
-                result.starts[name] = in_fresh_processes(name, result.case.name)
+                here = report.machine(report.environment())  # not that of an earlier run
+                found = in_fresh_processes(name, result.case.name)
+                result.starts[name] = {**found, "measured_on": here}
 
 
-def write(asked: argparse.Namespace, results: list[Result], peaks: dict[str, float]) -> None:
-    """Write what was asked for."""
+def write(
+    asked: argparse.Namespace,
+    results: list[Result],
+    peaks: dict[str, float],
+    told: dict[str, Any],
+) -> None:
+    """Write what was asked for; `told` is the environment in which times were measured."""
     if asked.json:
-        asked.json.write_text(report.as_json(results, peaks), encoding="utf-8")
+        asked.json.write_text(report.as_json(results, peaks, told), encoding="utf-8")
     if asked.chart:
         chart.draw(results, asked.chart)
     if asked.markdown:
         home = asked.markdown.parent
         drawn = os.path.relpath(asked.chart, home) if asked.chart else None
-        asked.markdown.write_text(pages.full_page(results, peaks, drawn), encoding="utf-8")
+        asked.markdown.write_text(pages.full_page(results, peaks, drawn, told), encoding="utf-8")
     if asked.readme:
-        report.put_into_readme(asked.readme, pages.readme_table(results))
+        report.put_into_readme(asked.readme, pages.readme_table(results, told))
     for path in (asked.json, asked.chart, asked.markdown, asked.readme):
         if path:
             print(f"wrote {path}", file=sys.stderr)
@@ -144,15 +154,15 @@ def main() -> None:
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
     if asked.only_starts:
-        results, peaks = report.read_json(asked.json)
+        results, peaks, told = report.read_json(asked.json)
         wanted = [r for r in results if r.case in cases]
         add_starts(wanted, names, lambda text: print(text, file=sys.stderr, flush=True))
     else:
         starts = not (asked.quick or asked.no_starts)
         results = measure_all(cases, names, rounds, starts, asked.json)
-        peaks = add_floors(results)
+        peaks, told = add_floors(results), report.environment()
     print(pages.terminal_page(results, peaks))
-    write(asked, results, peaks)
+    write(asked, results, peaks, told)
 
 
 if __name__ == "__main__":

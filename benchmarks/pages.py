@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from .libraries import PEERS
 from .report import (
     as_markdown,
     as_text,
-    environment,
     head_of,
     left_out,
+    machine,
     problems,
     ratio_cell,
     row_of,
@@ -53,20 +54,6 @@ oneDNN and ONNX Runtime lay blocks of channels side by side first, rlx takes arr
 Why ONNX Runtime's softmax and short attention take less is not known."""
 
 
-def machine() -> str:
-    """The machine and the versions, in a sentence."""
-    told = environment()
-    versions = [
-        f"{PEERS[name].title} {told[name]}"
-        for name in ("jax", "torch", "mlx", "onnxruntime", "numpy")
-        if told[name] != "not installed"
-    ]
-    return (
-        f"{told['processor']}, {told['cores']} cores, Python {told['python']}, "
-        f"{', '.join(versions)}"
-    )
-
-
 def conclusion(results: Sequence[Result]) -> str:
     """The mean and how many are slower, in a sentence."""
     found, slow = speedups(results), slower(results)
@@ -93,14 +80,24 @@ def terminal_page(results: Sequence[Result], peaks: dict[str, float]) -> str:
     return "\n\n".join(parts)
 
 
-def full_page(results: Sequence[Result], peaks: dict[str, float], chart: str | None) -> str:
-    """Everything, in Markdown."""
+def starts_told(results: Sequence[Result], told: dict[str, Any]) -> list[str]:
+    """Where compile times were measured, in a sentence, if not in the run of the other times."""
+    starts = [found for result in results for found in result.starts.values()]
+    found = sorted({start.get("measured_on", machine(told)) for start in starts})
+    return [f"Measured on {'; some on '.join(found)}."] if found != [machine(told)] else []
+
+
+def full_page(
+    results: Sequence[Result], peaks: dict[str, float], chart: str | None, told: dict[str, Any]
+) -> str:
+    """Everything, in Markdown; `told` is the environment of the run."""
     parts = ["# Benchmarks", "`make bench` rewrites this page.", EXPLAINED]
-    parts += [f"Measured on {machine()}. {floors_told(peaks)}", conclusion(results)]
+    parts += [f"Measured on {machine(told)}. {floors_told(peaks)}", conclusion(results)]
     parts += [f"![speed-up against the best peer]({chart})"] if chart else []
     for title, table in tables(results).items():
         parts.append(f"## {title}")
-        parts += [STARTS_EXPLAINED] if title.startswith("Compiling") else []
+        if title.startswith("Compiling"):
+            parts += [STARTS_EXPLAINED, *starts_told(results, told)]
         parts.append(as_markdown(*table))
     if behind := slower(results):
         table = as_markdown(head_of([OURS]), [row_of(r, [OURS]) for r in behind])
@@ -111,7 +108,7 @@ def full_page(results: Sequence[Result], peaks: dict[str, float], chart: str | N
     return "\n\n".join(parts) + "\n"
 
 
-def readme_table(results: Sequence[Result]) -> str:
+def readme_table(results: Sequence[Result], told: dict[str, Any]) -> str:
     """The cases that stand for others, and the means of all groups."""
     shown = [r for r in results if r.case.in_readme] or list(results)
     known = {name for r in results for name in r.seconds}
@@ -126,7 +123,7 @@ def readme_table(results: Sequence[Result]) -> str:
             as_markdown(head, rows),
             "Geometric means of the speed-ups of all cases, by group:",
             as_markdown(summary_head(results), summary_rows(results)),
-            f"{conclusion(results)} On {machine()}. All cases, spreads, floors, compile times and "
-            f"how this is measured: [{FULL}]({FULL}).",
+            f"{conclusion(results)} On {machine(told)}. All cases, spreads, floors, compile "
+            f"times and how this is measured: [{FULL}]({FULL}).",
         ]
     )

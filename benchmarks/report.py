@@ -45,7 +45,20 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def as_json(results: Sequence[Result], peaks: dict[str, float]) -> str:
+def machine(told: dict[str, Any]) -> str:
+    """The machine and the versions that `environment` told, in a sentence."""
+    versions = [
+        f"{PEERS[name].title} {told[name]}"
+        for name in ("jax", "torch", "mlx", "onnxruntime", "numpy")
+        if told[name] != "not installed"
+    ]
+    return (
+        f"{told['processor']}, {told['cores']} cores, Python {told['python']}, "
+        f"{', '.join(versions)}"
+    )
+
+
+def as_json(results: Sequence[Result], peaks: dict[str, float], told: dict[str, Any]) -> str:
     """All numbers, every round."""
     cases = [
         {
@@ -69,12 +82,11 @@ def as_json(results: Sequence[Result], peaks: dict[str, float]) -> str:
         }
         for r in results
     ]
-    told = {"environment": environment(), "peak_flops": peaks, "cases": cases}
-    return json.dumps(told, indent=1)
+    return json.dumps({"environment": told, "peak_flops": peaks, "cases": cases}, indent=1)
 
 
-def read_json(path: Path) -> tuple[list[Result], dict[str, float]]:
-    """What `as_json` wrote: the results of the cases there still are, and the peaks."""
+def read_json(path: Path) -> tuple[list[Result], dict[str, float], dict[str, Any]]:
+    """What `as_json` wrote, of the cases there still are."""
     told = json.loads(path.read_text(encoding="utf-8"))
     rows = [row for row in told["cases"] if row["case"] in CASES]
     results = [
@@ -89,7 +101,7 @@ def read_json(path: Path) -> tuple[list[Result], dict[str, float]]:
         )
         for row in rows
     ]
-    return results, told["peak_flops"]
+    return results, told["peak_flops"], told["environment"]
 
 
 # -- cells ----------------------------------------------------------------------------------------

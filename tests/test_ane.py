@@ -12,7 +12,7 @@ from audit import graph_of, tolerance_of
 
 import rlx
 import rlx.numpy as rnp
-from rlx import nn
+from rlx import lax, nn
 
 ct: Any = pytest.importorskip("coremltools", reason="coremltools is not installed")
 
@@ -72,6 +72,38 @@ def compare(graph: Any, mir: Any, arrays: list[np.ndarray]) -> None:
         if found.val is not None:
             number = np.asarray(found.val, np.float64)
             np.testing.assert_allclose(number, wanted.astype(np.float64), tolerance, tolerance)
+
+
+def test_integers_are_divided_up_to_the_least_one():
+    least, most = -(2**31), 2**31 - 1
+    numbers = np.array([least, least + 1, -7, -6, -1, 0, 1, 6, 7, most - 1, most], np.int32)
+    x, y = np.meshgrid(numbers, numbers)
+
+    def f(x, y):
+        return x // y, x % y, lax.div(x, y), lax.rem(x, y)
+
+    graph = rlx.make_graph(f)(x, y)
+    compare(graph, list(program.prepared(graph).values())[-1], [x, y])
+
+
+def test_a_package_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def write(offset: float) -> Path:
+        return rlx.export_coreml(
+            lambda x: x + offset, rlx.spec((2,)), path=tmp_path / "f.mlpackage"
+        )
+
+    path = write(1.0)
+    files = sorted(path.rglob("*"))
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.copytree", fail)
+        with pytest.raises(OSError, match="no space left"):
+            write(2.0)
+    assert sorted(path.rglob("*")) == files and features(path)
+    assert write(3.0) == path and features(path) and list(tmp_path.iterdir()) == [path]
+
+
+def fail(*arguments: object) -> None:
+    raise OSError("no space left")
 
 
 def test_a_model_is_written_with_its_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -122,12 +122,21 @@ def test_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     known = {"import_seconds": 0.5, "compile_seconds": 0.25, "second_start_seconds": 0.125}
     known |= {"warm_seconds": 1.0, "peak_megabytes": 87.3}
     monkeypatch.setattr(command, "in_fresh_processes", lambda name, case: known)
+    before = report.environment()
+    monkeypatch.setattr(report, "environment", lambda: {**before, "numpy": "9.9"})  # since then
     sys.argv += ["--only-starts"]
     command.main()
-    again = json.loads(paths["json"].read_text())["cases"]
+    told = json.loads(paths["json"].read_text())
+    again = told["cases"]
     assert [c["rounds"] for c in again] == [c["rounds"] for c in cases]
-    assert again[0]["starts"] == {"rlx": known}
-    assert "250 ms | 125 ms | 87" in paths["markdown"].read_text()
+    (start,) = again[0]["starts"].values()
+    assert start == {**known, "measured_on": report.machine(report.environment())}
+    assert told["environment"] == before
+    page = paths["markdown"].read_text()
+    assert "250 ms | 125 ms | 87" in page
+    timed, _, compiled = page.partition("## Compiling")
+    assert report.machine(before) in timed and "NumPy 9.9" not in timed + readme.read_text()
+    assert "NumPy 9.9" in compiled
 
 
 def test_starts_by_hand():

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from textwrap import dedent
 from typing import Any
 
@@ -201,6 +202,7 @@ def test_arrays_lie_there(cuda, dtype):
 def test_numbers_of_devices(cuda):
     assert rlx.Device("nvidia").is_available() and rlx.Device("cuda:0").is_available()
     there = rnp.array(numbers(3)).to("cuda:0")
+    assert rlx.Device("cuda:0") == "cuda" and registry.get("cuda:0") is registry.get("cuda")
     assert rlx.jit(lambda x: x + 1, device="cuda")(there).device == "cuda"
     assert "no cuda device has the number '7'" in rlx.Device("cuda:7").reason
     assert "for CUDA" in rlx.Device("rocm").reason
@@ -241,6 +243,24 @@ def test_kernels_that_do_not_compile(cuda, monkeypatch):
             rlx.jit(rnp.tanh, device="cuda")(numbers(4))
     assert "no_such_function" in str(caught.value)
     works()
+
+
+def test_a_callback_compiles_and_runs_for_the_device_in_another_thread(cuda):
+    given = np.arange(1000, dtype=np.int32)
+    other = rlx.jit(lambda x: rnp.cumsum(rnp.sort(x)) * 3, device="cuda")
+    pool = ThreadPoolExecutor(1)
+
+    def called(x: np.ndarray) -> np.ndarray:
+        return pool.submit(lambda: np.asarray(other(x))).result(timeout=60)  # or it waits forever
+
+    @rlx.jit(device="cuda")
+    def fn(x):
+        sums = rnp.cumsum(x * 2)  # in memory for temporaries, while the callback runs
+        y = rlx.pure_callback(called, rlx.spec(given.shape, "int32"), x)
+        return rnp.cumsum(sums) + y + sums[::-1]
+
+    sums = np.cumsum(given * 2)
+    np.testing.assert_array_equal(fn(given), np.cumsum(sums) + np.cumsum(given) * 3 + sums[::-1])
 
 
 def test_a_lost_device(cuda, monkeypatch):

@@ -7,12 +7,14 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 
 import rlx
+import rlx.numpy as rnp
 from rlx.backends import registry
 from rlx.backends.forks import DeviceLock
 
@@ -144,3 +146,44 @@ def test_the_lock_of_a_device_ends_with_its_process():
     with lock, lock:
         pass
     assert while_held(lock, lambda: forked(lambda: refuses(lock.__enter__))) == 0
+
+
+@pytest.mark.parametrize("name", ["opencl", "webgpu"])
+@pytest.mark.parametrize("where", ["here", "in another thread"])
+def test_a_callback_compiles_and_runs_for_the_device_that_calls_it(name, where):
+    opened(name)
+    given = np.arange(1000, dtype=np.int32)
+    other = rlx.jit(lambda x: rnp.cumsum(rnp.sort(x)) * 3, device=name)
+    pool = ThreadPoolExecutor(1)
+
+    def called(x: np.ndarray) -> np.ndarray:
+        if where == "here":
+            return np.asarray(other(x))
+        return pool.submit(lambda: np.asarray(other(x))).result(timeout=60)  # or it waits forever
+
+    @rlx.jit(device=name)
+    def fn(x):
+        sums = rnp.cumsum(x * 2)  # in memory for temporaries, while the callback runs
+        return (
+            rnp.cumsum(sums)
+            + rlx.pure_callback(called, rlx.spec(given.shape, "int32"), x)
+            + sums[::-1]
+        )
+
+    sums = np.cumsum(given * 2)
+    want = np.cumsum(sums) + np.cumsum(given) * 3 + sums[::-1]
+    np.testing.assert_array_equal(fn(given), want)
+
+
+@pytest.mark.parametrize("name", ["opencl", "webgpu"])
+def test_a_device_that_is_opened_anew_while_a_callback_runs(name):
+    machine = opened(name)
+
+    def called(x: np.ndarray) -> np.ndarray:
+        machine._is_lost = True  # what webgpu notes of a loss
+        machine.reopen()
+        return x
+
+    fn = rlx.jit(lambda x: rlx.pure_callback(called, x, x) * 2, device=name)
+    with pytest.raises(rlx.DeviceLostError, match=r"make the array again|with all that lay"):
+        fn(X)

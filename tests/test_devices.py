@@ -13,6 +13,7 @@ import pytest
 import rlx
 import rlx.numpy as rnp
 from rlx.backends import registry
+from rlx.runtime.session import default_session
 
 X = np.array([1.0, 2.0, 3.0], np.float32)
 
@@ -36,6 +37,26 @@ def test_devices_are_known_by_name():
         with pytest.raises(rlx.UnknownDeviceError, match="there is no device 3") as caught:
             use(3)
         assert "test_devices.py" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["xla", "mlx", "opencl", "webgpu"])
+def test_all_names_of_a_device_are_one(name: str):
+    if not rlx.Device(name).is_available():
+        pytest.skip(rlx.Device(name).reason)
+    opened: Any = registry.get(name)
+    parts = {
+        "xla": lambda: f"{opened.device.platform}:0",
+        "mlx": lambda: "gpu" if opened.is_gpu else "cpu",
+        "opencl": lambda: "0",
+        "webgpu": lambda: opened.description().partition(" ")[0],
+    }
+    longer = f"{name}:{parts[name]()}"
+    assert rlx.Device(longer) == rlx.Device(name) == name
+    assert registry.get(longer) is opened
+    there = rlx.device_put(X, longer)
+    double = rlx.jit(lambda x: x * 2, device=longer)
+    assert double(there).device == name and there.to(name) is there
+    assert default_session(longer) is default_session(name)
 
 
 def test_every_device_says_what_runs_it_or_what_to_install():

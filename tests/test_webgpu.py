@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from textwrap import dedent
@@ -46,6 +49,21 @@ def device(request: pytest.FixtureRequest) -> str:
 def planned(fn: Callable[..., Any], *args: np.ndarray, layout: Layout | None = None) -> Plan:
     graph = rlx.make_graph(fn)(*args)
     return plan(lower(graph, TARGET).program, Wgsl(Limits(threads=64), layout))
+
+
+def test_adapters_are_found_without_a_word(device: str):
+    """Mesa asks for a desktop, and prints errors where the environment names none."""
+    script = f"import os, rlx; assert rlx.Device({device!r}).is_available(); print(*os.environ)"
+    given = {k: v for k, v in os.environ.items() if k != "XDG_RUNTIME_DIR"}
+    given["PYTHONPATH"] = os.pathsep.join(sys.path)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env=given,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "" and "XDG_RUNTIME_DIR" not in done.stdout
 
 
 # -- the language ---------------------------------------------------------------------------------

@@ -71,6 +71,15 @@ def test_a_device_without_parts_says_so():
         rlx.device_put(x, rlx.NamedSharding(rlx.Mesh(1, "data", device="cpu"), rlx.P()))
 
 
+@pytest.mark.parametrize("wrap", [rlx.jit, rlx.grad, rlx.vmap])
+def test_a_traced_array_is_not_parted_silently(wrap):
+    def fn(x):
+        return (rlx.device_put({"x": x}, PARTS)["x"] * 2).sum()
+
+    with pytest.raises(rlx.ArgumentError, match=r"it is traced(.|\n)*in_shardings"):
+        wrap(fn)(np.ones(4, np.float32))
+
+
 def test_what_does_not_part_is_an_error():
     with pytest.raises(rlx.ArgumentError, match="there is no axis 'model' of the mesh"):
         rlx.NamedSharding(MESH, rlx.P("model"))

@@ -169,6 +169,10 @@ class Backend(ABC):
     def availability(self) -> Availability:
         """Whether it runs on this machine; loads the device's library to see."""
 
+    def shortest_name(self) -> str:
+        """The shortest of the names that the device has, if it is available."""
+        return self.name
+
     def description(self) -> str:
         """What runs it, on one line: hardware and library with their versions."""
         return ""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import gc
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, final
 
@@ -89,6 +91,7 @@ class DeviceLock:
     def __init__(self, device: str) -> None:
         self._device, self._process = device, os.getpid()
         self._lock = threading.RLock()
+        self._depth = 0
         _keep_garbage_in_children()
 
     def __enter__(self) -> None:
@@ -101,9 +104,23 @@ class DeviceLock:
                 "first in the child; device='cpu' works here, too",
             )
         self._lock.acquire()
+        self._depth += 1
 
     def __exit__(self, *error: object) -> None:
+        self._depth -= 1
         self._lock.release()
+
+    @contextmanager
+    def let_go(self) -> Iterator[None]:
+        """Let other threads have it for a block, however often this thread took it."""
+        depth = self._depth
+        for _ in range(depth):
+            self.__exit__()
+        try:
+            yield
+        finally:
+            for _ in range(depth):
+                self.__enter__()
 
 
 @cache

@@ -113,7 +113,7 @@ def _unknown(name: str) -> UnknownDeviceError:
 
 def get(name: str) -> Backend:
     """Open a device by name; raises if it is unknown or cannot run here."""
-    name = canonical(name)
+    name = shortest(name)
     found = availability(name)
     if not found.is_available:
         raise DeviceUnavailable(
@@ -122,6 +122,18 @@ def get(name: str) -> Backend:
             fix=found.install,
         )
     return _open(name)
+
+
+def shortest(name: str) -> str:
+    """The shortest name of a device, as `xla` for `xla:cpu` where JAX has no GPU.
+
+    All names of one device are one to caches and memories. A name with a part loads the device's
+    library.
+    """
+    name = canonical(name)
+    if ":" not in name or not availability(name).is_available:
+        return name
+    return _open(name).shortest_name()
 
 
 def availability(name: str) -> Availability:

@@ -17,6 +17,8 @@ from ..trace.array import set_memories
 class Device(str):
     """A device by its name, which may be used wherever one is asked for.
 
+    All names of one device make the same, the shortest.
+
     >>> cpu = Device("cpu")
     >>> cpu.is_available(), cpu == "cpu", Device("host") == cpu
     (True, True, True)
@@ -25,7 +27,7 @@ class Device(str):
     __slots__ = ()
 
     def __new__(cls, name: str) -> Device:
-        return super().__new__(cls, registry.canonical(name))
+        return super().__new__(cls, registry.shortest(name))
 
     def is_available(self) -> bool:
         """Whether it runs on this machine; the first answer loads the device's library."""

@@ -107,7 +107,7 @@ class Session:
         capacity: int = 1024,
         precision: Policy | str | None = None,
     ) -> None:
-        self.device = registry.canonical(default_device() if device is None else device)
+        self.device = registry.shortest(default_device() if device is None else device)
         self.precision = None if precision is None else policy_of(precision)
         self.backend = registry.get(self.device)
         self.cache = CompileCache(capacity)
@@ -318,7 +318,7 @@ def _donated(compiled: CompiledGraph, names: tuple[str, ...]) -> tuple[int, ...]
 def default_session(device: str | None = None) -> Session:
     """The session `rlx.jit` uses for a device."""
     with _opening:
-        return _session(registry.canonical(default_device() if device is None else device))
+        return _session(registry.shortest(default_device() if device is None else device))
 
 
 @cache

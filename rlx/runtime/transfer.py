@@ -21,7 +21,7 @@ def device_put(x: Any, device: Any = None) -> Any:
 
     What is no array of rlx then goes to the default device. In the place of a device may stand a
     `NamedSharding`: arrays then lie in parts on the devices of its mesh. A function that is
-    recorded then runs on the device, but traced arrays are not parted.
+    recorded then runs on the device; there a sharding is an error, for `jit` is told of these.
 
     >>> device_put({"x": [1.0, 2.0]})["x"][1].item()
     2.0
@@ -33,7 +33,13 @@ def device_put(x: Any, device: Any = None) -> Any:
             return array
         if not isinstance(device, NamedSharding):
             return array.to(device)
-        return parted(array, device) if isinstance(array, Array) else array
+        if not isinstance(array, Array):
+            raise ArgumentError(
+                f"device_put cannot part {array.type} among devices: it is traced",
+                where=str(user_source()),
+                fix="part it before the call, or give in_shardings or out_shardings to rlx.jit",
+            )
+        return parted(array, device)
 
     return pytree.map(put, x)
 

@@ -9,6 +9,7 @@ from typing import Any
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, RlxError, StructureError
 from ..ir.sharding import Mesh, NamedSharding, PartitionSpec
+from ..runtime.devices import Device
 from ..runtime.session import CompileOptions
 from ..trace import pytree
 from ..trace.make_graph import Traced
@@ -85,7 +86,7 @@ def _checked(name: str, x: Any) -> NamedSharding | None:
 def device_of(*shardings: Any) -> str | None:
     """The device of the meshes in trees of shardings; None if there are none."""
     found: Sequence[Any] = [s for tree in shardings for s in pytree.leaves(tree, _is_leaf)]
-    names = {s.mesh.device for s in found if isinstance(s, NamedSharding)}
+    names = {str(Device(s.mesh.device)) for s in found if isinstance(s, NamedSharding)}
     if len(names) > 1:
         raise ArgumentError(
             f"the meshes are of several devices: {', '.join(sorted(names))}",

@@ -72,9 +72,17 @@ def quotient(x: Var, y: Var) -> Var:
 
 
 def _toward_zero(x: Var, y: Var) -> Var:
-    below = mb.select(cond=mb.equal(x=y, y=np.int32(0)), a=np.int32(1), b=y)
-    size = mb.floor_div(x=mb.abs(x=x), y=mb.abs(x=below))
-    return mb.mul(x=size, y=mb.mul(x=mb.sign(x=x), y=mb.sign(x=below)))
+    """The quotient of integers rounded toward zero; x where y is 0."""
+    # the least integer has no absolute value, and divided by -1 it is itself
+    is_opposite = mb.equal(x=y, y=np.int32(-1))
+    is_special = mb.logical_or(x=is_opposite, y=mb.equal(x=y, y=np.int32(0)))
+    below = mb.select(cond=is_special, a=np.int32(1), b=y)
+    down = mb.floor_div(x=x, y=below)
+    is_exact = mb.equal(x=mb.mul(x=down, y=below), y=x)
+    is_negative = mb.logical_xor(x=mb.less(x=x, y=np.int32(0)), y=mb.less(x=below, y=np.int32(0)))
+    is_below = mb.logical_and(x=is_negative, y=mb.logical_not(x=is_exact))
+    whole = mb.add(x=down, y=mb.cast(x=is_below, dtype="int32"))
+    return mb.select(cond=is_opposite, a=negative(whole), b=whole)
 
 
 def remainder(x: Var, y: Var) -> Var:

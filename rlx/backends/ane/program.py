@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -129,5 +130,12 @@ def quiet() -> Iterator[None]:
 
 def save(model: Any, path: Path) -> None:
     """Write a model where it is to stand, whole or not at all."""
-    with quiet():
-        model.save(str(path))
+    path = path.expanduser()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Core ML's tools empty the place first, and fill it bit by bit
+    with quiet(), TemporaryDirectory(dir=path.parent) as folder:
+        made = Path(folder, path.name)
+        model.save(str(made))
+        if path.exists():
+            path.rename(Path(folder, "before"))  # a folder takes no other's place
+        made.rename(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 from ...ir.dims import Dim
@@ -15,6 +16,7 @@ from ...lower.lir.program import (
     Contraction,
     Greatest,
     Kernel,
+    LibraryCall,
     Program,
     Rows,
     Scan,
@@ -107,6 +109,11 @@ class Plan:
     def text(self) -> str:
         """All functions and kernels as one text."""
         return _text(self.dialect, self.functions, self.kernels)
+
+    @cached_property
+    def calls_host(self) -> bool:
+        """Whether ops run on the host: other calls may then begin before this one ends."""
+        return any(isinstance(s, LibraryCall) for p in self.program.programs for s in p.steps)
 
     def module(self, kernel: KernelText) -> str:
         """One kernel with its functions, as a text of its own."""

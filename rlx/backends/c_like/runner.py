@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -48,6 +49,10 @@ class Machine(Protocol):
 
     def write(self, place: Place, array: np.ndarray) -> None:
         """Copy a flat array to the device; it may change afterwards."""
+
+    def let_go(self) -> AbstractContextManager[None]:
+        """Let other threads have the device for a block; raises if it was lost meanwhile."""
+        ...
 
 
 Places = dict[Buffer, Place]
@@ -157,7 +162,8 @@ class _Frame:
         for buffer, type in zip(step.inputs, step.input_types, strict=True):
             flat = machine.read(self.place(buffer), buffer.number_dtype, buffer.count)
             given.append(flat.view(type.dtype).reshape(type.shape))  # type: ignore[arg-type]
-        results = step.op.run(given, step.attrs, machine.name)
+        with machine.let_go():  # a user's function may wait for a thread that needs the device
+            results = step.op.run(given, step.attrs, machine.name)
         for buffer, result in zip(step.outputs, results, strict=True):
             flat = np.ascontiguousarray(result).reshape(-1).view(buffer.number_dtype)
             if flat.size:

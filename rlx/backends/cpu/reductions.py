@@ -27,7 +27,8 @@ def combine(f: Function, how: str, vector: Vector, x: str, y: str) -> str:
     if vector.is_float and how in ("max", "min"):
         name = f"@llvm.{how}imum.{vector.mangled}"
         f.declarations.add(f"declare {vector.text} {name}({vector.text}, {vector.text})")
-        return f.emit(f"call nsz {vector.text} {name}({vector.text} {x}, {vector.text} {y})")
+        # the new number first: x86 looks for NaN there, and not in what the next round waits for
+        return f.emit(f"call nsz {vector.text} {name}({vector.text} {y}, {vector.text} {x})")
     if vector.dtype == "bool" and how in ("max", "min"):
         how = {"max": "or", "min": "and"}[how]
     return emit_instruction(f, how, vector.dtype, vector.lanes, vector.dtype, [x, y])
@@ -50,5 +51,5 @@ def horizontal(f: Function, how: str, vector: Vector, x: str) -> str:
     name = f"@llvm.vector.reduce.{word}.{vector.mangled}"
     types = f"{vector.element}, {vector.text}" if start else vector.text
     f.declarations.add(f"declare {vector.element} {name}({types})")
-    flags = "reassoc " if start else ""
+    flags = "reassoc " if start else "nsz " if vector.is_float else ""
     return f.emit(f"call {flags}{vector.element} {name}({start}{vector.text} {x})")

@@ -41,6 +41,10 @@ class CudaBackend(Backend):
             self._found = found
         return self._found
 
+    def shortest_name(self) -> str:
+        """The first device has no number."""
+        return self.machine.name
+
     def description(self) -> str:
         """The device and the versions of what runs it."""
         return self.machine.describe()
@@ -103,9 +107,10 @@ class Loaded:
         machine, program = self.machine, self.plan.program
         with machine.doing(f"running {program.name}"):
             results = [machine.empty(b.type.shape, b.dtype) for b in program.outputs]  # type: ignore
-            arena = machine.arena(self.plan.arena_bytes)
+            take = machine.block if self.plan.calls_host else machine.arena
+            arena = take(self.plan.arena_bytes)  # kept until all is in the stream
             inputs = [Place(data.address) for data in datas]
             outputs = [Place(result.address) for result in results]
-            addresses = (arena, *(p.memory for p in (*inputs, *outputs)))
-            self.graphs.run(addresses, lambda: self.runner.run(inputs, outputs, arena))
+            addresses = (arena.address, *(p.memory for p in (*inputs, *outputs)))
+            self.graphs.run(addresses, lambda: self.runner.run(inputs, outputs, arena.address))
         return results

@@ -189,12 +189,16 @@ class CudaMachine:
         runtime = self.cupy.cuda.runtime
         runtime.memcpyAsync(target, origin, nbytes, runtime.memcpyDeviceToDevice, self.stream.ptr)
 
-    def arena(self, nbytes: int) -> int:
-        """Memory for temporaries: one for all programs, for they run one after another."""
+    def block(self, nbytes: int) -> CudaArray:
+        """So many bytes of memory; only inside of `doing`."""
+        return self.empty((nbytes,), np.dtype(np.uint8))
+
+    def arena(self, nbytes: int) -> CudaArray:
+        """Memory for temporaries: one for all programs that run one after another."""
         if self._arena is None or self._arena.nbytes < nbytes:
             self._arena = None
-            self._arena = self.empty((nbytes,), np.dtype(np.uint8))
-        return self._arena.address
+            self._arena = self.block(nbytes)
+        return self._arena
 
     # -- kernels ---------------------------------------------------------------------------------
 

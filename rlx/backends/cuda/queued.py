@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,3 +114,7 @@ class Queued:
         given = self.machine.from_host(array)
         target = place.memory + place.start * array.dtype.itemsize
         self.machine.copy(target, given.address, given.nbytes)
+
+    def let_go(self) -> AbstractContextManager[None]:
+        """Let other threads have the device for a block."""
+        return self.machine.lock.let_go()

@@ -52,7 +52,7 @@ class MlxBackend(Backend):
         if self._kind == "metal":
             return mx.Device(mx.gpu)
         kinds = {"cpu": mx.cpu, "gpu": mx.gpu}
-        return mx.Device(kinds[self._which]) if self._which else mx.default_device()
+        return mx.Device(kinds[self._which]) if self._which else _best()
 
     @property
     def is_gpu(self) -> bool:
@@ -91,6 +91,10 @@ class MlxBackend(Backend):
         if not is_here:
             return Availability(False, "MLX has no GPU here", "use mlx:cpu")
         return Availability(True)
+
+    def shortest_name(self) -> str:
+        """`mlx` for the device that MLX thinks best."""
+        return "mlx" if self.device == _best() else self.name
 
     def description(self) -> str:
         """MLX's version, its device, and whether it can compile for the processor."""
@@ -136,3 +140,11 @@ class MlxBackend(Backend):
         made.make_report = lambda: report(maker.ways)
         made.seconds = {"lower": time.perf_counter() - began}
         return made
+
+
+@functools.cache
+def _best() -> Any:
+    """The device that MLX thinks best when it is asked first."""
+    import mlx.core as mx
+
+    return mx.default_device()

@@ -45,6 +45,10 @@ class OpenClBackend(Backend):
             self._found = found
         return self._found
 
+    def shortest_name(self) -> str:
+        """`opencl` for the first of all devices."""
+        return "opencl" if self.machine.device == find("")[0] else self.name
+
     def description(self) -> str:
         """The device, its platform and their versions."""
         return self.machine.describe()
@@ -142,7 +146,8 @@ class Loaded:
             self.ready()
             with machine.doing(f"running {program.name}"):
                 results = [machine.empty(b.type.shape, b.dtype) for b in program.outputs]  # type: ignore
-                arena = machine.arena(self.plan.arena_bytes)
+                take = machine.allocate if self.plan.calls_host else machine.arena
+                arena = take(self.plan.arena_bytes)
                 arrays = [data.buffer for data in (*datas, *results)]
                 if self.straight is not None:
                     self.straight.run(arrays, arena)

@@ -174,13 +174,17 @@ class ClMachine:
     def check(self, data: ClArray) -> None:
         """Raise if an array was lost with an earlier context."""
         if data.session != self.session:
-            raise DeviceLostError(
-                f"an array of shape {data.shape} was in the memory of {self.name}, which was lost",
-                fix="make the array again from the host's",
-            )
+            raise self.lost_error(f"an array of shape {data.shape}")
+
+    def lost_error(self, what: str) -> DeviceLostError:
+        """The error for what was in the memory of an earlier context."""
+        return DeviceLostError(
+            f"{what} was in the memory of {self.name}, which was lost",
+            fix="make the array again from the host's",
+        )
 
     def arena(self, nbytes: int) -> Any:
-        """Memory for temporaries: one for all programs, for they run one after another."""
+        """Memory for temporaries: one for all programs that run one after another."""
         if self._arena is None or self._arena.size < nbytes:
             self._arena = None
             self._arena = self.cl.Buffer(
@@ -281,6 +285,14 @@ class Queued:
             dst_offset=place.start * array.dtype.itemsize,
             is_blocking=True,
         )
+
+    @contextmanager
+    def let_go(self) -> Iterator[None]:
+        """Let other threads have the device for a block; raises if it was lost meanwhile."""
+        with self.machine.lock.let_go():
+            yield
+        if self.session != self.machine.session:
+            raise self.machine.lost_error("the temporaries of a call that was under way")
 
 
 @dataclass

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -17,6 +20,7 @@ KINDS = {
 """The backend types of wgpu by the names that rlx has for interfaces."""
 
 PREFERRED = ("DiscreteGPU", "IntegratedGPU", "Unknown", "CPU")  # hardware, the best first
+DESKTOP = "XDG_RUNTIME_DIR"
 INSTALL = 'pip install "rlx[webgpu]"'
 DRIVERS = {
     "vulkan": "install a Vulkan driver (Debian: apt-get install mesa-vulkan-drivers libvulkan1)",
@@ -68,7 +72,21 @@ def found() -> list[Any]:
     """All adapters, in wgpu's order."""
     import wgpu
 
-    return wgpu.gpu.enumerate_adapters_sync()
+    with _without_desktop():
+        return wgpu.gpu.enumerate_adapters_sync()
+
+
+@contextmanager
+def _without_desktop() -> Iterator[None]:
+    """Where no desktop runs, name it a place without one: Mesa prints errors if none is named."""
+    if DESKTOP in os.environ:
+        yield
+        return
+    os.environ[DESKTOP] = os.devnull
+    try:
+        yield
+    finally:
+        os.environ.pop(DESKTOP, None)
 
 
 def choose(name: str) -> Any | None:

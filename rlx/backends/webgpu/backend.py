@@ -44,6 +44,11 @@ class WebgpuBackend(Backend):
         """Whether wgpu finds an adapter."""
         return adapters.availability(self.name)
 
+    def shortest_name(self) -> str:
+        """`webgpu` for the best of all adapters."""
+        is_best = adapters.choose(self.name) is adapters.choose("webgpu")
+        return "webgpu" if is_best else self.name
+
     def description(self) -> str:
         """The adapter, its interface and the library's version."""
         return adapters.description(self.name)

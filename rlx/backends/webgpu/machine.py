@@ -6,7 +6,8 @@ whether a loop goes on, what an op without kernels is given.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -180,6 +181,15 @@ class WebgpuMachine:
             whole[before // 2 : before // 2 + words.size] = words
             words = whole
         self.device.write(region, words, "writing")
+
+    @contextmanager
+    def let_go(self) -> Iterator[None]:
+        """Let other threads have the device for a block; raises if it was lost meanwhile."""
+        generation = self.device.generation
+        with self.device.lock.let_go():
+            yield
+        if generation != self.device.generation:
+            raise self.device.lost_error("going on after a function of the host")
 
     def submit(self) -> None:
         """Hand in what was recorded."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...lower.lir.program import Buffer
 from ..c_like.plan import Plan
-from ..c_like.runner import Place, Runner
+from ..c_like.runner import Place, Places, Runner
 from .blocks import Block
 from .device import Device, Region
 from .machine import Kernels, WebgpuMachine
@@ -36,10 +36,15 @@ class Loaded:
             device.check_binding(
                 nbytes_of(buffer, device.layout), f"a temporary of {plan.program.name}"
             )
-        whole = self._take(nbytes, f"the temporaries of {plan.program.name}")
-        self.owned = {
-            b: Place(Region(whole.buffer, at, nbytes_of(b, device.layout)))
-            for b, at in offsets.items()
+        self.offsets, self.nbytes = offsets, nbytes
+        self.whole, self.owned = self._temporaries()
+
+    def _temporaries(self) -> tuple[Block, Places]:
+        """Memory for all temporaries, and where in it each lies."""
+        block = self.device.take(self.nbytes, f"the temporaries of {self.plan.program.name}")
+        sizes = {b: nbytes_of(b, self.device.layout) for b in self.offsets}
+        return block, {
+            b: Place(Region(block.buffer, at, sizes[b])) for b, at in self.offsets.items()
         }
 
     def _take(self, nbytes: int, what: str) -> Region:
@@ -51,7 +56,9 @@ class Loaded:
         """Run the program; what it does is handed in, but perhaps not done."""
         outputs = [new_data(self.device, form) for form in self.forms]
         machine = WebgpuMachine(self.device, self.kernels)
-        runner = Runner(self.plan, machine, self.constants, self.owned)
+        # another call may begin while the host computes, even by this thread
+        _kept, owned = self._temporaries() if self.plan.calls_host else (self.whole, self.owned)
+        runner = Runner(self.plan, machine, self.constants, owned)
         runner.run([Place(d.region) for d in inputs], [Place(d.region) for d in outputs], None)
         machine.submit()
         return outputs

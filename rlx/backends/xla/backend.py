@@ -69,6 +69,15 @@ class XlaBackend(Backend):
 
         return XlaMemory(self.name, self.device)
 
+    def shortest_name(self) -> str:
+        """`xla` for what JAX thinks best; no number for the first of a platform."""
+        import jax
+
+        if self.device == jax.local_devices()[0]:
+            return "xla"
+        number = int(self._number or 0)
+        return f"xla:{self.device.platform}{f':{number}' if number else ''}"
+
     def description(self) -> str:
         """The device as JAX calls it, and the version of JAX."""
         import jax
