@@ -11,8 +11,8 @@ HEAD = """# What runs where
 
 Made by `make test-devices` on one machine; do not edit. Every sample of every op ran on each device
 below in all dtypes that the op takes, and its results were compared with the op's NumPy reference,
-within a few roundings of the dtype. **dtypes it lacks**: no array of them can lie there; asking for
-one is an error that says so. **gaps**: ops it refuses in dtypes that it has. **host**: the op has
+within a few roundings of the dtype. **dtypes it lacks**: arrays of them can lie there; computing
+with one is an error. **gaps**: ops it refuses in dtypes that it has. **host**: the op has
 no loops and no row in the device's table, so its reference runs on the host and arrays are copied
 there and back, as `report()` says. **gradients**: those of each op with a derivative. **programs**:
 random programs of all families. **parity**: one in ten of the functions that JAX has, too, against

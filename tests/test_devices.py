@@ -28,6 +28,10 @@ def test_devices_are_known_by_name():
         rlx.Device("referense")
     with pytest.raises(rlx.UnknownDeviceError, match="the device 'cpu' has no parts"):
         rlx.Device("cpu:1")
+    with pytest.raises(
+        rlx.UnknownDeviceError, match="behind the colon of 'cuda:' there is nothing"
+    ):
+        rlx.Device("cuda:")
     for open_device in (rlx.Session, lambda name: rlx.jit(lambda x: x, device=name)):
         with pytest.raises(rlx.UnknownDeviceError, match="there is no device ''"):
             open_device("")

@@ -121,11 +121,31 @@ def test_custom_derivatives_are_not_forgotten_silently():
     assert gradient(3.0) == 7
 
 
+def test_ops_of_users_are_kept_as_their_formulas():
+    @rlx.custom_op(elementwise=True)
+    def exported_square(x):
+        return x * x
+
+    spec = rlx.spec((2,))
+    with pytest.raises(rlx.FileFormatError, match="exported_square calls a Python function"):
+        rlx.export(exported_square, spec)
+    exported_square.defformula(lambda x: x * x)
+    data = rlx.export(exported_square, spec).serialize()
+    assert b"= exported_square %0" not in data
+    again = rlx.load_exported(data)
+    assert again(np.float32([2, 3])).tolist() == [4, 9]
+    assert rlx.grad(lambda x: again(x).sum())(np.float32([2, 3])).tolist() == [4, 6]
+    exported_square.defvjp(lambda ct, out, x: (7 * ct,))
+    without = rlx.load_exported(rlx.export(exported_square, spec).serialize())
+    with pytest.raises(rlx.GradientError, match="without its custom derivatives"):
+        rlx.grad(lambda x: without(x).sum())(np.float32([2, 3]))
+
+
 def test_what_cannot_be_exported():
-    with pytest.raises(rlx.FileFormatError, match="holds a Python function"):
+    with pytest.raises(rlx.FileFormatError, match="pure_callback calls a Python") as caught:
         shape = rlx.spec((2,))
-        f = rlx.export(lambda x: rlx.pure_callback(np.sin, shape, x), shape)
-        f.serialize()
+        rlx.export(lambda x: rlx.pure_callback(np.sin, shape, x), shape)
+    assert "test_export.py" in str(caught.value)
     with pytest.raises(rlx.StructureError, match="the arguments of f hold a Linear"):
 
         def f(layer, x):

@@ -94,6 +94,23 @@ def test_what_torch_does_not_give_says_so():
             assert "x.detach() of one with a gradient" in caught.value.fix
 
 
+def test_views_that_negate_are_not_read_without_their_sign():
+    torch = pytest.importorskip("torch")
+    x = torch.tensor([1j]).conj().imag
+    assert x.is_neg() and rlx.asarray(x.resolve_neg()).tolist() == [-1]
+    for take in (rlx.asarray, rlx.jit(lambda x: x * 2), rlx.numpy.from_dlpack):
+        with pytest.raises(rlx.ArgumentError, match="negates what lies there") as caught:
+            take(x)
+        assert "x.resolve_neg()" in caught.value.fix
+
+
+@pytest.mark.parametrize("x", [3, None, [1.0], np.float32(3)])
+def test_what_does_not_speak_dlpack_is_no_array_of_a_library(x):
+    for copy in (None, False):
+        with pytest.raises(rlx.ArgumentError, match="it has no `__dlpack__`"):
+            rlx.numpy.from_dlpack(x, copy=copy)
+
+
 def test_keys_of_jax_are_no_arrays():
     jax = pytest.importorskip("jax")
     with pytest.raises(rlx.DtypeError, match=r"a PRNGKeyArray does not make an array.*key_data"):

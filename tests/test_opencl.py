@@ -52,6 +52,16 @@ def test_loops_and_branches_run_on_the_device():
 
 
 @needs_device
+def test_loops_of_no_rounds_leave_what_they_were_given():
+    def f(rows):
+        return rlx.scan(lambda c, row: (c + row, c * row), rnp.float32(2.0), rows, reverse=True)
+
+    nothing = np.zeros(0, np.float32)
+    check(f, nothing)
+    check(rlx.value_and_grad(lambda rows: f(rows)[0]), nothing)
+
+
+@needs_device
 def test_models_and_their_gradients():
     def loss(parameters, x):
         kernel, w = parameters
@@ -244,5 +254,7 @@ def test_absence_has_a_reason(version: str | None, monkeypatch: pytest.MonkeyPat
     assert "pocl-opencl-icd" in found.install
     assert ("PoCL 3.0" in found.reason) == (version is not None)
     if version is not None:
+        assert platforms.find("pocl")[1].reason == found.reason  # by its platform's version
+        assert not platforms.find("²")[1].is_available
         _, other = platforms.find("nvidia")
         assert "'nvidia'" in other.reason and "0: cpu" in other.install

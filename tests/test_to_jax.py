@@ -138,3 +138,11 @@ def test_text_in_stablehlo():
     assert "%arg0: tensor<2xf32>" in unused and "%arg1: tensor<3xf32>" in unused
     with pytest.raises(rlx.ArgumentError, match="no number"):
         rlx.to_stablehlo(lambda x: x * 2, rlx.spec(("n",)))
+
+
+def test_what_only_numpy_computes_has_no_text():
+    spec = rlx.spec((3, 3))
+    for f in (lambda x: rlx.pure_callback(np.sin, spec, x), rlx.scipy.linalg.schur):
+        with pytest.raises(rlx.UnsupportedOp, match="a text cannot call Python") as caught:
+            rlx.to_stablehlo(f, spec)
+    assert caught.value.what.startswith("schur: ")

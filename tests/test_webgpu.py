@@ -252,15 +252,21 @@ def test_hardware_comes_before_processors_and_opengl_last(monkeypatch: pytest.Mo
             self.info = {"adapter_type": hardware, "backend_type": interface, **names}
 
     cpu, old, new = (
-        Fake("CPU", "Vulkan", "llvmpipe"),
+        Fake("CPU", "Vulkan", "llvmpipe (LLVM 15.0.2)"),
         Fake("DiscreteGPU", "OpenGL", "Nameless"),
         Fake("DiscreteGPU", "Vulkan", "Nameless"),
     )
     monkeypatch.setattr(adapters, "found", lambda: [cpu, old, new])
     chosen = ["webgpu", "opengl", "vulkan", "webgpu:opengl", "webgpu:pipe", "directx"]
     assert [adapters.choose(name) for name in chosen] == [new, old, new, old, cpu, None]
+    # a number is that of an adapter, not a part of its name
+    numbered = ["webgpu:0", "webgpu:1", "webgpu:2", "webgpu:15"]
+    assert [adapters.choose(name) for name in numbered] == [cpu, old, new, None]
     assert "called 'other'" in adapters.availability("webgpu:other").reason
-    assert "D3D12: wgpu finds llvmpipe (Vulkan); " in adapters.availability("directx").reason
+    assert (
+        "D3D12: wgpu finds 0: llvmpipe (LLVM 15.0.2) (Vulkan); 1: "
+        in adapters.availability("directx").reason
+    )
 
 
 # -- on a device ----------------------------------------------------------------------------------

@@ -91,7 +91,13 @@ def canonical(name: str) -> str:
     known = BACKENDS.get(kind) or _foreign().get(kind)
     if known is None:
         raise _unknown(name)
-    if colon and not (which and known.has_parts):
+    if colon and known.has_parts and not which:
+        raise UnknownDeviceError(
+            f"behind the colon of {name!r} there is nothing",
+            where=str(user_source()),
+            fix=f"write {kind!r}, or which one behind the colon",
+        )
+    if colon and not known.has_parts:
         raise UnknownDeviceError(
             f"the device {kind!r} has no parts, so there is no {name!r}",
             where=str(user_source()),

@@ -28,11 +28,11 @@ from ..ir.config import config
 from ..ir.errors import FileFormatError, GradientError, RlxError, StructureError
 from ..ir.files import read_file, write_file
 from ..ir.fingerprint import is_portable
-from ..ir.graph import Graph
+from ..ir.graph import Graph, Node
 from ..ir.serialize import dumps, loads
 from ..ir.tracebacks import boundary
 from ..ir.types import DTYPES, Type
-from ..lower.hir import inline_calls
+from ..lower.hir import expand, inline_calls
 from ..runtime.compiled import CompiledGraph, parameter_names
 from ..runtime.devices import default_device
 from ..runtime.fixed import hold_last
@@ -75,9 +75,14 @@ def export(fun: Callable[..., Any], *specs: Any, **named: Any) -> Exported:
     traced = trace(fun, specs, named)
     name, graph = function_name(fun), traced.graph
     check_unplaced(graph, "export")
-    has_rules = not is_portable(graph)
+    of_user = [node.op for node in graph.walk() if "of_user" in node.op.rules]
+    has_rules = not is_portable(graph) or any("jvp" in op.rules for op in of_user)
     if has_rules:  # rules are Python functions; what they are rules of is not
         graph = inline_calls(graph, keep_recomputed=False)
+    if of_user:
+        graph = expand(graph, lambda node: "of_user" not in node.op.rules)
+    for node in graph.walk():
+        _check_is_known(node)
     return Exported(
         graph,
         host_captures(traced, "export"),
@@ -85,6 +90,16 @@ def export(fun: Callable[..., Any], *specs: Any, **named: Any) -> Exported:
         described(traced.out_tree, f"the results of {name}"),
         has_rules,
     )
+
+
+def _check_is_known(node: Node) -> None:
+    """Raise if a node needs Python functions of the user."""
+    if {"calls_python", "of_user"} & node.op.rules.keys():
+        raise FileFormatError(
+            f"{node.op.name} calls a Python function, which no file can hold",
+            where=str(node.source),
+            fix="call it before or after what is exported, or give an op of yours a `defformula`",
+        )
 
 
 def load_exported(source: str | Path | bytes) -> Exported:

@@ -13,7 +13,7 @@ from ..backends.xla.emit import table_of
 from ..backends.xla.host import call_host
 from ..ir.body import Call
 from ..ir.builder import build
-from ..ir.errors import GradientError
+from ..ir.errors import GradientError, UnsupportedOp
 from ..ir.graph import Graph, Node
 from ..ir.ops.control import filled
 from ..ir.types import Type, as_dtype, is_inexact
@@ -32,10 +32,13 @@ def operand_spec(x: Any) -> Any:
     return operand if is_weak(operand) else operand_type(operand)
 
 
-def run_in_jax(graph: Graph, arrays: Arrays) -> list[jax.Array]:
-    """The results of a graph for arrays of its parameters."""
+def run_in_jax(graph: Graph, arrays: Arrays, has_host: bool = True) -> list[jax.Array]:
+    """The results of a graph for arrays of its parameters.
+
+    What has no meaning in JAX calls NumPy, if it `has_host`, else it is an error.
+    """
     given = [x.astype(p.type.dtype) for x, p in zip(arrays, graph.params, strict=True)]
-    return _InJax().run(graph, given)
+    return _InJax(has_host).run(graph, given)
 
 
 def stablehlo(graph: Graph, captures: Sequence[np.ndarray]) -> str:
@@ -43,7 +46,7 @@ def stablehlo(graph: Graph, captures: Sequence[np.ndarray]) -> str:
     count = len(graph.params) - len(captures)
 
     def function(*arrays: jax.Array) -> list[jax.Array]:
-        return run_in_jax(graph, [*arrays, *map(jax.numpy.asarray, captures)])
+        return run_in_jax(graph, [*arrays, *map(jax.numpy.asarray, captures)], has_host=False)
 
     function.__name__ = graph.name
     with jax.enable_x64(True):
@@ -54,8 +57,8 @@ def stablehlo(graph: Graph, captures: Sequence[np.ndarray]) -> str:
 class _InJax:
     """Runs graphs while JAX records, with the table of the xla device."""
 
-    def __init__(self) -> None:
-        self._table = table_of(self.run)
+    def __init__(self, has_host: bool) -> None:
+        self._table, self._has_host = table_of(self.run), has_host
 
     def run(self, graph: Graph, arrays: Arrays) -> list[jax.Array]:
         """The results of a graph for arrays of its parameters."""
@@ -93,6 +96,12 @@ class _InJax:
         in_parts = split_complex(alone, lambda dtype: False, self._table.takes)
         if in_parts is not alone:
             return self.run(in_parts, arrays)
+        if not self._has_host:
+            raise UnsupportedOp(
+                f"{node.op.name}: StableHLO has nothing for it, and a text cannot call Python",
+                where=str(node.source),
+                fix="move the op out of the function",
+            )
 
         @jax.custom_jvp
         def called(*xs: jax.Array) -> Sequence[jax.Array]:

@@ -46,8 +46,8 @@ def dumps(graph: Graph) -> bytes:
         )
     if not is_portable(graph):
         raise FileFormatError(
-            f"`{graph.name}` holds a Python function (a custom derivative), which no file can",
-            fix="differentiate and lower the function first, or remove the custom derivative",
+            f"`{graph.name}` holds a Python function, a derivative or a callback, as no file can",
+            fix="differentiate and lower the function first, and leave callbacks out of it",
         )
     table, parts, start = {}, [], 0
     for digest, array in sorted(constants(graph, small=0).items()):

@@ -197,7 +197,8 @@ def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
     by = 1 if step is None else step
     numbers = [as_operand(_known_number(n)) for n in (low, high, by)]
     wanted = result_dtype(*numbers) if dtype is None else as_dtype(dtype)
-    low, high, by = (np.asarray(n)[()] for n in numbers)
+    given: list[Any] = [np.asarray(n)[()] for n in numbers]  # NumPy's scalars of any kind
+    low, high, by = given
     if is_integer(wanted) and low == 0 and by == 1 and float(high).is_integer():
         return apply("iota", shape=(max(int(high), 0),), axis=0, dtype=wanted)
     if by == 0 or not np.isfinite([low, high, by]).all() or abs((high - low) / by) > MOST_ELEMENTS:
@@ -206,8 +207,7 @@ def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
             where=str(user_source()),
             fix="use a step that leads from the start to the stop",
         )
-    # NumPy scalars of any kind, for which NumPy's stubs have no overload
-    return new_array(np.arange(low, high, by).astype(wanted))  # type: ignore[call-overload]
+    return new_array(np.arange(low, high, by).astype(wanted))
 
 
 def _known_number(n: Any) -> Any:

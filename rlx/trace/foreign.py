@@ -78,6 +78,7 @@ def given(data: np.ndarray, **options: Any) -> Any:
 
 def shared(x: Any, copy: bool | None = None) -> np.ndarray:
     """A NumPy array over the memory of an object that speaks DLPack."""
+    _check_speaks(x)
     _check_place(x)
     try:
         return np.from_dlpack(x) if copy is None else np.from_dlpack(x, copy=copy)
@@ -92,6 +93,18 @@ def place_of(x: Any) -> tuple[int, int]:
     except Exception as refusal:
         raise _gives_nothing(x, refusal) from None
     return int(kind), int(number)
+
+
+def _check_speaks(x: Any) -> None:
+    if not hasattr(x, "__dlpack__"):
+        raise ArgumentError(
+            f"{type(x).__name__} is no array of another library: it has no `__dlpack__`",
+            where=str(user_source()),
+            fix="make an array of it by rlx.numpy.asarray(x)",
+        )
+    # what PyTorch gives of such a view are the numbers without their sign
+    if getattr(x, "is_neg", bool)():
+        raise _gives_nothing(x, "it is a view that negates what lies there")
 
 
 def _check_place(x: Any) -> None:
@@ -123,10 +136,10 @@ def _read(x: Any, error: Exception) -> np.ndarray:
     return np.asarray(_Memory(capsule, tensor)).view(DTYPES[name])
 
 
-def _gives_nothing(x: Any, refusal: Exception) -> ArgumentError:
+def _gives_nothing(x: Any, refusal: Exception | str) -> ArgumentError:
     return ArgumentError(
         f"a {type(x).__name__} does not give its memory: {refusal}",
         where=str(user_source()),
-        fix="pass an array that does: x.detach() of one with a gradient, x.resolve_conj() of a "
-        "conjugate,\nx.to_dense() of a sparse one",
+        fix="pass an array that does: x.detach() of one with a gradient, x.resolve_conj() or "
+        "x.resolve_neg()\nof a conjugate, x.to_dense() of a sparse one",
     )

@@ -84,8 +84,8 @@ def node_jvp(
         return [result], [add_all(terms)]
     if rule is not None:
         engine = (jvp_graph,) if node.graphs else ()
-        # a rule gives exactly two lists, which the checker cannot count
-        return tuple(map(_as_list, rule(*engine, primals, tangents, **attrs)))  # type: ignore[return-value]
+        results, found = rule(*engine, primals, tangents, **attrs)
+        return _as_list(results), _as_list(found)
     if "transpose" in rules:  # linear: the op is its own tangent map
         results = op.apply(primals, attrs)
         return results, op.apply(filled(tangents, primals), attrs)

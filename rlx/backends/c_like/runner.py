@@ -196,7 +196,8 @@ class _Frame:
 
         def cut(buffers: Sequence[Buffer]) -> list[tuple[Place, int]]:
             """Where arrays lie, and how many numbers a row of them has."""
-            return [(self.place(b), quotient(b.count, length)) for b in buffers]  # type: ignore
+            rounds = max(length, 1)  # of no rounds nothing is read
+            return [(self.place(b), quotient(b.count, rounds)) for b in buffers]  # type: ignore
 
         def rows(arrays: Sequence[tuple[Place, int]], k: int) -> list[Place]:
             return [Place(whole.memory, whole.start + k * count) for whole, count in arrays]

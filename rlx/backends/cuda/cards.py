@@ -43,7 +43,7 @@ def find(kind: str, which: str) -> Availability:
     if count == 0:
         return Availability(False, f"there is no device of {MAKER[kind]}", DRIVERS[kind])
     number = which or "0"
-    if not number.isdigit() or int(number) >= count:
+    if not number.isdecimal() or int(number) >= count:
         reason = f"no {kind} device has the number {which!r}"
         return Availability(False, reason, f"write one of {', '.join(_names(kind, count))}")
     return _compiler(cupy, kind)

@@ -24,8 +24,8 @@ def library() -> Any:
 def find(wanted: str) -> tuple[Any, Availability]:
     """The device that is wanted, or None, and whether it is there; nothing is raised.
 
-    It is wanted by its number, or by a part of its name or its platform's; an empty text takes the
-    first one. Processors come after all others.
+    It is wanted by its number, or by a part of its name, or of its platform's name or version (that
+    alone says PoCL); an empty text takes the first one. Processors come after all others.
     """
     try:
         cl = library()
@@ -55,9 +55,13 @@ def title(device: Any) -> str:
 
 
 def _chosen(devices: list[Any], wanted: str) -> Any:
-    if wanted.isdigit():
+    if wanted.isdecimal():
         return devices[int(wanted)] if int(wanted) < len(devices) else None
-    return next((d for d in devices if wanted.lower() in title(d).lower()), None)
+
+    def is_wanted(device: Any) -> bool:
+        return wanted.lower() in f"{title(device)} {device.platform.version}".lower()
+
+    return next(filter(is_wanted, devices), None)
 
 
 def _is_processor(cl: Any, device: Any) -> bool:

@@ -32,7 +32,7 @@ DRIVERS = {
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a name asks for: an interface, a part of an adapter's name, or neither.
+    """What a name asks for: an interface, an adapter by number or name, or neither.
 
     >>> Wanted.of("webgpu:vulkan"), Wanted.of("opengl"), Wanted.of("webgpu:nvidia")
     (Wanted(interface='vulkan', part=''), Wanted(interface='opengl', part=''),
@@ -92,6 +92,8 @@ def _without_desktop() -> Iterator[None]:
 def choose(name: str) -> Any | None:
     """The best adapter for a device by its name; None if there is none."""
     wanted = Wanted.of(name)
+    if wanted.part.isdecimal():  # or it would be found in the number of some version
+        return dict(enumerate(found())).get(int(wanted.part))
 
     def rank(adapter: Any) -> tuple[int, int]:
         hardware, kind = adapter.info["adapter_type"], adapter.info["backend_type"]
@@ -113,7 +115,9 @@ def availability(name: str) -> Availability:
         return Availability(False, f"wgpu does not start: {error}", wanted.fix)
     if choose(name) is not None:
         return Availability(True)
-    seen = "; ".join(f"{a.info['device']} ({a.info['backend_type']})" for a in adapters)
+    seen = "; ".join(
+        f"{i}: {a.info['device']} ({a.info['backend_type']})" for i, a in enumerate(adapters)
+    )
     asked = f"adapter for {wanted.kinds[0]}" if wanted.interface else "graphics adapter"
     asked += f" called {wanted.part!r}" if wanted.part else ""
     reason = f"there is no {asked}: wgpu finds {seen or 'none'}"

@@ -17,6 +17,7 @@ from ..backend import Availability, Backend, Executable
 from ..device_entry import device_executable
 
 INSTALL = {"gpu": 'pip install "jax[cuda13]"', "tpu": 'pip install "jax[tpu]"'}
+NAMES = "write xla, xla:cpu, xla:gpu or xla:gpu:1"
 
 
 class XlaBackend(Backend):
@@ -44,13 +45,14 @@ class XlaBackend(Backend):
             return Availability(False, "JAX is not installed", install)
         if not (self._number or "0").isdecimal():
             reason = f"{self._number!r} is no number of a device"
-            return Availability(False, reason, "write xla, xla:gpu or xla:gpu:1")
+            return Availability(False, reason, NAMES)
         try:
             import jax
 
             count = len(jax.local_devices(backend=self.platform or None))
         except (ImportError, RuntimeError) as error:
-            return Availability(False, f"JAX says: {error}".partition("\n")[0], install)
+            fix = NAMES if self.platform not in ("", *INSTALL) else install
+            return Availability(False, f"JAX says: {error}".partition("\n")[0], fix)
         if int(self._number or 0) >= count:
             return Availability(False, f"JAX has {count} of these devices", "pick a lesser number")
         return Availability(True)

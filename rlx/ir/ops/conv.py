@@ -341,7 +341,10 @@ def conv_general_dilated_batch(
     **attrs: Any,
 ) -> Value:
     (x, kernel), size = args, batch_size(args, batched)
-    groups = {"feature_group_count": feature_group_count, "batch_group_count": batch_group_count}
+    groups: dict[str, Any] = {
+        "feature_group_count": feature_group_count,
+        "batch_group_count": batch_group_count,
+    }
     if size == 0 and all(batched):  # no member sees a kernel
         kernel, batched = full(shape=kernel.shape[1:], value=0, dtype=kernel.dtype), (True, False)
     if not batched[1]:
@@ -357,8 +360,7 @@ def conv_general_dilated_batch(
         return merged(moved(reshape(made, shape=shape), 2, 0), 2)
     # the members are groups: of the batch where there are groups of it, else of the features
     kind = "batch_group_count" if batch_group_count > 1 else "feature_group_count"
-    # sizes of groups are numbers; the stubs know attributes as anything
-    groups[kind] = groups[kind] * size  # type: ignore[operator]
+    groups[kind] = groups[kind] * size
     x = merged(x, 0) if batch_group_count > 1 else merged(moved(x, 0, 1), 1)
     made = conv_general_dilated(x, merged(kernel, 0), **groups, **attrs)
     outer = kernel.shape[1]

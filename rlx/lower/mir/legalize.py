@@ -20,6 +20,7 @@ from ...ir.types import NAMES
 from ..lir.program import REAL_PARTS
 from ..target import Target
 
+HALF = {"float64": "float32", "complex128": "complex64", "int64": "int32", "uint64": "uint32"}
 NATIVE = (Call, Branch, While, Repeat, AsParts, FromParts)  # whatever their dtypes
 
 
@@ -79,7 +80,8 @@ def _check_dtype(value: Value, node: Node | None, target: Target) -> None:
         return
     where = str(node.source) if node else None
     what = node.op.name if node else value.origin or "an argument"
-    near = "float32" if name == "float64" else ", ".join(sorted(target.stored))
+    half = HALF.get(name)
+    near = half if half in target.stored else ", ".join(sorted(target.stored))
     raise UnsupportedDtype(
         f"{what}: {target.name} has no {name}",
         where=where,
