@@ -11,6 +11,7 @@ import rlx
 import rlx.numpy as rnp
 from rlx import nn
 from rlx.backends.c_like.cuda_c import CudaC
+from rlx.backends.c_like.dialect import Limits
 from rlx.backends.c_like.executable import kernel_target
 from rlx.backends.c_like.plan import Plan, plan
 from rlx.backends.cuda.products import claim
@@ -20,7 +21,7 @@ from rlx.lower.pipeline import lower
 from rlx.runtime.check_backend import cases
 from rlx.runtime.samples import SWEPT, graph_of
 
-TARGET, DIALECT = kernel_target("cuda"), CudaC()
+TARGET, DIALECT = kernel_target("cuda"), CudaC(Limits(subgroup=32))
 DTYPES = ("bool", "int8", "int32", "uint64", "bfloat16", "float16", "float32", "float64")
 IN_A_TEXT = 60  # kernels
 
@@ -51,6 +52,21 @@ def train_step(weights: Any, x: Any, y: Any) -> Any:
     return value, {name: w - 0.1 * gradient[name] for name, w in weights.items()}
 
 
+def reductions(*arrays: Any) -> list[Any]:
+    """Long rows of some dtypes by all that combines numbers."""
+    ways = [rnp.sum, rnp.prod, rnp.max, rnp.min, rnp.argmax, rnp.any, rnp.all]
+    return [way(x, axis=1) for x in arrays for way in ways]
+
+
+def rows_of(dtype: str) -> np.ndarray:
+    """Three rows of 300 numbers, one of them with a NaN if there are any."""
+    x = np.random.default_rng(3).integers(-3, 4, (3, 300))
+    x = (1 + x / 64 if "float" in dtype else x).astype(rnp.dtype(dtype))
+    if "float" in dtype:
+        x[1, 77] = np.nan
+    return x
+
+
 WEIGHTS = {"in": numbers(192, 256), "bias": numbers(256), "out": numbers(256, 8)}
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "attention": (attention, (numbers(2, 40, 4, 16),) * 3),
@@ -78,6 +94,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     ),
     "large matmul": (lambda x, y: rnp.maximum(x @ y, 0), (numbers(300, 200), numbers(200, 170))),
     "while": (lambda x: rlx.while_loop(lambda c: c.sum() < 90, lambda c: c * 2, x), (numbers(9),)),
+    "reductions": (reductions, tuple(map(rows_of, (*DTYPES, "int16", "uint8", "uint32")))),
     "random": (lambda key: rlx.random.normal(key, (5, 7)), (rlx.random.key(3),)),
 }
 

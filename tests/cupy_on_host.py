@@ -52,6 +52,15 @@ static int turn;
 static void (*body)(void **);
 static void **given;
 static void __syncthreads() { swapcontext(&contexts[turn], &scheduler); }
+// what each thread passes; nobody passes the next number before all have read
+static long long passed[256];
+template <class T> static T __shfl_xor_sync(unsigned, T x, int distance) {
+  memcpy(&passed[turn], &x, sizeof x);
+  __syncthreads();
+  memcpy(&x, &passed[turn ^ distance], sizeof x);
+  __syncthreads();
+  return x;
+}
 static void one() { body(given); done[turn] = true; }
 
 static void group(bool waits) {
@@ -335,7 +344,7 @@ def fake() -> dict[str, Any]:
     runtime = space(
         is_hip=False, CUDARuntimeError=Failure, memcpyAsync=copy, memcpyDeviceToHost=2,
         memcpyDeviceToDevice=3, getDeviceCount=lambda: 1, driverGetVersion=lambda: 13000,
-        getDeviceProperties=lambda n: {"name": b"Host", "sharedMemPerBlock": 49152},
+        getDeviceProperties=lambda n: {"name": b"Host", "sharedMemPerBlock": 49152, "warpSize": 32},
         CUDA_R_32F=0, CUDA_R_64F=1, CUDA_R_16F=2, CUDA_R_16BF=14,
     )  # fmt: skip
     cuda = space(

@@ -148,7 +148,8 @@ def close(found: Any, wanted: Any) -> None:
 
 
 def test_programs_on_the_host(cuda):
-    chosen = PROGRAMS if COMPLETE else ("attention in bfloat16", "scan", "top_k", "train step")
+    few = ("attention in bfloat16", "scan", "top_k", "train step", "reductions")
+    chosen = PROGRAMS if COMPLETE else few
 
     def everything(given: dict[str, Any]) -> dict[str, Any]:
         return {name: PROGRAMS[name][0](*given[name]) for name in chosen}
@@ -158,6 +159,7 @@ def test_programs_on_the_host(cuda):
     wanted = rlx.jit(everything, device="reference")(given)
     close(f(given), wanted)
     close(f(given), wanted)
+    assert "__shfl_xor_sync(0xffffffffu, " in f.lower(given).compile().stages["cuda"]
     assert sys.modules["cupy_backends.cuda.libs"].cublas.calls > 0
 
 

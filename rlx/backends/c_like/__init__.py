@@ -43,6 +43,8 @@ abstract; `opencl_c.py` is an example. What the kernels rely on:
   int32 for each of `signature.numbers`. A dialect may pass the numbers in another way.
 - **Groups**: `signature.threads` is the size of a group, `launch.groups` how many there are;
   `Limits` bounds both. Barriers stand where all threads of a group come by.
+- **Subgroups**: with `Limits.subgroup` reductions of a group use `passed`, and `place` is asked
+  for a thread's `lane` and `subgroup`.
 - **Many threads or few**: with `Limits.serial` a thread does a whole row, and a whole tile of a
   product in vectors where the dialect `has_vectors`; otherwise groups share these and long sums.
   If it does not gain by what a group `shares`, each thread computes a block of a product alone.

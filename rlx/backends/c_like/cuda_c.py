@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .c_family import SAME_NAME, CFamily
-from .dialect import LocalArray, Parameter, Signature
+from .dialect import Limits, LocalArray, Parameter, Signature
 
 TYPES = {
     "bool": "bool",
@@ -41,6 +41,8 @@ BITS = {
     ("i", "f", 8): "__longlong_as_double({0})",
     ("u", "f", 8): "__longlong_as_double((long long){0})",
 }
+# a number of another lane: NVIDIA's compiler is told which lanes come by, all of them
+PASSED = {"cuda": "__shfl_xor_sync(0xffffffffu, {}, {})", "rocm": "__shfl_xor({}, {})"}
 NARROW = {name: f"{name}f" for name in (*SAME_NAME.split(), "fabs", "fmod", "rint", "pow", "fma")}
 NARROW["atan2"] = "atan2f"
 
@@ -53,6 +55,10 @@ class CudaC(CFamily):
     inline = "static __device__ __forceinline__"
     long_suffix = "LL"
     has_offsets = False
+
+    def __init__(self, limits: Limits | None = None, kind: str = "cuda") -> None:
+        super().__init__(limits)
+        self.shuffle = PASSED[kind]
 
     def special(self, dtype: np.dtype, name: str) -> str:
         """The float `inf`, `-inf` or `nan`."""
@@ -85,6 +91,8 @@ class CudaC(CFamily):
 
     def place(self, what: str, axis: int) -> str:
         """Where a thread is along an axis."""
+        if what in ("lane", "subgroup"):
+            return f"((int)threadIdx.x {'%' if what == 'lane' else '/'} {self.limits.subgroup})"
         letter = AXES[axis]
         thread, group = f"threadIdx.{letter}", f"blockIdx.{letter}"
         if what == "both":
@@ -94,6 +102,10 @@ class CudaC(CFamily):
     def barrier(self) -> str:
         """The line where a group waits."""
         return "__syncthreads();"
+
+    def passed(self, dtype: np.dtype, number: str, distance: int) -> str | None:
+        """A number of another lane; small integers are passed as int."""
+        return f"({self.type(dtype)}){self.shuffle.format(number, distance)}"
 
     def head(self, name: str, signature: Signature) -> str:
         """The kernel's words, with the most threads that a group has."""

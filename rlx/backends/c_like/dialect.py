@@ -69,7 +69,8 @@ class Limits:
     `local_bytes` how much memory a group may share. A device is `serial` if few threads run at
     once, each fast alone and over memory it goes through in order, as on a processor. It
     `computes` vectors of so many float32 (`lanes`) at once where a dialect has them. If it does
-    not gain by what a group `shares`, products do without.
+    not gain by what a group `shares`, products do without. `subgroup` is how many threads of a
+    group pass numbers to each other without a barrier: 1 if that is not known for sure.
     """
 
     threads: int = 256
@@ -78,6 +79,7 @@ class Limits:
     serial: bool = False
     lanes: int = 1
     shares: bool = True
+    subgroup: int = 1
 
 
 class Dialect(ABC):
@@ -155,7 +157,8 @@ class Dialect(ABC):
     def place(self, what: str, axis: int) -> str:
         """Where a thread is along an axis, as int32.
 
-        `what` is its `group`, its `thread` in it, or `both` together.
+        `what` is its `group`, its `thread` in it, or `both` together. With subgroups it may be its
+        `subgroup` in the group, too, or its `lane` in that.
         """
 
     @abstractmethod
@@ -165,6 +168,13 @@ class Dialect(ABC):
     def barrier_of_arrays(self) -> str:
         """The line where a group's threads wait for what others wrote to arrays."""
         return self.barrier()
+
+    def passed(self, dtype: np.dtype, number: str, distance: int) -> str | None:
+        """A number of the lane whose place differs in one bit; None if it cannot be.
+
+        All lanes of a subgroup must come by, so it stands on a line of its own.
+        """
+        return None
 
     # -- vectors, where `has_vectors`: for products on a processor --------------------------------
 

@@ -1,8 +1,8 @@
 """Rows: kernels that pass a row to each other, in one launch.
 
 On a processor a thread does a row, all kernels one after another. Elsewhere a group does: its
-threads share the loops inside, reductions are a tree over what each thread has, and all wait for
-each other between two kernels.
+threads share the loops inside, reductions are a tree over what each thread has, its first levels
+without a barrier where subgroups pass numbers, and all wait for each other between two kernels.
 """
 
 from __future__ import annotations
@@ -124,37 +124,75 @@ class _Group:
         return self.writer.shared(loops, "thread", self.threads)
 
     def _reduce(self, reduction: Reduce) -> None:
-        """Combine what the threads have, by halves."""
+        """Combine what the threads have."""
         writer, dialect = self.writer, self.dialect
         dtype, combine = reduction.dtype, reduction.combine
         kind, name = register(dtype), writer.fresh("r")
-        array = LocalArray(f"part_{SHORT[kind.name]}", kind, self.threads)
-        if array not in self.body.locals:
-            self.body.locals.append(array)
         start = dialect.literal(kind, neutral(combine, kind))
         writer.line(dialect.variable(kind, name, start))
         with self._shared(reduction.loops):
             writer.combine(name, combine, dtype, reduction.body)
-        writer.line(f"{array.name}[thread] = {name};")
+        width = dialect.limits.subgroup
+        if 1 < width <= self.threads and dialect.passed(kind, name, 1):
+            result = self._by_subgroups(reduction, name)
+        else:
+            result = self._by_halves(reduction, name)
+        writer.line(dialect.barrier())
+        writer.scopes[-1].names[reduction] = result
+
+    def _by_halves(self, reduction: Reduce, name: str) -> str:
+        """Name the result of what each thread has: a tree in shared memory."""
+        writer, dialect, part = self.writer, self.dialect, self._part(reduction, self.threads)
+        writer.line(f"{part}[thread] = {name};")
         writer.line(dialect.barrier())
         half = self.threads // 2
         while half:
             with writer.block(f"if (thread < {writer.whole(half)}) {{"):
-                mine, other = (
-                    f"{array.name}[thread]",
-                    f"{array.name}[thread + {writer.whole(half)}]",
-                )
-                text = writer.call(combine, [dtype, dtype], dtype, [mine, other])
-                writer.line(f"{mine} = {text};")
+                mine, other = f"{part}[thread]", f"{part}[thread + {writer.whole(half)}]"
+                writer.line(f"{mine} = {self._both(reduction, mine, other)};")
             writer.line(dialect.barrier())
             half //= 2
-        total = writer.call(
-            combine, [dtype, dtype], dtype, [writer.expr(reduction.init), f"{array.name}[0]"]
-        )
+        total = self._both(reduction, writer.expr(reduction.init), f"{part}[0]")
         result = writer.fresh("r")
-        writer.line(dialect.constant(kind, result, total))
+        writer.line(dialect.constant(register(reduction.dtype), result, total))
+        return result
+
+    def _by_subgroups(self, reduction: Reduce, name: str) -> str:
+        """The same where lanes pass numbers: one of each subgroup goes to shared memory.
+
+        All threads read them from there, for what lanes end up with may differ in the sign of 0.
+        """
+        writer, dialect, kind = self.writer, self.dialect, register(reduction.dtype)
+        width = dialect.limits.subgroup
+        part = self._part(reduction, self.threads // width)
+        distance = width // 2
+        while distance:
+            other, text = writer.fresh("r"), dialect.passed(kind, name, distance)
+            assert text is not None, "this dtype can be passed"
+            writer.line(dialect.constant(kind, other, text))
+            writer.line(f"{name} = {self._both(reduction, name, other)};")
+            distance //= 2
+        with writer.block(f"if ({writer.as_index('lane', 0)} == {writer.whole(0)}) {{"):
+            writer.line(f"{part}[{writer.as_index('subgroup', 0)}] = {name};")
         writer.line(dialect.barrier())
-        writer.scopes[-1].names[reduction] = result
+        result = writer.fresh("r")
+        writer.line(dialect.variable(kind, result, writer.expr(reduction.init)))
+        with writer.count_to("s", self.threads // width):
+            writer.line(f"{result} = {self._both(reduction, result, f'{part}[s]')};")
+        return result
+
+    def _part(self, reduction: Reduce, count: int) -> str:
+        """The name of shared memory for so many numbers of a reduction."""
+        kind = register(reduction.dtype)
+        array = LocalArray(f"part_{SHORT[kind.name]}", kind, count)
+        if array not in self.body.locals:
+            self.body.locals.append(array)
+        return array.name
+
+    def _both(self, reduction: Reduce, x: str, y: str) -> str:
+        """Two numbers of a reduction combined."""
+        dtype = reduction.dtype
+        return self.writer.call(reduction.combine, [dtype, dtype], dtype, [x, y])
 
 
 def _size(variable: Variable) -> int:

@@ -70,7 +70,7 @@ class CudaBackend(Backend):
             array,
             machine,
             target or self.target,
-            write=lambda program: plan(program, CudaC(machine.limits), claims),
+            write=lambda program: plan(program, CudaC(machine.limits, self.kind), claims),
             load=lambda made: Loaded(machine, made),
             show=lambda made: {"cuda": made.text},
             check=check,

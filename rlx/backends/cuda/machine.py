@@ -106,7 +106,8 @@ class CudaMachine:
     def limits(self) -> Limits:
         """What kernels are written for: numbers of threads fit in an int32."""
         groups = (2**31 // THREADS - 1, MOST_GROUPS, MOST_GROUPS)
-        return Limits(THREADS, groups, int(self.facts["sharedMemPerBlock"]))
+        local, warp = int(self.facts["sharedMemPerBlock"]), int(self.facts["warpSize"])
+        return Limits(THREADS, groups, local, subgroup=warp)
 
     def describe(self) -> str:
         """The device and the versions of what runs it, on which compiled code depends."""

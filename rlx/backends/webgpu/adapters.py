@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ KINDS = {
 """The backend types of wgpu by the names that rlx has for interfaces."""
 
 PREFERRED = ("DiscreteGPU", "IntegratedGPU", "Unknown", "CPU")  # hardware, the best first
+NVIDIA = 0x10DE  # its number as a vendor
 DESKTOP = "XDG_RUNTIME_DIR"
 INSTALL = 'pip install "rlx[webgpu]"'
 DRIVERS = {
@@ -102,6 +104,20 @@ def choose(name: str) -> Any | None:
         return place, wanted.kinds.index(kind) + 10 * (kind in KINDS["opengl"])
 
     return min((a for a in found() if wanted.fits(a.info)), key=rank, default=None)
+
+
+def subgroup(adapter: Any) -> int:
+    """How many threads of an adapter pass numbers to each other: 1 if unknown.
+
+    wgpu 0.32 does not tell. NVIDIA's subgroups have 32; those of Mesa's processor are a vector of
+    float32, whose bits its name has. Compilers of others choose for each kernel.
+    """
+    if "subgroup" not in adapter.features:
+        return 1
+    if adapter.info["vendor_id"] == NVIDIA:
+        return 32
+    vector = re.match(r"llvmpipe .*\b(\d+) bits", adapter.info["device"])
+    return int(vector[1]) // 32 if vector else 1
 
 
 def availability(name: str) -> Availability:

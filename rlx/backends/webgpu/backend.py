@@ -76,7 +76,8 @@ class WebgpuBackend(Backend):
         most = self.device.limits["max-compute-workgroups-per-dimension"]
         local = self.device.limits["max-compute-workgroup-storage-size"]
         shares = not self.device.is_processor
-        limits = Limits(THREADS, (most, most, most), local, shares=shares)
+        lanes = self.device.subgroup
+        limits = Limits(THREADS, (most, most, most), local, shares=shares, subgroup=lanes)
         return Wgsl(limits, self.device.layout)
 
     def compiled_for(self) -> object:

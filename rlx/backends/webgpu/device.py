@@ -20,7 +20,7 @@ from . import adapters
 from .blocks import Block, Pool
 from .layout import Layout
 
-FEATURES = ("shader-int64", "shader-f64", "shader-f16")
+FEATURES = ("shader-int64", "shader-f64", "shader-f16", "subgroup")
 LIMITS = (
     "max-storage-buffer-binding-size",
     "max-buffer-size",
@@ -91,6 +91,7 @@ class Device:
             self._opened.append(self.handle)
             self.features = frozenset(features)
             self.layout = Layout("shader-f16" in features)
+            self.subgroup = adapters.subgroup(adapter)
             self.is_processor = adapter.info["adapter_type"] == "CPU"
             self.limits = dict(self.handle.limits)
             self.limits[ARRAYS] = min(self.limits[ARRAYS], MOST_ARRAYS)

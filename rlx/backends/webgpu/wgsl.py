@@ -13,6 +13,7 @@ from .library import called_by
 from .scalar import REGISTERS, literal, template
 
 PLACES = {"group": "group_id", "thread": "thread_id", "both": "place_id"}
+LANES = {"subgroup_id": "subgroup_id", "subgroup_invocation_id": "lane_id"}  # built in: by name
 STORED = {**REGISTERS, "bool": "u32", "float16": "u32", "bfloat16": "u32"}
 """The type of an array's elements: see `layout.py`."""
 FLOAT16 = frozenset([as_dtype("float16")])
@@ -91,6 +92,8 @@ class Wgsl(Dialect):
 
     def place(self, what: str, axis: int) -> str:
         """Where a thread is along an axis."""
+        if what in ("subgroup", "lane"):
+            return f"i32({what}_id)"
         return f"i32({PLACES[what]}.{'xyz'[axis]})"
 
     def barrier(self) -> str:
@@ -100,6 +103,12 @@ class Wgsl(Dialect):
     def barrier_of_arrays(self) -> str:
         """The line where a group waits for what is written to arrays."""
         return "storageBarrier();"
+
+    def passed(self, dtype: np.dtype, number: str, distance: int) -> str | None:
+        """A number of another lane, of 32 bits; a bool as 0 or 1."""
+        if dtype.kind == "b":
+            return f"(subgroupShuffleXor(u32({number}), {distance}u) != 0u)"
+        return f"subgroupShuffleXor({number}, {distance}u)" if dtype.itemsize <= 4 else None
 
     # -- wholes ----------------------------------------------------------------------------------
 
@@ -136,6 +145,7 @@ class Wgsl(Dialect):
         shared = [self.shared(array) for array in signature.locals]
         x, y, z = signature.threads
         body = "".join(f"  {line}\n" for line in (*named, *lines))
+        lanes = LANES.items() if "lane_id" in body else ()
         return "\n".join(
             [
                 *bound,
@@ -146,6 +156,7 @@ class Wgsl(Dialect):
                 "  @builtin(workgroup_id) group_id: vec3<u32>,",
                 "  @builtin(local_invocation_id) thread_id: vec3<u32>,",
                 "  @builtin(global_invocation_id) place_id: vec3<u32>,",
+                *(f"  @builtin({builtin}) {name}: u32," for builtin, name in lanes),
                 ") {",
                 f"{body}}}",
             ]
