@@ -6,6 +6,8 @@ from collections import defaultdict
 from typing import Any
 
 from rlx.ir.graph import OPS
+from rlx.ir.ops.families import KINDS
+from rlx.ir.types import as_dtype
 
 HEAD = """# What runs where
 
@@ -89,8 +91,8 @@ def _table(results: list[dict[str, Any]]) -> list[str]:
     lines = [
         "## Op by op",
         "",
-        "✓: all dtypes that the op takes and the device has (-: none); h: on the host; ✗: the "
-        "dtypes that are refused.",
+        "✓: all dtypes that the op takes and the device has (-: none); h: on the host, in the "
+        "dtypes named if not in all, and in `some` samples alone; ✗: the dtypes that are refused.",
         "",
         f"| op | {' | '.join(devices)} |",
         f"| --- |{' --- |' * len(devices)}",
@@ -109,5 +111,20 @@ def _cell(rows: list[dict[str, Any]]) -> str:
     wrong = list(dict.fromkeys(r["dtype"] for r in rows if r["fault"]))
     marks = [f"✗ {' '.join(refused)}"] if refused else []
     marks += [f"wrong {' '.join(wrong)}"] if wrong else []
-    marks += ["h"] if any(r["on_host"] for r in rows) else []
+    marks += _on_host(rows)
     return ", ".join(marks) or "✓"
+
+
+def _on_host(rows: list[dict[str, Any]]) -> list[str]:
+    """The mark of what runs on the host: dtypes by their kinds, where all of a kind do."""
+    found = {r["dtype"] for r in rows if r["on_host"]}
+    if not found:
+        return []
+    is_whole = all(r["on_host"] for r in rows if r["dtype"] in found)
+    names: list[str] = []
+    for kind, of_kind in KINDS.items():
+        taken = [d for d in dict.fromkeys(r["dtype"] for r in rows) if of_kind(as_dtype(d))]
+        hosted = [d for d in taken if d in found]
+        names += [kind] if hosted and hosted == taken else hosted
+    is_all = found == {r["dtype"] for r in rows}
+    return [" ".join(["h", *([] if is_whole else ["some"]), *([] if is_all else names)])]

@@ -17,9 +17,11 @@ import rlx.numpy as rnp
 from rlx.backends.cpu import sorting
 from rlx.ir import ops
 from rlx.ir.builder import build
+from rlx.ir.interpret import interpret
 from rlx.lower.lir import LibraryCall, Sort, evaluate
 from rlx.lower.pipeline import lower
 from rlx.lower.target import Target
+from rlx.runtime.session import default_session
 
 SORTING = Target("cpu", has_sort=True)
 DTYPES = ("bool", "int8", "uint16", "int32", "int64", "uint64", "float16", "bfloat16")
@@ -115,12 +117,34 @@ def test_the_step_means_the_same(dtype: str) -> None:
             same_bits(found, array)
 
 
-def test_several_keys_and_complex_ones_are_sorted_by_the_library() -> None:
-    x = typed(4, 5)
-    graph = build(lambda x: ops.sort(x, x, axis=1, n_keys=2), [x], "f")
-    assert isinstance(lower(graph, SORTING).program.steps[0], LibraryCall)
-    z = (np.arange(6)[::-1] % 4 + 1j * np.arange(6)).astype("complex64")
-    np.testing.assert_array_equal(rlx.jit(rnp.sort)(z), np.sort(z))
+@pytest.mark.parametrize("axis", [0, 1])
+def test_several_keys_are_sorted_one_after_another(axis: int) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 3, (2, 40, 7)).astype("int32")
+    z = rng.choice([0.0, -0.0, np.nan, -1.5], (40, 7)).astype("float32")
+    types = [typed(40, 7, dtype=kind) for kind in ("i32", "f32", "i32")]
+    sort = functools.partial(ops.sort, axis=axis, n_keys=2)
+    for program in (sort, lambda *xs: ops.sort(*(ops.add(v, v) for v in xs), axis=axis, n_keys=3)):
+        graph = build(program, types)
+        lowered = lower(graph, SORTING)
+        assert not any(isinstance(step, LibraryCall) for step in lowered.program.steps)
+        wanted = interpret(graph, [x, z, y])
+        both = evaluate(lowered.program, [x, z, y]), default_session().compile(graph)(x, z, y)
+        for results in both:
+            for found, array in zip(results, wanted, strict=True):
+                same_bits(np.asarray(found), array)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_numbers_are_sorted_as_by_numpy(dtype: str) -> None:
+    parts = [0.0, -0.0, 1.0, -2.0, np.inf, -np.inf, np.nan]
+    z = np.random.default_rng(0).permutation([complex(a, b) for a in parts for b in parts] * 3)
+    z = z.astype(dtype)
+    both = rlx.jit(lambda z: (rnp.sort(z), rnp.argsort(z))).lower(z).compile()
+    assert "library" not in both.report()
+    order = np.argsort(z, kind="stable")
+    np.testing.assert_array_equal(both(z)[1], order)
+    same_bits(np.asarray(both(z)[0]).view(z.real.dtype), z[order].view(z.real.dtype))
 
 
 THREADS = """

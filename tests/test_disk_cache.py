@@ -315,7 +315,7 @@ def test_what_is_whole_but_makes_no_sense_is_made_anew(cache):
 
 def test_code_that_does_not_fit_the_process_is_made_anew():
     def fn(x):
-        return rlx.lax.sort((x, x), num_keys=2)[0] * 6
+        return rnp.linalg.svd(x.reshape(1, -1), compute_uv=False) * 6
 
     compiled(fn, X)
     entry = stored.Place.of(rlx.make_graph(fn)(X), rlx.Session("cpu").backend.target)
@@ -324,7 +324,7 @@ def test_code_that_does_not_fit_the_process_is_made_anew():
     entry.write(replace(code, calls=[]))  # the linker does not find them
     again = compiled(fn, X)
     assert told(again) == WRITTEN
-    np.testing.assert_array_equal(again(X), np.sort(X) * 6)
+    np.testing.assert_allclose(again(X), [np.linalg.norm(X) * 6], rtol=1e-6)
     assert told(compiled(fn, X)) == READ
 
 

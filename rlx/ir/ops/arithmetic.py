@@ -214,6 +214,19 @@ sign = pointwise(
 )
 
 
+@sign.parts
+def sign_parts(x: Parts) -> Parts:
+    length = abs_parts(x)
+    zero, infinite = like(length, 0), like(length, np.inf)
+    is_far, is_wide = eq(length, infinite), eq(abs(x.re), infinite)
+    both = bit_and(is_wide, eq(abs(x.im), infinite))
+    # of an infinite part the sign is left, and nothing of the other
+    far = select(is_wide, sign(x.re), zero), select(is_wide, zero, sign(x.im))
+    near = (select(eq(length, zero), zero, div(part, length)) for part in x[:2])
+    re, im = (select(is_far, *each) for each in zip(far, near, strict=True))
+    return Parts(select(both, like(re, np.nan), re), select(both, like(im, np.nan), im))
+
+
 @define
 def abs(x: Type) -> Type:
     """Absolute value; of a complex number its real length. The derivative at 0 is 0."""

@@ -16,7 +16,7 @@ from ..builder import build, inline, user_source
 from ..errors import GradientError
 from ..graph import OPS, Graph, Value
 from ..interpret import interpret
-from ..op import define, is_linear
+from ..op import define, each_part, is_linear
 from ..types import Type, as_dtype
 from .carry import cut_groups
 from .control import batch_size, check_operands, filled, weave
@@ -258,6 +258,7 @@ def stop_gradient(x: Type) -> Type:
 
 stop_gradient.reference(lambda x: x)
 stop_gradient.body(Pointwise("convert"))
+stop_gradient.parts(each_part(stop_gradient))
 stop_gradient.nondifferentiable("that is its purpose")
 stop_gradient.batch(lambda args, batched: stop_gradient(args[0]))
 stop_gradient.samples([1.0, -2.0], expect=[1.0, -2.0])

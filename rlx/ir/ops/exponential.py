@@ -9,13 +9,16 @@ import ml_dtypes
 import numpy as np
 
 from ..graph import OPS, Value
-from ..op import Parts
+from ..op import Op, Parts
 from ..types import is_complex, is_float
-from .arithmetic import abs, abs_parts, div, div_parts, mul, neg, sub
+from .arithmetic import abs, abs_parts, div, div_parts, mul, mul_parts, neg, sub
 from .compare import bit_and, bit_not, bit_or, eq, ge, gt, lt, max, min, ne, select
+from .convert import convert
 from .families import pointwise
 from .known import is_all, like
-from .rounding import is_finite
+from .rounding import is_finite, trunc
+
+MOST_PRODUCTS = 100  # the whole powers of complex numbers below are products
 
 
 def or_zero(slope: Value, size: Value) -> Value:
@@ -102,11 +105,11 @@ exp = pointwise(
 )
 
 
-@exp.parts
-def exp_parts(x: Parts) -> Parts:
-    # where exp(re) may overflow it is multiplied in two steps
-    is_large = gt(x.re, like(x.re, math.log(ml_dtypes.finfo(x.re.dtype).max) - 1))
-    length = exp(select(is_large, x.re * 0.5, x.re))
+def _rotated(x: Parts, power: Op, most: float) -> Parts:
+    """A power of the real part, turned by the imaginary part; `most` is where it overflows."""
+    # where it may overflow it is multiplied in two steps
+    is_large = gt(x.re, like(x.re, most - 1))
+    length = power(select(is_large, x.re * 0.5, x.re))
     rest = select(is_large, length, like(length, 1))
     re, im = (length * part * rest for part in (OPS["cos"](x.im), OPS["sin"](x.im)))
     has_angle = is_finite(x.im)
@@ -117,6 +120,11 @@ def exp_parts(x: Parts) -> Parts:
     return Parts(re, select(eq(x.im, like(im, 0)), x.im, im))
 
 
+@exp.parts
+def exp_parts(x: Parts) -> Parts:
+    return _rotated(x, exp, math.log(ml_dtypes.finfo(x.re.dtype).max))
+
+
 exp2 = pointwise(
     "exp2",
     np.exp2,
@@ -125,6 +133,12 @@ exp2 = pointwise(
     jvp=[lambda t, out, x: mul(t, mul(out, math.log(2)))],
     samples=[dict(args=((2, 3),)), dict(args=([0.0, 3.0, -1.0],), expect=[1.0, 8.0, 0.5])],
 )
+
+
+@exp2.parts
+def exp2_parts(x: Parts) -> Parts:
+    most = math.log2(ml_dtypes.finfo(x.re.dtype).max)
+    return _rotated(Parts(x.re, x.im * math.log(2)), exp2, most)
 
 
 def _expm1_reference(x: Any) -> np.ndarray:
@@ -145,6 +159,17 @@ expm1 = pointwise(
     jvp=[lambda t, out, x: mul(t, out + 1)],
     samples=[dict(args=((2, 3),)), dict(args=([0.0, 1e-20],), expect=[0.0, 1e-20])],
 )
+
+
+@expm1.parts
+def expm1_parts(x: Parts) -> Parts:
+    half = OPS["sin"](x.im * 0.5)
+    near = expm1(x.re) * OPS["cos"](x.im) - 2 * (half * half)  # exp(re) * cos(im) - 1
+    power = exp_parts(x)
+    is_near = lt(abs(x.re), like(x.re, 1))
+    return Parts(select(is_near, near, power.re - 1) + 0.0, power.im)
+
+
 log = pointwise(
     "log",
     np.log,
@@ -178,6 +203,14 @@ log1p = pointwise(
     jvp=[lambda t, out, x: div(t, x + 1)],
     samples=[dict(args=((2, 3),), low=-0.5), dict(args=([0.0, 1e-20],), expect=[0.0, 1e-20])],
 )
+
+
+@log1p.parts
+def log1p_parts(x: Parts) -> Parts:
+    far = log_parts(Parts(x.re + 1, x.im))
+    near = log1p(x.re * (x.re + 2) + x.im * x.im) * 0.5  # the 1 would hide a small x
+    is_near = lt(max(abs(x.re), abs(x.im)), like(x.re, 0.5))
+    return Parts(select(is_near, near, far.re), far.im)
 
 
 def _logistic_reference(x: np.ndarray) -> np.ndarray:
@@ -241,6 +274,68 @@ pow = pointwise(
         dict(args=([2.0, 9.0, 0.0, -2.0], [3.0, 0.5, 0.0, 2.0]), expect=[8.0, 3.0, 1.0, 4.0]),
     ],
 )
+
+
+@pow.parts
+def pow_parts(x: Parts, y: Parts) -> Parts:
+    # as NumPy: small whole powers are products
+    power = exp_parts(_infinite_product(y, log_parts(x)))
+    zero = like(y.re, 0)
+    is_real = eq(y.im, zero)
+    is_whole = bit_and(eq(trunc(y.re), y.re), lt(abs(y.re), like(y.re, MOST_PRODUCTS)))
+    is_product = bit_and(is_real, is_whole)
+    product = _whole_power(x, select(is_product, y.re, zero))
+    re, im = (select(is_product, *each) for each in zip(product[:2], power[:2], strict=True))
+    # of zero there is no logarithm
+    is_zero = bit_and(eq(x.re, zero), eq(x.im, zero))
+    of_zero = select(gt(y.re, zero), zero, like(zero, np.nan))
+    re, im = select(is_zero, of_zero, re), select(is_zero, of_zero, im)
+    is_one = bit_and(is_real, eq(y.re, zero))
+    return Parts(select(is_one, like(re, 1), re), select(is_one, zero, im))
+
+
+def _infinite_product(x: Parts, y: Parts) -> Parts:
+    """The product, infinite where a number is, whatever the angles (C99, annex G.5.1)."""
+    re, im, _ = mul_parts(x, y)
+    is_lost = bit_and(ne(re, re), ne(im, im))
+    far = mul_parts(*map(_direction, (x, y)))
+    is_infinite = bit_and(is_lost, bit_or(*map(_is_infinite, (x, y))))
+    many = like(re, np.inf)
+    return Parts(select(is_infinite, far.re * many, re), select(is_infinite, far.im * many, im))
+
+
+def _is_infinite(x: Parts) -> Value:
+    return bit_or(*(eq(abs(part), like(part, np.inf)) for part in x[:2]))
+
+
+def _direction(x: Parts) -> Parts:
+    """Ones for infinite parts and zeros beside them; zeros for NaNs."""
+    is_infinite = _is_infinite(x)
+    parts = []
+    for part in x[:2]:
+        number = select(ne(part, part), like(part, 0), part)
+        one = with_sign(like(part, 1), part)
+        is_wide = eq(abs(part), like(part, np.inf))
+        parts.append(select(is_infinite, select(is_wide, one, like(part, 0)), number))
+    return Parts(*parts)
+
+
+def _whole_power(x: Parts, exponent: Value) -> Parts:
+    """The product of as many numbers, below `MOST_PRODUCTS`; of a negative one its reciprocal."""
+    count = convert(abs(exponent), dtype=np.dtype(np.int32))
+    one = Parts(like(x.re, 1), like(x.re, 0))
+    made, is_begun = one, lt(count, like(count, 0))
+    for place in range((MOST_PRODUCTS - 1).bit_length()):
+        is_factor = ne(bit_and(count, like(count, 1 << place)), like(count, 0))
+        longer = mul_parts(made, x)
+        # a product by 1 would spoil infinities
+        longer = (select(is_begun, *each) for each in zip(longer[:2], x[:2], strict=True))
+        made = Parts(*(select(is_factor, *e) for e in zip(longer, made[:2], strict=True)))
+        is_begun = bit_or(is_begun, is_factor)
+        x = mul_parts(x, x)
+    inverse = div_parts(one, made)
+    is_negative = lt(exponent, like(exponent, 0))
+    return Parts(select(is_negative, inverse.re, made.re), select(is_negative, inverse.im, made.im))
 
 
 @pow.fold

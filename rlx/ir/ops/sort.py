@@ -10,9 +10,11 @@ import numpy as np
 from ..body import Greatest, Sort
 from ..errors import ArgumentError, AttributeValueError, AxisError, DtypeError, ShapeError
 from ..graph import Value
-from ..op import define
+from ..op import Parts, define
 from ..types import Type, as_dtype, is_complex, is_float
+from .compare import ne
 from .constant import iota
+from .convert import convert
 from .families import align
 from .index import take_along
 
@@ -93,6 +95,32 @@ def _with_places(x: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 sort.body(Sort())
+
+
+@sort.parts
+def sort_parts(*xs: Value | Parts, axis: int, n_keys: int) -> list[Value | Parts]:
+    # a complex key is three: which parts are NaN, then the real, then the imaginary one
+    flat: list[Value] = []
+    count = 0
+    for number, x in enumerate(xs):
+        parts = [x] if isinstance(x, Value) else [x.re, x.im]
+        if number < n_keys:
+            parts = parts if isinstance(x, Value) else [_class(x), *parts]
+            count += len(parts)
+        flat += parts
+    made = iter(sort(*flat, axis=axis, n_keys=count))
+    results: list[Value | Parts] = []
+    for number, x in enumerate(xs):
+        if number < n_keys and not isinstance(x, Value):
+            next(made)
+        results.append(next(made) if isinstance(x, Value) else Parts(next(made), next(made)))
+    return results
+
+
+def _class(x: Parts) -> Value:
+    """0 for numbers, and more the later they come: 1 if the imaginary part is NaN, 2 the real."""
+    re, im = (convert(ne(part, part), dtype=as_dtype("int8")) for part in x[:2])
+    return re * 2 + im
 
 
 @sort.jvp

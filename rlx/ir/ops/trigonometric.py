@@ -6,14 +6,15 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from ..graph import Value
 from ..op import Parts
 from ..types import is_complex
-from .arithmetic import abs, add, div, mul, neg, square, sub
-from .compare import bit_and, bit_not, bit_or, eq, gt, lt, ne, select
-from .exponential import exp, or_zero, rsqrt, sqrt, with_sign
+from .arithmetic import abs, abs_parts, add, div, mul, neg, square, sub
+from .compare import bit_and, bit_not, bit_or, eq, gt, le, lt, max, min, ne, select
+from .exponential import exp, log, log1p, log_parts, or_zero, rsqrt, sqrt, with_sign
 from .families import pointwise
 from .known import like
 from .rounding import is_finite
@@ -244,3 +245,82 @@ atanh = pointwise(
         dict(args=([0.0, 0.6],), expect=[0.0, math.log(2)]),
     ],
 )
+
+
+def _arcs(x: Parts) -> tuple[Value, Value]:
+    """The abscissa of the angle `asin`, whose height is the real part, and how far it is out.
+
+    T. E. Hull, T. F. Fairgrieve, P. T. P. Tang, Implementing the complex arcsine and arccosine
+    functions using exception handling, 1997: of a = (|z + 1| + |z - 1|) / 2 these are
+    sqrt(a * a - re * re) and log(a + sqrt(a * a - 1)), with differences that do not cancel.
+    """
+    re, im = abs(x.re), abs(x.im)
+    one, zero = like(re, 1), like(re, 0)
+    right, left = abs_parts(Parts(re + 1, im)), abs_parts(Parts(re - 1, im))
+    a = (right + left) * 0.5
+    is_inside = le(re, one)
+    below, beside = right + (re + 1), left + abs(re - 1)
+    known = select(eq(beside, zero), one, beside)
+    # a - re and a - 1: inside of the unit strip the sum and the quotient, beyond it otherwise
+    added = (im * div(im, below) + beside) * 0.5
+    share = (div(im, below) + div(im, known)) * 0.5
+    first = sqrt(select(is_inside, a + re, a + 1) * added)
+    second = sqrt(im) * sqrt(select(is_inside, a + 1, a + re) * share)
+    root = select(is_inside, first, second)
+    size = log1p(select(is_inside, im * share + second, added + first))
+    limit = like(re, math.sqrt(ml_dtypes.finfo(re.dtype).max) / 8)
+    is_far = bit_or(gt(re, limit), gt(im, limit))
+    return select(is_far, im, root), select(is_far, log_parts(x).re + math.log(2), size)
+
+
+@asin.parts
+def asin_parts(x: Parts) -> Parts:
+    root, size = _arcs(x)
+    re = select(eq(x.re, like(root, 0)), x.re, atan2(x.re, root))  # even beside NaN
+    return Parts(re, with_sign(size, x.im))
+
+
+@acos.parts
+def acos_parts(x: Parts) -> Parts:
+    root, size = _arcs(x)
+    re = select(eq(x.re, like(root, 0)), like(root, math.pi / 2), atan2(root, x.re))
+    return Parts(re, neg(with_sign(size, x.im)))
+
+
+@asinh.parts
+def asinh_parts(x: Parts) -> Parts:
+    turned = asin_parts(_turned(x))
+    return Parts(turned.im, neg(turned.re))
+
+
+@acosh.parts
+def acosh_parts(x: Parts) -> Parts:
+    angle = acos_parts(x)
+    return Parts(abs(angle.im), with_sign(angle.re, x.im))
+
+
+@atanh.parts
+def atanh_parts(x: Parts) -> Parts:
+    re, im = abs(x.re), abs(x.im)
+    info, one, infinite = ml_dtypes.finfo(re.dtype), like(re, 1), like(re, np.inf)
+    rest = 1 - re
+    size = log1p(div(4 * re, rest * rest + im * im)) * 0.25
+    angle = atan2(2 * im, rest * (1 + re) - im * im) * 0.5
+    # squares vanish beside the pole, and overflow far out
+    is_close = bit_and(eq(re, one), lt(im, like(im, math.sqrt(info.tiny) / float(info.eps))))
+    size = select(is_close, (math.log(2) - log(im)) * 0.5, size)
+    is_infinite = bit_or(eq(re, infinite), eq(im, infinite))
+    large, small = max(re, im), min(re, im)
+    is_far = bit_or(gt(large, like(large, math.sqrt(info.max) / 8)), is_infinite)
+    ratio = div(small, large)
+    shrunk = div(div(div(re, large), large), 1 + ratio * ratio)
+    size = select(is_infinite, like(re, 0), select(is_far, shrunk, size))
+    angle = select(is_far, select(ne(im, im), im, like(im, math.pi / 2)), angle)
+    size = select(eq(re, like(re, 0)), re, size)  # even beside NaN
+    return Parts(with_sign(size, x.re), with_sign(angle, x.im))
+
+
+@atan.parts
+def atan_parts(x: Parts) -> Parts:
+    turned = atanh_parts(_turned(x))
+    return Parts(turned.im, neg(turned.re))

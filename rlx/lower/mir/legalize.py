@@ -69,9 +69,9 @@ def ranks(node: Node, target: Target) -> bool:
 
 
 def sorts(node: Node, target: Target) -> bool:
-    """Whether a target has code for sorting by one key."""
-    key = node.args[0].dtype
-    return target.has_sort and node.attrs["n_keys"] == 1 and key not in REAL_PARTS
+    """Whether a target has code for sorting by these keys."""
+    keys = node.args[: node.attrs["n_keys"]]
+    return target.has_sort and not any(key.dtype in REAL_PARTS for key in keys)
 
 
 def _check_dtype(value: Value, node: Node | None, target: Target) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...ir.body import Greatest, Sort
+from ...ir.body import Greatest
 from ...ir.graph import Graph, Node
 from ..target import Target
 from .fuse import Fusion
@@ -31,8 +31,6 @@ def _lack(node: Node, target: Target) -> str:
             return f"{target.name} has no arithmetic for {value.dtype.name}"
     if isinstance(node.op.rules.get("body"), Greatest):
         return f"more than {target.most_ranked} numbers, or rows of any length"
-    if isinstance(node.op.rules.get("body"), Sort) and target.has_sort:
-        return "several keys, or complex ones"
     return "the op has no loop body"
 
 

@@ -27,6 +27,8 @@ def sort_steps(scheduler: Scheduler, node: Node) -> list[Step]:
 
     The lines are moved to be rows of memory, and back.
     """
+    if node.attrs["n_keys"] > 1:
+        return _by_several(scheduler, node)
     key, *others = node.args
     axis: int = node.attrs["axis"]
     is_last = axis == key.type.rank - 1
@@ -59,6 +61,48 @@ def sort_steps(scheduler: Scheduler, node: Node) -> list[Step]:
     return steps
 
 
+def _by_several(scheduler: Scheduler, node: Node) -> list[Step]:
+    """Sort by the last key first, then by the others: what ties keeps its order."""
+    axis: int = node.attrs["axis"]
+    key = node.args[0]
+    if key.type.size == 0:
+        for value in node.results:
+            scheduler.result_buffer(value)
+        return []
+    shape = (*(n for i, n in enumerate(key.shape) if i != axis), key.shape[axis])
+    length = shape[-1]
+    count = quotient(key.type.size, length)
+    assert count is not None, "the elements are in rows"
+    order: Buffer | None = None
+    steps: list[Step] = []
+    for key in reversed(node.args[: node.attrs["n_keys"]]):
+        rows = Type(key.dtype, shape)
+        numbers, moves = _rows(scheduler, key, rows, axis, node, order)
+        places = scheduler.new_buffer(Type(INT32, shape))
+        spare = scheduler.new_buffer(_spare(rows, count, True))
+        steps += [*moves, Sort(count, length, numbers, None, places, spare, node.source)]
+        if order is not None:
+            loops, place = loops_of(shape)
+            joined = scheduler.new_buffer(Type(INT32, shape))
+            element = load(order, _ordered(places, place, shape))
+            store = Store(joined, flatten(place, shape), element)
+            steps.append(Kernel(loops, (store,), node.source))
+            places = joined
+        order = places
+    assert order is not None, "there is a key"
+    read = {a for n in scheduler.graph.nodes for a in n.args} | {*scheduler.graph.results}
+    for x, y in zip(node.args, node.results, strict=True):
+        if y in read:
+            steps.append(_followed(scheduler, x, scheduler.result_buffer(y), order, axis, node))
+    return steps
+
+
+def _ordered(order: Buffer, place: Sequence[Index], shape: Sequence[Size]) -> Index:
+    """The element of rows that an order has at a place."""
+    number = load(order, flatten(place, shape))
+    return flatten((*place[:-1], loaded(number, 0, shape[-1] - 1)), shape)
+
+
 def _spare(rows: Type, count: Size, has_places: bool) -> Type:
     """The memory to work in."""
     itemsize = rows.dtype.itemsize
@@ -82,16 +126,24 @@ def _moved(place: Sequence[Index], axis: int) -> tuple[Index, ...]:
 
 
 def _rows(
-    scheduler: Scheduler, key: Value, rows: Type, axis: int, node: Node
+    scheduler: Scheduler,
+    key: Value,
+    rows: Type,
+    axis: int,
+    node: Node,
+    order: Buffer | None = None,
 ) -> tuple[Buffer, list[Step]]:
-    """The buffer with a key's lines as rows, and what fills it."""
+    """The buffer with a key's lines as rows (in an order), and what fills it."""
     root = memory_of(key, scheduler.target)
-    is_stored = root in scheduler.buffers or root.constant is not None
+    is_stored = order is None and (root in scheduler.buffers or root.constant is not None)
     if is_stored and axis == rows.rank - 1 and not scheduler.elements.is_fill(key):
         return scheduler.buffer(key), []
     buffer = scheduler.new_buffer(rows)
     loops, place = loops_of(rows.shape)
-    there = (*place[:axis], place[-1], *place[axis:-1])
+    along = place[-1]
+    if order is not None:
+        along = loaded(load(order, flatten(place, rows.shape)), 0, rows.shape[-1] - 1)
+    there = (*place[:axis], along, *place[axis:-1])
     store = Store(buffer, flatten(place, rows.shape), scheduler.elements.at(key, there))
     return buffer, [Kernel(loops, (store,), node.source)]
 
