@@ -155,4 +155,6 @@ def test_without_jax_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch)
     for convert in conversions:
         with pytest.raises(rlx.DeviceUnavailable, match="JAX is not installed") as caught:
             convert(lambda x: x)
-        assert "test_to_jax.py" in str(caught.value) and caught.value.fix == 'pip install "rlx[xla]"'
+        assert (
+            "test_to_jax.py" in str(caught.value) and caught.value.fix == 'pip install "rlx[xla]"'
+        )
