@@ -16,7 +16,8 @@ def boxed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     info = tmp_path / "boxed-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: boxed\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[rlx.backends]\nboxed = boxed_backend:BoxedBackend\n")
+    named = [f"{name} = boxed_backend:BoxedBackend" for name in ("boxed", "box:0", "gpu", "cpu")]
+    (info / "entry_points.txt").write_text("\n".join(["[rlx.backends]", *named]))
     monkeypatch.syspath_prepend(str(tmp_path))
     from rlx.backends import registry
     from rlx.runtime.session import _session

@@ -62,6 +62,18 @@ def test_level_2_has_a_time_for_each_phase(capfd):
     assert "ops became" in text
 
 
+def test_a_report_says_what_became_of_each_op():
+    def f(x):
+        return rlx.nn.softmax(x + 1.0) + rnp.linalg.svd(x, compute_uv=False)
+
+    lines = rlx.jit(f).lower(np.ones((3, 3), np.float32)).compile().report().splitlines()
+    assert "expanded: softmax" in lines and "library: svd" in lines
+    (native,) = [line for line in lines if line.startswith("native: ")]
+    assert {"add (2)", "div", "exp", "reduce_max"} <= set(
+        native.removeprefix("native: ").split(", ")
+    )
+
+
 def test_the_level_is_as_before_after_the_block():
     before = rlx.config.settings
     with pytest.raises(ZeroDivisionError), rlx.debug(3):

@@ -121,6 +121,20 @@ def test_a_forked_child_uses_the_cpu_and_not_the_device(name):
     np.testing.assert_array_equal(there, X * 2)
 
 
+@needs_fork
+@pytest.mark.parametrize("name", ["xla", "mlx"])
+def test_a_forked_child_does_not_wait_forever_for_a_library(name):
+    if not rlx.Device(name).is_available():
+        pytest.skip(rlx.Device(name).reason)
+    there = rlx.jit(lambda x: x * 2, device=name)(X)
+    calls = (
+        lambda: rlx.jit(lambda x: x + 3, device=name)(X),
+        lambda: np.asarray(there),
+        lambda: rlx.numpy.array(X).to(name),
+    )
+    assert forked(lambda: all(map(refuses, calls))) == 0
+
+
 def while_held(lock: DeviceLock, run: Callable[[], int]) -> int:
     """What `run` gives while another thread has a lock."""
     begun, ended = threading.Event(), threading.Event()

@@ -84,6 +84,13 @@ def test_a_package_brings_a_device(boxed: str):
     assert boxed in rlx.devices() and rlx.Device(boxed).description == "boxes"
     found = rlx.testing.check_backend(boxed, ops=["add", "sort", "scan"])
     assert len(found.outcomes) > 10 and not found.gaps
+    with pytest.raises(rlx.ArgumentError, match="there is no op 'sorted'"):
+        rlx.testing.check_backend(boxed, ops=["add", "sorted"])
+
+
+def test_a_package_takes_no_name_of_ours_and_none_with_a_colon(boxed: str):
+    names = [str(device) for device in rlx.devices()]
+    assert names[-1] == boxed and len(names) == len(registry.BACKENDS) + 1
 
 
 def test_a_package_that_fails_says_so(boxed: str, monkeypatch: pytest.MonkeyPatch):

@@ -183,6 +183,32 @@ def test_what_differs_is_told_apart(make, one, other):
     assert first is None or first != second
 
 
+def of_vocabulary(vocabulary):
+    return lambda: vocabulary.load("weights.npy")
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda: rnp.load("weights.npy"),
+        lambda: rlx.numpy.load("weights.npy"),
+        lambda: rlx.numpy.fromfile("weights"),
+        of_vocabulary(rnp),
+        partial(rnp.load, "weights.npy"),
+        lambda: rlx.load_exported("model.rlx"),
+        lambda x: rnp.save("seen.npy", x),
+        lambda: rlx.default_device(),
+        lambda: np.fromregex("lines", "([0-9]+)", [("a", "i4")]),
+        lambda: np.rec.fromfile("rows", [("a", "f4")]),
+        lambda: np.lib.npyio.DataSource().open("lines").read(),
+        lambda: np.get_printoptions()["precision"],
+        lambda: len(abc.ABC.__subclasses__()),
+    ],
+)
+def test_what_reads_files_and_settings_has_no_identity(fn):
+    assert found(fn) is None
+
+
 def test_what_stands_in_the_place_of_ours_counts(monkeypatch):
     net = nn.Linear(2, 2, key=rlx.random.key(0))
 
@@ -195,3 +221,17 @@ def test_what_stands_in_the_place_of_ours_counts(monkeypatch):
     monkeypatch.setattr(nn.Linear, "__call__", lambda self, x: x)
     seen.add(found(fn))
     assert len(seen) == 3 and None not in seen
+
+
+def test_what_stands_in_the_place_of_ours_counts_where_it_is_read_by_a_long_name(monkeypatch):
+    def fn(x):
+        return rlx.numpy.linalg.norm(x) * np.floor(1.5) * np.linalg.norm([2.0])
+
+    seen = {found(fn)}
+    monkeypatch.setattr(rlx.numpy.linalg, "norm", lambda x: x)
+    seen.add(found(fn))
+    monkeypatch.setattr(np, "floor", lambda x: x)
+    seen.add(found(fn))
+    monkeypatch.setattr(np.linalg, "norm", lambda x: x)
+    seen.add(found(fn))
+    assert len(seen) == 4 and None not in seen

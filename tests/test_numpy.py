@@ -118,9 +118,10 @@ kaiser(5, 8.6) | astype(a, "int32")
 """
 PRODUCTS = """
 a @ w | matmul(b, w) | matmul(a, b) | matmul(t, s) | matmul(t, s[0]) | matmul(t[0], s)
-matmul(b, t) | matmul(t[None], s[:, None]) | matmul(t[:1], s) | dot(a, w) | dot(b, b)
-dot(a, 2.0) | dot(t, s[0]) | inner(a, b) | inner(t, w.T[:, :1] * ones((4,), "float32"))
-vdot(a, a) | vdot(c, c) | outer(a, b) | kron(a, w) | cross(b, b[::-1]) | cross(a, b)
+matmul(b, t) | matmul(t[None], s[:, None]) | matmul(t[:, None], s[None]) | matmul(t[:1], s)
+dot(a, w) | dot(b, b) | dot(a, 2.0) | dot(t, s[0]) | inner(a, b)
+inner(t, w.T[:, :1] * ones((4,), "float32")) | vdot(a, a) | vdot(c, c) | outer(a, b)
+kron(a, w) | cross(b, b[::-1]) | cross(a, b)
 tensordot(t, s, ((0, 2), (0, 1))) | tensordot(a, w, 1) | tensordot(a, a) | vecdot(a, b)
 tensordot(a, w, (1, 0)) | i @ j.T | einsum("ij,jk->ik", a, w) | einsum("ij,jk", a, w)
 einsum("ij->ji", a) | einsum("ij->", a) | einsum("ii->i", w[:, :3]) | einsum("ii", w[:, :3])

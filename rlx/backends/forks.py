@@ -80,6 +80,18 @@ class Turns:
         self._lock.release()
 
 
+def check_process(device: str, opened_in: int) -> None:
+    """Raise in a forked child of who opened a device: it could wait forever."""
+    if os.getpid() != opened_in:
+        raise DeviceLostError(
+            f"{device} was opened before this process was forked, and drivers do not "
+            "work on in a forked child",
+            where=str(user_source()),
+            fix='start processes by multiprocessing.get_context("spawn"), or use the device '
+            "first in the child; device='cpu' works here, too",
+        )
+
+
 @final
 class DeviceLock:
     """A lock of a device that only the process which opened it can use.
@@ -95,14 +107,7 @@ class DeviceLock:
         _keep_garbage_in_children()
 
     def __enter__(self) -> None:
-        if os.getpid() != self._process:
-            raise DeviceLostError(
-                f"{self._device} was opened before this process was forked, and drivers do not "
-                "work on in a forked child",
-                where=str(user_source()),
-                fix='start processes by multiprocessing.get_context("spawn"), or use the device '
-                "first in the child; device='cpu' works here, too",
-            )
+        check_process(self._device, self._process)
         self._lock.acquire()
         self._depth += 1
 

@@ -75,11 +75,12 @@ def names() -> list[str]:
 
 @cache
 def _foreign() -> dict[str, Known]:
-    """The devices that other packages bring; the names of our own stay ours."""
+    """The devices that other packages bring; our names stay ours, and no colon is in one."""
     from importlib.metadata import entry_points  # 10 ms, which `import rlx` need not take
 
     found = entry_points(group=GROUP)
-    return {e.name: Known(e.module, e.attr) for e in found if e.name not in BACKENDS}
+    new = [e for e in found if e.name not in {*BACKENDS, *ALIASES} and ":" not in e.name]
+    return {e.name: Known(e.module, e.attr) for e in new}
 
 
 def canonical(name: str) -> str:

@@ -93,4 +93,4 @@ def lower(graph: Graph, target: Target, check: bool = False) -> Lowered:
     program = turn_operands(schedule(mir, target))
     program = divide_loops(order_operands(program) if target.has_chains else program, target)
     program = verify_program(plan_memory(finish(program, target)))
-    return Lowered(hir, mir, program, graphs, report(hir, program))
+    return Lowered(hir, mir, program, graphs, report(hir, mir, program))

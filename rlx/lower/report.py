@@ -8,18 +8,41 @@ from ..ir.graph import Graph
 from .lir.program import Contraction, Kernel, LibraryCall, Program, Rows
 
 
-def report(graph: Graph, program: Program) -> str:
-    """What became of the ops of a graph: steps, memory, library calls, missed fusions."""
-    ops = Counter(node.op.name for node in graph.walk() if not node.op.is_constant)
+def report(graph: Graph, mir: Graph, program: Program) -> str:
+    """What became of the ops of a graph: ways, steps, memory, missed fusions."""
+    ops = _ops(graph)
     steps = Counter(_kind(step) for nested in program.programs for step in nested.steps)
     lines = [
         f"{sum(ops.values())} ops became {sum(steps.values())} steps: "
         + ", ".join(f"{count} {kind}" for kind, count in sorted(steps.items())),
+        *_ways(graph, mir, program),
         f"temporaries: {program.arena_bytes} bytes",
     ]
     for nested in program.programs:
         lines += nested.notes
     return "\n".join(lines)
+
+
+def _ops(graph: Graph) -> Counter[str]:
+    return Counter(node.op.name for node in graph.walk() if not node.op.is_constant)
+
+
+def _ways(graph: Graph, mir: Graph, program: Program) -> list[str]:
+    """Which ops are loops, were written in simpler ones, or are calls of NumPy."""
+    steps = [step for nested in program.programs for step in nested.steps]
+    library = Counter(step.op.name for step in steps if isinstance(step, LibraryCall))
+    left = _ops(mir)
+    composites = {node.op.name for node in graph.walk() if "expand" in node.op.rules}
+    expanded = Counter(
+        {n: count for n, count in _ops(graph).items() if n in composites - set(left)}
+    )
+    ways = {"native": left - library, "expanded": expanded, "library": library}
+    return [f"{way}: {_told(ops)}" for way, ops in ways.items() if ops]
+
+
+def _told(ops: Counter[str]) -> str:
+    named = sorted(ops.items())
+    return ", ".join(f"{name} ({count})" if count > 1 else name for name, count in named)
 
 
 def _kind(step: object) -> str:

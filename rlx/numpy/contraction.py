@@ -111,8 +111,7 @@ def _stacked_matmul(x: Any, y: Any, dtype: Any) -> Any:
     A stack axis of size 1, or one that lacks, repeats the other's.
     """
     rank = max(x.ndim, y.ndim) - 2
-    x, x_labels = _thin(x, y, rank, "row")
-    y, y_labels = _thin(y, x, rank, "column")
+    (x, x_labels), (y, y_labels) = _thin(x, y, rank, "row"), _thin(y, x, rank, "column")
     shared = [label for label in x_labels[:-2] if label in y_labels[:-2]]
     _check_batch(x, y, x_labels, y_labels, shared)
     result = contracted(

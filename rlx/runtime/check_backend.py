@@ -11,7 +11,8 @@ from functools import cached_property
 
 import numpy as np
 
-from ..ir.errors import DivergenceError, RlxError, UnsupportedDtype, UnsupportedOp
+from ..ir.builder import user_source
+from ..ir.errors import ArgumentError, DivergenceError, RlxError, UnsupportedDtype, UnsupportedOp
 from ..ir.graph import OPS, Graph
 from ..ir.interpret import interpret
 from ..ir.op import Op
@@ -166,6 +167,12 @@ def _difference(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray], toler
 def cases(ops: Iterable[str] | None = None) -> Iterator[tuple[Case, int]]:
     """Each sample of each op (or of the named ones) with its number."""
     names = list(OPS) if ops is None else list(ops)
+    for name in set(names) - set(OPS):
+        raise ArgumentError(
+            f"check_backend: there is no op {name!r}",
+            where=str(user_source()),
+            fix="name ops of rlx.ir.ops, as add, sort or scan",
+        )
     for name in names:
         if "of_user" not in OPS[name].rules:
             yield from ((Case(OPS[name], s), i) for i, s in enumerate(OPS[name].sample_list))

@@ -46,7 +46,13 @@ ATTRIBUTES_BY_NAME = frozenset(
     "getattr hasattr attrgetter methodcaller __dict__ __getattribute__".split()
 )
 IMPURE_IN_NUMPY = frozenset(
-    "datetime64 empty empty_like fromfile genfromtxt load loadtxt memmap random".split()
+    "DataSource array2string array_repr array_str datetime64 empty empty_like fromfile fromregex "
+    "genfromtxt get_printoptions load loadtxt memmap open_memmap random save savetxt savez "
+    "savez_compressed".split()
+)
+IMPURE_IN_HOUSE = frozenset(
+    "Tick debug_breakpoint default_device devices doctor explain_device export_coreml fromfile "
+    "load load_exported process_count process_index save savez time_ns".split()
 )
 _IMPURE_CODES = frozenset(
     opcode.opmap[name] for name in ("IMPORT_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")
@@ -63,7 +69,7 @@ _SHOWN = (range, slice, Fraction)  # their text says all
 _BASES = (object, abc.ABC, Generic, Protocol)  # of classes, without anything in their instances
 _SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 _NOT_READ = frozenset(  # of classes; code that asks for it cannot be told
-    "__weakref__ __doc__ __hash__ __annotations__ __annotate__ "
+    "__subclasses__ __weakref__ __doc__ __hash__ __annotations__ __annotate__ "
     "__annotate_func__ __annotations_cache__ __firstlineno__ __static_attributes__ "
     "__dataclass_fields__ __dataclass_params__ __abstractmethods__ _abc_impl __parameters__ "
     "__orig_bases__".split()
@@ -138,8 +144,8 @@ class _Walk:
             self.visit(thing)
 
     def visit_modules(self) -> None:
-        """Go through what code can have read from the user's modules, by its names."""
-        if self.modules and self.names & ATTRIBUTES_BY_NAME:
+        """Go through what code can have read from modules of the user and of ours, by its names."""
+        if self.names & ATTRIBUTES_BY_NAME and not all(map(_is_ours, self.modules)):
             raise LookupError("it reads modules' attributes by names that it makes")
         seen: set[tuple[int, str]] = set()
         while True:
@@ -150,8 +156,12 @@ class _Walk:
                 return
             for i, name in new:
                 seen.add((i, name))
+                module = self.modules[i]
+                value = vars(module)[name]
+                if _is_ours(module) and isinstance(value, types.ModuleType) and not _is_ours(value):
+                    continue  # what our files import
                 self.tell("of module", i, name)
-                self.visit(vars(self.modules[i])[name])
+                self.visit(value)
 
     # -- one kind of thing each ------------------------------------------------------------------
 
@@ -239,6 +249,8 @@ class _Walk:
         if name == "builtins" or name.split(".")[0] == "numpy":
             raise LookupError(f"it passes the module {name} around")
         if sys.modules.get(name) is thing and _is_known(name):
+            if _is_ours(thing):
+                self.modules.append(thing)
             return
         if type(thing) is not types.ModuleType:
             raise LookupError(f"it uses the module {name}, which computes its attributes")
@@ -270,17 +282,28 @@ class _Walk:
         else:
             self.tell("function", fn.__name__, fn.__qualname__, fn.__doc__)
             self.visit(fn.__code__)
-            for name, attribute, value in _globals_of(fn):
+            for name, attributes, value in _globals_of(fn):
                 self.tell("global", name)
-                if value is np and attribute and attribute not in IMPURE_IN_NUMPY:
-                    self.tell("numpy")
+                if value is np and attributes:
+                    self._of_numpy(attributes)
                     continue
                 self.visit(value)
-                if isinstance(value, types.ModuleType) and attribute in vars(value):
-                    self.visit(vars(value)[attribute])
+                if isinstance(value, types.ModuleType) and attributes[:1]:
+                    self.visit(vars(value).get(attributes[0]))
         self.visit_all((fn.__defaults__, fn.__kwdefaults__, len(cells)))
         self.visit_all(cell.cell_contents for cell in cells)
         self.visit(fn.__dict__)
+
+    def _of_numpy(self, attributes: tuple[str, ...]) -> None:
+        """What code reads of NumPy, by name after name."""
+        thing: Any = np
+        for attribute in attributes:
+            if isinstance(thing, types.ModuleType):
+                self._check_pure("numpy", attribute)
+                thing = getattr(thing, attribute, None)
+        self.tell("numpy")
+        if isinstance(thing, types.ModuleType | types.FunctionType):  # one may be the user's own
+            self.visit(thing)
 
     def _class(self, cls: type) -> None:
         self.tell("class", cls.__module__, cls.__qualname__)
@@ -335,8 +358,10 @@ class _Walk:
             self.visit(value)
 
     def _check_pure(self, module: str, name: str) -> None:
-        known = IMPURE_IN_NUMPY if module.split(".")[0] == "numpy" else IMPURE
-        if module.split(".")[0] != HOUSE and {*module.split("."), name} & known:
+        root = module.split(".")[0]
+        known = {"numpy": IMPURE_IN_NUMPY, HOUSE: IMPURE_IN_HOUSE}.get(root, IMPURE)
+        places = [] if root == HOUSE else module.split(".")
+        if {*places, name} & known:
             raise LookupError(f"it uses {module}.{name}")
 
 
@@ -392,6 +417,10 @@ def _is_known(module: str) -> bool:
     return _standard_library() in Path(origin).parents
 
 
+def _is_ours(module: types.ModuleType) -> bool:
+    return module.__name__.split(".")[0] == HOUSE
+
+
 @functools.cache
 def _standard_library() -> Path:
     return Path(sysconfig.get_path("stdlib"))  # which takes long to make
@@ -403,22 +432,25 @@ def _is_python(module: str) -> bool:
     return file.endswith((".py", ".pyc")) if file else module == "__main__"
 
 
-def _globals_of(fn: types.FunctionType) -> Iterator[tuple[str, str, Any]]:
-    """The globals that a function and those inside of it read: name, attribute if any, value."""
-    for name, attribute in dict.fromkeys(_loads(fn.__code__)):
+def _globals_of(fn: types.FunctionType) -> Iterator[tuple[str, tuple[str, ...], Any]]:
+    """The globals that a function and those inside of it read: name, attributes, value."""
+    for name, attributes in dict.fromkeys(_loads(fn.__code__)):
         for scope in (fn.__globals__, vars(builtins)):
             if name in scope:
-                yield name, attribute, scope[name]
+                yield name, attributes, scope[name]
                 break
 
 
-def _loads(code: types.CodeType) -> Iterator[tuple[str, str]]:
-    """The names of globals that code loads, each with the attribute that it reads of it at once."""
-    for (op, argument), (after, place) in itertools.pairwise(_instructions(code)):
+def _loads(code: types.CodeType) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The names of globals that code loads, each with the attributes that it reads at once."""
+    attributes: tuple[str, ...] = ()
+    for op, argument in reversed(list(_instructions(code))):
+        if op in _ATTRIBUTE_SHIFTS:
+            attributes = (code.co_names[argument >> _ATTRIBUTE_SHIFTS[op]], *attributes)
+            continue
         if op in _NAME_SHIFTS:
-            is_read = after in _ATTRIBUTE_SHIFTS
-            attribute = code.co_names[place >> _ATTRIBUTE_SHIFTS[after]] if is_read else ""
-            yield code.co_names[argument >> _NAME_SHIFTS[op]], attribute
+            yield code.co_names[argument >> _NAME_SHIFTS[op]], attributes
+        attributes = ()
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _loads(constant)

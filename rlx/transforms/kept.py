@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -42,7 +42,7 @@ class Kept:
         return len(self._entries)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(list(self._entries))
+        return iter(_at_once(self._entries))
 
     def get(self, key: Any) -> Any:
         """The entry of a kind, the most recently used from now on; None if there is none."""
@@ -74,14 +74,24 @@ class Kept:
     @property
     def last(self) -> Any:
         """The most recently used entry."""
-        return next(reversed(self._entries.values()))
+        return _at_once(self._entries.values())[-1]
 
     @property
     def bytes(self) -> int:
         """What the programs take up, roughly."""
-        return sum(e.compiled.executable.held_bytes for e in list(self._entries.values()))
+        return sum(e.compiled.executable.held_bytes for e in _at_once(self._entries.values()))
 
     def clear(self) -> None:
         """Forget everything."""
         self._entries.clear()
         self._forgotten.clear()
+
+
+def _at_once(things: Iterable[Any]) -> list[Any]:
+    """All of what an OrderedDict holds.
+
+    Going through it hashes keys in Python, where another thread may put an entry in between.
+    """
+    while True:
+        with suppress(RuntimeError, KeyError):
+            return list(things)

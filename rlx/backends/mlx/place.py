@@ -14,9 +14,11 @@ from ...ir.body import Fill, Move, View
 from ...ir.builder import user_source
 from ...ir.errors import DeviceFailure, DeviceMemoryError, RlxError
 from ...ir.graph import Graph, Node, Value
+from ..forks import check_process
 
 FIX = "use smaller arrays, or delete those you no longer need"
 _MAIN = threading.main_thread()
+_PROCESS = os.getpid()  # of MLX's threads, which a forked child has not
 OUT_OF_MEMORY = ("Unable to allocate", "[malloc", "out of memory", "maximum allowed buffer size")
 
 
@@ -37,6 +39,7 @@ _thread = threading.local()
 @contextmanager
 def computing(device: mx.Device, name: str) -> Iterator[None]:
     """Compute on a device in the block; what fails there is an error of the house."""
+    check_process(name, _PROCESS)
     if not hasattr(_thread, "leaving") and threading.current_thread() is not _MAIN:
         _thread.leaving = _Leaving()
     try:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import jax
 
 from ...ir.builder import user_source
 from ...ir.errors import DeviceFailure, DeviceMemoryError, KernelBuildError, RlxError
+from ..forks import check_process
 
+_PROCESS = os.getpid()  # of JAX's threads, which a forked child has not
 OUT_OF_MEMORY = ("RESOURCE_EXHAUSTED", "Out of memory", "out of memory")
 
 
@@ -20,7 +24,7 @@ class translated:
         self._device, self._builds = device, builds
 
     def __enter__(self) -> None:
-        pass
+        check_process(self._device, _PROCESS)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         kinds: tuple[type[BaseException], ...] = (jax.errors.JaxRuntimeError, MemoryError)
