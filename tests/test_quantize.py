@@ -59,6 +59,20 @@ def test_floats_of_8_bits_round_by_themselves(dtype: str) -> None:
     np.testing.assert_array_equal(nn.fake_quantize(x, 0.5, dtype=dtype), nn.dequantize(q, 0.5))
 
 
+@pytest.mark.parametrize("wide", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+def test_what_is_left_of_floats_in_8_bits(dtype: str, wide: str) -> None:
+    every = np.arange(256, dtype="uint8").view(dtype).astype(wide)
+    known = np.unique(every[np.isfinite(every)])
+    middles = (known[1:] + known[:-1]) / 2
+    beside = [np.nextafter(middles, way, dtype=wide) for way in (np.inf, -np.inf)]
+    x = np.concatenate([known, -known[:1], [-0.0, 1e-30, -1e-30, np.nan], middles, *beside])
+    x = x.astype(wide)
+    fake = rlx.jit(lambda x: nn.fake_quantize(x, 1.0, dtype=dtype)).lower(x).compile()
+    assert "library" not in fake.report()
+    np.testing.assert_array_equal(fake(x), x.astype(dtype).astype(wide))
+
+
 def test_half_size_numbers_are_scaled_in_float32() -> None:
     x = np.array([1.0, 30.5, 100.0], "float16")
     q = nn.quantize(x, np.float32(0.1234567), dtype="int16")

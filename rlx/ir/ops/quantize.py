@@ -20,8 +20,8 @@ from ..graph import Value
 from ..op import define
 from ..types import Type, as_dtype, is_float, is_integer, promote
 from .arithmetic import add, div, mul, neg, sub
-from .compare import bit_and, clamp, ge, le, select
-from .convert import convert, convert_reference
+from .compare import bit_and, clamp, ge, le, max, select
+from .convert import bitcast, convert, convert_reference
 from .custom import stop_gradient
 from .families import check_kind
 from .halves import WIDE, is_half, narrowed
@@ -275,8 +275,22 @@ def fake_quantize_expand(
 ) -> Value:
     units, step, offset = _units(x, scale, zero_point, dtype, axis)
     cut = _cut(units, offset, dtype, bounds)
-    few = cut if is_integer(dtype) else convert(convert(cut, dtype=dtype), dtype=cut.dtype)
+    few = cut if is_integer(dtype) else _rounded(cut, dtype)
     return narrowed(mul(sub(few, offset), step), x.dtype)
+
+
+def _rounded(x: Value, dtype: np.dtype) -> Value:
+    """The nearest numbers of an 8-bit float, of numbers within its range.
+
+    The steps between these are powers of two: that of a number's exponent, or the least one.
+    """
+    info = ml_dtypes.finfo(dtype)
+    wide, bits = x.dtype, as_dtype("int32")
+    x = convert(x, dtype=WIDE)  # as ml_dtypes does before it rounds
+    infinity = like(bitcast(x, dtype=bits), 0x7F800000)  # all bits of the exponent
+    power = bitcast(bit_and(bitcast(x, dtype=bits), infinity), dtype=WIDE)
+    step = max(mul(power, 2.0**-info.nmant), like(x, float(info.smallest_subnormal)))
+    return convert(mul(round(div(x, step)), step), dtype=wide)
 
 
 @fake_quantize.jvp
