@@ -11,6 +11,7 @@ import rlx
 import rlx.numpy as rnp
 import rlx.scipy.linalg
 from rlx import nn
+from rlx.interop import containers
 
 WEIGHTS = rnp.array(np.linspace(-1, 1, 9, dtype=np.float32).reshape(3, 3))
 X = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
@@ -146,3 +147,14 @@ def test_what_only_numpy_computes_has_no_text():
         with pytest.raises(rlx.UnsupportedOp, match="a text cannot call Python") as caught:
             rlx.to_stablehlo(f, spec)
     assert caught.value.what.startswith("schur: ")
+
+
+def test_without_jax_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(containers, "find_spec", lambda name: None)
+    conversions = (rlx.to_jax, rlx.from_jax, lambda f: rlx.to_stablehlo(f, rlx.spec(())))
+    for convert in conversions:
+        with pytest.raises(rlx.DeviceUnavailable, match="JAX is not installed") as caught:
+            convert(lambda x: x)
+        assert (
+            "test_to_jax.py" in str(caught.value) and caught.value.fix == 'pip install "rlx[xla]"'
+        )

@@ -5,14 +5,26 @@ That happens when one is first met where a tree is taken apart.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
+from ..ir.builder import user_source
+from ..ir.errors import DeviceUnavailable
 from ..trace import pytree
 from .keys import know_keys
 
 
+def check_jax() -> None:
+    """Raise if JAX is not installed."""
+    if find_spec("jax") is None:
+        raise DeviceUnavailable(
+            "JAX is not installed", where=str(user_source()), fix='pip install "rlx[xla]"'
+        )
+
+
 def know_containers_of_jax() -> None:
     """Let rlx take classes for containers that are registered with JAX."""
+    check_jax()
     pytree.set_adopter(_adopt)
 
 

@@ -13,7 +13,7 @@ from ..trace import pytree
 from ..trace.make_graph import check_function, function_name, trace
 from ..trace.placement import check_unplaced
 from .captures import host_captures
-from .containers import know_containers_of_jax
+from .containers import check_jax, know_containers_of_jax
 
 
 def to_jax(fun: Callable[..., Any]) -> Callable[..., Any]:
@@ -63,6 +63,7 @@ def to_stablehlo(fun: Callable[..., Any], *specs: Any, **named: Any) -> str:
     True
     """
     check_function(fun, "what to_stablehlo converts")
+    check_jax()
     from .in_jax import stablehlo
 
     traced = trace(fun, specs, named)
