@@ -99,11 +99,12 @@ def _table(results: list[dict[str, Any]]) -> list[str]:
     ]
     names = [name for name in sorted(OPS) if any((name, d) in cells for d in devices)]
     for name in names:
-        lines.append(f"| {name} | {' | '.join(_cell(cells[name, d]) for d in devices)} |")
+        lines.append(f"| {name} | {' | '.join(cell(cells[name, d]) for d in devices)} |")
     return lines
 
 
-def _cell(rows: list[dict[str, Any]]) -> str:
+def cell(rows: list[dict[str, Any]]) -> str:
+    """What an op's samples came to on a device, in a few letters."""
     rows = [r for r in rows if not r["absent"]]
     if not rows:
         return "-"

@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import rlx
 from rlx.backends.cpu import entry, entry_layout, machine
 from rlx.backends.cpu.entry import MISS, Spec
 from rlx.trace import array as rlx_array
@@ -368,9 +369,11 @@ def test_memory_that_cannot_be_had_is_a_memory_error(build):
     call = build("nothing", [], [VECTOR, Spec(np.dtype(np.int8), (1 << 50,))])
     scratch = build("nothing", [], [VECTOR], arena_bytes=1 << 50)
     for _ in range(10):
-        with pytest.raises(MemoryError):
+        with pytest.raises(
+            rlx.DeviceMemoryError, match=r"not enough memory .* 1,125,899,906,842,624 b"
+        ):
             call()
-        with pytest.raises(MemoryError):
+        with pytest.raises(rlx.DeviceMemoryError, match="cpu has not enough memory"):
             scratch()
     del call, scratch
     assert sys.getrefcount(F32) - before < 8

@@ -315,3 +315,12 @@ def test_every_device_waits_for_its_arrays():
             there = rlx.array(x, device=device)
             assert there.block_until_ready() is there
             assert there.tolist() == x.tolist()
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_memory_that_cannot_be_had(device: str):
+    square = rlx.jit(lambda x: x[:, None] * x[None, :], device=device)
+    for _ in range(2):  # the first call compiles
+        with pytest.raises(rlx.DeviceMemoryError, match=f"{device} has not enough memory"):
+            square(np.ones(3_000_000, np.float32))
+    assert square(np.ones(2, np.float32)).tolist() == [[1, 1], [1, 1]]

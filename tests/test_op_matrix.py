@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from audit import like, pick
 from claims import cases_of, laws_of
+from device_page import cell as cell_of_device
 from laws_of_change import FORWARD_ONLY, REVERSE_ONLY, assert_slopes, pushed, slopes
 from op_matrix import COLUMNS, PAGE, REASONS, YES, cell, ours, page
 
@@ -19,6 +20,20 @@ LONG = {"random_gamma_grad", "igamma_grad_a", "igamma", "igammac", "expn", "zeta
 
 def test_the_page_is_what_make_docs_writes():
     assert PAGE.read_text(encoding="utf-8") == page(), "run make docs"
+
+
+def test_what_runs_where_names_the_dtypes_on_the_host():
+    def told(*on_host: str) -> tuple[str, str]:
+        names = ["int32", "float32", "float64", "complex64", "complex128"]
+        common = {"absent": "", "gap": "", "fault": ""}
+        rows = [{"dtype": name, "on_host": name in on_host, **common} for name in names]
+        return cell_of_device(rows), cell_of_device([*rows, {**rows[0], "on_host": False}])
+
+    assert told() == ("✓", "✓")
+    assert told("complex64", "complex128") == ("h complex", "h complex")
+    assert told("complex128", "float32", "float64") == ("h float complex128",) * 2
+    everything = ("int32", "float32", "float64", "complex64", "complex128")
+    assert told(*everything) == ("h", "h some")
 
 
 def test_every_cell_says_yes_or_why_not():

@@ -129,7 +129,7 @@ class _Runtime:
         symbols = {name: _address(getattr(_api, name)) for name in names if hasattr(_api, name)}
         symbols["PyArray_NewFromDescr"] = table[NEW_FROM_DESCRIPTOR]
         symbols |= {"miss": id(MISS), "none": id(None), "true": id(True)}
-        symbols |= {"ndarray_type": id(np.ndarray)}
+        symbols |= {"ndarray_type": id(np.ndarray), "no_memory": id(memory.no_memory)}
         for kind in (float, int, bool):
             dtype = entry_plan.NUMBER_TYPES[kind.__name__]
             symbols |= {f"{kind.__name__}_type": id(kind), f"{dtype}_dtype": id(np.dtype(dtype))}

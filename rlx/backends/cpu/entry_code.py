@@ -38,8 +38,7 @@ SYMBOLS: Final = (
     "declare void @Py_DecRef(ptr)",
     "declare ptr @PyEval_SaveThread()",
     "declare void @PyEval_RestoreThread(ptr)",
-    "declare ptr @PyErr_NoMemory()",
-    "declare ptr @PyLong_FromLong(i64)",
+    "declare ptr @PyLong_FromLongLong(i64)",
     "declare i64 @PyLong_AsLongAndOverflow(ptr, ptr)",
     "declare double @PyFloat_AsDouble(ptr)",
     "declare ptr @PyObject_CallOneArg(ptr, ptr)",
@@ -59,7 +58,7 @@ def entry_module(*, locked: bool) -> str:
     emit_memory(module, locked=locked)
     module.declarations |= set(SYMBOLS)
     # Addresses of Python objects arrive as symbols, so the object code is the same everywhere.
-    names = ["miss", "none", "true", "ndarray_type"]
+    names = ["miss", "none", "true", "ndarray_type", "no_memory"]
     for kind, dtype in NUMBER_TYPES.items():
         names += [f"{kind}_type", f"{dtype}_dtype"]
     module.globals += [f"@{name} = external global i8" for name in names]
@@ -103,11 +102,19 @@ def _emit_make(module: Module) -> None:
     f.do(f"store ptr {handler}, ptr {at(f, made, MEM_HANDLER)}")
     f.do(f"ret ptr {made}")
     f.start_block("memory")
-    f.emit("call ptr @PyErr_NoMemory()")
+    _tell_no_memory(f, size)
     f.do("ret ptr null")
     f.start_block("array")
     f.do(f"call void @release(ptr {data}, i64 {size})")
     f.do("ret ptr null")
+
+
+def _tell_no_memory(f: Function, size: str) -> None:
+    """Set the exception for as many bytes as there are not."""
+    number = f.emit(f"call ptr @PyLong_FromLongLong(i64 {size})")
+    with f.when(f.emit(f"icmp ne ptr {number}, null")):
+        f.emit(f"call ptr @PyObject_CallOneArg(ptr @no_memory, ptr {number})")  # it raises
+        f.do(f"call void @Py_DecRef(ptr {number})")
 
 
 def _emit_take(module: Module) -> None:
@@ -241,7 +248,7 @@ def _emit_run(module: Module) -> None:
     branch(f, f.emit(f"icmp eq i32 {status}, 0"), "failed")
     f.do("ret i1 true")
     f.start_block("failed")
-    number = f.emit(f"call ptr @PyLong_FromLong(i64 {f.emit(f'sext i32 {status} to i64')})")
+    number = f.emit(f"call ptr @PyLong_FromLongLong(i64 {f.emit(f'sext i32 {status} to i64')})")
     branch(f, f.emit(f"icmp ne ptr {number}, null"), "gone")
     answer = f.emit(f"call ptr @PyObject_CallOneArg(ptr {header(f, 'on_error')}, ptr {number})")
     f.do(f"call void @Py_DecRef(ptr {number})")
@@ -249,7 +256,7 @@ def _emit_run(module: Module) -> None:
     f.do(f"call void @Py_DecRef(ptr {answer})")  # it did not raise: CPython makes a SystemError
     f.do("br label %gone")
     f.start_block("memory")
-    f.emit("call ptr @PyErr_NoMemory()")
+    _tell_no_memory(f, size)
     f.do("br label %gone")
     f.start_block("gone")
     f.do("ret i1 false")

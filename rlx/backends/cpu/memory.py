@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+from typing import NoReturn
 
 from rlx.backends.cpu.code import Function, Module
+from rlx.ir.errors import DeviceMemoryError
 
 ALIGNMENT = 64
 HUGE_BYTES = 4 << 20  # from here on blocks start on a huge page and ask for huge pages
@@ -30,6 +32,14 @@ def kept_bytes() -> int:
     except (ValueError, OSError, AttributeError):
         total = 4 << 30
     return min(total // 16, 1 << 30)
+
+
+def no_memory(nbytes: int) -> NoReturn:
+    """Say that the system has not as many bytes."""
+    raise DeviceMemoryError(
+        f"cpu has not enough memory for an array or temporaries of {nbytes:,} bytes",
+        fix="use smaller arrays, or drop arrays that are no longer needed",
+    )
 
 
 def emit_memory(module: Module, *, locked: bool) -> None:

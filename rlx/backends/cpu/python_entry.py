@@ -13,7 +13,7 @@ import numpy as np
 from rlx.backends.backend import MISS
 from rlx.backends.cpu.entry_layout import ArrayLayout, Spec, slot_offsets
 from rlx.backends.cpu.guards import between_guards
-from rlx.backends.cpu.memory import ALIGNMENT
+from rlx.backends.cpu.memory import ALIGNMENT, no_memory
 
 
 def python_entry(
@@ -109,6 +109,9 @@ def _fresh(spec: Spec) -> np.ndarray:
 def aligned_array(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """A fresh array whose data begins at a multiple of 64 bytes."""
     size = math.prod(shape) * dtype.itemsize
-    room = np.empty(size + ALIGNMENT, np.uint8)
+    try:
+        room = np.empty(size + ALIGNMENT, np.uint8)
+    except MemoryError:
+        no_memory(size)
     start = -room.__array_interface__["data"][0] % ALIGNMENT
     return room[start : start + size].view(dtype).reshape(shape)

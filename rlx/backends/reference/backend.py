@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...ir.bind import bind_sizes, concretize, is_symbolic
-from ...ir.errors import SymbolicSizeError
+from ...ir.errors import DeviceMemoryError, SymbolicSizeError
 from ...ir.graph import Graph
 from ...ir.interpret import interpret
 from ...ir.text import show
@@ -61,7 +61,13 @@ class ReferenceBackend(Backend):
                 return miss
             if [type_of(a) for a in given] != list(known.param_types):
                 return miss
-            results = tuple(array(_apart(r, given)) for r in interpret(known, given))
+            try:
+                results = tuple(array(_apart(r, given)) for r in interpret(known, given))
+            except MemoryError as error:
+                raise DeviceMemoryError(
+                    f"reference has not enough memory: {error}",
+                    fix="use smaller arrays, or drop arrays that are no longer needed",
+                ) from None
             return results[0] if len(results) == 1 else results
 
         stages = lambda: {"hir": show(graph)}  # noqa: E731
