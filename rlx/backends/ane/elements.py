@@ -212,11 +212,18 @@ ROWS = {
     "min": Row(_extreme("minimum"), NUMBERS),
     "eq": Row(choice(lambda x, y: mb.logical_not(x=mb.logical_xor(x=x, y=y)), binary("equal"))),
     "ne": Row(choice(binary("logical_xor"), binary("not_equal"))),
-    "lt": Row(choice(lambda x, y: mb.logical_and(x=mb.logical_not(x=x), y=y), binary("less"))),
-    "le": Row(choice(lambda x, y: mb.logical_or(x=mb.logical_not(x=x), y=y), binary("less_equal"))),
-    "gt": Row(choice(lambda x, y: mb.logical_and(x=x, y=mb.logical_not(x=y)), binary("greater"))),
+    "lt": Row(
+        choice(lambda x, y: mb.logical_and(x=mb.logical_not(x=x), y=y), binary("less")), EVERY
+    ),
+    "le": Row(
+        choice(lambda x, y: mb.logical_or(x=mb.logical_not(x=x), y=y), binary("less_equal")), EVERY
+    ),
+    "gt": Row(
+        choice(lambda x, y: mb.logical_and(x=x, y=mb.logical_not(x=y)), binary("greater")), EVERY
+    ),
     "ge": Row(
-        choice(lambda x, y: mb.logical_or(x=x, y=mb.logical_not(x=y)), binary("greater_equal"))
+        choice(lambda x, y: mb.logical_or(x=x, y=mb.logical_not(x=y)), binary("greater_equal")),
+        EVERY,
     ),
     "select": Row(lambda which, x, y: mb.select(cond=which, a=x, b=y), EVERY),
     "bit_and": Row(binary("logical_and"), frozenset({"bool"})),
