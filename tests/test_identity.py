@@ -194,6 +194,7 @@ def of_vocabulary(vocabulary):
         lambda: rlx.numpy.load("weights.npy"),
         lambda: rlx.numpy.fromfile("weights"),
         of_vocabulary(rnp),
+        lambda name="load": getattr(rnp, name)("weights.npy"),
         partial(rnp.load, "weights.npy"),
         lambda: rlx.load_exported("model.rlx"),
         lambda x: rnp.save("seen.npy", x),

@@ -117,6 +117,7 @@ class _Walk:
         """Feed the hash with a thing, and with what it depends on."""
         if isinstance(thing, _PLAIN) and type(thing) in _PLAIN:
             self.tell(type(thing).__name__, thing)
+            self.names.update(IMPURE_IN_HOUSE & {thing})  # `getattr` may be given it
             return
         before = self.met.get(id(thing))
         if before is not None:
