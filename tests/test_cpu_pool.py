@@ -190,7 +190,7 @@ def test_the_share_of_a_control_group_counts(name, tmp_path, monkeypatch):
     monkeypatch.setattr(cores, "share", lambda: share)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(4), raising=False)
     assert cores.cores() == min(4, math.ceil(share) if share < 4 else 4)
-    monkeypatch.setenv("RLX_NUM_THREADS", "7")
+    monkeypatch.setenv("RLX_NUM_THREADS", " 7 ")
     assert cores.cores() == 7
 
 

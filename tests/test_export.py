@@ -141,6 +141,12 @@ def test_ops_of_users_are_kept_as_their_formulas():
         rlx.grad(lambda x: without(x).sum())(np.float32([2, 3]))
 
 
+def test_it_is_pickled_as_its_file():
+    again = pickle.loads(pickle.dumps(exported()))
+    assert again.serialize() == exported().serialize()
+    np.testing.assert_array_equal(again(PARAMS, X, k=2.0)["y"], exported()(PARAMS, X, k=2.0)["y"])
+
+
 def test_what_cannot_be_exported():
     with pytest.raises(rlx.FileFormatError, match="pure_callback calls a Python") as caught:
         shape = rlx.spec((2,))

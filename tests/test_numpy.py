@@ -40,6 +40,7 @@ cos(a) | tan(a) | arcsin(u) | arccos(u) | arctan(a) | sinh(a) | cosh(a) | tanh(a
 arccosh(p + 1) | arctanh(u) | arctan2(a, b) | hypot(a, b) | sinc(a) | logaddexp(a, b)
 logaddexp2(a, b) | add(a, b) | subtract(a, 1) | multiply(i, 2.5) | divide(i, j)
 true_divide(a, b) | maximum(a, b) | minimum(a, 0) | maximum(n, 2) | fmax(n, 2.0) | fmin(n, 2.0)
+less(m, o) | less_equal(m, True) | greater(False, m) | greater_equal(m, o) | m < o | True >= m
 equal(i, 3) | not_equal(a, b) | less(a, b) | less_equal(i, j) | greater(a, 0)
 greater_equal(i, 0) | bitwise_and(i, j) | bitwise_or(i, 1) | bitwise_xor(i, j) | invert(i)
 invert(m) | left_shift(i, 2) | right_shift(i, 1) | right_shift(q, 1) | bitwise_and(m, o)

@@ -198,9 +198,10 @@ def test_quick_programs_are_built_together(monkeypatch: pytest.MonkeyPatch):
 @needs_device
 def test_memory_that_is_not_there():
     machine = open_machine()
-    with pytest.raises(rlx.DeviceMemoryError, match="has not enough memory"):
+    with pytest.raises(rlx.DeviceMemoryError, match="has not enough memory") as caught:
         with machine.doing("making an array"):
             machine.empty((1 << 50,), np.dtype("float32"))
+    assert caught.value.where.startswith("test_opencl.py") and caught.value.notes
     check(lambda x: x + 2, X)
 
 

@@ -155,8 +155,10 @@ def test_settings_come_from_the_environment():
         ({"RLX_DEBUG": "7"}, "RLX_DEBUG is '7'", "0, 1, 2, 3, 4, 5, 6"),
         ({"RLX_DEBUG": "yes"}, "RLX_DEBUG is 'yes'", "0, 1, 2"),
         ({"RLX_CHECK": "true"}, "RLX_CHECK is 'true'", "0, 1"),
-        ({"RLX_NUM_THREADS": "0"}, "RLX_NUM_THREADS is '0'", "1 or more"),
-        ({"RLX_NUM_THREADS": "two"}, "RLX_NUM_THREADS is 'two'", "1 or more"),
+        ({"RLX_NUM_THREADS": "0"}, "RLX_NUM_THREADS is '0'", "from 1 to 1024"),
+        ({"RLX_NUM_THREADS": "two"}, "RLX_NUM_THREADS is 'two'", "from 1 to 1024"),
+        ({"RLX_NUM_THREADS": "1025"}, "RLX_NUM_THREADS is '1025'", "from 1 to 1024"),
+        ({"RLX_NUM_THREADS": "9" * 5000}, "RLX_NUM_THREADS is '9", "from 1 to 1024"),
         ({"RLX_DEBGU": "1"}, "no setting RLX_DEBGU", "did you mean RLX_DEBUG"),
     ],
 )

@@ -180,6 +180,12 @@ def test_functions_of_special_numbers_are_their_references(name: str):
         np.testing.assert_allclose(ours, theirs, rtol=8 * EPS, atol=1e-44)
 
 
+def test_signs_of_infinite_numbers_are_those_of_numpy():
+    with np.errstate(all="ignore"):
+        expected = np.sign(SPECIAL)
+    np.testing.assert_allclose(rlx.jit(rnp.sign)(SPECIAL), expected, rtol=EPS)
+
+
 def test_powers_are_those_of_numpy():
     plane = np.array([complex(a, b) for a in (*SIMPLE, 3.0) for b in (*SIMPLE, 0.5)])
     x, y = np.repeat(plane, len(plane)), np.tile(plane, len(plane))

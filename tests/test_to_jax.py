@@ -149,6 +149,15 @@ def test_what_only_numpy_computes_has_no_text():
     assert caught.value.what.startswith("schur: ")
 
 
+@pytest.mark.parametrize("run", [lambda f: f, jax.jit])
+def test_a_typed_key_is_a_key_of_rlx(run):
+    key = jax.random.key(3)
+    agree(run(rlx.to_jax(rlx.random.normal))(key), rlx.random.normal(rlx.random.key(3)))
+    drawn = run(rlx.to_jax(lambda keys: rlx.from_jax(jax.random.normal)(keys["k"])))({"k": key})
+    agree(drawn, jax.random.normal(key))
+    agree(run(rlx.to_jax(net))(PARAMS, X), net(PARAMS, X))  # traced arrays are no keys after that
+
+
 def test_without_jax_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(containers, "find_spec", lambda name: None)
     conversions = (rlx.to_jax, rlx.from_jax, lambda f: rlx.to_stablehlo(f, rlx.spec(())))

@@ -424,6 +424,14 @@ def test_memory_that_is_not_there(doubled: tuple[str, Any]):
         rlx.jit(lambda x: rnp.cumsum(x[:, None] * x, axis=0).sum(), device=name)(
             np.ones(7000, np.float32)
         )
+    # elements that no int32 counts
+    wide = rlx.jit(lambda x: rnp.broadcast_to(x, (1 << 20, 1 << 12)) * 2, device=name)
+    with pytest.raises(
+        rlx.DeviceMemoryError, match=f"kernels of {name} cannot reach 171"
+    ) as caught:
+        wide(np.ones(1 << 12, np.float32))
+    assert caught.value.where.startswith("test_webgpu.py")
+    assert "max-storage-buffer-binding-size" in caught.value.notes[0]
 
 
 @pytest.mark.parametrize(

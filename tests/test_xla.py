@@ -266,6 +266,12 @@ def test_a_product_with_a_flag_hides_no_infinity():
     np.testing.assert_array_equal(found, [np.inf, np.nan, np.nan])
 
 
+def test_complex_numbers_with_nan_come_last_in_order():
+    x = np.array([complex(a, b) for a in (np.nan, 1, -2) for b in (np.nan, 3, -np.inf)])
+    for ordered in (rnp.sort, lambda x: x[rnp.argsort(x)]):
+        np.testing.assert_array_equal(rlx.jit(ordered, device="xla")(x), np.sort(x))
+
+
 def test_programs_are_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     made: list[str] = []
     make = XlaProgram._made

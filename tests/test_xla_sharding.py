@@ -14,6 +14,7 @@ import pytest
 
 import rlx
 from rlx.backends import registry
+from rlx.ir import sharding
 
 if not registry.availability("xla").is_available:
     pytest.skip(registry.availability("xla").reason, allow_module_level=True)
@@ -80,12 +81,18 @@ def test_a_traced_array_is_not_parted_silently(wrap):
         wrap(fn)(np.ones(4, np.float32))
 
 
-def test_what_does_not_part_is_an_error():
+def test_what_does_not_part_is_an_error(monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(rlx.ArgumentError, match="there is no axis 'model' of the mesh"):
         rlx.NamedSharding(MESH, rlx.P("model"))
     with pytest.raises(rlx.ArgumentError, match="cannot have axes"):
         rlx.Mesh((2, 2), ("data",))
-    many = rlx.NamedSharding(rlx.Mesh(4096, "data"), rlx.P("data"))
+    with pytest.raises(rlx.ArgumentError, match="the axis 'data' of the mesh is named twice"):
+        rlx.NamedSharding(MESH, rlx.P("data", "data"))
+    with pytest.raises(rlx.DeviceUnavailable, match="a mesh of 4096 devices: 'xla' has"):
+        rlx.Mesh(4096, "data")
+    with monkeypatch.context() as patched:  # as one that was pickled where there are more
+        patched.setattr(sharding, "_check", None)
+        many = rlx.NamedSharding(rlx.Mesh(4096, "data"), rlx.P("data"))
     with pytest.raises(rlx.ShapeError, match="axis 0 of argument 0 of f, x has 3 places"):
         rlx.jit(f, in_shardings=(many,))(np.ones(3, np.float32))
     with pytest.raises(rlx.DeviceUnavailable, match="a mesh of 4096 devices: 'xla' has"):

@@ -31,7 +31,10 @@ def know_containers_of_jax() -> None:
 def _adopt(leaf: Any) -> bool:
     """Register the class of a leaf that is a container to JAX; whether it is."""
     import jax
+    from jax.core import Tracer
 
+    if isinstance(leaf, Tracer):  # its class has arrays of all dtypes
+        return False
     if isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         know_keys(type(leaf))
         return True

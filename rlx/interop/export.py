@@ -156,6 +156,9 @@ class Exported:
         body = b"".join([header, graph, *parts])
         return b"".join([MAGIC, lengths, _checksum(lengths, body), body])
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return load_exported, (self.serialize(),)
+
     def save(self, path: str | Path) -> None:
         """Write the file."""
         write_file(path, self.serialize())

@@ -20,8 +20,14 @@ from ..ir.types import Type, as_dtype, is_inexact
 from ..lower.hir import dedupe, expand, split_complex
 from ..trace.apply import as_operand, is_weak, operand_type
 from ..transforms.jvp import expanded, node_jvp
+from .jaxprs import is_key
 
 Arrays = Sequence[jax.Array]
+
+
+def words(x: Any) -> Any:
+    """The words of a typed key that JAX records; all else as it is."""
+    return jax.random.key_data(x) if isinstance(x, jax.Array) and is_key(x) else x
 
 
 def operand_spec(x: Any) -> Any:

@@ -30,6 +30,16 @@ class Keys:
         return f"Keys({self.data!r}, {self.dtype})"
 
 
+def is_keys(x: Any) -> bool:
+    """Whether it is such a container."""
+    return isinstance(x, Keys)
+
+
+def plain_key(x: Any) -> Any:
+    """The words of keys, which `rlx.random` takes for keys; all else as it is."""
+    return x.data if is_keys(x) else x
+
+
 def _unflatten(dtype: Any, children: Any) -> Keys:
     (data,) = children
     return Keys(data, dtype)

@@ -14,6 +14,7 @@ from ..trace.make_graph import check_function, function_name, trace
 from ..trace.placement import check_unplaced
 from .captures import host_captures
 from .containers import check_jax, know_containers_of_jax
+from .keys import is_keys, plain_key
 
 
 def to_jax(fun: Callable[..., Any]) -> Callable[..., Any]:
@@ -21,7 +22,7 @@ def to_jax(fun: Callable[..., Any]) -> Callable[..., Any]:
 
     rlx records the function for the shapes it is called with, and JAX runs the graph op by op with
     functions of `jax.lax`: so JAX can jit, differentiate and batch it. Custom derivatives are kept.
-    Arguments and results are pytrees.
+    Arguments and results are pytrees. A typed key comes as its words, the key of `rlx.random`.
 
     >>> import jax
     >>> import rlx.numpy as rnp
@@ -36,11 +37,12 @@ def to_jax(fun: Callable[..., Any]) -> Callable[..., Any]:
     def converted(*args: Any, **kwargs: Any) -> Any:
         import jax
 
-        from .in_jax import operand_spec, run_in_jax
+        from .in_jax import operand_spec, run_in_jax, words
 
         leaves, tree = pytree.flatten((args, kwargs))
+        leaves = [words(x) for x in leaves]
         specs = [operand_spec(x) for x in leaves]
-        given, named = pytree.unflatten(tree, specs)
+        given, named = pytree.map(plain_key, pytree.unflatten(tree, specs), is_leaf=is_keys)
         traced = trace(fun, given, named)
         check_unplaced(traced.graph, "to_jax")
         captures = host_captures(traced, "to_jax")

@@ -54,6 +54,7 @@ SWITCHES = (
 )
 TRACEBACKS = ("filtered", "full")
 THREADS = "RLX_NUM_THREADS"  # read once, by the backend that starts threads
+MOST_THREADS = 1024  # a slip of the keyboard would start as many as the system lets it
 IMPORTED = time.time()  # about when the files of rlx were read
 
 
@@ -106,11 +107,22 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
                 fix=(f"did you mean {near[0]}? " if near else "")
                 + f"The settings are {', '.join(known)}",
             )
-    threads = environment.get(THREADS, "").strip()
-    if threads and not (threads.isdecimal() and int(threads) > 0):
-        raise ConfigError(f"{THREADS} is {threads!r}", fix="set it to a whole number, 1 or more")
+    threads_asked(environment)
     given = {known[n]: text.strip() for n, text in environment.items() if n in known}
     return settings_of({name: text for name, text in given.items() if text})
+
+
+def threads_asked(environment: Mapping[str, str]) -> int:
+    """RLX_NUM_THREADS; 0 if it is not set, and an error if it is no number of threads."""
+    text = environment.get(THREADS, "").strip()
+    if not text:
+        return 0
+    # int() of thousands of digits raises
+    if not (text.isdecimal() and len(text) < 10 and 0 < int(text) <= MOST_THREADS):
+        raise ConfigError(
+            f"{THREADS} is {text!r}", fix=f"set it to a whole number from 1 to {MOST_THREADS}"
+        )
+    return int(text)
 
 
 def settings_of(given: Mapping[str, object]) -> Settings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,8 @@ class Mesh:
             )
         for name, value in (("shape", shape), ("axis_names", names), ("device", str(device))):
             object.__setattr__(self, name, value)
+        if _check is not None:
+            _check(self)
 
     @property
     def size(self) -> int:
@@ -49,6 +51,15 @@ class Mesh:
     def size_of(self, name: str) -> int:
         """The number of devices along an axis."""
         return self.shape[self.axis_names.index(name)]
+
+
+_check: Callable[[Mesh], None] | None = None  # that there are so many devices
+
+
+def set_mesh_check(check: Callable[[Mesh], None]) -> None:
+    """Let a function look at each mesh that is made."""
+    global _check
+    _check = check
 
 
 class PartitionSpec(tuple):
@@ -84,9 +95,14 @@ class NamedSharding:
         named = [name for axis in self.spec for name in _names(axis)]
         strange = [name for name in named if name not in self.mesh.axis_names]
         if strange or len(set(named)) < len(named):
-            what = f"there is no axis {strange[0]!r}" if strange else "an axis is named twice"
+            twice = [name for name in named if named.count(name) > 1]
+            what = (
+                f"there is no axis {strange[0]!r} of the mesh"
+                if strange
+                else f"the axis {twice[0]!r} of the mesh is named twice"
+            )
             raise ArgumentError(
-                f"{self.spec}: {what} of the mesh",
+                f"{self.spec}: {what}",
                 where=str(user_source()),
                 fix=f"use each of {', '.join(map(repr, self.mesh.axis_names))} at most once",
             )

@@ -121,7 +121,9 @@ def sign(x: Tensor, /) -> Any:
     if not is_complex(dtype_of(x)):
         return pointwise("sign", x, name="sign")
     size = abs(x)
-    return where(equal(size, 0), 0, divide(x, where(equal(size, 0), 1, size)))
+    is_near = bitwise_and(isfinite(size), not_equal(size, 0))
+    # the op knows infinities, and a quotient has a derivative
+    return where(is_near, divide(x, where(is_near, size, 1)), pointwise("sign", x, name="sign"))
 
 
 def square(x: Tensor, /) -> Any:

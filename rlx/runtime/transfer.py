@@ -9,7 +9,7 @@ import numpy as np
 from ..backends import registry
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
-from ..ir.sharding import NamedSharding
+from ..ir.sharding import Mesh, NamedSharding, set_mesh_check
 from ..trace import pytree
 from ..trace.apply import as_tensor
 from ..trace.array import Array
@@ -57,6 +57,17 @@ def parted(array: Array, sharding: NamedSharding) -> Array:
     there = array.to(sharding.mesh.device)
     memory: Any = backend.memory
     return Array(memory.place(there._data, sharding), memory)
+
+
+def _check_mesh(mesh: Mesh) -> None:
+    """Raise if a mesh has more devices than there are."""
+    backend = registry.get(mesh.device)
+    if backend.has_shardings:
+        memory: Any = backend.memory
+        memory.check(mesh)
+
+
+set_mesh_check(_check_mesh)
 
 
 def device_get(x: Any) -> Any:

@@ -212,10 +212,19 @@ ROWS = {
     "min": Row(_extreme("minimum"), NUMBERS),
     "eq": Row(choice(lambda x, y: mb.logical_not(x=mb.logical_xor(x=x, y=y)), binary("equal"))),
     "ne": Row(choice(binary("logical_xor"), binary("not_equal"))),
-    "lt": Row(binary("less"), EVERY),
-    "le": Row(binary("less_equal"), EVERY),
-    "gt": Row(binary("greater"), EVERY),
-    "ge": Row(binary("greater_equal"), EVERY),
+    "lt": Row(
+        choice(lambda x, y: mb.logical_and(x=mb.logical_not(x=x), y=y), binary("less")), EVERY
+    ),
+    "le": Row(
+        choice(lambda x, y: mb.logical_or(x=mb.logical_not(x=x), y=y), binary("less_equal")), EVERY
+    ),
+    "gt": Row(
+        choice(lambda x, y: mb.logical_and(x=x, y=mb.logical_not(x=y)), binary("greater")), EVERY
+    ),
+    "ge": Row(
+        choice(lambda x, y: mb.logical_or(x=x, y=mb.logical_not(x=y)), binary("greater_equal")),
+        EVERY,
+    ),
     "select": Row(lambda which, x, y: mb.select(cond=which, a=x, b=y), EVERY),
     "bit_and": Row(binary("logical_and"), frozenset({"bool"})),
     "bit_or": Row(binary("logical_or"), frozenset({"bool"})),

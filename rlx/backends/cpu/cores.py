@@ -6,6 +6,8 @@ import math
 import os
 from pathlib import Path
 
+from ...ir.config import threads_asked
+
 NO_LIMIT = math.inf
 
 
@@ -14,9 +16,8 @@ def cores() -> int:
 
     These are those it may run on, or its share of them if that is less.
     """
-    asked = os.environ.get("RLX_NUM_THREADS", "")
-    if asked.isdigit() and int(asked) > 0:
-        return int(asked)
+    if asked := threads_asked(os.environ):
+        return asked
     if hasattr(os, "sched_getaffinity"):
         count = len(os.sched_getaffinity(0))
     else:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from ...ir.graph import Graph
-from ...lower.lir.program import Program
+from ...lower.lir.access import reads, writes
+from ...lower.lir.program import Program, nested_programs
 from ...lower.target import Target
 from ..backend import Availability, Backend, Executable
 from ..c_like.dialect import Limits
@@ -16,12 +17,18 @@ from . import adapters
 from .device import Device
 from .few_arrays import few_arrays
 from .memory import Data, WebgpuMemory
-from .places import place_temporaries
+from .places import nbytes_of, place_temporaries
 from .program import Loaded
 from .wgsl import Wgsl
 
 THREADS = 64  # of a group: two or one of those that hardware runs at once
 MOST_ARRAYS = "max-storage-buffers-per-shader-stage"
+WORDS = {
+    "input": "an argument",
+    "output": "a result",
+    "constant": "a constant",
+    "temporary": "a temporary",
+}
 NEEDS = {
     "shader-int64": frozenset(("int64", "uint64")),
     "shader-f64": frozenset(("float64", "complex128")),
@@ -78,7 +85,7 @@ class WebgpuBackend(Backend):
         shares = not self.device.is_processor
         lanes = self.device.subgroup
         limits = Limits(THREADS, (most, most, most), local, shares=shares, subgroup=lanes)
-        return Wgsl(limits, self.device.layout)
+        return Wgsl(limits, self.device.layout, self.name)
 
     def compiled_for(self) -> object:
         """The adapter, by its name and interface."""
@@ -107,7 +114,17 @@ class WebgpuBackend(Backend):
 
     def _written(self, program: Program) -> Plan:
         few_arrays(program, self.device.limits[MOST_ARRAYS] - 1)  # one for the numbers
+        self._check_sizes(program)
         return plan(program, self.dialect)
+
+    def _check_sizes(self, program: Program) -> None:
+        """Raise if kernels cannot reach an array: they could not count its elements either."""
+        for part in program.programs:
+            steps = (s for s in part.steps if not nested_programs(s))
+            used = [b for s in steps for b in (*reads(s), *writes(s))]
+            for b in (*part.inputs, *part.outputs, *used):
+                what = f"{WORDS[b.kind]} of {program.name}, {b.type}"
+                self.device.check_binding(nbytes_of(b, self.device.layout), what)
 
 
 class _Compiled:

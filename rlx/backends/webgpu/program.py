@@ -28,14 +28,9 @@ class Loaded:
             for buffer in program.constants:
                 assert buffer.array is not None, f"{buffer} has no numbers"
                 words = device.layout.words(buffer.array)
-                device.check_binding(words.nbytes, f"a constant of {plan.program.name}")
                 region = self._take(words.nbytes, "a constant")
                 device.write(region, words, "a constant")
                 self.constants[buffer] = Place(region)
-        for buffer in offsets:
-            device.check_binding(
-                nbytes_of(buffer, device.layout), f"a temporary of {plan.program.name}"
-            )
         self.offsets, self.nbytes = offsets, nbytes
         self.whole, self.owned = self._temporaries()
 

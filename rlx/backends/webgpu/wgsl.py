@@ -22,12 +22,14 @@ FLOAT16 = frozenset([as_dtype("float16")])
 class Wgsl(Dialect):
     """Kernels as compute shaders: arrays are bound by number, one entry point a text."""
 
-    name = "webgpu"
     has_wide_index = False
     owns_temporaries = True
 
-    def __init__(self, limits: Limits | None = None, layout: Layout | None = None) -> None:
+    def __init__(
+        self, limits: Limits | None = None, layout: Layout | None = None, name: str = "webgpu"
+    ) -> None:
         super().__init__(limits)
+        self.name = name
         has_halves = layout is not None and layout.has_halves
         self.stored_halves = FLOAT16 if has_halves else frozenset()
 

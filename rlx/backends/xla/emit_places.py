@@ -12,7 +12,7 @@ from jax import lax
 
 from ...ir.ops.conv_windows import spread_size, window_count
 from ...ir.ops.index import fill_number
-from ...ir.types import is_bool, is_float
+from ...ir.types import Type, is_bool, is_complex, is_float
 from ..graph_table.row import Row
 from .emit_elements import Emit, narrow, wide
 
@@ -194,6 +194,11 @@ def _sort(*xs: jax.Array, axis: int, n_keys: int) -> tuple[jax.Array, ...]:
     return tuple(narrow(y, x.dtype) for y, x in zip(made, xs, strict=True))
 
 
+def _has_real_keys(types: Sequence[Type], *, n_keys: int, **attrs: Any) -> bool:
+    """XLA orders NaNs of complex numbers part by part."""
+    return not any(is_complex(x.dtype) for x in types[:n_keys])
+
+
 def _top_k(x: jax.Array, *, k: int) -> tuple[jax.Array, jax.Array]:
     if k == 0 or 0 in x.shape:
         shape = (*x.shape[:-1], k)
@@ -223,6 +228,6 @@ ROWS: dict[str, Row] = {
     "scatter_mul": Row(scattering(lax.scatter_mul, sums=True)),
     "scatter_min": Row(scattering(lax.scatter_min, sums=False)),
     "scatter_max": Row(scattering(lax.scatter_max, sums=False)),
-    "sort": Row(_sort),
+    "sort": Row(_sort, takes=_has_real_keys),
     "top_k": Row(_top_k),
 }

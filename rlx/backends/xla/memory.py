@@ -9,9 +9,9 @@ import numpy as np
 
 from ...ir.builder import user_source
 from ...ir.errors import ArgumentError
-from ...ir.sharding import NamedSharding
+from ...ir.sharding import Mesh, NamedSharding
 from .errors import translated
-from .sharding import jax_sharding, placed
+from .sharding import jax_mesh, jax_sharding, placed
 
 
 class XlaMemory:
@@ -38,6 +38,11 @@ class XlaMemory:
         """Return when the numbers are computed."""
         with translated(self.name):
             data.block_until_ready()
+
+    def check(self, mesh: Mesh) -> None:
+        """Raise if there are too few devices for a mesh."""
+        with translated(self.name):
+            jax_mesh(mesh)
 
     def place(self, data: Any, sharding: NamedSharding) -> Any:
         """The array in parts on the devices of a mesh."""

@@ -25,7 +25,12 @@ COUNTS = Type(as_dtype("int32"), (2, 3))
 
 
 def _comparison(
-    name: str, reference: Callable[..., Any], doc: str, expect: list[bool], kinds: Sequence[str]
+    name: str,
+    reference: Callable[..., Any],
+    doc: str,
+    expect: list[bool],
+    of_bools: list[bool],
+    kinds: Sequence[str] = ("bool", *ORDERED),
 ) -> Op:
     return pointwise(
         name,
@@ -39,18 +44,27 @@ def _comparison(
         samples=[
             dict(args=((2, 3), (2, 3))),
             dict(args=([1.0, 2.0, 3.0, np.nan], [2.0, 2.0, 2.0, np.nan]), expect=expect),
+            dict(args=([_F, _F, _T, _T], [_F, _T, _F, _T]), expect=of_bools),
         ],
     )
 
 
-_ANY = ("bool", "integer", "float", "complex")
+_ANY = ("bool", *ORDERED, "complex")
 _T, _F = True, False
-eq = _comparison("eq", np.equal, "Whether two numbers are equal.", [_F, _T, _F, _F], _ANY)
-ne = _comparison("ne", np.not_equal, "Whether two numbers differ.", [_T, _F, _T, _T], _ANY)
-lt = _comparison("lt", np.less, "Whether x is less than y.", [_T, _F, _F, _F], ORDERED)
-le = _comparison("le", np.less_equal, "Whether x is at most y.", [_T, _T, _F, _F], ORDERED)
-gt = _comparison("gt", np.greater, "Whether x is greater than y.", [_F, _F, _T, _F], ORDERED)
-ge = _comparison("ge", np.greater_equal, "Whether x is at least y.", [_F, _T, _T, _F], ORDERED)
+eq = _comparison(
+    "eq", np.equal, "Whether two numbers are equal.", [_F, _T, _F, _F], [_T, _F, _F, _T], _ANY
+)
+ne = _comparison(
+    "ne", np.not_equal, "Whether two numbers differ.", [_T, _F, _T, _T], [_F, _T, _T, _F], _ANY
+)
+lt = _comparison("lt", np.less, "Whether x is less than y.", [_T, _F, _F, _F], [_F, _T, _F, _F])
+le = _comparison("le", np.less_equal, "Whether x is at most y.", [_T, _T, _F, _F], [_T, _T, _F, _T])
+gt = _comparison(
+    "gt", np.greater, "Whether x is greater than y.", [_F, _F, _T, _F], [_F, _F, _T, _F]
+)
+ge = _comparison(
+    "ge", np.greater_equal, "Whether x is at least y.", [_F, _T, _T, _F], [_T, _F, _T, _T]
+)
 
 
 @eq.parts
