@@ -43,17 +43,16 @@ process, which finds what the first left on disk where the library keeps compile
 what the process takes on top of one in which the library was loaded, at the peak of later calls."""
 
 SLOWER_EXPLAINED = """\
-What is known of such cases. On an AMD EPYC the three cases of the run
-that were below (transposition, 8-bit integers, depthwise convolution) were measured again, nine
-rounds of these alone: 1.60, 0.97, 0.99. Products: in
-turns in one process on a quiet Intel machine rlx and MKL took the same time (milliseconds of 256:
-0.11 and 0.11, of 512: 0.83 and 0.83, of 2048: 56 and 55). In the rounds of this page each library
-begins after a rest, on processors that neighbors slow down unequally, and rlx, which gives each
-thread one part of a product, waits for the slower. Twice as many parts were tried: up to 1.5 times
-as fast on unequal processors, 2 to 5 % slower in models on equal ones, 15 % for products of few
-rows. A matrix times one row or column is limited by reading the matrix, which takes the time of the
-floor. Convolution 3x3 and ResNet-18 on one image: oneDNN and ONNX Runtime lay blocks of channels
-side by side first, rlx takes arrays as they are."""
+What is known of such cases. On an AMD EPYC the three cases of the run that were below
+(transposition, 8-bit integers, depthwise convolution) were measured again, nine rounds of these
+alone: 1.60, 0.97, 0.99. Products: in turns in one process on a quiet Intel machine rlx and MKL took
+the same time (milliseconds of 256: 0.11 and 0.11, of 512: 0.83 and 0.83, of 2048: 56 and 55). In
+the rounds of this page each library begins after a rest, on processors that neighbors slow down
+unequally, and rlx, which gives each thread one part of a product, waits for the slower. Twice as
+many parts were tried: up to 1.5 times as fast on unequal processors, 2 to 5 % slower in models on
+equal ones, 15 % for products of few rows. A matrix times one row or column is limited by reading
+the matrix, which takes the time of the floor. Convolution 3x3 and ResNet-18 on one image: oneDNN
+and ONNX Runtime lay blocks of channels side by side first, rlx takes arrays as they are."""
 
 
 def conclusion(results: Sequence[Result]) -> str:

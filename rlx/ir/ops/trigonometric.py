@@ -151,6 +151,11 @@ def _turned(x: Parts) -> Parts:
     return Parts(neg(x.im), x.re)
 
 
+def _turned_back(x: Parts) -> Parts:
+    """-i * x."""
+    return Parts(x.im, neg(x.re))
+
+
 def _grown(x: Value, a: Value, function: Callable[[Value], Value]) -> Value:
     """x times the sinh or cosh of a; where that may overflow, in two steps."""
     half = exp(abs(a) * 0.5)
@@ -199,8 +204,7 @@ def tanh_parts(x: Parts) -> Parts:
 
 @sin.parts
 def sin_parts(x: Parts) -> Parts:
-    turned = sinh_parts(_turned(x))
-    return Parts(turned.im, neg(turned.re))
+    return _turned_back(sinh_parts(_turned(x)))
 
 
 @cos.parts
@@ -210,8 +214,7 @@ def cos_parts(x: Parts) -> Parts:
 
 @tan.parts
 def tan_parts(x: Parts) -> Parts:
-    turned = tanh_parts(_turned(x))
-    return Parts(turned.im, neg(turned.re))
+    return _turned_back(tanh_parts(_turned(x)))
 
 
 asinh = pointwise(
@@ -289,8 +292,7 @@ def acos_parts(x: Parts) -> Parts:
 
 @asinh.parts
 def asinh_parts(x: Parts) -> Parts:
-    turned = asin_parts(_turned(x))
-    return Parts(turned.im, neg(turned.re))
+    return _turned_back(asin_parts(_turned(x)))
 
 
 @acosh.parts
@@ -322,5 +324,4 @@ def atanh_parts(x: Parts) -> Parts:
 
 @atan.parts
 def atan_parts(x: Parts) -> Parts:
-    turned = atanh_parts(_turned(x))
-    return Parts(turned.im, neg(turned.re))
+    return _turned_back(atanh_parts(_turned(x)))
