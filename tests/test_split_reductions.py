@@ -126,3 +126,15 @@ def test_product_of_a_row_is_in_one_piece_if_all_batches_are_alike() -> None:
     types = [typed(1, 2048, dtype="f32"), typed(2048, 1024, dtype="f32")]
     graph = build(lambda x, y: ops.dot_general(x, y, contract=((1,), (0,))), types, "f")
     assert len(lower(graph, replace(CPU, sums_alike=True)).program.steps) == 1
+
+
+def test_pieces_of_what_is_read_together_are_one_kernel() -> None:
+    def fn(x: Value) -> Value:
+        total, squares = ops.reduce_sum(x, axes=(0,)), ops.reduce_sum(ops.mul(x, x), axes=(0,))
+        return ops.add(ops.mul(total, squares), ops.reduce_max(x, axes=(0,)))
+
+    program = program_of(fn, 2048, 1024)
+    assert [len(step.stores) for step in program.steps] == [3, 1], str(program)
+    x = small((2048, 1024))
+    wanted = x.sum(0) * (x * x).sum(0) + x.max(0)
+    np.testing.assert_array_equal(evaluate(program, [x])[0], wanted)

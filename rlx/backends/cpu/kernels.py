@@ -20,8 +20,9 @@ from .ahead import fetch, next_rows
 from .code import Function, Vector
 from .host import Host
 from .interleave import backwards, grouped, interleaved, step_of
-from .lanes import best_variable, choose_lanes, first_lanes, lane_mask
+from .lanes import best_variable, choose_lanes, lane_mask, vector_lines
 from .render import Rendered, Scope, memory_vector
+from .row_sums import emit_by_rows, reduced_by_rows
 from .tiles import Tiles, emit_tile, plan_tiles
 
 KERNEL_PARAMETERS = (
@@ -201,9 +202,16 @@ def emit_loops(
         return
     others = [v for v in loops if v is not along]
     lanes = choose_lanes(scope.host, exprs, along.extent)
+    by_rows = reduced_by_rows(scope, loops, along, stores)
 
     def lines(inner: Scope) -> None:
-        _vector_loop(inner, along, lanes, stores, split and not others)
+        shared = split and not others
+        if by_rows:
+            whole = ("0", inner.f.number(along.extent))
+            span = part_range(inner.f, along.extent, lanes) if shared else whole
+            emit_by_rows(inner, along, lanes, by_rows, span, lambda s: _evaluate(s, stores))
+            return
+        _vector_loop(inner, along, lanes, stores, shared)
 
     nest(scope, others, lines, split, exprs, [along])
 
@@ -323,32 +331,6 @@ def _vector_loop(
         few = 1 << (left - 1).bit_length()
         mask = None if few == left else lane_mask(few, left)
         _lanes(scope, along, few, whole, mask, stores)
-
-
-def vector_lines(
-    f: Function, start: str, stop: str, lanes: int, body: Callable[[str, str | None], None]
-) -> None:
-    """A loop in steps of `lanes`, and `body` once more with a mask for the rest.
-
-    Where the bounds are no numbers, nobody knows before the run how much is left.
-    """
-    if start == "0" and stop.isdigit():
-        whole = int(stop) // lanes * lanes
-        if whole:
-            with f.loop("0", str(whole), str(lanes)) as loop:
-                body(loop.index, None)
-        left = int(stop) - whole
-        if left:
-            mask = first_lanes(f, lanes, "1") if left == 1 else lane_mask(lanes, left)
-            body(str(whole), mask)
-        return
-    size = f.emit(f"sub i64 {stop}, {start}")
-    left = f.emit(f"urem i64 {size}, {lanes}")
-    whole = f.emit(f"sub i64 {stop}, {left}")
-    with f.loop(start, whole, str(lanes)) as loop:
-        body(loop.index, None)
-    with f.when(f.emit(f"icmp ne i64 {left}, 0")):
-        body(whole, first_lanes(f, lanes, left))
 
 
 def _lanes(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ...ir.dims import Size, likely
 from ...ir.types import NAMES
@@ -73,3 +73,29 @@ def first_lanes(f: Function, lanes: int, count: str) -> str:
     count = f.emit(f'call i64 asm "", "=r,0"(i64 {count})')
     steps = ", ".join(f"i64 {i}" for i in range(lanes))
     return f.emit(f"icmp slt {vector.text} <{steps}>, {f.splat(count, vector)}")
+
+
+def vector_lines(
+    f: Function, start: str, stop: str, lanes: int, body: Callable[[str, str | None], None]
+) -> None:
+    """A loop in steps of `lanes`, and `body` once more with a mask for the rest.
+
+    Where the bounds are no numbers, nobody knows before the run how much is left.
+    """
+    if start == "0" and stop.isdigit():
+        whole = int(stop) // lanes * lanes
+        if whole:
+            with f.loop("0", str(whole), str(lanes)) as loop:
+                body(loop.index, None)
+        left = int(stop) - whole
+        if left:
+            mask = first_lanes(f, lanes, "1") if left == 1 else lane_mask(lanes, left)
+            body(str(whole), mask)
+        return
+    size = f.emit(f"sub i64 {stop}, {start}")
+    left = f.emit(f"urem i64 {size}, {lanes}")
+    whole = f.emit(f"sub i64 {stop}, {left}")
+    with f.loop(start, whole, str(lanes)) as loop:
+        body(loop.index, None)
+    with f.when(f.emit(f"icmp ne i64 {left}, 0")):
+        body(whole, first_lanes(f, lanes, left))

@@ -16,7 +16,8 @@ from ...ir.types import as_dtype
 from ...lower.lir.program import Sort
 from .code import Function, Module, Vector
 from .host import Host
-from .kernels import Layout, vector_lines
+from .kernels import Layout
+from .lanes import vector_lines
 from .pool import parallel
 from .quick_sort import KERNEL, PARTS, SHARED, has_quick_sort, load, quick_sort, store, vectors_of
 from .radix_sort import INFINITY, STREAMS, Digits, radix_sort

@@ -26,6 +26,7 @@ from ..lir.expr import (
 from ..lir.index import Index, Variable, as_index, is_long
 from ..lir.program import Buffer, Contraction, Kernel, Step, Store
 from .elements import flatten
+from .merge_kernels import merge_kernels
 
 FEW = 16  # fewer results than this leave threads idle
 PIECES = 64  # of a reduction to few results
@@ -58,18 +59,27 @@ def _split(step: Step, names: Iterator[str], alike: bool) -> Iterator[Step]:
     if not isinstance(step, Kernel):
         yield step
         return
+    parts: list[Step] = []
+    while (halves := _halved(step, names, alike)) is not None:
+        part, step = halves
+        parts.append(part)
+    for part in merge_kernels(parts):
+        yield from _split(part, names, alike)
+    yield step
+
+
+def _halved(step: Kernel, names: Iterator[str], alike: bool) -> tuple[Kernel, Kernel] | None:
+    """The pieces of the first reduction that is to be split, and the kernel that takes them."""
     for found in _plain_reductions(s.expr for s in step.stores):
         pieces = _pieces([] if alike else _outer(step, found), found)
         if pieces is not None:
             part, total = _halves(step, found, *pieces, next(names))
-            yield from _split(part, names, alike)
             memo: dict[Expr, Expr] = {found: total}
             stores = tuple(
                 Store(s.buffer, s.index, substitute(s.expr, {}, memo=memo)) for s in step.stores
             )
-            yield from _split(Kernel(step.loops, stores, step.source), names, alike)
-            return
-    yield step
+            return part, Kernel(step.loops, stores, step.source)
+    return None
 
 
 def _lines_at_once(step: Contraction) -> int:

@@ -1,0 +1,85 @@
+"""Reductions of many columns on `cpu`, row after row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import rlx
+import rlx.numpy as rnp
+from rlx.backends.cpu import kernels
+
+SHAPES = ((512, 1024), (1024, 768), (67, 4099), (3, 130, 800), (1, 2000, 600), (64, 65600))
+
+
+def small(shape: tuple[int, ...], dtype: str = "float32") -> np.ndarray:
+    """Whole numbers, of which sums are exact."""
+    return (np.arange(np.prod(shape)).reshape(shape) * 7 % 11 - 5).astype(dtype)
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each kernel that is compiled goes row by row."""
+    kept: list[bool] = []
+    ask = kernels.reduced_by_rows
+
+    def asked(*args: object) -> object:
+        answer = ask(*args)  # type: ignore[arg-type]
+        kept.append(bool(answer))
+        return answer
+
+    monkeypatch.setattr(kernels, "reduced_by_rows", asked)
+    return kept
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_sums_of_each_shape(shape: tuple[int, ...], dtype: str, found: list[bool]) -> None:
+    x, axes = small(shape, dtype), tuple(range(len(shape) - 1))
+    for reduce in ("sum", "max", "prod"):
+        with np.errstate(over="ignore"):
+            wanted = getattr(x, reduce)(axes, dtype) if reduce != "max" else x.max(axes)
+        fn = rlx.jit(lambda x, reduce=reduce: getattr(rnp, reduce)(x, axes).astype(dtype))
+        np.testing.assert_array_equal(np.asarray(fn(x)), wanted)
+    assert any(found)
+
+
+def test_not_a_number_and_the_sign_of_zero(found: list[bool]) -> None:
+    x = np.full((520, 1030), -0.0, np.float32)
+    x[300, 5], x[511, 6], x[0, 7], x[3, 8] = np.nan, np.nan, np.inf, -np.inf
+    top, total = rlx.jit(lambda x: x.max(0))(x), rlx.jit(lambda x: x.sum(0))(x)
+    np.testing.assert_array_equal(np.asarray(top), x.max(0))
+    np.testing.assert_array_equal(np.asarray(total), x.sum(0))
+    assert any(found)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, m: ((x - m) ** 2).sum(0),
+        lambda x, m: m + x.sum(0),
+        lambda x, m: m * (x - m).max(0) + 1,
+        lambda x, m: rnp.sort(((x - x.max(0)) ** 2).sum(0)) + m,
+    ],
+)
+def test_results_over_what_is_read(fn: Callable) -> None:
+    """What is read to the end is not written over before, though its memory may be used."""
+    x, m = small((1000, 1001)), small((1001,))
+    given = rlx.jit(lambda m: m + 0)(m)
+    np.testing.assert_array_equal(np.asarray(rlx.jit(fn, donate_argnums=(1,))(x, given)), fn(x, m))
+
+
+def test_an_ending_reads_what_was_summed(found: list[bool]) -> None:
+    x, w = small((600, 1500)), small((1500,))
+    ended = rlx.jit(lambda x, w: rnp.maximum(x.sum(0) * w, x.sum(0) + 3) / 2)(x, w)
+    np.testing.assert_array_equal(np.asarray(ended), np.maximum(x.sum(0) * w, x.sum(0) + 3) / 2)
+    assert any(found)
+
+
+def test_the_error_does_not_grow_with_the_rows(found: list[bool]) -> None:
+    x = np.random.default_rng(0).random((1024, 700), np.float32)
+    wanted = x.astype(np.float64).sum(0)
+    error = np.abs(np.asarray(rlx.jit(lambda x: x.sum(0))(x)) - wanted) / wanted
+    assert any(found) and error.max() < 16 * np.finfo(np.float32).eps
