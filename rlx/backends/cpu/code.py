@@ -256,6 +256,11 @@ class Function:
         self.start_block(done)
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it needs no optimization: the loops around those that take the time."""
+        return "optnone" in self.attributes
+
+    @property
     def declaration(self) -> str:
         """The line by which another module knows the function."""
         return f"declare {self.returns} @{self.name}({', '.join(t for t, _ in self.parameters)})"

@@ -6,11 +6,12 @@ import math
 
 from ...ir.dims import likely
 from ...lower.lir.index import Variable
-from ...lower.lir.program import Contraction, Greatest, Kernel, Rows, Scan, Scatter
+from ...lower.lir.program import Contraction, Greatest, Kernel, Program, Rows, Scan, Scatter
 from ...lower.schedule.loops import reductions
 from .host import Host
 from .kernels import all_exprs, estimate
 
+BRIEF = 1e-4  # of the time of a program's products
 BYTES = 64  # that a thread reads of a large matrix in a nanosecond, at best
 Loops = Kernel | Rows | Scan | Greatest | Scatter
 
@@ -40,6 +41,12 @@ def product_cost(step: Contraction, host: Host) -> float:
     ]
     nbytes = max(counts) * step.lhs.dtype.itemsize
     return max(flops / (host.lanes(step.dtype.itemsize) * 2 * 2 * 2.0), nbytes / BYTES)
+
+
+def brief(program: Program, host: Host) -> float:
+    """Nanoseconds that are nothing beside a program's products: not worth optimizing."""
+    products = (step for step in program.steps if isinstance(step, Contraction))
+    return BRIEF * sum(product_cost(step, host) for step in products)
 
 
 def loops_cost(step: Loops) -> float:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from .code import Function, Module
+from .machine import PLAIN
 
 LEAST = 16_000  # characters of text, some 8 ms of compiling, that pay for a unit of its own
 UNITS_PER_THREAD = 4  # so that all threads end at about the same time
@@ -33,6 +34,8 @@ class Units:
     def add(self, functions: Sequence[Function]) -> None:
         """Take functions that will not change, nor what they name of the module."""
         for f in functions if self.threads > 1 else ():
+            if f.is_plain:
+                continue
             self.waiting.append(f)
             if sum(map(_size, self.waiting)) >= LEAST:
                 self.give(_unit(self.module, self.waiting))
@@ -42,12 +45,23 @@ class Units:
     def rest(self) -> list[str]:
         """The units of what is left; all in one where one thread compiles it, or soon.
 
-        The longest comes first, so that no thread has a long one when the others are done.
+        The longest comes first, so that no thread has a long one when the others are done; then
+        that of the functions which need no optimization.
         """
-        functions = [f for f in self.module.functions.values() if f.name not in self.gone]
+        left = [f for f in self.module.functions.values() if f.name not in self.gone]
+        plain, others = [f for f in left if f.is_plain], [f for f in left if not f.is_plain]
+        if self.threads == 1 or sum(map(_size, others)) < 2 * LEAST:
+            groups = [others] if others else []
+        else:
+            groups = self._groups(others)
+        if not (plain or self.gone) and len(groups) == 1:
+            return [self.module.text]
+        units = sorted([_unit(self.module, group) for group in groups], key=len, reverse=True)
+        return [*units, PLAIN + _unit(self.module, plain)] if plain else units
+
+    def _groups(self, functions: Sequence[Function]) -> list[list[Function]]:
+        """Functions in groups of about the same size."""
         sizes = [_size(f) for f in functions]
-        if self.threads == 1 or sum(sizes) < 2 * LEAST:
-            return [_unit(self.module, functions)] if self.gone else [self.module.text]
         size = max(LEAST, sum(sizes) // (self.threads * UNITS_PER_THREAD))
         groups: list[list[Function]] = [[]]
         filled = 0
@@ -57,7 +71,7 @@ class Units:
                 filled = 0
             groups[-1].append(f)
             filled += count
-        return sorted([_unit(self.module, group) for group in groups], key=len, reverse=True)
+        return groups
 
 
 def _size(f: Function) -> int:
