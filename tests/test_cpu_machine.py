@@ -252,6 +252,15 @@ def test_functions_without_optimization_are_made_by_the_quickest_mode():
     assert code == compile_beside(plain[len(PLAIN) :], "fast")[0]
 
 
+def test_of_equal_functions_one_is_kept():
+    module = Module()
+    for name, attributes in (("first", "nounwind"), ("second", "nounwind"), ("third", "optnone")):
+        loop(module, name, attributes)
+    kept = [module.once(name) for name in ("first", "second", "third", "absent")]
+    assert kept == ["first", "first", "third", "absent"]
+    assert list(module.functions) == ["first", "third"]
+
+
 @pytest.mark.parametrize("count, tier, held", [(1, "auto", 0), (2, "auto", 1), (2, "max", 0)])
 def test_long_programs_are_compiled_without_a_search_for_addresses(monkeypatch, count, tier, held):
     asked = []
