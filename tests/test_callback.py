@@ -46,6 +46,21 @@ def test_effects_happen_once_and_in_order(wrap, seen):
     assert seen == expected * 2
 
 
+def test_a_callback_may_assign_to_an_argument_of_the_call():
+    """What the call has read of it stays in memory until the call ends."""
+    ones = rlx.jit(lambda x: x * 0 + 1)
+    x = ones(np.zeros(100_000, np.float32))
+    others = []
+
+    def change(a):
+        x[...] = 5.0
+        others.extend(ones(x) * 9 for _ in range(4))  # where its elements would have been
+        return a
+
+    found = rlx.jit(lambda x: rlx.pure_callback(change, X, x[:3])[0] + x)(x)
+    assert set(np.asarray(found).tolist()) == {2.0}
+
+
 def test_unused_pure_callbacks_are_left_out(seen):
     def fn(x):
         rlx.pure_callback(lambda a: seen.append(1) or a, x, x)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.backends.cpu import entry, entry_layout, machine
+from rlx.backends.cpu import entry, entry_code, entry_layout, machine
 from rlx.backends.cpu.entry import MISS, Spec
 from rlx.trace import array as rlx_array
 
@@ -124,9 +124,7 @@ def library() -> machine.Library:
 @pytest.fixture(scope="module")
 def locked_runtime() -> entry._Runtime:
     """The machine code as it is in a Python without the GIL."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(entry, "_gil_enabled", lambda: False)
-        runtime = entry._Runtime()
+    runtime = entry._Runtime(entry_code.entry_module(locked=True))
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(runtime))  # results may outlive this module
     return runtime
 
@@ -137,7 +135,6 @@ def build(request, monkeypatch, library, locked_runtime):
     if request.param == "python":
         monkeypatch.setattr(entry, "_runtime", lambda: None)
     if request.param == "locked":
-        monkeypatch.setattr(entry, "_gil_enabled", lambda: False)
         monkeypatch.setattr(entry, "_runtime", lambda: locked_runtime)
 
     def make(name, inputs, outputs, **options):

@@ -16,6 +16,8 @@ from rlx.backends.cpu import backend, beside, kept, machine
 from rlx.backends.cpu.beside import Compiles
 from rlx.backends.cpu.code import Module, Vector
 from rlx.backends.cpu.host import host
+from rlx.backends.cpu.machine import PLAIN, compile_beside
+from rlx.backends.cpu.units import Units
 from rlx.backends.held import no_collection
 from rlx.ir.errors import InternalError
 from rlx.lower.pipeline import lower
@@ -228,3 +230,44 @@ def test_a_forked_child_compiles_what_its_parent_began(monkeypatch):
         os._exit(0 if good else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert call(kept.load_kept(constant(79))) == 79
+
+
+def loop(module: Module, name: str, attributes: str) -> None:
+    """Add a function that fills eight numbers."""
+    f = module.function(name, [("ptr", "%x")], attributes=attributes)
+    with f.loop("0", "8") as rows:
+        f.do(f"store i64 {rows.index}, ptr {f.offset('%x', 'i64', rows.index)}, align 8")
+    f.do("ret void")
+
+
+def test_functions_without_optimization_are_made_by_the_quickest_mode():
+    module = Module()
+    loop(module, "fast", "nounwind")
+    loop(module, "slow", "optnone noinline nounwind")
+    others, plain = Units(module, 2, lambda text: None).rest()
+    assert plain.startswith(PLAIN) and "@slow" in plain and "@fast" not in plain
+    assert "@fast" in others and "@slow" not in others
+    (code, names), (slower, _) = compile_beside(plain), compile_beside(plain[len(PLAIN) :])
+    assert names == ("slow",) and code != slower
+    assert code == compile_beside(plain[len(PLAIN) :], "fast")[0]
+
+
+def test_of_equal_functions_one_is_kept():
+    module = Module()
+    for name, attributes in (("first", "nounwind"), ("second", "nounwind"), ("third", "optnone")):
+        loop(module, name, attributes)
+    kept = [module.once(name) for name in ("first", "second", "third", "absent")]
+    assert kept == ["first", "first", "third", "absent"]
+    assert list(module.functions) == ["first", "third"]
+
+
+@pytest.mark.parametrize("count, tier, held", [(1, "auto", 0), (2, "auto", 1), (2, "max", 0)])
+def test_long_programs_are_compiled_without_a_search_for_addresses(monkeypatch, count, tier, held):
+    asked = []
+    monkeypatch.setattr(machine.llvm, "set_option", lambda name, option: asked.append(option))
+    texts = [constant(i) + "\n;" + "-" * (beside.LONG - 100) for i in range(count)]
+    with Compiles(tier) as compiles:
+        for text in texts[:-1]:
+            compiles.add(text)
+        compiles.finish(texts[-1:])
+    assert asked == ["-disable-lsr", "-disable-lsr=false"][: 2 * held]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -12,7 +11,6 @@ import pytest
 import rlx
 import rlx.numpy as rnp
 from rlx.ir.errors import GradientError, RecompileError, StructureError
-from rlx.transforms.kept import Kept
 
 X = np.ones(3, np.float32)
 
@@ -105,22 +103,3 @@ def test_linear_transpose_errors():
         rlx.linear_transpose(lambda x: x, np.arange(3))
     with pytest.raises(StructureError):
         rlx.linear_transpose(lambda x: (x, x), X)(rnp.ones(3))
-
-
-@pytest.mark.parametrize("look", [list, lambda kept: kept.last])
-def test_another_thread_may_compile_while_one_looks_at_what_is_kept(look):
-    entry = SimpleNamespace(compiled=SimpleNamespace(executable=SimpleNamespace(held_bytes=1)))
-    waiting = []
-
-    class Kind:
-        def __hash__(self):  # written in Python: here threads take turns
-            if waiting:
-                kept.put(waiting.pop(), entry, 9)
-            return 1
-
-    kept = Kept()
-    kept.put(Kind(), entry, 9)
-    kept.put(Kind(), entry, 9)
-    waiting.append("of another thread")
-    look(kept)
-    assert not waiting and len(list(kept)) == 3

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ import rlx
 import rlx.numpy as rnp
 from rlx.backends import forks
 from rlx.backends.forks import Turns
+from rlx.transforms.kept import Kept
 
 
 @pytest.fixture
@@ -122,6 +124,131 @@ def test_errors_of_threads_do_not_mix(session, monkeypatch):
         return True
 
     assert in_threads(6, work) == [True] * 6
+
+
+# -- the same thing in many threads ---------------------------------------------------------------
+
+
+def test_threads_call_with_an_array_that_others_assign_to():
+    """What a call has begun to read stays in memory, whatever the array is given meanwhile."""
+    plus_one, x = rlx.jit(lambda x: x + 1), rlx.array(np.zeros(2000, np.float32))
+    plus_one(x)
+    numbers = [np.full(2000, k, np.float32) for k in range(10)]
+
+    def work(i: int) -> bool:
+        if i % 2:
+            for k in range(50_000):
+                x._data = numbers[k % 10].copy()  # as `x[...] = k` does at its end
+            return True
+        results = (y._data for _ in range(3000) for y in [plus_one(x) for _ in range(10)])
+        return all(y[0] == y[-1] for y in results)
+
+    assert in_threads(6, work) == [True] * 6
+
+
+def test_threads_give_one_array_away():
+    """One gets it; to the others it is gone, and nobody reads memory that is a result already."""
+    plus_one = rlx.jit(lambda x: x + 1, donate_argnames="x")
+    plus_two = rlx.jit(lambda x: x + 2)
+
+    def give(x) -> float | None:
+        try:
+            return float(plus_one(x)[0])
+        except rlx.DonatedError:
+            return None
+
+    def read(x) -> float | None:
+        try:
+            found = np.asarray(plus_two(x))
+            return float(found[0]) if (found == found[0]).all() else -1
+        except rlx.DonatedError:
+            return None
+
+    for k in range(50):
+        x = plus_two(np.full(1000, k, np.float32))
+        found = in_threads(6, lambda i, x=x: (give, read)[i % 2](x))
+        assert [y for y in found[::2] if y is not None] == [k + 3]
+        assert {y for y in found[1::2]} <= {None, float(k + 4)}
+
+
+def test_threads_take_parts_of_one_array():
+    x = rlx.array(np.arange(4000, dtype=np.float32).reshape(1000, 4))
+
+    def work(i: int) -> bool:
+        return all((np.asarray(x[k]) == np.arange(4 * k, 4 * k + 4)).all() for k in range(1000))
+
+    assert in_threads(8, work) == [True] * 8
+    part = x[3]
+    x[3, 0] = 0.0
+    with pytest.raises(rlx.AliasError):
+        part.tolist()
+
+
+def test_threads_call_clear_and_drop_one_function():
+    """Of more kinds than have a path of their own, while its code is forgotten."""
+
+    def work(i: int) -> bool:
+        for k in range(30):
+            n = (i + k) % 7 + 1
+            if not np.array_equal(shared(np.full(n, k, np.float32)), np.full(n, 3.0 * k + 1)):
+                return False
+            if (i + k) % 10 == 0:
+                shared.cache_clear()
+        return True
+
+    for _ in range(3):
+        shared = rlx.jit(lambda x: x * 3 + 1)
+        assert in_threads(8, work) == [True] * 8
+
+
+def test_threads_make_functions_while_settings_change():
+    def work(i: int) -> bool:
+        for k in range(50):
+            if i == 0:
+                with rlx.config.using(debug_nans=True):
+                    pass
+            else:
+                functions[i] = [rlx.jit(lambda x, k=k: x + k) for _ in range(20)]
+        return True
+
+    functions = [[]] * 6
+
+    assert in_threads(6, work) == [True] * 6
+
+
+def test_threads_meet_new_sizes_of_one_program():
+    total = rlx.jit(lambda x: (x * 2).sum(), dynamic={"x": {0: "n"}})
+    total(np.ones(1, np.float32))
+
+    def work(i: int) -> bool:
+        sizes = [(i * 37 + k) % 600 + 1 for k in range(600)]
+        return all(float(total(np.ones(n, np.float32))) == 2 * n for n in sizes)
+
+    assert in_threads(6, work) == [True] * 6
+
+
+def test_threads_draw_keys_from_one_stream():
+    stream = rlx.random.stream(0)
+    found = in_threads(8, lambda i: [stream.key().tolist() for _ in range(40)])
+    assert len({tuple(key) for keys in found for key in keys}) == 8 * 40
+
+
+def test_threads_use_what_a_function_keeps():
+    entry = SimpleNamespace(compiled=SimpleNamespace(executable=SimpleNamespace(held_bytes=1)))
+    kept, limit = Kept(), 20
+
+    def work(i: int) -> bool:
+        for k in range(300):
+            kept.put((i, k), entry, limit)
+            good = kept.get((i, k)) in (entry, None) and len(list(kept)) < limit + 8
+            kept.reason((i, k - 30), limit)
+            if not good:
+                return False
+            if k % 50 == 49:
+                kept.clear()
+        return True
+
+    assert in_threads(8, work) == [True] * 8
 
 
 # -- processes ------------------------------------------------------------------------------------

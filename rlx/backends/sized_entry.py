@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -23,7 +22,7 @@ def sized_entry(
     `make(sizes)` gives an entry to the same machine code for certain numbers of the dims. Sizes
     that fit no numbers, or are out of range, are a `MISS`.
     """
-    entries: OrderedDict[tuple, Callable[..., Any]] = OrderedDict()
+    entries: dict[tuple, Callable[..., Any]] = {}
     names = [str(i) for i in range(len(types))]
     recent: Callable[..., Any] = lambda *arrays: MISS  # noqa: E731
 
@@ -44,8 +43,8 @@ def sized_entry(
             except SymbolicSizeError:
                 return MISS
             found = entries[shapes] = make(sizes)
-            while len(entries) > KEPT:
-                entries.popitem(last=False)
+            for old in list(entries)[:-KEPT]:
+                entries.pop(old, None)  # another thread may have done so
         recent = found  # other threads set it to theirs
         return found(*arrays)
 

@@ -21,6 +21,7 @@ from .parts import Box, Parts, Places
 
 _serials = itertools.count(1)
 _counting = threading.Lock()
+_tying = threading.RLock()  # for two threads may take parts of one array
 open_traces = 0  # in all threads, so that arrays made outside of all traces need not ask
 
 
@@ -34,8 +35,8 @@ _state = _State()
 
 def _forget_other_threads() -> None:
     """In a forked child they are gone, with their traces and what they held."""
-    global _counting, open_traces
-    _counting, open_traces = threading.Lock(), len(_state.traces)
+    global _counting, _tying, open_traces
+    _counting, _tying, open_traces = threading.Lock(), threading.RLock(), len(_state.traces)
 
 
 if hasattr(os, "register_at_fork"):
@@ -124,7 +125,10 @@ def ties_of(x: Any) -> Ties | None:
 def _tie(x: Any) -> Ties:
     ties = ties_of(x)
     if ties is None:
-        ties = x._ties = Ties()
+        with _tying:
+            ties = ties_of(x)
+            if ties is None:
+                ties = x._ties = Ties()
     return ties
 
 
@@ -161,9 +165,11 @@ def is_part(x: Any, part: Any, places: Places = None) -> Any:
     made, ties = _tie(part), _tie(x)
     made.bases = (weakref.ref(x), *ties.bases)
     reference = weakref.ref(part)
-    for whole, where in [(x, places), *((base(), None) for base in ties.bases)]:
-        if whole is not None:
-            _parts_of(whole).add(reference, where)
+    wholes = [(x, places), *((base(), None) for base in ties.bases)]
+    with _tying:
+        for whole, where in wholes:
+            if whole is not None:
+                _parts_of(whole).add(reference, where)
     return part
 
 
@@ -210,8 +216,9 @@ def has_parts(x: Any) -> bool:
 
 def outdate_parts(x: Any, box: Box) -> None:
     """Make parts unusable that share places with an assignment."""
-    stale: Outdated | None = None
-    for part in _parts_of(x).taken(box):
-        if part is not x:
-            stale = stale or Outdated(str(x.type), str(user_source()))
+    with _tying:
+        taken = [part for part in _parts_of(x).taken(box) if part is not x]
+    if taken:
+        stale = Outdated(str(x.type), str(user_source()))
+        for part in taken:
             part._first = part._second = stale

@@ -18,57 +18,58 @@ class Parts:
     """Weak references to parts, and their places.
 
     If there are many, `bounds` has the least and the greatest place along each axis of those that
-    an assignment has met, so that most are passed over at once.
+    an assignment has met, so that most are passed over at once. Callers hold a lock; what a forked
+    child finds half done there it can go on with, for no row is ever in two halves.
     """
 
     def __init__(self, rank: int) -> None:
-        self.references: list[weakref.ref[Any] | None] = []
-        self.places: list[Box | Places] = []
+        self.rows: list[tuple[weakref.ref[Any] | None, Box | Places]] = []
         self.bounds = np.empty((0, 2, rank))
         self.limit = FEW  # at so many the dead are forgotten
 
     def __len__(self) -> int:
-        return len(self.references)
+        return len(self.rows)
 
     def add(self, reference: weakref.ref[Any], places: Places) -> None:
         """Add a part."""
         if len(self) >= self.limit:
             self._forget_dead()
             self.limit = max(FEW, 2 * len(self))
-        self.references.append(reference)
-        self.places.append(places)
+        self.rows.append((reference, places))
 
     def taken(self, box: Box) -> Iterator[Any]:
         """Give and forget the living parts that may share places with a box."""
         if len(self) <= FEW:
             self._forget_dead()
         for i in range(len(self)) if len(self) <= FEW else self._near(box):
-            reference, places = self.references[i], self.places[i]
-            known = self.places[i] = places() if callable(places) else places
-            if reference is not None and meet(known, box):
-                self.references[i] = None
-                part = reference()
-                if part is not None:
-                    yield part
+            reference, places = self.rows[i]
+            known = _boxed(places)
+            is_met = reference is not None and meet(known, box)
+            self.rows[i] = (None if is_met else reference, known)
+            part = reference() if reference is not None and is_met else None
+            if part is not None:
+                yield part
 
     def _near(self, box: Box) -> list[int]:
         """The parts whose bounds are not apart from those of a box."""
         first, rank = len(self.bounds), self.bounds.shape[2]
         if first < len(self):
-            found = [places() if callable(places) else places for places in self.places[first:]]
-            self.places[first:] = found
-            rows = np.array([_bounds(known, rank) for known in found], float)
-            self.bounds = np.concatenate([self.bounds, rows.reshape(-1, 2, rank)])
+            late = [(reference, _boxed(places)) for reference, places in self.rows[first:]]
+            self.rows[first:] = late
+            bounds = np.array([_bounds(known, rank) for _, known in late], float)
+            self.bounds = np.concatenate([self.bounds, bounds.reshape(-1, 2, rank)])
         low, high = _bounds(box, rank)
         near = (self.bounds[:, 0] <= high) & (self.bounds[:, 1] >= low)
         return np.flatnonzero(near.all(axis=1)).tolist()
 
     def _forget_dead(self) -> None:
-        pairs = enumerate(self.references)
-        kept = [i for i, reference in pairs if reference is not None and reference() is not None]
+        kept = [i for i, (ref, _) in enumerate(self.rows) if ref is not None and ref() is not None]
         self.bounds = self.bounds[[i for i in kept if i < len(self.bounds)]]
-        self.references = [self.references[i] for i in kept]
-        self.places = [self.places[i] for i in kept]
+        self.rows = [self.rows[i] for i in kept]
+
+
+def _boxed(places: Box | Places) -> Box:
+    return places() if callable(places) else places
 
 
 def _bounds(box: Box, rank: int) -> tuple[list[float], list[float]]:

@@ -83,7 +83,7 @@ class Jitted:
         self._follows = False  # whether it is there for arguments on its device
         self._last: Jitted | None = None  # the one of `_elsewhere` that was called last
         self._choice = Fastest()
-        _jitted.add(self)
+        _jitted.add(weakref.ref(self, _jitted.discard))
         default_session(self._device)  # an unknown device is an error here, not at the first call
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -464,14 +464,16 @@ class _Call:
     tree: pytree.Structure
 
 
-_jitted: weakref.WeakSet[Jitted] = weakref.WeakSet()
+_jitted: set[weakref.ref[Jitted]] = set()  # no WeakSet: threads may add to it at any time
 
 
 def _change_settings(before: Settings, after: Settings) -> None:
     watched = ("compiled_in", "disable_jit", "device")
     if any(getattr(before, name) != getattr(after, name) for name in watched):
-        for jitted in list(_jitted):
-            jitted._change_settings(before, after)
+        for reference in _jitted.copy():
+            jitted = reference()
+            if jitted is not None:
+                jitted._change_settings(before, after)
 
 
 config.watch(_change_settings)

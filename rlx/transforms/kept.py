@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..ir.config import config
 
 REMEMBERED = 1024  # hashes of kinds that were forgotten, to say so if they come again
+
+_uses = itertools.count()
 
 
 class CacheInfo(NamedTuple):
@@ -28,38 +30,49 @@ class CacheInfo(NamedTuple):
     bytes_limit: int = 0
 
 
+@dataclass
+class _Used:
+    """An entry, and when it was used last."""
+
+    entry: Any
+    at: int
+
+
 class Kept:
     """Compiled functions by kind of arguments.
 
-    The least recently used are forgotten first.
+    The least recently used are forgotten first. Threads use it at once: every step is one operation
+    on a dict, and no lock is there that a forked child could find taken.
     """
 
     def __init__(self) -> None:
-        self._entries: OrderedDict[Any, Any] = OrderedDict()
-        self._forgotten: OrderedDict[int, None] = OrderedDict()
+        self._entries: dict[Any, _Used] = {}
+        self._forgotten: dict[int, None] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(_at_once(self._entries))
+        return (key for key, _ in self._by_use())
 
     def get(self, key: Any) -> Any:
         """The entry of a kind, the most recently used from now on; None if there is none."""
-        entry = self._entries.get(key)
-        if entry is not None:
-            with suppress(KeyError):  # another thread may have forgotten it meanwhile
-                self._entries.move_to_end(key)
-        return entry
+        used = self._entries.get(key)
+        if used is None:
+            return None
+        used.at = next(_uses)
+        return used.entry
 
     def put(self, key: Any, entry: Any, limit: int) -> None:
         """Keep an entry, and forget others until `limit` and `cache_bytes` are kept."""
-        self._entries[key] = entry
-        while len(self) > limit or (len(self) > 1 and self.bytes > config.cache_bytes):
-            old, _ = self._entries.popitem(last=False)
+        self._entries[key] = _Used(entry, next(_uses))
+        for old, _ in self._by_use()[:-1]:
+            if len(self) <= limit and self.bytes <= config.cache_bytes:
+                break
+            self._entries.pop(old, None)  # another thread may have forgotten it meanwhile
             self._forgotten[hash(old)] = None
-        while len(self._forgotten) > REMEMBERED:
-            self._forgotten.popitem(last=False)
+        for old in list(self._forgotten)[:-REMEMBERED]:
+            self._forgotten.pop(old, None)
 
     def reason(self, key: Any, limit: int) -> str:
         """Why a kind that was compiled before is compiled again; empty if it was not."""
@@ -74,24 +87,18 @@ class Kept:
     @property
     def last(self) -> Any:
         """The most recently used entry."""
-        return _at_once(self._entries.values())[-1]
+        return self._by_use()[-1][1].entry
 
     @property
     def bytes(self) -> int:
         """What the programs take up, roughly."""
-        return sum(e.compiled.executable.held_bytes for e in _at_once(self._entries.values()))
+        return sum(u.entry.compiled.executable.held_bytes for u in self._entries.copy().values())
 
     def clear(self) -> None:
         """Forget everything."""
         self._entries.clear()
         self._forgotten.clear()
 
-
-def _at_once(things: Iterable[Any]) -> list[Any]:
-    """All of what an OrderedDict holds.
-
-    Going through it hashes keys in Python, where another thread may put an entry in between.
-    """
-    while True:
-        with suppress(RuntimeError, KeyError):
-            return list(things)
+    def _by_use(self) -> list[tuple[Any, _Used]]:
+        """Kinds and entries, the most recently used last."""
+        return sorted(self._entries.copy().items(), key=lambda pair: pair[1].at)

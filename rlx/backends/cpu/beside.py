@@ -5,15 +5,17 @@ from __future__ import annotations
 import atexit
 import threading
 import zlib
+from contextlib import ExitStack
 from queue import SimpleQueue
 from typing import final
 
 from rlx.backends.cpu.host import host
-from rlx.backends.cpu.machine import compile_beside
+from rlx.backends.cpu.machine import addresses_as_written, compile_beside
 from rlx.backends.forks import Turns, hold_in_forks
 from rlx.backends.held import short_turns
 
 END = "\0"  # of a text among others
+LONG = 32_000  # characters of a program's text, from which on a fifth of its time counts
 
 # of a thread that nobody waits for: no fork comes while LLVM works, nor the end of the process
 llvm_turn = hold_in_forks(2, Turns())
@@ -33,6 +35,8 @@ class Compiles:
         self._threads: list[threading.Thread] = []
         self._made: dict[int, bytes] = {}
         self._texts: list[str] = []
+        self._size = 0
+        self._held = ExitStack()
         self._errors: list[BaseException] = []
 
     def add(self, text: str) -> None:
@@ -64,6 +68,9 @@ class Compiles:
         return zlib.compress(END.join(self._texts).encode(), 1)
 
     def _put(self, text: str) -> None:
+        is_long, self._size = self._size > LONG, self._size + len(text)
+        if self._tier == "auto" and self._size > LONG and not is_long:
+            self._held.enter_context(addresses_as_written)
         self._left.put((len(self._texts), text))
         self._texts.append(text)
 
@@ -90,6 +97,7 @@ class Compiles:
         self._left.put(None)
         for thread in self._threads:
             thread.join()
+        self._held.close()
 
 
 def compiled_again(packed: bytes) -> tuple[bytes, ...]:

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -256,6 +257,11 @@ class Function:
         self.start_block(done)
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it needs no optimization: the loops around those that take the time."""
+        return "optnone" in self.attributes
+
+    @property
     def declaration(self) -> str:
         """The line by which another module knows the function."""
         return f"declare {self.returns} @{self.name}({', '.join(t for t, _ in self.parameters)})"
@@ -289,14 +295,14 @@ class Loop:
 class Module:
     """The LLVM module under construction: functions, global lines, declarations.
 
-    `shared` has the names of functions that several users call, by what they compute; `symbols`
+    `shared` has the names of what several users call, by what they compute or their text; `symbols`
     the symbolic sizes whose numbers a run needs, with their places.
     """
 
     functions: dict[str, Function] = field(default_factory=dict)
     globals: list[str] = field(default_factory=list)
     declarations: set[str] = field(default_factory=set)
-    shared: dict[Hashable, str] = field(default_factory=dict)
+    shared: dict[Hashable, Any] = field(default_factory=dict)
     symbols: dict[Symbol, int] = field(default_factory=dict)
 
     def function(
@@ -312,6 +318,16 @@ class Module:
         made = Function(name, parameters, returns, attributes, linkage, symbols=self.symbols)
         self.functions[name] = made
         return made
+
+    def once(self, name: str) -> str:
+        """Keep a complete function unless there is an equal one; gives the name to call."""
+        f = self.functions.get(name)
+        if f is None:
+            return name
+        kept = self.shared.setdefault(f.text.replace(f"@{name}(", "@(", 1), name)
+        if kept != name:
+            del self.functions[name]
+        return kept
 
     @property
     def text(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...ir.dims import Size, likely
 from ...lower.lir.index import Variable
-from ...lower.lir.program import Contraction, Greatest, Kernel, Rows, Scan, Scatter
+from ...lower.lir.program import Contraction, Greatest, Kernel, Program, Rows, Scan, Scatter
 from ...lower.schedule.loops import reductions
 from .code import Function, Vector
 from .host import Host
@@ -16,6 +16,7 @@ from .kernels import all_exprs, estimate
 
 NANOSECONDS_PER_PART = 10_000  # at least, so that nothing shorter than 20 us is split
 PRODUCT_NANOSECONDS = 5_000  # the time of products is known better than that of loops
+BRIEF = 1e-4  # of the time of a program's products
 BYTES = 64  # that a thread reads of a large matrix in a nanosecond, at best
 Loops = Kernel | Rows | Scan | Greatest | Scatter
 
@@ -62,6 +63,12 @@ def parts_of(
     wanted = f.emit(f"udiv i64 {f.number(trips)}, {per_part}")
     wanted = f.intrinsic("umin", Vector("int64"), wanted, str(host.cores))
     return f.intrinsic("umax", Vector("int64"), wanted, "1")
+
+
+def brief(program: Program, host: Host) -> float:
+    """Nanoseconds that are nothing beside a program's products: not worth optimizing."""
+    products = (step for step in program.steps if isinstance(step, Contraction))
+    return BRIEF * sum(product_cost(step, host) for step in products)
 
 
 def loops_cost(step: Loops) -> float:

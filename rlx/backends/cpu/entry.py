@@ -31,7 +31,9 @@ from rlx.backends.cpu import entry_code, entry_plan, memory
 from rlx.backends.cpu.entry_layout import ArrayLayout, Spec, word
 from rlx.backends.cpu.kept import load_kept
 from rlx.backends.cpu.python_entry import python_entry
+from rlx.ir.gil import HAS_GIL
 
+OBJECT_SLOT = 16  # Py_T_OBJECT_EX
 FASTCALL_KEYWORDS = 0x0080 | 0x0002  # METH_FASTCALL | METH_KEYWORDS
 NEW_FROM_DESCRIPTOR = 94  # its place in NumPy's table of C functions
 
@@ -45,6 +47,18 @@ _new_capsule = ctypes.PYFUNCTYPE(
 _pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", _api)
 )
+
+
+class _Member(ctypes.Structure):
+    """CPython's PyMemberDef: a slot of a class."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("type", ctypes.c_int),
+        ("offset", ctypes.c_ssize_t),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
 
 
 class _Method(ctypes.Structure):
@@ -92,16 +106,15 @@ def make_entry(
     if runtime is None or guards:
         places = (main_address, constants, arena_bytes, array, on_error, keep_alive)
         return python_entry(inputs, outputs, takes_outputs, fills_outputs, guards, *places)
-    flags = (entry_plan.RELEASE_GIL | entry_plan.HOLD_INPUTS) if release_gil else 0
+    flags = entry_plan.RELEASE_GIL * release_gil
     flags |= entry_plan.TAKE_OUTPUTS * takes_outputs | entry_plan.FILL_OUTPUTS * fills_outputs
-    if not _gil_enabled():
-        flags |= entry_plan.HOLD_INPUTS
     words: list[int] = []
     for spec in (*inputs, *outputs):
         words += (id(spec.dtype), len(spec.shape), *spec.shape, spec.nbytes)
     words += constants
     for offset, thing in array.fill:
         words += (offset, id(thing))
+    data_slot = _Member(b"", OBJECT_SLOT, array.data_offset)
     header = entry_plan.Header(
         inputs=len(inputs),
         outputs=len(outputs),
@@ -112,18 +125,19 @@ def make_entry(
         arena=arena_bytes,
         array_type=id(array.cls),
         data_offset=array.data_offset,
+        data_slot=ctypes.addressof(data_slot),
         on_error=id(on_error),
     )
     plan = struct.pack(f"{len(header) + len(words)}q", *header, *words)
     # CPython keeps the object given as the builtin's module alive, and asks nothing of it.
-    owner = (runtime, tuple(inputs), tuple(outputs), array, on_error, keep_alive)
+    owner = (runtime, tuple(inputs), tuple(outputs), array, data_slot, on_error, keep_alive)
     return runtime.new_builtin(plan, owner)
 
 
 class _Runtime:
     """The machine code shared by all entries, and the objects its constants point to."""
 
-    def __init__(self) -> None:
+    def __init__(self, text: str) -> None:
         table = _numpy_functions()
         names = re.findall(r"@(Py[A-Z]\w+)", " ".join(entry_code.SYMBOLS))
         symbols = {name: _address(getattr(_api, name)) for name in names if hasattr(_api, name)}
@@ -133,7 +147,7 @@ class _Runtime:
         for kind in (float, int, bool):
             dtype = entry_plan.NUMBER_TYPES[kind.__name__]
             symbols |= {f"{kind.__name__}_type": id(kind), f"{dtype}_dtype": id(np.dtype(dtype))}
-        self.library = load_kept(text(), symbols=symbols)
+        self.library = load_kept(text, symbols=symbols)
         self.handler = memory.Handler(b"rlx", 1, None)
         for name in ("malloc", "calloc", "realloc", "free"):
             setattr(self.handler, name, self.library.address(f"handler_{name}"))
@@ -168,7 +182,7 @@ def memory_counts() -> tuple[int, int]:
 @cache
 def text() -> str:
     """The LLVM text of the code that all entries share."""
-    return entry_code.entry_module(locked=not _gil_enabled())
+    return entry_code.entry_module(locked=not HAS_GIL)
 
 
 @cache
@@ -179,13 +193,9 @@ def _runtime() -> _Runtime | None:
     """
     if not _layouts_hold():
         return None
-    runtime = _Runtime()
+    runtime = _Runtime(text())
     _api.Py_IncRef(ctypes.py_object(runtime))
     return runtime
-
-
-def _gil_enabled() -> bool:
-    return getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 def _address(function: Any) -> int:

@@ -20,7 +20,13 @@ from rlx.backends.cpu.entry_plan import (
 
 
 def emit_find(module: Module) -> None:
-    """`find(plan, argument) -> ptr`: the ndarray an argument is or holds, or null."""
+    """`find(plan, argument) -> ptr`: a reference to the ndarray an argument is or has.
+
+    It is null if there is none.
+
+    Python code may give an `Array` another ndarray at any time: in other threads where there is no
+    GIL, and elsewhere while `main` gives it up or calls back. So the slot is read by CPython.
+    """
     f = module.function(
         "find", [("ptr", "%plan"), ("ptr", "%argument")], "ptr", "nounwind", "internal"
     )
@@ -28,14 +34,21 @@ def emit_find(module: Module) -> None:
     wrapped = f.emit(f"icmp eq ptr {kind}, {header(f, 'array_type')}")
     f.do(f"br i1 {wrapped}, label %array, label %bare")
     f.start_block("array")
-    inner = f.emit(f"load ptr, ptr {at(f, '%argument', header(f, 'data_offset'))}")
-    branch(f, f.emit(f"icmp ne ptr {inner}, null"), "none")
+    inner = f.emit(f"call ptr @PyMember_GetOne(ptr %argument, ptr {header(f, 'data_slot')})")
+    branch(f, f.emit(f"icmp ne ptr {inner}, null"), "unset")
     inner_kind = f.emit(f"load ptr, ptr {at(f, inner, TYPE)}")
-    branch(f, f.emit(f"icmp eq ptr {inner_kind}, @ndarray_type"), "none")
+    branch(f, f.emit(f"icmp eq ptr {inner_kind}, @ndarray_type"), "other")
     f.do(f"ret ptr {inner}")
     f.start_block("bare")
     branch(f, f.emit(f"icmp eq ptr {kind}, @ndarray_type"), "none")
+    f.do("call void @Py_IncRef(ptr %argument)")
     f.do("ret ptr %argument")
+    f.start_block("other")
+    f.do(f"call void @Py_DecRef(ptr {inner})")
+    f.do("br label %none")
+    f.start_block("unset")
+    f.do("call void @PyErr_Clear()")
+    f.do("br label %none")
     f.start_block("none")
     f.do("ret ptr null")
 

@@ -15,7 +15,6 @@ from rlx.backends.cpu.entry_plan import (
     DATA,
     FILL_OUTPUTS,
     FLAGS,
-    HOLD_INPUTS,
     MEM_HANDLER,
     NUMBER_TYPES,
     OWNS_DATA,
@@ -42,6 +41,8 @@ SYMBOLS: Final = (
     "declare i64 @PyLong_AsLongAndOverflow(ptr, ptr)",
     "declare double @PyFloat_AsDouble(ptr)",
     "declare ptr @PyObject_CallOneArg(ptr, ptr)",
+    "declare ptr @PyMember_GetOne(ptr, ptr)",
+    "declare void @PyErr_Clear()",
     "declare ptr @PyTuple_New(i64)",
     "declare ptr @PyType_GenericAlloc(ptr, i64)",
     "declare ptr @PyArray_NewFromDescr(ptr, ptr, i32, ptr, ptr, ptr, i32, ptr)",
@@ -174,7 +175,7 @@ def _emit_wrap(module: Module) -> None:
 
 
 def _emit_release_all(module: Module) -> None:
-    """`drop(objects, start, stop)`: give up a stretch of references."""
+    """`drop(objects, start, stop)`: give up a stretch of references; some may be null."""
     parameters = [("ptr", "%objects"), ("i64", "%start"), ("i64", "%stop")]
     f = module.function("drop", parameters, "void", "nounwind", "internal")
     with f.loop("%start", "%stop") as each:
@@ -299,10 +300,13 @@ def _emit_entry(module: Module) -> None:
     f.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {place}, ptr {rest}, i64 {size}, i1 false)")
     _finish_entry(f, fills, arrays, buffers, objects, fixed, at(f, rest, size))
     f.start_block("unmade")
-    f.do(f"call void @drop(ptr {objects}, i64 {inputs}, i64 {made.index})")
+    f.do(f"call void @drop(ptr {objects}, i64 0, i64 {made.index})")
     f.do("ret ptr null")
     f.start_block("unfit")
-    f.do(f"call void @drop(ptr {objects}, i64 {inputs}, i64 {made.index})")
+    f.do(f"call void @drop(ptr {objects}, i64 0, i64 {made.index})")
+    f.do("br label %miss")
+    f.start_block("misfit")
+    f.do(f"call void @drop(ptr {objects}, i64 0, i64 {f.emit(f'add i64 {each.index}, 1')})")
     f.do("br label %miss")
     f.start_block("miss")
     f.do("call void @Py_IncRef(ptr @miss)")
@@ -310,25 +314,27 @@ def _emit_entry(module: Module) -> None:
 
 
 def _input(f: Function, index: str, spec: str, buffers: str, objects: str, numbers: str) -> None:
-    """Put an argument's data pointer into `buffers` and what holds it into `objects`."""
+    """Put an argument's data pointer into `buffers`, and the ndarray it is of into `objects`.
+
+    A number has a place among `numbers`, and null for an ndarray.
+    """
     argument = f.emit(f"load ptr, ptr {f.offset('%args', 'ptr', index)}")
     array = f.emit(f"call ptr @find(ptr %plan, ptr {argument})")
+    f.do(f"store ptr {array}, ptr {f.offset(objects, 'ptr', index)}")
     bare, known, ready = f.label("number"), f.label("array"), f.label("input")
     f.do(f"br i1 {f.emit(f'icmp eq ptr {array}, null')}, label %{bare}, label %{known}")
     f.start_block(bare)
     place = f.offset(numbers, "i64", index)
-    branch(f, f.emit(f"call i1 @number(ptr {argument}, ptr {spec}, ptr {place})"), "miss", "fine")
+    branch(f, f.emit(f"call i1 @number(ptr {argument}, ptr {spec}, ptr {place})"), "misfit", "fine")
     number_end = f.block
     f.do(f"br label %{ready}")
     f.start_block(known)
-    branch(f, f.emit(f"call i1 @fits(ptr {array}, ptr {spec})"), "miss", "fit")
+    branch(f, f.emit(f"call i1 @fits(ptr {array}, ptr {spec})"), "misfit", "fit")
     inside = f.emit(f"load ptr, ptr {at(f, array, DATA)}")
     array_end = f.block
     f.do(f"br label %{ready}")
     f.start_block(ready)
-    holder = f.emit(f"phi ptr [ {argument}, %{number_end} ], [ {array}, %{array_end} ]")
     data = f.emit(f"phi ptr [ {place}, %{number_end} ], [ {inside}, %{array_end} ]")
-    f.do(f"store ptr {holder}, ptr {f.offset(objects, 'ptr', index)}")
     f.do(f"store ptr {data}, ptr {f.offset(buffers, 'ptr', index)}")
 
 
@@ -355,15 +361,9 @@ def _finish_entry(
 ) -> None:
     """Run main and wrap the results; `objects` are the ndarrays of inputs and outputs."""
     inputs = header(f, "inputs")
-    # Without the GIL another thread could free the ndarray inside an Array that it also has.
-    hold = f.emit(f"and i64 {header(f, 'flags')}, {HOLD_INPUTS}")
-    held = f.emit(f"select i1 {f.emit(f'icmp eq i64 {hold}, 0')}, i64 0, i64 {inputs}")
-    with f.loop("0", held) as each:
-        array = f.emit(f"load ptr, ptr {f.offset(objects, 'ptr', each.index)}")
-        f.do(f"call void @Py_IncRef(ptr {array})")
     last = f.offset(buffers, "ptr", fixed)
     done = f.emit(f"call i1 @run(ptr %plan, ptr {buffers}, ptr {last})")
-    f.do(f"call void @drop(ptr {objects}, i64 0, i64 {held})")
+    f.do(f"call void @drop(ptr {objects}, i64 0, i64 {inputs})")
     branch(f, done, "failed")
     with f.when(fills):
         f.do(f"call void @drop(ptr {objects}, i64 {inputs}, i64 {arrays})")

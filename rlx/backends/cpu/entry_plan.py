@@ -15,7 +15,7 @@ TUPLE_HEAD: Final = tuple.__basicsize__
 
 C_CONTIGUOUS, OWNS_DATA, BEHAVED = 0x001, 0x004, 0x101  # NumPy's flags; behaved: and ALIGNED
 WRITEABLE: Final = 0x400
-RELEASE_GIL, HOLD_INPUTS, TAKE_OUTPUTS, FILL_OUTPUTS = 1, 2, 4, 8  # flags of a plan
+RELEASE_GIL, TAKE_OUTPUTS, FILL_OUTPUTS = 1, 2, 4  # flags of a plan
 NUMBER_TYPES: Final = {"float": "float32", "int": "int32", "bool": "bool"}
 
 
@@ -31,6 +31,7 @@ class Header(NamedTuple):
     arena: int
     array_type: int
     data_offset: int
+    data_slot: int
     on_error: int
 
 
@@ -46,7 +47,7 @@ def word(f: Function, pointer: str, index: int, kind: str = "i64") -> str:
 
 def header(f: Function, name: str) -> str:
     """Load a field of the header of `%plan`."""
-    kind = "ptr" if name in ("main", "array_type", "on_error") else "i64"
+    kind = "ptr" if name in ("main", "array_type", "data_slot", "on_error") else "i64"
     return word(f, "%plan", Header._fields.index(name), kind)
 
 

@@ -158,6 +158,7 @@ def _emit_gather(module: Module) -> None:
     f = module.function(
         "gather",
         [("ptr", "%table"), ("ptr", "%into"), ("ptr", "%places"), ("i64", "%count")],
+        attributes="optnone noinline nounwind",
         linkage="internal",
     )
     with f.loop("0", "%count") as loop:

@@ -7,7 +7,7 @@ that needs no edge, no packing or no second piece of k contains no code for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -82,32 +82,35 @@ def emit_gemm(
         product.emit()
 
 
-def _emit_inner(module: Module, name: str, blocking: Blocking) -> str:
-    """Emit the functions that equal products share; gives their name.
+def _emit_inner(module: Module, name: str, blocking: Blocking) -> Mapping[str, str]:
+    """Emit the functions that equal products share; gives their names by what they do.
 
-    Nothing is emitted if they are there already.
+    Nothing is emitted if they are there already. Products that differ elsewhere often have the same
+    tile or the same panels.
     """
     if blocking in module.shared:
         return module.shared[blocking]
+    copied = {"a": blocking.copies_a, "b": blocking.copies_b}
     if blocking.uses_tiles:
         emit = emit_group_kernel if blocking.in_vectors else emit_tile_kernel
         emit(module, f"{name}_kernel", blocking)
-        for which, is_copied in (("a", blocking.copies_a), ("b", blocking.copies_b)):
-            if is_copied:
+        for which in copied:
+            if copied[which]:
                 emit_tile_pack(module, f"{name}_pack_{which}", blocking, which)
-        module.shared[blocking] = name
-        return name
-    emit = emit_dots if blocking.dot_lanes else emit_kernel
-    emit(module, f"{name}_kernel", blocking)
-    if blocking.copies_a and not blocking.problem.a.is_computed:
-        emit_pack_a(module, f"{name}_pack_a", blocking)
-    if blocking.copies_b and not blocking.problem.b.is_computed:
-        emit_pack_b(module, f"{name}_pack_b", blocking)
-    if blocking.pieces > 1:
-        kind = f"[{blocking.tile.columns} x {memory_type(blocking.problem.accumulator)}]"
-        module.globals.append(f"@{name}_zeros = internal constant {kind} zeroinitializer, align 64")
-    module.shared[blocking] = name
-    return name
+    else:
+        emit = emit_dots if blocking.dot_lanes else emit_kernel
+        emit(module, f"{name}_kernel", blocking)
+        if copied["a"] and not blocking.problem.a.is_computed:
+            emit_pack_a(module, f"{name}_pack_a", blocking)
+        if copied["b"] and not blocking.problem.b.is_computed:
+            emit_pack_b(module, f"{name}_pack_b", blocking)
+        if blocking.pieces > 1:
+            kind = f"[{blocking.tile.columns} x {memory_type(blocking.problem.accumulator)}]"
+            line = f"@{name}_zeros = internal constant {kind} zeroinitializer, align 64"
+            module.globals.append(line)
+    names = {what: module.once(f"{name}_{what}") for what in ("kernel", "pack_a", "pack_b")}
+    module.shared[blocking] = {**names, "zeros": f"{name}_zeros"}
+    return module.shared[blocking]
 
 
 @dataclass(frozen=True)
@@ -180,8 +183,8 @@ class _Emitter:
         return f"product_{len(self.module.functions)}"
 
     @cached_property
-    def inner(self) -> str:
-        """The name of the functions that it shares with equal products."""
+    def inner(self) -> Mapping[str, str]:
+        """The names of what it shares with equal products."""
         return _emit_inner(self.module, self.name, self.blocking)
 
     def _emit_finish(self, blocking: Blocking) -> None:
@@ -281,7 +284,7 @@ class _Emitter:
         """Pack panels of A or B, if they are to be packed now."""
         if not (self.blocking.copies_a if which == "a" else self.blocking.copies_b):
             return
-        name, given, extra = f"{self.inner}_pack_{which}", source, ""
+        name, given, extra = self.inner[f"pack_{which}"], source, ""
         if isinstance(source, OperandView):
             name, given, extra = f"{self.name}_view_{which}", "null", self._extra
             if name not in self.module.functions:
@@ -395,7 +398,7 @@ class _Emitter:
         start, start_row, final = "null", "0", "true"
         if blocking.pieces > 1:
             is_first = f.emit(f"icmp eq i64 {piece}, 0")
-            start = f.emit(f"select i1 {is_first}, ptr @{self.inner}_zeros, ptr {sums}")
+            start = f.emit(f"select i1 {is_first}, ptr @{self.inner['zeros']}, ptr {sums}")
             start_row = f.emit(f"select i1 {is_first}, i64 0, i64 {blocking.partial_row}")
             final = f.emit(f"icmp uge i64 {f.emit(f'add i64 {piece}, {depth}')}, {problem.k}")
         buffered = final if self.converts else "false"
@@ -407,7 +410,7 @@ class _Emitter:
             out = f.emit(f"select i1 {buffered}, ptr {memory.tile}, ptr {sums}")
             out_row = f.emit(f"select i1 {buffered}, i64 {tile.columns}, i64 {out_row}")
         f.do(
-            f"call void @{self.inner}_kernel(ptr {a}, ptr {b}, ptr {start}, i64 {start_row}, "
+            f"call void @{self.inner['kernel']}(ptr {a}, ptr {b}, ptr {start}, i64 {start_row}, "
             f"ptr {out}, i64 {out_row}, i64 {depth}, ptr {ahead})"
         )
         if not self.finishes:

@@ -116,12 +116,16 @@ def _emit_fresh(module: Module) -> None:
 def _lock(f: Function, locked: bool) -> None:
     if not locked:
         return
-    spin, done = f.label("spin"), f.label("locked")
+    f.declarations.add("declare i32 @sched_yield()")
+    spin, taken, done = f.label("spin"), f.label("taken"), f.label("locked")
     f.do(f"br label %{spin}")
     f.start_block(spin)
     before = f.emit("atomicrmw xchg ptr @bin_lock, i32 1 acquire")
     free = f.emit(f"icmp eq i32 {before}, 0")
-    f.do(f"br i1 {free}, label %{done}, label %{spin}")
+    f.do(f"br i1 {free}, label %{done}, label %{taken}")
+    f.start_block(taken)  # perhaps by a thread that waits for this processor
+    f.emit("call i32 @sched_yield()")
+    f.do(f"br label %{spin}")
     f.start_block(done)
 
 

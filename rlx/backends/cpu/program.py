@@ -42,13 +42,7 @@ from .contraction import (
     row_blocks,
     scratch_bytes,
 )
-from .costs import (
-    loops_cost,
-    parts_of,
-    product_cost,
-    splits,
-    trip_loops,
-)
+from .costs import brief, loops_cost, parts_of, product_cost, splits, trip_loops
 from .equal_kernels import EqualKernels, Written, write_table
 from .host import Host
 from .kernels import KERNEL_PARAMETERS, Layout
@@ -69,6 +63,7 @@ from .siblings import Siblings, emit_siblings, with_siblings
 from .sized import emit_sized_main
 
 KERNEL = "nounwind #0"
+AS_WRITTEN = f"optnone noinline {KERNEL}"  # of what takes no time beside what it calls, or others
 Native: TypeAlias = Loops | Contraction | Chain | Siblings
 SHORT = 4  # steps of a program that becomes one function
 
@@ -82,6 +77,7 @@ class ProgramWriter:
     module: Module = field(default_factory=Module)
     scratch: int = 0
     cost: float = 0.0
+    brief: float = 0.0  # nanoseconds below which loops of the program being written are brief
     count: int = 0
     constants: list[np.ndarray] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
@@ -147,14 +143,16 @@ class ProgramWriter:
         """Write `i32 name(ptr table)` for a program."""
         is_short = len(program.steps) <= SHORT
         # A long one only calls: nothing to optimize. The table of a sized one is new.
-        how = "noinline " if name == "sized" else "" if is_short else "optnone noinline "
-        f = self.module.function(name, [("ptr", "%table")], "i32", f"{how}{KERNEL}", linkage)
+        how = f"noinline {KERNEL}" if name == "sized" else KERNEL if is_short else AS_WRITTEN
+        f = self.module.function(name, [("ptr", "%table")], "i32", how, linkage)
         bound = (*program.inputs, *program.outputs)
         places = {b: i for i, b in enumerate(bound, start=int(self.is_symbolic))}
         constants = {b: self._constant(b) for b in program.constants}
         layout = Layout(places, len(places) + self.is_symbolic, constants, scratch_offset)
+        before, self.brief = self.brief, brief(program, self.host)
         for step in with_siblings(program.steps):
             self.step(f, step, layout, is_short)
+        self.brief = before
         f.do("ret i32 0")
 
     def _constant(self, buffer: Buffer) -> str:
@@ -250,7 +248,8 @@ class ProgramWriter:
         parts: int | str = 1
         if is_split:
             parts = self._parts(f, [v.extent for v in trip_loops(step)], cost)
-        with self._kernel(f, step, layout, parts, is_short) as (kernel, inner, split):
+        how = AS_WRITTEN if cost < self.brief else KERNEL
+        with self._kernel(f, step, layout, parts, is_short, how) as (kernel, inner, split):
             emit_loops_of(kernel, step, inner, self.host, split)
 
     def _parts(
@@ -300,7 +299,7 @@ class ProgramWriter:
         most = parts if isinstance(parts, int) else self.host.cores
         plan = plan_contraction(step, self.host, most)
         # The loops around the tiles need no optimization, which would double the time to compile.
-        attributes = f"optnone noinline {KERNEL}" if plan.packs else KERNEL
+        attributes = AS_WRITTEN if plan.packs else KERNEL
         is_short = is_short and not plan.packs
         with self._kernel(f, step, layout, parts, is_short, attributes) as (kernel, inner, _):
             emit_contraction(self.module, kernel, step, plan, inner, self.host, most)
