@@ -99,7 +99,7 @@ def test_containers_go_into_machine_code_without_a_general_walk(name, monkeypatc
 
 def test_containers_too_deep_for_a_path_go_another_way():
     deep: Any = X
-    for _ in range(600):
+    for _ in range(sys.getrecursionlimit() - 20):
         deep = (deep,)
     for _ in range(2):
         (found,) = rlx.tree.leaves(double(deep))

@@ -104,9 +104,12 @@ def test_a_package_that_fails_says_so(boxed: str, monkeypatch: pytest.MonkeyPatc
 def test_memory_that_cannot_wait_is_told(boxed: str, monkeypatch: pytest.MonkeyPatch):
     import boxed_backend
 
-    monkeypatch.delattr(boxed_backend.BoxMemory, "wait")
+    class Hasty(boxed_backend.BoxMemory):
+        wait = None
+
+    monkeypatch.setattr(boxed_backend.BoxedBackend, "memory", Hasty())
     for use in (rlx.testing.check_backend, rnp.ones(2).to, rlx.Session):
-        with pytest.raises(rlx.DeviceUnavailable, match="a BoxMemory, is no rlx"):
+        with pytest.raises(rlx.DeviceUnavailable, match="a Hasty, is no rlx"):
             use(boxed)
 
 

@@ -227,6 +227,12 @@ def test_threads_meet_new_sizes_of_one_program():
     assert in_threads(6, work) == [True] * 6
 
 
+def test_threads_draw_keys_from_one_stream():
+    stream = rlx.random.stream(0)
+    found = in_threads(8, lambda i: [stream.key().tolist() for _ in range(40)])
+    assert len({tuple(key) for keys in found for key in keys}) == 8 * 40
+
+
 def test_threads_use_what_a_function_keeps():
     entry = SimpleNamespace(compiled=SimpleNamespace(executable=SimpleNamespace(held_bytes=1)))
     kept, limit = Kept(), 20

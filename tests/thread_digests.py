@@ -22,11 +22,11 @@ import numpy as np
 
 import rlx
 import rlx.numpy as rnp
-from rlx.backends.cpu import program as writing
+from rlx.backends.cpu import costs
 from rlx.trace.apply import apply
 
 ROOT = Path(__file__).parent.parent
-writing.NANOSECONDS_PER_PART = 1  # type: ignore[attr-defined]
+costs.NANOSECONDS_PER_PART = costs.PRODUCT_NANOSECONDS = 1
 dividing = importlib.import_module("rlx.lower.schedule.divide_loops")
 dividing.LEAST_WORK = 1  # type: ignore[attr-defined]
 THREADS = (1, 2, 3)

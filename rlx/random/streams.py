@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -31,7 +32,7 @@ class stream:
     def __init__(self, seed: Any) -> None:
         is_seed = isinstance(seed, int | np.integer)
         self._key = key(seed) if is_seed else _taken(seed)
-        self._count = 0
+        self._numbers = itertools.count()  # threads may share the stream
         self._place = builder.current()
         self._blocks: list[AbstractContextManager[None]] = []
 
@@ -55,8 +56,7 @@ class stream:
                     where=str(user_source()),
                     fix="pass a key to the function, and open a stream from it inside",
                 )
-        self._count += 1
-        return fold_in(self._key, self._count - 1)
+        return fold_in(self._key, next(self._numbers))
 
 
 @takes_key

@@ -16,7 +16,7 @@ import numpy as np
 from ..backends.forks import hold_in_forks
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, DonatedError
-from ..ir.gil import HAS_GIL
+from ..ir.gil import counts_exactly
 from ..ir.graph import Source, Value
 from ..trace.array import Array
 from ..trace.host import PYTHON_SCALARS
@@ -104,7 +104,8 @@ def _a(thing: Any) -> str:
 
 def alone(arrays: list[np.ndarray], i: int) -> bool:
     """Whether only this list refers to an array and nothing else to its memory."""
-    return sys.getrefcount(arrays[i]) == _REFERENCES and arrays[i].flags.owndata and HAS_GIL
+    is_alone = counts_exactly(arrays[i]) and sys.getrefcount(arrays[i]) == _REFERENCES
+    return is_alone and arrays[i].flags.owndata
 
 
 _REFERENCES = next(sys.getrefcount(one[i]) for one in [[np.empty(1)]] for i in [0])

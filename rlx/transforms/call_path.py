@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import CodeType
 from typing import Any, final
 
 import optree
@@ -158,10 +157,14 @@ class _Writer:
         self.line(f"if not ({condition}): return MISS")
 
     def function(self, head: str) -> Callable[..., Any]:
-        """The function of the lines."""
-        names = dict(self.names)
-        exec(_compiled("\n".join([head, *self.lines])), names)
-        return names["path"]
+        """The function of the lines.
+
+        What its code knows comes with the function and goes with it: no cycle holds it, as one with
+        globals of its own would.
+        """
+        lines = [f"def make({', '.join(self.names)}):", head, *self.lines]
+        text = "\n    ".join([*lines, "return path"])
+        return _maker(text)(*self.names.values())
 
     # -- arguments ------------------------------------------------------------------------------
 
@@ -316,6 +319,8 @@ _NONE = pytree.structure(None)
 
 
 @functools.lru_cache(256)
-def _compiled(text: str) -> CodeType:
-    """The code of a path; as a part of this file, so that tracebacks leave it out."""
-    return compile(text, __file__, "exec")
+def _maker(text: str) -> Callable[..., Callable[..., Any]]:
+    """The function of a text; as a part of this file, so that tracebacks leave it out."""
+    names: dict[str, Any] = {}
+    exec(compile(text, __file__, "exec"), names)
+    return names["make"]

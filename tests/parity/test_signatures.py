@@ -57,7 +57,7 @@ def _public(module: str) -> list[str]:
 
 
 def _parameters(fn: Any) -> list[Parameter] | None:
-    if isinstance(fn, type) or not callable(fn):
+    if isinstance(fn, type | types.GenericAlias) or not callable(fn):
         return None
     try:
         return list(inspect.signature(fn).parameters.values())

@@ -269,9 +269,9 @@ def _number(size: Size) -> int:
 def rows_along_columns(step: Contraction) -> Contraction:
     """Exchange the operands if the result is contiguous along the rows."""
     if is_long(step.row) and step.stores[0].index.stride_of(step.row) == 1:
-        return Contraction(
-            step.batch, step.column, step.row, step.depth, step.rhs, step.lhs, step.dtype,
-            step.stores, step.source, step.rhs_panels, step.lhs_panels,
+        return replace(
+            step, row=step.column, column=step.row, lhs=step.rhs, rhs=step.lhs,
+            lhs_panels=step.rhs_panels, rhs_panels=step.lhs_panels,
         )  # fmt: skip
     return step
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
-from ...ir.dims import likely
+from ...ir.dims import Size, likely
 from ...lower.lir.index import Variable
 from ...lower.lir.program import Contraction, Greatest, Kernel, Program, Rows, Scan, Scatter
 from ...lower.schedule.loops import reductions
+from .code import Function, Vector
 from .host import Host
 from .kernels import all_exprs, estimate
 
+NANOSECONDS_PER_PART = 10_000  # at least, so that nothing shorter than 20 us is split
+PRODUCT_NANOSECONDS = 5_000  # the time of products is known better than that of loops
 BRIEF = 1e-4  # of the time of a program's products
 BYTES = 64  # that a thread reads of a large matrix in a nanosecond, at best
 Loops = Kernel | Rows | Scan | Greatest | Scatter
@@ -41,6 +46,23 @@ def product_cost(step: Contraction, host: Host) -> float:
     ]
     nbytes = max(counts) * step.lhs.dtype.itemsize
     return max(flops / (host.lanes(step.dtype.itemsize) * 2 * 2 * 2.0), nbytes / BYTES)
+
+
+def parts_of(
+    f: Function, host: Host, extents: Sequence[Size], cost: float, is_product: bool = False
+) -> int | str:
+    """How many threads to use for work of so many nanoseconds.
+
+    It is decided at run time where that depends on the sizes.
+    """
+    least = PRODUCT_NANOSECONDS if is_product else NANOSECONDS_PER_PART
+    trips: Any = math.prod(extents, start=1)  # type: ignore[type-var]
+    if isinstance(trips, int):
+        return max(1, min(host.cores, int(cost / least)))
+    per_part = max(1, int(least * likely(trips) / max(cost, 1e-3)))
+    wanted = f.emit(f"udiv i64 {f.number(trips)}, {per_part}")
+    wanted = f.intrinsic("umin", Vector("int64"), wanted, str(host.cores))
+    return f.intrinsic("umax", Vector("int64"), wanted, "1")
 
 
 def brief(program: Program, host: Host) -> float:

@@ -30,7 +30,6 @@ KERNEL_PARAMETERS = (
     ("i64", "%part"),
     ("i64", "%parts"),
 )
-NANOSECONDS_PER_PART = 10_000  # at least, so that nothing shorter than 20 us is split
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,10 @@ kernels; before them, in a program of symbolic sizes, an array with their number
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -22,7 +21,6 @@ from ...lower.lir.canonical import canonical
 from ...lower.lir.program import (
     BranchStep,
     Buffer,
-    Carry,
     Chain,
     Contraction,
     Copy,
@@ -44,10 +42,10 @@ from .contraction import (
     row_blocks,
     scratch_bytes,
 )
-from .costs import brief, loops_cost, product_cost, splits, trip_loops
+from .costs import brief, loops_cost, parts_of, product_cost, splits, trip_loops
 from .equal_kernels import EqualKernels, Written, write_table
 from .host import Host
-from .kernels import KERNEL_PARAMETERS, NANOSECONDS_PER_PART, Layout
+from .kernels import KERNEL_PARAMETERS, Layout
 from .library import (
     Call,
     call_name,
@@ -61,12 +59,12 @@ from .loops import LOOPS, Loops, emit_loops_of
 from .pack_early import Early, emit_prepare, pack_early
 from .reuse import copied_input
 from .rounds import Part, Targets, copy_bytes, write_rows
+from .siblings import Siblings, emit_siblings, with_siblings
 from .sized import emit_sized_main
 
 KERNEL = "nounwind #0"
 AS_WRITTEN = f"optnone noinline {KERNEL}"  # of what takes no time beside what it calls, or others
-PRODUCT_NANOSECONDS = 5_000  # of work for a thread: that of products is known better than of loops
-Native: TypeAlias = Loops | Contraction | Chain
+Native: TypeAlias = Loops | Contraction | Chain | Siblings
 SHORT = 4  # steps of a program that becomes one function
 
 
@@ -152,7 +150,7 @@ class ProgramWriter:
         constants = {b: self._constant(b) for b in program.constants}
         layout = Layout(places, len(places) + self.is_symbolic, constants, scratch_offset)
         before, self.brief = self.brief, brief(program, self.host)
-        for step in program.steps:
+        for step in with_siblings(program.steps):
             self.step(f, step, layout, is_short)
         self.brief = before
         f.do("ret i32 0")
@@ -165,8 +163,11 @@ class ProgramWriter:
         self.module.globals.append(f"@{name} = external constant [{buffer.nbytes} x i8]")
         return f"@{name}"
 
-    def step(self, f: Function, step: Step, layout: Layout, is_short: bool) -> None:
+    def step(self, f: Function, step: Step | Siblings, layout: Layout, is_short: bool) -> None:
         """Write one step into the function of its program."""
+        if isinstance(step, Siblings):
+            self._together(f, step, layout, is_short)
+            return
         copied = copied_input(step)
         if copied is None:
             self._step(f, step, layout, is_short)
@@ -187,10 +188,7 @@ class ProgramWriter:
         if isinstance(step, Contraction) and not (step.is_static and contracts_natively(step)):
             step = as_kernel(step)
         if isinstance(step, (*LOOPS, Contraction, Chain)):
-            if is_short or self.is_symbolic:
-                self._native(f, step, layout, is_short)
-            else:
-                self._once(f, step, layout)
+            self._written(f, step, layout, is_short)
         elif isinstance(step, Copy):
             origin, target = (layout.pointer(f, b) for b in (step.origin, step.target))
             copy_bytes(f, target, origin, f.number(step.target.nbytes))
@@ -209,6 +207,12 @@ class ProgramWriter:
             self._repeat(f, step, layout)
 
     # -- kernels --------------------------------------------------------------------------------
+
+    def _written(self, f: Function, step: Native, layout: Layout, is_short: bool) -> None:
+        if is_short or self.is_symbolic:
+            self._native(f, step, layout, is_short)
+        else:
+            self._once(f, step, layout)
 
     def _once(self, f: Function, step: Native, layout: Layout) -> None:
         """Write a step, or call the function of an equal one that is written."""
@@ -233,6 +237,8 @@ class ProgramWriter:
             self._contraction(f, step, layout, is_short)
         elif isinstance(step, Chain):
             self._chain(f, step, layout)
+        elif isinstance(step, Siblings):
+            self._siblings(f, step, layout)
         else:
             self._loops(f, step, layout, is_short)
 
@@ -247,27 +253,15 @@ class ProgramWriter:
             emit_loops_of(kernel, step, inner, self.host, split)
 
     def _parts(
-        self, f: Function, extents: Sequence[Size], cost: float, least: int = NANOSECONDS_PER_PART
+        self, f: Function, extents: Sequence[Size], cost: float, is_product: bool = False
     ) -> int | str:
-        """How many threads to use, with nanoseconds of work for each.
-
-        It is decided at run time where that depends on the sizes.
-        """
-        if self.is_divided:
-            return 1
-        trips: Any = math.prod(extents, start=1)  # type: ignore[type-var]
-        if isinstance(trips, int):
-            return max(1, min(self.host.cores, int(cost / least)))
-        per_part = max(1, int(least * likely(trips) / max(cost, 1e-3)))
-        wanted = f.emit(f"udiv i64 {f.number(trips)}, {per_part}")
-        wanted = f.intrinsic("umin", Vector("int64"), wanted, str(self.host.cores))
-        return f.intrinsic("umax", Vector("int64"), wanted, "1")
+        return 1 if self.is_divided else parts_of(f, self.host, extents, cost, is_product)
 
     @contextmanager
     def _kernel(
         self,
         f: Function,
-        step: Step,
+        step: Step | Siblings,
         layout: Layout,
         parts: int | str,
         is_short: bool,
@@ -284,7 +278,8 @@ class ProgramWriter:
         if not is_split and is_short:
             yield f, layout, False
             return
-        every = dict.fromkeys([*reads(step), *writes(step)])
+        steps = step.steps if isinstance(step, Siblings) else (step,)
+        every = dict.fromkeys(b for each in steps for b in (*reads(each), *writes(each)))
         buffers = [b for b in every if b.kind != "local"]
         before, name = self.kernels.begin(), self.name("kernel")
         kernel = self.module.function(
@@ -300,7 +295,7 @@ class ProgramWriter:
         extents = [v.extent for v in (step.row, step.column, step.depth, *step.batch)]
         nanoseconds = product_cost(step, self.host)
         self.cost += nanoseconds
-        parts = self._parts(f, extents, nanoseconds, PRODUCT_NANOSECONDS)
+        parts = self._parts(f, extents, nanoseconds, is_product=True)
         most = parts if isinstance(parts, int) else self.host.cores
         plan = plan_contraction(step, self.host, most)
         # The loops around the tiles need no optimization, which would double the time to compile.
@@ -310,11 +305,27 @@ class ProgramWriter:
             emit_contraction(self.module, kernel, step, plan, inner, self.host, most)
         self.scratch = max(self.scratch, scratch_bytes(step, plan, most, self.host))
 
+    def _together(self, f: Function, step: Siblings, layout: Layout, is_short: bool) -> None:
+        if self._parts(f, [], step.cost(self.host), is_product=True) == 1:
+            for each in step.steps:
+                self._step(f, each, layout, is_short)
+        else:
+            self._written(f, step, layout, is_short)
+
+    def _siblings(self, f: Function, step: Siblings, layout: Layout) -> None:
+        cost = step.cost(self.host)
+        self.cost += cost
+        parts = self._parts(f, [], cost, is_product=True)
+        assert isinstance(parts, int), "siblings are of known sizes"
+        with self._kernel(f, step, layout, parts, False) as (kernel, inner, _):
+            needed = emit_siblings(self.module, kernel, step, inner, self.host, parts)
+        self.scratch = max(self.scratch, needed)
+
     def _chain(self, f: Function, step: Chain, layout: Layout) -> None:
         links = Links.of(step, self.host)
         self.cost += links.cost
         extents = [v.extent for v in step.loops]
-        parts = self._parts(f, extents, links.cost, PRODUCT_NANOSECONDS)
+        parts = self._parts(f, extents, links.cost, is_product=True)
         assert isinstance(parts, int), "the loops of a chain are of known sizes"
         with self._kernel(f, step, layout, parts, False) as (kernel, inner, _):
             emit_chain(self.module, kernel, links, inner, self.host)
@@ -421,22 +432,7 @@ class ProgramWriter:
         phi = f"  {round_name} = phi i64 [ 0, %{before} ], [ {following}, %{latch} ]"
         f.lines.insert(place, phi)
         f.start_block(done)
-        self._settle(f, step.carries, targets, body_table, n_body)
-
-    def _settle(
-        self,
-        f: Function,
-        carries: Sequence[Carry],
-        targets: Targets,
-        table: str,
-        first: int,
-        parts: int = 1,
-    ) -> None:
-        """Copy what was carried last into the results, unless it lies there."""
-        for i, carry in enumerate(carries):
-            last = f.emit(f"load ptr, ptr {f.offset(table, 'ptr', str(first + i))}, align 8")
-            with f.when(f.emit(f"icmp ne ptr {last}, {targets.even[i]}")):
-                copy_bytes(f, targets.even[i], last, f.number(quotient(carry.result.nbytes, parts)))
+        targets.settle(f, step.carries, body_table, n_body)
 
     def _repeat(self, f: Function, step: RepeatStep, layout: Layout) -> None:
         before, scratch, is_divided = self.cost, self.scratch, self.is_divided
@@ -496,4 +492,4 @@ class ProgramWriter:
             for i, pointer in enumerate(written):
                 slot = f.offset(table, "ptr", str(n_constants + i))
                 f.do(f"store ptr {pointer}, ptr {slot}, align 8")
-        self._settle(f, step.carries, targets, table, n_constants, step.parts)
+        targets.settle(f, step.carries, table, n_constants, step.parts)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ...ir.types import Type
-from ...lower.lir.access import reads, writes
+from ...lower.lir.access import reads, times, writes
 from ...lower.lir.expr import Load
 from ...lower.lir.program import Buffer, Copy, Kernel, Program, RepeatStep, Rows, Step, WhileStep
 from ...lower.schedule.group_rows import is_same_block
@@ -34,9 +34,9 @@ def lifetimes(program: Program) -> Lifetimes:
     """Look at each step of a program once."""
     inputs = {b: i for i, b in enumerate(program.inputs)}
     outputs = {b: i for i, b in enumerate(program.outputs)}
-    first, last = [len(program.steps)] * len(outputs), [-1] * len(inputs)
+    first, last = [len(program.steps) + 1] * len(outputs), [-1] * len(inputs)
     updated, in_order = set(), set()
-    for number, step in enumerate(program.steps):
+    for number, step in zip(times(program.steps), program.steps, strict=True):
         given = [b for b in reads(step) if b in inputs]
         for b in given:
             last[inputs[b]] = number

@@ -64,6 +64,15 @@ class Targets:
             chosen.append(pointer)
         return chosen
 
+    def settle(
+        self, f: Function, carries: Sequence[Carry], table: str, first: int, parts: int = 1
+    ) -> None:
+        """Copy what was carried last into the results, unless it lies there."""
+        for i, carry in enumerate(carries):
+            last = f.emit(f"load ptr, ptr {f.offset(table, 'ptr', str(first + i))}, align 8")
+            with f.when(f.emit(f"icmp ne ptr {last}, {self.even[i]}")):
+                copy_bytes(f, self.even[i], last, f.number(quotient(carry.result.nbytes, parts)))
+
 
 def write_rows(
     f: Function, k: str, arrays: Sequence[tuple[str, Any]], table: str, first: int

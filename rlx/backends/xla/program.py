@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
-from ...ir.gil import HAS_GIL
+from ...ir.gil import counts_exactly
 from ...ir.graph import Graph
 from ...ir.sharding import Shardings
 from ..graph_table import EXPANDED, NATIVE, ON_HOST, prepare, report
@@ -221,7 +221,7 @@ class XlaProgram:
 
 def _is_alone(arrays: list[jax.Array], i: int) -> bool:
     """Whether only this list and the argument that was given away refer to an array."""
-    return sys.getrefcount(arrays[i]) <= _REFERENCES and HAS_GIL
+    return counts_exactly(arrays[i]) and sys.getrefcount(arrays[i]) <= _REFERENCES
 
 
 _REFERENCES = 1 + next(sys.getrefcount(one[i]) for one in [[object()]] for i in [0])

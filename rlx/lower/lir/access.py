@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 
 from .expr import Expr
@@ -83,6 +84,11 @@ def _reads(step: Step) -> Iterator[Buffer]:
         yield from (c.initial for c in step.carries)
     elif isinstance(step, RepeatStep):
         yield from (*step.constants, *(c.initial for c in step.carries), *step.slices)
+
+
+def times(steps: Iterable[Step]) -> Iterator[int]:
+    """Numbers of steps, equal ones of those that may run at the same time."""
+    return itertools.accumulate(not (isinstance(s, Contraction) and s.joins) for s in steps)
 
 
 def writes(step: Step) -> tuple[Buffer, ...]:

@@ -12,15 +12,16 @@ import numpy as np
 from ...ir.types import Type
 from .expr import Const, Expr
 from .index import Variable
-from .program import Buffer, Step
+from .program import Buffer
 
 UNSEEN = ("source", "serial")  # fields on which nothing depends that a step does
 PLAIN = (int, str, type(None), np.dtype, Type)
 
 
-def canonical(step: Step) -> tuple[Hashable, list[Buffer]]:
+def canonical(step: Any) -> tuple[Hashable, list[Buffer]]:
     """A key that equal steps have in common, and the step's buffers in its order.
 
+    A backend may ask for several steps that it has put into one dataclass.
     Steps with equal keys do the same with their buffers, which have the same types and kinds and
     stand at the same places of the lists. All sizes are numbers.
     """

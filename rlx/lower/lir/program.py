@@ -228,7 +228,8 @@ class Contraction:
     load whose index has quotients and remainders (windows), or a `Guard` of such loads (padding).
     Without `has_static_columns` there is a single store, of the sum converted to the buffer's
     dtype. A backend may give the operands' numbers in another order of its own, as `lhs_panels` or
-    `rhs_panels`: these are read instead.
+    `rhs_panels`: these are read instead. A product `joins` the one before it if both may run at the
+    same time.
     """
 
     batch: tuple[Variable, ...]
@@ -242,6 +243,7 @@ class Contraction:
     source: Source | None = None
     lhs_panels: Buffer | None = None
     rhs_panels: Buffer | None = None
+    joins: bool = False
 
     @property
     def operands(self) -> tuple[tuple[Expr, Variable], tuple[Expr, Variable]]:

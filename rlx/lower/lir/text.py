@@ -275,7 +275,7 @@ def _contraction_lines(step: Contraction, letters: Letters | None = None) -> lis
     outer = writer.loops((*step.batch, step.row, step.column))
     inner = writer.loops([step.depth])
     factors = f"{writer.expr(step.lhs)} * {writer.expr(step.rhs)}"
-    head = f"contraction {outer}:"
+    head = f"contraction {outer}{', at the same time' if step.joins else ''}:"
     line = f"  accumulated = {SHORT[step.dtype.name]} add over {inner}: {factors}"
     for store in step.stores:
         writer.store(store)

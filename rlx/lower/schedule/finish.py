@@ -10,6 +10,7 @@ from .chain_products import chain_products
 from .forward_copies import forward_copies
 from .forward_pads import forward_pads
 from .group_rows import group_rows
+from .join_products import join_products
 from .localize_rows import localize_rows
 from .loops import indices, merge_kernel_loops, merge_loops, split_loops, substituted
 from .merge_epilogues import merge_epilogues
@@ -33,7 +34,9 @@ def finish(program: Program, target: Target) -> Program:
     steps = split_reductions(merged, target.sums_alike)
     steps = steps if target.sums_alike else split_scatters(steps)
     steps = localize_rows(steps, target.local_bytes)
-    program.steps = chain_products(steps, target.threads) if target.has_chains else steps
+    program.steps = steps
+    if target.has_chains:
+        program.steps = join_products(chain_products(steps, target.threads))
     return program
 
 

@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 
 from ...ir.dims import Dim, Size, largest, likely
 from ...ir.types import Type, as_dtype
-from ..lir.access import reads, writes
+from ..lir.access import reads, times, writes
 from ..lir.expr import Load
 from ..lir.program import (
     Buffer,
@@ -162,7 +162,7 @@ def _lifetimes(
 ) -> tuple[dict[Buffer, int], dict[Buffer, int]]:
     first: dict[Buffer, int] = {}
     last: dict[Buffer, int] = {}
-    for number, step in enumerate(steps):
+    for number, step in zip(times(steps), steps, strict=True):
         for buffer in (*writes(step), *reads(step)):
             if buffer.kind == kind:
                 owner = heirs.get(buffer, buffer)
