@@ -83,3 +83,10 @@ def test_the_error_does_not_grow_with_the_rows(found: list[bool]) -> None:
     wanted = x.astype(np.float64).sum(0)
     error = np.abs(np.asarray(rlx.jit(lambda x: x.sum(0))(x)) - wanted) / wanted
     assert any(found) and error.max() < 16 * np.finfo(np.float32).eps
+
+
+def test_the_error_does_not_grow_with_the_rounds_of_outer_loops() -> None:
+    x, w = (np.random.default_rng(0).random(s, np.float32) for s in ((300, 520), (600, 1, 1)))
+    wanted = 600 * x.astype(np.float64).sum(0) + 300 * w.astype(np.float64).sum()
+    error = np.abs(np.asarray(rlx.jit(lambda x, w: abs(x + w).sum((0, 1)))(x, w)) - wanted) / wanted
+    assert error.max() < 16 * np.finfo(np.float32).eps

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -134,6 +135,8 @@ def test_keys_of_steps_do_not_depend_on_names_and_places():
     assert not {*ours} & {*theirs}
     product = {"row": 4, "column": 8, "depth": 8}
     assert canonical(contraction(**product))[0] == canonical(contraction(**product))[0]
+    joined = replace(contraction(**product), joins=True)
+    assert canonical(contraction(**product))[0] == canonical(joined)[0]
 
 
 def test_keys_of_products_differ_where_they_do_something_else():

@@ -38,7 +38,9 @@ def reduced_by_rows(
     if len(nests) != 1:
         return []
     (sizes,) = nests
-    if not all(isinstance(n, int) for n in sizes) or sizes[-1] > TOGETHER * PIECE:
+    # of several loops others begin a new piece for each round of the outer ones
+    most = TOGETHER * PIECE if len(found[0].loops) == 1 else PIECE
+    if not all(isinstance(n, int) for n in sizes) or sizes[-1] > most:
         return []
     if math.prod(sizes) * found[0].dtype.itemsize < MANY:
         return []
@@ -62,7 +64,7 @@ def emit_by_rows(
 ) -> None:
     """Reductions of the columns in a span; `finish` does the rest for some."""
     f, bytes_each = scope.f, sum(expr.dtype.itemsize for expr in found)
-    block, first = max(lanes, BLOCK // bytes_each), Variable(along.extent)
+    block, first = max(1, BLOCK // bytes_each // lanes) * lanes, Variable(along.extent)
     buffers = [Buffer("so_far", Type(expr.dtype, (block,)), "local") for expr in found]
     tables = {b: f.reserve(f"[{block} x {Vector(b.dtype.name).element}]", 64) for b in buffers}
     places = [load(b, as_index(along) - first) for b in buffers]

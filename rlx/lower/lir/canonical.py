@@ -14,7 +14,7 @@ from .expr import Const, Expr
 from .index import Variable
 from .program import Buffer
 
-UNSEEN = ("source", "serial")  # fields on which nothing depends that a step does
+UNSEEN = ("source", "serial", "joins")  # fields on which nothing depends that a step does
 PLAIN = (int, str, type(None), np.dtype, Type)
 
 
