@@ -15,8 +15,10 @@ from test_session import W, X, failing, layer, library_call
 
 import rlx
 import rlx.numpy as rnp
-from rlx.backends import forks
+from rlx.backends import forks, registry
 from rlx.backends.forks import Turns
+from rlx.ir.gil import HAS_GIL
+from rlx.runtime.session import _session
 from rlx.transforms.kept import Kept
 
 
@@ -227,6 +229,18 @@ def test_threads_meet_new_sizes_of_one_program():
     assert in_threads(6, work) == [True] * 6
 
 
+def test_threads_open_a_device_once():
+    """Else arrays of one would lie elsewhere for the code of another."""
+    try:
+        for _ in range(20):
+            registry._open.cache_clear()
+            found = in_threads(8, lambda i: registry.get("reference"))
+            assert len(set(map(id, found))) == 1
+    finally:
+        registry._open.cache_clear()
+        _session.cache_clear()
+
+
 def test_threads_draw_keys_from_one_stream():
     stream = rlx.random.stream(0)
     found = in_threads(8, lambda i: [stream.key().tolist() for _ in range(40)])
@@ -362,6 +376,15 @@ def test_the_interpreter_ends_while_workers_sleep_and_futures_wait():
         "c = rlx.Session().compile(lambda x: x @ x, x)\n"
         "c(x)\n"
         "kept = [c.submit(x) for _ in range(20)]\n"
+    )
+
+
+@pytest.mark.skipif(HAS_GIL, reason="this Python has a GIL")
+def test_the_gil_stays_off():
+    ends_well(
+        "import sys\n"
+        "rlx.jit(lambda x: rlx.numpy.sort(x @ x))(np.ones((9, 9), 'float32'))\n"
+        "assert not sys._is_gil_enabled()\n"
     )
 
 

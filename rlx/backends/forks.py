@@ -27,6 +27,11 @@ def hold_in_forks(rank: int, lock: Any) -> Any:
     return lock
 
 
+# Held while a device is opened, so that there is one of it: `cache` lets threads that come at once
+# each make their own.
+opening = hold_in_forks(2, threading.RLock())
+
+
 def _take() -> None:
     for _, lock in list(_held):
         lock.__enter__()

@@ -17,6 +17,7 @@ from ..ir.builder import user_source
 from ..ir.errors import DeviceUnavailable, UnknownDeviceError
 from ..ir.memory import Memory
 from .backend import Availability, Backend
+from .forks import opening
 
 GROUP = "rlx.backends"
 
@@ -147,8 +148,9 @@ def availability(name: str) -> Availability:
     """Whether a device can run here, and if not, why."""
     name = canonical(name)
     try:
-        backend = _open(name)
-        found = backend.availability()
+        with opening:
+            backend = _open(name)
+            found = backend.availability()
         return _checked(backend) if found.is_available else found
     except Exception as error:  # a package of somebody else can fail in any way
         if name.partition(":")[0] in BACKENDS:

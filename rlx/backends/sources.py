@@ -9,9 +9,10 @@ import hashlib
 import os
 import platform
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -22,6 +23,7 @@ from .disk import DiskCache, tell_once
 ROOMS = ("ir", "lower", "backends")  # where a graph becomes code
 EVERYTHING = (".",)
 IMPORT_TIME = 2.0  # seconds it may have taken
+Stamp: TypeAlias = tuple[str, int, int, int]  # a file, its size, when it was written and changed
 _ROOT = Path(__file__).parents[1]
 
 
@@ -31,19 +33,20 @@ def sources(disk: DiskCache, rooms: Sequence[str] = ROOMS) -> str:
     By default they are those that turn graphs into code. It is empty if files were changed since
     this process read them.
     """
-    files = sorted(file for room in rooms for file in _files_in(str(_ROOT / room)))
-    newest = max((max(s.st_mtime, s.st_ctime) for _, s in files), default=IMPORTED)
-    if newest > IMPORTED - IMPORT_TIME:
+    stamps: list[Stamp] = []
+    for room in rooms:
+        _look_into(str(_ROOT / room), stamps)
+    newest = max((max(written, changed) for _, _, written, changed in stamps), default=0)
+    if newest > (IMPORTED - IMPORT_TIME) * 1e9:
         tell_once("not used, for files of rlx were changed after this process began")
         return ""
-    stamps = [(path, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for path, s in files]
     platforms = (sys.version, sys.platform, platform.machine())
-    content = _content(disk, tuple(stamps))
+    content = _content(disk, tuple(sorted(stamps)))
     return hashed(content, platforms, np.__version__, ml_dtypes.__version__)
 
 
 @cache
-def _content(disk: DiskCache, stamps: tuple[tuple[str, int, int, int], ...]) -> str:
+def _content(disk: DiskCache, stamps: tuple[Stamp, ...]) -> str:
     """A hash of what is in files, kept by their sizes and dates.
 
     Reading them takes ten times as long as looking at these.
@@ -52,14 +55,17 @@ def _content(disk: DiskCache, stamps: tuple[tuple[str, int, int, int], ...]) -> 
     known = disk.get(key)
     if known is None:
         digest = hashlib.blake2b(digest_size=16)
-        for path, *_ in stamps:
-            with open(path, "rb") as file:
-                content = file.read()
-            name = path.removeprefix(str(_ROOT))
-            digest.update(f"{name} {len(content)}\n".encode() + content)
+        for stamp in stamps:
+            digest.update(stamp[0].removeprefix(str(_ROOT)).encode() + _digest(stamp))
         known = digest.digest()
         disk.put(key, known)
     return known.hex()
+
+
+@cache
+def _digest(stamp: Stamp) -> bytes:
+    with open(stamp[0], "rb") as file:
+        return hashlib.blake2b(file.read(), digest_size=16).digest()
 
 
 def hashed(*parts: object) -> str:
@@ -67,10 +73,12 @@ def hashed(*parts: object) -> str:
     return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
 
 
-def _files_in(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+def _look_into(folder: str, stamps: list[Stamp]) -> None:
+    """Add the files of a folder and of those in it."""
     with os.scandir(folder) as found:
         for file in found:
-            if file.is_dir():
-                yield from _files_in(file.path)
-            elif file.name.endswith(".py"):
-                yield file.path, file.stat()
+            if file.name.endswith(".py"):
+                s = file.stat()
+                stamps.append((file.path, s.st_size, s.st_mtime_ns, s.st_ctime_ns))
+            elif file.is_dir() and file.name != "__pycache__":
+                _look_into(file.path, stamps)

@@ -187,18 +187,17 @@ class CpuBackend(Backend):
     ) -> tuple[Code, Program, str, dict[str, float]]:
         """Lower the graph, write its program as LLVM text and compile that."""
         times = [time.perf_counter()]
-        with no_collection:
-            lowered = lower(graph, target, check)
-        program = lowered.program
-        times.append(time.perf_counter())
-        tuned = tune(program, fixed, _host_of(target)) if tunes(target) else {}
-        times.append(time.perf_counter())
         with Compiles(target.tier) as compiles:
-            units = Units(Module(), host().cores, compiles.add)
-            writer = ProgramWriter(_host_of(target, tuned), units.add, units.module)
-            with no_collection:
+            with no_collection:  # until there is work for other threads
+                lowered = lower(graph, target, check)
+                program = lowered.program
+                times.append(time.perf_counter())
+                tuned = tune(program, fixed, _host_of(target)) if tunes(target) else {}
+                times.append(time.perf_counter())
+                units = Units(Module(), host().cores, compiles.add)
+                writer = ProgramWriter(_host_of(target, tuned), units.add, units.module)
                 memory, early = writer.write(program, fixed)
-            times.append(time.perf_counter())
+                times.append(time.perf_counter())
             objects = compiles.finish(units.rest())
         times.append(time.perf_counter())
         may_be_better = target.tier == "auto"

@@ -283,7 +283,9 @@ def emit_finish(
     sums = replace(
         problem, c_row=blocking.partial_row, c_lines=lines, out_dtype=problem.accumulator
     )
-    if blocking.pieces > 1 and (blocking.swapped or epilogue is not None or sums != problem):
+    has_edge = blocking.tile.has_row_edge or blocking.tile.has_column_edge
+    converts = blocking.swapped or epilogue is not None or sums != problem
+    if blocking.pieces > 1 and has_edge and converts:  # else partial sums go straight to memory
         with f.when(f.emit("xor i1 %final, true")):
             _copy_rows(f, blocking, sums, None, turned=False)
         with f.when("%final"):

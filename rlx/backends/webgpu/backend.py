@@ -13,6 +13,7 @@ from ..backend import Availability, Backend, Executable
 from ..c_like.dialect import Limits
 from ..c_like.executable import kernel_executable, kernel_target
 from ..c_like.plan import Plan, plan
+from ..forks import opening
 from . import adapters
 from .device import Device
 from .few_arrays import few_arrays
@@ -45,6 +46,7 @@ class WebgpuBackend(Backend):
 
     def __init__(self, name: str = "webgpu", which: str = "") -> None:
         self.name = f"{name}:{which}" if which else name
+        self._device: Device | None = None
         self.memory: WebgpuMemory = WebgpuMemory(self.name, lambda: self.device)
 
     def availability(self) -> Availability:
@@ -60,15 +62,15 @@ class WebgpuBackend(Backend):
         """The adapter, its interface and the library's version."""
         return adapters.description(self.name)
 
-    @cached_property
-    def _device(self) -> Device:
-        return Device(self.name)
-
     @property
     def device(self) -> Device:
         """The open adapter, opened anew if it was lost."""
-        self._device.reopen()
-        return self._device
+        device = self._device
+        if device is None:
+            with opening:
+                device = self._device = self._device or Device(self.name)
+        device.reopen()
+        return device
 
     @cached_property
     def target(self) -> Target:  # type: ignore[override]

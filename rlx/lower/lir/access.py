@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from weakref import WeakKeyDictionary
 
 from .expr import Expr
 from .index import Index
@@ -27,10 +26,6 @@ from .program import (
     WhileStep,
 )
 
-# of steps, which do not change: every pass asks for them again and again
-_known_reads: WeakKeyDictionary[Step, tuple[Buffer, ...]] = WeakKeyDictionary()
-_known_writes: WeakKeyDictionary[Step, tuple[Buffer, ...]] = WeakKeyDictionary()
-
 
 def loaded_buffers(exprs: Iterable[Expr], indices: Iterable[Index] = ()) -> list[Buffer]:
     """The buffers that expressions and indices load from, oldest first."""
@@ -49,10 +44,10 @@ def reads(step: Step) -> tuple[Buffer, ...]:
 
     Those a `Rows` or `Chain` passes on inside are among them.
     """
-    found = _known_reads.get(step)
-    if found is None:
-        found = _known_reads[step] = tuple(dict.fromkeys(_reads(step)))
-    return found
+    known = vars(step)  # a step does not change, and every pass asks for them again and again
+    if "reads" not in known:
+        known["reads"] = tuple(dict.fromkeys(_reads(step)))
+    return known["reads"]
 
 
 def _reads(step: Step) -> Iterator[Buffer]:
@@ -98,10 +93,10 @@ def times(steps: Iterable[Step]) -> Iterator[int]:
 
 def writes(step: Step) -> tuple[Buffer, ...]:
     """The buffers a step writes, scratch memory included, each once."""
-    found = _known_writes.get(step)
-    if found is None:
-        found = _known_writes[step] = tuple(dict.fromkeys(_writes(step)))
-    return found
+    known = vars(step)
+    if "writes" not in known:
+        known["writes"] = tuple(dict.fromkeys(_writes(step)))
+    return known["writes"]
 
 
 def _writes(step: Step) -> Iterator[Buffer]:

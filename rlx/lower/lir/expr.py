@@ -10,12 +10,12 @@ import itertools
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...ir.dims import Size, is_at_least
+from ...ir.lazy import lazy
 from .index import Index, Variable
 
 if TYPE_CHECKING:
@@ -63,12 +63,12 @@ class Expr:
         """The indices directly in it (those of operands not included)."""
         return ()
 
-    @cached_property
+    @lazy
     def parts(self) -> tuple[Expr, ...]:
         """The expressions directly in it, those inside of its indices first."""
         return (*(e for index in self.indices for e in index.loads), *self.operands)
 
-    @cached_property
+    @lazy
     def variables(self) -> frozenset[Variable]:
         """The loop variables its value depends on.
 
@@ -77,7 +77,7 @@ class Expr:
         found = frozenset(v for index in self.indices for v in index.variables)
         return found.union(*(operand.variables for operand in self.operands))
 
-    @cached_property
+    @lazy
     def loads(self) -> frozenset[Load]:
         """Every load in it, those inside of indices included."""
         own = [self] if isinstance(self, Load) else []
@@ -156,7 +156,7 @@ class Reduce(Expr):
         """The start and the body."""
         return (self.init, self.body)
 
-    @cached_property
+    @lazy
     def variables(self) -> frozenset[Variable]:
         """The variables outside of its own loops."""
         return self.body.variables - frozenset(self.loops)

@@ -15,10 +15,10 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...ir.dims import Dim, Size, is_at_least, likely, quotient
+from ...ir.lazy import lazy
 
 if TYPE_CHECKING:
     from .expr import Expr
@@ -53,7 +53,7 @@ class Variable:
         """What atoms are sorted by."""
         return (0, self.serial)
 
-    @cached_property
+    @lazy
     def index(self) -> Index:
         """It as an index; one that takes a single value is 0."""
         return Index(((self, 1),)) if is_long(self) else Index()

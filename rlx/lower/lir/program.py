@@ -10,11 +10,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from ...ir.lazy import lazy
 from ...ir.op import Op
 from ...ir.types import Size, Type
 from .expr import Expr, Load, walk
@@ -106,7 +106,7 @@ class Kernel:
     stores: tuple[Store, ...]
     source: Source | None = None
 
-    @cached_property
+    @lazy
     def exprs(self) -> tuple[Expr, ...]:
         """Every expression once, operands first, those inside of indices included."""
         stores = self.stores
