@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable
 from ...ir.dims import Size, likely
 from ...ir.types import NAMES
 from ...lower.lir.expr import INSTRUCTIONS, Apply, Expr, Load, walk
-from ...lower.lir.index import Variable
+from ...lower.lir.index import Index, Variable
 from .code import Function, Vector
 from .host import Host
 from .scalar import HALVES
+
+SHORT = 8  # rounds
 
 
 def _loads(exprs: Iterable[Expr]) -> list[Load]:
@@ -20,20 +22,23 @@ def _loads(exprs: Iterable[Expr]) -> list[Load]:
 def best_variable(exprs: Iterable[Expr], choices: Iterable[Variable]) -> Variable:
     """The variable along which the fewest loads need a gather.
 
+    A load of pairs costs half of one; more, but not as much, lanes that a short loop leaves empty.
     Among equal ones it is the longest, then the last.
     """
-    loads = _loads(exprs)
+    loads = [(e.index, e.index.variables) for e in _loads(exprs)]
 
-    def gathers(variable: Variable) -> int:
-        return sum(
-            variable in load.index.variables
-            and not (
-                load.index.is_stepped_by(variable) and load.index.stride_of(variable) in (1, -1)
-            )
-            for load in loads
-        )
+    def gathers(variable: Variable) -> float:
+        return sum(_gather(i, variable) for i, variables in loads if variable in variables)
 
     return min(reversed(list(choices)), key=lambda v: (gathers(v), -min(likely(v.extent), 256)))
+
+
+def _gather(index: Index, along: Variable) -> float:
+    """What part of a gather a load takes."""
+    stride = index.stride_of(along) if index.is_stepped_by(along) else 0
+    if stride in (1, -1):
+        return 0.75 if likely(along.extent) < SHORT else 0
+    return 0.5 if stride in (2, -2) else 1
 
 
 def choose_lanes(host: Host, exprs: Iterable[Expr], extent: Size, most: int = 4) -> int:

@@ -7,13 +7,13 @@ ones are copied to all lanes where a vector is needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...ir.dims import Size, is_at_least
 from ...ir.types import NAMES
 from ...lower.lir.expr import Accumulated as AccumulatedExpr
-from ...lower.lir.expr import Apply, Const, Expr, Guard, IndexValue, Load, Reduce
+from ...lower.lir.expr import Apply, Const, Expr, Guard, IndexValue, Load, Reduce, const, guard
 from ...lower.lir.index import UNKNOWN, Index, Loaded, Quotient, Remainder, Variable
 from ...lower.lir.program import Buffer, Store
 from .code import Function, Vector, literal
@@ -368,31 +368,58 @@ class Scope:
         return self.f.emit(f"icmp {word} {vector.text} {text}, {limit}"), True
 
     def _guard(self, expr: Guard) -> Rendered:
-        f, conditions = self.f, self.conditions(expr)
-        varies = any(v for _, v in conditions)
-        if not varies:
+        f, is_load = self.f, self._is_masked_load(expr)
+        if not is_load and (split := self._split(expr)) is not None:
+            return self.value(split)
+        conditions = self.conditions(expr)
+        if not any(v for _, v in conditions):
             return self._branch(expr, [c for c, _ in conditions])
         mask = Vector("bool", self.lanes)
-        held = self.mask
-        here = None
-        for rendered in conditions:
-            each = self.spread("bool", rendered)
-            here = each if here is None else f.emit(f"and {mask.text} {here}, {each}")
-        assert here is not None
-        both = here if held is None else f.emit(f"and {mask.text} {here}, {held}")
+        here = self._all(mask, [c for c, v in conditions if v])
+        if uniform := [c for c, v in conditions if not v]:
+            held = self._all(Vector("bool"), uniform)
+            here = f.emit(f"select i1 {held}, {mask.text} {here}, {mask.text} zeroinitializer")
+        both = here if self.mask is None else f.emit(f"and {mask.text} {here}, {self.mask}")
         inside = self.inner(mask=both, guarded=True).vector(expr.inside)
+        if is_load:
+            return inside, True
         outside = self.vector(expr.outside)
         vector = register(NAMES[expr.dtype], self.lanes)
         return f.emit(
             f"select {mask.text} {here}, {vector.text} {inside}, {vector.text} {outside}"
         ), True
 
+    def _is_masked_load(self, expr: Guard) -> bool:
+        """Whether one load gives it all: neighbors where the mask is set, 0 elsewhere."""
+        inside = expr.inside
+        if not isinstance(inside, Load) or expr.outside is not const(expr.dtype, 0):
+            return False
+        is_neighbors = self.along is not None and inside.index.stride_of(self.along) == 1
+        return self.lanes > 1 and is_neighbors and self._is_stepped(inside.index)
+
+    def _split(self, expr: Guard) -> Expr | None:
+        """A guard of all lanes around that of each, whose masks may then be known."""
+        bounds = [b for b in expr.bounds if not self.depends(b[0].variables)]
+        steps = [s for s in expr.steps if not self.depends(s[0].variables)]
+        left = (
+            [b for b in expr.bounds if b not in bounds],
+            [s for s in expr.steps if s not in steps],
+        )
+        if not (bounds or steps) or not any(left):
+            return None
+        return guard(bounds, steps, guard(*left, expr.inside, expr.outside), expr.outside)
+
+    def _all(self, vector: Vector, conditions: Sequence[str]) -> str:
+        """Whether all conditions hold."""
+        held = conditions[0]
+        for other in conditions[1:]:
+            held = self.f.emit(f"and {vector.text} {held}, {other}")
+        return held
+
     def _branch(self, expr: Guard, conditions: list[str]) -> Rendered:
         """All lanes go the same way: a jump."""
         f = self.f
-        held = conditions[0]
-        for other in conditions[1:]:
-            held = f.emit(f"and i1 {held}, {other}")
+        held = self._all(Vector("bool"), conditions)
         varies = self.depends(expr.variables)
         vector = register(NAMES[expr.dtype], self.lanes if varies else 1)
         labels = [f.label("inside"), f.label("outside"), f.label("both")]

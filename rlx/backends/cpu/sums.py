@@ -7,9 +7,11 @@ sums as fit `PARTIAL_BYTES`, to which the terms go in turns, combined in halves.
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import TYPE_CHECKING
 
-from ...lower.lir.expr import Reduce
+from ...lower.lir.expr import Apply, Guard, Reduce, walk
 from ...lower.lir.index import Variable
 from ...lower.lir.program import Scan
 from .code import Function, Vector, literal
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 # Terms that are added one after another: the error of a sum grows with their number, not its own.
 PIECE = 256
+LARGEST_WINDOW = 32  # terms that are written one by one
 PARTIAL_BYTES = 64  # a vector of the widest processors, so that they lose nothing
 
 
@@ -37,7 +40,13 @@ def reduce_lanes(scope: Scope, expr: Reduce) -> str:
 def _nest(expr: Reduce, loops: list[Variable], scope: Scope, vector: Vector, total: str) -> str:
     f = scope.f
     if not loops:
-        return combine(f, expr.combine, vector, total, scope.vector(expr.body))
+        return _with_term(scope, expr, vector, total)
+    if _is_window(expr, loops):
+        for places in itertools.product(*(range(v.extent) for v in loops)):  # type: ignore
+            inner = scope.inner()
+            inner.names |= {v: str(i) for v, i in zip(loops, places, strict=True)}
+            total = _with_term(inner, expr, vector, total)
+        return total
     extent = f.number(loops[0].extent)
     is_long = isinstance(loops[0].extent, int) and loops[0].extent > PIECE
     if not (is_long and vector.is_float and expr.combine == "add"):
@@ -49,6 +58,26 @@ def _nest(expr: Reduce, loops: list[Variable], scope: Scope, vector: Vector, tot
         piece = _rounds(expr, loops, scope, vector, zero, (pieces.index, end))
         pieces.next = [combine(f, "add", vector, pieces.values[0], piece)]
     return pieces.values[0]
+
+
+def _is_window(expr: Reduce, loops: list[Variable]) -> bool:
+    """Whether there are few terms, which lie within bounds: known places make known masks."""
+    count = math.prod(v.extent for v in loops)
+    return (
+        isinstance(count, int)
+        and count <= LARGEST_WINDOW
+        and any(isinstance(e, Guard) for e in walk(expr.body))
+    )
+
+
+def _with_term(scope: Scope, expr: Reduce, vector: Vector, total: str) -> str:
+    """The total and one more term; a product is not rounded before it is added."""
+    f, body = scope.f, expr.body
+    is_sum = vector.is_float and expr.combine == "add"
+    if not (is_sum and isinstance(body, Apply) and body.instruction == "mul"):
+        return combine(f, expr.combine, vector, total, scope.vector(body))
+    x, y = (scope.vector(e) for e in body.args)
+    return f.intrinsic("fmuladd", vector, x, y, total)
 
 
 def _rounds(
