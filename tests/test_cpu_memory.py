@@ -1,6 +1,7 @@
 """Memory for results: aligned, distinct, reused, and bounded while it waits."""
 
 import ctypes
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -73,3 +74,24 @@ def test_memory_that_waits_is_bounded(library, allocate, release):
 
 def test_memory_that_cannot_be_had_is_null(allocate):
     assert allocate(1 << 50) is None
+
+
+@pytest.mark.parametrize("library", [True], indirect=True, ids=["locked"])
+def test_threads_never_get_the_same_block(library, allocate, release):
+    """Calls through ctypes run without the GIL, so the lock is needed in every Python."""
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        for _ in range(3000):
+            block = allocate(640)
+            ctypes.memset(block, number, 640)
+            if ctypes.string_at(block, 640) != bytes([number]) * 640:
+                wrong.append(block)
+            release(block, 640)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong

@@ -20,6 +20,7 @@ HUGE_BYTES = 4 << 20  # from here on blocks start on a huge page and ask for hug
 HUGE_ALIGNMENT = 2 << 20
 ADVICE_HUGE_PAGES = 14  # MADV_HUGEPAGE
 BINS = 256
+TRIES = 100  # to get the lock of the bins, which nobody has for long
 
 
 def kept_bytes() -> int:
@@ -117,14 +118,21 @@ def _lock(f: Function, locked: bool) -> None:
     if not locked:
         return
     f.declarations.add("declare i32 @sched_yield()")
-    spin, taken, done = f.label("spin"), f.label("taken"), f.label("locked")
+    spin, taken, rest, again, done = map(f.label, ("spin", "taken", "rest", "again", "locked"))
+    start, tries, more = f.block, f.fresh("tries"), f.fresh("more")
     f.do(f"br label %{spin}")
     f.start_block(spin)
+    f.do(f"{tries} = phi i32 [ 0, %{start} ], [ {more}, %{again} ]")
     before = f.emit("atomicrmw xchg ptr @bin_lock, i32 1 acquire")
     free = f.emit(f"icmp eq i32 {before}, 0")
     f.do(f"br i1 {free}, label %{done}, label %{taken}")
-    f.start_block(taken)  # perhaps by a thread that waits for this processor
+    f.start_block(taken)
+    f.do(f"{more} = add i32 {tries}, 1")
+    f.do(f"br i1 {f.emit(f'icmp ult i32 {more}, {TRIES}')}, label %{again}, label %{rest}")
+    f.start_block(rest)  # who has it may wait for this processor
     f.emit("call i32 @sched_yield()")
+    f.do(f"br label %{again}")
+    f.start_block(again)
     f.do(f"br label %{spin}")
     f.start_block(done)
 
