@@ -90,3 +90,9 @@ def test_the_error_does_not_grow_with_the_rounds_of_outer_loops() -> None:
     wanted = 600 * x.astype(np.float64).sum(0) + 300 * w.astype(np.float64).sum()
     error = np.abs(np.asarray(rlx.jit(lambda x, w: abs(x + w).sum((0, 1)))(x, w)) - wanted) / wanted
     assert error.max() < 16 * np.finfo(np.float32).eps
+
+
+def test_the_order_of_the_loops_is_always_the_same() -> None:
+    x, w = (np.random.default_rng(0).random(s, np.float32) for s in ((60, 20), (90, 1, 1)))
+    fns = [rlx.jit(lambda x, w: abs(x + w).sum((0, 1))) for _ in range(8)]
+    assert len({np.asarray(fn(x, w)).tobytes() for fn in fns}) == 1

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import chain
 
 from ...ir.dims import Size, likely, quotient
-from ..lir.expr import Expr, Reduce, reduce, substitute
+from ..lir.expr import Expr, Load, Reduce, reduce, substitute, walk
 from ..lir.index import Index, Quotient, Remainder, Variable, as_index
 from ..lir.program import Kernel, Store
 
@@ -147,7 +147,8 @@ def _ordered_reductions(kernel: Kernel) -> Kernel:
         return kernel
     orders: dict[tuple[Variable, ...], tuple[Variable, ...]] = {}
     for r in found:
-        loads = [load.index for load in r.body.loads if load.index.is_affine]
+        # as they are written, not as they come in a set: a process must order as the last one did
+        loads = [e.index for e in walk(r.body) if isinstance(e, Load) and e.index.is_affine]
         longest = max(loads, key=lambda i: sum(v in i.variables for v in r.loops), default=Index())
         order = sorted(r.loops, key=lambda v: -abs(likely(longest.stride_of(v))))
         orders.setdefault(r.loops, tuple(order))
