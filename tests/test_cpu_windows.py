@@ -68,6 +68,12 @@ def test_minus_zero_outside_stays() -> None:
     assert np.signbit(padded).all() and padded.shape == (6, 40)
 
 
+def test_what_is_loaded_whole_is_not_taken_for_its_part() -> None:
+    for size in (4, 16, 37, 100):
+        same(lambda x: x + rnp.pad(x[3:], ((3, 0),)), small((size,)))
+        same(lambda x: rnp.pad(x[:, 2:], ((0, 0), (2, 0))) - x * x, small((5, size)))
+
+
 def test_gradients_of_windows() -> None:
     x, w = small((2, 4, 11, 20)), small((4, 1, 3, 3))
 

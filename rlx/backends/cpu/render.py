@@ -390,9 +390,14 @@ class Scope:
         ), True
 
     def _is_masked_load(self, expr: Guard) -> bool:
-        """Whether one load gives it all: neighbors where the mask is set, 0 elsewhere."""
+        """Whether one load gives it all: neighbors where the mask is set, 0 elsewhere.
+
+        What has been loaded before, without the mask, does not.
+        """
         inside = expr.inside
-        if not isinstance(inside, Load) or expr.outside is not const(expr.dtype, 0):
+        if not isinstance(inside, Load) or inside in self.values:
+            return False
+        if expr.outside is not const(expr.dtype, 0):
             return False
         is_neighbors = self.along is not None and inside.index.stride_of(self.along) == 1
         return self.lanes > 1 and is_neighbors and self._is_stepped(inside.index)
