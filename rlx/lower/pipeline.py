@@ -91,6 +91,7 @@ def lower(graph: Graph, target: Target, check: bool = False) -> Lowered:
         graph = after("recomputed", lighten_loops(recomputed))
     mir = after("mir", legalize(graph, target))
     program = turn_operands(schedule(mir, target))
-    program = divide_loops(order_operands(program) if target.has_chains else program, target)
+    if target.has_chains:
+        program = divide_loops(order_operands(program))
     program = verify_program(plan_memory(finish(program, target)))
     return Lowered(hir, mir, program, graphs, report(hir, mir, program))

@@ -28,8 +28,8 @@ class Target:
     `has_sort` says that it puts rows in order without it.
     `in_place_carries` says that it knows `Carry.in_place`, `has_symbolic_sizes` that one program
     runs for all sizes, `computes_operands` that a matrix product may read windows and other views
-    of its operands without a copy of them. Loops that do much are divided among so many `threads`.
-    It `has_chains` if it knows the step `Chain`.
+    of its operands without a copy of them. It `has_chains` if it knows the step `Chain`, which so
+    many `threads` share, and loops in parts.
     If it `sums_alike`, the order of a sum must not depend on how many such sums there are. The
     `tier` says how long machine code may take to make: `fast`, `auto` or `max`.
     """

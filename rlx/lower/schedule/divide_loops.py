@@ -22,16 +22,17 @@ from ..lir.program import (
     Store,
     nested_programs,
 )
-from ..target import Target
 from .loops import substituted
 
 Part = Kernel | Contraction | Scatter
 LEAST_WORK = 16_000_000  # instructions that pay for waking threads
+PARTS = (16, 8, 4, 2)  # whatever the number of threads, for the rows of a product order its sums
+ROWS = 16  # of a product in each of more than two parts: fewer read the other operand too often
 SHORT = 1 << 12  # numbers that each thread may make for itself
 LINE = 64  # bytes that only one thread should write
 
 
-def divide_loops(program: Program, target: Target) -> Program:
+def divide_loops(program: Program) -> Program:
     """Divide loops among threads, where no row of an array needs another one.
 
     before: `repeat 100 (b1): carry b6 -> b8 | b9` whose body has `kernel i < 8, j < 128`; after:
@@ -39,19 +40,19 @@ def divide_loops(program: Program, target: Target) -> Program:
     each round then. Sets `Program.steps`.
     """
     for number, step in enumerate(program.steps):
-        divided = _divided(step, target.threads) if isinstance(step, RepeatStep) else None
+        divided = _divided(step) if isinstance(step, RepeatStep) else None
         if divided is not None:
             program.steps[number] = divided
             continue
         for nested in nested_programs(step):
-            divide_loops(nested, target)
+            divide_loops(nested)
     return program
 
 
-def _divided(step: RepeatStep, threads: int) -> RepeatStep | None:
-    """The loop in as many parts as threads can share, if it is worth it and can be."""
+def _divided(step: RepeatStep) -> RepeatStep | None:
+    """The loop in as many parts as are good for it, if it is worth it and can be."""
     is_large = isinstance(step.length, int) and step.length * work(step.body)[0] >= LEAST_WORK
-    for parts in range(threads, 1, -1) if is_large else ():
+    for parts in PARTS if is_large else ():
         for divides_slices in (True, False) if step.slices else (True,):
             divider = _Divider(step, parts, divides_slices)
             if divider.run():
@@ -117,7 +118,12 @@ class _Divider:
         is_product = isinstance(step, Contraction)
         for variable in (*step.batch, step.row, step.column) if is_product else step.loops:
             extent = variable.extent
-            if isinstance(extent, int) and extent % self.parts == 0 and self._fits(step, variable):
+            if not isinstance(extent, int) or extent % self.parts:
+                continue
+            is_line = is_product and variable not in step.batch and self.parts > 2
+            if is_line and extent < ROWS * self.parts:
+                continue
+            if self._fits(step, variable):
                 return _shortened(step, variable, Variable(extent // self.parts))
         return None
 
