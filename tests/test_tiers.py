@@ -5,7 +5,7 @@ import pytest
 
 import rlx
 import rlx.numpy as rnp
-from rlx.backends.cpu import machine
+from rlx.backends.cpu import costs, machine
 from rlx.ir.errors import ArgumentError
 
 rng = np.random.default_rng(0)
@@ -21,6 +21,20 @@ def test_results_are_the_same_to_the_last_bit(tier: str):
     for fn in (program, rlx.grad(lambda x: program(x).sum())):
         result = np.asarray(rlx.jit(fn, tier=tier)(X))
         assert result.tobytes() == np.asarray(rlx.jit(fn)(X)).tobytes()
+
+
+def test_rounds_read_what_is_carried_each_time(monkeypatch: pytest.MonkeyPatch):
+    """Optimized code does not keep the pointers of the first round."""
+    monkeypatch.setattr(costs, "NANOSECONDS_PER_PART", 1)
+
+    def rounds(x):
+        def body(c, row):
+            return rnp.tanh(c * row) + c, c.sum()
+
+        return rlx.lax.scan(body, x[0], x)
+
+    wanted = [np.asarray(a).tobytes() for a in rlx.jit(rounds)(X)]
+    assert [np.asarray(a).tobytes() for a in rlx.jit(rounds, tier="max")(X)] == wanted
 
 
 def test_each_tier_has_code_of_its_own(monkeypatch: pytest.MonkeyPatch):

@@ -26,9 +26,6 @@ from rlx.backends.cpu import costs
 from rlx.trace.apply import apply
 
 ROOT = Path(__file__).parent.parent
-costs.NANOSECONDS_PER_PART = costs.PRODUCT_NANOSECONDS = 1
-dividing = importlib.import_module("rlx.lower.schedule.divide_loops")
-dividing.LEAST_WORK = 1  # type: ignore[attr-defined]
 THREADS = (1, 2, 3)
 random = np.random.default_rng(0)
 
@@ -152,12 +149,20 @@ def run(threads: int, arguments: list[str]) -> list[str]:
     return done.stdout.splitlines()
 
 
+def share_everything() -> None:
+    """Let threads share what is too little for them, too."""
+    costs.NANOSECONDS_PER_PART = costs.PRODUCT_NANOSECONDS = 1
+    dividing = importlib.import_module("rlx.lower.schedule.divide_loops")
+    dividing.LEAST_WORK = 1  # type: ignore[attr-defined]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--programs", type=int, default=0)
     parser.add_argument("--cases", default="")
     options = parser.parse_args()
     if "RLX_NUM_THREADS" in os.environ:
+        share_everything()
         tell_models()
         tell_programs(options.programs)
         tell_cases(options.cases.split(",") if options.cases else [])

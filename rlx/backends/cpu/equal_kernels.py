@@ -148,7 +148,7 @@ def _load_slots(f: Function, places: dict[str, int], start: int) -> None:
             text = text.replace(name, f"%slot{place}")
             f.reserved += [
                 f"  %at{place} = getelementptr inbounds ptr, ptr %table, i64 {start + place}",
-                f"  %slot{place} = load ptr, ptr %at{place}, align 8, !invariant.load !0",
+                f"  %slot{place} = load ptr, ptr %at{place}, align 8",
             ]
     f.lines = [text]
 

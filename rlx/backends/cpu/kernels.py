@@ -76,7 +76,7 @@ class Layout:
 
     def _slot(self, f: Function, place: int) -> str:
         slot = f.offset("%table", "ptr", str(place))
-        return f.emit(f"load ptr, ptr {slot}, align 8, !invariant.load !0")
+        return f.emit(f"load ptr, ptr {slot}, align 8")
 
 
 def open_scope(f: Function, layout: Layout, host: Host, buffers: Iterable[Buffer]) -> Scope:
