@@ -104,12 +104,15 @@ def _emit_inner(module: Module, name: str, blocking: Blocking) -> Mapping[str, s
             emit_pack_a(module, f"{name}_pack_a", blocking)
         if copied["b"] and not blocking.problem.b.is_computed:
             emit_pack_b(module, f"{name}_pack_b", blocking)
-        if blocking.pieces > 1:
-            kind = f"[{blocking.tile.columns} x {memory_type(blocking.problem.accumulator)}]"
-            line = f"@{name}_zeros = internal constant {kind} zeroinitializer, align 64"
-            module.globals.append(line)
+    # named by what it is: a product whose functions are all known leaves its number to the next
+    element = memory_type(blocking.problem.accumulator)
+    zeros = f"zeros_{blocking.tile.columns}_{element}"
+    kind = f"[{blocking.tile.columns} x {element}]"
+    line = f"@{zeros} = internal constant {kind} zeroinitializer, align 64"
+    if blocking.pieces > 1 and not blocking.uses_tiles and line not in module.globals:
+        module.globals.append(line)
     names = {what: module.once(f"{name}_{what}") for what in ("kernel", "pack_a", "pack_b")}
-    module.shared[blocking] = {**names, "zeros": f"{name}_zeros"}
+    module.shared[blocking] = {**names, "zeros": zeros}
     return module.shared[blocking]
 
 
