@@ -8,9 +8,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= auto
 TIME ?= inf
+PARENT ?= HEAD
 AUDITED := $(addprefix tests/test_,variations.py every_op.py cpu_ops.py cpu_gemm.py shared_results.py cuda.py)
 
-.PHONY: help demo test test-devices parity interop audit programs nightly soak guards threads floats lint bench docs clean
+.PHONY: help demo test test-devices parity interop audit programs nightly soak guards threads floats golden counts lint bench docs clean
 
 help:  ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -50,6 +51,12 @@ threads: $(VENV)/test.stamp  ## random programs, models, benchmarks: the same bi
 
 floats: $(VENV)/test.stamp  ## functions of one float32 at all 2^32 numbers; under an hour
 	$(BIN)/python tests/every_float.py --workers $(shell nproc 2>/dev/null || echo 1)
+
+golden: $(VENV)/test.stamp  ## stages of 60 programs against those of a commit, or make golden PARENT=commit
+	$(BIN)/python tests/golden.py --parent $(PARENT)
+
+counts: $(VENV)/test.stamp  ## files and lines of each package, and what import rlx costs
+	$(BIN)/python tests/counts.py
 
 lint: $(VENV)/lint.stamp  ## check format, style and types
 	$(BIN)/ruff format --check .
