@@ -29,7 +29,7 @@ parity: $(VENV)/test.stamp  ## compare every function with JAX's, under every la
 	$(BIN)/python -m pytest -q -n $(WORKERS) tests/parity/whole.py tests/parity/jax_programs.py
 
 interop: $(VENV)/test-interop.stamp  ## the parity suite's functions of JAX, converted; INTEROP_DEVICE=device INTEROP_STEP=n
-	$(BIN)/python -m pytest -q -n $(WORKERS) tests/parity/interop.py tests/test_from_jax_models.py
+	$(BIN)/python -m pytest -q -n $(WORKERS) tests/parity/interop.py tests/parity/scatters.py tests/test_from_jax_models.py
 
 audit: $(VENV)/test.stamp  ## every op on cpu against reference: all dtypes, sizes, special numbers
 	AUDIT=all $(BIN)/python -m pytest -q -n $(WORKERS) $(AUDITED)

@@ -217,7 +217,11 @@ class ScatterDimensionNumbers(NamedTuple):
 
 
 class GatherScatterMode(enum.Enum):
-    """What a window does that does not lie inside of the array."""
+    """What happens to a window that does not lie inside of the array.
+
+    `CLIP` moves it inside. `FILL_OR_DROP` reads a fill value there, and leaves updates out. With
+    `PROMISE_IN_BOUNDS` reads move it inside and updates leave it out.
+    """
 
     CLIP = "clip"
     FILL_OR_DROP = "fill"

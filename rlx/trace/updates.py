@@ -48,7 +48,8 @@ class Place:
     """Elements of an array that a method reads or changes in a new array.
 
     Each method takes `mode`: what happens at indices outside of the array. "drop" leaves such
-    updates out, "clip" moves them to the nearest element, "promise_in_bounds" says there are none.
+    updates out, "clip" moves them to the nearest element, "promise_in_bounds" says there are none:
+    if there are, `get` reads the nearest element and updates leave them out.
     Without a mode traced indices are dropped (clipped in `get`), and known ones outside are errors;
     so are traced ones if `rlx.config.checks` is set. `unique_indices` promises that no element is
     named twice; `indices_are_sorted` is taken for the sake of JAX. With `wrap_negative_indices`
@@ -279,7 +280,7 @@ def _by_number(x: Any, plan: Plan, values: Any, combine: str, mode: str, unique:
     """
     numbers = apply_like(x, "iota", shape=(x.size,), axis=0, dtype="int32")
     numbers = apply("reshape", numbers, shape=tuple(x.shape))
-    places = take_plan(as_tensor(numbers), plan, "fill" if mode == "drop" else mode)
+    places = take_plan(as_tensor(numbers), plan, "clip" if mode == "clip" else "fill")
     # a place outside became the least integer, which stays outside
     flat = apply("reshape", x, shape=(x.size,))
     updates = _fitted(values, tuple(places.shape), tuple(places.shape), x)

@@ -155,7 +155,7 @@ def _scatter(write: Callable[[mx.array, mx.array, mx.array], mx.array]) -> Calla
             sizes=[1 if i in gone else next(window) for i in range(x.ndim)],
         )
         line = x.reshape(-1)
-        if mode == "drop" and fits is not None:
+        if mode != "clip" and fits is not None:
             places = mx.where(fits, places, scalar(x.size, places))
             line = mx.concatenate([line, scalar(0, x).reshape(1)])
         places = mx.broadcast_to(places, updates.shape).reshape(-1)

@@ -105,7 +105,7 @@ def _reference(combine: Callable[..., None], sums: bool) -> Callable[..., np.nda
     ) -> np.ndarray:
         geometry = _geometry(x, updates, attrs)
         places, fits = window_places(x.shape, indices, **geometry)
-        kept = fits if attrs["mode"] == "drop" else np.ones(updates.shape, bool)
+        kept = np.ones(updates.shape, bool) if attrs["mode"] == "clip" else fits
         result = accumulated(x).copy() if sums else x.copy()
         at = tuple(np.broadcast_to(place, updates.shape)[kept] for place in places)
         combine(result, at if at else ..., updates[kept].astype(result.dtype, copy=False))
@@ -120,7 +120,7 @@ def _place(
     x, _, updates = types
     geometry = _geometry(x, updates, attrs)
     places, guards = place_in_window(
-        index, load, x.shape, **geometry, guarded=attrs["mode"] == "drop"
+        index, load, x.shape, **geometry, guarded=attrs["mode"] != "clip"
     )
     return Read(0, places, guards)
 
@@ -218,9 +218,10 @@ _MANUAL = """
     those of x without `inserted_axes` and `operand_batch_axes`. Along `operand_batch_axes[i]` the
     place is that along axis `indices_batch_axes[i]` of `indices`. Updates apply in row-major order.
 
-    A window that does not lie inside of x is moved there (mode "clip"), left out ("drop"), or
-    cannot occur ("promise"). `unique` promises that no two updates meet. Half-size floats are
-    summed and multiplied in float32.
+    A window that does not lie inside of x is moved there (mode "clip") or left out ("drop"). The
+    mode "promise" says there is none: it is left out too, but what derivatives read in its place
+    is the nearest one inside, as in JAX. `unique` promises that no two updates meet. Half-size
+    floats are summed and multiplied in float32.
     """
 _ROWS: dict[str, Any] = dict(window_axes=(1,), inserted_axes=(0,), scatter_axes=(0,))
 _POINTS: dict[str, Any] = dict(window_axes=(), inserted_axes=(0,), scatter_axes=(0,))
@@ -231,7 +232,7 @@ _ANY = ("bool", *_NUMBERS)
 
 
 def _read_back(x: Value, indices: Value, updates: Value, attrs: dict[str, Any]) -> Value:
-    """What stands in x where each update goes; 0 for a dropped one."""
+    """What stands in x where each update goes; 0 for one of mode "drop" that lies outside."""
     return gather(
         x,
         indices,
