@@ -24,7 +24,8 @@ class Case:
 
     `kind` says what `program(library)` gives: `call`, a function of the inputs to compile;
     `train`, a loss of the first input, which is trained by the others; `stream`, a function that
-    gives its result and the next of its first input. `flops` and `nbytes` are the least that any
+    gives its result and the next of its first input; `eager`, a function that is called as it is.
+    `flops` and `nbytes` are the least that any
     program must do. `outputs` tells how results are laid; `norms` compares only their
     sizes, `compared` only so many of them. The first input of a call with `weights` are weights of
     a model in use, which are the same in all calls.
@@ -77,6 +78,8 @@ def build(case: Case, library: Library, inputs: list[Any], is_first: bool = Fals
         function, inputs = library.trainer(program, inputs[0], RATE), inputs[1:]
     elif case.kind == "stream":
         function, inputs = library.stream(program, inputs[0]), inputs[1:]
+    elif case.kind == "eager":
+        function = library.eager(program)
     elif case.weights and not is_first:
         function = library.model(program)
     else:

@@ -36,7 +36,8 @@ JAX and rlx compile whole programs (`jit`). PyTorch runs eagerly and under `torc
 (inductor), trains with its fused Adam, and has its own LSTM and RNN; MLX runs under `mx.compile`.
 Loops in time are Python's in PyTorch and MLX, around a compiled body. Images and weights are laid
 as each library likes them best before the clock starts. The weights of models in use are constants
-of ONNX Runtime's graphs; rlx binds them (`compiled.bind`)."""
+of ONNX Runtime's graphs; rlx binds them (`compiled.bind`). The group `eager` calls
+operations one by one, as they are written, without any compiler."""
 STARTS_EXPLAINED = """\
 The first call of a function in a fresh process less a later call; then the same in a second
 process, which finds what the first left on disk where the library keeps compiled code. Memory is

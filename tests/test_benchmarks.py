@@ -11,9 +11,10 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks import floors, pages, report
-from benchmarks.case import disagreement
+from benchmarks.case import build, disagreement, placed
 from benchmarks.cases import CASES
 from benchmarks.client import Client, Failure
+from benchmarks.libraries import Lacks, is_installed, opened
 from benchmarks.result import Result, geometric_mean, quartiles, slower
 from benchmarks.trees import first_leaf, leaves, tree_map
 
@@ -69,6 +70,15 @@ def test_disagreement():
     assert "off by nan" in (disagreement(case, [right * np.nan], [right]) or "")
     integers = np.arange(3)
     assert "1 integers" in (disagreement(case, [integers], [np.array([0, 1, 3])]) or "")
+
+
+def test_eager_cases_are_called_as_they_are():
+    numpy = opened("numpy")
+    work = build(CASES["eager-add"], numpy, placed(CASES["eager-add"], numpy))
+    assert work.names["f"] is np.add
+    if is_installed("torch-compiled"):
+        with pytest.raises(Lacks):
+            opened("torch-compiled").eager(np.add)
 
 
 def test_floors(monkeypatch: pytest.MonkeyPatch):

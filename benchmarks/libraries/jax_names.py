@@ -20,6 +20,7 @@ class JaxNames(Library):
     ops: Any
     jit: Any
     value_and_grad: Any
+    batched: Any
     places: ClassVar[Places] = {
         "image": (0, 2, 3, 1),
         "kernel": (2, 3, 1, 0),
@@ -46,6 +47,9 @@ class JaxNames(Library):
 
         return step
 
+    def vmap(self, f: Function, axes: tuple[int | None, ...]) -> Function:
+        return self.batched(f, axes)
+
     def scan(self, f: Function, first: Any, xs: Any) -> tuple[Any, Any]:
         return self.lax.scan(f, first, xs)
 
@@ -60,6 +64,9 @@ class JaxNames(Library):
     def sum(self, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
         return self.xp.sum(x, axis, keepdims=keepdims)
 
+    def variance(self, x: Any) -> Any:
+        return self.xp.var(x, -1)
+
     def max(self, x: Any, axis: int) -> Any:
         return self.xp.max(x, axis)
 
@@ -72,6 +79,9 @@ class JaxNames(Library):
 
     def scatter_add(self, x: Any, places: Any, values: Any) -> Any:
         return x.at[places].add(values)
+
+    def with_element(self, x: Any, place: int, value: Any) -> Any:
+        return x.at[place].set(value)
 
     def segment_sum(self, x: Any, ids: Any, count: int) -> Any:
         return self.ops.segment_sum(x, ids, num_segments=count)

@@ -71,6 +71,10 @@ class Library(ABC):
         `loops` says that it holds long loops, which a library that unrolls must not record.
         """
 
+    def eager(self, f: Function) -> Function:
+        """The function as it is, for libraries that run operations one by one."""
+        return f
+
     def model(self, f: Function) -> Function:
         """The same of a function whose first argument, weights, is never another."""
         return self.compile(f)
@@ -90,6 +94,10 @@ class Library(ABC):
     @abstractmethod
     def trainer(self, loss: Function, parameters: Any, rate: float) -> Function:
         """A step of Adam at each call, which keeps the parameters and gives the loss."""
+
+    @abstractmethod
+    def vmap(self, f: Function, axes: tuple[int | None, ...]) -> Function:
+        """`f` for batches along those axes of its arguments."""
 
     @abstractmethod
     def scan(self, f: Function, first: Any, xs: Any) -> tuple[Any, Any]:
@@ -118,6 +126,10 @@ class Library(ABC):
         """Sums along axes."""
 
     @abstractmethod
+    def variance(self, x: Any) -> Any:
+        """Along the last axis."""
+
+    @abstractmethod
     def max(self, x: Any, axis: int) -> Any:
         """The largest along an axis."""
 
@@ -132,6 +144,10 @@ class Library(ABC):
     @abstractmethod
     def scatter_add(self, x: Any, places: Any, values: Any) -> Any:
         """`x` with values added at places of axis 0, which may repeat."""
+
+    @abstractmethod
+    def with_element(self, x: Any, place: int, value: Any) -> Any:
+        """A copy of `x` with one element replaced."""
 
     @abstractmethod
     def segment_sum(self, x: Any, ids: Any, count: int) -> Any:

@@ -21,6 +21,7 @@ class Jax(JaxNames):
     name, packages = "jax", ("jax", "jaxlib")
     xp, lax, nn, ops = jnp, jax.lax, jax.nn, jax.ops
     jit, value_and_grad = staticmethod(jax.jit), staticmethod(jax.value_and_grad)
+    batched = staticmethod(jax.vmap)
 
     def array(self, x: np.ndarray) -> Any:
         return jnp.array(x)

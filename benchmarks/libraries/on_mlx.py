@@ -69,6 +69,9 @@ class Mlx(Library):
 
         return self.stream(step, (parameters, zeros(), zeros(), mx.array(0)))
 
+    def vmap(self, f: Function, axes: tuple[int | None, ...]) -> Function:
+        return mx.vmap(f, axes)
+
     def scan(self, f: Function, first: Any, xs: Any) -> tuple[Any, Any]:
         body = mx.compile(f) if isinstance(xs, mx.array) and len(xs) > 200 else f
         carry, made = first, []
@@ -88,6 +91,9 @@ class Mlx(Library):
     def sum(self, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
         return mx.sum(x, axis, keepdims=keepdims)
 
+    def variance(self, x: Any) -> Any:
+        return mx.var(x, -1)
+
     def max(self, x: Any, axis: int) -> Any:
         return mx.max(x, axis)
 
@@ -102,6 +108,9 @@ class Mlx(Library):
 
     def scatter_add(self, x: Any, places: Any, values: Any) -> Any:
         return x.at[places].add(values)
+
+    def with_element(self, x: Any, place: int, value: Any) -> Any:
+        return x.at[place].add(value - x[place])
 
     def segment_sum(self, x: Any, ids: Any, count: int) -> Any:
         return mx.zeros((count, *x.shape[1:]), x.dtype).at[ids].add(x)

@@ -37,6 +37,9 @@ class Numpy(Library):
     def trainer(self, loss: Function, parameters: Any, rate: float) -> Function:
         raise Lacks("NumPy has no gradients")
 
+    def vmap(self, f: Function, axes: tuple[int | None, ...]) -> Function:
+        raise Lacks("NumPy has no vmap")
+
     def stream(self, f: Function, state: Any) -> Function:
         kept = [state]
 
@@ -64,6 +67,9 @@ class Numpy(Library):
     def sum(self, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
         return np.sum(x, axis, keepdims=keepdims)
 
+    def variance(self, x: Any) -> Any:
+        return np.var(x, -1)
+
     def max(self, x: Any, axis: int) -> Any:
         return np.max(x, axis)
 
@@ -79,6 +85,11 @@ class Numpy(Library):
     def scatter_add(self, x: Any, places: Any, values: Any) -> Any:
         made = x.copy()
         np.add.at(made, places, values)
+        return made
+
+    def with_element(self, x: Any, place: int, value: Any) -> Any:
+        made = x.copy()
+        made[place] = value
         return made
 
     def segment_sum(self, x: Any, ids: Any, count: int) -> Any:

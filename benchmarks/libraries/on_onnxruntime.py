@@ -211,8 +211,8 @@ class Onnxruntime(Library):
     def finished(self, call: str, result: Any) -> str:
         return call
 
-    gradient = stream = trainer = scan = lstm = rnn = lacks
-    sum = max = sort = smallest = scatter_add = segment_sum = lacks
+    eager = vmap = gradient = stream = trainer = scan = lstm = rnn = lacks
+    with_element = variance = sum = max = sort = smallest = scatter_add = segment_sum = lacks
     int8_product = written = cross_entropy = lacks
 
     def transposed(self, x: Any) -> Any:

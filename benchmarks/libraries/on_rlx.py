@@ -20,6 +20,7 @@ class Rlx(JaxNames):
     name, packages = "rlx", ("rlx", "numpy", "llvmlite")
     xp, lax, nn, ops = rlx.numpy, rlx.lax, rlx.nn.functional, rlx.ops
     jit, value_and_grad = staticmethod(rlx.jit), staticmethod(rlx.value_and_grad)
+    batched = staticmethod(rlx.vmap)
 
     def __init__(self) -> None:
         rlx.config.unroll_limit = 0  # a call with 500 arrays records a line 500 times

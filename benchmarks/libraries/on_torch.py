@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from ..trees import leaves, refilled, tree_map
-from .library import Function, Library, Places
+from .library import Function, Lacks, Library, Places
 
 
 @final
@@ -39,6 +39,11 @@ class Torch(Library):
         if not self.compiles or loops or hasattr(f, "has_compiled_parts"):
             return f
         return torch.compile(f, dynamic=False)
+
+    def eager(self, f: Function) -> Function:
+        if self.compiles:
+            raise Lacks("eager is PyTorch without torch.compile")
+        return f
 
     def finished(self, call: str, result: Any) -> str:
         return call
@@ -85,6 +90,9 @@ class Torch(Library):
 
         return step
 
+    def vmap(self, f: Function, axes: tuple[int | None, ...]) -> Function:
+        return torch.vmap(f, axes)
+
     def scan(self, f: Function, first: Any, xs: Any) -> tuple[Any, Any]:
         body, carry, made = self.compile(f), first, []
         for x in xs:
@@ -107,6 +115,9 @@ class Torch(Library):
     def sum(self, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
         return torch.sum(x, axis, keepdim=keepdims) if axis is not None else torch.sum(x)
 
+    def variance(self, x: Any) -> Any:
+        return torch.var(x, -1, correction=0)
+
     def max(self, x: Any, axis: int) -> Any:
         return torch.amax(x, axis)
 
@@ -119,6 +130,11 @@ class Torch(Library):
 
     def scatter_add(self, x: Any, places: Any, values: Any) -> Any:
         return x.index_add(0, places, values)
+
+    def with_element(self, x: Any, place: int, value: Any) -> Any:
+        made = x.clone()
+        made[place] = value
+        return made
 
     def segment_sum(self, x: Any, ids: Any, count: int) -> Any:
         return x.new_zeros(count, *x.shape[1:]).index_add(0, ids, x)
