@@ -12,7 +12,7 @@ Their instances are pytrees.
 
 A subclass is a dataclass. Its fields are parameters, or trees of them, unless they are static:
 static values belong to the code, and changing one means compiling anew. An instance cannot be
-changed once it is made; `replace` makes another.
+changed once it is made, nor can its arrays; `replace` makes another.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from abc import ABCMeta
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -31,10 +31,10 @@ from ..ir.errors import ArgumentError, DtypeError, ImmutableError, StaticArgumen
 from ..trace import pytree
 from ..trace.array import Array
 from ..trace.tensor import TracedTensor
+from .held import UNDER_CONSTRUCTION, HeldField
 
 Made = TypeVar("Made", bound="Module")
 PARAMETERS = (Array, TracedTensor, np.ndarray, np.generic, bool, int, float, complex)
-UNDER_CONSTRUCTION = "_is_under_construction"
 
 
 def field(*, static: bool = False, **options: Any) -> Any:
@@ -53,20 +53,32 @@ def _register(cls: type) -> None:
     fields = dataclasses.fields(cls)
     static = tuple(f.name for f in fields if f.metadata.get("static"))
     names = tuple(f.name for f in fields if f.name not in static)
+    held = [(name, _held(cls, name)) for name in names]
 
     def flatten(module: Any) -> tuple[tuple, tuple, tuple]:
         values = vars(module)
         return (
-            tuple([values[name] for name in names]),
+            tuple([hold(values[name]) for name, hold in held]),
             tuple([pytree.Static(values[name]) for name in static]),
             names,
         )
 
     def unflatten(fixed: Any, children: Sequence[Any]) -> Any:
-        values = (*children, *(x.value for x in fixed))
+        given = (hold(x) for (_, hold), x in zip(held, children, strict=True))
+        values = (*given, *(x.value for x in fixed))
         return _make(cls, dict(zip(names + static, values, strict=True)))
 
     pytree.register_class(cls, flatten, unflatten, pytree.Fields(names, static, _make))
+
+
+def _held(cls: type, name: str) -> Callable[[Any], Any]:
+    """Give the class the attribute of a field; what marks the arrays in it."""
+    found = inspect.getattr_static(cls, name, dataclasses.MISSING)
+    default = () if found is dataclasses.MISSING else (found,)
+    made = HeldField(cls.__name__, name, found.default if isinstance(found, HeldField) else default)
+    if not isinstance(found, property):
+        setattr(cls, name, made)
+    return made.held
 
 
 @dataclass_transform(field_specifiers=(dataclasses.field, field))
@@ -89,6 +101,7 @@ class ModuleType(ABCMeta):
         made.__init__(*args, **keywords)
         object.__delattr__(made, UNDER_CONSTRUCTION)
         _check(made)
+        _own_arrays(made, _names(cls))
         return made
 
 
@@ -105,7 +118,9 @@ class Module(metaclass=ModuleType):
                     where=str(user_source()),
                     fix=f"its fields are {', '.join(names)}",
                 )
-        return _make(type(self), {**vars(self), **changes})
+        made = _make(type(self), {**vars(self), **changes})
+        _own_arrays(made, [name for name in _names(type(self)) if name in changes])
+        return made
 
     def __setattr__(self, name: str, value: Any) -> None:
         advice = "" if _is_declared(self, name) else _how_to_declare(self, name, value)
@@ -125,6 +140,22 @@ class Module(metaclass=ModuleType):
     def __repr__(self) -> str:
         fields = (f"{f.name}={_text(getattr(self, f.name))}" for f in dataclasses.fields(self))
         return f"{type(self).__name__}({', '.join(fields)})"
+
+
+def _names(cls: type) -> tuple[str, ...]:
+    """The fields of a class of modules that hold parameters."""
+    fields = pytree.fields_of(cls)
+    assert fields is not None, "a class of modules is registered"
+    return fields.names
+
+
+def _own_arrays(module: Any, names: Sequence[str]) -> None:
+    """Let a module that was just made have array objects of its own in these fields."""
+    values = vars(module)
+    for name in names:
+        field = inspect.getattr_static(type(module), name)
+        if isinstance(field, HeldField):
+            values[name] = field.own(values[name])
 
 
 # -- checks of a module just made ---------------------------------------------------------------

@@ -13,10 +13,10 @@ import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from ..ir.builder import user_source
-from ..ir.errors import AliasError
+from ..ir.errors import AliasError, ImmutableError
 from .parts import Box, Parts, Places
 
 _serials = itertools.count(1)
@@ -43,18 +43,28 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_other_threads)
 
 
+class InField(NamedTuple):
+    """The field of a module that an array is in: all of it, or a leaf of a tree."""
+
+    module: str
+    name: str
+    is_all: bool
+
+
 class Ties:
     """What an array is tied to.
 
     `birth` is the number of the trace that made it, `bases` are the arrays it is a part of, as
     weak references, `parts` the arrays that are parts of it, with their places. `owner` says who
-    else relies on the elements; `holder`, if there is one, must be alive for that.
+    else relies on the elements; `holder`, if there is one, must be alive for that. An array that is
+    in a `field` of a module never changes.
     """
 
-    __slots__ = ("bases", "birth", "holder", "owner", "parts")
+    __slots__ = ("bases", "birth", "field", "holder", "owner", "parts")
 
     def __init__(self, birth: int | None = None) -> None:
         self.birth = birth
+        self.field: InField | None = None
         self.bases: tuple[weakref.ref[Any], ...] = ()
         self.parts: Parts | None = None
         self.owner = ""
@@ -150,6 +160,13 @@ def lend(x: Any, owner: str) -> Any:
     return x
 
 
+def put_in_field(x: Any, field: InField) -> None:
+    """Note that an array is in a field of a module, if it is not in one already."""
+    known = ties_of(x)
+    if known is None or known.field is None:
+        _tie(x).field = field
+
+
 def hold(arrays: Sequence[Any], holder: Any, name: str) -> None:
     """Note that a compiled function has taken arrays from outside into its program."""
     for array in arrays:
@@ -181,10 +198,12 @@ def _parts_of(x: Any) -> Parts:
 
 
 def check_free(x: Any, action: str) -> None:
-    """Raise an `AliasError` if somebody else would see, or miss, an assignment."""
+    """Raise an `ImmutableError` if somebody else would see, or miss, an assignment."""
     ties = ties_of(x)
     if ties is None:
         return
+    if ties.field is not None:
+        raise _in_field(action, ties.field)
     if ties.owner and (ties.holder is None or ties.holder() is not None):
         raise taken(x, action, ties.owner)
     whole = next((base() for base in ties.bases if base() is not None), None)
@@ -196,6 +215,18 @@ def check_free(x: Any, action: str) -> None:
             fix="assign through the whole, x[0, 1] = v instead of x[0][1] = v, or take a copy of "
             "the part:\npart = x[0].copy()",
         )
+
+
+def _in_field(action: str, field: InField) -> ImmutableError:
+    """The error for an array of a module."""
+    module, name, is_all = field
+    changed = f"m.{name}.at[i].set(v)" if is_all else "..."
+    return ImmutableError(
+        f"modules are immutable: {action} would change {module}.{name}",
+        where=str(user_source()),
+        fix=f"make another module: m = m.replace({name}={changed}), or change a copy of the "
+        "array: x = x.copy()",
+    )
 
 
 def taken(x: Any, action: str, why: str) -> AliasError:

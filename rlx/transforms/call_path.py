@@ -217,10 +217,15 @@ class _Writer:
             items = [(f"{name}[{i}]", x) for i, x in enumerate(like)]
         elif fields is not None:
             self.need(f"type({name}) is {self._type(kind)}")
-            items = [(f"{name}.{field}", getattr(like, field)) for field in fields.names]
+            values = name
+            if fields.make is not None:  # a module: its attributes do more than give what is there
+                values = self.fresh()
+                self.line(f"{values} = {name}.__dict__")
+            read = f"{values}.{{}}" if values is name else f"{values}[{{!r}}]"
+            items = [(read.format(field), getattr(like, field)) for field in fields.names]
             for field in fields.static:
                 fixed = self.fresh()
-                self.line(f"{fixed} = {name}.{field}")
+                self.line(f"{fixed} = {read.format(field)}")
                 self._same(fixed, getattr(like, field))
         else:
             items = self._flattened(kind, like, name)
