@@ -1,8 +1,9 @@
 """Replay a jaxpr with rlx functions in place of JAX's primitives.
 
 A rule for each primitive is in `RULES`, which the files of `primitives/` fill. It is called with
-the equation and the operands, and gives a result, or a list where the primitive has several. Typed
-keys of random numbers are arrays of uint32 here, with the words of a key along the last axis.
+the equation and the operands, and gives a result, or a list where the primitive has several. What
+has no rule is left to `primitives/others.py`. Typed keys of random numbers are arrays of uint32
+here, with the words of a key along the last axis.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import jax
 import numpy as np
 
 from ..ir import builder
-from ..ir.errors import UnknownPrimitive
 from ..ir.graph import OPS
 from ..ir.types import as_dtype
 from ..trace.apply import apply, as_tensor, record, to_value
@@ -24,6 +24,7 @@ from .jaxprs import Literal, is_key, key_generator, source_of
 
 Rule = Callable[..., Any]
 RULES: dict[str, Rule] = {}
+OTHERS = "*"  # the name of the rule of all primitives that have none
 # rules that know keys; others get one word of each key at a time
 KNOW_KEYS: set[str] = set()
 
@@ -67,17 +68,9 @@ def replay(closed: Any, operands: Sequence[Any]) -> list[Any]:
 
 def _results(equation: Any, operands: list[Any]) -> list[Any]:
     name = equation.primitive.name
-    known = RULES.get(name)
-    if known is None:
-        raise UnknownPrimitive(
-            f"rlx has no meaning for JAX's primitive `{name}`",
-            where=str(builder.user_source()),
-            notes=[str(atom.aval) for atom in equation.invars],
-            fix="write this line with other functions of jax.numpy or jax.lax, "
-            "or compute it outside of what rlx.from_jax converts",
-        )
     has_keys = any(is_key(atom.aval) for atom in (*equation.invars, *equation.outvars))
-    run = by_words if has_keys and name not in KNOW_KEYS else RULES[name]
+    known = name if name in RULES else OTHERS
+    run = by_words if has_keys and known not in KNOW_KEYS else RULES[known]
     found = run(equation, *operands)
     found = list(found) if equation.primitive.multiple_results else [found]
     for x, atom in zip(found, equation.outvars, strict=True):

@@ -13,6 +13,8 @@ from ..trace.apply import apply, as_tensor
 from ..trace.axes import integer
 from ..trace.scan import scan
 from .operands import Tensor
+from .reflections import householder_product as householder_product
+from .reflections import ormqr as ormqr
 
 
 def cholesky(x: Tensor, *, symmetrize_input: bool = True) -> Any:
@@ -62,21 +64,6 @@ def eigh(
         x = symmetrized(x)
     values, vectors = apply("eigh", x if lower else adjoint(x))
     return vectors, values
-
-
-def householder_product(a: Tensor, taus: Tensor) -> Any:
-    """The first columns of the product of reflections 1 - tau v vᴴ.
-
-    The vectors v are the columns of a below its diagonal, with 1 on it.
-    """
-    a, taus = as_tensor(a), as_tensor(taus)
-    rows, columns = a.shape[-2:]
-    vectors = rnp.tril(a, -1) + rnp.eye(rows, columns, dtype=a.dtype)
-    product = rnp.broadcast_to(rnp.eye(rows, columns, dtype=a.dtype), a.shape)
-    for i in reversed(range(taus.shape[-1])):
-        v = vectors[..., :, i : i + 1]
-        product = product - taus[..., i, None, None] * (v @ (adjoint(v) @ product))
-    return product
 
 
 def lu(x: Tensor) -> tuple[Any, Any, Any]:

@@ -221,6 +221,7 @@ class custom_vjp(_Custom):
     """
 
     _rules: tuple[Callable[..., Any], Callable[..., Any]] | None = None
+    transposable = False  # whether it is linear in arguments that are tangents
 
     def defvjp(
         self,
@@ -252,6 +253,7 @@ class custom_vjp(_Custom):
             forward=forward,
             backward=backward,
             symbolic_zeros=self._symbolic_zeros,
+            transposable=self.transposable,
         )
 
     def _vjp_rules(

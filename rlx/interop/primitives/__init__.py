@@ -1,6 +1,7 @@
 """What each primitive of JAX means in rlx: imported, it fills `replay.RULES`.
 
-Read `elementwise.py` first; `calls.py` and `derivatives.py` have those that hold functions.
+Read `elementwise.py` first; `calls.py` and `derivatives.py` have those that hold functions,
+`others.py` those that libraries made.
 """
 
 from . import (
@@ -10,6 +11,7 @@ from . import (
     elementwise,
     indices,
     linalg,
+    others,
     random,
     reductions,
     shapes,

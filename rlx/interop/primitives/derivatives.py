@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+from jax.interpreters import ad
 
+from ... import numpy as rnp
 from ...trace.apply import as_tensor
-from ...transforms import custom_jvp, custom_vjp
+from ...transforms import SymbolicZero, custom_jvp, custom_vjp
 from ..jaxprs import moves, record, spec_of
 from ..replay import replay, rule
 
@@ -21,8 +23,9 @@ def _in_jax(equation: Any) -> Callable[..., list[Any]]:
     """An equation as a function of JAX arrays."""
 
     def call(*operands: Any) -> list[Any]:
-        params = equation.primitive.get_bind_params(equation.params)
-        return equation.primitive.bind(*operands, **params)
+        primitive = equation.primitive
+        found = primitive.bind(*operands, **primitive.get_bind_params(equation.params))
+        return found if primitive.multiple_results else [found]
 
     return call
 
@@ -55,54 +58,66 @@ def _placed(found: Sequence[Any], places: Sequence[int], count: int) -> list[Any
 
 @rule("custom_jvp_call", knows_keys=True)
 def custom_jvp_rule(equation: Any, *operands: Any) -> Any:
-    inner, call = equation.params["call_jaxpr"], _in_jax(equation)
-    moving, results = _moving(equation.invars), _moving(equation.outvars)
-    specs = [spec_of(atom.aval) for atom in equation.invars]
+    return with_jvp_of_jax(equation, equation.params["call_jaxpr"], operands)
 
-    def push(*given: Any) -> Any:
-        primals, tangents = given[: len(specs)], given[len(specs) :]
-        of_moving = _with_moving(call, primals, moving)
-        values, slopes = jax.jvp(of_moving, tuple(_pick(primals, moving)), tangents)
-        return values, _pick(slopes, results)
+
+def with_jvp_of_jax(equation: Any, inner: Any, operands: Sequence[Any]) -> Any:
+    """The results of a jaxpr, whose tangents are what JAX says of an equation."""
+    call, results = _in_jax(equation), _moving(equation.outvars)
+    specs = [spec_of(atom.aval) for atom in equation.invars]
 
     @custom_jvp
     def function(*xs: Any) -> list[Any]:
         return list(map(as_tensor, replay(inner, xs)))
 
-    @function.defjvp
     def function_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+        # JAX's rules may ask that some operands have no tangent, so zeros are not told it
+        moving = [i for i in _moving(equation.invars) if not isinstance(tangents[i], SymbolicZero)]
+
+        def push(*given: Any) -> Any:
+            primals, tangents = given[: len(specs)], given[len(specs) :]
+            of_moving = _with_moving(call, primals, moving)
+            values, slopes = jax.jvp(of_moving, tuple(_pick(primals, moving)), tangents)
+            return values, _pick(slopes, results)
+
         recorded = record(push, [*specs, *_pick(specs, moving)])
         found = replay(recorded.closed, [*primals, *_pick(tangents, moving)])
         count = len(equation.outvars)
         return found[:count], _placed(found[count:], results, count)
 
-    function.__name__ = equation.params["call_jaxpr"].jaxpr.debug_info.func_name
+    function.defjvp(function_jvp, symbolic_zeros=True)
+    function.__name__ = inner.jaxpr.debug_info.func_name
     return function(*operands)
 
 
 @rule("custom_vjp_call", knows_keys=True)
 def custom_vjp_rule(equation: Any, *operands: Any) -> Any:
-    inner, call = equation.params["call_jaxpr"], _in_jax(equation)
-    moving, results = _moving(equation.invars), _moving(equation.outvars)
+    return with_vjp_of_jax(equation, equation.params["call_jaxpr"], operands)
+
+
+def with_vjp_of_jax(equation: Any, inner: Any, operands: Sequence[Any]) -> Any:
+    """The results of a jaxpr, whose cotangents JAX pulls back through an equation."""
+    call, results = _in_jax(equation), _moving(equation.outvars)
     specs = [spec_of(atom.aval) for atom in equation.invars]
-
-    def with_pull(*given: Any) -> Any:
-        values, pull = jax.vjp(_with_moving(call, given, moving), *_pick(given, moving))
-        return _pick(values, results), pull
-
-    recorded: list[Any] = []  # with the structure of JAX's residuals, known from `forward` on
+    recorded: list[Any] = []  # what moves, and JAX's residuals, known from `forward` on
 
     @custom_vjp
     def function(*xs: Any) -> list[Any]:
         return list(map(as_tensor, replay(inner, xs)))
 
-    def forward(*xs: Any) -> Any:
-        recorded[:] = [record(with_pull, specs)]
-        found = replay(recorded[0].closed, xs)
-        return function(*xs), found[len(results) :]
+    def forward(*primals: Any) -> Any:
+        moving = [i for i in _moving(equation.invars) if primals[i].perturbed]
+
+        def with_pull(*given: Any) -> Any:
+            values, pull = jax.vjp(_with_moving(call, given, moving), *_pick(given, moving))
+            return _pick(values, results), pull
+
+        made, xs = record(with_pull, specs), [p.value for p in primals]
+        recorded[:] = [moving, made]
+        return function(*xs), replay(made.closed, xs)[len(results) :]
 
     def backward(residuals: Sequence[Any], cts: Sequence[Any]) -> Any:
-        made = recorded[0]
+        moving, made = recorded
         atoms = made.closed.jaxpr.outvars[len(results) :]
 
         def pulled(*given: Any) -> Any:
@@ -112,10 +127,14 @@ def custom_vjp_rule(equation: Any, *operands: Any) -> Any:
 
         outs = [spec_of(equation.outvars[i].aval) for i in results]
         back = record(pulled, [*(spec_of(atom.aval) for atom in atoms), *outs])
-        found = replay(back.closed, [*residuals, *_pick(cts, results)])
-        return tuple(_placed(found, moving, len(specs)))
+        given = [
+            rnp.zeros(ct.shape, ct.dtype) if isinstance(ct, SymbolicZero) else ct
+            for ct in _pick(cts, results)
+        ]
+        return tuple(_placed(replay(back.closed, [*residuals, *given]), moving, len(specs)))
 
-    function.defvjp(forward, backward)
+    function.defvjp(forward, backward, symbolic_zeros=True)
+    function.transposable = equation.primitive in ad.primitive_transposes
     function.__name__ = inner.jaxpr.debug_info.func_name
     return function(*operands)
 

@@ -7,6 +7,7 @@ from typing import Any
 from ... import lax
 from ...ir.builder import user_source
 from ...ir.errors import UnknownPrimitive
+from ...lax.reflections import geqrf
 from ...trace.apply import apply, as_tensor
 from ..replay import rule
 
@@ -101,6 +102,17 @@ def tridiagonal_solve_rule(equation: Any, dl: Any, d: Any, du: Any, b: Any) -> A
 @rule("householder_product")
 def householder_rule(equation: Any, a: Any, taus: Any) -> Any:
     return lax.linalg.householder_product(a, taus)
+
+
+@rule("geqrf")
+def geqrf_rule(equation: Any, a: Any) -> Any:
+    return geqrf(a)
+
+
+@rule("ormqr")
+def ormqr_rule(equation: Any, a: Any, taus: Any, c: Any) -> Any:
+    params = equation.params
+    return lax.linalg.ormqr(a, taus, c, left=params["left"], transpose=params["transpose"])
 
 
 @rule("schur")

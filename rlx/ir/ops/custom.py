@@ -140,13 +140,19 @@ def custom_jvp_call_batch(batch_graph, args, batched, *, graph, rule, transpose,
 
 @define
 def custom_vjp_call(
-    *operands: Type, graph: Graph, forward: Rule, backward: Rule, symbolic_zeros: bool = False
+    *operands: Type,
+    graph: Graph,
+    forward: Rule,
+    backward: Rule,
+    symbolic_zeros: bool = False,
+    transposable: bool = False,
 ) -> Any:
     """Run a nested graph whose reverse-mode derivative is a user's pair of rules.
 
     `forward(operands)` gives (results, residuals); `backward(residuals, cotangents)` gives
     (cotangents of the operands,). With `symbolic_zeros` the first is also told which operands
-    are `perturbed`, and a cotangent that is zero is None.
+    are `perturbed`, and a cotangent that is zero is None. `transposable` says that it is linear in
+    operands that are tangents, so that `backward` is its transpose.
     """
     check_operands(operands, graph, "the function")
     return graph.result_types
@@ -162,7 +168,9 @@ custom_vjp_call.rules["multiple"] = True
 
 
 @custom_vjp_call.jvp
-def custom_vjp_call_jvp(jvp_graph, primals, tangents, *, graph, forward, backward, symbolic_zeros):
+def custom_vjp_call_jvp(
+    jvp_graph, primals, tangents, *, graph, forward, backward, symbolic_zeros, transposable
+):
     known = {"perturbed": tuple(t is not None for t in tangents)} if symbolic_zeros else {}
     results, residuals = forward(list(primals), **known)
     signature = build(
@@ -179,8 +187,30 @@ def custom_vjp_call_jvp(jvp_graph, primals, tangents, *, graph, forward, backwar
     return results, pushed
 
 
+@custom_vjp_call.transpose
+def custom_vjp_call_transpose(
+    transpose_graph, ct, *args, graph, forward, backward, symbolic_zeros, transposable
+):
+    """What is linear has the same pullback everywhere, at zeros too."""
+    if not transposable:
+        raise GradientError(
+            "a function with a custom_vjp rule is applied to tangents, and is not known as linear",
+            where=str(user_source()),
+            fix="give the function a custom_jvp rule, and deftranspose if it is linear",
+        )
+    is_moving = tuple(is_linear(a) for a in args)
+    zeros = [OPS["full"](shape=a.shape, value=0, dtype=a.dtype) for a in args]
+    known = {"perturbed": is_moving} if symbolic_zeros else {}
+    _, residuals = forward(
+        [z if is_linear(a) else a for a, z in zip(args, zeros, strict=True)], **known
+    )
+    cts = list(ct) if symbolic_zeros else filled(ct, graph.results)
+    (pulled,) = backward(residuals, cts)
+    return [c if moves else None for c, moves in zip(pulled, is_moving, strict=True)]
+
+
 @custom_vjp_call.batch
-def custom_vjp_call_batch(batch_graph, args, batched, *, graph, forward, backward, symbolic_zeros):
+def custom_vjp_call_batch(batch_graph, args, batched, *, graph, forward, backward, **attrs):
     size = batch_size(args, batched)
     many, _ = batch_graph(graph, [True] * len(args), size, [True] * len(graph.results))
     return custom_vjp_call(
@@ -188,7 +218,7 @@ def custom_vjp_call_batch(batch_graph, args, batched, *, graph, forward, backwar
         graph=many,
         forward=batched_rule(batch_graph, forward, size),
         backward=batched_rule(batch_graph, backward, size),
-        symbolic_zeros=symbolic_zeros,
+        **attrs,
     )
 
 
