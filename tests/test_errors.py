@@ -120,8 +120,8 @@ def test_value_dependent_if_under_jit():
           where  test_errors.py:N in f      if x > 0:
                  bool[]   made by gt at test_errors.py:N in f      if x > 0:
           fix    use rlx.cond(test, yes, no, *operands) to run one of two functions, """
-        """rlx.where(test, a, b) to choose
-                 elementwise, or static_argnames to make the argument a Python value
+        """rlx.numpy.where(test, a, b) to
+                 choose elementwise, or static_argnames to make the argument a Python value
         """,
         *(f, 1.0),
     )

@@ -251,7 +251,7 @@ def test_errors_of_sizes_name_the_dim() -> None:
         "n is 10, outside of its range (1 to 9)\n"
         "  where  HERE\n"
         "         axis 0 of argument 0 of <lambda>, x\n"
-        "  fix    pass arrays of that size, or widen the range: rlx.dim('n', min=..., max=...)"
+        "  fix    pass arrays of that size, or widen the range: rlx.dim('n', max=10)"
     )
     assert message(lambda: limited(ones(3), ones(4))) == (
         "axis 0 of argument 1 of <lambda>, y is 4, but n is 3\n"

@@ -65,12 +65,15 @@ def _check_range(symbol: Symbol, number: int, place: str) -> None:
     if symbol.low <= number and (symbol.high is None or number <= symbol.high):
         return
     wanted = f"at least {symbol.low}" if symbol.high is None else f"{symbol.low} to {symbol.high}"
+    low = min(symbol.low, number)
+    ends = [] if low == 1 else [f"min={low}"]
+    ends += [] if symbol.high is None else [f"max={max(symbol.high, number)}"]
     raise SymbolicSizeError(
         f"{symbol.name} is {number}, outside of its range ({wanted})",
         where=str(nearest_source()),
         notes=[place],
-        fix=f"pass arrays of that size, or widen the range: rlx.dim({symbol.name!r}, min=..., "
-        "max=...)",
+        fix=f"pass arrays of that size, or widen the range: rlx.dim({symbol.name!r}, "
+        f"{', '.join(ends)})",
     )
 
 

@@ -30,8 +30,9 @@ class Mesh:
         *,
         device: str = "xla",
     ) -> None:
-        shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+        shape = (shape,) if isinstance(shape, int) else _several("shape", shape, int)
+        names = (axis_names,) if isinstance(axis_names, str) else axis_names
+        names = _several("axis_names", names, str)
         if len(shape) != len(names) or len(set(names)) < len(names) or any(n < 1 for n in shape):
             raise ArgumentError(
                 f"a mesh of the shape {shape} cannot have axes {names}",
@@ -51,6 +52,18 @@ class Mesh:
     def size_of(self, name: str) -> int:
         """The number of devices along an axis."""
         return self.shape[self.axis_names.index(name)]
+
+
+def _several(what: str, given: Any, kind: type) -> tuple[Any, ...]:
+    """The items of an argument, all of one kind."""
+    items = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else None
+    if items is not None and all(isinstance(x, kind) for x in items):
+        return items
+    raise ArgumentError(
+        f"Mesh: {what} is {given!r}",
+        where=str(user_source()),
+        fix='give sizes and names: Mesh((2, 4), ("data", "model"))',
+    )
 
 
 _check: Callable[[Mesh], None] | None = None  # that there are so many devices
@@ -92,6 +105,14 @@ class NamedSharding:
     spec: PartitionSpec
 
     def __post_init__(self) -> None:
+        for what, given, kind in (("mesh", self.mesh, Mesh), ("spec", self.spec, PartitionSpec)):
+            if not isinstance(given, kind):
+                raise ArgumentError(
+                    f"NamedSharding: {what} is of type {type(given).__name__}, not a "
+                    f"{kind.__name__}",
+                    where=str(user_source()),
+                    fix='write rlx.NamedSharding(rlx.Mesh((2,), ("data",)), rlx.P("data"))',
+                )
         named = [name for axis in self.spec for name in _names(axis)]
         strange = [name for name in named if name not in self.mesh.axis_names]
         if strange or len(set(named)) < len(named):

@@ -14,6 +14,8 @@ from types import FrameType
 
 HOUSE = __name__.split(".")[0] + "."
 PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
+# what calls rlx for the user, who did not write these lines
+LIBRARIES = frozenset({"concurrent", "jax", "jaxlib", "ml_dtypes", "numpy", "optree", "threading"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +62,26 @@ def in_scope(name: str) -> Iterator[None]:
 
 
 def nearest_frames() -> tuple[FrameType | None, FrameType | None]:
-    """The nearest frame outside of rlx, after the frame of rlx that it called."""
+    """The user's nearest frame, after the frame that it called.
+
+    Frames of rlx and of what calls rlx for the user are not the user's.
+    """
     entry, frame = None, sys._getframe(1)
     while frame is not None and (
-        frame.f_code.co_filename.startswith(PACKAGE) or _is_generated(frame)
+        frame.f_code.co_filename.startswith(PACKAGE) or _is_between(frame)
     ):
         entry, frame = frame, frame.f_back
     return entry, frame
 
 
-def _is_generated(frame: FrameType) -> bool:
-    """Whether a frame is of code that was made for rlx, or that enters its `with` blocks.
+def _is_between(frame: FrameType) -> bool:
+    """Whether a frame is of a library, of code made for rlx, or enters its `with` blocks.
 
-    The first is a dataclass's `__init__`, as an example.
+    Made for rlx is the `__init__` of a dataclass, as an example.
     """
-    file = frame.f_code.co_filename
-    is_made = file == "<string>" and frame.f_globals.get("__name__", "").startswith(HOUSE)
-    return is_made or file == contextlib.__file__
+    file, module = frame.f_code.co_filename, frame.f_globals.get("__name__", "")
+    is_made = file == "<string>" and module.startswith(HOUSE)
+    return is_made or file == contextlib.__file__ or module.partition(".")[0] in LIBRARIES
 
 
 def source_of(frame: FrameType) -> Source:

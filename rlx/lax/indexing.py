@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 from .. import numpy as rnp
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, AttributeValueError, DtypeError
-from ..ir.types import as_dtype, is_integer
+from ..ir.types import is_integer
 from ..trace.apply import apply, as_operand, as_tensor, operand_type
 from ..trace.axes import integer, one_axis
 from ..trace.host import is_python_scalar
+from ..trace.index_items import INDEX, index_dtype
 from ..trace.promotion import convert
 from .operands import Tensor, axes_of, integers, sequence, strict_dtype
 
@@ -78,11 +79,9 @@ def _start(name: str, start: Any, size: Any, from_end: bool) -> Any:
     if is_python_scalar(start):
         number = integer(f"{name}: a start", start)
         negative = from_end and number < 0
-        return (
-            convert(number, as_dtype("int32")) + size
-            if negative
-            else convert(number, as_dtype("int32" if abs(number) < 2**31 else "int64"))
-        )
+        if negative:
+            return convert(number, index_dtype(INDEX, size)) + size
+        return convert(number, index_dtype(INDEX, abs(number)))
     dtype = operand_type(start).dtype
     if not is_integer(dtype):
         raise DtypeError(
@@ -92,7 +91,7 @@ def _start(name: str, start: Any, size: Any, from_end: bool) -> Any:
         )
     if not from_end or dtype.kind == "u":
         return start
-    start = convert(start, as_dtype("int32")) if dtype.itemsize < 4 else as_tensor(start)
+    start = convert(start, index_dtype(dtype, size))
     return rnp.where(start < 0, start + size, start)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import numpy as rnp
 from ..numpy.linalg.matrices import adjoint
-from ..trace.apply import as_tensor
+from ..trace.arguments import with_axes
 from ..trace.scan import scan
 from .operands import Tensor
 
@@ -19,7 +19,8 @@ def householder_product(a: Tensor, taus: Tensor) -> Any:
 
     The vectors v are the columns of a below its diagonal, with 1 on it.
     """
-    a = as_tensor(a)
+    a = with_axes("householder_product: a", a, 2)
+    taus = with_axes("householder_product: taus", taus, 1)
     rows, columns = a.shape[-2:]
     unit = rnp.broadcast_to(rnp.eye(rows, columns, dtype=a.dtype), a.shape)
     return ormqr(a, taus, unit)
@@ -30,7 +31,8 @@ def ormqr(a: Tensor, taus: Tensor, c: Tensor, *, left: bool = True, transpose: b
 
     With `transpose` it is Qᴴ c; without `left` c Q and c Qᴴ.
     """
-    a, taus, c = as_tensor(a), as_tensor(taus), as_tensor(c)
+    a, c = with_axes("ormqr: a", a, 2), with_axes("ormqr: c", c, 2)
+    taus = with_axes("ormqr: taus", taus, 1)
     if not left:
         return adjoint(ormqr(a, taus, adjoint(c), transpose=not transpose))
     count = taus.shape[-1]
@@ -59,7 +61,7 @@ def geqrf(a: Tensor) -> tuple[Any, Any]:
 
     Below are the vectors of the reflections whose product is Q.
     """
-    a = as_tensor(a)
+    a = with_axes("geqrf: a", a, 2)
     rows, columns = a.shape[-2:]
     places, lanes = rnp.arange(rows), rnp.arange(columns)
     count = min(rows, columns)

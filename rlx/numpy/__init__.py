@@ -264,10 +264,8 @@ from .indexing import (
     put,
     put_along_axis,
     putmask,
-    ravel_multi_index,
     take,
     take_along_axis,
-    unravel_index,
     where,
 )
 from .inspection import (
@@ -355,6 +353,7 @@ from .padding import (
     pad,
     resize,
 )
+from .places import ravel_multi_index, unravel_index
 from .polynomial import (
     bartlett,
     blackman,

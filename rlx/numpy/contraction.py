@@ -11,6 +11,7 @@ from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.types import DTYPES, as_dtype, is_bool
 from ..trace.apply import apply, as_operand, as_tensor, described
+from ..trace.arguments import choice, vector
 from ..trace.axes import some_axes
 from ..trace.promotion import convert, convert_exactly, result_dtype
 from .arithmetic import conj, subtract
@@ -318,7 +319,8 @@ def convolve(
     preferred_element_type: Any = None,
 ) -> Any:
     """The sums of products of a with v turned around and moved along."""
-    a, v = _pair(a, v)
+    a, v = _lines("convolve", a, v)
+    choice("convolve: mode", mode, MODES)
     long, short = (a, v) if a.shape[0] >= v.shape[0] else (v, a)
     return _correlated(long, short[::-1], mode, preferred_element_type)
 
@@ -332,21 +334,25 @@ def correlate(
     preferred_element_type: Any = None,
 ) -> Any:
     """The sums of products of a with v, conjugated, moved along."""
-    a, v = _pair(a, v)
+    a, v = _lines("correlate", a, v)
+    choice("correlate: mode", mode, MODES)
     if a.shape[0] >= v.shape[0]:
         return _correlated(a, conj(v), mode, preferred_element_type)
     return _correlated(conj(v), a, mode, preferred_element_type)[::-1]
 
 
+MODES = ("full", "same", "valid")
+
+
+def _lines(name: str, a: Tensor, v: Tensor) -> tuple[Any, Any]:
+    """Two vectors with elements, of one dtype; a number is a vector of one, as in NumPy."""
+    a, v = _pair(a, v)
+    return vector(f"{name}: a", a, least=1), vector(f"{name}: v", v, least=1)
+
+
 def _correlated(long: Any, short: Any, mode: str, dtype: Any) -> Any:
     n, k = long.shape[0], short.shape[0]
-    before = {"full": k - 1, "same": k // 2, "valid": 0}.get(mode)
-    if before is None:
-        raise ArgumentError(
-            f"convolve: there is no mode {mode!r}",
-            where=str(user_source()),
-            fix='use "full", "same" or "valid"',
-        )
+    before = {"full": k - 1, "same": k // 2, "valid": 0}[mode]
     count = {"full": n + k - 1, "same": n, "valid": n - k + 1}[mode]
     zero = as_tensor(np.zeros((), long.dtype))
     low, high = (before,), (count + k - 1 - n - before,)

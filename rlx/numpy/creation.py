@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from ..ir.builder import user_source
 from ..ir.dims import Dim
-from ..ir.errors import ArgumentError, AttributeValueError, ConcretizationError
+from ..ir.errors import ArgumentError, AttributeValueError, ConcretizationError, ShapeError
 from ..ir.memory import Memory
 from ..ir.types import MOST_ELEMENTS, as_dtype, is_inexact, is_integer
 from ..trace.apply import apply, apply_like, as_operand, as_tensor, operand_type
@@ -404,7 +403,13 @@ def trace(
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Any:
     """The powers of a vector as columns."""
     x = as_tensor(x)
-    count = x.shape[0] if N is None else operator.index(N)
+    if x.ndim != 1:
+        raise ShapeError(
+            f"vander: x is {x.type}, not a vector",
+            where=str(user_source()),
+            fix="give one axis; rlx.vmap takes a batch of them",
+        )
+    count = x.shape[0] if N is None else integer("vander: N", N)
     powers = range(count) if increasing else range(count - 1, -1, -1)
     return stack([x**i for i in powers], axis=1)
 

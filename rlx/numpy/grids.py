@@ -11,6 +11,7 @@ from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..ir.types import is_bool, is_inexact
 from ..trace.apply import apply, as_tensor
+from ..trace.arguments import with_axes
 from ..trace.array import new_array
 from ..trace.axes import some_axes
 from ..trace.host import is_python_scalar
@@ -152,7 +153,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
 
 def diag_indices_from(arr: Tensor) -> tuple[Any, ...]:
     """The places of the diagonal of an array."""
-    arr = as_tensor(arr)
+    arr = with_axes("diag_indices_from: arr", arr, 1)
     return diag_indices(arr.shape[0], arr.ndim)
 
 

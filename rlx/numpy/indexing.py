@@ -10,66 +10,29 @@ import numpy as np
 
 from ..ir.builder import user_source
 from ..ir.errors import (
-    AttributeValueError,
-    BoundsError,
     ConcretizationError,
-    DtypeError,
     ImmutableError,
     ShapeError,
 )
-from ..ir.types import DTYPES, is_integer
+from ..ir.types import DTYPES
 from ..trace.apply import apply, apply_like, as_operand, as_tensor
 from ..trace.array import Array
-from ..trace.axes import as_shape, broadcast_shapes, one_axis
+from ..trace.axes import broadcast_shapes, one_axis
 from ..trace.bounds import outside
+from ..trace.index_items import index_dtype
 from ..trace.placement import home
 from ..trace.promotion import broadcast_to, convert, convert_exactly, result_dtype
 from ..trace.tensor import TracedTensor
-from .arithmetic import clip
 from .creation import arange
 from .division import remainder
-from .elementwise import Tensor, add, equal, less, multiply, refuse_out
+from .elementwise import Tensor, equal, less, refuse_out
 from .logic import truth
 from .logic import where as either
 from .manipulation import broadcast_arrays, moveaxis, ravel, reshape, stack
+from .places import MODES, check_inside, from_start, integers, mode_of, unravel_index
 from .reductions import cumsum, sum
 
 INT32 = DTYPES["int32"]
-MODES = {"fill": "fill", "clip": "clip", "wrap": "promise", "promise_in_bounds": "promise"}
-
-
-def _integers(name: str, x: Tensor) -> Any:
-    tensor = as_tensor(x)
-    if tensor.size == 0 and isinstance(x, list | tuple):
-        tensor = convert(tensor, INT32)
-    if not is_integer(tensor.dtype):
-        raise DtypeError(
-            f"{name}: the indices are {tensor.type}, not integers",
-            where=str(user_source()),
-            fix='convert them: indices.astype("int32")',
-        )
-    return convert(tensor, INT32) if tensor.dtype.itemsize < 4 else tensor
-
-
-def _mode(name: str, mode: str | None) -> str:
-    if mode not in (None, *MODES):
-        raise AttributeValueError(
-            f"{name}: there is no mode {mode!r} for indices outside of the array",
-            where=str(user_source()),
-            fix=f"use one of {', '.join(MODES)}",
-        )
-    return mode or "fill"
-
-
-def _from_start(indices: Any, size: Any, mode: str) -> Any:
-    """Indices counted from the start; outside ones as the mode says."""
-    if mode == "wrap":
-        return remainder(indices, size)
-    if mode == "clip":
-        return clip(indices, 0, size - 1)
-    if indices.dtype.kind == "u":
-        return indices
-    return either(less(indices, 0), add(indices, size), indices)
 
 
 def take(
@@ -92,8 +55,8 @@ def take(
     a = as_tensor(a)
     a, axis = (ravel(a), 0) if axis is None else (a, axis)
     place = one_axis("take", axis, a.ndim)
-    way = _mode("take", mode)
-    places = _from_start(_integers("take", indices), a.shape[place], way)
+    way = mode_of("take", mode)
+    places = from_start(integers("take", indices), a.shape[place], way)
     rank = places.ndim
     result = apply(
         "gather",
@@ -131,14 +94,14 @@ def take_along_axis(
 
     Negative ones count from the end unless `wrap_negative_indices` is False.
     """
-    arr, indices = as_tensor(arr), _integers("take_along_axis", indices)
+    arr, indices = as_tensor(arr), integers("take_along_axis", indices)
     if wrap_negative_indices is False:  # out of bounds they are: an index past the end
         far = np.iinfo(indices.dtype).max
         indices = either(less(indices, 0), 0 if mode == "clip" else far, indices)
     if axis is None:
         return take(arr, ravel(indices), None, mode=mode, fill_value=fill_value)
     place = one_axis("take_along_axis", axis, arr.ndim)
-    way = _mode("take_along_axis", mode)
+    way = mode_of("take_along_axis", mode)
     if arr.ndim != indices.ndim:
         raise ShapeError(
             f"take_along_axis: the array is {arr.type}, the indices are {indices.type}",
@@ -146,7 +109,7 @@ def take_along_axis(
             fix="give indices with as many axes as the array",
         )
     arr, indices = _aligned("take_along_axis", arr, indices, place)
-    places = _from_start(indices, arr.shape[place], way)
+    places = from_start(indices, arr.shape[place], way)
     lines = tuple(i for i in range(arr.ndim) if i != place)
     result = apply(
         "gather",
@@ -188,7 +151,7 @@ def put_along_axis(
     if axis is None:
         arr = as_tensor(arr)
         return reshape(put_along_axis(ravel(arr), indices, values, 0, mode=mode), arr.shape)
-    arr, indices = as_tensor(arr), _integers("put_along_axis", indices)
+    arr, indices = as_tensor(arr), integers("put_along_axis", indices)
     place = one_axis("put_along_axis", axis, arr.ndim)
     grid = [
         reshape(arange(n, dtype="int32"), (-1,) + (1,) * (arr.ndim - 1 - i))
@@ -217,9 +180,9 @@ def put(
     """
     check_copied("put", inplace)
     a = as_tensor(a)
-    places, v = ravel(_integers("put", ind)), ravel(v)
+    places, v = ravel(integers("put", ind)), ravel(v)
     if mode in ("clip", "wrap"):
-        places = _from_start(places, a.size, mode)
+        places = from_start(places, a.size, mode)
     count = places.shape[0]
     if v.shape[0] != count and count:
         v = v[np.arange(count, dtype="int32") % v.shape[0]]
@@ -232,35 +195,12 @@ def choose(a: Tensor, choices: Sequence[Tensor], out: None = None, mode: str = "
     `mode` "clip" and "wrap" are for indices outside, which "raise" refuses where they are known.
     """
     refuse_out("choose", out)
-    _check_inside("choose", a, len(choices), mode)
+    check_inside("choose", a, len(choices), mode)
     dtype = result_dtype(*map(as_operand, choices))
     fitted = [convert_exactly(choice, dtype) for choice in choices]
-    arrays = broadcast_arrays(_integers("choose", a), *fitted)
-    places = _from_start(arrays[0], len(choices), mode)
+    arrays = broadcast_arrays(integers("choose", a), *fitted)
+    places = from_start(arrays[0], len(choices), mode)
     return take_along_axis(stack(arrays[1:]), places[None], 0, "clip")[0]
-
-
-def _check_inside(name: str, indices: Tensor, size: int, mode: str) -> None:
-    """Refuse known indices outside, if the mode is "raise"."""
-    if mode not in ("raise", "clip", "wrap"):
-        raise AttributeValueError(
-            f"{name}: there is no mode {mode!r}",
-            where=str(user_source()),
-            fix='use "raise", "clip" or "wrap"',
-        )
-    given = as_tensor(indices)
-    known = given.concrete if isinstance(given, TracedTensor) else given.host()
-    if mode == "raise" and known is not None and known.size:
-        low, high = int(known.min()), int(known.max())
-        if low < 0 or high >= size:
-            raise BoundsError(
-                f"{name}: the index {low if low < 0 else high} names none of {size} places",
-                where=str(user_source()),
-                fix='write mode="clip" or mode="wrap"',
-            )
-
-
-# -- places -------------------------------------------------------------------------------------
 
 
 def known_array(name: str, x: Tensor, fix: str) -> np.ndarray:
@@ -289,12 +229,13 @@ def nonzero(a: Tensor, *, size: int | None = None, fill_value: Any = None) -> tu
     if size is None:
         known = known_array("nonzero", a, "say how many: nonzero(x, size=n)")
         return tuple(Array(x.astype("int32")).to(home("nonzero", [a])) for x in np.nonzero(known))
-    flags = convert(ravel(truth(a)), INT32)
+    dtype = index_dtype(INT32, a.size)
+    flags = convert(ravel(truth(a)), dtype)
     ranks = cumsum(flags)
     # rank r is first reached at the r-th place; places past the last one drop out
-    numbers = apply_like(a, "iota", shape=flags.shape, axis=0, dtype="int32")
+    numbers = apply_like(a, "iota", shape=flags.shape, axis=0, dtype=dtype)
     slots = either(equal(flags, 1), ranks - 1, size)
-    flat = as_tensor(apply_like(a, "full", shape=(size,), value=0, dtype=INT32))
+    flat = as_tensor(apply_like(a, "full", shape=(size,), value=0, dtype=dtype))
     flat = flat.at[slots].set(numbers, mode="drop", unique_indices=True)
     is_filled = less(np.arange(size, dtype="int32"), sum(flags))
     fills = fill_value if isinstance(fill_value, tuple) else (fill_value or 0,) * max(a.ndim, 1)
@@ -353,39 +294,6 @@ def compress(
     count = a.shape[place]
     (places,) = nonzero(ravel(condition), size=size, fill_value=count)
     return take(a, places, place, mode="fill", fill_value=fill_value)
-
-
-def unravel_index(indices: Tensor, shape: Any) -> tuple[Any, ...]:
-    """The index along each axis for indices that count through all elements."""
-    left, sizes = _integers("unravel_index", indices), as_shape(shape)
-    found = []
-    for n in reversed(sizes):
-        found.append(remainder(left, n))
-        left = left // n
-    # what is left tells the indices outside: they stand for the last or the first element
-    found = [either(left > 0, n - 1, i) for n, i in zip(reversed(sizes), found, strict=True)]
-    if left.dtype.kind == "i":
-        found = [either(left < -1, 0, i) for i in found]
-    return tuple(reversed(found))
-
-
-def ravel_multi_index(
-    multi_index: Sequence[Tensor],
-    dims: Sequence[int],
-    mode: str = "raise",
-    order: str = "C",
-    *,
-    dtype: Any = None,
-) -> Any:
-    """Indices that count through all elements, from an index along each axis."""
-    result: Any = Array(np.zeros((), INT32))
-    pairs = list(zip(multi_index, dims, strict=True))
-    for index, n in pairs if order == "C" else reversed(pairs):
-        index = _integers("ravel_multi_index", index)
-        _check_inside("ravel_multi_index", index, n, mode)
-        index = _from_start(index, n, mode) if mode != "raise" else index
-        result = add(multiply(result, n), index)
-    return result if dtype is None else result.astype(dtype)
 
 
 # -- writing ------------------------------------------------------------------------------------
@@ -456,7 +364,7 @@ def _insert_traced(x: Any, index: Any, values: Any, axis: int) -> Any:
     """One slice of the values before each place, for places not known while tracing."""
     size, count = x.shape[axis], index.shape[0]
     (places, which) = apply(
-        "sort", _from_start(index, size, "fill"), np.arange(count, dtype="int32"), axis=0, n_keys=1
+        "sort", from_start(index, size, "fill"), np.arange(count, dtype="int32"), axis=0, n_keys=1
     )
     blank = apply("full", shape=(size + count,), value=0, dtype=INT32)
     new = places + np.arange(count, dtype="int32")
@@ -484,7 +392,7 @@ def delete(
     place = one_axis("delete", axis, arr.ndim)
     size = arr.shape[place]
     if assume_unique_indices and not isinstance(obj, int | slice):
-        return take(arr, _places_without(ravel(_integers("delete", obj)), size), place)
+        return take(arr, _places_without(ravel(integers("delete", obj)), size), place)
     known = obj if isinstance(obj, int | slice) else known_array("delete", obj, "give numbers")
     if isinstance(known, int) and not -size <= known < size:
         raise outside(known, size, place, str(user_source()))
@@ -494,7 +402,7 @@ def delete(
 def _places_without(indices: Any, size: int) -> Any:
     """The places that no index names, of so many; the indices differ."""
     numbers = np.arange(size, dtype="int32")
-    gone = _from_start(indices, size, "fill")
+    gone = from_start(indices, size, "fill")
     is_gone = reshape(gone, (-1, 1)) == numbers
     is_kept = apply("bit_not", apply("reduce_or", is_gone, axes=(0,)))
     return nonzero(is_kept, size=size - indices.shape[0])[0]

@@ -19,6 +19,7 @@ from ..ir.errors import (
 )
 from ..ir.types import DTYPES
 from ..trace.apply import apply, apply_like, as_operand, as_tensor, literal, operand_type
+from ..trace.arguments import count_of
 from ..trace.array import Array
 from ..trace.axes import as_shape, integer, one_axis, resolve_shape, some_axes
 from ..trace.axes import broadcast_shapes as _broadcast_shapes
@@ -27,6 +28,8 @@ from ..trace.promotion import broadcast_operands, convert, convert_exactly, resu
 from ..trace.promotion import broadcast_to as _broadcast_to
 from ..trace.tensor import TracedTensor
 from .elementwise import Tensor, refuse_out
+
+MOST_PIECES = 1_000_000  # each is an array
 
 Axis = int | Sequence[int] | None
 
@@ -293,12 +296,7 @@ def array_split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int
     place = one_axis("array_split", axis, ary.ndim)
     size = ary.shape[place]
     if isinstance(indices_or_sections, int):
-        if indices_or_sections < 1:
-            raise ArgumentError(
-                f"split: into {indices_or_sections} pieces",
-                where=str(user_source()),
-                fix="ask for 1 piece or more",
-            )
+        count_of("split: the number of pieces", indices_or_sections, 1, MOST_PIECES)
         short, longer = divmod(size, indices_or_sections)
         lengths = [short + (i < longer) for i in range(indices_or_sections)]
         cuts = [sum(lengths[:i]) for i in range(len(lengths) + 1)]

@@ -12,6 +12,7 @@ from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError, ShapeError
 from ..ir.types import is_inexact
 from ..trace.apply import apply, as_operand, as_tensor
+from ..trace.arguments import count_of, known_number, vector, with_axes
 from ..trace.array import new_array
 from ..trace.axes import integer
 from ..trace.promotion import FLOAT, broadcast_to, convert, convert_exactly, result_dtype
@@ -29,7 +30,7 @@ from .sorting import searchsorted
 
 def polyval(p: Tensor, x: Tensor, *, unroll: int = 16) -> Any:
     """The value of a polynomial at x; `unroll` changes nothing."""
-    p = as_tensor(p)
+    p = with_axes("polyval: p", p, 1)
     x = convert_exactly(x, result_dtype(p, as_operand(x)))
     result = multiply(x, 0)
     for i in range(p.shape[0]):
@@ -42,24 +43,25 @@ def _longer(p: Any, size: int) -> Any:
     return apply("pad", p, zero, low=(size - p.shape[0],), high=(0,), interior=(0,))
 
 
-def _same_length(p: Tensor, q: Tensor) -> tuple[Any, Any]:
-    p, q = as_tensor(p), as_tensor(q)
+def _same_length(name: str, p: Tensor, q: Tensor) -> tuple[Any, Any]:
+    p, q = vector(f"{name}: a1", p), vector(f"{name}: a2", q)
     size = p.shape[0] if p.shape[0] > q.shape[0] else q.shape[0]
     return _longer(p, size), _longer(q, size)
 
 
 def polyadd(a1: Tensor, a2: Tensor) -> Any:
     """The sum of two polynomials."""
-    return add(*_same_length(a1, a2))
+    return add(*_same_length("polyadd", a1, a2))
 
 
 def polysub(a1: Tensor, a2: Tensor) -> Any:
     """The difference of two polynomials."""
-    return subtract(*_same_length(a1, a2))
+    return subtract(*_same_length("polysub", a1, a2))
 
 
 def polymul(a1: Tensor, a2: Tensor, *, trim_leading_zeros: bool = False) -> Any:
     """The product of two polynomials."""
+    a1, a2 = vector("polymul: a1", a1), vector("polymul: a2", a2)
     if trim_leading_zeros:
         a1, a2 = (trim_zeros(a, "f") for a in (a1, a2))
     return convolve(a1, a2)
@@ -67,13 +69,14 @@ def polymul(a1: Tensor, a2: Tensor, *, trim_leading_zeros: bool = False) -> Any:
 
 def polydiv(u: Tensor, v: Tensor, *, trim_leading_zeros: bool = False) -> tuple[Any, Any]:
     """The quotient and the remainder of two polynomials."""
-    dtype = result_dtype(as_tensor(u), as_tensor(v), inexact=True)
+    u, v = vector("polydiv: u", u, least=1), vector("polydiv: v", v, least=1)
+    dtype = result_dtype(u, v, inexact=True)
     rest, divisor = (convert_exactly(x, dtype) for x in (u, v))
-    count = rest.shape[0] - divisor.shape[0] + 1
-    if count < 1:
+    steps = rest.shape[0] - divisor.shape[0] + 1
+    if steps < 1:
         return zeros((1,), dtype), rest
     found = []
-    for i in range(count):
+    for i in range(steps):
         factor = divide(rest[i], divisor[0])
         found.append(factor)
         rest = rest.at[i : i + divisor.shape[0]].add(-factor * divisor).at[i].set(0)
@@ -86,8 +89,7 @@ def poly(seq_of_zeros: Tensor) -> Any:
     Of a square matrix it is the characteristic polynomial.
     """
     x = as_tensor(seq_of_zeros)
-    if x.ndim == 2:
-        x = eigvals(x)
+    x = eigvals(x) if x.ndim == 2 else vector("poly: seq_of_zeros", x)
     x = x if is_inexact(x.dtype) else convert(x, FLOAT)
     result = ones((1,), x.dtype)
     for i in range(x.shape[0]):
@@ -137,7 +139,7 @@ def roots(p: Tensor, *, strip_zeros: bool = True) -> Any:
     Coefficients 0 at its ends are left out, which needs known numbers; traced code says
     `strip_zeros=False`.
     """
-    p = as_tensor(p)
+    p = vector("roots: p", p)
     p = p if is_inexact(p.dtype) else convert(p, FLOAT)
     trailing = 0
     if strip_zeros:
@@ -157,8 +159,8 @@ def roots(p: Tensor, *, strip_zeros: bool = True) -> Any:
 
 def polyder(p: Tensor, m: int = 1) -> Any:
     """The m-th derivative of a polynomial."""
-    p = as_tensor(p)
-    for _ in range(m):
+    p = vector("polyder: p", p)
+    for _ in range(min(count_of("polyder: m", m), p.shape[0])):
         powers = np.arange(p.shape[0] - 1, 0, -1).astype(p.dtype)
         p = multiply(p[:-1], powers)
     return p
@@ -166,7 +168,7 @@ def polyder(p: Tensor, m: int = 1) -> Any:
 
 def polyint(p: Tensor, m: int = 1, k: Any = None) -> Any:
     """The m-th integral of a polynomial, with one constant or one for each step."""
-    p = as_tensor(p)
+    p, m = vector("polyint: p", p), count_of("polyint: m", m, most=10_000)
     dtype = result_dtype(p, inexact=True)
     constants = broadcast_to(convert_exactly(0 if k is None else k, dtype), (m,))
     for i in range(m):
@@ -228,8 +230,9 @@ def interp(
 # -- windows ------------------------------------------------------------------------------------
 
 
-def _window(size: int, *weights: float) -> Any:
+def _window(name: str, size: int, *weights: float) -> Any:
     """A sum of cosines, weights[k] that of k whole turns along the window."""
+    size = integer(f"{name}: M", size)
     if size <= 1:
         return new_array(np.ones(max(size, 0), "float32"))
     angle = 2 * math.pi * np.arange(size) / (size - 1)
@@ -239,27 +242,28 @@ def _window(size: int, *weights: float) -> Any:
 
 def hanning(M: int) -> Any:
     """A raised cosine that is zero at both ends."""
-    return _window(M, 0.5, -0.5)
+    return _window("hanning", M, 0.5, -0.5)
 
 
 def hamming(M: int) -> Any:
     """A raised cosine with small steps at both ends."""
-    return _window(M, 0.54, -0.46)
+    return _window("hamming", M, 0.54, -0.46)
 
 
 def blackman(M: int) -> Any:
     """A window of three cosines."""
-    return _window(M, 0.42, -0.5, 0.08)
+    return _window("blackman", M, 0.42, -0.5, 0.08)
 
 
 def bartlett(M: int) -> Any:
     """A triangle that is zero at both ends."""
-    return new_array(np.bartlett(M).astype("float32"))
+    return new_array(np.bartlett(count_of("bartlett: M", M, -(2**31))).astype("float32"))
 
 
 def kaiser(M: int, beta: float) -> Any:
     """A window of a Bessel function; beta trades width for low sides."""
-    return new_array(np.kaiser(M, beta).astype("float32"))
+    M = count_of("kaiser: M", M, -(2**31))
+    return new_array(np.kaiser(M, known_number("kaiser: beta", beta)).astype("float32"))
 
 
 # -- the Bessel function i0 ---------------------------------------------------------------------

@@ -11,6 +11,7 @@ from ..ir.errors import ArgumentError, AttributeValueError, ShapeError
 from ..ir.types import DTYPES, MOST_ELEMENTS, is_bool, is_float
 from ..trace.apply import apply, apply_like, as_operand, as_tensor
 from ..trace.axes import integer, one_axis
+from ..trace.index_items import index_dtype
 from ..trace.promotion import convert, convert_exactly, result_dtype
 from .arithmetic import subtract
 from .elementwise import Tensor, add, less, less_equal, multiply
@@ -146,7 +147,7 @@ def searchsorted(
     check_vector("searchsorted", a)
     a = a if sorter is None else take(a, sorter)
     count = a.shape[0]
-    low = convert(multiply(less(v, v), 0), INT32)
+    low = convert(multiply(less(v, v), 0), index_dtype(INT32, count))
     high = add(low, count)
     most = (count.high or MOST_ELEMENTS) if isinstance(count, Dim) else count
     for _ in range(most.bit_length()):

@@ -41,7 +41,9 @@ def apply_updates(params: Any, updates: Any) -> Any:
     >>> apply_updates({"w": rnp.array([1.0, 2.0])}, {"w": rnp.array([0.5, 0.0])})
     {'w': Array([1.5, 2. ], dtype=float32)}
     """
-    return pytree.map(lambda p, u: rnp.asarray(p + u, rnp.asarray(p).dtype), params, updates)
+    return pytree.map(
+        lambda p, u: rnp.asarray(rnp.add(p, u), rnp.asarray(p).dtype), params, updates
+    )
 
 
 def chain(*optimizers: Optimizer) -> Optimizer:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..ir import builder
 from ..ir.dims import Dim
-from ..ir.errors import ConcretizationError, RlxError
+from ..ir.errors import ConcretizationError, DeviceMemoryError, RlxError
 from ..ir.graph import OPS, Graph, Value, graphs_in
 from ..ir.number_check import asked, check_results
 from ..ir.op import Op
@@ -35,7 +35,14 @@ def evaluate_with_reference(
 ) -> list[Array]:
     """Run the op's NumPy reference on the host; the results go back to the device."""
     given = [a.host() for a in arrays]
-    made, bad = op.run(given, attrs), asked()
+    try:
+        made, bad = op.run(given, attrs), asked()
+    except MemoryError as error:
+        raise DeviceMemoryError(
+            f"{op.name}: {str(error) or 'out of memory'}",
+            where=str(builder.user_source()),
+            fix="use smaller arrays, or rlx.jit, which does not keep what it can compute again",
+        ) from None
     if bad:
         check_results(op.name, builder.user_source, given, made, bad)
     results = [Array(r) for r in made]

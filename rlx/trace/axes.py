@@ -18,6 +18,7 @@ from ..ir.errors import ArgumentError, AxisError, RlxError, ShapeError
 from ..ir.types import Size, check_size
 
 Shape = tuple[Size, ...]
+MOST_AXES = 64  # of arrays of NumPy
 
 
 def one_axis(name: str, axis: Any, rank: int) -> int:
@@ -97,7 +98,14 @@ def _sizes(shape: Any) -> Shape:
     if isinstance(shape, np.ndarray):
         is_many, shape = shape.ndim > 0, shape.tolist()
     many = shape if is_many else (shape,)
-    return tuple(n if isinstance(n, Dim) else integer("a size", n) for n in many)
+    sizes = tuple(n if isinstance(n, Dim) else integer("a size", n) for n in many)
+    if len(sizes) > MOST_AXES:
+        raise ShapeError(
+            f"a shape of {len(sizes)} sizes: arrays have at most {MOST_AXES} axes",
+            where=str(user_source()),
+            fix="join axes, or leave out those of size 1",
+        )
+    return sizes
 
 
 def resolve_shape(name: str, old: Shape, wanted: Any) -> Shape:

@@ -74,6 +74,12 @@ def debug_print(text: str, *args: Any, **kwargs: Any) -> None:
 
     The text is that of `str.format`.
     """
+    if not isinstance(text, str):
+        raise ArgumentError(
+            f"debug.print: the text is of type {type(text).__name__}",
+            where=str(user_source()),
+            fix='give a text first: rlx.debug.print("x is {}", x)',
+        )
     _show(lambda *xs, **named: print(text.format(*xs, **named)), text, args, kwargs)
 
 
@@ -96,6 +102,12 @@ def check(condition: Any, message: str, *args: Any, **kwargs: Any) -> None:
       fix    look where the numbers come from: the condition is the user's own
     """
     where = str(user_source())
+    if not isinstance(message, str):
+        raise ArgumentError(
+            f"check: the message is of type {type(message).__name__}",
+            where=where,
+            fix='give a text: rlx.check(x >= 0, "no root of {}", x)',
+        )
 
     def look(found: np.ndarray, *given: Any, **named: Any) -> None:
         if not np.all(found):

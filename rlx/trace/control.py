@@ -103,7 +103,8 @@ def _check_scalar(name: str, what: str, operand: Any) -> None:
         raise ShapeError(
             f"{name}: {what} is {type}, not a scalar",
             where=str(builder.user_source()),
-            fix="reduce it with .any() or .all(), use vmap, or choose elementwise with rlx.where",
+            fix="reduce it with .any() or .all(), use vmap, or choose elementwise with "
+            "rlx.numpy.where",
         )
 
 

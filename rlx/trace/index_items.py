@@ -19,6 +19,17 @@ from .tensor import TracedTensor
 INDEX = DTYPES["int32"]
 
 
+def index_dtype(given: np.dtype, size: Any) -> np.dtype:
+    """The dtype that indices become: that, or one that holds the size of the axis.
+
+    >>> index_dtype(np.dtype("int8"), 1000), index_dtype(np.dtype("int32"), 2**31)
+    (dtype('int32'), dtype('int64'))
+    """
+    if isinstance(size, int) and size >= 2**31 and given != "uint64":
+        return DTYPES["int64"]
+    return INDEX if given.itemsize < 4 else given
+
+
 def full_items(index: Any, shape: Shape) -> list[Any]:
     """The items of an index for all axes.
 

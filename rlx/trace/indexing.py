@@ -23,6 +23,7 @@ from .bounds import check_places, outside
 from .index_items import (
     INDEX,
     full_items,
+    index_dtype,
     is_array_index,
     is_mask,
     width,
@@ -106,7 +107,8 @@ def read_index(index: Any, shape: Shape, *, checked: bool = True, wraps: bool = 
             number = _number(item, size, axis)
             plan.add("take", 0, size)
             is_known = isinstance(number, int)
-            plan.arrays.append(np.asarray(number, INDEX) if is_known else as_tensor(number))
+            dtype = index_dtype(INDEX, size)
+            plan.arrays.append(np.asarray(number, dtype) if is_known else as_tensor(number))
         else:
             number = _number(item, size, axis)
             plan.add("drop", number, number + 1)
@@ -137,8 +139,9 @@ def _places(item: Any, size: Any, axis: int, checked: bool) -> Any:
             check_places(item, size, axis)
         if item.dtype.kind == "u":  # beyond int32 it would count from the end
             wraps = item.dtype.itemsize >= 4
-            return apply("min", item, size) if wraps else item
-        item = apply("convert", item, dtype=INDEX) if item.dtype.itemsize < 4 else item
+            fits = isinstance(size, int) and size > np.iinfo(item.dtype).max
+            return apply("min", item, size) if wraps and not fits else item
+        item = convert(item, index_dtype(item.dtype, size))
         return apply("select", apply("lt", item, 0), apply("add", item, size), item)
     if checked and item.size and isinstance(size, int) and not _fits(item, size):
         bad = item[(item < -size) | (item >= size)].flat[0]
@@ -163,7 +166,7 @@ def _loose(item: Any, size: Any, wraps: bool) -> Any:
         return item
     if not wraps:
         if isinstance(item, TracedTensor) and item.dtype.kind == "i":
-            item = apply("convert", item, dtype=INDEX) if item.dtype.itemsize < 4 else item
+            item = convert(item, index_dtype(item.dtype, size))
             return FUNCTIONS["where"](apply("lt", item, 0), -size - 1, item)
         if isinstance(item, int | np.ndarray):
             return np.where(np.asarray(item) < 0, -size - 1, np.minimum(item, size))

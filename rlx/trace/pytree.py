@@ -34,6 +34,7 @@ def flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], Structure]:
     >>> flatten({"b": 1, "a": (2, None)})[0]
     [2, 1]
     """
+    is_leaf = None if is_leaf is None else _sure(is_leaf)
     try:
         found, spec = optree.tree_flatten(tree, is_leaf=is_leaf, namespace=NAMESPACE)
     except RecursionError:
@@ -41,6 +42,28 @@ def flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], Structure]:
     if _adopt is not None and is_leaf is None and _adopted(found):
         return flatten(tree)
     return found, spec
+
+
+def _sure(is_leaf: Any) -> Callable[[Any], bool]:
+    """`is_leaf`, with an error for an answer other than true or false."""
+    if not callable(is_leaf):
+        raise ArgumentError(
+            f"is_leaf is of type {type(is_leaf).__name__}, not a function",
+            where=str(user_source()),
+            fix="pass a function that tells whether a node is a leaf, or None",
+        )
+
+    def answer(x: Any) -> bool:
+        found = is_leaf(x)
+        if isinstance(found, bool | np.bool_):
+            return bool(found)
+        raise ArgumentError(
+            f"is_leaf gave a {type(found).__name__} for a {type(x).__name__}, not a bool",
+            where=str(user_source()),
+            fix="return True or False, as in is_leaf=lambda x: isinstance(x, tuple)",
+        )
+
+    return answer
 
 
 _adopt: Callable[[Any], bool] | None = None  # of another library's containers, see `set_adopter`
@@ -170,8 +193,16 @@ def reduce(
     is_leaf: IsLeaf = None,
 ) -> Any:
     """Combine the leaves from left to right, after the `initializer` if there is one."""
+    _check_callable("tree.reduce", function)
+    found = leaves(tree, is_leaf)
+    if not found and initializer is _NOTHING:
+        raise ArgumentError(
+            "tree.reduce: the tree has no leaves",
+            where=str(user_source()),
+            fix="give an initializer, the result for no leaves",
+        )
     start = () if initializer is _NOTHING else (initializer,)
-    return functools.reduce(function, leaves(tree, is_leaf), *start)
+    return functools.reduce(function, found, *start)
 
 
 def reduce_associative(
@@ -185,6 +216,7 @@ def reduce_associative(
 
     `identity` is for a tree without leaves.
     """
+    _check_callable("tree.reduce_associative", operation)
     found = leaves(tree, is_leaf)
     if not found and identity is _NOTHING:
         raise ArgumentError(
@@ -234,10 +266,22 @@ def transpose(
 
     The structure of the inner trees is by default that of the first one.
     """
+    check_structure("tree.transpose: outer_treedef", outer_treedef)
     rows = flatten_like(outer_treedef, pytree_to_transpose, "tree.transpose")
-    inner = structure(rows[0]) if inner_treedef is None else inner_treedef
+    inner = structure(rows[0] if rows else None) if inner_treedef is None else inner_treedef
+    check_structure("tree.transpose: inner_treedef", inner)
     columns = zip(*(flatten_like(inner, row, "tree.transpose") for row in rows), strict=True)
     return unflatten(inner, [unflatten(outer_treedef, column) for column in columns])
+
+
+def check_structure(what: str, spec: Any) -> None:
+    """Raise unless it is the structure of a tree."""
+    if not isinstance(spec, Structure):
+        raise ArgumentError(
+            f"{what} is of type {type(spec).__name__}, not the structure of a tree",
+            where=str(user_source()),
+            fix="pass what rlx.tree.structure(tree) gives",
+        )
 
 
 def _check_callable(name: str, fn: Any) -> None:

@@ -155,8 +155,9 @@ class TracedTensor(Operators):
 
 
 _FIXES = {
-    "bool": "use rlx.cond(test, yes, no, *operands) to run one of two functions, rlx.where(test, "
-    "a, b) to choose\nelementwise, or static_argnames to make the argument a Python value",
+    "bool": "use rlx.cond(test, yes, no, *operands) to run one of two functions, "
+    "rlx.numpy.where(test, a, b) to\nchoose elementwise, or static_argnames to make the argument "
+    "a Python value",
     "": "keep to rlx.numpy functions in traced code, or make the argument a Python value with "
     "static_argnames",
     "pickle": "return the tensor from the traced function and pickle the result",

@@ -12,7 +12,7 @@ from ..ir.dims import Dim
 from ..ir.errors import AttributeValueError
 from ..ir.ops.cut import paddings_around
 from .apply import apply, apply_like, as_operand, as_tensor, operand_type
-from .index_items import with_flags
+from .index_items import INDEX, index_dtype, with_flags
 from .indexing import (
     Plan,
     batch_place,
@@ -196,7 +196,7 @@ def _update_slice(
 
 
 def _place(start: Any) -> Any:
-    return start if isinstance(start, Dim) else np.asarray(start, "int32")
+    return start if isinstance(start, Dim) else np.asarray(start, index_dtype(INDEX, start))
 
 
 def _view_shapes(x: Any, plan: Plan) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -278,7 +278,8 @@ def _by_number(x: Any, plan: Plan, values: Any, combine: str, mode: str, unique:
 
     The elements are counted, and updates scatter by count.
     """
-    numbers = apply_like(x, "iota", shape=(x.size,), axis=0, dtype="int32")
+    dtype = index_dtype(INDEX, x.size)
+    numbers = apply_like(x, "iota", shape=(x.size,), axis=0, dtype=dtype)
     numbers = apply("reshape", numbers, shape=tuple(x.shape))
     places = take_plan(as_tensor(numbers), plan, "clip" if mode == "clip" else "fill")
     # a place outside became the least integer, which stays outside

@@ -9,6 +9,7 @@ from typing import Any
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..trace import pytree
+from ..trace.arguments import members
 from ..trace.pytree import IsLeaf, Structure
 
 
@@ -117,24 +118,30 @@ def register_static(cls: type) -> type:
 
 def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf = None) -> bool:
     """Whether no item is a container."""
+    items = members("all_leaves: iterable", iterable)
     return all(
-        len(found) == 1 and found[0] is x for x in iterable for found in [pytree.leaves(x, is_leaf)]
+        len(found) == 1 and found[0] is x for x in items for found in [pytree.leaves(x, is_leaf)]
     )
 
 
 def treedef_is_leaf(treedef: Structure) -> bool:
     """Whether a structure is that of a single leaf."""
+    pytree.check_structure("treedef_is_leaf: treedef", treedef)
     return treedef.num_nodes == 1
 
 
 def treedef_children(treedef: Structure) -> list[Structure]:
     """The structures of the children."""
+    pytree.check_structure("treedef_children: treedef", treedef)
     return treedef.children()
 
 
 def treedef_tuple(treedefs: Iterable[Structure]) -> Structure:
     """The structure of a tuple of trees."""
-    trees = [pytree.unflatten(d, [0] * d.num_leaves) for d in treedefs]
+    given = members("treedef_tuple: treedefs", treedefs)
+    for spec in given:
+        pytree.check_structure("treedef_tuple: one of treedefs", spec)
+    trees = [pytree.unflatten(d, [0] * d.num_leaves) for d in given]
     return pytree.structure(tuple(trees))
 
 

@@ -84,7 +84,10 @@ def iota(*, shape: tuple[int, ...], axis: int, dtype: np.dtype) -> Type:
 
 @iota.reference
 def iota_reference(*, shape: tuple[int, ...], axis: int, dtype: np.dtype) -> np.ndarray:
-    line = np.arange(shape[axis]).astype(dtype)
+    line = np.empty(shape[axis], dtype)
+    for start in range(0, line.size, 1 << 20):  # in parts: all of it in int64 may be far larger
+        part = line[start : start + (1 << 20)]
+        part[:] = np.arange(start, start + part.size)
     return np.broadcast_to(np.expand_dims(line, [i for i in range(len(shape)) if i != axis]), shape)
 
 

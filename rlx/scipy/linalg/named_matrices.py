@@ -12,9 +12,10 @@ from ...ir.types import as_dtype, is_complex
 from ...numpy.elementwise import Tensor
 from ...numpy.linalg.matrices import inexact, wrong_shape, wrong_value
 from ...trace.apply import as_tensor
-from ...trace.axes import integer
+from ...trace.arguments import count_of
 from .made import toeplitz
 
+MOST_ROWS = 2000  # of matrices whose numbers, exact ones, grow beyond all floats
 KINDS = ("symmetric", "lower", "upper")
 
 
@@ -33,7 +34,7 @@ def hilbert(n: int) -> Any:
 
 def invhilbert(n: int) -> Any:
     """The inverse of Hilbert's matrix, of whole numbers; exact as far as float32 is."""
-    n = _size("invhilbert", n)
+    n = _size("invhilbert", n, most=MOST_ROWS)
     comb = math.comb
     rows = [
         [
@@ -60,14 +61,14 @@ def pascal(n: int, kind: str | None = None) -> Any:
     >>> pascal(3).tolist()
     [[1.0, 1.0, 1.0], [1.0, 2.0, 3.0], [1.0, 3.0, 6.0]]
     """
-    n, kind = _size("pascal", n), _kind("pascal", kind)
+    n, kind = _size("pascal", n, most=MOST_ROWS), _kind("pascal", kind)
     lower = np.array([[math.comb(i, j) for j in range(n)] for i in range(n)], object)
     return _exact({"symmetric": lower @ lower.T, "lower": lower, "upper": lower.T}[kind].tolist())
 
 
 def invpascal(n: int, kind: str | None = None) -> Any:
     """The inverse of `pascal`."""
-    n, kind = _size("invpascal", n), _kind("invpascal", kind)
+    n, kind = _size("invpascal", n, most=MOST_ROWS), _kind("invpascal", kind)
     rows = [[(-1) ** (i + j) * math.comb(i, j) for j in range(n)] for i in range(n)]
     lower = np.array(rows, object)
     return _exact({"symmetric": lower.T @ lower, "lower": lower, "upper": lower.T}[kind].tolist())
@@ -79,11 +80,8 @@ def _kind(name: str, kind: str | None) -> str:
     return kind or "symmetric"
 
 
-def _size(name: str, n: Any, least: int = 0) -> int:
-    size = integer(f"{name}: n", n)
-    if size < least:
-        wrong_value(name, f"n is {size}", fix=f"use {least} or more")
-    return size
+def _size(name: str, n: Any, least: int = 0, most: int = 2**31 - 1) -> int:
+    return count_of(f"{name}: n", n, least, most)
 
 
 def helmert(n: int, full: bool = False) -> Any:

@@ -14,6 +14,7 @@ from ... import numpy as rnp
 from ...ir.builder import user_source
 from ...ir.errors import ArgumentError
 from ...trace.apply import as_tensor
+from ...trace.arguments import vector
 from ...trace.axes import integer, one_axis
 from ...trace.promotion import promote_operands
 from ..operands import Tensor
@@ -43,7 +44,9 @@ def segments_of(
 ) -> Segments:
     """The segments of lines of `count` elements; `name` is the function for the error."""
     if length is None:
-        length = count if isinstance(window, str | tuple) else as_tensor(window).shape[0]
+        length = (
+            count if isinstance(window, str | tuple) else vector(f"{name}: window", window).shape[0]
+        )
     length = integer(f"{name}: nperseg", length)
     if length < 1:
         wrong(name, f"nperseg is {length}", "pick a positive number")
