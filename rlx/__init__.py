@@ -122,6 +122,7 @@ from .transforms import (
     value_and_grad,
     vjp,
     vmap,
+    with_policy,
 )
 
 from . import flatten_util, image, lax, nn, ops, optim, tree_util  # isort: skip  (they use them)

@@ -110,7 +110,7 @@ def test_panels_of_both_operands_suit_one_product() -> None:
     x, a, b = (random.normal(size=shape) for shape in ((48, 900), (48, 2000), (2000, 900)))
     options = rlx.CompileOptions(fixed=2)
     program = rlx.Session("cpu").compile(lambda x, a, b: x + a @ b, x, a, b, options=options)
-    result = program.executable.entry(x, *program.executable.prepare([a, b]))
+    result = program.unprepared.entry(x, *program.unprepared.prepare([a, b]))
     np.testing.assert_allclose(result, x + a @ b, rtol=1e-10, atol=1e-10)
 
 

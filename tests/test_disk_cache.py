@@ -63,9 +63,10 @@ def test_programs_with_fixed_arrays_are_read():
     for expected in (WRITTEN, READ):
         program = compiled(lambda x, w: x @ w, X, w, fixed=1)
         assert told(program) == expected
-        held = program.executable.prepare([w])
+        inner = program.unprepared
+        held = inner.prepare([w])
         assert all(x is not w for x in held), "only the panels are passed"
-        np.testing.assert_array_equal(program.executable.entry(X, *held), plain(X, w))
+        np.testing.assert_array_equal(inner.entry(X, *held), plain(X, w))
 
 
 # -- hits -----------------------------------------------------------------------------------------

@@ -140,9 +140,9 @@ def test_products_with_packed_weights_are_measured():
     x, w, _ = LAYER
     program = compiled(lambda x, w: rlx.nn.gelu(x @ w), x, w, fixed=1)
     assert len(told(program)) == 1
-    held = program.executable.prepare([w])
+    held = program.unprepared.prepare([w])
     expected = rlx.jit(lambda x, w: rlx.nn.gelu(x @ w))(x, w)
-    np.testing.assert_array_equal(program.executable.entry(x, *held), expected)
+    np.testing.assert_array_equal(program.unprepared.entry(x, *held), expected)
 
 
 def test_every_way_reads_panels_of_both_operands(monkeypatch):
@@ -153,7 +153,8 @@ def test_every_way_reads_panels_of_both_operands(monkeypatch):
         with rlx.config.using(cache=False):
             program = rlx.Session("cpu").compile(lambda x, a, b: x + a @ b, *args, options=options)
         assert told(program)
-        result = program.executable.entry(args[0], *program.executable.prepare(list(args[1:])))
+        inner = program.unprepared
+        result = inner.entry(args[0], *inner.prepare(list(args[1:])))
         np.testing.assert_allclose(result, args[0] + args[1] @ args[2], rtol=1e-4, atol=1e-4)
 
 

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..backends.backend import MISS, Executable
-from ..ir.bind import bind_sizes, concrete_type, has_sizes, is_symbolic
+from ..ir.bind import bind_sizes, concrete_type, is_symbolic
 from ..ir.builder import user_source
 from ..ir.dims import likely
-from ..ir.errors import ArgumentError, DtypeError, RlxError, ShapeError
-from ..ir.graph import Graph, Value
+from ..ir.errors import ArgumentError
+from ..ir.graph import Graph
 from ..ir.memory import Memory
 from ..ir.policy import AS_WRITTEN, Policy
 from ..ir.tracebacks import hide_frames
-from ..ir.types import Type, type_of
+from ..ir.types import Type
 from ..trace import ownership
 from ..trace.array import Array
-from ..trace.host import is_python_scalar, scalar_to_numpy, to_numpy
+from .arrays import (
+    check_output,
+    is_dense,
+    new_array,
+    overlaps,
+    prepare,
+    wrong_count,
+)
 from .donation import alone, check_donated, mark_donated
-from .queue import Pending, Queue
+from .queue import Pending, Queue, failing, given_calls, run_all
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -51,7 +58,8 @@ class CompiledGraph:
 
     Gives one array, or a tuple of arrays where the graph has not exactly one result. Parameters
     that were bound by `bind` or `set_param` are left out of the call. Any number of threads may
-    call it at once. `precision` is the policy under which it was compiled.
+    call it at once. `precision` is the policy under which it was compiled. Where the last
+    parameters are fixed, each call prepares their arrays; `unprepared` is what takes prepared ones.
     """
 
     graph: Graph
@@ -61,6 +69,7 @@ class CompiledGraph:
     donated: tuple[int, ...] = ()
     _bound: dict[int, np.ndarray] = field(default_factory=dict)
     precision: Policy = AS_WRITTEN
+    unprepared: Executable | None = None
 
     def __call__(self, *arrays: Any) -> Any:
         try:
@@ -77,6 +86,9 @@ class CompiledGraph:
 
     def run(self, **arrays: Any) -> Any:
         """Call with arrays by the names of their parameters (see `names`)."""
+        return self._plan_named(arrays)()
+
+    def _plan_named(self, arrays: Mapping[str, Any]) -> Callable[[], Any]:
         bound, names = self._bound, self.names
         everything = bound | {self._place(name): array for name, array in arrays.items()}
         missing = [name for i, name in enumerate(names) if i not in everything]
@@ -87,7 +99,7 @@ class CompiledGraph:
                 where=_here(),
                 fix=f"pass one array for each of {', '.join(free)}",
             )
-        return self._plan([everything[i] for i in range(len(names))])()
+        return self._plan([everything[i] for i in range(len(names))])
 
     def run_into(self, *arrays: Any, out: Sequence[np.ndarray]) -> None:
         """Run and write the results into the given writeable arrays.
@@ -103,7 +115,7 @@ class CompiledGraph:
         self._check_outputs(out, types)
         prepared = self._prepared(given)
         pairs = zip(out, types, strict=True)
-        direct = [x if _is_dense(x, t) and not _overlaps(x, prepared) else None for x, t in pairs]
+        direct = [x if is_dense(x, t) and not overlaps(x, prepared) else None for x, t in pairs]
         results = self._enter(prepared, direct)
         for i, target in enumerate(out):
             found = results[i].host()
@@ -122,7 +134,39 @@ class CompiledGraph:
         Arguments are checked now. Memory of NumPy arrays is copied now, so the caller may change
         it at once; `rlx` arrays are not copied.
         """
-        return self.queue.submit(self._plan(self._with_bound(arrays), keeps=True))
+        return self.submit_then(arrays, then=lambda results: results)
+
+    def submit_then(self, arrays: Sequence[Any], then: Callable[[Any], Any]) -> Future[Any]:
+        """Do as `submit`, and then something on the results."""
+        call = self._plan(self._with_bound(arrays), keeps=True)
+        return self.queue.submit(lambda: then(call()))
+
+    def run_many(self, calls: Iterable[Any], *, return_errors: bool = False) -> list[Any]:
+        """Run several calls, some of them at the same time; gives their results in order.
+
+        Each of the `calls` is a tuple of arrays, a dict of arrays by their names, or one array. On
+        the host some threads share them; another device is given one after the other, and works on
+        them while Python goes on. All of them run, also where one fails: then the error of the
+        first that failed is raised, or with `return_errors` each stands where its result would.
+
+        >>> from rlx import Session
+        >>> double = Session("cpu").compile(lambda x: x * 2, np.ones(2, np.float32))
+        >>> [y.tolist() for y in double.run_many([np.full(2, i, np.float32) for i in range(3)])]
+        [[0.0, 0.0], [2.0, 2.0], [4.0, 4.0]]
+        """
+        plans = [self.planned(call) for call in given_calls("run_many", calls)]
+        return run_all(plans, self._memory is None, return_errors)
+
+    def planned(self, call: Any, then: Callable[[Any], Any] | None = None) -> Callable[[], Any]:
+        """What makes one of many calls; if it cannot be made, what raises its error."""
+        try:
+            if isinstance(call, dict):
+                plan = self._plan_named(call)
+            else:
+                plan = self._plan(self._with_bound(call if isinstance(call, tuple) else (call,)))
+        except Exception as error:
+            return failing(error)
+        return plan if then is None else lambda: then(plan())
 
     def run_async(self, *arrays: Any) -> Pending:
         """Run on the session's thread; gives what can be waited for, or awaited.
@@ -211,7 +255,7 @@ class CompiledGraph:
             return arrays
         free = [i for i in range(count) if i not in bound]
         if len(arrays) != len(free):
-            raise _wrong_count(self.graph.name, len(free), len(arrays))
+            raise wrong_count(self.graph.name, len(free), len(arrays))
         everything = {**bound, **dict(zip(free, arrays, strict=True))}
         return [everything[i] for i in range(count)]
 
@@ -309,13 +353,13 @@ class CompiledGraph:
                 fix="pass one array for each result",
             )
         for i, (target, wanted) in enumerate(zip(out, types, strict=True)):
-            if not _is_dense(target, wanted) or not target.flags.writeable:
-                _check_output(i, target, wanted)
-            if _overlaps(target, out[:i]):
+            if not is_dense(target, wanted) or not target.flags.writeable:
+                check_output(i, target, wanted)
+            if overlaps(target, out[:i]):
                 raise ArgumentError(
                     f"out[{i}] shares memory with an earlier array of `out`",
                     where=_here(),
-                    fix=f"give each result its own array: {_new(wanted)}",
+                    fix=f"give each result its own array: {new_array(wanted)}",
                 )
 
     # -- looking inside ---------------------------------------------------------------------------
@@ -348,6 +392,30 @@ class CompiledGraph:
         return Cost(flops, moved, arena, outside + arena)
 
 
+def preparing(compiled: CompiledGraph, fixed: int) -> CompiledGraph:
+    """The compiled graph that takes arrays as they are for fixed parameters.
+
+    Others hold them, and prepare them once.
+    """
+    graph, executable = compiled.graph, compiled.executable
+
+    def entry(*arrays: Any) -> Any:
+        if len(arrays) != len(graph.params):
+            return executable.miss
+        count = len(arrays) - fixed
+        last = prepare(graph.params[count:], arrays[count:], graph.name, executable.memory)
+        return executable.entry(*arrays[:count], *executable.prepare(last))
+
+    compiled.unprepared = executable
+    compiled.executable = replace(
+        executable,
+        entry=entry,
+        make_entry_into=None,
+        make_entry_filling=lambda: lambda *arrays: MISS,
+    )
+    return compiled
+
+
 def parameter_names(graph: Graph) -> tuple[str, ...]:
     """The names of parameters.
 
@@ -370,106 +438,8 @@ def places_of(name: str, names: Sequence[str]) -> list[int]:
     return [i for i, other in enumerate(names) if other == name or other.startswith(starts)]
 
 
-def prepare(
-    params: Sequence[Value], arrays: Sequence[Any], name: str, memory: Memory | None = None
-) -> list[Any]:
-    """Check arguments against parameters; gives dense host arrays.
-
-    Arrays that lie in a device's `memory` stay as they are.
-    """
-    if len(arrays) != len(params):
-        raise _wrong_count(name, len(params), len(arrays))
-    places = [p.origin or f"argument {i} of {name}" for i, p in enumerate(params)]
-    types = sized_types([p.type for p in params], arrays, places)
-    given = zip(types, arrays, places, strict=True)
-    return [_prepared(type, array, place, name, memory) for type, array, place in given]
-
-
-def sized_types(types: Sequence[Type], arrays: Sequence[Any], places: Sequence[str]) -> list[Type]:
-    """The types of parameters, with the sizes that the arguments give to their dims."""
-    if not is_symbolic(types):
-        return list(types)
-    sizes = bind_sizes(types, [np.shape(x) for x in arrays], places)
-    return [concrete_type(t, sizes) if has_sizes(t, sizes) else t for t in types]
-
-
 def _as_array(prepared: Any) -> Array:
     return prepared if isinstance(prepared, Array) else Array(prepared)
-
-
-def _prepared(wanted: Type, given: Any, place: str, name: str, memory: Memory | None) -> Any:
-    if memory is not None and isinstance(given, Array) and given._device is memory:
-        if given.type == wanted:
-            return Array(given._data, memory)  # its own: a donated one loses its data
-    array: Any = given.host() if isinstance(given, Array) else given
-    if _is_dense(array, wanted):
-        return array
-    try:
-        is_number = is_python_scalar(array) and wanted.shape == ()
-        array = scalar_to_numpy(array, wanted.dtype) if is_number else to_numpy(array)
-    except RlxError as error:
-        error.notes = (place, *error.notes)
-        raise
-    if array.dtype != wanted.dtype:
-        raise DtypeError(
-            f"{place} is {type_of(array)}, {name} was compiled for {wanted}",
-            where=_here(),
-            fix=f"convert it: x.astype({wanted.dtype.name!r})",
-        )
-    if array.shape != wanted.shape:
-        raise ShapeError(
-            f"{place} is {type_of(array)}, {name} was compiled for {wanted}",
-            where=_here(),
-            fix="compile again for this shape, or reshape the array",
-        )
-    # a fresh array has the one canonical dtype object that compiled code compares with
-    return np.require(array, wanted.dtype, ["C", "A"]).reshape(array.shape).view(wanted.dtype)
-
-
-def _is_dense(array: np.ndarray, wanted: Type) -> bool:
-    """Whether compiled code takes the array as it is."""
-    if type(array) is not np.ndarray or array.dtype is not wanted.dtype:
-        return False
-    return array.shape == wanted.shape and array.flags.c_contiguous and array.flags.aligned
-
-
-def _overlaps(array: np.ndarray, others: Sequence[np.ndarray]) -> bool:
-    on_host = [other for other in others if isinstance(other, np.ndarray)]
-    return any(np.may_share_memory(array, other) for other in on_host)
-
-
-def _check_output(i: int, target: Any, wanted: Type) -> None:
-    """Raise unless a result can be copied to the array."""
-    if not isinstance(target, np.ndarray) or not target.flags.writeable:
-        what = "read-only" if isinstance(target, np.ndarray) else f"of type {type(target).__name__}"
-        raise ArgumentError(
-            f"out[{i}] is {what}, but the result is written to it",
-            where=_here(),
-            fix=f"pass a writeable NumPy array: {_new(wanted)}",
-        )
-    if target.dtype != wanted.dtype or target.shape != wanted.shape:
-        raise ShapeError(
-            f"out[{i}] is {_described(target)}, the result is {wanted}",
-            where=_here(),
-            fix=f"allocate it with {_new(wanted)}",
-        )
-
-
-def _new(wanted: Type) -> str:
-    return f"np.empty({wanted.shape}, {wanted.dtype.name!r})"
-
-
-def _described(array: np.ndarray) -> str:
-    """The type of an array that may have a dtype rlx does not know."""
-    return f"{array.dtype}{list(array.shape)}"
-
-
-def _wrong_count(name: str, wanted: int, given: int) -> ArgumentError:
-    return ArgumentError(
-        f"{name} takes {wanted} arrays, not {given}",
-        where=_here(),
-        fix="pass one array for each parameter that is not bound",
-    )
 
 
 def _here() -> str:

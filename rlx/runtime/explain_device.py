@@ -140,7 +140,7 @@ def prediction(
     session = default_session(device)
     # composites that the device takes whole do the work of what they are made of
     target = replace(session.backend.target, wants=frozenset())
-    precise = prepared(graph, session.policy(options)).graph
+    precise = prepared(graph, session.policy_for(options)).graph
     steps = step_costs(lower(precise, target).program)
     given, taken = _transferred(session.backend.memory, graph, operands)
     known = known or rates(session.device)

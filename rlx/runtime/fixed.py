@@ -18,7 +18,8 @@ from ..ir.graph import Graph, Value
 from ..ir.policy import AS_WRITTEN
 from ..ir.types import Type
 from ..trace.array import Array
-from .compiled import CompiledGraph, prepare
+from .arrays import prepare
+from .compiled import CompiledGraph
 from .precision import prepared
 from .session import CompileOptions, Session
 
@@ -44,7 +45,7 @@ class FixedGraph:
         """Compile a graph whose parameters at some places are fixed."""
         from ..lower.hir.split_fixed import split_fixed  # with all of lowering, 20 ms to import
 
-        precise = prepared(graph, session.policy(options))
+        precise = prepared(graph, session.policy_for(options))
         casts = "" if precise.graph is graph else f"; {precise.told}"
         options = replace(options, precision=AS_WRITTEN)  # what is fixed is cast once, early
         graph = precise.graph
@@ -54,8 +55,9 @@ class FixedGraph:
             plain = replace(options, donate=(), specialize=False, buckets=(), fixed=0)
             early = session.compile(parts.early, options=plain)
         # open sizes are met in ways of their own, which know of no fixed arrays
-        count = 0 if is_symbolic(parts.late.param_types) else parts.count
-        late = session.compile(parts.late, options=replace(options, fixed=count))
+        is_open = is_symbolic(parts.late.param_types)
+        count, buckets = (0, options.buckets) if is_open else (parts.count, ())
+        late = session.compile(parts.late, options=replace(options, fixed=count, buckets=buckets))
         return cls({i: graph.params[i] for i in fixed}, early, late, parts.kept, casts)
 
     @property
@@ -99,7 +101,7 @@ def _holding(
 
     Of `foreign` arrays it has copies.
     """
-    executable = compiled.executable
+    executable = compiled.unprepared or compiled.executable
     others = {id(x) for x in foreign}
     held = tuple(x.copy() if id(x) in others else x for x in executable.prepare(arrays))
     return CompiledGraph(

@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from .options import check_whole
+from .transfer import block_until_ready
+
 
 @dataclass(frozen=True)
 class Tick:
@@ -29,6 +32,15 @@ class Tick:
         """Nanoseconds since then."""
         return time.perf_counter_ns() - self.nanoseconds
 
+    def __sub__(self, other: Tick) -> int:
+        """Nanoseconds from another moment to this one.
+
+        >>> start = Tick.now()
+        >>> Tick.now() - start >= 0
+        True
+        """
+        return self.nanoseconds - other.nanoseconds if isinstance(other, Tick) else NotImplemented
+
 
 class CacheBuster:
     """Memory larger than the caches.
@@ -37,6 +49,7 @@ class CacheBuster:
     """
 
     def __init__(self, nbytes: int = 64 << 20) -> None:
+        check_whole("CacheBuster", "nbytes", nbytes, 8)
         self._memory = np.zeros(nbytes // 8, np.int64)
 
     def thrash(self) -> None:
@@ -44,11 +57,18 @@ class CacheBuster:
         self._memory += 1
 
 
-def time_ns(fn: Callable[[], Any], rounds: int = 20) -> float:
-    """The median nanoseconds of a call without arguments."""
+def time_ns(fn: Callable[..., Any], *args: Any, rounds: int = 20) -> float:
+    """The median nanoseconds of some calls `fn(*args)`.
+
+    A call lasts until its results are computed, also on a device that runs ahead of Python.
+
+    >>> time_ns(lambda x: x + x, 3, rounds=5) > 0
+    True
+    """
+    check_whole("time_ns", "rounds", rounds, 1)
     times = []
     for _ in range(rounds):
         start = Tick.now()
-        fn()
+        block_until_ready(fn(*args))
         times.append(start.elapsed_ns())
     return float(np.median(times))

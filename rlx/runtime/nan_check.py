@@ -30,7 +30,7 @@ from ..trace import pytree
 from ..trace.array import Array
 from ..trace.make_graph import trace
 from ..trace.tensor import TracedTensor
-from .compiled import prepare
+from .arrays import prepare
 
 OPENED = (Branch, Call, Repeat, While)  # what is inside is looked at
 MOVES = (Concat, Fill, Move, View)  # they make no numbers

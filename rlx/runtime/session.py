@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -27,71 +27,24 @@ from ..lower.target import Target
 from ..trace.array import Array
 from ..trace.make_graph import Traced, trace
 from .cache import CompileCache, compiling
-from .compiled import CompiledGraph, places_of
+from .compiled import CompiledGraph, places_of, preparing
 from .debug import dump, tell_compile, tell_hit, tell_slow
 from .devices import default_device
 from .nan_check import with_checks
+from .options import CompileOptions, check_whole, options_of
 from .precision import prepared, told_of
 from .queue import Queue
-from .sizes import Buckets, bucketed, specialized
+from .sizes import bucketed, specialized
 
-DETERMINISTIC = (None, "batch")
-TIERS = ("auto", "fast", "max")
 _opening = hold_in_forks(0, threading.Lock())
-
-
-@dataclass(frozen=True)
-class CompileOptions:
-    """What one compile may choose.
-
-    `name` stands in what RLX_DEBUG prints and RLX_DUMP writes, instead of the graph's own;
-    `check` verifies the graph after every pass, or not, whatever RLX_CHECK says. `donate` names
-    parameters (`params` means all of its leaves) whose arrays may not be used after a call, so
-    that results can take over their memory. For a graph of symbolic sizes, `specialize` compiles
-    it for each size it meets, and `buckets` (name of a dim, sizes) for the next larger of these.
-    If it is `deterministic="batch"`, the numbers of a row do not depend on how many rows there are.
-    As many of the last parameters as are `fixed` get the same arrays in many calls. The `tier` is
-    "fast" for code that is soon there, "max" for code that took long to make and may run faster.
-    `precision` is a policy or its name; without one the session's holds.
-    `in_shardings` and `out_shardings` have a `NamedSharding` or None for each parameter or result.
-    """
-
-    name: str = ""
-    check: bool | None = None
-    donate: tuple[str, ...] = ()
-    specialize: bool = False
-    buckets: Buckets = ()
-    deterministic: str | None = None
-    tier: str = "auto"
-    fixed: int = 0
-    precision: Policy | str | None = None
-    in_shardings: Any = None
-    out_shardings: Any = None
-
-    def __post_init__(self) -> None:
-        if self.tier not in TIERS:
-            raise ArgumentError(
-                f"tier is {self.tier!r}",
-                where=str(user_source()),
-                fix=f"give one of {', '.join(TIERS)}",
-            )
-        if self.deterministic not in DETERMINISTIC:
-            raise ArgumentError(
-                f"deterministic is {self.deterministic!r}",
-                where=str(user_source()),
-                fix='give "batch", or leave it out: results never depend on the number of threads',
-            )
-        if isinstance(self.donate, str):
-            object.__setattr__(self, "donate", (self.donate,))
-        if self.precision is not None:
-            object.__setattr__(self, "precision", policy_of(self.precision))
 
 
 class Session:
     """Compiles for one device and keeps what it compiled.
 
-    The least recently used is dropped first. `precision` is the policy of what it compiles (or its
-    name, `mixed_bf16`), unless a compile has its own; without one that of `rlx.precision` holds.
+    It keeps `capacity` programs; the least recently used is dropped first. `precision` is the
+    policy of what it compiles (or its name, `mixed_bf16`), unless a compile has its own; without
+    one that of `rlx.precision` holds. `policy` is another word for it.
 
     >>> import numpy as np
     >>> session = Session("cpu")
@@ -106,9 +59,11 @@ class Session:
         *,
         capacity: int = 1024,
         precision: Policy | str | None = None,
+        policy: Policy | str | None = None,
     ) -> None:
+        check_whole("Session", "capacity", capacity)
         self.device = registry.shortest(default_device() if device is None else device)
-        self.precision = None if precision is None else policy_of(precision)
+        self.precision = _one_policy(precision, policy)
         self.backend = registry.get(self.device)
         self.cache = CompileCache(capacity)
         self._queue = Queue()
@@ -117,14 +72,18 @@ class Session:
         self,
         program: Graph | Callable[..., Any],
         *specs: Any,
-        options: CompileOptions | None = None,
+        options: CompileOptions | Mapping[str, Any] | None = None,
     ) -> CompiledGraph:
-        """Compile a graph, or a function for arguments like `specs`."""
+        """Compile a graph, or a function for arguments like `specs`.
+
+        `options` may be a dict of the fields of `CompileOptions`, as {"tier": "max"}.
+        """
+        options = options_of(options)
         graph = program if isinstance(program, Graph) else self._closed(trace(program, specs))
-        options = options or CompileOptions()
+        options.check_for(graph)
         name = options.name or graph.name
         check = config.check if options.check is None else options.check
-        policy = self.policy(options)
+        policy = self.policy_for(options)
         made: list[Executable] = []
 
         def compile(graph: Graph) -> Executable:
@@ -152,12 +111,27 @@ class Session:
         if compiled.donated and executable.make_donating:
             with compiling:
                 compiled.executable = executable.make_donating(compiled.donated)
-        return compiled
+        return preparing(compiled, options.fixed) if options.fixed else compiled
 
-    def policy(self, options: CompileOptions) -> Policy:
+    @property
+    def policy(self) -> Policy:
+        """The precision policy of what it compiles without one of its own.
+
+        >>> Session("cpu", precision="bf16").policy.text
+        'always_bf16'
+        """
+        return config.precision if self.precision is None else self.precision
+
+    def with_policy(self, policy: Policy | str) -> Session:
+        """A session of the same device under another precision policy.
+
+        It has a cache of its own.
+        """
+        return Session(self.device, capacity=self.cache.capacity, precision=policy)
+
+    def policy_for(self, options: CompileOptions) -> Policy:
         """The precision policy of a compile: its own, the session's, or that of all."""
-        own = options.precision if options.precision is not None else self.precision
-        return config.precision if own is None else policy_of(own)
+        return self.policy if options.precision is None else policy_of(options.precision)
 
     def recall(
         self,
@@ -171,7 +145,7 @@ class Session:
         `signature` is the graph without nodes; `record` gives the whole one to who looks inside.
         """
         began = time.perf_counter()
-        policy = self.policy(options)
+        policy = self.policy_for(options)
         with compiling:
             executable = self.backend.recall(
                 lasting,
@@ -313,6 +287,18 @@ def _donated(compiled: CompiledGraph, names: tuple[str, ...]) -> tuple[int, ...]
             )
         found.update(dict.fromkeys(places))
     return tuple(found)
+
+
+def _one_policy(precision: Policy | str | None, policy: Policy | str | None) -> Policy | None:
+    """The policy under either of its two names."""
+    if precision is not None and policy is not None:
+        raise ArgumentError(
+            "Session was given `precision` and `policy`, which are two names of one thing",
+            where=str(user_source()),
+            fix="give one of them",
+        )
+    given = precision if policy is None else policy
+    return None if given is None else policy_of(given)
 
 
 def default_session(device: str | None = None) -> Session:

@@ -29,7 +29,7 @@ from ..trace.apply import as_tensor
 from ..trace.array import Array
 from ..trace.make_graph import function_name, trace
 from ..trace.tensor import TracedTensor
-from .compiled import prepare
+from .arrays import prepare
 from .differences import Tolerance, scale_of
 from .precision import with_own_policies
 from .session import CompileOptions, Session

@@ -13,7 +13,7 @@ from .float0 import Float0, float0
 from .forward import hessian, hvp, jacfwd, jacrev, jvp
 from .grad import grad, linear_transpose, linearize, value_and_grad, vjp
 from .held import closure_convert
-from .jit import jit
+from .jit import jit, with_policy
 from .recompile import no_recompile
 from .reverse import custom_gradient, fwd_and_bwd
 from .solve import custom_linear_solve, custom_root
@@ -55,4 +55,5 @@ __all__ = [
     "value_and_grad",
     "vjp",
     "vmap",
+    "with_policy",
 ]

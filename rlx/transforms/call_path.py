@@ -51,6 +51,14 @@ class Arguments:
         self.given, self.marked = given, marked
 
 
+@final
+class Call:
+    """The arguments of a call, and their leaves."""
+
+    def __init__(self, arguments: Arguments, leaves: list[Any], tree: pytree.Structure) -> None:
+        self.arguments, self.leaves, self.tree = arguments, leaves, tree
+
+
 def missed(*args: Any, **kwargs: Any) -> object:
     """The path where there is none: it always gives MISS."""
     return MISS

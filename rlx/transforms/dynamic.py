@@ -127,21 +127,6 @@ def _root(name: str) -> str:
     return name.split("[", 1)[0].split(".", 1)[0]
 
 
-def as_buckets(given: Mapping[str, Sequence[int]] | None) -> Buckets:
-    """Check what `jit(buckets=...)` was given; the sizes of each dim go up."""
-    if given is not None and not (isinstance(given, Mapping) and all(map(_is_row, given.values()))):
-        raise _wrong(
-            f"`buckets` is {given!r}", 'map names of dims to sizes, as {"seq": (64, 128, 256)}'
-        )
-    return tuple((name, tuple(sorted(sizes))) for name, sizes in sorted((given or {}).items()))
-
-
-def _is_row(sizes: Any) -> bool:
-    if not isinstance(sizes, Sequence) or isinstance(sizes, str) or not sizes:
-        return False
-    return all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in sizes)
-
-
 def _is_axis(item: tuple[Any, Any]) -> bool:
     axis, size = item
     is_number = isinstance(axis, int) and not isinstance(axis, bool)

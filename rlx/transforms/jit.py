@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..ir.policy import Policy
-from ..runtime.session import CompileOptions
+from ..runtime.options import CompileOptions, as_buckets
 from .argument_names import known_names, names_of
-from .dynamic import Axes, as_buckets, declare
+from .dynamic import Axes, declare
 from .jitted import Jitted
 from .shardings import device_of
 
@@ -85,3 +85,16 @@ def jit(
     options = CompileOptions("", None, given, *plain, in_shardings, out_shardings)
     device = device_of(in_shardings, out_shardings) if device is None else device
     return Jitted(fn, static, options, device, declare(fn, dynamic, static))
+
+
+def with_policy(policy: Policy | str) -> Callable[[Callable[..., Any]], Jitted]:
+    """A decorator: `jit` under a precision policy, `jit(precision=policy)`.
+
+    >>> import rlx
+    >>> @with_policy("bf16")
+    ... def third(x):
+    ...     return x / 3
+    >>> third(rlx.array([1.0])).item()
+    0.333984375
+    """
+    return jit(precision=policy)

@@ -9,9 +9,9 @@ import functools
 import inspect
 import types
 import weakref
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from ..ir.builder import user_source
 from ..ir.config import Settings, config
@@ -28,15 +28,12 @@ from ..runtime.session import CompileOptions, default_session
 from ..trace import ownership, pytree
 from ..trace.apply import as_leaf, as_operand, operand_type, to_value
 from ..trace.array import Array
-from ..trace.make_graph import (
-    Traced,
-    function_name,
-    trace,
-)
+from ..trace.make_graph import Traced, function_name, trace
 from ..trace.named_axes import asked_axes
 from ..trace.placement import common_device, run_here
 from ..trace.tensor import TracedTensor
-from .call_path import Arguments, missed
+from . import later
+from .call_path import Arguments, Call, missed
 from .disable_jit import run_at_once
 from .dynamic import Dynamic
 from .fastest import Fastest
@@ -46,6 +43,9 @@ from .lowered import Compiled, Lowered
 from .past import Past
 from .recompile import Key, check_recompile, reason_to_compile
 from .watched import Watched, may_be_better
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 PATHS = 4  # kinds of arguments that are tried before they are looked at
 KEPT = 512  # kinds of arguments a function stays compiled for
@@ -106,14 +106,14 @@ class Jitted:
         args, kwargs = self._arguments(args, kwargs)
         leaves, tree = pytree.flatten((args, kwargs))
         traced = self._trace(args, kwargs, leaves, tree)
-        call = _Call(Arguments((args, kwargs), (args, kwargs)), leaves, tree)
+        call = Call(Arguments((args, kwargs), (args, kwargs)), leaves, tree)
         return self._where(call, traced)._lowered(traced)
 
     @property
     def _device(self) -> Device:
         return self._named or default_device()
 
-    def _where(self, call: _Call, traced: Traced | None = None) -> Jitted:
+    def _where(self, call: Call, traced: Traced | None = None) -> Jitted:
         """The function compiled for the device on which arguments lie, unless one was named.
 
         Arrays from outside, known when it is `traced`, count too, and so do functions it calls that
@@ -137,7 +137,7 @@ class Jitted:
             self._elsewhere = {**self._elsewhere, name: made}
         return self._elsewhere[name]
 
-    def _fastest(self, call: _Call) -> str:
+    def _fastest(self, call: Call) -> str:
         """The device that the cost model predicts to be done first, for such arguments."""
         leaves, tree = call.leaves, call.tree
         if any(isinstance(x, TracedTensor | Value) for x in leaves):
@@ -316,15 +316,34 @@ class Jitted:
         >>> [p.result().item() for p in pending]
         [0.0, 2.0, 4.0]
         """
-        try:
-            call = self._call(args, kwargs)
-            entry = self._where(call)._alone(call, "run_async")
-        except Exception as error:
-            hide_frames(error)
-            return Pending.failed(error)
-        return entry.start(lambda: call.leaves)
+        return later.run_async(self._found, args, kwargs)
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
+    @boundary
+    def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Do as `run_async`, but give a future.
+
+        Arguments that do not fit are an error here.
+        """
+        return later.submit(self._found, args, kwargs)
+
+    @boundary
+    def run_many(self, calls: Iterable[Any], *, return_errors: bool = False) -> list[Any]:
+        """Run several calls, as `run_many` of a compiled function does.
+
+        >>> import rlx
+        >>> [y.item() for y in rlx.jit(lambda x, y: x * y).run_many([(1, 2), (3, 4)])]
+        [2, 12]
+        """
+        return later.run_many(self._found, calls, return_errors)
+
+    def _found(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Compiled, Sequence[Any]]:
+        """What is compiled for a call, and the leaves of its arguments."""
+        call = self._call(args, kwargs)
+        return self._where(call)._alone(call, name), call.leaves
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         marked = self._arguments(args, kwargs)
         leaves, tree = pytree.flatten(marked)
         read = [as_leaf(x) for x in leaves]
@@ -333,9 +352,9 @@ class Jitted:
             # a call path tells static arguments by their being marked
             args = tuple(map(_unless_static, args, marked[0]))
             kwargs = {key: _unless_static(x, marked[1][key]) for key, x in kwargs.items()}
-        return _Call(Arguments((args, kwargs), marked), read, tree)
+        return Call(Arguments((args, kwargs), marked), read, tree)
 
-    def _alone(self, call: _Call, name: str) -> Compiled:
+    def _alone(self, call: Call, name: str) -> Compiled:
         """What is compiled for a call outside of traces."""
         made = self._made(call)
         if isinstance(made, Compiled):
@@ -346,7 +365,7 @@ class Jitted:
             fix="call the function itself: y = f(x)",
         )
 
-    def _made(self, call: _Call) -> Compiled | Traced:
+    def _made(self, call: Call) -> Compiled | Traced:
         """What is compiled for arguments like these.
 
         What holds in an enclosing trace only is recorded and not compiled.
@@ -418,7 +437,7 @@ class Jitted:
             results = OPS["precise_call"](*operands, graph=traced.graph, precision=text, name=name)
         return traced.unflatten(results)
 
-    def _open_path(self, entry: Compiled, call: _Call) -> None:
+    def _open_path(self, entry: Compiled, call: Call) -> None:
         """Remember the shortest way into the machine code."""
         if entry.has_path and entry not in self._paths:
             path = entry.path(call.arguments)
@@ -453,15 +472,6 @@ class Jitted:
 
 def _unless_static(given: Any, marked: Any) -> Any:
     return given if isinstance(marked, pytree.Static) else marked
-
-
-@dataclass
-class _Call:
-    """The arguments of a call, and their leaves."""
-
-    arguments: Arguments
-    leaves: list[Any]
-    tree: pytree.Structure
 
 
 _jitted: set[weakref.ref[Jitted]] = set()  # no WeakSet: threads may add to it at any time

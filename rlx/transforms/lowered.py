@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..ir.bind import is_symbolic
 from ..ir.builder import user_source
-from ..ir.errors import StructureError
+from ..ir.errors import ArgumentError, StructureError
 from ..ir.graph import Graph
 from ..ir.policy import Policy
 from ..ir.tracebacks import boundary
 from ..ir.types import as_dtype
 from ..runtime import MISS
-from ..runtime.compiled import CompiledGraph, parameter_names, places_of
+from ..runtime.compiled import CompiledGraph, Cost, parameter_names, places_of
 from ..runtime.fixed import hold_last
-from ..runtime.queue import Pending
+from ..runtime.queue import Pending, failing, given_calls, run_all
 from ..runtime.session import CompileOptions, default_session
 from ..trace import ownership, pytree
 from ..trace.host import PYTHON_SCALARS
@@ -29,6 +29,9 @@ from .bound import Bound, bound_to
 from .call_path import Arguments, call_path, into_path
 from .recompile import difference
 from .shardings import with_leaves
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 MarkStatic = Callable[[Any, Any], tuple[Any, Any]]
 
@@ -49,6 +52,7 @@ class Compiled:
     options: CompileOptions = field(default_factory=CompileOptions)
     settled: threading.Lock = field(default_factory=threading.Lock)  # taken when code is to stay
     _bound: Bound | None = None
+    _set: dict[str, Any] = field(default_factory=dict)  # what `set_param` was given
 
     @property
     def graph(self) -> Graph:
@@ -64,6 +68,15 @@ class Compiled:
     def precision(self) -> Policy:
         """The precision policy under which it was compiled."""
         return self.compiled.precision
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its arrays: `x`, or `params["w"]` for a part of an argument."""
+        return parameter_names(self.traced.graph)[: self.traced.n_args]
+
+    def cost(self) -> Cost:
+        """The work and memory of one call, counted in the loops it became."""
+        return (self._bound or self).compiled.cost()
 
     def report(self) -> str:
         """For each op how it runs, and what was done for bound arguments."""
@@ -93,6 +106,61 @@ class Compiled:
         [10.0, 20.0]
         """
         self._bound = bound_to(self, self._bound, arguments) if arguments else None
+        self._set = {}
+
+    @boundary
+    def set_param(self, name: str, value: Any) -> None:
+        """Copy an argument and use the copy in all later calls.
+
+        These calls leave the argument out. Other arguments that were set stay so. Their arrays are
+        kept: where memory matters, `bind` all arguments at once.
+
+        >>> import rlx
+        >>> affine = rlx.jit(lambda x, a, b: x * a + b).lower(*rlx.numpy.ones((3, 1))).compile()
+        >>> affine.set_param("a", rlx.array([3.0]))
+        >>> affine.set_param("b", rlx.array([1.0]))
+        >>> affine(rlx.array([2.0])).tolist(), affine.bound
+        ([7.0], ('a', 'b'))
+        """
+        self._check_set(name)
+        copied = pytree.map(lambda x: x.copy() if isinstance(x, np.ndarray) else x, value)
+        self._rebind({**self._set, name: copied})
+
+    @boundary
+    def unbind(self, name: str) -> None:
+        """Make a bound argument an argument of calls again.
+
+        It is one that was set by `set_param`, or the only one.
+        """
+        if name not in self.bound:
+            raise ArgumentError(
+                f"{name!r} of {self.traced.graph.name} is not bound",
+                where=str(user_source()),
+                fix=f"bound are: {', '.join(self.bound) or 'none'}",
+            )
+        if self.bound == (name,):
+            return self.bind()
+        self._check_set(name)
+        self._rebind({other: value for other, value in self._set.items() if other != name})
+
+    @property
+    def bound(self) -> tuple[str, ...]:
+        """The names of the arguments that are bound, which calls leave out."""
+        return tuple(sorted(self._bound.names)) if self._bound else ()
+
+    def _rebind(self, given: dict[str, Any]) -> None:
+        self._bound, self._set = bound_to(self, self._bound, given), given
+
+    def _check_set(self, name: str) -> None:
+        """Raise if other arguments were bound by `bind`, which keeps no arrays to bind again."""
+        if set(self.bound) == self._set.keys():
+            return
+        raise ArgumentError(
+            f"{', '.join(self.bound)} of {self.traced.graph.name} were bound together, so {name!r} "
+            "cannot change alone",
+            where=str(user_source()),
+            fix="bind all at once, c.bind(a=..., b=...), or each by set_param; c.bind() frees all",
+        )
 
     def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
         """The leaves of arguments, which must be like those it was recorded for."""
@@ -218,6 +286,48 @@ class Compiled:
     def start(self, leaves: Callable[[], Sequence[Any]]) -> Pending:
         """Do as `run_async`, on the leaves of the arguments."""
         return self.compiled.start(lambda: [*leaves(), *self.captures], then=self._unflatten)
+
+    @boundary
+    def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Do as `run_async`, but give a future.
+
+        Arguments that do not fit are an error here.
+        """
+        bound = self._bound
+        if bound is None:
+            return self.submit_leaves(self._leaves(args, kwargs))
+        return bound.compiled.submit_then(bound.leaves(args, kwargs), then=self._unflatten)
+
+    def submit_leaves(self, leaves: Sequence[Any]) -> Future[Any]:
+        """Do as `submit`, on the leaves of the arguments."""
+        return self.compiled.submit_then([*leaves, *self.captures], then=self._unflatten)
+
+    @boundary
+    def run_many(self, calls: Iterable[Any], *, return_errors: bool = False) -> list[Any]:
+        """Run several calls, some of them at the same time; gives their results in order.
+
+        Each is a tuple of arguments, or the one argument. All of them run, also where one fails:
+        then the error of the first that failed is raised, or with `return_errors` each stands
+        where its result would.
+        """
+        jobs = [self._job(call) for call in given_calls("run_many", calls)]
+        return run_all(jobs, self.compiled.executable.memory is None, return_errors)
+
+    def _job(self, call: Any) -> Callable[[], Any]:
+        args, bound = call if isinstance(call, tuple) else (call,), self._bound
+        try:
+            leaves = bound.leaves(args, {}) if bound else self._leaves(args, {})
+        except Exception as error:
+            return failing(error)
+        return (
+            bound.compiled.planned(tuple(leaves), self._unflatten)
+            if bound
+            else self.planned(leaves)
+        )
+
+    def planned(self, leaves: Sequence[Any]) -> Callable[[], Any]:
+        """What makes one of many calls, on the leaves of its arguments."""
+        return self.compiled.planned((*leaves, *self.captures), self._unflatten)
 
     def path_into(self, arguments: Arguments, out: Any) -> Callable[..., Any]:
         """The shortest way into the machine code that writes to arrays like `out`."""

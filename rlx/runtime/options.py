@@ -1,0 +1,173 @@
+"""What one compile may choose, checked where it is chosen."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ..ir.bind import is_symbolic
+from ..ir.builder import user_source
+from ..ir.errors import ArgumentError, StaticArgumentError
+from ..ir.graph import Graph
+from ..ir.policy import Policy, policy_of
+from .sizes import Buckets
+
+DETERMINISTIC = (None, "batch")
+TIERS = ("auto", "fast", "max")
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """What one compile may choose.
+
+    `name` stands in what RLX_DEBUG prints and RLX_DUMP writes, instead of the graph's own;
+    `check` verifies the graph after every pass, or not, whatever RLX_CHECK says. `donate` names
+    parameters (`params` means all of its leaves) whose arrays may not be used after a call, so
+    that results can take over their memory. For a graph of symbolic sizes, `specialize` compiles
+    it for each size it meets, and `buckets` (a dict from names of dims to sizes) for the next
+    larger of these.
+    If it is `deterministic="batch"`, the numbers of a row do not depend on how many rows there are.
+    As many of the last parameters as are `fixed` get the same arrays in many calls. The `tier` is
+    "fast" for code that is soon there, "max" for code that took long to make and may run faster.
+    `precision` is a policy or its name; without one the session's holds.
+    `in_shardings` and `out_shardings` have a `NamedSharding` or None for each parameter or result.
+    A value that a field does not have is an `ArgumentError` that names the field.
+
+    >>> CompileOptions(tier="max", donate="x").donate
+    ('x',)
+    """
+
+    name: str = ""
+    check: bool | None = None
+    donate: tuple[str, ...] = ()
+    specialize: bool = False
+    buckets: Buckets = ()
+    deterministic: str | None = None
+    tier: str = "auto"
+    fixed: int = 0
+    precision: Policy | str | None = None
+    in_shardings: Any = None
+    out_shardings: Any = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise _wrong("name", self.name, 'give a text, as name="step"')
+        if self.check is not None and not isinstance(self.check, bool):
+            raise _wrong("check", self.check, "give True or False, or None to do as RLX_CHECK says")
+        if not isinstance(self.specialize, bool):
+            raise _wrong("specialize", self.specialize, "give True or False")
+        if self.tier not in TIERS:
+            raise _wrong("tier", self.tier, f"give one of {', '.join(TIERS)}")
+        if self.deterministic not in DETERMINISTIC:
+            fix = 'give "batch", or leave it out: results never depend on the number of threads'
+            raise _wrong("deterministic", self.deterministic, fix)
+        if not _is_whole(self.fixed, 0):
+            raise _wrong("fixed", self.fixed, "give the number of fixed parameters, 0 or more")
+        object.__setattr__(self, "donate", _names("donate", self.donate))
+        object.__setattr__(self, "buckets", as_buckets(self.buckets))
+        if self.precision is not None:
+            object.__setattr__(self, "precision", policy_of(self.precision))
+
+    def check_for(self, graph: Graph) -> None:
+        """Raise if they do not go with a graph."""
+        if self.fixed > len(graph.params):
+            raise _wrong(
+                "fixed", self.fixed, f"{graph.name} has {len(graph.params)} parameters in all"
+            )
+        if self.buckets and not is_symbolic(graph.param_types):
+            raise no_open_sizes(graph.name, self.buckets)
+
+
+def options_of(given: CompileOptions | Mapping[str, Any] | None) -> CompileOptions:
+    """Options as a user gives them: as they are, a dict of their fields, or none.
+
+    >>> options_of({"tier": "max"}).tier
+    'max'
+    """
+    if isinstance(given, CompileOptions):
+        return given
+    names = [field.name for field in fields(CompileOptions)]
+    if given is None:
+        return CompileOptions()
+    if not isinstance(given, Mapping):
+        raise ArgumentError(
+            f"`options` is of type {type(given).__name__}",
+            where=str(user_source()),
+            fix='give rlx.CompileOptions(tier="max"), or a dict as {"tier": "max"}',
+        )
+    for name in given:
+        if name not in names:
+            near = difflib.get_close_matches(str(name), names, 1)
+            guess = f"did you mean {near[0]!r}? " if near else ""
+            raise ArgumentError(
+                f"CompileOptions has no field {name!r}",
+                where=str(user_source()),
+                fix=f"{guess}the fields are {', '.join(names)}",
+            )
+    return CompileOptions(**given)
+
+
+def as_buckets(given: Mapping[str, Sequence[int]] | Buckets | None) -> Buckets:
+    """The buckets of dims by name, checked; the sizes of each dim go up.
+
+    >>> as_buckets({"seq": (128, 64)})
+    (('seq', (64, 128)),)
+    """
+    fix = 'map names of dims to sizes, as {"seq": (64, 128, 256)}'
+    if isinstance(given, tuple) and all(map(_is_pair, given)):
+        given = dict(given)
+    if given is None or given == ():
+        return ()
+    is_mapping = isinstance(given, Mapping) and all(isinstance(name, str) for name in given)
+    if not is_mapping or not all(map(_is_row, dict(given).values())):
+        raise StaticArgumentError(f"`buckets` is {given!r}", where=str(user_source()), fix=fix)
+    return tuple((name, tuple(sorted(sizes))) for name, sizes in sorted(dict(given).items()))
+
+
+def no_open_sizes(name: str, buckets: Buckets) -> ArgumentError:
+    """The error for buckets of a function whose sizes are all known."""
+    dim = buckets[0][0]
+    return ArgumentError(
+        f"`buckets` is given for {', '.join(row[0] for row in buckets)}, "
+        f"but no size of {name} is left open",
+        where=str(user_source()),
+        fix=f'say which axes are open: rlx.jit(f, dynamic={{"x": {{0: {dim!r}}}}}, buckets=...), '
+        f"or rlx.spec(({dim!r}, 8)) for Session.compile",
+    )
+
+
+def check_whole(owner: str, field: str, given: Any, least: int = 0) -> None:
+    """Raise unless a field is a whole number that is not too small."""
+    if not _is_whole(given, least):
+        raise ArgumentError(
+            f"{owner}: {field} is {given!r}",
+            where=str(user_source()),
+            fix=f"give a whole number from {least} on",
+        )
+
+
+def _is_whole(given: Any, least: int) -> bool:
+    return isinstance(given, int) and not isinstance(given, bool) and given >= least
+
+
+def _is_pair(row: Any) -> bool:
+    return isinstance(row, tuple) and len(row) == 2
+
+
+def _is_row(sizes: Any) -> bool:
+    if not isinstance(sizes, Sequence) or isinstance(sizes, str) or not sizes:
+        return False
+    return all(_is_whole(n, 1) for n in sizes)
+
+
+def _names(field: str, given: Any) -> tuple[str, ...]:
+    names = (given,) if isinstance(given, str) else given
+    if not isinstance(names, tuple | list) or not all(isinstance(name, str) for name in names):
+        raise _wrong(field, given, f'give names of parameters, as {field}=("x", "params")')
+    return tuple(names)
+
+
+def _wrong(field: str, given: Any, fix: str) -> ArgumentError:
+    return ArgumentError(f"{field} is {given!r}", where=str(user_source()), fix=fix)
