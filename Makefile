@@ -11,7 +11,7 @@ TIME ?= inf
 PARENT ?= HEAD
 AUDITED := $(addprefix tests/test_,variations.py every_op.py cpu_ops.py cpu_gemm.py shared_results.py cuda.py)
 
-.PHONY: help demo test test-devices parity interop audit programs nightly soak guards threads floats golden counts lint bench docs clean
+.PHONY: help demo test test-devices parity interop libraries audit programs nightly soak guards threads floats golden counts lint bench docs clean
 
 help:  ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -30,6 +30,9 @@ parity: $(VENV)/test.stamp  ## compare every function with JAX's, under every la
 
 interop: $(VENV)/test-interop.stamp  ## the parity suite's functions of JAX, converted; INTEROP_DEVICE=device INTEROP_STEP=n
 	$(BIN)/python -m pytest -q -n $(WORKERS) tests/parity/interop.py tests/parity/scatters.py tests/test_from_jax_models.py
+
+libraries: $(VENV)/test-libraries.stamp  ## programs of eleven libraries of JAX, run by rlx: a table
+	RLX_CACHE=0 $(BIN)/python -m tests.libraries.table
 
 audit: $(VENV)/test.stamp  ## every op on cpu against reference: all dtypes, sizes, special numbers
 	AUDIT=all $(BIN)/python -m pytest -q -n $(WORKERS) $(AUDITED)

@@ -287,3 +287,18 @@ def test_check_grads_finds_wrong_derivatives():
         rlx.testing.check_grads(wrong, (X,), modes=["rev"])
     rlx.testing.check_grads(lambda a: rnp.sin(a["x"]) * a["n"], ({"x": X, "n": 3},), order=3)
     rlx.testing.check_grads(rnp.exp, (np.complex128(1 + 2j),), order=2)
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference", "xla"])
+def test_an_error_while_it_runs_is_at_a_line_of_the_user(device):
+    @rlx.custom_op(name="cut_short")
+    def short(x):
+        return x[:2]
+
+    short.deftype(lambda x: rlx.spec(x.shape, x.dtype))
+    wrong = rlx.jit(lambda x: short(x) * 2, device=device)
+    given = rlx.jit(lambda x: rlx.pure_callback(np.cumsum, rlx.spec((2,)), x), device=device)
+    for f in (wrong, given):
+        with pytest.raises(rlx.CallbackError) as caught:
+            rlx.block_until_ready(f(np.ones(4, np.float32)))
+        assert caught.value.where.startswith("test_custom_op.py:")

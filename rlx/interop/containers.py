@@ -38,6 +38,9 @@ def _adopt(leaf: Any) -> bool:
     if isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         know_keys(type(leaf))
         return True
+    if isinstance(leaf, jax.tree_util.PyTreeDef):  # a part of a structure, as it is
+        pytree.register_class(type(leaf), lambda x: ((), x), lambda fixed, _: fixed)
+        return True
     if jax.tree_util.all_leaves([leaf]):
         return False
     pytree.register_class(type(leaf), _flatten, _unflatten)

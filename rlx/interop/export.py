@@ -11,6 +11,7 @@ checksum (blake2b) covers all but itself. What is not exactly such a file is ref
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import math
 import struct
@@ -22,10 +23,10 @@ from typing import Any, NoReturn, final
 
 import numpy as np
 
-from ..ir.bind import bind_sizes, concretize, is_symbolic
+from ..ir.bind import bind_sizes, concretize, is_symbolic, substituted
 from ..ir.builder import user_source
 from ..ir.config import config
-from ..ir.errors import FileFormatError, GradientError, RlxError, StructureError
+from ..ir.errors import DtypeError, FileFormatError, GradientError, RlxError, ShapeError
 from ..ir.files import read_file, write_file
 from ..ir.fingerprint import is_portable
 from ..ir.graph import Graph, Node
@@ -47,6 +48,7 @@ from ..trace.tensor import TracedTensor
 from ..transforms import custom_jvp
 from ..transforms.run import run_graph
 from .captures import host_captures
+from .exported_arguments import check_type, is_call, parameters_of, signature_of, wrong_arguments
 from .trees import FIX, count_leaves, described, filled
 
 MAGIC = b"rlxexprt"
@@ -174,12 +176,21 @@ class Exported:
     def _check_inputs(self, tree: pytree.Structure) -> None:
         found = described(tree, f"the arguments of {self.__name__}")
         if found != self._inputs:
-            raise StructureError(
-                f"{self.__name__} was exported for other containers of arguments",
-                where=str(user_source()),
-                notes=[f"exported: {json.dumps(self._inputs)}", f"given: {json.dumps(found)}"],
-                fix="call it with the containers, keys and lengths it was exported for",
-            )
+            origins = [p.origin for p in self.graph.params]
+            wanted = parameters_of(self._inputs, origins, self.in_types)
+            raise wrong_arguments(self.__name__, wanted, self._inputs, found)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """The arguments by the names they were exported with."""
+        origins = [p.origin for p in self.graph.params]
+        return signature_of(parameters_of(self._inputs, origins, self.in_types))
+
+    def _check_types(self, given: Sequence[Any]) -> None:
+        """Raise if an argument has another dtype, or sizes that it was not exported for."""
+        names = parameter_names(self.graph)
+        for x, wanted, name in zip(given, self.in_types, names, strict=False):
+            check_type(self.__name__, operand_type(x), wanted, name)
 
     def _at_once(self, given: Sequence[Any]) -> Sequence[Any]:
         memory = common_device(self.__name__, given)
@@ -187,7 +198,11 @@ class Exported:
         key = str(device), config.settings.compiled_in
         if key not in self._compiled:
             self._compiled = {**self._compiled, key: self._compile(device)}
-        found = self._compiled[key](*given, *self._passed)
+        try:
+            found = self._compiled[key](*given, *self._passed)
+        except (ShapeError, DtypeError):
+            self._check_types(given)  # says what whoever has the file alone can do
+            raise
         return found if isinstance(found, tuple) else (found,)
 
     @cached_property
@@ -204,11 +219,12 @@ class Exported:
 
     def _traced(self, given: Sequence[Any]) -> Sequence[Any]:
         """The graph recorded in the one under construction."""
+        self._check_types(given)
         operands, graph = [*given, *map(Array, self.weights)], self.graph
         if is_symbolic(graph.param_types):
-            shapes: Any = [operand_type(x).shape for x in operands]  # numbers, in a trace too
+            shapes: Any = [operand_type(x).shape for x in operands]
             sizes = bind_sizes(graph.param_types, shapes, parameter_names(graph))
-            graph = concretize(graph, sizes)
+            graph = concretize(graph, sizes, substituted)
         if not self.without_rules:
             return run_graph(graph, operands)
 
@@ -272,6 +288,8 @@ def _exported(contents: dict[str, Any], graph: Graph, blob: bytes) -> Exported:
     if type(contents["without_rules"]) is not bool:
         _refuse("the header of the file is damaged: without_rules")
     count = count_leaves(inputs)
+    if not is_call(inputs):
+        _refuse("the header of the file is damaged: inputs")
     types = [Type(w.dtype, w.shape) for w in weights]
     if count + len(weights) != len(graph.params) or types != list(graph.param_types[count:]):
         _refuse("the file's arguments and weights are not those of its graph")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .builder import build, rewrite
-from .dims import Dim, Symbol, concrete
+from .dims import Dim, Size, Symbol, concrete
 from .errors import RlxError, SymbolicSizeError
 from .graph import Graph, Node, Value
 from .source import nearest_source
 from .types import Type
 
 Shape = Sequence[int]
+Put = Callable[[Size, Mapping[str, Size]], Size]
 
 
 def bind_sizes(
@@ -47,7 +48,7 @@ def bind_sizes(
         if not all(s.name in sizes for s in size.symbols):
             if _solved_symbol(size):
                 raise _no_number(size, number, place)
-        elif concrete(size, sizes) != number:
+        elif substituted(size, sizes) != number:
             raise _disagree(size, number, place, found)
     return sizes
 
@@ -92,7 +93,7 @@ def _disagree(
     names = {s.name for s in size.symbols}
     return SymbolicSizeError(
         f"{place} is {number}, but {size} is "
-        f"{concrete(size, {name: n for name, (n, _) in found.items()})}",
+        f"{substituted(size, {name: n for name, (n, _) in found.items()})}",
         where=str(nearest_source()),
         notes=[note for note in notes if note.split(" is ")[0] in names],
         fix="pass arrays whose sizes fit together, or name the dims apart",
@@ -116,11 +117,16 @@ def has_sizes(type: Type, sizes: Mapping[str, int]) -> bool:
     return all(s.name in sizes for s in type.symbols)
 
 
-def concrete_type(type: Type, sizes: Mapping[str, int]) -> Type:
+def concrete_type(type: Type, sizes: Mapping[str, Size], put: Put = concrete) -> Type:
     """A type with numbers for its dims."""
     if type.is_static:
         return type
-    return type.with_shape(tuple(concrete(n, sizes) for n in type.shape))
+    return type.with_shape(tuple(put(n, sizes) for n in type.shape))
+
+
+def substituted(size: Size, sizes: Mapping[str, Size]) -> Size:
+    """A size in which some dims are numbers, or other sizes."""
+    return size.substitute(sizes) if isinstance(size, Dim) else size
 
 
 def check_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
@@ -147,31 +153,32 @@ def check_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
         assert tuple(found) == wanted, f"{node.op.name} gives {found}, was recorded as {wanted}"
 
 
-def concretize(graph: Graph, sizes: Mapping[str, int]) -> Graph:
+def concretize(graph: Graph, sizes: Mapping[str, Size], put: Put = concrete) -> Graph:
     """A graph with numbers for the named dims, in all types and attributes.
 
-    before: `f(x: f32[n]) { y = sum(x) ... }`; after, with n = 3: `f(x: f32[3]) { ... }`.
+    before: `f(x: f32[n]) { y = sum(x) ... }`; after, with n = 3: `f(x: f32[3]) { ... }`. With
+    `put=substituted` other sizes may stand for them.
     """
 
     def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
-        attrs = {name: concrete_attr(attr, sizes) for name, attr in node.attrs.items()}
+        attrs = {name: concrete_attr(attr, sizes, put) for name, attr in node.attrs.items()}
         return node.op.apply(operands, attrs)
 
-    types = [concrete_type(t, sizes) for t in graph.param_types]
+    types = [concrete_type(t, sizes, put) for t in graph.param_types]
     origins = [p.origin for p in graph.params]
     return build(lambda *xs: rewrite(graph, xs, visit), types, graph.name, origins)
 
 
-def concrete_attr(attr: Any, sizes: Mapping[str, int]) -> Any:
+def concrete_attr(attr: Any, sizes: Mapping[str, Size], put: Put = concrete) -> Any:
     """An attribute with numbers for the named dims, nested graphs included."""
     if isinstance(attr, Dim):
-        return concrete(attr, sizes)
+        return put(attr, sizes)
     if isinstance(attr, Type):
-        return concrete_type(attr, sizes)
+        return concrete_type(attr, sizes, put)
     if isinstance(attr, Graph):
-        return concretize(attr, sizes)
+        return concretize(attr, sizes, put)
     if isinstance(attr, tuple):
-        return tuple(concrete_attr(a, sizes) for a in attr)
+        return tuple(concrete_attr(a, sizes, put) for a in attr)
     return attr
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from jax import lax
 from jax.experimental import io_callback
 
+from ...ir import builder
 from ...ir.graph import Node
 from ...ir.types import Type, is_complex
 
@@ -64,7 +65,8 @@ def _evaluation(
 
     def evaluate(*words: Any) -> tuple[np.ndarray, ...]:
         xs = [_numbers(np.asarray(w), t) for w, t in zip(words, given, strict=True)]
-        made = node.op.run(xs, node.attrs, DEVICE, _known(node, types))
+        with builder.at(node.source):  # the frames around are those of JAX
+            made = node.op.run(xs, node.attrs, DEVICE, _known(node, types))
         return tuple(_words(y) for y in made)
 
     return evaluate, [_spec(t) for t in types]
