@@ -182,6 +182,10 @@ class Op:
         """Attach the NumPy meaning: `(*arrays, **attrs) -> array` or a tuple of arrays."""
         return self._attach("reference", fn)
 
+    def ufuncs(self, **by_kind: np.ufunc) -> None:
+        """Attach what computes the reference for a kind of dtypes: `float=np.divide`."""
+        self._attach("ufuncs", by_kind)
+
     def body(self, body: Any) -> Any:
         """Attach the meaning for loop backends, one of the classes of `ir.body`."""
         return self._attach("body", body)

@@ -9,6 +9,7 @@ from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError, ShapeError
 from ..ir.types import as_dtype
 from ..trace.apply import apply, as_tensor
+from ..transforms.eager import eager
 from .contraction import dot_general
 from .operands import Tensor, integers, sequence, strict_dtype
 from .shapes import pad, rev, transpose
@@ -81,6 +82,7 @@ def _bad_specs(given: Any, wanted: str) -> AttributeValueError:
     )
 
 
+@eager
 def conv_general_dilated(
     lhs: Tensor,
     rhs: Tensor,

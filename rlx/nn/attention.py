@@ -16,6 +16,7 @@ from ..ir.types import is_float, promote
 from ..scipy.special import logsumexp
 from ..trace.apply import apply, as_tensor
 from ..trace.axes import integer
+from ..transforms.eager import eager
 
 IMPLEMENTATIONS = (None, "xla", "cudnn")
 LONG = 1 << 22  # products of a head's queries and keys: so many are never all in memory
@@ -26,6 +27,7 @@ BLOCK, MOST_BLOCKS = 64, 16
 Window = int | tuple[int, int] | None
 
 
+@eager
 def dot_product_attention(
     query: Any,
     key: Any,

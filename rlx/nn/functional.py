@@ -19,6 +19,7 @@ from ..trace.apply import apply, as_operand, as_tensor
 from ..trace.axes import integer, one_axis, some_axes
 from ..trace.halves import rounded_once
 from ..trace.promotion import FLOAT, convert, pointwise, promote_operands, result_dtype
+from ..transforms.eager import eager
 from .attention import dot_product_attention as dot_product_attention
 from .scaled import get_scaled_dot_general_config as get_scaled_dot_general_config
 from .scaled import scaled_dot_general as scaled_dot_general
@@ -40,22 +41,26 @@ def identity(x: Any) -> Any:
     return as_tensor(x)
 
 
+@eager
 def relu(x: Any) -> Any:
     """The number, or 0 if it is negative; the derivative at 0 is 0."""
     return apply("relu", as_tensor(x))
 
 
+@eager
 def relu6(x: Any) -> Any:
     """The number, at least 0 and at most 6."""
     return rnp.minimum(relu(_inexact(x)), 6.0)
 
 
+@eager
 def leaky_relu(x: Any, negative_slope: float = 0.01) -> Any:
     """The number, or `negative_slope` times it if it is negative."""
     x = _inexact(x)
     return rnp.where(x >= 0, x, x * negative_slope)
 
 
+@eager
 def sigmoid(x: Any) -> Any:
     """1 / (1 + exp(-x)), also called the logistic function."""
     return pointwise("logistic", x, name="sigmoid", inexact=True)
@@ -66,16 +71,19 @@ def tanh(x: Any, /) -> Any:
     return rnp.tanh(x)
 
 
+@eager
 def softplus(x: Any) -> Any:
     """log(1 + exp(x)), a smooth relu."""
     return apply("softplus", _inexact(x))
 
 
+@eager
 def log_sigmoid(x: Any) -> Any:
     """The logarithm of the sigmoid, without its underflow."""
     return -softplus(-_inexact(x))
 
 
+@eager
 def silu(x: Any) -> Any:
     """The number times its sigmoid; also called swish."""
     return apply("silu", _inexact(x))
@@ -84,6 +92,7 @@ def silu(x: Any) -> Any:
 swish = silu
 
 
+@eager
 def gelu(x: Any, approximate: bool = True) -> Any:
     """The number times the normal distribution function at it.
 
@@ -92,11 +101,13 @@ def gelu(x: Any, approximate: bool = True) -> Any:
     return apply("gelu", _inexact(x), approximate=approximate)
 
 
+@eager
 def mish(x: Any) -> Any:
     """The number times tanh(softplus(x))."""
     return rounded_once(lambda x: x * rnp.tanh(softplus(x)), _inexact(x))
 
 
+@eager
 def elu(x: Any, alpha: float = 1.0) -> Any:
     """The number, or alpha * (exp(x) - 1) if it is negative."""
     x = _inexact(x)
@@ -104,34 +115,40 @@ def elu(x: Any, alpha: float = 1.0) -> Any:
     return rnp.where(x > 0, x, alpha * rnp.expm1(rnp.where(x > 0, 0.0, x)))
 
 
+@eager
 def celu(x: Any, alpha: float = 1.0) -> Any:
     """The number, or alpha * (exp(x / alpha) - 1) if it is negative."""
     x = _inexact(x)
     return rnp.where(x > 0, x, alpha * rnp.expm1(rnp.where(x > 0, 0.0, x) / alpha))
 
 
+@eager
 def selu(x: Any) -> Any:
     """The elu whose constants keep mean 0 and variance 1 from layer to layer."""
     alpha, scale = 1.6732632423543772848, 1.0507009873554804934
     return rounded_once(lambda x: scale * elu(x, alpha), _inexact(x))
 
 
+@eager
 def soft_sign(x: Any) -> Any:
     """x / (1 + |x|)."""
     return rounded_once(lambda x: x / (1.0 + rnp.abs(x)), _inexact(x))
 
 
+@eager
 def hard_tanh(x: Any) -> Any:
     """The number, at least -1 and at most 1."""
     x = as_tensor(x)
     return rnp.where(x > 1, 1, rnp.where(x < -1, -1, x))
 
 
+@eager
 def hard_sigmoid(x: Any) -> Any:
     """A sigmoid of three straight lines, relu6(x + 3) / 6."""
     return rounded_once(lambda x: relu6(x + 3.0) / 6.0, _inexact(x))
 
 
+@eager
 def hard_silu(x: Any) -> Any:
     """The number times its hard sigmoid."""
     return rounded_once(lambda x: x * hard_sigmoid(x), _inexact(x))
@@ -140,12 +157,14 @@ def hard_silu(x: Any) -> Any:
 hard_swish = hard_silu
 
 
+@eager
 def glu(x: Any, axis: int = -1) -> Any:
     """The first half of an axis times the sigmoid of the second."""
     value, gate = rnp.split(_inexact(x), 2, axis)
     return rounded_once(lambda value, gate: value * sigmoid(gate), value, gate)
 
 
+@eager
 def squareplus(x: Any, b: Any = 4) -> Any:
     """(x + sqrt(x * x + b)) / 2, a smooth relu without exponentials."""
     x, b = promote_operands(x, b, inexact=True)
@@ -166,6 +185,7 @@ def sparse_sigmoid(x: Any) -> Any:
 # -- along axes ---------------------------------------------------------------------------------
 
 
+@eager
 def softmax(x: Any, axis: Axis = -1, where: Any = None) -> Any:
     """exp(x) divided by its sum along axes; None means all axes.
 
@@ -178,6 +198,7 @@ def softmax(x: Any, axis: Axis = -1, where: Any = None) -> Any:
     return rnp.where(where, apply("softmax", _masked(x, where), axes=axes), 0.0)
 
 
+@eager
 def log_softmax(x: Any, axis: Axis = -1, where: Any = None) -> Any:
     """The logarithm of the softmax, without its underflow.
 
@@ -212,6 +233,7 @@ def logmeanexp(x: Any, axis: Axis = None, where: Any = None, keepdims: bool = Fa
     return rounded_once(mean, _inexact(x))
 
 
+@eager
 def standardize(
     x: Any,
     axis: Axis = -1,
@@ -245,6 +267,7 @@ def standardize(
     return convert((wide - mean) / rnp.sqrt(variance + epsilon), dtype)
 
 
+@eager
 def layer_norm(x: Any, scale: Any, bias: Any, *, eps: float = 1e-5) -> Any:
     """Mean 0 and variance 1 along the last axis, then times `scale` plus `bias`.
 
@@ -257,6 +280,7 @@ def layer_norm(x: Any, scale: Any, bias: Any, *, eps: float = 1e-5) -> Any:
     return apply("layer_norm", x, scale, bias, eps=float(eps))
 
 
+@eager
 def rms_norm(x: Any, scale: Any, *, eps: float = 1e-6) -> Any:
     """Root mean square 1 along the last axis, then times `scale`.
 

@@ -27,6 +27,7 @@ from ..ir.types import (
 from ..trace.apply import apply, as_operand, as_tensor, operand_type
 from ..trace.array import Array
 from ..trace.axes import integer
+from ..trace.by_ufunc import short
 from ..trace.control import while_loop
 from ..trace.halves import rounded_once
 from ..trace.host import is_python_scalar
@@ -39,6 +40,7 @@ from ..trace.promotion import (
     pointwise_at,
     result_dtype,
 )
+from ..transforms.eager import eager
 from .elementwise import (
     Tensor,
     add,
@@ -88,6 +90,7 @@ def strong(x: Any) -> Any:
 # -- signs and parts ----------------------------------------------------------------------------
 
 
+@short("neg")
 def negative(x: Tensor, /) -> Any:
     """The number with the other sign."""
     if is_bool(dtype_of(x)):
@@ -100,6 +103,7 @@ def positive(x: Tensor, /) -> Any:
     return as_tensor(x).copy()
 
 
+@short("abs")
 def abs(x: Tensor, /) -> Any:
     """The distance from zero."""
     dtype = dtype_of(x)
@@ -116,6 +120,7 @@ def fabs(x: Tensor, /) -> Any:
     return pointwise("abs", x, name="fabs", inexact=True)
 
 
+@eager
 def sign(x: Tensor, /) -> Any:
     """-1, 0 or 1; NaN stays."""
     if not is_complex(dtype_of(x)):
@@ -126,6 +131,7 @@ def sign(x: Tensor, /) -> Any:
     return where(is_near, divide(x, where(is_near, size, 1)), pointwise("sign", x, name="sign"))
 
 
+@short("square")
 def square(x: Tensor, /) -> Any:
     """The number times itself."""
     x = convert(x, DTYPES["int32"]) if is_bool(dtype_of(x)) else x
@@ -199,16 +205,19 @@ def _rounding(name: str, x: Tensor) -> Any:
     return pointwise(name, x)
 
 
+@short("floor")
 def floor(x: Tensor, /) -> Any:
     """The greatest whole number at most x."""
     return _rounding("floor", x)
 
 
+@short("ceil")
 def ceil(x: Tensor, /) -> Any:
     """The least whole number at least x."""
     return _rounding("ceil", x)
 
 
+@short("trunc")
 def trunc(x: Tensor) -> Any:
     """The whole part, rounded toward zero."""
     return _rounding("trunc", x)
@@ -243,6 +252,7 @@ def round(a: Tensor, decimals: int = 0, out: None = None) -> Any:
 around = round
 
 
+@eager
 def clip(arr: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Any:
     """The number moved into the range from min to max."""
     bounded = arr if min is None else maximum(min, arr)
@@ -252,6 +262,7 @@ def clip(arr: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> A
 # -- powers and logarithms ----------------------------------------------------------------------
 
 
+@eager
 def power(x: Tensor, y: Tensor, /) -> Any:
     """X to the power of y; a Python integer y multiplies exactly."""
     if isinstance(y, int) and not isinstance(y, bool) and is_python_scalar(y):

@@ -14,6 +14,7 @@ from ..trace.apply import apply, as_operand, as_tensor, described
 from ..trace.arguments import choice, vector
 from ..trace.axes import some_axes
 from ..trace.promotion import convert, convert_exactly, result_dtype
+from ..transforms.eager import eager
 from .arithmetic import conj, subtract
 from .elementwise import Tensor, multiply, not_equal, refuse_out
 from .manipulation import (
@@ -88,6 +89,7 @@ def _check_axes(name: str, *operands: Any) -> None:
 # -- matmul -------------------------------------------------------------------------------------
 
 
+@eager
 def matmul(
     a: Tensor, b: Tensor, *, precision: Any = None, preferred_element_type: Any = None
 ) -> Any:

@@ -10,6 +10,7 @@ from ..ir.types import DTYPES, is_bool, is_complex, is_float
 from ..trace.apply import apply, as_operand
 from ..trace.host import is_python_scalar
 from ..trace.promotion import fit_operands, pointwise, result_dtype
+from ..transforms.eager import eager
 from .arithmetic import negative
 from .elementwise import Tensor, add, divide, equal, less, not_equal, refuse_out, subtract
 from .logic import isinf, logical_and, logical_or, where
@@ -31,6 +32,7 @@ def real_numbers(name: str, x: Tensor, y: Tensor) -> tuple[Any, Any]:
     return first, second
 
 
+@eager
 def floor_divide(x: Tensor, y: Tensor, /) -> Any:
     """The quotient rounded down.
 
@@ -50,6 +52,7 @@ def _is_zero(x: Any) -> Any:
     return equal(x, 0)
 
 
+@eager
 def remainder(x: Tensor, y: Tensor, /) -> Any:
     """What is left after `floor_divide`; it has the sign of y."""
     dividend, divisor = real_numbers("remainder", x, y)
@@ -60,6 +63,7 @@ def remainder(x: Tensor, y: Tensor, /) -> Any:
 mod = remainder
 
 
+@eager
 def fmod(x: Tensor, y: Tensor, /) -> Any:
     """What is left after a division rounded toward zero; it has the sign of x."""
     dividend, divisor = real_numbers("fmod", x, y)

@@ -11,6 +11,7 @@ from ..ir.builder import user_source
 from ..ir.errors import DtypeError, ImmutableError
 from ..ir.types import DTYPES, is_bool, is_complex, is_inexact, is_signed
 from ..trace.apply import apply, as_operand, described, operand_type
+from ..trace.by_ufunc import of_one, of_two, op_named
 from ..trace.promotion import fit_operands, pointwise, pointwise_at, result_dtype
 
 Tensor = Any  # an Array, a TracedTensor, a NumPy array or a Python number
@@ -25,13 +26,15 @@ def _named(fn: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
 
 def _unary(name: str, op: str, doc: str) -> Callable[[Tensor], Any]:
     """A function of one number; integers become float32."""
-    return _named(lambda x, /: pointwise(op, x, name=name, inexact=True), name, doc)
+    function = _named(lambda x, /: pointwise(op, x, name=name, inexact=True), name, doc)
+    return of_one(function, op_named(op, inexact=True))
 
 
 def _binary(
     name: str, op: str, doc: str, *, inexact: bool = False
 ) -> Callable[[Tensor, Tensor], Any]:
-    return _named(lambda x, y, /: pointwise(op, x, y, name=name, inexact=inexact), name, doc)
+    function = _named(lambda x, y, /: pointwise(op, x, y, name=name, inexact=inexact), name, doc)
+    return of_two(function, op_named(op, inexact=inexact))
 
 
 def refuse_out(name: str, out: Any) -> None:
@@ -87,7 +90,7 @@ def _comparison(name: str, op: str, doc: str) -> Callable[..., Any]:
         (a, b), (c, d) = ((apply("real", z), apply("imag", z)) for z in (x, y))
         return apply("select", apply("eq", a, c), apply(op, b, d), apply(op, a, c))
 
-    return _named(function, name, doc)
+    return of_two(_named(function, name, doc), op_named(op))
 
 
 less = _comparison("less", "lt", "Whether x is less than y.")
@@ -107,7 +110,7 @@ def _arithmetic(name: str, op: str, for_bool: str | None, doc: str) -> Callable[
             return pointwise_at(for_bool, dtype, x, y, name=name)
         return pointwise_at(op, dtype, x, y, name=name)
 
-    return _named(function, name, doc)
+    return of_two(_named(function, name, doc), op_named(op, for_bool=for_bool))
 
 
 def no_bools(name: str) -> DtypeError:
@@ -138,7 +141,7 @@ def _extreme(name: str, op: str, for_bool: str, doc: str) -> Callable[..., Any]:
         by_imaginary = apply("bit_and", apply("eq", a, c), apply(beyond, b, d))
         return apply("select", apply("bit_or", apply(beyond, a, c), by_imaginary), x, y)
 
-    return _named(function, name, doc)
+    return of_two(_named(function, name, doc), op_named(op, for_bool=for_bool))
 
 
 maximum = _extreme("maximum", "max", "bit_or", "The greater of two numbers; NaN if one is.")
@@ -151,7 +154,7 @@ def _bitwise(name: str, op: str, doc: str) -> Callable[..., Any]:
         _check_bits(name, dtype, x, y)
         return pointwise_at(op, dtype, x, y, name=name)
 
-    return _named(function, name, doc)
+    return of_two(_named(function, name, doc), op_named(op, for_bool=op))
 
 
 def _check_bits(name: str, dtype: np.dtype, *operands: Any) -> None:

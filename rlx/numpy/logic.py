@@ -19,6 +19,7 @@ from ..trace.promotion import (
     pointwise_at,
     result_dtype,
 )
+from ..transforms.eager import eager
 from .elementwise import Tensor, equal, not_equal, refuse_out
 
 BOOL = DTYPES["bool"]
@@ -30,21 +31,25 @@ def truth(x: Tensor) -> Any:
     return given if is_bool(given.dtype) else not_equal(given, 0)
 
 
+@eager
 def logical_and(x: Tensor, y: Tensor, /) -> Any:
     """Whether both are true."""
     return pointwise_at("bit_and", BOOL, truth(x), truth(y), name="logical_and")
 
 
+@eager
 def logical_or(x: Tensor, y: Tensor, /) -> Any:
     """Whether one or both are true."""
     return pointwise_at("bit_or", BOOL, truth(x), truth(y), name="logical_or")
 
 
+@eager
 def logical_xor(x: Tensor, y: Tensor, /) -> Any:
     """Whether exactly one is true."""
     return pointwise_at("bit_xor", BOOL, truth(x), truth(y), name="logical_xor")
 
 
+@eager
 def logical_not(x: Tensor, /) -> Any:
     """Whether the number is zero or false."""
     return pointwise("bit_not", truth(x), name="logical_not")
@@ -53,11 +58,13 @@ def logical_not(x: Tensor, /) -> Any:
 # -- classification -----------------------------------------------------------------------------
 
 
+@eager
 def isnan(x: Tensor, /) -> Any:
     """Whether the number is NaN."""
     return not_equal(x, x)
 
 
+@eager
 def isfinite(x: Tensor, /) -> Any:
     """Whether the number is neither infinite nor NaN."""
     x = as_tensor(x)
@@ -66,6 +73,7 @@ def isfinite(x: Tensor, /) -> Any:
     return pointwise("is_finite", x) if is_float(x.dtype) else equal(x, x)
 
 
+@eager
 def isinf(x: Tensor, /) -> Any:
     """Whether the number is infinite."""
     x = as_tensor(x)
@@ -100,6 +108,7 @@ def iscomplex(x: Tensor) -> Any:
 # -- choice -------------------------------------------------------------------------------------
 
 
+@eager
 def where(condition: Tensor, x: Tensor | None = None, y: Tensor | None = None, /) -> Any:
     """The elements of x where the condition holds, else those of y.
 

@@ -24,6 +24,7 @@ from ..trace.apply import apply, apply_like, as_operand, as_tensor
 from ..trace.axes import one_axis, some_axes
 from ..trace.halves import rounded_once
 from ..trace.promotion import broadcast_to, convert, convert_exactly, result_dtype
+from ..transforms.eager import eager
 from .elementwise import Tensor, add, divide, maximum, minimum, multiply, refuse_out
 from .logic import truth
 from .logic import where as choose
@@ -84,7 +85,7 @@ def _total(name: str, op: str, neutral: int, combine: Callable[..., Any], doc: s
         total = convert(reduced(name, op, a, axis, keepdims), result)
         return total if initial is None else combine(total, initial)
 
-    return named(function, name, doc)
+    return eager(named(function, name, doc))
 
 
 sum = _total("sum", "reduce_sum", 0, add, "The sum over axes; None means all.")
@@ -111,7 +112,7 @@ def _extreme(name: str, op: str, for_bool: str, combine: Callable[..., Any], doc
             result = reduced(name, for_bool if is_bool(a.dtype) else op, a, axis, keepdims)
         return result if initial is None else combine(result, initial)
 
-    return named(function, name, doc)
+    return eager(named(function, name, doc))
 
 
 def _complex_extreme(name: str, x: Any, axis: Axis, keepdims: bool) -> Any:
@@ -229,6 +230,7 @@ def _place(name: str, x: Tensor, axis: int | None, keepdims: bool | None) -> Any
     return keep_axes(result, x.shape, axes) if keepdims else result
 
 
+@eager
 def argmax(
     a: Tensor, axis: int | None = None, out: None = None, keepdims: bool | None = None
 ) -> Any:
@@ -240,6 +242,7 @@ def argmax(
     return _place("argmax", a, axis, keepdims)
 
 
+@eager
 def argmin(
     a: Tensor, axis: int | None = None, out: None = None, keepdims: bool | None = None
 ) -> Any:
@@ -267,23 +270,27 @@ def _running(op: str, x: Tensor, axis: int | None, dtype: Any) -> Any:
     return apply(op, x, axis=place)
 
 
+@eager
 def cumsum(a: Tensor, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
     """Running sums along an axis; None runs over all elements."""
     refuse_out("cumsum", out)
     return _running("cumsum", a, axis, dtype)
 
 
+@eager
 def cumprod(a: Tensor, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
     """Running products along an axis; None runs over all elements."""
     refuse_out("cumprod", out)
     return _running("cumprod", a, axis, dtype)
 
 
+@eager
 def cummax(x: Tensor, axis: int | None = None) -> Any:
     """The greatest element so far along an axis."""
     return _running("cummax", x, axis, None)
 
 
+@eager
 def cummin(x: Tensor, axis: int | None = None) -> Any:
     """The least element so far along an axis."""
     return _running("cummin", x, axis, None)

@@ -19,6 +19,7 @@ from ..trace.promotion import (
     is_static,
     result_dtype,
 )
+from ..transforms.eager import eager
 from .arithmetic import conj, real, square
 from .contraction import matmul
 from .creation import diagonal
@@ -67,6 +68,7 @@ def element_count(x: Any, axis: Axis, where: Any = None) -> Any:
     return sum(ones)
 
 
+@eager
 def mean(
     a: Tensor,
     axis: Axis = None,
@@ -88,6 +90,7 @@ def mean(
 _mean = mean  # under a name that no parameter hides
 
 
+@eager
 def average(
     a: Tensor,
     axis: Axis = None,
@@ -119,6 +122,7 @@ def average(
     return result, sum(broadcast_to(given, shape), axis, keepdims=keepdims)
 
 
+@eager
 def var(
     a: Tensor,
     axis: Axis = None,
@@ -152,6 +156,7 @@ def var(
     return convert(divide(total, maximum(count - ddof, 0)), result)
 
 
+@eager
 def std(
     a: Tensor,
     axis: Axis = None,

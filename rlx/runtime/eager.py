@@ -1,4 +1,7 @@
-"""Ops on arrays that lie on a device run there, each as a program of its own."""
+"""Ops on known arrays run where these lie, on a device each as a program.
+
+On the host the reference runs, or compiled code where `eager_host.py` says so.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +13,20 @@ from ..ir.graph import Graph, Value
 from ..ir.memory import Memory
 from ..ir.op import Op
 from ..ir.ops.movement import broadcast
-from ..ir.policy import AS_WRITTEN
+from ..trace import short_ways
 from ..trace.apply import evaluate_with_reference, set_evaluator
 from ..trace.array import Array
-from .session import CompileOptions, default_session
-
-AS_IT_IS = CompileOptions(precision=AS_WRITTEN)  # policies are for what the user compiles
+from .eager_host import AS_IT_IS, run_large
+from .session import default_session
 
 
 def evaluate_on_device(
     op: Op, arrays: Sequence[Array], attrs: dict[str, Any], memory: Memory | None
 ) -> Sequence[Array]:
-    """Run an op where its operands lie: on the host by its reference, else compiled."""
+    """Run an op where its operands lie."""
     if memory is None:
-        return evaluate_with_reference(op, arrays, attrs, None)
+        results = run_large(op, arrays, attrs) if short_ways.is_open else None
+        return evaluate_with_reference(op, arrays, attrs, None) if results is None else results
     given = [_number_in(x) if x._device is None else x for x in arrays]
 
     def record(*values: Value) -> Sequence[Value]:

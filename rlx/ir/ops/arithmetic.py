@@ -148,6 +148,9 @@ div = pointwise(
 )
 
 
+div.ufuncs(float=np.divide, complex=np.divide)
+
+
 @div.parts
 def div_parts(x: Parts, y: Parts) -> Parts:
     # R. L. Smith, Algorithm 116: Complex division, 1962; squares would overflow
@@ -187,6 +190,7 @@ rem = pointwise(
         dict(args=(np.array([7, -7, 5]), np.array([2, 2, 0])), expect=[1, -1, 5]),
     ],
 )
+rem.ufuncs(float=np.fmod)
 
 neg = pointwise(
     "neg",

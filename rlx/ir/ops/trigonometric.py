@@ -144,6 +144,7 @@ tanh = pointwise(
     jvp=[lambda t, out, x: mul(t, 1 - mul(out, out))],
     samples=[dict(args=((2, 3),)), dict(args=([0.0, math.log(2)],), expect=[0.0, 0.6])],
 )
+tanh.ufuncs(float=np.tanh)
 
 
 def _turned(x: Parts) -> Parts:

@@ -1,0 +1,173 @@
+"""Small arrays on the host: one NumPy ufunc computes a pointwise op.
+
+A function of numbers meets the same dtypes again and again. Where the ufunc takes them as they are,
+and rlx promotes them to what NumPy promotes them to, nothing is left to do but to call it. What
+does not fit (traced, large or foreign operands, other dtypes, numbers out of range) goes the
+ordinary way, and so does everything while results are looked at (`debug_nans`) or recorded.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy._core import _ufunc_config as ufunc_config
+from numpy._core.umath import _make_extobj as settings_of_errors
+
+from ..ir.errors import RlxError
+from ..ir.graph import OPS
+from ..ir.op import Op
+from ..ir.ops.families import KINDS
+from ..ir.types import DTYPES, Type, is_bool, is_inexact, is_integer
+from . import ownership, short_ways
+from .array import Array
+
+SMALL = 4096  # numbers; NumPy takes a few microseconds for them
+WHOLE = 2**24  # Python integers up to this are exact in each dtype that they pass through
+Chosen = Callable[[np.dtype], str | None]  # the op that computes a function of numbers of a dtype
+Range = tuple[np.ufunc | None, float, float]  # a ufunc and the Python numbers it takes
+
+_errors: Any = ufunc_config._extobj_contextvar  # type: ignore[attr-defined]
+_IGNORED: Any = settings_of_errors(all="ignore")
+_KNOWN = frozenset(DTYPES.values())
+_NOTHING: Range = (None, 0.0, 0.0)
+
+
+def op_named(name: str, *, for_bool: str | None = None, inexact: bool = False) -> Chosen:
+    """What chooses the op `name`, and another one `for_bool`.
+
+    It is `inexact` if integers are promoted before it.
+    """
+
+    def chosen(dtype: np.dtype) -> str | None:
+        if inexact and not is_inexact(dtype):
+            return None
+        return for_bool if is_bool(dtype) else name
+
+    return chosen
+
+
+def short(op: str) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
+    """The decorator of a function of one number that an op computes."""
+    return functools.partial(of_one, chosen=op_named(op))
+
+
+def of_one(function: Callable[[Any], Any], chosen: Chosen) -> Callable[[Any], Any]:
+    """The same function of one number, with a short way for small arrays."""
+    ranges: dict[np.dtype, Range] = {}
+
+    @functools.wraps(function)
+    def quick(x: Any, /) -> Any:
+        if type(x) is not Array or not short_ways.is_open or ownership.open_traces:
+            return function(x)
+        given = x._data
+        found = ranges.get(given.dtype)
+        if found is None:
+            found = ranges[given.dtype] = _range(chosen, given.dtype, ())
+        ufunc, *_ = found
+        if ufunc is None or given.size > SMALL or x._device is not None:
+            return function(x)
+        before = _errors.set(_IGNORED)
+        try:
+            data = ufunc(given)
+        finally:
+            _errors.reset(before)
+        return _array(data)
+
+    return quick
+
+
+def of_two(function: Callable[[Any, Any], Any], chosen: Chosen) -> Callable[[Any, Any], Any]:
+    """The same function of two numbers, with a short way for small arrays."""
+    ranges: dict[type, dict[np.dtype, Range]] = {Array: {}, int: {}, float: {}}
+
+    @functools.wraps(function)
+    def quick(x: Any, y: Any, /) -> Any:
+        kind = type(y)
+        if type(x) is not Array or kind not in ranges:
+            return turned(x, y) if type(y) is Array else function(x, y)
+        if not short_ways.is_open or ownership.open_traces:
+            return function(x, y)
+        a, b = x._data, y
+        dtype = a.dtype
+        found = ranges[kind].get(dtype)
+        if found is None:
+            found = ranges[kind][dtype] = _range(chosen, dtype, (kind,))
+        ufunc, low, high = found
+        if ufunc is None or a.size > SMALL or x._device is not None:
+            return function(x, y)
+        if kind is Array:
+            b = y._data
+            if b.dtype is not dtype or b.size > SMALL or y._device is not None:
+                return function(x, y)
+        elif not low <= y <= high:
+            return function(x, y)
+        before = _errors.set(_IGNORED)
+        try:
+            data = ufunc(a, b)
+        except ValueError:  # the shapes do not fit together, which the ordinary way explains
+            return function(x, y)
+        finally:
+            _errors.reset(before)
+        return _array(data)
+
+    def turned(x: Any, y: Any) -> Any:
+        """A Python number, and an array."""
+        if type(x) not in (int, float) or not short_ways.is_open or ownership.open_traces:
+            return function(x, y)
+        dtype = y._data.dtype
+        found = ranges[type(x)].get(dtype)
+        if found is None:
+            found = ranges[type(x)][dtype] = _range(chosen, dtype, (type(x),))
+        ufunc, low, high = found
+        if ufunc is None or y.size > SMALL or y._device is not None or not low <= x <= high:
+            return function(x, y)
+        before = _errors.set(_IGNORED)
+        try:
+            data = ufunc(x, y._data)
+        finally:
+            _errors.reset(before)
+        return _array(data)
+
+    return quick
+
+
+def _range(chosen: Chosen, dtype: np.dtype, others: tuple[type, ...]) -> Range:
+    """The ufunc for arrays of a dtype with one of these, if there is one."""
+    name = chosen(dtype) if dtype in _KNOWN else None
+    ufunc = None if name is None else _ufunc(OPS[name], dtype, 1 + len(others))
+    if ufunc is None or others in ((), (Array,)):
+        return ufunc, 0.0, 0.0
+    if dtype.isbuiltin != 1 or is_bool(dtype) or (others == (float,) and not is_inexact(dtype)):
+        return _NOTHING
+    if is_integer(dtype):
+        limits = np.iinfo(dtype)
+        return ufunc, limits.min, limits.max
+    far = WHOLE if others == (int,) else float(np.finfo(np.float64).max)
+    return ufunc, -far, far
+
+
+def _ufunc(op: Op, dtype: np.dtype, count: int) -> np.ufunc | None:
+    """The ufunc that gives what the reference gives for operands of a dtype."""
+    kind = next((kind for kind, holds in KINDS.items() if holds(dtype)), "")
+    ufunc = op.rules.get("ufuncs", {}).get(kind, op.rules["reference"])
+    if not isinstance(ufunc, np.ufunc):
+        return None
+    try:
+        (made,) = op.infer([Type(dtype, ())] * count, {})
+    except RlxError:  # which the ordinary way explains
+        return None
+    with np.errstate(all="ignore"):
+        return ufunc if ufunc(*[np.ones(1, dtype)] * count).dtype == made.dtype else None
+
+
+def _array(data: Any) -> Array:
+    """An array of what a ufunc gave, which has this memory alone."""
+    if type(data) is not np.ndarray:
+        data = np.asarray(data)
+    data.setflags(False)  # type: ignore[call-arg]  # a keyword takes as long as a sum
+    made = Array.__new__(Array)
+    made._data, made._device = data, None
+    return made

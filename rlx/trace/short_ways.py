@@ -1,0 +1,64 @@
+"""Short ways: what calls on known arrays leave for those that come later.
+
+They are taken only while nothing looks at single operations: no `debug_nans` or `debug_infs`, no
+`disable_jit`, no other device by default.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+from ..ir.config import Settings, config
+
+ENOUGH = 20e6  # numbers that NumPy reads and writes in about the time of a compile
+MOST = 1024  # kinds of calls that are remembered of one function
+
+Kind = TypeVar("Kind")
+
+
+class Kinds(Generic[Kind]):
+    """What is known of kinds of calls; those that came first are forgotten first.
+
+    Each step is one operation on a dict, so threads need no lock.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Kind] = {}
+        self.get = self._known.get
+        _all.append(self)
+
+    def keep(self, key: Any, kind: Kind) -> Kind:
+        """Remember a kind, unless another thread has; gives what is remembered."""
+        if len(self._known) >= MOST:
+            for old in list(self._known)[: MOST // 2]:
+                self._known.pop(old, None)
+        return self._known.setdefault(key, kind)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._known.clear()
+
+
+_all: list[Kinds[Any]] = []  # those of functions, which stay
+is_open = True  # whether short ways may be taken
+
+
+def forget() -> None:
+    """Forget all calls that came before."""
+    for kinds in list(_all):
+        kinds.clear()
+
+
+def _follow(before: Settings | None, after: Settings) -> None:
+    global is_open
+    looks = after.debug_nans or after.debug_infs or after.disable_jit or after.guards
+    is_open = not looks and after.device in (None, "cpu")
+    if before is not None and before.compiled_in != after.compiled_in:
+        forget()
+
+
+_follow(None, config.settings)
+config.watch(_follow)

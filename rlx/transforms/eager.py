@@ -1,0 +1,131 @@
+"""`eager`: functions whose calls on known arrays run compiled once frequent.
+
+Outside of `jit` a function of several ops runs op by op at first. Of each kind of calls (the dtypes
+and shapes of arrays, the values of all other arguments) the work is counted: twice the numbers of
+its arrays, or as many as NumPy reads in the time that some ops take in Python. With the call that
+brings it to `ENOUGH` the function is compiled for the kind. The rule counts no seconds, so that a
+program that runs again gives the same bits.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..ir.errors import RlxError
+from ..ir.policy import AS_WRITTEN
+from ..ir.types import DTYPES
+from ..runtime import MISS, Device
+from ..runtime.session import CompileOptions
+from ..trace import ownership, short_ways
+from ..trace.array import Array
+from ..trace.make_graph import trace
+from ..trace.promotion import ScalarType
+from .call_path import Arguments
+from .lowered import Lowered
+
+FEW = 20_000  # numbers that NumPy reads and writes in the time that some ops take in Python
+AS_IT_IS = CompileOptions(precision=AS_WRITTEN)  # policies are for what the user compiles
+_CONSTANTS = frozenset((int, bool, str, type(None), type, ScalarType))
+_KNOWN = frozenset(DTYPES.values())
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class _Kind:
+    """Calls with arguments of one kind: the work so far, and the compiled code."""
+
+    __slots__ = ("done", "run", "stays")
+
+    def __init__(self) -> None:
+        self.done, self.run, self.stays = 0.0, _missed, False
+
+
+def _missed(*arrays: Any) -> Any:
+    return MISS
+
+
+def eager(function: Function) -> Function:
+    """Let calls of a function on known arrays run compiled, once they came often.
+
+    It must give arrays that depend on nothing but its arguments, and look at no elements. Arguments
+    that are neither arrays nor constants (traced values, lists, functions) leave it as it is.
+    """
+    kinds: short_ways.Kinds[_Kind] = short_ways.Kinds()
+
+    @functools.wraps(function)
+    def quick(*args: Any, **kwargs: Any) -> Any:
+        if not short_ways.is_open or ownership.open_traces:
+            return function(*args, **kwargs)
+        parts, arrays = [], []
+        for x in (*args, *kwargs.values()) if kwargs else args:
+            kind = type(x)
+            if kind is Array and x._device is None:
+                parts += (x._data.dtype, x._data.shape)
+                arrays.append(x)
+            elif kind is np.ndarray:
+                parts += (x.dtype, x.shape)
+                arrays.append(x)
+            elif kind in _CONSTANTS:
+                parts += (kind, x)
+            elif kind is float:
+                parts.append(repr(x))  # 0.0 == -0.0
+            elif isinstance(x, np.dtype) or (kind is tuple and all(type(i) is int for i in x)):
+                parts.append(x)
+            else:
+                return function(*args, **kwargs)
+        parts += kwargs
+        key = tuple(parts)
+        known = kinds.get(key)
+        if known is not None:
+            result = known.run(*arrays)
+            if result is not MISS:
+                return result
+        elif not arrays:
+            return function(*args, **kwargs)
+        known = known or kinds.keep(key, _Kind())
+        if known.stays or not _is_due(known, arrays):
+            return function(*args, **kwargs)
+        return _compiled(known, function, arrays, args, kwargs)
+
+    return quick  # type: ignore[return-value]
+
+
+def _is_due(kind: _Kind, arrays: Sequence[Any]) -> bool:
+    """Whether the kind is to be compiled, with one more call."""
+    kind.done += max(FEW, 2 * sum(x.size for x in arrays))
+    return kind.done >= short_ways.ENOUGH
+
+
+def _compiled(
+    kind: _Kind,
+    function: Callable[..., Any],
+    arrays: Sequence[Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """Compile a kind of calls, and run it; what cannot be compiled goes on as before."""
+
+    @functools.wraps(function)
+    def call(*values: Any) -> Any:
+        left = iter(values)
+        given = [next(left) if isinstance(x, Array | np.ndarray) else x for x in args]
+        named = {
+            name: next(left) if isinstance(x, Array | np.ndarray) else x
+            for name, x in kwargs.items()
+        }
+        return function(*given, **named)
+
+    kind.stays = True
+    if all(x.dtype in _KNOWN for x in arrays):
+        try:
+            traced = trace(call, tuple(arrays), {})
+            compiled = Lowered(traced, Device("cpu"), AS_IT_IS, lambda args, kwargs: (args, kwargs))
+            pair: Any = tuple(arrays), {}
+            kind.run = compiled.compile().path(Arguments(pair, pair))
+        except RlxError:  # what is wrong the function itself says
+            pass
+    result = kind.run(*arrays)
+    return function(*args, **kwargs) if result is MISS else result

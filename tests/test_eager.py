@@ -1,0 +1,251 @@
+"""Ops on known arrays: the short ways give what the long way gives, and nothing is confused."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import rlx
+import rlx.numpy as rnp
+from rlx.ir.errors import RlxError, ShapeError
+from rlx.trace import short_ways
+
+DTYPES = ("bool", "int8", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "complex64")
+OF_TWO = (
+    *("add", "subtract", "multiply", "divide", "maximum", "minimum", "equal", "less", "greater"),
+    *("bitwise_and", "bitwise_xor", "arctan2", "power"),
+)
+OF_ONE = ("negative", "abs", "floor", "square", "sin", "exp", "tanh", "log", "sqrt")
+NUMBERS = (0, 1, -1, 3, 200, 2**24 + 1, 2**40, True, 0.5, -0.0, 1e300, float("nan"), 1j)
+
+
+@pytest.fixture
+def soon(monkeypatch):
+    """Compile what is called for the second time."""
+    monkeypatch.setattr(short_ways, "ENOUGH", 30_000)
+    yield
+    short_ways.forget()
+
+
+def some(dtype: str, shape: tuple[int, ...] = (2, 3)) -> rlx.Array:
+    numbers = np.array([0, 1, 2, 3, 100, 127]).reshape(2, 3)[: shape[0], : shape[-1]]
+    return rlx.array(numbers.reshape(shape).astype(rnp.zeros(1, dtype).dtype))
+
+
+def tried(function, *args):
+    """The bits of a result, or the text of an error, by the short way and by the long one."""
+    outcomes = []
+    for is_open in (True, False):
+        before, short_ways.is_open = short_ways.is_open, is_open
+        try:
+            made = function(*args)
+            outcomes.append((type(made), made.dtype, made.shape, np.asarray(made).tobytes()))
+        except RlxError as error:
+            outcomes.append((type(error), error.what, error.fix, error.notes))
+        finally:
+            short_ways.is_open = before
+    return outcomes
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", OF_TWO)
+def test_short_way_of_two_numbers_gives_the_same_bits(name):
+    function = getattr(rnp, name)
+    for x, y in itertools.product(DTYPES, repeat=2):
+        short, long = tried(function, some(x), some(y))
+        assert short == long, (name, x, y)
+    for x, y in itertools.product(DTYPES, NUMBERS):
+        for args in ((some(x), y), (y, some(x))):
+            if name == "power" and type(args[1]) is int and args[1] > 200:
+                continue  # a product of as many factors
+            short, long = tried(function, *args)
+            assert short == long, (name, args)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", OF_ONE)
+def test_short_way_of_one_number_gives_the_same_bits(name):
+    for x in DTYPES:
+        short, long = tried(getattr(rnp, name), some(x))
+        assert short == long, (name, x)
+
+
+def test_short_way_broadcasts_and_refuses_shapes_like_the_long_one():
+    row, column, number = some("float32", (1, 3)), some("float32", (2, 1)), rlx.array(2.0)
+    for x, y in itertools.permutations((row, column, number), 2):
+        short, long = tried(rnp.add, x, y)
+        assert short == long
+    short, long = tried(rnp.add, rlx.array([1.0, 2.0]), rlx.array([1.0, 2.0, 3.0]))
+    assert short == long
+    assert short[0] is ShapeError
+
+
+def test_user_s_errstate_changes_nothing():
+    x = rlx.array([0.0, 1.0])
+    with np.errstate(all="raise"):
+        assert (x / x).tolist()[1] == 1.0
+        assert np.geterr()["divide"] == "raise"
+
+
+def test_results_are_arrays_of_their_own():
+    x = rlx.array([1.0, 2.0])
+    y = x + 1
+    with pytest.raises(ValueError, match="read-only"):
+        np.asarray(y)[0] = 5
+    y[0] = 7.0
+    assert (x.tolist(), y.tolist()) == ([1.0, 2.0], [7.0, 3.0])
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize("name", ["sum", "mean", "max", "cumsum"])
+@pytest.mark.parametrize("dtype", ["int8", "float32", "complex64"])
+def test_kinds_of_calls_are_told_apart(name, dtype):
+    x = np.arange(6).reshape(2, 3).astype(dtype)
+    function = getattr(rnp, name)
+    for _ in range(3):
+        for axis in (None, 0, 1, -1):
+            wanted = getattr(np, name)(x, axis=axis)
+            for given in (x, rlx.array(x), rlx.array(x.T.copy()).T):
+                found = function(given, axis=axis)
+                np.testing.assert_allclose(found, wanted, rtol=1e-6)
+                short, long = tried(function, given, axis)
+                assert short[:3] == long[:3]
+
+
+@pytest.mark.usefixtures("soon")
+def test_code_is_compiled_once_for_a_kind():
+    x, large = rlx.array([[1.0, 2.0], [3.0, 5.0]]), rlx.array(np.ones((150, 150), np.float32))
+    cache = rlx.runtime.default_session("cpu").cache
+    before = cache.stats.misses
+    for _ in range(5):
+        assert rnp.var(x, 0).tolist() == [1.0, 2.25]
+        assert rnp.exp(large)[0, 0].item() == pytest.approx(np.e)
+    assert cache.stats.misses == before + 2
+
+
+@pytest.mark.usefixtures("soon")
+def test_values_of_other_arguments_are_told_apart():
+    x, flags = rlx.array([1.0, -2.0]), rlx.array([True, False])
+    for _ in range(3):
+        assert [str(v) for v in rnp.where(flags, x, 0.0).tolist()] == ["1.0", "0.0"]
+        assert [str(v) for v in rnp.where(flags, x, -0.0).tolist()] == ["1.0", "-0.0"]
+        assert rnp.where(flags, 1, 0).dtype == "int32"
+        assert rnp.where(flags, True, False).dtype == "bool"
+        assert rnp.where(flags, 1.0, 0.0).dtype == "float32"
+        assert rnp.where(flags, rlx.array([1, 2], dtype="int8"), 0).dtype == "int8"
+        assert rnp.clip(x, 0).tolist() == [1.0, 0.0]
+        assert rnp.clip(x, max=0).tolist() == [0.0, -2.0]
+        assert rnp.sum(x, keepdims=True).shape == (1,)
+        assert rnp.sum(x, dtype="float64").dtype == "float64"
+        assert rnp.sum(x, dtype=rnp.float16).dtype == "float16"
+
+
+@pytest.mark.usefixtures("soon")
+def test_compiled_calls_name_their_errors_and_lines():
+    x = rlx.array([[1.0, 2.0]])
+    for _ in range(3):
+        with pytest.raises(RlxError, match=r"test_eager\.py"):
+            rnp.mean(x, axis=2)
+        with pytest.raises(RlxError, match="inner sizes differ"):
+            rnp.matmul(x, x)
+
+
+@pytest.mark.usefixtures("soon")
+def test_settings_lead_back_to_single_ops():
+    x = rlx.array([-1.0, 4.0])
+    for _ in range(3):
+        rlx.nn.log_sigmoid(x), rnp.where(x > 0, x, 0.0)
+    with rlx.config.using(debug_nans=True), pytest.raises(RlxError, match="sqrt gives nan"):
+        rnp.sqrt(x)
+    with rlx.config.using(debug_nans=True), pytest.raises(RlxError, match="log gives nan"):
+        rnp.std(x) + rnp.log(x)
+    for setting in ({"disable_jit": True}, {"device": "reference"}, {"guards": True}):
+        with rlx.config.using(**setting):
+            assert not short_ways.is_open
+            assert rnp.where(x > 0, x, 0.0).tolist() == [0.0, 4.0]
+    assert short_ways.is_open
+
+
+@pytest.mark.usefixtures("soon")
+def test_policies_are_not_for_single_calls():
+    x = rlx.array(np.full((4, 4), 1 + 2**-12, np.float32))
+    with rlx.precision("mixed_bf16"):
+        found = [np.asarray(x @ x) for _ in range(4)]
+    assert all((f == found[0]).all() for f in found)
+    assert found[0][0, 0] != 4.0
+
+
+@pytest.mark.usefixtures("soon")
+def test_calls_in_traces_are_recorded():
+    x = rlx.array([1.0, 2.0])
+    for _ in range(3):
+        rnp.mean(x)
+    assert rlx.grad(lambda x: rnp.mean(x * x))(x).tolist() == [1.0, 2.0]
+    assert rlx.jit(lambda y: rnp.mean(x) + y)(1.0).item() == 2.5
+    graph = rlx.make_graph(lambda x: rnp.mean(x))(x)
+    assert next(node.op.name for node in graph.nodes) == "reduce_sum"
+
+
+def program(rng: np.random.Generator):
+    """A chain of functions chosen at random, as a function of one array."""
+    steps = [
+        lambda x: x * 2 + 1,
+        lambda x: rlx.nn.softmax(x, axis=0),
+        lambda x: x - x.mean(1, keepdims=True),
+        lambda x: x / (x.std() + 1),
+        lambda x: rnp.where(x > 0, x, 0.5 * x),
+        lambda x: rnp.tanh(x) + x.sum(0),
+        lambda x: x @ rnp.ones((x.shape[1], 5), x.dtype),
+        lambda x: rnp.clip(x, -1, 1),
+        lambda x: rnp.cumsum(x, 1),
+        lambda x: rlx.nn.silu(x)[::-1],
+    ]
+    chosen = [steps[i] for i in rng.integers(0, len(steps), 5)]
+
+    def run(x):
+        for step in chosen:
+            x = step(x)
+        return x
+
+    return run
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize("seed", range(6))
+def test_eager_programs_equal_compiled_ones(seed):
+    rng = np.random.default_rng(seed)
+    run, x = program(rng), rlx.array(rng.normal(size=(4, 5)).astype("float32"))
+    compiled, long = rlx.jit(run)(x), None
+    with rlx.disable_jit():
+        long = run(x)
+    for _ in range(3):
+        found = run(x)
+        assert (found.dtype, found.shape) == (compiled.dtype, compiled.shape)
+        np.testing.assert_allclose(found, compiled, rtol=2e-5, atol=2e-5)
+        np.testing.assert_allclose(found, long, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.usefixtures("soon")
+def test_large_ops_run_compiled_and_stay_right():
+    rng = np.random.default_rng(0)
+    x, row = (rng.normal(size=s).astype("float32") for s in ((200, 100), (100,)))
+    a, b = rlx.array(x), rlx.array(row)
+    for _ in range(3):
+        np.testing.assert_array_equal(a + b, x + row)
+        np.testing.assert_array_equal(a * 3, x * np.float32(3))
+        np.testing.assert_array_equal(a.T, x.T)
+        np.testing.assert_allclose(rnp.tanh(a), np.tanh(x), rtol=2e-6)
+        np.testing.assert_allclose(a.T @ a, x.T @ x, rtol=1e-4, atol=1e-4)
+        np.testing.assert_array_equal(np.asarray(rnp.add(x, row)), x + row)
+    x[:] = 0  # the arrays of the user are no one else's
+    np.testing.assert_array_equal(rnp.add(x, row), x + row)
+
+
+def test_table_of_kinds_is_bounded():
+    kinds: short_ways.Kinds[int] = short_ways.Kinds()
+    for i in range(3 * short_ways.MOST):
+        kinds.keep(i, i)
+    assert kinds.get(3 * short_ways.MOST - 1) == 3 * short_ways.MOST - 1
+    assert len(kinds) <= short_ways.MOST
