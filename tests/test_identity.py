@@ -15,6 +15,8 @@ import pytest
 import rlx
 import rlx.numpy as rnp
 from rlx import nn
+from rlx.trace.operators import Operators
+from rlx.trace.tensor import TracedTensor
 from rlx.transforms.identity import identity
 
 
@@ -236,3 +238,60 @@ def test_what_stands_in_the_place_of_ours_counts_where_it_is_read_by_a_long_name
     monkeypatch.setattr(np.linalg, "norm", lambda x: x)
     seen.add(found(fn))
     assert len(seen) == 4 and None not in seen
+
+
+GIVEN = {
+    "a function": lambda k: lambda self: self * k,
+    "a property": lambda k: property(lambda self: self * k),
+    "a number": lambda k: k,
+    "a static method": lambda k: staticmethod(lambda: k),
+    "a class": lambda k: type("Given", (), {"k": k, "__module__": __name__}),
+}
+
+
+METHODS = ("a function", "a property", "a static method")
+OWNERS = [
+    *((cls, kind) for cls in (rlx.Array, TracedTensor, Operators, np) for kind in GIVEN),
+    *((nn.Linear, kind) for kind in METHODS),
+]
+
+
+@pytest.mark.parametrize(("owner", "kind"), OWNERS)
+def test_what_classes_and_numpy_were_given_counts(owner, kind, monkeypatch):
+    linear = nn.Linear(2, 2, key=rlx.random.key(0))
+
+    def of_arrays(x):
+        return linear(x.given)
+
+    def of_numpy(x):
+        return x * np.given
+
+    fn = of_numpy if owner is np else of_arrays
+    seen = [found(fn)]
+    for k in (2, 2, 3):
+        monkeypatch.setattr(owner, "given", GIVEN[kind](k), raising=False)
+        seen.append(found(fn))
+    assert seen[1] == seen[2] and len(set(seen)) == 3
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        lambda: np.errstate(divide="ignore"),
+        lambda: np.printoptions(precision=2),
+        lambda: np.printoptions(formatter={"float": lambda x: "x"}),
+    ],
+)
+def test_settings_of_numpy_count(settings):
+    def fn(x):
+        return x * len(str(np.ones(2) / 3)) * len(np.geterr())
+
+    outside = found(fn)
+    with settings():
+        assert found(fn) not in (None, outside)
+    assert found(fn) == outside
+
+
+def test_what_numpy_ships_has_a_name():
+    fn = lambda x: x[np.s_[1:]] * np.pi + np.linalg.det(np.r_[1:3, 4, 5].reshape(2, 2))  # noqa: E731
+    assert found(fn) is not None

@@ -276,7 +276,7 @@ def test_an_error_while_running_is_in_the_future(session, monkeypatch):
     np.testing.assert_allclose(compiled.submit(X).result(60), np.linalg.qr(X)[1] + 1, rtol=1e-5)
 
 
-def broken(*arguments):
+def broken(*arguments, **known):
     raise ZeroDivisionError("in the library")
 
 

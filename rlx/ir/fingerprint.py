@@ -9,12 +9,14 @@ import hashlib
 import itertools
 import weakref
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .body import Call
 from .dims import Dim
+from .exact import exact
 from .graph import Constant, Graph, Value
 from .types import NAMES, Type
 
@@ -95,7 +97,9 @@ def _graph_key(graph: Graph, number: Number) -> tuple:
             numbers[result] = len(numbers)
         attrs = tuple((name, _attr_key(attr, node.op, number)) for name, attr in node.attrs.items())
         args = tuple(numbers.get(a, -1) for a in node.args)
-        nodes.append((node.op.name, args, attrs, tuple(_type_key(r.type) for r in node.results)))
+        # the rules of a user's op may be given, or changed, after it was used
+        op = (node.op.name, node.op.revision) if node.op.revision else node.op.name
+        nodes.append((op, args, attrs, tuple(_type_key(r.type) for r in node.results)))
     results = tuple(numbers.get(r, -1) for r in graph.results)
     return tuple(map(_type_key, graph.param_types)), tuple(nodes), results
 
@@ -131,5 +135,5 @@ def _attr_key(attr: Any, op: Op, number: Number) -> Any:
         case np.dtype():
             return "dtype", NAMES[attr]
     if _is_function(attr):
-        return "python", number(op, attr)
+        return "python", number(op, attr), repr(exact(attr)) if is_dataclass(attr) else ""
     return attr

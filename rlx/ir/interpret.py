@@ -54,4 +54,4 @@ def evaluate(node: Node, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]
     # the type rule need not be asked again, unless it is to check what a user's function gives
     known = is_typed and "of_user" not in node.op.rules
     types = [r.type for r in node.results] if known else ()
-    return node.op.run(arrays, node.attrs, types=types)
+    return node.op.run(arrays, node.attrs, types=types, source=node.source)

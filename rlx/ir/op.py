@@ -11,7 +11,7 @@ import numpy as np
 
 from . import builder
 from .errors import ArgumentError, CallbackError, GradientError, RlxError
-from .graph import OPS, Constant, Graph, Node, Value
+from .graph import OPS, Constant, Graph, Node, Source, Value
 from .types import Type, as_dtype, check_size
 
 
@@ -89,6 +89,7 @@ class Op:
         self.rules: dict[str, Any] = {}
         self.sample_list: list[Sample] = []
         self.is_constant = False  # made by `constant`: the array is the attribute `value`
+        self.revision = 0  # how often rules of a user's op were given or changed
         self.is_random = False  # reserved word for the audit: results are bits, not numbers
         OPS[name] = self
 
@@ -305,30 +306,59 @@ class Op:
         attrs: dict[str, Any],
         device: str = "",
         types: Sequence[Type] = (),
+        source: Source | None = None,
     ) -> tuple[np.ndarray, ...]:
         """Evaluate the NumPy reference; results have the dtypes of the type rule.
 
         A user's op may have another one for a device. `types` are those of the results, if they are
-        known already.
+        known already; `source` is the line that called the op, if it is known.
         """
         types = types or self.infer([Type(as_dtype(a.dtype), a.shape) for a in arrays], attrs)
+        kernel = self.rules.get("kernels", {}).get(device, self.rules["reference"])
         with np.errstate(all="ignore"):
-            kernel = self.rules.get("kernels", {}).get(device, self.rules["reference"])
-            results = kernel(*arrays, **attrs)
-        results = results if isinstance(results, tuple | list) else (results,)
-        if "of_user" in self.rules and [np.shape(r) for r in results] != [t.shape for t in types]:
-            raise self._other_shapes(results, types)
+            if "of_user" in self.rules:
+                results = self._run_of_user(kernel, arrays, attrs, types, source)
+            else:
+                results = _several(kernel(*arrays, **attrs))
         return tuple(
             np.asarray(r).astype(t.dtype, copy=False) for r, t in zip(results, types, strict=True)
         )
 
-    def _other_shapes(self, results: Sequence[Any], types: Sequence[Type]) -> CallbackError:
-        made = ", ".join(str(np.shape(r)) for r in results)
-        promised = ", ".join(str(t.shape) for t in types)
+    def _run_of_user(
+        self,
+        kernel: Callable[..., Any],
+        arrays: Sequence[np.ndarray],
+        attrs: dict[str, Any],
+        types: Sequence[Type],
+        source: Source | None,
+    ) -> Sequence[Any]:
+        """The results of a user's function, of the types that were promised."""
+        where = source or builder.user_source()
+        try:
+            results = _several(kernel(*arrays, **attrs))
+        except Exception as error:
+            error.add_note(
+                f"raised in the function of the custom op {self.name}, called at {where}"
+            )
+            raise
+        shapes, promised = [np.shape(r) for r in results], [t.shape for t in types]
+        if shapes != promised:
+            raise self._other_results("shapes", shapes, promised, where)
+        pairs = list(zip(results, (t.dtype for t in types), strict=True))
+        # Python numbers have no dtype of their own
+        dtypes = [r.dtype if isinstance(r, np.ndarray | np.generic) else d for r, d in pairs]
+        if dtypes != [d for _, d in pairs]:
+            raise self._other_results("dtypes", dtypes, [d for _, d in pairs], where)
+        return results
+
+    def _other_results(
+        self, what: str, made: Sequence[Any], promised: Sequence[Any], where: Any
+    ) -> CallbackError:
+        found, wanted = (", ".join(map(str, each)) for each in (made, promised))
         return CallbackError(
-            f"{self.name}: the function gave arrays of the shapes {made}, by its type rule they "
-            f"are {promised}",
-            where=str(builder.user_source()),
+            f"{self.name}: the function gave arrays of the {what} {found}, by its type rule they "
+            f"are {wanted}",
+            where=str(where),
             fix=f"change the function, or the rule that @{self.name}.deftype gives",
         )
 
@@ -347,6 +377,10 @@ class Op:
 
     def __repr__(self) -> str:
         return f"Op({self.name})"
+
+
+def _several(results: Any) -> Sequence[Any]:
+    return results if isinstance(results, tuple | list) else (results,)
 
 
 def default_dtype(array: np.ndarray) -> np.dtype:

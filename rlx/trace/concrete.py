@@ -96,4 +96,5 @@ def _computed(value: Value, arrays: Sequence[Known]) -> dict[Value, Known]:
     is_later = "named" in node.op.rules or "calls_python" in node.op.rules
     if is_later or sizes_in(node.attrs) or len(ready) < len(arrays):
         return dict.fromkeys(node.results, None)
-    return dict(zip(node.results, node.op.run(ready, node.attrs), strict=True))
+    results = node.op.run(ready, node.attrs, source=node.source)
+    return dict(zip(node.results, results, strict=True))

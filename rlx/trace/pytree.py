@@ -18,6 +18,7 @@ import optree
 
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, StructureError
+from ..ir.exact import exact
 from .key_paths import KeyPath, key_paths
 from .key_paths import keystr as keystr
 
@@ -428,7 +429,8 @@ def register_class(
 class Static:
     """A value that belongs to the structure of a tree: a node without leaves.
 
-    Calls with equal static values have equal structures; 1, 1.0 and True are not equal here.
+    Calls with equal static values have equal structures; 1, 1.0 and True are not equal here, nor
+    are values that hold them.
     """
 
     __slots__ = ("value",)
@@ -444,14 +446,6 @@ class Static:
 
     def __repr__(self) -> str:
         return f"Static({self.value!r})"
-
-
-def exact(value: Any) -> Any:
-    """A value together with its type, inside of tuples too; -0.0 differs from 0.0."""
-    if type(value) is tuple:
-        return tuple, tuple(_map(exact, value))
-    is_number = isinstance(value, bool | int | float | complex | np.generic)
-    return type(value), repr(value) if is_number else value
 
 
 register_class(Static, lambda static: ((), static), lambda static, _: static)

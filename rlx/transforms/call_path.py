@@ -59,6 +59,11 @@ class Call:
         self.arguments, self.leaves, self.tree = arguments, leaves, tree
 
 
+def unless_static(given: Any, marked: Any) -> Any:
+    """An argument that was read as an array; a static one as it was given."""
+    return given if isinstance(marked, pytree.Static) else marked
+
+
 def missed(*args: Any, **kwargs: Any) -> object:
     """The path where there is none: it always gives MISS."""
     return MISS

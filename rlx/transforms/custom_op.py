@@ -16,17 +16,19 @@ from ..ir.body import Library
 from ..ir.builder import build, user_source
 from ..ir.errors import ArgumentError, GradientError, StructureError
 from ..ir.graph import OPS, Value
-from ..ir.op import Op
+from ..ir.op import Op, canonical
 from ..ir.ops.callback import one_by_one
 from ..ir.ops.control import batch_size, filled, zeros_like
 from ..ir.ops.custom import Rule, custom_pullback
 from ..ir.ops.families import align, check_kind, check_same, spread
 from ..ir.types import Type
+from ..runtime import Device
 from ..trace import pytree
 from ..trace.apply import apply, as_operand, as_tensor
 from ..trace.make_graph import check_function, from_values, to_values
 from ..trace.promotion import fit_operands, result_dtype
 from .custom import named_rule, record_rule, values_of
+from .jitted import all_jitted
 
 Types = Sequence[Type]
 
@@ -66,6 +68,7 @@ class CustomOp:
         vars(type_rule)["__signature__"] = inspect.signature(fn)
         type_rule.__module__ = fn.__module__
         self._type: Callable[..., Any] | None = None
+        self._is_used = False
         self.is_reverse_only = False
         self.op = Op(name, type_rule, fn.__doc__)
         self.op.rules.update(
@@ -78,6 +81,8 @@ class CustomOp:
         )
 
     def __call__(self, *args: Any, **attrs: Any) -> Any:
+        self._is_used = True
+        self._check_attributes(attrs)
         if self._elementwise:
             is_float = self._type is None
             dtype = result_dtype(*map(as_operand, args), inexact=is_float)
@@ -87,11 +92,32 @@ class CustomOp:
     def __repr__(self) -> str:
         return f"<custom_op {self.op.name}>"
 
+    def _check_attributes(self, attrs: dict[str, Any]) -> None:
+        for name, value in attrs.items():
+            try:
+                hash(canonical(name, value))
+            except TypeError:
+                raise ArgumentError(
+                    f"{self.op.name}: the attribute {name!r} is a {type(value).__name__}, which "
+                    "cannot be hashed",
+                    where=str(user_source()),
+                    fix="give a number, a text or a tuple of them; an array is an argument before "
+                    "the * of the function",
+                ) from None
+
+    def _changed(self) -> None:
+        """Let what was compiled with the rules as they were be compiled anew."""
+        self.op.revision += 1
+        if self._is_used:
+            for jitted in all_jitted():
+                jitted.cache_clear()
+
     # -- meaning --------------------------------------------------------------------------------
 
     def deftype(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """Set the type rule: specs of the arguments to specs of the results."""
         self._type = fn
+        self._changed()
         return fn
 
     def _result_types(self, types: Types, attrs: dict[str, Any]) -> Any:
@@ -129,13 +155,16 @@ class CustomOp:
             del rules["jvp"]
         if rules.get("batch") == self._batch and not self._elementwise:
             del rules["batch"]
+        self._changed()
         return fn
 
     def defkernel(self, device: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Set the NumPy function that compiled code of one device calls."""
+        name = str(Device(device))
 
         def attach(fn: Callable[..., Any]) -> Callable[..., Any]:
-            self.op.rules["kernels"][device] = _on_copies(fn)
+            self.op.rules["kernels"][name] = _on_copies(fn)
+            self._changed()
             return fn
 
         return attach
@@ -160,6 +189,7 @@ class CustomOp:
             self.op.rules.pop(other, None)
         self.op.rules[rule] = given
         self.is_reverse_only = False
+        self._changed()
 
     def nondifferentiable(self, reason: str) -> None:
         """State that the op has no derivative; its tangents are zero."""
@@ -251,6 +281,7 @@ class CustomOp:
             return [x if is_there else spread(x, size) for x, is_there in pairs]
 
         self.op.rules["batch"] = batch
+        self._changed()
         return rule
 
     def _batch(self, args: Sequence[Value], batched: Sequence[bool], **attrs: Any) -> Any:

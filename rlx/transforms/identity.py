@@ -9,13 +9,10 @@ through (files, clocks, what C code holds) has no identity, and is recorded in e
 from __future__ import annotations
 
 import abc
-import builtins
 import enum
 import functools
 import hashlib
 import importlib
-import itertools
-import opcode
 import sys
 import sysconfig
 import types
@@ -29,6 +26,9 @@ import optree
 
 from ..trace import pytree
 from ..trace.array import Array
+from ..trace.operators import Operators
+from ..trace.tensor import TracedTensor
+from .byte_code import IMPURE_CODES, attributes_read, globals_of, sets_asked
 
 MOST_THINGS, MOST_BYTES = 20_000, 1 << 26  # a walk that meets more gives up
 HOUSE = __name__.split(".")[0]
@@ -54,19 +54,11 @@ IMPURE_IN_HOUSE = frozenset(
     "Tick debug_breakpoint default_device devices doctor explain_device export_coreml fromfile "
     "load load_exported process_count process_index save savez time_ns".split()
 )
-_IMPURE_CODES = frozenset(
-    opcode.opmap[name] for name in ("IMPORT_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")
-)
-# by how many bits the number of a name is shifted in the arguments of instructions
-_NAME_SHIFTS = {opcode.opmap["LOAD_GLOBAL"]: 1, opcode.opmap["LOAD_NAME"]: 0}
-_ATTRIBUTE_SHIFTS = {opcode.opmap["LOAD_ATTR"]: int(sys.version_info >= (3, 12))}
-if "LOAD_METHOD" in opcode.opmap:
-    _ATTRIBUTE_SHIFTS[opcode.opmap["LOAD_METHOD"]] = 0
-_CACHE, _EXTENDED = opcode.opmap["CACHE"], opcode.opmap["EXTENDED_ARG"]
-_CONSTANT, _CONTAINS = opcode.opmap["LOAD_CONST"], opcode.opmap["CONTAINS_OP"]
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
 _SHOWN = (range, slice, Fraction)  # their text says all
 _BASES = (object, abc.ABC, Generic, Protocol)  # of classes, without anything in their instances
+_NUMPYS_OBJECTS = frozenset("c_ index_exp mgrid ogrid r_ s_ typecodes sctypeDict".split())
+_SHIPPED = {cls: dict(vars(cls)) for cls in (Operators, Array, TracedTensor)}
 _SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 _NOT_READ = frozenset(  # of classes; code that asks for it cannot be told
     "__subclasses__ __weakref__ __doc__ __hash__ __annotations__ __annotate__ "
@@ -91,6 +83,7 @@ def identity(*things: Any, is_recorded: bool = False) -> tuple[str, list[Array]]
     """
     walk = _Walk(is_recorded)
     try:
+        walk.visit_settings()
         walk.visit(things)
         walk.visit_modules()
     except RecursionError:
@@ -143,6 +136,17 @@ class _Walk:
     def visit_all(self, things: Any) -> None:
         for thing in things:
             self.visit(thing)
+
+    def visit_settings(self) -> None:
+        """Go through what any code may meet: NumPy's settings, and methods arrays were given."""
+        self.tell("settings", np.geterr(), np.getbufsize())
+        self.visit(np.get_printoptions())  # which show in the texts of arrays
+        for cls, shipped in _SHIPPED.items():
+            for name in sorted(shipped.keys() | vars(cls)):
+                value = vars(cls).get(name)
+                if value is not shipped.get(name):
+                    self.tell("given to arrays", cls.__name__, name)
+                    self.visit(value)
 
     def visit_modules(self) -> None:
         """Go through what code can have read from modules of the user and of ours, by its names."""
@@ -258,16 +262,16 @@ class _Walk:
         self.modules.append(thing)
 
     def _code(self, code: types.CodeType) -> None:
-        if _IMPURE_CODES & set(code.co_code[::2]):
+        if IMPURE_CODES & set(code.co_code[::2]):
             raise LookupError(f"{code.co_qualname} imports, or changes a global")
         counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
         self.tell(code.co_code, counts, code.co_exceptiontable)
         self.tell(code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
         self.names.update(code.co_names)
-        hidden = _NOT_READ & set(_attributes(code))
+        hidden = _NOT_READ & set(attributes_read(code))
         if hidden:
             raise LookupError(f"{code.co_qualname} reads {min(hidden)}")
-        asked = _sets_asked(code)
+        asked = sets_asked(code)
         for i, constant in enumerate(code.co_consts):
             if i in asked:
                 self.tell("one of", sorted(map(repr, constant)))
@@ -283,7 +287,7 @@ class _Walk:
         else:
             self.tell("function", fn.__name__, fn.__qualname__, fn.__doc__)
             self.visit(fn.__code__)
-            for name, attributes, value in _globals_of(fn):
+            for name, attributes, value in globals_of(fn):
                 self.tell("global", name)
                 if value is np and attributes:
                     self._of_numpy(attributes)
@@ -303,7 +307,7 @@ class _Walk:
                 self._check_pure("numpy", attribute)
                 thing = getattr(thing, attribute, None)
         self.tell("numpy")
-        if isinstance(thing, types.ModuleType | types.FunctionType):  # one may be the user's own
+        if not attributes or attributes[0] not in _NUMPYS_OBJECTS:  # it may be the user's own
             self.visit(thing)
 
     def _class(self, cls: type) -> None:
@@ -331,6 +335,7 @@ class _Walk:
         """The methods of a class of the house that the user put in the place of others."""
         for name, value in vars(cls).items():
             fn = getattr(value, "__func__", value)
+            fn = fn.fget if isinstance(fn, property) else fn
             if isinstance(fn, types.FunctionType) and not _is_known(str(fn.__module__)):
                 self.tell("replaced", name)
                 self.visit(value)
@@ -431,57 +436,6 @@ def _is_python(module: str) -> bool:
     """Whether a module was written in Python."""
     file = getattr(sys.modules.get(module), "__file__", None)
     return file.endswith((".py", ".pyc")) if file else module == "__main__"
-
-
-def _globals_of(fn: types.FunctionType) -> Iterator[tuple[str, tuple[str, ...], Any]]:
-    """The globals that a function and those inside of it read: name, attributes, value."""
-    for name, attributes in dict.fromkeys(_loads(fn.__code__)):
-        for scope in (fn.__globals__, vars(builtins)):
-            if name in scope:
-                yield name, attributes, scope[name]
-                break
-
-
-def _loads(code: types.CodeType) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The names of globals that code loads, each with the attributes that it reads at once."""
-    attributes: tuple[str, ...] = ()
-    for op, argument in reversed(list(_instructions(code))):
-        if op in _ATTRIBUTE_SHIFTS:
-            attributes = (code.co_names[argument >> _ATTRIBUTE_SHIFTS[op]], *attributes)
-            continue
-        if op in _NAME_SHIFTS:
-            yield code.co_names[argument >> _NAME_SHIFTS[op]], attributes
-        attributes = ()
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _loads(constant)
-
-
-def _attributes(code: types.CodeType) -> Iterator[str]:
-    """The attributes that code reads."""
-    for op, argument in _instructions(code):
-        if op in _ATTRIBUTE_SHIFTS:
-            yield code.co_names[argument >> _ATTRIBUTE_SHIFTS[op]]
-
-
-def _sets_asked(code: types.CodeType) -> set[int]:
-    """The numbers of constant sets that are only asked what is in them: their order is nothing."""
-    loads = [
-        (argument, after == _CONTAINS)
-        for (op, argument), (after, _) in itertools.pairwise(_instructions(code))
-        if op == _CONSTANT and isinstance(code.co_consts[argument], frozenset)
-    ]
-    return {i for i, is_asked in loads if is_asked} - {i for i, is_asked in loads if not is_asked}
-
-
-def _instructions(code: types.CodeType) -> Iterator[tuple[int, int]]:
-    """The instructions of code and their arguments."""
-    extended = 0
-    for op, argument in zip(code.co_code[::2], code.co_code[1::2], strict=True):
-        argument |= extended
-        extended = argument << 8 if op == _EXTENDED else 0
-        if op not in (_CACHE, _EXTENDED):
-            yield op, argument
 
 
 def _is_filled(cell: Any) -> bool:

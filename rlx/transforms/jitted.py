@@ -33,7 +33,7 @@ from ..trace.named_axes import asked_axes
 from ..trace.placement import common_device, run_here
 from ..trace.tensor import TracedTensor
 from . import later
-from .call_path import Arguments, Call, missed
+from .call_path import Arguments, Call, missed, unless_static
 from .disable_jit import run_at_once
 from .dynamic import Dynamic
 from .fastest import Fastest
@@ -350,8 +350,8 @@ class Jitted:
         if any(x is not y for x, y in zip(leaves, read, strict=True)):
             marked = pytree.unflatten(tree, read)
             # a call path tells static arguments by their being marked
-            args = tuple(map(_unless_static, args, marked[0]))
-            kwargs = {key: _unless_static(x, marked[1][key]) for key, x in kwargs.items()}
+            args = tuple(map(unless_static, args, marked[0]))
+            kwargs = {key: unless_static(x, marked[1][key]) for key, x in kwargs.items()}
         return Call(Arguments((args, kwargs), marked), read, tree)
 
     def _alone(self, call: Call, name: str) -> Compiled:
@@ -470,20 +470,19 @@ class Jitted:
         self._recent, self._fast, self._into = None, missed, missed
 
 
-def _unless_static(given: Any, marked: Any) -> Any:
-    return given if isinstance(marked, pytree.Static) else marked
-
-
 _jitted: set[weakref.ref[Jitted]] = set()  # no WeakSet: threads may add to it at any time
+
+
+def all_jitted() -> list[Jitted]:
+    """All functions that `jit` made and somebody has."""
+    return [jitted for reference in _jitted.copy() if (jitted := reference()) is not None]
 
 
 def _change_settings(before: Settings, after: Settings) -> None:
     watched = ("compiled_in", "disable_jit", "device")
     if any(getattr(before, name) != getattr(after, name) for name in watched):
-        for reference in _jitted.copy():
-            jitted = reference()
-            if jitted is not None:
-                jitted._change_settings(before, after)
+        for jitted in all_jitted():
+            jitted._change_settings(before, after)
 
 
 config.watch(_change_settings)

@@ -163,7 +163,7 @@ class _Frame:
             flat = machine.read(self.place(buffer), buffer.number_dtype, buffer.count)
             given.append(flat.view(type.dtype).reshape(type.shape))  # type: ignore[arg-type]
         with machine.let_go():  # a user's function may wait for a thread that needs the device
-            results = step.op.run(given, step.attrs, machine.name)
+            results = step.op.run(given, step.attrs, machine.name, source=step.source)
         for buffer, result in zip(step.outputs, results, strict=True):
             flat = np.ascontiguousarray(result).reshape(-1).view(buffer.number_dtype)
             if flat.size:

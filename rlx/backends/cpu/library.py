@@ -12,6 +12,7 @@ import numpy as np
 
 from ...ir.bind import concrete_attr, concrete_type
 from ...ir.dims import Size, concrete
+from ...ir.graph import Source
 from ...ir.op import Op
 from ...ir.types import Type
 from ...lower.lir.expr import Accumulated, Apply, Load
@@ -33,6 +34,7 @@ class OpCall:
     attrs: dict[str, Any]
     types: tuple[Type, ...]
     count: int
+    source: Source | None = None
 
     @property
     def buffers(self) -> int:
@@ -52,7 +54,8 @@ class OpCall:
         attrs = self.attrs
         if sizes:
             attrs = {name: concrete_attr(attr, sizes) for name, attr in attrs.items()}
-        for target, result in zip(targets, self.op.run(given, attrs, "cpu"), strict=True):
+        results = self.op.run(given, attrs, "cpu", source=self.source)
+        for target, result in zip(targets, results, strict=True):
             # complex numbers may go to memory that holds them as pairs of parts
             target[...] = result.reshape(-1).view(target.dtype).reshape(target.shape)
 
@@ -60,7 +63,7 @@ class OpCall:
 def op_call(step: LibraryCall) -> OpCall:
     """What a library call does, without the program it stands in."""
     types = (*step.input_types, *(b.type for b in step.outputs))
-    return OpCall(step.op, step.attrs, types, len(step.inputs))
+    return OpCall(step.op, step.attrs, types, len(step.inputs), step.source)
 
 
 @dataclass(frozen=True, eq=False)

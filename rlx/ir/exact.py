@@ -1,0 +1,31 @@
+"""Equality that tells 1, 1.0 and True apart, inside of values too."""
+
+from __future__ import annotations
+
+import numbers
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+SHOWN = (numbers.Number, np.generic, range, slice)  # their texts say all
+
+
+def exact(value: Any) -> Any:
+    """A value together with its type, and with those inside; -0.0 differs from 0.0.
+
+    It looks into tuples, named ones too, frozen sets, and the fields that dataclasses compare.
+
+    >>> exact(1) == exact(1.0), exact((1, 2)) == exact((True, 2)), exact((1, 2)) == exact((1, 2))
+    (False, False, True)
+    """
+    if isinstance(value, SHOWN):
+        return type(value), repr(value)
+    if isinstance(value, tuple):
+        return type(value), tuple(map(exact, value))
+    if isinstance(value, frozenset):
+        return type(value), frozenset(map(exact, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = tuple(exact(getattr(value, f.name)) for f in fields(value) if f.compare)
+        return type(value), value, parts
+    return type(value), value
