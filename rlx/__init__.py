@@ -74,8 +74,11 @@ from .runtime import (
     export_coreml,
     nan_check,
     precision,
+    register_backend,
     show,
+    supports,
     time_ns,
+    unregister_backend,
     verify,
 )
 from .trace import pytree as tree

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -192,6 +193,18 @@ class Backend(ABC):
         With `check` the graph is verified after every pass. `target` may be the `alike_target`. As
         many of the last parameters as are `fixed` are the same arrays in many calls.
         """
+
+    def examine(self, graph: Graph) -> dict[str, Counter[str]]:
+        """What would become of the ops of a graph: their names by way, and how many.
+
+        The ways are `NATIVE`, `EXPANDED` and `LIBRARY`, on the host. What the device cannot run is
+        the error of a compile. A device that does not lower graphs to loops has its own.
+        """
+        from ..lower.pipeline import lower  # 20 ms to import
+        from ..lower.report import ways
+
+        lowered = lower(graph, self.target)
+        return ways(lowered.hir, lowered.mir, lowered.program)
 
     def compiled_for(self) -> object:
         """What compiled code depends on besides its graph; its text tells that apart."""

@@ -2,7 +2,7 @@
 
 A name is that of a device, or one with a part of it behind a colon: `cuda:1`, `opencl:intel`.
 Other packages bring devices of their own with an entry point of the group `rlx.backends`, whose
-name is the device's and whose object is a `Backend` class.
+name is the device's and whose object is a `Backend` class; a program or notebook registers one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import cache
 from importlib import import_module
 
 from ..ir.builder import user_source
-from ..ir.errors import DeviceUnavailable, UnknownDeviceError
+from ..ir.errors import ArgumentError, DeviceUnavailable, UnknownDeviceError
 from ..ir.memory import Memory
 from .backend import Availability, Backend
 from .forks import opening
@@ -34,9 +34,12 @@ class Known:
     cls: str
     options: Mapping[str, str] = field(default_factory=dict)
     has_parts: bool = False
+    backend: Backend | None = None  # if a program registered it
 
     def open(self, which: str) -> Backend:
         """Make the backend."""
+        if self.backend is not None:
+            return self.backend
         made = getattr(import_module(self.module, __package__), self.cls)
         return made(**self.options, which=which) if self.has_parts else made(**self.options)
 
@@ -68,10 +71,61 @@ ALIASES = {
     "tpu": "xla:tpu",
 }
 
+_registered: dict[str, Known] = {}
+_times: dict[str, int] = {}
+
 
 def names() -> list[str]:
     """The names of all devices, those of other packages last."""
-    return [*BACKENDS, *_foreign()]
+    return [*BACKENDS, *_foreign(), *_registered]
+
+
+def register(name: str, backend: Backend | type[Backend]) -> None:
+    """Make a backend known under a name of its own, until `unregister`."""
+    made = backend() if isinstance(backend, type) and issubclass(backend, Backend) else backend
+    if not isinstance(made, Backend):
+        kind = backend.__name__ if isinstance(backend, type) else type(backend).__name__
+        raise ArgumentError(
+            f"register_backend: {kind} is no rlx.backends.backend.Backend",
+            where=str(user_source()),
+            fix="derive the class from Backend: a name, a target, availability() and compile()",
+        )
+    if name in names() or name in ALIASES or not str(name).isidentifier():
+        taken = name in names() or name in ALIASES
+        raise ArgumentError(
+            f"register_backend: {name!r} " + ("is taken" if taken else "is no name of a device"),
+            where=str(user_source()),
+            fix="pick another name of letters and digits"
+            + ("; rlx.unregister_backend frees one that was registered" if taken else ""),
+        )
+    if made.name != name:
+        raise ArgumentError(
+            f"register_backend: the backend of {name!r} calls itself {made.name!r}",
+            where=str(user_source()),
+            fix=f"set its attribute name = {name!r}, or register it as {made.name!r}",
+        )
+    _registered[name] = Known("", "", backend=made)
+    _times[name] = _times.get(name, 0) + 1
+
+
+def unregister(name: str) -> None:
+    """Forget a backend that was registered; what is compiled for it stays as it is."""
+    if name not in _registered:
+        raise ArgumentError(
+            f"unregister_backend: {name!r} was not registered",
+            where=str(user_source()),
+            fix=f"registered are: {', '.join(_registered) or 'none'}",
+        )
+    del _registered[name]
+
+
+def times_registered(name: str) -> int:
+    """How often a name was registered, for caches: each time it is another device."""
+    return _times.get(name, 0)
+
+
+def _known(kind: str) -> Known | None:
+    return BACKENDS.get(kind) or _foreign().get(kind) or _registered.get(kind)
 
 
 @cache
@@ -90,7 +144,7 @@ def canonical(name: str) -> str:
     kind, _, part = ALIASES.get(kind, kind).partition(":")
     if part:  # an alias of a part of a device
         colon, which = ":", part + colon + which
-    known = BACKENDS.get(kind) or _foreign().get(kind)
+    known = _known(kind)
     if known is None:
         raise _unknown(name)
     if colon and known.has_parts and not which:
@@ -110,7 +164,7 @@ def canonical(name: str) -> str:
 
 def _unknown(name: str) -> UnknownDeviceError:
     aliases = [a for a, meant in ALIASES.items() if meant.partition(":")[0] in names()]
-    near = difflib.get_close_matches(str(name), [*names(), *aliases], 1)
+    near = difflib.get_close_matches(str(name).lower(), [*names(), *aliases], 1)
     guess = f"did you mean {near[0]!r}? " if near else ""
     return UnknownDeviceError(
         f"there is no device {name!r}",
@@ -129,7 +183,7 @@ def get(name: str) -> Backend:
             where=str(user_source()),
             fix=found.install,
         )
-    return _open(name)
+    return _backend(name)
 
 
 def shortest(name: str) -> str:
@@ -141,7 +195,7 @@ def shortest(name: str) -> str:
     name = canonical(name)
     if ":" not in name or not availability(name).is_available:
         return name
-    return _open(name).shortest_name()
+    return _backend(name).shortest_name()
 
 
 def availability(name: str) -> Availability:
@@ -149,7 +203,7 @@ def availability(name: str) -> Availability:
     name = canonical(name)
     try:
         with opening:
-            backend = _open(name)
+            backend = _backend(name)
             found = backend.availability()
         return _checked(backend) if found.is_available else found
     except Exception as error:  # a package of somebody else can fail in any way
@@ -171,7 +225,13 @@ def _checked(backend: Backend) -> Availability:
     )
 
 
+def _backend(name: str) -> Backend:
+    return _open(name, times_registered(name))
+
+
 @cache
-def _open(name: str) -> Backend:
+def _open(name: str, times: int = 0) -> Backend:
     kind, _, which = name.partition(":")
-    return (BACKENDS.get(kind) or _foreign()[kind]).open(which)
+    known = _known(kind)
+    assert known is not None, "its name is canonical"
+    return known.open(which)

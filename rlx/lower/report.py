@@ -6,16 +6,18 @@ from collections import Counter
 
 from ..ir.graph import Graph
 from .lir.program import Contraction, Kernel, LibraryCall, Program, Rows
+from .target import EXPANDED, LIBRARY, NATIVE
 
 
 def report(graph: Graph, mir: Graph, program: Program) -> str:
     """What became of the ops of a graph: ways, steps, memory, missed fusions."""
     ops = _ops(graph)
     steps = Counter(_kind(step) for nested in program.programs for step in nested.steps)
+    told = ways(graph, mir, program)
     lines = [
         f"{sum(ops.values())} ops became {sum(steps.values())} steps: "
         + ", ".join(f"{count} {kind}" for kind, count in sorted(steps.items())),
-        *_ways(graph, mir, program),
+        *(f"{way}: {_told(ops)}" for way, ops in told.items() if ops),
         f"temporaries: {program.arena_bytes} bytes",
     ]
     for nested in program.programs:
@@ -27,8 +29,8 @@ def _ops(graph: Graph) -> Counter[str]:
     return Counter(node.op.name for node in graph.walk() if not node.op.is_constant)
 
 
-def _ways(graph: Graph, mir: Graph, program: Program) -> list[str]:
-    """Which ops are loops, were written in simpler ones, or are calls of NumPy."""
+def ways(graph: Graph, mir: Graph, program: Program) -> dict[str, Counter[str]]:
+    """Which ops are loops, were written in simpler ones, or call NumPy."""
     steps = [step for nested in program.programs for step in nested.steps]
     library = Counter(step.op.name for step in steps if isinstance(step, LibraryCall))
     left = _ops(mir)
@@ -36,8 +38,7 @@ def _ways(graph: Graph, mir: Graph, program: Program) -> list[str]:
     expanded = Counter(
         {n: count for n, count in _ops(graph).items() if n in composites - set(left)}
     )
-    ways = {"native": left - library, "expanded": expanded, "library": library}
-    return [f"{way}: {_told(ops)}" for way, ops in ways.items() if ops]
+    return {NATIVE: left - library, EXPANDED: expanded, LIBRARY: library}
 
 
 def _told(ops: Counter[str]) -> str:

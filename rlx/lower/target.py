@@ -10,6 +10,7 @@ import numpy as np
 
 from ..ir.types import DTYPES, NAMES, as_dtype
 
+NATIVE, EXPANDED, LIBRARY = "native", "expanded", "library"  # what becomes of an op
 NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 HALVES = {"float16": "float32", "bfloat16": "float32"}

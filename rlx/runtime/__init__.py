@@ -9,7 +9,15 @@ from . import distributed
 from .cache import CacheStats, CompileCache
 from .compiled import CompiledGraph, Cost
 from .debug import debug, show
-from .devices import Device, default_device, device, devices, doctor
+from .devices import (
+    Device,
+    default_device,
+    device,
+    devices,
+    doctor,
+    register_backend,
+    unregister_backend,
+)
 from .eager import run_on_device
 from .explain_device import Explanation, explain_device
 from .export_coreml import export_coreml
@@ -17,6 +25,7 @@ from .measure import CacheBuster, Tick, time_ns
 from .nan_check import nan_check
 from .precision import precision, with_own_policies
 from .session import CompileOptions, Session, default_session
+from .supports import Support, supports
 from .transfer import block_until_ready, device_get, device_put
 from .verify_function import Verification, verify
 
@@ -31,6 +40,7 @@ __all__ = [
     "Device",
     "Explanation",
     "Session",
+    "Support",
     "Tick",
     "Verification",
     "block_until_ready",
@@ -47,9 +57,12 @@ __all__ = [
     "export_coreml",
     "nan_check",
     "precision",
+    "register_backend",
     "run_on_device",
     "show",
+    "supports",
     "time_ns",
+    "unregister_backend",
     "verify",
     "with_own_policies",
 ]

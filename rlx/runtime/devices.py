@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from ..backends import registry
+from ..backends.backend import Backend
 from ..ir.config import config
 from ..ir.errors import ConfigError
 from ..ir.memory import Memory
@@ -33,6 +35,18 @@ class Device(str):
         """Whether it runs on this machine; the first answer loads the device's library."""
         return registry.availability(self).is_available
 
+    def supports(self, op: Any) -> Any:
+        """Whether it runs an op, given by its name; printed, it tells how.
+
+        It looks at the samples of the op in float32 and compiles nothing. `rlx.supports` looks at
+        a function of yours.
+
+        >>> print(Device("cpu").supports("sin"))
+        sin: cpu can run it
+          native: sin...
+        """
+        return _supports(self, op)
+
     @property
     def reason(self) -> str:
         """Why it does not run here; empty if it does."""
@@ -50,6 +64,19 @@ class Device(str):
 
     def __repr__(self) -> str:
         return f"Device({str(self)!r})"
+
+
+def set_supports(supports: Callable[[str, Any], Any]) -> None:
+    """Say what answers `Device.supports`."""
+    global _supports
+    _supports = supports
+
+
+def _unset(device: str, op: Any, /) -> Any:
+    raise AssertionError("rlx.runtime was not imported")
+
+
+_supports: Callable[[str, Any], Any] = _unset
 
 
 def devices() -> list[Device]:
@@ -95,6 +122,37 @@ def device(name: str) -> Iterator[Device]:
     registry.get(chosen)  # one that cannot run is an error here
     with config.using(device=str(chosen)):
         yield chosen
+
+
+def register_backend(name: str, backend: Backend | type[Backend]) -> Device:
+    """Make a backend known as the device `name`; gives the device.
+
+    `backend` is a `rlx.backends.backend.Backend`, or a class of them that is called without
+    arguments; its attribute `name` is the same. A name that is taken, or a thing that is no
+    backend, is an `ArgumentError`. Packages bring theirs with an entry point of the group
+    `rlx.backends` instead.
+
+    >>> import rlx
+    >>> from rlx.backends.reference.backend import ReferenceBackend
+    >>> class Mine(ReferenceBackend):
+    ...     name = "mine"
+    >>> mine = register_backend("mine", Mine)
+    >>> rlx.jit(lambda x: x + 1, device="mine")(rlx.array([1.0])).tolist()
+    [2.0]
+    >>> unregister_backend("mine")
+    >>> mine in rlx.devices()
+    False
+    """
+    registry.register(name, backend)
+    return Device(name)
+
+
+def unregister_backend(name: str) -> None:
+    """Forget a backend that `register_backend` brought; its name is free again.
+
+    Functions that were compiled for it keep their code.
+    """
+    registry.unregister(name)
 
 
 def _memory(name: str) -> Memory | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
@@ -133,6 +134,13 @@ class Session:
         """The precision policy of a compile: its own, the session's, or that of all."""
         return self.policy if options.precision is None else policy_of(options.precision)
 
+    def examine(self, graph: Graph, options: CompileOptions) -> dict[str, Counter[str]]:
+        """What would become of the ops of a graph; an error if it cannot be compiled."""
+        self._check_placed(graph)
+        graph = prepared(graph, self.policy_for(options)).graph
+        self._check_sizes(graph, options)
+        return self.backend.examine(graph)
+
     def recall(
         self,
         lasting: Lasting,
@@ -171,6 +179,19 @@ class Session:
         """Compile a graph in the way its symbolic sizes, if there are any, are to be met."""
         if not is_symbolic(graph.param_types):
             return compile(graph)
+        self._check_sizes(graph, options)
+        # the numbers in padding are not the user's to look at
+        looks = config.debug_nans or config.debug_infs
+        if options.buckets and not looks:
+            return bucketed(graph, compile, options.buckets, self.backend.memory)
+        if options.buckets or options.specialize:
+            return specialized(graph, compile, self.backend.memory)
+        return compile(graph)
+
+    def _check_sizes(self, graph: Graph, options: CompileOptions) -> None:
+        """Raise if the symbolic sizes of a graph, if there are any, cannot be met."""
+        if not is_symbolic(graph.param_types):
+            return
         missing = unbound(graph)
         if missing:
             raise SymbolicSizeError(
@@ -178,19 +199,13 @@ class Session:
                 where=str(user_source()),
                 fix=f"let an axis of an argument be {missing[0]!r}",
             )
-        # the numbers in padding are not the user's to look at
-        looks = config.debug_nans or config.debug_infs
-        if options.buckets and not looks:
-            return bucketed(graph, compile, options.buckets, self.backend.memory)
-        if options.buckets or options.specialize:
-            return specialized(graph, compile, self.backend.memory)
-        if not self.backend.target.has_symbolic_sizes:
+        is_met = bool(options.buckets) or options.specialize
+        if not is_met and not self.backend.target.has_symbolic_sizes:
             raise SymbolicSizeError(
                 f"{graph.name}: the device {self.device} compiles for known sizes only",
                 where=str(user_source()),
                 fix='pass specialize=True, or buckets={"seq": (64, 128, 256)}, to rlx.jit',
             )
-        return compile(graph)
 
     def _closed(self, traced: Traced) -> Graph:
         if traced.captures:
@@ -304,9 +319,10 @@ def _one_policy(precision: Policy | str | None, policy: Policy | str | None) -> 
 def default_session(device: str | None = None) -> Session:
     """The session `rlx.jit` uses for a device."""
     with _opening:
-        return _session(registry.shortest(default_device() if device is None else device))
+        name = registry.shortest(default_device() if device is None else device)
+        return _session(name, registry.times_registered(name))
 
 
 @cache
-def _session(device: str) -> Session:
+def _session(device: str, times: int = 0) -> Session:
     return Session(device)

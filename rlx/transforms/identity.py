@@ -52,7 +52,8 @@ IMPURE_IN_NUMPY = frozenset(
 )
 IMPURE_IN_HOUSE = frozenset(
     "Tick debug_breakpoint default_device devices doctor explain_device export_coreml fromfile "
-    "load load_exported process_count process_index save savez time_ns".split()
+    "load load_exported process_count process_index register_backend save savez supports time_ns "
+    "unregister_backend".split()
 )
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
 _SHOWN = (range, slice, Fraction)  # their text says all

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections import Counter
 from importlib.util import find_spec
 from typing import Any
 
@@ -78,6 +79,14 @@ class AneBackend(Backend):
 
         make_stages = lambda: {name: show(g) for name, g in stages.items()}  # noqa: E731
         return Executable(entry, MISS, make_stages, lambda: "every op: Core ML")
+
+    def examine(self, graph: Graph) -> dict[str, Counter[str]]:
+        """What would become of the ops of a graph."""
+        from ..graph_table import ways_of
+        from .emit import table
+        from .program import prepared
+
+        return ways_of(graph, list(prepared(graph).values())[-1], table().takes)
 
 
 def _outside(x: np.ndarray) -> np.ndarray:

@@ -6,8 +6,19 @@ graph of ops that have a row, the walk that calls the rows, a report of what bec
 """
 
 from .prepare import prepare
-from .report import EXPANDED, NATIVE, ON_HOST, Ways, report
+from .report import EXPANDED, NATIVE, ON_HOST, Ways, report, ways_of
 from .row import Row, Table
 from .walk import walk
 
-__all__ = ["EXPANDED", "NATIVE", "ON_HOST", "Row", "Table", "Ways", "prepare", "report", "walk"]
+__all__ = [
+    "EXPANDED",
+    "NATIVE",
+    "ON_HOST",
+    "Row",
+    "Table",
+    "Ways",
+    "prepare",
+    "report",
+    "walk",
+    "ways_of",
+]

@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
-NATIVE, EXPANDED, ON_HOST = "native", "expanded", "library: on the host"
+from ...ir.graph import Graph, Node
+from ...lower.target import EXPANDED, LIBRARY, NATIVE
+
+ON_HOST = f"{LIBRARY}: on the host"
 Ways = Counter[tuple[str, str]]  # (name of an op, what became of it) -> how often
+
+
+def ways_of(hir: Graph, mir: Graph, takes: Callable[[Node], bool]) -> dict[str, Counter[str]]:
+    """The ops of a graph by what becomes of them, as `Backend.examine` tells."""
+    nodes = [node for node in mir.walk() if not node.op.is_constant]
+    left = {node.op.name for node in nodes}
+    found = {NATIVE: Counter[str](), EXPANDED: Counter[str](), LIBRARY: Counter[str]()}
+    found[NATIVE].update(n.op.name for n in nodes if takes(n) or n.graphs)
+    found[LIBRARY].update(n.op.name for n in nodes if not takes(n) and not n.graphs)
+    gone = (n for n in hir.walk() if n.op.name not in left and not n.op.is_constant)
+    found[EXPANDED].update(n.op.name for n in gone if "expand" in n.op.rules)
+    return found
 
 
 def report(ways: Ways) -> str:

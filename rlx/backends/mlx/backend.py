@@ -6,6 +6,7 @@ import functools
 import shutil
 import sys
 import time
+from collections import Counter
 from importlib.util import find_spec
 from typing import Any
 
@@ -16,7 +17,7 @@ from ...lower.mir import legalize
 from ...lower.target import Target
 from ..backend import Availability, Backend, Executable
 from ..device_entry import device_executable
-from ..graph_table import prepare, report
+from ..graph_table import prepare, report, ways_of
 
 INSTALL = 'pip install "rlx[mlx]"'
 NO_DOUBLE = frozenset({"float64", "complex128"})  # what Apple's GPU lacks
@@ -140,6 +141,14 @@ class MlxBackend(Backend):
         made.make_report = lambda: report(maker.ways)
         made.seconds = {"lower": time.perf_counter() - began}
         return made
+
+    def examine(self, graph: Graph) -> dict[str, Counter[str]]:
+        """What would become of the ops of a graph."""
+        from .emit import table_of
+
+        takes = table_of(self.name, self.is_gpu).takes
+        graphs = prepare(graph, takes)
+        return ways_of(graph, legalize(list(graphs.values())[-1], self.target), takes)
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from ...ir.graph import Graph
 from ...ir.interpret import interpret
 from ...ir.text import show
 from ...ir.types import type_of
-from ...lower.target import Target
+from ...lower.target import NATIVE, Target
 from ..backend import Availability, Backend, Executable
 
 
@@ -30,6 +31,10 @@ class ReferenceBackend(Backend):
     def description(self) -> str:
         """NumPy's version."""
         return f"NumPy {np.__version__}"
+
+    def examine(self, graph: Graph) -> dict[str, Counter[str]]:
+        """All ops are NumPy's, which is what runs here."""
+        return {NATIVE: Counter(n.op.name for n in graph.walk() if not n.op.is_constant)}
 
     def compile(
         self,

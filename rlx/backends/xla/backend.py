@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
@@ -121,6 +122,14 @@ class XlaBackend(Backend):
         made.seconds = program.seconds
         made.arena_bytes, made.constant_bytes = program.arena_bytes, program.code_bytes
         return made
+
+    def examine(self, graph: Graph) -> dict[str, Counter[str]]:
+        """What would become of the ops of a graph."""
+        from ..graph_table import prepare, ways_of
+        from .emit import TABLE
+
+        graphs = prepare(graph, TABLE.takes, keep_recomputed=True)
+        return ways_of(graph, list(graphs.values())[-1], TABLE.takes)
 
     def _prepared_for(self, program: Any, count: int, array: type) -> Any:
         """What puts arrays of the last parameters where these lie."""
