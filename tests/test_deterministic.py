@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from batch_invariance import HELD, differing, families
 from thread_digests import MODELS, THREADS, run
 
 import rlx
@@ -76,6 +77,61 @@ def test_rows_do_not_depend_on_the_batch(name):
     for count in (1, 5):
         part = np.asarray(compiled(x[:count]))
         assert part.tobytes() == whole[:count].tobytes()[: part.nbytes], count
+
+
+DEEP = families(1100)  # deeper than what is summed at once
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("name", ["products", "transposed products"])
+@pytest.mark.parametrize("held", HELD)
+def test_rows_of_deep_products_do_not_depend_on_the_batch(name, held, dtype):
+    assert differing(DEEP[name], dtype, held, (1, 7, 33), 70) == []
+
+
+@pytest.mark.parametrize("name", [n for n, f in DEEP.items() if "int8" not in f.dtypes])
+def test_rows_of_every_family_do_not_depend_on_the_batch(name):
+    assert differing(DEEP[name], "float32", "argument", (1, 5), 18) == []
+
+
+EINSUMS = {
+    "bik,kj->bij": "a matrix for all",
+    "ijb,jik->kb": "the batch last",
+    "bsd,sdt->bst": "a matrix for each",
+    "kjb,kji->ibj": "the batch in the middle",
+    "bkl,lkb->b": "one number for each",
+    "bki,jk->jib": "nothing in its place",
+}
+
+
+@pytest.mark.parametrize("text", EINSUMS)
+@pytest.mark.parametrize("sizes", [(3, 1, 300), (1, 5, 40), (16, 3, 1)])
+def test_products_in_any_layout_do_not_depend_on_the_batch(text, sizes):
+    """What the matrix kernel cannot store is summed in its order, too."""
+    size = dict(zip("ijksdtlb", (*sizes, *sizes, 2, 9), strict=True))
+    (left, right), out = text.split("->")[0].split(","), text.split("->")[1]
+    x, w = (normal(*(size[c] for c in letters)) for letters in (left, right))
+    f = rlx.jit(lambda x, w: rnp.tanh(rnp.einsum(text, x, w)), deterministic="batch")
+    whole = np.asarray(f(x, w))
+    np.testing.assert_allclose(whole, np.tanh(np.einsum(text, x, w)), rtol=1e-3, atol=1e-4)
+    for count in (1, 4):
+        parts = [
+            np.take(array, range(count), letters.index("b")) if "b" in letters else array
+            for array, letters in ((x, left), (w, right))
+        ]
+        wanted = np.take(whole, range(count), out.index("b"))
+        np.testing.assert_array_equal(np.asarray(f(*parts)), wanted)
+
+
+def test_products_of_open_sizes_add_in_the_same_order():
+    x, w = normal(70, 700), normal(700, 33)
+    known = rlx.jit(lambda x, w: x @ w, deterministic="batch")
+    rows = rlx.jit(lambda x, w: x @ w, deterministic="batch", dynamic={"x": {0: "n"}})
+    axes = {"x": {0: "n", 1: "k"}, "w": {0: "k"}}
+    both = rlx.jit(lambda x, w: x @ w, deterministic="batch", dynamic=axes)
+    for count in (1, 9, 70):
+        np.testing.assert_array_equal(rows(x[:count], w), known(x[:count], w))
+        np.testing.assert_array_equal(both(x[:count], w), known(x[:count], w))
 
 
 @pytest.mark.parametrize("extent", [3, 16, 41])

@@ -294,10 +294,7 @@ class Linked:
 
 def _host_of(target: Target, tuned: Mapping[Problem, Tuned] | None = None) -> Host:
     plans = {problem: way.blocking for problem, way in (tuned or {}).items()}
-    if not target.sums_alike:
-        return replace(host(), plans=plans)
-    # tile registers and groups add in an order of their own, and do not pay for few rows
-    return replace(host(), sums_alike=True, has_tiles=False, grouped=(), plans=plans)
+    return replace(host(), sums_alike=target.sums_alike, plans=plans)
 
 
 def _stages(lowered: Lowered, target: Target, code: Code) -> dict[str, str]:

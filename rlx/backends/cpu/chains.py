@@ -39,7 +39,8 @@ class Links:
                 steps.append((step, plan_contraction(step, host, 1)))
                 cost += product_cost(step, host)
             else:
-                loops = as_kernel(step) if isinstance(step, Contraction) else step
+                is_product = isinstance(step, Contraction)
+                loops = as_kernel(step, host.sums_alike) if is_product else step
                 steps.append((loops, None))
                 cost += loops_cost(loops)
         return cls(chain.worker, chain.loops, tuple(steps), cost * _count(chain.loops))

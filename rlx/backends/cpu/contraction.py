@@ -23,6 +23,7 @@ from .gemm_view import OperandView
 from .gemm_windows import Digit, Windows, joined
 from .host import Host
 from .kernels import Layout, all_exprs, buffers_of, nest, open_scope
+from .reductions import IN_TURN
 from .render import Scope, memory_element
 
 ROW_BLOCKS = (64, 8, 1)
@@ -39,8 +40,12 @@ def contracts_natively(step: Contraction) -> bool:
     return given == {sums} or ({WIDENED.get(name) for name in given} == {sums} and len(given) == 1)
 
 
-def as_kernel(step: Contraction) -> Kernel:
-    """The contraction as a loop nest around a sum."""
+def as_kernel(step: Contraction, sums_alike: bool) -> Kernel:
+    """The contraction as a loop nest around a sum.
+
+    If all `sums_alike`, it goes in the order of the matrix kernel.
+    """
+    how = IN_TURN if sums_alike and step.dtype.kind == "f" else "add"
 
     def converted(e: Expr) -> Expr:
         return expr.apply("convert", step.dtype, e)
@@ -48,7 +53,7 @@ def as_kernel(step: Contraction) -> Kernel:
     product = expr.apply("mul", step.dtype, converted(step.lhs), converted(step.rhs))
     zero = expr.const(step.dtype, 0)
     loops = (step.depth,) if is_long(step.depth) else ()
-    total = expr.reduce("add", loops, zero, product) if step.depth.extent else zero
+    total = expr.reduce(how, loops, zero, product) if step.depth.extent else zero
 
     def leaf(e: Expr) -> Expr | None:
         return total if isinstance(e, Accumulated) else None

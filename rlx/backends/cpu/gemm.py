@@ -14,6 +14,7 @@ from functools import cached_property
 
 from .code import Function, Module, Vector
 from .gemm_choice import GemmPlan
+from .gemm_columns import emit_columns
 from .gemm_dots import emit_dots
 from .gemm_groups import emit_group_kernel
 from .gemm_kernel import emit_finish, emit_kernel
@@ -98,7 +99,8 @@ def _emit_inner(module: Module, name: str, blocking: Blocking) -> Mapping[str, s
             if copied[which]:
                 emit_tile_pack(module, f"{name}_pack_{which}", blocking, which)
     else:
-        emit = emit_dots if blocking.dot_lanes else emit_kernel
+        emit = emit_columns if blocking.turns_columns else emit_kernel
+        emit = emit_dots if blocking.dot_lanes else emit
         emit(module, f"{name}_kernel", blocking)
         if copied["a"] and not blocking.problem.a.is_computed:
             emit_pack_a(module, f"{name}_pack_a", blocking)

@@ -22,7 +22,7 @@ WORSE = 1.3  # times the cycles of the best tile, by the model, and no more
 def alternatives(plan: GemmPlan, host: Host, parts: int) -> list[Blocking]:
     """Ways that may be faster for at most `parts` threads; the chosen one comes first."""
     chosen = plan.blocking
-    if chosen is None or chosen.dot_lanes:
+    if chosen is None or chosen.dot_lanes or chosen.turns_columns:
         return []
     found = [chosen]
     if not chosen.uses_tiles:

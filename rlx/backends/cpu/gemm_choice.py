@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from .code import Vector
 from .gemm_plan import (
     BYTES,
     NARROW,
@@ -83,15 +84,19 @@ class GemmPlan:
 def choose_blocking(problem: Problem, host: Host, parts: int = 1) -> Blocking:
     """Cut a product for the host's caches and decide what is worth packing.
 
-    The number of parts changes the order of the tiles only, and no sum.
+    The number of parts changes the order of the tiles only, and no sum. If the host `sums_alike`,
+    nothing does: then each sum is one chain of multiply-adds from the first of its terms to the
+    last, whatever the tile, what is packed, and how k is cut; only integers may go another way.
     """
     swapped = _is_better_swapped(problem)
     if swapped:
         problem = problem.transposed
     is_narrow = problem.m <= NARROW and not problem.is_computed
     is_dots = is_narrow and problem.b.row == 1 != problem.b.column and problem.k >= 4
-    if is_dots and not host.sums_alike:
+    if is_dots and (not host.sums_alike or _is_exact(problem)):
         return _dots(problem, host, swapped)
+    if is_dots and not problem.b.is_packed:
+        return _columns(problem, host, swapped)
     if _fits_tiles(problem, host):
         return _tiled(problem, host)
     tile, reads_windows = _tile_for_windows(problem, host)
@@ -115,7 +120,7 @@ def choose_blocking(problem: Problem, host: Host, parts: int = 1) -> Blocking:
         depth = -(-depth // whole) * whole
     blocking = Blocking(
         problem, tile, pack_a, pack_b, depth, tile.row_panels, tile.column_panels, swapped=swapped,
-        reads_windows=reads_windows,
+        reads_windows=reads_windows, goes_on=host.sums_alike,
     )  # fmt: skip
     return blocked(blocking, host, parts)
 
@@ -182,7 +187,13 @@ def _fits_tiles(problem: Problem, host: Host) -> bool:
     """Whether tile registers multiply these matrices, or vectors do so group by group."""
     has_dtype = problem.dtype in (("bfloat16", *BYTES) if host.has_tiles else host.grouped)
     is_large = min(problem.m, problem.n) >= 2 * TILE_ROWS and problem.k >= TILE_BYTES // 2
+    has_dtype = has_dtype and (not host.sums_alike or _is_exact(problem))
     return has_dtype and is_large and not problem.is_computed
+
+
+def _is_exact(problem: Problem) -> bool:
+    """Whether sums are the same in any order, as those of integers."""
+    return not Vector(problem.accumulator).is_float
 
 
 def _tiled(problem: Problem, host: Host) -> Blocking:
@@ -225,6 +236,17 @@ def _dots(problem: Problem, host: Host, swapped: bool) -> Blocking:
     panels = tile.row_panels, tile.column_panels
     lanes = min(host.lanes(problem.itemsize), floor_power(problem.k))
     return Blocking(problem, tile, pack_a, False, problem.k, *panels, lanes, swapped)
+
+
+def _columns(problem: Problem, host: Host, swapped: bool) -> Blocking:
+    """The same, each sum from the first of its terms to the last."""
+    lanes = min(host.lanes(problem.itemsize), floor_power(problem.n))
+    tile = Tile(problem.m, problem.n, problem.m, lanes, 1)
+    panels = tile.row_panels, tile.column_panels
+    return Blocking(
+        problem, tile, False, False, problem.k, *panels, swapped=swapped, goes_on=True,
+        turns_columns=True,
+    )  # fmt: skip
 
 
 def _even(total: int, most: int) -> int:

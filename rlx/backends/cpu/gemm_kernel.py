@@ -82,12 +82,19 @@ def emit_kernel(module: Module, name: str, blocking: Blocking) -> None:
     starts = []
     if blocking.pieces > 1:
         starts = _row_pointers(f, vector.element, "%start", "%start_row", tile.rows)
-        if problem.m > NARROW:
+        if problem.m > NARROW and not blocking.goes_on:
             _fetch(f, vector, starts, tile.offsets, 1)
-    sums = _sum(f, blocking, vector, [f.constant(vector, 0)] * len(places), _aligned_loop(module))
-    for x, (r, v) in enumerate(places if starts else []):
-        before = load(f, vector.dtype, tile.lanes, starts[r], tile.offsets[v])
-        sums[x] = f.emit(f"{add} {vector.text} {before}, {sums[x]}")
+
+    def before() -> list[str]:
+        """What was summed before this piece."""
+        return [load(f, vector.dtype, tile.lanes, starts[r], tile.offsets[v]) for r, v in places]
+
+    goes_on = blocking.goes_on and blocking.pieces > 1
+    sums = before() if goes_on else [f.constant(vector, 0)] * len(places)
+    sums = _sum(f, blocking, vector, sums, _aligned_loop(module))
+    if starts and not goes_on:
+        pairs = zip(before(), sums, strict=True)
+        sums = [f.emit(f"{add} {vector.text} {x}, {y}") for x, y in pairs]
     outs = _row_pointers(f, vector.element, "%out", "%out_row", tile.rows)
     for (r, v), total in zip(places, sums, strict=True):
         store(f, vector.dtype, tile.lanes, total, outs[r], tile.offsets[v])

@@ -159,6 +159,9 @@ class Blocking:
     follow each other down a panel of B, or `along_rows` across one of A. If it `uses_tiles`, panels
     lie as tile registers read them, though the sums may be `in_vectors`. If it `reads_windows`, the
     kernel reads those of A where they lie. So many parts as `down` says share the rows, if it says.
+    If each sum `goes_on` from piece to piece, it is the same chain of multiply-adds however k is
+    cut; else each piece is summed alone, and fewer numbers are added one after another. If it
+    `turns_columns`, B is contiguous along k and turned in registers.
     """
 
     problem: Problem
@@ -175,6 +178,8 @@ class Blocking:
     along_rows: bool = False
     reads_windows: bool = False
     down: int = 0
+    goes_on: bool = False
+    turns_columns: bool = False
 
     @property
     def kind(self) -> str:
@@ -183,6 +188,8 @@ class Blocking:
             return "dots"
         if self.uses_tiles:
             return "groups" if self.in_vectors else "tiles"
+        if self.turns_columns:
+            return "columns"
         if self.pieces > 1 and not self.pack_b:
             return "streamed"
         return "packed" if self.pack_a or self.pack_b else "small"

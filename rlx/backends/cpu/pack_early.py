@@ -99,7 +99,7 @@ def _with_panels(
         panels = {side: _panels(len(packings) + i) for i, side in enumerate(chosen)}
         tried = replace(step, **{f"{side}_panels": buffer for side, buffer in panels.items()})
         blocking = plan_contraction(tried, host, 1).blocking
-        if blocking is None or blocking.dot_lanes:
+        if blocking is None or blocking.dot_lanes or blocking.turns_columns:
             break
         which = {side: "a" if (side == "lhs") != blocking.swapped else "b" for side in chosen}
         worth = [side for side in chosen if _is_worth(blocking, which[side])]
@@ -131,7 +131,10 @@ def _is_worth(blocking: Blocking, which: str) -> bool:
     """Whether panels are read no slower than the operand in its place."""
     problem = blocking.problem
     rows = problem.m if which == "b" else problem.n
-    return rows > (FEW_ROWS if problem.dtype in HALVES and not blocking.uses_tiles else 1)
+    if problem.dtype in HALVES and not blocking.uses_tiles:
+        return rows > FEW_ROWS
+    is_turned = blocking.goes_on and which == "b" and problem.b.column != 1
+    return rows > 1 or is_turned  # else by each call, in registers
 
 
 def emit_prepare(

@@ -6,6 +6,7 @@ from ...ir.types import as_dtype, highest, lowest
 from .code import Function, Vector
 from .scalar import emit_instruction
 
+IN_TURN = "add in turn"  # a sum whose terms are added one after another, from the first to the last
 _FLOAT = {"add": "fadd", "mul": "fmul", "max": "fmaximum", "min": "fminimum"}
 
 

@@ -16,7 +16,7 @@ from ...lower.lir.index import Variable, as_index
 from ...lower.lir.program import Buffer, Store
 from .code import Vector
 from .lanes import vector_lines
-from .reductions import combine
+from .reductions import IN_TURN, combine
 from .render import Scope
 from .sums import PIECE, goes_alike
 
@@ -48,7 +48,8 @@ def reduced_by_rows(
 
 
 def _is_of_far_rows(scope: Scope, along: Variable, expr: Reduce) -> bool:
-    if expr.dtype.kind not in "fiu" or goes_alike(scope, expr):
+    is_in_order = goes_alike(scope, expr) or expr.combine == IN_TURN
+    if expr.dtype.kind not in "fiu" or is_in_order:
         return False
     down, loads = expr.loops[-1], [(e.index, e.dtype.itemsize) for e in expr.body.loads]
     return any(i.stride_of(along) == 1 and i.stride_of(down) * n >= FAR for i, n in loads)

@@ -16,7 +16,7 @@ from ...lower.lir.index import Variable
 from ...lower.lir.program import Scan
 from .code import Function, Vector, literal
 from .lanes import best_variable, choose_lanes, first_lanes, lane_mask
-from .reductions import combine, horizontal, identity
+from .reductions import IN_TURN, combine, horizontal, identity
 from .scalar import register
 
 if TYPE_CHECKING:
@@ -73,9 +73,10 @@ def _is_window(expr: Reduce, loops: list[Variable]) -> bool:
 def _with_term(scope: Scope, expr: Reduce, vector: Vector, total: str) -> str:
     """The total and one more term; a product is not rounded before it is added."""
     f, body = scope.f, expr.body
-    is_sum = vector.is_float and expr.combine == "add"
+    how = "add" if expr.combine == IN_TURN else expr.combine
+    is_sum = vector.is_float and how == "add"
     if not (is_sum and isinstance(body, Apply) and body.instruction == "mul"):
-        return combine(f, expr.combine, vector, total, scope.vector(body))
+        return combine(f, how, vector, total, scope.vector(body))
     x, y = (scope.vector(e) for e in body.args)
     return f.intrinsic("fmuladd", vector, x, y, total)
 
@@ -100,6 +101,10 @@ def _rounds(
 
 def reduce_along(scope: Scope, expr: Reduce) -> str:
     """One sum for all lanes: the lanes go along a reduced variable."""
+    if expr.combine == IN_TURN:
+        single = scope.inner(lanes=1, along=None, mask=None)
+        single.values = {e: r for e, r in single.values.items() if not r[1]}
+        return reduce_lanes(single, expr)
     f, dtype, alike = scope.f, expr.dtype.name, goes_alike(scope, expr)
     along = expr.loops[-1] if alike else best_variable([expr.body], expr.loops)
     others = [v for v in expr.loops if v is not along]

@@ -69,8 +69,30 @@ class Writer:
     @property
     def scales_at_once(self) -> bool:
         """Whether `scaled` is one instruction: in whole registers of AVX-512."""
+        return "+avx512f" in host().features and not self.is_short
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the numbers fill no register of AVX-512, if there are any."""
         size = self.vector.lanes * (8 if self.is_double else 4)
-        return "+avx512f" in host().features and size % 64 == 0
+        return "+avx512f" in host().features and size % 64 != 0
+
+    def whole(self) -> Writer:
+        """The writer of a whole register."""
+        return Writer(self.f, Vector(self.vector.dtype, 8 if self.is_double else 16))
+
+    def repeated(self, x: str, whole: Writer) -> str:
+        """A whole register of these numbers, again and again."""
+        lanes = self.vector.lanes
+        if lanes == 1:
+            return self.f.splat(x, whole.vector)
+        return self._shuffled(x, "poison", [i % lanes for i in range(whole.vector.lanes)])
+
+    def first_of(self, x: str, whole: Writer) -> str:
+        """As many of the first numbers of a whole register as there are lanes."""
+        if self.vector.lanes == 1:
+            return self.f.emit(f"extractelement {whole.vector.text} {x}, i64 0")
+        return whole._shuffled(x, "poison", range(self.vector.lanes))
 
     def scaled(self, y: str, n: str) -> str:
         """y * 2**n, rounded once; n is an integer as a vector of floats, or NaN."""

@@ -17,10 +17,16 @@ from .vector_wide import WIDE, double_cbrt
 
 
 def emit_math(f: Function, name: str, vector: Vector, *values: str) -> str:
-    """Emit one function on a vector."""
+    """Emit one function on a vector, the same for any number of lanes."""
     w = Writer(f, vector)
     kernels = DOUBLE if w.is_double else SINGLE
-    return kernels[name](w, *values) if name in kernels else _by_lane(f, name, vector, values)
+    if name not in kernels:
+        return _by_lane(f, name, vector, values)
+    if name in WAVES or not w.is_short:
+        return kernels[name](w, *values)
+    whole = w.whole()
+    made = kernels[name](whole, *(w.repeated(x, whole) for x in values))
+    return w.first_of(made, whole)
 
 
 def sine(w: Writer, x: str) -> str:
@@ -41,11 +47,12 @@ def tangent(w: Writer, x: str) -> str:
 def _wave(w: Writer, x: str, name: str) -> str:
     """Reduce by multiples of pi/2 and take a polynomial.
 
-    Huge arguments go to the C library.
+    Huge arguments go to the C library, and no other lane does.
     """
     f = w.f
+    by_polynomial = _near_wave(w, x, name)
     size = f.intrinsic("fabs", w.vector, x)
-    is_huge = w.compare("uge", size, w.number(1e6))
+    is_huge = each_huge = w.compare("uge", size, w.number(1e6))
     if w.vector.lanes > 1:
         any_lane = f"@llvm.vector.reduce.or.v{w.vector.lanes}i1"
         f.declarations.add(f"declare i1 {any_lane}({w.mask})")
@@ -53,11 +60,10 @@ def _wave(w: Writer, x: str, name: str) -> str:
     huge, near, both = f.label("huge"), f.label("near"), f.label("wave")
     f.do(f"br i1 {is_huge}, label %{huge}, label %{near}")
     f.start_block(huge)
-    by_library = _by_lane(f, name, w.vector, [x])
+    by_library = w.select(each_huge, _by_lane(f, name, w.vector, [x]), by_polynomial)
     huge = f.block
     f.do(f"br label %{both}")
     f.start_block(near)
-    by_polynomial = _near_wave(w, x, name)
     f.do(f"br label %{both}")
     f.start_block(both)
     return f.emit(f"phi {w.vector.text} [ {by_library}, %{huge} ], [ {by_polynomial}, %{near} ]")
@@ -161,6 +167,7 @@ _BOTH: dict[str, Callable[..., str]] = {
 SINGLE = {**_BOTH, "tan": tangent, **{name: partial(in_double, WIDE[name]) for name in WIDE}}
 DOUBLE = {**_BOTH, "cbrt": double_cbrt}  # the others by the C library
 MATH = frozenset(SINGLE)
+WAVES = frozenset(("sin", "cos", "tan"))  # in one way for any lanes
 
 # The greatest error found in float32 and in float64, in units in the last place of the exact result
 # and rounded up. The tests hold each number from above, and from below too for what is computed
