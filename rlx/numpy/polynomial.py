@@ -237,7 +237,7 @@ def _window(name: str, size: int, *weights: float) -> Any:
         return new_array(np.ones(max(size, 0), "float32"))
     angle = 2 * math.pi * np.arange(size) / (size - 1)
     row = sum(w * np.cos(k * angle) for k, w in enumerate(weights))
-    return new_array(np.asarray(row, "float32"))
+    return new_array(np.array(row, "float32"))
 
 
 def hanning(M: int) -> Any:

@@ -105,7 +105,10 @@ class Array(Operators):
     # -- conversions -----------------------------------------------------------------------------
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.array(self.host(), dtype=dtype, copy=copy)
+        data = self.host()
+        if copy or (dtype is not None and dtype != data.dtype):
+            return np.array(data, dtype=dtype, copy=copy)
+        return _sealed(data)
 
     def __dlpack__(
         self,
@@ -209,6 +212,29 @@ class Array(Operators):
         return Array, (np.array(self.host()),)  # on the host: the reader may lack the device
 
 
+def _sealed(data: np.ndarray) -> np.ndarray:
+    """A view of dense read-only memory whose flag `writeable` cannot be set.
+
+    NumPy lets a view become writeable if the memory below it is.
+    """
+    below = data.base
+    if below is None:
+        data.flags.writeable = False
+        return data.view()
+    while type(below) is np.ndarray:
+        if below.flags.writeable:
+            return _over_read_only_buffer(data)
+        below = below.base
+    is_safe = below is None or (type(below) is memoryview and below.readonly)
+    return data.view() if is_safe else _over_read_only_buffer(data)
+
+
+def _over_read_only_buffer(data: np.ndarray) -> np.ndarray:
+    # as bytes, for there are dtypes that buffers do not know
+    flat = data.reshape(-1).view(np.uint8).data
+    return np.asarray(flat.toreadonly()).view(data.dtype).reshape(data.shape)
+
+
 class _SharedMemory:
     """Memory of an array for readers who asked for no copy and promise not to write."""
 
@@ -243,7 +269,9 @@ def find_memory(device: str) -> Memory | None:
 
 
 def new_array(array: np.ndarray) -> Array:
-    """An array of these numbers, where arrays are made that name no device."""
+    """An array of numbers that nobody else has, where arrays lie that name no device."""
+    if array.base is None:
+        array.flags.writeable = False  # so that no view of them can be made writeable
     memory = default_memory()
     return Array(array) if memory is None else Array(memory.from_host(array), memory)
 
