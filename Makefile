@@ -32,7 +32,7 @@ interop: $(VENV)/test-interop.stamp  ## the parity suite's functions of JAX, con
 	$(BIN)/python -m pytest -q -n $(WORKERS) tests/parity/interop.py tests/parity/scatters.py tests/test_from_jax_models.py
 
 libraries: $(VENV)/test-libraries.stamp  ## programs of eleven libraries of JAX, run by rlx: a table
-	RLX_CACHE=0 $(BIN)/python -m tests.libraries.table
+	RLX_CACHE=0 $(BIN)/python -m tests.jax_libraries.table
 
 audit: $(VENV)/test.stamp  ## every op on cpu against reference: all dtypes, sizes, special numbers
 	AUDIT=all $(BIN)/python -m pytest -q -n $(WORKERS) $(AUDITED)

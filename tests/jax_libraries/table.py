@@ -1,4 +1,4 @@
-"""Run the programs and print a table: python -m tests.libraries.table [word ...]."""
+"""Run the programs and print a table: python -m tests.jax_libraries.table [word ...]."""
 
 from __future__ import annotations
 
