@@ -167,5 +167,5 @@ def test_an_empty_axis_shows_how_to_allow_it():
 def test_kinds_of_errors():
     with pytest.raises(ArgumentError, match="is_leaf gave a ndarray for a list"):
         rlx.tree.leaves([1], is_leaf=lambda x: np.ones(3))
-    with pytest.raises(AttributeValueError, match="convolve: mode is 'x'"):
+    with pytest.raises(AttributeValueError, match="convolve: there is no mode 'x'"):
         rnp.convolve([1.0], [1.0], "x")

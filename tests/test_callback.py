@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir.errors import ArgumentError, CallbackError, CheckError, GradientError, StructureError
+from rlx.ir.errors import (
+    ArgumentError,
+    AttributeValueError,
+    CallbackError,
+    CheckError,
+    GradientError,
+    StructureError,
+)
 
 X = np.arange(3, dtype=np.float32)
 WRAPS = [lambda fn: fn, rlx.jit, lambda fn: rlx.jit(fn, device="reference")]
@@ -217,7 +224,7 @@ def test_errors(wrap):
         call(lambda a: {}["mine"], rlx.spec((3,)))
     with pytest.raises(ArgumentError, match="no shape and dtype"):
         call(np.sin, 5)
-    with pytest.raises(ArgumentError, match="no vmap_method"):
+    with pytest.raises(AttributeValueError, match="no vmap_method"):
         call(np.sin, rlx.spec((3,)), vmap_method="fast")
     with pytest.raises(ArgumentError, match="not a function"):
         call(5, rlx.spec((3,)))

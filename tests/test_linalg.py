@@ -399,7 +399,7 @@ REFUSED = [
     ("matrix_rank", (SQUARE, 1.0), AttributeValueError, "tol"),
     ("norm", (np.ones((2, 2, 2)), 1), ShapeError, "3 axes"),
     ("norm", (LINE, "fro"), AttributeValueError, "'fro'"),
-    ("norm", (SQUARE, 3), AttributeValueError, "norm 3"),
+    ("norm", (SQUARE, 3), AttributeValueError, "ord 3"),
     ("norm", (SQUARE, None, 2), AxisError, "axis 2"),
     ("norm", (SQUARE, None, (0, 0)), AxisError, "twice"),
     ("cond", (TALL, 1), ShapeError, "not square"),

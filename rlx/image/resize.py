@@ -12,7 +12,8 @@ from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError, ShapeError
 from ..ir.types import is_inexact
 from ..trace.apply import as_tensor
-from ..trace.axes import integer, some_axes
+from ..trace.arguments import count_of, flag, members, wrong
+from ..trace.axes import some_axes
 
 LEAST = 1000 * 2.0**-23  # a sum of weights below this is noise: nothing is there to sample
 
@@ -29,7 +30,7 @@ class ResizeMethod(enum.Enum):
     @staticmethod
     def from_string(s: str) -> ResizeMethod:
         """The method of a name: nearest, linear (bilinear, triangle), cubic, ..."""
-        found = NAMES.get(s)
+        found = NAMES.get(s) if isinstance(s, str) else None
         if found is None:
             raise AttributeValueError(
                 f"there is no resize method {s!r}",
@@ -146,7 +147,15 @@ def scale_and_translate(
         )
     scale, translation = as_tensor(scale), as_tensor(translation)
     result = image if is_inexact(image.dtype) else image.astype("float32")
-    for i, axis in enumerate(some_axes("scale_and_translate", tuple(spatial_dims), image.ndim)):
+    given = members("scale_and_translate: spatial_dims", spatial_dims)
+    axes = some_axes("scale_and_translate", given, image.ndim)
+    if len(sizes) != image.ndim:
+        raise wrong("scale_and_translate: shape", shape, f"of {image.ndim} sizes", "give all")
+    for what, x in (("scale", scale), ("translation", translation)):
+        if tuple(x.shape) != (len(axes),):
+            fix = f"give {len(axes)} numbers, one for each of spatial_dims"
+            raise wrong(f"scale_and_translate: {what}", x, f"of the shape ({len(axes)},)", fix)
+    for i, axis in enumerate(axes):
         weights = _weights(
             image.shape[axis], sizes[axis], scale[i], translation[i], KERNELS[kind], antialias
         )
@@ -155,7 +164,7 @@ def scale_and_translate(
 
 
 def _sizes(shape: Sequence[int]) -> tuple[int, ...]:
-    return tuple(integer("resize: a size", n) for n in shape)
+    return tuple(count_of("resize: a size", n) for n in members("resize: shape", shape))
 
 
 def _method(method: str | ResizeMethod) -> ResizeMethod:
@@ -166,6 +175,7 @@ def _weights(
     size: int, new: int, scale: Any, translation: Any, kernel: Callable[[Any], Any], antialias: bool
 ) -> Any:
     """The matrix whose column j has the weights of the elements for the new element j."""
+    antialias = flag("antialias", antialias)
     inverse = 1.0 / scale
     width = rnp.maximum(inverse, 1.0) if antialias else 1.0
     place = (rnp.arange(new, dtype="float32") + 0.5) * inverse - translation * inverse - 0.5

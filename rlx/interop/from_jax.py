@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, final
 
 from ..ir.tracebacks import boundary
+from ..trace.arguments import members, wrong
+from ..trace.axes import integer
 from ..trace.make_graph import check_function, function_name
 from .containers import know_containers_of_jax
 
@@ -32,9 +34,16 @@ def from_jax(
     Array([0.       , 0.6397...], dtype=float32)
     """
     check_function(fun, "what from_jax converts")
-    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    numbers = (static_argnums,) if isinstance(static_argnums, int) else static_argnums
+    numbers = tuple(
+        integer("static_argnums", n) for n in members("from_jax: static_argnums", numbers)
+    )
     know_containers_of_jax()
-    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    names = (static_argnames,) if isinstance(static_argnames, str) else static_argnames
+    names = members("from_jax: static_argnames", names)
+    for name in names:
+        if not isinstance(name, str):
+            raise wrong("from_jax: one of static_argnames", name, "a name", "give texts")
     return _Converted(fun, numbers, names)
 
 

@@ -10,6 +10,7 @@ from ..ir.errors import ArgumentError
 from ..trace import control, pytree
 from ..trace import scan as loops
 from ..trace.apply import apply, as_tensor
+from ..trace.arguments import callable_of
 from ..trace.axes import integer
 from ..trace.scan import associative_scan, scan
 from ..transforms import custom_linear_solve, custom_root, stop_gradient, vmap
@@ -111,4 +112,4 @@ def platform_dependent(
             where=str(user_source()),
             fix="give one as cpu=, or a default",
         )
-    return chosen(*args)
+    return callable_of("platform_dependent: the function", chosen)(*args)

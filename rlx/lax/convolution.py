@@ -9,6 +9,7 @@ from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError, ShapeError
 from ..ir.types import as_dtype
 from ..trace.apply import apply, as_tensor
+from ..trace.arguments import choice, count_of, flag, members, wrong
 from ..transforms.eager import eager
 from .contraction import dot_general
 from .operands import Tensor, integers, sequence, strict_dtype
@@ -217,11 +218,15 @@ def conv_transpose(
     dilation = _steps("conv_transpose: rhs_dilation", rhs_dilation, count)
     sizes = [kernel.shape[i] for i in specs.rhs_spec[2:]]
     seen = [dilated_size(n, d) for n, d in zip(sizes, dilation, strict=True)]
-    if use_consistent_padding or padding in ("SAME", "VALID"):
-        each = [padding] * count if isinstance(padding, str) else padding
+    is_named = isinstance(padding, str)
+    if flag("conv_transpose: use_consistent_padding", use_consistent_padding) or is_named:
+        each = (padding,) * count if is_named else members("conv_transpose: padding", padding)
+        if len(each) != count:
+            fix = "give a pair for each axis of the image"
+            raise wrong("conv_transpose: padding", padding, f"for {count} axes", fix)
         lines = zip(seen, steps, each, strict=True)
         padding = [_transposed_pads(*line) for line in lines]
-    if transpose_kernel:
+    if flag("conv_transpose: transpose_kernel", transpose_kernel):
         out, inputs, *spatial = specs.rhs_spec
         order = list(range(kernel.ndim))
         order[out], order[inputs] = inputs, out
@@ -243,11 +248,13 @@ def _transposed_pads(window: int, stride: int, padding: Any) -> tuple[int, int]:
 
     That one has windows of so many places, and this stride.
     """
-    if padding == "SAME":
+    if isinstance(padding, str):
+        choice("the padding", padding, ("SAME", "VALID"))
+    if isinstance(padding, str) and padding == "SAME":
         total = window + stride - 2
         before = window - 1 if stride > window - 1 else -(-total // 2)
         return before, total - before
-    if padding == "VALID":
+    if isinstance(padding, str):
         return window - 1, stride - 1 + max(window - stride, 0)
     low, high = integers("conv_transpose: the padding of an axis", padding, 2)
     return window - 1 - low, window - 1 - high
@@ -259,9 +266,24 @@ def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[Spec, S
     >>> conv_general_permutations(("NHWC", "HWIO", "NHWC"))
     ((0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2))
     """
-    rank = (0,) * len(dimension_numbers[0])
+    specs = members("conv_general_permutations: dimension_numbers", dimension_numbers)
+    if not specs or not isinstance(specs[0], str):
+        fix = 'give three texts, as ("NHWC", "HWIO", "NHWC")'
+        raise wrong("conv_general_permutations: dimension_numbers", specs, "texts", fix)
+    rank = (0,) * len(specs[0])
     image, kernel, result = conv_dimension_numbers(rank, rank, dimension_numbers)
     return image, kernel, result
+
+
+def _shapes(name: str, image: Any, kernel: Any, rank: int | None = None) -> tuple[Any, Any]:
+    """The shapes of an image and a kernel, of so many axes or as many as each other."""
+    image, kernel = (
+        integers(f"{name}: lhs_shape", image, rank),
+        integers(f"{name}: rhs_shape", kernel, rank),
+    )
+    if len(image) != len(kernel) or len(image) < 2:
+        raise wrong(f"{name}: rhs_shape", kernel, f"of as many axes as {image}", "give one each")
+    return image, kernel
 
 
 def conv_shape_tuple(
@@ -276,6 +298,11 @@ def conv_shape_tuple(
     >>> conv_shape_tuple((2, 3, 6, 7), (4, 3, 3, 2), (1, 1), "SAME")
     (2, 4, 6, 7)
     """
+    lhs_shape, rhs_shape = _shapes("conv_shape_tuple", lhs_shape, rhs_shape)
+    strides = integers("conv_shape_tuple: strides", strides, len(lhs_shape) - 2)
+    for stride in strides:
+        count_of("conv_shape_tuple: a stride", stride, 1)
+    batch_group_count = count_of("conv_shape_tuple: batch_group_count", batch_group_count, 1)
     each = pads_of("conv_shape_tuple", lhs_shape[2:], rhs_shape[2:], strides, pads)
     padded = [n + low + high for n, (low, high) in zip(lhs_shape[2:], each, strict=True)]
     lines = zip(padded, rhs_shape[2:], strides, strict=True)
@@ -292,6 +319,8 @@ def conv_general_shape_tuple(
 ) -> tuple[int, ...]:
     """The shape of the result of a convolution whose axes are named."""
     lhs, rhs, out = conv_general_permutations(dimension_numbers)
+    name = "conv_general_shape_tuple"
+    lhs_shape, rhs_shape = _shapes(name, lhs_shape, rhs_shape, len(lhs))
     image, kernel = [lhs_shape[i] for i in lhs], [rhs_shape[i] for i in rhs]
     made = conv_shape_tuple(image, kernel, window_strides, padding)
     return tuple(made[i] for i in _inverse(out))
@@ -306,12 +335,20 @@ def conv_transpose_shape_tuple(
 ) -> tuple[int, ...]:
     """The shape of the result of `conv_transpose` with axes that are named."""
     lhs, rhs, out = conv_general_permutations(dimension_numbers)
+    name = "conv_transpose_shape_tuple"
+    lhs_shape, rhs_shape = _shapes(name, lhs_shape, rhs_shape, len(lhs))
     image, kernel = [lhs_shape[i] for i in lhs], [rhs_shape[i] for i in rhs]
     count = len(image) - 2
-    each = [padding] * count if isinstance(padding, str) else padding
+    steps = integers(f"{name}: window_strides", window_strides, count)
+    each = (padding,) * count if isinstance(padding, str) else sequence(f"{name}: padding", padding)
+    if len(each) != count:
+        raise wrong(f"{name}: padding", padding, f"for {count} axes", "give a pair for each axis")
     spatial = []
-    for n, window, stride, pads in zip(image[2:], kernel[2:], window_strides, each, strict=True):
-        low, high = _transposed_pads(window, stride, pads) if isinstance(pads, str) else pads
+    for n, window, stride, pads in zip(image[2:], kernel[2:], steps, each, strict=True):
+        if isinstance(pads, str):
+            low, high = _transposed_pads(window, stride, pads)
+        else:
+            low, high = integers(f"{name}: the padding of an axis", pads, 2)
         spatial.append((n - 1) * stride - window + 2 + low + high)
     made = (image[0], kernel[0], *spatial)
     return tuple(made[i] for i in _inverse(out))

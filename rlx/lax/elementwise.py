@@ -11,6 +11,7 @@ from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..ir.types import as_dtype, is_inexact
 from ..trace.apply import apply, as_operand, as_tensor, operand_type
+from ..trace.arguments import choice
 from ..trace.axes import integer
 from ..trace.promotion import broadcast_to, convert, fit_operands
 from .operands import Tensor, elementwise, strict, strict_dtype
@@ -149,6 +150,7 @@ def round(x: Tensor, rounding_method: int = RoundingMethod.AWAY_FROM_ZERO) -> An
     Array([ 1.,  2., -3.], dtype=float32)
     """
     x = as_tensor(x)
+    choice("round: rounding_method", rounding_method, (0, 1, *RoundingMethod))
     if RoundingMethod(rounding_method) is RoundingMethod.TO_NEAREST_EVEN:
         return apply("round", x)
     whole = apply("trunc", x)

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 from .. import numpy as rnp
 from ..ir.builder import user_source
-from ..ir.errors import ArgumentError, AttributeValueError, DtypeError
+from ..ir.errors import ArgumentError, DtypeError
 from ..ir.types import is_integer
 from ..trace.apply import apply, as_operand, as_tensor, operand_type
+from ..trace.arguments import callable_of, choice, flag, wrong
 from ..trace.axes import integer, one_axis
 from ..trace.host import is_python_scalar
 from ..trace.index_items import INDEX, index_dtype
@@ -75,6 +76,7 @@ def _starts(name: str, x: Any, starts: Any, from_end: bool) -> list[Any]:
 
 
 def _start(name: str, start: Any, size: Any, from_end: bool) -> Any:
+    from_end = flag(f"{name}: allow_negative_indices", from_end)
     start = as_operand(start)
     if is_python_scalar(start):
         number = integer(f"{name}: a start", start)
@@ -172,9 +174,12 @@ def index_take(src: Tensor, idxs: Sequence[Tensor], axes: Sequence[int]) -> Any:
     """
     x = as_tensor(src)
     axes = axes_of("index_take", axes, x.ndim)
+    given = sequence("index_take: the indices", idxs)
+    if len(given) != len(axes):
+        raise wrong("index_take: idxs", idxs, f"for {len(axes)} axes", "give one for each axis")
     vectors = [
         rnp.remainder(i, x.shape[axis])  # negative ones count from the end
-        for i, axis in zip(sequence("index_take: the indices", idxs), axes, strict=True)
+        for i, axis in zip(given, axes, strict=True)
     ]
     indices = rnp.stack(vectors, axis=-1)
     return gather(
@@ -230,13 +235,7 @@ class GatherScatterMode(enum.Enum):
 def _mode(name: str, mode: Any) -> GatherScatterMode:
     known = {"drop": GatherScatterMode.FILL_OR_DROP, None: GatherScatterMode.FILL_OR_DROP}
     known |= {m.value: m for m in GatherScatterMode} | {m: m for m in GatherScatterMode}
-    if mode not in known:
-        raise AttributeValueError(
-            f"{name}: there is no mode {mode!r}",
-            where=str(user_source()),
-            fix="use one of clip, fill, drop, promise_in_bounds",
-        )
-    return known[mode]
+    return known[choice(f"{name}: mode", mode, known)]
 
 
 def _numbers(name: str, numbers: Any, kind: type) -> Any:
@@ -308,7 +307,7 @@ def _scatter(name: str, op: str, doc: str) -> Callable[..., Any]:
             indices_batch_axes=numbers.scatter_indices_batching_dims,
             scatter_axes=numbers.scatter_dims_to_operand_dims,
             mode=words[_mode(name, mode).value],
-            unique=bool(unique_indices),
+            unique=flag(f"{name}: unique_indices", unique_indices),
         )
 
     function.__name__ = function.__qualname__ = name
@@ -360,6 +359,7 @@ def scatter_apply(
 
     It is applied once, also where windows meet.
     """
+    callable_of("scatter_apply: func", func)
     x = as_tensor(operand)
     count = rnp.zeros_like(x)
     ones = rnp.ones(update_shape, x.dtype)

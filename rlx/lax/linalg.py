@@ -10,6 +10,8 @@ from typing import Any
 from .. import numpy as rnp
 from ..numpy.linalg.matrices import adjoint, symmetrized
 from ..trace.apply import apply, as_tensor
+from ..trace.arguments import flag
+from ..trace.array_arguments import scalar
 from ..trace.axes import integer
 from ..trace.scan import scan
 from .operands import Tensor
@@ -42,10 +44,11 @@ def eig(
     """
     values, right = apply("eig", as_tensor(x))
     found = [values]
-    if compute_left_eigenvectors:
+    if flag("eig: compute_left_eigenvectors", compute_left_eigenvectors):
         left = adjoint(rnp.linalg.inv(right))
         found.append(left / rnp.linalg.norm(left, axis=-2, keepdims=True))
-    return [*found, right] if compute_right_eigenvectors else found
+    is_wanted = flag("eig: compute_right_eigenvectors", compute_right_eigenvectors)
+    return [*found, right] if is_wanted else found
 
 
 def eigh(
@@ -60,9 +63,9 @@ def eigh(
     Without `symmetrize_input` the lower or the upper part alone is read.
     """
     x = as_tensor(x)
-    if symmetrize_input:
+    if flag("eigh: symmetrize_input", symmetrize_input):
         x = symmetrized(x)
-    values, vectors = apply("eigh", x if lower else adjoint(x))
+    values, vectors = apply("eigh", x if flag("eigh: lower", lower) else adjoint(x))
     return vectors, values
 
 
@@ -83,16 +86,16 @@ def lu_pivots_to_permutation(pivots: Tensor, permutation_size: int) -> Any:
 
 def qr(x: Tensor, *, full_matrices: bool = True) -> tuple[Any, Any]:
     """x = Q R with orthonormal columns in Q, and R upper triangular."""
-    q, r = apply("qr", as_tensor(x), full_matrices=bool(full_matrices))
+    q, r = apply("qr", as_tensor(x), full_matrices=flag("qr: full_matrices", full_matrices))
     return q, r
 
 
 def svd(x: Tensor, *, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     """x = U diag(S) Vᴴ, the singular values S falling; S alone without `compute_uv`."""
     x = as_tensor(x)
-    if not compute_uv:
+    if not flag("svd: compute_uv", compute_uv):
         return apply("svd", x, compute_uv=False)[0]
-    return tuple(apply("svd", x, full_matrices=bool(full_matrices)))
+    return tuple(apply("svd", x, full_matrices=flag("svd: full_matrices", full_matrices)))
 
 
 def symmetric_product(
@@ -105,8 +108,10 @@ def symmetric_product(
 ) -> Any:
     """Alpha a aᵀ + beta c; c is symmetric."""
     a, c = as_tensor(a_matrix), as_tensor(c_matrix)
+    alpha, beta = scalar("symmetric_product: alpha", alpha), scalar("symmetric_product: beta", beta)
     made = alpha * (a @ rnp.matrix_transpose(a)) + beta * c
-    return symmetrized(made) if symmetrize_output else made
+    is_symmetrized = flag("symmetric_product: symmetrize_output", symmetrize_output)
+    return symmetrized(made) if is_symmetrized else made
 
 
 def triangular_solve(

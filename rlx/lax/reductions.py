@@ -11,6 +11,7 @@ from ..ir.errors import ShapeError
 from ..ir.types import as_dtype
 from ..trace import pytree
 from ..trace.apply import apply, as_tensor, operand_type
+from ..trace.arguments import flag
 from ..trace.axes import integer, one_axis
 from ..trace.halves import rounded_once
 from ..trace.promotion import broadcast_to, convert
@@ -121,7 +122,9 @@ def argmin(operand: Tensor, axis: int, index_dtype: Any) -> Any:
 def _running(name: str, doc: str) -> Callable[..., Any]:
     def function(operand: Tensor, axis: int = 0, reverse: bool = False) -> Any:
         x = as_tensor(operand)
-        return apply(name, x, axis=one_axis(name, axis, x.ndim), reverse=bool(reverse))
+        return apply(
+            name, x, axis=one_axis(name, axis, x.ndim), reverse=flag(f"{name}: reverse", reverse)
+        )
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
@@ -137,7 +140,9 @@ cummin = _running("cummin", "The running minimum along an axis.")
 def cumlogsumexp(operand: Tensor, axis: int = 0, reverse: bool = False) -> Any:
     """The logarithm of the running sum of exponentials, without overflow."""
     return rounded_once(
-        lambda x: associative_scan(rnp.logaddexp, x, reverse=reverse, axis=axis),
+        lambda x: associative_scan(
+            rnp.logaddexp, x, reverse=flag("cumlogsumexp: reverse", reverse), axis=axis
+        ),
         as_tensor(operand),
     )
 

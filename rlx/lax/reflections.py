@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import numpy as rnp
 from ..numpy.linalg.matrices import adjoint
-from ..trace.arguments import with_axes
+from ..trace.array_arguments import with_axes
 from ..trace.scan import scan
 from .operands import Tensor
 

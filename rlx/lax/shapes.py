@@ -13,6 +13,7 @@ from ..ir.builder import user_source
 from ..ir.errors import ShapeError
 from ..trace import axes as checked
 from ..trace.apply import apply, as_operand, as_tensor
+from ..trace.arguments import flag
 from ..trace.axes import as_shape, integer, one_axis
 from ..trace.promotion import convert
 from .operands import Tensor, axes_of, integers, sequence, strict_dtype
@@ -181,7 +182,7 @@ def index_in_dim(operand: Tensor, index: int, axis: int = 0, keepdims: bool = Tr
     x = as_tensor(operand)
     place = one_axis("index_in_dim", axis, x.ndim)
     found = x[(slice_(None),) * place + (integer("index_in_dim: the index", index),)]
-    return rnp.expand_dims(found, place) if keepdims else found
+    return rnp.expand_dims(found, place) if flag("index_in_dim: keepdims", keepdims) else found
 
 
 def broadcast_like(arr: Tensor, like_arr: Tensor) -> Any:
@@ -196,7 +197,8 @@ def empty(shape: Any, dtype: Any) -> Any:
 
 def shape_as_value(shape: Sequence[Any]) -> Any:
     """A shape as a vector of int32."""
-    return np.asarray(shape, "int32") if len(shape) else full((0,), 0, "int32")
+    sizes = integers("shape_as_value: shape", shape)
+    return np.asarray(sizes, "int32") if sizes else full((0,), 0, "int32")
 
 
 def tile(operand: Tensor, reps: Sequence[int]) -> Any:

@@ -6,8 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..ir.builder import user_source
+from ..ir.dims import Dim
 from ..ir.errors import ArgumentError, AttributeValueError, ShapeError
 from ..trace.apply import apply, as_tensor
+from ..trace.arguments import count_of, wrong
+from ..trace.axes import integer
 from ..trace.promotion import broadcast_to, convert
 from .monoids import is_neutral, monoid_of
 from .operands import Tensor, integers, scalar, sequence, strict_dtype
@@ -46,6 +49,10 @@ def padtype_to_pads(
     windows = integers("padtype_to_pads: window_shape", window_shape)
     strides = integers("padtype_to_pads: window_strides", window_strides, len(windows))
     sizes = sequence("padtype_to_pads: in_shape", in_shape)
+    if len(sizes) != len(windows):
+        fix = "give a size for each axis of the window"
+        raise wrong("padtype_to_pads: in_shape", sizes, f"of {len(windows)} sizes", fix)
+    sizes = [n if isinstance(n, Dim) else integer("padtype_to_pads: a size", n) for n in sizes]
     for size, window, stride in zip(sizes, windows, strides, strict=True):
         if name == "VALID":
             pads.append((0, 0))
@@ -96,10 +103,27 @@ def reduce_window_shape_tuple(
     >>> reduce_window_shape_tuple((5, 6), (3, 3), (1, 2), [(0, 0), (1, 1)])
     (3, 3)
     """
-    ones = (1,) * len(operand_shape)
-    sizes = map(dilated_size, operand_shape, base_dilation or ones)
-    windows = map(dilated_size, window_dimensions, window_dilation or ones)
-    lines = zip(sizes, windows, window_strides, padding, strict=True)
+    name = "reduce_window_shape_tuple"
+    shape = integers(f"{name}: operand_shape", operand_shape)
+    rank, ones = len(shape), (1,) * len(shape)
+    base = (
+        ones if base_dilation is None else integers(f"{name}: base_dilation", base_dilation, rank)
+    )
+    spread = ones
+    if window_dilation is not None:
+        spread = integers(f"{name}: window_dilation", window_dilation, rank)
+    sizes = map(dilated_size, shape, base)
+    windows = map(
+        dilated_size, integers(f"{name}: window_dimensions", window_dimensions, rank), spread
+    )
+    steps = integers(f"{name}: window_strides", window_strides, rank)
+    for step in steps:
+        count_of(f"{name}: a stride", step, 1)
+    pairs = sequence(f"{name}: padding", padding)
+    if len(pairs) != rank:
+        raise wrong(f"{name}: padding", padding, f"for {rank} axes", "give a pair for each axis")
+    pads = [integers(f"{name}: the padding of an axis", pair, 2) for pair in pairs]
+    lines = zip(sizes, windows, steps, pads, strict=True)
     return tuple(
         max((n + low + high - window) // stride + 1, 0) for n, window, stride, (low, high) in lines
     )

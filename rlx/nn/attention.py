@@ -15,6 +15,8 @@ from ..ir.ops.attention_blocks import HIDDEN
 from ..ir.types import is_float, promote
 from ..scipy.special import logsumexp
 from ..trace.apply import apply, as_tensor
+from ..trace.arguments import pair
+from ..trace.array_arguments import scalar
 from ..trace.axes import integer
 from ..transforms.eager import eager
 
@@ -202,7 +204,7 @@ def _weighted(
     grouped = rnp.reshape(q, (batch, length, groups, heads // groups, size))
     grouped = rnp.transpose(grouped, (0, 2, 3, 1, 4))  # the scores of a head lie together
     scores = rnp.einsum("bkgth,bskh->bkgts", grouped, k, preferred_element_type=wide)
-    scores = scores * (1.0 / math.sqrt(size) if scale is None else scale)
+    scores = scores * (1.0 / math.sqrt(size) if scale is None else scalar("scale", scale))
     if bias is not None:
         scores = rnp.astype(scores + bias, wide)
     for each in seen:
@@ -267,7 +269,8 @@ def _places_seen(length: Any, count: Any, is_causal: bool, window: Window) -> li
 
 def _sides(window: int | tuple[int, int]) -> tuple[int, int]:
     """How many keys before and after a query a window shows."""
-    before, after = (window, window) if isinstance(window, int) else window
+    what = "dot_product_attention: local_window_size"
+    before, after = (window, window) if isinstance(window, int) else pair(what, window)
     return integer("local_window_size", before), integer("local_window_size", after)
 
 

@@ -9,13 +9,13 @@ import math
 from typing import Any
 
 from .. import numpy as rnp
-from ..ir.builder import user_source
 from ..ir.dims import Dim
-from ..ir.errors import ArgumentError
 from ..ir.types import as_dtype, promote
 from ..scipy.logarithms import log1mexp as log1mexp
 from ..scipy.special import logsumexp
 from ..trace.apply import apply, as_operand, as_tensor
+from ..trace.arguments import choice
+from ..trace.array_arguments import known_real, scalar
 from ..trace.axes import integer, one_axis, some_axes
 from ..trace.halves import rounded_once
 from ..trace.promotion import FLOAT, convert, pointwise, promote_operands, result_dtype
@@ -57,7 +57,7 @@ def relu6(x: Any) -> Any:
 def leaky_relu(x: Any, negative_slope: float = 0.01) -> Any:
     """The number, or `negative_slope` times it if it is negative."""
     x = _inexact(x)
-    return rnp.where(x >= 0, x, x * negative_slope)
+    return rnp.where(x >= 0, x, x * scalar("leaky_relu: negative_slope", negative_slope))
 
 
 @eager
@@ -110,7 +110,7 @@ def mish(x: Any) -> Any:
 @eager
 def elu(x: Any, alpha: float = 1.0) -> Any:
     """The number, or alpha * (exp(x) - 1) if it is negative."""
-    x = _inexact(x)
+    x, alpha = _inexact(x), scalar("elu: alpha", alpha)
     # exp of a large number that is not used would still spoil the derivative
     return rnp.where(x > 0, x, alpha * rnp.expm1(rnp.where(x > 0, 0.0, x)))
 
@@ -118,7 +118,7 @@ def elu(x: Any, alpha: float = 1.0) -> Any:
 @eager
 def celu(x: Any, alpha: float = 1.0) -> Any:
     """The number, or alpha * (exp(x / alpha) - 1) if it is negative."""
-    x = _inexact(x)
+    x, alpha = _inexact(x), scalar("celu: alpha", alpha)
     return rnp.where(x > 0, x, alpha * rnp.expm1(rnp.where(x > 0, 0.0, x) / alpha))
 
 
@@ -250,14 +250,11 @@ def standardize(
     count. Both algorithms, "fast" and "stable", are the stable one; half-size numbers are computed
     in float32.
     """
-    if algorithm not in ("fast", "stable"):
-        raise ArgumentError(
-            f"standardize: there is no algorithm {algorithm!r}",
-            where=str(user_source()),
-            fix='use "fast" or "stable"',
-        )
+    choice("standardize: algorithm", algorithm, ("fast", "stable"))
+    epsilon = scalar("standardize: epsilon", epsilon)
     x = _inexact(x)
-    given = [as_operand(y) for y in (mean, variance) if y is not None]
+    mean, variance = (y if y is None else as_operand(y) for y in (mean, variance))
+    given = [y for y in (mean, variance) if y is not None]
     dtype = result_dtype(x, *given)
     wide = convert(x, promote(x.dtype, FLOAT))
     mean = rnp.mean(wide, axis, keepdims=True, where=where) if mean is None else mean
@@ -277,7 +274,7 @@ def layer_norm(x: Any, scale: Any, bias: Any, *, eps: float = 1e-5) -> Any:
     Array([-1.,  2.], dtype=float32)
     """
     x, scale, bias = map(as_tensor, promote_operands(x, scale, bias, inexact=True))
-    return apply("layer_norm", x, scale, bias, eps=float(eps))
+    return apply("layer_norm", x, scale, bias, eps=known_real("eps", eps))
 
 
 @eager
@@ -291,7 +288,7 @@ def rms_norm(x: Any, scale: Any, *, eps: float = 1e-6) -> Any:
     Array([0.2, 7. ], dtype=float32)
     """
     x, scale = map(as_tensor, promote_operands(x, scale, inexact=True))
-    return apply("rms_norm", x, scale, eps=float(eps))
+    return apply("rms_norm", x, scale, eps=known_real("eps", eps))
 
 
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:

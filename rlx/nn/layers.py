@@ -13,6 +13,7 @@ from .. import random
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..trace.apply import as_tensor
+from ..trace.arguments import members, wrong
 from ..trace.array import Array
 from ..trace.axes import number
 from ..trace.halves import wide_dtype
@@ -156,6 +157,10 @@ class Sequential(Module):
     layers: tuple[Module, ...]
 
     def __init__(self, layers: Sequence[Any]) -> None:
+        if callable(layers):
+            fix = "pass a list: nn.Sequential([first, second])"
+            raise wrong("Sequential: layers", layers, "a list", fix)
+        layers = members("Sequential: layers", layers)
         for i, x in enumerate(layers):
             check_function(x, f"Sequential: layer {i}")
         self.layers = tuple(x if isinstance(x, Module) else Lambda(x) for x in layers)
@@ -189,6 +194,7 @@ class MLP(Module):
         dtype: Any = "float32",
     ) -> None:
         check_function(activation, "MLP: the activation")
+        sizes = members("MLP: sizes", sizes)
         if len(sizes) < 2:
             raise ArgumentError(
                 f"MLP: {list(sizes)} has no input and output size",

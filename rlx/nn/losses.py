@@ -10,9 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import numpy as rnp
-from ..ir.builder import user_source
-from ..ir.errors import AttributeValueError
 from ..trace.apply import apply, as_tensor
+from ..trace.arguments import choice
 from ..trace.halves import rounded_once
 from ..trace.promotion import promote_operands
 from .functional import softplus
@@ -73,10 +72,4 @@ def _of_both(
 
 
 def _reduced(losses: Any, reduction: str) -> Any:
-    if reduction not in REDUCTIONS:
-        raise AttributeValueError(
-            f"the reduction {reduction!r} does not exist",
-            where=str(user_source()),
-            fix=f"use one of {', '.join(REDUCTIONS)}",
-        )
-    return REDUCTIONS[reduction](losses)
+    return REDUCTIONS[choice("reduction", reduction, REDUCTIONS)](losses)

@@ -15,6 +15,8 @@ import numpy as np
 from .. import numpy as rnp
 from ..ir.types import as_dtype, is_float, is_integer
 from ..trace.apply import apply, as_operand, as_tensor, operand_type
+from ..trace.arguments import flag, pair, wrong
+from ..trace.array_arguments import known_real
 from ..trace.axes import one_axis
 from ..trace.promotion import convert, result_dtype
 
@@ -102,7 +104,8 @@ def quantization_scale(
     others = tuple(i for i in range(x.ndim) if i != place)
     wide = rnp.astype(x, result_dtype(x, np.float32(0)))
     info = np.iinfo(target) if is_integer(target) else ml_dtypes.finfo(target)
-    low, high = (float(info.min), float(info.max)) if bounds is None else bounds
+    low, high = (float(info.min), float(info.max)) if bounds is None else _ends(bounds)
+    symmetric = flag("quantization_scale: symmetric", symmetric)
     least = rnp.minimum(rnp.min(wide, others, initial=0), 0)
     greatest = rnp.maximum(rnp.max(wide, others, initial=0), 0)
     if symmetric:
@@ -128,3 +131,11 @@ def _parameters(
     if place is not None:
         zero_point = rnp.broadcast_to(zero_point, scale.shape)
     return scale, zero_point, place
+
+
+def _ends(bounds: Any) -> tuple[float, float]:
+    low, high = pair("quantization_scale: bounds", bounds)
+    low, high = known_real("bounds", low), known_real("bounds", high)
+    if not low < high:
+        raise wrong("quantization_scale: bounds", bounds, "a range", "give the lower end first")
+    return low, high

@@ -15,9 +15,10 @@ import numpy as np
 
 from .. import numpy as rnp
 from ..ir.builder import user_source
-from ..ir.errors import ArgumentError, ShapeError
+from ..ir.errors import ShapeError
 from ..ir.types import as_dtype
 from ..trace.apply import apply, as_tensor
+from ..trace.arguments import choice, members, pair
 from ..trace.axes import some_axes
 from ..trace.promotion import convert
 
@@ -45,16 +46,11 @@ def get_scaled_dot_general_config(mode: str, global_scale: Any = None) -> BlockS
 
     The latter has a scale for all blocks as well.
     """
+    choice("get_scaled_dot_general_config: mode", mode, ("mxfp8", "nvfp4"))
     if mode == "nvfp4":
         whole = rnp.ones((1,), FLOAT) if global_scale is None else as_tensor(global_scale)
         return BlockScaleConfig(mode, 16, "float4_e2m1fn", "float8_e4m3fn", whole)
-    if mode == "mxfp8":
-        return BlockScaleConfig(mode, 32, "float8_e4m3fn", "float8_e8m0fnu")
-    raise ArgumentError(
-        f"get_scaled_dot_general_config: there is no mode {mode!r}",
-        where=str(user_source()),
-        fix='use "mxfp8" or "nvfp4"',
-    )
+    return BlockScaleConfig(mode, 32, "float8_e4m3fn", "float8_e8m0fnu")
 
 
 def scaled_matmul(
@@ -108,12 +104,17 @@ def scaled_dot_general(
     for the identity; cotangents are not rounded.
     """
     x, y = as_tensor(lhs), as_tensor(rhs)
-    (left, right), (left_batch, right_batch) = dimension_numbers
+    what = "scaled_dot_general: dimension_numbers"
+    parts = [pair(what, part) for part in pair(what, dimension_numbers)]
+    (left, right), (left_batch, right_batch) = parts
     name, dtype = "scaled_dot_general", as_dtype(preferred_element_type)
-    contract = (some_axes(name, tuple(left), x.ndim), some_axes(name, tuple(right), y.ndim))
+    contract = (
+        some_axes(name, members(what, left), x.ndim),
+        some_axes(name, members(what, right), y.ndim),
+    )
     batch = (
-        some_axes(name, tuple(left_batch), x.ndim),
-        some_axes(name, tuple(right_batch), y.ndim),
+        some_axes(name, members(what, left_batch), x.ndim),
+        some_axes(name, members(what, right_batch), y.ndim),
     )
     if configs is not None:
         x = _rounded(x, contract[0], batch[0], configs[0])

@@ -25,6 +25,7 @@ from ..ir.types import (
     is_signed,
 )
 from ..trace.apply import apply, as_operand, as_tensor, operand_type
+from ..trace.arguments import flag
 from ..trace.array import Array
 from ..trace.axes import integer
 from ..trace.by_ufunc import short
@@ -78,7 +79,7 @@ def astype(x: Tensor, dtype: Any, *, copy: bool = True, device: Memory | str | N
     if is_complex(x.dtype) and not is_complex(wanted) and not is_bool(wanted):
         x = apply("real", x)
     made = strong(convert(x, wanted))
-    made = made.copy() if copy and made is given else made
+    made = made.copy() if flag("astype: copy", copy) and made is given else made
     return made if device is None or not isinstance(made, Array) else made.to(device)
 
 
@@ -168,7 +169,7 @@ def angle(z: Tensor, deg: bool = False) -> Any:
     z = as_tensor(z)
     parts = real(z), imag(z) if is_complex(z.dtype) else 0
     result = arctan2(parts[1], parts[0])
-    return rad2deg(result) if deg else result
+    return rad2deg(result) if flag("angle: deg", deg) else result
 
 
 def signbit(x: Tensor, /) -> Any:

@@ -11,6 +11,7 @@ from ..ir.dims import quotient
 from ..ir.errors import ArgumentError, DtypeError, ShapeError
 from ..ir.types import DTYPES, Size, as_dtype, is_bool, is_complex
 from ..trace.apply import apply, apply_like, as_tensor
+from ..trace.arguments import choice, count_of
 from ..trace.array import Array
 from ..trace.ownership import is_part
 from ..trace.promotion import convert
@@ -106,12 +107,7 @@ def _starts(words: Any, part: np.dtype) -> Any:
 
 
 def _places_of_bits(order: str) -> np.ndarray:
-    if order not in ("big", "little"):
-        raise ArgumentError(
-            f"there is no order of bits {order!r}",
-            where=str(user_source()),
-            fix='use "big" (the first is the highest) or "little"',
-        )
+    choice("bitorder", order, ("big", "little"))
     powers = np.arange(8, dtype="uint8")
     return powers[::-1] if order == "big" else powers
 
@@ -151,7 +147,7 @@ def unpackbits(
     bits = (expand_dims(moved, -1) >> Array(shifts.copy())) & Array(np.ones((), "uint8"))
     whole = reshape(bits, (*moved.shape[:-1], -1))
     if count is not None:
-        size = whole.shape[-1]
+        size, count = whole.shape[-1], count_of("unpackbits: count", count, -(2**31))
         whole = whole[..., : count if count >= 0 else size + count]
         lack = max(count - size, 0)
         whole = concatenate([whole, zeros((*whole.shape[:-1], lack), "uint8")], -1)

@@ -11,7 +11,8 @@ from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.types import DTYPES, as_dtype, is_bool
 from ..trace.apply import apply, as_operand, as_tensor, described
-from ..trace.arguments import choice, vector
+from ..trace.arguments import choice
+from ..trace.array_arguments import vector
 from ..trace.axes import some_axes
 from ..trace.promotion import convert, convert_exactly, result_dtype
 from ..transforms.eager import eager

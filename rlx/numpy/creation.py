@@ -13,8 +13,10 @@ from ..ir.errors import ArgumentError, AttributeValueError, ConcretizationError,
 from ..ir.memory import Memory
 from ..ir.types import MOST_ELEMENTS, as_dtype, is_inexact, is_integer
 from ..trace.apply import apply, apply_like, as_operand, as_tensor, operand_type
+from ..trace.arguments import callable_of, choice, count_of, flag
 from ..trace.array import Array, from_device, new_array
-from ..trace.axes import as_shape, integer
+from ..trace.array_arguments import scalar
+from ..trace.axes import MOST_AXES, as_shape, integer, one_axis
 from ..trace.foreign import shared
 from ..trace.host import is_python_scalar, leaves_of_lists, scalar_to_numpy, to_numpy
 from ..trace.operators import Operators
@@ -53,7 +55,7 @@ def array(
         made = stack(rows)
     else:
         made = new_array(to_numpy(object, dtype, copy=True))
-    if made.ndim < ndmin:
+    if made.ndim < count_of("array: ndmin", ndmin, most=MOST_AXES):
         made = made.reshape((1,) * (ndmin - made.ndim) + made.shape)
     return placed(made, device)
 
@@ -194,7 +196,7 @@ def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
         line = apply("iota", shape=(high - low,), axis=0, dtype="int32" if dtype is None else dtype)
         return line if isinstance(low, int) and low == 0 else add(line, low)
     by = 1 if step is None else step
-    numbers = [as_operand(_known_number(n)) for n in (low, high, by)]
+    numbers = [as_operand(_known_number(scalar("arange: a bound", n))) for n in (low, high, by)]
     wanted = result_dtype(*numbers) if dtype is None else as_dtype(dtype)
     given: list[Any] = [np.asarray(n)[()] for n in numbers]  # NumPy's scalars of any kind
     low, high, by = given
@@ -235,7 +237,8 @@ def linspace(
     wanted = result_dtype(as_operand(start), as_operand(stop), inexact=True)
     if dtype is not None and is_inexact(as_dtype(dtype)):
         wanted = as_dtype(dtype)
-    num = integer("linspace: num", num)
+    num, endpoint = integer("linspace: num", num), flag("linspace: endpoint", endpoint)
+    retstep = flag("linspace: retstep", retstep)
     as_shape(num)  # an error if it is negative, or more than any memory holds
     steps = num - 1 if endpoint else num
     first, last = convert_exactly(start, wanted), convert_exactly(stop, wanted)
@@ -244,6 +247,7 @@ def linspace(
     shape = (num,) + (1,) * max(first.ndim, last.ndim)
     weight = Array(share.astype(wanted).reshape(shape))
     result = add(multiply(first, 1 - weight), multiply(last, weight))
+    axis = one_axis("linspace", axis, result.ndim)
     if axis:
         result = result.swapaxes(0, axis) if result.ndim == 2 else _moved(result, axis)
     if dtype is not None:
@@ -319,12 +323,13 @@ def _band(like: Any, shape: Sequence[Any], k: int, compare: str) -> Any:
     """Whether column - row compares so with k; recorded if `like` is traced."""
     rows = apply_like(like, "iota", shape=shape, axis=0, dtype="int32")
     columns = apply_like(like, "iota", shape=shape, axis=1, dtype="int32")
-    return apply(compare, columns, apply("add", rows, int(k)))
+    k = max(min(integer("k, the number of the diagonal,", k), 2**30), -(2**30))
+    return apply(compare, columns, apply("add", rows, k))
 
 
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
     """A matrix with ones at and below a diagonal."""
-    shape = (N, N if M is None else M)
+    shape = as_shape((N, N if M is None else M))
     return astype(_band(None, shape, k, "le"), FLOAT if dtype is None else dtype)
 
 
@@ -344,7 +349,7 @@ def triu(m: Tensor, k: int = 0) -> Any:
 
 def _check_matrix(name: str, x: Any) -> None:
     if x.ndim < 2:
-        raise ArgumentError(
+        raise ShapeError(
             f"{name}: {x.type} is no matrix",
             where=str(user_source()),
             fix="give an array with two axes or more",
@@ -362,6 +367,7 @@ def diag(v: Tensor, k: int = 0) -> Any:
         )
     if v.ndim == 2:
         return diagonal(v, k)
+    k = integer("diag: k", k)
     n = v.shape[0] + abs(k)
     wide = broadcast_to(v[:, None] if k >= 0 else v[None, :], (v.shape[0], v.shape[0]))
     square = where(_band(v, wide.shape, 0, "eq"), wide, 0)
@@ -380,6 +386,7 @@ def diagonal(a: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """The elements on a diagonal of two axes, along a last axis."""
     from .manipulation import moveaxis
 
+    offset = integer("diagonal: offset", offset)
     a = moveaxis(a, (axis1, axis2), (-2, -1))
     n, m = a.shape[-2:]
     count = max(min(n + min(offset, 0), m - max(offset, 0)), 0)
@@ -410,7 +417,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Any:
             fix="give one axis; rlx.vmap takes a batch of them",
         )
     count = x.shape[0] if N is None else integer("vander: N", N)
-    powers = range(count) if increasing else range(count - 1, -1, -1)
+    powers = range(count) if flag("vander: increasing", increasing) else range(count - 1, -1, -1)
     return stack([x**i for i in powers], axis=1)
 
 
@@ -418,12 +425,8 @@ def meshgrid(
     *xi: Tensor, copy: bool = True, sparse: bool = False, indexing: str = "xy"
 ) -> list[Any]:
     """The coordinates of the points of a grid, an array for each axis; each is a copy."""
-    if indexing not in ("xy", "ij"):
-        raise ArgumentError(
-            f"meshgrid: there is no indexing {indexing!r}",
-            where=str(user_source()),
-            fix='use "xy" (columns first) or "ij" (rows first)',
-        )
+    choice("meshgrid: indexing", indexing, ("xy", "ij"))
+    sparse = flag("meshgrid: sparse", sparse)
     vectors = [as_tensor(x).reshape(-1) for x in xi]
     rank = len(vectors)
     order = list(range(rank))
@@ -443,7 +446,7 @@ def indices(dimensions: Sequence[Any], dtype: Any = None, sparse: bool = False) 
     """The index along each axis of a grid."""
     dtype = np.dtype("int32") if dtype is None else as_dtype(dtype)
     shape = as_shape(dimensions)
-    if sparse:
+    if flag("indices: sparse", sparse):
         thin = [tuple(n if i == j else 1 for j, n in enumerate(shape)) for i in range(len(shape))]
         return tuple(apply("iota", shape=s, axis=i, dtype=dtype) for i, s in enumerate(thin))
     grids = [apply("iota", shape=shape, axis=i, dtype=dtype) for i in range(len(shape))]
@@ -452,4 +455,5 @@ def indices(dimensions: Sequence[Any], dtype: Any = None, sparse: bool = False) 
 
 def fromfunction(function: Any, shape: Any, *, dtype: Any = float, **kwargs: Any) -> Any:
     """An array by calling a function on the indices along each axis."""
+    callable_of("fromfunction: function", function)
     return function(*indices(as_shape(shape), FLOAT if dtype is float else dtype), **kwargs)

@@ -12,6 +12,7 @@ import numpy as np
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..trace.apply import as_tensor
+from ..trace.arguments import choice, count_of, members
 from ..trace.halves import wide_dtype
 from ..trace.promotion import convert, result_dtype
 from .contraction import contracted
@@ -94,7 +95,10 @@ def einsum_path(
     """
     subscripts, operands = _as_text(subscripts, operands)
     stand_ins = [np.broadcast_to(np.float32(0), as_tensor(x).shape) for x in operands]
-    how: Any = "greedy" if optimize == "auto" else optimize
+    how: Any = "greedy" if isinstance(optimize, str) and optimize == "auto" else optimize
+    if not isinstance(how, list):
+        how = choice("einsum_path: optimize", how, (True, False, "greedy", "optimal"))
+    _parse(subscripts, [as_tensor(x) for x in operands])  # an error if they are wrong
     return np.einsum_path(subscripts, *stand_ins, optimize=how)  # it reads nothing but shapes
 
 
@@ -114,7 +118,9 @@ def _as_text(subscripts: Any, operands: tuple[Any, ...]) -> tuple[Any, tuple[Any
 
 def _letters(axes: Sequence[Any]) -> str:
     names = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-    return "".join("..." if axis is Ellipsis else names[axis] for axis in axes)
+    given = members("einsum: the axes of an operand", axes)
+    numbers = [a if a is Ellipsis else count_of("einsum: an axis", a, most=51) for a in given]
+    return "".join("..." if n is Ellipsis else names[n] for n in numbers)
 
 
 def _others(terms: list[tuple[Any, list[str]]], i: int) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from ..ir.errors import FileFormatError
 from ..ir.files import reaching
 from ..ir.types import as_dtype
 from ..trace.apply import as_tensor
+from ..trace.arguments import count_of, members, wrong
 from ..trace.array import new_array
 from ..trace.host import to_numpy
 
@@ -20,26 +22,63 @@ NAME = "a NumPy file of numbers (.npy or .npz)"
 
 def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Any:
     """The numbers that lie in memory, copied."""
-    return new_array(np.frombuffer(buffer, as_dtype(dtype), count, offset).copy())
+    try:
+        bytes_ = memoryview(buffer)
+    except TypeError:
+        raise wrong("frombuffer: buffer", buffer, "bytes", "pass bytes or an array") from None
+    count, offset = count_of("frombuffer: count", count, -1), count_of("frombuffer: offset", offset)
+    return _read("frombuffer", np.frombuffer, bytes_, as_dtype(dtype), count, offset)
 
 
 def fromiter(iterable: Iterable[Any], dtype: Any, count: int = -1) -> Any:
     """The numbers an iterator gives."""
-    return new_array(np.fromiter(iterable, as_dtype(dtype), count))
+    count, numbers = count_of("fromiter: count", count, -1), members("fromiter: iterable", iterable)
+    return _read("fromiter", np.fromiter, numbers, as_dtype(dtype), count)
 
 
 def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) -> Any:
     """The numbers in a text, with `sep` between them."""
-    return new_array(np.fromstring(string, as_dtype(dtype), count, sep=sep))
+    _check_text("fromstring: string", string)
+    _check_text("fromstring: sep", sep)
+    count = count_of("fromstring: count", count, -1)
+    return _read("fromstring", np.fromstring, string, as_dtype(dtype), count, sep=sep)
 
 
 def fromfile(file: Any, dtype: Any = float, count: int = -1, sep: str = "", offset: int = 0) -> Any:
     """The numbers in a file, as bytes or as text with `sep` between them."""
-    return new_array(np.fromfile(file, as_dtype(dtype), count, sep, offset))
+    _check_file("fromfile: file", file)
+    _check_text("fromfile: sep", sep)
+    count, offset = count_of("fromfile: count", count, -1), count_of("fromfile: offset", offset)
+    with reaching(file, "read"):
+        return _read("fromfile", np.fromfile, file, as_dtype(dtype), count, sep, offset)
+
+
+def _read(name: str, read: Callable[..., np.ndarray], *args: Any, **keywords: Any) -> Any:
+    """The array that a function of NumPy makes of what is there, or an error of rlx."""
+    try:
+        return new_array(np.array(read(*args, **keywords)))
+    except (ValueError, TypeError) as error:
+        raise FileFormatError(
+            f"{name}: {error}",
+            where=str(user_source()),
+            fix="give as many numbers as are asked for, in the form of the dtype",
+        ) from None
+
+
+def _check_text(what: str, given: Any) -> None:
+    if not isinstance(given, str):
+        raise wrong(what, given, "a text", 'pass a text, such as ","')
+
+
+def _check_file(what: str, given: Any) -> None:
+    is_open = hasattr(given, "read") or hasattr(given, "write")
+    if not (isinstance(given, str | os.PathLike) or is_open):
+        raise wrong(what, given, "a file", "pass a path, or a file that is open for bytes")
 
 
 def save(file: Any, arr: Any) -> None:
     """Write an array to a `.npy` file."""
+    _check_file("save: file", file)
     with reaching(file, "write"):
         np.save(file, as_tensor(arr).host(), allow_pickle=False)
 
@@ -48,6 +87,7 @@ def savez(file: Any, *args: Any, **named: Any) -> None:
     """Write arrays to a `.npz` file, under their names or as arr_0, arr_1 ..."""
     table = {f"arr_{i}": x for i, x in enumerate(args)} | named
     arrays = {name: as_tensor(x).host() for name, x in table.items()}
+    _check_file("savez: file", file)
     with reaching(file, "write"):
         np.savez(file, allow_pickle=False, **arrays)
 
@@ -57,6 +97,7 @@ def load(file: Any) -> Any:
 
     No Python objects are read, so that a file cannot run code.
     """
+    _check_file("load: file", file)
     from zipfile import BadZipFile  # 3 ms to import, and wanted here alone
 
     try:

@@ -12,6 +12,8 @@ from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..ir.types import as_dtype, is_bool, is_integer
 from ..trace.apply import apply, as_operand, as_tensor
+from ..trace.arguments import members
+from ..trace.array_arguments import scalar
 from ..trace.promotion import convert, convert_exactly, fit_operands, pointwise, result_dtype
 from .arithmetic import copysign
 from .division import remainder
@@ -81,6 +83,7 @@ def unwrap(
     p: Tensor, discont: float | None = None, axis: int = -1, period: float = 2 * math.pi
 ) -> Any:
     """Angles along an axis without the jumps of whole turns."""
+    period = scalar("unwrap: period", period)
     p = convert_exactly(p, result_dtype(as_operand(p), as_operand(period)))
     steps = diff(p, axis=axis)
     half = period // 2 if is_integer(p.dtype) else period / 2
@@ -100,6 +103,8 @@ def piecewise(
     One function more than conditions is for elements where none holds.
     """
     x = as_tensor(x)
+    condlist = members("piecewise: condlist", condlist)
+    funclist = members("piecewise: funclist", funclist)
     if len(funclist) not in (len(condlist), len(condlist) + 1):
         raise ArgumentError(
             f"piecewise: {len(funclist)} functions for {len(condlist)} conditions",

@@ -11,9 +11,10 @@ from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..ir.types import is_bool, is_inexact
 from ..trace.apply import apply, as_tensor
-from ..trace.arguments import with_axes
+from ..trace.arguments import callable_of, count_of
 from ..trace.array import new_array
-from ..trace.axes import some_axes
+from ..trace.array_arguments import matrix, with_axes
+from ..trace.axes import MOST_AXES, as_shape, integer, some_axes
 from ..trace.host import is_python_scalar
 from ..trace.promotion import FLOAT, convert, convert_exactly, promote_operands
 from .creation import arange, linspace, ones, zeros
@@ -33,6 +34,8 @@ from .reductions import Axis, diff
 from .sorting import check_vector
 
 # -- by indexing --------------------------------------------------------------------------------
+
+MOST_ROWS = 1 << 16  # whose triangle has more places than int32 counts
 
 
 def _line(part: slice) -> Any:
@@ -139,6 +142,7 @@ def mask_indices(
     n: int, mask_func: Callable[..., Any], k: Any = 0, *, size: int | None = None
 ) -> tuple[Any, ...]:
     """The places that `mask_func(square, k)`, such as `triu`, leaves in a square."""
+    callable_of("mask_indices: mask_func", mask_func)
     return nonzero(mask_func(ones((n, n)), k), size=size)
 
 
@@ -147,8 +151,8 @@ def mask_indices(
 
 def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
     """The places of the diagonal, an index array for each axis."""
-    line = apply("iota", shape=(n,), axis=0, dtype="int32")
-    return (line,) * ndim
+    line = apply("iota", shape=as_shape(n), axis=0, dtype="int32")
+    return (line,) * count_of("diag_indices: ndim", ndim, most=MOST_AXES)
 
 
 def diag_indices_from(arr: Tensor) -> tuple[Any, ...]:
@@ -159,25 +163,30 @@ def diag_indices_from(arr: Tensor) -> tuple[Any, ...]:
 
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
     """The places at and below a diagonal."""
-    rows, columns = np.tril_indices(n, k, m)
-    return new_array(rows.astype("int32")), new_array(columns.astype("int32"))
+    return _triangle("tril_indices", np.tril_indices, n, k, m)
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
     """The places at and above a diagonal."""
-    rows, columns = np.triu_indices(n, k, m)
+    return _triangle("triu_indices", np.triu_indices, n, k, m)
+
+
+def _triangle(name: str, places: Callable[..., Any], n: Any, k: Any, m: Any) -> tuple[Any, Any]:
+    n = count_of(f"{name}: n", n, most=MOST_ROWS)
+    m = n if m is None else count_of(f"{name}: m", m, most=MOST_ROWS)
+    rows, columns = places(n, max(min(integer(f"{name}: k", k), m), -n), m)
     return new_array(rows.astype("int32")), new_array(columns.astype("int32"))
 
 
 def tril_indices_from(arr: Tensor, k: int = 0) -> tuple[Any, Any]:
     """The places at and below a diagonal of a matrix."""
-    rows, columns = as_tensor(arr).shape
+    rows, columns = matrix("tril_indices_from: arr", arr).shape
     return tril_indices(rows, k, columns)
 
 
 def triu_indices_from(arr: Tensor, k: int = 0) -> tuple[Any, Any]:
     """The places at and above a diagonal of a matrix."""
-    rows, columns = as_tensor(arr).shape
+    rows, columns = matrix("triu_indices_from: arr", arr).shape
     return triu_indices(rows, k, columns)
 
 

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from ..ir.builder import user_source
-from ..ir.errors import BoundsError
-from ..ir.types import DTYPES
+from ..ir.errors import BoundsError, DtypeError
+from ..ir.types import DTYPES, is_bool, is_integer
 from ..trace.apply import as_tensor
+from ..trace.arguments import count_of, flag, members, wrong
+from ..trace.array_arguments import matrix, scalar, vector
 from ..trace.axes import integer
 from ..trace.promotion import broadcast_to, convert
 from .creation import linspace, ones, zeros
@@ -31,7 +33,13 @@ def bincount(
 
     In traced code `length` is needed: integers from there on are left out.
     """
-    x = ravel(x)
+    x, minlength = ravel(x), count_of("bincount: minlength", minlength)
+    if not (is_bool(x.dtype) or is_integer(x.dtype)):
+        raise DtypeError(
+            f"bincount: x is {x.type}, not integers",
+            where=str(user_source()),
+            fix='convert them: x.astype("int32")',
+        )
     if length is None:
         known = known_array("bincount", x, "say how many: bincount(x, length=n)")
         if known.size and known.min() < 0:
@@ -41,6 +49,7 @@ def bincount(
                 fix="leave out negative integers: x[x >= 0]",
             )
         length = int(known.max()) + 1 if known.size else 0
+    length = count_of("bincount: length", length)
     count = length if length > minlength else minlength
     amounts = as_tensor(np.ones((), INT32)) if weights is None else ravel(weights)
     start = zeros((count,), amounts.dtype)
@@ -55,12 +64,20 @@ def histogram_bin_edges(
     weights: Tensor | None = None,
 ) -> Any:
     """The edges of bins of equal width, which `weights` do not change."""
-    if not isinstance(bins, int):
-        return as_tensor(bins)
-    a = ravel(a)
-    low, high = (min(a), max(a)) if range is None else map(as_tensor, range)
+    if not isinstance(bins, int | np.integer):
+        return vector("histogram: bins", bins, least=1)
+    a, bins = ravel(a), count_of("histogram: bins", bins, 1)
+    low, high = (min(a), max(a)) if range is None else _span("histogram: range", range)
     is_flat = low == high
     return linspace(where(is_flat, low - 0.5, low), where(is_flat, high + 0.5, high), bins + 1)
+
+
+def _span(what: str, given: Any) -> tuple[Any, Any]:
+    """The least and the greatest number of a range."""
+    ends = members(what, given)
+    if len(ends) != 2:
+        raise wrong(what, given, "a pair", "give the least and the greatest number")
+    return as_tensor(scalar(what, ends[0])), as_tensor(scalar(what, ends[1]))
 
 
 def histogram(
@@ -80,7 +97,7 @@ def histogram(
     amounts = 1.0 if weights is None else ravel(weights)
     amounts = where(is_inside, amounts, 0.0)
     counts = bincount(where(is_inside, place, 0), amounts, length=count)
-    if density:
+    if flag("histogram: density", density):
         counts = divide(divide(counts, diff(edges)), sum(counts))
     return counts, edges
 
@@ -95,7 +112,7 @@ def histogram2d(
 ) -> tuple[Any, Any, Any]:
     """How many points lie in each cell of a grid, and the edges along x and y."""
     given = bins
-    if not isinstance(bins, int) and len(bins) != 2:
+    if not isinstance(bins, int) and len(members("histogram2d: bins", bins)) != 2:
         given = [bins, bins]
     points = stack([ravel(x), ravel(y)], axis=1)
     counts, edges = histogramdd(points, given, range, weights, density)
@@ -114,10 +131,15 @@ def histogramdd(
     The second result is the edges along each axis. `bins` and `range` are for all axes, or a list
     with an item for each.
     """
-    points = as_tensor(sample)
+    points = matrix("histogramdd: sample", sample)
     rank = integer("histogramdd: the number of axes", points.shape[1])
-    many = [bins] * rank if isinstance(bins, int) else list(bins)
-    ranges = [None] * rank if range is None else list(range)
+    is_one = isinstance(bins, int | np.integer)
+    many = (bins,) * rank if is_one else members("histogramdd: bins", bins)
+    ranges = (None,) * rank if range is None else members("histogramdd: range", range)
+    for name, given in (("bins", many), ("range", ranges)):
+        if len(given) != rank:
+            fix = f"give one, or {rank}, one for each axis"
+            raise wrong(f"histogramdd: {name}", given, f"for {rank} axes", fix)
     edges = [
         histogram_bin_edges(points[:, i], n, span)
         for i, (n, span) in enumerate(zip(many, ranges, strict=True))
@@ -136,7 +158,7 @@ def histogramdd(
     places = where(is_inside, number, count)  # past the end: dropped
     cells = zeros((count,), amounts.dtype).at[places].add(amounts, mode="drop")
     counts = reshape(cells, tuple(sizes))
-    if density:
+    if flag("histogram: density", density):
         for i, edge in enumerate(edges):
             thin = tuple(-1 if i == j else 1 for j, _ in enumerate(edges))
             counts = divide(counts, reshape(diff(edge), thin))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.builder import user_source
+from ..ir.dims import Dim
 from ..ir.errors import (
     ConcretizationError,
     ImmutableError,
@@ -16,6 +17,7 @@ from ..ir.errors import (
 )
 from ..ir.types import DTYPES
 from ..trace.apply import apply, apply_like, as_operand, as_tensor
+from ..trace.arguments import choice, count_of, members, wrong
 from ..trace.array import Array
 from ..trace.axes import broadcast_shapes, one_axis
 from ..trace.bounds import outside
@@ -181,8 +183,9 @@ def put(
     check_copied("put", inplace)
     a = as_tensor(a)
     places, v = ravel(integers("put", ind)), ravel(v)
-    if mode in ("clip", "wrap"):
-        places = from_start(places, a.size, mode)
+    way = choice("put: mode", mode, (None, "clip", "wrap", "raise", "drop"))
+    if way in ("clip", "wrap"):
+        places = from_start(places, a.size, way)
     count = places.shape[0]
     if v.shape[0] != count and count:
         v = v[np.arange(count, dtype="int32") % v.shape[0]]
@@ -195,6 +198,7 @@ def choose(a: Tensor, choices: Sequence[Tensor], out: None = None, mode: str = "
     `mode` "clip" and "wrap" are for indices outside, which "raise" refuses where they are known.
     """
     refuse_out("choose", out)
+    choices = members("choose: choices", choices)
     check_inside("choose", a, len(choices), mode)
     dtype = result_dtype(*map(as_operand, choices))
     fitted = [convert_exactly(choice, dtype) for choice in choices]
@@ -229,6 +233,7 @@ def nonzero(a: Tensor, *, size: int | None = None, fill_value: Any = None) -> tu
     if size is None:
         known = known_array("nonzero", a, "say how many: nonzero(x, size=n)")
         return tuple(Array(x.astype("int32")).to(home("nonzero", [a])) for x in np.nonzero(known))
+    size = size if isinstance(size, Dim) else count_of("nonzero: size", size)
     dtype = index_dtype(INT32, a.size)
     flags = convert(ravel(truth(a)), dtype)
     ranks = cumsum(flags)
@@ -238,7 +243,10 @@ def nonzero(a: Tensor, *, size: int | None = None, fill_value: Any = None) -> tu
     flat = as_tensor(apply_like(a, "full", shape=(size,), value=0, dtype=dtype))
     flat = flat.at[slots].set(numbers, mode="drop", unique_indices=True)
     is_filled = less(np.arange(size, dtype="int32"), sum(flags))
-    fills = fill_value if isinstance(fill_value, tuple) else (fill_value or 0,) * max(a.ndim, 1)
+    fill = 0 if fill_value is None else fill_value
+    fills = fill if isinstance(fill, tuple) else (fill,) * max(a.ndim, 1)
+    if len(fills) != max(a.ndim, 1):
+        raise wrong("nonzero: fill_value", fills, f"for {a.ndim} axes", "give one for each axis")
     axes = unravel_index(flat, a.shape or (1,))
     return tuple(either(is_filled, place, f) for place, f in zip(axes, fills, strict=True))
 
@@ -319,6 +327,8 @@ def place(arr: Tensor, mask: Tensor, vals: Tensor, *, inplace: bool = False) -> 
 def putmask(x: Tensor, mask: Tensor, values: Tensor) -> Any:
     """A new array with values, repeated to its size, where a mask holds."""
     x, values = as_tensor(x), ravel(values)
+    if not values.shape[0]:
+        raise wrong("putmask: values", values, "numbers", "give one value or more")
     numbers = np.arange(math.prod(x.shape), dtype="int32") % values.shape[0]
     return either(mask, reshape(values[numbers], x.shape), x)
 

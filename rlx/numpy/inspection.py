@@ -21,7 +21,9 @@ from ..ir.types import (
     promote,
 )
 from ..trace.apply import as_operand, operand_type
+from ..trace.arguments import count_of, flag
 from ..trace.axes import one_axis
+from ..trace.host import to_numpy
 from ..trace.operators import Operators
 from .elementwise import Tensor
 
@@ -109,9 +111,10 @@ def array_repr(
     suppress_small: bool | None = None,
 ) -> str:
     """The array as Python text, in so many digits and columns."""
-    if (max_line_width, precision, suppress_small) == (None, None, None):
+    if max_line_width is precision is suppress_small is None:
         return repr(arr)
-    text = np.array_repr(np.asarray(arr), max_line_width, precision, suppress_small)
+    layout = _layout("array_repr", max_line_width, precision, suppress_small)
+    text = np.array_repr(to_numpy(arr), *layout)
     return text.replace("array(", "Array(", 1)
 
 
@@ -122,7 +125,14 @@ def array_str(
     suppress_small: bool | None = None,
 ) -> str:
     """The elements of the array as text, in so many digits and columns."""
-    return np.array_str(np.asarray(a), max_line_width, precision, suppress_small)
+    layout = _layout("array_str", max_line_width, precision, suppress_small)
+    return np.array_str(to_numpy(a), *layout)
+
+
+def _layout(name: str, width: Any, digits: Any, small: Any) -> tuple[Any, Any, Any]:
+    width = None if width is None else count_of(f"{name}: max_line_width", width)
+    digits = None if digits is None else count_of(f"{name}: precision", digits, most=100)
+    return width, digits, None if small is None else flag(f"{name}: suppress_small", small)
 
 
 def isscalar(element: Any) -> bool:
@@ -135,6 +145,8 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
 
     bfloat16 and float8 are floating.
     """
+    if not (isinstance(arg2, type) and issubclass(arg2, np.generic)):
+        arg2 = as_dtype(arg2)
     if arg2 in (np.floating, np.inexact, np.number) and is_inexact(as_dtype(arg1)):
         return arg2 is not np.floating or as_dtype(arg1).kind != "c"
     return bool(np.issubdtype(as_dtype(arg1) if not isinstance(arg1, type) else arg1, arg2))

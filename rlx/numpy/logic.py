@@ -11,6 +11,7 @@ from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.types import DTYPES, is_bool, is_complex, is_float, is_inexact
 from ..trace.apply import apply, as_operand, as_tensor
+from ..trace.arguments import flag, members
 from ..trace.promotion import (
     convert_exactly,
     fit_each,
@@ -125,6 +126,8 @@ def where(condition: Tensor, x: Tensor | None = None, y: Tensor | None = None, /
 
 
 def _check_pairs(name: str, conditions: Sequence[Any], choices: Sequence[Any]) -> None:
+    conditions = members(f"{name}: condlist", conditions)
+    choices = members(f"{name}: choicelist", choices)
     if len(conditions) != len(choices):
         raise ArgumentError(
             f"{name}: {len(conditions)} conditions and {len(choices)} choices",
@@ -177,7 +180,7 @@ def array_equal(a1: Tensor, a2: Tensor, equal_nan: bool = False) -> Any:
     if a1.shape != a2.shape:
         return as_tensor(np.False_)
     result = equal(a1, a2)
-    if equal_nan:
+    if flag("array_equal: equal_nan", equal_nan):
         result = logical_or(result, logical_and(isnan(a1), isnan(a2)))
     return apply("reduce_and", result, axes=tuple(range(result.ndim)))
 

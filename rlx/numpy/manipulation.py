@@ -12,17 +12,17 @@ from ..ir.builder import user_source
 from ..ir.dims import Dim
 from ..ir.errors import (
     ArgumentError,
-    AttributeValueError,
     AxisError,
     ConcretizationError,
     ShapeError,
 )
 from ..ir.types import DTYPES
 from ..trace.apply import apply, apply_like, as_operand, as_tensor, literal, operand_type
-from ..trace.arguments import count_of
+from ..trace.arguments import choice, count_of, flag, members, wrong
 from ..trace.array import Array
 from ..trace.axes import as_shape, integer, one_axis, resolve_shape, some_axes
 from ..trace.axes import broadcast_shapes as _broadcast_shapes
+from ..trace.host import to_numpy
 from ..trace.ownership import is_part
 from ..trace.promotion import broadcast_operands, convert, convert_exactly, result_dtype
 from ..trace.promotion import broadcast_to as _broadcast_to
@@ -40,17 +40,12 @@ def reshape(a: Tensor, shape: Any, order: str = "C", *, copy: bool | None = None
     `copy=True` gives another array also where the shape stays.
     """
     a = as_tensor(a)
-    a = a.copy() if copy else a
+    a = a.copy() if flag("reshape: copy", copy) else a
+    choice("reshape: order", order, ("C", "F"))
     new = resolve_shape("reshape", a.shape, shape)
     if order == "F":
         flipped = transpose(reshape(transpose(a), new[::-1]))
         return flipped
-    if order != "C":
-        raise AttributeValueError(
-            f"reshape: there is no order {order!r}",
-            where=str(user_source()),
-            fix='use "C" (rows first) or "F" (columns first)',
-        )
     return a if new == tuple(a.shape) else is_part(a, apply("reshape", a, shape=new))
 
 
@@ -118,6 +113,7 @@ def rollaxis(a: Tensor, axis: int, start: int = 0) -> Any:
     """One axis moved to stand before another."""
     a = as_tensor(a)
     axis = one_axis("rollaxis", axis, a.ndim)
+    start = integer("rollaxis: start", start)
     start = a.ndim if start == a.ndim else one_axis("rollaxis", start, a.ndim)
     return moveaxis(a, axis, start - 1 if axis < start else start)
 
@@ -267,7 +263,7 @@ def dstack(tup: Sequence[Tensor], dtype: Any = None) -> Any:
 
 def column_stack(tup: Sequence[Tensor]) -> Any:
     """1-d arrays as the columns of a matrix."""
-    tensors = [as_tensor(x) for x in tup]
+    tensors = [as_tensor(x) for x in members("column_stack: tup", tup)]
     return concatenate([reshape(x, (-1, 1)) if x.ndim < 2 else x for x in tensors], 1)
 
 
@@ -365,7 +361,10 @@ def repeat(
     front = (slice(None),) * place
     if isinstance(repeats, TracedTensor) and repeats.concrete is None:
         return a[(*front, _repeated_places(repeats, a.shape[place], total_repeat_length))]
-    if np.min(np.asarray(repeats), initial=0) < 0:
+    counts = to_numpy(repeats) if not isinstance(repeats, int) else np.asarray(repeats)
+    if counts.dtype.kind not in "iub" and counts.size:
+        raise wrong("repeat: repeats", repeats, "whole numbers", "give integers")
+    if np.min(counts, initial=0) < 0:
         raise ArgumentError(
             f"repeat: {repeats} has a negative count",
             where=str(user_source()),
@@ -376,7 +375,6 @@ def repeat(
         shape = (*a.shape[: place + 1], repeats, *a.shape[place + 1 :])
         merged = (*a.shape[:place], a.shape[place] * repeats, *a.shape[place + 1 :])
         return reshape(_broadcast_to(wide, shape), merged)
-    counts = np.asarray(repeats)
     if counts.shape not in ((), (1,), (a.shape[place],)):
         raise ShapeError(
             f"repeat: there are counts of shape {counts.shape} for {a.shape[place]} elements",
@@ -386,6 +384,7 @@ def repeat(
     counts = np.broadcast_to(counts, (a.shape[place],))
     places = np.repeat(np.arange(a.shape[place], dtype="int32"), counts)
     if total_repeat_length is not None:
+        total_repeat_length = count_of("repeat: total_repeat_length", total_repeat_length)
         missing = max(total_repeat_length - len(places), 0)
         places = np.pad(places, (0, missing), mode="edge")[:total_repeat_length]
     return a[(*front, literal(places, like=a))]
@@ -425,7 +424,10 @@ def fliplr(m: Tensor) -> Any:
 def rot90(m: Tensor, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
     """The array turned by k quarters in the plane of two axes."""
     m = as_tensor(m)
-    first, second = some_axes("rot90", axes, m.ndim)
+    chosen = some_axes("rot90", axes, m.ndim)
+    if len(chosen) != 2:
+        raise wrong("rot90: axes", axes, "a pair", "name the two axes of the plane")
+    (first, second), k = chosen, integer("rot90: k", k)
     if k % 4 == 0:
         return m
     if k % 4 == 2:
@@ -440,8 +442,10 @@ def roll(a: Tensor, shift: int | Sequence[int], axis: Axis = None) -> Any:
     a = as_tensor(a).copy()
     if axis is None:
         return reshape(roll(ravel(a), shift, 0), a.shape)
-    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    axes = some_axes("roll", axis, a.ndim, twice=True)
     shifts = (shift,) * len(axes) if not isinstance(shift, Sequence) else tuple(shift)
+    if len(shifts) != len(axes):
+        raise wrong("roll: shift", shifts, f"for {len(axes)} axes", "give one for each axis")
     for i, amount in zip(axes, shifts, strict=True):
         a = _roll_one(a, amount, one_axis("roll", i, a.ndim))
     return a

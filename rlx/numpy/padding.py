@@ -12,9 +12,11 @@ import numpy as np
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, AttributeValueError
 from ..trace.apply import apply, as_tensor
-from ..trace.axes import as_shape, integer
+from ..trace.arguments import wrong
+from ..trace.axes import MOST_AXES, as_shape, integer, one_axis
 from ..trace.promotion import broadcast_to, convert_exactly
 from .arithmetic import astype
+from .creation import zeros
 from .elementwise import Tensor, add, multiply, subtract
 from .indexing import take
 from .manipulation import concatenate, moveaxis, ravel, reshape
@@ -38,7 +40,10 @@ def pad(array: Tensor, pad_width: Any, mode: str = "constant", **kwargs: Any) ->
     "linear_ramp" (`end_values`), "maximum", "minimum", "mean", "median" (`stat_length`), "empty".
     """
     array = as_tensor(array)
-    widths = _pairs("pad_width", pad_width, array.ndim)
+    given = _pairs("pad_width", pad_width, array.ndim)
+    widths = [(integer("pad: pad_width", a), integer("pad: pad_width", b)) for a, b in given]
+    if not isinstance(mode, str):
+        raise wrong("pad: mode", mode, "a text", 'use "constant" or another of the modes')
     if any(n < 0 for pair in widths for n in pair):
         raise ArgumentError(
             f"pad: pad_width {pad_width} has a negative size",
@@ -73,7 +78,7 @@ def _pairs(name: str, given: Any, rank: int) -> list[tuple[Any, Any]]:
     if isinstance(given, dict):
         pairs: list[Any] = [(0, 0)] * rank
         for axis, pair in given.items():
-            pairs[axis] = pair if isinstance(pair, Sequence) else (pair, pair)
+            pairs[one_axis(name, axis, rank)] = pair if isinstance(pair, Sequence) else (pair, pair)
         return pairs
     try:
         table = np.broadcast_to(np.asarray(given), (rank, 2))
@@ -174,7 +179,10 @@ def resize(a: Tensor, new_shape: Any) -> Any:
     """The elements repeated to fill a shape."""
     a, shape = ravel(a), as_shape(new_shape)
     count = integer("resize: the number of elements", math.prod(shape))
-    numbers = np.arange(count, dtype="int32") % integer("resize: the size", a.shape[0])
+    size = integer("resize: the size", a.shape[0])
+    if not size:
+        return zeros(shape, a.dtype)
+    numbers = np.arange(count, dtype="int32") % size
     return reshape(take(a, numbers), shape)
 
 
@@ -189,7 +197,12 @@ def block(arrays: Any) -> Any:
 
 
 def _depth(arrays: Any) -> int:
-    return 1 + _depth(arrays[0]) if isinstance(arrays, list) else 0
+    depth = 0
+    while isinstance(arrays, list):
+        if not arrays or depth > MOST_AXES:
+            raise wrong("block: arrays", arrays, "lists of blocks", "give a block for each place")
+        arrays, depth = arrays[0], depth + 1
+    return depth
 
 
 def _rank(arrays: Any) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.builder import user_source
-from ..ir.errors import ArgumentError, AttributeValueError, BoundsError, DtypeError
+from ..ir.errors import ArgumentError, BoundsError, DtypeError
 from ..ir.types import DTYPES, is_integer
 from ..trace.apply import as_tensor
 from ..trace.arguments import choice, members
@@ -42,13 +42,7 @@ def integers(name: str, x: Tensor) -> Any:
 
 def mode_of(name: str, mode: str | None) -> str:
     """What is done about indices outside; "fill" if nothing is said."""
-    if mode not in (None, *MODES):
-        raise AttributeValueError(
-            f"{name}: there is no mode {mode!r} for indices outside of the array",
-            where=str(user_source()),
-            fix=f"use one of {', '.join(MODES)}",
-        )
-    return mode or "fill"
+    return choice(f"{name}: mode", mode, (None, *MODES)) or "fill"
 
 
 def from_start(indices: Any, size: Any, mode: str) -> Any:
@@ -65,12 +59,7 @@ def from_start(indices: Any, size: Any, mode: str) -> Any:
 
 def check_inside(name: str, indices: Tensor, size: Any, mode: str) -> None:
     """Refuse known indices outside, if the mode is "raise"."""
-    if mode not in ("raise", "clip", "wrap"):
-        raise AttributeValueError(
-            f"{name}: there is no mode {mode!r}",
-            where=str(user_source()),
-            fix='use "raise", "clip" or "wrap"',
-        )
+    choice(f"{name}: mode", mode, ("raise", "clip", "wrap"))
     given = as_tensor(indices)
     known = given.concrete if isinstance(given, TracedTensor) else given.host()
     if mode == "raise" and known is not None and known.size:

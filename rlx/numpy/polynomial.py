@@ -12,8 +12,9 @@ from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError, ShapeError
 from ..ir.types import is_inexact
 from ..trace.apply import apply, as_operand, as_tensor
-from ..trace.arguments import count_of, known_number, vector, with_axes
+from ..trace.arguments import choice, count_of, flag
 from ..trace.array import new_array
+from ..trace.array_arguments import known_number, scalar, vector, with_axes
 from ..trace.axes import integer
 from ..trace.promotion import FLOAT, broadcast_to, convert, convert_exactly, result_dtype
 from .contraction import convolve, matmul, outer
@@ -62,7 +63,7 @@ def polysub(a1: Tensor, a2: Tensor) -> Any:
 def polymul(a1: Tensor, a2: Tensor, *, trim_leading_zeros: bool = False) -> Any:
     """The product of two polynomials."""
     a1, a2 = vector("polymul: a1", a1), vector("polymul: a2", a2)
-    if trim_leading_zeros:
+    if flag("polymul: trim_leading_zeros", trim_leading_zeros):
         a1, a2 = (trim_zeros(a, "f") for a in (a1, a2))
     return convolve(a1, a2)
 
@@ -80,7 +81,9 @@ def polydiv(u: Tensor, v: Tensor, *, trim_leading_zeros: bool = False) -> tuple[
         factor = divide(rest[i], divisor[0])
         found.append(factor)
         rest = rest.at[i : i + divisor.shape[0]].add(-factor * divisor).at[i].set(0)
-    return stack(found), trim_zeros(rest, "f") if trim_leading_zeros else rest
+    return stack(found), trim_zeros(rest, "f") if flag(
+        "polydiv: trim_leading_zeros", trim_leading_zeros
+    ) else rest
 
 
 def poly(seq_of_zeros: Tensor) -> Any:
@@ -123,9 +126,9 @@ def polyfit(
     rcond = x.shape[0] * float(ml_dtypes.finfo(dtype).eps) if rcond is None else rcond
     found, misses, rank, values = lstsq(divide(rows, scale), y, rcond)
     found = divide(found, scale if found.ndim == 1 else scale[:, None])
-    if full:
+    if flag("polyfit: full", full):
         return found, misses, rank, values, convert(rcond, dtype)
-    if not cov:
+    if not choice("polyfit: cov", cov, (False, True, "unscaled")):
         return found
     thin = divide(rows, scale)
     spread = divide(inv(matmul(thin.T, thin)), outer(scale, scale))
@@ -142,7 +145,7 @@ def roots(p: Tensor, *, strip_zeros: bool = True) -> Any:
     p = vector("roots: p", p)
     p = p if is_inexact(p.dtype) else convert(p, FLOAT)
     trailing = 0
-    if strip_zeros:
+    if flag("roots: strip_zeros", strip_zeros):
         known = known_array("roots", p, "write roots(p, strip_zeros=False)")
         places = np.flatnonzero(known)
         first, last = (places[0], places[-1]) if len(places) else (0, -1)
@@ -206,7 +209,7 @@ def interp(
             fix="give two vectors of one size; rlx.vmap takes a batch of them",
         )
     if period is not None:
-        period = abs(period)
+        period = abs(as_tensor(scalar("interp: period", period)))
         x, xp = x % period, xp % period
         order = xp.argsort()
         xp, fp = xp[order], fp[order]
@@ -232,7 +235,7 @@ def interp(
 
 def _window(name: str, size: int, *weights: float) -> Any:
     """A sum of cosines, weights[k] that of k whole turns along the window."""
-    size = integer(f"{name}: M", size)
+    size = count_of(f"{name}: M", size, -(2**31))
     if size <= 1:
         return new_array(np.ones(max(size, 0), "float32"))
     angle = 2 * math.pi * np.arange(size) / (size - 1)

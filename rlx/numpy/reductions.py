@@ -21,6 +21,7 @@ from ..ir.types import (
     lowest,
 )
 from ..trace.apply import apply, apply_like, as_operand, as_tensor
+from ..trace.arguments import count_of, flag
 from ..trace.axes import one_axis, some_axes
 from ..trace.halves import rounded_once
 from ..trace.promotion import broadcast_to, convert, convert_exactly, result_dtype
@@ -43,7 +44,7 @@ def reduced(name: str, op: str, x: Any, axis: Axis, keepdims: bool) -> Any:
     """A reduction over axes as users write them."""
     axes = tuple(sorted(some_axes(name, axis, x.ndim)))
     result = apply(op, x, axes=axes) if axes else x
-    return keep_axes(result, x.shape, axes) if keepdims else result
+    return keep_axes(result, x.shape, axes) if flag(f"{name}: keepdims", keepdims) else result
 
 
 def total_dtype(dtype: np.dtype) -> np.dtype:
@@ -314,7 +315,7 @@ def diff(
     """
     a = as_tensor(a)
     place = one_axis("diff", axis, a.ndim)
-    if n == 0:
+    if count_of("diff: n", n, most=10_000) == 0:
         return a
     thin = tuple(1 if i == place else size for i, size in enumerate(a.shape))
     ends = [None if end is None else _beside(a, end) for end in (prepend, append)]
@@ -373,7 +374,7 @@ def _cumulative(name: str, fn: Callable[..., Any], first: int, doc: str) -> Any:
         x = as_tensor(x)
         place = one_axis(name, 0 if axis is None and x.ndim == 1 else axis, x.ndim)
         result = fn(x, place, dtype)
-        if not include_initial:
+        if not flag(f"{name}: include_initial", include_initial):
             return result
         low = tuple(int(i == place) for i in range(x.ndim))
         start = as_tensor(np.asarray(first, result.dtype))

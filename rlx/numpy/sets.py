@@ -11,6 +11,7 @@ from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError
 from ..ir.types import DTYPES
 from ..trace.apply import as_operand, as_tensor
+from ..trace.arguments import choice, flag
 from ..trace.array import Array
 from ..trace.axes import one_axis, some_axes
 from ..trace.placement import home
@@ -43,6 +44,11 @@ def unique(
     `fill_value` or the least one. They are sorted whatever `sorted` says.
     """
     ar = as_tensor(ar)
+    return_index = flag("unique: return_index", return_index)
+    return_inverse = flag("unique: return_inverse", return_inverse)
+    return_counts = flag("unique: return_counts", return_counts)
+    equal_nan = flag("unique: equal_nan", equal_nan)
+    axis = None if axis is None else one_axis("unique", axis, ar.ndim)
     if size is None:
         fix = "say how many: unique(x, size=n)"
         known = known_array("unique", ar, fix)
@@ -296,6 +302,7 @@ def setxor1d(
 def trim_zeros(filt: Tensor, trim: str = "fb", axis: int | Sequence[int] | None = None) -> Any:
     """The array without zeros at the front and back of axes; None means all."""
     known = known_array("trim_zeros", filt, "slice the array")
+    choice("trim_zeros: trim", trim, ("f", "b", "fb", "bf", "F", "B", "FB", "BF", ""))
     places = []
     for i in range(known.ndim):
         others = tuple(j for j in range(known.ndim) if j != i)

@@ -7,9 +7,11 @@ from typing import Any
 
 from ..ir.builder import user_source
 from ..ir.dims import Dim
-from ..ir.errors import ArgumentError, AttributeValueError, ShapeError
+from ..ir.errors import ArgumentError, ShapeError
 from ..ir.types import DTYPES, MOST_ELEMENTS, is_bool, is_float
 from ..trace.apply import apply, apply_like, as_operand, as_tensor
+from ..trace.arguments import choice, flag, members, wrong
+from ..trace.array_arguments import vector
 from ..trace.axes import integer, one_axis
 from ..trace.index_items import index_dtype
 from ..trace.promotion import convert, convert_exactly, result_dtype
@@ -81,7 +83,9 @@ def _order_of(a: Tensor, axis: int | None, descending: bool) -> Any:
 
 def lexsort(keys: Sequence[Tensor], axis: int = -1) -> Any:
     """The indices that sort by the last key, ties by the one before it, and so on."""
-    tensors = [as_tensor(key) for key in keys]
+    tensors = [as_tensor(key) for key in members("lexsort: keys", keys)]
+    if not tensors:
+        raise wrong("lexsort: keys", keys, "a list of keys", "give one key or more")
     place = one_axis("lexsort", axis, tensors[0].ndim)
     numbers = apply_like(
         tensors[0], "iota", shape=tuple(tensors[0].shape), axis=place, dtype="int32"
@@ -135,16 +139,12 @@ def searchsorted(
     They go before equal ones, or after them with "right". Every `method` gives the same places.
     """
     _check_method("searchsorted", method, SEARCHES)
-    if side not in ("left", "right"):
-        raise AttributeValueError(
-            f"searchsorted: there is no side {side!r}",
-            where=str(user_source()),
-            fix='use "left" or "right"',
-        )
+    choice("searchsorted: side", side, ("left", "right"))
     dtype = result_dtype(as_operand(a), as_operand(v))
     dtype = INT32 if is_bool(dtype) else dtype
     a, v = convert_exactly(a, dtype), convert_exactly(v, dtype)
     check_vector("searchsorted", a)
+    sorter = None if sorter is None else vector("searchsorted: sorter", sorter)
     a = a if sorter is None else take(a, sorter)
     count = a.shape[0]
     low = convert(multiply(less(v, v), 0), index_dtype(INT32, count))
@@ -180,12 +180,7 @@ def _is_before(element: Any, v: Any, side: str) -> Any:
 
 
 def _check_method(name: str, method: str | None, methods: Sequence[str | None]) -> None:
-    if method not in methods:
-        raise AttributeValueError(
-            f"{name}: there is no method {method!r}",
-            where=str(user_source()),
-            fix=f"use one of {', '.join(str(method) for method in methods)}",
-        )
+    choice(f"{name}: method", method, methods)
 
 
 def digitize(x: Tensor, bins: Tensor, right: bool = False, *, method: str | None = None) -> Any:
@@ -196,7 +191,7 @@ def digitize(x: Tensor, bins: Tensor, right: bool = False, *, method: str | None
     bins = convert(bins, INT32) if is_bool(bins.dtype) else bins
     if bins.shape[0] == 0:
         return convert(multiply(as_tensor(x), 0), INT32)
-    side = "left" if right else "right"
+    side = "left" if flag("digitize: right", right) else "right"
     rising = searchsorted(bins, x, side)
     falling = subtract(bins.shape[0], searchsorted(bins[::-1], x, side))
     return where(bins[-1] >= bins[0], rising, falling)

@@ -9,7 +9,8 @@ import numpy as np
 
 from ..ir.types import DTYPES, as_dtype, is_complex, is_inexact, promote
 from ..trace.apply import apply_like, as_operand, as_tensor
-from ..trace.axes import broadcast_shapes, number, some_axes
+from ..trace.arguments import flag
+from ..trace.axes import broadcast_shapes, number, one_axis, some_axes
 from ..trace.halves import rounded_once
 from ..trace.promotion import (
     FLOAT,
@@ -102,12 +103,13 @@ def average(
     a = as_tensor(a)
     if weights is None:
         result = mean(a, axis, keepdims=keepdims)
+        returned = flag("average: returned", returned)
         total = as_tensor(np.asarray(element_count(a, axis), result.dtype))
         return (result, total) if returned else result
     dtype = result_dtype(a, as_operand(weights), inexact=True)
     a, given = convert(a, dtype), convert_exactly(weights, dtype)
     if given.ndim != a.ndim and isinstance(axis, int):
-        place = axis % a.ndim
+        place = one_axis("average", axis, a.ndim)
         given = given.reshape(tuple(-1 if i == place else 1 for i in range(a.ndim)))
 
     def weighed(a: Any, given: Any) -> Any:
@@ -319,7 +321,7 @@ def cov(
 
     Observations count `fweights` times (integers), with the importance `aweights`.
     """
-    taken = (0 if bias else 1) if ddof is None else number("cov: ddof", ddof)
+    taken = (0 if flag("cov: bias", bias) else 1) if ddof is None else number("cov: ddof", ddof)
     m, result = _variables(m, y, rowvar, dtype)
     return convert(_covariance(m, taken, fweights, aweights), result)
 
@@ -327,6 +329,7 @@ def cov(
 def _variables(m: Tensor, y: Tensor | None, rowvar: bool, dtype: Any) -> tuple[Any, np.dtype]:
     """All variables as rows, in the dtype for sums, and the dtype of the result."""
     m, result = _inexact(atleast_2d(m), dtype)
+    rowvar = flag("rowvar", rowvar)
     m = m if rowvar or m.shape[0] == 1 else transpose(m)
     if y is None:
         return m, result

@@ -13,6 +13,7 @@ import numpy as np
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, ShapeError
 from ..trace.apply import as_tensor
+from ..trace.arguments import callable_of, count_of
 from ..trace.axes import broadcast_shapes, one_axis
 from ..trace.promotion import broadcast_to
 from ..trace.scan import scan
@@ -43,7 +44,9 @@ class ufunc:
         total: Callable[..., Any] | None = None,
         running: Callable[..., Any] | None = None,
     ) -> None:
-        self.__name__ = self.__qualname__ = func.__name__
+        callable_of("ufunc: func", func)
+        self.__name__ = self.__qualname__ = getattr(func, "__name__", type(func).__name__)
+        nin, nout = count_of("ufunc: nin", nin), count_of("ufunc: nout", nout)
         functools.update_wrapper(self, func)
         vars(self).pop("__wrapped__")
         self.__module__ = "rlx.numpy"  # where it takes the place of the function

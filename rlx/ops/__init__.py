@@ -14,6 +14,7 @@ from ..ir.builder import user_source
 from ..ir.errors import ConcretizationError, ShapeError
 from ..ir.types import is_bool, is_float
 from ..trace.apply import as_tensor
+from ..trace.arguments import flag
 from ..trace.axes import integer
 from ..trace.tensor import TracedTensor
 

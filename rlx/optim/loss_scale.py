@@ -24,6 +24,7 @@ from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError
 from ..ir.types import is_inexact
 from ..trace import pytree
+from ..trace.axes import number
 from .optimizer import Optimizer, first_step
 
 
@@ -162,7 +163,7 @@ class DynamicLossScale:
 
 
 def _check(what: str, given: float, bound: float) -> None:
-    if not given > bound:
+    if not number(what, given) > bound:
         raise AttributeValueError(
             f"{what} is {given}", where=str(user_source()), fix=f"use a number above {bound}"
         )

@@ -18,6 +18,7 @@ from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..ir.types import is_float
 from ..trace import pytree
+from ..trace.arguments import wrong
 from ..trace.axes import number
 
 Schedule = Callable[[Any], Any]
@@ -54,6 +55,10 @@ def chain(*optimizers: Optimizer) -> Optimizer:
 
     def update(grads: Any, states: tuple, params: Any = None) -> tuple[Any, tuple]:
         after = []
+        if not isinstance(states, tuple) or len(states) != len(optimizers):
+            raise wrong(
+                "update: the state", states, "of this optimizer", "pass what init(params) gave"
+            )
         for optimizer, state in zip(optimizers, states, strict=True):
             grads, state = optimizer.update(grads, state, params)
             after.append(state)

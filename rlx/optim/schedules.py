@@ -6,19 +6,26 @@ Enters: an int32 array. Leaves: a float array.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from .. import numpy as rnp
+from ..trace.arguments import callable_of, count_of, flag, wrong
+from ..trace.array_arguments import known_real, scalar
+from ..trace.axes import integer
 from .optimizer import Schedule
 
 
 def constant(value: float) -> Schedule:
     """The same rate at every step."""
+    scalar("constant: value", value)
     return lambda step: rnp.asarray(value)
 
 
 def linear(start: float, end: float, steps: int) -> Schedule:
     """A straight line from `start` to `end`, which is then kept."""
+    scalar("linear: start", start), scalar("linear: end", end)
+    steps = _steps("linear", steps)
     return lambda step: start + (end - start) * _progress(step, steps)
 
 
@@ -29,10 +36,13 @@ def exponential(
 
     It is bounded by `end`, and goes in jumps if `staircase`.
     """
+    known_real("exponential: start", start)
+    factor, steps = known_real("exponential: factor", factor), _steps("exponential", steps)
     bound = rnp.maximum if factor < 1 else rnp.minimum
+    staircase = flag("exponential: staircase", staircase)
 
     def schedule(step: Any) -> Any:
-        times = step / steps
+        times = scalar("a schedule: the step", step) / max(steps, 1)
         rate = start * factor ** (rnp.floor(times) if staircase else times)
         return rate if end is None else bound(rate, end)
 
@@ -41,6 +51,8 @@ def exponential(
 
 def cosine(start: float, steps: int, *, end: float = 0.0) -> Schedule:
     """Half a cosine wave from `start` down to `end`, which is then kept."""
+    scalar("cosine: start", start), scalar("cosine: end", end)
+    steps = _steps("cosine", steps)
 
     def schedule(step: Any) -> Any:
         wave = 0.5 * (1 + rnp.cos(math.pi * _progress(step, steps)))
@@ -51,6 +63,12 @@ def cosine(start: float, steps: int, *, end: float = 0.0) -> Schedule:
 
 def piecewise(start: float, factors: dict[int, float]) -> Schedule:
     """Multiplied by a factor at each of some steps: `{1000: 0.1, 2000: 0.1}`."""
+    scalar("piecewise: start", start)
+    if not isinstance(factors, Mapping):
+        fix = "give a factor for each step: {1000: 0.1, 2000: 0.1}"
+        raise wrong("piecewise: factors", factors, "a dict", fix)
+    for boundary, factor in factors.items():
+        integer("piecewise: a step", boundary), scalar("piecewise: a factor", factor)
 
     def schedule(step: Any) -> Any:
         rate = rnp.asarray(start)
@@ -66,6 +84,8 @@ def warmup(steps: int, then: Schedule, *, start: float = 0.0) -> Schedule:
 
     The line ends at the first rate of that schedule.
     """
+    scalar("warmup: start", start), callable_of("warmup: then", then)
+    steps = _steps("warmup", steps)
 
     def schedule(step: Any) -> Any:
         rising = start + (then(rnp.zeros((), "int32")) - start) * _progress(step, steps)
@@ -76,9 +96,18 @@ def warmup(steps: int, then: Schedule, *, start: float = 0.0) -> Schedule:
 
 def warmup_cosine(peak: float, warmup_steps: int, steps: int, *, end: float = 0.0) -> Schedule:
     """A straight line up to `peak`, then half a cosine wave down; `steps` counts both."""
-    return warmup(warmup_steps, cosine(peak, steps - warmup_steps, end=end))
+    steps, rising = _steps("warmup_cosine", steps), _steps("warmup_cosine", warmup_steps)
+    if steps < rising:
+        raise wrong(
+            "warmup_cosine: steps", steps, f"{rising} or more", "count the steps of the warmup too"
+        )
+    return warmup(rising, cosine(peak, steps - rising, end=end))
 
 
 def _progress(step: Any, steps: int) -> Any:
     """How much of the steps is done, from 0 to 1."""
-    return rnp.clip(step / max(steps, 1), 0.0, 1.0)
+    return rnp.clip(scalar("a schedule: the step", step) / max(steps, 1), 0.0, 1.0)
+
+
+def _steps(name: str, given: Any) -> int:
+    return count_of(f"{name}: steps", given, most=2**62)

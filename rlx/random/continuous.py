@@ -13,9 +13,10 @@ import numpy as np
 
 from .. import numpy as rnp
 from ..ir.builder import user_source
-from ..ir.errors import AttributeValueError, DtypeError
+from ..ir.errors import DtypeError
 from ..ir.types import as_dtype, is_complex, is_float
 from ..trace.apply import apply, as_tensor
+from ..trace.arguments import choice
 from ..trace.axes import as_shape, broadcast_shapes
 from ..trace.host import is_python_scalar, scalar_to_numpy
 from ..trace.promotion import FLOAT, fit
@@ -239,12 +240,7 @@ def triangular(
 
 def is_high(name: str, mode: str | None) -> bool:
     """Whether the mode is the one of twice the bits."""
-    if mode not in (None, "low", "high"):
-        raise AttributeValueError(
-            f"{name}: there is no mode {mode!r}",
-            where=str(user_source()),
-            fix='use "low" or "high"',
-        )
+    choice(f"{name}: mode", mode, (None, "low", "high"))
     return mode == "high"
 
 

@@ -12,6 +12,7 @@ from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, DtypeError, ShapeError
 from ..ir.types import as_dtype, is_bool, is_float, is_integer
 from ..trace.apply import apply, as_tensor
+from ..trace.arguments import flag
 from ..trace.axes import as_shape, one_axis
 from ..trace.promotion import broadcast_to
 from .continuous import UNSIGNED, gumbel, is_high, uniform
@@ -125,6 +126,7 @@ def categorical(
     `shape` ends in that of the logits without the axis; axes before it are further draws, all
     different without `replace`. `mode` is that of `gumbel`.
     """
+    replace = flag("categorical: replace", replace)
     logits = as_tensor(logits)
     axis = one_axis("categorical", axis, logits.ndim)
     batch = logits.shape[:axis] + logits.shape[axis + 1 :]

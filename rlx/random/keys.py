@@ -59,7 +59,8 @@ def PRNGKey(seed: Any, *, impl: str | None = None) -> Any:
 
 
 def _check_impl(name: str, impl: Any, dtype: Any = None) -> None:
-    if impl not in (None, "threefry2x32") or (dtype is not None and as_dtype(dtype) != WORD):
+    is_known = impl is None or (isinstance(impl, str) and impl == "threefry2x32")
+    if not is_known or (dtype is not None and as_dtype(dtype) != WORD):
         raise AttributeValueError(
             f"{name}: there is no generator {impl or dtype!r}",
             where=str(user_source()),

@@ -11,6 +11,7 @@ from ..ir.dims import Dim, compare
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.types import is_integer
 from ..trace.apply import apply, as_tensor
+from ..trace.arguments import flag
 from ..trace.axes import as_shape, one_axis
 from ..trace.control import cond
 from ..trace.promotion import promote_operands
@@ -30,6 +31,7 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> A
     >>> permutation(key(0), 5)
     Array([0, 1, 4, 3, 2], dtype=int32)
     """
+    independent = flag("permutation: independent", independent)
     count = _known_count(x)
     if count is not None:
         return _shuffle(key, rnp.arange(count), 0)

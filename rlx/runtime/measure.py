@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..trace.arguments import callable_of
 from .options import check_whole
 from .transfer import block_until_ready
 
@@ -65,6 +66,7 @@ def time_ns(fn: Callable[..., Any], *args: Any, rounds: int = 20) -> float:
     >>> time_ns(lambda x: x + x, 3, rounds=5) > 0
     True
     """
+    callable_of("time_ns: fn", fn)
     check_whole("time_ns", "rounds", rounds, 1)
     times = []
     for _ in range(rounds):

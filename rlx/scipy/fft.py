@@ -15,6 +15,7 @@ from .. import numpy as rnp
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..trace.apply import as_tensor
+from ..trace.arguments import choice
 from ..trace.axes import integer, one_axis, some_axes
 from ..trace.promotion import promote_operands
 from .operands import Tensor
@@ -92,12 +93,8 @@ def _along_each(
 def _along(
     name: str, transform: Callable[..., Any], x: Tensor, type: int, n: Any, axis: int, norm: Any
 ) -> Any:
-    if type != 2 or norm not in NORMS:
-        raise ArgumentError(
-            f"{name}: the type is {type!r}, the norm {norm!r}",
-            where=str(user_source()),
-            fix='use the type 2 and the norm None, "backward" or "ortho"',
-        )
+    choice(f"{name}: type", type, (2,))
+    choice(f"{name}: norm", norm, NORMS)
     line = as_tensor(promote_operands(x, inexact=True)[0])
     place = one_axis(name, axis, line.ndim)
     line = rnp.moveaxis(line, place, -1)

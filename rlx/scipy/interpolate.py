@@ -13,6 +13,7 @@ from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, ShapeError
 from ..trace import pytree
 from ..trace.apply import as_tensor
+from ..trace.arguments import choice, flag, members
 from ..trace.promotion import promote_operands
 from .operands import Tensor, floats
 
@@ -43,13 +44,14 @@ class RegularGridInterpolator:
         bounds_error: bool = False,
         fill_value: Tensor | None = np.nan,
     ) -> None:
+        bounds_error = flag("RegularGridInterpolator: bounds_error", bounds_error)
         _check_method(method)
         if bounds_error:
             _wrong("compiled code raises no errors for places", "use bounds_error=False")
         self.method = method
         self.bounds_error = False
         self.values = as_tensor(promote_operands(as_tensor(values), inexact=True)[0])
-        self.grid = tuple(as_tensor(p) for p in points)
+        self.grid = tuple(as_tensor(p) for p in members("RegularGridInterpolator: points", points))
         self.fill_value = None if fill_value is None else as_tensor(fill_value)
         sizes = tuple(p.shape for p in self.grid)
         if sizes != tuple((n,) for n in self.values.shape[: len(sizes)]) or (1,) in sizes:
@@ -124,8 +126,7 @@ pytree.register_class(RegularGridInterpolator, _flat, _restored)
 
 
 def _check_method(method: str) -> None:
-    if method not in METHODS:
-        _wrong(f"there is no method {method!r}", 'use "linear" or "nearest"')
+    choice("RegularGridInterpolator: method", method, METHODS)
 
 
 def _wrong(what: str, fix: str) -> NoReturn:

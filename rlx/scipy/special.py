@@ -20,6 +20,7 @@ from ..ir.ops.halves import is_half
 from ..ir.types import DTYPES, is_complex, is_integer
 from ..trace import pytree
 from ..trace.apply import apply, as_operand, as_tensor, operand_type
+from ..trace.arguments import flag
 from ..trace.array import Array
 from ..trace.axes import integer, some_axes
 from ..trace.promotion import (
@@ -122,6 +123,7 @@ def betainc(a: Tensor, b: Tensor, x: Tensor) -> Any:
 
 def factorial(n: Tensor, exact: bool = False) -> Any:
     """The product 1 * 2 * ... * n as a float, gamma(n + 1); 0 for negative n."""
+    exact = flag("factorial: exact", exact)
     if exact:
         raise ArgumentError(
             "factorial: exact integers are not computed",
@@ -134,6 +136,7 @@ def factorial(n: Tensor, exact: bool = False) -> Any:
 
 def comb(N: Tensor, k: Tensor, *, repetition: bool = False) -> Any:
     """The number of ways to choose k of N things, each again with `repetition`."""
+    repetition = flag("comb: repetition", repetition)
     N, k = floats("comb", N, k)
     if repetition:
         return rnp.where((k == 0) & (N >= 0), 1.0, comb(N + k - 1, k))
@@ -418,6 +421,7 @@ def logsumexp(
     With factors `b` it is that of the sum of b * exp(a). With `return_sign` the result is the
     logarithm of the size of the sum, and its sign. Elements where `where` is false do not count.
     """
+    keepdims = flag("keepdims", keepdims)
     operand = as_operand(a)
     x = as_tensor(convert(operand, result_dtype(operand, inexact=True)))
     if is_half(x.dtype):  # some of these dtypes have no infinity

@@ -1,6 +1,7 @@
 """Arguments as users write them: what a function needs of each, or an error.
 
-`what` is the function and the argument, as `csd: the window`; `axes.py` reads axes and shapes.
+`what` is the function and the argument, as `csd: the window`. Axes and shapes are read in
+`axes.py`, arrays in `array_arguments.py`.
 """
 
 from __future__ import annotations
@@ -11,16 +12,15 @@ from typing import Any
 import numpy as np
 
 from ..ir.builder import user_source
-from ..ir.errors import ArgumentError, AttributeValueError, ConcretizationError, ShapeError
-from .apply import apply, as_tensor
+from ..ir.errors import ArgumentError, AttributeValueError
 from .axes import integer
-from .tensor import TracedTensor
+from .operators import Operators
 
 
 def shown(x: Any) -> str:
     """A short text of what was given: the value if it is small, else its kind."""
-    if isinstance(x, TracedTensor):
-        return f"a traced {x.type}"
+    if isinstance(x, Operators):
+        return str(x.type)
     if x is None or isinstance(x, bool | int | float | complex | str | bytes | np.generic):
         text = repr(x)
         return text if len(text) <= 40 else f"{text[:37]}..."
@@ -45,10 +45,13 @@ def choice(what: str, given: Any, choices: Iterable[Any]) -> Any:
         for one in known:
             if given is one or (type(given) is type(one) and given == one):
                 return given
-    names = ", ".join(repr(one) for one in known)
-    raise AttributeValueError(
-        f"{what} is {shown(given)}", where=str(user_source()), fix=f"use one of {names}"
-    )
+    names = ", ".join(str(getattr(one, "name", one)) or "''" for one in known)
+    if isinstance(given, str | int | float):
+        function, colon, argument = what.rpartition(": ")
+        text = f"{function}{colon}there is no {argument} {shown(given)}"
+    else:
+        text = f"{what} is {shown(given)}"
+    raise AttributeValueError(text, where=str(user_source()), fix=f"use one of {names}")
 
 
 def count_of(what: str, given: Any, least: int = 0, most: int = 2**31 - 1) -> int:
@@ -71,56 +74,24 @@ def members(what: str, given: Any) -> tuple[Any, ...]:
     raise wrong(what, given, "a list", "pass a list or a tuple")
 
 
-def function(what: str, given: Any) -> Callable[..., Any]:
+def callable_of(what: str, given: Any) -> Callable[..., Any]:
     """Give back what can be called."""
     if callable(given):
         return given
     raise wrong(what, given, "a function", "pass a function, such as rlx.numpy.sin")
 
 
-def vector(what: str, given: Any, *, least: int = 0) -> Any:
-    """Give a tensor with one axis; a number is a vector of one."""
-    x = as_tensor(given)
-    if x.ndim == 0:
-        x = apply("reshape", x, shape=(1,))
-    if x.ndim != 1:
-        raise ShapeError(
-            f"{what} is {x.type}, not a vector",
-            where=str(user_source()),
-            fix="give one axis; rlx.vmap takes a batch of them",
-        )
-    if isinstance(x.shape[0], int) and x.shape[0] < least:
-        raise ShapeError(
-            f"{what} is {x.type}, without elements",
-            where=str(user_source()),
-            fix=f"give {least} or more",
-        )
-    return x
+def flag(what: str, given: Any) -> bool:
+    """Give True or False for what stands for one of them."""
+    is_plain = given is None or isinstance(given, bool | int | np.bool_ | np.integer)
+    if is_plain or getattr(given, "shape", None) == ():
+        return bool(given)
+    raise wrong(what, given, "True or False", "pass True or False")
 
 
-def with_axes(what: str, given: Any, least: int) -> Any:
-    """Give a tensor that has so many axes at least."""
-    x = as_tensor(given)
-    if x.ndim >= least:
-        return x
-    kind = {1: "an axis", 2: "the two axes of a matrix"}.get(least, f"{least} axes")
-    raise ShapeError(
-        f"{what} is {x.type}, without {kind}",
-        where=str(user_source()),
-        fix=f"give an array with {least} axes or more",
-    )
-
-
-def known_number(what: str, given: Any) -> Any:
-    """Give a Python number for a number whose value is known now."""
-    array = given.concrete if isinstance(given, TracedTensor) else given
-    if array is None:
-        raise ConcretizationError(
-            f"{what} is {shown(given)}, which has no number while it is recorded",
-            where=str(user_source()),
-            fix="make the argument a Python value with static_argnames",
-        )
-    x = as_tensor(array)
-    if x.shape == ():
-        return x.host().item()
-    raise wrong(what, given, "a number", "pass one number")
+def pair(what: str, given: Any) -> tuple[Any, Any]:
+    """Give the two items of a list or another iterable."""
+    found = members(what, given)
+    if len(found) == 2:
+        return found[0], found[1]
+    raise wrong(what, given, "a pair", "give two")

@@ -33,13 +33,16 @@ def one_axis(name: str, axis: Any, rank: int) -> int:
     )
 
 
-def some_axes(name: str, axis: Any, rank: int) -> tuple[int, ...]:
-    """Give axes counted from 0, in the order written; None means all."""
+def some_axes(name: str, axis: Any, rank: int, *, twice: bool = False) -> tuple[int, ...]:
+    """Give axes counted from 0, in the order written; None means all.
+
+    An axis may be named again if that means something, `twice`.
+    """
     if axis is None:
         return tuple(range(rank))
     many = axis if isinstance(axis, Sequence) else (axis,)
     axes = tuple(one_axis(name, i, rank) for i in many)
-    if len(set(axes)) < len(axes):
+    if len(set(axes)) < len(axes) and not twice:
         raise AxisError(
             f"{name}: an axis is named twice in {axis}",
             where=str(user_source()),
@@ -68,7 +71,10 @@ def number(what: str, n: Any) -> Any:
     `what` it stands for is named in the error.
     """
     is_plain = isinstance(n, int | float | np.number) and not isinstance(n, bool)
-    if is_plain or getattr(n, "shape", None) == ():
+    dtype = getattr(n, "dtype", None)
+    shape = getattr(n, "shape", None)
+    is_scalar = isinstance(dtype, np.dtype) and dtype.kind not in "OSUMmb" and shape == ()
+    if is_plain or is_scalar:
         return n
     kind = n if n is None or isinstance(n, bool | str) else type(n).__name__
     raise ArgumentError(

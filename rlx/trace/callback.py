@@ -11,6 +11,7 @@ from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, CheckError
 from ..ir.ops.custom import Rule
 from ..ir.types import Type, as_dtype
+from ..trace.arguments import choice
 from . import pytree
 from .apply import apply, as_tensor
 from .axes import as_shape
@@ -39,12 +40,7 @@ def pure_callback(
     >>> f(rlx.array([3.0, 1.0, 2.0])).tolist()
     [1.0, 2.0, 3.0]
     """
-    if vmap_method not in VMAP_METHODS:
-        raise ArgumentError(
-            f"pure_callback: there is no vmap_method {vmap_method!r}",
-            where=str(user_source()),
-            fix=f"use one of {', '.join(VMAP_METHODS)}",
-        )
+    choice("pure_callback: vmap_method", vmap_method, VMAP_METHODS)
     attrs = {"vmap_method": vmap_method}
     return _call("pure_callback", callback, result_shape_dtypes, args, kwargs, attrs)
 

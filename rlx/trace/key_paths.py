@@ -7,6 +7,8 @@ from typing import Any, TypeAlias
 
 import optree
 
+from ..trace.arguments import flag, members, wrong
+
 
 @dataclass(frozen=True)
 class SequenceKey:
@@ -78,6 +80,10 @@ def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
     >>> keystr(path), keystr(path, simple=True, separator="/")
     ("['w'][0].bias", 'w/0/bias')
     """
+    simple = flag("keystr: simple", simple)
+    if not isinstance(separator, str):
+        raise wrong("keystr: separator", separator, "a text", 'write separator="/"')
+    keys = members("keystr: keys", keys)
     return separator.join(map(_simple if simple else str, keys))
 
 

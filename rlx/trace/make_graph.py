@@ -20,6 +20,8 @@ from ..ir.errors import ArgumentError, DonatedError, RlxError
 from ..ir.graph import Graph, Value
 from ..ir.tracebacks import boundary
 from ..ir.types import Type, as_dtype
+from ..trace.arguments import members
+from ..trace.axes import as_shape
 from . import ownership, pytree
 from .apply import as_operand, is_weak, operand_type, to_value
 from .array import Array
@@ -176,8 +178,8 @@ def spec(shape: Any, dtype: Any = "float32") -> Type:
     >>> print(spec(("batch", 3)))
     f32[batch, 3]
     """
-    sizes = (shape,) if isinstance(shape, int | str) else shape
-    return Type(as_dtype(dtype), tuple(dim(n) if isinstance(n, str) else n for n in sizes))
+    sizes = (shape,) if isinstance(shape, int | str | Dim) else members("spec: shape", shape)
+    return Type(as_dtype(dtype), as_shape([dim(n) if isinstance(n, str) else n for n in sizes]))
 
 
 def to_values(tree: Any) -> tuple[list[Value], pytree.Structure]:

@@ -51,8 +51,8 @@ def asked_axes() -> Iterator[list[Any]]:
 
 def size_of_axis(name: Any) -> Size:
     """The number of members of the batch with a name."""
-    bound = _axes.get() or {}
-    if name not in bound:
+    bound: dict[Any, Size] = dict(_axes.get() or {})
+    if not any(type(name) is type(known) and name == known for known in bound):
         raise ArgumentError(
             f"there is no batch named {name!r} around this",
             where=str(user_source()),

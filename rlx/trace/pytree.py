@@ -19,6 +19,7 @@ import optree
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, StructureError
 from ..ir.exact import exact
+from ..trace.arguments import members
 from .key_paths import KeyPath, key_paths
 from .key_paths import keystr as keystr
 
@@ -116,7 +117,7 @@ def unflatten(treedef: Structure, leaves: Any) -> Any:
             where=str(user_source()),
             fix="give what rlx.tree.structure or rlx.tree.flatten gives",
         )
-    leaves = list(leaves)
+    leaves = list(members("unflatten: leaves", leaves))
     if len(leaves) != treedef.num_leaves:
         raise StructureError(
             f"a structure with {treedef.num_leaves} leaves was given {len(leaves)}",
@@ -309,6 +310,7 @@ def flatten_like(
 
     `name` is the function that asks, `sides` say what has the structure and what the tree is.
     """
+    check_structure(f"{name}: the structure", spec)
     try:
         return list(spec.flatten_up_to(tree))
     except (ValueError, TypeError) as error:

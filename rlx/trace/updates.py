@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.dims import Dim
-from ..ir.errors import AttributeValueError
 from ..ir.ops.cut import paddings_around
+from ..trace.arguments import choice
 from .apply import apply, apply_like, as_operand, as_tensor, operand_type
 from .index_items import INDEX, index_dtype, with_flags
 from .indexing import (
@@ -162,12 +161,7 @@ class Place:
 
 def _mode(mode: str | None, table: dict[str, str]) -> str:
     mode = mode or next(iter(table))
-    if mode not in table:
-        raise AttributeValueError(
-            f"there is no mode {mode!r} for indices outside of an array",
-            where=str(user_source()),
-            fix=f"use one of {', '.join(table)}",
-        )
+    choice("mode", mode, table)
     return table[mode]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..ir.builder import user_source
 from ..ir.errors import StaticArgumentError
+from ..trace.arguments import members
 from ..trace.axes import integer
 from ..trace.make_graph import check_function, function_name
 
@@ -36,7 +37,7 @@ def known_names(fn: Callable[..., Any], names: Sequence[str] | str, what: str) -
 def names_of(fn: Callable[..., Any], numbers: Sequence[int] | int, what: str) -> tuple[str, ...]:
     """The names of arguments by their places."""
     check_function(fn, "what jit compiles")
-    many = [numbers] if isinstance(numbers, int) else list(numbers)
+    many = [numbers] if isinstance(numbers, int) else list(members(what, numbers))
     if not many:
         return ()
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

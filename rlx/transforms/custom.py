@@ -25,6 +25,8 @@ from ..ir.tracebacks import boundary
 from ..ir.types import Type, is_inexact
 from ..trace import pytree
 from ..trace.apply import apply, as_operand, to_value
+from ..trace.arguments import members
+from ..trace.axes import integer
 from ..trace.closures import lift_leaves, with_weak
 from ..trace.make_graph import Traced, check_function, from_values, function_name, to_values, trace
 from ..trace.operators import Operators
@@ -55,14 +57,16 @@ class _Custom(ABC):
         functools.update_wrapper(self, fn)
         self._fn = fn
         self._name = function_name(fn)
-        numbers = [nondiff_argnums] if isinstance(nondiff_argnums, int) else nondiff_argnums
-        names = [nondiff_argnames] if isinstance(nondiff_argnames, str) else nondiff_argnames
+        numbers = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else nondiff_argnums
+        numbers = [integer("nondiff_argnums", n) for n in members("nondiff_argnums", numbers)]
+        names = (nondiff_argnames,) if isinstance(nondiff_argnames, str) else nondiff_argnames
+        names = members("nondiff_argnames", names)
         self._nondiff = (*numbers, *(self._place_of(name) for name in names))
         self._symbolic_zeros = False
 
     def _place_of(self, name: str) -> int:
         known = list(inspect.signature(self._fn).parameters)
-        if name in known:
+        if isinstance(name, str) and name in known:
             return known.index(name)
         raise ArgumentError(
             f"nondiff_argnames: {self._name} has no argument {name!r}",

@@ -335,8 +335,8 @@ def custom_op(
     if fn is None:
         return functools.partial(custom_op, name=name, elementwise=elementwise)
     check_function(fn, "custom_op: what becomes an op")
-    name = name or fn.__name__
-    if not name.isidentifier():
+    name = fn.__name__ if name is None else name
+    if not isinstance(name, str) or not name.isidentifier():
         raise ArgumentError(
             f"custom_op: {name!r} is no name",
             where=str(user_source()),

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..trace.arguments import flag
 from ..trace.make_graph import check_function
 from .custom import custom_vjp
 from .grad import chosen_arguments, vjp
@@ -30,6 +31,7 @@ def fwd_and_bwd(
     >>> [float(ct) for ct in backward(pull_back, 1.0)]
     [5.0, 2.0]
     """
+    jitted = flag("fwd_and_bwd: jitted", jitted)
     check_function(fun, "fwd_and_bwd: the function")
 
     @functools.wraps(fun, assigned=("__name__", "__qualname__"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ...trace.apply import apply
+from ...trace.arguments import flag
 from ..arithmetic import abs, astype, sign
 from ..elementwise import Tensor
 from ..indexing import take_along_axis
@@ -57,8 +58,9 @@ def cholesky(a: Tensor, *, upper: bool = False, symmetrize_input: bool = True) -
     """
     (a,) = inexact(a)
     check_square("cholesky", a)
-    lower = apply("cholesky", symmetrized(a) if symmetrize_input else a)
-    return adjoint(lower) if upper else lower
+    is_symmetrized = flag("cholesky: symmetrize_input", symmetrize_input)
+    lower = apply("cholesky", symmetrized(a) if is_symmetrized else a)
+    return adjoint(lower) if flag("cholesky: upper", upper) else lower
 
 
 def qr(a: Tensor, mode: str = "reduced") -> Any:
@@ -92,11 +94,12 @@ def svd(
     """
     (a,) = inexact(a)
     check_matrix("svd", a)
-    if hermitian:
+    compute_uv = flag("svd: compute_uv", compute_uv)
+    if flag("svd: hermitian", hermitian):
         return _hermitian_svd(a, compute_uv)
     if not compute_uv:
         return apply("svd", a, compute_uv=False)[0]
-    return SVDResult(*apply("svd", a, full_matrices=bool(full_matrices)))
+    return SVDResult(*apply("svd", a, full_matrices=flag("svd: full_matrices", full_matrices)))
 
 
 def _hermitian_svd(a: Any, compute_uv: bool) -> Any:

@@ -10,6 +10,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from ...trace.arguments import choice, flag
 from ...trace.axes import some_axes
 from ...trace.halves import rounded_once
 from .. import reductions
@@ -50,6 +53,9 @@ def _norm(x: Any, ord: int | float | str | None, axis: Axis, keepdims: bool) -> 
     return wrong_shape("norm", f"there is no norm over {len(axes)} axes of {x.type}", x, fix=fix)
 
 
+NUMBERS = (1, -1, 2, -2, math.inf, -math.inf)  # norms of matrices, besides those with names
+
+
 def vector_norm(
     x: Tensor, /, *, axis: Axis = None, keepdims: bool = False, ord: int | float | str = 2
 ) -> Any:
@@ -58,7 +64,7 @@ def vector_norm(
 
 
 def _vector_norm(x: Any, axis: Axis, keepdims: bool, ord: int | float | str) -> Any:
-    if isinstance(ord, str):
+    if not (ord is None or isinstance(ord, int | float | np.number)):
         fix = "use a number, such as 2 or numpy.inf"
         wrong_value("vector_norm", f"vectors have no norm {ord!r}", fix=fix)
     if ord is None or ord == 2:
@@ -97,21 +103,20 @@ def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: int | float | str 
     return rounded_once(lambda x: _matrix_norm("matrix_norm", x, ord, axes, keepdims), x)
 
 
-def _matrix_norm(
-    name: str, x: Any, ord: int | float | str, axes: Sequence[int], keepdims: bool
-) -> Any:
+def _matrix_norm(name: str, x: Any, ord: Any, axes: Sequence[int], keepdims: bool) -> Any:
+    keepdims = flag(f"{name}: keepdims", keepdims)
+    if isinstance(ord, np.number):
+        ord = ord.item()
+    choice(f"{name}: ord", ord, ("f", "fro", "nuc", *NUMBERS, *map(float, NUMBERS)))
     if ord in ("f", "fro"):
         return _length(x, tuple(axes), keepdims)
     x = moveaxis(x, tuple(axes), (-2, -1))
     if ord in ("nuc", 2, -2):
         values = svdvals(x)
         kept, line = values, -1
-    elif ord in (1, -1, math.inf, -math.inf):
+    else:
         line = -1
         kept = reductions.sum(absolute(x), -2 if abs(ord) == 1 else -1)
-    else:
-        fix = 'use "fro", "nuc", 1, -1, 2, -2, inf or -inf'
-        wrong_value(name, f"matrices have no norm {ord!r}", fix=fix)
     if ord == "nuc":
         result = reductions.sum(kept, line)
     else:
@@ -132,6 +137,7 @@ def cond(x: Tensor, p: int | float | str | None = None) -> Any:
     check_matrix("cond", x)
     if 0 in x.shape[-2:]:
         wrong_shape("cond", f"{x.type} has empty matrices", x, fix="give matrices with elements")
+    choice("cond: p", p, (None, "f", "fro", "nuc", *NUMBERS, *map(float, NUMBERS)))
     if p in (None, 2, -2):
         values = svdvals(x)
         first, last = (-1, 0) if p == -2 else (0, -1)

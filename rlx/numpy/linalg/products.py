@@ -9,6 +9,7 @@ from string import ascii_lowercase
 from typing import Any
 
 from ...trace.apply import as_tensor
+from ...trace.arguments import members
 from ...trace.axes import one_axis
 from ...trace.halves import rounded_once
 from ...trace.promotion import broadcast_to
@@ -96,7 +97,7 @@ def multi_dot(arrays: Sequence[Tensor], *, precision: Any = None) -> Any:
     >>> multi_dot([[1.0, 2.0], [[1.0, 0.0], [0.0, 1.0]], [3.0, 4.0]]).tolist()
     11.0
     """
-    given = [as_tensor(x) for x in arrays]
+    given = [as_tensor(x) for x in members("multi_dot: arrays", arrays)]
     if len(given) < 2:
         wrong_value("multi_dot", f"there are {len(given)} arrays", fix="give two or more")
     ranks = [x.ndim for x in given]

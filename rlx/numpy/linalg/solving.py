@@ -7,12 +7,11 @@ transposed system.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ...trace.apply import apply, apply_like, as_tensor
-from ...trace.axes import broadcast_shapes, some_axes
+from ...trace.axes import broadcast_shapes, integer, number, some_axes
 from ...trace.promotion import broadcast_to, convert
 from .. import reductions
 from ..arithmetic import astype, conj, real
@@ -142,7 +141,7 @@ def lstsq(
     values = svdvals(a)
     if rcond is None:
         rcond = rounding_of("lstsq", a)
-    elif rcond < 0:
+    elif number("lstsq: rcond", rcond) < 0:
         rcond = precision_of(a.dtype)
     columns = expand_dims(b, -1) if b.ndim == 1 else b
     if 0 in a.shape:
@@ -217,7 +216,7 @@ def matrix_rank(
 def tensorinv(a: Tensor, ind: int = 2) -> Any:
     """The inverse with regard to `tensordot`: the first `ind` axes against the others."""
     (a,) = inexact(a)
-    ind = operator.index(ind)
+    ind = integer("tensorinv: ind", ind)
     if ind <= 0:
         wrong_value("tensorinv", f"`ind` is {ind}", fix="give a number of axes of 1 or more")
     first, last = a.shape[:ind], a.shape[ind:]

@@ -16,6 +16,7 @@ from ...numpy.linalg.matrices import (
 )
 from ...numpy.linalg.solving import check_system, solve_columns
 from ...trace.apply import apply, as_tensor
+from ...trace.arguments import choice, flag, pair
 
 
 def cholesky(
@@ -50,7 +51,8 @@ def cho_solve(
     check_finite: bool = True,
 ) -> Any:
     """The x with a x = b, by the factor of a that `cho_factor` gives."""
-    c, lower = c_and_lower
+    c, lower = pair("cho_solve: c_and_lower", c_and_lower)
+    lower = flag("cho_solve: lower", lower)
     c, b = inexact(c, b)
 
     def solved(c: Any, b: Any) -> Any:
@@ -80,9 +82,7 @@ def solve_triangular(
     [1.0, 2.0]
     """
     modes = {0: 0, "N": 0, 1: 1, "T": 1, 2: 2, "C": 2}
-    if trans not in modes:
-        fix = 'use 0, 1 or 2, or "N", "T" or "C"'
-        wrong_value("solve_triangular", f"there is no `trans` {trans!r}", fix=fix)
+    choice("solve_triangular: trans", trans, modes)
     a, b = inexact(a, b)
     flags = {"transpose_a": modes[trans] > 0, "conjugate_a": modes[trans] == 2}
     flags |= {"lower": bool(lower), "unit_diagonal": bool(unit_diagonal)}
@@ -106,9 +106,7 @@ def solve(
     `assume_a` is "gen", "sym", "her" or "pos". "pos" uses Cholesky's factor; the derivative takes
     a for Hermitian then.
     """
-    if assume_a not in ("gen", "sym", "her", "pos"):
-        fix = 'use "gen", "sym", "her" or "pos"'
-        wrong_value("solve", f"there is no kind of matrix {assume_a!r}", fix=fix)
+    choice("solve: assume_a", assume_a, ("gen", "sym", "her", "pos"))
     if assume_a == "pos":
         return cho_solve(cho_factor(a, lower), b)
     return numpy.linalg.solve(a, b)
@@ -136,11 +134,11 @@ def lu_solve(
     >>> lu_solve(lu_factor([[0.0, 2.0], [3.0, 1.0]]), [4.0, 5.0]).tolist()
     [1.0, 2.0]
     """
-    if trans not in (0, 1, 2):
-        wrong_value("lu_solve", f"there is no `trans` {trans!r}", fix="use 0, 1 or 2")
-    both, b = inexact(lu_and_piv[0], b)
+    choice("lu_solve: trans", trans, (0, 1, 2))
+    both, pivots = pair("lu_solve: lu_and_piv", lu_and_piv)
+    both, b = inexact(both, b)
     check_system("lu_solve", both, b)
-    order = apply("lu_pivots_to_permutation", as_tensor(lu_and_piv[1]), size=both.shape[-1])
+    order = apply("lu_pivots_to_permutation", as_tensor(pivots), size=both.shape[-1])
     x = b if b.ndim > 1 else b[:, None]
     if trans == 0:
         x = solve_triangular(both, _taken(x, order), lower=True, unit_diagonal=True)

@@ -7,6 +7,7 @@ from typing import Any
 from ... import numpy
 from ...numpy.elementwise import Tensor
 from ...numpy.linalg.matrices import check_square, inexact, wrong_value
+from ...trace.arguments import flag
 from ...trace.control import cond
 from ...trace.scan import scan
 from .factors import solve_triangular
@@ -35,6 +36,7 @@ def expm(A: Tensor, *, upper_triangular: bool = False, max_squarings: int = 16) 
     >>> expm([[0.0, 1.0], [0.0, 0.0]]).tolist()
     [[1.0, 1.0], [0.0, 1.0]]
     """
+    upper_triangular = flag("expm: upper_triangular", upper_triangular)
     (a,) = inexact(A)
     check_square("expm", a)
     wide = a.dtype.itemsize // (2 if numpy.iscomplexobj(a) else 1) == 8

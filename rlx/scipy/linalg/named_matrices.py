@@ -12,7 +12,7 @@ from ...ir.types import as_dtype, is_complex
 from ...numpy.elementwise import Tensor
 from ...numpy.linalg.matrices import inexact, wrong_shape, wrong_value
 from ...trace.apply import as_tensor
-from ...trace.arguments import count_of
+from ...trace.arguments import choice, count_of, flag
 from .made import toeplitz
 
 MOST_ROWS = 2000  # of matrices whose numbers, exact ones, grow beyond all floats
@@ -75,8 +75,7 @@ def invpascal(n: int, kind: str | None = None) -> Any:
 
 
 def _kind(name: str, kind: str | None) -> str:
-    if kind not in (None, *KINDS):
-        wrong_value(name, f"there is no kind {kind!r}", fix='use "symmetric", "lower" or "upper"')
+    choice(f"{name}: kind", kind, (None, *KINDS))
     return kind or "symmetric"
 
 
@@ -92,6 +91,7 @@ def helmert(n: int, full: bool = False) -> Any:
     >>> helmert(2).round(3).tolist()
     [[0.7070000171661377, -0.7070000171661377]]
     """
+    full = flag("helmert: full", full)
     n = _size("helmert", n, 1)
     i, j = np.arange(n)[:, None], np.arange(n)
     rows = np.where(j < i, 1.0, np.where(j == i, -i, 0.0))

@@ -8,6 +8,7 @@ from ... import numpy
 from ...numpy.elementwise import Tensor
 from ...numpy.linalg.matrices import adjoint, check_matrix, inexact, wrong_shape, wrong_value
 from ...trace.apply import apply, as_tensor
+from ...trace.arguments import flag
 from ...transforms import jvp
 from .functions import expm
 
@@ -84,6 +85,7 @@ def eigh_tridiagonal(
     >>> eigh_tridiagonal([2.0, 2.0], [1.0], eigvals_only=True).round(3).tolist()
     [1.0, 3.0]
     """
+    eigvals_only = flag("eigh_tridiagonal: eigvals_only", eigvals_only)
     d, e = inexact(d, e)
     if d.ndim != 1 or e.shape != (max(d.shape[0] - 1, 0),):
         fix = "give two vectors, the second one shorter by one"
@@ -107,6 +109,7 @@ def expm_frechet(
 
     Without `compute_expm` the change alone.
     """
+    compute_expm = flag("expm_frechet: compute_expm", compute_expm)
     a, e = inexact(as_tensor(A), as_tensor(E))
     if a.shape != e.shape:
         wrong_shape("expm_frechet", "the shapes differ", a, e, fix="give matrices of one shape")

@@ -9,6 +9,8 @@ from ... import numpy
 from ...numpy.elementwise import Tensor
 from ...numpy.linalg.matrices import adjoint, check_square, inexact, wrong_shape, wrong_value
 from ...trace.apply import apply, as_tensor
+from ...trace.arguments import callable_of, choice, count_of, flag
+from ...trace.array_arguments import known_real
 from ...trace.promotion import promote_operands
 from ...trace.scan import scan
 from ...transforms import custom_jvp
@@ -71,10 +73,12 @@ def funm(A: Tensor, func: Callable[[Any], Any], disp: bool = True) -> Any:
     >>> funm([[1.0, 1.0], [0.0, 2.0]], lambda x: x * x).real.round(3).tolist()
     [[1.0, 3.0], [0.0, 4.0]]
     """
+    disp = flag("funm: disp", disp)
     (a,) = inexact(A)
     check_square("funm", a)
     if a.ndim > 2:
         wrong_shape("funm", f"{a.type} is a batch", a, fix="use rlx.vmap")
+    callable_of("funm: func", func)
     t, z = schur(a, "complex")
     n = t.shape[0]
     f = numpy.diag(numpy.astype(func(numpy.diagonal(t)), t.dtype))
@@ -106,7 +110,7 @@ def sqrtm(A: Tensor, blocksize: int = 1) -> Any:
     >>> sqrtm([[4.0, 0.0], [0.0, 9.0]]).real.tolist()
     [[2.0, 0.0], [0.0, 3.0]]
     """
-    if blocksize > 1:
+    if count_of("sqrtm: blocksize", blocksize) > 1:
         wrong_value("sqrtm", "there are no blocks", fix="leave out blocksize")
     (a,) = inexact(A)
     check_square("sqrtm", a)
@@ -156,8 +160,7 @@ def solve_sylvester(
     >>> solve_sylvester([[1.0]], [[2.0]], [[6.0]]).tolist()
     [[2.0]]
     """
-    if method not in ("schur", "eigen"):
-        wrong_value("solve_sylvester", f"there is no method {method!r}", fix='use "schur"')
+    choice("solve_sylvester: method", method, ("schur", "eigen"))
     a, b, c = inexact(A, B, C)
     check_square("solve_sylvester", a)
     check_square("solve_sylvester", b)
@@ -172,7 +175,7 @@ def solve_sylvester(
         )
     batch = numpy.broadcast_shapes(a.shape[:-2], b.shape[:-2], c.shape[:-2])
     a, b, c = (numpy.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (a, b, c))
-    return _sylvester(tol)(a, b, c)
+    return _sylvester(known_real("solve_sylvester: tol", tol))(a, b, c)
 
 
 def _sylvester(tol: float) -> Callable[..., Any]:

@@ -11,6 +11,8 @@ from ... import numpy as rnp
 from ...ir.builder import user_source
 from ...ir.errors import ArgumentError, ShapeError
 from ...trace.apply import as_tensor
+from ...trace.arguments import callable_of, wrong
+from ...trace.array_arguments import scalar
 from ...trace.control import while_loop
 from ...trace.promotion import promote_operands
 from ...transforms import value_and_grad
@@ -83,7 +85,10 @@ def minimize(
     >>> minimize(lambda x: ((x - 3.0) ** 2).sum(), [0.0, 1.0], method="BFGS").x.round(3).tolist()
     [3.0, 3.0]
     """
-    kind = method.lower()
+    callable_of("minimize: fun", fun)
+    if not isinstance(options, Mapping | None):
+        raise wrong("minimize: options", options, "a dict", 'write options={"maxiter": 100}')
+    kind = method.lower() if isinstance(method, str) else ""
     if kind not in OPTIONS or not isinstance(args, tuple):
         raise ArgumentError(
             f"minimize: the method is {method!r}, args are {type(args).__name__}",
@@ -98,7 +103,7 @@ def minimize(
             fix=f"use {', '.join(known)}",
         )
     if tol is not None:
-        given.setdefault("gtol", tol)
+        given.setdefault("gtol", scalar("minimize: tol", tol))
     x = as_tensor(promote_operands(as_tensor(x0), inexact=True)[0])
     if x.ndim != 1:
         raise ShapeError(f"minimize: x0 is {x.type}", where=str(user_source()), fix="give a vector")

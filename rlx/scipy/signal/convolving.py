@@ -10,6 +10,7 @@ from ... import numpy as rnp
 from ...ir.builder import user_source
 from ...ir.errors import ArgumentError, ShapeError
 from ...trace.apply import as_tensor
+from ...trace.arguments import choice
 from ...trace.axes import some_axes
 from ...trace.promotion import promote_operands
 from ..operands import Tensor
@@ -63,8 +64,7 @@ def convolve(
     """
     if method == "fft":
         return fftconvolve(in1, in2, mode)
-    if method not in ("auto", "direct"):
-        _wrong("convolve", f"there is no method {method!r}", 'use "auto", "direct" or "fft"')
+    choice("convolve: method", method, ("auto", "direct"))
     x, y = _pair("convolve", in1, in2, mode)
     return _summed("convolve", x, y, mode, precision)
 
@@ -112,8 +112,7 @@ def correlate2d(
 
 def _pair(name: str, in1: Tensor, in2: Tensor, mode: str) -> tuple[Any, Any]:
     """The arrays in one dtype, of one rank."""
-    if mode not in MODES:
-        _wrong(name, f"there is no mode {mode!r}", 'use "full", "same" or "valid"')
+    choice(f"{name}: mode", mode, MODES)
     x, y = map(as_tensor, promote_operands(as_tensor(in1), as_tensor(in2), inexact=True))
     if x.ndim != y.ndim or 0 in (*x.shape, *y.shape):
         _wrong_shape(name, x, y, "give two arrays of equally many axes, none of them empty")

@@ -8,6 +8,7 @@ import numpy as np
 
 from ... import numpy as rnp
 from ...trace.apply import as_tensor
+from ...trace.arguments import flag
 from ...trace.axes import integer, one_axis
 from ..operands import Tensor
 from .spectral import wrong
@@ -30,6 +31,8 @@ def istft(
 
     `boundary` tells whether `stft` had put something before and after the lines.
     """
+    input_onesided = flag("istft: input_onesided", input_onesided)
+    boundary = flag("istft: boundary", boundary)
     spectra = as_tensor(Zxx)
     if spectra.ndim < 2:
         wrong("istft", f"Zxx is {spectra.type}", "give axes of frequencies and of segments")

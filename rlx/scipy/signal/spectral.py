@@ -14,7 +14,8 @@ from ... import numpy as rnp
 from ...ir.builder import user_source
 from ...ir.errors import ArgumentError
 from ...trace.apply import as_tensor
-from ...trace.arguments import vector
+from ...trace.arguments import choice, flag
+from ...trace.array_arguments import scalar, vector
 from ...trace.axes import integer, one_axis
 from ...trace.promotion import promote_operands
 from ..operands import Tensor
@@ -82,11 +83,14 @@ def stft(
     `boundary` is what stands before and after a line: "zeros", "constant", "even", "odd" or None;
     `padded` adds zeros until the segments come out even.
     """
+    return_onesided = flag("stft: return_onesided", return_onesided)
+    padded = flag("stft: padded", padded)
     (line,), place, cut = _prepared("stft", [x], window, nperseg, noverlap, nfft, axis)
     line = _extended(line, boundary, cut.length // 2)
     if padded:
         missing = -(line.shape[-1] - cut.length) % cut.step % cut.length
         line = rnp.pad(line, [(0, 0)] * (line.ndim - 1) + [(0, missing)])
+    fs = scalar("stft: fs", fs)
     is_half = return_onesided and not rnp.iscomplexobj(line)
     made = _transformed(line, cut, _trend_of("stft", detrend), is_half)
     made = made / rnp.sum(cut.window)
@@ -116,11 +120,12 @@ def csd(
     `scaling` "spectrum" gives powers, "density" powers by frequency; `average` is "mean" or
     "median". Without y it is the density of x.
     """
+    return_onesided = flag("csd: return_onesided", return_onesided)
     given = [x] if y is None else [x, y]
     lines, place, cut = _prepared("csd", given, window, nperseg, noverlap, nfft, axis)
-    if scaling not in ("density", "spectrum") or average not in ("mean", "median"):
-        what = f"the scaling is {scaling!r}, the average {average!r}"
-        wrong("csd", what, 'use "density" or "spectrum", "mean" or "median"')
+    choice("csd: scaling", scaling, ("density", "spectrum"))
+    choice("csd: average", average, ("mean", "median"))
+    fs = scalar("csd: fs", fs)
     is_half = return_onesided and not any(map(rnp.iscomplexobj, lines))
     transforms = [_transformed(z, cut, _trend_of("csd", detrend), is_half) for z in lines]
     made = rnp.conj(transforms[0]) * transforms[-1]
@@ -194,8 +199,7 @@ def _extended(x: Any, boundary: str | None, by: int) -> Any:
     """The lines with what stands before and after them."""
     if boundary is None:
         return x
-    if boundary not in ("odd", *PADS):
-        wrong("stft", f"there is no boundary {boundary!r}", f"use odd, {', '.join(PADS)} or None")
+    choice("stft: boundary", boundary, ("odd", *PADS))
     pads = [(0, 0)] * (x.ndim - 1) + [(by, by)]
     if boundary != "odd":
         return rnp.pad(x, pads, PADS[boundary])

@@ -12,7 +12,8 @@ from ... import numpy as rnp
 from ...ir.builder import user_source
 from ...ir.errors import ArgumentError
 from ...trace.apply import as_tensor
-from ...trace.axes import one_axis
+from ...trace.arguments import choice, members
+from ...trace.axes import integer, one_axis
 from ...trace.promotion import promote_operands
 from ..operands import Tensor
 
@@ -31,18 +32,19 @@ def detrend(
     >>> detrend([1.0, 2.0, 6.0]).round(3).tolist()
     [0.5, -1.0, 0.5]
     """
-    if type not in ("constant", "linear") or overwrite_data is not None:
+    choice("detrend: type", type, ("constant", "linear"))
+    if overwrite_data is not None:
         raise ArgumentError(
-            f"detrend: the trend is {type!r}, overwrite_data {overwrite_data!r}",
+            "detrend: no array is overwritten",
             where=str(user_source()),
-            fix='use the type "linear" or "constant", and leave out overwrite_data',
+            fix="leave out overwrite_data",
         )
     x = as_tensor(promote_operands(data, inexact=True)[0])
     place = one_axis("detrend", axis, x.ndim)
     if type == "constant":
         return x - rnp.mean(x, place, keepdims=True)
     count = x.shape[place]
-    ends = np.unique([0, *np.atleast_1d(bp), count]).tolist()
+    ends = np.unique([0, *_places(bp), count]).tolist()
     if ends[0] < 0 or ends[-1] > count:
         raise ArgumentError(
             f"detrend: the parts end at {ends}, the line at {count}",
@@ -63,3 +65,8 @@ def _less_line(x: Any) -> Any:
         return rest
     slope = rnp.sum(rest * places, -1, keepdims=True) / np.sum(places * places)
     return rest - slope * places
+
+
+def _places(bp: Any) -> list[int]:
+    given = (bp,) if isinstance(bp, int | np.integer) else members("detrend: bp", bp)
+    return [integer("detrend: a place of bp", n) for n in given]

@@ -11,9 +11,11 @@ from typing import Any
 
 from ... import numpy as rnp
 from ...ir.builder import user_source
-from ...ir.errors import ArgumentError, ShapeError
+from ...ir.errors import ShapeError
 from ...trace import pytree
 from ...trace.apply import as_tensor
+from ...trace.arguments import choice, count_of
+from ...trace.array_arguments import scalar
 from ...trace.control import while_loop
 from ...trace.promotion import convert, result_dtype
 from ...trace.scan import scan
@@ -75,12 +77,7 @@ def gmres(
 
     After `restart` products it starts anew from where it is, `maxiter` times at most.
     """
-    if solve_method not in ("batched", "incremental"):
-        raise ArgumentError(
-            f"gmres: there is no solve_method {solve_method!r}",
-            where=str(user_source()),
-            fix='use "batched" or "incremental"; they give the same',
-        )
+    choice("gmres: solve_method", solve_method, ("batched", "incremental"))
 
     def method(a: Map, b: Any, tol: Any, atol: Any, most: int, m: Map) -> Any:
         return _least_residuals(a, b, tol, atol, most, m, restart)
@@ -126,7 +123,8 @@ def _solved(
         return lambda x: joined(fn(parted(x)))
 
     vector, product = joined(b), on_vectors(A)
-    most = 10 * vector.size if maxiter is None else maxiter
+    most = 10 * vector.size if maxiter is None else count_of(f"{name}: maxiter", maxiter)
+    tol, atol = scalar(f"{name}: tol", tol), scalar(f"{name}: atol", atol)
     inverse = on_vectors(M)
 
     def solve(product: Map, b: Any) -> Any:

@@ -19,6 +19,7 @@ from ...ir.builder import user_source
 from ...ir.errors import ArgumentError, ShapeError
 from ...trace import pytree
 from ...trace.apply import as_tensor
+from ...trace.arguments import flag, wrong
 from ..operands import Tensor, floats
 from . import quaternions
 
@@ -46,6 +47,7 @@ class Rotation:
         Those of "xyz" stand still, those of "XYZ" turn along. `angles` has a place along the last
         axis for each of them.
         """
+        degrees = flag("from_euler: degrees", degrees)
         axes, is_intrinsic = _axes_of(seq, (1, 2, 3))
         (angles,) = floats("Rotation.from_euler", angles)
         angles = rnp.deg2rad(angles) if degrees else angles
@@ -77,6 +79,7 @@ class Rotation:
     @classmethod
     def from_rotvec(cls, rotvec: Tensor, degrees: bool = False) -> Rotation:
         """The rotation around a vector, by its length."""
+        degrees = flag("from_rotvec: degrees", degrees)
         (rotvec,) = floats("Rotation.from_rotvec", rotvec)
         return cls(quaternions.from_vector(rnp.deg2rad(rotvec) if degrees else rotvec))
 
@@ -110,6 +113,7 @@ class Rotation:
 
     def apply(self, vectors: Tensor, inverse: bool = False) -> Any:
         """The vectors (..., 3) turned, or turned back."""
+        inverse = flag("Rotation.apply: inverse", inverse)
         matrix, vectors = self.as_matrix(), as_tensor(vectors)
         matrix = rnp.matrix_transpose(matrix) if inverse else matrix
         return rnp.sum(matrix * vectors[..., None, :], axis=-1)
@@ -199,6 +203,8 @@ class Slerp:
 
 def _axes_of(seq: str, counts: tuple[int, ...]) -> tuple[list[int], bool]:
     """The numbers of axes, and whether they turn along."""
+    if not isinstance(seq, str):
+        raise wrong("from_euler: seq", seq, "a text of axes", 'write "xyz"')
     is_intrinsic = re.fullmatch("[XYZ]+", seq) is not None
     is_known = is_intrinsic or re.fullmatch("[xyz]+", seq) is not None
     is_twice = any(a == b for a, b in itertools.pairwise(seq))

@@ -11,6 +11,7 @@ from ... import random
 from ...ir.builder import user_source
 from ...ir.errors import ArgumentError, ShapeError
 from ...trace import pytree
+from ...trace.array_arguments import scalar
 from ..linalg import cho_factor, cho_solve
 from ..operands import Tensor, floats
 from ..special import logsumexp, ndtr
@@ -56,7 +57,7 @@ class gaussian_kde:
         if callable(method):
             return method(self)
         if not isinstance(method, str):
-            return method
+            return scalar("gaussian_kde: bw_method", method)
         if method not in ("scott", "silverman"):
             _wrong(f"there is no bw_method {method!r}", 'use "scott", "silverman" or a number')
         return (self.neff if method == "scott" else self.neff * (self.d + 2) / 4.0) ** power

@@ -1,0 +1,91 @@
+"""Arguments that are arrays or numbers: what a function needs, or an error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..ir.builder import user_source
+from ..ir.dims import Dim
+from ..ir.errors import ConcretizationError, ShapeError
+from .apply import apply, as_tensor
+from .arguments import shown, wrong
+from .tensor import TracedTensor
+
+
+def vector(what: str, given: Any, *, least: int = 0) -> Any:
+    """Give a tensor with one axis; a number is a vector of one."""
+    x = as_tensor(given)
+    if x.ndim == 0:
+        x = apply("reshape", x, shape=(1,))
+    if x.ndim != 1:
+        raise ShapeError(
+            f"{what} is {x.type}, not a vector",
+            where=str(user_source()),
+            fix="give one axis; rlx.vmap takes a batch of them",
+        )
+    if isinstance(x.shape[0], int) and x.shape[0] < least:
+        raise ShapeError(
+            f"{what} is {x.type}, without elements",
+            where=str(user_source()),
+            fix=f"give {least} or more",
+        )
+    return x
+
+
+def with_axes(what: str, given: Any, least: int) -> Any:
+    """Give a tensor that has so many axes at least."""
+    x = as_tensor(given)
+    if x.ndim >= least:
+        return x
+    kind = {1: "an axis", 2: "the two axes of a matrix"}.get(least, f"{least} axes")
+    raise ShapeError(
+        f"{what} is {x.type}, without {kind}",
+        where=str(user_source()),
+        fix=f"give an array with {least} axes or more",
+    )
+
+
+def known_number(what: str, given: Any) -> Any:
+    """Give a Python number for a number whose value is known now."""
+    array = given.concrete if isinstance(given, TracedTensor) else given
+    if array is None:
+        raise ConcretizationError(
+            f"{what} is {shown(given)}, which has no number while it is recorded",
+            where=str(user_source()),
+            fix="make the argument a Python value with static_argnames",
+        )
+    x = as_tensor(array)
+    if x.shape == ():
+        return x.host().item()
+    raise wrong(what, given, "a number", "pass one number")
+
+
+def scalar(what: str, given: Any) -> Any:
+    """Give back a number, an array without axes or a symbolic size."""
+    is_number = isinstance(given, int | float | complex | np.number | np.bool_ | Dim)
+    is_scalar = isinstance(getattr(given, "dtype", None), np.dtype) and given.shape == ()
+    if is_number or (is_scalar and given.dtype.kind not in "OSUMmV"):
+        return given
+    raise wrong(what, given, "a number", "pass one number")
+
+
+def matrix(what: str, given: Any) -> Any:
+    """Give a tensor with two axes."""
+    x = as_tensor(given)
+    if x.ndim == 2:
+        return x
+    raise ShapeError(
+        f"{what} is {x.type}, not a matrix",
+        where=str(user_source()),
+        fix="give two axes; rlx.vmap takes a batch of matrices",
+    )
+
+
+def known_real(what: str, given: Any) -> float:
+    """Give a Python float for a number whose value is known now."""
+    found = known_number(what, given)
+    if isinstance(found, int | float):
+        return float(found)
+    raise wrong(what, given, "a real number", "pass one number")
