@@ -24,6 +24,7 @@ SPACES = {"rlx": rlx, "nn": nn, "optim": optim, "rnp": rnp, "np": np, "lax": rlx
 # methods in fixes of things that are no arrays
 METHODS = {
     "add": "x.at[i]",
+    "bind": "a compiled function",
     "copy": "x",
     "defjvps": "rlx.CustomOp",
     "detach": "torch",
