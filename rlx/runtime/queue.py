@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, final
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, final
 
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..ir.tracebacks import hide_frames
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
+    from concurrent.futures import Future
+
+    _Job: TypeAlias = tuple[Future[Any], Callable[[], Any]]
+
+AT_EXIT = 1.0  # seconds that the end of the process waits for jobs
 
 
 class Queue:
     """Begins jobs in the order they came, on a thread or several.
 
-    Threads start with the first job.
+    Threads start with the first jobs. The end of the process waits for jobs a second at most.
 
     >>> Queue().submit(lambda: 2 + 3).result()
     5
@@ -27,21 +34,68 @@ class Queue:
 
     def __init__(self, threads: int = 1) -> None:
         self._threads = threads
+        self._begin()
+        _queues.add(self)
+
+    def _begin(self) -> None:
         self._lock = threading.Lock()
-        self._executor: ThreadPoolExecutor | None = None
-        self._process = 0
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._started, self._process = 0, os.getpid()
+        self._pending: weakref.WeakSet[Future[Any]] = weakref.WeakSet()
 
     def submit(self, job: Callable[[], Any]) -> Future[Any]:
         """Run a job after those before it; its result or its error is in the future."""
-        from concurrent.futures import ThreadPoolExecutor  # 3 ms that few programs need
+        from concurrent.futures import Future  # 3 ms that few programs need
 
-        if self._process not in (0, os.getpid()):  # a forked child has no thread, and a lock that
-            self._lock, self._process, self._executor = threading.Lock(), 0, None  # may be taken
+        if self._process != os.getpid():  # a forked child has no threads, and locks may be taken
+            self._begin()
+        future: Future[Any] = Future()
         with self._lock:
-            if self._executor is None:
-                self._executor = ThreadPoolExecutor(self._threads, "rlx")
-                self._process = os.getpid()
-            return self._executor.submit(job)
+            if not self._started:
+                weakref.finalize(self, self._jobs.put, None)
+            if self._started < self._threads:
+                # nobody waits for the thread, so the end of the process does not either
+                threading.Thread(target=_work, args=(self._jobs,), name="rlx", daemon=True).start()
+                self._started += 1
+            self._pending.add(future)
+            self._jobs.put((future, job))
+        return future
+
+    def wait(self, seconds: float) -> None:
+        """Wait until all jobs have ended, so many seconds at most."""
+        from concurrent.futures import wait
+
+        if self._process == os.getpid():
+            wait(list(self._pending), seconds)
+
+
+def _work(jobs: SimpleQueue[_Job | None]) -> None:
+    while (taken := jobs.get()) is not None:
+        future, job = taken
+        if future.set_running_or_notify_cancel():
+            _run(future, job)
+        del taken, future, job  # not kept while it waits for the next one
+    jobs.put(None)  # for the others
+
+
+def _run(future: Future[Any], job: Callable[[], Any]) -> None:
+    try:
+        result = job()
+    except BaseException as error:  # it comes out where the result is asked for
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+_queues: weakref.WeakSet[Queue] = weakref.WeakSet()
+
+
+@atexit.register
+def _give_time() -> None:
+    """Let jobs end that need a moment only."""
+    until = time.monotonic() + AT_EXIT
+    for queue in list(_queues):
+        queue.wait(max(0.0, until - time.monotonic()))
 
 
 @final

@@ -274,7 +274,10 @@ class Linked:
         numbers = _numbers(code.symbols, sizes or {})
 
         def on_error(status: int) -> Any:
-            raise self.calls.take_error()
+            raise InternalError(
+                f"rlx bug in the cpu backend: a program ended with status {status}",
+                fix="please report it with RLX_DUMP's output of this program",
+            )
 
         return make_entry(
             self.library.address("main"),

@@ -16,6 +16,7 @@ from .costs import loops_cost, product_cost
 from .gemm import GemmPlan
 from .host import Host
 from .kernels import KERNEL_PARAMETERS, Layout, emit_kernel, emit_rows, part_range
+from .polls import LONG, is_due, leave_if_stopped
 
 ATTRIBUTES = "noinline nounwind #0"
 
@@ -65,6 +66,9 @@ def emit_chain(module: Module, f: Function, links: Links, layout: Layout, host: 
     scratch = f.offset(layout.scratch(f), "i8", own)
     start, stop = part_range(f, _count(links.loops), 1)
     with f.loop(start, stop) as loop:
+        if links.cost >= LONG:
+            with f.when(is_due(f, loop.index, links.cost / _count(links.loops))):
+                leave_if_stopped(f)
         left, places = loop.index, []
         for variable in reversed(links.loops[1:]):
             places.append(f.emit(f"urem i64 {left}, {variable.extent}"))

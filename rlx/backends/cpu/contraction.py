@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ...ir.dims import Size
+from ...ir.dims import Size, likely
 from ...ir.types import NAMES
 from ...lower.lir import expr
 from ...lower.lir.digits import Digits
@@ -17,16 +17,19 @@ from ...lower.lir.expr import Accumulated, Expr, Load, load_of
 from ...lower.lir.index import Index, Variable, as_index, is_long
 from ...lower.lir.program import Buffer, Contraction, Kernel, Store
 from .code import Function, Module, Vector
+from .costs import product_cost
 from .gemm import Epilogue, GemmPlan, Operand, Places, Problem, emit_gemm
 from .gemm_plan import WIDENED
 from .gemm_view import OperandView
 from .gemm_windows import Digit, Windows, joined
 from .host import Host
 from .kernels import Layout, all_exprs, buffers_of, nest, open_scope
+from .polls import LONG
 from .reductions import IN_TURN
 from .render import Scope, memory_element
 
 ROW_BLOCKS = (64, 8, 1)
+LEAST = 5_000  # nanoseconds of a product that may begin with a poll
 LARGEST_STEP = 256  # at multiples of which the depth is cut
 
 
@@ -131,6 +134,8 @@ def emit_contraction(
     outer = (*(given or ()), *step.batch)
     epilogue = None if _stores_sums(step) else _epilogue(step, outer, layout, host)
     split = by_batch and parts > 1
+    cost = product_cost(step, host)
+    polls = cost >= LONG and cost >= LEAST * math.prod(likely(v.extent) for v in step.batch)
 
     def open_operands(inside: Function) -> Scope:
         scope = open_scope(inside, layout, host, loaded_operands(step))
@@ -146,7 +151,10 @@ def emit_contraction(
         batch = [("i64", f"%batch{i}", inner.names[v]) for i, v in enumerate(outer)]
         places = Places(a, b, c, scratch, part)
         extra = [("ptr", "%table", "%table"), *batch]
-        emit_gemm(module, f, plan, places, epilogue=epilogue, open_scope=open_operands, extra=extra)
+        emit_gemm(
+            module, f, plan, places, epilogue=epilogue, open_scope=open_operands, extra=extra,
+            polls=polls,
+        )  # fmt: skip
 
     nest(scope, step.batch, product, split)
 

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from rlx.backends.backend import MISS
-from rlx.backends.cpu import entry_code, entry_plan, memory
+from rlx.backends.cpu import entry_code, entry_plan, memory, polls, pool
 from rlx.backends.cpu.entry_layout import ArrayLayout, Spec, word
 from rlx.backends.cpu.kept import load_kept
 from rlx.backends.cpu.python_entry import python_entry
@@ -142,6 +142,7 @@ class _Runtime:
         names = re.findall(r"@(Py[A-Z]\w+)", " ".join(entry_code.SYMBOLS))
         symbols = {name: _address(getattr(_api, name)) for name in names if hasattr(_api, name)}
         symbols["PyArray_NewFromDescr"] = table[NEW_FROM_DESCRIPTOR]
+        symbols[polls.RAISE] = pool.symbols()[polls.RAISE]
         symbols |= {"miss": id(MISS), "none": id(None), "true": id(True)}
         symbols |= {"ndarray_type": id(np.ndarray), "no_memory": id(memory.no_memory)}
         for kind in (float, int, bool):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from rlx.backends.cpu import polls
 from rlx.backends.cpu.code import Function, Module
 from rlx.backends.cpu.entry_arguments import emit_apart, emit_find, emit_fits, emit_number
 from rlx.backends.cpu.entry_plan import (
@@ -47,6 +48,7 @@ SYMBOLS: Final = (
     "declare ptr @PyType_GenericAlloc(ptr, i64)",
     "declare ptr @PyArray_NewFromDescr(ptr, ptr, i32, ptr, ptr, ptr, i32, ptr)",
     "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
+    f"declare void @{polls.RAISE}()",
 )
 
 
@@ -249,12 +251,17 @@ def _emit_run(module: Module) -> None:
     branch(f, f.emit(f"icmp eq i32 {status}, 0"), "failed")
     f.do("ret i1 true")
     f.start_block("failed")
+    branch(f, f.emit(f"icmp ne i32 {status}, {polls.RAISED}"), "gone")
+    branch(f, f.emit(f"icmp ne i32 {status}, {polls.STOPPED}"), "stopped")
     number = f.emit(f"call ptr @PyLong_FromLongLong(i64 {f.emit(f'sext i32 {status} to i64')})")
     branch(f, f.emit(f"icmp ne ptr {number}, null"), "gone")
     answer = f.emit(f"call ptr @PyObject_CallOneArg(ptr {header(f, 'on_error')}, ptr {number})")
     f.do(f"call void @Py_DecRef(ptr {number})")
     branch(f, f.emit(f"icmp ne ptr {answer}, null"), "gone")
     f.do(f"call void @Py_DecRef(ptr {answer})")  # it did not raise: CPython makes a SystemError
+    f.do("br label %gone")
+    f.start_block("stopped")
+    f.do(f"call void @{polls.RAISE}()")
     f.do("br label %gone")
     f.start_block("memory")
     _tell_no_memory(f, size)

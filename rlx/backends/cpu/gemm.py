@@ -8,7 +8,7 @@ that needs no edge, no packing or no second piece of k contains no code for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -30,6 +30,7 @@ from .gemm_plan import (
 from .gemm_tiles import emit_tile_kernel, emit_tile_pack, tile_registers
 from .gemm_view import OperandView, emit_view_pack
 from .gemm_windows import place_of
+from .polls import goes_on
 from .render import Scope
 
 __all__ = ["Epilogue", "GemmPlan", "Operand", "Places", "Problem", "emit_gemm"]
@@ -61,6 +62,7 @@ def emit_gemm(
     epilogue: Epilogue | None = None,
     open_scope: Callable[[Function], Scope] | None = None,
     extra: Sequence[tuple[str, str, str]] = (),
+    polls: bool = False,
 ) -> None:
     """Emit into `f` one of several independent parts of a product.
 
@@ -68,13 +70,16 @@ def emit_gemm(
     for `C[i, j:j+lanes]`, in the register type of `out_dtype` (float32 for half floats); it is
     applied once to every element, in a function that gets the `extra` parameters: (LLVM type,
     name there, value here). So do the functions that compute operands, in which `open_scope` gives
-    what is known.
+    what is known. One that `polls` is left between blocks if the program must end.
     """
     if plan.blocking is None:
         return
     if plan.blocking.swapped:
         places = replace(places, a=places.b, b=places.a)
-    product = _Emitter(module, f, plan, plan.blocking, places, epilogue, open_scope, list(extra))
+    blocking = plan.blocking
+    # a handler may use tile registers, too
+    polls = polls and (blocking.in_vectors or not blocking.uses_tiles)
+    product = _Emitter(module, f, plan, blocking, places, epilogue, open_scope, list(extra), polls)
     tile = plan.blocking.tile
     is_small = tile.m * tile.n * plan.problem.itemsize <= WHOLE_BYTES
     if plan.blocking.dot_lanes and places.part == "0" and product.converts and is_small:
@@ -140,6 +145,7 @@ class _Emitter:
     epilogue: Epilogue | None
     open_scope: Callable[[Function], Scope] | None
     extra: list[tuple[str, str, str]]
+    polls: bool
 
     @property
     def converts(self) -> bool:
@@ -248,7 +254,10 @@ class _Emitter:
             with self._cut(("0", str(k)), blocking.depth, k) as (piece, stop):
                 depth = self._length(piece, stop)
                 self._pack("a", self.places.a, packed_a, rows, piece, depth)
-                with self._cut(columns, blocking.column_panels, tile.column_panels) as columns:
+                with (
+                    self._cut(columns, blocking.column_panels, tile.column_panels) as columns,
+                    self._unless_stopped(),
+                ):
                     self._pack("b", self.places.b, scratch, columns, piece, depth)
                     self._tiles(memory, rows, columns, piece, depth)
             return
@@ -258,9 +267,16 @@ class _Emitter:
         ):
             depth = self._length(piece, stop)
             self._pack("b", self.places.b, scratch, columns, piece, depth)
-            with self._cut(rows, blocking.row_panels, tile.row_panels) as inner:
+            with (
+                self._cut(rows, blocking.row_panels, tile.row_panels) as inner,
+                self._unless_stopped(),
+            ):
                 self._pack("a", self.places.a, packed_a, inner, piece, depth)
                 self._tiles(memory, inner, columns, piece, depth)
+
+    def _unless_stopped(self) -> AbstractContextManager[None]:
+        """Leave a block out if the program must end."""
+        return self.f.when(goes_on(self.f)) if self.polls else nullcontext()
 
     def _length(self, piece: str, stop: str) -> str:
         """How long a piece of k is."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -19,7 +18,6 @@ from ...lower.lir.expr import Accumulated, Apply, Load
 from ...lower.lir.index import Index, Variable
 from ...lower.lir.program import Buffer, Contraction, LibraryCall
 
-Callback = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 Sizes = dict[str, int]
 
 
@@ -141,35 +139,23 @@ def constant_name(number: int) -> str:
 
 
 class Library:
-    """C functions `i32 (ptr pointers)` for the calls of a program.
+    """Python functions of arrays of pointers, for the calls of a program.
 
-    `symbols` has their addresses. `dims` are the names of a program's symbolic sizes, None if it
-    has none; their numbers come first in the array of the run. An exception in a function is kept
-    for the thread it is in, and the program ends with a status.
+    `symbols` has their addresses, for `polls.call_python`. `dims` are the names of a program's
+    symbolic sizes, None if it has none; their numbers come first in the array of the run.
     """
 
     def __init__(self, calls: Sequence[Call], dims: Sequence[str] | None) -> None:
         self.dims = dims
-        self._raised = threading.local()
-        self._kept = [_callback(call, dims, self._raised) for call in calls]
-        pointers = [ctypes.cast(callback, ctypes.c_void_p).value or 0 for callback in self._kept]
-        self.symbols = {call_name(i): pointer for i, pointer in enumerate(pointers)}
-
-    def take_error(self) -> BaseException:
-        """The exception that ended the program in this thread."""
-        return self._raised.__dict__.pop("error")
+        self._kept = [_function(call, dims) for call in calls]
+        self.symbols = {call_name(i): id(each) for i, each in enumerate(self._kept)}
 
 
-def _callback(call: Call, dims: Sequence[str] | None, raised: threading.local) -> Any:
-    def run(pointers: int) -> int:
-        try:
-            call.run(*_given(pointers, call.buffers, dims))
-            return 0
-        except BaseException as error:  # no exception may pass through compiled code
-            raised.error = error
-            return 1
+def _function(call: Call, dims: Sequence[str] | None) -> Callable[[int], None]:
+    def run(pointers: int) -> None:
+        call.run(*_given(pointers, call.buffers, dims))
 
-    return Callback(run)
+    return run
 
 
 def _given(pointers: int, count: int, dims: Sequence[str] | None) -> tuple[list[int], Sizes]:

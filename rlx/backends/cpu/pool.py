@@ -17,9 +17,10 @@ import ctypes
 import os
 import platform
 import sys
+import threading
 from functools import cache
 
-from rlx.backends.cpu import machine
+from rlx.backends.cpu import machine, polls
 from rlx.backends.cpu.code import Function
 from rlx.backends.cpu.host import host
 from rlx.backends.cpu.kept import load_kept
@@ -45,20 +46,33 @@ def threads() -> int:
     return host().cores
 
 
-def symbols() -> dict[str, int]:
-    """What `machine.load` needs for modules that call `parallel`.
+def symbols(*, can_stop: bool = True) -> dict[str, int]:
+    """What `machine.load` needs for modules that call `parallel` or poll.
 
     No thread starts yet.
     """
-    return {SYMBOL: _library().address(SYMBOL)}
+    names = {SYMBOL: SYMBOL, polls.POLL: polls.POLL if can_stop else polls.NO_POLL}
+    names |= {name: name for name in (polls.FLAG, polls.RAISE, polls.CALL)}
+    return {name: _library().address(target) for name, target in names.items()}
+
+
+def raise_stopped() -> None:
+    """Raise what a signal's handler raised when it ended a program of this thread."""
+    ctypes.PYFUNCTYPE(None)(_library().address(polls.RAISE))()
 
 
 @cache
 def _library() -> machine.Library:
     """The pool's code, never freed: workers sleep in it until the process ends."""
-    library = load_kept(text())
+    library = load_kept(text(), symbols=polls.symbols())
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))
-    reset = ctypes.CFUNCTYPE(None)(library.address("reset"))
+    empty = ctypes.CFUNCTYPE(None)(library.address("reset"))
+    main = ctypes.c_int64.from_address(library.address("main_thread"))
+
+    def reset() -> None:
+        empty()
+        main.value = threading.main_thread().ident or 0
+
     reset()
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=reset)  # a child has none of its parent's workers
@@ -78,11 +92,12 @@ def _text(count: int) -> str:
         "SET_MASK": 2 if is_linux else 3,  # SIG_SETMASK
         "CALL": 98 if is_arm else 202,  # SYS_futex
         "WORKERS": count - 1,
+        "PLACES": max(count - 1, 1),
         "SPINS": SPINS,
     }
     # With more threads than processors somebody has to share.
     places = _PLACES if is_linux and count <= len(os.sched_getaffinity(0)) else _NO_PLACES
-    text = (_FUTEX if is_linux else _PTHREAD) + places + _POOL
+    text = (_FUTEX if is_linux else _PTHREAD) + places + _POOL + polls.TEXT
     for name, value in names.items():
         text = text.replace(f"${name}", str(value))
     return f"declare void {'@llvm.aarch64.hint(i32)' if is_arm else names['PAUSE']}\n{text}"
@@ -216,6 +231,8 @@ _POOL = """
 @caller_sleeps = global i32 0
 @work = global i32 0, align 64
 @finished = global i32 0, align 64
+@workers = internal global [$PLACES x i64] zeroinitializer
+@is_of_main = internal global i32 0
 
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_detach(ptr)
@@ -229,6 +246,7 @@ define void @reset() {
   store i32 0, ptr @started
   store i32 0, ptr @sleepers
   store i32 0, ptr @caller_sleeps
+  call void @forget_signals()
   call void @reset_waiting()
   ret void
 }
@@ -339,6 +357,9 @@ make:
   br i1 %good, label %made, label %done
 made:
   %id = load ptr, ptr %thread
+  %number = ptrtoint ptr %id to i64
+  %own = getelementptr i64, ptr @workers, i32 %i
+  store atomic i64 %number, ptr %own monotonic, align 8
   call i32 @pthread_detach(ptr %id)
   %more = add i32 %i, 1
   br label %next
@@ -386,6 +407,11 @@ begin:
 publish:
   %place = call i32 @here()
   store atomic i32 %place, ptr @caller_place monotonic, align 4
+  %caller = call i64 @pthread_self()
+  %signaled = load i64, ptr @main_thread
+  %is_main = icmp eq i64 %caller, %signaled
+  %of_main = zext i1 %is_main to i32
+  store atomic i32 %of_main, ptr @is_of_main monotonic, align 4
   store atomic ptr %kernel, ptr @kernel monotonic, align 8
   store atomic ptr %context, ptr @context monotonic, align 8
   store atomic i64 %parts, ptr @parts monotonic, align 8

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ...ir.bind import is_symbolic
-from ...ir.dims import Size, likely, quotient
+from ...ir.dims import Size, likely
 from ...lower.lir.access import reads, writes
 from ...lower.lir.canonical import canonical
 from ...lower.lir.program import (
@@ -57,8 +57,9 @@ from .library import (
 )
 from .loops import LOOPS, Loops, emit_loops_of
 from .pack_early import Early, emit_prepare, pack_early
+from .polls import LONG, begin_part, call_python, checked, finer, is_due, poll, stops
 from .reuse import copied_input
-from .rounds import Part, Targets, copy_bytes, write_rows
+from .rounds import Part, Targets, copy_bytes, emit_rounds
 from .siblings import Siblings, emit_siblings, with_siblings
 from .sized import emit_sized_main
 
@@ -150,8 +151,12 @@ class ProgramWriter:
         constants = {b: self._constant(b) for b in program.constants}
         layout = Layout(places, len(places) + self.is_symbolic, constants, scratch_offset)
         before, self.brief = self.brief, brief(program, self.host)
+        polled = self.cost
         for step in with_siblings(program.steps):
             self.step(f, step, layout, is_short)
+            if not self.is_divided and self.cost - polled >= LONG:
+                checked(f, poll(f))
+                polled = self.cost
         self.brief = before
         f.do("ret i32 0")
 
@@ -246,11 +251,16 @@ class ProgramWriter:
         cost, is_split = loops_cost(step), splits(step)
         self.cost += cost
         parts: int | str = 1
-        if is_split:
-            parts = self._parts(f, [v.extent for v in trip_loops(step)], cost)
+        if is_split and not self.is_divided:
+            extents = [v.extent for v in trip_loops(step)]
+            parts = finer(f, self._parts(f, extents, cost), cost, extents)
         how = AS_WRITTEN if cost < self.brief else KERNEL
         with self._kernel(f, step, layout, parts, is_short, how) as (kernel, inner, split):
+            begin_part(kernel, parts, self.host.cores)
             emit_loops_of(kernel, step, inner, self.host, split)
+        if isinstance(parts, str):
+            with f.when(stops(f)):
+                checked(f, poll(f))
 
     def _parts(
         self, f: Function, extents: Sequence[Size], cost: float, is_product: bool = False
@@ -342,15 +352,7 @@ class ProgramWriter:
         table = write_table(f, pointers)
         name = call_name(len(self.calls))
         self.calls.append(call)
-        f.declarations.add(f"declare i32 @{name}(ptr)")
-        self._checked(f, f"call i32 @{name}(ptr {table})")
-
-    def _checked(self, f: Function, call: str) -> None:
-        """End the program with the status of a call if it is not 0."""
-        status = f.emit(call)
-        with f.when(f.emit(f"icmp ne i32 {status}, 0")):
-            f.do(f"ret i32 {status}")
-            f.start_block(f.label("unreachable"))
+        checked(f, call_python(f, name, table))
 
     # -- control flow ---------------------------------------------------------------------------
 
@@ -388,12 +390,13 @@ class ProgramWriter:
         chosen = f.intrinsic("smin", i32, chosen, str(len(names) - 1))
         for i, name in enumerate(names):
             with f.when(f.emit(f"icmp eq i32 {chosen}, {i}")):
-                self._checked(f, f"call i32 @{name}(ptr {table})")
+                checked(f, f"call i32 @{name}(ptr {table})")
 
     def _while(self, f: Function, step: WhileStep, layout: Layout) -> None:
+        before_loop = self.cost
         condition = self._nested(step.condition, "condition")
         body = self._nested(step.body, "body")
-        self.cost *= 10
+        cost, self.cost = self.cost - before_loop, self.cost * 10
         point: Callable[[Buffer], str] = lambda b: layout.pointer(f, b)  # noqa: E731
         n_test, n_body, n = (
             len(step.condition_constants) + self.is_symbolic,
@@ -412,13 +415,15 @@ class ProgramWriter:
         f.start_block(head)
         round_name, following = f.fresh("round"), f.fresh("round")
         place = len(f.lines)
-        self._checked(f, f"call i32 @{condition}(ptr {test_table})")
+        with f.when(is_due(f, round_name, cost)):
+            checked(f, poll(f))
+        checked(f, f"call i32 @{condition}(ptr {test_table})")
         flag = f.emit(f"load i8, ptr {point(step.flag)}, align 1")
         goes_on = f.emit(f"icmp ne i8 {flag}, 0")
         f.do(f"br i1 {goes_on}, label %{go}, label %{done}")
         f.start_block(go)
         written = targets.write(f, round_name, body_table, n_body + n)
-        self._checked(f, f"call i32 @{body}(ptr {body_table})")
+        checked(f, f"call i32 @{body}(ptr {body_table})")
         for i, pointer in enumerate(written):
             f.do(
                 f"store ptr {pointer}, ptr {f.offset(body_table, 'ptr', str(n_body + i))}, align 8"
@@ -439,57 +444,17 @@ class ProgramWriter:
         if step.parts > 1:
             self.scratch, self.is_divided = 0, True
         body = self._nested(step.body, "round")
-        self.cost = before + (self.cost - before) * likely(step.length) * step.parts
+        cost = self.cost - before  # of a round
+        self.cost = before + cost * likely(step.length) * step.parts
         if step.parts == 1:
-            self._rounds(f, step, layout, body, None)
+            write: Callable[..., str] = lambda p: self._table(f, layout, p, step.scratch)  # noqa: E731
+            emit_rounds(f, step, layout, body, cost, write, self.is_symbolic)
             return
         own, self.is_divided = -(-self.scratch // 64) * 64, is_divided
         self.scratch = max(scratch, own * step.parts)
         with self._kernel(f, step, layout, step.parts, False) as (kernel, inner, _):
-            self._rounds(kernel, step, inner, body, Part(step.parts, own))
-
-    def _rounds(
-        self, f: Function, step: RepeatStep, layout: Layout, body: str, part: Part | None
-    ) -> None:
-        """All rounds of a loop, perhaps for the part of a thread."""
-
-        def point(buffer: Buffer, count: Size = 1) -> str:
-            """The pointer to a buffer, or to the thread's block of its first of `count` rows."""
-            pointer = layout.pointer(f, buffer)
-            return part.block(f, pointer, quotient(buffer.nbytes, count)) if part else pointer
-
-        n_constants, n = len(step.constants) + self.is_symbolic, len(step.carries)
-        flags = step.divided_constants or [False] * len(step.constants)
-        constants = [
-            point(b) if is_divided else layout.pointer(f, b)
-            for b, is_divided in zip(step.constants, flags, strict=True)
-        ]
-        targets = Targets.of(step.carries, point)
-        initial = targets.start(f, step.carries, point, step.parts)
-        rows = step.length or 1
-        cut = step.divided_slices or [False] * len(step.slices)
-        sliced = [
-            (point(b, rows) if is_divided else layout.pointer(f, b), quotient(b.nbytes, rows))
-            for b, is_divided in zip(step.slices, cut, strict=True)
-        ]
-        stacked = [(point(b, rows), quotient(b.nbytes, rows)) for b in step.stacks]
-        pointers = [*constants, *initial, *(p for p, _ in sliced), *targets.even]
-        pointers += [p for p, _ in stacked]
-        table = self._table(f, layout, pointers, step.scratch, part)
-        last = f.number(step.length - 1)
-        with f.loop("0", f.number(step.length)) as loop:
-            k = loop.index
-            if step.reverse:
-                k = f.emit(f"sub i64 {last}, {k}")
-            write_rows(f, k, sliced, table, n_constants + n)
-            write_rows(f, k, stacked, table, n_constants + 2 * n + len(sliced))
-            left = f.emit(f"sub i64 {last}, {loop.index}")
-            written = targets.write(f, left, table, n_constants + n + len(sliced))
-            if part:
-                f.do(f"call i32 @{body}(ptr {table})")  # it calls nothing that could fail
-            else:
-                self._checked(f, f"call i32 @{body}(ptr {table})")
-            for i, pointer in enumerate(written):
-                slot = f.offset(table, "ptr", str(n_constants + i))
-                f.do(f"store ptr {pointer}, ptr {slot}, align 8")
-        targets.settle(f, step.carries, table, n_constants, step.parts)
+            part = Part(step.parts, own)
+            write = lambda p: self._table(kernel, inner, p, step.scratch, part)  # noqa: E731
+            emit_rounds(kernel, step, inner, body, cost, write, self.is_symbolic, part)
+        if not is_divided:
+            checked(f, poll(f))

@@ -14,6 +14,8 @@ from rlx.backends.backend import MISS
 from rlx.backends.cpu.entry_layout import ArrayLayout, Spec, slot_offsets
 from rlx.backends.cpu.guards import between_guards
 from rlx.backends.cpu.memory import ALIGNMENT, no_memory
+from rlx.backends.cpu.polls import STOPPED
+from rlx.backends.cpu.pool import raise_stopped
 
 
 def python_entry(
@@ -29,12 +31,12 @@ def python_entry(
     on_error: Callable[[int], object],
     keep_alive: object,
 ) -> Callable[..., Any]:
-    """The contract of `make_entry` in Python; `main` always runs without the GIL.
+    """The contract of `make_entry` in Python; `main` always runs with the GIL.
 
     With `guards` it runs on guarded copies.
     """
     memory = between_guards if guards else _memory
-    main = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(main_address)
+    main = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(main_address)
     slots = {offset: name for name, offset in slot_offsets(array.cls).items()}
     data_slot = slots[array.data_offset]
 
@@ -63,6 +65,8 @@ def python_entry(
             at = len(arrays) + len(results)
             table = [*places[:at], *constants, *places[at:]]
             status = main((ctypes.c_void_p * (len(table) or 1))(*table))
+        if status == STOPPED:
+            raise_stopped()
         if status:
             on_error(status)
             raise SystemError(f"on_error did not raise for status {status}")

@@ -71,7 +71,7 @@ class Rehearsal:
         kind = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
         for code, writer in zip(objects, writers, strict=True):
             names = {n: i for i in range(len(pieces)) if (n := _name(i)) in writer.module.functions}
-            library = machine.Library([code], list(names), pool.symbols())
+            library = machine.Library([code], list(names), pool.symbols(can_stop=False))
             calls.append({i: kind(library.address(name)) for name, i in names.items()})
             libraries.append(library)
         rooms = _panel_rooms(pieces, ways)

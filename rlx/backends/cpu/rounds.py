@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...ir.dims import quotient
-from ...lower.lir.program import Buffer, Carry
+from ...ir.dims import Size, quotient
+from ...lower.lir.program import Buffer, Carry, RepeatStep
 from .code import Function
+from .kernels import Layout
+from .polls import checked, is_due, leave_if_stopped, poll
 
 
 @dataclass(frozen=True)
@@ -88,3 +90,63 @@ def copy_bytes(f: Function, target: str, origin: str, count: str) -> None:
     if count != "0":
         f.declarations.add("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
         f.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {origin}, i64 {count}, i1 false)")
+
+
+def emit_rounds(
+    f: Function,
+    step: RepeatStep,
+    layout: Layout,
+    body: str,
+    cost: float,
+    write_table: Callable[[Sequence[str]], str],
+    sizes: int,
+    part: Part | None = None,
+) -> None:
+    """Emit all rounds of a loop, calls of `body`, perhaps for the part of a thread.
+
+    A round takes `cost` nanoseconds. `write_table` writes the table of the body, which begins with
+    so many `sizes`.
+    """
+
+    def point(buffer: Buffer, count: Size = 1) -> str:
+        """The pointer to a buffer, or to the thread's block of its first of `count` rows."""
+        pointer = layout.pointer(f, buffer)
+        return part.block(f, pointer, quotient(buffer.nbytes, count)) if part else pointer
+
+    n_constants, n = len(step.constants) + sizes, len(step.carries)
+    flags = step.divided_constants or [False] * len(step.constants)
+    constants = [
+        point(b) if is_cut else layout.pointer(f, b)
+        for b, is_cut in zip(step.constants, flags, strict=True)
+    ]
+    targets = Targets.of(step.carries, point)
+    initial = targets.start(f, step.carries, point, step.parts)
+    rows = step.length or 1
+    cut = step.divided_slices or [False] * len(step.slices)
+    sliced = [
+        (point(b, rows) if is_cut else layout.pointer(f, b), quotient(b.nbytes, rows))
+        for b, is_cut in zip(step.slices, cut, strict=True)
+    ]
+    stacked = [(point(b, rows), quotient(b.nbytes, rows)) for b in step.stacks]
+    pointers = [*constants, *initial, *(p for p, _ in sliced), *targets.even]
+    pointers += [p for p, _ in stacked]
+    table = write_table(pointers)
+    last = f.number(step.length - 1)
+    with f.loop("0", f.number(step.length)) as loop:
+        k = loop.index
+        with f.when(is_due(f, k, cost)):
+            leave_if_stopped(f) if part else checked(f, poll(f))
+        if step.reverse:
+            k = f.emit(f"sub i64 {last}, {k}")
+        write_rows(f, k, sliced, table, n_constants + n)
+        write_rows(f, k, stacked, table, n_constants + 2 * n + len(sliced))
+        left = f.emit(f"sub i64 {last}, {loop.index}")
+        written = targets.write(f, left, table, n_constants + n + len(sliced))
+        if part:
+            f.do(f"call i32 @{body}(ptr {table})")  # it calls nothing that could fail
+        else:
+            checked(f, f"call i32 @{body}(ptr {table})")
+        for i, pointer in enumerate(written):
+            slot = f.offset(table, "ptr", str(n_constants + i))
+            f.do(f"store ptr {pointer}, ptr {slot}, align 8")
+    targets.settle(f, step.carries, table, n_constants, step.parts)
