@@ -65,6 +65,11 @@ class Turns:
         self._owner = 0
         self._depth = 0
 
+    @property
+    def is_mine(self) -> bool:
+        """Whether this thread holds it."""
+        return self._owner == threading.get_ident()
+
     def forget_who_waits(self) -> None:
         """In a forked child: the thread that waited for its turn lives in the parent."""
         self._waiting = threading.Lock()

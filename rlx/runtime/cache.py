@@ -1,6 +1,6 @@
 """The compile cache: content hash to executable, in memory.
 
-It is bounded, and safe for threads.
+It is bounded, and safe for threads. `SingleFlight` lets one of them make what several need.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ import os
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..backends.backend import Executable
@@ -117,3 +118,72 @@ def _renew_locks() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_locks)
+
+
+# -- one thread makes what several need -----------------------------------------------------------
+
+# No thread waits in a circle. A function that is recorded may still wait for a thread of its own
+# that calls it: after so many seconds that one records it, too.
+PATIENCE = 10.0
+
+_awaited: dict[int, _Flight] = {}  # what threads wait for, by their numbers
+
+
+@dataclass(eq=False)
+class _Flight:
+    """Something that a thread makes."""
+
+    thread: int = field(default_factory=threading.get_ident)
+    process: int = field(default_factory=os.getpid)
+    landed: threading.Event = field(default_factory=threading.Event)
+
+
+class SingleFlight:
+    """Lets one thread after the other make what a key stands for.
+
+    There is no lock that a forked child could find taken.
+    """
+
+    def __init__(self) -> None:
+        self._flights: dict[Hashable, _Flight] = {}
+
+    @contextmanager
+    def turn(self, key: Hashable) -> Iterator[None]:
+        """Hold a key, when who held it before is done: what it made may be there.
+
+        If waiting could last forever, the key is not held: a thread that comes back to it while it
+        makes it, threads that wait for each other, a thread that compiles.
+        """
+        own = _Flight()
+        while (flight := self._flights.setdefault(key, own)) is not own:
+            if flight.process != own.process:  # its thread lives in the parent
+                self._flights.pop(key, None)
+            elif not _landed(flight):
+                break
+        try:
+            yield
+        finally:
+            if flight is own:
+                self._flights.pop(key, None)
+                own.landed.set()
+
+
+def _landed(flight: _Flight) -> bool:
+    """Wait for a flight, unless that may last forever; whether it has landed."""
+    me = threading.get_ident()
+    _awaited[me] = flight
+    try:
+        return not _is_stuck(me) and flight.landed.wait(PATIENCE)
+    finally:
+        del _awaited[me]
+
+
+def _is_stuck(thread: int) -> bool:
+    """Whether what a thread waits for waits for this thread."""
+    if compiling.is_mine:  # others may need to compile
+        return True
+    seen, other = set(), thread
+    while (flight := _awaited.get(other)) is not None and other not in seen:
+        seen.add(other)
+        other = flight.thread
+    return other in seen

@@ -21,6 +21,7 @@ from ..ir.policy import policy_of
 from ..ir.tracebacks import boundary, hide_frames
 from ..ir.types import Type
 from ..runtime import MISS, Device, default_device
+from ..runtime.cache import SingleFlight
 from ..runtime.debug import tell_reason
 from ..runtime.explain_device import AUTO
 from ..runtime.queue import Pending
@@ -72,7 +73,7 @@ class Jitted:
             )
         self._is_auto = device == AUTO
         self._named = None if device is None or self._is_auto else Device(device)
-        self._entries = Kept()
+        self._entries, self._making = Kept(), SingleFlight()
         self._compiles, self._reason = 0, ""
         self._recent: Compiled | None = None
         self._fast: Callable[..., Any] = missed
@@ -134,7 +135,7 @@ class Jitted:
         if name not in self._elsewhere:
             made = Jitted(self._fn, self._static, self._options, name, self._dynamic)
             made._follows = not self._is_auto
-            self._elsewhere = {**self._elsewhere, name: made}
+            self._elsewhere.setdefault(name, made)  # another thread may have made it meanwhile
         return self._elsewhere[name]
 
     def _fastest(self, call: Call) -> str:
@@ -376,33 +377,31 @@ class Jitted:
         key = (tree, self._open_kinds(kinds_of(self._fn, args, leaves, tree), args, tree))
         entry = self._entries.get(key)
         if entry is None:
-            reason = self._entries.reason(key, KEPT)
-            reason = reason or reason_to_compile(self._fn, args, key, list(self._entries))
-            check_recompile(self._fn, reason)
-            past = self._past(key)
-            entry = past.recall(self._fn, leaves, self._arguments) if past else None
-            if entry is None:
-                with asked_axes() as asked:
-                    traced = self._trace(args, kwargs, leaves, tree)
-                # it holds in the enclosing trace only
-                if asked or any(isinstance(c, Value) for c in traced.captures):
-                    return traced
-                there = self._where(call, traced)
-                entry = there._lowered(traced).compile()
-                if past and there is self:
-                    past.keep(entry)
-            self._keep(key, entry, reason)
-        self._recent = entry
+            with self._making.turn(key):
+                entry = self._entries.get(key) or self._made_for(key, call)
+        if isinstance(entry, Compiled):
+            self._recent = entry
         return entry
 
-    def _past(self, key: Key) -> Past | None:
-        """What earlier processes may have left for arguments of a kind."""
-        options = self._options
-        is_plain = self._dynamic is None and not options.specialize and not options.buckets
-        is_plain = is_plain and options.in_shardings is None and options.out_shardings is None
-        if not is_plain or not config.cache or config.dump or config.check or config.key_reuse:
-            return None
-        return Past(self._fn, *key, self._device, options)
+    def _made_for(self, key: Key, call: Call) -> Compiled | Traced:
+        (args, kwargs), leaves, tree = call.arguments.marked, call.leaves, call.tree
+        reason = self._entries.reason(key, KEPT)
+        reason = reason or reason_to_compile(self._fn, args, key, list(self._entries))
+        check_recompile(self._fn, reason)
+        past = Past.of(self._fn, key, self._device, self._options, self._dynamic)
+        entry = past.recall(self._fn, leaves, self._arguments) if past else None
+        if entry is None:
+            with asked_axes() as asked:
+                traced = self._trace(args, kwargs, leaves, tree)
+            # it holds in the enclosing trace only
+            if asked or any(isinstance(c, Value) for c in traced.captures):
+                return traced
+            there = self._where(call, traced)
+            entry = there._lowered(traced).compile()
+            if past and there is self:
+                past.keep(entry)
+        self._keep(key, entry, reason)
+        return entry
 
     def _keep(self, key: Key, entry: Compiled, reason: str) -> None:
         """Keep what was compiled for a new kind; the least recently used kind is forgotten."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.config import config
 from ..ir.graph import Graph
 from ..ir.types import Type
 from ..runtime.debug import tell_recorded
@@ -20,6 +21,7 @@ from ..trace.array import Array
 from ..trace.make_graph import Traced, trace
 from .identity import identity
 from .lowered import Compiled, MarkStatic
+from .recompile import Key
 
 
 class Past:
@@ -40,6 +42,17 @@ class Past:
         self._identity = functools.partial(_identity, fn, tree, kinds)
         self._hash, self._arrays, self._why = self._identity()
         self._memory = Memory(default_session(device), options, self._hash) if self._hash else None
+
+    @staticmethod
+    def of(
+        fn: Callable[..., Any], key: Key, device: str, options: CompileOptions, dynamic: object
+    ) -> Past | None:
+        """What earlier processes may have left for arguments of a kind."""
+        is_plain = dynamic is None and not options.specialize and not options.buckets
+        is_plain = is_plain and options.in_shardings is None and options.out_shardings is None
+        if not is_plain or not config.cache or config.dump or config.check or config.key_reuse:
+            return None
+        return Past(fn, *key, device, options)
 
     def recall(
         self, fn: Callable[..., Any], leaves: Sequence[Any], mark_static: MarkStatic
