@@ -82,6 +82,48 @@ def test_short_way_broadcasts_and_refuses_shapes_like_the_long_one():
     assert short[0] is ShapeError
 
 
+INDICES = (
+    *(0, -1, 3, -4, 2**70, True, None, ..., slice(None), slice(1, 3), slice(None, None, -1)),
+    *(
+        slice(5, 1),
+        slice(2, None, 0),
+        slice(True, 2),
+        (0, 1),
+        (-1, slice(0, 2)),
+        (..., 0),
+        (None, 1),
+    ),
+    *((0, 0, 0), (..., ...), (slice(None), slice(None)), [0, 2], (slice(None, None, 2), 1), 1.5),
+)
+
+
+@pytest.mark.parametrize("index", INDICES, ids=repr)
+def test_elements_and_updates_are_the_same_by_all_ways(index):
+    x = rlx.array(np.arange(12.0).reshape(3, 4).astype(np.float32))
+    short, long = tried(lambda: x[index])
+    assert short == long
+    for values in (1, 2.5, 1e300, True, 1j, rlx.array([1.0, 2.0]), rlx.array(7), [1.0], np.ones(4)):
+        short, long = tried(lambda values=values: x.at[index].set(values))
+        assert short == long, values
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint32", "float16", "bool", "complex64"])
+@pytest.mark.parametrize("value", NUMBERS)
+def test_updates_take_the_same_numbers_by_all_ways(dtype, value):
+    x = rnp.zeros(3, dtype)
+    short, long = tried(lambda: x.at[1].set(value))
+    assert short == long
+
+
+def test_shapes_are_the_same_by_all_ways():
+    x = rlx.array(np.arange(12, dtype=np.int32))
+    for shape in ((3, 4), (2, -1), 12, -1, (5, 2), (-1, -1), (), (2.0, 6), (True, 12), (12, 1)):
+        short, long = tried(lambda shape=shape: x.reshape(shape))
+        assert short == long
+    assert x.reshape(12) is x
+    assert x[...] is x
+
+
 def test_user_s_errstate_changes_nothing():
     x = rlx.array([0.0, 1.0])
     with np.errstate(all="raise"):

@@ -28,7 +28,7 @@ from ..trace.apply import apply, as_operand, as_tensor, operand_type
 from ..trace.arguments import flag
 from ..trace.array import Array
 from ..trace.axes import integer
-from ..trace.by_ufunc import short
+from ..trace.by_numpy import short
 from ..trace.control import while_loop
 from ..trace.halves import rounded_once
 from ..trace.host import is_python_scalar

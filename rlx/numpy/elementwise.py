@@ -11,7 +11,7 @@ from ..ir.builder import user_source
 from ..ir.errors import DtypeError, ImmutableError
 from ..ir.types import DTYPES, is_bool, is_complex, is_inexact, is_signed
 from ..trace.apply import apply, as_operand, described, operand_type
-from ..trace.by_ufunc import of_one, of_two, op_named
+from ..trace.by_numpy import of_one, of_two, op_named
 from ..trace.promotion import fit_operands, pointwise, pointwise_at, result_dtype
 
 Tensor = Any  # an Array, a TracedTensor, a NumPy array or a Python number

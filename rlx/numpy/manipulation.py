@@ -22,6 +22,7 @@ from ..trace.arguments import choice, count_of, flag, members, wrong
 from ..trace.array import Array
 from ..trace.axes import as_shape, integer, one_axis, resolve_shape, some_axes
 from ..trace.axes import broadcast_shapes as _broadcast_shapes
+from ..trace.by_numpy import is_free, reshaped
 from ..trace.host import to_numpy
 from ..trace.ownership import is_part
 from ..trace.promotion import broadcast_operands, convert, convert_exactly, result_dtype
@@ -39,6 +40,10 @@ def reshape(a: Tensor, shape: Any, order: str = "C", *, copy: bool | None = None
 
     `copy=True` gives another array also where the shape stays.
     """
+    if order == "C" and copy is None and is_free(a):
+        made = reshaped(a, shape)
+        if made is not None:
+            return made
     a = as_tensor(a)
     a = a.copy() if flag("reshape: copy", copy) else a
     choice("reshape: order", order, ("C", "F"))

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ..ir import builder
 from ..ir.builder import user_source
 from ..ir.errors import ShapeError
 from . import ownership
 from .apply import as_operand, as_tensor, forget_recipe, operand_type, to_value
 from .array import Array
-from .host import is_python_scalar, scalar_to_numpy
+from .by_numpy import changed
 from .indexing import places_of
 from .masks import Chosen
 from .operators import FUNCTIONS, Operators
-from .promotion import can_cast, check_fits, convert, no_cast
+from .promotion import can_cast, convert, no_cast
 from .tensor import TracedTensor
 from .updates import Place
 
@@ -38,7 +36,9 @@ def assign(x: Any, index: Any, values: Any) -> None:
     check_may_change(x, "x[i] = v")
     before = x.copy()
     is_chosen = isinstance(values, Chosen)
-    after = values.put_back(x, index, before) if is_chosen else _at_once(x, index, values)
+    after = (
+        values.put_back(x, index, before) if is_chosen else changed("x[i] = v", x, index, values)
+    )
     if after is None:
         after = Place(before, index, "x[i] = v").set(values)
     parts = ownership.has_parts(x)
@@ -48,29 +48,6 @@ def assign(x: Any, index: Any, values: Any) -> None:
     _become(x, as_tensor(after))
     if parts:
         ownership.outdate_parts(x, places)
-
-
-_PLAIN = (int, slice, type(None), type(...))
-
-
-def _at_once(x: Any, index: Any, values: Any) -> Array | None:
-    """The changed array where NumPy can make it without further ado, else None."""
-    items = index if type(index) is tuple else (index,)
-    if ownership.open_traces or x._device is not None or any(type(i) not in _PLAIN for i in items):
-        return None
-    given = as_operand(values)
-    check_fits("x[i] = v", given, x.dtype)
-    data = np.array(x._data)
-    try:
-        if isinstance(given, Array) and given._device is None:
-            data[index] = given.host()
-        elif is_python_scalar(given):
-            data[index] = scalar_to_numpy(values, x.dtype)
-        else:
-            return None
-    except (IndexError, TypeError, ValueError):
-        return None  # which the errors of an update explain
-    return Array(data)
 
 
 def check_may_change(x: Any, action: str) -> None:

@@ -20,6 +20,7 @@ from .apply import apply, as_operand, as_tensor, literal, operand_type
 from .array import Array
 from .axes import Shape, broadcast_shapes, integer
 from .bounds import check_places, outside
+from .by_numpy import elements, is_free
 from .index_items import (
     INDEX,
     full_items,
@@ -32,7 +33,7 @@ from .index_items import (
 )
 from .masks import Chosen, traced_mask
 from .operators import FUNCTIONS
-from .ownership import is_part
+from .ownership import is_new_part, is_part
 from .parts import Box
 from .promotion import convert
 from .tensor import TracedTensor
@@ -246,6 +247,11 @@ def getitem(x: Any, index: Any) -> Any:
     Traced indices outside of the array give the nearest ones. Those that a mask picks which is not
     known are a `Chosen`.
     """
+    if is_free(x):
+        made = elements(x, index)
+        if made is not None:
+            shape = x._data.shape  # the array itself would be kept alive by what is known of it
+            return is_new_part(x, made, lambda: places_of(index, shape)) if made.shape else made
     whole, given = x, index
     x, index = with_flags(as_tensor(x), index)
     try:

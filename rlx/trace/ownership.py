@@ -181,13 +181,28 @@ def is_part(x: Any, part: Any, places: Places = None) -> Any:
         return part
     made, ties = _tie(part), _tie(x)
     made.bases = (weakref.ref(x), *ties.bases)
-    reference = weakref.ref(part)
-    wholes = [(x, places), *((base(), None) for base in ties.bases)]
-    with _tying:
-        for whole, where in wholes:
-            if whole is not None:
-                _parts_of(whole).add(reference, where)
+    _note(x, ties, part, places)
     return part
+
+
+def is_new_part(x: Any, part: Any, places: Places = None) -> Any:
+    """The same for an array that was made just now and has no ties yet."""
+    ties = _tie(x)
+    part._ties = made = Ties()
+    made.bases = (weakref.ref(x), *ties.bases)
+    _note(x, ties, part, places)
+    return part
+
+
+def _note(x: Any, ties: Ties, part: Any, places: Places) -> None:
+    """Note a part with the whole, and with what that is a part of."""
+    reference = weakref.ref(part)
+    with _tying:
+        _parts_of(x).add(reference, places)
+        for base in ties.bases:
+            whole = base()
+            if whole is not None:
+                _parts_of(whole).add(reference, None)
 
 
 def _parts_of(x: Any) -> Parts:

@@ -11,6 +11,7 @@ from ..ir.dims import Dim
 from ..ir.ops.cut import paddings_around
 from ..trace.arguments import choice
 from .apply import apply, apply_like, as_operand, as_tensor, operand_type
+from .by_numpy import changed
 from .index_items import INDEX, index_dtype, with_flags
 from .indexing import (
     Plan,
@@ -82,7 +83,12 @@ class Place:
 
     def set(self, values: Any, **options: Any) -> Any:
         """Put values there."""
-        return self._update("set", values, lambda old, new: new, **options)
+        made = None if options else changed(self._name, self._array, self._index, values)
+        return (
+            made
+            if made is not None
+            else self._update("set", values, lambda old, new: new, **options)
+        )
 
     def add(self, values: Any, **options: Any) -> Any:
         """Add values; an index that is named twice gets both."""

@@ -1,9 +1,12 @@
-"""Small arrays on the host: one NumPy ufunc computes a pointwise op.
+"""Known arrays on the host, which NumPy computes with at once.
 
-A function of numbers meets the same dtypes again and again. Where the ufunc takes them as they are,
-and rlx promotes them to what NumPy promotes them to, nothing is left to do but to call it. What
-does not fit (traced, large or foreign operands, other dtypes, numbers out of range) goes the
-ordinary way, and so does everything while results are looked at (`debug_nans`) or recorded.
+A function of numbers meets the same dtypes again and again. Where a ufunc takes small arrays as
+they are, and rlx promotes them to what NumPy promotes them to, nothing is left but to call it.
+Elements at numbers and slices are read and changed by NumPy, too.
+
+What does not fit (traced, large or foreign operands, other dtypes, numbers out of range) goes the
+ordinary way, which explains what is wrong, and so does everything while results are looked at
+(`debug_nans`) or recorded.
 """
 
 from __future__ import annotations
@@ -22,7 +25,10 @@ from ..ir.op import Op
 from ..ir.ops.families import KINDS
 from ..ir.types import DTYPES, Type, is_bool, is_inexact, is_integer
 from . import ownership, short_ways
+from .apply import as_operand
 from .array import Array
+from .host import is_python_scalar, scalar_to_numpy
+from .promotion import check_fits
 
 SMALL = 4096  # numbers; NumPy takes a few microseconds for them
 WHOLE = 2**24  # Python integers up to this are exact in each dtype that they pass through
@@ -33,6 +39,13 @@ _errors: Any = ufunc_config._extobj_contextvar  # type: ignore[attr-defined]
 _IGNORED: Any = settings_of_errors(all="ignore")
 _KNOWN = frozenset(DTYPES.values())
 _NOTHING: Range = (None, 0.0, 0.0)
+_PLAIN = frozenset((int, type(None), type(...)))
+_BOUNDS = frozenset((int, type(None)))
+_WIDE = frozenset(DTYPES[name] for name in ("float32", "float64"))
+_FAR = 1e38  # beyond it a Python number may not fit float32
+
+
+# -- functions of numbers -------------------------------------------------------------------------
 
 
 def op_named(name: str, *, for_bool: str | None = None, inexact: bool = False) -> Chosen:
@@ -74,7 +87,7 @@ def of_one(function: Callable[[Any], Any], chosen: Chosen) -> Callable[[Any], An
             data = ufunc(given)
         finally:
             _errors.reset(before)
-        return _array(data)
+        return view(data)
 
     return quick
 
@@ -111,7 +124,7 @@ def of_two(function: Callable[[Any, Any], Any], chosen: Chosen) -> Callable[[Any
             return function(x, y)
         finally:
             _errors.reset(before)
-        return _array(data)
+        return view(data)
 
     def turned(x: Any, y: Any) -> Any:
         """A Python number, and an array."""
@@ -129,7 +142,7 @@ def of_two(function: Callable[[Any, Any], Any], chosen: Chosen) -> Callable[[Any
             data = ufunc(x, y._data)
         finally:
             _errors.reset(before)
-        return _array(data)
+        return view(data)
 
     return quick
 
@@ -163,11 +176,87 @@ def _ufunc(op: Op, dtype: np.dtype, count: int) -> np.ufunc | None:
         return ufunc if ufunc(*[np.ones(1, dtype)] * count).dtype == made.dtype else None
 
 
-def _array(data: Any) -> Array:
-    """An array of what a ufunc gave, which has this memory alone."""
+# -- elements -------------------------------------------------------------------------------------
+
+
+def is_free(x: Any) -> bool:
+    """Whether an array is known, on the host, and nothing looks at single operations."""
+    return (
+        type(x) is Array and x._device is None and short_ways.is_open and not ownership.open_traces
+    )
+
+
+def elements(x: Array, index: Any) -> Array | None:
+    """The elements at numbers and slices."""
+    if not _is_plain(index):
+        return None
+    try:
+        data = x._data[index]
+    except (IndexError, ValueError):
+        return None
+    return None if data.shape == x._data.shape else view(data)  # the whole is no part
+
+
+def reshaped(x: Array, shape: Any) -> Array | None:
+    """The elements under another shape."""
+    sizes = shape if type(shape) is tuple else (shape,)
+    if any(type(size) is not int for size in sizes):
+        return None
+    try:
+        data = x._data.reshape(sizes)
+    except ValueError:
+        return None
+    return None if data.shape == x._data.shape else _part(x, view(data))
+
+
+def _part(x: Array, made: Array) -> Array:
+    return ownership.is_new_part(x, made) if made._data.ndim else made
+
+
+def _is_plain(index: Any) -> bool:
+    """Whether an index is made of Python integers, slices with such bounds, None and ... ."""
+    for item in index if type(index) is tuple else (index,):
+        kind = type(item)
+        if kind is slice:
+            if not {type(item.start), type(item.stop), type(item.step)} <= _BOUNDS:
+                return False
+        elif kind not in _PLAIN:
+            return False
+    return True
+
+
+def view(data: Any) -> Array:
+    """An array on the memory of another one, or on a copy where that is not dense."""
     if type(data) is not np.ndarray:
         data = np.asarray(data)
+    if not data.flags.c_contiguous:
+        data = np.ascontiguousarray(data)
     data.setflags(False)  # type: ignore[call-arg]  # a keyword takes as long as a sum
     made = Array.__new__(Array)
     made._data, made._device = data, None
     return made
+
+
+def changed(name: str, x: Any, index: Any, values: Any) -> Array | None:
+    """The array with other elements at numbers and slices.
+
+    `name` is the action for errors.
+    """
+    if not is_free(x) or not _is_plain(index):
+        return None
+    data = np.array(x._data)
+    try:
+        if type(values) in (int, float) and data.dtype in _WIDE and -_FAR < values < _FAR:
+            data[index] = values
+            return view(data)
+        given = as_operand(values)
+        check_fits(name, given, data.dtype)
+        if isinstance(given, Array) and given._device is None:
+            data[index] = given._data
+        elif is_python_scalar(given):
+            data[index] = scalar_to_numpy(values, data.dtype)
+        else:
+            return None
+    except (IndexError, TypeError, ValueError):
+        return None
+    return view(data)
