@@ -84,11 +84,11 @@ from .runtime import (
 from .trace import pytree as tree
 from .trace.array import Array
 from .trace.callback import check, io_callback, pure_callback
-from .trace.control import cond, fori_loop, switch, while_loop
+from .trace.control import cond, switch
 from .trace.make_graph import eval_shape, make_graph, make_jaxpr, spec, typeof
 from .trace.make_graph import spec as ShapeDtypeStruct
 from .trace.named_scope import named_call, named_scope
-from .trace.scan import associative_scan, map, scan
+from .trace.scan import associative_scan, map
 from .trace.tensor import TracedTensor
 from .transforms import (
     CustomOp,
@@ -108,6 +108,7 @@ from .transforms import (
     custom_vjp,
     disable_jit,
     float0,
+    fori_loop,
     fwd_and_bwd,
     grad,
     hessian,
@@ -120,11 +121,13 @@ from .transforms import (
     linearize,
     no_recompile,
     remat,
+    scan,
     stop_gradient,
     testing,
     value_and_grad,
     vjp,
     vmap,
+    while_loop,
     with_policy,
 )
 

@@ -34,6 +34,8 @@ class Builder:
         self.capture_params: list[Value] = []
         self.baked: list[Any] = []  # outside things whose elements became part of the graph
         self.runs_once = False  # the graph is recorded for one run, on known arrays
+        self.is_trial = False  # it would be recorded so for each run, unless it can be kept
+        self.was_asked = False  # somebody asked for numbers of a trial
         self.repeats = Repeats()
         self._by_identity: dict[int, Value] = {}
 
@@ -163,6 +165,12 @@ def at(source: Source | None) -> Iterator[None]:
         yield
     finally:
         _state.source = before
+
+
+def note_question() -> None:
+    """Note that what is recorded depends on numbers that are not known."""
+    for builder in _state.stack:
+        builder.was_asked = True
 
 
 def user_source() -> Source | None:

@@ -12,8 +12,9 @@ from ..trace import scan as loops
 from ..trace.apply import apply, as_tensor
 from ..trace.arguments import callable_of
 from ..trace.axes import integer
-from ..trace.scan import associative_scan, scan
-from ..transforms import custom_linear_solve, custom_root, stop_gradient, vmap
+from ..trace.scan import associative_scan
+from ..transforms import custom_linear_solve, custom_root, scan, stop_gradient, vmap
+from ..transforms import loops as repeated_loops
 
 __all__ = [
     "associative_scan",
@@ -51,7 +52,7 @@ def while_loop(
 
     Only forward mode works through it; `rlx.while_loop` with `max_steps` has both modes.
     """
-    return control.while_loop(cond_fun, body_fun, init_val)
+    return repeated_loops.while_loop(cond_fun, body_fun, init_val)
 
 
 def fori_loop(
@@ -66,7 +67,7 @@ def fori_loop(
 
     It gives the last one. `unroll` is accepted; the loop is compiled as one.
     """
-    return control.fori_loop(lower, upper, body_fun, init_val)
+    return repeated_loops.fori_loop(lower, upper, body_fun, init_val)
 
 
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:

@@ -41,7 +41,9 @@ def check_places(places: Any, size: Size, axis: int) -> None:
         apply("debug_callback", *ends, fn=Rule(look, (where, size, axis)))
     elif isinstance(size, Dim):
         return
-    elif all(b.runs_once for b in builder.open_builders()) and _is_simple(places.value):
+    elif all(b.runs_once or b.is_trial for b in builder.open_builders()) and _is_simple(
+        places.value
+    ):
         known = places.concrete
         if known is not None:
             look(known.min(), known.max())

@@ -25,7 +25,7 @@ from ..trace.axes import as_shape
 from . import ownership, pytree
 from .apply import as_operand, is_weak, operand_type, to_value
 from .array import Array
-from .concrete import knowing
+from .concrete import knowing, known_array
 from .host import is_python_scalar, scalar_to_numpy
 from .operators import Operators
 from .tensor import TracedTensor
@@ -93,7 +93,7 @@ def trace(
         out_weak = _check_results(out_leaves, out_tree, name)
         graph.results = [to_value(as_operand(x)) for x in out_leaves]
     outermost = next(iter(builder.open_builders()), recorder)
-    recorder.repeats.tell(name, is_silent=outermost.runs_once)
+    recorder.repeats.tell(name, is_silent=outermost.runs_once or outermost.is_trial)
     graph.params = [*graph.params, *recorder.capture_params]
     captures = tuple(_frozen(x) for x in recorder.captures)
     around = builder.current()
@@ -262,7 +262,7 @@ def _leaf_is_weak(leaf: Any) -> bool:
 def _known_arrays(params: Sequence[Value], leaves: Sequence[Any]) -> Any:
     for param, leaf in zip(params, leaves, strict=True):
         if isinstance(leaf, TracedTensor):
-            leaf = leaf.concrete
+            leaf = known_array(leaf.value)  # nobody asks yet
         elif isinstance(leaf, Array):
             # copied from a device only if somebody asks
             leaf = leaf.host() if leaf._device is None else leaf.copy()

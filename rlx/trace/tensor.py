@@ -6,7 +6,7 @@ from typing import Any, NoReturn, final
 
 import numpy as np
 
-from ..ir.builder import current, is_open, user_source
+from ..ir.builder import current, is_open, note_question, user_source
 from ..ir.errors import ConcretizationError
 from ..ir.graph import Value
 from ..ir.types import Size, Type
@@ -61,7 +61,10 @@ class TracedTensor(Operators):
     @property
     def concrete(self) -> np.ndarray | None:
         """The array it stands for, where the trace runs on known arrays; else None."""
-        return known_array(self.value)
+        known = known_array(self.value)
+        if known is None:
+            note_question()
+        return known
 
     def copy(self) -> TracedTensor:
         """The same elements in an object of its own: what is assigned to one stays there."""

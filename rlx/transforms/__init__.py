@@ -14,6 +14,7 @@ from .forward import hessian, hvp, jacfwd, jacrev, jvp
 from .grad import grad, linear_transpose, linearize, value_and_grad, vjp
 from .held import closure_convert
 from .jit import jit, with_policy
+from .loops import fori_loop, scan, while_loop
 from .recompile import no_recompile
 from .reverse import custom_gradient, fwd_and_bwd
 from .solve import custom_linear_solve, custom_root
@@ -38,6 +39,7 @@ __all__ = [
     "custom_vjp",
     "disable_jit",
     "float0",
+    "fori_loop",
     "fwd_and_bwd",
     "grad",
     "hessian",
@@ -50,10 +52,12 @@ __all__ = [
     "linearize",
     "no_recompile",
     "remat",
+    "scan",
     "stop_gradient",
     "testing",
     "value_and_grad",
     "vjp",
     "vmap",
+    "while_loop",
     "with_policy",
 ]

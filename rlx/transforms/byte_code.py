@@ -24,15 +24,15 @@ _CONSTANT, _CONTAINS = opcode.opmap["LOAD_CONST"], opcode.opmap["CONTAINS_OP"]
 
 def globals_of(fn: types.FunctionType) -> Iterator[tuple[str, tuple[str, ...], Any]]:
     """The globals that a function reads, and those inside: name, attributes, value."""
-    for name, attributes in dict.fromkeys(_loads(fn.__code__)):
+    for name, attributes in dict.fromkeys(loads(fn.__code__)):
         for scope in (fn.__globals__, vars(builtins)):
             if name in scope:
                 yield name, attributes, scope[name]
                 break
 
 
-def _loads(code: types.CodeType) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The names of globals that code loads, each with the attributes that it reads at once."""
+def loads(code: types.CodeType) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The names of globals that code loads, with the attributes read at once."""
     attributes: tuple[str, ...] = ()
     for op, argument in reversed(list(_instructions(code))):
         if op in _ATTRIBUTE_SHIFTS:
@@ -43,7 +43,7 @@ def _loads(code: types.CodeType) -> Iterator[tuple[str, tuple[str, ...]]]:
         attributes = ()
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _loads(constant)
+            yield from loads(constant)
 
 
 def attributes_read(code: types.CodeType) -> Iterator[str]:
@@ -58,12 +58,12 @@ def sets_asked(code: types.CodeType) -> set[int]:
 
     Their order is nothing.
     """
-    loads = [
+    found = [
         (argument, after == _CONTAINS)
         for (op, argument), (after, _) in itertools.pairwise(_instructions(code))
         if op == _CONSTANT and isinstance(code.co_consts[argument], frozenset)
     ]
-    return {i for i, is_asked in loads if is_asked} - {i for i, is_asked in loads if not is_asked}
+    return {i for i, is_asked in found if is_asked} - {i for i, is_asked in found if not is_asked}
 
 
 def _instructions(code: types.CodeType) -> Iterator[tuple[int, int]]:

@@ -5,7 +5,6 @@ Here are jvp, hvp, Jacobians and Hessians.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,12 +18,20 @@ from ..trace import pytree
 from ..trace.apply import as_operand, operand_type
 from ..trace.array import Array
 from ..trace.make_graph import argument_origins, check_function, function_name, trace
-from .grad import TANGENT_SIDES, chosen_arguments, grad, moving_tangents, slopes_of, vjp, with_zeros
+from .grad import (
+    TANGENT_SIDES,
+    chosen_arguments,
+    grad,
+    moving_tangents,
+    slopes_of,
+    vjp,
+    with_zeros,
+    wrapped,
+)
 from .jvp import jvp_graph
+from .repeated import repeated
 from .run import plain, run_beside, run_graph
 from .vmap import vmap
-
-WRAPPED = ("__module__", "__name__", "__qualname__", "__doc__")
 
 
 @boundary
@@ -49,6 +56,17 @@ def jvp(
             where=str(user_source()),
             fix="write rlx.jvp(f, (x,), (t,))",
         )
+
+    def plain_call(primals: Any, tangents: Any) -> Any:
+        return _jvp(fun, primals, tangents, has_aux)
+
+    return repeated(plain_call, "jvp", (fun,), (primals, tangents), {}, has_aux)
+
+
+def _jvp(
+    fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool
+) -> Any:
+    """The value and the derivative."""
     traced = trace(fun, primals, concrete=True)
     leaves, tree = pytree.flatten(tuple(primals))
     given = pytree.flatten_like(tree, tuple(tangents), "jvp", TANGENT_SIDES)
@@ -99,9 +117,7 @@ def jacfwd(
 
     check_function(fun, "jacfwd: the function")
 
-    @boundary
-    @functools.wraps(fun, assigned=WRAPPED)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def plain_call(*args: Any, **kwargs: Any) -> Any:
         inner, picked = _of_chosen("jacfwd", fun, argnums, args, kwargs)
         leaves, tree = pytree.flatten(picked)
         types = [operand_type(as_operand(x)) for x in leaves]
@@ -119,7 +135,7 @@ def jacfwd(
         slopes = pytree.map(lambda y: _unpacked(y, types, shape, last=True), columns)
         return (slopes, extra) if has_aux else slopes
 
-    return wrapped
+    return wrapped(plain_call, "jacfwd", fun, (argnums, has_aux, holomorphic))
 
 
 def jacrev(
@@ -142,9 +158,7 @@ def jacrev(
 
     check_function(fun, "jacrev: the function")
 
-    @boundary
-    @functools.wraps(fun, assigned=WRAPPED)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def plain_call(*args: Any, **kwargs: Any) -> Any:
         inner, picked = _of_chosen("jacrev", fun, argnums, args, kwargs, allow_int)
         value, pull_back, *extra = vjp(inner, *picked, has_aux=has_aux)
         types = _check_result("jacrev", fun, value)
@@ -160,7 +174,7 @@ def jacrev(
         slopes = pytree.unflatten(tree, columns)
         return (slopes, extra[0]) if has_aux else slopes
 
-    return wrapped
+    return wrapped(plain_call, "jacrev", fun, (argnums, has_aux, holomorphic, allow_int))
 
 
 def hessian(

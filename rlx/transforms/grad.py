@@ -22,6 +22,7 @@ from ..trace.make_graph import Traced, check_function, from_values, function_nam
 from .float0 import Float0, check_float0
 from .held import Held
 from .jvp import jvp_graph
+from .repeated import repeated
 from .run import like_primals, plain, run_beside, run_graph
 from .split import split_graph
 from .transpose import pull, transpose_graph
@@ -86,29 +87,64 @@ def value_and_grad(
 
     check_function(fun, "value_and_grad: the function")
 
+    def plain(*args: Any, **kwargs: Any) -> Any:
+        return _both(fun, argnums, has_aux, holomorphic, allow_int, args, kwargs)
+
+    options = argnums, has_aux, holomorphic, allow_int
+    return wrapped(plain, "value_and_grad", fun, options)
+
+
+def _both(
+    fun: Callable[..., Any],
+    argnums: Any,
+    has_aux: bool,
+    holomorphic: bool,
+    allow_int: bool,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """The value and the gradient."""
+    chosen = chosen_arguments(fun, argnums, len(args))
+    # the others reach the function as they are, whatever they are
+    held = tuple(a if i in chosen else pytree.Static(a) for i, a in enumerate(args))
+    traced = trace(fun, held, {k: pytree.Static(a) for k, a in kwargs.items()}, concrete=True)
+    chosen_params = traced.graph.params[: traced.n_args]
+    _check_inputs(chosen_params, holomorphic, allow_int)
+    active = [is_inexact(p.dtype) for p in chosen_params] + [False] * len(traced.captures)
+    _check_loss(fun, traced, has_aux, holomorphic)
+    graph = _with_unit_cotangent(traced.graph, active)
+    results = run_graph(graph, [*pytree.leaves(held), *traced.captures])
+    count = len(traced.graph.results)
+    value = traced.unflatten([plain(r) for r in results[:count]])
+    moving = iter(results[count:])
+    slopes = [
+        next(moving) if is_active else Float0(p.shape)
+        for is_active, p in zip(active, chosen_params, strict=False)
+    ]
+    return value, _as_arguments(args, chosen, slopes, argnums)
+
+
+def wrapped(
+    plain: Callable[..., Any], name: str, fun: Callable[..., Any], options: tuple[Any, ...]
+) -> Callable[..., Any]:
+    """A function of the arguments of `fun`, with its name.
+
+    `options` begin with the places of the chosen arguments.
+    """
+    lent = _not_chosen(options[0])
+
     @boundary
     @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        chosen = chosen_arguments(fun, argnums, len(args))
-        # the others reach the function as they are, whatever they are
-        held = tuple(a if i in chosen else pytree.Static(a) for i, a in enumerate(args))
-        traced = trace(fun, held, {k: pytree.Static(a) for k, a in kwargs.items()}, concrete=True)
-        chosen_params = traced.graph.params[: traced.n_args]
-        _check_inputs(chosen_params, holomorphic, allow_int)
-        active = [is_inexact(p.dtype) for p in chosen_params] + [False] * len(traced.captures)
-        _check_loss(fun, traced, has_aux, holomorphic)
-        graph = _with_unit_cotangent(traced.graph, active)
-        results = run_graph(graph, [*pytree.leaves(held), *traced.captures])
-        count = len(traced.graph.results)
-        value = traced.unflatten([plain(r) for r in results[:count]])
-        moving = iter(results[count:])
-        slopes = [
-            next(moving) if is_active else Float0(p.shape)
-            for is_active, p in zip(active, chosen_params, strict=False)
-        ]
-        return value, _as_arguments(args, chosen, slopes, argnums)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        return repeated(plain, name, (fun,), args, kwargs, options, lent)
 
-    return wrapped
+    return called
+
+
+def _not_chosen(argnums: Any) -> Callable[[Any, int], bool]:
+    """Tells the arguments that a derivative hands on as they are."""
+    many = argnums if isinstance(argnums, Sequence) else (argnums,)
+    return lambda place, count: isinstance(place, str) or not {place, place - count} & {*many}
 
 
 def grad(
@@ -129,13 +165,11 @@ def grad(
     check_function(fun, "grad: the function")
     both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
 
-    @boundary
-    @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def slopes(*args: Any, **kwargs: Any) -> Any:
         value, slope = both(*args, **kwargs)
         return (slope, value[1]) if has_aux else slope
 
-    return wrapped
+    return wrapped(slopes, "grad", fun, (argnums, has_aux, holomorphic, allow_int))
 
 
 @boundary
@@ -149,6 +183,15 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     >>> [float(ct) for ct in pull_back(1.0)]
     [5.0, 2.0]
     """
+
+    def plain(*primals: Any) -> Any:
+        return _vjp(fun, primals, has_aux)
+
+    return repeated(plain, "vjp", (fun,), primals, {}, has_aux)
+
+
+def _vjp(fun: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> Any:
+    """The value and the map back."""
     traced = trace(fun, primals, concrete=True)
     active = [is_inexact(p.dtype) for p in traced.graph.params[: traced.n_args]]
     active += [False] * len(traced.captures)

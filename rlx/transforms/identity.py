@@ -55,7 +55,7 @@ IMPURE_IN_HOUSE = frozenset(
     "load load_exported process_count process_index register_backend save savez supports time_ns "
     "unregister_backend".split()
 )
-_PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
+PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
 _SHOWN = (range, slice, Fraction)  # their text says all
 _BASES = (object, abc.ABC, Generic, Protocol)  # of classes, without anything in their instances
 _NUMPYS_OBJECTS = frozenset("c_ index_exp mgrid ogrid r_ s_ typecodes sctypeDict".split())
@@ -82,17 +82,23 @@ def identity(*things: Any, is_recorded: bool = False) -> tuple[str, list[Array]]
     >>> identity(lambda x: x + 1) == identity(lambda x: x + 2)
     False
     """
-    walk = _Walk(is_recorded)
+    walk = walked(things, is_recorded)
+    return walk.digest.hexdigest(), walk.arrays
+
+
+def walked(things: Any, is_recorded: bool = False) -> Walk:
+    """The walk through functions and values that `identity` takes."""
+    walk = Walk(is_recorded)
     try:
         walk.visit_settings()
         walk.visit(things)
         walk.visit_modules()
     except RecursionError:
         raise LookupError("it depends on things nested too deeply") from None
-    return walk.digest.hexdigest(), walk.arrays
+    return walk
 
 
-class _Walk:
+class Walk:
     """A walk through things, which feeds a hash with what they are."""
 
     def __init__(self, is_recorded: bool) -> None:
@@ -105,11 +111,12 @@ class _Walk:
         self.modules: list[Any] = []
 
     def tell(self, *words: object) -> None:
+        """Feed the hash with words."""
         self.digest.update(repr(words).encode())
 
     def visit(self, thing: Any) -> None:
         """Feed the hash with a thing, and with what it depends on."""
-        if isinstance(thing, _PLAIN) and type(thing) in _PLAIN:
+        if isinstance(thing, PLAIN) and type(thing) in PLAIN:
             self.tell(type(thing).__name__, thing)
             self.names.update(IMPURE_IN_HOUSE & {thing})  # `getattr` may be given it
             return
@@ -135,11 +142,12 @@ class _Walk:
         self._instance(thing)
 
     def visit_all(self, things: Any) -> None:
+        """Visit one thing after another."""
         for thing in things:
             self.visit(thing)
 
     def visit_settings(self) -> None:
-        """Go through what any code may meet: NumPy's settings, and methods arrays were given."""
+        """Go through what any code may meet: settings of NumPy, methods of arrays."""
         self.tell("settings", np.geterr(), np.getbufsize())
         self.visit(np.get_printoptions())  # which show in the texts of arrays
         for cls, shipped in _SHIPPED.items():
@@ -150,7 +158,7 @@ class _Walk:
                     self.visit(value)
 
     def visit_modules(self) -> None:
-        """Go through what code can have read from modules of the user and of ours, by its names."""
+        """Go through what code can have read from modules, by its names."""
         if self.names & ATTRIBUTES_BY_NAME and not all(map(_is_ours, self.modules)):
             raise LookupError("it reads modules' attributes by names that it makes")
         seen: set[tuple[int, str]] = set()
@@ -185,7 +193,7 @@ class _Walk:
 
     def _set(self, thing: Any) -> None:
         self._typed(thing, (set, frozenset))
-        if not all(type(x) in _PLAIN for x in thing):
+        if not all(type(x) in PLAIN for x in thing):
             raise LookupError("it depends on the order of a set")
         self.tell([(type(x).__name__, x) for x in thing])  # that of texts differs each time
 
@@ -372,26 +380,26 @@ class _Walk:
             raise LookupError(f"it uses {module}.{name}")
 
 
-Visit = Callable[[_Walk, Any], None]
+Visit = Callable[[Walk, Any], None]
 _KINDS: list[tuple[Any, Visit]] = [
-    ((Array, np.ndarray, np.generic), _Walk._array),
-    (enum.Enum, _Walk._enum),
-    ((tuple, list), _Walk._sequence),
-    (dict, _Walk._mapping),
-    ((set, frozenset), _Walk._set),
-    (types.FunctionType, _Walk._function),
-    (types.MethodType, _Walk._method),
-    (types.BuiltinFunctionType, _Walk._builtin),
-    (functools.partial, _Walk._partial),
-    ((staticmethod, classmethod), _Walk._wrapper),
-    (property, _Walk._property),
-    (functools.cached_property, _Walk._cached_property),
-    (types.ModuleType, _Walk._module),
-    (types.CodeType, _Walk._code),
-    (np.dtype, _Walk._dtype),
-    (_SHOWN, _Walk._shown),
-    (functools._lru_cache_wrapper, _Walk._cached),
-    (type, _Walk._class),
+    ((Array, np.ndarray, np.generic), Walk._array),
+    (enum.Enum, Walk._enum),
+    ((tuple, list), Walk._sequence),
+    (dict, Walk._mapping),
+    ((set, frozenset), Walk._set),
+    (types.FunctionType, Walk._function),
+    (types.MethodType, Walk._method),
+    (types.BuiltinFunctionType, Walk._builtin),
+    (functools.partial, Walk._partial),
+    ((staticmethod, classmethod), Walk._wrapper),
+    (property, Walk._property),
+    (functools.cached_property, Walk._cached_property),
+    (types.ModuleType, Walk._module),
+    (types.CodeType, Walk._code),
+    (np.dtype, Walk._dtype),
+    (_SHOWN, Walk._shown),
+    (functools._lru_cache_wrapper, Walk._cached),
+    (type, Walk._class),
 ]
 
 

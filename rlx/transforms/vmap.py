@@ -16,6 +16,7 @@ from ..trace.apply import as_operand, operand_type
 from ..trace.make_graph import argument_origins, check_function, function_name, trace
 from ..trace.named_axes import named_axis
 from .batch import batch_graph, batching
+from .repeated import repeated
 from .run import plain, run_graph
 
 
@@ -38,9 +39,7 @@ def vmap(
 
     check_function(fun, "vmap: the function")
 
-    @boundary
-    @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def plain_call(*args: Any, **kwargs: Any) -> Any:
         args = _with_shared(in_axes, args)
         leaves, _ = pytree.flatten((args, kwargs))
         axes = _spread_axes(in_axes, args, "in_axes") + [0] * len(pytree.leaves(kwargs))
@@ -63,6 +62,17 @@ def vmap(
         moved = _with_axes(graph, axes, wanted, out_batched, size)
         found = run_graph(moved, [*leaves, *traced.captures])
         return traced.unflatten([plain(r) for r in found])
+
+    options = in_axes, out_axes, axis_name, axis_size
+
+    @boundary
+    @functools.wraps(fun, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        return repeated(plain_call, "vmap", (fun,), args, kwargs, options, is_shared)
+
+    def is_shared(place: Any, count: int) -> bool:
+        each = in_axes if isinstance(in_axes, Sequence) else (in_axes,) * count
+        return isinstance(place, int) and len(each) == count and each[place] is None
 
     return wrapped
 

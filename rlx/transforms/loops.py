@@ -1,0 +1,79 @@
+"""Loops that outside of `jit` keep what they compiled for the next call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..ir.tracebacks import boundary
+from ..trace import control
+from ..trace import scan as loops
+from .repeated import repeated
+
+
+@boundary
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+) -> tuple[Any, Any]:
+    """Call `carry, y = f(carry, x)` for each x along axis 0 of `xs`.
+
+    Gives the last carry and all y stacked. `reverse` starts at the end; `unroll` steps are
+    recorded as one.
+
+    >>> import rlx
+    >>> last, sums = rlx.scan(lambda total, x: (total + x, total + x), 0.0, rlx.array([1.0, 2.0]))
+    >>> float(last), sums.tolist()
+    (3.0, [1.0, 3.0])
+    """
+
+    def plain(init: Any, xs: Any) -> Any:
+        return loops.scan(f, init, xs, length, reverse, unroll)
+
+    return repeated(plain, "scan", (f,), (init, xs), {}, (length, reverse, unroll))
+
+
+@boundary
+def while_loop(
+    cond_fun: Callable[[Any], Any],
+    body_fun: Callable[[Any], Any],
+    init: Any,
+    max_steps: int | None = None,
+) -> Any:
+    """Call `carry = body_fun(carry)` while `cond_fun(carry)` holds.
+
+    It gives the last carry. Forward mode works; reverse mode needs `max_steps`, an upper bound of
+    the number of steps.
+
+    >>> import rlx
+    >>> float(rlx.while_loop(lambda x: x < 100.0, lambda x: x * 2.0, 3.0))
+    192.0
+    """
+
+    def plain(init: Any) -> Any:
+        return control.while_loop(cond_fun, body_fun, init, max_steps)
+
+    return repeated(plain, "while_loop", (cond_fun, body_fun), (init,), {}, max_steps)
+
+
+@boundary
+def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init: Any) -> Any:
+    """Call `carry = body_fun(i, carry)` for i from `lower` below `upper`.
+
+    It gives the last carry. With Python bounds reverse mode works.
+
+    >>> import rlx
+    >>> int(rlx.fori_loop(0, 5, lambda i, total: total + i, 0))
+    10
+    """
+    if not (type(lower) is int and type(upper) is int):
+        return control.fori_loop(lower, upper, body_fun, init)
+
+    def plain(init: Any) -> Any:
+        return control.fori_loop(lower, upper, body_fun, init)
+
+    return repeated(plain, "fori_loop", (body_fun,), (init,), {}, (lower, upper))
