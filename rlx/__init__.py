@@ -132,7 +132,7 @@ from .transforms import (
 )
 
 from . import flatten_util, image, lax, nn, ops, optim, tree_util  # isort: skip  (they use them)
-from .interop import Exported, export, from_jax, load_exported, to_jax, to_stablehlo  # isort: skip
+from .interop import Exported, Graph, export, from_jax, load_exported, to_jax, to_stablehlo  # isort: skip
 
 jacobian = jacrev
 

@@ -34,12 +34,9 @@ class Known:
     cls: str
     options: Mapping[str, str] = field(default_factory=dict)
     has_parts: bool = False
-    backend: Backend | None = None  # if a program registered it
 
     def open(self, which: str) -> Backend:
         """Make the backend."""
-        if self.backend is not None:
-            return self.backend
         made = getattr(import_module(self.module, __package__), self.cls)
         return made(**self.options, which=which) if self.has_parts else made(**self.options)
 
@@ -71,7 +68,7 @@ ALIASES = {
     "tpu": "xla:tpu",
 }
 
-_registered: dict[str, Known] = {}
+_registered: dict[str, Backend] = {}  # by programs
 _times: dict[str, int] = {}
 
 
@@ -104,7 +101,7 @@ def register(name: str, backend: Backend | type[Backend]) -> None:
             where=str(user_source()),
             fix=f"set its attribute name = {name!r}, or register it as {made.name!r}",
         )
-    _registered[name] = Known("", "", backend=made)
+    _registered[name] = made
     _times[name] = _times.get(name, 0) + 1
 
 
@@ -124,10 +121,6 @@ def times_registered(name: str) -> int:
     return _times.get(name, 0)
 
 
-def _known(kind: str) -> Known | None:
-    return BACKENDS.get(kind) or _foreign().get(kind) or _registered.get(kind)
-
-
 @cache
 def _foreign() -> dict[str, Known]:
     """The devices that other packages bring; our names stay ours, and no colon is in one."""
@@ -144,16 +137,17 @@ def canonical(name: str) -> str:
     kind, _, part = ALIASES.get(kind, kind).partition(":")
     if part:  # an alias of a part of a device
         colon, which = ":", part + colon + which
-    known = _known(kind)
-    if known is None:
+    known = BACKENDS.get(kind) or _foreign().get(kind)
+    if known is None and kind not in _registered:
         raise _unknown(name)
-    if colon and known.has_parts and not which:
+    has_parts = known is not None and known.has_parts
+    if colon and has_parts and not which:
         raise UnknownDeviceError(
             f"behind the colon of {name!r} there is nothing",
             where=str(user_source()),
             fix=f"write {kind!r}, or which one behind the colon",
         )
-    if colon and not known.has_parts:
+    if colon and not has_parts:
         raise UnknownDeviceError(
             f"the device {kind!r} has no parts, so there is no {name!r}",
             where=str(user_source()),
@@ -226,12 +220,10 @@ def _checked(backend: Backend) -> Availability:
 
 
 def _backend(name: str) -> Backend:
-    return _open(name, times_registered(name))
+    return _registered[name] if name in _registered else _open(name)
 
 
 @cache
-def _open(name: str, times: int = 0) -> Backend:
+def _open(name: str) -> Backend:
     kind, _, which = name.partition(":")
-    known = _known(kind)
-    assert known is not None, "its name is canonical"
-    return known.open(which)
+    return (BACKENDS.get(kind) or _foreign()[kind]).open(which)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import LeakedTracerError
+from .errors import ArgumentError, LeakedTracerError
 from .graph import OPS, Graph, Node, Source, Value
 from .source import nearest_frames, source_of
 from .types import Type
@@ -28,8 +28,8 @@ class Builder:
     `capture`), in the order of their hidden parameters.
     """
 
-    def __init__(self, name: str) -> None:
-        self.graph = Graph(name)
+    def __init__(self, name: str, graph: Graph | None = None) -> None:
+        self.graph = Graph(name) if graph is None else graph
         self.captures: list[Any] = []
         self.capture_params: list[Value] = []
         self.baked: list[Any] = []  # outside things whose elements became part of the graph
@@ -85,11 +85,30 @@ def leaked(value: Value) -> LeakedTracerError:
         if source
         else f"{value.type}, {value.origin or 'a parameter'}"
     )
+    if value.graph.is_built:
+        return LeakedTracerError(
+            f"a tensor of the graph `{value.graph.name}` was used outside of it",
+            where=str(user_source()),
+            notes=[made],
+            fix="call a method of the graph, as g.add(x, y), or write operators in `with g:`",
+        )
     return LeakedTracerError(
         f"a traced tensor of `{value.graph.name}` was used after its trace had ended",
         where=str(user_source()),
         notes=[made],
         fix="return the tensor from the traced function instead of storing it outside",
+    )
+
+
+def not_recording(operand: Any) -> LeakedTracerError | ArgumentError:
+    """The error for an op of a graph where none is being recorded."""
+    if isinstance(operand, Value):
+        return leaked(operand)
+    return ArgumentError(
+        "an op of `rlx.ir.ops` was called where no graph is being recorded",
+        where=str(user_source()),
+        fix="call the function of rlx.numpy, or record one: rlx.make_graph(f)(x), "
+        "or g.sin(x) of g = rlx.Graph()",
     )
 
 
@@ -123,6 +142,16 @@ def recording(name: str) -> Iterator[Builder]:
         yield builder
     finally:
         _state.stack.pop()
+
+
+@contextmanager
+def reopened(builder: Builder) -> Iterator[None]:
+    """Go on recording a graph in the block."""
+    _state.stack.append(builder)
+    try:
+        yield
+    finally:
+        _state.stack.remove(builder)
 
 
 def build(
@@ -235,7 +264,8 @@ def as_value(operand: Any, like: Value | None = None) -> Value:
     A Python scalar takes the dtype and shape of `like`.
     """
     builder = current()
-    assert builder is not None, "ops on values need an open graph"
+    if builder is None:
+        raise not_recording(operand)
     if isinstance(operand, Value):
         return builder.own(operand)
     if isinstance(operand, bool | int | float | complex) and not isinstance(operand, np.generic):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -160,6 +160,7 @@ class Graph:
     results: list[Value] = field(default_factory=list)
     lineage: object = field(default_factory=object, repr=False)
     placed: tuple[Placed, ...] = ()
+    is_built: ClassVar[bool] = False  # op by op, by the user, rather than recorded
 
     def __str__(self) -> str:
         return PRINTERS[0](self) if PRINTERS else repr(self)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from ..ir.policy import AS_WRITTEN
 from ..ir.text import show
 from ..ir.tracebacks import boundary
 from ..ir.types import type_of
+from ..ir.verify import verify as verify_graph
 from ..lower.hir import drop_dead, inline_calls
 from ..lower.hir.rebuild import rebuild
 from ..trace import pytree
@@ -62,13 +63,27 @@ class _Run:
     results: tuple[np.ndarray, ...]
 
 
+@overload
+def verify(fn: Graph) -> Graph: ...
+
+
+@overload
 def verify(
     fn: Callable[..., Any],
+    *,
+    devices: Sequence[str] = ...,
+    rtol: float | None = ...,
+    atol: float | None = ...,
+) -> Callable[..., Verification]: ...
+
+
+def verify(
+    fn: Graph | Callable[..., Any],
     *,
     devices: Sequence[str] = ("cpu", "reference"),
     rtol: float | None = None,
     atol: float | None = None,
-) -> Callable[..., Verification]:
+) -> Graph | Callable[..., Verification]:
     """Give a function that compares `fn` compiled for devices with `fn` run op by op.
 
     Where they agree it gives a report. Else a `DivergenceError` names the first op that differs,
@@ -76,13 +91,17 @@ def verify(
     `error.replay()` runs that again. Tolerances come from the dtypes unless given: for results
     the square root of the dtype's epsilon, for one op its power of 3/4, relative to the largest
     number, and for sums to the sum of magnitudes. Integers must be equal. The function runs
-    several times, so it should have no effects.
+    several times, so it should have no effects. A graph instead of a function is checked itself,
+    every node and nested graph: it is given back, or a `VerifyError` says what is wrong.
 
     >>> import rlx
     >>> report = verify(lambda x: rlx.numpy.tanh(x).sum())(rlx.numpy.ones(3))
     >>> sorted(report.largest)
     ['cpu', 'reference']
     """
+    if isinstance(fn, Graph):
+        verify_graph(fn)
+        return fn
     sessions = [Session(device) for device in devices]
 
     @boundary

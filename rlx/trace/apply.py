@@ -214,7 +214,8 @@ def to_value(x: Operand, like: Type | None = None) -> Value:
     is not tied to their elements. A Python number takes the type of `like`.
     """
     recorder = builder.current()
-    assert recorder is not None, "ops on values need an open graph"
+    if recorder is None:
+        raise builder.not_recording(x.value if isinstance(x, TracedTensor) else x)
     if isinstance(x, TracedTensor):
         return recorder.own(x.value)
     if is_python_scalar(x):
