@@ -109,11 +109,11 @@ def of_two(function: Callable[[Any, Any], Any], chosen: Chosen) -> Callable[[Any
         if found is None:
             found = ranges[kind][dtype] = _range(chosen, dtype, (kind,))
         ufunc, low, high = found
-        if ufunc is None or a.size > SMALL or x._device is not None:
+        if ufunc is None or x._device is not None or a.size > SMALL:
             return function(x, y)
         if kind is Array:
             b = y._data
-            if b.dtype is not dtype or b.size > SMALL or y._device is not None:
+            if b.dtype is not dtype or y._device is not None or b.size > SMALL:
                 return function(x, y)
         elif not low <= y <= high:
             return function(x, y)
