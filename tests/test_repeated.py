@@ -41,6 +41,16 @@ def half(x: Any) -> Any:
     return x / 2, x > 0
 
 
+compiled = rlx.jit(half)
+LAYER = rlx.nn.Linear(3, 2, key=rlx.random.key(0))
+
+
+@rlx.custom_vjp
+def tenfold(x: Any) -> Any:
+    return x * 2
+
+
+tenfold.defvjp(lambda x: (x * 2, None), lambda _, ct: (ct * 10,))
 CALLS: dict[str, Callable[[Any], Any]] = {
     "grad": lambda x: rlx.grad(cube)(x),
     "a new function": lambda x: rlx.grad(lambda z: cube(z * x))(x),
@@ -53,6 +63,9 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "jacfwd": lambda x: rlx.jacfwd(lambda z: z * z[0])(x),
     "jacrev": lambda x: rlx.jacrev(lambda z: z * z[0])(x),
     "hessian": lambda x: rlx.hessian(cube)(x),
+    "jit": lambda x: rlx.grad(lambda z: compiled(z)[0].sum())(x),
+    "custom rule": lambda x: rlx.grad(lambda z: tenfold(z).sum())(x),
+    "module": lambda x: rlx.grad(lambda m, z: (m(z) ** 2).sum())(LAYER, x),
     "scan": lambda x: rlx.scan(lambda c, y: (c + y, c * 2), 0.0, x),
     "lax": lambda x: rlx.lax.while_loop(lambda c: c[0] < 9, lambda c: c * 2, x),
     "while_loop": lambda x: rlx.while_loop(lambda c: c[0] < 9, lambda c: c * 2, x, max_steps=9),
@@ -353,6 +366,27 @@ def test_what_looks_closely_at_calls_is_obeyed():
     with rlx.config.using(debug_nans=True), pytest.raises(rlx.errors.RlxError):
         rlx.grad(root)(rlx.array(-X))
     assert hits() == 2
+
+
+def test_rules_of_custom_ops_may_come_later():
+    @rlx.custom_op(elementwise=True)
+    def twice(x: Any) -> Any:
+        return x * 2
+
+    for slope in (2.0, 5.0):
+        twice.defvjp(lambda ct, out, x, slope=slope: (ct * slope,))
+        for _ in range(3):
+            assert rlx.grad(lambda x: twice(x).sum())(rlx.array(X)).tolist() == [slope] * 3
+
+
+def test_streams_of_random_numbers_give_each_once():
+    def noisy(x: Any) -> Any:
+        return (x * rlx.random.normal(None, (3,))).sum()
+
+    with rlx.random.stream(0):
+        found = [rlx.grad(noisy)(rlx.array(X)).tolist() for _ in range(4)]
+    with rlx.random.stream(0):
+        assert found == [rlx.random.normal(None, (3,)).tolist() for _ in range(4)]
 
 
 def test_functions_that_change_each_time_are_not_compiled_each_time():

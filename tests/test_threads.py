@@ -113,7 +113,7 @@ def test_sixteen_threads_call_compile_wait_and_fail_at_once():
 def test_errors_of_threads_do_not_mix(session, monkeypatch):
     compiled = failing(session)
 
-    def mine(self, arrays, attrs, device):
+    def mine(self, arrays, attrs, device, **known):
         raise RuntimeError(threading.current_thread().name)
 
     monkeypatch.setattr(type(library_call(compiled).op), "run", mine)

@@ -65,7 +65,8 @@ def gradient(library: Library) -> Callable[..., Any]:
 
 def members(library: Library) -> Callable[..., Any]:
     """A layer of one example, for a batch of them."""
-    return library.vmap(lambda w, x: library.xp.tanh(x @ w), (None, 0))
+    xp = library.xp
+    return library.vmap(lambda w, x: xp.tanh(x @ w), (None, 0))
 
 
 def steps(library: Library) -> Callable[..., Any]:

@@ -186,7 +186,7 @@ def same(x: Any, y: Any, met: set[tuple[int, int]] | None = None) -> bool:
 
 
 def _parts_of(x: Any) -> tuple[Any, ...] | None:
-    """The things that a function, or a container that cannot change, is made of."""
+    """The things that a function, a tuple or a dict is made of."""
     if isinstance(x, types.FunctionType):
         cells = tuple(map(_content, x.__closure__ or ()))
         named = (x.__kwdefaults__ or {}, x.__dict__)
@@ -196,6 +196,8 @@ def _parts_of(x: Any) -> tuple[Any, ...] | None:
         return x.__func__, x.__self__
     if isinstance(x, functools.partial):
         return x.func, x.args, *x.keywords.items()
+    if type(x) is dict:
+        return tuple(x.items())
     return x if type(x) is tuple else None
 
 
