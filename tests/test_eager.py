@@ -10,7 +10,8 @@ import pytest
 import rlx
 import rlx.numpy as rnp
 from rlx.ir.errors import RlxError, ShapeError
-from rlx.trace import short_ways
+from rlx.numpy import elementwise
+from rlx.trace import by_numpy, short_ways
 
 DTYPES = ("bool", "int8", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "complex64")
 OF_TWO = (
@@ -129,6 +130,42 @@ def test_user_s_errstate_changes_nothing():
     with np.errstate(all="raise"):
         assert (x / x).tolist()[1] == 1.0
         assert np.geterr()["divide"] == "raise"
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """Compile what has a short way for the kind of each second call."""
+    monkeypatch.setattr(by_numpy, "OFTEN", 2)
+
+
+OPS_OF = dict(add="add", subtract="sub", multiply="mul", divide="div", less="lt", equal="eq")
+SPECIAL = np.array([0.0, -0.0, 1.5, -2.5, np.inf, -np.inf, np.nan, 3e38, 1e-40])
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("name", OPS_OF)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64", "int32"])
+def test_machine_code_of_hot_calls_gives_the_same_bits(name, dtype):
+    with np.errstate(all="ignore"):
+        x, y = np.meshgrid(SPECIAL.astype(dtype), SPECIAL.astype(dtype))
+    function = getattr(elementwise, name)
+    fresh = by_numpy.of_two(function.__wrapped__, by_numpy.op_named(OPS_OF[name]))
+    for args in ((rlx.array(x), rlx.array(y)), (rlx.array(x), 2), (rlx.array(x), -0.0)):
+        bits = {tried(lambda args=args: fresh(*args))[0] for _ in range(5)}
+        bits |= {tried(lambda args=args: function.__wrapped__(*args))[1]}
+        assert len(bits) == 1
+
+
+@pytest.mark.usefixtures("at_once")
+def test_hot_code_is_entered_for_its_kind_only():
+    add = by_numpy.of_two(elementwise.add.__wrapped__, by_numpy.op_named("add"))
+    x, number, flag = rlx.array([1.0, 2.0]), rlx.array(3.0), rlx.array([True, False])
+    for _ in range(3):
+        for y in (x, number, 1, 1.5, 0.0, -0.0, True, flag, rlx.array([[1.0], [2.0]])):
+            assert add(x, y).tolist() == np.add(np.asarray(x), np.asarray(y)).tolist()
+            assert add(flag, y).dtype == rnp.result_type(flag, y)
+        assert str(add(rlx.array(-0.0), -0.0)) == "-0.0"
+        assert str(add(rlx.array(-0.0), 0.0)) == "0.0"
 
 
 def test_results_are_arrays_of_their_own():

@@ -141,7 +141,8 @@ def _extreme(name: str, op: str, for_bool: str, doc: str) -> Callable[..., Any]:
         by_imaginary = apply("bit_and", apply("eq", a, c), apply(beyond, b, d))
         return apply("select", apply("bit_or", apply(beyond, a, c), by_imaginary), x, y)
 
-    return of_two(_named(function, name, doc), op_named(op, for_bool=for_bool))
+    # of 0.0 and -0.0 machine code may take the other one
+    return of_two(_named(function, name, doc), op_named(op, for_bool=for_bool), has_code=False)
 
 
 maximum = _extreme("maximum", "max", "bit_or", "The greater of two numbers; NaN if one is.")

@@ -22,8 +22,10 @@ from ..ir.graph import Graph, Value, graphs_in
 from ..ir.op import Op
 from ..ir.ops.movement import broadcast
 from ..ir.policy import AS_WRITTEN
+from ..ir.types import is_complex
 from ..lower.work_class import (
     CONTRACTIONS,
+    MOVEMENT,
     NORMALIZATIONS,
     POINTWISE,
     REDUCTIONS,
@@ -73,6 +75,15 @@ def run_large(op: Op, arrays: Sequence[Array], attrs: dict[str, Any]) -> Sequenc
             return None
     results = kind.run(*(x for x, _ in given))
     return results if isinstance(results, tuple) else (results,)
+
+
+def is_exact(graph: Graph) -> bool:
+    """Whether each number is rounded once, so that machine code gives NumPy's bits."""
+    return all(
+        work_class(node) in (POINTWISE, MOVEMENT)
+        and not any(is_complex(v.dtype) for v in node.args)
+        for node in graph.nodes
+    )
 
 
 def _compact(data: np.ndarray) -> tuple[np.ndarray, tuple[int, ...] | None]:

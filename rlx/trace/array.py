@@ -13,7 +13,7 @@ from ..ir.memory import Memory, Shared, Sharing
 from ..ir.types import Type
 from . import ownership
 from .foreign import DEVICES, HOST_DEVICES, given, place_of
-from .operators import Operators
+from .operators import QUICK, Operators
 
 
 @final
@@ -233,6 +233,9 @@ def _over_read_only_buffer(data: np.ndarray) -> np.ndarray:
     # as bytes, for there are dtypes that buffers do not know
     flat = data.reshape(-1).view(np.uint8).data
     return np.asarray(flat.toreadonly()).view(data.dtype).reshape(data.shape)
+
+
+QUICK.add(Array)
 
 
 class _SharedMemory:

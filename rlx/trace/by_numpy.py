@@ -2,7 +2,8 @@
 
 A function of numbers meets the same dtypes again and again. Where a ufunc takes small arrays as
 they are, and rlx promotes them to what NumPy promotes them to, nothing is left but to call it.
-Elements at numbers and slices are read and changed by NumPy, too.
+Where machine code gives the same bits, it is compiled for the kind of each 8192nd such call, and
+entered first. Elements at numbers and slices are read and changed by NumPy, too.
 
 What does not fit (traced, large or foreign operands, other dtypes, numbers out of range) goes the
 ordinary way, which explains what is wrong, and so does everything while results are looked at
@@ -31,6 +32,7 @@ from .host import is_python_scalar, scalar_to_numpy
 from .promotion import check_fits
 
 SMALL = 4096  # numbers; NumPy takes a few microseconds for them
+OFTEN = 8192  # calls that take about as long as a compile
 WHOLE = 2**24  # Python integers up to this are exact in each dtype that they pass through
 Chosen = Callable[[np.dtype], str | None]  # the op that computes a function of numbers of a dtype
 Range = tuple[np.ufunc | None, float, float]  # a ufunc and the Python numbers it takes
@@ -70,11 +72,16 @@ def short(op: str) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
 def of_one(function: Callable[[Any], Any], chosen: Chosen) -> Callable[[Any], Any]:
     """The same function of one number, with a short way for small arrays."""
     ranges: dict[np.dtype, Range] = {}
+    hot, left = _nothing, OFTEN
 
     @functools.wraps(function)
     def quick(x: Any, /) -> Any:
+        nonlocal hot, left
         if type(x) is not Array or not short_ways.is_open or ownership.open_traces:
             return function(x)
+        made = hot(x)
+        if type(made) is Array:
+            return made
         given = x._data
         found = ranges.get(given.dtype)
         if found is None:
@@ -82,27 +89,42 @@ def of_one(function: Callable[[Any], Any], chosen: Chosen) -> Callable[[Any], An
         ufunc, *_ = found
         if ufunc is None or given.size > SMALL or x._device is not None:
             return function(x)
-        before = _errors.set(_IGNORED)
-        try:
-            data = ufunc(given)
-        finally:
-            _errors.reset(before)
-        return view(data)
+        left -= 1
+        if not left:
+            hot = short_ways.exact_code(function, (x,)) or _nothing
+            left = 0 if hot is _nothing else OFTEN
+        return _computed(ufunc, given)
 
     return quick
 
 
-def of_two(function: Callable[[Any, Any], Any], chosen: Chosen) -> Callable[[Any, Any], Any]:
-    """The same function of two numbers, with a short way for small arrays."""
+def of_two(
+    function: Callable[[Any, Any], Any], chosen: Chosen, *, has_code: bool = True
+) -> Callable[[Any, Any], Any]:
+    """The same function of two numbers, with a short way for small arrays.
+
+    It is not to be compiled unless it `has_code` that gives NumPy's bits.
+    """
     ranges: dict[type, dict[np.dtype, Range]] = {Array: {}, int: {}, float: {}}
+    hot, left = _nothing, OFTEN * has_code  # code for two arrays
+    with_number = _nothing, None  # code for an array and that number
+    turned = _number_first(function, chosen, ranges)
 
     @functools.wraps(function)
     def quick(x: Any, y: Any, /) -> Any:
+        nonlocal hot, with_number, left
         kind = type(y)
         if type(x) is not Array or kind not in ranges:
-            return turned(x, y) if type(y) is Array else function(x, y)
+            return turned(x, y) if kind is Array else function(x, y)
         if not short_ways.is_open or ownership.open_traces:
             return function(x, y)
+        if kind is Array:
+            made = hot(x, y)
+        else:
+            code, number = with_number
+            made = code(x) if y is number else None  # -0.0 and True are other numbers than 0 and 1
+        if type(made) is Array:
+            return made
         a, b = x._data, y
         dtype = a.dtype
         found = ranges[kind].get(dtype)
@@ -117,34 +139,62 @@ def of_two(function: Callable[[Any, Any], Any], chosen: Chosen) -> Callable[[Any
                 return function(x, y)
         elif not low <= y <= high:
             return function(x, y)
-        before = _errors.set(_IGNORED)
+        left -= 1
+        if not left:
+            code = short_ways.exact_code(function, (x, y)) or _nothing
+            left = 0 if code is _nothing else OFTEN
+            if kind is Array:
+                hot = code
+            else:
+                with_number = code, y
         try:
-            data = ufunc(a, b)
+            return _computed(ufunc, a, b)
         except ValueError:  # the shapes do not fit together, which the ordinary way explains
             return function(x, y)
-        finally:
-            _errors.reset(before)
-        return view(data)
+
+    return quick
+
+
+def _number_first(
+    function: Callable[[Any, Any], Any],
+    chosen: Chosen,
+    ranges: dict[type, dict[np.dtype, Range]],
+) -> Callable[[Any, Any], Any]:
+    """The same function of anything and an array, with a short way for Python numbers."""
 
     def turned(x: Any, y: Any) -> Any:
-        """A Python number, and an array."""
-        if type(x) not in (int, float) or not short_ways.is_open or ownership.open_traces:
+        kind = type(x)
+        if kind not in (int, float) or not short_ways.is_open or ownership.open_traces:
             return function(x, y)
         dtype = y._data.dtype
-        found = ranges[type(x)].get(dtype)
+        found = ranges[kind].get(dtype)
         if found is None:
-            found = ranges[type(x)][dtype] = _range(chosen, dtype, (type(x),))
+            found = ranges[kind][dtype] = _range(chosen, dtype, (kind,))
         ufunc, low, high = found
         if ufunc is None or y.size > SMALL or y._device is not None or not low <= x <= high:
             return function(x, y)
-        before = _errors.set(_IGNORED)
-        try:
-            data = ufunc(x, y._data)
-        finally:
-            _errors.reset(before)
-        return view(data)
+        return _computed(ufunc, x, y._data)
 
-    return quick
+    return turned
+
+
+def _nothing(*arrays: Any) -> None:
+    """Code where there is none."""
+
+
+def _computed(ufunc: np.ufunc, *operands: Any) -> Array:
+    """What a ufunc gives, whatever the user wants to hear of its errors."""
+    before = _errors.set(_IGNORED)
+    try:
+        data = ufunc(*operands)
+    finally:
+        _errors.reset(before)
+    if type(data) is not np.ndarray:
+        data = np.asarray(data)
+    data.setflags(False)  # type: ignore[call-arg]  # a keyword takes as long as a sum
+    made = Array.__new__(Array)
+    made._data, made._device = data, None
+    return made
 
 
 def _range(chosen: Chosen, dtype: np.dtype, others: tuple[type, ...]) -> Range:

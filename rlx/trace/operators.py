@@ -372,7 +372,12 @@ class Operators:
 _OPERANDS = (Operators, np.ndarray, np.generic, bool, int, float, complex, Dim)
 
 
+QUICK: set[type] = {int, float}  # operands at first sight, to which `Array` adds itself
+
+
 def _binary(name: str, x: Any, y: Any) -> Any:
+    if type(x) in QUICK and type(y) in QUICK:
+        return FUNCTIONS[name](x, y)
     if not (isinstance(x, _OPERANDS) and isinstance(y, _OPERANDS)):
         return NotImplemented
     return FUNCTIONS[name](x, y)

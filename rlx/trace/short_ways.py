@@ -6,6 +6,7 @@ They are taken only while nothing looks at single operations: no `debug_nans` or
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from ..ir.config import Settings, config
@@ -40,6 +41,25 @@ class Kinds(Generic[Kind]):
     def clear(self) -> None:
         """Forget all."""
         self._known.clear()
+
+
+Code = Callable[..., Any]  # of known arrays; gives something else than an `Array` for others
+
+
+def _no_code(function: Callable[..., Any], args: tuple[Any, ...]) -> Code | None:
+    return None
+
+
+exact_code = _no_code
+
+
+def set_exact_code(make: Callable[[Callable[..., Any], tuple[Any, ...]], Code | None]) -> None:
+    """Say what compiles a function of numbers to code that gives NumPy's bits.
+
+    The code takes the arrays among the arguments.
+    """
+    global exact_code
+    exact_code = make
 
 
 _all: list[Kinds[Any]] = []  # those of functions, which stay

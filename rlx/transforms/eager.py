@@ -16,9 +16,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..ir.errors import RlxError
+from ..ir.graph import Graph
 from ..ir.policy import AS_WRITTEN
 from ..ir.types import DTYPES
 from ..runtime import MISS, Device
+from ..runtime.eager_host import is_exact
 from ..runtime.session import CompileOptions
 from ..trace import ownership, short_ways
 from ..trace.array import Array
@@ -108,6 +110,24 @@ def _compiled(
 ) -> Any:
     """Compile a kind of calls, and run it; what cannot be compiled goes on as before."""
 
+    kind.stays = True
+    code = _code(function, arrays, args, kwargs) if all(x.dtype in _KNOWN for x in arrays) else None
+    if code is None:
+        return function(*args, **kwargs)
+    kind.run = code
+    result = code(*arrays)
+    return function(*args, **kwargs) if result is MISS else result
+
+
+def _code(
+    function: Callable[..., Any],
+    arrays: Sequence[Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    accepts: Callable[[Graph], bool] = lambda graph: True,
+) -> Callable[..., Any] | None:
+    """Machine code for the arrays among arguments; None if there is none for such a graph."""
+
     @functools.wraps(function)
     def call(*values: Any) -> Any:
         left = iter(values)
@@ -118,14 +138,19 @@ def _compiled(
         }
         return function(*given, **named)
 
-    kind.stays = True
-    if all(x.dtype in _KNOWN for x in arrays):
-        try:
-            traced = trace(call, tuple(arrays), {})
-            compiled = Lowered(traced, Device("cpu"), AS_IT_IS, lambda args, kwargs: (args, kwargs))
-            pair: Any = tuple(arrays), {}
-            kind.run = compiled.compile().path(Arguments(pair, pair))
-        except RlxError:  # what is wrong the function itself says
-            pass
-    result = kind.run(*arrays)
-    return function(*args, **kwargs) if result is MISS else result
+    try:
+        traced = trace(call, tuple(arrays), {})
+        if not accepts(traced.graph):
+            return None
+        compiled = Lowered(traced, Device("cpu"), AS_IT_IS, lambda args, kwargs: (args, kwargs))
+        pair: Any = tuple(arrays), {}
+        return compiled.compile().path(Arguments(pair, pair))
+    except RlxError:  # what is wrong the function itself says
+        return None
+
+
+def _exact_code(function: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any] | None:
+    return _code(function, [x for x in args if type(x) is Array], args, {}, is_exact)
+
+
+short_ways.set_exact_code(_exact_code)
