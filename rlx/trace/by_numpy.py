@@ -87,7 +87,7 @@ def of_one(function: Callable[[Any], Any], chosen: Chosen) -> Callable[[Any], An
         if found is None:
             found = ranges[given.dtype] = _range(chosen, given.dtype, ())
         ufunc, *_ = found
-        if ufunc is None or given.size > SMALL or x._device is not None:
+        if ufunc is None or x._device is not None or given.size > SMALL:
             return function(x)
         left -= 1
         if not left:
@@ -171,7 +171,7 @@ def _number_first(
         if found is None:
             found = ranges[kind][dtype] = _range(chosen, dtype, (kind,))
         ufunc, low, high = found
-        if ufunc is None or y.size > SMALL or y._device is not None or not low <= x <= high:
+        if ufunc is None or y._device is not None or y.size > SMALL or not low <= x <= high:
             return function(x, y)
         return _computed(ufunc, x, y._data)
 
