@@ -178,6 +178,10 @@ class Backend(ABC):
         """What runs it, on one line: hardware and library with their versions."""
         return ""
 
+    def details(self) -> dict[str, str]:
+        """More of what runs it, by name, for `rlx.config.show`."""
+        return {}
+
     @abstractmethod
     def compile(
         self,

@@ -223,9 +223,11 @@ class Config:
     swap = Setting[bool]("Whether programs that have run long get better machine code.")
     precision = Setting[Policy]("The precision policy of what is compiled.")
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, environment: Mapping[str, str] | None = None) -> None:
+        self._settings = self._first = settings
+        self._environment = {n: t for n, t in (environment or {}).items() if t.strip()}
         self._watchers: list[Watcher] = []
+        self._tellers: list[Callable[[], Mapping[str, str]]] = []
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not name.startswith("_") and not isinstance(vars(Config).get(name), Setting):
@@ -257,6 +259,38 @@ class Config:
         finally:
             self._change(before)
 
+    def show(self) -> None:
+        """Print all settings, where each comes from, and what computes here.
+
+        A setting is its `default`, or comes from the `environment` or the `program`. Below stand
+        the compiler, the processor, the threads, and the BLAS and LAPACK that NumPy and SciPy call.
+
+        >>> config.show()
+        debug             0 ...
+        """
+        print("\n".join(self._lines()))
+
+    def _lines(self) -> Iterator[str]:
+        rows = [(field.name, getattr(self._settings, field.name)) for field in fields(Settings)]
+        texts = [str(getattr(value, "text", value)) for _, value in rows]
+        wide = max(map(len, texts))
+        for (name, value), text in zip(rows, texts, strict=True):
+            yield f"{name:17} {text:{wide}}  {self._origin(name, value)}"
+        for teller in self._tellers:
+            yield ""
+            yield from (f"{name:17} {text}" for name, text in teller().items())
+
+    def _origin(self, name: str, value: object) -> str:
+        """Where a setting comes from."""
+        if value != getattr(self._first, name):
+            return "program"
+        variable = f"RLX_{name.upper()}"
+        return f"environment, {variable}" if variable in self._environment else "default"
+
+    def tell(self, teller: Callable[[], Mapping[str, str]]) -> None:
+        """Let `show` print what `teller()` gives: texts by name."""
+        self._tellers.append(teller)
+
     def watch(self, watcher: Watcher) -> None:
         """Call `watcher(before, after)` whenever settings have changed."""
         self._watchers.append(watcher)
@@ -270,4 +304,4 @@ class Config:
         return f"Config({self._settings})"
 
 
-config = Config(from_environment(os.environ))
+config = Config(from_environment(os.environ), dict(os.environ))

@@ -6,6 +6,7 @@ import platform
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 from ..backends import registry
@@ -192,6 +193,31 @@ def _examined(each: Device) -> tuple[str, bool, str, str]:
     found = registry.availability(each)
     told = each.description if found.is_available else found.reason
     return str(each), found.is_available, told, found.install
+
+
+def _machine() -> dict[str, str]:
+    """What computes here, for `rlx.config.show`."""
+    return {**registry.get("cpu").details(), **_libraries()}
+
+
+def _libraries() -> dict[str, str]:
+    """The BLAS and LAPACK that NumPy and SciPy were built with, which compute decompositions."""
+    from importlib import import_module
+
+    found = {}
+    for module in ("numpy", "scipy"):
+        if find_spec(module) is None:
+            found[module] = "not installed"
+            continue
+        library = import_module(module)
+        built = library.show_config(mode="dicts").get("Build Dependencies", {})
+        kinds = {kind: built.get(kind, {}) for kind in ("blas", "lapack")}
+        told = [f"{k.upper()} {x.get('name')} {x.get('version')}" for k, x in kinds.items() if x]
+        found[module] = f"{library.__version__}: {', '.join(told) or 'no BLAS is told of'}"
+    return found
+
+
+config.tell(_machine)
 
 
 def _versions() -> str:

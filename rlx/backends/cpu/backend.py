@@ -86,6 +86,18 @@ class CpuBackend(Backend):
             f"llvmlite {llvmlite.__version__}"
         )
 
+    def details(self) -> dict[str, str]:
+        """The compiler, the processor with its features, and the threads."""
+        here = host()
+        llvm = ".".join(map(str, machine.llvm_version()))
+        has = [name[1:] for name in here.features.split(",") if name.startswith("+")]
+        return {
+            "LLVM": f"{llvm} (llvmlite {llvmlite.__version__})",
+            "processor": f"{here.cpu}, vectors of {8 * here.vector_bytes} bits",
+            "features": " ".join(has),
+            "threads": f"{here.cores}: RLX_NUM_THREADS, else the processors for this process",
+        }
+
     def compile(
         self,
         graph: Graph,

@@ -154,6 +154,11 @@ def load(text: str, *, level: int = 0, symbols: Mapping[str, int] | None = None)
     return Library([object_code], names, symbols)
 
 
+def llvm_version() -> tuple[int, ...]:
+    """The version of LLVM that compiles here."""
+    return tuple(llvm.llvm_version_info)
+
+
 def compiler() -> tuple[object, ...]:
     """What machine code depends on besides its text."""
     return host(), llvmlite.__version__, llvm.llvm_version_info
