@@ -9,7 +9,8 @@ RLX_KEY_REUSE 0, 1 make it an error to use a key of random numbers twice
 RLX_DEBUG_NANS 0, 1   look for the operation that makes a NaN, in compiled code too
 RLX_DEBUG_INFS 0, 1   the same for infinities
 RLX_DISABLE_JIT 0, 1  run jitted functions line by line
-RLX_CHECKS  0, 1   check indices in compiled code, too
+RLX_CHECKS  0, 1   check that indices lie within their axes: nowhere, or in compiled code, too; if
+                   it is not set, outside of compiled functions only
 RLX_GUARDS  0, 1   run compiled code of the `cpu` device on copies of its arrays between pages that
                    must not be touched, with NaN in temporaries
 RLX_TRACEBACK filtered, full   whether tracebacks leave out the frames of rlx
@@ -46,7 +47,6 @@ SWITCHES = (
     "key_reuse",
     "debug_nans",
     "debug_infs",
-    "checks",
     "guards",
     "disable_jit",
     "tune",
@@ -69,7 +69,7 @@ class Settings:
     key_reuse: bool = False
     debug_nans: bool = False
     debug_infs: bool = False
-    checks: bool = False
+    checks: bool | None = None
     guards: bool = False
     disable_jit: bool = False
     traceback: str = "filtered"
@@ -84,13 +84,13 @@ class Settings:
     @property
     def compiled_in(self) -> tuple[object, ...]:
         """The settings that change a program's code: with others it is compiled again."""
-        switches = self.debug_nans, self.debug_infs, self.checks, self.guards, self.tune
+        switches = self.debug_nans, self.debug_infs, self.checks is True, self.guards, self.tune
         return *switches, self.precision
 
     @property
     def recorded_in(self) -> tuple[object, ...]:
         """The settings that change what is recorded of a function, or compiled of that."""
-        return *self.compiled_in, self.unroll_limit
+        return *self.compiled_in, self.checks, self.unroll_limit
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
@@ -140,6 +140,8 @@ def _read(name: str, wanted: object) -> object:
             return int(_one_of(name, text, DEBUG_LEVELS))
         case _ if name in SWITCHES:
             return _one_of(name, text, SWITCH) == "1"
+        case "checks":
+            return None if text is None else _one_of(name, text, SWITCH) == "1"
         case "traceback":
             return _one_of(name, text, TRACEBACKS)
         case "unroll_limit" | "cache_bytes" | "cache_disk_bytes":
@@ -211,7 +213,9 @@ class Config:
     key_reuse = Setting[bool]("Whether it is an error to use a key of random numbers twice.")
     debug_nans = Setting[bool]("Whether an operation that makes a NaN is an error.")
     debug_infs = Setting[bool]("Whether an operation that makes an infinity is an error.")
-    checks = Setting[bool]("Whether compiled code checks that indices lie within their axes.")
+    checks = Setting["bool | None"](
+        "Whether indices must lie within their axes; None: outside of compiled functions only."
+    )
     guards = Setting[bool]("Whether compiled code runs on copies between forbidden pages.")
     disable_jit = Setting[bool]("Whether jitted functions run line by line.")
     traceback = Setting[str]("`filtered` hides the frames of rlx in tracebacks, `full` does not.")

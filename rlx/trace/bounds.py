@@ -1,11 +1,15 @@
-"""Are traced indices inside of their axis? A check, where that is wanted.
+"""Are indices inside of their axis? A check, where that is wanted.
 
-`rlx.config.checks` compiles the check in. Without it integers that are known while tracing, as in
-`grad` outside of `jit`, are looked at once.
+What a place outside means does not depend on it: a read gives the nearest element, an update is
+left out, or as `mode` says. `rlx.config.checks` compiles the check in, or drops it everywhere. Else
+index arrays that are known are looked at once outside of `jit`, also in `grad` there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -19,6 +23,29 @@ from ..ir.ops.custom import Rule
 from ..ir.types import Size
 from .apply import apply, as_operand
 from .tensor import TracedTensor
+
+_as_compiled = ContextVar("as_compiled", default=False)
+
+
+@contextmanager
+def as_compiled() -> Iterator[None]:
+    """Look at indices in a block where compiled functions do, so by default nowhere."""
+    token = _as_compiled.set(True)
+    try:
+        yield
+    finally:
+        _as_compiled.reset(token)
+
+
+def are_checked() -> bool:
+    """Whether known index arrays are looked at here."""
+    if config.checks is not None:
+        return config.checks
+    if _as_compiled.get():
+        for recorder in builder.open_builders():
+            recorder.was_asked = True  # outside of the block the recording would look
+        return False
+    return all(b.runs_once or b.is_trial for b in builder.open_builders())
 
 
 def check_places(places: Any, size: Size, axis: int) -> None:
@@ -39,11 +66,7 @@ def check_places(places: Any, size: Size, axis: int) -> None:
         # an open size has its number when the program runs
         ends += [as_operand(size)] if isinstance(size, Dim) else []
         apply("debug_callback", *ends, fn=Rule(look, (where, size, axis)))
-    elif isinstance(size, Dim):
-        return
-    elif all(b.runs_once or b.is_trial for b in builder.open_builders()) and _is_simple(
-        places.value
-    ):
+    elif not isinstance(size, Dim) and are_checked() and _is_simple(places.value):
         known = places.concrete
         if known is not None:
             look(known.min(), known.max())

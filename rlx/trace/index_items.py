@@ -93,8 +93,8 @@ def _read_item(item: Any) -> Any:
         return array if isinstance(array, TracedTensor) else np.asarray(array)
     if not is_integer(array.dtype):
         raise _bad_item(item)
-    is_known = isinstance(array, np.ndarray | np.generic)
-    return int(array) if is_known and not array.shape else array
+    is_number = not isinstance(item, Operators) and isinstance(array, np.ndarray | np.generic)
+    return int(array) if is_number and not array.shape else array
 
 
 def _index_array(item: Any) -> Any:

@@ -19,7 +19,7 @@ from ..ir.errors import BoundsError, ConcretizationError, ShapeError
 from .apply import apply, as_operand, as_tensor, literal, operand_type
 from .array import Array
 from .axes import Shape, broadcast_shapes, integer
-from .bounds import check_places, outside
+from .bounds import are_checked, check_places, outside
 from .by_numpy import elements, is_free
 from .index_items import (
     INDEX,
@@ -83,11 +83,16 @@ class Plan:
 def read_index(index: Any, shape: Shape, *, checked: bool = True, wraps: bool = True) -> Plan:
     """Read an index as written for an array of a shape.
 
-    Places outside of the array are errors, but not if they are not `checked`. Negative ones count
-    from the end, or are outside if an index does not `wrap`.
+    Python numbers outside of the array are errors, and so are index arrays where `bounds` looks at
+    them, but not if they are not `checked`. Negative ones count from the end, or are outside if an
+    index does not `wrap`.
     """
     checked = checked and wraps
     items = without_masks(full_items(index, shape), shape)
+    sizes = iter(shape)
+    items = [
+        _number_if_inside(item, next(sizes), checked) if width(item) else item for item in items
+    ]
     if not checked:
         sizes = iter(shape)
         items = [_loose(item, next(sizes), wraps) if width(item) else item for item in items]
@@ -117,6 +122,14 @@ def read_index(index: Any, shape: Shape, *, checked: bool = True, wraps: bool = 
     return plan
 
 
+def _number_if_inside(item: Any, size: Any, checked: bool) -> Any:
+    """A known array without axes as a number, unless it may lie outside, as traced ones may."""
+    if not isinstance(item, np.ndarray) or item.shape:
+        return item
+    is_inside = not isinstance(size, int) or _fits(item, size)
+    return int(item) if is_inside or (checked and are_checked()) else item
+
+
 def _number(item: Any, size: Any, axis: int) -> Any:
     """A number counted from the start, within the axis."""
     number = item if isinstance(item, Dim) else operator.index(item)
@@ -129,7 +142,7 @@ def _number(item: Any, size: Any, axis: int) -> Any:
 
 
 def _places(item: Any, size: Any, axis: int, checked: bool) -> Any:
-    """An integer array counted from the start; known ones must lie within the axis."""
+    """An integer array counted from the start, checked if that is wanted."""
     if isinstance(size, Dim):
         item = convert(as_tensor(item), INDEX)
         if checked:
@@ -144,6 +157,7 @@ def _places(item: Any, size: Any, axis: int, checked: bool) -> Any:
             return apply("min", item, size) if wraps and not fits else item
         item = convert(item, index_dtype(item.dtype, size))
         return apply("select", apply("lt", item, 0), apply("add", item, size), item)
+    checked = checked and are_checked()
     if checked and item.size and isinstance(size, int) and not _fits(item, size):
         bad = item[(item < -size) | (item >= size)].flat[0]
         raise BoundsError(

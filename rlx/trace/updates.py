@@ -50,10 +50,10 @@ class Place:
     Each method takes `mode`: what happens at indices outside of the array. "drop" leaves such
     updates out, "clip" moves them to the nearest element, "promise_in_bounds" says there are none:
     if there are, `get` reads the nearest element and updates leave them out.
-    Without a mode traced indices are dropped (clipped in `get`), and known ones outside are errors;
-    so are traced ones if `rlx.config.checks` is set. `unique_indices` promises that no element is
-    named twice; `indices_are_sorted` is taken for the sake of JAX. With `wrap_negative_indices`
-    False negative indices do not count from the end, but are outside.
+    Without a mode they are dropped, clipped in `get`, and where `rlx.config.checks` looks at them
+    (outside of compiled functions, if it is not set) they are errors. `unique_indices` promises
+    that no element is named twice; `indices_are_sorted` is taken for the sake of JAX. With
+    `wrap_negative_indices` False negative indices do not count from the end, but are outside.
     """
 
     __slots__ = ("_array", "_index", "_name")

@@ -12,6 +12,7 @@ from ..ir.config import config
 from ..trace import pytree
 from ..trace.apply import as_tensor
 from ..trace.array import Array
+from ..trace.bounds import as_compiled
 from ..trace.make_graph import function_name
 from ..trace.placement import run_here
 from ..trace.tensor import TracedTensor
@@ -47,7 +48,8 @@ def run_at_once(fn: Callable[..., Any], args: Any, kwargs: Any, device: str | No
     if device is not None:
         run_here(function_name(fn), device)
     args, kwargs = pytree.map(lambda x: _own(x, device), (args, kwargs))
-    return pytree.map(as_tensor, fn(*args, **kwargs))
+    with as_compiled():
+        return pytree.map(as_tensor, fn(*args, **kwargs))
 
 
 def _own(x: Any, device: str | None) -> Any:
