@@ -11,7 +11,7 @@ TIME ?= inf
 PARENT ?= HEAD
 AUDITED := $(addprefix tests/test_,variations.py every_op.py cpu_ops.py cpu_gemm.py shared_results.py cuda.py)
 
-.PHONY: help demo test test-devices parity interop libraries audit programs nightly soak guards threads floats golden counts lint bench docs clean
+.PHONY: help demo test test-devices parity interop libraries audit programs junk nightly soak guards threads floats golden counts lint bench docs clean
 
 help:  ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -45,6 +45,9 @@ nightly: $(VENV)/test.stamp  ## random programs until stopped, or make nightly T
 
 soak: $(VENV)/test.stamp  ## sixteen threads for ten minutes, memory flat, or make soak TIME=seconds
 	RLX_CACHE=0 $(BIN)/python tests/soak.py $(if $(filter inf,$(TIME)),,--seconds $(TIME))
+
+junk: $(VENV)/test.stamp  ## every public function with junk for each argument; minutes, or make junk ONLY=numpy.su
+	RLX_CACHE=0 $(BIN)/python tests/fuzz_signatures.py --only "$(ONLY)"
 
 guards: $(VENV)/test.stamp  ## 5000 random programs, their arrays between forbidden pages
 	RLX_GUARDS=1 RLX_CACHE=0 $(BIN)/python -X faulthandler tests/nightly.py --count 5000 --out out/guards

@@ -136,4 +136,15 @@ from .interop import Exported, Graph, export, from_jax, load_exported, to_jax, t
 
 jacobian = jacrev
 
+__getattr__ = errors.with_advice(
+    "rlx",
+    {
+        "save": "rlx.numpy.savez(path, **arrays) writes arrays, pickle whole models",
+        "load": "rlx.numpy.load reads what savez wrote, pickle whole models",
+        "tensor": "use rlx.array",
+        "no_grad": "only what rlx.grad wraps is differentiated; rlx.stop_gradient ends it",
+        "where": "use rlx.numpy.where",
+    },
+)
+
 __version__ = "0.1.0"

@@ -110,6 +110,12 @@ def resize(
     if kind is ResizeMethod.NEAREST:
         return _nearest(image, sizes, axes)
     result = image if is_inexact(image.dtype) else image.astype("float32")
+    if any(image.shape[i] == 0 for i in axes):
+        raise ShapeError(
+            f"resize: {image.type} has no elements to make others of",
+            where=str(user_source()),
+            fix="give an image with elements",
+        )
     for axis in axes:
         scale = sizes[axis] / image.shape[axis]
         weights = _weights(image.shape[axis], sizes[axis], scale, 0.0, KERNELS[kind], antialias)

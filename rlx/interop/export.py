@@ -132,6 +132,9 @@ class Exported:
         self._compiled: dict[Any, CompiledGraph] = {}
         self.__name__ = graph.name
 
+    def __repr__(self) -> str:
+        return f"<{self.graph.signature} exported>"
+
     @property
     def in_types(self) -> tuple[Type, ...]:
         """The types of the leaves of the arguments."""

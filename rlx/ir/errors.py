@@ -10,8 +10,8 @@ Each class also derives from the Python error a user would catch. The text has t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
 
 
 class RlxError(Exception):
@@ -220,6 +220,16 @@ class ConfigError(RlxError, ValueError):
 
 class InternalError(RlxError, RuntimeError):
     """A bug in rlx, with the smallest graph that shows it."""
+
+
+def with_advice(module: str, advice: Mapping[str, str]) -> Callable[[str], NoReturn]:
+    """The `__getattr__` of a module: names of other libraries, and what to use instead."""
+
+    def __getattr__(name: str) -> NoReturn:
+        text = f"module {module!r} has no attribute {name!r}"
+        raise AttributeError(f"{text}: {advice[name]}" if name in advice else text)
+
+    return __getattr__
 
 
 class UnrolledLoopWarning(UserWarning):

@@ -202,6 +202,18 @@ class Graph:
         return made
 
     @property
+    def signature(self) -> str:
+        """The name and the types on one line, as `loss(f32[3]) -> f32[]`."""
+
+        def listed(types: Sequence[Type]) -> str:
+            more = [f"{len(types) - 4} more"] if len(types) > 5 else []
+            return ", ".join([*map(str, types[: 4 if more else None]), *more])
+
+        return (
+            f"{self.name}({listed(self.param_types)}) -> {listed(self.result_types) or 'nothing'}"
+        )
+
+    @property
     def param_types(self) -> tuple[Type, ...]:
         """The types of the parameters."""
         return tuple(p.type for p in self.params)

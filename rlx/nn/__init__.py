@@ -48,3 +48,23 @@ from .functional import (
 from .layers import MLP, Dropout, Embedding, Lambda, LayerNorm, Linear, RMSNorm, Sequential
 from .module import Module, field
 from .quantization import dequantize, fake_quantize, quantization_scale, quantize
+
+from ..ir.errors import with_advice  # isort: skip
+
+_LAST = "with channels last"
+__getattr__ = with_advice(
+    "rlx.nn",
+    {
+        **dict.fromkeys(("Conv1d", "Conv2d", "Conv3d"), f"use nn.Conv, {_LAST}"),
+        **dict.fromkeys(("ConvTranspose1d", "ConvTranspose2d"), f"use nn.ConvTranspose, {_LAST}"),
+        **dict.fromkeys(("MaxPool1d", "MaxPool2d"), f"use nn.MaxPool, {_LAST}"),
+        **dict.fromkeys(("AvgPool1d", "AvgPool2d"), f"use nn.AvgPool, {_LAST}"),
+        **dict.fromkeys(("BatchNorm", "BatchNorm1d", "BatchNorm2d"), "use nn.LayerNorm"),
+        "Dense": "use nn.Linear",
+        "MultiHeadAttention": "use nn.dot_product_attention between nn.Linear layers",
+        "ReLU": "use nn.relu, a function; nn.Sequential takes functions as layers",
+        "GELU": "use nn.gelu, a function; nn.Sequential takes functions as layers",
+        "CrossEntropyLoss": "use nn.losses.cross_entropy",
+        "MSELoss": "use nn.losses.mean_squared_error",
+    },
+)

@@ -78,6 +78,22 @@ def _with_one_batch_axis(name: str, x: Any, count: int) -> tuple[Any, tuple[Any,
     return rnp.reshape(x, (math.prod(batch), *rest)), batch
 
 
+def _check_features(name: str, x: Any, wanted: int, count: int) -> None:
+    """Raise unless the last axis has the features that a layer takes."""
+    if x.ndim < count + 1 or x.shape[-1] == wanted:
+        return
+    place = x.ndim - count - 1
+    fix = f"give an array whose last axis is {wanted} long"
+    if x.shape[place] == wanted:
+        order = (*range(place), *range(place + 1, x.ndim), place)
+        fix = f"channels come last here: x.transpose({', '.join(map(str, order))})"
+    raise ShapeError(
+        f"{name}: the layer takes {wanted} features, the input {x.type} has {x.shape[-1]}",
+        where=str(user_source()),
+        fix=fix,
+    )
+
+
 def _specs(count: int) -> tuple[str, str, str]:
     axes = LETTERS[:count]
     return f"N{axes}C", f"{axes}IO", f"N{axes}C"
@@ -154,6 +170,7 @@ class Conv(Module):
 
     def __call__(self, x: Any, *, key: Any = None) -> Any:
         x, weight = map(as_tensor, promote_operands(x, self.weight))
+        _check_features("Conv", x, weight.shape[-2] * self.groups, len(self.stride))
         x, batch = _with_one_batch_axis("Conv", x, len(self.stride))
         y = lax.conv_general_dilated(
             x,
@@ -207,6 +224,7 @@ class ConvTranspose(Module):
 
     def __call__(self, x: Any, *, key: Any = None) -> Any:
         x, weight = map(as_tensor, promote_operands(x, self.weight))
+        _check_features("ConvTranspose", x, weight.shape[-2], len(self.stride))
         x, batch = _with_one_batch_axis("ConvTranspose", x, len(self.stride))
         y = lax.conv_transpose(
             x,

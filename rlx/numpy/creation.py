@@ -116,12 +116,24 @@ def copy(a: Tensor, order: str | None = None) -> Any:
 
 def zeros(shape: Any, dtype: Any = None, *, device: Memory | str | None = None) -> Any:
     """An array of zeros, float32 unless said."""
+    _no_size("zeros", shape, dtype)
     return full(shape, 0, FLOAT if dtype is None else dtype, device=device)
 
 
 def ones(shape: Any, dtype: Any = None, *, device: Memory | str | None = None) -> Any:
     """An array of ones, float32 unless said."""
+    _no_size("ones", shape, dtype)
     return full(shape, 1, FLOAT if dtype is None else dtype, device=device)
+
+
+def _no_size(name: str, shape: Any, dtype: Any) -> None:
+    """Raise if sizes were written one after another, which makes the second a dtype."""
+    if isinstance(shape, int) and isinstance(dtype, int):
+        raise ArgumentError(
+            f"{name}: the dtype is {dtype}",
+            where=str(user_source()),
+            fix=f"write the sizes as one tuple: {name}(({shape}, {dtype}))",
+        )
 
 
 empty = zeros
@@ -309,7 +321,7 @@ def eye(
     device: Memory | str | None = None,
 ) -> Any:
     """A matrix with ones on a diagonal."""
-    shape = (N, N if M is None else M)
+    shape = as_shape((N, N if M is None else M))
     made = astype(_band(None, shape, k, "eq"), FLOAT if dtype is None else dtype)
     return placed(made, device)
 

@@ -15,6 +15,7 @@ from ..ir.errors import ArgumentError, AttributeValueError, AxisError, DtypeErro
 from ..ir.memory import Memory
 from ..ir.types import DTYPES, as_dtype, is_complex, is_inexact
 from ..trace.apply import apply, as_operand, as_tensor
+from ..trace.arguments import choice
 from ..trace.axes import integer, number, some_axes
 from ..trace.promotion import FLOAT, convert
 from .arithmetic import conj
@@ -279,12 +280,7 @@ def _over_earlier(kind: str, x: Any, lengths: tuple[int, ...]) -> Any:
 
 def _factor(name: str, count: int, norm: Norm) -> float:
     """What the result is multiplied by; the inverse is already divided."""
-    if norm not in (None, "backward", "ortho", "forward"):
-        raise AttributeValueError(
-            f"{name}: there is no norm {norm!r}",
-            where=str(user_source()),
-            fix='use "backward", "ortho" or "forward"',
-        )
+    choice(f"{name}: norm", norm, (None, "backward", "ortho", "forward"))
     scale = {"ortho": math.sqrt(count), "forward": float(count)}.get(norm or "", 1.0)
     return scale if name.startswith("i") else 1.0 / scale
 

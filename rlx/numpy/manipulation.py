@@ -217,6 +217,7 @@ def _same_dtype(name: str, arrays: Any) -> list[Any]:
 
 def concatenate(arrays: Sequence[Tensor], axis: int | None = 0, dtype: Any = None) -> Any:
     """The arrays one after another along an axis; None joins all their elements."""
+    _no_array("concatenate", axis)
     tensors = _same_dtype("concatenate", arrays)
     if dtype is not None:
         tensors = [x.astype(dtype) for x in tensors]
@@ -224,6 +225,16 @@ def concatenate(arrays: Sequence[Tensor], axis: int | None = 0, dtype: Any = Non
         tensors, axis = [ravel(x) for x in tensors], 0
     place = one_axis("concatenate", axis, tensors[0].ndim)
     return tensors[0].copy() if len(tensors) == 1 else apply("concat", *tensors, axis=place)
+
+
+def _no_array(name: str, axis: Any) -> None:
+    """Raise if arrays were written one after another, which makes the second an axis."""
+    if getattr(axis, "shape", ()) != ():
+        raise ArgumentError(
+            f"{name}: the axis is an array",
+            where=str(user_source()),
+            fix=f"write the arrays as one list: {name}([a, b])",
+        )
 
 
 def concat(arrays: Sequence[Tensor], /, *, axis: int | None = 0) -> Any:
@@ -234,6 +245,7 @@ def concat(arrays: Sequence[Tensor], /, *, axis: int | None = 0) -> Any:
 def stack(arrays: Sequence[Tensor], axis: int = 0, out: None = None, dtype: Any = None) -> Any:
     """The arrays side by side along a new axis."""
     refuse_out("stack", out)
+    _no_array("stack", axis)
     tensors = _same_dtype("stack", arrays)
     shape = tensors[0].shape
     for i, x in enumerate(tensors):

@@ -14,7 +14,7 @@ from ..ir.builder import user_source
 from ..ir.errors import ConcretizationError, ShapeError
 from ..ir.types import is_bool, is_float
 from ..trace.apply import as_tensor
-from ..trace.arguments import flag
+from ..trace.arguments import choice, flag
 from ..trace.axes import integer
 from ..trace.tensor import TracedTensor
 
@@ -105,6 +105,7 @@ def _reduced(combine: str, start: Any, data: Any, ids: Any, count: Any, mode: st
     result = rnp.full((total, *data.shape[ids.ndim :]), start, data.dtype)
     if ids.dtype.itemsize < 4:
         ids = ids.astype("int32")  # `total` may be larger than the small integers
+    choice("mode", mode, (None, "clip", "drop", "fill", "promise_in_bounds"))
     # a negative number is outside, not counted from the end
     ids = rnp.where(ids < 0, 0 if mode == "clip" else total, ids)
     return getattr(result.at[ids], combine)(data, mode=mode or "drop") if total else result

@@ -37,3 +37,16 @@ from .optimizer import (
     scale_by_learning_rate,
     stateless,
 )
+
+from ..ir.errors import with_advice  # isort: skip
+
+__getattr__ = with_advice(
+    "rlx.optim",
+    {
+        "Adam": "use optim.adam, a function",
+        "AdamW": "use optim.adamw, a function",
+        "SGD": "use optim.sgd, a function",
+        "RMSprop": "use optim.rmsprop, a function",
+        "lr_scheduler": "give an optimizer a function of optim.schedules for its rate",
+    },
+)

@@ -111,7 +111,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
             where=str(user_source()),
             fix="ask for uint8, uint16, uint32 or uint64; rlx.random.randint gives signed ones",
         )
-    return _joined(*_encrypt("bits", key, *_counters(as_shape(shape))), dtype)
+    return _joined(*_encrypt("random", key, *_counters(as_shape(shape))), dtype)
 
 
 def split_each(keys: Any, num: int) -> list[Any]:
@@ -147,9 +147,10 @@ def check_key(name: str, key: Any) -> Any:
     key = as_tensor(key)
     if key.dtype != WORD or key.shape != (2,):
         raise ShapeError(
-            f"{name}: a key is uint32[2], not {key.type}",
+            f"{name}: a key of random numbers is uint32[2], not {key.type}",
             where=str(user_source()),
-            fix="make one with rlx.random.key(0); for an array of keys use rlx.vmap",
+            fix="give a key first, as in normal(rlx.random.key(0), shape); for an array of keys "
+            "use rlx.vmap",
         )
     return key
 

@@ -71,6 +71,9 @@ class CompiledGraph:
     precision: Policy = AS_WRITTEN
     unprepared: Executable | None = None
 
+    def __repr__(self) -> str:
+        return f"<{self.graph.signature} compiled for {self.device}>"
+
     def __call__(self, *arrays: Any) -> Any:
         try:
             if self._bound or self.donated:

@@ -52,6 +52,9 @@ class Debug:
     `rlx.debug.breakpoint()` stops and asks what to look at.
     """
 
+    def __repr__(self) -> str:
+        return f"<rlx.debug at level {config.debug}>"
+
     print = staticmethod(debug_print)
     callback = staticmethod(debug_callback)
     breakpoint = staticmethod(debug_breakpoint)

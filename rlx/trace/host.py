@@ -13,7 +13,7 @@ import numpy as np
 
 from ..ir.builder import user_source
 from ..ir.errors import DtypeError
-from ..ir.types import DTYPES, as_dtype, is_integer
+from ..ir.types import DTYPES, as_dtype, is_bool, is_complex, is_integer
 from .foreign import shared
 from .pytree import too_deep
 
@@ -167,5 +167,11 @@ def scalar_to_numpy(x: bool | int | float | complex, dtype: np.dtype) -> np.ndar
                 where=str(user_source()),
                 fix='convert the array first, or write rlx.array(x, dtype="int64")',
             )
+    if isinstance(x, complex) and not is_complex(dtype) and not is_bool(dtype):
+        raise DtypeError(
+            f"the Python complex {x} does not fit {dtype.name}",
+            where=str(user_source()),
+            fix="take its real part, x.real, or convert the array to complex64 first",
+        )
     with np.errstate(all="ignore"):
         return np.asarray(x).astype(dtype)

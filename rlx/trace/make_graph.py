@@ -197,6 +197,15 @@ def from_values(values: Sequence[Any], weak: Sequence[bool] | None = None) -> li
     ]
 
 
+def titled(transform: str, fn: Any) -> str:
+    """The name of what a transform makes of a function, as `grad(loss)`.
+
+    >>> titled("grad", titled)
+    'grad(titled)'
+    """
+    return f"{transform}({getattr(fn, '__qualname__', None) or function_name(fn)})"
+
+
 def function_name(fn: Any) -> str:
     """The name of a function for graphs and errors."""
     while isinstance(fn, functools.partial):
@@ -251,8 +260,16 @@ def _leaf_type(leaf: Any, origin: str) -> Type:
         raise
     except RlxError as error:
         error.notes = (origin, *error.notes)
-        error.fix = "pass arrays or numbers; list other arguments in static_argnames"
+        error.fix = advice_for(leaf)
         raise
+
+
+def advice_for(leaf: Any) -> str:
+    """What to do about an argument that is no array."""
+    fix = "pass arrays or numbers; list other arguments in static_argnames"
+    if isinstance(leaf, str | bytes | None) or hasattr(leaf, "dtype"):
+        return fix
+    return f"{fix}, or make\ntheir class a pytree: rlx.tree_util.register_dataclass"
 
 
 def _leaf_is_weak(leaf: Any) -> bool:

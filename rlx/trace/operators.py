@@ -52,6 +52,17 @@ def _transpose(self: Any, *axes: Any) -> Any:
     return FUNCTIONS["transpose"](self, _spread_arguments(axes) if axes else None)
 
 
+class Absent:
+    """A method that arrays of another library have: the error says what to use instead."""
+
+    def __init__(self, name: str, advice: str) -> None:
+        self.name, self.advice = name, advice
+
+    def __get__(self, instance: Any, owner: Any = None) -> NoReturn:
+        kind = getattr(owner, "__name__", "Array")
+        raise AttributeError(f"{kind!r} object has no attribute {self.name!r}: {self.advice}")
+
+
 class Operators:
     """Python's operators and NumPy's methods, elementwise.
 
@@ -73,6 +84,12 @@ class Operators:
         def type(self) -> Type:
             """The dtype and shape."""
             ...
+
+    numpy = Absent("numpy", "numpy.asarray(x) gives the elements as a NumPy array")
+    cuda = Absent("cuda", 'x.to("cuda") moves it to a device')
+    cpu = Absent("cpu", 'x.to("cpu") moves it to a device')
+    detach = Absent("detach", "rlx.stop_gradient(x) ends derivatives")
+    backward = Absent("backward", "rlx.grad(loss)(params) gives gradients of functions")
 
     # -- what it is ------------------------------------------------------------------------------
 

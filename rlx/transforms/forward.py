@@ -190,7 +190,9 @@ def hessian(
     [[6.0, 0.0], [0.0, 12.0]]
     """
     rows = jacrev(fun, argnums, has_aux, holomorphic)
-    return jacfwd(rows, argnums, has_aux, holomorphic)
+    wrapped = jacfwd(rows, argnums, has_aux, holomorphic)
+    wrapped.__qualname__ = titled("hessian", fun)
+    return wrapped
 
 
 def _of_chosen(

@@ -18,7 +18,7 @@ from ..ir.tracebacks import boundary
 from ..ir.types import Type, is_complex, is_float, is_inexact
 from ..trace import pytree
 from ..trace.axes import integer
-from ..trace.make_graph import Traced, check_function, from_values, function_name, trace
+from ..trace.make_graph import Traced, check_function, from_values, function_name, titled, trace
 from .float0 import Float0, check_float0
 from .held import Held
 from .jvp import jvp_graph
@@ -138,6 +138,7 @@ def wrapped(
     def called(*args: Any, **kwargs: Any) -> Any:
         return repeated(plain, name, (fun,), args, kwargs, options, lent)
 
+    called.__qualname__ = titled(name, fun)
     return called
 
 

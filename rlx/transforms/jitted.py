@@ -29,7 +29,7 @@ from ..runtime.session import CompileOptions, default_session
 from ..trace import ownership, pytree
 from ..trace.apply import as_leaf, as_operand, operand_type, to_value
 from ..trace.array import Array
-from ..trace.make_graph import Traced, function_name, trace
+from ..trace.make_graph import Traced, function_name, titled, trace
 from ..trace.named_axes import asked_axes
 from ..trace.placement import common_device, run_here
 from ..trace.tensor import TracedTensor
@@ -86,6 +86,9 @@ class Jitted:
         self._choice = Fastest()
         _jitted.add(weakref.ref(self, _jitted.discard))
         default_session(self._device)  # an unknown device is an error here, not at the first call
+
+    def __repr__(self) -> str:
+        return f"<{titled('jit', self._fn)} on {self._device}: {self._compiles} kinds compiled>"
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """A method: its first argument is the instance, a pytree such as a module."""

@@ -11,7 +11,7 @@ from ..ir.errors import DtypeError
 from ..trace import pytree
 from ..trace.apply import as_operand, is_weak, operand_type
 from ..trace.array import Array
-from ..trace.make_graph import argument_origins, function_name
+from ..trace.make_graph import advice_for, argument_origins, function_name
 
 
 def kinds_of(
@@ -27,7 +27,7 @@ def kinds_of(
         origins = argument_origins(fn, args, tree, function_name(fn))
         error.notes = (origins[i], *error.notes)
         if not isinstance(leaves[i], np.ndarray):
-            error.fix = "pass arrays or numbers; list other arguments in static_argnames"
+            error.fix = advice_for(leaves[i])
         raise
     return tuple(kinds)
 

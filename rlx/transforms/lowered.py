@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 MarkStatic = Callable[[Any, Any], tuple[Any, Any]]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Compiled:
     """A recorded and compiled function for one kind of arguments.
 
@@ -53,6 +53,9 @@ class Compiled:
     settled: threading.Lock = field(default_factory=threading.Lock)  # taken when code is to stay
     _bound: Bound | None = None
     _set: dict[str, Any] = field(default_factory=dict)  # what `set_param` was given
+
+    def __repr__(self) -> str:
+        return f"<{self.traced.graph.signature} compiled for {self.compiled.device}>"
 
     @property
     def graph(self) -> Graph:
@@ -339,7 +342,7 @@ class Compiled:
         return pytree.unflatten(self.traced.out_tree, results)
 
 
-@dataclass
+@dataclass(repr=False)
 class Lowered:
     """A recorded function that is not compiled yet."""
 
@@ -347,6 +350,9 @@ class Lowered:
     device: str
     options: CompileOptions
     mark_static: MarkStatic
+
+    def __repr__(self) -> str:
+        return f"<{self.traced.graph.signature} recorded for {self.device}>"
 
     @property
     def graph(self) -> Graph:

@@ -13,7 +13,7 @@ from ..ir.tracebacks import boundary
 from ..ir.types import Type
 from ..trace import pytree
 from ..trace.apply import as_operand, operand_type
-from ..trace.make_graph import argument_origins, check_function, function_name, trace
+from ..trace.make_graph import argument_origins, check_function, function_name, titled, trace
 from ..trace.named_axes import named_axis
 from .batch import batch_graph, batching
 from .repeated import repeated
@@ -74,6 +74,7 @@ def vmap(
         each = in_axes if isinstance(in_axes, Sequence) else (in_axes,) * count
         return isinstance(place, int) and len(each) == count and each[place] is None
 
+    wrapped.__qualname__ = titled("vmap", fun)
     return wrapped
 
 

@@ -92,7 +92,8 @@ def while_loop_transpose(transpose_graph, ct, *args, **attrs):
     raise GradientError(
         "while_loop: reverse mode needs the number of steps, which a while loop does not know",
         where=str(user_source()),
-        fix="give an upper bound, while_loop(..., max_steps=n), or use rlx.scan or rlx.fori_loop",
+        fix="give an upper bound, while_loop(..., max_steps=n), use rlx.scan, or "
+        "rlx.fori_loop with bounds that are Python numbers or static arguments",
     )
 
 

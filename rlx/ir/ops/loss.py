@@ -85,6 +85,11 @@ def cross_entropy(logits: Type, labels: Type) -> Type:
     One loss for each label, NaN for a label outside of 0 to C - 1.
     """
     check_kind(logits, ["float"])
+    if labels.rank and labels.shape == logits.shape:
+        raise ShapeError(
+            f"the labels {labels} are as large as the logits, not a class for each row",
+            fix="give numbers of classes: of one-hot labels, labels.argmax(-1)",
+        )
     if not is_integer(labels.dtype):
         raise DtypeError(f"the labels are {labels}", fix="convert them: labels.astype('int32')")
     if logits.rank == 0 or labels.shape != logits.shape[:-1]:

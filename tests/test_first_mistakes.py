@@ -1,0 +1,67 @@
+"""What beginners write, and what the error tells them to write instead."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import rlx
+import rlx.numpy as rnp
+from rlx import nn, optim
+from rlx.ir.errors import RlxError
+
+KEY = rlx.random.key(0)
+X = rnp.ones((2, 3))
+
+
+class Point:
+    """A class that rlx does not know."""
+
+
+def turn(n, x):
+    return rlx.fori_loop(0, n, lambda i, y: y * 2, x).sum()
+
+
+MISTAKES = [
+    (lambda: rnp.zeros(2, 3), "zeros((2, 3))"),
+    (lambda: rnp.ones(2, 3), "ones((2, 3))"),
+    (lambda: rnp.concatenate(X, X), "concatenate([a, b])"),
+    (lambda: rnp.stack(X, X), "stack([a, b])"),
+    (lambda: rlx.random.normal((3,)), "normal(rlx.random.key(0), shape)"),
+    (
+        lambda: nn.Conv(3, 8, (3, 3), key=KEY)(np.ones((2, 3, 8, 8), "f4")),
+        "x.transpose(0, 2, 3, 1)",
+    ),
+    (lambda: nn.losses.cross_entropy(rnp.ones((4, 10)), rnp.eye(4, 10)), "labels.argmax(-1)"),
+    (lambda: rlx.jit(rlx.grad(turn, 1))(3, X), "Python numbers or static arguments"),
+    (lambda: rlx.jit(lambda p: 1.0)(Point()), "rlx.tree_util.register_dataclass"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "advice"), MISTAKES, ids=[row[1] for row in MISTAKES])
+def test_the_fix_says_what_to_write(wrong, advice):
+    with pytest.raises(RlxError) as caught:
+        wrong()
+    assert advice in " ".join(caught.value.fix.split())
+    assert str(caught.value.where).startswith("test_first_mistakes.py")
+
+
+@pytest.mark.parametrize(
+    ("home", "name", "advice"),
+    [
+        (rlx, "save", "rlx.numpy.savez"),
+        (rlx, "where", "rlx.numpy.where"),
+        (nn, "Conv2d", "nn.Conv, with channels last"),
+        (nn, "BatchNorm", "nn.LayerNorm"),
+        (optim, "Adam", "optim.adam"),
+        (X, "numpy", "numpy.asarray(x)"),
+        (X, "cuda", 'x.to("cuda")'),
+        (X, "detach", "rlx.stop_gradient(x)"),
+        (nn, "Unheard", "has no attribute 'Unheard'"),
+    ],
+)
+def test_names_of_other_libraries_say_what_to_use(home, name, advice):
+    assert not hasattr(home, name)
+    with pytest.raises(AttributeError) as caught:
+        getattr(home, name)
+    assert advice in str(caught.value)
