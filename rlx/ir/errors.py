@@ -223,7 +223,7 @@ class InternalError(RlxError, RuntimeError):
 
 
 def with_advice(module: str, advice: Mapping[str, str]) -> Callable[[str], NoReturn]:
-    """The `__getattr__` of a module: names of other libraries, and what to use instead."""
+    """The `__getattr__` of a module that knows names of other libraries."""
 
     def __getattr__(name: str) -> NoReturn:
         text = f"module {module!r} has no attribute {name!r}"

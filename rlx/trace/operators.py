@@ -53,7 +53,7 @@ def _transpose(self: Any, *axes: Any) -> Any:
 
 
 class Absent:
-    """A method that arrays of another library have: the error says what to use instead."""
+    """A method that arrays of other libraries have; the error says what to use."""
 
     def __init__(self, name: str, advice: str) -> None:
         self.name, self.advice = name, advice

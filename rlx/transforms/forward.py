@@ -17,7 +17,7 @@ from ..ir.types import is_complex, is_inexact
 from ..trace import pytree
 from ..trace.apply import as_operand, operand_type
 from ..trace.array import Array
-from ..trace.make_graph import argument_origins, check_function, function_name, trace
+from ..trace.make_graph import argument_origins, check_function, function_name, titled, trace
 from .grad import (
     TANGENT_SIDES,
     chosen_arguments,
