@@ -18,7 +18,7 @@ from ..trace.array import Array, from_device, new_array
 from ..trace.array_arguments import scalar
 from ..trace.axes import MOST_AXES, as_shape, integer, one_axis
 from ..trace.foreign import shared
-from ..trace.host import is_python_scalar, leaves_of_lists, scalar_to_numpy, to_numpy
+from ..trace.host import is_python_scalar, leaves_of_lists, no_memory, scalar_to_numpy, to_numpy
 from ..trace.operators import Operators
 from ..trace.promotion import FLOAT, broadcast_to, convert_exactly, result_dtype
 from ..trace.pytree import too_deep
@@ -220,7 +220,15 @@ def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
             where=str(user_source()),
             fix="use a step that leads from the start to the stop",
         )
-    return new_array(np.arange(low, high, by).astype(wanted))
+    return new_array(_line("arange", low, high, by, dtype=wanted))
+
+
+def _line(name: str, *bounds: Any, dtype: Any = None) -> np.ndarray:
+    try:
+        line = np.arange(*bounds)
+        return line if dtype is None else line.astype(dtype)
+    except MemoryError as error:
+        raise no_memory(name, error) from None
 
 
 def _known_number(n: Any) -> Any:
@@ -255,7 +263,7 @@ def linspace(
     steps = num - 1 if endpoint else num
     first, last = convert_exactly(start, wanted), convert_exactly(stop, wanted)
     step = divide(last - first, max(steps, 1))
-    share = np.arange(num) / max(steps, 1)
+    share = _line("linspace", num) / max(steps, 1)
     shape = (num,) + (1,) * max(first.ndim, last.ndim)
     weight = Array(share.astype(wanted).reshape(shape))
     result = add(multiply(first, 1 - weight), multiply(last, weight))

@@ -1,7 +1,8 @@
 """`apply`: run an op on arrays at once, or record it when an operand is traced.
 
 Enters: `Array`s, `TracedTensor`s, NumPy arrays, Python numbers. Leaves: the same kinds. An op
-without traced operands runs at once even while a graph is recorded, so constants stay concrete.
+without traced operands runs at once even while a graph is recorded, so constants stay concrete,
+unless it makes much of little.
 """
 
 from __future__ import annotations
@@ -14,19 +15,27 @@ import numpy as np
 
 from ..ir import builder
 from ..ir.dims import Dim
-from ..ir.errors import ConcretizationError, DeviceMemoryError, RlxError
+from ..ir.errors import ConcretizationError, RlxError
 from ..ir.graph import OPS, Graph, Value, graphs_in
 from ..ir.number_check import asked, check_results
 from ..ir.op import Op
 from ..ir.types import Type, is_bool, is_complex, is_float, type_of
 from .array import Array, new_array
 from .foreign import shared
-from .host import check_supported, default_of, is_python_scalar, scalar_to_numpy, to_numpy
+from .host import (
+    check_supported,
+    default_of,
+    is_python_scalar,
+    no_memory,
+    scalar_to_numpy,
+    to_numpy,
+)
 from .leaks import leaked
 from .placement import home
 from .tensor import TracedTensor
 
 Operand: TypeAlias = Any  # Array, TracedTensor, np.ndarray, np.generic or a Python number
+LARGE = 1 << 14  # bytes of a constant: 4096 float32
 Evaluator = Callable[[Op, Sequence[Array], dict[str, Any], Any], Sequence[Array]]
 
 
@@ -38,11 +47,7 @@ def evaluate_with_reference(
     try:
         made, bad = op.run(given, attrs), asked()
     except MemoryError as error:
-        raise DeviceMemoryError(
-            f"{op.name}: {str(error) or 'out of memory'}",
-            where=str(builder.user_source()),
-            fix="use smaller arrays, or rlx.jit, which does not keep what it can compute again",
-        ) from None
+        raise no_memory(op.name, error) from None
     if bad:
         check_results(op.name, builder.user_source, given, made, bad)
     results = [Array(r) for r in made]
@@ -79,6 +84,7 @@ def apply(op: Op | str, *operands: Any, **attrs: Any) -> Any:
 def apply_ready(op: Op, given: Sequence[Operand], attrs: dict[str, Any]) -> Any:
     """Like `apply`, for operands from `as_operand` and complete attributes."""
     is_traced = any(isinstance(x, TracedTensor) for x in given) or _is_recorded(op, attrs)
+    is_traced = is_traced or makes_much(op, given, attrs)
     results = record(op, given, attrs) if is_traced else evaluate(op, given, attrs)
     return tuple(results) if op.rules.get("multiple") or len(results) != 1 else results[0]
 
@@ -109,6 +115,28 @@ def _is_recorded(op: Op, attrs: dict[str, Any]) -> bool:
     if sizes:
         _check_open(sizes)
     return bool(sizes)
+
+
+def makes_much(op: Op, given: Sequence[Operand], attrs: dict[str, Any]) -> bool:
+    """Whether an op makes much of little that is known, while a graph is recorded.
+
+    It gives more than `LARGE` bytes, and more than twice as many as it takes. Compiled code
+    computes them again, fused with what reads them, where they would else be made
+    now and kept as an argument that nobody sees. Who asks for their numbers gets them.
+    """
+    around = builder.open_builders()
+    if not around or around[0].runs_once:  # on known arrays: nothing is compiled
+        return False
+    types = [operand_type(x) for x in given]
+    try:
+        made = sum(_bytes(t) for t in op.infer(types, attrs))
+    except RlxError:  # it is told where the op is run
+        return False
+    return made > LARGE and made > 2 * sum(map(_bytes, types))
+
+
+def _bytes(type: Type) -> Any:
+    return type.size * type.dtype.itemsize
 
 
 def _check_open(sizes: Sequence[Any]) -> None:
@@ -277,10 +305,13 @@ def evaluate(op: Op, operands: Sequence[Any], attrs: dict[str, Any]) -> list[Arr
     if not foreign or device is not None:
         return list(results)
     # the user may write to the NumPy arrays later
-    return [
-        Array(r.host().copy()) if any(np.may_share_memory(r.host(), x) for x in foreign) else r
-        for r in results
-    ]
+    try:
+        return [
+            Array(r.host().copy()) if any(np.may_share_memory(r.host(), x) for x in foreign) else r
+            for r in results
+        ]
+    except MemoryError as error:
+        raise no_memory(op.name, error) from None
 
 
 def _remember(op: Op, results: Sequence[Array], attrs: dict[str, Any]) -> None:

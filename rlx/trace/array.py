@@ -13,6 +13,7 @@ from ..ir.memory import Memory, Shared, Sharing
 from ..ir.types import Type
 from . import ownership
 from .foreign import DEVICES, HOST_DEVICES, given, place_of
+from .host import no_memory
 from .operators import QUICK, Operators
 
 
@@ -31,7 +32,10 @@ class Array(Operators):
 
     def __init__(self, data: Any, device: Memory | None = None) -> None:
         if device is None:
-            data = np.asarray(data, order="C")
+            try:
+                data = np.asarray(data, order="C")
+            except MemoryError as error:
+                raise no_memory("array", error) from None
             data = data.view() if data.flags.writeable else data
             data.flags.writeable = False
         self._data = data

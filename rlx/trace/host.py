@@ -12,10 +12,20 @@ from typing import Any
 import numpy as np
 
 from ..ir.builder import user_source
-from ..ir.errors import DtypeError
+from ..ir.errors import DeviceMemoryError, DtypeError
 from ..ir.types import DTYPES, as_dtype, is_bool, is_complex, is_integer
 from .foreign import shared
 from .pytree import too_deep
+
+
+def no_memory(what: str, error: MemoryError) -> DeviceMemoryError:
+    """The error for memory that the host has not."""
+    return DeviceMemoryError(
+        f"{what}: {str(error) or 'out of memory'}",
+        where=str(user_source()),
+        fix="use smaller arrays, or rlx.jit, which does not keep what it can compute again",
+    )
+
 
 PYTHON_SCALARS = (bool, int, float, complex)
 _KNOWN = frozenset(DTYPES.values())
