@@ -122,6 +122,9 @@ class Scale:
     def __init__(self) -> None:
         self.own = 1.0
 
+    def twice(self, x: Any) -> Any:
+        return x * 2 * self.own
+
 
 class Sources:
     """A function that reads numbers from everywhere, and what changes each of them."""
@@ -362,6 +365,22 @@ def test_errors_are_those_of_the_first_call():
         rlx.grad(picky)(rlx.array(X))
     with pytest.raises(KeyError, match="negative"):
         rlx.grad(picky)(rlx.array(-X))
+
+
+def test_objects_that_have_all_attributes():
+    class Anything:
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("__") and name not in ("__func__", "__code__"):
+                raise AttributeError(name)
+            return self
+
+        def __call__(self, x: Any) -> Any:
+            return (x * 2).sum()
+
+    doubles = Anything()
+    for _ in range(4):
+        assert rlx.grad(doubles)(rlx.array(X)).tolist() == [2.0] * 3
+        assert rlx.vmap(Scale().twice)(rlx.array(X)).tolist() == (X * 2).tolist()
 
 
 def test_donated_arrays_are_told():

@@ -9,6 +9,7 @@ call (`outside.py`).
 from __future__ import annotations
 
 import threading
+import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
@@ -143,9 +144,9 @@ def _are_arrays(tree: Any) -> bool:
 
 
 def _code_of(fn: Any) -> Any:
-    while hasattr(fn, "__func__"):
+    if type(fn) is types.MethodType:
         fn = fn.__func__
-    return getattr(fn, "__code__", None) or id(fn)
+    return fn.__code__ if type(fn) is types.FunctionType else id(fn)
 
 
 def _made_here(result: Any) -> Any:
