@@ -294,7 +294,8 @@ def split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) 
     ary = as_tensor(ary)
     place = one_axis("split", axis, ary.ndim)
     count = indices_or_sections
-    if isinstance(count, int) and count > 0 and ary.shape[place] % count:
+    size = ary.shape[place]
+    if isinstance(count, int) and count > 0 and not isinstance(size, Dim) and size % count:
         raise ShapeError(
             f"split: {ary.shape[place]} elements do not make {count} equal pieces",
             where=str(user_source()),
@@ -310,7 +311,13 @@ def array_split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int
     size = ary.shape[place]
     if isinstance(indices_or_sections, int):
         count_of("split: the number of pieces", indices_or_sections, 1, MOST_PIECES)
-        short, longer = divmod(size, indices_or_sections)
+        short, longer = size // indices_or_sections, size % indices_or_sections
+        if isinstance(longer, Dim):
+            raise ShapeError(
+                f"split: the open size {size} may not make {indices_or_sections} equal pieces",
+                where=str(user_source()),
+                fix=f"open one that does: {{{place}: {indices_or_sections} * rlx.dim('n')}}",
+            )
         lengths = [short + (i < longer) for i in range(indices_or_sections)]
         cuts = [sum(lengths[:i]) for i in range(len(lengths) + 1)]
     elif isinstance(indices_or_sections, Sequence | np.ndarray | Array):

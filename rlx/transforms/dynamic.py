@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from ..runtime.sizes import Buckets
 from ..trace import pytree
 from ..trace.make_graph import argument_origins, function_name
 
-Axes = Mapping[int, "str | Dim"]
+Axes = Mapping[int, "str | Dim"] | Mapping[Any, "Axes"]  # of an array, or of parts of a tree
 
 
 @dataclass
@@ -102,6 +102,7 @@ def declare(
         )
     parameters = inspect.signature(fn).parameters
     takes_any = any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters.values())
+    given = {key: part for name, axes in given.items() for key, part in _parts(name, axes)}
     for name, axes in given.items():
         root = _root(str(name))
         if root not in parameters and not takes_any:
@@ -122,6 +123,21 @@ def declare(
     return Dynamic(fn, {name: _dims(axes) for name, axes in given.items()})
 
 
+def _parts(name: Any, axes: Any) -> Iterator[tuple[Any, Any]]:
+    """The axes of each part of an argument, by names as `batch["tokens"]`."""
+    is_tree = isinstance(axes, Mapping) and axes and all(map(_is_mapping, axes.values()))
+    if not is_tree:
+        yield name, axes
+        return
+    for key, part in axes.items():
+        place = f'"{key}"' if isinstance(key, str) else repr(key)
+        yield from _parts(f"{name}[{place}]", part)
+
+
+def _is_mapping(given: Any) -> bool:
+    return isinstance(given, Mapping)
+
+
 def _root(name: str) -> str:
     """The argument of which a name names a part."""
     return name.split("[", 1)[0].split(".", 1)[0]
@@ -133,7 +149,7 @@ def _is_axis(item: tuple[Any, Any]) -> bool:
     return is_number and (isinstance(size, Dim) or (isinstance(size, str) and size != ""))
 
 
-def _dims(axes: Axes) -> dict[int, Dim]:
+def _dims(axes: Mapping[int, str | Dim]) -> dict[int, Dim]:
     return {axis: dim(size) if isinstance(size, str) else size for axis, size in axes.items()}
 
 

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from ..ir.builder import user_source
+from ..ir.dims import Dim
 from ..ir.errors import ArgumentError, GradientError
 from ..ir.tracebacks import boundary
 from ..ir.types import is_complex, is_inexact
 from ..trace import pytree
-from ..trace.apply import as_operand, operand_type
+from ..trace.apply import apply, as_operand, operand_type
 from ..trace.array import Array
 from ..trace.make_graph import argument_origins, check_function, function_name, titled, trace
 from .grad import (
@@ -263,10 +264,25 @@ def _unit_vectors(types: Sequence[Any]) -> list[Any]:
     total = sum(t.size for t in types)
     found, start = [], 0
     for t in types:
-        rows = np.eye(total, t.size, -start).astype(t.dtype)
-        found.append(Array(rows.reshape((total, *t.shape))))
+        shape = (total, *t.shape)
+        if isinstance(total, int):
+            rows = np.eye(total, t.size, -start).astype(t.dtype)
+            found.append(Array(rows.reshape(shape)))
+        else:
+            found.append(apply("reshape", _diagonal(total, t.size, start, t.dtype), shape=shape))
         start += t.size
     return found
+
+
+def _diagonal(rows: Any, columns: Any, start: Any, dtype: np.dtype) -> Any:
+    """A matrix of open sizes, with ones where row = column + start."""
+    row, column = (
+        apply("iota", shape=(rows, columns), axis=axis, dtype=np.dtype("int32")) for axis in (0, 1)
+    )
+    if isinstance(start, Dim):
+        start = apply("broadcast", start, shape=(rows, columns), axes=())
+    column = apply("add", column, start)
+    return apply("convert", apply("eq", row, column), dtype=dtype)
 
 
 def _unpacked(x: Any, types: Sequence[Any], tree: pytree.Structure, *, last: bool) -> Any:
