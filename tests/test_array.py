@@ -164,7 +164,8 @@ def test_lists_may_hold_arrays():
 
 
 def test_every_method_has_its_function():
-    missing = [name for name in vars(Operators) if not name.startswith("_")]
+    is_there = [name for name in vars(Operators) if hasattr(rnp.ones(2), name)]
+    missing = [name for name in is_there if not name.startswith("_")]
     functions = [n for n in missing if n not in {"type", "shape", "dtype", "ndim", "size"}]
     functions = [n for n in functions if n not in {"itemsize", "nbytes", "T", "mT"}]
     assert [n for n in functions if n not in FUNCTIONS] == []

@@ -103,7 +103,7 @@ BAD_LAYERS = {
     "nn.Conv(3, 4, (3, 3), key=KEY, padding=[1])": "for each of 2 axes",
     "nn.Conv(3, 4, (3, 3), key=KEY, padding=1.5)": "not an integer",
     "nn.Conv(3, 4, (3, 3), key=KEY)(np.ones((4, 3)))": "which has not 2 axes and features",
-    "nn.Conv(3, 4, (3, 3), key=KEY)(np.ones((4, 4, 2)))": "a group of",
+    "nn.Conv(3, 4, (3, 3), key=KEY)(np.ones((4, 4, 2)))": "takes 3 features",
     "nn.max_pool(np.ones((4, 1)), (2, 2))": "which has not 2 axes and features",
     "nn.max_pool(np.ones((4, 1)), 0)": "the window is 0",
     'nn.avg_pool(np.ones((4, 1)), "ab")': "not an integer",
