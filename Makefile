@@ -11,7 +11,7 @@ TIME ?= inf
 PARENT ?= HEAD
 AUDITED := $(addprefix tests/test_,variations.py every_op.py cpu_ops.py cpu_gemm.py shared_results.py cuda.py)
 
-.PHONY: help demo test test-devices parity interop libraries audit programs junk nightly soak guards threads floats golden counts lint bench docs clean
+.PHONY: help demo test test-devices parity interop libraries audit programs junk nightly soak guards threads invariance floats golden counts lint bench docs clean
 
 help:  ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -52,8 +52,11 @@ junk: $(VENV)/test.stamp  ## every public function with junk for each argument; 
 guards: $(VENV)/test.stamp  ## 5000 random programs, their arrays between forbidden pages
 	RLX_GUARDS=1 RLX_CACHE=0 $(BIN)/python -X faulthandler tests/nightly.py --count 5000 --out out/guards
 
-threads: $(VENV)/test.stamp  ## random programs, models, benchmarks: the same bits for 1, 2, 3 threads
-	$(BIN)/python tests/thread_digests.py --programs 200 --cases all
+threads: $(VENV)/test.stamp  ## random programs, models, benchmarks: the same bits for 1 to 16 threads
+	$(BIN)/python tests/thread_digests.py --programs 200 --cases all --families 60 --many
+
+invariance: $(VENV)/test.stamp  ## rows alone and among others, by family: bits and costs; rewrites docs/determinism.md
+	RLX_CACHE=0 $(BIN)/python tests/batch_invariance.py --page docs/determinism.md
 
 floats: $(VENV)/test.stamp  ## functions of one float32 at all 2^32 numbers; under an hour
 	$(BIN)/python tests/every_float.py --workers $(shell nproc 2>/dev/null || echo 1)

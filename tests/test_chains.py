@@ -131,13 +131,13 @@ def test_results_that_others_read_stay_whole() -> None:
 
 
 def test_few_matrices_do_not_keep_threads_waiting() -> None:
-    """Of three matrices two threads would do two rounds; products alone are shared better."""
+    """Whatever the number of threads: products alone are shared better."""
 
     def fn(x: Value, y: Value) -> Value:
         first = ops.dot_general(x, y, contract=((2,), (1,)), batch=((0,), (0,)))
         return ops.dot_general(first, y, contract=((2,), (1,)), batch=((0,), (0,)))
 
-    for count, kind in ((2, Chain), (3, Contraction), (4, Chain)):
+    for count, kind in ((2, Contraction), (3, Contraction), (4, Chain), (5, Chain)):
         assert kinds(chained(fn, typed(count, 3, 3), typed(count, 3, 3)))[0] is kind
 
 

@@ -17,8 +17,8 @@ def normal(*shape: int) -> np.ndarray:
 
 
 def test_any_number_of_threads_gives_the_same_bits():
-    first, *others = (run(threads, []) for threads in THREADS)
-    assert len(first) == len(MODELS) + 1  # one of them bound, too
+    first, *others = (run(threads, ["--families", "3"]) for threads in THREADS)
+    assert len(first) == len(MODELS) + 1 + 3 * 4  # one of the models bound, too
     for lines in others:
         assert lines == first
 
@@ -165,3 +165,60 @@ def test_what_cannot_be_had_is_refused():
     assert caught.value.fix.startswith('give "batch", or leave it out')
     with pytest.raises(ArgumentError, match='reference does not offer deterministic="batch"'):
         rlx.jit(lambda x: x, device="reference", deterministic="batch")(IN)
+
+
+# -- called by others ------------------------------------------------------------------------------
+
+DEEP_WEIGHT = normal(1100, 40)
+
+
+@rlx.jit(deterministic="batch")
+def inner(x):
+    return rnp.tanh(x @ DEEP_WEIGHT / 30)
+
+
+@rlx.jit(deterministic="batch", precision="mixed_bf16")
+def inner_low(x):
+    return rnp.tanh(x @ DEEP_WEIGHT / 30)
+
+
+def in_scan(x):
+    return rlx.scan(lambda carry, _: (carry + inner(x).sum(-1), None), x[:, 0], None, 3)[0]
+
+
+def in_cond(x):
+    return rlx.cond(rnp.array(True), inner, lambda x: x[:, :40], x)
+
+
+def along_axis(x):
+    return rlx.vmap(lambda row: inner(row) + rlx.lax.axis_index("i") * 0, axis_name="i")(x)
+
+
+CALLERS = {
+    "a function": lambda x: inner(x) * 2,
+    "one with a policy": lambda x: inner_low(x) * 2,
+    "a third": lambda x: rlx.jit(lambda x: inner(x) + 1)(x),
+    "vmap": rlx.vmap(inner),
+    "vmap of a named axis": along_axis,
+    "gradients": rlx.vmap(rlx.grad(lambda row: inner(row).sum())),
+    "pullback": lambda x: rlx.vjp(inner, x)[1](rnp.ones((len(x), 40)))[0],
+    "jvp": lambda x: rlx.jvp(inner, (x,), (x,))[1],
+    "checkpoint": rlx.grad(lambda x: (rlx.checkpoint(inner)(x) ** 2).sum()),
+    "scan": in_scan,
+    "cond": in_cond,
+}
+
+
+@pytest.mark.parametrize("is_eager", [True, False])
+@pytest.mark.parametrize("name", CALLERS)
+def test_what_calls_an_invariant_function_is_invariant(name, is_eager):
+    call = CALLERS[name] if is_eager else rlx.jit(CALLERS[name])
+    x = normal(70, 1100)
+    whole = np.asarray(call(x))
+    for count in (1, 9):
+        np.testing.assert_array_equal(np.asarray(call(x[:count])), whole[:count])
+
+
+def test_a_device_that_cannot_refuses_a_call_too():
+    with pytest.raises(ArgumentError, match='reference does not offer deterministic="batch"'):
+        rlx.jit(lambda x: inner(x) * 2, device="reference")(normal(2, 1100))

@@ -3,13 +3,15 @@
     python tests/thread_digests.py --programs 40 --cases matmul,resnet
 
 prints a line for each model, random program, its gradient and benchmark case. Threads share every
-loop that has two rounds, however short it is. Without a number of threads (RLX_NUM_THREADS) it runs
-itself with 1, 2 and 3, and compares.
+loop that has two rounds, however short it is. With `--families` so many convolutions of few
+channels, products and reductions, drawn by chance, have lines too. Without a number of threads
+(RLX_NUM_THREADS) it runs itself with 1, 2 and 3, or `--many`, and compares.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import importlib
 import os
@@ -27,6 +29,7 @@ from rlx.trace.apply import apply
 
 ROOT = Path(__file__).parent.parent
 THREADS = (1, 2, 3)
+MANY = (1, 2, 3, 5, 8, 16)
 random = np.random.default_rng(0)
 
 
@@ -100,6 +103,41 @@ def tell_models() -> None:
     print("bound perceptron", digest(program(x)))
 
 
+def tell_families(count: int) -> None:
+    """Convolutions in both layouts with their gradients, products, reductions."""
+    drawn = np.random.default_rng(7)
+
+    def one_of(*choices: int) -> int:
+        return int(drawn.choice(choices))
+
+    for _ in range(count):
+        inside, outside, images = one_of(*range(1, 18)), one_of(*range(1, 18)), one_of(1, 5, 64)
+        size, width, step = one_of(5, 8, 13), one_of(1, 3, 5), one_of(1, 2)
+        for layout, kernel in (("NHWC", "HWIO"), ("NCHW", "OIHW")):
+            sizes = {"N": images, "C": inside, "O": outside, "I": inside}
+            x = normal(*(sizes.get(c, size) for c in layout))
+            w = normal(*(sizes.get(c, width) for c in kernel))
+
+            def convolved(w: Any, x: Any, step: int = step, spec: Any = None) -> Any:
+                return rlx.lax.conv_general_dilated(
+                    x, w, (step, step), "SAME", dimension_numbers=spec
+                )
+
+            f = functools.partial(convolved, spec=(layout, kernel, layout))
+            both = rlx.grad(lambda w, x, f=f: (f(w, x) ** 2).sum(), (0, 1))
+            text = f"{layout} {inside} {outside} {images} {size} {width} {step}"
+            print("convolution", text, digest((rlx.jit(f)(w, x), rlx.jit(both)(w, x))))
+        many, k = one_of(1, 2, 5, 12), one_of(1, 8, 33, 64) * one_of(1, 13)
+        m, n = one_of(1, 7, 9, 33, 130), one_of(1, 2, 16, 64, 200)
+        a, b = normal(many, m, k), normal(many, k, n)
+        chained = rlx.jit(lambda a, b: (rlx.nn.softmax(a @ b / 9) @ b.swapaxes(1, 2), a @ b))
+        print("products", many, m, k, n, digest(chained(a, b)))
+        shape = [one_of(1, 3, 17, 64, 300) for _ in range(3)]
+        axis, x = one_of(0, 1, 2), normal(*shape)
+        sums = rlx.jit(lambda x, i=axis: (x.sum(i), x.std(i), rnp.cumsum(x, i), x.mean()))
+        print("sums", shape, axis, digest(sums(x)))
+
+
 def tell_programs(count: int) -> None:
     """Random programs, and the gradients of those that have one."""
     from libraries import OURS
@@ -160,17 +198,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--programs", type=int, default=0)
     parser.add_argument("--cases", default="")
+    parser.add_argument("--families", type=int, default=0)
+    parser.add_argument("--many", action="store_true", help="threads: 1, 2, 3, 5, 8, 16")
     options = parser.parse_args()
     if "RLX_NUM_THREADS" in os.environ:
         share_everything()
         tell_models()
+        tell_families(options.families)
         tell_programs(options.programs)
         tell_cases(options.cases.split(",") if options.cases else [])
         return
-    first, *others = (run(threads, sys.argv[1:]) for threads in THREADS)
+    every = MANY if options.many else THREADS
+    first, *others = (run(threads, sys.argv[1:]) for threads in every)
     pairs = [pair for each in others for pair in zip(first, each, strict=True)]
     wrong = [line for line, other in pairs if line != other]
-    print(f"{len(first)} results with {THREADS} threads, {len(wrong)} differ", *wrong, sep="\n")
+    print(f"{len(first)} results with {every} threads, {len(wrong)} differ", *wrong, sep="\n")
     sys.exit(bool(wrong))
 
 

@@ -73,7 +73,7 @@ def precise(graph: Graph, policy: Policy) -> Precise:
 def _own_policy(node: Node) -> Policy | None:
     is_call = isinstance(node.op.rules.get("body"), Call)
     text = node.attrs.get("precision") if is_call else None
-    return None if text is None else policy_of(text)
+    return policy_of(text) if text else None
 
 
 class _Work:

@@ -23,6 +23,7 @@ from .explain_device import Explanation, explain_device
 from .export_coreml import export_coreml
 from .measure import CacheBuster, Tick, time_ns
 from .nan_check import nan_check
+from .options import is_invariant
 from .precision import precision, with_own_policies
 from .session import CompileOptions, Session, default_session
 from .supports import Support, supports
@@ -55,6 +56,7 @@ __all__ = [
     "doctor",
     "explain_device",
     "export_coreml",
+    "is_invariant",
     "nan_check",
     "precision",
     "register_backend",

@@ -9,14 +9,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..ir.builder import build
-from ..ir.graph import Graph, Value
+from ..ir.graph import Graph, Value, graphs_in
 from ..ir.memory import Memory
 from ..ir.op import Op
 from ..ir.ops.movement import broadcast
 from ..trace import short_ways
 from ..trace.apply import evaluate_with_reference, set_evaluator
 from ..trace.array import Array
+from .devices import default_device
 from .eager_host import AS_IT_IS, run_large
+from .options import is_invariant
 from .session import default_session
 
 
@@ -24,7 +26,7 @@ def evaluate_on_device(
     op: Op, arrays: Sequence[Array], attrs: dict[str, Any], memory: Memory | None
 ) -> Sequence[Array]:
     """Run an op where its operands lie."""
-    if memory is None:
+    if memory is None and not any(map(is_invariant, graphs_in(attrs.values()))):
         results = run_large(op, arrays, attrs) if short_ways.is_open else None
         return evaluate_with_reference(op, arrays, attrs, None) if results is None else results
     given = [_number_in(x) if x._device is None else x for x in arrays]
@@ -43,9 +45,10 @@ def _number_in(filled: Array) -> Array:
     return Array(filled.host()[(0,) * filled.ndim])
 
 
-def run_on_device(graph: Graph, arrays: Sequence[Any], memory: Memory) -> Sequence[Array]:
+def run_on_device(graph: Graph, arrays: Sequence[Any], memory: Memory | None) -> Sequence[Array]:
     """Compile a graph for the device of a memory, unless it is compiled, and run it."""
-    results = default_session(memory.name).compile(graph, options=AS_IT_IS)(*arrays)
+    device = default_device() if memory is None else memory.name
+    results = default_session(device).compile(graph, options=AS_IT_IS)(*arrays)
     return results if isinstance(results, tuple) else (results,)
 
 

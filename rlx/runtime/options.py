@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ..ir.bind import is_symbolic
+from ..ir.body import Call
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, StaticArgumentError
 from ..ir.graph import Graph
@@ -171,3 +172,21 @@ def _names(field: str, given: Any) -> tuple[str, ...]:
 
 def _wrong(field: str, given: Any, fix: str) -> ArgumentError:
     return ArgumentError(f"{field} is {given!r}", where=str(user_source()), fix=fix)
+
+
+def is_invariant(graph: Graph) -> bool:
+    """Whether a function in a graph was compiled with `deterministic="batch"`."""
+    return any(
+        isinstance(node.op.rules.get("body"), Call) and node.attrs.get("deterministic")
+        for node in graph.walk()
+    )
+
+
+def as_asked(graph: Graph, options: CompileOptions) -> CompileOptions:
+    """The options, batch-invariant if a function in the graph is to be.
+
+    Loops and products are merged across functions, so one part cannot be so alone.
+    """
+    if options.deterministic or not is_invariant(graph):
+        return options
+    return replace(options, deterministic="batch")

@@ -54,7 +54,7 @@ def prepared(graph: Graph, policy: Policy = AS_WRITTEN) -> Precise:
 
 def with_own_policies(graph: Graph) -> Graph:
     """The graph, with casts where nested functions have policies of their own."""
-    has_some = any("precision" in node.attrs for node in graph.walk())
+    has_some = any(node.attrs.get("precision") for node in graph.walk())
     return prepared(graph).graph if has_some else graph
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from ..trace import pytree
 from ..trace.array import Array
 from ..trace.make_graph import Traced
 from .compiled import CompiledGraph
+from .options import as_asked
 from .session import CompileOptions, Session
 
 MOST_BYTES = 1 << 20  # of constant arrays in an entry
@@ -47,6 +48,7 @@ class Recalled:
     results: tuple[Known, ...]
     tree: Any
     weak: tuple[bool, ...]
+    deterministic: str | None
     captures: tuple[int | Content, ...]
     baked: tuple[int, ...]
     constants: dict[bytes, Content]
@@ -100,7 +102,8 @@ class Memory:
         `record` gives the whole graph.
         """
         lasting = Lasting(known.code, known.arrays)
-        return self._session.recall(lasting, known.signature(), record, self._options)
+        options = replace(self._options, deterministic=known.deterministic)
+        return self._session.recall(lasting, known.signature(), record, options)
 
     def write(
         self,
@@ -130,6 +133,7 @@ class Memory:
                     tuple(_known(r) for r in graph.results),
                     tree,
                     traced.out_weak,
+                    as_asked(graph, self._options).deterministic,
                     tuple(places[id(x)] if id(x) in places else _content(x) for x in captures),
                     tuple(places[id(x)] for x in traced.baked if id(x) in places),
                     {digest: _content(array) for digest, array in arrays.items()},

@@ -32,7 +32,7 @@ from .compiled import CompiledGraph, places_of, preparing
 from .debug import dump, tell_compile, tell_hit, tell_slow
 from .devices import default_device
 from .nan_check import with_checks
-from .options import CompileOptions, check_whole, options_of
+from .options import CompileOptions, as_asked, check_whole, options_of
 from .precision import prepared, told_of
 from .queue import Queue
 from .sizes import bucketed, specialized
@@ -82,6 +82,7 @@ class Session:
         options = options_of(options)
         graph = program if isinstance(program, Graph) else self._closed(trace(program, specs))
         options.check_for(graph)
+        options = as_asked(graph, options)
         name = options.name or graph.name
         check = config.check if options.check is None else options.check
         policy = self.policy_for(options)

@@ -111,7 +111,8 @@ def _visit(node: Node, members: list[Member]) -> list[Member]:
     if axis and _is_named(node, axis[0]):
         return [node.op.rules["named"](args, batched, axis[1])]
     if axis and not any(batched) and _holds_named(node, axis[0]):
-        if isinstance(node.op.rules.get("body"), Call):
+        has_own = "precision" in node.attrs  # which its nodes alone would not keep
+        if isinstance(node.op.rules.get("body"), Call) and not has_own:
             return spread_members(node.attrs["graph"], members)
         args, batched = [spread(x, axis[1]) for x in args], [True] * len(args)
     if not any(batched):

@@ -61,7 +61,7 @@ def jit(
     With "auto" a model of costs predicts the fastest for such arguments (`rlx.explain_device`).
 
     Results never depend on the number of threads. With `deterministic="batch"` those of one row do
-    not depend on how many rows a batch has, either: sums go in one order, which may take longer.
+    not depend on how many rows a batch has, nor do those of callers: sums go in one order, slower.
     Code of `tier="auto"` gets better if a program has run long; that of "max" takes long to make.
     `precision` is a policy or its name, as "mixed_bf16", also of functions it calls without one.
     `in_shardings` and `out_shardings` part arrays among devices: one `rlx.NamedSharding`, or trees.

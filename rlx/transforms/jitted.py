@@ -432,11 +432,11 @@ class Jitted:
         if self._named and not self._follows:
             run_here(traced.graph.name, self._named)
         own, name = self._options.precision, traced.graph.name
-        if own is None:
-            results = OPS["call"](*operands, graph=traced.graph, name=name)
-        else:
-            text = policy_of(own).text
-            results = OPS["precise_call"](*operands, graph=traced.graph, precision=text, name=name)
+        attrs = {} if own is None else {"precision": policy_of(own).text}
+        if self._options.deterministic:
+            attrs["deterministic"] = self._options.deterministic
+        op = OPS["precise_call" if attrs else "call"]
+        results = op(*operands, graph=traced.graph, name=name, **attrs)
         return traced.unflatten(results)
 
     def _open_path(self, entry: Compiled, call: Call) -> None:

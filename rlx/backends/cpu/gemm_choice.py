@@ -24,6 +24,7 @@ from .host import Host
 WIDE_ROW = 1 << 17  # bytes; of such rows few are fetched ahead at once
 PACK_CYCLES = 4  # of a vector of an operand
 WAY = 4096  # bytes: the first cache takes lines so far apart for one set
+SHARERS = 2  # of the columns, whatever the number of threads: the tile decides how k is cut
 RUN_CYCLES = 8  # of a new run of windows in place
 
 
@@ -365,7 +366,7 @@ def every_tile(
             tile = Tile(m, n, rows, lanes, vectors)
             panels = tile.row_panels * tile.column_panels
             if tile.row_panels == 1:  # the threads share the columns
-                panels = -(-panels // host.cores) * host.cores
+                panels = -(-panels // SHARERS) * SHARERS
             yield panels * _tile_cycles(rows, vectors, k), tile
 
 

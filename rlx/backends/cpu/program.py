@@ -337,6 +337,8 @@ class ProgramWriter:
         extents = [v.extent for v in step.loops]
         parts = self._parts(f, extents, links.cost, is_product=True)
         assert isinstance(parts, int), "the loops of a chain are of known sizes"
+        assert isinstance(step.worker.extent, int), "and so is the number of workers"
+        parts = min(parts, step.worker.extent)  # each has the memory of a worker
         with self._kernel(f, step, layout, parts, False) as (kernel, inner, _):
             emit_chain(self.module, kernel, links, inner, self.host)
         self.scratch = max(self.scratch, links.scratch_bytes * parts)

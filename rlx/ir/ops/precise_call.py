@@ -1,4 +1,4 @@
-"""A nested graph with a precision policy of its own: precise_call."""
+"""A nested graph with a precision or an invariance of its own: precise_call."""
 
 from __future__ import annotations
 
@@ -19,14 +19,18 @@ from .control import call_family, check_operands, pick, weave
 
 
 @define
-def precise_call(*operands: Type, graph: Graph, precision: str, name: str = "") -> Any:
-    """Run a nested graph under a precision policy.
+def precise_call(
+    *operands: Type, graph: Graph, precision: str = "", deterministic: str = "", name: str = ""
+) -> Any:
+    """Run a nested graph under a precision policy, or so that it is batch-invariant.
 
-    A nested `jit(precision=...)` becomes one. `precision` is the text of a policy. The graph's
-    types stay what they are; lowering puts the casts in. The reference computes the graph as it was
-    written.
+    A nested `jit(precision=...)` or `jit(deterministic="batch")` becomes one. `precision` is the
+    text of a policy, or empty for that around. The graph's types stay what they are; lowering puts
+    the casts in. A program that has a `deterministic` part is compiled so as a whole. The reference
+    computes the graph as it was written.
     """
-    policy_of(precision)
+    if precision:
+        policy_of(precision)
     check_operands(operands, graph, "the called graph")
     return graph.result_types
 

@@ -20,7 +20,7 @@ from .loops import reductions
 Inner = Kernel | Rows | Contraction
 LARGEST_BLOCK = 1 << 20  # bytes: more than this does not stay in the cache
 LONGEST = 16  # steps
-LEAST_BUSY = 0.8  # of the threads' time
+LEAST_ROUNDS = 4  # whatever the number of threads, for a product's rows order its sums
 LINE = 64
 
 
@@ -35,7 +35,7 @@ def chain_products(steps: Sequence[Step], threads: int) -> list[Step]:
     found: list[Step | _Links] = []
     at = 0
     while at < len(steps):
-        links = _longest(steps[at : at + LONGEST], threads)
+        links = _longest(steps[at : at + LONGEST])
         at += len(links.before) + len(links.steps) if links else 1
         last = found[-1] if found else None
         both = last.joined(links) if links and isinstance(last, _Links) else None
@@ -50,7 +50,7 @@ def chain_products(steps: Sequence[Step], threads: int) -> list[Step]:
     return chained
 
 
-def _longest(steps: Sequence[Step], threads: int) -> _Links | None:
+def _longest(steps: Sequence[Step]) -> _Links | None:
     """The chain of most outer loops that begins with the first step."""
     first = steps[0]
     if not isinstance(first, Contraction) or not _is_static(first):
@@ -63,7 +63,7 @@ def _longest(steps: Sequence[Step], threads: int) -> _Links | None:
             if not links.add(step) and not links.skip(step):
                 break
         links.trim()
-        if links.pays(threads):
+        if links.pays():
             return links
     return None
 
@@ -131,17 +131,15 @@ class _Links:
         while self.is_link and not (self.is_link[-1] and isinstance(self.steps[-1], Contraction)):
             (self.steps if self.is_link.pop() else self.before).pop()
 
-    def pays(self, threads: int) -> bool:
-        """Whether there are products to chain, that stay in cache and keep the threads busy."""
+    def pays(self) -> bool:
+        """Whether there are products to chain, that stay in cache and keep threads busy."""
         if sum(isinstance(step, Contraction) for step in self.steps) < 2:
             return False
         count = math.prod(v.extent for v in self.loops)
         passed = {b for s in self.steps for b in writes(s)} & {
             b for s in self.steps for b in reads(s)
         }
-        rounds = -(-count // threads)
-        is_busy = count >= LEAST_BUSY * rounds * threads
-        return is_busy and sum(b.nbytes for b in passed) <= LARGEST_BLOCK * count
+        return count >= LEAST_ROUNDS and sum(b.nbytes for b in passed) <= LARGEST_BLOCK * count
 
     def joined(self, other: _Links) -> _Links | None:
         """One chain of two that read a matrix in common, which then stays in cache.
