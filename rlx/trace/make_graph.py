@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 
 from ..ir import builder
 from ..ir.dims import Dim, dim
-from ..ir.errors import ArgumentError, DonatedError, RlxError
+from ..ir.errors import ArgumentError, DonatedError, RlxError, StructureError
 from ..ir.graph import Graph, Value
 from ..ir.tracebacks import boundary
 from ..ir.types import Type, as_dtype
@@ -211,6 +212,17 @@ def function_name(fn: Any) -> str:
     while isinstance(fn, functools.partial):
         fn = fn.func
     return getattr(fn, "__name__", type(fn).__name__)
+
+
+def nested_too_deeply(name: str) -> StructureError:
+    """The error for functions whose recording goes deeper than Python does."""
+    return StructureError(
+        f"{name}: functions call each other more deeply than Python's limit, "
+        f"{sys.getrecursionlimit()} calls",
+        where=str(builder.user_source()),
+        fix="nest fewer functions, loops and conditions (a loop over layers is rlx.scan), end a "
+        "recursion of\nyour own, or raise the limit: sys.setrecursionlimit(10_000)",
+    )
 
 
 def check_function(fn: Any, what: str) -> None:

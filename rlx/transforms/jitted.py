@@ -29,7 +29,7 @@ from ..runtime.session import CompileOptions, default_session
 from ..trace import ownership, pytree
 from ..trace.apply import as_leaf, as_operand, operand_type, to_value
 from ..trace.array import Array
-from ..trace.make_graph import Traced, function_name, titled, trace
+from ..trace.make_graph import Traced, function_name, nested_too_deeply, titled, trace
 from ..trace.named_axes import asked_axes
 from ..trace.placement import common_device, run_here
 from ..trace.tensor import TracedTensor
@@ -100,6 +100,8 @@ class Jitted:
             if result is MISS:
                 return self._slow(args, kwargs)
             return _made_here(result) if ownership.open_traces else result
+        except RecursionError:
+            raise nested_too_deeply(function_name(self._fn)) from None
         except BaseException as error:
             hide_frames(error)
             raise
@@ -370,10 +372,7 @@ class Jitted:
         )
 
     def _made(self, call: Call) -> Compiled | Traced:
-        """What is compiled for arguments like these.
-
-        What holds in an enclosing trace only is recorded and not compiled.
-        """
+        """What is compiled for such arguments; in an enclosing trace what is recorded."""
         (args, kwargs), leaves, tree = call.arguments.marked, call.leaves, call.tree
         if any(isinstance(x, TracedTensor | Value) for x in leaves):
             return trace(self._fn, args, kwargs)
