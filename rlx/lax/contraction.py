@@ -9,6 +9,7 @@ from ..ir.builder import user_source
 from ..ir.errors import AxisError, ShapeError
 from ..ir.types import as_dtype
 from ..trace.apply import apply, as_tensor
+from ..trace.arguments import check_precision
 from .operands import Tensor, integers, strict_dtype
 
 DotDimensionNumbers = Any  # ((axes of lhs, axes of rhs), (batch axes of lhs, of rhs))
@@ -34,6 +35,7 @@ def dot_general(
     `dimension_numbers` is ((contracted axes of lhs, of rhs), (batch axes of lhs, of rhs)). The
     result has the batch axes, the free ones of lhs, then those of rhs.
     """
+    check_precision("dot_general", precision)
     x, y = as_tensor(lhs), as_tensor(rhs)
     strict_dtype("dot_general", [x, y])
     try:

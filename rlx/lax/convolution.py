@@ -9,7 +9,7 @@ from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError, ShapeError
 from ..ir.types import as_dtype
 from ..trace.apply import apply, as_tensor
-from ..trace.arguments import choice, count_of, flag, members, wrong
+from ..trace.arguments import check_precision, choice, count_of, flag, members, wrong
 from ..transforms.eager import eager
 from .contraction import dot_general
 from .operands import Tensor, integers, sequence, strict_dtype
@@ -102,8 +102,9 @@ def conv_general_dilated(
     `rhs` is the kernel, which is not flipped. `padding` is "SAME", "VALID", "SAME_LOWER" or
     (before, after) for each spatial axis. The dilation of `lhs` puts zeros between its elements,
     that of `rhs` spreads the kernel. `dimension_numbers` tells where the axes are, see
-    `conv_dimension_numbers`. `precision` is accepted; products are exact always.
+    `conv_dimension_numbers`. `precision` is checked; products are exact always.
     """
+    check_precision("conv_general_dilated", precision)
     x, kernel = as_tensor(lhs), as_tensor(rhs)
     strict_dtype("conv_general_dilated", [x, kernel])
     specs = conv_dimension_numbers(x.shape, kernel.shape, dimension_numbers)
@@ -162,6 +163,7 @@ def conv(
     preferred_element_type: Any = None,
 ) -> Any:
     """A convolution of (batch, in, ...) with a kernel (out, in, ...)."""
+    check_precision("conv", precision)
     return conv_general_dilated(
         lhs, rhs, window_strides, padding, preferred_element_type=preferred_element_type
     )
@@ -178,6 +180,7 @@ def conv_with_general_padding(
     preferred_element_type: Any = None,
 ) -> Any:
     """A convolution of (batch, in, ...) with a kernel (out, in, ...), with dilations."""
+    check_precision("conv_with_general_padding", precision)
     return conv_general_dilated(
         lhs,
         rhs,
@@ -209,6 +212,7 @@ def conv_transpose(
     kernel of that one. Without `dimension_numbers` features come last, as in ("NHWC", "HWIO",
     "NHWC").
     """
+    check_precision("conv_transpose", precision)
     x, kernel = as_tensor(lhs), as_tensor(rhs)
     if dimension_numbers is None:
         dimension_numbers = TRANSPOSED_SPECS.get(x.ndim)
@@ -369,6 +373,7 @@ def conv_general_dilated_patches(
 
     They go by the feature of `lhs` first, then by the place in the window.
     """
+    check_precision("conv_general_dilated_patches", precision)
     x = as_tensor(lhs)
     count = x.ndim - 2
     sizes = integers("conv_general_dilated_patches: filter_shape", filter_shape, count)
@@ -408,6 +413,7 @@ def conv_general_dilated_local(
     The spatial axes of `rhs` are the places of the result; its inputs are the features of
     `conv_general_dilated_patches`.
     """
+    check_precision("conv_general_dilated_local", precision)
     x, kernels = as_tensor(lhs), as_tensor(rhs)
     strict_dtype("conv_general_dilated_local", [x, kernels])
     specs = conv_dimension_numbers(x.shape, kernels.shape, dimension_numbers)

@@ -15,9 +15,8 @@ from ..ir.ops.attention_blocks import HIDDEN
 from ..ir.types import is_float, promote
 from ..scipy.special import logsumexp
 from ..trace.apply import apply, as_tensor
-from ..trace.arguments import pair
+from ..trace.arguments import count_of, pair
 from ..trace.array_arguments import scalar
-from ..trace.axes import integer
 from ..transforms.eager import eager
 
 IMPLEMENTATIONS = (None, "xla", "cudnn")
@@ -271,7 +270,7 @@ def _sides(window: int | tuple[int, int]) -> tuple[int, int]:
     """How many keys before and after a query a window shows."""
     what = "dot_product_attention: local_window_size"
     before, after = (window, window) if isinstance(window, int) else pair(what, window)
-    return integer("local_window_size", before), integer("local_window_size", after)
+    return count_of(what, before), count_of(what, after)
 
 
 def _lengths_seen(name: str, lengths: Any, batch: Any, size: Any, axis: int) -> list[Any]:

@@ -11,7 +11,7 @@ from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.types import DTYPES, as_dtype, is_bool
 from ..trace.apply import apply, as_operand, as_tensor, described
-from ..trace.arguments import choice
+from ..trace.arguments import check_precision, choice
 from ..trace.array_arguments import vector
 from ..trace.axes import some_axes
 from ..trace.promotion import convert, convert_exactly, result_dtype
@@ -98,6 +98,7 @@ def matmul(
 
     `f32[n, k], f32[k, m] → f32[n, m]`.
     """
+    check_precision("matmul", precision)
     a, b = _pair(a, b)
     _check_axes("matmul", a, b)
     _check_inner("matmul", a, b, a.ndim - 1, max(b.ndim - 2, 0))
@@ -167,6 +168,7 @@ def _check_batch(
 
 def dot(a: Tensor, b: Tensor, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """The sum of products over the last axis of a and the second last of b."""
+    check_precision("dot", precision)
     a, b = _pair(a, b)
     if not a.ndim or not b.ndim:
         return multiply(a, b)
@@ -179,6 +181,7 @@ def inner(
     a: Tensor, b: Tensor, *, precision: Any = None, preferred_element_type: Any = None
 ) -> Any:
     """The sum of products over the last axes."""
+    check_precision("inner", precision)
     a, b = _pair(a, b)
     if not a.ndim or not b.ndim:
         return multiply(a, b)
@@ -188,6 +191,7 @@ def inner(
 
 def vdot(a: Tensor, b: Tensor, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """The sum of products of all elements, those of a conjugated."""
+    check_precision("vdot", precision)
     return dot(conj(ravel(a)), ravel(b), preferred_element_type=preferred_element_type)
 
 
@@ -201,6 +205,7 @@ def vecdot(
     preferred_element_type: Any = None,
 ) -> Any:
     """The sums of products along an axis, elements of x conjugated."""
+    check_precision("vecdot", precision)
     x, y = _pair(x, y)
     _check_axes("vecdot", x, y)
     x, y = moveaxis(x, axis, -1), moveaxis(y, axis, -1)
@@ -289,6 +294,7 @@ def tensordot(
 
     The axes are so many last of a and first of b, or a pair of lists.
     """
+    check_precision("tensordot", precision)
     a, b = _pair(a, b)
     if isinstance(axes, int):
         first, second = range(a.ndim - axes, a.ndim), range(axes)
@@ -322,6 +328,7 @@ def convolve(
     preferred_element_type: Any = None,
 ) -> Any:
     """The sums of products of a with v turned around and moved along."""
+    check_precision("convolve", precision)
     a, v = _lines("convolve", a, v)
     choice("convolve: mode", mode, MODES)
     long, short = (a, v) if a.shape[0] >= v.shape[0] else (v, a)
@@ -337,6 +344,7 @@ def correlate(
     preferred_element_type: Any = None,
 ) -> Any:
     """The sums of products of a with v, conjugated, moved along."""
+    check_precision("correlate", precision)
     a, v = _lines("correlate", a, v)
     choice("correlate: mode", mode, MODES)
     if a.shape[0] >= v.shape[0]:

@@ -12,7 +12,7 @@ import numpy as np
 from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..trace.apply import as_tensor
-from ..trace.arguments import choice, count_of, members
+from ..trace.arguments import check_precision, choice, count_of, members
 from ..trace.halves import wide_dtype
 from ..trace.promotion import convert, result_dtype
 from .contraction import contracted
@@ -36,6 +36,7 @@ def einsum(
     Operands are contracted in pairs, the pair with the smallest result first, or in the order that
     `einsum_path` gave for `optimize`. Axes may be numbers: `einsum(x, [0, 1], y, [1, 2], [0, 2])`.
     """
+    check_precision("einsum", precision)
     refuse_out("einsum", out)
     subscripts, operands = _as_text(subscripts, operands)
     tensors = [as_tensor(x) for x in operands]

@@ -160,7 +160,7 @@ def put_along_axis(
         for i, n in enumerate(arr.shape)
     ]
     written = arr.at[(*grid[:place], indices, *grid[place + 1 :])]
-    return written.set(values, mode=mode or "drop")
+    return written.set(values, mode="drop" if mode is None else mode)
 
 
 def check_copied(name: str, inplace: bool) -> None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Hashable, Iterable, Mapping, Set
 from typing import Any
 
@@ -64,6 +65,24 @@ def count_of(what: str, given: Any, least: int = 0, most: int = 2**31 - 1) -> in
         where=str(user_source()),
         fix=f"use {least} or more" if found < least else f"use at most {most}",
     )
+
+
+PRECISIONS = (
+    "default fastest high highest float32 bfloat16 bfloat16_3x tensorfloat32 tensorfloat32_3x"
+).split()
+
+
+def check_precision(name: str, given: Any) -> None:
+    """Raise unless it says how exact products are, as in JAX; rlx's are exact always."""
+    for one in given if isinstance(given, tuple) and len(given) == 2 else (given,):
+        if one is None or (isinstance(one, str) and one in PRECISIONS):
+            continue
+        # `lax.Precision`, JAX's, and its algorithms
+        if not isinstance(one, enum.Enum) or type(one).__name__ not in _KINDS_OF_PRECISION:
+            choice(f"{name}: precision", one, [None, *PRECISIONS])
+
+
+_KINDS_OF_PRECISION = ("Precision", "DotAlgorithmPreset")
 
 
 def members(what: str, given: Any) -> tuple[Any, ...]:

@@ -141,7 +141,7 @@ class Place:
         indices_are_sorted: bool = False,
         wrap_negative_indices: bool = True,
     ) -> Any:
-        x, way = self._array, _mode(mode or "drop", WRITE_MODES)
+        x, way = self._array, _mode("drop" if mode is None else mode, WRITE_MODES)
         options = {
             "mode": mode,
             "unique_indices": unique_indices,
@@ -166,7 +166,7 @@ class Place:
 
 
 def _mode(mode: str | None, table: dict[str, str]) -> str:
-    mode = mode or next(iter(table))
+    mode = next(iter(table)) if mode is None else mode
     choice("mode", mode, table)
     return table[mode]
 
