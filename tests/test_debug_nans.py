@@ -235,6 +235,18 @@ def test_nothing_runs_twice(nans):
     assert seen == [1.0]
 
 
+def test_a_block_is_checked_and_what_follows_is_not():
+    f = rlx.jit(lambda x: rnp.log(x) / 0.0)
+    for infs, kind in ((False, "nan"), (True, "inf")):
+        bad = np.array([-1.0 if kind == "nan" else 2.0], np.float32)
+        with rlx.debug.nan_check(infs=infs), pytest.raises(rlx.NanError, match=f"gives {kind}"):
+            f(bad)
+        f(bad)
+    with rlx.debug.nan_check():
+        assert np.isinf(f(np.array([2.0], np.float32)).item())
+    assert not (rlx.config.debug_nans or rlx.config.debug_infs)
+
+
 def test_wrong_settings_list_what_there_is():
     with pytest.raises(ConfigError, match="there is no setting 'debug_nan'") as caught:
         rlx.config.debug_nan = True  # type: ignore[attr-defined]

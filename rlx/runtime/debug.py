@@ -64,6 +64,22 @@ class Debug:
         with config.using(debug=level, **settings) as changed:
             yield changed
 
+    @contextmanager
+    def nan_check(self, *, infs: bool = False) -> Iterator[Config]:
+        """Make it an error in a block if an operation gives a NaN, or an infinity.
+
+        It does as the settings `debug_nans` and `debug_infs`: functions are compiled with checks,
+        and the error names the operation and the user's line.
+
+        >>> import rlx
+        >>> with debug.nan_check():
+        ...     rlx.jit(rlx.numpy.log)(rlx.array([-1.0]))
+        Traceback (most recent call last):
+        rlx...NanError: log gives nan at [0] of f32[1]...
+        """
+        with config.using(debug_nans=True, debug_infs=infs or config.debug_infs):
+            yield config
+
 
 debug = Debug()
 
