@@ -164,7 +164,13 @@ class Walk:
         seen: set[tuple[int, str]] = set()
         while True:
             names = [*sorted(self.names), "__getattr__"]
-            pairs = [(i, n) for i, m in enumerate(self.modules) for n in names if n in vars(m)]
+            # what ours say of names that they have not is in their files
+            pairs = [
+                (i, n)
+                for i, m in enumerate(self.modules)
+                for n in names
+                if n in vars(m) and not (n == "__getattr__" and _is_ours(m))
+            ]
             new = [pair for pair in pairs if pair not in seen]
             if not new:
                 return
