@@ -373,6 +373,8 @@ from .polynomial import (
     polyval,
     roots,
 )
+from .protocols import array_function as _array_function
+from .protocols import array_ufunc as _array_ufunc
 from .quantiles import (
     median,
     nanmedian,
@@ -473,4 +475,6 @@ FUNCTIONS.update(
         if callable(item)
     }
 )
+FUNCTIONS["__array_ufunc__"] = _array_ufunc
+FUNCTIONS["__array_function__"] = _array_function
 FUNCTIONS["__namespace__"] = lambda version: _namespace_of(sys.modules[__name__], version)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, final
 
@@ -113,6 +114,10 @@ class Array(Operators):
         if copy or (dtype is not None and dtype != data.dtype):
             return np.array(data, dtype=dtype, copy=copy)
         return _sealed(data)
+
+    def __jax_array__(self) -> Any:
+        # JAX alone calls this, so it is imported
+        return sys.modules["jax"].numpy.asarray(self._data if self._is_shared else self.host())
 
     def __dlpack__(
         self,

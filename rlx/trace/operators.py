@@ -71,8 +71,6 @@ class Operators:
     """
 
     __slots__ = ("__weakref__", "_first", "_second", "_ties")
-    # numpy arrays on the left leave the operation to us
-    __array_priority__ = 100
     __hash__ = object.__hash__  # by identity, although == is elementwise
 
     if TYPE_CHECKING:
@@ -150,6 +148,12 @@ class Operators:
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         return FUNCTIONS["__namespace__"](api_version)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **keywords: Any) -> Any:
+        return FUNCTIONS["__array_ufunc__"](ufunc, method, args, keywords)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, keywords: Any) -> Any:
+        return FUNCTIONS["__array_function__"](function, types, args, keywords)
 
     def __len__(self) -> int:
         if not self.shape:

@@ -104,6 +104,9 @@ class TracedTensor(Operators):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self._known("numpy.asarray"), dtype=dtype)
 
+    def __jax_array__(self) -> NoReturn:
+        raise self.no_value("jax.numpy")
+
     def __copy__(self) -> TracedTensor:
         return self.copy()
 
@@ -111,7 +114,7 @@ class TracedTensor(Operators):
         return self.copy()
 
     def __reduce__(self) -> NoReturn:
-        raise self._no_value("pickle")
+        raise self.no_value("pickle")
 
     def __len__(self) -> int:
         size = super().__len__()
@@ -138,16 +141,17 @@ class TracedTensor(Operators):
             raise leaked(self)
         known = self.concrete
         if known is None:
-            raise self._no_value(action)
+            raise self.no_value(action)
         return known
 
-    def _no_value(self, action: str) -> ConcretizationError:
+    def no_value(self, action: str, fix: str | None = None) -> ConcretizationError:
+        """The error of an action that needs numbers."""
         name = self.value.graph.name
         return ConcretizationError(
             f"{action}() needs the numbers of a tensor, which it has not while `{name}` is traced",
             where=str(user_source()),
             notes=[self._describe()],
-            fix=_FIXES.get(action, _FIXES[""]),
+            fix=fix or _FIXES.get(action, _FIXES[""]),
         )
 
     def _describe(self) -> str:
@@ -166,6 +170,7 @@ _FIXES = {
     "pickle": "return the tensor from the traced function and pickle the result",
     "numpy.asarray": "use rlx.numpy instead of numpy in traced code, or make the argument a "
     "Python value with static_argnames",
+    "jax.numpy": "use rlx.numpy instead of jax.numpy, or wrap the function of JAX: rlx.from_jax(f)",
     "index": "use the tensor itself as an index, rlx.fori_loop instead of range(), or make the "
     "argument a Python\nvalue with static_argnames",
 }
