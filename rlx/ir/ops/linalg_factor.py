@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..body import Library
+from ..body import Blocks, Library
 from ..errors import AttributeValueError, ShapeError
 from ..graph import Value
 from ..op import define
@@ -36,7 +36,7 @@ from .linalg_matrices import (
     taken_rows,
     upper_part,
 )
-from .linalg_small import lu_factors, matrices
+from .linalg_small import lu_factors, matrices, orders
 from .linalg_solve import linear_solve
 from .linalg_triangular import triangular_solve, triangular_solve_reference
 
@@ -190,7 +190,7 @@ def lu_pivots_to_permutation_reference(pivots: np.ndarray, *, size: int) -> np.n
     return order.reshape((*pivots.shape[:-1], size))
 
 
-lu_pivots_to_permutation.body(Library())
+lu_pivots_to_permutation.body(Blocks(orders))
 lu_pivots_to_permutation.nondifferentiable("an order of rows is not a number")
 
 
@@ -203,6 +203,8 @@ def lu_pivots_to_permutation_batch(
 
 lu_pivots_to_permutation.samples(np.array([[2, 2], [0, 1]], np.int32), size=4)
 lu_pivots_to_permutation.samples(np.array([1, 2], np.int32), size=3, expect=[1, 2, 0])
+lu_pivots_to_permutation.samples(np.array([1, 0, 9], np.int32), size=4, expect=[0, 1, 3, 2])
+lu_pivots_to_permutation.samples(np.arange(8)[::-1].astype(np.int64), size=9)
 
 
 @define

@@ -16,6 +16,7 @@ from ..body import Blocks, Pass
 from ..types import Type, is_complex
 
 LARGEST = 4  # rows and columns of a matrix that is written out
+LONGEST = 8  # a list of pivots that is written out
 MOST_COLUMNS = 4  # right-hand sides written out: more of them are blocks of their own
 
 
@@ -69,6 +70,25 @@ def systems(solve: Callable[..., np.ndarray], on_the_left: Callable[..., bool]) 
     return Blocks(passes)
 
 
+def orders(types: Sequence[Type], *, size: Any) -> list[Pass] | None:
+    """A block for each list of pivots: the order of rows they make, if they are few."""
+    (pivots,) = types
+    count = pivots.shape[-1]
+    if not (isinstance(size, int) and isinstance(count, int) and 0 < count <= size <= LONGEST):
+        return None
+
+    def block(place: tuple, load: Any) -> list[list[tuple]]:
+        order = _array(range(size))
+        for j in range(count):
+            pivot = load(0, (*place, j))
+            pivot = (pivot > 0).select(pivot, 0)
+            pivot = (pivot > size - 1).select(size - 1, pivot)
+            _exchange(order[:, None], j, pivot, 0)
+        return [_placed(place, order)]
+
+    return [Pass(pivots.shape[:-1], block)]
+
+
 def _is_small(x: Type) -> bool:
     is_real = not is_complex(x.dtype)
     return is_real and all(isinstance(n, int) and 0 < n <= LARGEST for n in x.shape[-2:])
@@ -117,10 +137,12 @@ def eliminated(x: np.ndarray, count: int, zero: float) -> tuple[np.ndarray, list
     return x, pivots, order
 
 
-def _exchange(lines: np.ndarray, j: int, pivot: Any) -> None:
-    """Exchange the row j and the one of the number `pivot`, a scalar not below j."""
+def _exchange(lines: np.ndarray, j: int, pivot: Any, least: int | None = None) -> None:
+    """Exchange the row j and the one of the number `pivot`, a scalar not below `least` or j."""
     first = chosen = lines[j].copy()
-    for i in range(j + 1, len(lines)):
+    for i in range(j + 1 if least is None else least, len(lines)):
+        if i == j:
+            continue
         is_it = pivot.equals(i)
         chosen = _select(is_it, lines[i], chosen)
         lines[i] = _select(is_it, first, lines[i])
