@@ -240,7 +240,7 @@ def _sealed(data: np.ndarray) -> np.ndarray:
 
 def _over_read_only_buffer(data: np.ndarray) -> np.ndarray:
     # as bytes, for there are dtypes that buffers do not know
-    flat = data.reshape(-1).view(np.uint8).data
+    flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8).data
     return np.asarray(flat.toreadonly()).view(data.dtype).reshape(data.shape)
 
 

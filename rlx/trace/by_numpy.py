@@ -250,7 +250,7 @@ def elements(x: Array, index: Any) -> Array | None:
 def reshaped(x: Array, shape: Any) -> Array | None:
     """The elements under another shape."""
     sizes = shape if type(shape) is tuple else (shape,)
-    if any(type(size) is not int for size in sizes):
+    if any(type(size) is not int or size < -1 for size in sizes):  # NumPy takes -2 for -1
         return None
     try:
         data = x._data.reshape(sizes)
