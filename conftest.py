@@ -16,6 +16,7 @@ collect_ignore = [
     for device, library in LIBRARIES.items()
     if importlib.util.find_spec(library) is None
 ]
+collect_ignore.append("tests/jax_libraries")  # for `make libraries`, which installs what they need
 
 
 def pytest_collection_finish() -> None:

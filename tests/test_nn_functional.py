@@ -147,7 +147,7 @@ def test_attention_in_blocks_is_attention(size: tuple, monkeypatch: pytest.Monke
         {"is_causal": True},
         {"local_window_size": (5, 0)},
         {"local_window_size": (2, 4), "is_causal": True},
-        {"local_window_size": (-4, 2)},
+        {"local_window_size": (-2, 4)},
         {"mask": random.random((2, 1, length, count)) < 0.7, "is_causal": True},
         {"bias": random.normal(size=(1, heads, length, count)), "local_window_size": 3},
         {"key_value_seq_lengths": lengths, "is_causal": True},

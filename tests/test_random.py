@@ -306,7 +306,7 @@ def test_samples_move_with_their_parameters():
 
 def test_errors_say_what_to_do():
     key = random.key(0)
-    with pytest.raises(ShapeError, match=r"a key is uint32\[2\]"):
+    with pytest.raises(ShapeError, match=r"a key of random numbers is uint32\[2\]"):
         random.normal(random.split(key), (3,))
     with pytest.raises(DtypeError, match="a seed is one integer"):
         random.key(0.5)

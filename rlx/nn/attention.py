@@ -15,8 +15,9 @@ from ..ir.ops.attention_blocks import HIDDEN
 from ..ir.types import is_float, promote
 from ..scipy.special import logsumexp
 from ..trace.apply import apply, as_tensor
-from ..trace.arguments import count_of, pair
+from ..trace.arguments import pair
 from ..trace.array_arguments import scalar
+from ..trace.axes import integer
 from ..transforms.eager import eager
 
 IMPLEMENTATIONS = (None, "xla", "cudnn")
@@ -267,10 +268,16 @@ def _places_seen(length: Any, count: Any, is_causal: bool, window: Window) -> li
 
 
 def _sides(window: int | tuple[int, int]) -> tuple[int, int]:
-    """How many keys before and after a query a window shows."""
+    """How many keys before and after a query a window shows.
+
+    One of the two may be negative: such a window lies beside the query.
+    """
     what = "dot_product_attention: local_window_size"
-    before, after = (window, window) if isinstance(window, int) else pair(what, window)
-    return count_of(what, before), count_of(what, after)
+    sides = (window, window) if isinstance(window, int) else pair(what, window)
+    before, after = (integer(what, n) for n in sides)
+    if before + after < 0:
+        _wrong(f"local_window_size is {window}, which shows no key", "use 0 or more")
+    return before, after
 
 
 def _lengths_seen(name: str, lengths: Any, batch: Any, size: Any, axis: int) -> list[Any]:
