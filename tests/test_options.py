@@ -144,7 +144,7 @@ def test_time_ns_waits_for_results(monkeypatch):
     monkeypatch.setattr(
         rlx.Array, "block_until_ready", lambda self: waited.append(time.sleep(0.002))
     )
-    taken = rlx.time_ns(lambda x: {"y": x}, rlx.array(1.0), rounds=3)
+    taken = rlx.time_ns(lambda x: {"y": x}, 3, args=[rlx.array(1.0)])
     assert len(waited) == 3 and taken >= 2e6
     assert rlx.time_ns(lambda: object(), rounds=1) > 0
 

@@ -19,7 +19,7 @@ def test_a_jitted_function_names_itself_its_device_and_its_kinds():
     f = rlx.jit(loss, device="reference")
     assert repr(f) == "<jit(loss) on reference: 0 kinds compiled>"
     f(X)
-    assert repr(f) == "<jit(loss) on reference: 1 kinds compiled>"
+    assert repr(f) == "<jit(loss) on reference: 1 kind compiled>"
 
 
 def test_compiled_things_show_their_types():

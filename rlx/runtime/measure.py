@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..trace.arguments import callable_of
+from ..trace.arguments import callable_of, members
 from .options import check_whole
 from .transfer import block_until_ready
 
@@ -58,16 +58,17 @@ class CacheBuster:
         self._memory += 1
 
 
-def time_ns(fn: Callable[..., Any], *args: Any, rounds: int = 20) -> float:
+def time_ns(fn: Callable[..., Any], rounds: int = 20, *, args: Sequence[Any] = ()) -> float:
     """The median nanoseconds of some calls `fn(*args)`.
 
     A call lasts until its results are computed, also on a device that runs ahead of Python.
 
-    >>> time_ns(lambda x: x + x, 3, rounds=5) > 0
+    >>> time_ns(lambda x: x + x, 5, args=(3,)) > 0
     True
     """
     callable_of("time_ns: fn", fn)
     check_whole("time_ns", "rounds", rounds, 1)
+    args = members("time_ns: args", args)
     times = []
     for _ in range(rounds):
         start = Tick.now()

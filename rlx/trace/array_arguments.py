@@ -43,7 +43,9 @@ def with_axes(what: str, given: Any, least: int) -> Any:
     raise ShapeError(
         f"{what} is {x.type}, without {kind}",
         where=str(user_source()),
-        fix=f"give an array with {least} axes or more",
+        fix="give an array with an axis"
+        if least == 1
+        else f"give an array with {least} axes or more",
     )
 
 

@@ -88,7 +88,8 @@ class Jitted:
         default_session(self._device)  # an unknown device is an error here, not at the first call
 
     def __repr__(self) -> str:
-        return f"<{titled('jit', self._fn)} on {self._device}: {self._compiles} kinds compiled>"
+        kinds = f"{self._compiles} kind{'s' * (self._compiles != 1)}"
+        return f"<{titled('jit', self._fn)} on {self._device}: {kinds} compiled>"
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """A method: its first argument is the instance, a pytree such as a module."""
