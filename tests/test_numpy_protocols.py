@@ -21,6 +21,7 @@ CALLS = {
     **{name: lambda x, name=name: getattr(np, name)(x) for name in ONE},
     **{name: lambda x, name=name: getattr(np, name)(X + 1, x) for name in TWO},
     **{f"{name} along": lambda x, name=name: getattr(np, name)(x, axis=1) for name in ALONG},
+    "argsort": lambda x: np.argsort(x, axis=1, kind="stable"),
     "where": lambda x: np.where(x > 1, x, 0.0),
     "concatenate": lambda x: np.concatenate([x, X], axis=0),
     "stack": lambda x: np.stack([X, x]),

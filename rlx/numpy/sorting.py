@@ -22,6 +22,7 @@ from .logic import isnan, logical_and, logical_not, logical_or, where
 from .manipulation import ravel
 
 INT32 = DTYPES["int32"]
+KINDS = (None, "stable", "mergesort", "heapsort", "quicksort")  # all sort alike: equal ones stay
 SEARCHES = ("scan", "scan_unrolled", "sort", "compare_all", "default")
 
 
@@ -29,7 +30,7 @@ def sort(
     a: Tensor,
     axis: int | None = -1,
     *,
-    kind: None = None,
+    kind: str | None = None,
     order: None = None,
     stable: bool = True,
     descending: bool = False,
@@ -47,7 +48,7 @@ def argsort(
     a: Tensor,
     axis: int | None = -1,
     *,
-    kind: None = None,
+    kind: str | None = None,
     order: None = None,
     stable: bool = True,
     descending: bool = False,
@@ -60,11 +61,12 @@ def argsort(
 
 
 def _check_plain(name: str, kind: Any, order: Any) -> None:
-    if kind is not None or order is not None:
+    choice(f"{name}: kind", kind, KINDS)
+    if order is not None:
         raise ArgumentError(
-            f"{name}: kinds of sorting and orders of fields cannot be chosen",
+            f"{name}: there are no fields whose order could be chosen",
             where=str(user_source()),
-            fix="leave kind and order out: equal elements keep their order",
+            fix="leave order out",
         )
 
 
