@@ -74,7 +74,7 @@ def in_parts():
     shapes = [x._data.addressable_shards[0].data.shape for x in (parted, parted * 2, rows(x))]
     same = [np.array_equal(product, x @ x.T), np.array_equal(parted * 2, x * 2)]
     same += [np.array_equal(rows(x), x + 1), np.array_equal(joined, x)]
-    return shapes, [*same, is_kept(mesh, x), is_refused(parted, x)]
+    return shapes, [*map(bool, same), is_kept(mesh, x), is_refused(parted, x)]
 
 
 def is_refused(parted: rlx.Array, x: np.ndarray) -> bool:
@@ -100,7 +100,8 @@ def is_kept(mesh: rlx.Mesh, x: np.ndarray) -> bool:
     whole = rlx.NamedSharding(mesh, rlx.P())
     more = rlx.jit(lambda x: x + 1, in_shardings=whole, out_shardings=whole, donate_argnums=0)
     kept = rnp.array(x).to("xla")
-    return np.array_equal(more(rlx.device_put(kept, whole)), x + 1) and np.array_equal(kept, x)
+    made = more(rlx.device_put(kept, whole))
+    return bool(np.array_equal(made, x + 1) and np.array_equal(kept, x))
 
 
 if __name__ == "__main__":

@@ -64,6 +64,10 @@ def _kinds() -> dict[str, Callable[[], object]]:
     def steps(x: Any, turns: int = 10**9) -> Any:
         return rlx.scan(lambda c, _: (rnp.tanh(c @ c), None), x, None, length=turns)[0]
 
+    def long(x: Any) -> Any:
+        several = rlx.checkpoint(lambda x: steps(x, 100))  # little is kept for the way back
+        return rlx.scan(lambda c, _: (several(c), None), x, None, length=10**6)[0].sum()
+
     def turns(x: Any) -> Any:
         return rlx.fori_loop(0, 10**9, lambda i, c: rnp.sin(c) + i, x)
 
@@ -87,7 +91,7 @@ def _kinds() -> dict[str, Callable[[], object]]:
         "scan": lambda: rlx.jit(steps)(small),
         "parts of a loop": lambda: rlx.jit(turns)(rows),
         "vmap": lambda: rlx.jit(rlx.vmap(turns))(small),
-        "grad": lambda: rlx.jit(rlx.grad(lambda x: steps(x, 10**6).sum()))(small),
+        "grad": lambda: rlx.jit(rlx.grad(long))(small),
         "loops in loops": lambda: rlx.jit(nested)(x),
         "jit in jit": lambda: rlx.jit(lambda x: rlx.jit(rlx.jit(turns))(x) + 1)(x),
         "open sizes": lambda: rlx.jit(open_size, dynamic={"x": {0: "n"}})(x),

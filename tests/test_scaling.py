@@ -133,7 +133,8 @@ def test_what_is_forgotten_is_freed(monkeypatch):
 
     before = call(100, 110)
     after = call(110, 130)
-    assert after[:3] == before[:3]
+    # what other tests left may go meanwhile
+    assert all(x <= y for x, y in zip(after[:3], before[:3], strict=True))
     assert after[3] <= before[3] + 20 * 10  # less than ten objects for each program
     assert fn.cache_info().entries == 4
 
