@@ -8,7 +8,7 @@ import pytest
 import rlx
 import rlx.numpy as rnp
 from rlx import nn, optim
-from rlx.ir.errors import RlxError
+from rlx.ir.errors import ArgumentError, RlxError
 
 KEY = rlx.random.key(0)
 X = rnp.ones((2, 3))
@@ -65,3 +65,18 @@ def test_names_of_other_libraries_say_what_to_use(home, name, advice):
     with pytest.raises(AttributeError) as caught:
         getattr(home, name)
     assert advice in str(caught.value)
+
+
+def test_keywords_that_a_layer_does_not_take():
+    with pytest.raises(ArgumentError, match="Linear takes no argument 'bias'") as caught:
+        nn.Linear(2, 2, bias=False, key=rlx.random.key(0))
+    assert caught.value.fix.startswith("did you mean 'use_bias'?")
+    with pytest.raises(TypeError, match="key"):
+        nn.Linear(2, 2)
+
+
+@pytest.mark.parametrize("option", ["reverse", "unroll"])
+def test_options_of_scan_are_read(option):
+    for junk in ("x", object(), np.ones(3)):
+        with pytest.raises(ArgumentError, match=f"scan: {option}"):
+            rlx.scan(lambda c, x: (c + x, x), 0.0, np.ones(3), **{option: junk})

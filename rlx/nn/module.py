@@ -18,6 +18,7 @@ changed once it is made, nor can its arrays; `replace` makes another.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import inspect
 from abc import ABCMeta
 from collections.abc import Callable, Sequence
@@ -98,7 +99,11 @@ class ModuleType(ABCMeta):
     def __call__(cls, *args: Any, **keywords: Any) -> Any:
         made: Any = object.__new__(cls)
         object.__setattr__(made, UNDER_CONSTRUCTION, True)
-        made.__init__(*args, **keywords)
+        try:
+            made.__init__(*args, **keywords)
+        except TypeError:
+            _check_keywords(cls, keywords)
+            raise
         object.__delattr__(made, UNDER_CONSTRUCTION)
         _check(made)
         _own_arrays(made, _names(cls))
@@ -140,6 +145,23 @@ class Module(metaclass=ModuleType):
     def __repr__(self) -> str:
         fields = (f"{f.name}={_text(getattr(self, f.name))}" for f in dataclasses.fields(self))
         return f"{type(self).__name__}({', '.join(fields)})"
+
+
+def _check_keywords(cls: type, keywords: dict[str, Any]) -> None:
+    """Raise an error for a keyword that the class does not take."""
+    _, *parameters = inspect.signature(vars(cls)["__init__"]).parameters.values()
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return
+    names = [p.name for p in parameters]
+    for name in keywords:
+        if name not in names:
+            close = difflib.get_close_matches(name, names, 1, 0.5)
+            guess = f"did you mean {close[0]!r}? " if close else ""
+            raise ArgumentError(
+                f"{cls.__name__} takes no argument {name!r}",
+                where=str(user_source()),
+                fix=f"{guess}its arguments are {', '.join(names)}",
+            ) from None
 
 
 def _names(cls: type) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from ..ir.tracebacks import boundary
 from ..ir.types import Size, Type
 from . import pytree
 from .apply import apply, as_tensor
+from .arguments import flag
 from .axes import integer, one_axis
 from .closures import constants_first, lift_leaf, trace_body, with_weak
 from .make_graph import Traced, check_function, function_name
@@ -35,12 +36,14 @@ def scan(
     leaves, xs_tree = pytree.flatten(xs)
     arrays = [as_tensor(x) for x in leaves]
     count = _length(arrays, xs_tree, length)
-    if unroll is not False and unroll != 1 and isinstance(count, int) and count:
-        group = count if unroll is True else _divisor(count, integer("scan: unroll", unroll))
-        return _unrolled(f, init, arrays, xs_tree, count, bool(reverse), group)
+    reverse = flag("scan: reverse", reverse)
+    together = unroll if isinstance(unroll, bool) else integer("scan: unroll", unroll)
+    if together is not False and together != 1 and isinstance(count, int) and count:
+        group = count if together is True else _divisor(count, together)
+        return _unrolled(f, init, arrays, xs_tree, count, reverse, group)
     rows = pytree.unflatten(xs_tree, [_row(x.type) for x in arrays])
     body, carry = trace_body("scan", f, init, _carry_of, rows)
-    return _run(body, carry, arrays, count, bool(reverse))
+    return _run(body, carry, arrays, count, reverse)
 
 
 def _carry_of(result: Any) -> Any:
