@@ -37,10 +37,15 @@ class HeldField:
     def __get__(self, module: Any, owner: type | None = None) -> Any:
         if module is None:
             return self._of_class()
-        values = vars(module)
-        if self._name not in values:
+        values = module.__dict__
+        try:
+            value = values[self._name]
+        except KeyError:
             return self._of_class(type(module).__name__)
-        value = values[self._name]
+        if type(value) is Array:  # most are, and marked
+            ties = getattr(value, "_ties", None)
+            if ties is not None and ties.field is not None:
+                return value
         return value if UNDER_CONSTRUCTION in values else self.held(value)
 
     def __set__(self, module: Any, value: Any) -> None:
@@ -54,7 +59,8 @@ class HeldField:
 
     def held(self, value: Any) -> Any:
         """The value, its arrays marked."""
-        if isinstance(value, ARRAYS):
+        kind = type(value)
+        if kind is Array or kind is TracedTensor:  # both are final
             put_in_field(value, self._field)
         elif not _is_module(value):
             for leaf in pytree.leaves(value, is_leaf=_is_module):

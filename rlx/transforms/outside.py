@@ -26,12 +26,20 @@ _is = operator.is_
 _STORES = frozenset("STORE_SUBSCR DELETE_SUBSCR STORE_SLICE".split())
 _OWN_STORES = frozenset("STORE_ATTR DELETE_ATTR".split())
 _CHANGES = frozenset(
-    "__delitem__ __iadd__ __setitem__ add append appendleft clear difference_update discard extend "
-    "extendleft heappop heappush insert intersection_update pop popitem popleft remove reverse "
-    "rotate setdefault sort symmetric_difference_update update".split()
+    "__delitem__ __iadd__ __iand__ __imul__ __ior__ __isub__ __ixor__ __setitem__ add append "
+    "appendleft clear delitem difference_update discard extend extendleft heapify heappop heappush "
+    "heappushpop heapreplace iadd iand iconcat imul insert intersection_update ior isub ixor pop "
+    "popitem popleft remove reverse rotate setdefault setitem sort symmetric_difference_update "
+    "update".split()
 )
 _OWN_CHANGES = frozenset("__delattr__ __next__ __setattr__ delattr next send setattr".split())
-ASKS_WHAT_IT_IS = frozenset("__class__ device devices isinstance issubclass type".split())
+_ASKS = frozenset("__class__ device devices is_ is_not isinstance issubclass type".split())
+_WRITTEN_IN_C = (
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.MethodWrapperType,
+    types.WrapperDescriptorType,
+)
 
 
 @final
@@ -48,6 +56,8 @@ class Outside:
         self._contents: list[tuple[np.ndarray, np.dtype, tuple[int, ...], bytes]] = []
         self._slots: list[tuple[Any, Any, Any]] = []
         self._parts: list[tuple[Any, Any]] = []
+        if any(id(asks) in walk.met for asks in (np.geterr, np.getbufsize)):
+            raise LookupError("it reads settings of NumPy")
         for _, thing in walk.met.values():
             self._take(thing)
         for module in walk.modules:
@@ -134,7 +144,32 @@ def may_change_outside(walk: Walk, has_containers: bool) -> bool:
         or (_is_instance(x) and not hasattr(type(x), "identity_parts"))
         for x in things
     )
+    called = _called(walk)  # `push = rows.append` is called by another name
+    if called & _OWN_CHANGES or (changeable and called & _CHANGES):
+        return True
     return any(_changes(x, changeable) for x in things if isinstance(x, types.CodeType))
+
+
+def may_ask_what_it_is(walk: Walk) -> bool:
+    """Whether the functions of a walk might tell an array from a tensor in its place."""
+    codes = [x for _, x in walk.met.values() if isinstance(x, types.CodeType)]
+    return bool((walk.names | _called(walk)) & _ASKS) or any(map(_compares_objects, codes))
+
+
+def _called(walk: Walk) -> set[str]:
+    """The names of functions written in C that code may call by other names."""
+    return {x.__name__ for _, x in walk.met.values() if isinstance(x, _WRITTEN_IN_C)}
+
+
+def _compares_objects(code: types.CodeType) -> bool:
+    """Whether code has patterns, or `is` with something else than a constant."""
+    before = ""
+    for each in dis.get_instructions(code):
+        is_one = each.opname == "IS_OP" and not before.startswith("LOAD_CONST")
+        if is_one or each.opname.startswith("MATCH_"):
+            return True
+        before = each.opname
+    return False
 
 
 def _changes(code: types.CodeType, has_others: bool) -> bool:

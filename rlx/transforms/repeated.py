@@ -29,7 +29,7 @@ from ..trace.make_graph import Traced, trace
 from .call_path import Arguments
 from .identity import PLAIN, walked
 from .lowered import Compiled, Lowered
-from .outside import ASKS_WHAT_IT_IS, Outside, may_change_outside, same
+from .outside import Outside, may_ask_what_it_is, may_change_outside, same
 
 FEW, PAYS = 4, 32  # recordings that are tried anyhow, and calls that pay for one more
 MOST_ENTRIES, MOST_KINDS, MOST_FAMILIES = 8, 64, 512
@@ -205,7 +205,7 @@ def _entry(
     walk = walked(functions)
     outside = Outside(walk)
     # a traced tensor takes the place of an array that the function would get
-    is_asked = arrays and walk.names & ASKS_WHAT_IT_IS
+    is_asked = bool(arrays) and may_ask_what_it_is(walk)
     args, kwargs = arguments.marked
     has_containers = any(type(_at(place, args, kwargs)) is not Array for place in arrays)
     if is_asked or may_change_outside(walk, has_containers):
