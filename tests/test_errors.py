@@ -222,6 +222,7 @@ def test_unknown_dtype():
         errors.DtypeError,
         f"""
         there is no dtype 'float19'
+          where  test_errors.py:N in <lambda>      lambda: rnp.ones(3, "float19"),
           fix    use one of {DTYPES}
         """,
         lambda: rnp.ones(3, "float19"),

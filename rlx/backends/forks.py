@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, final
 
-from ..ir.builder import user_source
 from ..ir.errors import DeviceLostError
 
 _held: list[tuple[int, Any]] = []
@@ -96,7 +95,6 @@ def check_process(device: str, opened_in: int) -> None:
         raise DeviceLostError(
             f"{device} was opened before this process was forked, and drivers do not "
             "work on in a forked child",
-            where=str(user_source()),
             fix='start processes by multiprocessing.get_context("spawn"), or use the device '
             "first in the child; device='cpu' works here, too",
         )

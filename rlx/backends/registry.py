@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, DeviceUnavailable, UnknownDeviceError
 from ..ir.memory import Memory
 from .backend import Availability, Backend
@@ -84,21 +83,18 @@ def register(name: str, backend: Backend | type[Backend]) -> None:
         kind = backend.__name__ if isinstance(backend, type) else type(backend).__name__
         raise ArgumentError(
             f"register_backend: {kind} is no rlx.backends.backend.Backend",
-            where=str(user_source()),
             fix="derive the class from Backend: a name, a target, availability() and compile()",
         )
     if name in names() or name in ALIASES or not str(name).isidentifier():
         taken = name in names() or name in ALIASES
         raise ArgumentError(
             f"register_backend: {name!r} " + ("is taken" if taken else "is no name of a device"),
-            where=str(user_source()),
             fix="pick another name of letters and digits"
             + ("; rlx.unregister_backend frees one that was registered" if taken else ""),
         )
     if made.name != name:
         raise ArgumentError(
             f"register_backend: the backend of {name!r} calls itself {made.name!r}",
-            where=str(user_source()),
             fix=f"set its attribute name = {name!r}, or register it as {made.name!r}",
         )
     _registered[name] = made
@@ -110,7 +106,6 @@ def unregister(name: str) -> None:
     if name not in _registered:
         raise ArgumentError(
             f"unregister_backend: {name!r} was not registered",
-            where=str(user_source()),
             fix=f"registered are: {', '.join(_registered) or 'none'}",
         )
     del _registered[name]
@@ -144,13 +139,11 @@ def canonical(name: str) -> str:
     if colon and has_parts and not which:
         raise UnknownDeviceError(
             f"behind the colon of {name!r} there is nothing",
-            where=str(user_source()),
             fix=f"write {kind!r}, or which one behind the colon",
         )
     if colon and not has_parts:
         raise UnknownDeviceError(
             f"the device {kind!r} has no parts, so there is no {name!r}",
-            where=str(user_source()),
             fix=f"write {kind!r}",
         )
     return kind + colon + which
@@ -162,7 +155,6 @@ def _unknown(name: str) -> UnknownDeviceError:
     guess = f"did you mean {near[0]!r}? " if near else ""
     return UnknownDeviceError(
         f"there is no device {name!r}",
-        where=str(user_source()),
         fix=f"{guess}the devices are {', '.join(names())}",
     )
 
@@ -174,7 +166,6 @@ def get(name: str) -> Backend:
     if not found.is_available:
         raise DeviceUnavailable(
             f"the device {name!r} cannot run: {found.reason}",
-            where=str(user_source()),
             fix=found.install,
         )
     return _backend(name)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import numpy as rnp
-from ..ir.builder import user_source
 from ..ir.errors import ShapeError
 from ..trace import pytree
 from ..trace.apply import as_operand, as_tensor
@@ -44,7 +43,6 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
         if flat.shape != (ends[-1],):
             raise ShapeError(
                 f"unravel: the vector is {flat.type}, not of {ends[-1]} numbers",
-                where=str(user_source()),
                 fix=f"give a vector of the shape ({ends[-1]},)",
             )
         parts = [

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import numpy as rnp
-from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError, ShapeError
 from ..ir.types import is_inexact
 from ..trace.apply import as_tensor
@@ -34,7 +33,6 @@ class ResizeMethod(enum.Enum):
         if found is None:
             raise AttributeValueError(
                 f"there is no resize method {s!r}",
-                where=str(user_source()),
                 fix=f"use one of {', '.join(NAMES)}",
             )
         return found
@@ -103,7 +101,6 @@ def resize(
     if len(sizes) != image.ndim:
         raise ShapeError(
             f"resize: the shape {sizes} has not the rank of {image.type}",
-            where=str(user_source()),
             fix="give a size for each axis",
         )
     axes = [i for i in range(image.ndim) if image.shape[i] != sizes[i]]
@@ -113,7 +110,6 @@ def resize(
     if any(image.shape[i] == 0 for i in axes):
         raise ShapeError(
             f"resize: {image.type} has no elements to make others of",
-            where=str(user_source()),
             fix="give an image with elements",
         )
     for axis in axes:
@@ -148,7 +144,6 @@ def scale_and_translate(
     if kind is ResizeMethod.NEAREST:
         raise AttributeValueError(
             "scale_and_translate: nearest has no weights",
-            where=str(user_source()),
             fix="use linear, cubic, lanczos3 or lanczos5",
         )
     scale, translation = as_tensor(scale), as_tensor(translation)

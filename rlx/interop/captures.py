@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..trace.array import Array
 from ..trace.make_graph import Traced
@@ -17,7 +16,6 @@ def host_captures(traced: Traced, name: str) -> tuple[np.ndarray, ...]:
         if not isinstance(thing, Array):
             raise ArgumentError(
                 f"{name}: {traced.graph.name} uses a traced tensor from outside, {thing.type}",
-                where=str(user_source()),
                 fix=f"give it to the function as an argument, or call rlx.{name} outside of traces",
             )
         found.append(np.asarray(thing.host()))

@@ -8,7 +8,6 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any
 
-from ..ir.builder import user_source
 from ..ir.errors import DeviceUnavailable
 from ..trace import pytree
 from .keys import know_keys
@@ -17,9 +16,7 @@ from .keys import know_keys
 def check_jax() -> None:
     """Raise if JAX is not installed."""
     if find_spec("jax") is None:
-        raise DeviceUnavailable(
-            "JAX is not installed", where=str(user_source()), fix='pip install "rlx[xla]"'
-        )
+        raise DeviceUnavailable("JAX is not installed", fix='pip install "rlx[xla]"')
 
 
 def know_containers_of_jax() -> None:

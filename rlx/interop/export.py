@@ -24,7 +24,6 @@ from typing import Any, NoReturn, final
 import numpy as np
 
 from ..ir.bind import bind_sizes, concretize, is_symbolic, substituted
-from ..ir.builder import user_source
 from ..ir.config import config
 from ..ir.errors import DtypeError, FileFormatError, GradientError, RlxError, ShapeError
 from ..ir.files import read_file, write_file
@@ -241,7 +240,6 @@ class Exported:
     def _refuse(self, primals: Any, tangents: Any) -> NoReturn:
         raise GradientError(
             f"{self.__name__} was exported without its custom derivatives",
-            where=str(user_source()),
             fix="export its gradient: rlx.export(rlx.grad(f), ...)",
         )
 
@@ -313,7 +311,7 @@ def _weight(entry: dict[str, Any], blob: bytes) -> np.ndarray:
 
 
 def _refuse(what: str, cause: Exception | None = None) -> NoReturn:
-    raise FileFormatError(what, where=str(user_source()), fix=FIX) from cause
+    raise FileFormatError(what, fix=FIX) from cause
 
 
 def _checksum(lengths: bytes, body: bytes) -> bytes:

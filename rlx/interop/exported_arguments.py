@@ -7,7 +7,6 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..ir.builder import user_source
 from ..ir.errors import DtypeError, ShapeError, StructureError
 from ..ir.types import Type
 from .trees import LEAF, count_leaves
@@ -73,14 +72,12 @@ def wrong_arguments(
     if count == len(wanted) - len(expected) and sorted(keys) == sorted(expected):
         return StructureError(
             f"{function} was exported for other containers of arguments",
-            where=str(user_source()),
             notes=[f"exported: {json.dumps(exported)}", f"given: {json.dumps(given)}"],
             fix="call it with the containers, keys and lengths it was exported for",
         )
     words = [p.name if not p.by_name else f"{p.name}=..." for p in wanted]
     return StructureError(
         f"{function} takes {_listed(wanted)}; it was given {_given(count, keys)}",
-        where=str(user_source()),
         fix=f"call it as {function}({', '.join(words)})",
     )
 
@@ -104,12 +101,12 @@ def check_type(function: str, given: Type, wanted: Type, name: str) -> None:
     what = f"{function} was exported for {name}: {wanted}, it was given {given}"
     if given.dtype != wanted.dtype:
         fix = f"convert it: x.astype({wanted.dtype.name!r})"
-        raise DtypeError(what, where=str(user_source()), fix=fix)
+        raise DtypeError(what, fix=fix)
     if given.rank != wanted.rank:
         fix = f"pass an array of {wanted.rank} axes"
         fix += "; x[None] has one more in front" if given.rank == wanted.rank - 1 else ""
-        raise ShapeError(what, where=str(user_source()), fix=fix)
+        raise ShapeError(what, fix=fix)
     for axis, (n, size) in enumerate(zip(given.shape, wanted.shape, strict=True)):
         if isinstance(size, int) and n != size:
             fix = f"pass an array whose axis {axis} has the size {size}"
-            raise ShapeError(what, where=str(user_source()), fix=fix)
+            raise ShapeError(what, fix=fix)

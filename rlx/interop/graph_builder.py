@@ -12,7 +12,7 @@ import numpy as np
 from .. import lax, nn
 from .. import numpy as rnp
 from ..ir import graph as ir
-from ..ir.builder import Builder, reopened, user_source
+from ..ir.builder import Builder, reopened
 from ..ir.errors import ArgumentError
 from ..ir.graph import OPS
 from ..trace import pytree
@@ -56,7 +56,6 @@ class Graph(ir.Graph):
         if name in self._names:
             raise ArgumentError(
                 f"the graph {self.name} has {name!r} already",
-                where=str(user_source()),
                 fix="give each input and parameter a name of its own",
             )
         self._names.append(name)
@@ -79,7 +78,6 @@ class Graph(ir.Graph):
             if not isinstance(each, TracedTensor) or not self.owns(each.value):
                 raise ArgumentError(
                     f"output {i} is a {type(each).__name__} that {self.name} did not make",
-                    where=str(user_source()),
                     fix="give what its methods gave, as g.set_outputs([g.matmul(x, w)])",
                 )
         self._check_closed()
@@ -90,7 +88,6 @@ class Graph(ir.Graph):
             kinds = ", ".join(str(value.type) for value in self._builder.capture_params)
             raise ArgumentError(
                 f"the graph {self.name} uses arrays from outside: {kinds}",
-                where=str(user_source()),
                 fix="make each a parameter, g.param(name, shape), or a part of it, g.constant(x)",
             )
 

@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.errors import DtypeError, RlxError, SymbolicSizeError
 from ..ir.types import as_dtype
 from ..trace.apply import as_leaf, as_operand, as_tensor, is_weak, operand_type
@@ -72,7 +71,6 @@ def _spec(x: Any, operand: Any) -> Any:
     if not all(isinstance(n, int) for n in type.shape):
         raise SymbolicSizeError(
             f"JAX records functions for sizes that are numbers, not for {type}",
-            where=str(user_source()),
             fix="give the argument a static shape",
         )
     return jax.ShapeDtypeStruct(type.shape, type.dtype, weak_type=is_weak(operand))
@@ -95,7 +93,6 @@ def _check_range(numbers: np.ndarray, dtype: np.dtype) -> None:
         raise DtypeError(
             f"JAX takes {numbers.dtype.name} for {dtype.name}, in which {numbers.min()} to "
             f"{numbers.max()} do not fit",
-            where=str(user_source()),
             fix='call jax.config.update("jax_enable_x64", True) first',
         )
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..ir import builder
 from ..ir.graph import OPS
+from ..ir.source import at
 from ..ir.types import as_dtype
 from ..trace.apply import apply, as_tensor, record, to_value
 from ..trace.array import Array
@@ -60,7 +61,7 @@ def replay(closed: Any, operands: Sequence[Any]) -> list[Any]:
         return literal(atom) if isinstance(atom, Literal) else table[atom]
 
     for equation in jaxpr.eqns:
-        with builder.at(source_of(equation)):
+        with at(source_of(equation)):
             found = _results(equation, [read(atom) for atom in equation.invars])
         table.update(zip(equation.outvars, found, strict=True))
     return [read(atom) for atom in jaxpr.outvars]

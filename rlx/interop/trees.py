@@ -12,7 +12,6 @@ from typing import Any
 
 import optree
 
-from ..ir.builder import user_source
 from ..ir.errors import FileFormatError, StructureError
 from ..trace import pytree
 
@@ -39,7 +38,6 @@ def described(spec: pytree.Structure, what: str) -> Any:
         return {"namedtuple": [kind.__name__, rows]}
     raise StructureError(
         f"{what} hold a {kind.__name__}, which a file cannot",
-        where=str(user_source()),
         fix="use lists, tuples, named tuples, and dicts whose keys are texts or integers; a model "
         "may be\nused from outside, its weights are then kept in the file",
     )

@@ -9,7 +9,6 @@ from .builder import build, rewrite
 from .dims import Dim, Size, Symbol, concrete
 from .errors import RlxError, SymbolicSizeError
 from .graph import Graph, Node, Value
-from .source import nearest_source
 from .types import Type
 
 Shape = Sequence[int]
@@ -71,7 +70,6 @@ def _check_range(symbol: Symbol, number: int, place: str) -> None:
     ends += [] if symbol.high is None else [f"max={max(symbol.high, number)}"]
     raise SymbolicSizeError(
         f"{symbol.name} is {number}, outside of its range ({wanted})",
-        where=str(nearest_source()),
         notes=[place],
         fix=f"pass arrays of that size, or widen the range: rlx.dim({symbol.name!r}, "
         f"{', '.join(ends)})",
@@ -81,7 +79,6 @@ def _check_range(symbol: Symbol, number: int, place: str) -> None:
 def _no_number(size: Dim, number: int, place: str) -> SymbolicSizeError:
     return SymbolicSizeError(
         f"{place} is {number}, but it is {size}, which no number makes {number}",
-        where=str(nearest_source()),
         fix=f"pass arrays whose size is {size} for a whole number",
     )
 
@@ -94,7 +91,6 @@ def _disagree(
     return SymbolicSizeError(
         f"{place} is {number}, but {size} is "
         f"{substituted(size, {name: n for name, (n, _) in found.items()})}",
-        where=str(nearest_source()),
         notes=[note for note in notes if note.split(" is ")[0] in names],
         fix="pass arrays whose sizes fit together, or name the dims apart",
     )

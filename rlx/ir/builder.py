@@ -16,7 +16,7 @@ import numpy as np
 
 from .errors import ArgumentError, LeakedTracerError
 from .graph import OPS, Graph, Node, Source, Value
-from .source import nearest_frames, source_of
+from .source import lines, nearest_frames, source_of
 from .types import Type
 from .unrolled import Repeats
 
@@ -71,7 +71,6 @@ class Builder:
 class _State(threading.local):
     def __init__(self) -> None:
         self.stack: list[Builder] = []
-        self.source: Source | None = None
 
 
 _state = _State()
@@ -88,13 +87,11 @@ def leaked(value: Value) -> LeakedTracerError:
     if value.graph.is_built:
         return LeakedTracerError(
             f"a tensor of the graph `{value.graph.name}` was used outside of it",
-            where=str(user_source()),
             notes=[made],
             fix="call a method of the graph, as g.add(x, y), or write operators in `with g:`",
         )
     return LeakedTracerError(
         f"a traced tensor of `{value.graph.name}` was used after its trace had ended",
-        where=str(user_source()),
         notes=[made],
         fix="return the tensor from the traced function instead of storing it outside",
     )
@@ -106,7 +103,6 @@ def not_recording(operand: Any) -> LeakedTracerError | ArgumentError:
         return leaked(operand)
     return ArgumentError(
         "an op of `rlx.ir.ops` was called where no graph is being recorded",
-        where=str(user_source()),
         fix="call the function of rlx.numpy, or record one: rlx.make_graph(f)(x), "
         "or g.sin(x) of g = rlx.Graph()",
     )
@@ -182,30 +178,16 @@ def build_with_captures(
     return graph, builder.captures
 
 
-@contextmanager
-def at(source: Source | None) -> Iterator[None]:
-    """Give nodes recorded in the block this line.
-
-    A transform keeps the user's line so.
-    """
-    before = _state.source
-    _state.source = source or before
-    try:
-        yield
-    finally:
-        _state.source = before
-
-
 def note_question() -> None:
     """Note that what is recorded depends on numbers that are not known."""
     for builder in _state.stack:
         builder.was_asked = True
 
 
-def user_source() -> Source | None:
-    """The user's line: the one set by `at`, else the nearest frame outside rlx."""
-    if _state.source is not None:
-        return _state.source
+def node_source() -> Source | None:
+    """The user's line, for a node; the open graph counts how often it comes."""
+    if lines.source is not None:
+        return lines.source
     entry, frame = nearest_frames()
     if frame is None:
         return None
@@ -226,7 +208,7 @@ def repeat(node: Node, operands: Sequence[Value]) -> tuple[Value, ...]:
     builder = current()
     assert builder is not None, "nodes need an open graph"
     args = tuple(map(builder.own, operands))
-    return builder.graph.add_like(node, args, user_source()).results
+    return builder.graph.add_like(node, args, node_source()).results
 
 
 def rewrite(
@@ -241,14 +223,14 @@ def rewrite(
     assert len(args) == len(graph.params), f"{graph.name} takes {len(graph.params)} arguments"
     heed(graph)
     table = dict(zip(graph.params, args, strict=True))
-    before = _state.source
+    before = lines.source
     try:
         for node in graph.nodes:
-            _state.source = node.source or before
+            lines.source = node.source or before
             results = visit(node, [table[a] for a in node.args])
             table.update(zip(node.results, results, strict=True))
     finally:
-        _state.source = before
+        lines.source = before
     return [table[r] for r in graph.results]
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from .errors import SymbolicSizeError
-from .source import nearest_source
 
 LIKELY = 64  # what a size is taken for where only a guess is needed
 
@@ -106,7 +105,6 @@ class Dim:
     def __index__(self) -> int:
         raise SymbolicSizeError(
             f"the size {self} has no number while the function is recorded",
-            where=str(nearest_source()),
             fix="use a size that is known here, or leave this axis out of `dynamic`",
         )
 
@@ -194,7 +192,6 @@ class Dim:
 def _no_size(size: Dim, wanted: str) -> SymbolicSizeError:
     return SymbolicSizeError(
         f"the size {size} has no number while the function is recorded: {wanted}",
-        where=str(nearest_source()),
         fix="divide with // for a size, or compute with rlx.numpy.asarray(size) for a number",
     )
 
@@ -217,7 +214,6 @@ def _is_at_least(x: Any, y: Any) -> bool:
     if known is None:
         raise SymbolicSizeError(
             f"whether {x} >= {y} depends on the size of {_names(x - y)}",
-            where=str(nearest_source()),
             fix="give the dims ranges that decide it, as rlx.dim(name, min=2, max=512), or do not "
             "branch on a symbolic size",
         )
@@ -333,7 +329,6 @@ def _floor_divide(size: Any, divisor: Any) -> Dim | int:
     if isinstance(divisor, int) and divisor <= 0:
         raise SymbolicSizeError(
             f"{size} is divided by {divisor}",
-            where=str(nearest_source()),
             fix="divide sizes by positive numbers",
         )
     whole: Size = 0
@@ -355,7 +350,6 @@ def _floor_divide(size: Any, divisor: Any) -> Dim | int:
     if not isinstance(divisor, int):
         raise SymbolicSizeError(
             f"{size} is divided by {divisor}, which need not divide it",
-            where=str(nearest_source()),
             fix="divide symbolic sizes by numbers, or by sizes that divide them",
         )
     return whole + _floor_symbol(rest, divisor)
@@ -389,20 +383,17 @@ def dim(name: str, min: int = 1, max: int | None = None) -> Dim:
     if not isinstance(name, str) or not name:
         raise SymbolicSizeError(
             f"the name of a dim is {name!r}",
-            where=str(nearest_source()),
             fix='give it a name, as rlx.dim("seq")',
         )
     is_number = [isinstance(n, int) and not isinstance(n, bool) for n in (min, max)]
     if not is_number[0] or not (is_number[1] or max is None):
         raise SymbolicSizeError(
             f"the range of {name} is {min!r} to {max!r}",
-            where=str(nearest_source()),
             fix="give whole numbers, as min=1, max=512",
         )
     if min < 0 or (max is not None and max < min):
         raise SymbolicSizeError(
             f"the range of {name}, {min} to {max}, holds no sizes",
-            where=str(nearest_source()),
             fix="let 0 <= min <= max",
         )
     return Dim((((Symbol(name, min, max),), 1),))

@@ -13,12 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
+from .source import Source, user_source
+
 
 class RlxError(Exception):
     """The root of all errors of rlx; never raised itself.
 
-    `what` names the op and the numbers that disagree, `where` is the user's line, `notes` are
-    further lines about the operands, `fix` is an action.
+    `what` names the op and the numbers that disagree, `where` is a line of the user's code: the one
+    that runs, unless another is given. `notes` are further lines about the operands, `fix` is an
+    action.
     """
 
     def __init__(
@@ -26,9 +29,19 @@ class RlxError(Exception):
     ) -> None:
         super().__init__(what)
         self.what = what
-        self.where = where
+        self._is_placed = where is not None
+        self.where = where or _line()
         self.notes = tuple(notes)
         self.fix = fix
+
+    def at(self, op: str, operands: Sequence[str], source: Source | None) -> None:
+        """Name the op whose type rule raised it, the operands, and the line that called the op."""
+        if self._is_placed:
+            return
+        self.what = f"{op}: {self.what}"
+        self.where = str(source) if source else None
+        self.notes = self.notes or tuple(operands)
+        self._is_placed = True
 
     def __init_subclass__(cls) -> None:
         cls.__module__ = "rlx"  # tracebacks show the public name
@@ -44,6 +57,11 @@ class RlxError(Exception):
 
     def __reduce__(self) -> tuple:
         return _rebuild, (type(self), self.what, self.fix, self.where, self.notes)
+
+
+def _line() -> str | None:
+    source = user_source()
+    return str(source) if source else None
 
 
 def _rebuild(cls: type[RlxError], what: str, fix: str, where: str | None, notes: tuple) -> RlxError:

@@ -8,7 +8,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
-from .builder import user_source
 from .errors import ArgumentError, FileAccessError, FileFormatError, FileMissingError
 
 T = TypeVar("T")
@@ -23,9 +22,7 @@ def read_file(path: str | PathLike[str], parse: Callable[[bytes], T]) -> T:
     try:
         return parse(data)
     except FileFormatError as error:
-        raise FileFormatError(
-            f"{_shown(path)}: {error.what}", where=str(user_source()), fix=error.fix
-        ) from error.__cause__
+        raise FileFormatError(f"{_shown(path)}: {error.what}", fix=error.fix) from error.__cause__
 
 
 def write_file(path: str | PathLike[str], data: bytes) -> None:
@@ -46,7 +43,6 @@ def reaching(file: Any, deed: str) -> Iterator[None]:
     except FileNotFoundError:
         raise FileMissingError(
             f"cannot {deed} {_shown(file)}: there is no such file or directory",
-            where=str(user_source()),
             fix="check the path; a relative one begins where the program was started"
             if deed == "read"
             else "make the directory first: pathlib.Path(path).parent.mkdir(parents=True)",
@@ -54,7 +50,6 @@ def reaching(file: Any, deed: str) -> Iterator[None]:
     except OSError as error:
         raise FileAccessError(
             f"cannot {deed} {_shown(file)}: {(error.strerror or str(error)).lower()}",
-            where=str(user_source()),
             fix=f"give the path of a file that you may {deed}",
         ) from None
 
@@ -63,13 +58,11 @@ def _path(path: Any) -> Path:
     if not isinstance(path, (str, PathLike)):
         raise ArgumentError(
             f"a file is named by a text or a pathlib.Path, which {type(path).__name__} is not",
-            where=str(user_source()),
             fix="give the path of the file",
         )
     if "\0" in str(path):  # which systems answer in ways of their own
         raise FileAccessError(
             f"the path {_shown(path)} holds the character NUL, which no path does",
-            where=str(user_source()),
             fix="give the path of a file",
         )
     return Path(path)

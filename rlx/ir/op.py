@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ import numpy as np
 from . import builder
 from .errors import ArgumentError, CallbackError, GradientError, RlxError
 from .graph import OPS, Constant, Graph, Node, Source, Value
+from .source import user_source
 from .types import Type, as_dtype, check_size
 
 
@@ -114,7 +116,6 @@ class Op:
             if name not in self.attr_defaults:
                 raise ArgumentError(
                     f"{self.name}: there is no keyword {name!r}",
-                    where=str(builder.user_source()),
                     fix=f"it takes {', '.join(self.attr_defaults) or 'no keywords'}",
                 )
         full = {}
@@ -122,7 +123,6 @@ class Op:
             if name not in attrs and default is inspect.Parameter.empty:
                 raise ArgumentError(
                     f"{self.name}: the keyword {name!r} is missing",
-                    where=str(builder.user_source()),
                     fix=f"write {self.name}(..., {name}=...)",
                 )
             full[name] = canonical(name, attrs.get(name, default))
@@ -133,11 +133,12 @@ class Op:
         recorder = builder.current()
         assert recorder is not None, f"{self.name} was called on values outside of any graph"
         args = tuple(recorder.own(a) for a in args)
-        source = builder.user_source()
+        source = builder.node_source()
         try:
             types = self.infer([a.type for a in args], attrs)
         except RlxError as error:
-            self._locate(error, args, source)
+            notes = (f"{a.type}" + (f"   {a.origin}" if a.origin else "") for a in args)
+            error.at(self.name, self.named(notes), source)
             raise
         return recorder.graph.add_node(self, args, attrs, types, source).results
 
@@ -159,18 +160,11 @@ class Op:
             check_size(type.shape)
         return results
 
-    def _locate(self, error: RlxError, args: Sequence[Value], source: Any) -> None:
-        """Add the op's name, the user's line and the operands to a type rule's error."""
-        if error.where is not None:
-            return
-        error.what = f"{self.name}: {error.what}"
-        error.where = str(source)
-        names = self.operand_names if not self.is_variadic else [f"#{i}" for i in range(len(args))]
-        if not error.notes:
-            error.notes = tuple(
-                f"{name}: {arg.type}" + (f"   {arg.origin}" if arg.origin else "")
-                for name, arg in zip(names, args, strict=False)
-            )
+    def named(self, operands: Iterable[Any]) -> list[str]:
+        """Texts of operands, each after its name in the type rule."""
+        names = itertools.count() if self.is_variadic else self.operand_names
+        start = "#" if self.is_variadic else ""
+        return [f"{start}{name}: {text}" for name, text in zip(names, operands, strict=False)]
 
     # -- rules ----------------------------------------------------------------------------------
 
@@ -333,7 +327,7 @@ class Op:
         source: Source | None,
     ) -> Sequence[Any]:
         """The results of a user's function, of the types that were promised."""
-        where = source or builder.user_source()
+        where = source or user_source()
         try:
             results = _several(kernel(*arrays, **attrs))
         except Exception as error:
@@ -368,7 +362,6 @@ class Op:
         if isinstance(array, Linear):
             raise GradientError(
                 "the function is not linear: it multiplies two values that both are",
-                where=str(builder.user_source()),
                 fix="transpose a linear function, such as one that rlx.linearize gives",
             )
         array = np.asarray(array)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from .errors import ArgumentError, DtypeError
-from .source import nearest_source
 from .types import DTYPES, NAMES, as_dtype
 
 FLOATS = ("float16", "bfloat16", "float32")
@@ -73,7 +72,6 @@ def _name_of(kind: str, given: object) -> str:
     if name not in FLOATS:
         raise ArgumentError(
             f"Policy: {kind} is {given!r}",
-            where=str(nearest_source()),
             fix=f"give one of {', '.join(FLOATS)}, or None; a policy leaves other dtypes alone",
         )
     return name
@@ -126,6 +124,5 @@ def policy_of(given: Policy | str) -> Policy:
     guess = f"did you mean {near[0]!r}? " if near else ""
     raise ArgumentError(
         f"there is no precision {given!r}",
-        where=str(nearest_source()),
         fix=f"{guess}give one of {', '.join(POLICIES)}, or a rlx.Policy",
     )

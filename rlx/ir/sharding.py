@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .builder import user_source
 from .errors import ArgumentError, ShapeError
 from .types import Size
 
@@ -36,7 +35,6 @@ class Mesh:
         if len(shape) != len(names) or len(set(names)) < len(names) or any(n < 1 for n in shape):
             raise ArgumentError(
                 f"a mesh of the shape {shape} cannot have axes {names}",
-                where=str(user_source()),
                 fix='give each axis a size and a name of its own: Mesh((2, 4), ("data", "model"))',
             )
         for name, value in (("shape", shape), ("axis_names", names), ("device", str(device))):
@@ -61,7 +59,6 @@ def _several(what: str, given: Any, kind: type) -> tuple[Any, ...]:
         return items
     raise ArgumentError(
         f"Mesh: {what} is {given!r}",
-        where=str(user_source()),
         fix='give sizes and names: Mesh((2, 4), ("data", "model"))',
     )
 
@@ -110,7 +107,6 @@ class NamedSharding:
                 raise ArgumentError(
                     f"NamedSharding: {what} is of type {type(given).__name__}, not a "
                     f"{kind.__name__}",
-                    where=str(user_source()),
                     fix='write rlx.NamedSharding(rlx.Mesh((2,), ("data",)), rlx.P("data"))',
                 )
         named = [name for axis in self.spec for name in _names(axis)]
@@ -124,7 +120,6 @@ class NamedSharding:
             )
             raise ArgumentError(
                 f"{self.spec}: {what}",
-                where=str(user_source()),
                 fix=f"use each of {', '.join(map(repr, self.mesh.axis_names))} at most once",
             )
 
@@ -133,7 +128,6 @@ class NamedSharding:
         if len(self.spec) > len(shape):
             raise ShapeError(
                 f"{what} has {len(shape)} axes, {self.spec} tells of {len(self.spec)}",
-                where=str(user_source()),
                 fix="leave out names at the end",
             )
         for i, axis in enumerate(self.spec):
@@ -143,7 +137,6 @@ class NamedSharding:
                 raise ShapeError(
                     f"axis {i} of {what} has {size} places, which do not part among {count} "
                     f"devices along {axis!r}",
-                    where=str(user_source()),
                     fix=f"pad it to a multiple of {count}, or leave this axis whole: None",
                 )
 

@@ -42,23 +42,24 @@ class Source:
         return f"{self.place}      {self.text}" if self.text else self.place
 
 
-class _State(threading.local):
+class _Lines(threading.local):
     def __init__(self) -> None:
         self.scope = ""
+        self.source: Source | None = None  # what `at` set
 
 
-_state = _State()
+lines = _Lines()
 
 
 @contextmanager
 def in_scope(name: str) -> Iterator[None]:
     """Give the lines of the block a name, inside of the scopes that are open."""
-    before = _state.scope
-    _state.scope = f"{before}/{name}" if before else name
+    before = lines.scope
+    lines.scope = f"{before}/{name}" if before else name
     try:
         yield
     finally:
-        _state.scope = before
+        lines.scope = before
 
 
 def nearest_frames() -> tuple[FrameType | None, FrameType | None]:
@@ -86,10 +87,23 @@ def _is_between(frame: FrameType) -> bool:
 
 def source_of(frame: FrameType) -> Source:
     """The line at which a frame is."""
-    return Source(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, _state.scope)
+    return Source(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, lines.scope)
 
 
-def nearest_source() -> Source | None:
-    """The line of the nearest frame outside of rlx."""
+def user_source() -> Source | None:
+    """The user's line: the one set by `at`, else the nearest frame outside rlx."""
+    if lines.source is not None:
+        return lines.source
     _, frame = nearest_frames()
     return None if frame is None else source_of(frame)
+
+
+@contextmanager
+def at(source: Source | None) -> Iterator[None]:
+    """Let the block's user line be this one; None leaves it as it is."""
+    before = lines.source
+    lines.source = source or before
+    try:
+        yield
+    finally:
+        lines.source = before

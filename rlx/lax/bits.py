@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ir.builder import user_source
 from ..ir.errors import DtypeError, ShapeError
 from ..ir.types import as_dtype, is_bool, is_complex
 from ..numpy.bits import joined_bits, split_bits
@@ -29,7 +28,6 @@ def bitcast_convert_type(operand: Tensor, new_dtype: Any) -> Any:
         if is_bool(one) or is_complex(one):
             raise DtypeError(
                 f"bitcast_convert_type: {one.name} cannot be read as {other.name}",
-                where=str(user_source()),
                 fix="convert it to integers, or to its real and imaginary part",
             )
     if dtype.itemsize == x.dtype.itemsize:
@@ -40,7 +38,6 @@ def bitcast_convert_type(operand: Tensor, new_dtype: Any) -> Any:
     if x.ndim == 0 or x.shape[-1] != count:
         raise ShapeError(
             f"bitcast_convert_type: {x.type} cannot be read as {dtype.name}",
-            where=str(user_source()),
             fix=f"make the last axis {count} long",
         )
     return joined_bits(x, dtype)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from ..ir.builder import user_source
 from ..ir.errors import AxisError, ShapeError
 from ..ir.types import as_dtype
 from ..trace.apply import apply, as_tensor
@@ -43,7 +42,6 @@ def dot_general(
     except (TypeError, ValueError):
         raise AxisError(
             f"dot_general: the dimension_numbers {dimension_numbers!r} do not pair axes",
-            where=str(user_source()),
             fix="give ((contracted of lhs, of rhs), (batch of lhs, of rhs)), each a tuple of axes",
         ) from None
     contract = (integers("dot_general: axes", left), integers("dot_general: axes", right))
@@ -66,7 +64,6 @@ def dot(
         if not (1 <= x.ndim <= 2 and 1 <= y.ndim <= 2):
             raise ShapeError(
                 f"dot: {x.type} and {y.type} are not vectors or matrices",
-                where=str(user_source()),
                 fix="give dimension_numbers, or use rlx.numpy.matmul",
             )
         dimension_numbers = (((x.ndim - 1,), (0,)), ((), ()))
@@ -79,7 +76,6 @@ def batch_matmul(lhs: Tensor, rhs: Tensor, precision: Any = None) -> Any:
     if x.ndim < 2 or x.ndim != y.ndim:
         raise ShapeError(
             f"batch_matmul: {x.type} and {y.type} are not equally many matrices",
-            where=str(user_source()),
             fix="give two arrays with as many axes, 2 or more",
         )
     batch = tuple(range(x.ndim - 2))

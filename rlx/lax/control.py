@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..trace import control, pytree
 from ..trace import scan as loops
@@ -81,7 +80,6 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     if size < 1:
         raise ArgumentError(
             f"map: the batch_size {size} is not positive",
-            where=str(user_source()),
             fix="use 1 or more, or None",
         )
     xs = pytree.map(as_tensor, xs)
@@ -110,7 +108,6 @@ def platform_dependent(
     if chosen is None:
         raise ArgumentError(
             "platform_dependent: there is no function for cpu",
-            where=str(user_source()),
             fix="give one as cpu=, or a default",
         )
     return callable_of("platform_dependent: the function", chosen)(*args)

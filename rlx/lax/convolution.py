@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError, ShapeError
 from ..ir.types import as_dtype
 from ..trace.apply import apply, as_tensor
@@ -54,7 +53,6 @@ def conv_dimension_numbers(
     if rank != len(sequence("conv_dimension_numbers: the shape of rhs", rhs_shape)) or rank < 2:
         raise ShapeError(
             f"a convolution of an array with {rank} axes and a kernel with {len(rhs_shape)}",
-            where=str(user_source()),
             fix="give both the same number of axes: batch and features, and the spatial ones",
         )
     if dimension_numbers is None:
@@ -78,7 +76,6 @@ def conv_dimension_numbers(
 def _bad_specs(given: Any, wanted: str) -> AttributeValueError:
     return AttributeValueError(
         f"the dimension_numbers {given!r} do not name the axes of a convolution",
-        where=str(user_source()),
         fix=f"use {wanted}, as in ('NHWC', 'HWIO', 'NHWC')",
     )
 
@@ -115,7 +112,6 @@ def conv_general_dilated(
     if isinstance(padding, str) and any(n != 1 for n in spread):
         raise AttributeValueError(
             f"conv_general_dilated: what {padding!r} pads is not clear with an lhs_dilation",
-            where=str(user_source()),
             fix="give the padding as numbers, or use lax.conv_transpose",
         )
     x, kernel = _in_order(x, specs.lhs_spec), _in_order(kernel, specs.rhs_spec)
@@ -144,7 +140,6 @@ def _in_order(x: Any, spec: Spec) -> Any:
     if len(spec) != x.ndim:
         raise ShapeError(
             f"the dimension_numbers name {len(spec)} axes of {x.type}",
-            where=str(user_source()),
             fix="name each axis of the array once",
         )
     return x if spec == tuple(range(x.ndim)) else transpose(x, spec)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import numpy as rnp
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..ir.types import as_dtype, is_inexact
 from ..trace.apply import apply, as_operand, as_tensor, operand_type
@@ -202,9 +201,7 @@ def select_n(which: Tensor, *cases: Tensor) -> Any:
     These are bools for two cases, else int32.
     """
     if not cases:
-        raise ArgumentError(
-            "select_n: there are no cases", where=str(user_source()), fix="give one or more"
-        )
+        raise ArgumentError("select_n: there are no cases", fix="give one or more")
     cases = tuple(strict("select_n", *cases))
     which = broadcast_to(as_tensor(which), operand_type(cases[0]).shape)
     if which.dtype.kind == "b":

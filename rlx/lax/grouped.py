@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from .. import numpy as rnp
-from ..ir.builder import user_source
 from ..ir.errors import ShapeError
 from ..ir.types import as_dtype
 from ..trace.apply import apply, as_tensor
@@ -40,7 +39,6 @@ def ragged_dot(
     if (x.ndim, y.ndim, counts.ndim) != (2, 3, 1) or x.shape[1] != y.shape[1]:
         raise ShapeError(
             f"ragged_dot: lhs is {x.type}, rhs {y.type}, group_sizes {counts.type}",
-            where=str(user_source()),
             fix="give shapes (m, k), (groups, k, n) and (groups,)",
         )
     groups = y.shape[0]
@@ -95,7 +93,6 @@ def _scaled(operand: Tensor, scale: Tensor | None) -> Any:
     if s.ndim != x.ndim or any(n % m for n, m in zip(x.shape, s.shape, strict=True) if m):
         raise ShapeError(
             f"scaled_dot: the operand is {x.type}, its scale {s.type}",
-            where=str(user_source()),
             fix="give as many axes, with sizes that divide those of the operand",
         )
     for axis, (n, m) in enumerate(zip(x.shape, s.shape, strict=True)):

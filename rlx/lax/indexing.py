@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .. import numpy as rnp
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, DtypeError
 from ..ir.types import is_integer
 from ..trace.apply import apply, as_operand, as_tensor, operand_type
@@ -62,14 +61,12 @@ def _starts(name: str, x: Any, starts: Any, from_end: bool) -> list[Any]:
         if vector.ndim != 1:
             raise ArgumentError(
                 f"{name}: the starts are {vector.type}",
-                where=str(user_source()),
                 fix="give a vector or a list with one integer for each axis",
             )
         starts = [vector[i] for i in range(vector.shape[0])]
     if len(starts) != x.ndim:
         raise ArgumentError(
             f"{name}: there are {len(starts)} starts for the {x.ndim} axes of {x.type}",
-            where=str(user_source()),
             fix="give one integer for each axis",
         )
     return [_start(name, s, n, from_end) for s, n in zip(starts, x.shape, strict=True)]
@@ -88,7 +85,6 @@ def _start(name: str, start: Any, size: Any, from_end: bool) -> Any:
     if not is_integer(dtype):
         raise DtypeError(
             f"{name}: a start is {operand_type(start)}",
-            where=str(user_source()),
             fix="give an integer scalar: start.astype('int32')",
         )
     if not from_end or dtype.kind == "u":
@@ -243,7 +239,6 @@ def _numbers(name: str, numbers: Any, kind: type) -> Any:
     if not isinstance(numbers, kind):
         raise ArgumentError(
             f"{name}: the dimension_numbers are of {type(numbers).__name__}",
-            where=str(user_source()),
             fix=f"give a lax.{kind.__name__}",
         )
     return kind(*(integers(f"{name}: axes", axes) for axes in numbers))

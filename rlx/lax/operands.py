@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, DtypeError, ShapeError
 from ..ir.types import is_bool, is_complex, is_float, is_integer
 from ..trace.apply import apply, as_operand, described, is_weak, operand_type
@@ -41,7 +40,6 @@ def strict_dtype(name: str, given: Sequence[Any]) -> np.dtype:
         if operand_type(x).dtype != dtype:
             raise DtypeError(
                 f"{name}: the dtypes differ, {dtype.name} and {operand_type(x).dtype.name}",
-                where=str(user_source()),
                 notes=described(*given),
                 fix=f"convert one, x.astype({dtype.name!r}), or use rlx.numpy, which promotes",
             )
@@ -49,7 +47,6 @@ def strict_dtype(name: str, given: Sequence[Any]) -> np.dtype:
         if is_weak(x) and kind(_dtype(x)) > kind(dtype):
             raise DtypeError(
                 f"{name}: a {_dtype(x).name} number does not fit {dtype.name} operands",
-                where=str(user_source()),
                 notes=described(*given),
                 fix=f"convert the operands, x.astype({_dtype(x).name!r}), or use rlx.numpy",
             )
@@ -70,7 +67,6 @@ def _of_one_rank(name: str, given: Sequence[Any]) -> Sequence[Any]:
     if len(ranks) > 1:
         raise ShapeError(
             f"{name}: the operands have {' and '.join(map(str, sorted(ranks)))} axes",
-            where=str(user_source()),
             notes=described(*given),
             fix="add axes with lax.expand_dims, or use rlx.numpy, which broadcasts",
         )
@@ -92,7 +88,6 @@ def sequence(what: str, items: Any) -> Sequence[Any]:
     if not isinstance(items, Sequence) or isinstance(items, str):
         raise ArgumentError(
             f"{what}: {type(items).__name__} is no sequence",
-            where=str(user_source()),
             fix="give a list or a tuple",
         )
     return items
@@ -104,7 +99,6 @@ def scalar(name: str, x: Any) -> Any:
     if operand_type(x).shape:
         raise ShapeError(
             f"{name}: the initial value is {operand_type(x)}",
-            where=str(user_source()),
             fix="give a scalar",
         )
     return x
@@ -115,14 +109,12 @@ def integers(what: str, numbers: Any, count: int | None = None) -> tuple[int, ..
     if not isinstance(numbers, Sequence | np.ndarray | range) or isinstance(numbers, str):
         raise ArgumentError(
             f"{what} {numbers!r} is no sequence of integers",
-            where=str(user_source()),
             fix="give a tuple of integers",
         )
     found = tuple(integer(f"{what}: a number", n) for n in numbers)
     if count is not None and len(found) != count:
         raise ArgumentError(
             f"{what} {found} has {len(found)} numbers, not {count}",
-            where=str(user_source()),
             fix=f"give {count} integers",
         )
     return found

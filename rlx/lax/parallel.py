@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from .. import numpy as rnp
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.graph import OPS
 from ..trace import pytree
@@ -55,7 +54,6 @@ def _refuse_groups(groups: Any) -> None:
     if groups is not None:
         raise ArgumentError(
             "axis_index_groups: groups of members do not talk among themselves here",
-            where=str(user_source()),
             fix="nest two vmaps with a name each: a batch of groups, each a batch of members",
         )
 
@@ -153,7 +151,6 @@ def _own_part(x: Any, axis_name: Any, place: int, tiled: bool) -> Any:
     if size % count or not (tiled or size == count):
         raise ShapeError(
             f"axis {place} of {x.type} does not make {count} parts, one for each member",
-            where=str(user_source()),
             fix=f"use a size of {count}" + (", or a multiple of it" if tiled else ""),
         )
     parts = rnp.reshape(x, (*x.shape[:place], count, size // count, *x.shape[place + 1 :]))
@@ -199,7 +196,6 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
         if not (0 <= source < count and 0 <= target < count) or sources[target] >= 0:
             raise ArgumentError(
                 f"ppermute: {tuple(perm)} is no one-to-one map of {count} members",
-                where=str(user_source()),
                 fix=f"give pairs of numbers from 0 to {count - 1}, each target once",
             )
         sources[target] = source

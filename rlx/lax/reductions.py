@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import numpy as rnp
-from ..ir.builder import user_source
 from ..ir.errors import ShapeError
 from ..ir.types import as_dtype
 from ..trace import pytree
@@ -65,7 +64,6 @@ def reduce(
     if any(x.shape != xs[0].shape for x in xs):
         raise ShapeError(
             f"reduce: the shapes {', '.join(str(x.shape) for x in xs)} differ",
-            where=str(user_source()),
             fix="give operands of one shape",
         )
     monoid = monoid_of(computation, xs[0].dtype) if len(xs) == 1 else None

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from .. import numpy as rnp
-from ..ir.builder import user_source
 from ..ir.errors import ShapeError
 from ..trace import axes as checked
 from ..trace.apply import apply, as_operand, as_tensor
@@ -87,7 +86,6 @@ def collapse(operand: Tensor, start_dimension: int, stop_dimension: int | None =
     if stop <= start:
         raise ShapeError(
             f"collapse: there are no axes from {start_dimension} below {stop_dimension}",
-            where=str(user_source()),
             fix=f"pick axes of the {x.ndim} there are, the first below the second",
         )
     return rnp.reshape(x, (*x.shape[:start], -1, *x.shape[stop:]))
@@ -130,7 +128,6 @@ def split(operand: Tensor, sizes: Sequence[int], axis: int = 0) -> list[Any]:
     if end != x.shape[place]:
         raise ShapeError(
             f"split: the sizes {tuple(sizes)} sum to {end}, axis {axis} has {x.shape[place]}",
-            where=str(user_source()),
             fix=f"give sizes with the sum {x.shape[place]}",
         )
     return [slice_in_dim(x, start, stop, axis=place) for start, stop in ends]

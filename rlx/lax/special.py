@@ -6,7 +6,6 @@ import enum
 from collections.abc import Sequence
 from typing import Any
 
-from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError
 from ..ir.types import as_dtype
 from ..trace.apply import apply, as_tensor
@@ -88,7 +87,6 @@ def fft(x: Tensor, fft_type: Any, fft_lengths: Sequence[int]) -> Any:
     if kind not in {each.value for each in FftType}:
         raise AttributeValueError(
             f"fft: there is no transform {fft_type!r}",
-            where=str(user_source()),
             fix="use one of FFT, IFFT, RFFT, IRFFT",
         )
     lengths = integers("fft: the lengths", fft_lengths)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..ir.builder import user_source
 from ..ir.dims import Dim
 from ..ir.errors import ArgumentError, AttributeValueError, ShapeError
 from ..trace.apply import apply, as_tensor
@@ -42,7 +41,6 @@ def padtype_to_pads(
     if name not in PADDINGS:
         raise AttributeValueError(
             f"there is no padding {padding!r}",
-            where=str(user_source()),
             fix=f"use one of {', '.join(PADDINGS)}, or (before, after) for each axis",
         )
     pads = []
@@ -60,7 +58,6 @@ def padtype_to_pads(
         if not isinstance(size, int) and stride != 1:
             raise ShapeError(
                 f"{name} padding of the size {size} needs its number",
-                where=str(user_source()),
                 fix="use a static size, or give (before, after) for each axis",
             )
         count = size if stride == 1 else -(-size // max(stride, 1))
@@ -83,7 +80,6 @@ def pads_of(
     if not isinstance(padding, Sequence) or len(padding) != len(shape):
         raise ArgumentError(
             f"{name}: the padding {padding!r} has not a pair for each of {len(shape)} axes",
-            where=str(user_source()),
             fix=f"use one of {', '.join(PADDINGS)}, or (before, after) for each axis",
         )
     pairs = [integers(f"{name}: the padding of an axis", p, 2) for p in padding]
@@ -160,7 +156,6 @@ def reduce_window(
     if monoid is None or monoid.windows is None:
         raise ArgumentError(
             "reduce_window: the computation is none of add, mul, max and min",
-            where=str(user_source()),
             fix="use lax.add, lax.mul, lax.max or lax.min, or reduce rlx.lax's "
             "conv_general_dilated_patches, which has the elements of a window as an axis",
         )

@@ -9,7 +9,6 @@ from typing import Any, NoReturn
 import numpy as np
 
 from .. import numpy as rnp
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.ops.attention_blocks import HIDDEN
 from ..ir.types import is_float, promote
@@ -231,7 +230,6 @@ def _check(q: Any, k: Any, v: Any) -> None:
     if not is_fit or not (q.dtype == k.dtype == v.dtype):
         raise ShapeError(
             "dot_product_attention: query, key and value do not fit",
-            where=str(user_source()),
             notes=[f"query: {q.type}", f"key: {k.type}", f"value: {v.type}"],
             fix="give one dtype, and shapes (batch, T, heads, size), (batch, S, heads or a "
             "divisor, size), and that of the keys",
@@ -246,7 +244,6 @@ def _grouped(name: str, x: Any, q: Any, k: Any) -> Any:
     if not fits or (name == "mask" and x.dtype.kind != "b"):
         raise ShapeError(
             f"dot_product_attention: the {name} is {x.type}",
-            where=str(user_source()),
             fix=f"give {'bools' if name == 'mask' else 'numbers'} of a shape that broadcasts to "
             f"{whole}",
         )
@@ -293,4 +290,4 @@ def _lengths_seen(name: str, lengths: Any, batch: Any, size: Any, axis: int) -> 
 
 
 def _wrong(what: str, fix: str) -> NoReturn:
-    raise ArgumentError(f"dot_product_attention: {what}", where=str(user_source()), fix=fix)
+    raise ArgumentError(f"dot_product_attention: {what}", fix=fix)

@@ -14,7 +14,6 @@ from typing import Any, final
 
 from .. import lax
 from .. import numpy as rnp
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.types import promote
 from ..trace.apply import as_tensor
@@ -42,7 +41,6 @@ def _numbers(what: str, given: Numbers, count: int | None = None) -> tuple[int, 
     if min(found, default=1) < 1 or (count is not None and len(found) != count):
         raise ArgumentError(
             f"{what} is {given}, not a positive integer for each of {count or 'some'} axes",
-            where=str(user_source()),
             fix="give an integer of 1 or more, or one for each axis",
         )
     return found
@@ -58,7 +56,6 @@ def _pads(name: str, padding: Pads, count: int) -> str | tuple[tuple[int, int], 
     if len(pairs) != count or any(len(p) != 2 for p in pairs):
         raise ArgumentError(
             f"{name}: the padding is {padding}, not one or two integers for each of {count} axes",
-            where=str(user_source()),
             fix='give "SAME", "VALID", an integer, or (before, after) for each axis',
         )
     what = f"{name}: a padding"
@@ -70,7 +67,6 @@ def _with_one_batch_axis(name: str, x: Any, count: int) -> tuple[Any, tuple[Any,
     if x.ndim < count + 1:
         raise ShapeError(
             f"{name}: the input is {x.type}, which has not {count} axes and features",
-            where=str(user_source()),
             fix=f"give an array of {count + 1} axes or more, features last",
         )
     batch = x.shape[: x.ndim - count - 1]
@@ -89,7 +85,6 @@ def _check_features(name: str, x: Any, wanted: int, count: int) -> None:
         fix = f"channels come last here: x.transpose({', '.join(map(str, order))})"
     raise ShapeError(
         f"{name}: the layer takes {wanted} features, the input {x.type} has {x.shape[-1]}",
-        where=str(user_source()),
         fix=fix,
     )
 
@@ -109,13 +104,11 @@ def _sizes_of_layer(
     if not 1 <= len(kernel) <= len(LETTERS):
         raise ArgumentError(
             f"{name}: a kernel of {len(kernel)} axes",
-            where=str(user_source()),
             fix=f"give 1 to {len(LETTERS)} sizes, one for each axis",
         )
     if any(n % groups for n in sizes):
         raise ArgumentError(
             f"{name}: {sizes[0]} inputs and {sizes[1]} outputs do not part in {groups} groups",
-            where=str(user_source()),
             fix=f"make both a multiple of {groups}",
         )
     return (*kernel, sizes[0] // groups, sizes[1])

@@ -14,7 +14,6 @@ import numpy as np
 
 from .. import numpy as rnp
 from .. import random
-from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError, ShapeError
 from ..ir.types import as_dtype, is_complex, is_float
 from ..numpy.reductions import named
@@ -185,7 +184,6 @@ def delta_orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = Non
         if sizes[-1] < sizes[-2]:
             raise ShapeError(
                 f"delta_orthogonal: there are more inputs, {sizes[-2]}, than outputs, {sizes[-1]}",
-                where=str(user_source()),
                 fix="use at least as many outputs as inputs",
             )
         matrix = orthogonal(scale, column_axis)(key, sizes[-2:], dtype)
@@ -217,7 +215,6 @@ def _check_rank(name: str, shape: tuple[int, ...], ranks: Sequence[int]) -> None
     if len(shape) not in ranks:
         raise ShapeError(
             f"{name}: the shape {shape} has {len(shape)} axes",
-            where=str(user_source()),
             fix=f"give {ranks[0]} axes" + (" or more" if len(ranks) > 1 else ""),
         )
 
@@ -226,7 +223,6 @@ def _fans(shape: tuple[int, ...], inputs: Axes, outputs: Axes, batch: Axes) -> t
     if len(shape) < 2:
         raise ShapeError(
             f"the shape {shape} has no axes of inputs and outputs",
-            where=str(user_source()),
             fix="give two axes or more, or use initializers.normal or zeros",
         )
     name = "variance_scaling"
@@ -241,6 +237,5 @@ def _check_one_of(name: str, value: str, valid: tuple[str, ...]) -> None:
     if value not in valid:
         raise AttributeValueError(
             f"variance_scaling: the {name} {value!r} does not exist",
-            where=str(user_source()),
             fix=f"use one of {', '.join(valid)}",
         )

@@ -10,7 +10,6 @@ from typing import Any, final
 
 from .. import numpy as rnp
 from .. import random
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..trace.apply import as_tensor
 from ..trace.arguments import members, wrong
@@ -125,7 +124,6 @@ class Dropout(Module):
         if not 0 <= number("Dropout: the rate", rate) <= 1:
             raise ArgumentError(
                 f"Dropout: the rate {rate} is no probability",
-                where=str(user_source()),
                 fix="give a rate from 0 to 1",
             )
         self.rate = float(rate)
@@ -198,7 +196,6 @@ class MLP(Module):
         if len(sizes) < 2:
             raise ArgumentError(
                 f"MLP: {list(sizes)} has no input and output size",
-                where=str(user_source()),
                 fix="give the size of the input, of each hidden layer, and of the output",
             )
         keys = random.split(key, len(sizes) - 1)

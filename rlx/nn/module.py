@@ -27,7 +27,6 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 from typing_extensions import dataclass_transform
 
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, DtypeError, ImmutableError, StaticArgumentError
 from ..trace import pytree
 from ..trace.array import Array
@@ -120,7 +119,6 @@ class Module(metaclass=ModuleType):
             if name not in names:
                 raise ArgumentError(
                     f"{type(self).__name__} has no field {name!r}",
-                    where=str(user_source()),
                     fix=f"its fields are {', '.join(names)}",
                 )
         made = _make(type(self), {**vars(self), **changes})
@@ -134,7 +132,6 @@ class Module(metaclass=ModuleType):
         if advice:
             raise ArgumentError(
                 f"{type(self).__name__}.{name} is set, but it is no field",
-                where=str(user_source()),
                 fix=advice,
             )
         object.__setattr__(self, name, value)
@@ -159,7 +156,6 @@ def _check_keywords(cls: type, keywords: dict[str, Any]) -> None:
             guess = f"did you mean {close[0]!r}? " if close else ""
             raise ArgumentError(
                 f"{cls.__name__} takes no argument {name!r}",
-                where=str(user_source()),
                 fix=f"{guess}its arguments are {', '.join(names)}",
             ) from None
 
@@ -189,7 +185,6 @@ def _check(module: Any) -> None:
         if part.name not in vars(module):
             raise ArgumentError(
                 f"{place} was not set",
-                where=str(user_source()),
                 fix=f"write self.{part.name} = ... in __init__, or give the field a default",
             )
         value = vars(module)[part.name]
@@ -205,13 +200,11 @@ def _check_static(place: str, value: Any) -> None:
     except TypeError:
         raise StaticArgumentError(
             f"{place} is static but its {type(value).__name__} cannot be hashed",
-            where=str(user_source()),
             fix="use a tuple instead of a list, or make the field a parameter: drop static=True",
         ) from None
     if isinstance(value, Array | TracedTensor):
         raise StaticArgumentError(
             f"{place} is static but holds an array",
-            where=str(user_source()),
             fix="make the field a parameter: drop static=True",
         )
 
@@ -221,7 +214,6 @@ def _check_parameters(place: str, value: Any) -> None:
         if not isinstance(leaf, PARAMETERS):
             raise DtypeError(
                 f"{place} holds {leaf!r}, which is no array",
-                where=str(user_source()),
                 fix="make the field static: name: type = rlx.nn.field(static=True)",
             )
 
@@ -230,7 +222,6 @@ def _immutable(module: Any, name: str, advice: str = "") -> ImmutableError:
     first = f"{advice}, and " if advice else ""
     return ImmutableError(
         f"modules are immutable: {type(module).__name__}.{name} cannot be changed",
-        where=str(user_source()),
         fix=f"{first}make another one: module = module.replace({name}=...)",
     )
 

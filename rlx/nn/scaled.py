@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from .. import numpy as rnp
-from ..ir.builder import user_source
 from ..ir.errors import ShapeError
 from ..ir.types import as_dtype
 from ..trace.apply import apply, as_tensor
@@ -73,7 +72,6 @@ def scaled_matmul(
     if not is_fit:
         raise ShapeError(
             "scaled_matmul: the matrices and scales do not fit",
-            where=str(user_source()),
             notes=[str(x.type) for x in parts],
             fix="give shapes (B, M, K), (B, N, K), (B, M, K / block) and (B, N, K / block)",
         )
@@ -133,7 +131,6 @@ def _rounded(x: Any, contract: tuple[int, ...], batch: tuple[int, ...], config: 
     if length % config.block_size:
         raise ShapeError(
             f"scaled_dot_general: {length} numbers do not part in blocks of {config.block_size}",
-            where=str(user_source()),
             fix=f"contract over a multiple of {config.block_size} numbers",
         )
     blocks = rnp.reshape(lines, (-1, config.block_size))

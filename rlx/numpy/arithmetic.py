@@ -11,7 +11,6 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.errors import DtypeError
 from ..ir.memory import Memory
 from ..ir.types import (
@@ -271,7 +270,6 @@ def power(x: Tensor, y: Tensor, /) -> Any:
         if is_integer(dtype) and y < 0:
             raise DtypeError(
                 f"power: an integer to the power of {y} is not an integer",
-                where=str(user_source()),
                 fix=f"convert first: x.astype('float32') ** {y}",
             )
         if not is_bool(dtype):

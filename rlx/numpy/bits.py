@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.dims import quotient
 from ..ir.errors import ArgumentError, DtypeError, ShapeError
 from ..ir.types import DTYPES, Size, as_dtype, is_bool, is_complex
@@ -67,7 +66,6 @@ def _viewed_size(x: Any, dtype: np.dtype) -> Size:
     if size is None or (not x.ndim and given != wanted):
         raise ShapeError(
             f"view: the last axis of {x.type} does not hold whole numbers of {dtype.name}",
-            where=str(user_source()),
             fix=f"view it as a dtype of {given} bytes, or give it a last axis of a multiple of "
             f"{max(wanted // given, 1)}",
         )
@@ -119,7 +117,6 @@ def packbits(a: Tensor, axis: int | None = None, bitorder: str = "big") -> Any:
     if a.dtype.kind not in "biu":
         raise DtypeError(
             f"packbits: {a.type} has no truths or integers",
-            where=str(user_source()),
             fix="compare first: packbits(x > 0)",
         )
     flat, place = (ravel(a), 0) if axis is None else (a, axis)
@@ -139,7 +136,6 @@ def unpackbits(
     if a.dtype != np.uint8:
         raise ArgumentError(
             f"unpackbits: {a.type} has no bits of uint8",
-            where=str(user_source()),
             fix="convert it: x.astype('uint8')",
         )
     flat, place = (ravel(a), 0) if axis is None else (a, axis)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.types import DTYPES, as_dtype, is_bool
 from ..trace.apply import apply, as_operand, as_tensor, described
@@ -70,7 +69,6 @@ def _check_inner(name: str, x: Any, y: Any, i: int, j: int) -> None:
         fix = f"transpose x: x.T @ y needs x: {x.type}"
     raise ShapeError(
         f"{name}: the inner sizes differ, {n} and {m}",
-        where=str(user_source()),
         notes=described(x, y),
         fix=fix,
     )
@@ -81,7 +79,6 @@ def _check_axes(name: str, *operands: Any) -> None:
         if not x.ndim:
             raise ShapeError(
                 f"{name}: an operand has no axes",
-                where=str(user_source()),
                 notes=described(*operands),
                 fix="multiply by numbers with x * y",
             )
@@ -157,7 +154,6 @@ def _check_batch(
         if n != m:
             raise ShapeError(
                 f"matmul: the stacks have different sizes, {n} and {m}",
-                where=str(user_source()),
                 notes=described(x, y),
                 fix="make the axes before the last two equal, or 1",
             )
@@ -212,7 +208,6 @@ def vecdot(
     if x.shape[-1] != y.shape[-1]:
         raise ShapeError(
             f"vecdot: the axes have the sizes {x.shape[-1]} and {y.shape[-1]}",
-            where=str(user_source()),
             notes=described(x, y),
             fix="give both arrays the same size along the axis",
         )
@@ -267,7 +262,6 @@ def cross(
         if x.shape[-1] not in (2, 3):
             raise ShapeError(
                 f"cross: vectors have 3 elements, not {x.shape[-1]}",
-                where=str(user_source()),
                 notes=described(a, b),
                 fix="name the axis of the vectors with axis=",
             )
@@ -303,7 +297,6 @@ def tensordot(
     else:
         raise ArgumentError(
             f"tensordot: the axes are {axes!r}",
-            where=str(user_source()),
             fix="give a number of axes, or a pair of lists of axes",
         )
     left = some_axes("tensordot", tuple(first), a.ndim)
@@ -311,7 +304,6 @@ def tensordot(
     if len(left) != len(right):
         raise ArgumentError(
             f"tensordot: {len(left)} axes of a stand against {len(right)} of b",
-            where=str(user_source()),
             fix="name as many axes of a as of b",
         )
     for i, j in zip(left, right, strict=True):

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.dims import Dim
 from ..ir.errors import ArgumentError, AttributeValueError, ConcretizationError, ShapeError
 from ..ir.memory import Memory
@@ -73,7 +72,6 @@ def asarray(
     if copy is False and not (is_tensor and dtype in (None, a.dtype)):
         raise AttributeValueError(
             "asarray: no array can be made of this without a copy",
-            where=str(user_source()),
             notes=[f"a: {a.type if is_tensor else type(a).__name__}"],
             fix="leave copy out, or make it None",
         )
@@ -131,7 +129,6 @@ def _no_size(name: str, shape: Any, dtype: Any) -> None:
     if isinstance(shape, int) and isinstance(dtype, int):
         raise ArgumentError(
             f"{name}: the dtype is {dtype}",
-            where=str(user_source()),
             fix=f"write the sizes as one tuple: {name}(({shape}, {dtype}))",
         )
 
@@ -217,7 +214,6 @@ def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
     if by == 0 or not np.isfinite([low, high, by]).all() or abs((high - low) / by) > MOST_ELEMENTS:
         raise ArgumentError(
             f"arange: from {low} to {high} by {by} is no array of finite size",
-            where=str(user_source()),
             fix="use a step that leads from the start to the stop",
         )
     return new_array(_line("arange", low, high, by, dtype=wanted))
@@ -235,7 +231,6 @@ def _known_number(n: Any) -> Any:
     if isinstance(n, TracedTensor) and n.concrete is None:
         raise ConcretizationError(
             "arange needs known numbers: they decide the size",
-            where=str(user_source()),
             notes=[f"a bound is {n.type}"],
             fix="make the bound a Python value with static_argnames, or mask a longer range",
         )
@@ -371,7 +366,6 @@ def _check_matrix(name: str, x: Any) -> None:
     if x.ndim < 2:
         raise ShapeError(
             f"{name}: {x.type} is no matrix",
-            where=str(user_source()),
             fix="give an array with two axes or more",
         )
 
@@ -382,7 +376,6 @@ def diag(v: Tensor, k: int = 0) -> Any:
     if v.ndim not in (1, 2):
         raise ArgumentError(
             f"diag: {v.type} is no vector and no matrix",
-            where=str(user_source()),
             fix="diagonal(x, axis1=-2, axis2=-1) takes the diagonals of a batch of matrices",
         )
     if v.ndim == 2:
@@ -433,7 +426,6 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Any:
     if x.ndim != 1:
         raise ShapeError(
             f"vander: x is {x.type}, not a vector",
-            where=str(user_source()),
             fix="give one axis; rlx.vmap takes a batch of them",
         )
     count = x.shape[0] if N is None else integer("vander: N", N)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ir.builder import user_source
 from ..ir.errors import DtypeError
 from ..ir.types import DTYPES, is_bool, is_complex, is_float
 from ..trace.apply import apply, as_operand
@@ -25,7 +24,6 @@ def real_numbers(name: str, x: Tensor, y: Tensor) -> tuple[Any, Any]:
     if is_complex(dtype):
         raise DtypeError(
             f"{name}: complex numbers have no remainder",
-            where=str(user_source()),
             fix="divide with `/`, or take the real parts",
         )
     first, second = fit_operands(name, DTYPES["int32"] if is_bool(dtype) else dtype, x, y)

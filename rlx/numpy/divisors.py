@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ir.builder import user_source
 from ..ir.errors import DtypeError
 from ..ir.types import is_inexact
 from ..trace.apply import apply, as_tensor
@@ -43,7 +42,6 @@ def _integers(name: str, x: Tensor, y: Tensor) -> tuple[Any, Any]:
     if is_inexact(x.dtype):
         raise DtypeError(
             f"{name}: {x.dtype.name} is no integer dtype",
-            where=str(user_source()),
             fix='convert the operands: x.astype("int32")',
         )
     return x, y

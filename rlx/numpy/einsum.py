@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..trace.apply import as_tensor
 from ..trace.arguments import check_precision, choice, count_of, members
@@ -133,7 +132,6 @@ def _parse(subscripts: str, tensors: Sequence[Any]) -> tuple[list[list[str]], li
     if not isinstance(subscripts, str):
         raise ArgumentError(
             f"einsum: the subscripts are of type {type(subscripts).__name__}, not a text",
-            where=str(user_source()),
             fix='name the axes first: einsum("ij,jk->ik", x, y)',
         )
     text = subscripts.replace(" ", "")
@@ -174,7 +172,6 @@ def _with_dots(part: str, hidden: int) -> list[str]:
 def _einsum_error(what: str) -> ArgumentError:
     return ArgumentError(
         f"einsum: {what}",
-        where=str(user_source()),
         fix='write a letter for each axis, as "bij,bjk->bik"',
     )
 

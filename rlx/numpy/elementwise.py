@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.errors import DtypeError, ImmutableError
 from ..ir.types import DTYPES, is_bool, is_complex, is_inexact, is_signed
 from ..trace.apply import apply, as_operand, described, operand_type
@@ -42,7 +41,6 @@ def refuse_out(name: str, out: Any) -> None:
     if out is not None:
         raise ImmutableError(
             f"{name}: arrays are immutable, so `out` cannot be written",
-            where=str(user_source()),
             fix=f"use the result: y = {name}(x)",
         )
 
@@ -117,7 +115,6 @@ def no_bools(name: str) -> DtypeError:
     """The error of a function that has no meaning for bools."""
     return DtypeError(
         f"{name}: there is no meaning for bool",
-        where=str(user_source()),
         fix='use rlx.numpy.logical_xor, or convert with x.astype("int32")',
     )
 
@@ -162,7 +159,6 @@ def _check_bits(name: str, dtype: np.dtype, *operands: Any) -> None:
     if is_inexact(dtype):
         raise DtypeError(
             f"{name}: {dtype.name} has no bits to combine",
-            where=str(user_source()),
             notes=described(*map(as_operand, operands)),
             fix="convert the operands to integers, or compare them first: (x > 0) & (y > 0)",
         )

@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, AttributeValueError, AxisError, DtypeError, ShapeError
 from ..ir.memory import Memory
 from ..ir.types import DTYPES, as_dtype, is_complex, is_inexact
@@ -158,7 +157,6 @@ def _along_two(name: str, kind: str, a: Any, s: Lengths, axes: Any, norm: Norm) 
     if not isinstance(axes, Sequence) or len(axes) != 2:
         raise ArgumentError(
             f"{name}: the axes are {axes!r}, not two",
-            where=str(user_source()),
             fix="give two axes, or use the function that ends in n",
         )
     return _transform(name, kind, a, s, axes, norm)
@@ -171,7 +169,6 @@ def _transform(name: str, kind: str, a: Any, s: Any, axes: Axes, norm: Norm) -> 
         if kind not in ("fft", "ifft"):
             raise AxisError(
                 f"{name}: there is no axis to transform",
-                where=str(user_source()),
                 fix="give one axis or more, of an array that has some",
             )
         return x
@@ -191,7 +188,6 @@ def _operand(name: str, kind: str, a: Any) -> Any:
         if is_complex(x.dtype):
             raise DtypeError(
                 f"{name}: the operand is {x.type}, and this is for real numbers",
-                where=str(user_source()),
                 fix="use the function without the r in its name, or take x.real",
             )
         return convert(x, x.dtype if x.dtype.name == "float64" else FLOAT)
@@ -204,14 +200,12 @@ def _places(name: str, x: Any, s: Any, axes: Axes) -> tuple[int, ...]:
     if s is not None and not isinstance(s, Sequence):
         raise ArgumentError(
             f"{name}: s is {s!r}, not a sequence",
-            where=str(user_source()),
             fix="give a tuple with the length of each axis",
         )
     if axes is None and s is not None:
         if len(s) > x.ndim:
             raise AxisError(
                 f"{name}: there are {len(s)} lengths for {x.type}",
-                where=str(user_source()),
                 fix="give at most one length for each axis",
             )
         return tuple(range(x.ndim - len(s), x.ndim))
@@ -219,7 +213,6 @@ def _places(name: str, x: Any, s: Any, axes: Axes) -> tuple[int, ...]:
     if s is not None and len(s) != len(places):
         raise ArgumentError(
             f"{name}: there are {len(s)} lengths for {len(places)} axes",
-            where=str(user_source()),
             fix="give one length for each axis",
         )
     return places
@@ -233,14 +226,12 @@ def _lengths(name: str, kind: str, x: Any, s: Any, count: int) -> tuple[int, ...
     if not all(isinstance(n, int) for n in x.shape[-count:]):
         raise ShapeError(
             f"{name}: {x.type} has a symbolic size where it is transformed",
-            where=str(user_source()),
             fix="fix the size of the axis; the axes beside it may be symbolic",
         )
     lengths = tuple(integer(f"{name}: a length", n) for n in (sizes if s is None else s))
     if min(lengths) < 1:
         raise AttributeValueError(
             f"{name}: the transform has the lengths {lengths}",
-            where=str(user_source()),
             fix="use lengths of 1 or more, by n or s or a longer array",
         )
     return lengths
@@ -288,9 +279,7 @@ def _factor(name: str, count: int, norm: Norm) -> float:
 def _count(name: str, n: Any) -> int:
     n = integer(f"{name}: n", n)
     if n < 1:
-        raise AttributeValueError(
-            f"{name}: n is {n}", where=str(user_source()), fix="use a length of 1 or more"
-        )
+        raise AttributeValueError(f"{name}: n is {n}", fix="use a length of 1 or more")
     return n
 
 
@@ -304,7 +293,6 @@ def _frequency_dtype(name: str, dtype: Any) -> Any:
     if not is_inexact(dtype):
         raise DtypeError(
             f"{name}: frequencies are no {dtype.name}",
-            where=str(user_source()),
             fix="ask for a float dtype",
         )
     return dtype

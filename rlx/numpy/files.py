@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.errors import FileFormatError
 from ..ir.files import reaching
 from ..ir.types import as_dtype
@@ -60,7 +59,6 @@ def _read(name: str, read: Callable[..., np.ndarray], *args: Any, **keywords: An
     except (ValueError, TypeError) as error:
         raise FileFormatError(
             f"{name}: {error}",
-            where=str(user_source()),
             fix="give as many numbers as are asked for, in the form of the dtype",
         ) from None
 
@@ -109,7 +107,6 @@ def load(file: Any) -> Any:
     except (ValueError, EOFError, KeyError, BadZipFile) as error:
         raise FileFormatError(
             f"this is not {NAME}: {error}",
-            where=str(user_source()),
             fix="write it with rlx.numpy.save or savez",
         ) from None
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..ir.types import as_dtype, is_bool, is_integer
 from ..trace.apply import apply, as_operand, as_tensor
@@ -108,7 +107,6 @@ def piecewise(
     if len(funclist) not in (len(condlist), len(condlist) + 1):
         raise ArgumentError(
             f"piecewise: {len(funclist)} functions for {len(condlist)} conditions",
-            where=str(user_source()),
             fix="give one for each condition, and one more for the rest",
         )
     choices = [f(x, *args, **kw) if isinstance(f, Callable) else f for f in funclist]

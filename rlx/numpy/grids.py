@@ -7,7 +7,6 @@ from typing import Any, final
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..ir.types import is_bool, is_inexact
 from ..trace.apply import apply, as_tensor
@@ -116,7 +115,6 @@ def _direction(text: str, number: str) -> int:
     except ValueError:
         raise ArgumentError(
             f"r_: {text!r} says no axis",
-            where=str(user_source()),
             fix='write one to three integers, as r_["0,2", x, y]',
         ) from None
 
@@ -214,7 +212,6 @@ def gradient(f: Tensor, *varargs: Any, axis: Axis = None, edge_order: int | None
     if edge_order not in (None, 1):
         raise ArgumentError(
             f"gradient: edge_order is {edge_order}",
-            where=str(user_source()),
             fix="leave it out: differences at the edges use two samples",
         )
     f = as_tensor(f)
@@ -224,7 +221,6 @@ def gradient(f: Tensor, *varargs: Any, axis: Axis = None, edge_order: int | None
     if len(steps) != len(axes):
         raise ArgumentError(
             f"gradient: {len(varargs)} distances for {len(axes)} axes",
-            where=str(user_source()),
             fix="give one for all axes, or one for each",
         )
     slopes = [_slope(f, place, step) for place, step in zip(axes, steps, strict=True)]
@@ -237,7 +233,6 @@ def _slope(x: Any, axis: int, step: Any) -> Any:
     if x.shape[0] < 2:
         raise ArgumentError(
             f"gradient: axis {axis} of {x.type} has fewer than 2 samples",
-            where=str(user_source()),
             fix="leave the axis out: gradient(x, axis=...)",
         )
     thin = (-1,) + (1,) * (x.ndim - 1)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.errors import BoundsError, DtypeError
 from ..ir.types import DTYPES, is_bool, is_integer
 from ..trace.apply import as_tensor
@@ -37,7 +36,6 @@ def bincount(
     if not (is_bool(x.dtype) or is_integer(x.dtype)):
         raise DtypeError(
             f"bincount: x is {x.type}, not integers",
-            where=str(user_source()),
             fix='convert them: x.astype("int32")',
         )
     if length is None:
@@ -45,7 +43,6 @@ def bincount(
         if known.size and known.min() < 0:
             raise BoundsError(
                 f"bincount: {known.min()} cannot be counted, places start at 0",
-                where=str(user_source()),
                 fix="leave out negative integers: x[x >= 0]",
             )
         length = int(known.max()) + 1 if known.size else 0

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.dims import Dim
 from ..ir.errors import (
     ConcretizationError,
     ImmutableError,
     ShapeError,
 )
+from ..ir.source import user_source
 from ..ir.types import DTYPES
 from ..trace.apply import apply, apply_like, as_operand, as_tensor
 from ..trace.arguments import choice, count_of, members, wrong
@@ -107,7 +107,6 @@ def take_along_axis(
     if arr.ndim != indices.ndim:
         raise ShapeError(
             f"take_along_axis: the array is {arr.type}, the indices are {indices.type}",
-            where=str(user_source()),
             fix="give indices with as many axes as the array",
         )
     arr, indices = _aligned("take_along_axis", arr, indices, place)
@@ -168,7 +167,6 @@ def check_copied(name: str, inplace: bool) -> None:
     if inplace:
         raise ImmutableError(
             f"{name}: arrays are immutable, so nothing can be written in place",
-            where=str(user_source()),
             fix=f"use the result: x = {name}(x, ..., inplace=False)",
         )
 
@@ -217,7 +215,6 @@ def known_array(name: str, x: Tensor, fix: str) -> np.ndarray:
     if known is None:
         raise ConcretizationError(
             f"{name}: the size of the result depends on elements not known while tracing",
-            where=str(user_source()),
             notes=[f"x: {given.type}"],
             fix=fix,
         )

@@ -8,7 +8,6 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError
 from ..ir.types import (
     as_dtype,
@@ -185,7 +184,6 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     if kind not in _KINDS:
         raise AttributeValueError(
             f"isdtype: there is no kind {kind!r}",
-            where=str(user_source()),
             fix=f"use one of {', '.join(_KINDS)}",
         )
     return _KINDS[kind](as_dtype(dtype))

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.types import DTYPES, is_bool, is_complex, is_float, is_inexact
 from ..trace.apply import apply, as_operand, as_tensor
@@ -118,7 +117,6 @@ def where(condition: Tensor, x: Tensor | None = None, y: Tensor | None = None, /
     if x is None or y is None:
         raise ArgumentError(
             "where: the number of places where a condition holds is not known before it runs",
-            where=str(user_source()),
             fix="use rlx.numpy.nonzero(condition, size=n), or where(condition, x, y)",
         )
     dtype = result_dtype(as_operand(x), as_operand(y))
@@ -131,7 +129,6 @@ def _check_pairs(name: str, conditions: Sequence[Any], choices: Sequence[Any]) -
     if len(conditions) != len(choices):
         raise ArgumentError(
             f"{name}: {len(conditions)} conditions and {len(choices)} choices",
-            where=str(user_source()),
             fix="give one choice for each condition",
         )
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.dims import Dim
 from ..ir.errors import (
     ArgumentError,
@@ -71,7 +70,6 @@ def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Any:
     if len(order) != a.ndim:
         raise ShapeError(
             f"transpose: {len(order)} axes are named, the array has {a.ndim}",
-            where=str(user_source()),
             notes=[f"a: {a.type}"],
             fix="name each axis once",
         )
@@ -105,7 +103,6 @@ def moveaxis(a: Tensor, source: Axis, destination: Axis) -> Any:
     if len(start) != len(stop):
         raise ArgumentError(
             f"moveaxis: {len(start)} axes go to {len(stop)} places",
-            where=str(user_source()),
             fix="give one destination for each source",
         )
     order = [i for i in range(a.ndim) if i not in start]
@@ -143,7 +140,6 @@ def squeeze(a: Tensor, axis: Axis = None) -> Any:
         if a.shape[i] != 1:
             raise AxisError(
                 f"squeeze: axis {i} has the size {a.shape[i]}, not 1",
-                where=str(user_source()),
                 notes=[f"a: {a.type}"],
                 fix="name axes of size 1 only, or index the axis",
             )
@@ -190,7 +186,6 @@ def broadcast_to(array: Tensor, shape: Any) -> Any:
     if _broadcast_shapes("broadcast_to", array.shape, new) != new:
         raise ShapeError(
             f"broadcast_to: {tuple(array.shape)} does not broadcast to {new}",
-            where=str(user_source()),
             fix="each size must be equal or 1, counted from the last axis",
         )
     return _broadcast_to(array, new)
@@ -208,9 +203,7 @@ def _same_dtype(name: str, arrays: Any) -> list[Any]:
     is_many = isinstance(arrays, Iterable) and not isinstance(arrays, str)
     tensors = [as_operand(x) for x in arrays] if is_many else []
     if not tensors:
-        raise ArgumentError(
-            f"{name}: there are no arrays", where=str(user_source()), fix="give one or more"
-        )
+        raise ArgumentError(f"{name}: there are no arrays", fix="give one or more")
     dtype = result_dtype(*tensors)
     return [convert_exactly(x, dtype) for x in tensors]
 
@@ -232,7 +225,6 @@ def _no_array(name: str, axis: Any) -> None:
     if getattr(axis, "shape", ()) != ():
         raise ArgumentError(
             f"{name}: the axis is an array",
-            where=str(user_source()),
             fix=f"write the arrays as one list: {name}([a, b])",
         )
 
@@ -252,7 +244,6 @@ def stack(arrays: Sequence[Tensor], axis: int = 0, out: None = None, dtype: Any 
         if x.shape != shape:
             raise ShapeError(
                 f"stack: array 0 has the shape {shape}, array {i} {x.shape}",
-                where=str(user_source()),
                 fix="give arrays of one shape, or use concatenate",
             )
     place = one_axis("stack", axis, len(shape) + 1)
@@ -298,7 +289,6 @@ def split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) 
     if isinstance(count, int) and count > 0 and not isinstance(size, Dim) and size % count:
         raise ShapeError(
             f"split: {ary.shape[place]} elements do not make {count} equal pieces",
-            where=str(user_source()),
             fix="pick a number that divides the size, or use array_split",
         )
     return array_split(ary, indices_or_sections, place)
@@ -315,7 +305,6 @@ def array_split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int
         if isinstance(longer, Dim):
             raise ShapeError(
                 f"split: the open size {size} may not make {indices_or_sections} equal pieces",
-                where=str(user_source()),
                 fix=f"open one that does: {{{place}: {indices_or_sections} * rlx.dim('n')}}",
             )
         lengths = [short + (i < longer) for i in range(indices_or_sections)]
@@ -325,7 +314,6 @@ def array_split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int
     else:
         raise ArgumentError(
             f"split: {indices_or_sections!r} is no number of pieces",
-            where=str(user_source()),
             fix="give an integer, or a list of the indices to cut at",
         )
     before = (slice(None),) * place
@@ -391,7 +379,6 @@ def repeat(
     if np.min(counts, initial=0) < 0:
         raise ArgumentError(
             f"repeat: {repeats} has a negative count",
-            where=str(user_source()),
             fix="repeat 0 times or more",
         )
     if isinstance(repeats, int):
@@ -402,7 +389,6 @@ def repeat(
     if counts.shape not in ((), (1,), (a.shape[place],)):
         raise ShapeError(
             f"repeat: there are counts of shape {counts.shape} for {a.shape[place]} elements",
-            where=str(user_source()),
             fix="give one count, or one for each element along the axis",
         )
     counts = np.broadcast_to(counts, (a.shape[place],))
@@ -419,7 +405,6 @@ def _repeated_places(repeats: TracedTensor, size: Any, total: int | None) -> Any
     if total is None:
         raise ConcretizationError(
             "repeat: the size of the result depends on counts not known while tracing",
-            where=str(user_source()),
             notes=[f"repeats: {repeats.type}"],
             fix="say how many there are: repeat(x, repeats, total_repeat_length=n)",
         )

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, ShapeError
 from ..trace import pytree
 from ..trace.apply import as_tensor
@@ -51,7 +50,6 @@ def vectorize(
             raise ArgumentError(
                 f"vectorize: {function_name(pyfunc)} got {len(given)} arrays, the signature "
                 f"{signature!r} has {len(owned)}",
-                where=str(user_source()),
                 fix="name the axes of each argument in the signature, or exclude it",
             )
 
@@ -68,7 +66,6 @@ def _parse(signature: str) -> list[Core]:
     if not re.fullmatch(rf"\s*{_LIST}\s*->\s*{_LIST}\s*", signature):
         raise ArgumentError(
             f"vectorize: the signature {signature!r} cannot be read",
-            where=str(user_source()),
             fix='write it as "(m,n),(n)->(m)"',
         )
     left = signature.split("->")[0]
@@ -84,14 +81,12 @@ def _mapped(fn: Callable[..., Any], given: list[Any], owned: Sequence[Core]) -> 
         if count < 0:
             raise ShapeError(
                 f"vectorize: an argument is {x.type}, but owns the axes ({', '.join(core)})",
-                where=str(user_source()),
                 fix="give it all axes that the signature names",
             )
         for name, size in zip(core, x.shape[count:], strict=True):
             if sizes.setdefault(name, size) != size:
                 raise ShapeError(
                     f"vectorize: the axis {name} has the sizes {sizes[name]} and {size}",
-                    where=str(user_source()),
                     fix="make the sizes equal",
                 )
         fronts.append(tuple(x.shape[:count]))

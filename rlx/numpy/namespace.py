@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError
 from ..ir.types import DTYPES
 from ..trace.array import default_memory, find_memory
@@ -75,7 +74,6 @@ def namespace_of(module: ModuleType, api_version: str | None) -> ModuleType:
     if api_version not in (None, *_VERSIONS):
         raise AttributeValueError(
             f"rlx.numpy does not follow version {api_version!r} of the array API standard",
-            where=str(user_source()),
             fix=f"ask for one of {', '.join(_VERSIONS)}",
         )
     return module

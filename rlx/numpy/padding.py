@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, AttributeValueError
 from ..trace.apply import apply, as_tensor
 from ..trace.arguments import wrong
@@ -47,7 +46,6 @@ def pad(array: Tensor, pad_width: Any, mode: str = "constant", **kwargs: Any) ->
     if any(n < 0 for pair in widths for n in pair):
         raise ArgumentError(
             f"pad: pad_width {pad_width} has a negative size",
-            where=str(user_source()),
             fix="cut elements off by a slice, x[1:-1]",
         )
     if mode in ("constant", "empty"):
@@ -62,7 +60,6 @@ def pad(array: Tensor, pad_width: Any, mode: str = "constant", **kwargs: Any) ->
         modes = ["constant", "empty", "linear_ramp", *_BY_INDEX, *_BY_STATISTIC]
         raise AttributeValueError(
             f"pad: there is no mode {mode!r}",
-            where=str(user_source()),
             fix=f"use one of {', '.join(modes)}",
         )
     for axis, (before, after) in enumerate(widths):
@@ -85,7 +82,6 @@ def _pairs(name: str, given: Any, rank: int) -> list[tuple[Any, Any]]:
     except ValueError:
         raise ArgumentError(
             f"pad: {name} is {given!r}",
-            where=str(user_source()),
             fix="give a number, a (before, after), or one such pair for each axis",
         ) from None
     return [(a, b) for a, b in table.tolist()]

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, BoundsError, DtypeError
 from ..ir.types import DTYPES, is_integer
 from ..trace.apply import as_tensor
@@ -34,7 +33,6 @@ def integers(name: str, x: Tensor) -> Any:
     if not is_integer(tensor.dtype):
         raise DtypeError(
             f"{name}: the indices are {tensor.type}, not integers",
-            where=str(user_source()),
             fix='convert them: indices.astype("int32")',
         )
     return convert(tensor, INT32) if tensor.dtype.itemsize < 4 else tensor
@@ -67,7 +65,6 @@ def check_inside(name: str, indices: Tensor, size: Any, mode: str) -> None:
         if low < 0 or high >= size:
             raise BoundsError(
                 f"{name}: the index {low if low < 0 else high} names none of {size} places",
-                where=str(user_source()),
                 fix='write mode="clip" or mode="wrap"',
             )
 
@@ -106,7 +103,6 @@ def ravel_multi_index(
     if len(indices) != len(sizes):
         raise ArgumentError(
             f"ravel_multi_index: {len(indices)} indices, {len(sizes)} dims",
-            where=str(user_source()),
             fix="give an index for each axis",
         )
     choice("ravel_multi_index: order", order, ("C", "F"))

@@ -8,7 +8,6 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError, ShapeError
 from ..ir.types import is_inexact
 from ..trace.apply import apply, as_operand, as_tensor
@@ -197,7 +196,6 @@ def interp(
         if isinstance(end, str) and end != "extrapolate":
             raise AttributeValueError(
                 f"interp: beyond an end there is no {end!r}",
-                where=str(user_source()),
                 fix='give a number, or "extrapolate"',
             )
     dtype = result_dtype(*map(as_operand, (x, xp, fp)), inexact=True)
@@ -205,7 +203,6 @@ def interp(
     if xp.ndim != 1 or tuple(xp.shape) != tuple(fp.shape):
         raise ShapeError(
             f"interp: the points are {xp.type} and {fp.type}",
-            where=str(user_source()),
             fix="give two vectors of one size; rlx.vmap takes a batch of them",
         )
     if period is not None:

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..trace import pytree
 from ..trace.array import Array
@@ -64,7 +63,6 @@ def _called(
         raise traced.no_value(name, fix)
     raise ArgumentError(
         f"{name}: of traced arrays it takes no {lacking}",
-        where=str(user_source()),
         notes=[f"rlx.{name}({', '.join(_signature(own).parameters)})"],
         fix="leave it out: convert (x.astype), choose (rlx.numpy.where) or assign (y[...] = x) "
         "in a step of its own",

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError, ShapeError
 from ..ir.types import DTYPES, is_inexact
 from ..trace.apply import apply, as_tensor
@@ -136,7 +135,6 @@ def _quantile(
     if method not in METHODS:
         raise AttributeValueError(
             f"{name}: there is no method {method!r}",
-            where=str(user_source()),
             fix=f"use one of {', '.join(METHODS)}",
         )
     axes = some_axes(name, axis, x.ndim)
@@ -148,7 +146,6 @@ def _quantile(
     elif weights is not None:
         raise AttributeValueError(
             f"{name}: the method {method!r} takes no weights",
-            where=str(user_source()),
             fix='write method="inverted_cdf"',
         )
     else:
@@ -205,7 +202,6 @@ def _weights_of(name: str, x: Any, weights: Tensor, axes: Sequence[int]) -> Any:
     if tuple(weights.shape) != wanted:
         raise ShapeError(
             f"{name}: the weights have the shape {weights.shape}, the elements {wanted}",
-            where=str(user_source()),
             fix="give a weight for each element along the axes",
         )
     thin = reshape(weights, tuple(n if i in axes else 1 for i, n in enumerate(x.shape)))

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.errors import ShapeError
 from ..ir.types import (
     DTYPES,
@@ -162,7 +161,6 @@ def _check_not_empty(name: str, x: Any, axis: Axis, initial: Any) -> None:
     if initial is None and any_zero(x.shape[i] for i in axes):
         raise ShapeError(
             f"{name}: there is nothing to compare along axes of size 0",
-            where=str(user_source()),
             notes=[f"x: {x.type}"],
             fix=f"give an answer for this case: {name}(x, initial=0)",
         )
@@ -217,7 +215,6 @@ def _place(name: str, x: Tensor, axis: int | None, keepdims: bool | None) -> Any
     if flat.shape[place] == 0:
         raise ShapeError(
             f"{name}: there is nothing to compare along an axis of size 0",
-            where=str(user_source()),
             notes=[f"x: {x.type}"],
             fix="check the size first",
         )

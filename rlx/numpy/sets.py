@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError
 from ..ir.types import DTYPES
 from ..trace.apply import as_operand, as_tensor
@@ -178,7 +177,6 @@ def isin(
     if method not in ("auto", "compare_all", "binary_search", "sort"):
         raise AttributeValueError(
             f"isin: there is no method {method!r}",
-            where=str(user_source()),
             fix='use "auto", "compare_all", "binary_search" or "sort"',
         )
     dtype = result_dtype(as_operand(element), as_operand(test_elements))

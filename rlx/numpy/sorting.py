@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..ir.builder import user_source
 from ..ir.dims import Dim
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.types import DTYPES, MOST_ELEMENTS, is_bool, is_float
@@ -65,7 +64,6 @@ def _check_plain(name: str, kind: Any, order: Any) -> None:
     if order is not None:
         raise ArgumentError(
             f"{name}: there are no fields whose order could be chosen",
-            where=str(user_source()),
             fix="leave order out",
         )
 
@@ -117,7 +115,6 @@ def _check_rank(name: str, a: Tensor, kth: Any, axis: int) -> None:
         if not -size <= integer(f"{name}: kth", rank) < size:
             raise ArgumentError(
                 f"{name}: kth {rank} is outside an axis with {size} elements",
-                where=str(user_source()),
                 fix=f"pick a place from {-size} to {size - 1}",
             )
 
@@ -165,7 +162,6 @@ def check_vector(name: str, x: Any) -> None:
     if x.ndim != 1:
         raise ShapeError(
             f"{name}: {x.type} is no vector",
-            where=str(user_source()),
             fix="give an array with one axis",
         )
 

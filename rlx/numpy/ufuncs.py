@@ -10,7 +10,6 @@ from typing import Any, final
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, ShapeError
 from ..trace.apply import as_tensor
 from ..trace.arguments import callable_of, count_of
@@ -175,7 +174,6 @@ class ufunc:
         if start is None and rows.shape[0] == 0:
             raise ShapeError(
                 f"{self.__name__}.reduce: there is nothing to combine along an axis of size 0",
-                where=str(user_source()),
                 fix="give an initial value",
             )
         if start is None:
@@ -210,7 +208,7 @@ class ufunc:
             )
 
     def _wrong(self, what: str, fix: str) -> ArgumentError:
-        return ArgumentError(f"{self.__name__}: {what}", where=str(user_source()), fix=fix)
+        return ArgumentError(f"{self.__name__}: {what}", fix=fix)
 
 
 def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> ufunc:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from .. import numpy as rnp
-from ..ir.builder import user_source
 from ..ir.errors import ConcretizationError, ShapeError
 from ..ir.types import is_bool, is_float
 from ..trace.apply import as_tensor
@@ -98,7 +97,6 @@ def _reduced(combine: str, start: Any, data: Any, ids: Any, count: Any, mode: st
     if data.shape[: ids.ndim] != ids.shape:
         raise ShapeError(
             f"segment_{combine}: the rows of {data.type} do not have the numbers {ids.type}",
-            where=str(user_source()),
             fix="give one number for each row of the data",
         )
     total = _count(ids) if count is None else integer("num_segments", count)
@@ -116,7 +114,6 @@ def _count(ids: Any) -> int:
     if known is None:
         raise ConcretizationError(
             "the number of segments is not known while the function is recorded",
-            where=str(user_source()),
             notes=[f"segment_ids: {ids.type}"],
             fix="pass num_segments",
         )

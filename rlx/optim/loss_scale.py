@@ -20,7 +20,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from .. import numpy as rnp
-from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError
 from ..ir.types import is_inexact
 from ..trace import pytree
@@ -164,9 +163,7 @@ class DynamicLossScale:
 
 def _check(what: str, given: float, bound: float) -> None:
     if not number(what, given) > bound:
-        raise AttributeValueError(
-            f"{what} is {given}", where=str(user_source()), fix=f"use a number above {bound}"
-        )
+        raise AttributeValueError(f"{what} is {given}", fix=f"use a number above {bound}")
 
 
 class ScaledState(NamedTuple):

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from .. import numpy as rnp
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..ir.types import is_float
 from ..trace import pytree
@@ -134,7 +133,6 @@ def needs_params(name: str, params: Any) -> Any:
     if params is None:
         raise ArgumentError(
             f"{name} needs the parameters",
-            where=str(user_source()),
             fix="call optimizer.update(grads, state, params)",
         )
     return params

@@ -12,7 +12,6 @@ import ml_dtypes
 import numpy as np
 
 from .. import numpy as rnp
-from ..ir.builder import user_source
 from ..ir.errors import DtypeError
 from ..ir.types import as_dtype, is_complex, is_float
 from ..trace.apply import apply, as_tensor
@@ -250,7 +249,6 @@ def check_float(name: str, dtype: Any) -> np.dtype:
     if not is_float(dtype):
         raise DtypeError(
             f"{name}: {dtype.name} numbers have no fractions",
-            where=str(user_source()),
             fix="ask for a float dtype; rlx.random.randint gives integers",
         )
     return dtype

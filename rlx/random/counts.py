@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from .. import numpy as rnp
-from ..ir.builder import user_source
 from ..ir.errors import DtypeError, ShapeError
 from ..ir.types import as_dtype, is_bool, is_integer
 from ..trace.apply import as_tensor
@@ -46,7 +45,6 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None) -> Any:
     if not is_integer(dtype) or is_bool(dtype):
         raise DtypeError(
             f"poisson: {dtype.name} is not an integer dtype",
-            where=str(user_source()),
             fix="ask for an integer dtype",
         )
     shape = lam.shape if shape is None else as_shape(shape)
@@ -186,7 +184,6 @@ def multinomial(
     if not p.ndim:
         raise ShapeError(
             "multinomial: p has no axes",
-            where=str(user_source()),
             fix="give the chance of each outcome along the last axis",
         )
     wide = result_dtype(n, p, inexact=True)

@@ -8,7 +8,6 @@ import ml_dtypes
 import numpy as np
 
 from .. import numpy as rnp
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, DtypeError, ShapeError
 from ..ir.types import as_dtype, is_bool, is_float, is_integer
 from ..trace.apply import apply, as_tensor
@@ -34,7 +33,6 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -
     if not is_integer(dtype) or is_bool(dtype):
         raise DtypeError(
             f"randint: {dtype.name} is not an integer dtype",
-            where=str(user_source()),
             fix="ask for an integer dtype, or use rlx.random.uniform or bernoulli",
         )
     _check_bounds(minval, maxval, dtype)
@@ -66,13 +64,11 @@ def _check_bounds(low: Any, high: Any, dtype: np.dtype) -> None:
     if any(not limit.min <= n <= int(limit.max) + 1 for n in known):
         raise ArgumentError(
             f"randint: the bounds {low} and {high} do not fit {dtype.name}",
-            where=str(user_source()),
             fix=f"use bounds from {limit.min} to {int(limit.max) + 1}, or a wider dtype",
         )
     if len(known) == 2 and low >= high:
         raise ArgumentError(
             f"randint: there is no integer from {low} up to but without {high}",
-            where=str(user_source()),
             fix="give the lower bound first, and an upper one above it",
         )
 
@@ -87,7 +83,6 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> A
     if not is_float(p.dtype):
         raise DtypeError(
             f"bernoulli: the probability is {p.type}",
-            where=str(user_source()),
             fix="give a float, such as 0.5",
         )
     shape = p.shape if shape is None else as_shape(shape)
@@ -135,7 +130,6 @@ def categorical(
     if shape[len(draws) :] != batch:
         raise ShapeError(
             f"categorical: the shape {shape} does not end in that of the logits",
-            where=str(user_source()),
             notes=[f"logits: {logits.type}, drawn along axis {axis}"],
             fix=f"give a shape that ends in {batch}",
         )

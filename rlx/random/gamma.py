@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from .. import numpy as rnp
-from ..ir.builder import user_source
 from ..ir.errors import ShapeError
 from ..trace.apply import apply, as_tensor
 from ..trace.axes import as_shape, integer, number
@@ -71,7 +70,6 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Any
     if not alpha.ndim:
         raise ShapeError(
             "dirichlet: alpha has no axes",
-            where=str(user_source()),
             fix="give one parameter for each number of a line",
         )
     batch = alpha.shape[:-1] if shape is None else as_shape(shape)

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from .. import numpy as rnp
-from ..ir.builder import user_source
 from ..ir.dims import is_at_least
 from ..ir.errors import AttributeValueError, DtypeError, ShapeError
 from ..ir.types import as_dtype, is_integer, is_signed
@@ -44,7 +43,6 @@ def key(seed: Any, *, impl: str | None = None, dtype: Any = None) -> Any:
     if not is_integer(seed.dtype) or seed.shape:
         raise DtypeError(
             f"key: a seed is one integer, not {seed.type}",
-            where=str(user_source()),
             fix="give an integer; for many keys split one: rlx.random.split(key, 8)",
         )
     low = seed.astype(WORD)
@@ -63,7 +61,6 @@ def _check_impl(name: str, impl: Any, dtype: Any = None) -> None:
     if not is_known or (dtype is not None and as_dtype(dtype) != WORD):
         raise AttributeValueError(
             f"{name}: there is no generator {impl or dtype!r}",
-            where=str(user_source()),
             fix='use "threefry2x32", or leave it out',
         )
 
@@ -108,7 +105,6 @@ def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     if not is_integer(dtype) or is_signed(dtype):
         raise DtypeError(
             f"bits: {dtype.name} is not an unsigned integer",
-            where=str(user_source()),
             fix="ask for uint8, uint16, uint32 or uint64; rlx.random.randint gives signed ones",
         )
     return _joined(*_encrypt("random", key, *_counters(as_shape(shape))), dtype)
@@ -148,7 +144,6 @@ def check_key(name: str, key: Any) -> Any:
     if key.dtype != WORD or key.shape != (2,):
         raise ShapeError(
             f"{name}: a key of random numbers is uint32[2], not {key.type}",
-            where=str(user_source()),
             fix="give a key first, as in normal(rlx.random.key(0), shape); for an array of keys "
             "use rlx.vmap",
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from .. import numpy as rnp
-from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError, DtypeError, ShapeError
 from ..ir.types import as_dtype, is_inexact
 from ..numpy import linalg
@@ -40,7 +39,6 @@ def multivariate_normal(
     if mean.ndim < 1 or cov.shape[-2:] != 2 * mean.shape[-1:]:
         raise ShapeError(
             f"multivariate_normal: the mean is {mean.type} and the covariance {cov.type}",
-            where=str(user_source()),
             fix="give a mean with a last axis n and a covariance with last axes (n, n)",
         )
     together = broadcast_shapes("multivariate_normal", mean.shape[:-1], cov.shape[:-2])
@@ -61,7 +59,6 @@ def _root(cov: Any, method: str) -> Any:
         return vectors * rnp.sqrt(values[..., None, :])
     raise AttributeValueError(
         f"multivariate_normal: there is no method {method!r}",
-        where=str(user_source()),
         fix=f"use one of {', '.join(METHODS)}",
     )
 
@@ -79,7 +76,6 @@ def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | No
     if not is_inexact(dtype):
         raise DtypeError(
             f"orthogonal: {dtype.name} numbers have no fractions",
-            where=str(user_source()),
             fix="ask for a float or complex dtype",
         )
     columns = rows if m is None else integer("orthogonal: m", m)

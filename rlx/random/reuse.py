@@ -17,9 +17,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ..ir import builder
-from ..ir.builder import Builder, user_source
+from ..ir.builder import Builder
 from ..ir.config import config
 from ..ir.errors import ArgumentError, KeyReuseError
+from ..ir.source import user_source
 from ..trace.array import Array
 from ..trace.tensor import TracedTensor
 
@@ -95,7 +96,6 @@ def _next_key(name: str) -> Any:
     if not _state.sources:
         raise ArgumentError(
             f"{name}: there is no key",
-            where=str(user_source()),
             fix="pass rlx.random.key(0), or open a stream: with rlx.random.stream(0): ...",
         )
     with _inside():
@@ -125,7 +125,6 @@ def use(name: str, key: Any) -> None:
     if before is not None:
         raise KeyReuseError(
             f"{name}: the key was used before",
-            where=str(user_source()),
             notes=[f"first used at {before}"],
             fix="make a key for each use: first, second = rlx.random.split(key)",
         )

@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 from .. import numpy as rnp
-from ..ir.builder import user_source
 from ..ir.dims import Dim, compare
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.types import is_integer
@@ -82,7 +81,6 @@ def _weighted(key: Any, p: Any, count: int, shape: Any, replace: bool, mode: str
     if weights.shape != (count,):
         raise ShapeError(
             f"choice: there are {count} rows, but the probabilities are {weights.type}",
-            where=str(user_source()),
             fix="give one probability for each row",
         )
     if not replace:
@@ -97,13 +95,11 @@ def _check_choice(count: int, draws: int, replace: bool) -> None:
     if draws and count <= 0:
         raise ArgumentError(
             "choice: there is nothing to pick from",
-            where=str(user_source()),
             fix="give an array with rows, or an integer above 0",
         )
     if not replace and draws > count:
         raise ArgumentError(
             f"choice: {draws} rows cannot be picked from {count} without picking one twice",
-            where=str(user_source()),
             fix="pick fewer, or pass replace=True",
         )
 

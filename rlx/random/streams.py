@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ..ir import builder
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from .keys import check_key, fold_in, key
 from .reuse import drawing_from, takes_key
@@ -53,7 +52,6 @@ class stream:
                 raise ArgumentError(
                     f"{name}: the stream was opened outside of {recorder.graph.name}, which is "
                     "recorded once and would draw the same numbers in each run",
-                    where=str(user_source()),
                     fix="pass a key to the function, and open a stream from it inside",
                 )
         return fold_in(self._key, next(self._numbers))

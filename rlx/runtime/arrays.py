@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ..ir.bind import bind_sizes, concrete_type, has_sizes, is_symbolic
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, DtypeError, RlxError, ShapeError
 from ..ir.graph import Value
 from ..ir.memory import Memory
@@ -56,13 +55,11 @@ def _prepared(wanted: Type, given: Any, place: str, name: str, memory: Memory | 
     if array.dtype != wanted.dtype:
         raise DtypeError(
             f"{place} is {type_of(array)}, {name} was compiled for {wanted}",
-            where=str(user_source()),
             fix=f"convert it: x.astype({wanted.dtype.name!r})",
         )
     if array.shape != wanted.shape:
         raise ShapeError(
             f"{place} is {type_of(array)}, {name} was compiled for {wanted}",
-            where=str(user_source()),
             fix="compile again for this shape, or reshape the array",
         )
     # a fresh array has the one canonical dtype object that compiled code compares with
@@ -88,13 +85,11 @@ def check_output(i: int, target: Any, wanted: Type) -> None:
         what = "read-only" if isinstance(target, np.ndarray) else f"of type {type(target).__name__}"
         raise ArgumentError(
             f"out[{i}] is {what}, but the result is written to it",
-            where=str(user_source()),
             fix=f"pass a writeable NumPy array: {new_array(wanted)}",
         )
     if target.dtype != wanted.dtype or target.shape != wanted.shape:
         raise ShapeError(
             f"out[{i}] is {_described(target)}, the result is {wanted}",
-            where=str(user_source()),
             fix=f"allocate it with {new_array(wanted)}",
         )
 
@@ -113,6 +108,5 @@ def wrong_count(name: str, wanted: int, given: int) -> ArgumentError:
     """The error for too many arrays, or too few."""
     return ArgumentError(
         f"{name} takes {wanted} arrays, not {given}",
-        where=str(user_source()),
         fix="pass one array for each parameter that is not bound",
     )

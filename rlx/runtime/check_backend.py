@@ -11,7 +11,6 @@ from functools import cached_property
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, DivergenceError, RlxError, UnsupportedDtype, UnsupportedOp
 from ..ir.graph import OPS, Graph
 from ..ir.interpret import interpret
@@ -170,7 +169,6 @@ def cases(ops: Iterable[str] | None = None) -> Iterator[tuple[Case, int]]:
     for name in set(names) - set(OPS):
         raise ArgumentError(
             f"check_backend: there is no op {name!r}",
-            where=str(user_source()),
             fix="name ops of rlx.ir.ops, as add, sort or scan",
         )
     for name in names:

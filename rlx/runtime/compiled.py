@@ -11,7 +11,6 @@ import numpy as np
 
 from ..backends.backend import MISS, Executable
 from ..ir.bind import bind_sizes, concrete_type, is_symbolic
-from ..ir.builder import user_source
 from ..ir.dims import likely
 from ..ir.errors import ArgumentError
 from ..ir.graph import Graph
@@ -99,7 +98,6 @@ class CompiledGraph:
             free = [name for i, name in enumerate(names) if i not in bound]
             raise ArgumentError(
                 f"{self.graph.name} was run without {', '.join(missing)}",
-                where=_here(),
                 fix=f"pass one array for each of {', '.join(free)}",
             )
         return self._plan([everything[i] for i in range(len(names))])
@@ -230,7 +228,6 @@ class CompiledGraph:
         if place in self.donated:
             raise ArgumentError(
                 f"{name!r} of {self.graph.name} is donated, so each call needs an array of its own",
-                where=_here(),
                 fix="do not donate what is bound",
             )
         (prepared,) = prepare([self.graph.params[place]], [array], self.graph.name, self._memory)
@@ -247,7 +244,6 @@ class CompiledGraph:
         if name not in self.names:
             raise ArgumentError(
                 f"{self.graph.name} has no parameter {name!r}",
-                where=_here(),
                 fix=f"its parameters are {', '.join(self.names)}",
             )
         return self.names.index(name)
@@ -346,13 +342,11 @@ class CompiledGraph:
         if not isinstance(out, Sequence):
             raise ArgumentError(
                 f"`out` is of type {type(out).__name__}, not a list of arrays",
-                where=_here(),
                 fix="pass a list, also for one result: out=[y]",
             )
         if len(out) != len(types):
             raise ArgumentError(
                 f"{self.graph.name} has {len(types)} results, `out` has {len(out)} arrays",
-                where=_here(),
                 fix="pass one array for each result",
             )
         for i, (target, wanted) in enumerate(zip(out, types, strict=True)):
@@ -361,7 +355,6 @@ class CompiledGraph:
             if overlaps(target, out[:i]):
                 raise ArgumentError(
                     f"out[{i}] shares memory with an earlier array of `out`",
-                    where=_here(),
                     fix=f"give each result its own array: {new_array(wanted)}",
                 )
 
@@ -443,7 +436,3 @@ def places_of(name: str, names: Sequence[str]) -> list[int]:
 
 def _as_array(prepared: Any) -> Array:
     return prepared if isinstance(prepared, Array) else Array(prepared)
-
-
-def _here() -> str:
-    return str(user_source())

@@ -14,10 +14,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..backends.forks import hold_in_forks
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, DonatedError
 from ..ir.gil import counts_exactly
 from ..ir.graph import Source, Value
+from ..ir.source import user_source
 from ..trace.array import Array
 from ..trace.host import PYTHON_SCALARS
 
@@ -40,7 +40,6 @@ class Donated:
         """The error of a use of the array here."""
         return DonatedError(
             f"an array {self._param.type} was used after it was donated",
-            where=str(user_source()),
             notes=[f"donated as {_name(self._param, self._place)}", f"at {self._source}"],
             fix="use the array that the function returned instead, or do not donate the argument",
         )
@@ -57,7 +56,6 @@ def check_donated(params: Sequence[Value], arrays: Sequence[Any], places: Sequen
         if type(array) is not Array and not isinstance(array, _NUMBERS):
             raise ArgumentError(
                 f"{_name(params[i], i)} is donated, but {_a(array)} cannot be given away",
-                where=str(user_source()),
                 fix="pass an rlx array: rlx.array(x); or do not donate the argument",
             )
 
@@ -76,7 +74,6 @@ def _check_apart(
             raise ArgumentError(
                 f"{_name(params[donated], donated)} is donated, but the same array is also "
                 f"{_name(params[kept], kept)}",
-                where=str(user_source()),
                 fix="pass a copy for one of them: rlx.array(np.array(x))",
             )
 

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..ir.builder import build, inline, user_source
+from ..ir.builder import build, inline
 from ..ir.errors import AttributeValueError, DeviceUnavailable, SymbolicSizeError
 from ..ir.graph import Graph, Value
 from ..ir.ops import constant
@@ -34,13 +34,11 @@ def export_coreml(
     if find_spec("coremltools") is None:
         raise DeviceUnavailable(
             "coremltools is not installed",
-            where=str(user_source()),
             fix='pip install "rlx[ane]"',
         )
     if precision not in PRECISIONS:
         raise AttributeValueError(
             f"the precision is {precision!r}",
-            where=str(user_source()),
             fix=f"use one of {', '.join(PRECISIONS)}",
         )
     from ..backends.ane.program import package, prepared, save
@@ -49,7 +47,6 @@ def export_coreml(
     if path.suffix != ".mlpackage":
         raise AttributeValueError(
             f"the path is {path}",
-            where=str(user_source()),
             fix=f"end it in .mlpackage: {path.with_suffix('.mlpackage')}",
         )
     traced = trace(fn, specs)
@@ -58,7 +55,6 @@ def export_coreml(
     if not all(type.is_static for type in graph.param_types):
         raise SymbolicSizeError(
             f"{graph.name}: Core ML programs have known sizes",
-            where=str(user_source()),
             fix="give specs with numbers for all sizes",
         )
     mir = list(prepared(graph).values())[-1]

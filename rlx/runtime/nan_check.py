@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.body import Branch, Call, Concat, Fill, Move, Repeat, View, While
-from ..ir.builder import build, rewrite, user_source
+from ..ir.builder import build, rewrite
 from ..ir.errors import ArgumentError, NanError
 from ..ir.graph import OPS, Graph, Node, Value
 from ..ir.interpret import interpret, watched
@@ -61,7 +61,6 @@ def nan_check(fn: Callable[..., Any], *, infinities: bool = False) -> Callable[.
         if any(isinstance(x, TracedTensor) for x in leaves):
             raise ArgumentError(
                 "nan_check needs numbers, its function is being traced",
-                where=str(user_source()),
                 fix="check the transformed function: rlx.nan_check(rlx.grad(f)), without jit",
             )
         traced = trace(fn, args, kwargs)
@@ -72,7 +71,6 @@ def nan_check(fn: Callable[..., Any], *, infinities: bool = False) -> Callable[.
             if place is not None:
                 raise NanError(
                     f"{param.origin} is {array[place]!s} at {list(place)} of {param.type}",
-                    where=str(user_source()),
                     fix="look where the argument comes from",
                 )
 

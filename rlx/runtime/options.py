@@ -9,7 +9,6 @@ from typing import Any
 
 from ..ir.bind import is_symbolic
 from ..ir.body import Call
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, StaticArgumentError
 from ..ir.graph import Graph
 from ..ir.policy import Policy, policy_of
@@ -95,7 +94,6 @@ def options_of(given: CompileOptions | Mapping[str, Any] | None) -> CompileOptio
     if not isinstance(given, Mapping):
         raise ArgumentError(
             f"`options` is of type {type(given).__name__}",
-            where=str(user_source()),
             fix='give rlx.CompileOptions(tier="max"), or a dict as {"tier": "max"}',
         )
     for name in given:
@@ -104,7 +102,6 @@ def options_of(given: CompileOptions | Mapping[str, Any] | None) -> CompileOptio
             guess = f"did you mean {near[0]!r}? " if near else ""
             raise ArgumentError(
                 f"CompileOptions has no field {name!r}",
-                where=str(user_source()),
                 fix=f"{guess}the fields are {', '.join(names)}",
             )
     return CompileOptions(**given)
@@ -123,7 +120,7 @@ def as_buckets(given: Mapping[str, Sequence[int]] | Buckets | None) -> Buckets:
         return ()
     is_mapping = isinstance(given, Mapping) and all(isinstance(name, str) for name in given)
     if not is_mapping or not all(map(_is_row, dict(given).values())):
-        raise StaticArgumentError(f"`buckets` is {given!r}", where=str(user_source()), fix=fix)
+        raise StaticArgumentError(f"`buckets` is {given!r}", fix=fix)
     return tuple((name, tuple(sorted(sizes))) for name, sizes in sorted(dict(given).items()))
 
 
@@ -133,7 +130,6 @@ def no_open_sizes(name: str, buckets: Buckets) -> ArgumentError:
     return ArgumentError(
         f"`buckets` is given for {', '.join(row[0] for row in buckets)}, "
         f"but no size of {name} is left open",
-        where=str(user_source()),
         fix=f'say which axes are open: rlx.jit(f, dynamic={{"x": {{0: {dim!r}}}}}, buckets=...), '
         f"or rlx.spec(({dim!r}, 8)) for Session.compile",
     )
@@ -144,7 +140,6 @@ def check_whole(owner: str, field: str, given: Any, least: int = 0) -> None:
     if not _is_whole(given, least):
         raise ArgumentError(
             f"{owner}: {field} is {given!r}",
-            where=str(user_source()),
             fix=f"give a whole number from {least} on",
         )
 
@@ -171,7 +166,7 @@ def _names(field: str, given: Any) -> tuple[str, ...]:
 
 
 def _wrong(field: str, given: Any, fix: str) -> ArgumentError:
-    return ArgumentError(f"{field} is {given!r}", where=str(user_source()), fix=fix)
+    return ArgumentError(f"{field} is {given!r}", fix=fix)
 
 
 def is_invariant(graph: Graph) -> bool:

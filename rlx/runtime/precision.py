@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..backends.backend import Executable
-from ..ir.builder import current, user_source
+from ..ir.builder import current
 from ..ir.config import config
 from ..ir.errors import ArgumentError
 from ..ir.graph import Graph
@@ -38,7 +38,6 @@ def precision(policy: Policy | str) -> Iterator[Policy]:
     if builder is not None and not builder.runs_once:
         raise ArgumentError(
             f"rlx.precision({chosen.text!r}) is opened in a function that is being recorded",
-            where=str(user_source()),
             fix="put these lines in a function with @rlx.jit(precision=...), and call that",
         )
     with config.using(precision=chosen):

@@ -11,7 +11,6 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, final
 
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..ir.tracebacks import hide_frames
 
@@ -186,7 +185,6 @@ def given_calls(name: str, calls: Iterable[Any]) -> list[Any]:
     if isinstance(calls, str | dict) or not isinstance(calls, Iterable):
         raise ArgumentError(
             f"{name} was given a {type(calls).__name__}, not a list of calls",
-            where=str(user_source()),
             fix=f"give one tuple of arguments for each call: {name}([(x0, y0), (x1, y1)])",
         )
     return list(calls)

@@ -17,7 +17,6 @@ from ..backends import registry
 from ..backends.backend import Executable, Lasting
 from ..backends.forks import hold_in_forks
 from ..ir.bind import is_symbolic, unbound
-from ..ir.builder import user_source
 from ..ir.config import config
 from ..ir.errors import ArgumentError, DeviceMismatchError, SymbolicSizeError
 from ..ir.fingerprint import fingerprint
@@ -197,14 +196,12 @@ class Session:
         if missing:
             raise SymbolicSizeError(
                 f"{graph.name}: no argument's shape tells the size {', '.join(missing)}",
-                where=str(user_source()),
                 fix=f"let an axis of an argument be {missing[0]!r}",
             )
         is_met = bool(options.buckets) or options.specialize
         if not is_met and not self.backend.target.has_symbolic_sizes:
             raise SymbolicSizeError(
                 f"{graph.name}: the device {self.device} compiles for known sizes only",
-                where=str(user_source()),
                 fix='pass specialize=True, or buckets={"seq": (64, 128, 256)}, to rlx.jit',
             )
 
@@ -212,7 +209,6 @@ class Session:
         if traced.captures:
             raise ArgumentError(
                 f"{traced.graph.name} uses arrays from outside ({len(traced.captures)})",
-                where=str(user_source()),
                 fix="pass them as arguments, or use rlx.jit, which passes them for you",
             )
         return traced.graph
@@ -255,7 +251,6 @@ class Session:
         if any(s is not None for s in given) and not self.backend.has_shardings:
             raise ArgumentError(
                 f"the device {self.device} does not part arrays among devices",
-                where=str(user_source()),
                 fix='use the device of the mesh, as device="xla"',
             )
         sides = (("parameter", graph.params, options.in_shardings),)
@@ -278,7 +273,6 @@ class Session:
         if self.backend.alike_target is None:
             raise ArgumentError(
                 f'the device {self.device} does not offer deterministic="batch"',
-                where=str(user_source()),
                 fix='use device="cpu"',
             )
         return self.backend.alike_target
@@ -298,7 +292,6 @@ def _donated(compiled: CompiledGraph, names: tuple[str, ...]) -> tuple[int, ...]
         if not places:
             raise ArgumentError(
                 f"{compiled.graph.name} has no parameter {name!r} to donate",
-                where=str(user_source()),
                 fix=f"its parameters are {', '.join(compiled.names)}",
             )
         found.update(dict.fromkeys(places))
@@ -310,7 +303,6 @@ def _one_policy(precision: Policy | str | None, policy: Policy | str | None) -> 
     if precision is not None and policy is not None:
         raise ArgumentError(
             "Session was given `precision` and `policy`, which are two names of one thing",
-            where=str(user_source()),
             fix="give one of them",
         )
     given = precision if policy is None else policy

@@ -11,7 +11,6 @@ import numpy as np
 from ..backends.backend import MISS, Executable
 from ..backends.sized_entry import Sizes, sized_entry
 from ..ir.bind import check_sizes, concrete_type, concretize
-from ..ir.builder import user_source
 from ..ir.errors import SymbolicSizeError
 from ..ir.graph import Graph
 from ..ir.memory import Memory
@@ -79,7 +78,6 @@ def _check_buckets(dims: Set[str], tables: Mapping[str, Sequence[int]]) -> None:
         raise SymbolicSizeError(
             f"the buckets are of {', '.join(tables) or 'no dim'}, the dims are "
             f"{', '.join(sorted(dims))}",
-            where=str(user_source()),
             fix=f"give sizes for each dim: buckets={{{odd[0]!r}: (64, 128, 256)}}",
         )
 
@@ -90,7 +88,6 @@ def _bucket(name: str, size: int, table: Sequence[int]) -> int:
     if not fitting:
         raise SymbolicSizeError(
             f"{name} is {size}, larger than its largest bucket, {max(table)}",
-            where=str(user_source()),
             fix=f"add a bucket of {size} or more for {name!r}",
         )
     return min(fitting)

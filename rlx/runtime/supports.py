@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..backends import registry
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, RlxError
 from ..ir.graph import OPS, Graph
 from ..ir.op import Op
@@ -87,7 +86,6 @@ def _of_op(device: str, op: Op | str) -> Support:
     if not isinstance(room, Op) or not room.sample_list:
         raise ArgumentError(
             f"there is no op {op!r} with samples",
-            where=str(user_source()),
             fix="name an op of rlx.ir.ops, as sin or sort; "
             "rlx.supports(device, f, *specs) tells of any function",
         )

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from ..backends import registry
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..ir.sharding import Mesh, NamedSharding, set_mesh_check
 from ..trace import pytree
@@ -36,7 +35,6 @@ def device_put(x: Any, device: Any = None) -> Any:
         if not isinstance(array, Array):
             raise ArgumentError(
                 f"device_put cannot part {array.type} among devices: it is traced",
-                where=str(user_source()),
                 fix="part it before the call, or give in_shardings or out_shardings to rlx.jit",
             )
         return parted(array, device)
@@ -50,7 +48,6 @@ def parted(array: Array, sharding: NamedSharding) -> Array:
     if not backend.has_shardings:
         raise ArgumentError(
             f"the device {backend.name} does not part arrays among devices",
-            where=str(user_source()),
             fix='make the mesh of another device: Mesh(..., device="xla")',
         )
     sharding.check(array.shape, f"the array {array.type}")

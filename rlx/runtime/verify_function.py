@@ -13,7 +13,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from ..ir.builder import build, user_source
+from ..ir.builder import build
 from ..ir.errors import ArgumentError, DivergenceError
 from ..ir.graph import Graph, Node, Value
 from ..ir.interpret import interpret, watched
@@ -111,7 +111,6 @@ def verify(
         if any(isinstance(x, TracedTensor) for x in leaves):
             raise ArgumentError(
                 "verify needs numbers, its function is being traced",
-                where=str(user_source()),
                 fix="verify the transformed function: rlx.verify(rlx.grad(f)), without jit",
             )
         traced = trace(fn, args, kwargs)
@@ -157,7 +156,6 @@ def _check_recording(
         what = "recorded it gives {}, run at once {}".format(*types)
     raise DivergenceError(
         f"{function_name(fn)} means something else when it is recorded: {what}",
-        where=str(user_source()),
         fix="its Python code must not depend on being recorded, on time or on earlier calls",
         graph=graph,
     )

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from .. import numpy as rnp
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..trace.apply import as_tensor
 from ..trace.arguments import choice
@@ -81,7 +80,6 @@ def _along_each(
     if sizes is not None and len(sizes) != len(places):
         raise ArgumentError(
             f"{name}: there are {len(sizes)} sizes for {len(places)} axes",
-            where=str(user_source()),
             fix="give one size for each axis",
         )
     for i, place in enumerate(places):

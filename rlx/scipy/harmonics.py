@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from .. import numpy as rnp
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..trace.apply import as_tensor
 from ..trace.axes import integer
@@ -33,7 +32,6 @@ def sph_harm_y(
     if diff_n is not None:
         raise ArgumentError(
             "sph_harm_y: derivatives do not come along",
-            where=str(user_source()),
             fix="leave out diff_n, and use rlx.jvp",
         )
     greatest = int(np.max(np.asarray(n))) if n_max is None else integer("sph_harm_y: n_max", n_max)

@@ -9,7 +9,6 @@ from typing import Any, NoReturn, final
 import numpy as np
 
 from .. import numpy as rnp
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, ShapeError
 from ..trace import pytree
 from ..trace.apply import as_tensor
@@ -131,9 +130,9 @@ def _check_method(method: str) -> None:
 
 def _wrong(what: str, fix: str) -> NoReturn:
     text = f"RegularGridInterpolator: {what}"
-    raise ArgumentError(text, where=str(user_source()), fix=fix)
+    raise ArgumentError(text, fix=fix)
 
 
 def _wrong_shape(what: str, fix: str) -> NoReturn:
     text = f"RegularGridInterpolator: {what}"
-    raise ShapeError(text, where=str(user_source()), fix=fix)
+    raise ShapeError(text, fix=fix)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import numpy as rnp
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, ShapeError
 from ..trace.apply import apply, as_tensor
 from ..trace.promotion import convert
@@ -55,13 +54,11 @@ def map_coordinates(
     if mode not in PLACES or order not in (0, 1):
         raise ArgumentError(
             f"map_coordinates: the mode is {mode!r}, the order {order!r}",
-            where=str(user_source()),
             fix=f"use one of {', '.join(PLACES)}, and the order 0 or 1",
         )
     if len(places) != x.ndim:
         raise ShapeError(
             f"map_coordinates: there are {len(places)} coordinates for {x.type}",
-            where=str(user_source()),
             fix="give one coordinate for each axis",
         )
     fill = convert(as_tensor(cval), x.dtype)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ir.builder import user_source
 from ..ir.errors import DtypeError
 from ..ir.types import is_complex
 from ..trace.apply import as_operand, as_tensor
@@ -20,7 +19,6 @@ def floats(name: str, *operands: Tensor) -> list[Any]:
     if is_complex(dtype):
         raise DtypeError(
             f"{name}: there is no meaning for {dtype.name}",
-            where=str(user_source()),
             fix="take x.real or x.imag",
         )
     return [as_tensor(convert(x, dtype)) for x in given]

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from .. import numpy as rnp
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, DtypeError
 from ..ir.ops.halves import is_half
 from ..ir.types import DTYPES, is_complex, is_integer
@@ -127,7 +126,6 @@ def factorial(n: Tensor, exact: bool = False) -> Any:
     if exact:
         raise ArgumentError(
             "factorial: exact integers are not computed",
-            where=str(user_source()),
             fix="leave out exact=True, or use math.factorial",
         )
     (n,) = floats("factorial", n)
@@ -176,7 +174,6 @@ def _with_order(name: str, n: Tensor, x: Tensor) -> list[Any]:
     if not is_integer(given):
         raise DtypeError(
             f"{name}: the order n is {given.name}, not an integer",
-            where=str(user_source()),
             fix='convert it: n.astype("int32")',
         )
     (x,) = floats(name, x)
@@ -188,7 +185,6 @@ def zeta(x: Tensor, q: Tensor | None = None) -> Any:
     if q is None:
         raise ArgumentError(
             "zeta: the argument q is missing",
-            where=str(user_source()),
             fix="write zeta(x, 1.0) for the Riemann zeta function of x > 1",
         )
     return pointwise("zeta", x, q, name="zeta", inexact=True)
@@ -202,9 +198,7 @@ def bernoulli(n: int) -> Any:
     """
     n = integer("bernoulli: n", n)
     if n < 0:
-        raise ArgumentError(
-            f"bernoulli: n is {n}", where=str(user_source()), fix="pick a whole number from 0"
-        )
+        raise ArgumentError(f"bernoulli: n is {n}", fix="pick a whole number from 0")
     numbers = [Fraction(1)]
     for m in range(1, n + 1):
         total = sum((math.comb(m + 1, k) * b for k, b in enumerate(numbers)), Fraction(0))
@@ -243,7 +237,6 @@ def log_ndtr(x: Tensor, series_order: int = 3) -> Any:
     if not 0 <= order <= 30:
         raise ArgumentError(
             f"log_ndtr: series_order is {order}",
-            where=str(user_source()),
             fix="leave it out, or pick a number from 0 to 30",
         )
     return pointwise("log_ndtr", x, name="log_ndtr", inexact=True)
@@ -305,7 +298,6 @@ def bessel_jn(z: Tensor, *, v: int, n_iter: int = 50) -> Any:
     if not 0 <= order <= steps:
         raise ArgumentError(
             f"bessel_jn: the order v is {order}, n_iter is {steps}",
-            where=str(user_source()),
             fix="pick v from 0 to n_iter",
         )
     (z,) = floats("bessel_jn", z)

@@ -19,6 +19,7 @@ from ..ir.errors import ConcretizationError, RlxError
 from ..ir.graph import OPS, Graph, Value, graphs_in
 from ..ir.number_check import asked, check_results
 from ..ir.op import Op
+from ..ir.source import user_source
 from ..ir.types import Type, is_bool, is_complex, is_float, type_of
 from .array import Array, new_array
 from .foreign import shared
@@ -49,7 +50,7 @@ def evaluate_with_reference(
     except MemoryError as error:
         raise no_memory(op.name, error) from None
     if bad:
-        check_results(op.name, builder.user_source, given, made, bad)
+        check_results(op.name, user_source, given, made, bad)
     results = [Array(r) for r in made]
     return results if device is None else [r.to(device) for r in results]
 
@@ -144,7 +145,6 @@ def _check_open(sizes: Sequence[Any]) -> None:
         raise ConcretizationError(
             f"the symbolic sizes ({', '.join(map(str, sizes))}) have no numbers outside of "
             "traced code",
-            where=str(builder.user_source()),
             fix="use numbers for the sizes",
         )
 
@@ -298,7 +298,7 @@ def evaluate(op: Op, operands: Sequence[Any], attrs: dict[str, Any]) -> list[Arr
     try:
         results = _evaluator(op, arrays, attrs, device)
     except RlxError as error:
-        locate(error, op, [a.type for a in arrays])
+        error.at(op.name, op.named(a.type for a in arrays), user_source())
         raise
     if not operands:
         _remember(op, results, attrs)
@@ -360,17 +360,6 @@ def _view(data: np.ndarray) -> Array:
     made = Array.__new__(Array)
     made._data, made._device = view, None
     return made
-
-
-def locate(error: RlxError, op: Op, types: Sequence[Type]) -> None:
-    """Add the op's name, the user's line and the operands to an error of a type rule."""
-    if error.where is not None:
-        return
-    error.what = f"{op.name}: {error.what}"
-    error.where = str(builder.user_source())
-    names = op.operand_names if not op.is_variadic else [f"#{i}" for i in range(len(types))]
-    if not error.notes:
-        error.notes = tuple(f"{n}: {t}" for n, t in zip(names, types, strict=False))
 
 
 def as_tensor(x: Any) -> Any:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, AttributeValueError
 from .axes import integer
 from .operators import Operators
@@ -34,9 +33,7 @@ def shown(x: Any) -> str:
 
 def wrong(what: str, given: Any, wanted: str, fix: str) -> ArgumentError:
     """The error for an argument that is not of the kind that is wanted."""
-    return ArgumentError(
-        f"{what} is {shown(given)}, not {wanted}", where=str(user_source()), fix=fix
-    )
+    return ArgumentError(f"{what} is {shown(given)}, not {wanted}", fix=fix)
 
 
 def choice(what: str, given: Any, choices: Iterable[Any]) -> Any:
@@ -52,7 +49,7 @@ def choice(what: str, given: Any, choices: Iterable[Any]) -> Any:
         text = f"{function}{colon}there is no {argument} {shown(given)}"
     else:
         text = f"{what} is {shown(given)}"
-    raise AttributeValueError(text, where=str(user_source()), fix=f"use one of {names}")
+    raise AttributeValueError(text, fix=f"use one of {names}")
 
 
 def count_of(what: str, given: Any, least: int = 0, most: int = 2**31 - 1) -> int:
@@ -62,7 +59,6 @@ def count_of(what: str, given: Any, least: int = 0, most: int = 2**31 - 1) -> in
         return found
     raise AttributeValueError(
         f"{what} is {found}",
-        where=str(user_source()),
         fix=f"use {least} or more" if found < least else f"use at most {most}",
     )
 

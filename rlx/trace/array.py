@@ -8,7 +8,6 @@ from typing import Any, final
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.errors import AttributeValueError, DeviceUnavailable, DtypeError, ShapeError
 from ..ir.memory import Memory, Shared, Sharing
 from ..ir.types import Type
@@ -84,7 +83,6 @@ class Array(Operators):
         if stream is not None:
             raise AttributeValueError(
                 f"to_device: there is no stream {stream!r}",
-                where=str(user_source()),
                 fix="leave stream out: copies are done when to_device returns",
             )
         return self.to(device)
@@ -163,7 +161,6 @@ class Array(Operators):
         if self.dtype.kind not in "iu":
             raise DtypeError(
                 f"{self.type} cannot be an index",
-                where=str(user_source()),
                 fix="convert it: int(x)",
             )
         return int(self._only("index", "pick an element: x[0]"))
@@ -172,7 +169,6 @@ class Array(Operators):
         if self.dtype.kind == "c":
             raise DtypeError(
                 f"{name}() of a complex array would lose its imaginary part",
-                where=str(user_source()),
                 notes=[f"x: {self.type}"],
                 fix=f"take a part: {name}(x.real)",
             )
@@ -182,7 +178,6 @@ class Array(Operators):
         if self.size != 1:
             raise ShapeError(
                 f"{name}() of an array with {self.size} elements",
-                where=str(user_source()),
                 notes=[f"x: {self.type}"],
                 fix=fix,
             )

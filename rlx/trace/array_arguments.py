@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.dims import Dim
 from ..ir.errors import ConcretizationError, ShapeError
 from .apply import apply, as_tensor
@@ -22,13 +21,11 @@ def vector(what: str, given: Any, *, least: int = 0) -> Any:
     if x.ndim != 1:
         raise ShapeError(
             f"{what} is {x.type}, not a vector",
-            where=str(user_source()),
             fix="give one axis; rlx.vmap takes a batch of them",
         )
     if isinstance(x.shape[0], int) and x.shape[0] < least:
         raise ShapeError(
             f"{what} is {x.type}, without elements",
-            where=str(user_source()),
             fix=f"give {least} or more",
         )
     return x
@@ -42,7 +39,6 @@ def with_axes(what: str, given: Any, least: int) -> Any:
     kind = {1: "an axis", 2: "the two axes of a matrix"}.get(least, f"{least} axes")
     raise ShapeError(
         f"{what} is {x.type}, without {kind}",
-        where=str(user_source()),
         fix="give an array with an axis"
         if least == 1
         else f"give an array with {least} axes or more",
@@ -55,7 +51,6 @@ def known_number(what: str, given: Any) -> Any:
     if array is None:
         raise ConcretizationError(
             f"{what} is {shown(given)}, which has no number while it is recorded",
-            where=str(user_source()),
             fix="make the argument a Python value with static_argnames",
         )
     x = as_tensor(array)
@@ -80,7 +75,6 @@ def matrix(what: str, given: Any) -> Any:
         return x
     raise ShapeError(
         f"{what} is {x.type}, not a matrix",
-        where=str(user_source()),
         fix="give two axes; rlx.vmap takes a batch of matrices",
     )
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 from ..ir import builder
-from ..ir.builder import user_source
 from ..ir.errors import ShapeError
 from . import ownership
 from .apply import as_operand, as_tensor, forget_recipe, operand_type, to_value
@@ -102,7 +101,6 @@ def like_before(name: str, x: Operators, result: Any) -> Any:
     if tuple(result.shape) != tuple(x.shape):
         raise ShapeError(
             f"{name} in place: the result has the shape {tuple(result.shape)}, x {tuple(x.shape)}",
-            where=str(user_source()),
             notes=[f"x: {x.type}"],
             fix="write x = x + v, which may give x another shape",
         )

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.dims import Dim, quotient
 from ..ir.errors import ArgumentError, AxisError, RlxError, ShapeError
+from ..ir.source import user_source
 from ..ir.types import Size, check_size
 
 Shape = tuple[Size, ...]
@@ -28,7 +28,6 @@ def one_axis(name: str, axis: Any, rank: int) -> int:
         return number % rank
     raise AxisError(
         f"{name}: axis {number} is outside an array with {rank} axes",
-        where=str(user_source()),
         fix=f"pick an axis from {-rank} to {rank - 1}" if rank else "use an array that has axes",
     )
 
@@ -45,7 +44,6 @@ def some_axes(name: str, axis: Any, rank: int, *, twice: bool = False) -> tuple[
     if len(set(axes)) < len(axes) and not twice:
         raise AxisError(
             f"{name}: an axis is named twice in {axis}",
-            where=str(user_source()),
             fix="name each axis once",
         )
     return axes
@@ -60,9 +58,7 @@ def integer(what: str, n: Any) -> int:
             raise
         except TypeError:
             pass
-    raise ArgumentError(
-        f"{what} is {n!r}, not an integer", where=str(user_source()), fix="pass an integer"
-    )
+    raise ArgumentError(f"{what} is {n!r}, not an integer", fix="pass an integer")
 
 
 def number(what: str, n: Any) -> Any:
@@ -77,9 +73,7 @@ def number(what: str, n: Any) -> Any:
     if is_plain or is_scalar:
         return n
     kind = n if n is None or isinstance(n, bool | str) else type(n).__name__
-    raise ArgumentError(
-        f"{what} is {kind!r}, not a number", where=str(user_source()), fix="pass one number"
-    )
+    raise ArgumentError(f"{what} is {kind!r}, not a number", fix="pass one number")
 
 
 def as_shape(shape: Any) -> Shape:
@@ -89,7 +83,6 @@ def as_shape(shape: Any) -> Shape:
     if min(known, default=0) < 0:
         raise ShapeError(
             f"the shape {sizes} has a negative size",
-            where=str(user_source()),
             fix="use sizes of 0 or more",
         )
     try:
@@ -108,7 +101,6 @@ def _sizes(shape: Any) -> Shape:
     if len(sizes) > MOST_AXES:
         raise ShapeError(
             f"a shape of {len(sizes)} sizes: arrays have at most {MOST_AXES} axes",
-            where=str(user_source()),
             fix="join axes, or leave out those of size 1",
         )
     return sizes
@@ -121,7 +113,6 @@ def resolve_shape(name: str, old: Shape, wanted: Any) -> Shape:
     if len(holes) > 1:
         raise ShapeError(
             f"{name}: the shape {new} has more than one -1",
-            where=str(user_source()),
             fix="leave at most one size open",
         )
     if not holes:
@@ -132,7 +123,6 @@ def resolve_shape(name: str, old: Shape, wanted: Any) -> Shape:
     if missing is None:
         raise ShapeError(
             f"{name}: {tuple(old)} cannot be given the shape {new}",
-            where=str(user_source()),
             fix=f"the sizes other than -1 must divide {_text(math.prod(old))}",
         )
     return tuple(missing if i == holes[0] else n for i, n in enumerate(new))
@@ -143,7 +133,6 @@ def _check_count(name: str, old: Shape, new: Shape) -> None:
         raise ShapeError(
             f"{name}: {tuple(old)} has {_text(math.prod(old))} elements, "
             f"{tuple(new)} has {_text(math.prod(new))}",
-            where=str(user_source()),
             fix="pick sizes with the same product, or -1 for one of them",
         )
 
@@ -174,7 +163,6 @@ def broadcast_shapes(name: str, *shapes: Shape) -> Shape:
             elif n != 1 and n != result[i]:
                 raise ShapeError(
                     f"{name}: the shapes {', '.join(map(str, shapes))} do not broadcast",
-                    where=str(user_source()),
                     fix=_broadcast_fix(shapes),
                 )
     return tuple(result)

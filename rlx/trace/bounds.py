@@ -20,6 +20,7 @@ from ..ir.dims import Dim
 from ..ir.errors import BoundsError
 from ..ir.graph import Value
 from ..ir.ops.custom import Rule
+from ..ir.source import user_source
 from ..ir.types import Size
 from .apply import apply, as_operand
 from .tensor import TracedTensor
@@ -55,7 +56,7 @@ def check_places(places: Any, size: Size, axis: int) -> None:
     """
     if places.size == 0:
         return
-    where = str(builder.user_source())
+    where = str(user_source())
 
     def look(low: np.ndarray, high: np.ndarray, count: Any = size) -> None:
         if not (-count <= low and high < count):

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, CheckError
 from ..ir.ops.custom import Rule
+from ..ir.source import user_source
 from ..ir.types import Type, as_dtype
 from ..trace.arguments import choice
 from . import pytree
@@ -73,7 +73,6 @@ def debug_print(text: str, *args: Any, **kwargs: Any) -> None:
     if not isinstance(text, str):
         raise ArgumentError(
             f"debug.print: the text is of type {type(text).__name__}",
-            where=str(user_source()),
             fix='give a text first: rlx.debug.print("x is {}", x)',
         )
     _show(lambda *xs, **named: print(text.format(*xs, **named)), text, args, kwargs)
@@ -161,6 +160,5 @@ def _type_of(name: str, spec: Any) -> Type:
     except AttributeError:
         raise ArgumentError(
             f"{name}: {spec!r} has no shape and dtype",
-            where=str(user_source()),
             fix='describe each result: rlx.spec((3,), "float32")',
         ) from None

@@ -106,7 +106,6 @@ def _carried(
     if part:
         raise StructureError(
             f"{name}: {traced.graph.name} changes the structure of the carried value: {part}",
-            where=str(builder.user_source()),
             fix="return the carried value in the containers in which it came",
         )
     results = traced.graph.results
@@ -151,7 +150,6 @@ def _check_carry(name: str, path: str, before: Type, after: Type, is_weak: bool)
     )
     raise kind(
         f"{name}: {path} is {before} before the body and {after} after it",
-        where=str(builder.user_source()),
         fix=fix,
     )
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from ..ir import builder
 from ..ir.errors import ArgumentError, DtypeError, ShapeError, StructureError
 from ..ir.tracebacks import boundary
 from ..ir.types import DTYPES, Type, is_bool, is_integer
@@ -69,7 +68,6 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     if not isinstance(branches, Sequence) or not branches:
         raise ArgumentError(
             "switch: there are no branches",
-            where=str(builder.user_source()),
             fix="give a list of one or more functions",
         )
     for i, branch in enumerate(branches):
@@ -102,7 +100,6 @@ def _check_scalar(name: str, what: str, operand: Any) -> None:
     if type.shape:
         raise ShapeError(
             f"{name}: {what} is {type}, not a scalar",
-            where=str(builder.user_source()),
             fix="reduce it with .any() or .all(), use vmap, or choose elementwise with "
             "rlx.numpy.where",
         )
@@ -113,7 +110,6 @@ def _check_integer(name: str, what: str, operand: Any) -> None:
     if not is_integer(operand_type(operand).dtype):
         raise DtypeError(
             f"{name}: {what} is {operand_type(operand)}, not an integer",
-            where=str(builder.user_source()),
             fix='convert it: int(n) for a number, n.astype("int32") for an array',
         )
 
@@ -130,7 +126,6 @@ def _branch(
         if place:
             raise StructureError(
                 f"{name}: branches 0 and {i} return different structures: {place}",
-                where=str(builder.user_source()),
                 fix="return the same containers from all branches",
             )
     captures = union(traced)
@@ -157,7 +152,6 @@ def _meeting_types(name: str, traced: Sequence[Traced]) -> list[Type]:
             kind = ShapeError if any(c.shape != column[0].shape for c in column) else DtypeError
             raise kind(
                 f"{name}: the branches return different types for {path}",
-                where=str(builder.user_source()),
                 notes=[f"{t.graph.name}: {c}" for t, c in zip(traced, column, strict=True)],
                 fix="make them equal with astype, reshape or broadcast_to",
             )
@@ -208,7 +202,6 @@ def _check_test(test: Traced) -> None:
         given = ", ".join(map(str, test.graph.result_types)) or "nothing"
         raise DtypeError(
             f"while_loop: {test.graph.name} returns {given}, not bool[]",
-            where=str(builder.user_source()),
             fix="return one comparison, as carry < 10; combine many with .any() or .all()",
         )
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, DtypeError
 from ..ir.types import DTYPES
 
@@ -99,7 +98,6 @@ def _check_speaks(x: Any) -> None:
     if not hasattr(x, "__dlpack__"):
         raise ArgumentError(
             f"{type(x).__name__} is no array of another library: it has no `__dlpack__`",
-            where=str(user_source()),
             fix="make an array of it by rlx.numpy.asarray(x)",
         )
     # what PyTorch gives of such a view are the numbers without their sign
@@ -112,7 +110,6 @@ def _check_place(x: Any) -> None:
     if device not in HOST_DEVICES:
         raise ArgumentError(
             f"a {type(x).__name__} lies in the memory of another device (DLPack calls it {device})",
-            where=str(user_source()),
             fix="rlx.numpy.from_dlpack(x) takes it over, where it lies"
             if device in DEVICES
             else "copy it to the host first",
@@ -130,7 +127,6 @@ def _read(x: Any, error: Exception) -> np.ndarray:
     if name is None or tensor.lanes != 1:
         raise DtypeError(
             f"a {type(x).__name__} is of a dtype that rlx cannot read: {error}",
-            where=str(user_source()),
             fix="convert it first, as to float32",
         )
     return np.asarray(_Memory(capsule, tensor)).view(DTYPES[name])
@@ -139,7 +135,6 @@ def _read(x: Any, error: Exception) -> np.ndarray:
 def _gives_nothing(x: Any, refusal: Exception | str) -> ArgumentError:
     return ArgumentError(
         f"a {type(x).__name__} does not give its memory: {refusal}",
-        where=str(user_source()),
         fix="pass an array that does: x.detach() of one with a gradient, x.resolve_conj() or "
         "x.resolve_neg()\nof a conjugate, x.to_dense() of a sparse one",
     )

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.errors import DeviceMemoryError, DtypeError
 from ..ir.types import DTYPES, as_dtype, is_bool, is_complex, is_integer
 from .foreign import shared
@@ -22,7 +21,6 @@ def no_memory(what: str, error: MemoryError) -> DeviceMemoryError:
     """The error for memory that the host has not."""
     return DeviceMemoryError(
         f"{what}: {str(error) or 'out of memory'}",
-        where=str(user_source()),
         fix="use smaller arrays, or rlx.jit, which does not keep what it can compute again",
     )
 
@@ -59,7 +57,6 @@ def to_numpy(x: Any, dtype: Any = None, *, copy: bool = False) -> np.ndarray:
         elif isinstance(error, (TypeError, ValueError)):
             raise DtypeError(
                 f"a {type(x).__name__} does not make an array: {error}",
-                where=str(user_source()),
                 fix="give lists of equal lengths"
                 if isinstance(error, ValueError)
                 else "give numbers, lists of numbers or an array of numbers",
@@ -121,7 +118,6 @@ def _check_range(found: np.ndarray, wanted: np.dtype) -> None:
         kind = "integers" if is_integer(found.dtype) else "numbers"
         raise DtypeError(
             f"the {kind} {low} to {high} do not fit {wanted.name}",
-            where=str(user_source()),
             fix='pick a wider dtype: rlx.array(x, dtype="int64")',
         )
 
@@ -136,14 +132,12 @@ def check_supported(dtype: np.dtype, x: Any = None) -> None:
     if masked is not None and isinstance(x, masked.MaskedArray):
         raise DtypeError(
             "a masked array would lose its mask",
-            where=str(user_source()),
             fix="fill it: x.filled(0), and pass the mask as an array of its own if it matters",
         )
     if dtype in _KNOWN or dtype.name in DTYPES:
         return
     raise DtypeError(
         _no_number(dtype, x),
-        where=str(user_source()),
         fix=f"convert it to one of {', '.join(DTYPES)}",
     )
 
@@ -174,13 +168,11 @@ def scalar_to_numpy(x: bool | int | float | complex, dtype: np.dtype) -> np.ndar
             kind = "integer" if isinstance(x, int) else "float"
             raise DtypeError(
                 f"the Python {kind} {x} does not fit {dtype.name}",
-                where=str(user_source()),
                 fix='convert the array first, or write rlx.array(x, dtype="int64")',
             )
     if isinstance(x, complex) and not is_complex(dtype) and not is_bool(dtype):
         raise DtypeError(
             f"the Python complex {x} does not fit {dtype.name}",
-            where=str(user_source()),
             fix="take its real part, x.real, or convert the array to complex64 first",
         )
     with np.errstate(all="ignore"):

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.dims import Dim
 from ..ir.errors import BoundsError, ConcretizationError, DtypeError
 from ..ir.types import DTYPES, is_bool, is_integer
@@ -41,7 +40,6 @@ def full_items(index: Any, shape: Shape) -> list[Any]:
     if count > len(shape):
         raise BoundsError(
             f"{count} indices for an array with {len(shape)} axes",
-            where=str(user_source()),
             notes=[f"the shape is {tuple(shape)}"],
             fix="leave some out, or add axes first with x[..., None]",
         )
@@ -49,7 +47,6 @@ def full_items(index: Any, shape: Shape) -> list[Any]:
     if len(dots) > 1:
         raise BoundsError(
             "an index has more than one ...",
-            where=str(user_source()),
             fix="write ... once, and full slices `:` for the other axes",
         )
     place = dots[0] if dots else len(items)
@@ -112,7 +109,6 @@ def _bad_item(item: Any) -> DtypeError:
     what = str(item.type) if isinstance(item, Operators) else f"{item!r}"
     return DtypeError(
         f"{what} is no index",
-        where=str(user_source()),
         fix="use integers, slices, None, ..., integer arrays or boolean arrays",
     )
 
@@ -124,14 +120,12 @@ def _mask_items(mask: Any, axis: int, shape: Shape) -> list[np.ndarray]:
     if any(m not in (n, 0) for m, n in zip(mask.shape, covered, strict=True)):
         raise BoundsError(
             f"a mask of the shape {tuple(mask.shape)} does not fit axes of the sizes {covered}",
-            where=str(user_source()),
             fix="give the mask the shape of the axes it picks from",
         )
     known = mask.concrete if isinstance(mask, TracedTensor) else mask
     if known is None:
         raise ConcretizationError(
             "a boolean mask picks a number of elements that is not known while tracing",
-            where=str(user_source()),
             notes=[f"the mask is {mask.type}"],
             fix="write rlx.numpy.where(mask, x, other), x.at[mask].set(v), or "
             "x[rlx.numpy.nonzero(mask, size=n)]",

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.dims import Dim, is_at_least
 from ..ir.errors import BoundsError, ConcretizationError, ShapeError
+from ..ir.source import user_source
 from .apply import apply, as_operand, as_tensor, literal, operand_type
 from .array import Array
 from .axes import Shape, broadcast_shapes, integer
@@ -162,7 +162,6 @@ def _places(item: Any, size: Any, axis: int, checked: bool) -> Any:
         bad = item[(item < -size) | (item >= size)].flat[0]
         raise BoundsError(
             f"index {bad} is outside axis {axis} with size {size}",
-            where=str(user_source()),
             fix=f"use indices from {-size} to {size - 1}" if size else "the axis is empty",
         )
     wide = item.astype("int64")
@@ -195,7 +194,6 @@ def _add_slice(plan: Plan, axis: int, item: slice, size: Any) -> None:
     if parts[2] == 0:
         raise BoundsError(
             "a slice has a step of 0",
-            where=str(user_source()),
             fix="use a step of 1 or more, or a negative one",
         )
     if any(isinstance(n, Dim) for n in (size, *parts)):
@@ -215,7 +213,6 @@ def _add_symbolic_slice(plan: Plan, axis: int, parts: list[Any], size: Any) -> N
     if step is not None and not isinstance(step, int):
         raise ShapeError(
             f"a slice has the symbolic step {step}",
-            where=str(user_source()),
             fix="use a step that is a number",
         )
     if step is not None and step < 0:
@@ -231,7 +228,6 @@ def _add_backward_slice(plan: Plan, axis: int, size: Any, step: int, is_whole: b
     if not is_whole:
         raise ShapeError(
             f"a slice goes back from or to a place in an axis of the symbolic size {size}",
-            where=str(user_source()),
             fix="turn the whole axis around first: x[::-1][start:stop]",
         )
     plan.flipped.append(axis)
@@ -244,7 +240,6 @@ def _slice_number(part: Any) -> Any:
     if isinstance(part, TracedTensor) and part.concrete is None:
         raise ConcretizationError(
             "a slice with traced bounds has a size that is not known while tracing",
-            where=str(user_source()),
             notes=[f"a bound is {part.type}"],
             fix="give the slice a known size: x[start + rlx.numpy.arange(size)], or make the bound "
             "a Python value with static_argnames",

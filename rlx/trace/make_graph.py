@@ -219,7 +219,6 @@ def nested_too_deeply(name: str) -> StructureError:
     return StructureError(
         f"{name}: functions call each other more deeply than Python's limit, "
         f"{sys.getrecursionlimit()} calls",
-        where=str(builder.user_source()),
         fix="nest fewer functions, loops and conditions (a loop over layers is rlx.scan), end a "
         "recursion of\nyour own, or raise the limit: sys.setrecursionlimit(10_000)",
     )
@@ -230,7 +229,6 @@ def check_function(fn: Any, what: str) -> None:
     if not callable(fn):
         raise ArgumentError(
             f"{what} is {_a(type(fn).__name__)}, not a function",
-            where=str(builder.user_source()),
             fix="pass a function, as rlx.jit(lambda x: x * 2)",
         )
 
@@ -317,7 +315,6 @@ def _check_results(leaves: Sequence[Any], tree: pytree.Structure, name: str) -> 
         if not (is_array or is_python_scalar(leaf)):
             raise ArgumentError(
                 f"{name} returned a {type(leaf).__name__}, which is not an array",
-                where=str(builder.user_source()),
                 notes=[path],
                 fix="return arrays, numbers or containers of them",
             )

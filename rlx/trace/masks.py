@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, final
 
-from ..ir.builder import user_source
 from ..ir.errors import BoundsError, ConcretizationError, ShapeError
 from ..ir.types import Type
 from .apply import apply, as_operand, operand_type
@@ -99,7 +98,6 @@ def misfit(given: Shape, wanted: Shape, x: Any) -> ShapeError:
     """The error for values that do not broadcast to the elements an index names."""
     return ShapeError(
         f"values of the shape {tuple(given)} do not fit the {tuple(wanted)} elements of an index",
-        where=str(user_source()),
         notes=[f"x: {x.type}"],
         fix="give values that broadcast to the shape of x[index]",
     )
@@ -112,14 +110,12 @@ def _check_mask(x: Any, items: list[Any], place: int) -> None:
     if tuple(mask.shape) != covered:
         raise BoundsError(
             f"the mask {mask.type} does not fit axes of the sizes {covered} of {x.type}",
-            where=str(user_source()),
             fix="give the mask the sizes of the axes it picks from",
         )
     for i, item in enumerate(items):
         if i != place and is_advanced(item) and getattr(item, "shape", ()) != ():
             raise ConcretizationError(
                 "an index array beside a mask whose elements are not known while tracing",
-                where=str(user_source()),
                 notes=[f"the mask is {mask.type}"],
                 fix="write rlx.numpy.where for the elements that the mask picks, and index the "
                 "result",
@@ -130,7 +126,6 @@ def _one_value(x: Any, mask: Any, values: Any) -> ShapeError:
     shape = tuple(operand_type(values).shape)
     return ShapeError(
         f"x.at[mask] takes one value for all places, not values of the shape {shape}",
-        where=str(user_source()),
         notes=[f"x: {x.type}", f"mask: {mask.type}"],
         fix="give a number, or write rlx.numpy.where(mask, values_for_all_of_x, x)",
     )

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..ir.types import Size
 
@@ -55,7 +54,6 @@ def size_of_axis(name: Any) -> Size:
     if not any(type(name) is type(known) and name == known for known in bound):
         raise ArgumentError(
             f"there is no batch named {name!r} around this",
-            where=str(user_source()),
             fix=f"call the function under rlx.vmap(f, axis_name={name!r})"
             + (f"; the names here are {', '.join(map(repr, bound))}" if bound else ""),
         )

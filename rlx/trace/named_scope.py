@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..ir.source import in_scope
 from .make_graph import check_function, function_name
@@ -32,7 +31,6 @@ def named_scope(name: str) -> Any:
     if not isinstance(name, str) or not name or not name.isprintable():
         raise ArgumentError(
             f"the name of a scope is {name!r}",
-            where=str(user_source()),
             fix='give a text in a line, as "attention"',
         )
     return in_scope(name)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.dims import Dim
 from ..ir.errors import ImmutableError, ShapeError
 from ..ir.types import Size, Type
@@ -159,7 +158,6 @@ class Operators:
         if not self.shape:
             raise ShapeError(
                 "len() of an array without axes",
-                where=str(user_source()),
                 fix="use x.size, or x.reshape(1) to give it an axis",
             )
         # Python itself refuses a symbolic size here
@@ -169,7 +167,6 @@ class Operators:
         if not self.shape:
             raise ShapeError(
                 "an array without axes cannot be iterated over",
-                where=str(user_source()),
                 fix="use the array itself, or x.reshape(1)",
             )
         return (self[i] for i in range(len(self)))
@@ -186,7 +183,6 @@ class Operators:
     def __delitem__(self, index: Any) -> NoReturn:
         raise ImmutableError(
             "del x[i] would change the number of elements, which an array keeps",
-            where=str(user_source()),
             notes=[f"x: {self.type}"],
             fix="make another array without them, x = rlx.numpy.delete(x, i, axis=0)",
         )

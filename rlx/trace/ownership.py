@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn
 
-from ..ir.builder import user_source
 from ..ir.errors import AliasError, ImmutableError
+from ..ir.source import user_source
 from .parts import Box, Parts, Places
 
 _serials = itertools.count(1)
@@ -82,7 +82,6 @@ class Outdated:
     def __getattr__(self, attribute: str) -> NoReturn:
         raise AliasError(
             "a part of an array was used after the whole had been assigned to",
-            where=str(user_source()),
             notes=[f"the whole: {self._what}", f"assigned to at {self._where}"],
             fix="NumPy would change the part, too: take it again after the assignment, or keep\n"
             "the elements as they were, part = x[i].copy()",
@@ -225,7 +224,6 @@ def check_free(x: Any, action: str) -> None:
     if whole is not None:
         raise AliasError(
             f"{action} would change a part of an array, and NumPy the whole with it",
-            where=str(user_source()),
             notes=[f"the part: {x.type}", f"the whole: {whole.type}"],
             fix="assign through the whole, x[0, 1] = v instead of x[0][1] = v, or take a copy of "
             "the part:\npart = x[0].copy()",
@@ -238,7 +236,6 @@ def _in_field(action: str, field: InField) -> ImmutableError:
     changed = f"m.{name}.at[i].set(v)" if is_all else "..."
     return ImmutableError(
         f"modules are immutable: {action} would change {module}.{name}",
-        where=str(user_source()),
         fix=f"make another module: m = m.replace({name}={changed}), or change a copy of the "
         "array: x = x.copy()",
     )
@@ -248,7 +245,6 @@ def taken(x: Any, action: str, why: str) -> AliasError:
     """The error for an array that is not this function's to change."""
     return AliasError(
         f"{action} would change an array that somebody else has",
-        where=str(user_source()),
         notes=[f"x: {x.type}", why],
         fix="assign to a copy, x = x.copy(), or write x = x.at[i].set(v)",
     )

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..ir.builder import current, user_source
+from ..ir.builder import current
 from ..ir.errors import DeviceMismatchError
 from ..ir.graph import Graph, Placed
 from ..ir.memory import Memory
+from ..ir.source import user_source
 from .array import Array, default_memory, find_memory
 
 
@@ -39,7 +40,6 @@ def common_device(
         raise DeviceMismatchError(
             f"{name}: the operands live on different devices, {places[0].name} and "
             f"{places[1].name}",
-            where=str(user_source()),
             notes=[f"{x.type} on {x.device}" for x in operands if isinstance(x, Array)],
             fix=f'move one with x.to("{places[0].name}")',
         )

@@ -11,7 +11,6 @@ from typing import Any, final
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.dims import Dim
 from ..ir.errors import DtypeError, ShapeError
 from ..ir.graph import OPS
@@ -256,7 +255,6 @@ def check_fits(name: str, x: Any, dtype: np.dtype) -> None:
     if _kind(given) > _kind(dtype):
         raise DtypeError(
             f"{name}: {given.name} values do not fit an array of {dtype.name}",
-            where=str(user_source()),
             fix=f"convert the array, x.astype({given.name!r}), or the values, "
             f"v.astype({dtype.name!r})",
         )
@@ -278,6 +276,5 @@ def no_cast(name: str, given: np.dtype, wanted: np.dtype) -> DtypeError:
     """The error for a result in place that is not of the kind of its array."""
     return DtypeError(
         f"{name} in place gives {given.name}, which does not fit the array of {wanted.name}",
-        where=str(user_source()),
         fix=f"write it as x = x + v, or convert first: x = x.astype({given.name!r})",
     )

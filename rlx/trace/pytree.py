@@ -16,7 +16,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import optree
 
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, StructureError
 from ..ir.exact import exact
 from ..trace.arguments import members
@@ -51,7 +50,6 @@ def _sure(is_leaf: Any) -> Callable[[Any], bool]:
     if not callable(is_leaf):
         raise ArgumentError(
             f"is_leaf is of type {type(is_leaf).__name__}, not a function",
-            where=str(user_source()),
             fix="pass a function that tells whether a node is a leaf, or None",
         )
 
@@ -61,7 +59,6 @@ def _sure(is_leaf: Any) -> Callable[[Any], bool]:
             return bool(found)
         raise ArgumentError(
             f"is_leaf gave a {type(found).__name__} for a {type(x).__name__}, not a bool",
-            where=str(user_source()),
             fix="return True or False, as in is_leaf=lambda x: isinstance(x, tuple)",
         )
 
@@ -104,7 +101,6 @@ def too_deep() -> StructureError:
     """The error for containers without an end."""
     return StructureError(
         "the containers are nested too deeply, or one holds itself",
-        where=str(user_source()),
         fix="pass flatter containers: arrays in a few levels of lists, tuples and dicts",
     )
 
@@ -114,14 +110,12 @@ def unflatten(treedef: Structure, leaves: Any) -> Any:
     if not isinstance(treedef, Structure):
         raise StructureError(
             f"unflatten: {type(treedef).__name__} is no structure",
-            where=str(user_source()),
             fix="give what rlx.tree.structure or rlx.tree.flatten gives",
         )
     leaves = list(members("unflatten: leaves", leaves))
     if len(leaves) != treedef.num_leaves:
         raise StructureError(
             f"a structure with {treedef.num_leaves} leaves was given {len(leaves)}",
-            where=str(user_source()),
             notes=[str(treedef)],
             fix="give one leaf for each place, in the order of flatten",
         )
@@ -200,7 +194,6 @@ def reduce(
     if not found and initializer is _NOTHING:
         raise ArgumentError(
             "tree.reduce: the tree has no leaves",
-            where=str(user_source()),
             fix="give an initializer, the result for no leaves",
         )
     start = () if initializer is _NOTHING else (initializer,)
@@ -223,7 +216,6 @@ def reduce_associative(
     if not found and identity is _NOTHING:
         raise ArgumentError(
             "tree.reduce_associative: the tree has no leaves",
-            where=str(user_source()),
             fix="give the identity of the operation",
         )
     while len(found) > 1:
@@ -281,7 +273,6 @@ def check_structure(what: str, spec: Any) -> None:
     if not isinstance(spec, Structure):
         raise ArgumentError(
             f"{what} is of type {type(spec).__name__}, not the structure of a tree",
-            where=str(user_source()),
             fix="pass what rlx.tree.structure(tree) gives",
         )
 
@@ -290,7 +281,6 @@ def _check_callable(name: str, fn: Any) -> None:
     if not callable(fn):
         raise ArgumentError(
             f"{name}: the first argument is of type {type(fn).__name__}, not a function",
-            where=str(user_source()),
             fix=f"pass the function first: rlx.{name}(lambda x: x * 2, params)",
         )
 
@@ -317,7 +307,6 @@ def flatten_like(
         place = difference(spec, structure(tree), "", sides) or str(error).splitlines()[0]
         raise StructureError(
             f"{name}: {sides[0]} and {sides[1]} differ in structure: {place}",
-            where=str(user_source()),
             fix="give trees with the same containers, keys and lengths",
         ) from None
 

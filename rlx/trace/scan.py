@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..ir import builder
 from ..ir.dims import Dim
 from ..ir.errors import ArgumentError, ShapeError, StructureError
 from ..ir.tracebacks import boundary
@@ -50,7 +49,6 @@ def _carry_of(result: Any) -> Any:
     if not isinstance(result, tuple | list) or len(result) != 2:
         raise StructureError(
             "scan: the body does not return a pair (carry, y)",
-            where=str(builder.user_source()),
             fix="return carry, y; with nothing to stack return carry, None",
         )
     return result[0]
@@ -68,21 +66,18 @@ def _length(arrays: Sequence[Any], tree: pytree.Structure, length: int | None) -
         if not x.shape:
             raise ShapeError(
                 f"scan: {path} is {x.type}, which has no axis to go along",
-                where=str(builder.user_source()),
                 fix="use the value in the body directly, or give it an axis",
             )
         sizes.append((path, x.shape[0]))
     if not sizes:
         raise ArgumentError(
             "scan: the number of steps is not known",
-            where=str(builder.user_source()),
             fix="give xs with an axis 0, or length=n",
         )
     for name, size in sizes[1:]:
         if size != sizes[0][1]:
             raise ShapeError(
                 f"scan: {sizes[0][0]} has {sizes[0][1]} steps, {name} has {size}",
-                where=str(builder.user_source()),
                 fix="make the sizes of axis 0 equal",
             )
     return sizes[0][1]
@@ -178,7 +173,6 @@ def associative_scan(
     if isinstance(size, Dim):
         raise ShapeError(
             f"associative_scan: the size {size} is symbolic",
-            where=str(builder.user_source()),
             fix="use rlx.scan, which takes symbolic lengths",
         )
 
@@ -201,7 +195,6 @@ def _as_before(y: Any, wanted: Type) -> Any:
         return y
     raise ShapeError(
         f"associative_scan: the function makes {y.type} of two {wanted}",
-        where=str(builder.user_source()),
         fix="combine elementwise along the axis, and keep the dtype (astype)",
     )
 

@@ -6,7 +6,7 @@ from typing import Any, NoReturn, final
 
 import numpy as np
 
-from ..ir.builder import current, is_open, note_question, user_source
+from ..ir.builder import current, is_open, note_question
 from ..ir.errors import ConcretizationError
 from ..ir.graph import Value
 from ..ir.types import Size, Type
@@ -121,7 +121,6 @@ class TracedTensor(Operators):
         if not isinstance(size, int):
             raise ConcretizationError(
                 f"len() of an array with the symbolic size {size}",
-                where=str(user_source()),
                 notes=[self._describe()],
                 fix="use x.shape[0], which computes with symbolic sizes",
             )
@@ -149,7 +148,6 @@ class TracedTensor(Operators):
         name = self.value.graph.name
         return ConcretizationError(
             f"{action}() needs the numbers of a tensor, which it has not while `{name}` is traced",
-            where=str(user_source()),
             notes=[self._describe()],
             fix=fix or _FIXES.get(action, _FIXES[""]),
         )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..ir.body import Call
-from ..ir.builder import build, inline, rewrite, user_source
+from ..ir.builder import build, inline, rewrite
 from ..ir.errors import ArgumentError
 from ..ir.graph import Graph, Node, Value
 from ..ir.ops.custom import Rule
@@ -87,7 +87,6 @@ def checkpoint_name(tree: Any, name: str) -> Any:
     if not isinstance(name, str):
         raise ArgumentError(
             f"checkpoint_name: the name is {name!r}",
-            where=str(user_source()),
             fix="give a text, which a policy can ask for",
         )
     return pytree.map(lambda x: apply("checkpoint_name", as_operand(x), name=name), tree)

@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..ir.builder import user_source
 from ..ir.errors import StaticArgumentError
 from ..trace.arguments import members
 from ..trace.axes import integer
@@ -20,7 +19,6 @@ def known_names(fn: Callable[..., Any], names: Sequence[str] | str, what: str) -
     if not isinstance(names, Sequence):
         raise StaticArgumentError(
             f"{what} is {names!r}, not a name",
-            where=str(user_source()),
             fix="give the names of arguments: a text or a list of them",
         )
     known = inspect.signature(fn).parameters if names else {}
@@ -28,7 +26,6 @@ def known_names(fn: Callable[..., Any], names: Sequence[str] | str, what: str) -
         if name not in known:
             raise StaticArgumentError(
                 f"{function_name(fn)} has no argument {name!r} to be in {what}",
-                where=str(user_source()),
                 fix=f"its arguments are {', '.join(known)}",
             )
     return tuple(names)
@@ -49,7 +46,6 @@ def names_of(fn: Callable[..., Any], numbers: Sequence[int] | int, what: str) ->
         if not -len(names) <= place < len(names):
             raise StaticArgumentError(
                 f"{function_name(fn)} has no argument {place} to be in {what}",
-                where=str(user_source()),
                 fix=f"its arguments by place are {', '.join(names) or 'none'}",
             )
         found.append(names[place])

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, StructureError
 from ..ir.graph import Graph
 from ..runtime.compiled import CompiledGraph
@@ -58,7 +57,6 @@ class Bound:
         raise StructureError(
             f"{self.compiled.graph.name} was compiled for other arguments: "
             f"{difference(self.tree, tree)}",
-            where=str(user_source()),
             fix=f"leave out what is bound ({', '.join(sorted(self.names))}) and what is static",
         )
 
@@ -72,7 +70,6 @@ def bound_to(owner: Owner, before: Bound | None, arguments: Mapping[str, Any]) -
         if name not in table:
             raise ArgumentError(
                 f"{owner.compiled.graph.name} has no argument {name!r} to bind",
-                where=str(user_source()),
                 fix=f"its arguments are {', '.join(table)}",
             )
         spec, first = table[name]
@@ -81,7 +78,6 @@ def bound_to(owner: Owner, before: Bound | None, arguments: Mapping[str, Any]) -
             raise ArgumentError(
                 f"{name!r} of {owner.compiled.graph.name} is donated, so each call needs arrays "
                 "of its own",
-                where=str(user_source()),
                 fix="do not donate what is bound",
             )
         arrays += pytree.flatten_like(spec, tree, f"bind {name}", SIDES)

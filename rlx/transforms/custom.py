@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import current, inline, user_source
+from ..ir.builder import current, inline
 from ..ir.errors import ArgumentError, GradientError, LeakedTracerError, StructureError
 from ..ir.graph import OPS, Value
 from ..ir.ops.control import pick, weave, zeros_like
@@ -70,7 +70,6 @@ class _Custom(ABC):
             return known.index(name)
         raise ArgumentError(
             f"nondiff_argnames: {self._name} has no argument {name!r}",
-            where=str(user_source()),
             fix=f"pick from {', '.join(known)}",
         )
 
@@ -84,7 +83,6 @@ class _Custom(ABC):
         if bound.kwargs:
             raise ArgumentError(
                 f"{self._name} takes {', '.join(bound.kwargs)} by name only",
-                where=str(user_source()),
                 fix="let a function with custom rules take all its arguments by position",
             )
         return list(bound.args)
@@ -148,7 +146,6 @@ class custom_jvp(_Custom):
         if self._nondiff:
             raise ArgumentError(
                 f"defjvps: {self._name} has nondiff_argnums",
-                where=str(user_source()),
                 fix="use defjvp, whose rule gets them first",
             )
 
@@ -363,7 +360,6 @@ def _from_outside(thing: Any, table: Mapping[int, Value], rule: Callable[..., An
         return thing
     raise GradientError(
         f"the {function_name(rule)} uses a traced value, {thing.type}, that its function does not",
-        where=str(user_source()),
         fix="give it as an argument, or keep it among the residuals",
     )
 
@@ -372,7 +368,6 @@ def _pair(found: Any, what: str, needed: str) -> tuple[Any, Any]:
     if not isinstance(found, tuple | list) or len(found) != 2:
         raise StructureError(
             f"{what} must return {needed}, it returned a {type(found).__name__}",
-            where=str(user_source()),
             fix="return a pair",
         )
     return found[0], found[1]
@@ -411,7 +406,6 @@ def _cotangents(name: str, pulled: Any, traced: Traced) -> list[Value]:
     if not isinstance(pulled, tuple | list) or len(pulled) != len(arguments):
         raise StructureError(
             f"the backward rule of {name} must return a tuple of {len(arguments)} cotangents",
-            where=str(user_source()),
             fix="return one for each argument, None for zero: `return (ct,)` for one argument",
         )
     types = iter(traced.graph.param_types)
@@ -429,7 +423,6 @@ def _no_rule(fn: Any, what: str) -> GradientError:
     name = function_name(fn)
     return GradientError(
         f"{name} has no derivative yet",
-        where=str(user_source()),
         fix=f"give it one with {name}.{what}(...)",
     )
 

@@ -13,7 +13,7 @@ from typing import Any, final
 import numpy as np
 
 from ..ir.body import Library
-from ..ir.builder import build, user_source
+from ..ir.builder import build
 from ..ir.errors import ArgumentError, GradientError, StructureError
 from ..ir.graph import OPS, Value
 from ..ir.op import Op, canonical
@@ -100,7 +100,6 @@ class CustomOp:
                 raise ArgumentError(
                     f"{self.op.name}: the attribute {name!r} is a {type(value).__name__}, which "
                     "cannot be hashed",
-                    where=str(user_source()),
                     fix="give a number, a text or a tuple of them; an array is an argument before "
                     "the * of the function",
                 ) from None
@@ -179,7 +178,6 @@ class CustomOp:
         name = self.op.name
         raise GradientError(
             f"{name} has no derivative yet",
-            where=str(user_source()),
             fix=f"write @{name}.defjvp, {name}.defjvps(...) or @{name}.defvjp, or wrap the call in "
             "rlx.stop_gradient",
         )
@@ -310,7 +308,6 @@ class CustomOp:
     def _wrong_count(self, what: str, needed: str) -> StructureError:
         return StructureError(
             f"{self.op.name}: {what} must give {needed}",
-            where=str(user_source()),
             fix="see the docstring of rlx.CustomOp",
         )
 
@@ -339,13 +336,11 @@ def custom_op(
     if not isinstance(name, str) or not name.isidentifier():
         raise ArgumentError(
             f"custom_op: {name!r} is no name",
-            where=str(user_source()),
             fix='give one of letters and digits: custom_op(name="f")',
         )
     if name in OPS and "of_user" not in OPS[name].rules:
         raise ArgumentError(
             f"custom_op: there is an op {name} in rlx",
-            where=str(user_source()),
             fix=f'give it another name: custom_op(name="my_{name}")',
         )
     number = 1  # functions compiled with an earlier definition keep it

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..ir.builder import user_source
 from ..ir.dims import Dim, dim
 from ..ir.errors import StaticArgumentError
 from ..ir.graph import Graph
@@ -154,4 +153,4 @@ def _dims(axes: Mapping[int, str | Dim]) -> dict[int, Dim]:
 
 
 def _wrong(what: str, fix: str) -> StaticArgumentError:
-    return StaticArgumentError(what, where=str(user_source()), fix=fix)
+    return StaticArgumentError(what, fix=fix)

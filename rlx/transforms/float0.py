@@ -7,7 +7,6 @@ from typing import Any, final
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.errors import GradientError
 from ..ir.types import Type, is_inexact
 from ..trace import pytree
@@ -60,7 +59,6 @@ def check_float0(what: str, given: Any, type: Type) -> None:
         return
     raise GradientError(
         f"{what} is {found}, but that of {type} has no numbers",
-        where=str(user_source()),
         fix="give None or rlx.Float0(shape): integers do not move; or convert them with "
         "astype('float32')",
     )

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import user_source
 from ..ir.dims import Dim
 from ..ir.errors import ArgumentError, GradientError
 from ..ir.tracebacks import boundary
@@ -54,7 +53,6 @@ def jvp(
     if not (isinstance(primals, tuple | list) and isinstance(tangents, tuple | list)):
         raise ArgumentError(
             "jvp: the primals and the tangents are each a tuple of arguments",
-            where=str(user_source()),
             fix="write rlx.jvp(f, (x,), (t,))",
         )
 
@@ -226,7 +224,6 @@ def _check_float(what: str, origin: str, leaf: Any) -> None:
     if not is_inexact(type.dtype):
         raise GradientError(
             f"{what}: {origin} is {type}, and integers have no gradient",
-            where=str(user_source()),
             fix="convert it with astype('float32'), or leave it out",
         )
 
@@ -239,7 +236,6 @@ def _check_fields(what: str, which: str, types: Sequence[Any], holomorphic: bool
     kinds = ("complex", "with holomorphic=True") if holomorphic else ("real", "without holomorphic")
     raise GradientError(
         f"{what}: {which} is {wrong[0]}, {kinds[1]} it must be {kinds[0]}",
-        where=str(user_source()),
         fix="leave holomorphic out"
         if holomorphic
         else "say holomorphic=True for a complex derivative, or take the parts apart",

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..ir.builder import build, current, inline, user_source
+from ..ir.builder import build, current, inline
 from ..ir.errors import ArgumentError, GradientError
 from ..ir.graph import OPS, Graph, Placed, Value
 from ..ir.ops.control import Split, filled, pick
@@ -346,7 +346,6 @@ def chosen_arguments(
         if not -count <= i < count:
             raise ArgumentError(
                 f"{what} {i} is outside the {count} positional arguments of {function_name(fn)}",
-                where=str(user_source()),
                 fix=f"pick {what} from 0 to {count - 1}" if count else "pass it by position",
             )
     return [i % count for i in numbers]
@@ -358,13 +357,11 @@ def _check_inputs(params: Sequence[Value], holomorphic: bool, allow_int: bool) -
             raise GradientError(
                 f"grad: {param.origin} is {param.type}, and with holomorphic=True it must be "
                 "complex",
-                where=str(user_source()),
                 fix="convert it with astype('complex64'), or leave holomorphic out",
             )
         if not is_inexact(param.dtype) and not allow_int:
             raise GradientError(
                 f"grad: {param.origin} is {param.type}, and integers have no gradient",
-                where=str(user_source()),
                 fix="convert it with astype('float32'), or leave it out of argnums",
             )
 
@@ -372,34 +369,29 @@ def _check_inputs(params: Sequence[Value], holomorphic: bool, allow_int: bool) -
 def _check_loss(fn: Any, traced: Traced, has_aux: bool, holomorphic: bool) -> None:
     """The loss must be one real number without axes, or a complex one."""
     name, tree = function_name(fn), traced.out_tree
-    where = str(user_source())
     if has_aux:
         children = tree.children()
         if len(children) != 2:
             raise GradientError(
                 f"grad: with has_aux, {name} must return (loss, extra)",
-                where=where,
                 fix="return a pair, or leave has_aux out",
             )
         tree = children[0]
     if tree.num_leaves != 1 or tree != pytree.structure(0):
         raise GradientError(
             f"grad needs a scalar loss, {name} returned {tree.num_leaves} values",
-            where=where,
             fix="return one number (use has_aux=True for more), or use rlx.jacrev",
         )
     loss = traced.graph.results[0]
     if holomorphic and loss.shape == () and not is_complex(loss.dtype):
         raise GradientError(
             f"grad with holomorphic=True needs a complex result, {name} returned {loss.type}",
-            where=where,
             fix="return a complex number, or leave holomorphic out",
         )
     is_number = is_complex(loss.dtype) if holomorphic else is_float(loss.dtype)
     if loss.shape != () or not is_number:
         raise GradientError(
             f"grad needs a scalar loss, {name} returned {loss.type}",
-            where=where,
             fix=COMPLEX_FIX if is_complex(loss.dtype) and not loss.shape else REAL_FIX,
         )
 
@@ -431,7 +423,6 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., An
         if not is_inexact(param.dtype):
             raise GradientError(
                 f"linear_transpose: {param.origin} is {param.type}, and integers are not linear",
-                where=str(user_source()),
                 fix="convert it with astype('float32'), or close over it",
             )
     transposed = transpose_graph(traced.graph, linear)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..ir.graph import Value
 from ..ir.ops.control import pick, weave
@@ -70,7 +69,6 @@ def opened(
             raise ArgumentError(
                 f"{function_name(fn)}, converted, takes {count} arguments and the {len(held)} it "
                 f"held, not {len(given)}",
-                where=str(user_source()),
                 fix="call it as f(*args, *held)",
             )
         leaves = pytree.flatten_like(

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..ir.builder import user_source
 from ..ir.config import Settings, config
 from ..ir.errors import ArgumentError, ConcretizationError, StaticArgumentError
 from ..ir.graph import OPS, Graph, Value
@@ -225,7 +224,6 @@ class Jitted:
         if not len(entries):
             raise ArgumentError(
                 f"{function_name(self._fn)} is not compiled, so it has no graph",
-                where=str(user_source()),
                 fix="call it first, or take f.lower(x).graph",
             )
         return entries.last.graph
@@ -250,7 +248,6 @@ class Jitted:
         if isinstance(value, Array | TracedTensor):
             raise StaticArgumentError(
                 f"{what} an array, {value.type}",
-                where=str(user_source()),
                 fix="make the argument not static, or pass a number or a tuple",
             )
         try:
@@ -258,7 +255,6 @@ class Jitted:
         except TypeError:
             raise StaticArgumentError(
                 f"{what} a {type(value).__name__}, which cannot be hashed",
-                where=str(user_source()),
                 fix="pass a hashable value (a tuple for a list), or make the argument not static",
             ) from None
         return pytree.Static(value)
@@ -368,7 +364,6 @@ class Jitted:
             return made
         raise ConcretizationError(
             f"{name} of {function_name(self._fn)} was called while a function is recorded",
-            where=str(user_source()),
             fix="call the function itself: y = f(x)",
         )
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..ir.bind import is_symbolic
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, StructureError
 from ..ir.graph import Graph
 from ..ir.policy import Policy
@@ -138,7 +137,6 @@ class Compiled:
         if name not in self.bound:
             raise ArgumentError(
                 f"{name!r} of {self.traced.graph.name} is not bound",
-                where=str(user_source()),
                 fix=f"bound are: {', '.join(self.bound) or 'none'}",
             )
         if self.bound == (name,):
@@ -161,7 +159,6 @@ class Compiled:
         raise ArgumentError(
             f"{', '.join(self.bound)} of {self.traced.graph.name} were bound together, so {name!r} "
             "cannot change alone",
-            where=str(user_source()),
             fix="bind all at once, c.bind(a=..., b=...), or each by set_param; c.bind() frees all",
         )
 
@@ -176,7 +173,6 @@ class Compiled:
         place = difference(self.traced.in_tree, tree)
         raise StructureError(
             f"{self.traced.graph.name} was compiled for other arguments: {place}",
-            where=str(user_source()),
             fix="pass arguments with the containers, keys and static values it was compiled for",
         )
 

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from ..ir.builder import user_source
 from ..ir.errors import RecompileError
 from ..ir.types import Type
 from ..trace import pytree
@@ -48,7 +47,6 @@ def check_recompile(fn: Callable[..., Any], reason: str) -> None:
     if _is_forbidden.get():
         raise RecompileError(
             f"{function_name(fn)} would be compiled: {reason or 'it is called for the first time'}",
-            where=str(user_source()),
             fix="call it once with such arguments before, or leave out rlx.no_recompile()",
         )
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import inline, user_source
+from ..ir.builder import inline
 from ..ir.errors import DtypeError, ShapeError, StructureError
 from ..ir.fingerprint import fingerprint
 from ..ir.graph import OPS, Graph, Placed, Value
 from ..ir.interpret import interpret
 from ..ir.policy import AS_WRITTEN
+from ..ir.source import user_source
 from ..ir.types import Type
 from ..runtime import (
     CompiledGraph,
@@ -132,7 +133,6 @@ def _like(what: str, x: Any, type: Type) -> Any:
         kind = "None" if x is None else f"a {x.__class__.__name__}"
         raise StructureError(
             f"{what} is {kind}, it must be {type}",
-            where=str(user_source()),
             fix="give one array where the function has one",
         )
     operand = as_operand(x)
@@ -140,7 +140,6 @@ def _like(what: str, x: Any, type: Type) -> Any:
     if found.shape != type.shape:
         raise ShapeError(
             f"{what} is {found}, it must be {type}",
-            where=str(user_source()),
             fix="give it the shape of what it is a derivative of",
         )
     if found.dtype == type.dtype:
@@ -148,7 +147,6 @@ def _like(what: str, x: Any, type: Type) -> Any:
     if not is_weak(operand):
         raise DtypeError(
             f"{what} is {found}, it must be {type}",
-            where=str(user_source()),
             fix=f"convert it with astype({type.dtype.name!r})",
         )
     if isinstance(operand, TracedTensor):

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, RlxError, StructureError
 from ..ir.sharding import Mesh, NamedSharding, PartitionSpec
 from ..runtime.devices import Device
@@ -33,7 +32,6 @@ def with_leaves(options: CompileOptions, traced: Traced) -> CompileOptions:
     if isinstance(given, list | tuple) and len(given) != len(open_args):
         raise ArgumentError(
             f"in_shardings has {len(given)} items for {len(open_args)} arguments",
-            where=str(user_source()),
             fix="give one for each argument that is not static, or one for all of them",
         )
     given = tuple(given) if isinstance(given, list) else given
@@ -51,7 +49,6 @@ def _check_meshes(meshes: Iterable[Mesh]) -> None:
     if len(sizes) > 1:
         raise ArgumentError(
             f"the meshes have {' and '.join(map(str, sizes))} devices",
-            where=str(user_source()),
             fix="use meshes of the same devices for all arguments and results of a function",
         )
 
@@ -63,7 +60,6 @@ def _leaves(name: str, prefix: Any, tree: Any) -> Leaves:
     except RlxError as error:
         raise StructureError(
             f"{name} does not fit: {error.what}",
-            where=str(user_source()),
             fix="give one sharding for all, or one for each part in the same containers",
         ) from None
     return tuple(_checked(name, x) for x in pytree.leaves(found, _is_leaf))
@@ -78,7 +74,6 @@ def _checked(name: str, x: Any) -> NamedSharding | None:
         return x
     raise ArgumentError(
         f"{name} has {x!r}, which names no mesh",
-        where=str(user_source()),
         fix=f"write rlx.NamedSharding(mesh, {x!r})",
     )
 
@@ -90,7 +85,6 @@ def device_of(*shardings: Any) -> str | None:
     if len(names) > 1:
         raise ArgumentError(
             f"the meshes are of several devices: {', '.join(sorted(names))}",
-            where=str(user_source()),
             fix="use one mesh",
         )
     return names.pop() if names else None

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..ir import builder
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.tracebacks import boundary
 from ..trace import pytree
@@ -28,7 +27,6 @@ def _closed(name: str, fn: Callable[[Any], Any], x: Any) -> tuple[Callable[..., 
     if place or types != list(traced.graph.result_types):
         raise ShapeError(
             f"{name}: {traced.graph.name} gives another kind of thing than it takes",
-            where=str(user_source()),
             notes=[place] if place else [f"takes: {types}", f"gives: {traced.graph.result_types}"],
             fix="return the containers, shapes and dtypes of the argument",
         )
@@ -85,7 +83,6 @@ class _System:
         if self.transpose_solve is None:
             raise ArgumentError(
                 "custom_linear_solve: reverse mode needs the transposed system solved",
-                where=str(user_source()),
                 fix="give transpose_solve, or symmetric=True if the matrix is",
             )
         return _System(self.transposed, self.product, self.transpose_solve, self.solve)

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from ..ir.body import Move, Pointwise, View
-from ..ir.builder import at, build, heed, recording, rewrite
+from ..ir.builder import build, heed, recording, rewrite
 from ..ir.dims import likely
 from ..ir.graph import Graph, Node, Value
 from ..ir.op import has_effect
 from ..ir.ops.control import Split, pick
+from ..ir.source import at
 
 CHEAP = [Pointwise(word) for word in ("add", "sub", "mul", "neg")]  # than to keep the result
 DEEPEST = 4  # cheap nodes one after another

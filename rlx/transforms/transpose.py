@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..ir.builder import at, build, heed, inline
+from ..ir.builder import build, heed, inline
 from ..ir.errors import GradientError
 from ..ir.graph import Graph, Node, Value
 from ..ir.op import Linear
 from ..ir.ops.control import filled, pick
+from ..ir.source import at
 from .jvp import expanded
 from .masks import Masked, Masks, add_masked, keeps_zeros, moved, moves_numbers, passes_numbers
 from .split import split_graph

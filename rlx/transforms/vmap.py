@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..ir.builder import build, inline, user_source
+from ..ir.builder import build, inline
 from ..ir.errors import ArgumentError, AxisError, ShapeError
 from ..ir.graph import OPS, Graph, Value
 from ..ir.tracebacks import boundary
@@ -93,14 +93,12 @@ def _spread_axes(axes: Any, args: tuple[Any, ...], what: str, whole: bool = Fals
     if not whole and not isinstance(axes, Sequence):
         raise ArgumentError(
             f"vmap: {what} is {axes!r}, which is not an axis",
-            where=str(user_source()),
             fix="give an integer, None, or one entry for each argument",
         )
     prefixes = (axes,) if whole else tuple(axes)
     if len(prefixes) != len(args):
         raise ArgumentError(
             f"vmap: {what} has {len(prefixes)} entries for {len(args)} arguments",
-            where=str(user_source()),
             fix="give one entry for each argument",
         )
     found: list[Any] = []
@@ -120,7 +118,6 @@ def _broadcast_prefix(prefix: Any, tree: Any, what: str) -> list[Any]:
         if not _is_axis(axis):
             raise ArgumentError(
                 f"vmap: {what} has {axis!r}, which is not an axis",
-                where=str(user_source()),
                 fix="give an integer, or None for what all members share",
             )
     parts = pytree.flatten_like(spec, tree, "vmap", (what, "the argument"))
@@ -133,7 +130,6 @@ def _checked(axis: int | None, type: Type) -> int | None:
     if not -type.rank <= axis < type.rank:
         raise AxisError(
             f"vmap: axis {axis} is outside {type}",
-            where=str(user_source()),
             fix="pick another in_axes, or None for an argument that all members share",
         )
     return axis % type.rank
@@ -151,7 +147,6 @@ def _size(axes: list[Any], types: list[Type], origins: list[str], given: int | N
         numbers = " and ".join(map(str, sizes))
         raise ShapeError(
             f"vmap: the batch sizes {numbers} differ" if rows else "vmap: there is no batch",
-            where=str(user_source()),
             notes=[f"{what} has {size}" for size, what in rows],
             fix="batch all arguments along axes of one size, or give axis_size",
         )
@@ -200,7 +195,6 @@ def _placed(x: Value, axis: int | None, is_batched: bool, size: Any) -> Value:
         if is_batched:
             raise ArgumentError(
                 "vmap: a result differs between members, but its out_axes is None",
-                where=str(user_source()),
                 fix="give it an axis in out_axes",
             )
         return x
@@ -209,7 +203,6 @@ def _placed(x: Value, axis: int | None, is_batched: bool, size: Any) -> Value:
     if not -x.rank <= axis < x.rank:
         raise AxisError(
             f"vmap: out_axes {axis} is outside the batch of results, {x.type}",
-            where=str(user_source()),
             fix=f"pick an axis from {-x.rank} to {x.rank - 1}",
         )
     return _moved(x, 0, axis % x.rank) if axis % x.rank else x

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ..ir.builder import user_source
 from ..ir.errors import ArgumentError
 from ..trace import pytree
 from ..trace.arguments import members
@@ -90,7 +89,6 @@ def register_dataclass(
         if not dataclasses.is_dataclass(nodetype):
             raise ArgumentError(
                 f"register_dataclass: {nodetype.__name__} is no dataclass",
-                where=str(user_source()),
                 fix="decorate it with dataclasses.dataclass, or give data_fields and meta_fields",
             )
         fields = [f for f in dataclasses.fields(nodetype) if f.init]
@@ -154,7 +152,6 @@ def _method(cls: type, name: str) -> Callable[..., Any]:
     if found is None:
         raise ArgumentError(
             f"{cls.__name__} has no method {name}",
-            where=str(user_source()),
             fix="define tree_flatten(self) -> (children, fixed) and the class method "
             "tree_unflatten(cls, fixed, children)",
         )

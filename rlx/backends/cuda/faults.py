@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ...ir.builder import user_source
 from ...ir.errors import DeviceLostError, DeviceMemoryError, InternalError
 from .cards import library
 
@@ -61,7 +60,6 @@ def lost(device: str, doing: str, note: str) -> DeviceLostError:
     """The error for a device that this process cannot use any more."""
     return DeviceLostError(
         f"{device} was lost at {doing}",
-        where=str(user_source()),
         notes=[note],
         fix="start Python again: the driver gives a process that lost a device no new one; "
         "other devices, as device='cpu', go on working here",
@@ -71,7 +69,6 @@ def lost(device: str, doing: str, note: str) -> DeviceLostError:
 def _no_memory(device: str, doing: str, error: Exception) -> DeviceMemoryError:
     return DeviceMemoryError(
         f"{device} has not enough memory for {doing}",
-        where=str(user_source()),
         notes=[str(error)],
         fix="drop arrays that are no longer needed, or use a smaller batch",
     )

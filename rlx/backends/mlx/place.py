@@ -11,7 +11,6 @@ from functools import cache
 import mlx.core as mx
 
 from ...ir.body import Fill, Move, View
-from ...ir.builder import user_source
 from ...ir.errors import DeviceFailure, DeviceMemoryError, RlxError
 from ...ir.graph import Graph, Node, Value
 from ..forks import check_process
@@ -87,11 +86,9 @@ def _translated(name: str, error: Exception) -> RlxError:
     if isinstance(error, MemoryError) or any(word in text for word in OUT_OF_MEMORY):
         return DeviceMemoryError(
             f"the device {name!r} has too little memory: {text}",
-            where=str(user_source()),
             fix=FIX,
         )
     return DeviceFailure(
         f"MLX failed on the device {name!r}: {text}",
-        where=str(user_source()),
         fix='run the function on the cpu, rlx.jit(f, device="cpu"), and report what MLX says',
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ...ir.builder import user_source
 from ...ir.errors import DeviceFailure, DeviceLostError, DeviceMemoryError
 from .platforms import library
 
@@ -24,19 +23,16 @@ def translated(device: str, doing: str) -> Iterator[None]:
         if isinstance(error, cl.MemoryError) or any(name in said for name in MEMORY):
             raise DeviceMemoryError(
                 f"{device} has not enough memory for {doing}",
-                where=str(user_source()),
                 notes=[said],
                 fix="drop arrays that are no longer needed, or use a smaller batch",
             ) from error
         if any(name in said for name in LOST):
             raise DeviceLostError(
                 f"{device} was lost at {doing}",
-                where=str(user_source()),
                 notes=[said],
                 fix="call again: the device is opened anew; make its arrays again from the host's",
             ) from error
         raise DeviceFailure(
             f"{device} failed at {doing}: {said}",
-            where=str(user_source()),
             fix="report this with the program; device='cpu' runs it meanwhile",
         ) from error

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...ir.builder import user_source
 from ...ir.errors import (
     DeviceFailure,
     DeviceLostError,
@@ -119,7 +118,6 @@ class Device:
         if isinstance(error, wgpu.GPUOutOfMemoryError):
             return DeviceMemoryError(
                 f"{what}: {self.name} has no memory left",
-                where=str(user_source()),
                 notes=[_first_line(error)],
                 fix="use smaller arrays, or drop arrays that are no longer needed",
             )
@@ -128,7 +126,6 @@ class Device:
         if not _tells_loss(error):
             return DeviceFailure(
                 f"{what}: {self.name} failed",
-                where=str(user_source()),
                 notes=[_first_line(error)],
                 fix='report this with the program; device="cpu" runs it meanwhile',
             )
@@ -150,7 +147,6 @@ class Device:
         if nbytes > most:
             raise DeviceMemoryError(
                 f"{what}: {nbytes} bytes are more than a buffer of {self.name} can have",
-                where=str(user_source()),
                 notes=[f"its limit max-buffer-size is {most}"],
                 fix="split the array, or run on another device",
             )
@@ -167,7 +163,6 @@ class Device:
         if nbytes > most:
             raise DeviceMemoryError(
                 f"{what}: kernels of {self.name} cannot reach {nbytes} bytes at once",
-                where=str(user_source()),
                 notes=[f"its limit max-storage-buffer-binding-size is {most}"],
                 fix="split the array, or run on another device",
             )

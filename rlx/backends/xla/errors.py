@@ -6,8 +6,8 @@ import os
 
 import jax
 
-from ...ir.builder import user_source
 from ...ir.errors import DeviceFailure, DeviceMemoryError, KernelBuildError, RlxError
+from ...ir.source import user_source
 from ..forks import check_process
 
 _PROCESS = os.getpid()  # of JAX's threads, which a forked child has not

@@ -15,8 +15,8 @@ import numpy as np
 from jax import lax
 from jax.experimental import io_callback
 
-from ...ir import builder
 from ...ir.graph import Node
+from ...ir.source import at
 from ...ir.types import Type, is_complex
 
 DEVICE = "xla"  # of which a user's op may have a function of its own
@@ -65,7 +65,7 @@ def _evaluation(
 
     def evaluate(*words: Any) -> tuple[np.ndarray, ...]:
         xs = [_numbers(np.asarray(w), t) for w, t in zip(words, given, strict=True)]
-        with builder.at(node.source):  # the frames around are those of JAX
+        with at(node.source):  # the frames around are those of JAX
             made = node.op.run(xs, node.attrs, DEVICE, _known(node, types))
         return tuple(_words(y) for y in made)
 

@@ -7,7 +7,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from ...ir.builder import user_source
 from ...ir.errors import ArgumentError
 from ...ir.sharding import Mesh, NamedSharding
 from .errors import translated
@@ -61,6 +60,5 @@ class XlaMemory:
 def _spread(data: Any) -> ArgumentError:
     return ArgumentError(
         f"an array of the shape {data.shape} lies in parts on several processes, none has it whole",
-        where=str(user_source()),
         fix="put it together: rlx.device_put(x, rlx.NamedSharding(mesh, rlx.P()))",
     )

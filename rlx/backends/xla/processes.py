@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import jax
 
-from ...ir.builder import user_source
 from ...ir.errors import ArgumentError, DeviceFailure
 
 
@@ -15,14 +14,12 @@ def initialize(address: str | None, count: int | None, number: int | None) -> No
     except RuntimeError as error:
         raise DeviceFailure(
             f"the processes cannot be joined: {error}".partition("\n")[0],
-            where=str(user_source()),
             fix="call initialize once, before anything is done on the device xla, and see that "
             "all processes reach the address",
         ) from error
     except ValueError as error:
         raise ArgumentError(
             f"the processes cannot be joined: {error}".partition("\n")[0],
-            where=str(user_source()),
             fix='give all: initialize("host:port", num_processes, process_id)',
         ) from error
 

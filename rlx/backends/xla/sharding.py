@@ -10,7 +10,6 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, SingleDeviceSharding
 
-from ...ir.builder import user_source
 from ...ir.errors import DeviceMismatchError, DeviceUnavailable
 from ...ir.sharding import Mesh, NamedSharding
 
@@ -23,7 +22,6 @@ def jax_mesh(mesh: Mesh) -> jax.sharding.Mesh:
     if len(devices) < mesh.size:
         raise DeviceUnavailable(
             f"a mesh of {mesh.size} devices: {mesh.device!r} has {len(devices)}",
-            where=str(user_source()),
             fix="use a smaller mesh, or more processes (rlx.distributed.initialize); to try it on "
             "the CPU set XLA_FLAGS=--xla_force_host_platform_device_count="
             f"{mesh.size} before Python starts",
@@ -56,7 +54,6 @@ def mesh_of(arrays: Sequence[jax.Array]) -> jax.sharding.Mesh:
     if len(sizes) > 1:
         raise DeviceMismatchError(
             f"the arguments lie on {' and on '.join(map(str, sizes))} devices of xla",
-            where=str(user_source()),
             fix="put them on one mesh: rlx.device_put(x, rlx.NamedSharding(mesh, rlx.P()))",
         )
     return shardings[0].mesh

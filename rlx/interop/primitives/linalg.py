@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from ... import lax
-from ...ir.builder import user_source
 from ...ir.errors import UnknownPrimitive
 from ...lax.reflections import geqrf
 from ...trace.apply import apply, as_tensor
@@ -16,7 +15,6 @@ def _refuse(equation: Any, option: str) -> UnknownPrimitive:
     name = equation.primitive.name
     return UnknownPrimitive(
         f"rlx has no meaning for JAX's primitive `{name}` with {option}",
-        where=str(user_source()),
         notes=[str(atom.aval) for atom in equation.invars],
         fix="leave the option out, or compute it outside of what rlx.from_jax converts",
     )

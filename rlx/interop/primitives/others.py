@@ -13,7 +13,6 @@ import jax
 from jax.extend import core
 from jax.interpreters import ad
 
-from ...ir.builder import user_source
 from ...ir.errors import UnknownPrimitive
 from ...trace.apply import as_tensor
 from ..jaxprs import moves, spec_of
@@ -72,7 +71,6 @@ def _equations(jaxpr: Any) -> Iterator[Any]:
 def _unknown(equation: Any) -> UnknownPrimitive:
     return UnknownPrimitive(
         f"rlx has no meaning for JAX's primitive `{equation.primitive.name}`",
-        where=str(user_source()),
         notes=[str(atom.aval) for atom in equation.invars],
         fix="write this line with other functions of jax.numpy or jax.lax, "
         "or compute it outside of what rlx.from_jax converts",

@@ -9,7 +9,6 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from ... import lax
-from ...ir.builder import user_source
 from ...ir.errors import UnknownPrimitive
 from ...trace.apply import apply, as_tensor
 from ...transforms import jvp, vjp, vmap
@@ -40,7 +39,6 @@ def _over_members(name: str, function: Callable[..., Any]) -> None:
         if not all(isinstance(axis, int) for axis in axes):
             raise UnknownPrimitive(
                 f"`{name}` over {axes} needs a mesh of JAX",
-                where=str(user_source()),
                 fix="call it in a function under jax.vmap with this axis_name",
             )
         found = [function(x, axes) for x in xs]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..body import Library
-from ..builder import build, user_source
+from ..builder import build
 from ..errors import CallbackError, GradientError
 from ..graph import OPS, Value
 from ..op import Op, define
@@ -48,7 +48,6 @@ def _checked(name: str, given: Any, results: Sequence[Type]) -> tuple[np.ndarray
         made, promised = (", ".join(map(str, t)) or "nothing" for t in (types, results))
         raise CallbackError(
             f"{name}: the function gave {made}, it was to give {promised}",
-            where=str(user_source()),
             fix="convert what it returns, or say so in the result's shapes and dtypes",
         )
     return tuple(np.array(x) for x in found)
@@ -83,7 +82,6 @@ def _no_derivative(op: Op) -> Callable[..., Any]:
     def callback_jvp(primals: Sequence[Value], tangents: Sequence[Any], **attrs: Any) -> Any:
         raise GradientError(
             f"{op.name}: nothing is known of the derivative of a Python function",
-            where=str(user_source()),
             fix="wrap it in a function with rlx.custom_jvp or custom_vjp, or use stop_gradient",
         )
 

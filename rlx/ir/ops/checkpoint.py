@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..body import Call, Pointwise
-from ..builder import at, build, inline, rewrite
+from ..builder import build, inline, rewrite
 from ..graph import Graph, Node, Value
 from ..interpret import interpret
 from ..op import define
+from ..source import at
 from ..types import Type, as_dtype
 from .control import call, call_family, check_operands, pick, weave
 from .custom import Rule

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..body import Call, Pointwise
-from ..builder import build, inline, user_source
+from ..builder import build, inline
 from ..errors import GradientError
 from ..graph import OPS, Graph, Value
 from ..interpret import interpret
@@ -195,7 +195,6 @@ def custom_vjp_call_transpose(
     if not transposable:
         raise GradientError(
             "a function with a custom_vjp rule is applied to tangents, and is not known as linear",
-            where=str(user_source()),
             fix="give the function a custom_jvp rule, and deftranspose if it is linear",
         )
     is_moving = tuple(is_linear(a) for a in args)
@@ -245,7 +244,6 @@ def custom_pullback_reference(*operands, **attrs):
 def _no_forward() -> GradientError:
     return GradientError(
         "a function with a custom_vjp rule has no forward-mode derivative",
-        where=str(user_source()),
         fix="use reverse mode (rlx.grad, rlx.vjp), or give the function a custom_jvp rule",
     )
 

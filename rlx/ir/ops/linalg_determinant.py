@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ..builder import user_source
 from ..errors import GradientError
 from ..graph import Value
 from ..op import define
@@ -117,7 +116,6 @@ def _det_tangent(t: Value, out: Value, x: Value) -> Value | None:
     if not isinstance(size, int):
         raise GradientError(
             f"det has no derivative for {x.type}, of unknown size",
-            where=str(user_source()),
             fix="give the matrix a size, or use slogdet",
         )
     if size == 0:

@@ -9,7 +9,6 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..body import Library
-from ..builder import user_source
 from ..errors import GradientError
 from ..graph import Value
 from ..op import define
@@ -32,7 +31,6 @@ def _each(factor: Callable[..., Any], x: np.ndarray) -> tuple[np.ndarray, np.nda
 def _refuse(name: str) -> NoReturn:
     raise GradientError(
         f"{name}: the unitary matrix is not unique, and has no derivative",
-        where=str(user_source()),
         fix="differentiate a function of the matrix, such as sqrtm or eigvals, or use "
         "rlx.stop_gradient",
     )

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ..body import Library
-from ..builder import user_source
 from ..errors import GradientError
 from ..graph import Value
 from ..op import define
@@ -235,7 +234,6 @@ def svd_jvp(
     if compute_uv and full_matrices and m != n:
         raise GradientError(
             f"svd: the vectors that `full_matrices` adds to {x.type} are not unique",
-            where=str(user_source()),
             fix="call it with full_matrices=False",
         )
     u, s, vh = svd(x)

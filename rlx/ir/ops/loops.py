@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..body import While
-from ..builder import build, inline, rewrite, user_source
+from ..builder import build, inline, rewrite
 from ..errors import DtypeError, GradientError
 from ..graph import OPS, Graph, Node, Value
 from ..interpret import interpret
@@ -91,7 +91,6 @@ def while_loop_jvp(jvp_graph, primals, tangents, *, condition, body, n_condition
 def while_loop_transpose(transpose_graph, ct, *args, **attrs):
     raise GradientError(
         "while_loop: reverse mode needs the number of steps, which a while loop does not know",
-        where=str(user_source()),
         fix="give an upper bound, while_loop(..., max_steps=n), use rlx.scan, or "
         "rlx.fori_loop with bounds that are Python numbers or static arguments",
     )

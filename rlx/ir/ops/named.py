@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..builder import user_source
 from ..errors import ArgumentError
 from ..graph import Value
 from ..op import define
@@ -27,7 +26,6 @@ INDEX = as_dtype("int32")
 def _unbound(axis_name: str) -> ArgumentError:
     return ArgumentError(
         f"there is no batch named {axis_name!r} around this",
-        where=str(user_source()),
         fix=f"call the function under rlx.vmap(f, axis_name={axis_name!r})",
     )
 

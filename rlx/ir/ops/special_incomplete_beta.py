@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ..builder import user_source
 from ..errors import GradientError
 from ..graph import Value
 from .arithmetic import mul, neg
@@ -98,7 +97,6 @@ def _betainc_expansion(a: Value, b: Value, x: Value) -> Value:
 def _no_slope(t: Value, out: Value, a: Value, b: Value, x: Value) -> Value:
     raise GradientError(
         "betainc has no derivative in its parameters a and b",
-        where=str(user_source()),
         fix="differentiate in x, or wrap a and b in rlx.stop_gradient",
     )
 

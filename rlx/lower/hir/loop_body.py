@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...ir.body import Repeat, While
-from ...ir.builder import at, build, repeat
+from ...ir.builder import build, repeat
 from ...ir.graph import Graph, Node, Value
 from ...ir.op import has_effect
+from ...ir.source import at
 
 
 def is_loop(node: Node) -> bool:

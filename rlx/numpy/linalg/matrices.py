@@ -7,7 +7,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ...ir.builder import user_source
 from ...ir.errors import AttributeValueError, ShapeError
 from ...ir.types import as_dtype, is_complex
 from ...trace.apply import as_operand, as_tensor, described
@@ -36,13 +35,12 @@ def symmetrized(x: Any) -> Any:
 
 def wrong_shape(name: str, what: str, *operands: Any, fix: str) -> NoReturn:
     """Raise a `ShapeError` of a function, with its operands."""
-    where = str(user_source())
-    raise ShapeError(f"{name}: {what}", where=where, notes=described(*operands), fix=fix)
+    raise ShapeError(f"{name}: {what}", notes=described(*operands), fix=fix)
 
 
 def wrong_value(name: str, what: str, *, fix: str) -> NoReturn:
     """Raise an `AttributeValueError` of a function."""
-    raise AttributeValueError(f"{name}: {what}", where=str(user_source()), fix=fix)
+    raise AttributeValueError(f"{name}: {what}", fix=fix)
 
 
 def check_matrix(name: str, x: Any) -> None:

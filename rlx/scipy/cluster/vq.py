@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from ... import numpy as rnp
-from ...ir.builder import user_source
 from ...ir.errors import ShapeError
 from ..operands import Tensor, floats
 
@@ -20,7 +19,6 @@ def vq(obs: Tensor, code_book: Tensor, check_finite: bool = True) -> tuple[Any, 
     if x.ndim != book.ndim or x.ndim not in (1, 2) or x.shape[1:] != book.shape[1:]:
         raise ShapeError(
             f"vq: the rows are {x.type}, the book is {book.type}",
-            where=str(user_source()),
             fix="give matrices whose rows are of one length, or two vectors of numbers",
         )
     x, book = (rnp.reshape(y, (y.shape[0], -1)) for y in (x, book))

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ... import numpy as rnp
-from ...ir.builder import user_source
 from ...ir.errors import ArgumentError, ShapeError
 from ...trace.apply import as_tensor
 from ...trace.arguments import callable_of, wrong
@@ -92,21 +91,19 @@ def minimize(
     if kind not in OPTIONS or not isinstance(args, tuple):
         raise ArgumentError(
             f"minimize: the method is {method!r}, args are {type(args).__name__}",
-            where=str(user_source()),
             fix=f'use the method "BFGS" or "{LIMITED}", and a tuple of args',
         )
     known, given = OPTIONS[kind], dict(options or {})
     if unknown := set(given) - set(known):
         raise ArgumentError(
             f"minimize: there is no option {', '.join(sorted(unknown))}",
-            where=str(user_source()),
             fix=f"use {', '.join(known)}",
         )
     if tol is not None:
         given.setdefault("gtol", scalar("minimize: tol", tol))
     x = as_tensor(promote_operands(as_tensor(x0), inexact=True)[0])
     if x.ndim != 1:
-        raise ShapeError(f"minimize: x0 is {x.type}", where=str(user_source()), fix="give a vector")
+        raise ShapeError(f"minimize: x0 is {x.type}", fix="give a vector")
     settings = {**known, **given}
     if settings["maxiter"] is None:
         settings["maxiter"] = 200 * x.shape[0]

@@ -7,7 +7,6 @@ from typing import Any, NoReturn
 
 from ... import lax
 from ... import numpy as rnp
-from ...ir.builder import user_source
 from ...ir.errors import ArgumentError, ShapeError
 from ...trace.apply import as_tensor
 from ...trace.arguments import choice
@@ -160,10 +159,8 @@ def _summed(name: str, x: Any, y: Any, mode: str, precision: Any) -> Any:
 
 
 def _wrong(name: str, what: str, fix: str) -> NoReturn:
-    raise ArgumentError(f"{name}: {what}", where=str(user_source()), fix=fix)
+    raise ArgumentError(f"{name}: {what}", fix=fix)
 
 
 def _wrong_shape(name: str, x: Any, y: Any, fix: str) -> NoReturn:
-    raise ShapeError(
-        f"{name}: the arrays are {x.type} and {y.type}", where=str(user_source()), fix=fix
-    )
+    raise ShapeError(f"{name}: the arrays are {x.type} and {y.type}", fix=fix)

@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ... import numpy as rnp
-from ...ir.builder import user_source
 from ...ir.errors import ArgumentError
 from ...trace.apply import as_tensor
 from ...trace.arguments import choice, flag
@@ -243,4 +242,4 @@ def _averaged(x: Any, average: str) -> Any:
 
 def wrong(name: str, what: str, fix: str) -> NoReturn:
     """Raise an error at the user's place."""
-    raise ArgumentError(f"{name}: {what}", where=str(user_source()), fix=fix)
+    raise ArgumentError(f"{name}: {what}", fix=fix)

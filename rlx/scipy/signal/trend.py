@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ... import numpy as rnp
-from ...ir.builder import user_source
 from ...ir.errors import ArgumentError
 from ...trace.apply import as_tensor
 from ...trace.arguments import choice, members
@@ -36,7 +35,6 @@ def detrend(
     if overwrite_data is not None:
         raise ArgumentError(
             "detrend: no array is overwritten",
-            where=str(user_source()),
             fix="leave out overwrite_data",
         )
     x = as_tensor(promote_operands(data, inexact=True)[0])
@@ -48,7 +46,6 @@ def detrend(
     if ends[0] < 0 or ends[-1] > count:
         raise ArgumentError(
             f"detrend: the parts end at {ends}, the line at {count}",
-            where=str(user_source()),
             fix=f"pick places bp from 0 to {count}",
         )
     lines = rnp.moveaxis(x, place, -1)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from ... import numpy as rnp
-from ...ir.builder import user_source
 from ...ir.errors import ArgumentError, ShapeError
 from ...trace.apply import as_tensor
 
@@ -39,7 +38,6 @@ def window_of(name: str, window: Any, count: int, dtype: Any) -> Any:
         if given.shape != (count,):
             raise ShapeError(
                 f"{name}: the window is {given.type}, the segments have {count} elements",
-                where=str(user_source()),
                 fix=f"give a window of shape ({count},)",
             )
         return given
@@ -48,7 +46,6 @@ def window_of(name: str, window: Any, count: int, dtype: Any) -> Any:
     if kind not in known:
         raise ArgumentError(
             f"{name}: there is no window {window!r}",
-            where=str(user_source()),
             fix=f"use one of {', '.join((*COSINES, *SHAPES))}, or (name, number) "
             f"for one of {', '.join(WITH_NUMBER)}",
         )

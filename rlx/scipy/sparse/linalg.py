@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import numpy as rnp
-from ...ir.builder import user_source
 from ...ir.errors import ShapeError
 from ...trace import pytree
 from ...trace.apply import as_tensor
@@ -143,7 +142,6 @@ def _product(name: str, a: Any) -> Map:
     if a.ndim != 2 or a.shape[0] != a.shape[1]:
         raise ShapeError(
             f"{name}: A is {a.type}",
-            where=str(user_source()),
             fix="give a square matrix, or a function",
         )
     return lambda x: a @ x
@@ -155,7 +153,6 @@ def _fitting(name: str, x0: Any, tree: Any, leaves: list[Any]) -> Any:
     if other != tree or shapes != [x.shape for x in leaves]:
         raise ShapeError(
             f"{name}: x0 is unlike b",
-            where=str(user_source()),
             notes=[f"x0: {shapes}", f"b: {[x.shape for x in leaves]}"],
             fix="give both the same containers and shapes",
         )

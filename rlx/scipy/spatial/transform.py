@@ -15,7 +15,6 @@ import numpy as np
 
 from ... import numpy as rnp
 from ... import random
-from ...ir.builder import user_source
 from ...ir.errors import ArgumentError, ShapeError
 from ...trace import pytree
 from ...trace.apply import as_tensor
@@ -218,11 +217,11 @@ def _axes_of(seq: str, counts: tuple[int, ...]) -> tuple[list[int], bool]:
 
 
 def _wrong(what: str, fix: str) -> NoReturn:
-    raise ArgumentError(f"Rotation: {what}", where=str(user_source()), fix=fix)
+    raise ArgumentError(f"Rotation: {what}", fix=fix)
 
 
 def _wrong_shape(what: str, fix: str) -> NoReturn:
-    raise ShapeError(f"Rotation: {what}", where=str(user_source()), fix=fix)
+    raise ShapeError(f"Rotation: {what}", fix=fix)
 
 
 pytree.register_class(

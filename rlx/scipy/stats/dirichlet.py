@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 from ... import numpy as rnp
-from ...ir.builder import user_source
 from ...ir.errors import ShapeError
 from ..operands import Tensor, floats
 from ..special import gammaln, xlogy
@@ -23,7 +22,6 @@ def logpdf(x: Tensor, alpha: Tensor) -> Any:
     if alpha.ndim != 1 or x.ndim == 0 or x.shape[0] not in (alpha.shape[0], alpha.shape[0] - 1):
         raise ShapeError(
             f"dirichlet: x is {x.type}, alpha {alpha.type}",
-            where=str(user_source()),
             fix="give a vector alpha, and an x with as many rows or one less",
         )
     if x.shape[0] != alpha.shape[0]:

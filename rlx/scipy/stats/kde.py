@@ -8,7 +8,6 @@ from typing import Any, NoReturn, final
 
 from ... import numpy as rnp
 from ... import random
-from ...ir.builder import user_source
 from ...ir.errors import ArgumentError, ShapeError
 from ...trace import pytree
 from ...trace.array_arguments import scalar
@@ -172,8 +171,8 @@ pytree.register_class(
 
 
 def _wrong(what: str, fix: str) -> NoReturn:
-    raise ArgumentError(f"gaussian_kde: {what}", where=str(user_source()), fix=fix)
+    raise ArgumentError(f"gaussian_kde: {what}", fix=fix)
 
 
 def _wrong_shape(what: str, fix: str) -> NoReturn:
-    raise ShapeError(f"gaussian_kde: {what}", where=str(user_source()), fix=fix)
+    raise ShapeError(f"gaussian_kde: {what}", fix=fix)

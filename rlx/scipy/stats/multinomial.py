@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 from ... import numpy as rnp
-from ...ir.builder import user_source
 from ...ir.errors import DtypeError
 from ...trace.apply import as_tensor
 from ..operands import Tensor, floats
@@ -20,7 +19,6 @@ def logpmf(x: Tensor, n: Tensor, p: Tensor) -> Any:
         if counts.dtype.kind not in "biu":
             raise DtypeError(
                 f"multinomial: the counts are {counts.type}",
-                where=str(user_source()),
                 fix="convert them to an integer dtype",
             )
     (p,) = floats("multinomial.logpmf", p)

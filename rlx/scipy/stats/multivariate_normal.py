@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 from ... import numpy as rnp
-from ...ir.builder import user_source
 from ...ir.errors import ArgumentError, ShapeError
 from ..linalg import solve_triangular
 from ..operands import Tensor, floats
@@ -23,7 +22,6 @@ def logpdf(x: Tensor, mean: Tensor, cov: Tensor, allow_singular: None = None) ->
     if allow_singular is not None:
         raise ArgumentError(
             "multivariate_normal: a singular cov has no density",
-            where=str(user_source()),
             fix="leave out allow_singular, and add a little to the diagonal",
         )
     x, mean, cov = floats("multivariate_normal.logpdf", x, mean, cov)
@@ -36,7 +34,6 @@ def logpdf(x: Tensor, mean: Tensor, cov: Tensor, allow_singular: None = None) ->
     if cov.ndim < 2 or cov.shape[-2:] != (n, n):
         raise ShapeError(
             f"multivariate_normal: the mean is {mean.type}, cov is {cov.type}",
-            where=str(user_source()),
             fix=f"give a cov of shape (..., {n}, {n})",
         )
     factor = rnp.linalg.cholesky(cov)

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ... import numpy as rnp
-from ...ir.builder import user_source
 from ...ir.errors import ArgumentError
 from ...trace.apply import as_tensor
 from ...trace.axes import integer, one_axis
@@ -73,7 +72,6 @@ def rankdata(
     if method not in METHODS:
         raise ArgumentError(
             f"rankdata: there is no method {method!r}",
-            where=str(user_source()),
             fix=f"use one of {', '.join(METHODS)}",
         )
     x = as_tensor(a)
@@ -135,6 +133,5 @@ def _check_policy(name: str, policy: str, valid: tuple[str, ...]) -> None:
     if policy not in valid:
         raise ArgumentError(
             f"{name}: the nan_policy {policy!r} is not known",
-            where=str(user_source()),
             fix=f"use {' or '.join(map(repr, valid))}",
         )
