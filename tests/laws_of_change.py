@@ -197,7 +197,7 @@ def law_second_derivatives_are_slopes(case: Case) -> None:
 
 
 def has_transpose(case: Case) -> bool:
-    return "transpose" in case.op.rules and case.is_smooth and not case.graph.nodes[0].graphs
+    return case.op.rules.transpose is not None and case.is_smooth and not case.graph.nodes[0].graphs
 
 
 @where(has_transpose)

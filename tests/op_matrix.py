@@ -56,7 +56,7 @@ arguments; any axis is moved to the front first. **vmap of jvp**: both orders ag
 def ours() -> dict[str, Op]:
     """The ops of the house, in the order of their files and names."""
     # other tests define ops as users do
-    rows = [op for op in OPS.values() if "of_user" not in op.rules]
+    rows = [op for op in OPS.values() if not op.rules.of_user]
     return {op.name: op for op in sorted(rows, key=lambda op: (op.module, op.name))}
 
 
@@ -88,8 +88,8 @@ def cell(op: Op, column: str) -> str:
     if column == "vmap":
         has_operands = any(sample.args for sample in op.sample_list)
         return REASONS.get(op.name, "") if has_operands or op.is_variadic else "no operands"
-    if "nondifferentiable" in op.rules:
-        return f"not differentiable: {op.rules['nondifferentiable']}"
+    if op.rules.nondifferentiable is not None:
+        return f"not differentiable: {op.rules.nondifferentiable}"
     return _refusal(op, column) or REASONS.get(op.name, "")
 
 

@@ -62,7 +62,7 @@ def test_windows_in_any_layout(seed: int, width: int, monkeypatch: pytest.Monkey
     op = ops.conv_general_dilated
     full = dict(attrs, feature_group_count=1, batch_group_count=1, dtype=None)
     wide = [a.astype(np.float64) for a in (x, kernel)]
-    wanted = op.rules["reference"](*wide, **full)
+    wanted = op.rules.reference(*wide, **full)
     compare(lambda x, k: op(x, k, **attrs), [x, kernel], wanted, c * kh * kw)
     # the same with channels last in memory
     last = [
@@ -142,7 +142,7 @@ def test_short_runs_along_the_depth(
     op = ops.conv_general_dilated
     first = [x.transpose(0, 3, 1, 2), kernel.transpose(3, 2, 0, 1)]
     full = dict(attrs, feature_group_count=1, batch_group_count=1, dtype=None)
-    wanted = op.rules["reference"](*(a.astype(np.float64) for a in first), **full)
+    wanted = op.rules.reference(*(a.astype(np.float64) for a in first), **full)
     terms = colors * window**2
     compare(lambda x, k: op(x, k, **attrs), [np.ascontiguousarray(a) for a in first], wanted, terms)
 

@@ -174,7 +174,8 @@ def test_a_device_setting_that_does_not_exist_names_the_variable():
     with rlx.config.using(device="moon"), pytest.raises(ConfigError) as caught:
         rlx.jit(curve)
     names = ", ".join(rlx.devices())
-    assert str(caught.value) == f"RLX_DEVICE is 'moon'\n  fix    set it to one of {names}"
+    assert caught.value.what == "RLX_DEVICE is 'moon'"
+    assert caught.value.fix == f"set it to one of {names}"
 
 
 @pytest.mark.parametrize(

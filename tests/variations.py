@@ -159,7 +159,7 @@ def resized(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 def with_special_numbers(case: Case, arrays: Arrays) -> Arrays:
     """The numbers that arithmetic trips over, in the operands that may have any."""
-    is_in_blocks = "expand" in case.op.rules and has_body(case, Repeat)
+    is_in_blocks = case.op.rules.expand is not None and has_body(case, Repeat)
     tame, finite = is_tame(case), is_in_blocks or has_body(case, Blocks)
     return [
         special(type_of(x), i, tame, finite) if is_free(arg) else x
@@ -173,7 +173,7 @@ def is_tame(case: Case) -> bool:
     They have none where many are added or multiplied, as the order matters, nor where an op of many
     operands is made of others.
     """
-    is_made = "expand" in case.op.rules and len(case.sample.args) > 1
+    is_made = case.op.rules.expand is not None and len(case.sample.args) > 1
     return is_made or any(combines(case, how) for how in ("add", "mul"))
 
 
@@ -181,13 +181,13 @@ def combines(case: Case, how: str) -> bool:
     """Whether an op combines many numbers, or may do so out of sight."""
     if how == "add" and has_body(case, Contract, Library, Blocks):
         return True
-    bodies = (node.op.rules.get("body") for node in expand(case.graph).walk())
+    bodies = (node.op.rules.body for node in expand(case.graph).walk())
     return any(getattr(body, "combine", "") == how for body in bodies)
 
 
 def has_body(case: Case, *kinds: type) -> bool:
     """Whether an op, or one it is made of, has a body of such a kind."""
-    return any(isinstance(node.op.rules.get("body"), kinds) for node in expand(case.graph).walk())
+    return any(isinstance(node.op.rules.body, kinds) for node in expand(case.graph).walk())
 
 
 def is_free(arg: Any) -> bool:

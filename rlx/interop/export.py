@@ -76,12 +76,12 @@ def export(fun: Callable[..., Any], *specs: Any, **named: Any) -> Exported:
     traced = trace(fun, specs, named)
     name, graph = function_name(fun), traced.graph
     check_unplaced(graph, "export")
-    of_user = [node.op for node in graph.walk() if "of_user" in node.op.rules]
-    has_rules = not is_portable(graph) or any("jvp" in op.rules for op in of_user)
+    of_user = [node.op for node in graph.walk() if node.op.rules.of_user]
+    has_rules = not is_portable(graph) or any(op.rules.jvp is not None for op in of_user)
     if has_rules:  # rules are Python functions; what they are rules of is not
         graph = inline_calls(graph, keep_recomputed=False)
     if of_user:
-        graph = expand(graph, lambda node: "of_user" not in node.op.rules)
+        graph = expand(graph, lambda node: not node.op.rules.of_user)
     for node in graph.walk():
         _check_is_known(node)
     return Exported(
@@ -95,7 +95,7 @@ def export(fun: Callable[..., Any], *specs: Any, **named: Any) -> Exported:
 
 def _check_is_known(node: Node) -> None:
     """Raise if a node needs Python functions of the user."""
-    if {"calls_python", "of_user"} & node.op.rules.keys():
+    if node.op.rules.runs_python:
         raise FileFormatError(
             f"{node.op.name} calls a Python function, which no file can hold",
             where=str(node.source),

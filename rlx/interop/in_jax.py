@@ -81,9 +81,9 @@ class _InJax:
     def _results(self, node: Node, arrays: Arrays) -> Sequence[jax.Array]:
         if node.op.name in RULED:
             return RULED[node.op.name](self.run, node, arrays)
-        if isinstance(node.op.rules.get("body"), Call):
+        if isinstance(node.op.rules.body, Call):
             return self.run(node.attrs["graph"], arrays)
-        if "nondifferentiable" in node.op.rules:
+        if node.op.rules.nondifferentiable is not None:
             return self._emitted(node, list(map(jax.lax.stop_gradient, arrays)))
         if _has_slopes(node):
             return _with_slopes(self.run, node, arrays, self._emitted)
@@ -91,7 +91,7 @@ class _InJax:
 
     def _emitted(self, node: Node, arrays: Arrays) -> Sequence[jax.Array]:
         if not self._table.takes(node):
-            if "expand" in node.op.rules:
+            if node.op.rules.expand is not None:
                 return self.run(expanded(node), arrays)
             return self._without_row(node, arrays)
         return tuple(computed(node, self._table, arrays))
@@ -127,9 +127,9 @@ class _InJax:
 def _has_slopes(node: Node) -> bool:
     """Whether an op has a derivative that JAX would not find as it is meant."""
     rules = node.op.rules
-    if node.graphs or {"transpose", "nondifferentiable"} & rules.keys():
+    if node.graphs or rules.transpose is not None or rules.nondifferentiable is not None:
         return False
-    return "jvp" in rules or "expand" in rules
+    return rules.jvp is not None or rules.expand is not None
 
 
 # -- functions with derivatives of their own ----------------------------------------------------

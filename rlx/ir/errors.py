@@ -35,7 +35,7 @@ class RlxError(Exception):
         self.fix = fix
 
     def at(self, op: str, operands: Sequence[str], source: Source | None) -> None:
-        """Name the op whose type rule raised it, the operands, and the line that called the op."""
+        """Name the op whose type rule raised it, its operands, and the line of the call."""
         if self._is_placed:
             return
         self.what = f"{op}: {self.what}"

@@ -57,14 +57,14 @@ def lasting_fingerprint(graph: Graph) -> tuple[str, list[Any]]:
     """
     house = __name__.split(".")[0]
     for op in {node.op for node in graph.walk()}:
-        if op.rules.get("of_user") or op.module.split(".")[0] != house:
+        if op.rules.of_user or op.module.split(".")[0] != house:
             raise LookupError(f"the op {op.name} is not one of {house}")
     functions: dict[Any, int] = {}
 
     def number(op: Op, fn: Any) -> Any:
-        if isinstance(op.rules.get("body"), Call):
+        if isinstance(op.rules.body, Call):
             return "derivative"
-        if "calls_python" not in op.rules:
+        if not op.rules.calls_python:
             raise LookupError(f"{op.name} holds a Python function that compiling calls")
         return functions.setdefault(fn, len(functions))
 

@@ -13,6 +13,7 @@ import numpy as np
 from . import builder
 from .errors import ArgumentError, CallbackError, GradientError, RlxError
 from .graph import OPS, Constant, Graph, Node, Source, Value
+from .rules import Rules
 from .source import user_source
 from .types import Type, as_dtype, check_size
 
@@ -88,7 +89,7 @@ class Op:
         self.operand_names = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
         self.is_variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
         self.attr_defaults = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
-        self.rules: dict[str, Any] = {}
+        self.rules = Rules()
         self.sample_list: list[Sample] = []
         self.is_constant = False  # made by `constant`: the array is the attribute `value`
         self.revision = 0  # how often rules of a user's op were given or changed
@@ -103,7 +104,7 @@ class Op:
 
     def is_multiple(self, results: Sequence[Value]) -> bool:
         """Whether the op gives a tuple of results rather than one."""
-        return bool(self.rules.get("multiple")) or len(results) != 1
+        return self.rules.multiple or len(results) != 1
 
     def operands(self, args: Sequence[Any]) -> list[Value]:
         """Turn arrays and Python scalars among the arguments into values."""
@@ -169,8 +170,8 @@ class Op:
     # -- rules ----------------------------------------------------------------------------------
 
     def _attach(self, rule: str, given: Any) -> Any:
-        assert rule not in self.rules, f"{self.name}.{rule} is given twice"
-        self.rules[rule] = given
+        assert rule not in vars(self.rules), f"{self.name}.{rule} is given twice"
+        setattr(self.rules, rule, given)
         return given
 
     def reference(self, fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -273,22 +274,18 @@ class Op:
         """Attach one example; see `Sample`."""
         self.sample_list.append(Sample(args, attrs, expect, low, high))
 
-    @property
-    def has_derivative(self) -> bool:
-        """Whether the room gives a derivative."""
-        return "jvp" in self.rules or "transpose" in self.rules
-
     def missing(self) -> list[str]:
         """The required rules that the room lacks.
 
         A composite may leave some to its expansion.
         """
-        lacking = [r for r in ("reference", "batch") if r not in self.rules]
-        if not {"body", "expand"} & set(self.rules):
+        rules = self.rules
+        lacking = [r for r in ("reference", "batch") if getattr(rules, r) is None]
+        if rules.body is None and rules.expand is None:
             lacking.append("body or expand")
-        if not {"jvp", "transpose", "nondifferentiable"} & set(self.rules):
+        if not rules.has_derivative and rules.nondifferentiable is None:
             lacking.append("jvp, transpose or nondifferentiable")
-        if "expand" in self.rules:
+        if rules.expand is not None:
             lacking = [r for r in lacking if r == "reference"]
         if not self.sample_list:
             lacking.append("samples")
@@ -308,9 +305,10 @@ class Op:
         known already; `source` is the line that called the op, if it is known.
         """
         types = types or self.infer([Type(as_dtype(a.dtype), a.shape) for a in arrays], attrs)
-        kernel = self.rules.get("kernels", {}).get(device, self.rules["reference"])
+        kernel = self.rules.kernels.get(device, self.rules.reference)
+        assert kernel is not None, f"{self.name} has no reference"
         with np.errstate(all="ignore"):
-            if "of_user" in self.rules:
+            if self.rules.of_user:
                 results = self._run_of_user(kernel, arrays, attrs, types, source)
             else:
                 results = _several(kernel(*arrays, **attrs))
@@ -417,7 +415,7 @@ def define(type_rule: Callable[..., Any]) -> Op:
 
 def has_effect(node: Node) -> bool:
     """Whether a node, or one in a graph of it, does more than compute results."""
-    if "effect" in node.op.rules:
+    if node.op.rules.effect:
         return True
     return bool(node.graphs) and any(has_effect(n) for graph in node.graphs for n in graph.nodes)
 

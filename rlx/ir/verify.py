@@ -151,9 +151,9 @@ def is_primitive(node: Node, wants: Wants) -> str | None:
     """The op has a body, or the target wants it whole; calls have been inlined."""
     if node.op.name in wants or node.op.is_constant:
         return None
-    if isinstance(node.op.rules.get("body"), Call):
+    if isinstance(node.op.rules.body, Call):
         return "a call is not inlined"
-    return None if "body" in node.op.rules else "a composite is not expanded"
+    return None if node.op.rules.body is not None else "a composite is not expanded"
 
 
 def is_scheduled(node: Node, wants: Wants) -> str | None:

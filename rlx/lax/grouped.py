@@ -10,8 +10,7 @@ from .. import numpy as rnp
 from ..ir.errors import ShapeError
 from ..ir.types import as_dtype
 from ..trace.apply import apply, as_tensor
-from ..trace.halves import wide_dtype
-from ..trace.promotion import convert
+from ..trace.promotion import convert, wide_dtype
 from .contraction import DotDimensionNumbers, dot_general
 from .operands import Tensor, strict_dtype
 

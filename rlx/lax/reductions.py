@@ -12,8 +12,7 @@ from ..trace import pytree
 from ..trace.apply import apply, as_tensor, operand_type
 from ..trace.arguments import flag
 from ..trace.axes import integer, one_axis
-from ..trace.halves import rounded_once
-from ..trace.promotion import broadcast_to, convert
+from ..trace.promotion import broadcast_to, convert, rounded_once
 from ..trace.scan import associative_scan
 from .elementwise import bitwise_xor
 from .monoids import is_neutral, monoid_of

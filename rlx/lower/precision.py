@@ -71,7 +71,7 @@ def precise(graph: Graph, policy: Policy) -> Precise:
 
 
 def _own_policy(node: Node) -> Policy | None:
-    is_call = isinstance(node.op.rules.get("body"), Call)
+    is_call = isinstance(node.op.rules.body, Call)
     text = node.attrs.get("precision") if is_call else None
     return policy_of(text) if text else None
 
@@ -136,8 +136,8 @@ class _Work:
             types = [a.type for a in node.args]
             written = [self.cast(x, t.dtype) for x, t in zip(operands, types, strict=True)]
             return again(node, written, self.graph)
-        if "work_kept" in node.op.rules:
-            kept = node.op.rules["work_kept"](**node.attrs)
+        if node.op.rules.work_kept is not None:
+            kept = node.op.rules.work_kept(**node.attrs)
             places = [i for i in places if i not in kept]
         dtype = self.policy.dtype(kind) or self._widest(operands[i] for i in places)
         given = [self.cast(x, node.args[i].dtype) for i, x in enumerate(operands)]
@@ -200,7 +200,7 @@ class _Work:
 
 def _moves_no_more(node: Node) -> bool:
     """Whether a node moves numbers, and as many or more come out: casts then go before it."""
-    if not isinstance(node.op.rules.get("body"), View | Move | Concat):
+    if not isinstance(node.op.rules.body, View | Move | Concat):
         return False
     floats = [a for a in node.args if a.dtype in FLOAT_DTYPES]
     is_one_dtype = all(a.dtype == node.result.dtype for a in floats)
@@ -209,7 +209,7 @@ def _moves_no_more(node: Node) -> bool:
 
 def _holds(dtype: np.dtype, x: Value) -> bool:
     """Whether constants lie in the range of a dtype, where no digits are lost to a small size."""
-    while x.node and isinstance(x.node.op.rules.get("body"), View | Move) and len(x.node.args) == 1:
+    while x.node and isinstance(x.node.op.rules.body, View | Move) and len(x.node.args) == 1:
         x = x.node.args[0]
     number = uniform(x)
     known = x.constant if number is None else np.asarray(number)

@@ -34,7 +34,7 @@ def ways(graph: Graph, mir: Graph, program: Program) -> dict[str, Counter[str]]:
     steps = [step for nested in program.programs for step in nested.steps]
     library = Counter(step.op.name for step in steps if isinstance(step, LibraryCall))
     left = _ops(mir)
-    composites = {node.op.name for node in graph.walk() if "expand" in node.op.rules}
+    composites = {node.op.name for node in graph.walk() if node.op.rules.expand is not None}
     expanded = Counter(
         {n: count for n, count in _ops(graph).items() if n in composites - set(left)}
     )

@@ -1,6 +1,6 @@
 """What class of work an op is, as precision policies and cost models ask.
 
-A room may say it (`op.rules["work"]`); else it follows from the op's body, or from what stands in
+A room may say it (`op.rules.work`); else it follows from the op's body, or from what stands in
 its expansion.
 """
 
@@ -45,10 +45,10 @@ def work_class(node: Node) -> str:
     (libraries, bits of numbers, complex parts), `nested` runs graphs, `convert` changes the dtype.
     """
     rules = node.op.rules
-    if "work" in rules:
-        return rules["work"]
-    if "body" in rules:
-        return _of_body(node.op, rules["body"])
+    if rules.work is not None:
+        return rules.work
+    if rules.body is not None:
+        return _of_body(node.op, rules.body)
     return _of_expansion(node)
 
 
@@ -72,7 +72,8 @@ def _of_body(op: Op, body: Any) -> str:
 
 def _of_expansion(node: Node) -> str:
     """The class of a composite: the most delicate one of the ops it is made of."""
-    rule, types = node.op.rules["expand"], [a.type for a in node.args]
+    rule, types = node.op.rules.expand, [a.type for a in node.args]
+    assert rule is not None, f"{node.op.name} is no composite"
     graph = build(lambda *xs: _listed(rule(*xs, **node.attrs)), types, node.op.name)
     found = {work_class(inner) for inner in graph.nodes}
     if found & {EXACT, NESTED}:

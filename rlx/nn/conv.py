@@ -19,8 +19,7 @@ from ..ir.types import promote
 from ..trace.apply import as_tensor
 from ..trace.array import Array
 from ..trace.axes import integer
-from ..trace.halves import wide_dtype
-from ..trace.promotion import convert, promote_operands
+from ..trace.promotion import convert, promote_operands, wide_dtype
 from . import initializers
 from .initializers import Initializer
 from .module import Module, field

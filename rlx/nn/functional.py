@@ -17,8 +17,14 @@ from ..trace.apply import apply, as_operand, as_tensor
 from ..trace.arguments import choice
 from ..trace.array_arguments import known_real, scalar
 from ..trace.axes import integer, one_axis, some_axes
-from ..trace.halves import rounded_once
-from ..trace.promotion import FLOAT, convert, pointwise, promote_operands, result_dtype
+from ..trace.promotion import (
+    FLOAT,
+    convert,
+    pointwise,
+    promote_operands,
+    result_dtype,
+    rounded_once,
+)
 from ..transforms.eager import eager
 from .attention import dot_product_attention as dot_product_attention
 from .scaled import get_scaled_dot_general_config as get_scaled_dot_general_config

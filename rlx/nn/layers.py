@@ -15,9 +15,8 @@ from ..trace.apply import as_tensor
 from ..trace.arguments import members, wrong
 from ..trace.array import Array
 from ..trace.axes import number
-from ..trace.halves import wide_dtype
 from ..trace.make_graph import check_function
-from ..trace.promotion import convert
+from ..trace.promotion import convert, wide_dtype
 from . import initializers
 from .functional import layer_norm, relu, rms_norm
 from .initializers import Initializer

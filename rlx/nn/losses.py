@@ -12,8 +12,7 @@ from typing import Any
 from .. import numpy as rnp
 from ..trace.apply import apply, as_tensor
 from ..trace.arguments import choice
-from ..trace.halves import rounded_once
-from ..trace.promotion import promote_operands
+from ..trace.promotion import promote_operands, rounded_once
 from .functional import softplus
 
 REDUCTIONS = {"mean": rnp.mean, "sum": rnp.sum, "none": as_tensor}

@@ -29,7 +29,6 @@ from ..trace.array import Array
 from ..trace.axes import integer
 from ..trace.by_numpy import short
 from ..trace.control import while_loop
-from ..trace.halves import rounded_once
 from ..trace.host import is_python_scalar
 from ..trace.ownership import is_part
 from ..trace.promotion import (
@@ -39,6 +38,7 @@ from ..trace.promotion import (
     pointwise,
     pointwise_at,
     result_dtype,
+    rounded_once,
 )
 from ..transforms.eager import eager
 from .elementwise import (

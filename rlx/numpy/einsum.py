@@ -12,8 +12,7 @@ import numpy as np
 from ..ir.errors import ArgumentError
 from ..trace.apply import as_tensor
 from ..trace.arguments import check_precision, choice, count_of, members
-from ..trace.halves import wide_dtype
-from ..trace.promotion import convert, result_dtype
+from ..trace.promotion import convert, result_dtype, wide_dtype
 from .contraction import contracted
 from .creation import arange
 from .elementwise import multiply, refuse_out

@@ -11,8 +11,7 @@ from ..ir.errors import AttributeValueError, ShapeError
 from ..ir.types import DTYPES, is_inexact
 from ..trace.apply import apply, as_tensor
 from ..trace.axes import some_axes
-from ..trace.halves import rounded_once
-from ..trace.promotion import broadcast_to, convert, convert_exactly, result_dtype
+from ..trace.promotion import broadcast_to, convert, convert_exactly, result_dtype, rounded_once
 from .arithmetic import ceil, floor, subtract
 from .elementwise import Tensor, add, less, less_equal, multiply, refuse_out
 from .indexing import take_along_axis

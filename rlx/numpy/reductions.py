@@ -22,8 +22,7 @@ from ..ir.types import (
 from ..trace.apply import apply, apply_like, as_operand, as_tensor
 from ..trace.arguments import count_of, flag
 from ..trace.axes import one_axis, some_axes
-from ..trace.halves import rounded_once
-from ..trace.promotion import broadcast_to, convert, convert_exactly, result_dtype
+from ..trace.promotion import broadcast_to, convert, convert_exactly, result_dtype, rounded_once
 from ..transforms.eager import eager
 from .elementwise import Tensor, add, divide, maximum, minimum, multiply, refuse_out
 from .logic import truth

@@ -11,7 +11,6 @@ from ..ir.types import DTYPES, as_dtype, is_complex, is_inexact, promote
 from ..trace.apply import apply_like, as_operand, as_tensor
 from ..trace.arguments import flag
 from ..trace.axes import broadcast_shapes, number, one_axis, some_axes
-from ..trace.halves import rounded_once
 from ..trace.promotion import (
     FLOAT,
     broadcast_to,
@@ -19,6 +18,7 @@ from ..trace.promotion import (
     convert_exactly,
     is_static,
     result_dtype,
+    rounded_once,
 )
 from ..transforms.eager import eager
 from .arithmetic import conj, real, square

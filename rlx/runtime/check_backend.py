@@ -172,7 +172,7 @@ def cases(ops: Iterable[str] | None = None) -> Iterator[tuple[Case, int]]:
             fix="name ops of rlx.ir.ops, as add, sort or scan",
         )
     for name in names:
-        if "of_user" not in OPS[name].rules:
+        if not OPS[name].rules.of_user:
             yield from ((Case(OPS[name], s), i) for i, s in enumerate(OPS[name].sample_list))
 
 

@@ -66,7 +66,7 @@ def scale_of(
     """
     if not is_inexact(as_dtype(wanted.dtype)) or not wanted.size:
         return np.ones(wanted.shape)
-    body = node.op.rules.get("body") if node else None
+    body = node.op.rules.body if node else None
     if node is not None and isinstance(body, SUMS):
         magnitudes = [np.abs(x) if is_inexact(as_dtype(x.dtype)) else x for x in operands]
         added = node.op.run(magnitudes, node.attrs)[0]

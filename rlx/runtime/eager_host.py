@@ -100,7 +100,7 @@ def _kind(
     kept: Sequence[tuple[int, ...] | None],
     attrs: dict[str, Any],
 ) -> _Kind:
-    if {"calls_python", "of_user"} & op.rules.keys() or any(graphs_in(attrs.values())):
+    if op.rules.runs_python or any(graphs_in(attrs.values())):
         return _Kind(None)
 
     def record(*values: Value) -> Sequence[Value]:

@@ -143,9 +143,9 @@ class _Checks:
 
     def visit(self, node: Node, operands: list[Value]) -> Sequence[Value]:
         """Record a node and the look at its results."""
-        is_open = isinstance(node.op.rules.get("body"), OPENED)
+        is_open = isinstance(node.op.rules.body, OPENED)
         results = again(node, operands, self.nested if is_open else lambda graph: graph)
-        body = node.op.rules.get("body")
+        body = node.op.rules.body
         made = [r for r in results if is_inexact(r.dtype)]
         if made and operands and not is_open and not isinstance(body, MOVES):
             name, source, count, bad = node.op.name, node.source, len(operands), self.bad

@@ -172,7 +172,7 @@ def _wrong(field: str, given: Any, fix: str) -> ArgumentError:
 def is_invariant(graph: Graph) -> bool:
     """Whether a function in a graph was compiled with `deterministic="batch"`."""
     return any(
-        isinstance(node.op.rules.get("body"), Call) and node.attrs.get("deterministic")
+        isinstance(node.op.rules.body, Call) and node.attrs.get("deterministic")
         for node in graph.walk()
     )
 

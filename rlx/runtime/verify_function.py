@@ -200,7 +200,7 @@ def _record(graph: Graph, arrays: Sequence[np.ndarray]) -> list[_Run]:
 
     def watch(node: Node, operands: Sequence[Any], results: Sequence[Any]) -> None:
         count[node] = count.get(node, 0) + 1
-        if count[node] <= RUNS and not node.graphs and "calls_python" not in node.op.rules:
+        if count[node] <= RUNS and not node.graphs and not node.op.rules.calls_python:
             runs.append(_Run(node, tuple(operands), tuple(results)))
 
     with watched(watch):

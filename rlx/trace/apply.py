@@ -87,7 +87,7 @@ def apply_ready(op: Op, given: Sequence[Operand], attrs: dict[str, Any]) -> Any:
     is_traced = any(isinstance(x, TracedTensor) for x in given) or _is_recorded(op, attrs)
     is_traced = is_traced or makes_much(op, given, attrs)
     results = record(op, given, attrs) if is_traced else evaluate(op, given, attrs)
-    return tuple(results) if op.rules.get("multiple") or len(results) != 1 else results[0]
+    return tuple(results) if op.rules.multiple or len(results) != 1 else results[0]
 
 
 def apply_like(like: Any, op: str, **attrs: Any) -> Any:
@@ -108,9 +108,9 @@ def _is_recorded(op: Op, attrs: dict[str, Any]) -> bool:
     """
     flat = [a for attr in attrs.values() for a in (attr if isinstance(attr, tuple) else (attr,))]
     inner = [node.op for a in flat if isinstance(a, Graph) for node in a.walk()]
-    if any("named" in each.rules for each in inner):
+    if any(each.rules.named is not None for each in inner):
         return True
-    if any("calls_python" in each.rules for each in (op, *inner)) and builder.current() is not None:
+    if any(each.rules.calls_python for each in (op, *inner)) and builder.current() is not None:
         return True
     sizes = [a for a in flat if isinstance(a, Dim)]
     if sizes:

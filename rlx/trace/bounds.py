@@ -96,7 +96,7 @@ def _is_simple(value: Value) -> bool:
         node = top.node
         if node is not None:
             # what looks at other members, or runs Python, is not computed twice
-            if "named" in node.op.rules or "calls_python" in node.op.rules or node.graphs:
+            if node.op.rules.named is not None or node.op.rules.calls_python or node.graphs:
                 return False
             waiting += node.args
     return True

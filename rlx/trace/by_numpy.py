@@ -215,7 +215,7 @@ def _range(chosen: Chosen, dtype: np.dtype, others: tuple[type, ...]) -> Range:
 def _ufunc(op: Op, dtype: np.dtype, count: int) -> np.ufunc | None:
     """The ufunc that gives what the reference gives for operands of a dtype."""
     kind = next((kind for kind, holds in KINDS.items() if holds(dtype)), "")
-    ufunc = op.rules.get("ufuncs", {}).get(kind, op.rules["reference"])
+    ufunc = op.rules.ufuncs.get(kind, op.rules.reference)
     if not isinstance(ufunc, np.ufunc):
         return None
     try:

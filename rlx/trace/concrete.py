@@ -93,7 +93,7 @@ def _computed(value: Value, arrays: Sequence[Known]) -> dict[Value, Known]:
         return {value: outside if isinstance(outside, np.ndarray) else next(iter(arrays), None)}
     ready = [a for a in arrays if a is not None]
     # members of a batch differ, Python functions are called and sizes get numbers as it runs
-    is_later = "named" in node.op.rules or "calls_python" in node.op.rules
+    is_later = node.op.rules.named is not None or node.op.rules.calls_python
     if is_later or sizes_in(node.attrs) or len(ready) < len(arrays):
         return dict.fromkeys(node.results, None)
     results = node.op.run(ready, node.attrs, source=node.source)

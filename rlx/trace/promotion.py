@@ -6,7 +6,7 @@ integer, float, complex) is higher; then the default dtype of that kind decides.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -15,6 +15,7 @@ from ..ir.dims import Dim
 from ..ir.errors import DtypeError, ShapeError
 from ..ir.graph import OPS
 from ..ir.op import Op
+from ..ir.ops.halves import WIDE, is_half
 from ..ir.types import DTYPES, Size, as_dtype, is_bool, is_complex, is_inexact, is_integer, promote
 from .apply import (
     apply,
@@ -278,3 +279,25 @@ def no_cast(name: str, given: np.dtype, wanted: np.dtype) -> DtypeError:
         f"{name} in place gives {given.name}, which does not fit the array of {wanted.name}",
         fix=f"write it as x = x + v, or convert first: x = x.astype({given.name!r})",
     )
+
+
+# -- half-size floats, computed in float32 and rounded once at the end -----------------------------
+
+
+def rounded_once(compute: Callable[..., Any], *operands: Any) -> Any:
+    """The result of `compute`, of operands in float32 if they are half-size floats.
+
+    Then the result is rounded to the dtype in which they meet.
+
+    >>> rounded_once(lambda x: x * 3 / 3, np.float16(1.001)).dtype
+    dtype('float16')
+    """
+    dtype = result_dtype(*map(as_operand, operands))
+    if not is_half(dtype):
+        return compute(*operands)
+    return convert(compute(*(convert(as_operand(x), WIDE) for x in operands)), dtype)
+
+
+def wide_dtype(dtype: np.dtype) -> np.dtype | None:
+    """The dtype to sum products of half-size floats in; None for others, their own."""
+    return WIDE if is_half(dtype) else None

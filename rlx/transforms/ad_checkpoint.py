@@ -120,7 +120,7 @@ def _opened(graph: Graph) -> Graph:
     """The graph with nested graphs that run once in the places of their calls."""
 
     def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
-        if isinstance(node.op.rules.get("body"), Call):
+        if isinstance(node.op.rules.body, Call):
             return inline(_opened(node.attrs["graph"]), operands)
         return node.op.apply(operands, node.attrs)
 

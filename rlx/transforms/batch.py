@@ -97,7 +97,7 @@ def spread_members(graph: Graph, members: Sequence[Member]) -> list[Member]:
 
 
 def _is_named(node: Node, name: Any) -> bool:
-    return "named" in node.op.rules and node.attrs["axis_name"] == name
+    return node.op.rules.named is not None and node.attrs["axis_name"] == name
 
 
 def _holds_named(node: Node, name: Any) -> bool:
@@ -108,17 +108,18 @@ def _holds_named(node: Node, name: Any) -> bool:
 def _visit(node: Node, members: list[Member]) -> list[Member]:
     args, batched = [x for x, _ in members], [b for _, b in members]
     axis = _axis.get()
-    if axis and _is_named(node, axis[0]):
-        return [node.op.rules["named"](args, batched, axis[1])]
+    named = node.op.rules.named
+    if axis and named is not None and _is_named(node, axis[0]):
+        return [named(args, batched, axis[1])]
     if axis and not any(batched) and _holds_named(node, axis[0]):
         has_own = "precision" in node.attrs  # which its nodes alone would not keep
-        if isinstance(node.op.rules.get("body"), Call) and not has_own:
+        if isinstance(node.op.rules.body, Call) and not has_own:
             return spread_members(node.attrs["graph"], members)
         args, batched = [spread(x, axis[1]) for x in args], [True] * len(args)
     if not any(batched):
         return [(r, False) for r in node.op.apply(args, node.attrs)]
-    rule = node.op.rules.get("batch")
-    if rule is None and "expand" in node.op.rules:
+    rule = node.op.rules.batch
+    if rule is None and node.op.rules.expand is not None:
         return spread_members(expanded(node), members)
     if rule is None:
         raise UnsupportedOp(

@@ -71,14 +71,10 @@ class CustomOp:
         self._is_used = False
         self.is_reverse_only = False
         self.op = Op(name, type_rule, fn.__doc__)
-        self.op.rules.update(
-            of_user=True,
-            body=Library(),
-            reference=_on_copies(fn),
-            kernels={},
-            jvp=self._no_derivative,
-            batch=self._batch,
-        )
+        rules = self.op.rules
+        rules.of_user, rules.body = True, Library()
+        rules.reference, rules.batch = _on_copies(fn), self._batch
+        rules.jvp = self._no_derivative
 
     def __call__(self, *args: Any, **attrs: Any) -> Any:
         self._is_used = True
@@ -148,12 +144,12 @@ class CustomOp:
             return values if self.op.is_multiple(values) else values[0]
 
         rules = self.op.rules
-        rules["expand"] = formula
-        rules.pop("body", None)
-        if rules.get("jvp") == self._no_derivative:
-            del rules["jvp"]
-        if rules.get("batch") == self._batch and not self._elementwise:
-            del rules["batch"]
+        rules.expand = formula
+        rules.body = None
+        if rules.jvp == self._no_derivative:
+            rules.jvp = None
+        if rules.batch == self._batch and not self._elementwise:
+            rules.batch = None
         self._changed()
         return fn
 
@@ -162,7 +158,8 @@ class CustomOp:
         name = str(Device(device))
 
         def attach(fn: Callable[..., Any]) -> Callable[..., Any]:
-            self.op.rules["kernels"][name] = _on_copies(fn)
+            kernels = self.op.rules.kernels
+            self.op.rules.kernels = {**kernels, name: _on_copies(fn)}
             self._changed()
             return fn
 
@@ -183,9 +180,8 @@ class CustomOp:
         )
 
     def _derive(self, rule: str, given: Any) -> None:
-        for other in ("jvp", "nondifferentiable"):
-            self.op.rules.pop(other, None)
-        self.op.rules[rule] = given
+        self.op.rules.jvp = self.op.rules.nondifferentiable = None
+        setattr(self.op.rules, rule, given)
         self.is_reverse_only = False
         self._changed()
 
@@ -278,7 +274,7 @@ class CustomOp:
             pairs = zip(values, flags, strict=True)
             return [x if is_there else spread(x, size) for x, is_there in pairs]
 
-        self.op.rules["batch"] = batch
+        self.op.rules.batch = batch
         self._changed()
         return rule
 
@@ -338,7 +334,7 @@ def custom_op(
             f"custom_op: {name!r} is no name",
             fix='give one of letters and digits: custom_op(name="f")',
         )
-    if name in OPS and "of_user" not in OPS[name].rules:
+    if name in OPS and not OPS[name].rules.of_user:
         raise ArgumentError(
             f"custom_op: there is an op {name} in rlx",
             fix=f'give it another name: custom_op(name="my_{name}")',

@@ -68,10 +68,10 @@ def node_jvp(
 ) -> tuple[Sequence[Value], Sequence[Tangent]]:
     """Apply one node's rule; gives results and tangents."""
     op, attrs, rules = node.op, node.attrs, node.op.rules
-    if all(t is None for t in tangents) or "nondifferentiable" in rules:
+    if all(t is None for t in tangents) or rules.nondifferentiable is not None:
         results = op.apply(primals, attrs)
         return results, [None] * len(results)
-    rule = rules.get("jvp")
+    rule = rules.jvp
     if rule == EXPANSION:
         return push(expanded(node), primals, tangents)
     if isinstance(rule, list):
@@ -86,10 +86,10 @@ def node_jvp(
         engine = (jvp_graph,) if node.graphs else ()
         results, found = rule(*engine, primals, tangents, **attrs)
         return _as_list(results), _as_list(found)
-    if "transpose" in rules:  # linear: the op is its own tangent map
+    if rules.transpose is not None:  # linear: the op is its own tangent map
         results = op.apply(primals, attrs)
         return results, op.apply(filled(tangents, primals), attrs)
-    if "expand" in rules:
+    if rules.expand is not None:
         return push(expanded(node), primals, tangents)
     raise GradientError(f"{op.name} has no derivative", where=str(node.source), fix=no_rule_fix(op))
 
@@ -101,7 +101,8 @@ def no_rule_fix(op: Any) -> str:
 
 def expanded(node: Node) -> Graph:
     """The graph of a composite in simpler ops."""
-    rule = node.op.rules["expand"]
+    rule = node.op.rules.expand
+    assert rule is not None, f"{node.op.name} is no composite"
     return build(lambda *xs: rule(*xs, **node.attrs), [a.type for a in node.args], node.op.name)
 
 

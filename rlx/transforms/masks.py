@@ -70,7 +70,7 @@ def add_masked(first: Masked | None, second: Masked | None) -> Masked | None:
 
 def _sum(x: Value, y: Value) -> Value:
     """The sum of two cotangents; parts of an array that lie side by side are put together."""
-    join = x.node.op.rules.get("join") if x.node and y.node and x.node.op is y.node.op else None
+    join = x.node.op.rules.join if x.node and y.node and x.node.op is y.node.op else None
     joined = join(x, y) if join else None
     return OPS["add"](x, y) if joined is None else joined
 
@@ -88,7 +88,7 @@ class Masks:
 
         `outer` is the mask of the node's own cotangent.
         """
-        rules: Sequence[Choice | None] = node.op.rules.get("choice", ())
+        rules: Sequence[Choice | None] = node.op.rules.choice
         which = args[0] if rules else None
         if not isinstance(which, Value):
             return [None] * len(args)
@@ -105,7 +105,7 @@ class Masks:
 
 def passes_numbers(node: Node) -> bool:
     """Whether each number of a result is made from those at its place alone."""
-    return isinstance(node.op.rules.get("body"), Pointwise)
+    return isinstance(node.op.rules.body, Pointwise)
 
 
 def keeps_zeros(args: Sequence[Value | Linear]) -> bool:
@@ -122,7 +122,7 @@ def _is_finite(x: Value) -> bool:
 
 def moves_numbers(node: Node, args: Sequence[Value | Linear]) -> bool:
     """Whether each number of the result is one of the operands', or a sum of some."""
-    body = node.op.rules.get("body")
+    body = node.op.rules.body
     moves = isinstance(body, Move | View | Concat | Gather) or body == Reduce("add")
     return moves and all(isinstance(a, Linear) or not a.type.is_inexact for a in args)
 

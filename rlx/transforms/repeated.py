@@ -238,7 +238,7 @@ def _traced(
 
     whole.__name__ = name
     traced = trace(whole, args, kwargs)
-    later = [n for n in traced.graph.walk() if "calls_python" in n.op.rules]
+    later = [n for n in traced.graph.walk() if n.op.rules.calls_python]
     if recorders[0].was_asked or later or traced.graph.placed:
         return None
     on_host = all(isinstance(x, Array) and x._device is None for x in traced.captures)

@@ -86,7 +86,7 @@ def _compiled(graph: Graph) -> CompiledGraph | None:
 
     The rule counts numbers and no seconds, so that a program gives the same bits in each run.
     """
-    runs_python = ({"calls_python", "of_user"} & {*node.op.rules} for node in graph.walk())
+    runs_python = (node.op.rules.runs_python for node in graph.walk())
     if not short_ways.is_open or graph.placed or not graph.results or any(runs_python):
         return None
     key = graph.name, len(graph.nodes), graph.param_types, graph.result_types

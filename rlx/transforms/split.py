@@ -62,7 +62,7 @@ def _separate(graph: Graph, known: Sequence[bool]) -> tuple[Graph, dict[Value, b
 
         def visit(node: Node, args: list[Value]) -> Sequence[Value]:
             flags = [is_known[a] for a in args]
-            rule = node.op.rules.get("split")
+            rule = node.op.rules.split
             start = len(new.nodes)
             if rule is not None and node.graphs and any(flags) and not all(flags):
                 results = rule(split_graph, args, flags, **node.attrs)
@@ -115,7 +115,7 @@ def _sources(x: Value, given: Collection[Value], depth: int, cone: set[Node]) ->
     """What cheap nodes, which come into the cone, make a value of besides given ones."""
     if x in given or _from_nothing(x):
         return
-    body = x.node.op.rules.get("body") if x.node else None
+    body = x.node.op.rules.body if x.node else None
     if x.node is None or not depth or not (body in CHEAP or isinstance(body, Move | View)):
         yield x
         return

@@ -84,9 +84,9 @@ def _pull_node(
     """The cotangents of a node's arguments, with what is known of their zeros."""
     first = cts[0]
     mask = first.mask if first and len(cts) == 1 else None
-    if "transparent" in node.op.rules and any(ct and ct.mask for ct in cts):
+    if node.op.rules.transparent and any(ct and ct.mask for ct in cts):
         return _pull(node.attrs["graph"], args, cts, masks)
-    if first and mask and passes_numbers(node) and "choice" not in node.op.rules:
+    if first and mask and passes_numbers(node) and not node.op.rules.choice:
         pulled = node_transpose(node, [first.value], args)
         is_clean = first.is_clean and keeps_zeros(args)
         return [ct and Masked(ct, mask, is_clean) for ct in pulled]
@@ -116,11 +116,11 @@ def node_transpose(
     node: Node, cts: Sequence[Cotangent], args: Sequence[Value | Linear]
 ) -> Sequence[Cotangent]:
     """Apply one node's transpose rule."""
-    rule = node.op.rules.get("transpose")
+    rule = node.op.rules.transpose
     engine = (transpose_graph,) if node.graphs else ()
     is_many = node.op.is_multiple(node.results)
     pulled = rule(*engine, tuple(cts) if is_many else cts[0], *args, **node.attrs) if rule else None
-    if pulled is None and "expand" in node.op.rules:
+    if pulled is None and node.op.rules.expand is not None:
         return _pull_expanded(node, cts, args)
     if pulled is None:
         raise _not_linear(node, node.op.name)

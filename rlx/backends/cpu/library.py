@@ -47,7 +47,7 @@ class OpCall:
             for a, t in zip(addresses, types, strict=True)
         ]
         given, targets = arrays[: self.count], arrays[self.count :]
-        if "calls_python" in self.op.rules:  # a user's function, which may keep or change them
+        if self.op.rules.calls_python:  # a user's function, which may keep or change them
             given = [_own(a) for a in given]
         attrs = self.attrs
         if sizes:

@@ -20,7 +20,7 @@ def ways_of(hir: Graph, mir: Graph, takes: Callable[[Node], bool]) -> dict[str, 
     found[NATIVE].update(n.op.name for n in nodes if takes(n) or n.graphs)
     found[LIBRARY].update(n.op.name for n in nodes if not takes(n) and not n.graphs)
     gone = (n for n in hir.walk() if n.op.name not in left and not n.op.is_constant)
-    found[EXPANDED].update(n.op.name for n in gone if "expand" in n.op.rules)
+    found[EXPANDED].update(n.op.name for n in gone if n.op.rules.expand is not None)
     return found
 
 

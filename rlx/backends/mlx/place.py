@@ -58,7 +58,7 @@ def largest(graph: Graph) -> Value | None:
 
 def _is_view(node: Node) -> bool:
     """Whether MLX needs no memory for the results."""
-    return isinstance(node.op.rules.get("body"), Move | View | Fill)
+    return isinstance(node.op.rules.body, Move | View | Fill)
 
 
 def check_size(value: Value | None, name: str) -> None:

@@ -84,7 +84,7 @@ def _run_piece(piece: Piece, maker: Maker) -> Step:
 
 def _alone(node: Node, maker: Maker) -> Step:
     """A node that no row computes: a loop or a choice by Python, all else on the host."""
-    body = node.op.rules.get("body")
+    body = node.op.rules.body
     for kind, make in ((Branch, _branch), (While, _while), (Repeat, _repeat)):
         if isinstance(body, kind):
             maker.ways[node.op.name, "by Python, between pieces"] += 1

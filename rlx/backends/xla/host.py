@@ -79,7 +79,7 @@ def _called(
     words: Sequence[jax.Array],
 ) -> list[jax.Array]:
     """The results of a node, whose words a function gives when the program runs."""
-    if "effect" in node.op.rules:
+    if node.op.rules.effect:
         made = io_callback(run, tuple(specs), *words, ordered=True)
     else:
         made = jax.pure_callback(run, tuple(specs), *words, vmap_method=None)
@@ -88,7 +88,7 @@ def _called(
 
 def _known(node: Node, types: Sequence[Type]) -> Sequence[Type]:
     # what a user's function gives is checked by its type rule
-    return () if "of_user" in node.op.rules else types
+    return () if node.op.rules.of_user else types
 
 
 # -- pairs of 32 bits -----------------------------------------------------------------------------

@@ -71,11 +71,11 @@ def debug_callback_reference(*operands: np.ndarray, fn: Rule) -> np.ndarray:
 
 for _op in (pure_callback, io_callback, debug_callback):
     _op.body(Library())
-    _op.rules["calls_python"] = True  # two calls are two calls
+    _op.rules.calls_python = True  # two calls are two calls
 for _op in (pure_callback, io_callback):
-    _op.rules["multiple"] = True
+    _op.rules.multiple = True
 for _op in (io_callback, debug_callback):
-    _op.rules["effect"] = True
+    _op.rules.effect = True
 
 
 def _no_derivative(op: Op) -> Callable[..., Any]:

@@ -122,7 +122,7 @@ def select_transpose(ct: Value, which: Value, on_true: Any, on_false: Any) -> li
 
 
 # where the cotangent of each argument may differ from zero
-select.rules["choice"] = [None, lambda which: which, lambda which: bit_not(which)]
+select.rules.choice = [None, lambda which: which, lambda which: bit_not(which)]
 
 
 @select.batch

@@ -126,7 +126,7 @@ def call_family(op: Op) -> None:
         mapped, _ = batch_graph(graph, batched, size, [True] * len(graph.results))
         return op(*args, graph=mapped, **attrs)
 
-    op.rules["multiple"] = True
+    op.rules.multiple = True
 
 
 @define
@@ -143,7 +143,7 @@ def call_reference(*operands: np.ndarray, graph: Graph, name: str) -> tuple[np.n
 
 call.body(Call())
 call_family(call)
-call.rules["transparent"] = True  # it means its graph, and no more
+call.rules.transparent = True  # it means its graph, and no more
 
 
 @call.split
@@ -194,7 +194,7 @@ def cond_reference(index, *operands, branches):
 
 
 cond.body(Branch())
-cond.rules["multiple"] = True
+cond.rules.multiple = True
 
 
 @cond.jvp

@@ -104,7 +104,7 @@ def custom_jvp_call_reference(*operands, graph, **attrs):
 
 
 custom_jvp_call.body(Call())
-custom_jvp_call.rules["multiple"] = True
+custom_jvp_call.rules.multiple = True
 
 
 @custom_jvp_call.jvp
@@ -164,7 +164,7 @@ def custom_vjp_call_reference(*operands, graph, **attrs):
 
 
 custom_vjp_call.body(Call())
-custom_vjp_call.rules["multiple"] = True
+custom_vjp_call.rules.multiple = True
 
 
 @custom_vjp_call.jvp
@@ -248,7 +248,7 @@ def _no_forward() -> GradientError:
     )
 
 
-custom_pullback.rules["multiple"] = True
+custom_pullback.rules.multiple = True
 
 
 @custom_pullback.expand

@@ -62,7 +62,7 @@ def eigh(x: Type, *, compute_vectors: bool = True) -> tuple[Type, ...]:
     return (values, x) if compute_vectors else (values,)
 
 
-eigh.rules["multiple"] = True
+eigh.rules.multiple = True
 
 
 @eigh.reference
@@ -124,7 +124,7 @@ def eig(x: Type, *, compute_vectors: bool = True) -> tuple[Type, ...]:
     return (values, vectors) if compute_vectors else (values,)
 
 
-eig.rules["multiple"] = True
+eig.rules.multiple = True
 
 
 @eig.reference
@@ -202,7 +202,7 @@ def svd(x: Type, *, full_matrices: bool = False, compute_uv: bool = True) -> tup
     return x.with_shape((*batch, m, left)), values, x.with_shape((*batch, right, n))
 
 
-svd.rules["multiple"] = True
+svd.rules.multiple = True
 
 
 @svd.reference

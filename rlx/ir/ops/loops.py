@@ -49,7 +49,7 @@ def while_loop_reference(*operands, condition, body, n_condition, n_body):
 
 
 while_loop.body(While())
-while_loop.rules["multiple"] = True
+while_loop.rules.multiple = True
 
 
 @while_loop.jvp

@@ -75,7 +75,7 @@ def all_gather_named(args: Sequence[Value], batched: Sequence[bool], size: Size)
     return (x if batched[0] else spread(x, size)), False
 
 
-all_gather.rules["named"] = all_gather_named
+all_gather.rules.named = all_gather_named
 all_gather.samples((2, 3), axis_name="member", size=1)
 all_gather.samples([1.0, 2.0], axis_name="member", size=1, expect=[[1.0, 2.0]])
 
@@ -108,5 +108,5 @@ def axis_index_named(args: Sequence[Value], batched: Sequence[bool], size: Size)
     return iota(shape=(size,), axis=0, dtype=INDEX), True
 
 
-axis_index.rules["named"] = axis_index_named
+axis_index.rules.named = axis_index_named
 axis_index.samples(axis_name="member", size=1, expect=0)

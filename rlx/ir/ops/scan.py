@@ -59,7 +59,7 @@ def scan_reference(*operands, body, n_constants, n_carry, length, reverse):
 
 
 scan.body(Repeat())
-scan.rules["multiple"] = True
+scan.rules.multiple = True
 
 
 @scan.jvp

@@ -46,7 +46,7 @@ def sort(*xs: Type, axis: int, n_keys: int = 1) -> tuple[Type, ...]:
     return xs
 
 
-sort.rules["multiple"] = True
+sort.rules.multiple = True
 
 
 @sort.reference

@@ -84,7 +84,9 @@ def attach(
 
 @functools.lru_cache(maxsize=256)
 def _expanded(op: Op, types: tuple[Type, ...], attrs: tuple[tuple[str, Any], ...]) -> Graph:
-    return build(lambda *xs: op.rules["expand"](*xs, **dict(attrs)), types, op.name)
+    expand = op.rules.expand
+    assert expand is not None, f"{op.name} is no composite"
+    return build(lambda *xs: expand(*xs, **dict(attrs)), types, op.name)
 
 
 # -- loops ----------------------------------------------------------------------------------------

@@ -98,14 +98,14 @@ class _Products:
         in_turn = reached(self.body, self.loop.carry_params)
         of_rows = reached(self.body, self.loop.row_params)
         for node in self.body.nodes:
-            if not isinstance(node.op.rules.get("body"), Contract):
+            if not isinstance(node.op.rules.body, Contract):
                 continue
             if node.result in in_turn or node.result not in of_rows or not self._is_narrow(node):
                 continue
             if not self._fits([node.result]):
                 continue
             cone = needed_nodes(self.body, [node.result], set(self._known))[::-1]
-            if all(n is node or isinstance(n.op.rules.get("body"), INLINE) for n in cone):
+            if all(n is node or isinstance(n.op.rules.body, INLINE) for n in cone):
                 self.rows[node.result] = self._of_all_rounds(cone)
 
     def _of_all_rounds(self, cone: Sequence[Node]) -> Value:
@@ -123,7 +123,7 @@ class _Products:
         if sum(flags) != 1:
             return False
         side = flags.index(False)
-        axes = product.op.rules["body"].axes([a.type for a in product.args], **product.attrs)
+        axes = product.op.rules.body.axes([a.type for a in product.args], **product.attrs)
         inner = {*axes[0][side], *axes[1][side]}
         shape = product.args[side].shape
         return math.prod(likely(n) for i, n in enumerate(shape) if i not in inner) <= MOST_ROWS
@@ -137,10 +137,14 @@ class _Products:
             add = self.body.results[place].node
             if add is None or self.uses[param] != 1 or self.uses[add.results[0]] != 1:
                 continue
-            if add.op.rules.get("body") != Pointwise("add") or param not in add.args:
+            if add.op.rules.body != Pointwise("add") or param not in add.args:
                 continue
             product, path = self._product(next(a for a in add.args if a is not param))
-            if product is not None and "total" in product.op.rules and self._is_large(product):
+            if (
+                product is not None
+                and product.op.rules.total is not None
+                and self._is_large(product)
+            ):
                 found.append(_Moved(place, product, path, add))
         return found
 
@@ -178,7 +182,7 @@ class _Products:
         path: list[Node] = []
         while self.uses[value] == 1 and value.node is not None and value not in self.rows:
             node = value.node
-            body = node.op.rules.get("body")
+            body = node.op.rules.body
             if isinstance(body, Contract) and is_pure(node):
                 return node, path[::-1]
             if not isinstance(body, Move | View) or len(node.args) != 1:
@@ -197,7 +201,9 @@ class _Products:
                 (made,), _ = _batched(node, [(made, True)])
             return made
         with at(product.source):
-            made = product.op.rules["total"](*(x for x, _ in args), **product.attrs)
+            total = product.op.rules.total
+            assert total is not None, "only such products are found"
+            made = total(*(x for x, _ in args), **product.attrs)
             for node in found.path:
                 (made,) = node.op.apply([made], node.attrs)
         start = self.loop.carry[found.place]
@@ -213,5 +219,7 @@ def _batched(node: Node, args: Sequence[tuple[Value, bool]]) -> tuple[Sequence[V
     with at(node.source):
         if not any(flags):
             return node.op.apply(values, node.attrs), False
-        results = node.op.rules["batch"](values, flags, **node.attrs)
+        rule = node.op.rules.batch
+        assert rule is not None, "only such nodes are found"
+        results = rule(values, flags, **node.attrs)
     return (results if isinstance(results, tuple | list) else (results,)), True

@@ -18,7 +18,7 @@ def dedupe(graph: Graph) -> Graph:
     seen: dict[Hashable, Sequence[Value]] = {}
 
     def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
-        if node.op.rules.get("calls_python") or node.attrs.get("recompute", False):
+        if node.op.rules.calls_python or node.attrs.get("recompute", False):
             return again(node, operands, dedupe)
         key = (node.op.name, *map(id, operands), *map(_exact, node.attrs.values()))
         if key not in seen:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from ...ir.graph import Graph, Node, Value
+from ...ir.rules import Function
 from .rebuild import again, rebuild
 
 
@@ -16,17 +17,20 @@ def expand(graph: Graph, wants: Collection[str] | Callable[[Node], bool] = ()) -
     nested graphs too.
     """
 
-    def is_composite(node: Node) -> bool:
-        if "expand" not in node.op.rules:
-            return False
-        return not (wants(node) if callable(wants) else node.op.name in wants)
+    def expansion(node: Node) -> Function | None:
+        rule = node.op.rules.expand
+        if rule is None:
+            return None
+        is_wanted = wants(node) if callable(wants) else node.op.name in wants
+        return None if is_wanted else rule
 
     def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
-        if not is_composite(node):
+        rule = expansion(node)
+        if rule is None:
             return again(node, operands, lambda g: expand(g, wants))
-        results = node.op.rules["expand"](*operands, **node.attrs)
+        results = rule(*operands, **node.attrs)
         return results if isinstance(results, tuple | list) else (results,)
 
-    while any(is_composite(node) for node in graph.walk()):
+    while any(expansion(node) for node in graph.walk()):
         graph = rebuild(graph, visit)
     return graph

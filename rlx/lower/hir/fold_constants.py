@@ -48,7 +48,7 @@ def _is_known(node: Node, operands: Sequence[Value]) -> bool:
     """Whether the node can be computed from its operands now."""
     if not operands or node.graphs or not all(map(_is_small, operands)):
         return False
-    if "calls_python" in node.op.rules or "reference" not in node.op.rules or sizes_in(node.attrs):
+    if node.op.rules.calls_python or node.op.rules.reference is None or sizes_in(node.attrs):
         return False
     return all(r.type.is_static and r.type.size <= LARGEST for r in node.results)
 
@@ -57,7 +57,7 @@ def _is_small(x: Value) -> bool:
     """Whether the numbers of a value are known and few."""
     if x.constant is not None:
         return x.constant.size <= LARGEST
-    is_fill = x.node is not None and isinstance(x.node.op.rules.get("body"), Fill)
+    is_fill = x.node is not None and isinstance(x.node.op.rules.body, Fill)
     return is_fill and x.type.is_static and x.type.size <= LARGEST
 
 

@@ -37,7 +37,7 @@ def _hoisted(node: Node, operands: list[Value]) -> Sequence[Value]:
     """Record a loop with less to do."""
     attrs = dict(node.attrs)
     groups = [("body", "n_constants")]
-    if isinstance(node.op.rules["body"], While):
+    if isinstance(node.op.rules.body, While):
         groups = [("condition", "n_condition"), ("body", "n_body")]
     constants: list[Value] = []
     start = 0
@@ -86,7 +86,7 @@ class _Invariants:
                 self.costs.update((result, cost) for result in node.results)
 
     def _cost(self, node: Node) -> tuple[float, frozenset[Value]]:
-        body = node.op.rules.get("body")
+        body = node.op.rules.body
         if isinstance(body, Fill) or node.op.is_constant:
             return 0.0, frozenset()
         own = 0.0 if isinstance(body, View) else 1.0 if isinstance(body, Move) else LOAD + 1.0

@@ -22,7 +22,7 @@ def inline_calls(graph: Graph, keep_recomputed: bool = True, keep_precise: bool 
     def is_inlined(node: Node) -> bool:
         is_kept = keep_recomputed and node.attrs.get("recompute", False)
         is_kept = is_kept or (keep_precise and bool(node.attrs.get("precision")))
-        return isinstance(node.op.rules.get("body"), Call) and not is_kept
+        return isinstance(node.op.rules.body, Call) and not is_kept
 
     def inner(graph: Graph) -> Graph:
         return inline_calls(graph, keep_recomputed, keep_precise)

@@ -14,12 +14,12 @@ from ...ir.source import at
 
 def is_loop(node: Node) -> bool:
     """Whether a node runs graphs again and again."""
-    return isinstance(node.op.rules.get("body"), Repeat | While)
+    return isinstance(node.op.rules.body, Repeat | While)
 
 
 def is_repeat(node: Node) -> bool:
     """Whether a node runs a graph a known number of times."""
-    return isinstance(node.op.rules.get("body"), Repeat)
+    return isinstance(node.op.rules.body, Repeat)
 
 
 def has_loops(graph: Graph) -> bool:
@@ -29,7 +29,7 @@ def has_loops(graph: Graph) -> bool:
 
 def is_pure(node: Node) -> bool:
     """Whether a node may run at another time, or once in place of many times."""
-    if node.op.rules.get("calls_python") or node.attrs.get("recompute", False):
+    if node.op.rules.calls_python or node.attrs.get("recompute", False):
         return False
     return not has_effect(node)
 

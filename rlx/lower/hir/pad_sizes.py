@@ -74,7 +74,7 @@ class _Padder:
 
     def operands(self, node: Node, operands: list[Value]) -> list[Value]:
         """The operands with neutral numbers for padding that would count."""
-        body = node.op.rules.get("body")
+        body = node.op.rules.body
         if isinstance(body, Pointwise | Fill):
             return operands
         if isinstance(body, Reduce):

@@ -29,7 +29,7 @@ def _sweep(graph: Graph, tried: set[Node]) -> Graph:
 
     def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
         is_tried = node in tried and tuple(operands) == node.args
-        fold = None if is_tried else node.op.rules.get("fold")
+        fold = None if is_tried else node.op.rules.fold
         found = fold(*operands, **node.attrs) if fold else None
         if found is None:
             results = again(node, operands, simplify)

@@ -54,7 +54,7 @@ def split_complex(graph: Graph, computes: Computes, takes: Takes = _takes_none) 
     def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
         if not is_split(node):
             return again(node, operands, lambda g: split_complex(g, computes, takes))
-        rule = node.op.rules.get("parts") or each_part(node.op)
+        rule = node.op.rules.parts or each_part(node.op)
         made = rule(*(parts(x) if is_complex(x.dtype) else x for x in operands), **node.attrs)
         is_one = isinstance(made, Value | Parts)
         return [whole(made)] if is_one else [whole(each) for each in made]
@@ -67,7 +67,7 @@ def _is_split(node: Node, computes: Computes) -> bool:
     dtypes = [v.dtype for v in (*node.args, *node.results)]
     if not any(is_complex(dtype) and not computes(dtype) for dtype in dtypes):
         return False
-    return "parts" in node.op.rules or _is_alike_for_both(node.op.rules.get("body"))
+    return node.op.rules.parts is not None or _is_alike_for_both(node.op.rules.body)
 
 
 def _is_alike_for_both(body: object) -> bool:

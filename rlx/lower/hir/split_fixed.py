@@ -80,7 +80,7 @@ def _is_kept(value: Value, sources: Collection[Value]) -> bool:
     """Whether to compute a value early rather than each time it is read."""
     node: Node | None = value.node
     assert node is not None, "what is computed is no parameter"
-    body, most = node.op.rules.get("body"), sum(source.type.nbytes for source in sources)
+    body, most = node.op.rules.body, sum(source.type.nbytes for source in sources)
     if isinstance(body, View | Fill):
         return False
     return value.type.nbytes < most if isinstance(body, Move) else value.type.nbytes <= most

@@ -46,7 +46,7 @@ def needs_library(node: Node, target: Target) -> bool:
     """Whether a node can only run as a call of its NumPy reference."""
     if node.op.is_constant or node.op.name in target.wants:
         return False
-    body = node.op.rules.get("body")
+    body = node.op.rules.body
     if isinstance(body, NATIVE):
         return False
     if body is None or isinstance(body, Library):

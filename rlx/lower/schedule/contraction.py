@@ -40,7 +40,7 @@ class _Contraction:
     def __init__(self, scheduler: Scheduler, node: Node, root: Value) -> None:
         self.scheduler, self.node, self.root = scheduler, node, root
         lhs, rhs = node.args
-        axes = node.op.rules["body"].axes([lhs.type, rhs.type], **node.attrs)
+        axes = node.op.rules.body.axes([lhs.type, rhs.type], **node.attrs)
         (self.lhs_contract, self.rhs_contract), (self.lhs_batch, self.rhs_batch) = axes
         used = (*self.lhs_contract, *self.lhs_batch)
         self.lhs_free = [i for i in range(lhs.rank) if i not in used]
@@ -216,7 +216,7 @@ class _Contraction:
 def padded_origin(value: Value, scheduler: Scheduler) -> Value | None:
     """The padded array that a value is read from by movement without conditions."""
     while value.node is not None and value not in scheduler.buffers:
-        node, body = value.node, value.node.op.rules.get("body")
+        node, body = value.node, value.node.op.rules.body
         if not isinstance(body, View | Move):
             return None
         if isinstance(body, Move):
@@ -243,7 +243,7 @@ def carried_place(path: Sequence[Node], place: Place) -> Place | None:
     axes or put them in another order.
     """
     for node in reversed(path):
-        if isinstance(node.op.rules["body"], View):
+        if isinstance(node.op.rules.body, View):
             place = unflatten(flatten(place, node.args[0].shape), node.result.shape)
             continue
         axes = _permutation(node)
@@ -255,7 +255,7 @@ def carried_place(path: Sequence[Node], place: Place) -> Place | None:
 
 def _permutation(node: Node) -> list[int] | None:
     """The operand's axis of each result axis, if all that a movement does is to reorder axes."""
-    body, rank = node.op.rules["body"], node.result.rank
+    body, rank = node.op.rules.body, node.result.rank
     if len(node.args) != 1 or node.args[0].rank != rank:
         return None
     if node.args[0].type.size != node.result.type.size:

@@ -67,14 +67,14 @@ class Elements:
 
     def is_fill(self, value: Value) -> bool:
         """Whether a value is better made from the index than loaded."""
-        body = value.node.op.rules.get("body") if value.node else None
+        body = value.node.op.rules.body if value.node else None
         return isinstance(body, Fill) and self.target.computes(value.dtype)
 
     def computed(self, value: Value, place: Place) -> Expr:
         """The element of a value that has no buffer."""
         node = value.node
         assert node is not None, f"{value} has no buffer"
-        body = node.op.rules.get("body")
+        body = node.op.rules.body
         if isinstance(body, Fill):
             return self.fill(node, body, value, place)
         if isinstance(body, Pointwise):

@@ -80,7 +80,7 @@ class _Fuser:
         self.inline = {
             result
             for node in graph.nodes
-            if isinstance(node.op.rules.get("body"), INLINE) and node not in self.fusion.library
+            if isinstance(node.op.rules.body, INLINE) and node not in self.fusion.library
             for result in node.results
         }
         self.forced: dict[Value, str] = {}
@@ -125,7 +125,7 @@ class _Fuser:
 
         That needs a single such kernel, which uses it element by element.
         """
-        body = node.op.rules.get("body")
+        body = node.op.rules.body
         if not isinstance(body, Contract) or node in self.fusion.library:
             return
         if not has_static_columns(node, body):
@@ -140,7 +140,7 @@ class _Fuser:
             self.fusion.stored.add(root)
         if root not in self.fusion.stored or root.type.size != total.type.size:
             return
-        if not all(isinstance(step.op.rules["body"], View | Move) for step in path):
+        if not all(isinstance(step.op.rules.body, View | Move) for step in path):
             return
         if not keeps_matrices(node, path, root):
             return
@@ -156,7 +156,7 @@ class _Fuser:
 
         It is stored as the epilogue; a copy into padding costs little, and often nothing.
         """
-        if not path or not isinstance(path[-1].op.rules["body"], Move) or len(path[-1].args) != 2:
+        if not path or not isinstance(path[-1].op.rules.body, Move) or len(path[-1].args) != 2:
             return False
         (value, fill), is_static = path[-1].args, isinstance(total.type.size, int)
         is_inner = value.shape == total.shape and value is not total and is_known(fill)
@@ -185,7 +185,7 @@ class _Fuser:
         for result in self.graph.results:
             self.store(result, "it is a result")
         for node in self.graph.nodes:
-            body = node.op.rules.get("body")
+            body = node.op.rules.body
             fuses = isinstance(body, (*INLINE, Blocks, Scan, Scatter, Sort, Concat, FromParts))
             in_memory = isinstance(body, AsParts) or node in self.fusion.library
             if fuses and not in_memory:
@@ -270,7 +270,7 @@ class _Fuser:
         """
         found: dict[Site, float] = {}
         for user in self.users.get(value, ()):
-            body = user.op.rules.get("body")
+            body = user.op.rules.body
             result = user.results[0] if user.results else value
             if not self.is_inline(result):
                 found[(result, (user,))] = 1.0
@@ -317,7 +317,7 @@ def maker(value: Value) -> Node:
 
 def body_of(value: Value) -> object:
     """The body of the op that makes a value."""
-    return maker(value).op.rules.get("body")
+    return maker(value).op.rules.body
 
 
 def is_known(value: Value) -> bool:
@@ -359,7 +359,7 @@ def keeps_matrices(node: Node, path: Sequence[Node], root: Value) -> bool:
 
     Its lines must stay lines of memory, and long enough where one matrix becomes several.
     """
-    if all(isinstance(step.op.rules["body"], View) for step in path):
+    if all(isinstance(step.op.rules.body, View) for step in path):
         return True
     loops, place = loops_of(node.result.shape)
     carried = carried_place(path, place)
@@ -386,7 +386,7 @@ def length_of(runs: Sequence[Sequence[Variable]], out: Index) -> int:
 
 def axes_of(node: Node) -> tuple:
     """The contracted axes of both operands, and the batch axes of both."""
-    return node.op.rules["body"].axes([a.type for a in node.args], **node.attrs)
+    return node.op.rules.body.axes([a.type for a in node.args], **node.attrs)
 
 
 def ratio(value: Value, other: Value) -> float:

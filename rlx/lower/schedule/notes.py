@@ -29,7 +29,7 @@ def _lack(node: Node, target: Target) -> str:
     for value in (*node.args, *node.results):
         if not target.computes(value.dtype):
             return f"{target.name} has no arithmetic for {value.dtype.name}"
-    if isinstance(node.op.rules.get("body"), Greatest):
+    if isinstance(node.op.rules.body, Greatest):
         return f"more than {target.most_ranked} numbers, or rows of any length"
     return "the op has no loop body"
 

@@ -134,7 +134,7 @@ class Scheduler:
 
     def emit(self, node: Node) -> None:
         """Add the steps of a node whose results are stored."""
-        body = node.op.rules.get("body")
+        body = node.op.rules.body
         if node in self.fusion.library or node.op.name in self.target.wants:
             self.emit_library(node)
         elif isinstance(body, Branch):

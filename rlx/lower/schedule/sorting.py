@@ -112,7 +112,7 @@ def _spare(rows: Type, count: Size, has_places: bool) -> Type:
 
 def _counts(value: Value, axis: int) -> bool:
     """Whether each element is its own place along an axis."""
-    body = maker(value).op.rules.get("body") if value.node else None
+    body = maker(value).op.rules.body if value.node else None
     if not isinstance(body, Fill) or value.dtype != INT32:
         return False
     _, place = loops_of(value.shape)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...trace.arguments import choice, flag
 from ...trace.axes import some_axes
-from ...trace.halves import rounded_once
+from ...trace.promotion import rounded_once
 from .. import reductions
 from ..arithmetic import absolute, astype, conj, power, real
 from ..elementwise import Tensor, not_equal, sqrt

@@ -11,8 +11,7 @@ from typing import Any
 from ...trace.apply import as_tensor
 from ...trace.arguments import members
 from ...trace.axes import one_axis
-from ...trace.halves import rounded_once
-from ...trace.promotion import broadcast_to
+from ...trace.promotion import broadcast_to, rounded_once
 from .. import contraction, creation, manipulation
 from ..einsum import einsum
 from ..elementwise import Tensor

@@ -1,0 +1,59 @@
+"""`Rules`: what a room may contain, on one screen.
+
+Everything that is known of an op beside its type rule. `Op` has a decorator for most of them, which
+says what the function takes and gives; what a room leaves out is None, empty or False.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+Function = Callable[..., Any]
+
+
+class Rules:
+    """The rules of one op."""
+
+    # -- what it means --------------------------------------------------------------------------
+    reference: Function | None = None  # in NumPy: the meaning all others are checked against
+    ufuncs: Mapping[str, np.ufunc] = {}  # kind of dtypes -> what computes the reference for it
+    kernels: Mapping[str, Function] = {}  # device -> another reference, of a user's op
+    body: Any = None  # for loop backends: one of the classes of `ir.body`
+    expand: Function | None = None  # in simpler ops
+    parts: Function | None = None  # of complex operands, in ops on real ones
+
+    # -- how transforms change it ---------------------------------------------------------------
+    jvp: Any = None  # a function, or a list of one for each argument
+    transpose: Function | None = None
+    nondifferentiable: str | None = None  # the reason why there is no derivative
+    batch: Function | None = None
+    named: Function | None = None  # batching over an axis that the op names
+    split: Function | None = None  # into what is known and what is not, of nested graphs
+
+    # -- how it may be simplified ---------------------------------------------------------------
+    fold: Function | None = None  # to a simpler value
+    total: Function | None = None  # the sum of the results for the rows of the operands
+    join: Function | None = None  # the sum of two results that are nowhere both other than zero
+    choice: Sequence[Function | None] = ()  # for each argument, where its numbers are taken
+    work: str | None = None  # the class of `Policy` it belongs to
+    work_kept: Function | None = None  # the operands that keep the dtype they were written in
+
+    # -- what it is -----------------------------------------------------------------------------
+    multiple: bool = False  # it gives a tuple, of one result too
+    transparent: bool = False  # it means its graph, and no more
+    calls_python: bool = False  # two calls are two calls
+    effect: bool = False  # it does more than compute results
+    of_user: bool = False  # a `custom_op`
+
+    @property
+    def has_derivative(self) -> bool:
+        """Whether the room gives a derivative."""
+        return self.jvp is not None or self.transpose is not None
+
+    @property
+    def runs_python(self) -> bool:
+        """Whether it runs a Python function of the user."""
+        return self.calls_python or self.of_user
