@@ -112,7 +112,8 @@ def unflatten(treedef: Structure, leaves: Any) -> Any:
             f"unflatten: {type(treedef).__name__} is no structure",
             fix="give what rlx.tree.structure or rlx.tree.flatten gives",
         )
-    leaves = list(members("unflatten: leaves", leaves))
+    if type(leaves) not in (list, tuple):
+        leaves = members("unflatten: leaves", leaves)
     if len(leaves) != treedef.num_leaves:
         raise StructureError(
             f"a structure with {treedef.num_leaves} leaves was given {len(leaves)}",

@@ -50,17 +50,17 @@ def _wave(w: Writer, x: str, name: str) -> str:
     Huge arguments go to the C library, and no other lane does.
     """
     f = w.f
-    by_polynomial = _near_wave(w, x, name)
     size = f.intrinsic("fabs", w.vector, x)
-    is_huge = each_huge = w.compare("uge", size, w.number(1e6))
+    is_huge = w.compare("uge", size, w.number(HUGE))
     if w.vector.lanes > 1:
         any_lane = f"@llvm.vector.reduce.or.v{w.vector.lanes}i1"
         f.declarations.add(f"declare i1 {any_lane}({w.mask})")
         is_huge = f.emit(f"call i1 {any_lane}({w.mask} {is_huge})")
+    by_polynomial = _near_wave(w, x, name)
     huge, near, both = f.label("huge"), f.label("near"), f.label("wave")
     f.do(f"br i1 {is_huge}, label %{huge}, label %{near}")
     f.start_block(huge)
-    by_library = w.select(each_huge, _by_lane(f, name, w.vector, [x]), by_polynomial)
+    by_library = _of_huge(w, name, x, by_polynomial)
     huge = f.block
     f.do(f"br label %{both}")
     f.start_block(near)
@@ -69,6 +69,29 @@ def _wave(w: Writer, x: str, name: str) -> str:
     return f.emit(f"phi {w.vector.text} [ {by_library}, %{huge} ], [ {by_polynomial}, %{near} ]")
 
 
+def _of_huge(w: Writer, name: str, x: str, otherwise: str) -> str:
+    """The C library's results of huge lanes, `otherwise` those of the others.
+
+    They wait in memory: kept in a register over the calls, they were stored and loaded again on the
+    way without calls, too.
+    """
+    f, lanes, lane = w.f, w.vector.lanes, Vector(w.vector.dtype)
+    if lanes == 1:
+        return _by_lane(f, name, w.vector, [x])
+    given, made = (f.reserve(w.vector.text, 64) for _ in range(2))
+    f.do(f"store {w.vector.text} {x}, ptr {given}")
+    f.do(f"store {w.vector.text} {otherwise}, ptr {made}")
+    one = Writer(f, lane)
+    with f.loop("0", str(lanes)) as loop:
+        place = f.offset(given, lane.text, loop.index)
+        each = f.emit(f"load {lane.text}, ptr {place}")
+        with f.when(one.compare("uge", f.intrinsic("fabs", lane, each), one.number(HUGE))):
+            result = _by_lane(f, name, lane, [each])
+            f.do(f"store {lane.text} {result}, ptr {f.offset(made, lane.text, loop.index)}")
+    return f.emit(f"load {w.vector.text}, ptr {made}")
+
+
+HUGE = 1e6  # from where on the C library reduces arguments
 # Taylor terms of sin(r) / r and of cos(r) in r**2, highest first; |r| <= pi/4
 _SINE = [(-1) ** k / math.factorial(2 * k + 1) for k in reversed(range(9))]
 _COSINE = [(-1) ** k / math.factorial(2 * k) for k in reversed(range(10))]
