@@ -16,8 +16,8 @@ from ..ir.body import Call, Concat, Move, View
 from ..ir.builder import rewrite
 from ..ir.dims import likely
 from ..ir.graph import OPS, Graph, Node, Value
+from ..ir.ops.constant import like, uniform
 from ..ir.ops.convert import convert
-from ..ir.ops.known import like, uniform
 from ..ir.policy import FLOAT_DTYPES, Policy, policy_of
 from ..ir.types import NAMES, is_inexact, promote
 from .hir.rebuild import again, rebuild

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import numpy as rnp
 from ..ir.errors import ArgumentError, ShapeError
-from ..ir.ops.attention_blocks import HIDDEN
+from ..ir.ops.attention.blocks import HIDDEN
 from ..ir.types import is_float, promote
 from ..scipy.special import logsumexp
 from ..trace.apply import apply, as_tensor
@@ -57,7 +57,7 @@ def dot_product_attention(
     With `return_residual` the logarithm of the sum of the weights comes along. Half-size numbers
     are computed in float32. The `implementation` is the same always. From 2048 queries and as many
     keys on the products are never all in memory, those of the gradient neither: blocks of them are
-    made one after another (`rlx/ir/ops/attention.py`).
+    made one after another (`rlx/ir/ops/attention/attention.py`).
 
     >>> import numpy as np
     >>> x = np.eye(2, dtype="float32")[:, None]

@@ -11,9 +11,9 @@ from ..ir.errors import ArgumentError, CheckError
 from ..ir.ops.custom import Rule
 from ..ir.source import user_source
 from ..ir.types import Type, as_dtype
-from ..trace.arguments import choice
 from . import pytree
 from .apply import apply, as_tensor
+from .arguments import choice
 from .axes import as_shape
 from .host import is_python_scalar
 from .make_graph import check_function

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import optree
 
-from ..trace.arguments import flag, members, wrong
+from .arguments import flag, members, wrong
 
 
 @dataclass(frozen=True)

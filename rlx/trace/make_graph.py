@@ -21,11 +21,11 @@ from ..ir.errors import ArgumentError, DonatedError, RlxError, StructureError
 from ..ir.graph import Graph, Value
 from ..ir.tracebacks import boundary
 from ..ir.types import Type, as_dtype
-from ..trace.arguments import members
-from ..trace.axes import as_shape
 from . import ownership, pytree
 from .apply import as_operand, is_weak, operand_type, to_value
+from .arguments import members
 from .array import Array
+from .axes import as_shape
 from .concrete import knowing, known_array
 from .host import is_python_scalar, scalar_to_numpy
 from .operators import Operators

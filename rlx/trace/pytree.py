@@ -18,7 +18,7 @@ import optree
 
 from ..ir.errors import ArgumentError, StructureError
 from ..ir.exact import exact
-from ..trace.arguments import members
+from .arguments import members
 from .key_paths import KeyPath, key_paths
 from .key_paths import keystr as keystr
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..ir.dims import Dim
-from ..ir.ops.cut import paddings_around
-from ..trace.arguments import choice
+from ..ir.ops.pad_slice import paddings_around
 from .apply import apply, apply_like, as_operand, as_tensor, operand_type
+from .arguments import choice
 from .by_numpy import changed
 from .index_items import INDEX, index_dtype, with_flags
 from .indexing import (

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from ..ir.body import Concat, Gather, Move, Pointwise, Reduce, View
 from ..ir.graph import OPS, Node, Value
 from ..ir.op import Linear
-from ..ir.ops.constant import SCALAR
-from ..ir.ops.known import like, uniform
+from ..ir.ops.constant import SCALAR, like, uniform
 
 Choice = Callable[[Value], Value]  # from what a node chooses by to the places of one argument
 

@@ -9,7 +9,7 @@ import numpy as np
 from coremltools.converters.mil.mil import Var
 
 from ...ir.graph import Graph, Value
-from ...ir.ops.carry import cut_groups
+from ...ir.ops.control import cut_groups
 from ...ir.types import Type
 from ..graph_table import Row, Table, walk
 from .elements import same

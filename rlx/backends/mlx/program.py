@@ -13,7 +13,7 @@ import numpy as np
 from ...ir.body import Branch, Repeat, While
 from ...ir.graph import Graph, Node, Value
 from ...ir.interpret import evaluate
-from ...ir.ops.carry import cut_groups
+from ...ir.ops.control import cut_groups
 from ..graph_table import NATIVE, ON_HOST, Table, Ways, walk
 from .cut import Piece, cut
 from .memory import to_mlx, to_numpy

@@ -9,7 +9,7 @@ import jax
 from jax import lax
 
 from ...ir.graph import Graph
-from ...ir.ops.carry import cut_groups
+from ...ir.ops.control import cut_groups
 from ..graph_table.row import Row
 
 Run = Callable[[Graph, Sequence[jax.Array]], list[jax.Array]]

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...ir.ops.conv_windows import spread_size, window_count
+from ...ir.ops.conv.windows import spread_size, window_count
 from ...ir.ops.index import fill_number
 from ...ir.types import Type, is_bool, is_complex, is_float
 from ..graph_table.row import Row

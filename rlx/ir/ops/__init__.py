@@ -1,4 +1,4 @@
-"""The rooms: every op of rlx, a family a file.
+"""The rooms: every op of rlx, a family a file; large families are folders.
 
 Enters: values (or, for `reference`, arrays). Leaves: nodes in the open graph. Read `families.py`
 and `arithmetic.py` first. Adding an op to a family touches that family's file alone.
@@ -19,46 +19,31 @@ from . import (
     contract,
     control,
     conv,
-    conv_windows,
     convert,
     cumulative,
     custom,
-    cut,
     dynamic,
     error_function,
     exponential,
     fft,
     index,
-    linalg_determinant,
-    linalg_factor,
-    linalg_schur,
-    linalg_solve,
-    linalg_spectral,
-    linalg_triangular,
+    linalg,
     loops,
     loss,
     movement,
     named,
     normalize,
+    pad_slice,
     pool,
-    precise_call,
     precision,
     quantize,
     random,
     reduce,
-    rounding,
     scan,
     scatter,
     softmax,
     sort,
-    special_bessel,
-    special_entropy,
-    special_gamma,
-    special_incomplete_beta,
-    special_incomplete_gamma,
-    special_integrals,
-    special_normal,
-    special_waves,
+    special,
     trigonometric,
 )
 
@@ -67,7 +52,7 @@ checkpoint.checkpoint_samples()
 control.control_samples()
 custom.custom_samples()
 loops.while_samples()
-precise_call.precise_call_samples()
+control.precise_call_samples()
 scan.scan_samples()
 
 # an op whose room's file has the same name (convert, sort) hides the file

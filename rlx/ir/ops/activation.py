@@ -13,11 +13,11 @@ from ..op import Op, define
 from ..types import Type
 from .arithmetic import abs, add, mul, neg, square, sub
 from .compare import gt, max, ne, select
+from .constant import like
+from .convert import narrowed, widened
 from .error_function import erfc, erfc_reference
 from .exponential import exp, log1p, logistic
 from .families import align, check_kind, check_same
-from .halves import narrowed, widened
-from .known import like
 from .reduce import accumulated
 
 

@@ -15,8 +15,8 @@ from ..errors import DtypeError, ShapeError
 from ..graph import Value
 from ..op import Op, Parts, define, each_part, is_linear
 from ..types import Type, as_dtype, is_bool
+from .constant import is_all, like, maker, uniform
 from .families import align, check_kind, check_same, pointwise
-from .known import is_all, like, maker, uniform
 
 ORDERED = ("integer", "float")
 BITS = ("bool", "integer")

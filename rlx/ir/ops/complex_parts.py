@@ -14,12 +14,11 @@ from ..errors import DtypeError, ShapeError
 from ..graph import Value
 from ..op import Parts, define
 from ..types import Type
-from .constant import constant
+from .constant import constant, maker
 from .convert import COMPLEX_OF, REAL_PART, complex, conj
-from .cut import concat, slice
 from .families import check_kind
-from .known import maker
 from .movement import reshape
+from .pad_slice import concat, slice
 
 
 @define

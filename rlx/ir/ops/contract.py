@@ -14,11 +14,11 @@ from ..graph import Value
 from ..op import Parts, define
 from ..types import Type, is_bool, is_complex, is_float, is_integer, promote
 from .complex_parts import in_pairs, view_as_complex
+from .constant import like, maker
 from .convert import REAL_PART, convert
-from .cut import concat
 from .families import check_kind, linear_in_each
-from .known import like, maker
 from .movement import reshape, transpose
+from .pad_slice import concat
 
 Pairs = tuple[tuple[int, ...], tuple[int, ...]]
 

@@ -1,4 +1,4 @@
-"""Nested graphs that run once: call, cond.
+"""Nested graphs that run once: call, precise_call, cond.
 
 Rules of an op with nested graphs take the engine as their first argument, so a room differentiates
 or batches its graphs without importing the floor above.
@@ -19,8 +19,65 @@ from ..graph import OPS, Graph, Value
 from ..interpret import interpret
 from ..number_check import asked
 from ..op import Op, define, is_linear
+from ..policy import policy_of
 from ..types import Size, Type, as_dtype
+from .arithmetic import mul
 from .families import spread
+
+# -- carried values of loops: their types, and their places in graphs ------------------------------
+
+
+def check_carry(carry: Sequence[Type], given: Sequence[Type]) -> None:
+    """Raise unless a body gives carried values of the types it takes."""
+    for i, (before, after) in enumerate(zip(carry, given, strict=True)):
+        if before != after:
+            raise ShapeError(
+                f"carried value {i} is {before} before the body and {after} after it",
+                fix="make the body return carried values of the types it takes",
+            )
+
+
+def permuted(graph: Graph, order: Sequence[int], results: Sequence[int]) -> Graph:
+    """The graph with its parameters and results in another order.
+
+    Parameter `order[i]` comes to place i, result `results[j]` to place j.
+    """
+    types = [graph.params[i].type for i in order]
+
+    def run(*xs: Value) -> list[Value]:
+        args: list[Any] = [None] * len(order)
+        for place, i in enumerate(order):
+            args[i] = xs[place]
+        given = inline(graph, args)
+        return [given[j] for j in results]
+
+    return build(run, types, graph.name)
+
+
+def interleaved(counts: Sequence[int], active: Sequence[bool]) -> list[int]:
+    """Places of a jvp graph's values, each group's tangents moved behind the group.
+
+    The jvp graph has all primals, then the active tangents; `counts` are the sizes of groups.
+    """
+    tangent_place = {}
+    for i, is_active in enumerate(active):
+        if is_active:
+            tangent_place[i] = len(active) + len(tangent_place)
+    order, start = [], 0
+    for count in counts:
+        group = range(start, start + count)
+        order += [*group, *(tangent_place[i] for i in group if i in tangent_place)]
+        start += count
+    return order
+
+
+def cut_groups(items: Sequence[Any], *counts: int) -> list[list[Any]]:
+    """Cut a list into groups of the given sizes and the rest."""
+    groups, start = [], 0
+    for count in counts:
+        groups.append(list(items[start : start + count]))
+        start += count
+    return [*groups, list(items[start:])]
 
 
 @dataclass(frozen=True)
@@ -343,3 +400,52 @@ def control_samples() -> None:
     square = build(lambda x: [x * x], [Type(f64, (2,))], "square")
     cond.samples(np.int32(1), [3.0, 4.0], branches=(double, square), expect=[[9.0, 16.0]])
     cond.samples(np.int32(-7), [3.0, 4.0], branches=(double, square), expect=[[6.0, 8.0]])
+
+
+@define
+def precise_call(
+    *operands: Type, graph: Graph, precision: str = "", deterministic: str = "", name: str = ""
+) -> Any:
+    """Run a nested graph under a precision policy, or so that it is batch-invariant.
+
+    A nested `jit(precision=...)` or `jit(deterministic="batch")` becomes one. `precision` is the
+    text of a policy, or empty for that around. The graph's types stay what they are; lowering puts
+    the casts in. A program that has a `deterministic` part is compiled so as a whole. The reference
+    computes the graph as it was written.
+    """
+    if precision:
+        policy_of(precision)
+    check_operands(operands, graph, "the called graph")
+    return graph.result_types
+
+
+@precise_call.reference
+def precise_call_reference(*operands: np.ndarray, graph: Graph, **attrs: Any) -> Any:
+    return tuple(interpret(graph, operands))
+
+
+precise_call.body(Call())
+call_family(precise_call)
+
+
+@precise_call.split
+def precise_call_split(
+    split_graph: Any, args: Sequence[Value], known: Sequence[bool], *, graph: Graph, **attrs: Any
+) -> list[Value]:
+    parts = split_graph(graph, known)
+    results = list(precise_call(*pick(args, known), graph=parts.known, **attrs))
+    count = sum(parts.out_known)
+    unknown = precise_call(
+        *results[count:], *pick(args, known, False), graph=parts.unknown, **attrs
+    )
+    return weave(parts.out_known, results[:count], unknown)
+
+
+def precise_call_samples() -> None:
+    """Attach the samples, which need the other rooms.
+
+    So `ops/__init__` calls this last.
+    """
+    f64 = Type(as_dtype("float64"), (3,))
+    graph = build(lambda x, y: [mul(x, y)], [f64, f64], "sample")
+    precise_call.samples((3,), (3,), graph=graph, precision="mixed_bf16")

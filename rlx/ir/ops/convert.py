@@ -1,4 +1,7 @@
-"""Changes of representation: convert, bitcast, and the parts of complex numbers."""
+"""Changes of representation: convert, bitcast, and the parts of complex numbers.
+
+And half-size floats computed in float32: what composites do before and after.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,8 @@ from ..errors import DtypeError
 from ..graph import OPS, Value
 from ..op import Parts, define, is_linear
 from ..types import Type, as_dtype, is_bool, is_complex, is_float, is_inexact, is_integer
-from .constant import full
+from .constant import full, like, maker, uniform
 from .families import align, check_kind, check_same
-from .known import like, maker, uniform
 
 REAL_PART = {"complex64": as_dtype("float32"), "complex128": as_dtype("float64")}
 COMPLEX_OF = {part.name: as_dtype(name) for name, part in REAL_PART.items()}
@@ -319,3 +321,21 @@ def conj_fold(x: Value) -> Value | None:
 
 
 conj.samples(np.array([1 + 2j, 3 - 4j]), expect=[1 - 2j, 3 + 4j])
+
+
+WIDE = as_dtype("float32")
+
+
+def is_half(dtype: np.dtype) -> bool:
+    """Whether the dtype is a float of 16 or 8 bits."""
+    return is_float(dtype) and dtype.itemsize < 4
+
+
+def widened(x: Value) -> Value:
+    """The value in float32 if it is of half-size floats, else itself."""
+    return convert(x, dtype=WIDE) if is_half(x.dtype) else x
+
+
+def narrowed(x: Value, dtype: np.dtype) -> Value:
+    """The value in the given dtype."""
+    return x if x.dtype == dtype else convert(x, dtype=dtype)

@@ -18,9 +18,9 @@ from ..op import Op
 from ..types import Type, is_float
 from .arithmetic import add, div, mul
 from .compare import eq, gt, lt, select
-from .cut import pad
+from .constant import like, scalar_like
 from .families import check_kind
-from .known import like, scalar_like
+from .pad_slice import pad
 
 Pair = tuple[Value, ...]
 

@@ -18,8 +18,7 @@ from ..graph import OPS, Graph, Value
 from ..interpret import interpret
 from ..op import define, each_part, is_linear
 from ..types import Type, as_dtype
-from .carry import cut_groups
-from .control import batch_size, check_operands, filled, weave
+from .control import batch_size, check_operands, cut_groups, filled, weave
 from .families import spread
 
 

@@ -12,14 +12,13 @@ from ..errors import ArgumentError, DtypeError, ShapeError
 from ..graph import OPS, Value
 from ..op import define, is_linear
 from ..types import Type, is_integer, promote
-from .constant import full
+from .constant import full, uniform
 from .control import batch_size, filled
 from .convert import convert
-from .cut import concat, slice
 from .families import spread
 from .index import gather
-from .known import uniform
 from .movement import check_count, reshape
+from .pad_slice import concat, slice
 from .window import later
 
 

@@ -11,12 +11,11 @@ import numpy as np
 from ..graph import OPS, Value
 from ..op import Op, Parts
 from ..types import is_complex, is_float
-from .arithmetic import abs, abs_parts, div, div_parts, mul, mul_parts, neg, sub
+from .arithmetic import abs, abs_parts, div, div_parts, is_finite, mul, mul_parts, neg, sub, trunc
 from .compare import bit_and, bit_not, bit_or, eq, ge, gt, lt, max, min, ne, select
+from .constant import is_all, like
 from .convert import convert
 from .families import pointwise
-from .known import is_all, like
-from .rounding import is_finite, trunc
 
 MOST_PRODUCTS = 100  # the whole powers of complex numbers below are products
 

@@ -15,8 +15,19 @@ from ..interpret import interpret
 from ..number_check import asked
 from ..op import define
 from ..types import Type, as_dtype
-from .carry import check_carry, cut_groups, interleaved, permuted
-from .control import batch_size, check_operands, filled, only_of, pick, weave, with_tangents
+from .control import (
+    batch_size,
+    check_carry,
+    check_operands,
+    cut_groups,
+    filled,
+    interleaved,
+    only_of,
+    permuted,
+    pick,
+    weave,
+    with_tangents,
+)
 from .families import spread
 
 

@@ -14,10 +14,9 @@ from ..types import Size, Type, is_integer, promote
 from .arithmetic import add, mul, sub
 from .compare import eq
 from .constant import iota
-from .convert import convert
+from .convert import convert, narrowed, widened
 from .exponential import exp, log
 from .families import align, check_kind
-from .halves import narrowed, widened
 from .index import take_along
 from .movement import broadcast, reshape
 from .reduce import INDEX, accumulated, reduce_max, reduce_sum, spread_back

@@ -16,8 +16,7 @@ from ..errors import AxisError, ShapeError
 from ..graph import OPS, Value
 from ..op import define
 from ..types import Size, Type
-from .constant import full
-from .known import maker, uniform
+from .constant import full, maker, uniform
 
 
 def check_count(name: str, items: Sequence[Any], x: Type) -> None:

@@ -12,11 +12,10 @@ from ..graph import Value
 from ..op import define
 from ..types import Type
 from .arithmetic import add, div, mul, square, sub
-from .convert import convert
+from .constant import like
+from .convert import convert, narrowed, widened
 from .exponential import rsqrt
 from .families import align, check_kind
-from .halves import narrowed, widened
-from .known import like
 from .movement import broadcast
 from .reduce import accumulated, reduce_sum, spread_back
 

@@ -13,8 +13,8 @@ from ..graph import Value
 from ..op import Op
 from ..types import Size, Type, as_dtype, highest, lowest
 from .arithmetic import add, div, mul, rem
-from .constant import full, iota
-from .conv_windows import (
+from .constant import full, iota, like
+from .conv.windows import (
     Pads,
     all_windows,
     check_pads,
@@ -26,11 +26,10 @@ from .conv_windows import (
     window_count,
     windows_reference,
 )
-from .cut import pad_reference
 from .families import check_kind
 from .index import take_along
-from .known import like
 from .movement import reshape
+from .pad_slice import pad_reference
 from .reduce import (
     accumulated,
     argmax,

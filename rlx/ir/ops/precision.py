@@ -24,9 +24,9 @@ from .compare import (
     shift_right_arithmetic,
     shift_right_logical,
 )
+from .constant import like
 from .convert import bitcast, convert
 from .families import align, check_kind, check_same
-from .known import like
 
 HALF = as_dtype("float16")
 

@@ -19,15 +19,13 @@ from ..errors import AttributeValueError, AxisError, DtypeError, ShapeError
 from ..graph import Value
 from ..op import define
 from ..types import Type, as_dtype, is_float, is_integer, promote
-from .arithmetic import add, div, mul, neg, sub
+from .arithmetic import add, div, mul, neg, round, sub
 from .compare import bit_and, clamp, ge, le, max, select
-from .convert import bitcast, convert, convert_reference
+from .constant import like
+from .convert import WIDE, bitcast, convert, convert_reference, is_half, narrowed
 from .custom import stop_gradient
 from .families import check_kind
-from .halves import WIDE, is_half, narrowed
-from .known import like
 from .movement import broadcast
-from .rounding import round
 
 Axis = int | None
 Bounds = tuple[float, float] | None

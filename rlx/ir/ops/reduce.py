@@ -15,13 +15,12 @@ from ..op import Op
 from ..types import Type, as_dtype, highest, is_bool, is_float, is_integer, lowest
 from .arithmetic import div, mul
 from .compare import bit_or, eq, ne, select
-from .constant import iota
+from .constant import iota, like, scalar_like
 from .convert import convert
 from .cumulative import cumprod
-from .cut import pad
 from .families import check_kind
-from .known import like, scalar_like
 from .movement import broadcast, reshape, transpose
+from .pad_slice import pad
 
 
 def check_axes(x: Type, axes: Sequence[int]) -> None:

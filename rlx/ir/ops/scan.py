@@ -14,8 +14,19 @@ from ..graph import OPS, Graph, Value
 from ..interpret import interpret
 from ..op import define, is_linear
 from ..types import Type, as_dtype
-from .carry import check_carry, cut_groups, interleaved, permuted
-from .control import batch_size, check_operands, filled, pick, weave, with_tangents, zeros_like
+from .control import (
+    batch_size,
+    check_carry,
+    check_operands,
+    cut_groups,
+    filled,
+    interleaved,
+    permuted,
+    pick,
+    weave,
+    with_tangents,
+    zeros_like,
+)
 from .families import spread
 
 

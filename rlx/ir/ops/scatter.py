@@ -17,13 +17,11 @@ from ..op import Op, is_linear
 from ..types import Type
 from .arithmetic import add, div, mul
 from .compare import eq, select
-from .constant import full, iota
+from .constant import full, iota, like
 from .control import batch_size, filled
-from .convert import convert
+from .convert import convert, is_half, narrowed, widened
 from .families import check_kind, spread
-from .halves import is_half, narrowed, widened
 from .index import gather
-from .known import like
 from .movement import reshape
 from .reduce import accumulated
 from .window import (

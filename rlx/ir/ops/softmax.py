@@ -10,14 +10,13 @@ import numpy as np
 from ..graph import Value
 from ..op import define
 from ..types import Type
-from .arithmetic import add, div, mul, sub
+from .arithmetic import add, div, is_finite, mul, sub
 from .compare import max, select
+from .constant import like
+from .convert import narrowed, widened
 from .exponential import exp, log
 from .families import check_kind
-from .halves import narrowed, widened
-from .known import like
 from .reduce import accumulated, check_axes, kept, reduce_max, reduce_sum, spread_back
-from .rounding import is_finite
 from .window import later
 
 Axes = tuple[int, ...]

@@ -12,12 +12,11 @@ import numpy as np
 from ..graph import Value
 from ..op import Parts
 from ..types import is_complex
-from .arithmetic import abs, abs_parts, add, div, mul, neg, square, sub
+from .arithmetic import abs, abs_parts, add, div, is_finite, mul, neg, square, sub
 from .compare import bit_and, bit_not, bit_or, eq, gt, le, lt, max, min, ne, select
+from .constant import like
 from .exponential import exp, log, log1p, log_parts, or_zero, rsqrt, sqrt, with_sign
 from .families import pointwise
-from .known import like
-from .rounding import is_finite
 
 FAR = 22.0  # beyond it sinh and cosh are half of exp, even in doubles
 

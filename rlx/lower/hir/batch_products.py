@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from ...ir.body import Contract, Fill, Move, Pointwise, View
 from ...ir.dims import likely
 from ...ir.graph import Graph, Node, Value
-from ...ir.ops.known import uniform
+from ...ir.ops.constant import uniform
 from ...ir.source import at
 from .loop_body import Repeated, has_loops, is_pure, is_repeat, needed_nodes, reached, rebuilt
 from .rebuild import again, rebuild

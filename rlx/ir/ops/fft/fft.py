@@ -1,0 +1,131 @@
+"""Discrete Fourier transforms over the last axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...body import Blocks
+from ...errors import AttributeValueError, DtypeError, ShapeError
+from ...graph import Value
+from ...op import define
+from ...types import Type
+from ..arithmetic import mul
+from ..constant import constant
+from ..convert import COMPLEX_OF, REAL_PART, conj
+from ..movement import broadcast
+from .passes import fft_passes
+
+TRANSFORMS = {
+    "fft": np.fft.fftn,
+    "ifft": np.fft.ifftn,
+    "rfft": np.fft.rfftn,
+    "irfft": np.fft.irfftn,
+}
+
+
+@define
+def fft(x: Type, *, kind: str, lengths: tuple[int, ...]) -> Type:
+    """The discrete Fourier transform over the last one to three axes.
+
+    `c64[..., n] → c64[..., n]`, with y[k] the sum of x[j] exp(-2 pi i j k / n) over j. `kind` is
+    "fft", "ifft" (the inverse, divided by the count of terms), "rfft" (from real numbers, the last
+    axis cut to n // 2 + 1, as the rest mirrors it) or "irfft" (its inverse, `c64[n // 2 + 1] →
+    f32[n]`). `lengths` are the sizes of the axes, those of the result for "irfft".
+    """
+    _check_attributes(x, kind, lengths)
+    dtypes = COMPLEX_OF if kind == "rfft" else REAL_PART
+    if x.dtype.name not in dtypes:
+        raise DtypeError(
+            f"{kind} of {x.dtype.name} has no meaning",
+            fix=f"convert the operand to {' or '.join(dtypes)}",
+        )
+    half = (*lengths[:-1], lengths[-1] // 2 + 1)
+    before, after = x.shape[: -len(lengths)], x.shape[-len(lengths) :]
+    wanted = half if kind == "irfft" else lengths
+    if after != wanted:
+        raise ShapeError(
+            f"{kind} of the lengths {lengths} takes the last axes {wanted}, not {after}",
+            fix="pad or cut the operand, or pick lengths that fit; rlx.numpy.fft does this",
+        )
+    if kind == "rfft":
+        return Type(COMPLEX_OF[x.dtype.name], (*before, *half))
+    return Type(REAL_PART[x.dtype.name], (*before, *lengths)) if kind == "irfft" else x
+
+
+def _check_attributes(x: Type, kind: str, lengths: tuple[int, ...]) -> None:
+    if kind not in TRANSFORMS:
+        raise AttributeValueError(
+            f"there is no kind {kind!r}", fix=f"use one of {', '.join(TRANSFORMS)}"
+        )
+    if not 1 <= len(lengths) <= min(3, x.rank):
+        raise AttributeValueError(
+            f"{len(lengths)} lengths do not fit {x}",
+            fix="give a length for each of the last axes, one to three",
+        )
+    if any(not isinstance(n, int) or n < 1 for n in lengths):
+        raise AttributeValueError(
+            f"the lengths {lengths} are not all positive integers", fix="use lengths from 1"
+        )
+
+
+@fft.reference
+def fft_reference(x: np.ndarray, *, kind: str, lengths: tuple[int, ...]) -> np.ndarray:
+    return TRANSFORMS[kind](x, s=lengths, axes=range(-len(lengths), 0))
+
+
+fft.body(Blocks(fft_passes))
+
+
+@fft.transpose
+def fft_transpose(ct: Value, x: Value, *, kind: str, lengths: tuple[int, ...]) -> list[Value]:
+    """Cotangents pair without conjugation, and the matrix of "fft" is symmetric.
+
+    "rfft" sums the real part of c[k] exp(-2 pi i j k / n) over half of the k. This is the inverse
+    transform of conj(c), once its terms that stand for two are halved; "irfft" likewise.
+    """
+    count = math.prod(lengths)
+    if kind == "rfft":
+        halved = _times(conj(ct), count / _multiplicity(lengths[-1]))
+        return [fft(halved, kind="irfft", lengths=lengths)]
+    if kind == "irfft":
+        mirrored = conj(fft(ct, kind="rfft", lengths=lengths))
+        return [_times(mirrored, _multiplicity(lengths[-1]) / count)]
+    return [fft(ct, kind=kind, lengths=lengths)]
+
+
+def _multiplicity(n: int) -> np.ndarray:
+    """How many of n frequencies each of the first half stands for.
+
+    They are itself and its mirror.
+    """
+    k = np.arange(n // 2 + 1)
+    return np.where((k == 0) | (2 * k == n), 1.0, 2.0)
+
+
+def _times(x: Value, weights: np.ndarray) -> Value:
+    """The product with a weight for each place of the last axis."""
+    line = constant.lift(weights.astype(x.dtype))
+    return mul(x, broadcast(line, shape=x.shape, axes=(x.rank - 1,)))
+
+
+@fft.batch
+def fft_batch(
+    args: Sequence[Value], batched: Sequence[bool], *, kind: str, lengths: tuple[int, ...]
+) -> Value:
+    return fft(args[0], kind=kind, lengths=lengths)
+
+
+_ANY = Type(np.dtype("complex128"), (2, 4))
+fft.samples(_ANY, kind="fft", lengths=(4,))
+fft.samples(_ANY, kind="ifft", lengths=(2, 4))
+fft.samples((2, 4), kind="rfft", lengths=(4,))
+fft.samples((2, 5), kind="rfft", lengths=(2, 5))
+fft.samples(Type(np.dtype("complex128"), (2, 3, 3)), kind="irfft", lengths=(2, 3, 4))
+fft.samples(Type(np.dtype("complex128"), (2, 3)), kind="irfft", lengths=(5,))
+fft.samples(np.array([1.0, 2j, -3, 0]), kind="fft", lengths=(4,), expect=[-2 + 2j, 6, -2 - 2j, 2])
+fft.samples(np.array([4j, 8.0]), kind="ifft", lengths=(2,), expect=[4 + 2j, -4 + 2j])
+fft.samples([1.0, 2, 3, 4], kind="rfft", lengths=(4,), expect=[10, -2 + 2j, -2])
+fft.samples(np.array([6, -3 + 0j]), kind="irfft", lengths=(3,), expect=[0.0, 3.0, 3.0])

@@ -1,0 +1,9 @@
+"""The rooms of linear algebra: factorizations, eigenvalues, solvers.
+
+Read `factor.py` first; `matrices.py` holds what the rooms share, `small.py` the loops for small
+matrices.
+"""
+
+from . import determinant, factor, schur, solve, spectral, triangular
+
+__all__ = ["determinant", "factor", "schur", "solve", "spectral", "triangular"]
