@@ -79,6 +79,20 @@ def test_rows_do_not_depend_on_the_batch(name):
         assert part.tobytes() == whole[:count].tobytes()[: part.nbytes], count
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_rows_of_complex_products_do_not_depend_on_the_batch(dtype, swapped):
+    """Whichever operand is the larger, the parts are added in one order."""
+    x, w = ((normal(*s) + 1j * normal(*s)).astype(dtype) for s in ((70, 48), (48, 10)))
+    product = (lambda x, w: (w.T @ x.T).T) if swapped else (lambda x, w: x @ w)
+    f = rlx.jit(product, deterministic="batch")
+    whole = np.asarray(f(x, w))
+    np.testing.assert_allclose(whole, x @ w, rtol=1e-4, atol=1e-4)
+    for count in (1, 5, 33):
+        part = np.asarray(f(x[:count], w))
+        assert part.tobytes() == whole[:count].tobytes(), count
+
+
 DEEP = families(1100)  # deeper than what is summed at once
 
 

@@ -130,17 +130,25 @@ dot_general.body(
 def dot_general_parts(
     x: Value | Parts, y: Value | Parts, *, contract: Pairs, batch: Pairs, dtype: np.dtype | None
 ) -> Value | Parts:
+    if not (isinstance(x, Parts) and isinstance(y, Parts) and _is_few(x.re, y.re)):
+        return dot_general_alike_parts(x, y, contract=contract, batch=batch, dtype=dtype)
     part = None if dtype is None else REAL_PART[dtype.name]
-    if not (isinstance(x, Parts) and isinstance(y, Parts)):  # real operands, a complex result
-        re = dot_general(x, y, contract=contract, batch=batch, dtype=part)
-        return Parts(re, like(re, 0))
-    if not _is_few(x.re, y.re):
-        return view_as_complex(_product_of_parts(x, y, contract, batch, part))
     (depth, of_y), (stay_in_x, stay_in_y) = contract, batch
     swapped = _product_of_parts(y, x, (of_y, depth), (stay_in_y, stay_in_x), part)
     stay, rows = len(stay_in_x), y.re.rank - len(of_y)
     order = (*range(stay), *range(rows, swapped.rank - 1), *range(stay, rows), swapped.rank - 1)
     return view_as_complex(transpose(swapped, axes=order))
+
+
+@dot_general.alike_parts
+def dot_general_alike_parts(
+    x: Value | Parts, y: Value | Parts, *, contract: Pairs, batch: Pairs, dtype: np.dtype | None
+) -> Value | Parts:
+    part = None if dtype is None else REAL_PART[dtype.name]
+    if isinstance(x, Parts) and isinstance(y, Parts):
+        return view_as_complex(_product_of_parts(x, y, contract, batch, part))
+    re = dot_general(x, y, contract=contract, batch=batch, dtype=part)  # of real operands
+    return Parts(re, like(re, 0))
 
 
 def _is_few(x: Value, y: Value) -> bool:

@@ -23,13 +23,16 @@ def _takes_none(node: Node) -> bool:
     return False
 
 
-def split_complex(graph: Graph, computes: Computes, takes: Takes = _takes_none) -> Graph:
+def split_complex(
+    graph: Graph, computes: Computes, takes: Takes = _takes_none, sums_alike: bool = False
+) -> Graph:
     """Write ops on complex numbers as ops on parts.
 
     before: `y = mul(a, b)`; after: `re = a.re * b.re - a.im * b.im`, `im` alike, and
     `y = complex(re, im)` where something needs y whole: results, nested graphs, library calls.
     Vanish: ops with a `parts` rule on complex operands; those that only move or add up numbers.
-    Dtypes that a target `computes` and nodes that it `takes` stay.
+    Dtypes that a target `computes` and nodes that it `takes` stay. If it `sums_alike`, no rule
+    looks at sizes.
     """
 
     def is_split(node: Node) -> bool:
@@ -53,8 +56,9 @@ def split_complex(graph: Graph, computes: Computes, takes: Takes = _takes_none) 
 
     def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
         if not is_split(node):
-            return again(node, operands, lambda g: split_complex(g, computes, takes))
-        rule = node.op.rules.parts or each_part(node.op)
+            return again(node, operands, lambda g: split_complex(g, computes, takes, sums_alike))
+        rules = node.op.rules
+        rule = (rules.alike_parts if sums_alike else None) or rules.parts or each_part(node.op)
         made = rule(*(parts(x) if is_complex(x.dtype) else x for x in operands), **node.attrs)
         is_one = isinstance(made, Value | Parts)
         return [whole(made)] if is_one else [whole(each) for each in made]
