@@ -52,7 +52,7 @@ def assembly(function, args) -> str:
     """What LLVM makes of a program for the other processor."""
     import rlx
     from rlx.backends.cpu.backend import target_of
-    from rlx.backends.cpu.host import host
+    from rlx.backends.cpu.llvm.host import host
     from rlx.backends.cpu.program import ProgramWriter
     from rlx.lower.pipeline import lower
 
@@ -72,7 +72,7 @@ def main(processor: str) -> None:
     pretend(processor)
     import rlx
     import rlx.numpy as rnp
-    from rlx.backends.cpu.host import host
+    from rlx.backends.cpu.llvm.host import host
 
     found: dict[str, object] = {"vector_bytes": host().vector_bytes}
     if processor == "neon":

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.backends.cpu.host import host
+from rlx.backends.cpu.llvm.host import host
 
 
 def softmax(x: rlx.Array) -> rlx.Array:

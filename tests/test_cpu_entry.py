@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.backends.cpu import entry, entry_code, entry_layout, machine
+from rlx.backends.cpu import entry, entry_code, entry_layout
 from rlx.backends.cpu.entry import MISS, Spec
+from rlx.backends.cpu.llvm import machine
 from rlx.trace import array as rlx_array
 
 TEXT = """

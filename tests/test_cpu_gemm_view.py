@@ -11,7 +11,7 @@ import pytest
 import rlx
 from rlx.backends import registry
 from rlx.backends.cpu import backend
-from rlx.backends.cpu.host import host
+from rlx.backends.cpu.llvm.host import host
 from rlx.ir import ops
 from rlx.ir.builder import build
 from rlx.ir.types import Type, as_dtype

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.backends.cpu import backend, beside, kept, machine
-from rlx.backends.cpu.beside import Compiles
-from rlx.backends.cpu.code import Module, Vector
-from rlx.backends.cpu.host import host
-from rlx.backends.cpu.machine import PLAIN, compile_beside
-from rlx.backends.cpu.units import Units
+from rlx.backends.cpu import backend
+from rlx.backends.cpu.llvm import compiling, machine
+from rlx.backends.cpu.llvm.compiling import Compiles, Units
+from rlx.backends.cpu.llvm.host import host
+from rlx.backends.cpu.llvm.machine import PLAIN, compile_beside
+from rlx.backends.cpu.llvm.text import Module, Vector
 from rlx.backends.held import no_collection
 from rlx.ir.errors import InternalError
 from rlx.lower.pipeline import lower
@@ -128,7 +128,7 @@ def test_dropped_code_is_freed():
 
 
 def test_modules_compiled_beside_come_in_their_order(monkeypatch):
-    monkeypatch.setattr(beside, "host", lambda: replace(host(), cores=3))
+    monkeypatch.setattr(compiling, "host", lambda: replace(host(), cores=3))
     with Compiles() as compiles:
         for i in range(7):
             compiles.add(constant(i))
@@ -138,7 +138,7 @@ def test_modules_compiled_beside_come_in_their_order(monkeypatch):
 
 @pytest.mark.parametrize("place", [1, 5])
 def test_a_bad_module_beside_others_is_told(monkeypatch, place):
-    monkeypatch.setattr(beside, "host", lambda: replace(host(), cores=3))
+    monkeypatch.setattr(compiling, "host", lambda: replace(host(), cores=3))
     texts = [constant(i) for i in range(6)]
     texts[place] = BAD["type"]
     with Compiles() as compiles:
@@ -149,7 +149,7 @@ def test_a_bad_module_beside_others_is_told(monkeypatch, place):
 
 
 def test_threads_end_and_turns_are_as_before_when_writing_fails(monkeypatch):
-    monkeypatch.setattr(beside, "host", lambda: replace(host(), cores=3))
+    monkeypatch.setattr(compiling, "host", lambda: replace(host(), cores=3))
     count, turn = threading.active_count(), sys.getswitchinterval()
     with pytest.raises(ValueError, match="writing"), Compiles() as compiles:
         compiles.add(constant(1))
@@ -196,40 +196,40 @@ def test_modules_are_compiled_where_no_thread_can_be_started(monkeypatch):
     def refuse(self: threading.Thread) -> None:
         raise RuntimeError("can't create new thread at interpreter shutdown")
 
-    monkeypatch.setattr(beside, "host", lambda: replace(host(), cores=3))
+    monkeypatch.setattr(compiling, "host", lambda: replace(host(), cores=3))
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with Compiles() as compiles:
         compiles.add(constant(1))
         objects = compiles.finish([constant(2)])
     assert [call(machine.Library([code], ["number"])) for code in objects] == [1, 2]
-    kept.compile_ahead([lambda: constant(77)])
-    assert call(kept.load_kept(constant(77))) == 77
+    compiling.compile_ahead([lambda: constant(77)])
+    assert call(compiling.load_cached(constant(77))) == 77
 
 
 def test_code_compiled_ahead_is_used_once(monkeypatch):
-    monkeypatch.setattr(kept, "host", lambda: replace(host(), cores=2))
-    monkeypatch.setattr(kept, "disk_cache", lambda: None)
-    kept.compile_ahead([lambda: constant(78), lambda: BAD["type"]])
+    monkeypatch.setattr(compiling, "host", lambda: replace(host(), cores=2))
+    monkeypatch.setattr(compiling, "disk_cache", lambda: None)
+    compiling.compile_ahead([lambda: constant(78), lambda: BAD["type"]])
     monkeypatch.setattr(machine, "compile", None)  # nothing is left to do
-    assert call(kept.load_kept(constant(78))) == 78
+    assert call(compiling.load_cached(constant(78))) == 78
     monkeypatch.undo()
     with pytest.raises(InternalError, match="rlx bug"):
-        kept.load_kept(BAD["type"])
+        compiling.load_cached(BAD["type"])
 
 
 @pytest.mark.filterwarnings("ignore:os.fork")  # JAX may be there, and does not like it
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_forked_child_compiles_what_its_parent_began(monkeypatch):
-    monkeypatch.setattr(kept, "host", lambda: replace(host(), cores=2))
-    monkeypatch.setattr(kept, "disk_cache", lambda: None)
+    monkeypatch.setattr(compiling, "host", lambda: replace(host(), cores=2))
+    monkeypatch.setattr(compiling, "disk_cache", lambda: None)
     text = "\n".join(constant(i).replace("@number", f"@n{i}") for i in range(200))
-    kept.compile_ahead([lambda: constant(79), lambda: f"{text}\n{constant(80)}"])
+    compiling.compile_ahead([lambda: constant(79), lambda: f"{text}\n{constant(80)}"])
     child = os.fork()
     if not child:
-        good = call(kept.load_kept(f"{text}\n{constant(80)}")) == 80
+        good = call(compiling.load_cached(f"{text}\n{constant(80)}")) == 80
         os._exit(0 if good else 1)
     assert os.waitpid(child, 0)[1] == 0
-    assert call(kept.load_kept(constant(79))) == 79
+    assert call(compiling.load_cached(constant(79))) == 79
 
 
 def loop(module: Module, name: str, attributes: str) -> None:
@@ -265,7 +265,7 @@ def test_of_equal_functions_one_is_kept():
 def test_long_programs_are_compiled_without_a_search_for_addresses(monkeypatch, count, tier, held):
     asked = []
     monkeypatch.setattr(machine.llvm, "set_option", lambda name, option: asked.append(option))
-    texts = [constant(i) + "\n;" + "-" * (beside.LONG - 100) for i in range(count)]
+    texts = [constant(i) + "\n;" + "-" * (compiling.LONG_TEXT - 100) for i in range(count)]
     with Compiles(tier) as compiles:
         for text in texts[:-1]:
             compiles.add(text)

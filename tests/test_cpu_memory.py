@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from rlx.backends.cpu import machine, memory
-from rlx.backends.cpu.code import Module
+from rlx.backends.cpu import memory
+from rlx.backends.cpu.llvm import machine
+from rlx.backends.cpu.llvm.text import Module
 
 LIMIT = 10_000_000
 

@@ -12,8 +12,10 @@ import warnings
 import numpy as np
 import pytest
 
-from rlx.backends.cpu import cores, machine, pool
-from rlx.backends.cpu.code import Module
+from rlx.backends.cpu import pool
+from rlx.backends.cpu.llvm import machine
+from rlx.backends.cpu.llvm.host import cores, processor_share
+from rlx.backends.cpu.llvm.text import Module
 
 
 def build() -> machine.Library:
@@ -185,13 +187,13 @@ def test_the_share_of_a_control_group_counts(name, tmp_path, monkeypatch):
     for place, text in files.items():
         (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / place).write_text(text)
-    assert cores.share(tmp_path) == share
+    assert processor_share(tmp_path) == share
     monkeypatch.delenv("RLX_NUM_THREADS", raising=False)
-    monkeypatch.setattr(cores, "share", lambda: share)
+    monkeypatch.setattr("rlx.backends.cpu.llvm.host.processor_share", lambda: share)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(4), raising=False)
-    assert cores.cores() == min(4, math.ceil(share) if share < 4 else 4)
+    assert cores() == min(4, math.ceil(share) if share < 4 else 4)
     monkeypatch.setenv("RLX_NUM_THREADS", " 7 ")
-    assert cores.cores() == 7
+    assert cores() == 7
 
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts threads in /proc")

@@ -10,7 +10,7 @@ import pytest
 
 import rlx
 import rlx.numpy as rnp
-from rlx.backends.cpu import host
+from rlx.backends.cpu.llvm import host
 
 DTYPES = ("bool", "uint8", "int16", "float16", "bfloat16", "int32", "float64", "uint64")
 SHAPES = ((64, 64), (128, 96), (63, 65), (65, 191), (259, 40), (3, 2000), (2000, 3), (17, 1000))

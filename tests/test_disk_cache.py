@@ -20,7 +20,8 @@ import pytest
 import rlx
 import rlx.numpy as rnp
 from rlx.backends import disk, sources
-from rlx.backends.cpu import machine, stored
+from rlx.backends.cpu import stored
+from rlx.backends.cpu.llvm import machine
 from rlx.backends.disk import DiskCache, disk_cache
 from rlx.ir import ops
 from rlx.ir.builder import build

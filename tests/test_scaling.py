@@ -16,8 +16,8 @@ import pytest
 import rlx
 import rlx.numpy as rnp
 from rlx.backends.backend import Executable
-from rlx.backends.cpu.host import host
-from rlx.backends.cpu.machine import Library
+from rlx.backends.cpu.llvm.host import host
+from rlx.backends.cpu.llvm.machine import Library
 from rlx.backends.cpu.program import ProgramWriter
 from rlx.backends.registry import get
 from rlx.ir.errors import RecompileError

@@ -5,7 +5,8 @@ import pytest
 
 import rlx
 import rlx.numpy as rnp
-from rlx.backends.cpu import costs, machine
+from rlx.backends.cpu import costs
+from rlx.backends.cpu.llvm import machine
 from rlx.ir.errors import ArgumentError
 
 rng = np.random.default_rng(0)
@@ -45,7 +46,7 @@ def test_each_tier_has_code_of_its_own(monkeypatch: pytest.MonkeyPatch):
         asked.append(tier)
         return compile_beside(text, tier)
 
-    monkeypatch.setattr("rlx.backends.cpu.beside.compile_beside", compile)
+    monkeypatch.setattr("rlx.backends.cpu.llvm.compiling.compile_beside", compile)
     with rlx.config.using(cache=False):
         for tier in ("fast", "auto", "max"):
             rlx.jit(lambda x: rnp.sin(x) * 3 + 41, tier=tier)(X)

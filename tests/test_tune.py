@@ -11,9 +11,10 @@ import pytest
 
 import rlx
 from rlx.backends import disk, sources
-from rlx.backends.cpu import gemm_alternatives, machine, tune
+from rlx.backends.cpu import gemm_alternatives, tune
 from rlx.backends.cpu.gemm_plan import Blocking, Problem
-from rlx.backends.cpu.host import Host
+from rlx.backends.cpu.llvm import machine
+from rlx.backends.cpu.llvm.host import Host
 from rlx.backends.cpu.rehearsal import Ways
 from rlx.backends.cpu.tune import Tuned
 from rlx.backends.disk import disk_cache

@@ -14,7 +14,7 @@ import pytest
 
 import rlx
 import rlx.numpy as rnp
-from rlx.backends.cpu import beside, machine
+from rlx.backends.cpu.llvm import compiling, machine
 from rlx.runtime.session import default_session
 from rlx.transforms import watched
 from rlx.transforms.watched import Watched
@@ -55,7 +55,7 @@ def test_programs_get_better_code_while_they_run(soon: None, monkeypatch: pytest
         asked.append(tier)
         return compile_beside(text, tier)
 
-    monkeypatch.setattr(beside, "compile_beside", compile)
+    monkeypatch.setattr(compiling, "compile_beside", compile)
     with rlx.config.using(cache=False):
         f = rlx.jit(program)
         wanted = bits(f(X))
@@ -209,12 +209,12 @@ def test_forks_and_the_end_come_between_two_texts(monkeypatch: pytest.MonkeyPatc
         made.append(text)
         return b"", ()
 
-    monkeypatch.setattr(beside, "compile_beside", compile)
-    packed = zlib.compress(beside.END.join("a" * 40).encode())
-    thread = threading.Thread(target=beside.compiled_again, args=(packed,))
+    monkeypatch.setattr(compiling, "compile_beside", compile)
+    packed = zlib.compress(compiling.END.join("a" * 40).encode())
+    thread = threading.Thread(target=compiling.compiled_again, args=(packed,))
     thread.start()
     begun.wait()
-    with beside.llvm_turn:
+    with compiling.llvm_turn:
         count = len(made)
     thread.join()
     assert (count < 20, len(made)) == (True, 40)

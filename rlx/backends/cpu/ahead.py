@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...lower.lir.expr import Load, unconditional
 from ...lower.lir.program import Buffer, Kernel, Rows
-from .host import Host
+from .llvm.host import Host
 from .render import Ahead, Scope, memory_vector
 
 LINE = 64

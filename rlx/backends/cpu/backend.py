@@ -26,22 +26,21 @@ from ...lower.target import Target
 from ..backend import Availability, Backend, Executable, Lasting
 from ..held import no_collection
 from ..sized_entry import Sizes, sized_entry
-from . import entry, machine, pool
-from .beside import Compiles, compiled_again, llvm_turn
-from .code import Module
+from . import entry, pool
 from .entry import make_entry
 from .entry_layout import Spec, array_layout
 from .gemm_plan import Problem
-from .host import Host, host
-from .kept import compile_ahead
 from .library import Library, constant_name
+from .llvm import machine
+from .llvm.compiling import Compiles, Units, compile_ahead, compiled_again, llvm_turn
+from .llvm.host import Host, host
+from .llvm.text import Module
 from .program import ProgramWriter
 from .python_entry import aligned_array
 from .ranking import MOST_RANKED
 from .reuse import lifetimes, reused_memory
 from .stored import Code, Place, facts
 from .tune import Tuned, tune, tunes
-from .units import Units
 
 RELEASE_ABOVE = 50_000  # nanoseconds of work that pay for giving up the interpreter lock
 LOCAL_BYTES = 1 << 16  # of a thread's stack, for what a row passes on

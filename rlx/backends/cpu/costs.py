@@ -10,9 +10,9 @@ from ...ir.dims import Size, likely
 from ...lower.lir.index import Variable
 from ...lower.lir.program import Contraction, Greatest, Kernel, Program, Rows, Scan, Scatter
 from ...lower.schedule.loops import reductions
-from .code import Function, Vector
-from .host import Host
 from .kernels import all_exprs, estimate
+from .llvm.host import Host
+from .llvm.text import Function, Vector
 
 NANOSECONDS_PER_PART = 10_000  # at least, so that nothing shorter than 20 us is split
 PRODUCT_NANOSECONDS = 5_000  # the time of products is known better than that of loops

@@ -29,9 +29,10 @@ import numpy as np
 from rlx.backends.backend import MISS
 from rlx.backends.cpu import entry_code, entry_plan, memory, polls, pool
 from rlx.backends.cpu.entry_layout import ArrayLayout, Spec, word
-from rlx.backends.cpu.kept import load_kept
 from rlx.backends.cpu.python_entry import python_entry
 from rlx.ir.gil import HAS_GIL
+
+from .llvm.compiling import load_cached
 
 OBJECT_SLOT = 16  # Py_T_OBJECT_EX
 FASTCALL_KEYWORDS = 0x0080 | 0x0002  # METH_FASTCALL | METH_KEYWORDS
@@ -148,7 +149,7 @@ class _Runtime:
         for kind in (float, int, bool):
             dtype = entry_plan.NUMBER_TYPES[kind.__name__]
             symbols |= {f"{kind.__name__}_type": id(kind), f"{dtype}_dtype": id(np.dtype(dtype))}
-        self.library = load_kept(text, symbols=symbols)
+        self.library = load_cached(text, symbols=symbols)
         self.handler = memory.Handler(b"rlx", 1, None)
         for name in ("malloc", "calloc", "realloc", "free"):
             setattr(self.handler, name, self.library.address(f"handler_{name}"))

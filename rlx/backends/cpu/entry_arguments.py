@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rlx.backends.cpu.code import Function, Module
 from rlx.backends.cpu.entry_plan import (
     BEHAVED,
     DIMENSIONS,
@@ -17,6 +16,8 @@ from rlx.backends.cpu.entry_plan import (
     header,
     word,
 )
+
+from .llvm.text import Function, Module
 
 
 def emit_find(module: Module) -> None:

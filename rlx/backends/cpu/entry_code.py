@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Final
 
 from rlx.backends.cpu import polls
-from rlx.backends.cpu.code import Function, Module
 from rlx.backends.cpu.entry_arguments import emit_apart, emit_find, emit_fits, emit_number
 from rlx.backends.cpu.entry_plan import (
     BEHAVED,
@@ -32,6 +31,8 @@ from rlx.backends.cpu.entry_plan import (
     word,
 )
 from rlx.backends.cpu.memory import emit_memory
+
+from .llvm.text import Function, Module
 
 SYMBOLS: Final = (
     "declare void @Py_IncRef(ptr)",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from rlx.backends.cpu.code import Function
+from .llvm.text import Function
 
 # Byte offsets inside CPython's and NumPy's objects; `entry.py` tries them before use.
 HEAD: Final = object.__basicsize__

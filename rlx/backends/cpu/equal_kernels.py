@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ...lower.lir.program import Buffer
-from .code import Function, Module
 from .kernels import Layout
+from .llvm.text import Function, Module
 from .pool import parallel
 
 _PRODUCT = re.compile(r"@product_(\d+)_")

@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from .code import Function, Module, Vector
 from .gemm_choice import GemmPlan
 from .gemm_columns import emit_columns
 from .gemm_dots import emit_dots
@@ -30,6 +29,7 @@ from .gemm_plan import (
 from .gemm_tiles import emit_tile_kernel, emit_tile_pack, tile_registers
 from .gemm_view import OperandView, emit_view_pack
 from .gemm_windows import place_of
+from .llvm.text import Function, Module, Vector
 from .polls import goes_on
 from .render import Scope
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from .gemm_choice import GemmPlan, blocked, every_tile
 from .gemm_plan import Blocking
-from .host import Host
+from .llvm.host import Host
 
 TILES = 4  # other register tiles
 WORSE = 1.3  # times the cycles of the best tile, by the model, and no more

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from .code import Vector
 from .gemm_plan import (
     BYTES,
     NARROW,
@@ -19,7 +18,8 @@ from .gemm_plan import (
     Tile,
     floor_power,
 )
-from .host import Host
+from .llvm.host import Host
+from .llvm.text import Vector
 
 WIDE_ROW = 1 << 17  # bytes; of such rows few are fetched ahead at once
 PACK_CYCLES = 4  # of a vector of an operand

@@ -7,10 +7,10 @@ read once, from end to end.
 
 from __future__ import annotations
 
-from .code import Function, Module, Vector
 from .gemm_kernel import TILE_PARAMETERS, load, multiply_add, store
 from .gemm_pack import transpose
 from .gemm_plan import Blocking, floor_power
+from .llvm.text import Function, Module, Vector
 
 
 def emit_columns(module: Module, name: str, blocking: Blocking) -> None:

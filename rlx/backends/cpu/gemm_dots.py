@@ -6,9 +6,9 @@ is all that the speed of memory allows.
 
 from __future__ import annotations
 
-from .code import Function, Module, Vector
 from .gemm_kernel import TILE_PARAMETERS, load, multiply_add, store
 from .gemm_plan import Blocking
+from .llvm.text import Function, Module, Vector
 
 
 def emit_dots(module: Module, name: str, blocking: Blocking) -> None:

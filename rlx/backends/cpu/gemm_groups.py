@@ -8,9 +8,9 @@ times the sums of B in the end.
 
 from __future__ import annotations
 
-from .code import Function, Module, Vector
 from .gemm_kernel import TILE_PARAMETERS, fetch_ahead, store
 from .gemm_plan import TILE_BYTES, TILE_ROWS, Blocking
+from .llvm.text import Function, Module, Vector
 
 ROWS = 11  # of A at a time: with two vectors of sums each they leave room for the rest
 UNROLLED = 4

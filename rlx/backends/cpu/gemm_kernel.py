@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .code import Function, Module, Vector
 from .gemm_plan import BYTES, HALVES, NARROW, Blocking, Epilogue, Problem, Tile, memory_type
 from .gemm_windows import Digit, place_of
+from .llvm.text import Function, Module, Vector
 from .scalar import narrow, rounded
 
 TILE_PARAMETERS = [("ptr", "%a"), ("ptr", "%b"), ("ptr", "%start"), ("i64", "%start_row")]

@@ -6,9 +6,9 @@ is, and so is the last vector of a row.
 
 from __future__ import annotations
 
-from .code import Function, Module, Vector
 from .gemm_kernel import load, store
 from .gemm_plan import PANELS_AT_ONCE, Blocking, clipped_offsets, floor_power, memory_type
+from .llvm.text import Function, Module, Vector
 
 PARAMETERS = [("ptr", "%source"), ("ptr", "%target"), ("i64", "%first"), ("i64", "%last")]
 PARAMETERS += [("i64", "%piece"), ("i64", "%depth")]

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...ir.types import as_dtype
-from .code import LLVM_NAMES, Function, Vector
 from .gemm_windows import Digit, Windows
+from .llvm.text import LLVM_NAMES, Function, Vector
 
 LONGEST_ROW = 512  # of A, to be packed whole
 FETCHING_TILES = 2  # for each panel of B, so that they have the time to ask for the next

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .code import Function, Module, Vector
 from .gemm_kernel import TILE_PARAMETERS, alignment, fetch_ahead
 from .gemm_pack import PARAMETERS, panel_start, shuffle, transpose
 from .gemm_plan import TILE_BYTES, TILE_ROWS, Blocking, memory_type
+from .llvm.text import Function, Module, Vector
 
 SUMS = ((0, 4, 6), (1, 4, 7), (2, 5, 6), (3, 5, 7))  # registers: sums, rows of A, columns of B
 MULTIPLY = {"bfloat16": "tdpbf16ps", "int8": "tdpbssd", "uint8": "tdpbuud"}

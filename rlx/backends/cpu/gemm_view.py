@@ -16,11 +16,11 @@ from ...ir.types import as_dtype
 from ...lower.lir.digits import Digits, step_of
 from ...lower.lir.expr import Expr, Guard, Load, apply, guard, load, load_of, substitute, walk
 from ...lower.lir.index import Index, Quotient, Remainder, Variable, as_index, is_long
-from .code import Function, Module, Vector
 from .gemm_kernel import store
 from .gemm_pack import PARAMETERS, panel_start, transpose
 from .gemm_plan import BYTES, Blocking, clipped_offsets, floor_power, memory_type
 from .lanes import first_lanes
+from .llvm.text import Function, Module, Vector
 from .render import Scope
 
 FULL = 16  # neighbors that fill any vector

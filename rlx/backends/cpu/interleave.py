@@ -13,7 +13,7 @@ from ...ir.dims import Size
 from ...lower.lir.expr import Load
 from ...lower.lir.index import Index, Variable
 from ...lower.lir.program import Store
-from .code import Function, Vector
+from .llvm.text import Function, Vector
 
 WIDEST = 16  # vectors that are put together at most
 

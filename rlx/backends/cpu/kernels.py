@@ -17,10 +17,10 @@ from ...lower.lir.index import Variable
 from ...lower.lir.nests import is_dense
 from ...lower.lir.program import Buffer, Kernel, Rows, Store
 from .ahead import fetch, next_rows
-from .code import Function, Vector
-from .host import Host
 from .interleave import backwards, grouped, interleaved, step_of
 from .lanes import best_variable, choose_lanes, lane_mask, vector_lines
+from .llvm.host import Host
+from .llvm.text import Function, Vector
 from .render import Rendered, Scope, memory_vector
 from .row_sums import emit_by_rows, reduced_by_rows
 from .tiles import Tiles, emit_tile, plan_tiles

@@ -8,8 +8,8 @@ from ...ir.dims import Size, likely
 from ...ir.types import NAMES
 from ...lower.lir.expr import INSTRUCTIONS, Apply, Expr, Load, walk
 from ...lower.lir.index import Index, Variable
-from .code import Function, Vector
-from .host import Host
+from .llvm.host import Host
+from .llvm.text import Function, Vector
 from .scalar import HALVES
 
 SHORT = 8  # rounds

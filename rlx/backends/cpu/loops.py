@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from ...lower.lir.program import Greatest, Kernel, Rows, Scan, Scatter
-from .code import Function
-from .host import Host
 from .kernels import Layout, emit_kernel, emit_rows
+from .llvm.host import Host
+from .llvm.text import Function
 from .ranking import emit_greatest
 from .scanning import emit_scan
 from .scattering import emit_scatter

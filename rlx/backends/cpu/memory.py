@@ -12,8 +12,9 @@ import ctypes
 import os
 from typing import NoReturn
 
-from rlx.backends.cpu.code import Function, Module
 from rlx.ir.errors import DeviceMemoryError
+
+from .llvm.text import Function, Module
 
 ALIGNMENT = 64
 HUGE_BYTES = 4 << 20  # from here on blocks start on a huge page and ask for huge pages

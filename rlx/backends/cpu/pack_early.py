@@ -18,7 +18,6 @@ from ...lower.lir.access import reads
 from ...lower.lir.expr import Expr, Load
 from ...lower.lir.index import Index, Variable
 from ...lower.lir.program import Buffer, Contraction, Program
-from .code import Function, Module, Vector
 from .contraction import (
     contracts_natively,
     is_matrix,
@@ -30,8 +29,9 @@ from .gemm_pack import emit_pack_a, emit_pack_b
 from .gemm_plan import HALVES, Blocking, memory_type
 from .gemm_tiles import emit_tile_pack
 from .gemm_view import OperandView, emit_view_pack
-from .host import Host
 from .kernels import Layout, buffers_of, open_scope
+from .llvm.host import Host
+from .llvm.text import Function, Module, Vector
 from .render import Scope
 
 FEW_ROWS = 96  # of half floats, which packing would widen, and so double what is read

@@ -16,8 +16,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from rlx.backends.cpu.code import Function, Vector
 from rlx.ir.dims import Size, likely
+
+from .llvm.text import Function, Vector
 
 POLL, NO_POLL, RAISE, FLAG = "rlx_poll", "rlx_no_poll", "rlx_raise", "rlx_stopped"
 CALL = "rlx_call"

@@ -20,10 +20,11 @@ import sys
 import threading
 from functools import cache
 
-from rlx.backends.cpu import machine, polls
-from rlx.backends.cpu.code import Function
-from rlx.backends.cpu.host import host
-from rlx.backends.cpu.kept import load_kept
+from . import polls
+from .llvm import machine
+from .llvm.compiling import load_cached
+from .llvm.host import host
+from .llvm.text import Function
 
 # Looks for work before going to sleep, of 15 to 50 ns each: about as long as waking up may take,
 # so that waiting costs at most twice what the best choice would.
@@ -64,7 +65,7 @@ def raise_stopped() -> None:
 @cache
 def _library() -> machine.Library:
     """The pool's code, never freed: workers sleep in it until the process ends."""
-    library = load_kept(text(), symbols=polls.symbols())
+    library = load_cached(text(), symbols=polls.symbols())
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))
     empty = ctypes.CFUNCTYPE(None)(library.address("reset"))
     main = ctypes.c_int64.from_address(library.address("main_thread"))

@@ -33,7 +33,6 @@ from ...lower.lir.program import (
 )
 from . import sorting
 from .chains import Links, emit_chain
-from .code import Function, Module, Vector
 from .contraction import (
     as_kernel,
     contracts_natively,
@@ -44,7 +43,6 @@ from .contraction import (
 )
 from .costs import brief, loops_cost, parts_of, product_cost, splits, trip_loops
 from .equal_kernels import EqualKernels, Written, write_table
-from .host import Host
 from .kernels import KERNEL_PARAMETERS, Layout
 from .library import (
     Call,
@@ -55,6 +53,8 @@ from .library import (
     op_call,
     product_call,
 )
+from .llvm.host import Host
+from .llvm.text import Function, Module, Vector
 from .loops import LOOPS, Loops, emit_loops_of
 from .pack_early import Early, emit_prepare, pack_early
 from .polls import LONG, begin_part, call_python, checked, finer, is_due, poll, stops

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...ir.types import as_dtype
-from .code import Function, Module, Vector
+from .llvm.text import Function, Module, Vector
 from .pool import parallel
 
 STREAMS = 2  # stretches of a part: one waits less for counts that the other has changed

@@ -14,10 +14,10 @@ import numpy as np
 from ...ir.types import as_dtype
 from ...lower.lir.expr import Expr
 from ...lower.lir.program import Greatest, Store
-from .code import Function, Vector
-from .host import Host
 from .kernels import Layout, buffers_of, nest, open_scope
 from .lanes import choose_lanes, first_lanes
+from .llvm.host import Host
+from .llvm.text import Function, Vector
 from .render import Scope
 from .scalar import convert, register
 

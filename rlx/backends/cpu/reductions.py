@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...ir.types import as_dtype, highest, lowest
-from .code import Function, Vector
+from .llvm.text import Function, Vector
 from .scalar import emit_instruction
 
 IN_TURN = "add in turn"  # a sum whose terms are added one after another, from the first to the last

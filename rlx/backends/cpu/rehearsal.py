@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from ...lower.lir.program import Buffer, Chain, Contraction, Copy, Kernel, Program, Rows, Step
-from . import machine, pool
-from .beside import Compiles
+from . import pool
 from .contraction import contracts_natively, problem_of, rows_along_columns
 from .gemm_plan import Blocking, Problem
-from .host import Host
 from .kernels import Layout
+from .llvm import machine
+from .llvm.compiling import Compiles
+from .llvm.host import Host
 from .program import KERNEL, ProgramWriter
 from .python_entry import aligned_array
 

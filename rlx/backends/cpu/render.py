@@ -16,9 +16,9 @@ from ...lower.lir.expr import Accumulated as AccumulatedExpr
 from ...lower.lir.expr import Apply, Const, Expr, Guard, IndexValue, Load, Reduce, const, guard
 from ...lower.lir.index import UNKNOWN, Index, Loaded, Quotient, Remainder, Variable
 from ...lower.lir.program import Buffer, Store
-from .code import Function, Vector, literal
-from .host import Host
 from .interleave import pairs_of
+from .llvm.host import Host
+from .llvm.text import Function, Vector, literal
 from .scalar import HALVES, convert, emit_instruction, narrow, register, widen
 from .sums import reduce_along, reduce_lanes
 

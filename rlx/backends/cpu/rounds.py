@@ -8,8 +8,8 @@ from typing import Any
 
 from ...ir.dims import Size, quotient
 from ...lower.lir.program import Buffer, Carry, RepeatStep
-from .code import Function
 from .kernels import Layout
+from .llvm.text import Function
 from .polls import checked, is_due, leave_if_stopped, poll
 
 

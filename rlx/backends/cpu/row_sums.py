@@ -14,8 +14,8 @@ from ...ir.types import Type
 from ...lower.lir.expr import Load, Reduce, load, substitute, unconditional, walk
 from ...lower.lir.index import Variable, as_index
 from ...lower.lir.program import Buffer, Store
-from .code import Vector
 from .lanes import vector_lines
+from .llvm.text import Vector
 from .reductions import IN_TURN, combine
 from .render import Scope
 from .sums import PIECE, goes_alike

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from .code import Function, Vector
+from .llvm.text import Function, Vector
 from .vector_math import MATH, emit_math
 
 HALVES = ("float16", "bfloat16")

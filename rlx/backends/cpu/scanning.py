@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from ...ir.dims import Size, likely
 from ...lower.lir.index import Variable
 from ...lower.lir.program import Scan, Store
-from .code import Function, Vector
-from .host import Host
 from .kernels import Layout, buffers_of, nest, open_scope, part_range
 from .lanes import best_variable, choose_lanes, first_lanes, vector_lines
+from .llvm.host import Host
+from .llvm.text import Function, Vector
 from .reductions import combine, identity
 from .render import Scope
 from .scalar import convert, register

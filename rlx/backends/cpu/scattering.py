@@ -10,10 +10,10 @@ from ...ir.dims import likely
 from ...lower.lir.expr import const, guard, load
 from ...lower.lir.index import Index, Variable, as_index
 from ...lower.lir.program import Scatter, Store
-from .code import Function, Vector
-from .host import Host
 from .kernels import Layout, buffers_of, nest, open_scope, part_range, vector_lines
 from .lanes import choose_lanes
+from .llvm.host import Host
+from .llvm.text import Function, Vector
 from .reductions import combine
 from .render import Scope
 from .scalar import register

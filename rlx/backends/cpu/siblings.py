@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...lower.lir.program import Contraction, Step
-from .code import Function, Module
 from .contraction import contracts_natively, emit_contraction, plan_contraction, scratch_bytes
 from .costs import product_cost
-from .host import Host
 from .kernels import KERNEL_PARAMETERS, Layout
+from .llvm.host import Host
+from .llvm.text import Function, Module
 
 
 @dataclass(frozen=True)

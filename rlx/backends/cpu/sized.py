@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .code import Module
+from .llvm.text import Module
 
 
 def emit_sized_main(module: Module, count: int, attributes: str) -> None:

@@ -27,7 +27,7 @@ from ..disk import disk_cache
 from ..sources import hashed, sources
 from .gemm_plan import Problem
 from .library import Call
-from .machine import compiler
+from .llvm.machine import compiler
 from .pack_early import Early
 from .reuse import Lifetimes
 from .tune import Tuned, tunes

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from ...lower.lir.expr import Apply, Guard, Reduce, walk
 from ...lower.lir.index import Variable
 from ...lower.lir.program import Scan
-from .code import Function, Vector, literal
 from .lanes import best_variable, choose_lanes, first_lanes, lane_mask
+from .llvm.text import Function, Vector, literal
 from .reductions import IN_TURN, combine, horizontal, identity
 from .scalar import register
 

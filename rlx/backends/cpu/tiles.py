@@ -14,10 +14,10 @@ from ...ir.types import as_dtype
 from ...lower.lir.expr import Load, Reduce, unconditional, walk
 from ...lower.lir.index import Variable
 from ...lower.lir.program import Store
-from .code import Function, Vector
 from .gemm_pack import transpose
-from .host import Host
 from .lanes import choose_lanes
+from .llvm.host import Host
+from .llvm.text import Function, Vector
 from .render import Scope, memory_vector
 
 LINE = 64  # bytes that the cache moves at once

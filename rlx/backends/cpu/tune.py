@@ -21,8 +21,8 @@ from .contraction import plan_contraction, shares_batch
 from .costs import product_cost
 from .gemm_alternatives import alternatives
 from .gemm_plan import Blocking, Problem
-from .host import Host
-from .machine import compiler
+from .llvm.host import Host
+from .llvm.machine import compiler
 from .pack_early import pack_early
 from .rehearsal import Rehearsal, Ways, is_product, product_of
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from .code import Function, Vector
-from .host import host
+from .llvm.host import host
+from .llvm.text import Function, Vector
 
 
 class Writer:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from .code import Function, Vector
+from .llvm.text import Function, Vector
 from .vector_error import complement, error_function, inverse_error_function
 from .vector_exp import Writer, exponential, hyperbolic_tangent, in_double, logarithm, logistic
 from .vector_wide import WIDE, double_cbrt

@@ -27,10 +27,11 @@ from functools import cache
 import llvmlite
 import llvmlite.binding as llvm
 
-from rlx.backends.cpu.host import host
 from rlx.backends.forks import hold_in_forks
 from rlx.backends.held import Held, PutBack
 from rlx.ir.errors import InternalError
+
+from .host import host
 
 LINKED_TOGETHER = 64  # libraries; a linker keeps some kilobytes of each until it goes itself
 

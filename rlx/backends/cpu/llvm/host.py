@@ -1,8 +1,10 @@
-"""What the host processor offers: vector width, registers, caches, cores."""
+"""What the host processor offers: vectors, registers, caches, cores for threads."""
 
 from __future__ import annotations
 
 import ctypes
+import math
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import llvmlite.binding as llvm
 
-from rlx.backends.cpu.cores import cores
+from ....ir.config import threads_asked
 
 if TYPE_CHECKING:
     from rlx.backends.cpu.gemm_plan import Blocking, Problem
@@ -113,3 +115,52 @@ def host() -> Host:
         _allows_tiles(features),
         _grouped(features, llvm.get_host_cpu_name()),
     )
+
+
+NO_LIMIT = math.inf
+
+
+def cores() -> int:
+    """How many threads to keep busy: RLX_NUM_THREADS, else the process's processors.
+
+    These are the processors it may run on, or its share of them if that is less.
+    """
+    if asked := threads_asked(os.environ):
+        return asked
+    if hasattr(os, "sched_getaffinity"):
+        count = len(os.sched_getaffinity(0))
+    else:
+        count = os.cpu_count() or 1
+    return max(1, math.ceil(min(count, processor_share())))
+
+
+def processor_share(root: Path = Path("/")) -> float:
+    """How many processors control groups of Linux allow; infinity without a limit."""
+    try:
+        groups = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return NO_LIMIT
+    found = [NO_LIMIT]
+    for line in groups:
+        _, kinds, path = line.split(":", 2)
+        if kinds and "cpu" not in kinds.split(","):
+            continue
+        top = root / "sys/fs/cgroup" / ("cpu" if kinds else "")
+        inside = Path(path.lstrip("/"))
+        # in a container the own group may be seen at the top
+        found += [_limit(top / part, bool(kinds)) for part in (inside, *inside.parents)]
+    return min(found)
+
+
+def _limit(folder: Path, is_old: bool) -> float:
+    """The limit of one group, of the first or the second kind."""
+    try:
+        if is_old:
+            names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+            quota, period = ((folder / name).read_text().strip() for name in names)
+        else:
+            quota, period = (folder / "cpu.max").read_text().split()
+        limit = int(quota) / int(period)
+    except (OSError, ValueError, ZeroDivisionError):  # there is no such group, or it says "max"
+        return NO_LIMIT
+    return limit if limit > 0 else NO_LIMIT
