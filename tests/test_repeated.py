@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
@@ -133,13 +134,14 @@ class Sources:
         self.patch, self.known = monkeypatch, dict.fromkeys(self.changes, 1.0)
         self.row, self.table, self.scale = [1.0], {"a": 1.0}, Scale()
         self.array, self.foreign = rlx.array([1.0]), np.ones(1, np.float32)
-        for thing, name in ((settings, "factor"), (Scale, "shared")):
+        read_of_modules = (settings, "factor"), (np, "euler_gamma"), (math, "tau")
+        for thing, name in (*read_of_modules, (Scale, "shared")):
             monkeypatch.setattr(thing, name, 1.0, raising=False)
         cell = 1.0
 
         def read(x: Any, default: Any = 1.0, *, named: Any = 1.0) -> Any:
             x = helper(x * factor * settings.factor * cell * default * named)
-            x = x * row[0] * table["a"] * scale.own * scale.shared
+            x = x * row[0] * table["a"] * scale.own * scale.shared * np.euler_gamma * math.tau
             return (x * array * foreign).sum()
 
         row, table, scale = self.row, self.table, self.scale
@@ -152,6 +154,12 @@ class Sources:
 
     def set_module(self, n: float) -> None:
         self.patch.setattr(settings, "factor", n)
+
+    def set_of_numpy(self, n: float) -> None:
+        self.patch.setattr(np, "euler_gamma", n)
+
+    def set_of_math(self, n: float) -> None:
+        self.patch.setattr(math, "tau", n)
 
     def set_cell(self, n: float) -> None:
         self.cells["cell"].cell_contents = n
@@ -365,6 +373,28 @@ def test_errors_are_those_of_the_first_call():
         rlx.grad(picky)(rlx.array(X))
     with pytest.raises(KeyError, match="negative"):
         rlx.grad(picky)(rlx.array(-X))
+
+
+def test_faults_of_compiles_are_told(monkeypatch: pytest.MonkeyPatch):
+    """Only what the function or its objects raise leads back to the call as it is written."""
+
+    class Proxy:
+        def __getattr__(self, name: str) -> Any:
+            if name != "own":
+                raise RuntimeError("no context")
+            return 2.0
+
+    proxy = Proxy()
+    for _ in range(4):
+        assert rlx.grad(lambda x: (x * proxy.own).sum())(rlx.array(X)).tolist() == [2.0] * 3
+
+    def fails(_: Any) -> None:
+        raise RuntimeError("a fault of rlx")
+
+    monkeypatch.setattr(repeated.Lowered, "compile", fails)
+    with pytest.raises(RuntimeError, match="a fault of rlx"):
+        for _ in range(4):
+            rlx.grad(cube)(rlx.array(X))
 
 
 def test_objects_that_have_all_attributes():

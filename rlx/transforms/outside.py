@@ -60,11 +60,14 @@ class Outside:
             raise LookupError("it reads settings of NumPy")
         for _, thing in walk.met.values():
             self._take(thing)
-        for module in walk.modules:
+        met = [x for _, x in walk.met.values() if isinstance(x, types.ModuleType)]
+        for module in (np, *met):
             scope = vars(module)
-            is_ours = module.__name__.split(".")[0] == HOUSE
+            # those of users may get attributes that they have not
+            is_users = any(module is each for each in walk.modules)
+            is_users = is_users and module.__name__.split(".")[0] != HOUSE
             for name in walk.names:
-                if name in scope or not is_ours:
+                if name in scope or is_users:
                     self._names.append((scope, name, scope.get(name, _MISSING)))
 
     def _take(self, thing: Any) -> None:

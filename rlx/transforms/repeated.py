@@ -27,7 +27,7 @@ from ..trace.array import Array, default_memory
 from ..trace.host import is_python_scalar
 from ..trace.make_graph import Traced, trace
 from .call_path import Arguments
-from .identity import PLAIN, walked
+from .identity import PLAIN, Walk, walked
 from .lowered import Compiled, Lowered
 from .outside import Outside, may_ask_what_it_is, may_change_outside, same
 
@@ -182,8 +182,6 @@ def _tried(
     try:
         _state.is_inside = True
         entry = _entry(plain, name, functions, Arguments((args, kwargs), marked[:2]), marked[2])
-    except Exception:  # the call as it is written tells what is wrong, if anything is
-        entry = None
     finally:
         _state.is_inside = False
     if entry is None:
@@ -202,8 +200,10 @@ def _entry(
     arrays: tuple[Place, ...],
 ) -> _Entry | None:
     """Record and compile a call; None if its recording may differ from those to come."""
-    walk = walked(functions)
-    outside = Outside(walk)
+    looked = _looked(functions)
+    if looked is None:
+        return None
+    walk, outside = looked
     # a traced tensor takes the place of an array that the function would get
     is_asked = bool(arrays) and may_ask_what_it_is(walk)
     args, kwargs = arguments.marked
@@ -211,7 +211,8 @@ def _entry(
     if is_asked or may_change_outside(walk, has_containers):
         return None
     traced = _traced(plain, name, args, kwargs)
-    if traced is None or walked(functions, True).digest.digest() != walk.digest.digest():
+    after = None if traced is None else _looked(functions, True)
+    if traced is None or after is None or after[0].digest.digest() != walk.digest.digest():
         return None
     if not outside.hold():
         return None
@@ -221,6 +222,15 @@ def _entry(
         return None
     nbytes = sum(x._data.nbytes for x in walk.arrays)
     return _Entry(functions, outside, arrays, compiled.path(arguments), nbytes)
+
+
+def _looked(functions: tuple[Any, ...], is_recorded: bool = False) -> tuple[Walk, Outside] | None:
+    """What functions rely on, if it can be told."""
+    try:
+        walk = walked(functions, is_recorded)
+        return walk, Outside(walk)
+    except Exception:  # a class of the user may raise anything when it is looked at
+        return None
 
 
 def _traced(
@@ -237,7 +247,10 @@ def _traced(
         return plain(*args, **kwargs)
 
     whole.__name__ = name
-    traced = trace(whole, args, kwargs)
+    try:
+        traced = trace(whole, args, kwargs)
+    except Exception:  # the call as it is written tells what is wrong with it, if anything is
+        return None
     later = [n for n in traced.graph.walk() if n.op.rules.calls_python]
     if recorders[0].was_asked or later or traced.graph.placed:
         return None
