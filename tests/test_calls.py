@@ -17,7 +17,7 @@ import rlx
 import rlx.numpy as rnp
 from rlx.backends.cpu.entry import memory_counts
 from rlx.ir.errors import ArgumentError, ConcretizationError, DtypeError, ShapeError, StructureError
-from rlx.transforms.call_path import missed
+from rlx.transforms.jit.paths import missed
 
 X = np.arange(3, dtype=np.float32)
 Y = np.full(3, 10, np.float32)

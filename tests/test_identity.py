@@ -17,7 +17,7 @@ import rlx.numpy as rnp
 from rlx import nn
 from rlx.trace.operators import Operators
 from rlx.trace.tensor import TracedTensor
-from rlx.transforms.identity import identity
+from rlx.transforms.jit.identity import identity
 
 
 def found(fn) -> str | None:

@@ -17,7 +17,7 @@ import rlx.numpy as rnp
 from rlx import nn
 from rlx.backends import disk, sources
 from rlx.runtime.session import default_session
-from rlx.transforms.identity import identity
+from rlx.transforms.jit.identity import identity
 
 X = np.linspace(-1, 2, 24, dtype=np.float32).reshape(4, 6)
 SCALE, TABLE = 2.0, {"a": [1.0, (2.0, 3.0)]}

@@ -10,8 +10,8 @@ import pytest
 
 import rlx
 import rlx.numpy as rnp
-from rlx.transforms import fastest
-from rlx.transforms.jitted import Jitted
+from rlx.transforms.jit import auto_device
+from rlx.transforms.jit.jitted import Jitted
 
 X = np.array([1.0, 2.0, 3.0], np.float32)
 
@@ -182,7 +182,7 @@ def test_the_fastest_device_is_called_as_if_it_were_named(
         asked.append(leaves)
         return boxed if leaves[0].shape == (3,) else "cpu"
 
-    monkeypatch.setattr(fastest, "_best", best)
+    monkeypatch.setattr(auto_device, "_best", best)
     f = rlx.jit(twice, device="auto")
     there, more = rnp.array(X).to(boxed), np.ones(4, np.float32)
     for _ in range(2):

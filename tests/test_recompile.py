@@ -64,7 +64,7 @@ def test_compiles_can_be_forbidden():
 
 
 def test_only_the_recent_kinds_are_kept(monkeypatch):
-    monkeypatch.setattr(sys.modules["rlx.transforms.jitted"], "KEPT", 3)
+    monkeypatch.setattr(sys.modules["rlx.transforms.jit.jitted"], "KEPT", 3)
     f = rlx.jit(lambda x: x + 1)
     for n in (1, 2, 3, 1, 4, 5):
         assert f(np.zeros(n, np.float32)).shape == (n,)

@@ -121,7 +121,7 @@ def alive(*kinds: type) -> list[int]:
 
 def test_what_is_forgotten_is_freed(monkeypatch):
     """Machine code, graphs and interned types of forgotten programs do not stay."""
-    monkeypatch.setattr(sys.modules["rlx.transforms.jitted"], "KEPT", 4)
+    monkeypatch.setattr(sys.modules["rlx.transforms.jit.jitted"], "KEPT", 4)
     session = rlx.runtime.default_session("cpu")
     monkeypatch.setattr(session.cache, "capacity", 4)
     fn = rlx.jit(lambda x: rnp.tanh(x * 1.0625) + x.sum())

@@ -19,7 +19,7 @@ from rlx.backends import forks, registry
 from rlx.backends.forks import Turns
 from rlx.ir.gil import HAS_GIL
 from rlx.runtime.session import _session
-from rlx.transforms.kept import Kept
+from rlx.transforms.jit.lru import LruCache
 
 
 @pytest.fixture
@@ -249,7 +249,7 @@ def test_threads_draw_keys_from_one_stream():
 
 def test_threads_use_what_a_function_keeps():
     entry = SimpleNamespace(compiled=SimpleNamespace(executable=SimpleNamespace(held_bytes=1)))
-    kept, limit = Kept(), 20
+    kept, limit = LruCache(), 20
 
     def work(i: int) -> bool:
         for k in range(300):

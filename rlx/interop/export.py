@@ -45,7 +45,7 @@ from ..trace.placement import check_unplaced, common_device
 from ..trace.promotion import convert
 from ..trace.tensor import TracedTensor
 from ..transforms import custom_jvp
-from ..transforms.run import run_graph
+from ..transforms.run_graph import run_graph
 from .captures import host_captures
 from .exported_arguments import check_type, is_call, parameters_of, signature_of, wrong_arguments
 from .trees import FIX, count_leaves, described, filled

@@ -14,7 +14,7 @@ from ..ir.config import config
 from ..trace.apply import apply
 from ..trace.promotion import broadcast_operands
 from ..trace.scan import scan
-from ..transforms import jit
+from ..transforms.jit.jit import jit
 from .operands import Tensor, floats
 
 TERMS = 160  # of a series at 0, for arguments up to a half

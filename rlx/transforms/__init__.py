@@ -1,25 +1,25 @@
 """Transforms: jit, derivatives of both modes, batching, custom rules, checkpoint.
 
-Enters: a Python function. Leaves: a function. The engines (`jvp.py`, `split.py`, `transpose.py`,
-`batch.py`) go from graph to graph and name no op. Uses ir, trace and runtime. Read `jvp.py` first.
+Enters: a Python function. Leaves: a function. The engines (`jvp.py`, `linearize.py`,
+`transpose.py`, `batch.py`) go from graph to graph and name no op. Uses ir, trace and runtime.
+Read `jvp.py` first.
 """
 
 from . import ad_checkpoint, checkpoint_policies, testing
 from .ad_checkpoint import checkpoint, checkpoint_name, remat
+from .closures import closure_convert
 from .custom import custom_jvp, custom_vjp, stop_gradient
 from .custom_op import CustomOp, custom_op
-from .disable_jit import disable_jit
-from .float0 import Float0, float0
 from .forward import hessian, hvp, jacfwd, jacrev, jvp
 from .grad import grad, linear_transpose, linearize, value_and_grad, vjp
-from .held import closure_convert
-from .jit import jit, with_policy
+from .jit.disable import disable_jit
+from .jit.jit import jit, with_policy
+from .jit.signature import no_recompile
 from .loops import fori_loop, scan, while_loop
-from .recompile import no_recompile
 from .reverse import custom_gradient, fwd_and_bwd
 from .solve import custom_linear_solve, custom_root
-from .symbolic_zeros import CustomVJPPrimal, SymbolicZero
 from .vmap import vmap
+from .zeros import CustomVJPPrimal, Float0, SymbolicZero, float0
 
 __all__ = [
     "CustomOp",

@@ -30,8 +30,8 @@ from ..trace.axes import integer
 from ..trace.closures import lift_leaves, with_weak
 from ..trace.make_graph import Traced, check_function, from_values, function_name, to_values, trace
 from ..trace.operators import Operators
-from .run import like_primals
-from .symbolic_zeros import CustomVJPPrimal, SymbolicZero, with_zeros_named
+from .run_graph import like_primals
+from .zeros import CustomVJPPrimal, SymbolicZero, with_zeros_named
 
 
 def apply_nested(op: str, traced: Traced, args: Any, **attrs: Any) -> Any:

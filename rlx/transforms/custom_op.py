@@ -28,7 +28,7 @@ from ..trace.apply import apply, as_operand, as_tensor
 from ..trace.make_graph import check_function, from_values, to_values
 from ..trace.promotion import fit_operands, result_dtype
 from .custom import named_rule, record_rule, values_of
-from .jitted import all_jitted
+from .jit.jitted import all_jitted
 
 Types = Sequence[Type]
 

@@ -26,8 +26,8 @@ from ..trace import ownership, short_ways
 from ..trace.array import Array
 from ..trace.make_graph import trace
 from ..trace.promotion import ScalarType
-from .call_path import Arguments
-from .lowered import Lowered
+from .jit.compiled import Lowered
+from .jit.paths import Arguments
 
 FEW = 20_000  # numbers that NumPy reads and writes in the time that some ops take in Python
 AS_IT_IS = CompileOptions(precision=AS_WRITTEN)  # policies are for what the user compiles

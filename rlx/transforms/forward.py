@@ -30,7 +30,7 @@ from .grad import (
 )
 from .jvp import jvp_graph
 from .repeated import repeated
-from .run import plain, run_beside, run_graph
+from .run_graph import plain, run_beside, run_graph
 from .vmap import vmap
 
 

@@ -19,13 +19,13 @@ from ..ir.types import Type, is_complex, is_float, is_inexact
 from ..trace import pytree
 from ..trace.axes import integer
 from ..trace.make_graph import Traced, check_function, from_values, function_name, titled, trace
-from .float0 import Float0, check_float0
-from .held import Held
+from .closures import Closure
 from .jvp import jvp_graph
+from .linearize import split_graph
 from .repeated import repeated
-from .run import like_primals, plain, run_beside, run_graph
-from .split import split_graph
+from .run_graph import like_primals, plain, run_beside, run_graph
 from .transpose import pull, transpose_graph
+from .zeros import Float0, check_float0
 
 REAL_FIX = "return a float such as y.sum() or y.mean(), or use rlx.jacrev"
 COMPLEX_FIX = "return a float such as abs(y), or say holomorphic=True for a complex derivative"
@@ -236,7 +236,7 @@ def _vjp(fun: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> An
         ]
         return pytree.unflatten(tree, each)
 
-    back = Held(pull_back, residuals)
+    back = Closure(pull_back, residuals)
     return (value[0], back, value[1]) if has_aux else (value, back)
 
 
@@ -270,7 +270,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
         return slopes[0] if has_aux else slopes
 
     value = traced.unflatten([plain(r) for r in early[:count]])
-    push = Held(push_forward, early[count:])
+    push = Closure(push_forward, early[count:])
     return (value[0], push, value[1]) if has_aux else (value, push)
 
 

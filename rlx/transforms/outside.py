@@ -17,8 +17,8 @@ from typing import Any, final
 import numpy as np
 
 from ..trace.array import Array
-from .byte_code import loads
-from .identity import HOUSE, PLAIN, Walk
+from .jit.byte_code import loads
+from .jit.identity import HOUSE, PLAIN, Walk
 
 MOST_BYTES = 1 << 16  # of a NumPy array, whose elements are compared at every call
 _MISSING = object()

@@ -26,9 +26,9 @@ from ..trace.apply import operand_type
 from ..trace.array import Array, default_memory
 from ..trace.host import is_python_scalar
 from ..trace.make_graph import Traced, trace
-from .call_path import Arguments
-from .identity import PLAIN, Walk, walked
-from .lowered import Compiled, Lowered
+from .jit.compiled import Compiled, Lowered
+from .jit.identity import PLAIN, Walk, walked
+from .jit.paths import Arguments
 from .outside import Outside, may_ask_what_it_is, may_change_outside, same
 
 FEW, PAYS = 4, 32  # recordings that are tried anyhow, and calls that pay for one more

@@ -8,10 +8,10 @@ from typing import Any
 
 from ..trace.arguments import flag
 from ..trace.make_graph import check_function
+from .closures import opened
 from .custom import custom_vjp
 from .grad import chosen_arguments, vjp
-from .held import opened
-from .jit import jit
+from .jit.jit import jit
 
 
 def fwd_and_bwd(

@@ -15,7 +15,7 @@ from ..trace.make_graph import check_function, from_values, trace
 from .custom import custom_jvp, stop_gradient
 from .forward import jvp
 from .grad import linear_transpose, linearize
-from .run import run_graph
+from .run_graph import run_graph
 
 
 def _closed(name: str, fn: Callable[[Any], Any], x: Any) -> tuple[Callable[..., Any], list[Any]]:

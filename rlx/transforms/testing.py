@@ -18,7 +18,7 @@ from ..trace.apply import as_operand, operand_type
 from .custom_op import CustomOp
 from .forward import jvp
 from .grad import vjp
-from .jit import jit
+from .jit.jit import jit
 from .vmap import vmap
 
 __all__ = ["check_backend", "check_grads", "check_op"]

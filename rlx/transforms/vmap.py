@@ -17,7 +17,7 @@ from ..trace.make_graph import argument_origins, check_function, function_name, 
 from ..trace.named_axes import named_axis
 from .batch import batch_graph, batching
 from .repeated import repeated
-from .run import plain, run_graph
+from .run_graph import plain, run_graph
 
 
 def vmap(

@@ -1,4 +1,4 @@
-"""What a jitted function keeps compiled, bounded by number and by bytes."""
+"""The least-recently-used cache of a jitted function, limited by count and bytes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..ir.config import config
+from ...ir.config import config
 
 REMEMBERED = 1024  # hashes of kinds that were forgotten, to say so if they come again
 
@@ -38,7 +38,7 @@ class _Used:
     at: int
 
 
-class Kept:
+class LruCache:
     """Compiled functions by kind of arguments.
 
     The least recently used are forgotten first. Threads use it at once: every step is one operation

@@ -11,11 +11,11 @@ from ..ir.ops.control import pick, weave
 from ..ir.types import is_inexact
 from ..trace import pytree
 from ..trace.make_graph import check_function, from_values, function_name, trace
-from .run import plain, run_graph
+from .run_graph import plain, run_graph
 
 
 @final
-class Held:
+class Closure:
     """A function with the arrays it needs: a pytree of those arrays.
 
     So a compiled function may return it, and a loop may carry it.
@@ -31,7 +31,7 @@ class Held:
         return f"<{self._fn.__name__} with {len(self._arrays)} arrays>"
 
 
-pytree.register_class(Held, lambda held: (held._arrays, held._fn), Held)
+pytree.register_class(Closure, lambda held: (held._arrays, held._fn), Closure)
 
 
 def closure_convert(

@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..ir.bind import is_symbolic
-from ..ir.errors import ArgumentError, StructureError
-from ..ir.graph import Graph
-from ..ir.policy import Policy
-from ..ir.tracebacks import boundary
-from ..ir.types import as_dtype
-from ..runtime import MISS
-from ..runtime.compiled import CompiledGraph, Cost, parameter_names, places_of
-from ..runtime.fixed import hold_last
-from ..runtime.queue import Pending, failing, given_calls, run_all
-from ..runtime.session import CompileOptions, default_session
-from ..trace import ownership, pytree
-from ..trace.host import PYTHON_SCALARS
-from ..trace.make_graph import Traced
-from .bound import Bound, bound_to
-from .call_path import Arguments, call_path, into_path
-from .recompile import difference
-from .shardings import with_leaves
+from ...ir.bind import is_symbolic
+from ...ir.errors import ArgumentError, StructureError
+from ...ir.graph import Graph
+from ...ir.policy import Policy
+from ...ir.tracebacks import boundary
+from ...ir.types import as_dtype
+from ...runtime import MISS
+from ...runtime.compiled import CompiledGraph, Cost, parameter_names, places_of
+from ...runtime.fixed import hold_last
+from ...runtime.queue import Pending, failing, given_calls, run_all
+from ...runtime.session import CompileOptions, default_session
+from ...trace import ownership, pytree
+from ...trace.host import PYTHON_SCALARS
+from ...trace.make_graph import Traced
+from .binding import Binding, bound_to
+from .paths import Arguments, call_path, into_path
+from .signature import difference
+from .sizes import with_leaves
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -50,7 +50,7 @@ class Compiled:
     record: Callable[[], Graph] | None = None
     options: CompileOptions = field(default_factory=CompileOptions)
     settled: threading.Lock = field(default_factory=threading.Lock)  # taken when code is to stay
-    _bound: Bound | None = None
+    _bound: Binding | None = None
     _set: dict[str, Any] = field(default_factory=dict)  # what `set_param` was given
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Arguments that stay bound to a compiled function."""
+"""Bound arguments of a compiled function: constants from call to call."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..ir.errors import ArgumentError, StructureError
-from ..ir.graph import Graph
-from ..runtime.compiled import CompiledGraph
-from ..runtime.fixed import FixedGraph
-from ..runtime.session import CompileOptions, default_session
-from ..trace import pytree
-from ..trace.make_graph import Traced
-from .recompile import difference
+from ...ir.errors import ArgumentError, StructureError
+from ...ir.graph import Graph
+from ...runtime.compiled import CompiledGraph
+from ...runtime.fixed import FixedGraph
+from ...runtime.session import CompileOptions, default_session
+from ...trace import pytree
+from ...trace.make_graph import Traced
+from .signature import difference
 
 SIDES = ("the argument it was compiled for", "the bound one")
 
@@ -32,7 +32,7 @@ class Owner(Protocol):
 
 
 @dataclass(frozen=True)
-class Bound:
+class Binding:
     """A compiled function with some arguments bound.
 
     `names` are the bound ones, `fixed` is what was compiled for them. `compiled` takes the leaves
@@ -61,7 +61,7 @@ class Bound:
         )
 
 
-def bound_to(owner: Owner, before: Bound | None, arguments: Mapping[str, Any]) -> Bound:
+def bound_to(owner: Owner, before: Binding | None, arguments: Mapping[str, Any]) -> Binding:
     """Bind arguments; what was compiled `before` serves again for the same ones."""
     table = _arguments(owner.traced)
     arrays: list[Any] = []
@@ -91,7 +91,7 @@ def bound_to(owner: Owner, before: Bound | None, arguments: Mapping[str, Any]) -
         session = default_session(owner.compiled.device)
         fixed = FixedGraph.of(session, owner.graph, places, owner.options)
     given = dict(zip(places, (*arrays, *captures), strict=True))
-    return Bound(names, fixed, fixed.bind(given), _others(owner.traced, names))
+    return Binding(names, fixed, fixed.bind(given), _others(owner.traced, names))
 
 
 def _arguments(traced: Traced) -> dict[str, tuple[pytree.Structure, int]]:

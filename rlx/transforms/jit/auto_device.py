@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from ..runtime.explain_device import explain
-from ..runtime.session import CompileOptions
-from ..trace.array import Array
-from ..trace.make_graph import Traced
+from ...runtime.explain_device import explain
+from ...runtime.session import CompileOptions
+from ...trace.array import Array
+from ...trace.make_graph import Traced
 
 
 @final
-class Fastest:
+class DeviceChoice:
     """The choice for each kind of arguments, by where they lie."""
 
     def __init__(self) -> None:

@@ -28,10 +28,10 @@ from typing import Any, final
 
 import optree
 
-from ..runtime import MISS
-from ..trace import pytree
-from ..trace.host import PYTHON_SCALARS
-from ..trace.make_graph import Traced
+from ...runtime import MISS
+from ...trace import pytree
+from ...trace.host import PYTHON_SCALARS
+from ...trace.make_graph import Traced
 
 LITERALS = (str, int)  # keys whose text is Python code for them
 

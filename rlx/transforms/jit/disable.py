@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.config import config
-from ..trace import pytree
-from ..trace.apply import as_tensor
-from ..trace.array import Array
-from ..trace.bounds import as_compiled
-from ..trace.make_graph import function_name
-from ..trace.placement import run_here
-from ..trace.tensor import TracedTensor
+from ...ir.config import config
+from ...trace import pytree
+from ...trace.apply import as_tensor
+from ...trace.array import Array
+from ...trace.bounds import as_compiled
+from ...trace.make_graph import function_name
+from ...trace.placement import run_here
+from ...trace.tensor import TracedTensor
 
 
 @contextmanager

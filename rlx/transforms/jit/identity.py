@@ -24,10 +24,10 @@ from typing import Any, Generic, Protocol
 import numpy as np
 import optree
 
-from ..trace import pytree
-from ..trace.array import Array
-from ..trace.operators import Operators
-from ..trace.tensor import TracedTensor
+from ...trace import pytree
+from ...trace.array import Array
+from ...trace.operators import Operators
+from ...trace.tensor import TracedTensor
 from .byte_code import IMPURE_CODES, attributes_read, globals_of, sets_asked
 
 MOST_THINGS, MOST_BYTES = 20_000, 1 << 26  # a walk that meets more gives up

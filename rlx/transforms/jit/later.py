@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..ir.tracebacks import hide_frames
-from ..runtime.queue import Pending, failing, given_calls, run_all
+from ...ir.tracebacks import hide_frames
+from ...runtime.queue import Pending, failing, given_calls, run_all
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from .lowered import Compiled
+    from .compiled import Compiled
 
 # what is compiled for arguments, and their leaves
 Find: TypeAlias = "Callable[[str, tuple[Any, ...], dict[str, Any]], tuple[Compiled, Sequence[Any]]]"

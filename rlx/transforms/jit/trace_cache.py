@@ -1,4 +1,4 @@
-"""Functions that earlier processes recorded, which need not be recorded again."""
+"""The trace cache: functions that earlier processes recorded are not traced again."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.config import config
-from ..ir.graph import Graph
-from ..ir.types import Type
-from ..runtime.debug import tell_recorded
-from ..runtime.fixed import hold_last
-from ..runtime.recalled import Memory
-from ..runtime.session import CompileOptions, default_session
-from ..trace import pytree
-from ..trace.apply import operand_type
-from ..trace.array import Array
-from ..trace.make_graph import Traced, trace
+from ...ir.config import config
+from ...ir.graph import Graph
+from ...ir.types import Type
+from ...runtime.debug import tell_recorded
+from ...runtime.fixed import hold_last
+from ...runtime.recalled import Memory
+from ...runtime.session import CompileOptions, default_session
+from ...trace import pytree
+from ...trace.apply import operand_type
+from ...trace.array import Array
+from ...trace.make_graph import Traced, trace
+from .compiled import Compiled, MarkStatic
 from .identity import identity
-from .lowered import Compiled, MarkStatic
-from .recompile import Key
+from .signature import Key
 
 
-class Past:
+class TraceCache:
     """A function for one kind of arguments, as earlier processes may have left it.
 
-    A function whose recording depends on more than can be told (files, clocks, prints) has no past.
+    A function whose recording depends on more than can be told (files, clocks, prints) is not kept.
     """
 
     def __init__(
@@ -46,13 +46,13 @@ class Past:
     @staticmethod
     def of(
         fn: Callable[..., Any], key: Key, device: str, options: CompileOptions, dynamic: object
-    ) -> Past | None:
+    ) -> TraceCache | None:
         """What earlier processes may have left for arguments of a kind."""
         is_plain = dynamic is None and not options.specialize and not options.buckets
         is_plain = is_plain and options.in_shardings is None and options.out_shardings is None
         if not is_plain or not config.cache or config.dump or config.check or config.key_reuse:
             return None
-        return Past(fn, *key, device, options)
+        return TraceCache(fn, *key, device, options)
 
     def recall(
         self, fn: Callable[..., Any], leaves: Sequence[Any], mark_static: MarkStatic

@@ -13,36 +13,35 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..ir.config import Settings, config
-from ..ir.errors import ArgumentError, ConcretizationError, StaticArgumentError
-from ..ir.graph import OPS, Graph, Value
-from ..ir.policy import policy_of
-from ..ir.tracebacks import boundary, hide_frames
-from ..ir.types import Type
-from ..runtime import MISS, Device, default_device
-from ..runtime.cache import SingleFlight
-from ..runtime.debug import tell_reason
-from ..runtime.explain_device import AUTO
-from ..runtime.queue import Pending
-from ..runtime.session import CompileOptions, default_session
-from ..trace import ownership, pytree
-from ..trace.apply import as_leaf, as_operand, operand_type, to_value
-from ..trace.array import Array
-from ..trace.make_graph import Traced, function_name, nested_too_deeply, titled, trace
-from ..trace.named_axes import asked_axes
-from ..trace.placement import common_device, run_here
-from ..trace.tensor import TracedTensor
+from ...ir.config import Settings, config
+from ...ir.errors import ArgumentError, ConcretizationError, StaticArgumentError
+from ...ir.graph import OPS, Graph, Value
+from ...ir.policy import policy_of
+from ...ir.tracebacks import boundary, hide_frames
+from ...ir.types import Type
+from ...runtime import MISS, Device, default_device
+from ...runtime.cache import SingleFlight
+from ...runtime.debug import tell_reason
+from ...runtime.explain_device import AUTO
+from ...runtime.queue import Pending
+from ...runtime.session import CompileOptions, default_session
+from ...trace import ownership, pytree
+from ...trace.apply import as_leaf, as_operand, operand_type, to_value
+from ...trace.array import Array
+from ...trace.make_graph import Traced, function_name, nested_too_deeply, titled, trace
+from ...trace.named_axes import asked_axes
+from ...trace.placement import common_device, run_here
+from ...trace.tensor import TracedTensor
 from . import later
-from .call_path import Arguments, Call, missed, unless_static
-from .disable_jit import run_at_once
-from .dynamic import Dynamic
-from .fastest import Fastest
-from .kept import CacheInfo, Kept
-from .kinds import kinds_of
-from .lowered import Compiled, Lowered
-from .past import Past
-from .recompile import Key, check_recompile, reason_to_compile
-from .watched import Watched, may_be_better
+from .auto_device import DeviceChoice
+from .compiled import Compiled, Lowered
+from .disable import run_at_once
+from .lru import CacheInfo, LruCache
+from .paths import Arguments, Call, missed, unless_static
+from .signature import Key, check_recompile, kinds_of, reason_to_compile
+from .sizes import Dynamic
+from .tier_up import TimedPath, may_be_better
+from .trace_cache import TraceCache
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -72,17 +71,17 @@ class Jitted:
             )
         self._is_auto = device == AUTO
         self._named = None if device is None or self._is_auto else Device(device)
-        self._entries, self._making = Kept(), SingleFlight()
+        self._entries, self._making = LruCache(), SingleFlight()
         self._compiles, self._reason = 0, ""
         self._recent: Compiled | None = None
         self._fast: Callable[..., Any] = missed
         self._paths: dict[Any, Callable[..., Any]] = {}
         self._into: Callable[..., Any] = missed
-        self._other_settings: dict[Any, Kept] = {}
+        self._other_settings: dict[Any, LruCache] = {}
         self._elsewhere: dict[str, Jitted] = {}
         self._follows = False  # whether it is there for arguments on its device
         self._last: Jitted | None = None  # the one of `_elsewhere` that was called last
-        self._choice = Fastest()
+        self._choice = DeviceChoice()
         _jitted.add(weakref.ref(self, _jitted.discard))
         default_session(self._device)  # an unknown device is an error here, not at the first call
 
@@ -207,7 +206,7 @@ class Jitted:
         """Put aside what was compiled with other settings."""
         self._other_settings[before.compiled_in, before.device] = self._entries
         kept = self._other_settings.pop((after.compiled_in, after.device), None)
-        self._entries = kept or Kept()
+        self._entries = kept or LruCache()
         self._forget_paths()
 
     @property
@@ -386,8 +385,8 @@ class Jitted:
         reason = self._entries.reason(key, KEPT)
         reason = reason or reason_to_compile(self._fn, args, key, list(self._entries))
         check_recompile(self._fn, reason)
-        past = Past.of(self._fn, key, self._device, self._options, self._dynamic)
-        entry = past.recall(self._fn, leaves, self._arguments) if past else None
+        known = TraceCache.of(self._fn, key, self._device, self._options, self._dynamic)
+        entry = known.recall(self._fn, leaves, self._arguments) if known else None
         if entry is None:
             with asked_axes() as asked:
                 traced = self._trace(args, kwargs, leaves, tree)
@@ -396,8 +395,8 @@ class Jitted:
                 return traced
             there = self._where(call, traced)
             entry = there._lowered(traced).compile()
-            if past and there is self:
-                past.keep(entry)
+            if known and there is self:
+                known.keep(entry)
         self._keep(key, entry, reason)
         return entry
 
@@ -439,7 +438,7 @@ class Jitted:
         if entry.has_path and entry not in self._paths:
             path = entry.path(call.arguments)
             if path is not missed and may_be_better(entry):
-                path = Watched(path, entry, self._settle)
+                path = TimedPath(path, entry, self._settle)
             self._add_path(entry, path)
 
     def _add_path(self, way: Any, path: Callable[..., Any]) -> None:

@@ -1,4 +1,4 @@
-"""Better machine code for programs that have run long, made while they run.
+"""Tier-up: better machine code for programs that have run long, made meanwhile.
 
 `jit(tier="auto")` leaves out passes of LLVM that take half of a compile again and make most
 programs faster by less than a tenth, some by half. Nobody knows how long a program will run; the
@@ -17,10 +17,10 @@ from contextlib import suppress
 from time import perf_counter
 from typing import Any, final
 
-from ..ir.config import config
-from ..runtime import MISS
-from ..runtime.debug import tell_better
-from .lowered import Compiled
+from ...ir.config import config
+from ...runtime import MISS
+from ...runtime.debug import tell_better
+from .compiled import Compiled
 
 PAYS_AFTER = 10.0  # compiles' worth of running
 LOOKS = 8  # calls, after which they are not timed any more if they are short
@@ -38,7 +38,7 @@ def may_be_better(entry: Compiled) -> bool:
 
 
 @final
-class Watched:
+class TimedPath:
     """A way into machine code that times its calls, until a shorter one is opened."""
 
     def __init__(
