@@ -23,7 +23,7 @@ from scipy import special
 from test_vector_math import REFERENCES, TWO
 
 import rlx
-from rlx.backends.cpu.vector_math import UNITS
+from rlx.backends.cpu.formulas.functions import UNITS
 from rlx.trace.apply import apply, as_tensor
 
 CHUNK = 1 << 18  # its arrays stay in the processor's cache

@@ -9,7 +9,7 @@ import pytest
 
 import rlx
 import rlx.numpy as rnp
-from rlx.backends.cpu import kernels
+from rlx.backends.cpu.loops import kernels
 
 SHAPES = ((512, 1024), (1024, 768), (67, 4099), (3, 130, 800), (1, 2000, 600), (64, 65600))
 

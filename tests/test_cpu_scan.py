@@ -7,7 +7,7 @@ import pytest
 
 import rlx
 import rlx.numpy as rnp
-from rlx.backends.cpu import scanning
+from rlx.backends.cpu.loops import scanning
 
 UFUNCS = {"cumsum": np.add, "cumprod": np.multiply, "cummax": np.maximum, "cummin": np.minimum}
 SHAPES = ((1, 2), (2, 1), (3, 17), (40, 15), (5, 130), (2, scanning.BLOCK // 4 + 77))

@@ -12,8 +12,8 @@ import pytest
 import rlx
 import rlx.numpy as rnp
 from rlx.backends.cpu import program
-from rlx.backends.cpu.kernels import buffers_of
 from rlx.backends.cpu.llvm.host import host
+from rlx.backends.cpu.loops.kernels import buffers_of
 from rlx.backends.cpu.program import ProgramWriter
 from rlx.backends.registry import get
 from rlx.ir.interpret import interpret

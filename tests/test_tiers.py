@@ -5,8 +5,8 @@ import pytest
 
 import rlx
 import rlx.numpy as rnp
-from rlx.backends.cpu import costs
 from rlx.backends.cpu.llvm import machine
+from rlx.backends.cpu.loops import costs
 from rlx.ir.errors import ArgumentError
 
 rng = np.random.default_rng(0)

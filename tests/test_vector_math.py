@@ -12,7 +12,7 @@ import pytest
 from scipy import special
 
 import rlx
-from rlx.backends.cpu.vector_math import DOUBLE, MATH, SINGLE, UNITS
+from rlx.backends.cpu.formulas.functions import DOUBLE, MATH, SINGLE, UNITS
 from rlx.trace.apply import apply, as_tensor
 
 

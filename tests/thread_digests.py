@@ -24,7 +24,6 @@ import numpy as np
 
 import rlx
 import rlx.numpy as rnp
-from rlx.backends.cpu import costs
 from rlx.trace.apply import apply
 
 ROOT = Path(__file__).parent.parent
@@ -189,6 +188,8 @@ def run(threads: int, arguments: list[str]) -> list[str]:
 
 def share_everything() -> None:
     """Let threads share what is too little for them, too."""
+    from rlx.backends.cpu.loops import costs
+
     costs.NANOSECONDS_PER_PART = costs.PRODUCT_NANOSECONDS = 1
     dividing = importlib.import_module("rlx.lower.schedule.divide_loops")
     dividing.LEAST_WORK = 1  # type: ignore[attr-defined]

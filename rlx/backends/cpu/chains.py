@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from ...lower.lir.index import Variable
 from ...lower.lir.program import Chain, Contraction, Kernel, Rows
 from .contraction import as_kernel, contracts_natively, emit_contraction, plan_contraction
-from .costs import loops_cost, product_cost
 from .gemm import GemmPlan
-from .kernels import KERNEL_PARAMETERS, Layout, emit_kernel, emit_rows, part_range
 from .llvm.host import Host
 from .llvm.text import Function, Module
+from .loops.costs import loops_cost, product_cost
+from .loops.kernels import KERNEL_PARAMETERS, Layout, emit_kernel, emit_rows, part_range
 from .polls import LONG, is_due, leave_if_stopped
 
 ATTRIBUTES = "noinline nounwind #0"

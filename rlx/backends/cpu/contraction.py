@@ -16,17 +16,17 @@ from ...lower.lir.digits import Digits
 from ...lower.lir.expr import Accumulated, Expr, Load, load_of
 from ...lower.lir.index import Index, Variable, as_index, is_long
 from ...lower.lir.program import Buffer, Contraction, Kernel, Store
-from .costs import product_cost
 from .gemm import Epilogue, GemmPlan, Operand, Places, Problem, emit_gemm
 from .gemm_plan import WIDENED
 from .gemm_view import OperandView
 from .gemm_windows import Digit, Windows, joined
-from .kernels import Layout, all_exprs, buffers_of, nest, open_scope
 from .llvm.host import Host
 from .llvm.text import Function, Module, Vector
+from .loops.costs import product_cost
+from .loops.kernels import Layout, all_exprs, buffers_of, nest, open_scope
+from .loops.scalar import IN_TURN
+from .loops.scope import Scope, memory_element
 from .polls import LONG
-from .reductions import IN_TURN
-from .render import Scope, memory_element
 
 ROW_BLOCKS = (64, 8, 1)
 LEAST = 5_000  # nanoseconds of a product that may begin with a poll

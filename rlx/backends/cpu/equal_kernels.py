@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ...lower.lir.program import Buffer
-from .kernels import Layout
 from .llvm.text import Function, Module
+from .loops.kernels import Layout
 from .pool import parallel
 
 _PRODUCT = re.compile(r"@product_(\d+)_")

@@ -30,8 +30,8 @@ from .gemm_tiles import emit_tile_kernel, emit_tile_pack, tile_registers
 from .gemm_view import OperandView, emit_view_pack
 from .gemm_windows import place_of
 from .llvm.text import Function, Module, Vector
+from .loops.scope import Scope
 from .polls import goes_on
-from .render import Scope
 
 __all__ = ["Epilogue", "GemmPlan", "Operand", "Places", "Problem", "emit_gemm"]
 

@@ -8,9 +8,9 @@ read once, from end to end.
 from __future__ import annotations
 
 from .gemm_kernel import TILE_PARAMETERS, load, multiply_add, store
-from .gemm_pack import transpose
 from .gemm_plan import Blocking, floor_power
 from .llvm.text import Function, Module, Vector
+from .loops.vectors import transpose
 
 
 def emit_columns(module: Module, name: str, blocking: Blocking) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from .gemm_plan import BYTES, HALVES, NARROW, Blocking, Epilogue, Problem, Tile, memory_type
 from .gemm_windows import Digit, place_of
 from .llvm.text import Function, Module, Vector
-from .scalar import narrow, rounded
+from .loops.scalar import narrow, rounded
 
 TILE_PARAMETERS = [("ptr", "%a"), ("ptr", "%b"), ("ptr", "%start"), ("i64", "%start_row")]
 TILE_PARAMETERS += [("ptr", "%out"), ("i64", "%out_row"), ("i64", "%depth"), ("ptr", "%ahead")]

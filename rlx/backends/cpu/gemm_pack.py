@@ -9,6 +9,7 @@ from __future__ import annotations
 from .gemm_kernel import load, store
 from .gemm_plan import PANELS_AT_ONCE, Blocking, clipped_offsets, floor_power, memory_type
 from .llvm.text import Function, Module, Vector
+from .loops.vectors import transpose
 
 PARAMETERS = [("ptr", "%source"), ("ptr", "%target"), ("i64", "%first"), ("i64", "%last")]
 PARAMETERS += [("i64", "%piece"), ("i64", "%depth")]
@@ -176,47 +177,6 @@ def _transpose_b(f: Function, blocking: Blocking, source: str, target: str) -> N
 def block_rows(blocking: Blocking) -> int:
     """How many rows of B are transposed at once: those of a vector of 16 bytes."""
     return min(16 // blocking.problem.itemsize, blocking.tile.lanes)
-
-
-def transpose(f: Function, vector: Vector, rows: list[str]) -> list[str]:
-    """Give the `vector.lanes` columns of `rows`, each as one long vector.
-
-    Rows a multiple of `vector.lanes` apart are first put side by side, which costs no more than
-    loading them; then squares of `vector.lanes` are transposed in all of them at once.
-    """
-    size, lanes = vector.lanes, vector.lanes
-    long = [rows[x::size] for x in range(size)]
-    while len(long[0]) > 1:
-        double = [*range(2 * lanes)]
-        long = [
-            [shuffle(f, vector.dtype, lanes, *x[y : y + 2], double) for y in range(0, len(x), 2)]
-            for x in long
-        ]
-        lanes *= 2
-    made = [x[0] for x in long]
-    distance = size // 2
-    while distance:
-        # One step of the perfect shuffle within every 16 bytes: after all of them the first
-        # index, which numbered the vectors, numbers the lanes.
-        zips = [
-            [
-                start + x // 2 + half + (lanes if x % 2 else 0)
-                for start in range(0, lanes, size)
-                for x in range(size)
-            ]
-            for half in (0, size // 2)
-        ]
-        paired = zip(made[: size // 2], made[size // 2 :], strict=True)
-        made = [shuffle(f, vector.dtype, lanes, x, y, mask) for x, y in paired for mask in zips]
-        distance //= 2
-    return made
-
-
-def shuffle(f: Function, dtype: str, lanes: int, x: str, y: str, mask: list[int]) -> str:
-    """Give the lanes of two vectors that `mask` names, first vector first."""
-    text = Vector(dtype, lanes).text
-    numbers = ", ".join(f"i32 {i}" for i in mask)
-    return f.emit(f"shufflevector {text} {x}, {text} {y}, <{len(mask)} x i32> <{numbers}>")
 
 
 def _gather_b(f: Function, blocking: Blocking, source: str, target: str) -> None:

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from .gemm_kernel import TILE_PARAMETERS, alignment, fetch_ahead
-from .gemm_pack import PARAMETERS, panel_start, shuffle, transpose
+from .gemm_pack import PARAMETERS, panel_start
 from .gemm_plan import TILE_BYTES, TILE_ROWS, Blocking, memory_type
 from .llvm.text import Function, Module, Vector
+from .loops.vectors import transpose
 
 SUMS = ((0, 4, 6), (1, 4, 7), (2, 5, 6), (3, 5, 7))  # registers: sums, rows of A, columns of B
 MULTIPLY = {"bfloat16": "tdpbf16ps", "int8": "tdpbssd", "uint8": "tdpbuud"}
@@ -147,7 +148,7 @@ class _Packer:
                 half = len(parts) // 2
                 mask = [i // 2 + i % 2 * lanes for i in range(2 * lanes)]
                 parts = [
-                    shuffle(f, self.dtype, lanes, x, y, mask)
+                    f.shuffle(Vector(self.dtype, lanes), x, y, mask)
                     for x, y in zip(parts[:half], parts[half:], strict=True)
                 ]
                 lanes *= 2

@@ -17,11 +17,11 @@ from ...lower.lir.digits import Digits, step_of
 from ...lower.lir.expr import Expr, Guard, Load, apply, guard, load, load_of, substitute, walk
 from ...lower.lir.index import Index, Quotient, Remainder, Variable, as_index, is_long
 from .gemm_kernel import store
-from .gemm_pack import PARAMETERS, panel_start, transpose
+from .gemm_pack import PARAMETERS, panel_start
 from .gemm_plan import BYTES, Blocking, clipped_offsets, floor_power, memory_type
-from .lanes import first_lanes
 from .llvm.text import Function, Module, Vector
-from .render import Scope
+from .loops.scope import Scope
+from .loops.vectors import first_lanes, transpose
 
 FULL = 16  # neighbors that fill any vector
 

@@ -29,10 +29,10 @@ from .gemm_pack import emit_pack_a, emit_pack_b
 from .gemm_plan import HALVES, Blocking, memory_type
 from .gemm_tiles import emit_tile_pack
 from .gemm_view import OperandView, emit_view_pack
-from .kernels import Layout, buffers_of, open_scope
 from .llvm.host import Host
 from .llvm.text import Function, Module, Vector
-from .render import Scope
+from .loops.kernels import Layout, buffers_of, open_scope
+from .loops.scope import Scope
 
 FEW_ROWS = 96  # of half floats, which packing would widen, and so double what is read
 

@@ -24,9 +24,13 @@ from ...lower.lir.program import (
     Chain,
     Contraction,
     Copy,
+    Greatest,
+    Kernel,
     LibraryCall,
     Program,
     RepeatStep,
+    Rows,
+    Scan,
     Sort,
     Step,
     WhileStep,
@@ -41,9 +45,7 @@ from .contraction import (
     row_blocks,
     scratch_bytes,
 )
-from .costs import brief, loops_cost, parts_of, product_cost, splits, trip_loops
 from .equal_kernels import EqualKernels, Written, write_table
-from .kernels import KERNEL_PARAMETERS, Layout
 from .library import (
     Call,
     call_name,
@@ -55,13 +57,16 @@ from .library import (
 )
 from .llvm.host import Host
 from .llvm.text import Function, Module, Vector
-from .loops import LOOPS, Loops, emit_loops_of
+from .loops.costs import LOOPS, Loops, brief, loops_cost, parts_of, product_cost, splits, trip_loops
+from .loops.kernels import KERNEL_PARAMETERS, Layout, emit_kernel, emit_rows
+from .loops.scanning import emit_scan
+from .loops.scattering import emit_scatter
 from .pack_early import Early, emit_prepare, pack_early
 from .polls import LONG, begin_part, call_python, checked, finer, is_due, poll, stops
+from .ranking import emit_greatest
 from .reuse import copied_input
-from .rounds import Part, Targets, copy_bytes, emit_rounds
+from .rounds import Part, Targets, copy_bytes, emit_rounds, emit_sized_main
 from .siblings import Siblings, emit_siblings, with_siblings
-from .sized import emit_sized_main
 
 KERNEL = "nounwind #0"
 AS_WRITTEN = f"optnone noinline {KERNEL}"  # of what takes no time beside what it calls, or others
@@ -460,3 +465,17 @@ class ProgramWriter:
             emit_rounds(kernel, step, inner, body, cost, write, self.is_symbolic, part)
         if not is_divided:
             checked(f, poll(f))
+
+
+def emit_loops_of(f: Function, step: Loops, layout: Layout, host: Host, split: bool) -> None:
+    """Emit the loops of a step, or with `split` the part of them that is asked for."""
+    if isinstance(step, Kernel):
+        emit_kernel(f, step, layout, host, split)
+    elif isinstance(step, Rows):
+        emit_rows(f, step, layout, host, split)
+    elif isinstance(step, Scan):
+        emit_scan(f, step, layout, host, split)
+    elif isinstance(step, Greatest):
+        emit_greatest(f, step, layout, host, split)
+    else:
+        emit_scatter(f, step, layout, host, split)

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...ir.dims import Size
-from .interleave import interleaved
 from .llvm.host import Host
 from .llvm.text import Function, Module, Vector
+from .loops.vectors import interleaved
 from .pool import parallel
 
 VECTORS = 16  # sorted in registers at most

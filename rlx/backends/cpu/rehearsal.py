@@ -19,10 +19,10 @@ from ...lower.lir.program import Buffer, Chain, Contraction, Copy, Kernel, Progr
 from . import pool
 from .contraction import contracts_natively, problem_of, rows_along_columns
 from .gemm_plan import Blocking, Problem
-from .kernels import Layout
 from .llvm import machine
 from .llvm.compiling import Compiles
 from .llvm.host import Host
+from .loops.kernels import Layout
 from .program import KERNEL, ProgramWriter
 from .python_entry import aligned_array
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from ...ir.dims import Size, quotient
 from ...lower.lir.program import Buffer, Carry, RepeatStep
-from .kernels import Layout
-from .llvm.text import Function
+from .llvm.text import Function, Module
+from .loops.kernels import Layout
 from .polls import checked, is_due, leave_if_stopped, poll
 
 
@@ -150,3 +150,17 @@ def emit_rounds(
             slot = f.offset(table, "ptr", str(n_constants + i))
             f.do(f"store ptr {pointer}, ptr {slot}, align 8")
     targets.settle(f, step.carries, table, n_constants, step.parts)
+
+
+def emit_sized_main(module: Module, count: int, attributes: str) -> None:
+    """Write `main`, which calls `sized` with the array of sizes moved to the front.
+
+    It comes after `count` pointers; one more follows.
+    """
+    f = module.function("main", [("ptr", "%given")], "i32", attributes)
+    table = f.emit(f"alloca [{count + 2} x ptr], align 8")
+    for i in range(count + 2):
+        origin = count if i == 0 else i - 1 if i <= count else i
+        pointer = f.emit(f"load ptr, ptr {f.offset('%given', 'ptr', str(origin))}, align 8")
+        f.do(f"store ptr {pointer}, ptr {f.offset(table, 'ptr', str(i))}, align 8")
+    f.do(f"ret i32 {f.emit(f'call i32 @sized(ptr {table})')}")

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from ...lower.lir.program import Contraction, Step
 from .contraction import contracts_natively, emit_contraction, plan_contraction, scratch_bytes
-from .costs import product_cost
-from .kernels import KERNEL_PARAMETERS, Layout
 from .llvm.host import Host
 from .llvm.text import Function, Module
+from .loops.costs import product_cost
+from .loops.kernels import KERNEL_PARAMETERS, Layout
 
 
 @dataclass(frozen=True)

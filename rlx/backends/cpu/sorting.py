@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from ...ir.dims import likely
 from ...ir.types import as_dtype
 from ...lower.lir.program import Sort
-from .kernels import Layout
-from .lanes import vector_lines
 from .llvm.host import Host
 from .llvm.text import Function, Module, Vector
+from .loops.kernels import Layout
+from .loops.vectors import vector_lines
 from .pool import parallel
 from .quick_sort import KERNEL, PARTS, SHARED, has_quick_sort, load, quick_sort, store, vectors_of
 from .radix_sort import INFINITY, STREAMS, Digits, radix_sort

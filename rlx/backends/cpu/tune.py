@@ -18,11 +18,11 @@ from ...lower.target import Target
 from ..disk import DiskCache, disk_cache
 from ..sources import hashed, sources
 from .contraction import plan_contraction, shares_batch
-from .costs import product_cost
 from .gemm_alternatives import alternatives
 from .gemm_plan import Blocking, Problem
 from .llvm.host import Host
 from .llvm.machine import compiler
+from .loops.costs import product_cost
 from .pack_early import pack_early
 from .rehearsal import Rehearsal, Ways, is_product, product_of
 

@@ -192,6 +192,12 @@ class Function:
             f"call {vector.text} {full}({', '.join(f'{vector.text} {v}' for v in values)})"
         )
 
+    def shuffle(self, vector: Vector, x: str, y: str, places: Sequence[int]) -> str:
+        """The lanes of two vectors that `places` name, the first vector's first."""
+        order = ", ".join(f"i32 {place}" for place in places)
+        kind = vector.text
+        return self.emit(f"shufflevector {kind} {x}, {kind} {y}, <{len(places)} x i32> <{order}>")
+
     def offset(self, pointer: str, element: str, index: str) -> str:
         """Emit the address of an element behind a pointer."""
         if index == "0":

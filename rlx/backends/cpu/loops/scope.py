@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from ...ir.dims import Size, is_at_least
-from ...ir.types import NAMES
-from ...lower.lir.expr import Accumulated as AccumulatedExpr
-from ...lower.lir.expr import Apply, Const, Expr, Guard, IndexValue, Load, Reduce, const, guard
-from ...lower.lir.index import UNKNOWN, Index, Loaded, Quotient, Remainder, Variable
-from ...lower.lir.program import Buffer, Store
-from .interleave import pairs_of
-from .llvm.host import Host
-from .llvm.text import Function, Vector, literal
+from ....ir.dims import Size, is_at_least
+from ....ir.types import NAMES
+from ....lower.lir.expr import Accumulated as AccumulatedExpr
+from ....lower.lir.expr import Apply, Const, Expr, Guard, IndexValue, Load, Reduce, const, guard
+from ....lower.lir.index import UNKNOWN, Index, Loaded, Quotient, Remainder, Variable
+from ....lower.lir.program import Buffer, Store
+from ..llvm.host import Host
+from ..llvm.text import Function, Vector, literal
 from .scalar import HALVES, convert, emit_instruction, narrow, register, widen
 from .sums import reduce_along, reduce_lanes
+from .vectors import pairs_of
 
 Rendered = tuple[str, bool]  # LLVM operand; whether it varies by lane
 Ahead = tuple[tuple[Load, Size], ...]  # loads, and how far behind lies what is asked for

@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from .llvm.text import Function, Vector
-from .vector_error import complement, error_function, inverse_error_function
-from .vector_exp import Writer, exponential, hyperbolic_tangent, in_double, logarithm, logistic
-from .vector_wide import WIDE, double_cbrt
+from ..llvm.text import Function, Vector
+from .error import complement, error_function, inverse_error_function
+from .exponential import Writer, exponential, hyperbolic_tangent, in_double, logarithm, logistic
+from .wide import WIDE, double_cbrt
 
 
 def emit_math(f: Function, name: str, vector: Vector, *values: str) -> str:

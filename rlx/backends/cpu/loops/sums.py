@@ -11,16 +11,15 @@ import itertools
 import math
 from typing import TYPE_CHECKING
 
-from ...lower.lir.expr import Apply, Guard, Reduce, walk
-from ...lower.lir.index import Variable
-from ...lower.lir.program import Scan
-from .lanes import best_variable, choose_lanes, first_lanes, lane_mask
-from .llvm.text import Function, Vector, literal
-from .reductions import IN_TURN, combine, horizontal, identity
-from .scalar import register
+from ....lower.lir.expr import Apply, Guard, Reduce, walk
+from ....lower.lir.index import Variable
+from ....lower.lir.program import Scan
+from ..llvm.text import Function, Vector, literal
+from .scalar import IN_TURN, combine, horizontal, identity, register
+from .vectors import best_variable, choose_lanes, first_lanes, lane_mask
 
 if TYPE_CHECKING:
-    from .render import Scope
+    from .scope import Scope
 
 # Terms that are added one after another: the error of a sum grows with their number, not its own.
 PIECE = 256

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from .llvm.host import host
-from .llvm.text import Function, Vector
+from ..llvm.host import host
+from ..llvm.text import Function, Vector
 
 
 class Writer:
@@ -86,13 +86,15 @@ class Writer:
         lanes = self.vector.lanes
         if lanes == 1:
             return self.f.splat(x, whole.vector)
-        return self._shuffled(x, "poison", [i % lanes for i in range(whole.vector.lanes)])
+        return self.f.shuffle(
+            self.vector, x, "poison", [i % lanes for i in range(whole.vector.lanes)]
+        )
 
     def first_of(self, x: str, whole: Writer) -> str:
         """As many of the first numbers of a whole register as there are lanes."""
         if self.vector.lanes == 1:
             return self.f.emit(f"extractelement {whole.vector.text} {x}, i64 0")
-        return whole._shuffled(x, "poison", range(self.vector.lanes))
+        return whole.f.shuffle(whole.vector, x, "poison", range(self.vector.lanes))
 
     def scaled(self, y: str, n: str) -> str:
         """y * 2**n, rounded once; n is an integer as a vector of floats, or NaN."""
@@ -150,9 +152,9 @@ class Writer:
         half = Writer(self.f, Vector(self.vector.dtype, lanes // 2))
         found = []
         for places in (range(lanes // 2), range(lanes // 2, lanes)):
-            parts = [self._shuffled(x, "poison", places) for x in values]
+            parts = [self.f.shuffle(self.vector, x, "poison", places) for x in values]
             found.append(half._by_register(parts, emit))
-        return half._shuffled(found[0], found[1], range(lanes))
+        return half.f.shuffle(half.vector, found[0], found[1], range(lanes))
 
     def _instruction(
         self,
@@ -169,10 +171,6 @@ class Writer:
         self.f.declarations.add(f"declare {kind} {full}({types})")
         pairs = ", ".join(f"{type} {x}" for type, x in operands)
         return self.f.emit(f"call {kind} {full}({pairs})")
-
-    def _shuffled(self, x: str, y: str, places: Sequence[int]) -> str:
-        kind, order = self.vector.text, ", ".join(f"i32 {place}" for place in places)
-        return self.f.emit(f"shufflevector {kind} {x}, {kind} {y}, <{len(places)} x i32> <{order}>")
 
 
 def in_double(kernel: Callable[..., str], w: Writer, *values: str) -> str:

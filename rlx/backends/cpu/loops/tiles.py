@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ...ir.dims import Size, likely
-from ...ir.types import as_dtype
-from ...lower.lir.expr import Load, Reduce, unconditional, walk
-from ...lower.lir.index import Variable
-from ...lower.lir.program import Store
-from .gemm_pack import transpose
-from .lanes import choose_lanes
-from .llvm.host import Host
-from .llvm.text import Function, Vector
-from .render import Scope, memory_vector
+from ....ir.dims import Size, likely
+from ....ir.types import as_dtype
+from ....lower.lir.expr import Load, Reduce, unconditional, walk
+from ....lower.lir.index import Variable
+from ....lower.lir.program import Store
+from ..llvm.host import Host
+from ..llvm.text import Function, Vector
+from .scope import Scope, memory_vector
+from .vectors import choose_lanes, transpose
 
 LINE = 64  # bytes that the cache moves at once
 WIDTH = 2 * LINE  # bytes read of each row at once: pairs of lines come together

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from ...ir.dims import Size, likely
-from ...lower.lir.index import Variable
-from ...lower.lir.program import Scan, Store
+from ....ir.dims import Size, likely
+from ....lower.lir.index import Variable
+from ....lower.lir.program import Scan, Store
+from ..llvm.host import Host
+from ..llvm.text import Function, Vector
 from .kernels import Layout, buffers_of, nest, open_scope, part_range
-from .lanes import best_variable, choose_lanes, first_lanes, vector_lines
-from .llvm.host import Host
-from .llvm.text import Function, Vector
-from .reductions import combine, identity
-from .render import Scope
-from .scalar import convert, register
+from .scalar import combine, convert, identity, register
+from .scope import Scope
 from .sums import goes_alike
+from .vectors import best_variable, choose_lanes, first_lanes, vector_lines
 
 BLOCK = 4096  # bytes of a line that are combined before the next line
 
@@ -114,9 +111,8 @@ def _along(scope: Scope, scan: Scan) -> None:
         sums = _combined_lanes(f, scan, vector, value, start)
         _put(inner, scan, combine(f, scan.combine, vector, before, sums))
         last = 0 if scan.reverse else lanes - 1
-        return combine(
-            f, scan.combine, vector, before, _shuffled(f, vector, sums, start, [last] * lanes)
-        )
+        total = f.shuffle(vector, sums, start, [last] * lanes) if lanes > 1 else sums
+        return combine(f, scan.combine, vector, before, total)
 
     with f.loop("0", whole, str(lanes), [(vector.text, start)]) as loop:
         at = loop.index
@@ -151,15 +147,6 @@ def _combined_lanes(f: Function, scan: Scan, vector: Vector, x: str, start: str)
             places = [*range(step, lanes), *[lanes] * step]
         else:
             places = [*[lanes] * step, *range(lanes - step)]
-        x = combine(f, scan.combine, vector, _shuffled(f, vector, x, start, places), x)
+        x = combine(f, scan.combine, vector, f.shuffle(vector, x, start, places), x)
         step *= 2
     return x
-
-
-def _shuffled(f: Function, vector: Vector, x: str, y: str, places: Sequence[int]) -> str:
-    if vector.lanes == 1:
-        return x
-    order = ", ".join(f"i32 {place}" for place in places)
-    return f.emit(
-        f"shufflevector {vector.text} {x}, {vector.text} {y}, <{len(places)} x i32> <{order}>"
-    )

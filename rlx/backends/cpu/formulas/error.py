@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 
-from ..error_quotients import AROUND_ONE, ERF_OF_ONE, FAR, MIDDLE, NEAR
-from .vector_exp import Writer, exponential, in_double, logarithm
+from ...error_quotients import AROUND_ONE, ERF_OF_ONE, FAR, MIDDLE, NEAR
+from .exponential import Writer, exponential, in_double, logarithm
 
 _LARGEST = 28.0  # erfc of more is 0
 

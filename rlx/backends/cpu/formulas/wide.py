@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from .vector_exp import Writer, exponential, logarithm
+from .exponential import Writer, exponential, logarithm
 
 SMALL = 1e-3  # below, the first terms of a series are exact enough, and differences are not
 

@@ -3,6 +3,10 @@
 The table holds the program's pointers. A function that several threads share, `void kernel(ptr
 table, i64 part, i64 parts)`, has its code emitted with `split`: a call does its part of the
 outermost loop.
+
+Kernels that go through a row several times leave the memory idle but in the first of them, and the
+processor, which foresees the next lines, has forgotten them when the next row begins. So large
+arrays are prefetched: the next row while one is computed (`next_rows`).
 """
 
 from __future__ import annotations
@@ -11,19 +15,26 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...ir.dims import Size, likely
-from ...lower.lir.expr import INSTRUCTIONS, Apply, Expr, Load, Reduce, walk
-from ...lower.lir.index import Variable
-from ...lower.lir.nests import is_dense
-from ...lower.lir.program import Buffer, Kernel, Rows, Store
-from .ahead import fetch, next_rows
-from .interleave import backwards, grouped, interleaved, step_of
-from .lanes import best_variable, choose_lanes, lane_mask, vector_lines
-from .llvm.host import Host
-from .llvm.text import Function, Vector
-from .render import Rendered, Scope, memory_vector
+from ....ir.dims import Size, likely
+from ....lower.lir.expr import INSTRUCTIONS, Apply, Expr, Load, Reduce, unconditional, walk
+from ....lower.lir.index import Variable
+from ....lower.lir.nests import is_dense
+from ....lower.lir.program import Buffer, Kernel, Rows, Store
+from ..llvm.host import Host
+from ..llvm.text import Function, Vector
 from .row_sums import emit_by_rows, reduced_by_rows
+from .scope import Ahead, Rendered, Scope, memory_vector
 from .tiles import Tiles, emit_tile, plan_tiles
+from .vectors import (
+    backwards,
+    best_variable,
+    choose_lanes,
+    grouped,
+    interleaved,
+    lane_mask,
+    step_of,
+    vector_lines,
+)
 
 KERNEL_PARAMETERS = (
     ("ptr noalias nocapture readonly", "%table"),
@@ -363,3 +374,45 @@ def _cost(expr: Expr, along: Sequence[Variable], seen: set[Expr]) -> float:
     if isinstance(expr, Load) and not is_dense(expr, along):
         return inner + 0.8
     return inner + 0.05
+
+
+LINE = 64
+
+
+def next_rows(rows: Rows, host: Host) -> dict[Kernel, Ahead]:
+    """What each kernel asks for of large arrays: loads, and how far the next row is.
+
+    Of each array it is the last kernel that has a loop around a load of it.
+    """
+    if not rows.loops:  # in a chain, whose round has one row
+        return {}
+    row = rows.loops[-1]
+    last: dict[Buffer, tuple[Kernel, Load]] = {}
+    for kernel in rows.kernels:
+        for e in unconditional([s.expr for s in kernel.stores]):
+            if isinstance(e, Load) and len(kernel.loops) == 1:
+                steps = e.index.is_affine and e.index.stride_of(kernel.loops[0]) == 1
+                if steps and e.index.stride_of(row) != 0 and _is_far(e.buffer, host):
+                    last[e.buffer] = kernel, e
+    found: dict[Kernel, Ahead] = {}
+    for kernel, load in last.values():
+        found[kernel] = (*found.get(kernel, ()), (load, load.index.stride_of(row)))
+    return found
+
+
+def _is_far(buffer: Buffer, host: Host) -> bool:
+    """Whether the second cache does not hold an array."""
+    return isinstance(buffer.nbytes, int) and buffer.nbytes > host.l2 // 2
+
+
+def fetch(scope: Scope) -> None:
+    """Ask for the numbers of the next row at the place of these lanes."""
+    f = scope.f
+    for load, distance in scope.ahead:
+        kind = memory_vector(load.dtype.name, 1).text
+        place = scope.index(load.index + distance)
+        start = f.offset(scope.pointers[load.buffer], kind, place)
+        f.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        for x in range(0, scope.lanes * load.dtype.itemsize, LINE):
+            line = f.offset(start, "i8", str(x))
+            f.do(f"call void @llvm.prefetch.p0(ptr {line}, i32 0, i32 3, i32 1)")

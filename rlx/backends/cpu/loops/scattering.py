@@ -6,17 +6,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...ir.dims import likely
-from ...lower.lir.expr import const, guard, load
-from ...lower.lir.index import Index, Variable, as_index
-from ...lower.lir.program import Scatter, Store
+from ....ir.dims import likely
+from ....lower.lir.expr import const, guard, load
+from ....lower.lir.index import Index, Variable, as_index
+from ....lower.lir.program import Scatter, Store
+from ..llvm.host import Host
+from ..llvm.text import Function, Vector
 from .kernels import Layout, buffers_of, nest, open_scope, part_range, vector_lines
-from .lanes import choose_lanes
-from .llvm.host import Host
-from .llvm.text import Function, Vector
-from .reductions import combine
-from .render import Scope
-from .scalar import register
+from .scalar import combine, register
+from .scope import Scope
+from .vectors import choose_lanes
 
 MOST_LANES = 64  # the bits of a word
 MOST_UNROLLED = 16

@@ -1,24 +1,25 @@
-"""How long loops take on one thread, about, and which of them threads can share."""
+"""Cost model: about how long loops take on one thread; which of them are shared."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
-from ...ir.dims import Size, likely
-from ...lower.lir.index import Variable
-from ...lower.lir.program import Contraction, Greatest, Kernel, Program, Rows, Scan, Scatter
-from ...lower.schedule.loops import reductions
+from ....ir.dims import Size, likely
+from ....lower.lir.index import Variable
+from ....lower.lir.program import Contraction, Greatest, Kernel, Program, Rows, Scan, Scatter
+from ....lower.schedule.loops import reductions
+from ..llvm.host import Host
+from ..llvm.text import Function, Vector
 from .kernels import all_exprs, estimate
-from .llvm.host import Host
-from .llvm.text import Function, Vector
 
 NANOSECONDS_PER_PART = 10_000  # at least, so that nothing shorter than 20 us is split
 PRODUCT_NANOSECONDS = 5_000  # the time of products is known better than that of loops
 BRIEF = 1e-4  # of the time of a program's products
 BYTES = 64  # that a thread reads of a large matrix in a nanosecond, at best
-Loops = Kernel | Rows | Scan | Greatest | Scatter
+Loops: TypeAlias = Kernel | Rows | Scan | Greatest | Scatter
+LOOPS = (Kernel, Rows, Scan, Greatest, Scatter)
 
 
 def trip_loops(step: Loops) -> list[Variable]:

@@ -10,15 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from ...ir.types import Type
-from ...lower.lir.expr import Load, Reduce, load, substitute, unconditional, walk
-from ...lower.lir.index import Variable, as_index
-from ...lower.lir.program import Buffer, Store
-from .lanes import vector_lines
-from .llvm.text import Vector
-from .reductions import IN_TURN, combine
-from .render import Scope
+from ....ir.types import Type
+from ....lower.lir.expr import Load, Reduce, load, substitute, unconditional, walk
+from ....lower.lir.index import Variable, as_index
+from ....lower.lir.program import Buffer, Store
+from ..llvm.text import Vector
+from .scalar import IN_TURN, combine
+from .scope import Scope
 from .sums import PIECE, goes_alike
+from .vectors import vector_lines
 
 BLOCK = 1 << 13  # bytes of results at a time
 TOGETHER = 4  # rows that are combined before they meet the results
