@@ -47,6 +47,7 @@ class Case:
     loops: bool = False
     weights: bool = False
     is_peak: bool = False
+    is_small: bool = False  # an elementwise operation on few numbers
     starts: bool = False
     in_readme: bool = False
     without: dict[str, str] = field(default_factory=dict)  # library -> why it is left out

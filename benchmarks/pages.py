@@ -22,6 +22,7 @@ from .report import (
 )
 from .result import OURS, SLOW, Result, geometric_mean, slower, speedups
 
+MOST_OF_NUMPY, MOST_OF_JAX = 2.5, 0.5  # times of small operations that are fast enough
 FULL = "docs/benchmarks.md"
 README_COLUMNS = ("rlx", "jax", "torch", "torch-compiled", "mlx", "onnxruntime", "numpy")
 EXPLAINED = """\
@@ -66,6 +67,24 @@ def conclusion(results: Sequence[Result]) -> str:
     )
 
 
+def eager_conclusion(results: Sequence[Result]) -> str:
+    """Single operations against the better of JAX and PyTorch, small ones against NumPy and JAX.
+
+    NumPy has neither derivatives nor devices, so that it is a measure of its own.
+    """
+    given = [r for r in results if r.case.kind == "eager"]
+    found = [ratio for r in given if (ratio := r.rival_speedup) is not None]
+    small = [r for r in given if r.case.is_small]
+    near = sum(ratio >= 1 / MOST_OF_NUMPY for ratio in speedups(small, "numpy"))
+    ahead = sum(ratio >= 1 / MOST_OF_JAX for ratio in speedups(small, "jax"))
+    return (
+        f"Operations one by one: {geometric_mean(found):.2f} times as fast as the better of JAX "
+        f"and PyTorch (geometric mean of {len(found)} cases). Of {len(small)} small elementwise "
+        f"ones {near} take at most {MOST_OF_NUMPY} times the time of NumPy, {ahead} at most "
+        f"{MOST_OF_JAX} times that of JAX."
+    )
+
+
 def floors_told(peaks: dict[str, float]) -> str:
     """The peaks, in a sentence."""
     each = [f"{dtype} {flops / 1e9:.0f} GFLOP/s" for dtype, flops in peaks.items()]
@@ -79,6 +98,7 @@ def terminal_page(results: Sequence[Result], peaks: dict[str, float]) -> str:
     parts = [f"{title}\n{as_text(*table)}" for title, table in made.items()]
     parts += ["\n".join(problems(results))] if problems(results) else []
     parts += [floors_told(peaks), as_text(*summary), conclusion(results)]
+    parts += [eager_conclusion(results)] if any(r.case.kind == "eager" for r in results) else []
     return "\n\n".join(parts)
 
 
@@ -95,6 +115,7 @@ def full_page(
     """Everything, in Markdown; `told` is the environment of the run."""
     parts = ["# Benchmarks", "`make bench` rewrites this page.", EXPLAINED]
     parts += [f"Measured on {machine(told)}. {floors_told(peaks)}", conclusion(results)]
+    parts += [eager_conclusion(results)] if any(r.case.kind == "eager" for r in results) else []
     parts += [f"![speed-up against the best peer]({chart})"] if chart else []
     for title, table in tables(results).items():
         parts.append(f"## {title}")

@@ -256,8 +256,13 @@ def tables(results: Sequence[Result]) -> dict[str, tuple[Row, list[Row]]]:
     names = libraries_of(results)
     made = {"Summary": (summary_head(results), summary_rows(results))}
     for group in dict.fromkeys(r.case.group for r in results):
-        rows = [row_of(r, names) for r in results if r.case.group == group]
-        made[group.capitalize()] = (head_of(names), rows)
+        some = [r for r in results if r.case.group == group]
+        head, rows = head_of(names), [row_of(r, names) for r in some]
+        if any(r.case.kind == "eager" for r in some):
+            head.append("over JAX or PyTorch")
+            for row, result in zip(rows, some, strict=True):
+                row.append(ratio_cell(result.rival_speedup))
+        made[group.capitalize()] = (head, rows)
     if starts := start_rows(results):
         made["Compiling and memory"] = (START_HEAD, starts)
     return made

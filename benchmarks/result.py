@@ -11,6 +11,7 @@ from typing import Any
 from .case import Case
 
 OURS = "rlx"
+RIVALS = ("jax", "torch")  # which differentiate and compile single operations, too
 SLOW = 0.95  # below this part of the best peer's speed, a case counts as slower
 
 
@@ -43,7 +44,11 @@ class Result:
     @property
     def best_peer(self) -> str | None:
         """The fastest of them."""
-        return min(self.peers, key=self.median, default=None)
+        return self.best_of(self.peers)
+
+    def best_of(self, names: Iterable[str]) -> str | None:
+        """The fastest of those of these peers that did the case right."""
+        return min((n for n in names if n in self.peers), key=self.median, default=None)
 
     def ratios(self, peer: str) -> list[float]:
         """For each round a peer's time divided by ours; above 1 we are faster."""
@@ -56,6 +61,12 @@ class Result:
         if peer is None or OURS not in self.seconds:
             return None
         return statistics.median(self.ratios(peer))
+
+    @property
+    def rival_speedup(self) -> float | None:
+        """The same against the better of JAX and PyTorch."""
+        rival = self.best_of(RIVALS)
+        return None if rival is None else self.speedup(rival)
 
     @property
     def speedup_spread(self) -> tuple[float, float] | None:

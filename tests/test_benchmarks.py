@@ -83,6 +83,20 @@ def test_eager_cases_are_called_as_they_are():
             opened("torch-compiled").eager(np.add)
 
 
+def test_single_operations_are_told_against_jax_or_pytorch_and_against_numpy():
+    fast = result_of("eager-sin", rlx=[1.0], jax=[4.0], torch=[2.0], numpy=[0.5])
+    slow = result_of("eager-add", rlx=[1.0], jax=[1.0], torch=[8.0], numpy=[0.1])
+    assert fast.rival_speedup == 2.0
+    told = pages.terminal_page([fast, slow], {})
+    assert "over JAX or PyTorch" in told
+    assert "1.41 times as fast as the better of JAX and PyTorch" in told
+    assert (
+        "Of 2 small elementwise ones 1 take at most 2.5 times the time of NumPy, 1 at most 0.5"
+        in told
+    )
+    assert result_of("eager-sin", rlx=[1.0], numpy=[0.5]).rival_speedup is None
+
+
 def test_floors(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(floors, "numpy_peak", lambda: 1e9)
     monkeypatch.setattr(floors, "copy_seconds", lambda nbytes: nbytes / 1e9)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import threading
+import warnings
 
 import numpy as np
 import pytest
 
 import rlx
 import rlx.numpy as rnp
-from rlx.ir.errors import RlxError, ShapeError
+from rlx.ir.errors import AliasError, RlxError, ShapeError
 from rlx.numpy import elementwise
 from rlx.trace import by_numpy, short_ways
 
@@ -123,6 +125,78 @@ def test_shapes_are_the_same_by_all_ways():
         assert short == long
     assert x.reshape(12) is x
     assert x[...] is x
+
+
+def test_axes_are_the_same_by_all_ways():
+    x = rlx.array(np.arange(24, dtype=np.int32).reshape(2, 3, 4))
+    for axes in (None, (2, 0, 1), (-1, 0, 1), (0, 1, 2), (0, 1), (0, 0, 1), (0, 1, 3), [1, 0, 2]):
+        short, long = tried(rnp.transpose, x, axes)
+        assert short == long, axes
+    assert x.transpose(0, 1, 2) is x
+    part, x[0, 0, 0] = x.T, 7
+    with pytest.raises(AliasError):
+        part.sum()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dtypes_are_the_same_by_all_ways(dtype):
+    for given, shape in itertools.product(DTYPES, ((2, 3), ())):
+        x = some(given, shape) if shape else some(given)[1, 2]
+        short, long = tried(lambda x=x: x.astype(dtype))
+        assert short == long, given
+    with np.errstate(all="raise"):
+        short, long = tried(lambda: rlx.array([np.nan, 1e30, -1e30]).astype(dtype))
+    assert short == long
+
+
+@pytest.mark.parametrize("join", [rnp.concatenate, rnp.stack])
+def test_joined_arrays_are_the_same_by_all_ways(join):
+    x, y, z = some("int32"), some("float32"), some("float32", (1, 3))
+    for arrays in ([x, x], (y, y), [x, y], [y], [], [y, z], [y, np.ones((2, 3))], [y[0, 0], 1.0]):
+        for axis in (0, 1, -1, 2, 3, -4, True, None):
+            if not (join is rnp.stack and axis is None):
+                short, long = tried(join, arrays, axis)
+                assert short == long, (arrays, axis)
+    made = join([y, y])
+    part, made[0] = y[0], 5.0  # what is joined is no part
+    assert part.tolist() == [0, 1, 2]
+
+
+def test_parts_that_arrive_from_threads_are_all_known():
+    x = rlx.array(np.zeros(8, np.float32))
+
+    def take(found: list) -> None:
+        found.extend(x[i % 8 : i % 8 + 1] for i in range(500))
+
+    takers = [[] for _ in range(4)]
+    threads = [threading.Thread(target=take, args=(found,)) for found in takers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    x[3] = 1.0
+    for found in takers:
+        for i, part in enumerate(found):
+            if i % 8 != 3:
+                assert part.tolist() == [0.0]
+                continue
+            with pytest.raises(AliasError):
+                part.tolist()
+
+
+def test_threads_compute_at_once_without_a_word():
+    x = rlx.array(np.full(4096, -1.0, np.float32))
+    made: list = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        work = lambda: made.append([rnp.log(x) for _ in range(300)])  # noqa: E731
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(made) == 4
+    assert all(np.isnan(y).all() for found in made for y in found)
 
 
 def test_user_s_errstate_changes_nothing():

@@ -81,17 +81,18 @@ def steps(library: Library) -> Callable[..., Any]:
 
 
 CASES = [
-    eager("add", "add(a, b), 8", vectors(2, 8), lambda lib: lib.xp.add, in_readme=True),
-    eager("plus", "a + b, 8", vectors(2, 8), lambda lib: operator.add),
-    eager("twice", "a * 2 + 1, 8", vectors(1, 8), lambda lib: lambda x: x * 2 + 1),
-    eager("sin", "sin, 8", vectors(1, 8), lambda lib: lib.xp.sin),
+    eager("add", "add(a, b), 8", vectors(2, 8), lambda lib: lib.xp.add, is_small=True,
+          in_readme=True),
+    eager("plus", "a + b, 8", vectors(2, 8), lambda lib: operator.add, is_small=True),
+    eager("twice", "a * 2 + 1, 8", vectors(1, 8), lambda lib: lambda x: x * 2 + 1, is_small=True),
+    eager("sin", "sin, 8", vectors(1, 8), lambda lib: lib.xp.sin, is_small=True),
     eager("sum", "sum, 8", vectors(1, 8), lambda lib: lib.xp.sum),
     eager("matmul-small", "matmul 32", vectors(2, 32, 32), lambda lib: lib.xp.matmul),
     eager("slice", "x[2:5], 8", vectors(1, 8), lambda lib: lambda x: x[2:5]),
     eager("set", "x[2] = 1 in a copy, 8", vectors(1, 8),
           lambda lib: lambda x: lib.with_element(x, 2, 1.0)),
     eager("reshape", "reshape, 8", vectors(1, 8), lambda lib: lambda x: x.reshape(2, 4)),
-    eager("where", "where(x > 0, x, y), 8", vectors(2, 8), choice),
+    eager("where", "where(x > 0, x, y), 8", vectors(2, 8), choice, is_small=True),
     eager("mean", "mean over axis 0, (8, 8)", vectors(1, 8, 8),
           lambda lib: lambda x: lib.xp.mean(x, 0)),
     eager("add-1M", "add(a, b), 1M", vectors(2, MILLION), lambda lib: lib.xp.add),

@@ -27,7 +27,7 @@ from ..trace.apply import apply, as_operand, as_tensor, operand_type
 from ..trace.arguments import flag
 from ..trace.array import Array
 from ..trace.axes import integer
-from ..trace.by_numpy import short
+from ..trace.by_numpy import converted, is_free, short
 from ..trace.control import while_loop
 from ..trace.host import is_python_scalar
 from ..trace.ownership import is_part
@@ -74,6 +74,13 @@ def dtype_of(x: Tensor) -> np.dtype:
 def astype(x: Tensor, dtype: Any, *, copy: bool = True, device: Memory | str | None = None) -> Any:
     """The numbers in another dtype; `copy=False` may give the array itself."""
     wanted = as_dtype(dtype)
+    if (
+        copy is True
+        and device is None
+        and is_free(x)
+        and (made := converted(x, wanted)) is not None
+    ):
+        return made
     given = x = as_tensor(x)
     if is_complex(x.dtype) and not is_complex(wanted) and not is_bool(wanted):
         x = apply("real", x)

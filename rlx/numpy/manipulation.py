@@ -21,7 +21,7 @@ from ..trace.arguments import choice, count_of, flag, members, wrong
 from ..trace.array import Array
 from ..trace.axes import as_shape, integer, one_axis, resolve_shape, some_axes
 from ..trace.axes import broadcast_shapes as _broadcast_shapes
-from ..trace.by_numpy import is_free, reshaped
+from ..trace.by_numpy import is_free, joined, reshaped, transposed
 from ..trace.host import to_numpy
 from ..trace.ownership import is_part
 from ..trace.promotion import broadcast_operands, convert, convert_exactly, result_dtype
@@ -39,10 +39,8 @@ def reshape(a: Tensor, shape: Any, order: str = "C", *, copy: bool | None = None
 
     `copy=True` gives another array also where the shape stays.
     """
-    if order == "C" and copy is None and is_free(a):
-        made = reshaped(a, shape)
-        if made is not None:
-            return made
+    if order == "C" and copy is None and is_free(a) and (made := reshaped(a, shape)) is not None:
+        return made
     a = as_tensor(a)
     a = a.copy() if flag("reshape: copy", copy) else a
     choice("reshape: order", order, ("C", "F"))
@@ -65,6 +63,8 @@ def flatten(a: Tensor, order: str = "C") -> Any:
 
 def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Any:
     """The axes in another order; without `axes` in reverse order."""
+    if is_free(a) and (made := transposed(a, axes)) is not None:
+        return made
     a = as_tensor(a)
     order = tuple(reversed(range(a.ndim))) if axes is None else some_axes("transpose", axes, a.ndim)
     if len(order) != a.ndim:
@@ -210,6 +210,8 @@ def _same_dtype(name: str, arrays: Any) -> list[Any]:
 
 def concatenate(arrays: Sequence[Tensor], axis: int | None = 0, dtype: Any = None) -> Any:
     """The arrays one after another along an axis; None joins all their elements."""
+    if dtype is None and (made := joined(arrays, axis, np.concatenate)) is not None:
+        return made
     _no_array("concatenate", axis)
     tensors = _same_dtype("concatenate", arrays)
     if dtype is not None:
@@ -236,6 +238,8 @@ def concat(arrays: Sequence[Tensor], /, *, axis: int | None = 0) -> Any:
 
 def stack(arrays: Sequence[Tensor], axis: int = 0, out: None = None, dtype: Any = None) -> Any:
     """The arrays side by side along a new axis."""
+    if out is dtype is None and (made := joined(arrays, axis, np.stack)) is not None:
+        return made
     refuse_out("stack", out)
     _no_array("stack", axis)
     tensors = _same_dtype("stack", arrays)

@@ -12,13 +12,12 @@ ordinary way, which explains what is wrong, and so does everything while results
 
 from __future__ import annotations
 
+import contextvars
 import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy._core import _ufunc_config as ufunc_config
-from numpy._core.umath import _make_extobj as settings_of_errors
 
 from ..ir.errors import RlxError
 from ..ir.graph import OPS
@@ -37,12 +36,14 @@ WHOLE = 2**24  # Python integers up to this are exact in each dtype that they pa
 Chosen = Callable[[np.dtype], str | None]  # the op that computes a function of numbers of a dtype
 Range = tuple[np.ufunc | None, float, float]  # a ufunc and the Python numbers it takes
 
-_errors: Any = ufunc_config._extobj_contextvar  # type: ignore[attr-defined]
-_IGNORED: Any = settings_of_errors(all="ignore")
+_ignoring = contextvars.Context()  # where NumPy tells nothing of errors
+_ignoring.run(np.seterr, all="ignore")
+_quietly = _ignoring.run  # faster than to set what it tells, and to set it back
+_new = object.__new__
 _KNOWN = frozenset(DTYPES.values())
 _NOTHING: Range = (None, 0.0, 0.0)
 _PLAIN = frozenset((int, type(None), type(...)))
-_BOUNDS = frozenset((int, type(None)))
+_UNFIT = (IndexError, TypeError, ValueError, MemoryError)  # the ordinary way says what is wrong
 _WIDE = frozenset(DTYPES[name] for name in ("float32", "float64"))
 _FAR = 1e38  # beyond it a Python number may not fit float32
 
@@ -71,29 +72,37 @@ def short(op: str) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
 
 def of_one(function: Callable[[Any], Any], chosen: Chosen) -> Callable[[Any], Any]:
     """The same function of one number, with a short way for small arrays."""
-    ranges: dict[np.dtype, Range] = {}
-    hot, left = _nothing, OFTEN
+    ufuncs: dict[np.dtype, np.ufunc | None] = {}
+    hot: short_ways.Code | None = None
+    left = OFTEN
 
     @functools.wraps(function)
     def quick(x: Any, /) -> Any:
         nonlocal hot, left
         if type(x) is not Array or not short_ways.is_open or ownership.open_traces:
             return function(x)
-        made = hot(x)
-        if type(made) is Array:
+        if hot is not None and type(made := hot(x)) is Array:
             return made
-        given = x._data
-        found = ranges.get(given.dtype)
-        if found is None:
-            found = ranges[given.dtype] = _range(chosen, given.dtype, ())
-        ufunc, *_ = found
-        if ufunc is None or x._device is not None or given.size > SMALL:
+        data = x._data
+        ufunc = ufuncs.get(data.dtype)
+        if ufunc is None and data.dtype not in ufuncs:
+            ufunc = ufuncs[data.dtype] = _range(chosen, data.dtype, ())[0]
+        if ufunc is None or x._device is not None or data.size > SMALL:
             return function(x)
         left -= 1
         if not left:
-            hot = short_ways.exact_code(function, (x,)) or _nothing
-            left = 0 if hot is _nothing else OFTEN
-        return _computed(ufunc, given)
+            hot = short_ways.exact_code(function, (x,))
+            left = 0 if hot is None else OFTEN
+        try:
+            data = _quietly(ufunc, data)
+        except RuntimeError:  # another thread computes in that context
+            data = _ignored(ufunc, data)
+        if type(data) is not np.ndarray:
+            return _array(data)
+        data.setflags(False)  # type: ignore[call-arg]  # as `_array` does, for a call takes as long as a sum
+        made = _new(Array)
+        made._data, made._device = data, None
+        return made
 
     return quick
 
@@ -105,48 +114,37 @@ def of_two(
 
     It is not to be compiled unless it `has_code` that gives NumPy's bits.
     """
-    ranges: dict[type, dict[np.dtype, Range]] = {Array: {}, int: {}, float: {}}
-    hot, left = _nothing, OFTEN * has_code  # code for two arrays
-    with_number = _nothing, None  # code for an array and that number
-    turned = _number_first(function, chosen, ranges)
+    ranges: dict[np.dtype, Range] = {}
+    hot: short_ways.Code | None = None
+    left = OFTEN * has_code
+    number_last = _with_number(function, chosen, has_code, is_first=False)
+    number_first = _with_number(function, chosen, has_code, is_first=True)
 
     @functools.wraps(function)
     def quick(x: Any, y: Any, /) -> Any:
-        nonlocal hot, with_number, left
-        kind = type(y)
-        if type(x) is not Array or kind not in ranges:
-            return turned(x, y) if kind is Array else function(x, y)
+        nonlocal hot, left
         if not short_ways.is_open or ownership.open_traces:
             return function(x, y)
-        if kind is Array:
-            made = hot(x, y)
-        else:
-            code, number = with_number
-            made = code(x) if y is number else None  # -0.0 and True are other numbers than 0 and 1
-        if type(made) is Array:
+        if type(x) is not Array:
+            return number_first(y, x) if type(y) is Array else function(x, y)
+        if type(y) is not Array:
+            return number_last(x, y)
+        if hot is not None and type(made := hot(x, y)) is Array:
             return made
-        a, b = x._data, y
+        a, b = x._data, y._data
         dtype = a.dtype
-        found = ranges[kind].get(dtype)
+        found = ranges.get(dtype)
         if found is None:
-            found = ranges[kind][dtype] = _range(chosen, dtype, (kind,))
-        ufunc, low, high = found
-        if ufunc is None or x._device is not None or a.size > SMALL:
+            found = ranges[dtype] = _range(chosen, dtype, (Array,))
+        ufunc = found[0]
+        if ufunc is None or b.dtype is not dtype or not (x._device is y._device is None):
             return function(x, y)
-        if kind is Array:
-            b = y._data
-            if b.dtype is not dtype or y._device is not None or b.size > SMALL:
-                return function(x, y)
-        elif not low <= y <= high:
+        if a.size > SMALL or b.size > SMALL:
             return function(x, y)
         left -= 1
         if not left:
-            code = short_ways.exact_code(function, (x, y)) or _nothing
-            left = 0 if code is _nothing else OFTEN
-            if kind is Array:
-                hot = code
-            else:
-                with_number = code, y
+            hot = short_ways.exact_code(function, (x, y))
+            left = 0 if hot is None else OFTEN
         try:
             return _computed(ufunc, a, b)
         except ValueError:  # the shapes do not fit together, which the ordinary way explains
@@ -155,44 +153,62 @@ def of_two(
     return quick
 
 
-def _number_first(
-    function: Callable[[Any, Any], Any],
-    chosen: Chosen,
-    ranges: dict[type, dict[np.dtype, Range]],
-) -> Callable[[Any, Any], Any]:
-    """The same function of anything and an array, with a short way for Python numbers."""
+def _with_number(
+    function: Callable[[Any, Any], Any], chosen: Chosen, has_code: bool, *, is_first: bool
+) -> Callable[[Array, Any], Any]:
+    """The function of an array and something else, which is a Python number on short ways.
 
-    def turned(x: Any, y: Any) -> Any:
-        kind = type(x)
-        if kind not in (int, float) or not short_ways.is_open or ownership.open_traces:
-            return function(x, y)
-        dtype = y._data.dtype
-        found = ranges[kind].get(dtype)
+    The other comes second in both, unless it `is_first` in the call.
+    """
+    ranges: dict[type, dict[np.dtype, Range]] = {int: {}, float: {}}
+    hot: short_ways.Code | None = None
+    number, left = None, OFTEN * has_code  # code is for this number
+
+    def quick(x: Array, y: Any) -> Any:
+        nonlocal hot, number, left
+        # -0.0 and True are other numbers than 0 and 1
+        if hot is not None and y is number and type(made := hot(x)) is Array:
+            return made
+        pair = (y, x) if is_first else (x, y)
+        kind, data = type(y), x._data
+        if kind not in ranges:
+            return function(*pair)
+        found = ranges[kind].get(data.dtype)
         if found is None:
-            found = ranges[kind][dtype] = _range(chosen, dtype, (kind,))
+            found = ranges[kind][data.dtype] = _range(chosen, data.dtype, (kind,))
         ufunc, low, high = found
-        if ufunc is None or y._device is not None or y.size > SMALL or not low <= x <= high:
-            return function(x, y)
-        return _computed(ufunc, x, y._data)
+        if ufunc is None or x._device is not None or data.size > SMALL or not low <= y <= high:
+            return function(*pair)
+        left -= 1
+        if not left:
+            hot, number = short_ways.exact_code(function, pair), y
+            left = 0 if hot is None else OFTEN
+        return _computed(ufunc, y, data) if is_first else _computed(ufunc, data, y)
 
-    return turned
+    return quick
 
 
-def _nothing(*arrays: Any) -> None:
-    """Code where there is none."""
+def _ignored(function: Callable[..., Any], *operands: Any) -> Any:
+    """What a function gives, whatever the user wants to hear of errors."""
+    with np.errstate(all="ignore"):
+        return function(*operands)
 
 
-def _computed(ufunc: np.ufunc, *operands: Any) -> Array:
-    """What a ufunc gives, whatever the user wants to hear of its errors."""
-    before = _errors.set(_IGNORED)
+def _computed(ufunc: np.ufunc, a: Any, b: Any) -> Array:
+    """What a ufunc gives of two operands."""
     try:
-        data = ufunc(*operands)
-    finally:
-        _errors.reset(before)
+        data = _quietly(ufunc, a, b)
+    except RuntimeError:  # another thread computes in that context
+        data = _ignored(ufunc, a, b)
+    return _array(data)
+
+
+def _array(data: Any) -> Array:
+    """An array on new dense memory, or of a number."""
     if type(data) is not np.ndarray:
         data = np.asarray(data)
     data.setflags(False)  # type: ignore[call-arg]  # a keyword takes as long as a sum
-    made = Array.__new__(Array)
+    made = _new(Array)
     made._data, made._device = data, None
     return made
 
@@ -240,27 +256,71 @@ def elements(x: Array, index: Any) -> Array | None:
     """The elements at numbers and slices."""
     if not _is_plain(index):
         return None
+    whole = x._data
     try:
-        data = x._data[index]
-    except (IndexError, ValueError):
+        data = whole[index]
+        return None if data.shape == whole.shape else view(data)  # the whole is no part
+    except _UNFIT:
         return None
-    return None if data.shape == x._data.shape else view(data)  # the whole is no part
 
 
 def reshaped(x: Array, shape: Any) -> Array | None:
     """The elements under another shape."""
-    sizes = shape if type(shape) is tuple else (shape,)
-    if any(type(size) is not int or size < -1 for size in sizes):  # NumPy takes -2 for -1
+    for size in shape if type(shape) is tuple else (shape,):
+        if type(size) is not int or size < -1:  # NumPy takes -2 for -1
+            return None
+    data = x._data
+    try:
+        return _part(x, data.reshape(shape))
+    except _UNFIT:
+        return None
+
+
+def transposed(x: Array, axes: Any) -> Array | None:
+    """The axes in another order; None for the reverse one."""
+    if axes is not None and not (type(axes) is tuple and all(type(i) is int for i in axes)):
         return None
     try:
-        data = x._data.reshape(sizes)
-    except ValueError:
+        return _part(x, x._data.transpose(axes))
+    except _UNFIT:
         return None
-    return None if data.shape == x._data.shape else _part(x, view(data))
 
 
-def _part(x: Array, made: Array) -> Array:
-    return ownership.is_new_part(x, made) if made._data.ndim else made
+def _part(x: Array, data: np.ndarray) -> Array | None:
+    """A part of an array, made of a view of its elements; None where that is the whole."""
+    if data.shape == x._data.shape and data.strides == x._data.strides:
+        return None
+    made = view(data)
+    return ownership.is_new_part(x, made) if data.ndim else made
+
+
+def converted(x: Array, dtype: np.dtype) -> Array | None:
+    """The numbers of a small array in another dtype."""
+    data = x._data
+    if data.dtype is dtype or data.dtype not in _KNOWN or data.size > SMALL:
+        return None
+    return _array(*OPS["convert"].run([data], {"dtype": dtype}))
+
+
+def joined(arrays: Any, axis: Any, join: Callable[..., Any]) -> Array | None:
+    """Small arrays of one dtype in one array, by a function of NumPy."""
+    if type(arrays) not in (list, tuple) or type(axis) is not int or len(arrays) < 2:
+        return None
+    if not short_ways.is_open or ownership.open_traces:
+        return None
+    given = []
+    for x in arrays:
+        if type(x) is not Array or x._device is not None or x._data.size > SMALL:
+            return None
+        given.append(x._data)
+    dtype = given[0].dtype
+    for data in given:
+        if data.dtype is not dtype:
+            return None
+    try:
+        return view(join(given, axis))
+    except _UNFIT:
+        return None
 
 
 def _is_plain(index: Any) -> bool:
@@ -268,8 +328,9 @@ def _is_plain(index: Any) -> bool:
     for item in index if type(index) is tuple else (index,):
         kind = type(item)
         if kind is slice:
-            if not {type(item.start), type(item.stop), type(item.step)} <= _BOUNDS:
-                return False
+            for bound in (item.start, item.stop, item.step):
+                if bound is not None and type(bound) is not int:
+                    return False
         elif kind not in _PLAIN:
             return False
     return True
@@ -277,14 +338,8 @@ def _is_plain(index: Any) -> bool:
 
 def view(data: Any) -> Array:
     """An array on the memory of another one, or on a copy where that is not dense."""
-    if type(data) is not np.ndarray:
-        data = np.asarray(data)
-    if not data.flags.c_contiguous:
-        data = np.ascontiguousarray(data)
-    data.setflags(False)  # type: ignore[call-arg]  # a keyword takes as long as a sum
-    made = Array.__new__(Array)
-    made._data, made._device = data, None
-    return made
+    is_dense = type(data) is not np.ndarray or data.flags.c_contiguous
+    return _array(data if is_dense else np.ascontiguousarray(data))
 
 
 def changed(name: str, x: Any, index: Any, values: Any) -> Array | None:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from ..ir.errors import AliasError, ImmutableError
 from ..ir.source import user_source
-from .parts import Box, Parts, Places
+from .parts import FEW, Box, Parts, Places
 
 _serials = itertools.count(1)
 _counting = threading.Lock()
@@ -60,15 +60,13 @@ class Ties:
     in a `field` of a module never changes.
     """
 
-    __slots__ = ("bases", "birth", "field", "holder", "owner", "parts")
-
-    def __init__(self, birth: int | None = None) -> None:
-        self.birth = birth
-        self.field: InField | None = None
-        self.bases: tuple[weakref.ref[Any], ...] = ()
-        self.parts: Parts | None = None
-        self.owner = ""
-        self.holder: weakref.ref[Any] | None = None
+    # of the class, so that most ties set one of them only
+    birth: int | None = None
+    field: InField | None = None
+    bases: tuple[weakref.ref[Any], ...] = ()
+    parts: Parts | None = None
+    owner = ""
+    holder: weakref.ref[Any] | None = None
 
 
 class Outdated:
@@ -113,7 +111,11 @@ def is_tracing() -> bool:
 
 def new_ties() -> Ties | None:
     """The ties of an array made now, while some thread records a function."""
-    return Ties(_state.traces[-1]) if _state.traces else None
+    if not _state.traces:
+        return None
+    ties = Ties()
+    ties.birth = _state.traces[-1]
+    return ties
 
 
 def make_here(results: Any) -> Any:
@@ -132,7 +134,7 @@ def ties_of(x: Any) -> Ties | None:
 
 
 def _tie(x: Any) -> Ties:
-    ties = ties_of(x)
+    ties = getattr(x, "_ties", None)
     if ties is None:
         with _tying:
             ties = ties_of(x)
@@ -178,36 +180,52 @@ def is_part(x: Any, part: Any, places: Places = None) -> Any:
     """Note that an array is what NumPy would make a view of `x`; gives the part."""
     if part is x or not part.shape:
         return part
-    made, ties = _tie(part), _tie(x)
-    made.bases = (weakref.ref(x), *ties.bases)
-    _note(x, ties, part, places)
-    return part
+    return _note(x, part, _tie(part), places)
 
 
 def is_new_part(x: Any, part: Any, places: Places = None) -> Any:
     """The same for an array that was made just now and has no ties yet."""
-    ties = _tie(x)
     part._ties = made = Ties()
-    made.bases = (weakref.ref(x), *ties.bases)
-    _note(x, ties, part, places)
+    ties = _tie(x)
+    if ties.bases or ties.parts is None:
+        return _note(x, part, made, places)
+    made.bases = (weakref.ref(x),)
+    arrived = ties.parts.arrived
+    arrived.append((weakref.ref(part), places))
+    if len(arrived) >= FEW:
+        _settle(ties.parts)
     return part
 
 
-def _note(x: Any, ties: Ties, part: Any, places: Places) -> None:
-    """Note a part with the whole, and with what that is a part of."""
-    reference = weakref.ref(part)
+def _note(x: Any, part: Any, made: Ties, places: Places) -> Any:
+    """Note a part with the whole, and with what that is a part of; gives the part."""
+    reference, ties = weakref.ref(part), _tie(x)
+    made.bases = bases = (weakref.ref(x), *ties.bases)
+    _arrive(ties.parts or _parts_of(x), reference, places)
+    for base in bases[1:]:
+        whole = base()
+        if whole is not None:
+            _arrive(_parts_of(whole), reference, None)
+    return part
+
+
+def _arrive(parts: Parts, reference: weakref.ref[Any], places: Places) -> None:
+    parts.arrived.append((reference, places))
+    if len(parts.arrived) >= FEW:
+        _settle(parts)
+
+
+def _settle(parts: Parts) -> None:
     with _tying:
-        _parts_of(x).add(reference, places)
-        for base in ties.bases:
-            whole = base()
-            if whole is not None:
-                _parts_of(whole).add(reference, None)
+        parts.settle()
 
 
 def _parts_of(x: Any) -> Parts:
     ties = _tie(x)
     if ties.parts is None:
-        ties.parts = Parts(x.ndim)
+        with _tying:
+            if ties.parts is None:
+                ties.parts = Parts(x.ndim)
     return ties.parts
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,30 +19,37 @@ class Parts:
     """Weak references to parts, and their places.
 
     If there are many, `bounds` has the least and the greatest place along each axis of those that
-    an assignment has met, so that most are passed over at once. Callers hold a lock; what a forked
-    child finds half done there it can go on with, for no row is ever in two halves.
+    an assignment has met, so that most are passed over at once. Parts arrive by `arrived.append`,
+    for which no lock is needed; callers of all else hold one. What a forked child finds half done
+    there it can go on with, for no row is ever in two halves.
     """
 
     def __init__(self, rank: int) -> None:
+        self.arrived: deque[tuple[weakref.ref[Any], Places]] = deque()
         self.rows: list[tuple[weakref.ref[Any] | None, Box | Places]] = []
         self.bounds = np.empty((0, 2, rank))
         self.limit = FEW  # at so many the dead are forgotten
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.rows) + len(self.arrived)
 
-    def add(self, reference: weakref.ref[Any], places: Places) -> None:
-        """Add a part."""
+    def settle(self) -> None:
+        """Give what arrived and lives its row; forget the dead where there are many rows."""
+        arrived, rows = self.arrived, self.rows
+        while arrived:
+            row = arrived.popleft()
+            if row[0]() is not None:
+                rows.append(row)
         if len(self) >= self.limit:
             self._forget_dead()
             self.limit = max(FEW, 2 * len(self))
-        self.rows.append((reference, places))
 
     def taken(self, box: Box) -> Iterator[Any]:
         """Give and forget the living parts that may share places with a box."""
-        if len(self) <= FEW:
+        self.settle()
+        if len(self.rows) <= FEW:
             self._forget_dead()
-        for i in range(len(self)) if len(self) <= FEW else self._near(box):
+        for i in range(len(self.rows)) if len(self.rows) <= FEW else self._near(box):
             reference, places = self.rows[i]
             known = _boxed(places)
             is_met = reference is not None and meet(known, box)
@@ -53,7 +61,7 @@ class Parts:
     def _near(self, box: Box) -> list[int]:
         """The parts whose bounds are not apart from those of a box."""
         first, rank = len(self.bounds), self.bounds.shape[2]
-        if first < len(self):
+        if first < len(self.rows):
             late = [(reference, _boxed(places)) for reference, places in self.rows[first:]]
             self.rows[first:] = late
             bounds = np.array([_bounds(known, rank) for _, known in late], float)
