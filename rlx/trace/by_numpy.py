@@ -89,10 +89,11 @@ def of_one(function: Callable[[Any], Any], chosen: Chosen) -> Callable[[Any], An
             ufunc = ufuncs[data.dtype] = _range(chosen, data.dtype, ())[0]
         if ufunc is None or x._device is not None or data.size > SMALL:
             return function(x)
-        left -= 1
-        if not left:
-            hot = short_ways.exact_code(function, (x,))
-            left = 0 if hot is None else OFTEN
+        if left:  # nothing is counted where there is no code
+            left -= 1
+            if not left:
+                hot = short_ways.exact_code(function, (x,))
+                left = 0 if hot is None else OFTEN
         try:
             data = _quietly(ufunc, data)
         except RuntimeError:  # another thread computes in that context
