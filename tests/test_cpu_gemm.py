@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from audit import COMPLETE
 
-from rlx.backends.cpu.gemm import GemmPlan, Operand, Places, Problem, emit_gemm
-from rlx.backends.cpu.gemm_plan import PANELS_AT_ONCE
 from rlx.backends.cpu.llvm import machine
 from rlx.backends.cpu.llvm.host import Host, host
 from rlx.backends.cpu.llvm.text import Function, Module, Vector
+from rlx.backends.cpu.products.emit import GemmPlan, Operand, Places, Problem, emit_gemm
+from rlx.backends.cpu.products.problem import PANELS_AT_ONCE
 
 GUARD = 64  # elements around C, and bytes around the scratch memory, that nobody may touch
 HAS = {"bfloat16": "+avx512bf16", "int8": "+avx512vnni", "uint8": "+avx512vnni"}

@@ -10,8 +10,8 @@ import pytest
 
 import rlx
 from rlx.backends.cpu import backend
-from rlx.backends.cpu.gemm_choice import GemmPlan
 from rlx.backends.cpu.llvm.host import host
+from rlx.backends.cpu.products.choice import GemmPlan
 
 NAMES = ("NHWC", "HWIO", "NHWC")
 EPS = {"float32": 2.0**-24, "float64": 2.0**-53}

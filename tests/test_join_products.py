@@ -11,7 +11,7 @@ from lowering import CHAINED, typed
 
 import rlx
 import rlx.numpy as rnp
-from rlx.backends.cpu.siblings import Siblings, with_siblings
+from rlx.backends.cpu.products.contraction import Siblings, with_siblings
 from rlx.ir import ops
 from rlx.ir.builder import build
 from rlx.ir.graph import Value

@@ -29,18 +29,18 @@ from ..sized_entry import Sizes, sized_entry
 from . import entry, pool
 from .entry import make_entry
 from .entry_layout import Spec, array_layout
-from .gemm_plan import Problem
 from .library import Library, constant_name
 from .llvm import machine
 from .llvm.compiling import Compiles, Units, compile_ahead, compiled_again, llvm_turn
 from .llvm.host import Host, host
 from .llvm.text import Module
+from .products.problem import Problem, Tuning
+from .products.tune import Tuned, tune, tunes
 from .program import ProgramWriter
 from .python_entry import aligned_array
 from .ranking import MOST_RANKED
 from .reuse import lifetimes, reused_memory
 from .stored import Code, Place, facts
-from .tune import Tuned, tune, tunes
 
 RELEASE_ABOVE = 50_000  # nanoseconds of work that pay for giving up the interpreter lock
 LOCAL_BYTES = 1 << 16  # of a thread's stack, for what a row passes on
@@ -203,10 +203,10 @@ class CpuBackend(Backend):
                 lowered = lower(graph, target, check)
                 program = lowered.program
                 times.append(time.perf_counter())
-                tuned = tune(program, fixed, _host_of(target)) if tunes(target) else {}
+                tuned = tune(program, fixed, _host_of(target), _writer) if tunes(target) else {}
                 times.append(time.perf_counter())
                 units = Units(Module(), host().cores, compiles.add)
-                writer = ProgramWriter(_host_of(target, tuned), units.add, units.module)
+                writer = ProgramWriter(_host_of(target), units.add, units.module, _tuning(tuned))
                 memory, early = writer.write(program, fixed)
                 times.append(time.perf_counter())
             objects = compiles.finish(units.rest())
@@ -306,15 +306,22 @@ class Linked:
         )
 
 
-def _host_of(target: Target, tuned: Mapping[Problem, Tuned] | None = None) -> Host:
-    plans = {problem: way.blocking for problem, way in (tuned or {}).items()}
-    return replace(host(), sums_alike=target.sums_alike, plans=plans)
+def _host_of(target: Target) -> Host:
+    return replace(host(), sums_alike=target.sums_alike)
+
+
+def _tuning(tuned: Mapping[Problem, Tuned]) -> Tuning:
+    return {problem: way.blocking for problem, way in tuned.items()}
+
+
+def _writer(host: Host, tuning: Tuning) -> ProgramWriter:
+    return ProgramWriter(host, tuning=tuning)
 
 
 def _stages(lowered: Lowered, target: Target, code: Code) -> dict[str, str]:
     """The stages' texts, made anew: their graphs are not kept."""
     fixed = code.early.fixed if code.early else 0
-    writer = ProgramWriter(_host_of(target, code.tuned))
+    writer = _writer(_host_of(target), _tuning(code.tuned))
     writer.write(lowered.program, fixed)
     text = writer.module.text
     return {**lowered.stages, "llvm": text, "assembly": machine.assembly(text)}

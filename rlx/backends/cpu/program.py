@@ -36,15 +36,6 @@ from ...lower.lir.program import (
     WhileStep,
 )
 from . import sorting
-from .chains import Links, emit_chain
-from .contraction import (
-    as_kernel,
-    contracts_natively,
-    emit_contraction,
-    plan_contraction,
-    row_blocks,
-    scratch_bytes,
-)
 from .equal_kernels import EqualKernels, Written, write_table
 from .library import (
     Call,
@@ -56,20 +47,31 @@ from .library import (
     product_call,
 )
 from .llvm.host import Host
-from .llvm.text import Function, Module, Vector
+from .llvm.text import AS_WRITTEN, KERNEL, Function, Module, Vector
 from .loops.costs import LOOPS, Loops, brief, loops_cost, parts_of, product_cost, splits, trip_loops
 from .loops.kernels import KERNEL_PARAMETERS, Layout, emit_kernel, emit_rows
 from .loops.scanning import emit_scan
 from .loops.scattering import emit_scatter
-from .pack_early import Early, emit_prepare, pack_early
 from .polls import LONG, begin_part, call_python, checked, finer, is_due, poll, stops
+from .products.constants import Early, emit_prepare, pack_early
+from .products.contraction import (
+    Links,
+    Siblings,
+    as_kernel,
+    contracts_natively,
+    emit_chain,
+    emit_contraction,
+    emit_siblings,
+    plan_contraction,
+    row_blocks,
+    scratch_bytes,
+    with_siblings,
+)
+from .products.problem import Tuning
 from .ranking import emit_greatest
 from .reuse import copied_input
 from .rounds import Part, Targets, copy_bytes, emit_rounds, emit_sized_main
-from .siblings import Siblings, emit_siblings, with_siblings
 
-KERNEL = "nounwind #0"
-AS_WRITTEN = f"optnone noinline {KERNEL}"  # of what takes no time beside what it calls, or others
 Native: TypeAlias = Loops | Contraction | Chain | Siblings
 SHORT = 4  # steps of a program that becomes one function
 
@@ -81,6 +83,7 @@ class ProgramWriter:
     host: Host
     complete: Callable[[Sequence[Function]], None] = lambda functions: None  # will not change
     module: Module = field(default_factory=Module)
+    tuning: Tuning = field(default_factory=dict)  # measured ways to compute products
     scratch: int = 0
     cost: float = 0.0
     brief: float = 0.0  # nanoseconds below which loops of the program being written are brief
@@ -105,7 +108,7 @@ class ProgramWriter:
         """
         early, same = None, program.inputs[len(program.inputs) - fixed :]
         if fixed:
-            early, packings = pack_early(program, fixed, self.host)
+            early, packings = pack_early(program, fixed, self.host, self.tuning)
             if packings:
                 emit_prepare(self.module, packings, same, self.host)
         if is_symbolic([b.type for b in program.inputs]):
@@ -312,7 +315,7 @@ class ProgramWriter:
         self.cost += nanoseconds
         parts = self._parts(f, extents, nanoseconds, is_product=True)
         most = parts if isinstance(parts, int) else self.host.cores
-        plan = plan_contraction(step, self.host, most)
+        plan = plan_contraction(step, self.host, most, self.tuning)
         # The loops around the tiles need no optimization, which would double the time to compile.
         attributes = AS_WRITTEN if plan.packs else KERNEL
         is_short = is_short and not plan.packs
@@ -333,11 +336,11 @@ class ProgramWriter:
         parts = self._parts(f, [], cost, is_product=True)
         assert isinstance(parts, int), "siblings are of known sizes"
         with self._kernel(f, step, layout, parts, False) as (kernel, inner, _):
-            needed = emit_siblings(self.module, kernel, step, inner, self.host, parts)
+            needed = emit_siblings(self.module, kernel, step, inner, self.host, parts, self.tuning)
         self.scratch = max(self.scratch, needed)
 
     def _chain(self, f: Function, step: Chain, layout: Layout) -> None:
-        links = Links.of(step, self.host)
+        links = Links.of(step, self.host, self.tuning)
         self.cost += links.cost
         extents = [v.extent for v in step.loops]
         parts = self._parts(f, extents, links.cost, is_product=True)

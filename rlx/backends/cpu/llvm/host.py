@@ -7,17 +7,13 @@ import math
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import llvmlite.binding as llvm
 
 from ....ir.config import threads_asked
-
-if TYPE_CHECKING:
-    from rlx.backends.cpu.gemm_plan import Blocking, Problem
 
 ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA = 158, 0x1023, 18  # numbers of the x86-64 kernel
 
@@ -29,7 +25,7 @@ class Host:
     If it `has_tiles`, it multiplies tiles of 16 rows of 64 bytes of bfloat16 and 8-bit integers. Of
     the `grouped` dtypes it adds several products to one sum at a time, in vectors of 64 bytes. If
     it `sums_alike`, the order of a sum depends on its own length only, and not on how many there
-    are (`sums.py`). Of some products the `plans` are known from measuring (`tune.py`).
+    are (`sums.py`).
     """
 
     cpu: str
@@ -43,7 +39,6 @@ class Host:
     has_tiles: bool = False
     grouped: tuple[str, ...] = ()
     sums_alike: bool = False
-    plans: Mapping[Problem, Blocking] = field(default_factory=dict, compare=False, repr=False)
 
     def lanes(self, itemsize: int) -> int:
         """How many numbers of `itemsize` bytes one vector register holds."""

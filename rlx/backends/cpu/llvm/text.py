@@ -17,6 +17,8 @@ import numpy as np
 
 from rlx.ir.dims import Size, Symbol
 
+KERNEL = "nounwind #0"  # attributes of functions; #0 are those of the module
+AS_WRITTEN = f"optnone noinline {KERNEL}"  # of what needs no optimization
 LLVM_NAMES = {
     "bool": "i1",
     "int8": "i8",

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .llvm.text import Function
+from ..llvm.text import Function
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,10 @@
-"""The two inner functions of a product.
+"""Microkernels of a product: they compute and store a register tile.
 
-One computes the register tile, the other stores a tile with care.
+Beside the tile of rows by vectors of columns there are two for few rows and columns that are
+contiguous along k. Both read B once, from end to end, which is all that the speed of memory allows.
+In long dot products (`emit_dots`) every register sums along k, in an order of its own. In
+`emit_columns` a block of B is transposed in registers, so that each sum is the same chain of
+multiply-adds as in any other tile.
 """
 
 from __future__ import annotations
@@ -8,10 +12,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .gemm_plan import BYTES, HALVES, NARROW, Blocking, Epilogue, Problem, Tile, memory_type
-from .gemm_windows import Digit, place_of
-from .llvm.text import Function, Module, Vector
-from .loops.scalar import narrow, rounded
+from ..llvm.text import Function, Module, Vector
+from ..loops.scalar import narrow, rounded
+from ..loops.vectors import transpose
+from .problem import (
+    BYTES,
+    HALVES,
+    NARROW,
+    Blocking,
+    Epilogue,
+    Problem,
+    Tile,
+    floor_power,
+    memory_type,
+)
+from .windows import Digit, place_of
 
 TILE_PARAMETERS = [("ptr", "%a"), ("ptr", "%b"), ("ptr", "%start"), ("i64", "%start_row")]
 TILE_PARAMETERS += [("ptr", "%out"), ("i64", "%out_row"), ("i64", "%depth"), ("ptr", "%ahead")]
@@ -366,3 +381,118 @@ def finished(
     assert before.is_float and after.is_float, "only an epilogue converts these sums"
     word = "fpext" if after.dtype == "float64" else "fptrunc"
     return f.emit(f"{word} {before.text} {x} to {after.text}")
+
+
+def emit_dots(module: Module, name: str, blocking: Blocking) -> None:
+    """Emit the tile of all rows and a few columns, in the place of `emit_kernel`'s."""
+    problem, tile = blocking.problem, blocking.tile
+    f = module.function(name, TILE_PARAMETERS, linkage="internal")
+    k = problem.k
+    vector = Vector(problem.accumulator, blocking.dot_lanes)
+    whole = k // vector.lanes * vector.lanes
+    sums = [f.constant(vector, 0)] * (tile.rows * tile.lanes)
+    with f.loop("0", str(whole), str(vector.lanes), [(vector.text, x) for x in sums]) as loop:
+        loop.next = _dot_step(f, blocking, vector, loop.index, loop.values, 0)
+    sums = loop.values
+    if whole < k:
+        sums = _dot_step(
+            f, blocking, vector, str(k - vector.lanes), sums, vector.lanes - (k - whole)
+        )
+    for r in range(tile.rows):
+        row = sums[r * tile.lanes : (r + 1) * tile.lanes]
+        out = f.offset("%out", vector.element, f.emit(f"mul i64 %out_row, {r}"))
+        for j, total in enumerate(row):
+            store(f, vector.dtype, 1, _horizontal(f, vector, total), out, j)
+    f.do("ret void")
+
+
+def _dot_step(
+    f: Function, blocking: Blocking, vector: Vector, p: str, sums: list[str], skipped: int
+) -> list[str]:
+    """Add one vector of every product; the first `skipped` lanes were added before."""
+    problem, tile = blocking.problem, blocking.tile
+    a_type = problem.accumulator if blocking.pack_a else problem.dtype
+    a = f.offset("%a", Vector(a_type).element, p)
+    b = f.offset("%b", Vector(problem.dtype).element, p)
+    columns = [
+        _masked(f, vector, load(f, problem.dtype, vector.lanes, b, j * problem.b.column), skipped)
+        for j in range(tile.lanes)
+    ]
+    made = []
+    for r in range(tile.rows):
+        x = load(f, a_type, vector.lanes, a, r * blocking.a_row)
+        x = _masked(f, vector, x, skipped)
+        for j, y in enumerate(columns):
+            made.append(multiply_add(f, vector, x, y, sums[r * tile.lanes + j]))
+    return made
+
+
+def _masked(f: Function, vector: Vector, x: str, skipped: int) -> str:
+    """Zero the first lanes; both factors are, as zero times infinity is not zero."""
+    if not skipped:
+        return x
+    lanes = ", ".join(f"i1 {'false' if i < skipped else 'true'}" for i in range(vector.lanes))
+    mask = Vector("bool", vector.lanes).text
+    zero = f.constant(vector, 0)
+    return f.emit(f"select {mask} <{lanes}>, {vector.text} {x}, {vector.text} {zero}")
+
+
+def _horizontal(f: Function, vector: Vector, x: str) -> str:
+    """The sum of all lanes."""
+    if vector.lanes == 1:
+        return x
+    kind = "fadd" if vector.is_float else "add"
+    name = f"@llvm.vector.reduce.{kind}.{vector.mangled}"
+    start = f"{vector.element} 0.0, " if vector.is_float else ""
+    starts = f"{vector.element}, " if vector.is_float else ""
+    f.declarations.add(f"declare {vector.element} {name}({starts}{vector.text})")
+    freely = "reassoc " if vector.is_float else ""
+    return f.emit(f"call {freely}{vector.element} {name}({start}{vector.text} {x})")
+
+
+def emit_columns(module: Module, name: str, blocking: Blocking) -> None:
+    """Emit the tile of all rows and a vector of columns, as `emit_kernel` does."""
+    problem, tile = blocking.problem, blocking.tile
+    f = module.function(name, TILE_PARAMETERS, linkage="internal")
+    vector = Vector(problem.accumulator, tile.lanes)
+    step = min(floor_power(problem.k), tile.lanes)
+    whole = problem.k // step * step
+    sums = [f.constant(vector, 0)] * tile.rows
+    with f.loop("0", str(whole), str(step), [(vector.text, x) for x in sums]) as loop:
+        loop.next = _block(f, blocking, step, loop.index, loop.values, 0)
+    sums = loop.values
+    if whole < problem.k:  # the last block begins within the one before it
+        skipped = step - (problem.k - whole)
+        sums = _block(f, blocking, step, str(problem.k - step), sums, skipped)
+    for r, total in enumerate(sums):
+        out = f.offset("%out", vector.element, f.emit(f"mul i64 %out_row, {r}"))
+        store(f, vector.dtype, vector.lanes, total, out)
+    f.do("ret void")
+
+
+def _block(
+    f: Function, blocking: Blocking, step: int, p: str, sums: list[str], skipped: int
+) -> list[str]:
+    """Add `step` products to each sum but the first ones, which were added before."""
+    problem, tile = blocking.problem, blocking.tile
+    vector = Vector(problem.accumulator, tile.lanes)
+    b = f.offset("%b", Vector(problem.dtype).element, p)
+    place = f.emit(f"mul i64 {p}, {problem.a.column}")
+    a = f.offset("%a", Vector(problem.dtype).element, place)
+    some = min(step, 16 // problem.itemsize)
+    made = list(sums)
+    for q in range(skipped, step):
+        if q % some == 0 or q == skipped:
+            rows = _rows(f, blocking, b, q // some * some, some)
+        for r in range(tile.rows):
+            x = load(f, problem.dtype, 1, a, q * problem.a.column + r * problem.a.row)
+            made[r] = multiply_add(f, vector, f.splat(x, vector), rows[q % some], made[r])
+    return made
+
+
+def _rows(f: Function, blocking: Blocking, b: str, first: int, count: int) -> list[str]:
+    """Some rows of B, turned out of as many numbers of each column: 16 bytes are the fastest."""
+    problem, lanes = blocking.problem, blocking.tile.lanes
+    places = [first + j * problem.b.column for j in range(lanes)]
+    lines = [load(f, problem.dtype, count, b, place) for place in places]
+    return transpose(f, Vector(problem.accumulator, count), lines)

@@ -12,26 +12,16 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from .gemm_choice import GemmPlan
-from .gemm_columns import emit_columns
-from .gemm_dots import emit_dots
-from .gemm_groups import emit_group_kernel
-from .gemm_kernel import emit_finish, emit_kernel
-from .gemm_pack import emit_pack_a, emit_pack_b, panel_start
-from .gemm_plan import (
-    Blocking,
-    Epilogue,
-    Operand,
-    Problem,
-    floor_power,
-    memory_type,
-)
-from .gemm_tiles import emit_tile_kernel, emit_tile_pack, tile_registers
-from .gemm_view import OperandView, emit_view_pack
-from .gemm_windows import place_of
-from .llvm.text import Function, Module, Vector
-from .loops.scope import Scope
-from .polls import goes_on
+from ..llvm.text import Function, Module, Vector
+from ..loops.scope import Scope
+from ..polls import goes_on
+from .choice import GemmPlan
+from .kernel import emit_columns, emit_dots, emit_finish, emit_kernel
+from .pack import emit_pack_a, emit_pack_b, panel_start
+from .problem import Blocking, Epilogue, Operand, Problem, floor_power, memory_type
+from .registers import emit_group_kernel, emit_tile_kernel, emit_tile_pack, tile_registers
+from .view import OperandView, emit_view_pack
+from .windows import place_of
 
 __all__ = ["Epilogue", "GemmPlan", "Operand", "Places", "Problem", "emit_gemm"]
 

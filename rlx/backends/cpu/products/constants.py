@@ -12,27 +12,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...ir.bind import is_symbolic
-from ...ir.types import Type
-from ...lower.lir.access import reads
-from ...lower.lir.expr import Expr, Load
-from ...lower.lir.index import Index, Variable
-from ...lower.lir.program import Buffer, Contraction, Program
-from .contraction import (
-    contracts_natively,
-    is_matrix,
-    plan_contraction,
-    rows_along_columns,
-    sides,
-)
-from .gemm_pack import emit_pack_a, emit_pack_b
-from .gemm_plan import HALVES, Blocking, memory_type
-from .gemm_tiles import emit_tile_pack
-from .gemm_view import OperandView, emit_view_pack
-from .llvm.host import Host
-from .llvm.text import Function, Module, Vector
-from .loops.kernels import Layout, buffers_of, open_scope
-from .loops.scope import Scope
+from ....ir.bind import is_symbolic
+from ....ir.types import Type
+from ....lower.lir.access import reads
+from ....lower.lir.expr import Expr, Load
+from ....lower.lir.index import Index, Variable
+from ....lower.lir.program import Buffer, Contraction, Program
+from ..llvm.host import Host
+from ..llvm.text import Function, Module, Vector
+from ..loops.kernels import Layout, buffers_of, open_scope
+from ..loops.scope import Scope
+from .contraction import contracts_natively, is_matrix, plan_contraction, rows_along_columns, sides
+from .pack import emit_pack_a, emit_pack_b
+from .problem import HALVES, UNTUNED, Blocking, Tuning, memory_type
+from .registers import emit_tile_pack
+from .view import OperandView, emit_view_pack
 
 FEW_ROWS = 96  # of half floats, which packing would widen, and so double what is read
 
@@ -62,7 +56,9 @@ class Packing:
     panels: Buffer
 
 
-def pack_early(program: Program, count: int, host: Host) -> tuple[Early, list[Packing]]:
+def pack_early(
+    program: Program, count: int, host: Host, tuning: Tuning = UNTUNED
+) -> tuple[Early, list[Packing]]:
     """Let matrix products read panels of the last `count` inputs, which are fixed.
 
     Changes the program's steps and inputs.
@@ -72,7 +68,7 @@ def pack_early(program: Program, count: int, host: Host) -> tuple[Early, list[Pa
     packings: list[Packing] = []
     if not is_symbolic([b.type for b in program.inputs]):
         program.steps = [
-            _with_panels(step, set(fixed), host, packings)
+            _with_panels(step, set(fixed), host, tuning, packings)
             if isinstance(step, Contraction) and step.is_static and contracts_natively(step)
             else step
             for step in program.steps
@@ -85,7 +81,11 @@ def pack_early(program: Program, count: int, host: Host) -> tuple[Early, list[Pa
 
 
 def _with_panels(
-    step: Contraction, fixed: Collection[Buffer], host: Host, packings: list[Packing]
+    step: Contraction,
+    fixed: Collection[Buffer],
+    host: Host,
+    tuning: Tuning,
+    packings: list[Packing],
 ) -> Contraction:
     """The step with panels for each operand that is fixed, and worth it.
 
@@ -98,7 +98,7 @@ def _with_panels(
     while chosen:
         panels = {side: _panels(len(packings) + i) for i, side in enumerate(chosen)}
         tried = replace(step, **{f"{side}_panels": buffer for side, buffer in panels.items()})
-        blocking = plan_contraction(tried, host, 1).blocking
+        blocking = plan_contraction(tried, host, 1, tuning).blocking
         if blocking is None or blocking.dot_lanes or blocking.turns_columns:
             break
         which = {side: "a" if (side == "lhs") != blocking.swapped else "b" for side in chosen}

@@ -1,33 +1,47 @@
 """Contractions of LIR as calls of the packed matrix kernel.
 
-The stores of a contraction become the kernel's epilogue.
+The stores of a contraction become the kernel's epilogue. Products that do not need each
+other are siblings: each thread does its share of one after another. Of a chain of products and
+loops each thread runs its share of the rounds, and each step is a function of its own:
+`step(table, scratch, worker, loops...)`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from ...ir.dims import Size, likely
-from ...ir.types import NAMES
-from ...lower.lir import expr
-from ...lower.lir.digits import Digits
-from ...lower.lir.expr import Accumulated, Expr, Load, load_of
-from ...lower.lir.index import Index, Variable, as_index, is_long
-from ...lower.lir.program import Buffer, Contraction, Kernel, Store
-from .gemm import Epilogue, GemmPlan, Operand, Places, Problem, emit_gemm
-from .gemm_plan import WIDENED
-from .gemm_view import OperandView
-from .gemm_windows import Digit, Windows, joined
-from .llvm.host import Host
-from .llvm.text import Function, Module, Vector
-from .loops.costs import product_cost
-from .loops.kernels import Layout, all_exprs, buffers_of, nest, open_scope
-from .loops.scalar import IN_TURN
-from .loops.scope import Scope, memory_element
-from .polls import LONG
+from ....ir.dims import Size, likely
+from ....ir.types import NAMES
+from ....lower.lir import expr
+from ....lower.lir.digits import Digits
+from ....lower.lir.expr import Accumulated, Expr, Load, load_of
+from ....lower.lir.index import Index, Variable, as_index, is_long
+from ....lower.lir.program import Buffer, Chain, Contraction, Kernel, Rows, Step, Store
+from ..llvm.host import Host
+from ..llvm.text import AS_WRITTEN, KERNEL, Function, Module, Vector
+from ..loops.costs import loops_cost, product_cost
+from ..loops.kernels import (
+    KERNEL_PARAMETERS,
+    Layout,
+    all_exprs,
+    buffers_of,
+    emit_kernel,
+    emit_rows,
+    nest,
+    open_scope,
+    part_range,
+)
+from ..loops.scalar import IN_TURN
+from ..loops.scope import Scope, memory_element
+from ..polls import LONG, is_due, leave_if_stopped
+from .emit import Epilogue, GemmPlan, Operand, Places, Problem, emit_gemm
+from .problem import UNTUNED, WIDENED, Tuning
+from .view import OperandView
+from .windows import Digit, Windows, joined
 
+STEP = f"noinline {KERNEL}"  # attributes of the function of a step
 ROW_BLOCKS = (64, 8, 1)
 LEAST = 5_000  # nanoseconds of a product that may begin with a poll
 LARGEST_STEP = 256  # at multiples of which the depth is cut
@@ -100,10 +114,12 @@ def _moved(
     return replace(step, batch=batch, row=row, lhs=lhs, rhs=rhs, stores=stores)
 
 
-def plan_contraction(step: Contraction, host: Host, parts: int) -> GemmPlan:
+def plan_contraction(
+    step: Contraction, host: Host, parts: int, tuning: Tuning = UNTUNED
+) -> GemmPlan:
     """How each of the products is computed."""
     step = rows_along_columns(step)
-    return GemmPlan.of(problem_of(step), host, 1 if shares_batch(step, host) else parts)
+    return GemmPlan.of(problem_of(step), host, 1 if shares_batch(step, host) else parts, tuning)
 
 
 def emit_contraction(
@@ -316,3 +332,143 @@ def _epilogue(step: Contraction, outer: Sequence[Variable], layout: Layout, host
         return scope.spread(NAMES[step.stores[0].expr.dtype], rendered[0])
 
     return epilogue
+
+
+@dataclass(frozen=True)
+class Siblings:
+    """Products of known sizes that do not need each other."""
+
+    steps: tuple[Contraction, ...]
+
+    def cost(self, host: Host) -> float:
+        """Rough nanoseconds on one thread."""
+        return sum(product_cost(step, host) for step in self.steps)
+
+
+def with_siblings(steps: Sequence[Step]) -> Iterator[Step | Siblings]:
+    """The steps of a program, products at the same time as one."""
+    group: list[Contraction] = []
+    for step in steps:
+        if group and not (isinstance(step, Contraction) and step.joins):
+            yield from _together(group)
+            group = []
+        if isinstance(step, Contraction):
+            group.append(step)
+        else:
+            yield step
+    yield from _together(group)
+
+
+def _together(group: Sequence[Contraction]) -> Iterator[Contraction | Siblings]:
+    native = [step for step in group if step.is_static and contracts_natively(step)]
+    if len(native) < 2:
+        yield from group
+        return
+    yield Siblings(tuple(native))
+    yield from (step for step in group if step not in native)
+
+
+def emit_siblings(
+    module: Module,
+    f: Function,
+    siblings: Siblings,
+    layout: Layout,
+    host: Host,
+    parts: int,
+    tuning: Tuning,
+) -> int:
+    """Emit the share `%part` of each product; gives the bytes of scratch of all parts.
+
+    Each has scratch of its own, for the threads do not wait for each other in between.
+    """
+    total, start = 0, layout.scratch(f)
+    given = (*KERNEL_PARAMETERS, ("ptr", "%scratch"))
+    for step in siblings.steps:
+        plan = plan_contraction(step, host, parts, tuning)
+        name = f"product_{len(module.functions)}_step"
+        # as for a product alone, its loops need no optimization where they are around packed panels
+        attributes = AS_WRITTEN if plan.packs else STEP
+        inner = module.function(name, given, attributes=attributes, linkage="internal")
+        emit_contraction(module, inner, step, plan, layout, host, parts, scratch="%scratch")
+        inner.do("ret void")
+        scratch = f.offset(start, "i8", str(total))
+        f.do(f"call void @{name}(ptr %table, i64 %part, i64 %parts, ptr {scratch})")
+        total += -(-scratch_bytes(step, plan, parts, host) // 64) * 64
+    return total
+
+
+@dataclass(frozen=True)
+class Links:
+    """A chain, and the plans of those of its steps that the matrix kernel computes."""
+
+    worker: Variable
+    loops: tuple[Variable, ...]
+    steps: tuple[tuple[Kernel | Rows | Contraction, GemmPlan | None], ...]
+    cost: float  # rough nanoseconds on one thread
+
+    @classmethod
+    def of(cls, chain: Chain, host: Host, tuning: Tuning) -> Links:
+        """Plan the steps of a chain."""
+        steps: list[tuple[Kernel | Rows | Contraction, GemmPlan | None]] = []
+        cost = 0.0
+        for step in chain.steps:
+            if isinstance(step, Contraction) and contracts_natively(step):
+                steps.append((step, plan_contraction(step, host, 1, tuning)))
+                cost += product_cost(step, host)
+            else:
+                is_product = isinstance(step, Contraction)
+                loops = as_kernel(step, host.sums_alike) if is_product else step
+                steps.append((loops, None))
+                cost += loops_cost(loops)
+        return cls(chain.worker, chain.loops, tuple(steps), cost * _count(chain.loops))
+
+    @property
+    def scratch_bytes(self) -> int:
+        """What the matrix kernel needs for each thread, in whole cache lines."""
+        most = max((plan.scratch_bytes for _, plan in self.steps if plan), default=0)
+        return -(-most // 64) * 64
+
+
+def _count(loops: tuple[Variable, ...]) -> int:
+    extents = [v.extent for v in loops]
+    assert all(isinstance(n, int) for n in extents), "the loops of a chain are of known sizes"
+    return math.prod(extents)  # type: ignore[arg-type]
+
+
+def emit_chain(module: Module, f: Function, links: Links, layout: Layout, host: Host) -> None:
+    """Emit the share `%part` of the rounds of a chain."""
+    names = [_emit_step(module, links, number, layout, host) for number in range(len(links.steps))]
+    own = f.emit(f"mul i64 %part, {links.scratch_bytes}")
+    scratch = f.offset(layout.scratch(f), "i8", own)
+    start, stop = part_range(f, _count(links.loops), 1)
+    with f.loop(start, stop) as loop:
+        if links.cost >= LONG:
+            with f.when(is_due(f, loop.index, links.cost / _count(links.loops))):
+                leave_if_stopped(f)
+        left, places = loop.index, []
+        for variable in reversed(links.loops[1:]):
+            places.append(f.emit(f"urem i64 {left}, {variable.extent}"))
+            left = f.emit(f"udiv i64 {left}, {variable.extent}")
+        numbers = ", ".join(f"i64 {x}" for x in ("%part", left, *reversed(places)))
+        for name in names:
+            f.do(f"call void @{name}(ptr %table, ptr {scratch}, {numbers})")
+
+
+def _emit_step(module: Module, links: Links, number: int, layout: Layout, host: Host) -> str:
+    """Emit the function of one step; gives its name."""
+    step, plan = links.steps[number]
+    given = {v: f"%outer{i}" for i, v in enumerate((links.worker, *links.loops))}
+    parameters = [KERNEL_PARAMETERS[0], ("ptr", "%scratch"), *(("i64", x) for x in given.values())]
+    # as for a product alone, its loops need no optimization where they are around packed panels
+    attributes = AS_WRITTEN if plan is not None and plan.packs else STEP
+    name = f"product_{len(module.functions)}_step"
+    f = module.function(name, parameters, attributes=attributes, linkage="internal")
+    if isinstance(step, Kernel):
+        emit_kernel(f, step, layout, host, False, given)
+    elif isinstance(step, Rows):
+        emit_rows(f, step, layout, host, False, given)
+    else:
+        assert plan is not None, "other products are loops"
+        emit_contraction(module, f, step, plan, layout, host, 1, given, "%scratch")
+    f.do("ret void")
+    return name

@@ -1,36 +1,203 @@
-"""A program's steps over memory of their own, products in several ways, timed.
+"""Autotuning: the fastest ways of products are measured for `jit(tier="max")`.
 
-Steps run in the program's order, so that a product finds in the caches what it finds there in the
-program. Loops, sorts, calls of libraries, and steps whose places depend on numbers are left out:
-the memory holds numbers that are made up.
+What is found is kept on disk, by the ways there are, the processor, the threads, and rlx's files.
+All ways give the same bits (`alternatives`), so whatever is found, or not found in time, a
+program's results are the same.
+
+A `Rehearsal` is a program's steps over memory of their own, timed with its products in several
+ways. Steps run in the program's order, so that a product finds in the caches what it finds there in
+the program. Loops, sorts, calls of libraries, and steps whose places depend on numbers are left
+out: the memory holds numbers that are made up.
 """
 
 from __future__ import annotations
 
 import ctypes
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from ...lower.lir.program import Buffer, Chain, Contraction, Copy, Kernel, Program, Rows, Step
-from . import pool
-from .contraction import contracts_natively, problem_of, rows_along_columns
-from .gemm_plan import Blocking, Problem
-from .llvm import machine
-from .llvm.compiling import Compiles
-from .llvm.host import Host
-from .loops.kernels import Layout
-from .program import KERNEL, ProgramWriter
-from .python_entry import aligned_array
+from ....ir.bind import is_symbolic
+from ....ir.config import config
+from ....lower.lir.program import Buffer, Chain, Contraction, Copy, Kernel, Program, Rows, Step
+from ....lower.target import Target
+from ...disk import DiskCache, disk_cache
+from ...sources import hashed, sources
+from .. import pool
+from ..llvm import machine
+from ..llvm.compiling import Compiles
+from ..llvm.host import Host
+from ..llvm.machine import compiler
+from ..llvm.text import AS_WRITTEN, Function, Module
+from ..loops.costs import product_cost
+from ..loops.kernels import Layout
+from ..python_entry import aligned_array
+from .choice import alternatives
+from .constants import pack_early
+from .contraction import (
+    contracts_natively,
+    plan_contraction,
+    problem_of,
+    rows_along_columns,
+    shares_batch,
+)
+from .problem import Blocking, Problem, Tuning
+
+LEAST = 20_000  # nanoseconds of a product
+SHARE = 0.01  # of the time of a program's products
+MOST = 24  # products of a program
+LARGEST = 1 << 30  # bytes of a program's memory
+SECONDS = 2.5  # to measure all ways for; after that, half as many for the best ones
+BETTER = 1.05  # times as fast, at least: less may be chance
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """How to compute a product, and how many times as fast as the model's way."""
+
+    blocking: Blocking
+    gain: float = 1.0
+
+    @property
+    def text(self) -> str:
+        """A line for people."""
+        p = self.blocking.problem
+        p = p.transposed if self.blocking.swapped else p
+        title = f"product of {p.m} x {p.k} by {p.k} x {p.n} ({p.dtype})"
+        if self.gain == 1.0:
+            return f"{title}: measured, no other way is faster"
+        return f"{title}: tuned, {described(self.blocking)}; {self.gain:.2f}x the model's"
+
+
+def described(blocking: Blocking) -> str:
+    """What ways to compute a product differ in."""
+    packed = [x for x, is_so in (("a", blocking.pack_a), ("b", blocking.pack_b)) if is_so]
+    words = [
+        f"{blocking.tile.rows} x {blocking.tile.vectors} tiles",
+        f"packs {' and '.join(packed)}" if packed else "packs nothing",
+        f"{blocking.row_panels} + {blocking.column_panels} panels",
+        "along rows" if blocking.along_rows else "down columns",
+    ]
+    return ", ".join([*words, *([f"{blocking.down} threads down"] if blocking.down else [])])
+
+
+def tunes(target: Target) -> bool:
+    """Whether products are measured for a target."""
+    return target.tier == "max" and config.tune
+
+
+def tune(program: Program, fixed: int, host: Host, make_writer: MakeWriter) -> dict[Problem, Tuned]:
+    """The fastest ways to compute the products that matter of a program.
+
+    What is measured is written by the writers that `make_writer` makes.
+    """
+    if is_symbolic([b.type for b in program.inputs]) or not isinstance(program.arena_bytes, int):
+        return {}
+    program = replace(program)
+    if fixed:
+        pack_early(program, fixed, host)
+    ways = _ways(program, host)
+    disk = disk_cache()
+    files = sources(disk) if disk and ways else ""
+    keys = {p: hashed("product", x, host, compiler(), files) for p, x in ways.items() if files}
+    found = {p: known for p, key in keys.items() if (known := _read(disk, key, ways[p]))}
+    unknown = {p: every for p, every in ways.items() if p not in found}
+    bound = (*program.inputs, *program.outputs, *program.constants)
+    if unknown and program.arena_bytes + sum(b.nbytes for b in bound) <= LARGEST:
+        known = {p: [tuned.blocking] for p, tuned in found.items()}
+        measured = _measured(program, host, unknown, known, make_writer)
+        for problem in measured.keys() & keys.keys():
+            _write(disk, keys[problem], measured[problem])
+        found |= measured
+    return found
+
+
+def _ways(program: Program, host: Host) -> Ways:
+    """The products that take long, with the ways there are; the model's is the first."""
+    costs: dict[Problem, float] = defaultdict(float)
+    steps: dict[Problem, Contraction] = {}
+    for step in program.steps:
+        if isinstance(step, Contraction) and is_product(step):
+            problem, cost = product_of(step), product_cost(step, host)
+            if cost >= LEAST:
+                costs[problem] += cost
+                steps.setdefault(problem, step)
+    least = SHARE * sum(costs.values())
+    worth = sorted((p for p in costs if costs[p] >= least), key=lambda p: -costs[p])[:MOST]
+    ways = {}
+    for problem in worth:
+        step = steps[problem]
+        parts = 1 if shares_batch(step, host) else host.cores
+        ways[problem] = alternatives(plan_contraction(step, host, parts), host, parts)
+    return {p: every for p, every in ways.items() if len(every) > 1}
+
+
+def _measured(
+    program: Program, host: Host, ways: Ways, known: Ways, make_writer: MakeWriter
+) -> dict[Problem, Tuned]:
+    """The fastest ways by two measurements: the first finds them, the second is of them alone.
+
+    If the whole program is no faster with them, they are not taken. Other products are computed
+    in the one way that is `known`.
+    """
+    rehearsal = Rehearsal.of(program, host, {**ways, **known}, make_writer)
+    gains, _ = rehearsal.gains({p: range(len(every)) for p, every in ways.items()}, SECONDS)
+    found = {p: Tuned(ways[p][0]) for p in gains}
+    best = {p: max(range(len(every)), key=every.__getitem__) for p, every in gains.items()}
+    better = {p: (0, i) for p, i in best.items() if gains[p][i] >= BETTER}
+    if not better:
+        return found
+    gains, whole = rehearsal.gains(better, SECONDS / 2)
+    if whole and whole[1] > 1.0:
+        for problem, (_, gain) in gains.items():
+            if gain >= BETTER:
+                found[problem] = Tuned(ways[problem][better[problem][1]], gain)
+    return found
+
+
+def _read(disk: DiskCache | None, key: str, ways: Sequence[Blocking]) -> Tuned | None:
+    """What was measured before; what makes no sense is removed."""
+    content = disk.get(key) if disk else None
+    if disk is None or content is None:
+        return None
+    try:
+        gain, way = content.decode().split(" ", 1)
+        return Tuned({described(b): b for b in ways}[way], float(gain))
+    except (ValueError, KeyError):
+        disk.remove(key)
+        return None
+
+
+def _write(disk: DiskCache | None, key: str, tuned: Tuned) -> None:
+    if disk:
+        disk.put(key, f"{tuned.gain:.3f} {described(tuned.blocking)}".encode())
+
 
 RUNS = 3  # in succession: what the first finds in the caches another way may have left
 ROUNDS = 16
 PATTERN = 4096  # numbers that memory is filled with, again and again
 Ways = Mapping[Problem, Sequence[Blocking]]
 Piece = tuple[Problem | None, list[Step]]
+
+
+class StepWriter(Protocol):
+    """What writes the steps of a program as functions of a module."""
+
+    module: Module
+    scratch: int
+
+    def begin(self) -> None:
+        """Write what the functions of a module refer to."""
+
+    def step(self, f: Function, step: Step, layout: Layout, is_short: bool) -> None:
+        """Write one step into the function of its program."""
+
+
+MakeWriter: TypeAlias = Callable[[Host, Tuning], StepWriter]
 
 
 def is_product(step: Step) -> bool:
@@ -57,7 +224,7 @@ class Rehearsal:
     keep_alive: tuple[object, ...]
 
     @staticmethod
-    def of(program: Program, host: Host, ways: Ways) -> Rehearsal:
+    def of(program: Program, host: Host, ways: Ways, make_writer: MakeWriter) -> Rehearsal:
         """Compile a program for a rehearsal, and make up its numbers."""
         pieces = list(_pieces(program, ways))
         bound = (*program.inputs, *program.outputs, *program.constants)
@@ -65,7 +232,8 @@ class Rehearsal:
         layout = Layout({b: i for i, b in enumerate(bound)}, len(bound), {}, arena)
         with Compiles() as compiles:
             writers = [
-                _written(pieces, layout, host, ways, i) for i in range(max(map(len, ways.values())))
+                _written(pieces, layout, make_writer, host, ways, i)
+                for i in range(max(map(len, ways.values())))
             ]
             objects = compiles.finish([writer.module.text for writer in writers])
         libraries, calls = [], []
@@ -167,16 +335,20 @@ def _is_harmless(step: Step) -> bool:
 
 
 def _written(
-    pieces: Sequence[Piece], layout: Layout, host: Host, ways: Ways, number: int
-) -> ProgramWriter:
+    pieces: Sequence[Piece],
+    layout: Layout,
+    make_writer: MakeWriter,
+    host: Host,
+    ways: Ways,
+    number: int,
+) -> StepWriter:
     """Products in the way with this number as functions; other steps go with the first one."""
-    plans = {p: every[number] for p, every in ways.items() if number < len(every)}
-    writer = ProgramWriter(replace(host, plans=plans))
+    tuning = {p: every[number] for p, every in ways.items() if number < len(every)}
+    writer = make_writer(host, tuning)
     writer.begin()
     for i, (problem, steps) in enumerate(pieces):
-        if problem in plans or (problem is None and number == 0):
-            attributes = f"optnone noinline {KERNEL}"
-            f = writer.module.function(_name(i), [("ptr", "%table")], "i32", attributes)
+        if problem in tuning or (problem is None and number == 0):
+            f = writer.module.function(_name(i), [("ptr", "%table")], "i32", AS_WRITTEN)
             for step in steps:
                 writer.step(f, step, layout, is_short=False)
             f.do("ret i32 0")

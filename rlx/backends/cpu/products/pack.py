@@ -6,10 +6,10 @@ is, and so is the last vector of a row.
 
 from __future__ import annotations
 
-from .gemm_kernel import load, store
-from .gemm_plan import PANELS_AT_ONCE, Blocking, clipped_offsets, floor_power, memory_type
-from .llvm.text import Function, Module, Vector
-from .loops.vectors import transpose
+from ..llvm.text import Function, Module, Vector
+from ..loops.vectors import transpose
+from .kernel import load, store
+from .problem import PANELS_AT_ONCE, Blocking, clipped_offsets, floor_power, memory_type
 
 PARAMETERS = [("ptr", "%source"), ("ptr", "%target"), ("i64", "%first"), ("i64", "%last")]
 PARAMETERS += [("i64", "%piece"), ("i64", "%depth")]

@@ -11,17 +11,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...ir.dims import Size
-from ...ir.types import as_dtype
-from ...lower.lir.digits import Digits, step_of
-from ...lower.lir.expr import Expr, Guard, Load, apply, guard, load, load_of, substitute, walk
-from ...lower.lir.index import Index, Quotient, Remainder, Variable, as_index, is_long
-from .gemm_kernel import store
-from .gemm_pack import PARAMETERS, panel_start
-from .gemm_plan import BYTES, Blocking, clipped_offsets, floor_power, memory_type
-from .llvm.text import Function, Module, Vector
-from .loops.scope import Scope
-from .loops.vectors import first_lanes, transpose
+from ....ir.dims import Size
+from ....ir.types import as_dtype
+from ....lower.lir.digits import Digits, step_of
+from ....lower.lir.expr import Expr, Guard, Load, apply, guard, load, load_of, substitute, walk
+from ....lower.lir.index import Index, Quotient, Remainder, Variable, as_index, is_long
+from ..llvm.text import Function, Module, Vector
+from ..loops.scope import Scope
+from ..loops.vectors import first_lanes, transpose
+from .kernel import store
+from .pack import PARAMETERS, panel_start
+from .problem import BYTES, Blocking, clipped_offsets, floor_power, memory_type
 
 FULL = 16  # neighbors that fill any vector
 

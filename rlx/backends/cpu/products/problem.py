@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TypeAlias
 
 import numpy as np
 
-from ...ir.types import as_dtype
-from .gemm_windows import Digit, Windows
-from .llvm.text import LLVM_NAMES, Function, Vector
+from ....ir.types import as_dtype
+from ..llvm.text import LLVM_NAMES, Function, Vector
+from .windows import Digit, Windows
 
 LONGEST_ROW = 512  # of A, to be packed whole
 FETCHING_TILES = 2  # for each panel of B, so that they have the time to ask for the next
@@ -404,3 +406,7 @@ def _shares(count: int, parts: int) -> list[tuple[int, int]]:
 def memory_type(dtype: str) -> str:
     """The LLVM type of one number in memory: a bool is a byte."""
     return "i8" if dtype == "bool" else LLVM_NAMES[dtype]
+
+
+Tuning: TypeAlias = Mapping[Problem, Blocking]  # how products are computed that were measured
+UNTUNED: Tuning = MappingProxyType({})
