@@ -29,6 +29,18 @@ class Floor:
 
 
 @dataclass(frozen=True, slots=True)
+class Least:
+    """The lesser of two sizes."""
+
+    of: tuple[Size, Size]
+
+    def value(self, sizes: Mapping[str, Size]) -> Size:
+        """It with numbers for the named dims."""
+        one, other = (n.substitute(sizes) if isinstance(n, Dim) else n for n in self.of)
+        return minimum(one, other)
+
+
+@dataclass(frozen=True, slots=True)
 class Largest:
     """The largest of some sizes, rounded up to a multiple of a number."""
 
@@ -50,7 +62,7 @@ class Symbol:
     name: str
     low: int = 1
     high: int | None = None
-    meaning: Floor | Largest | None = None
+    meaning: Floor | Least | Largest | None = None
 
 
 Monomial = tuple[Symbol, ...]  # sorted by name, a symbol as often as its power
@@ -229,9 +241,25 @@ def compare(x: Size, y: Size) -> bool | None:
     gap = x - y
     if isinstance(gap, int):
         return gap >= 0
-    if gap.low is not None and gap.low >= 0:
+    if _is_surely_at_least(gap, 0):
         return True
-    return False if gap.high is not None and gap.high < 0 else None
+    return False if _is_surely_at_least(-gap, 1) else None
+
+
+def _is_surely_at_least(size: Size, bound: int) -> bool:
+    """Whether the ranges alone make a size at least a number."""
+    if isinstance(size, int):
+        return size >= bound
+    if size.low is not None and size.low >= bound:
+        return True
+    for monomial, coefficient in size.terms:
+        if len(monomial) == 1 and isinstance(monomial[0].meaning, Least):
+            # what a lesser size takes off is at most either; what it adds may be either
+            term = _sum([(monomial, coefficient)])
+            each = (size - term + coefficient * one for one in monomial[0].meaning.of)
+            found = (_is_surely_at_least(one, bound) for one in each)
+            return any(found) if coefficient < 0 else all(found)
+    return False
 
 
 def is_at_least(x: Size, y: Size) -> bool:
@@ -362,6 +390,31 @@ def _floor_symbol(size: Any, divisor: int) -> Dim | int:
     name = f"floordiv({size}, {divisor})"
     symbol = Symbol(name, -(2**62) if low is None else low, high, Floor(size, divisor))
     return Dim((((symbol,), 1),))
+
+
+def minimum(x: Size, y: Size) -> Size:
+    """Make the size that is the lesser of two.
+
+    >>> n, m = dim("n"), dim("m")
+    >>> minimum(n, m), minimum(n, n + 1), minimum(m, n) == minimum(n, m), minimum(n, m) <= m
+    (minimum(m, n), n, True, True)
+    """
+    if is_at_least(y, x):
+        return x
+    if is_at_least(x, y):
+        return y
+    one, other = sorted((x, y), key=str)
+    bounds = [n if isinstance(n, int) else n.high for n in (one, other)]
+    lows = [n if isinstance(n, int) else n.low for n in (one, other)]
+    low = -(2**62) if None in lows else min(n for n in lows if n is not None)
+    high = min((n for n in bounds if n is not None), default=None)
+    name = f"minimum({one}, {other})"
+    return Dim((((Symbol(name, low, high, Least((one, other))),), 1),))
+
+
+def maximum(x: Size, y: Size) -> Size:
+    """Make the size that is the greater of two."""
+    return x + y - minimum(x, y)
 
 
 def largest(name: str, sizes: Sequence[Size], multiple: int) -> Dim:

@@ -11,13 +11,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from .dims import Dim, dim
+from .dims import Dim, dim, minimum
 from .errors import ParseError, RlxError
 from .graph import Constant, Graph, Source, Value
 from .ops import OPS
 from .types import LONG, Type, as_dtype
 
-WORDS = frozenset("graph return dim True False None nan inf complex floordiv".split())
+WORDS = frozenset("graph return dim True False None nan inf complex floordiv minimum".split())
 DEPTH = 100  # of nesting; deeper text is not what `show` prints
 
 _TOKEN = re.compile(
@@ -343,6 +343,8 @@ class _Parser:
             return complex(*parts)
         if self.skip("floordiv"):
             return self.quotient()
+        if self.skip("minimum"):
+            return self.lesser()
         is_quoted = self.at("dim")
         if self.skip("dim"):
             self.expect("(")
@@ -359,6 +361,13 @@ class _Parser:
         if [type(part) for part in parts] != [Dim, int] or parts[1] < 1:
             self.fail("a size is divided by a positive number", "write floordiv(n + 1, 2)")
         return parts[0] // parts[1]
+
+    def lesser(self) -> Any:
+        self.expect("(")
+        parts = self.many(")", self.sum)
+        if len(parts) != 2 or any(type(part) not in (Dim, int) for part in parts):
+            self.fail("there is a lesser one of two sizes", "write minimum(n, m)")
+        return minimum(*parts)
 
     def number(self) -> int | float:
         text = self.take("number")

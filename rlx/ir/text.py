@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from .dims import Dim, Floor, Symbol
+from .dims import Dim, Floor, Least, Symbol
 from .fingerprint import fingerprint
 from .graph import PRINTERS, Constant, Graph, Node, Value
 from .parse import WORDS, parse
@@ -178,6 +178,8 @@ def size_text(size: Any) -> str:
 def _symbol_text(symbol: Symbol) -> str:
     if isinstance(symbol.meaning, Floor):
         return f"floordiv({size_text(symbol.meaning.size)}, {symbol.meaning.divisor})"
+    if isinstance(symbol.meaning, Least):
+        return f"minimum({', '.join(map(size_text, symbol.meaning.of))})"
     return _name_text(symbol.name)
 
 

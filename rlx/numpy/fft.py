@@ -10,7 +10,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..ir.errors import ArgumentError, AttributeValueError, AxisError, DtypeError, ShapeError
+import numpy as np
+
+from ..ir.dims import Dim, Size, compare
+from ..ir.errors import ArgumentError, AttributeValueError, AxisError, DtypeError
 from ..ir.memory import Memory
 from ..ir.types import DTYPES, as_dtype, is_complex, is_inexact
 from ..trace.apply import apply, as_operand, as_tensor
@@ -19,7 +22,7 @@ from ..trace.axes import integer, number, some_axes
 from ..trace.promotion import FLOAT, convert
 from .arithmetic import conj
 from .creation import arange, placed
-from .elementwise import Tensor, divide, multiply
+from .elementwise import Tensor, divide, multiply, sqrt
 from .manipulation import moveaxis, roll
 
 Lengths = Sequence[int] | None
@@ -69,7 +72,7 @@ def ihfft(a: Tensor, n: int | None = None, axis: int = -1, norm: Norm = None) ->
     """The inverse of `hfft`."""
     a = as_tensor(a)
     x = _along_axis("ihfft", "rfft", a, n, axis, norm)
-    return multiply(conj(x), 1 / (a.shape[axis] if n is None else n))
+    return divide(conj(x), a.shape[axis] if n is None else n)
 
 
 def fft2(a: Tensor, s: Lengths = None, axes: Sequence[int] = (-2, -1), norm: Norm = None) -> Any:
@@ -176,8 +179,8 @@ def _transform(name: str, kind: str, a: Any, s: Any, axes: Axes, norm: Norm) -> 
     x = moveaxis(x, places, last)
     lengths = _lengths(name, kind, x, s, len(places))
     out = _over_last(kind, _fitted(kind, x, lengths), lengths)
-    factor = _factor(name, math.prod(lengths), norm)
-    out = out if factor == 1.0 else multiply(out, factor)
+    factor = _factor(name, math.prod(lengths), norm, out.dtype)
+    out = out if isinstance(factor, float) and factor == 1.0 else multiply(out, factor)
     return moveaxis(out, last, places)
 
 
@@ -218,18 +221,16 @@ def _places(name: str, x: Any, s: Any, axes: Axes) -> tuple[int, ...]:
     return places
 
 
-def _lengths(name: str, kind: str, x: Any, s: Any, count: int) -> tuple[int, ...]:
+def _lengths(name: str, kind: str, x: Any, s: Any, count: int) -> tuple[Size, ...]:
     """The lengths of the transform: those given, else those of the array."""
     sizes = list(x.shape[-count:])
     if s is None and kind == "irfft":
         sizes[-1] = 2 * (sizes[-1] - 1)
-    if not all(isinstance(n, int) for n in x.shape[-count:]):
-        raise ShapeError(
-            f"{name}: {x.type} has a symbolic size where it is transformed",
-            fix="fix the size of the axis; the axes beside it may be symbolic",
-        )
-    lengths = tuple(integer(f"{name}: a length", n) for n in (sizes if s is None else s))
-    if min(lengths) < 1:
+    lengths = tuple(
+        n if isinstance(n, Dim) else integer(f"{name}: a length", n)
+        for n in (sizes if s is None else s)
+    )
+    if any(compare(n, 1) is False for n in lengths):
         raise AttributeValueError(
             f"{name}: the transform has the lengths {lengths}",
             fix="use lengths of 1 or more, by n or s or a longer array",
@@ -237,7 +238,7 @@ def _lengths(name: str, kind: str, x: Any, s: Any, count: int) -> tuple[int, ...
     return lengths
 
 
-def _fitted(kind: str, x: Any, lengths: tuple[int, ...]) -> Any:
+def _fitted(kind: str, x: Any, lengths: tuple[Size, ...]) -> Any:
     """The last axes padded with zeros or cut to what the transform takes."""
     wanted = (*lengths[:-1], lengths[-1] // 2 + 1) if kind == "irfft" else lengths
     rest = (0,) * (x.ndim - len(wanted))
@@ -248,7 +249,7 @@ def _fitted(kind: str, x: Any, lengths: tuple[int, ...]) -> Any:
     return apply("pad", x, as_tensor(0).astype(x.dtype), low=none, high=high, interior=none)
 
 
-def _over_last(kind: str, x: Any, lengths: tuple[int, ...]) -> Any:
+def _over_last(kind: str, x: Any, lengths: tuple[Size, ...]) -> Any:
     """Transform the last axes, a few at a time.
 
     The axis cut to half comes first in the transform and last in its inverse.
@@ -261,7 +262,7 @@ def _over_last(kind: str, x: Any, lengths: tuple[int, ...]) -> Any:
     return apply("fft", _over_earlier("ifft", x, rest), kind=kind, lengths=last)
 
 
-def _over_earlier(kind: str, x: Any, lengths: tuple[int, ...]) -> Any:
+def _over_earlier(kind: str, x: Any, lengths: tuple[Size, ...]) -> Any:
     """Transform the axes before the last ones."""
     count = len(lengths)
     here = range(x.ndim - count - AT_ONCE, x.ndim - AT_ONCE)
@@ -269,10 +270,16 @@ def _over_earlier(kind: str, x: Any, lengths: tuple[int, ...]) -> Any:
     return moveaxis(_over_last(kind, moveaxis(x, here, end), lengths), end, here)
 
 
-def _factor(name: str, count: int, norm: Norm) -> float:
+def _factor(name: str, count: Any, norm: Norm, dtype: Any) -> Any:
     """What the result is multiplied by; the inverse is already divided."""
     choice(f"{name}: norm", norm, (None, "backward", "ortho", "forward"))
-    scale = {"ortho": math.sqrt(count), "forward": float(count)}.get(norm or "", 1.0)
+    if norm in (None, "backward"):
+        return 1.0
+    if isinstance(count, Dim):
+        terms = convert(as_tensor(count), np.finfo(dtype).dtype)
+        scale = sqrt(terms) if norm == "ortho" else terms
+    else:
+        scale = math.sqrt(count) if norm == "ortho" else float(count)
     return scale if name.startswith("i") else 1.0 / scale
 
 

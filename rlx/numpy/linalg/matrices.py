@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
 
+from ...ir.dims import maximum
 from ...ir.errors import AttributeValueError, ShapeError
 from ...ir.types import as_dtype, is_complex
 from ...trace.apply import as_operand, as_tensor, described
@@ -63,20 +63,9 @@ def real_dtype(x: Any) -> np.dtype:
     return as_dtype(np.finfo(x.dtype).dtype)
 
 
-def extent(name: str, x: Any, choose: Callable[..., int]) -> Any:
-    """The greater size of a matrix, or the lesser one, by `max` or `min`."""
-    m, n = x.shape[-2:]
-    if m == n:
-        return m
-    if isinstance(m, int) and isinstance(n, int):
-        return choose(m, n)
-    fix = "give matrices of known sizes"
-    return wrong_shape(name, f"which size of {x.type} is greater is not known", x, fix=fix)
-
-
-def rounding_of(name: str, x: Any) -> Any:
+def rounding_of(x: Any) -> Any:
     """The greater size of a matrix times the precision of its dtype."""
-    size = convert(as_tensor(extent(name, x, max)), real_dtype(x))
+    size = convert(as_tensor(maximum(*x.shape[-2:])), real_dtype(x))
     return size * precision_of(x.dtype)
 
 

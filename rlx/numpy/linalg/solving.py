@@ -108,7 +108,7 @@ def pinv(
         check_square("pinv", a)
         a = symmetrized(a)
     if rtol is None:
-        rtol = 10.0 * rounding_of("pinv", a)
+        rtol = 10.0 * rounding_of(a)
     return _pinv(a, rtol)
 
 
@@ -140,7 +140,7 @@ def lstsq(
     m, n = a.shape
     values = svdvals(a)
     if rcond is None:
-        rcond = rounding_of("lstsq", a)
+        rcond = rounding_of(a)
     elif number("lstsq: rcond", rcond) < 0:
         rcond = precision_of(a.dtype)
     columns = expand_dims(b, -1) if b.ndim == 1 else b
@@ -209,7 +209,7 @@ def matrix_rank(
     values = svd(x, compute_uv=False, hermitian=hermitian)
     bound = tol if rtol is None else rtol
     if bound is None:
-        bound = reductions.max(values, -1, initial=0) * rounding_of("matrix_rank", x)
+        bound = reductions.max(values, -1, initial=0) * rounding_of(x)
     return reductions.sum(values > expand_dims(as_tensor(bound), -1), axis=-1)
 
 

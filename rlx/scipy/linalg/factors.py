@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ... import numpy
+from ...ir.dims import minimum
 from ...numpy.elementwise import Tensor
 from ...numpy.linalg.matrices import (
     adjoint,
     check_matrix,
     check_square,
-    extent,
     inexact,
     wrong_value,
 )
@@ -162,7 +162,8 @@ def lu(
     (a,) = inexact(a)
     check_matrix("lu", a)
     both, _, order = apply("lu", a)
-    m, k = a.shape[-2], extent("lu", a, min)
+    m: Any = a.shape[-2]
+    k: Any = minimum(*a.shape[-2:])
     lower = numpy.tril(both, -1)[..., :k] + numpy.eye(m, k, dtype=a.dtype)
     upper = numpy.triu(both)[..., :k, :]
     rows = numpy.arange(m, dtype="int32")[:, None]

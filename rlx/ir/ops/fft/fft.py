@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from ...body import Blocks
+from ...dims import Dim, Size, compare
 from ...errors import AttributeValueError, DtypeError, ShapeError
 from ...graph import Value
 from ...op import define
 from ...types import Type
-from ..arithmetic import mul
-from ..constant import constant
-from ..convert import COMPLEX_OF, REAL_PART, conj
+from ..arithmetic import div, mul, sub
+from ..compare import eq, select
+from ..constant import constant, full, iota, like
+from ..convert import COMPLEX_OF, REAL_PART, conj, convert
 from ..movement import broadcast
+from ..reduce import reduce_sum
 from .passes import fft_passes
 
 TRANSFORMS = {
@@ -27,7 +31,7 @@ TRANSFORMS = {
 
 
 @define
-def fft(x: Type, *, kind: str, lengths: tuple[int, ...]) -> Type:
+def fft(x: Type, *, kind: str, lengths: tuple[Size, ...]) -> Type:
     """The discrete Fourier transform over the last one to three axes.
 
     `c64[..., n] → c64[..., n]`, with y[k] the sum of x[j] exp(-2 pi i j k / n) over j. `kind` is
@@ -55,7 +59,7 @@ def fft(x: Type, *, kind: str, lengths: tuple[int, ...]) -> Type:
     return Type(REAL_PART[x.dtype.name], (*before, *lengths)) if kind == "irfft" else x
 
 
-def _check_attributes(x: Type, kind: str, lengths: tuple[int, ...]) -> None:
+def _check_attributes(x: Type, kind: str, lengths: tuple[Size, ...]) -> None:
     if kind not in TRANSFORMS:
         raise AttributeValueError(
             f"there is no kind {kind!r}", fix=f"use one of {', '.join(TRANSFORMS)}"
@@ -65,14 +69,14 @@ def _check_attributes(x: Type, kind: str, lengths: tuple[int, ...]) -> None:
             f"{len(lengths)} lengths do not fit {x}",
             fix="give a length for each of the last axes, one to three",
         )
-    if any(not isinstance(n, int) or n < 1 for n in lengths):
+    if any(not isinstance(n, int | Dim) or compare(n, 1) is False for n in lengths):
         raise AttributeValueError(
             f"the lengths {lengths} are not all positive integers", fix="use lengths from 1"
         )
 
 
 @fft.reference
-def fft_reference(x: np.ndarray, *, kind: str, lengths: tuple[int, ...]) -> np.ndarray:
+def fft_reference(x: np.ndarray, *, kind: str, lengths: tuple[Size, ...]) -> np.ndarray:
     return TRANSFORMS[kind](x, s=lengths, axes=range(-len(lengths), 0))
 
 
@@ -80,13 +84,15 @@ fft.body(Blocks(fft_passes))
 
 
 @fft.transpose
-def fft_transpose(ct: Value, x: Value, *, kind: str, lengths: tuple[int, ...]) -> list[Value]:
+def fft_transpose(ct: Value, x: Value, *, kind: str, lengths: tuple[Size, ...]) -> list[Value]:
     """Cotangents pair without conjugation, and the matrix of "fft" is symmetric.
 
     "rfft" sums the real part of c[k] exp(-2 pi i j k / n) over half of the k. This is the inverse
     transform of conj(c), once its terms that stand for two are halved; "irfft" likewise.
     """
-    count = math.prod(lengths)
+    if kind in ("rfft", "irfft") and not all(isinstance(n, int) for n in lengths):
+        return [_open_transpose(ct, kind, lengths)]
+    count: Any = math.prod(lengths)
     if kind == "rfft":
         halved = _times(conj(ct), count / _multiplicity(lengths[-1]))
         return [fft(halved, kind="irfft", lengths=lengths)]
@@ -96,7 +102,30 @@ def fft_transpose(ct: Value, x: Value, *, kind: str, lengths: tuple[int, ...]) -
     return [fft(ct, kind=kind, lengths=lengths)]
 
 
-def _multiplicity(n: int) -> np.ndarray:
+def _open_transpose(ct: Value, kind: str, lengths: tuple[Size, ...]) -> Value:
+    """The same with weights that are computed where the lengths are numbers."""
+    dtype = REAL_PART.get(ct.dtype.name, ct.dtype)
+    line = iota(shape=(lengths[-1] // 2 + 1,), axis=0, dtype=dtype)
+    mirror = sub(broadcast(_number(lengths[-1:], dtype), shape=line.shape, axes=()), line)
+    is_own = eq(mul(line, sub(mirror, line)), like(line, 0))  # k = 0, or k = n - k
+    weights = select(is_own, like(line, 1), like(line, 2))
+    count = broadcast(_number(lengths, dtype), shape=line.shape, axes=())
+    if kind == "rfft":
+        return fft(_weighted(conj(ct), div(count, weights)), kind="irfft", lengths=lengths)
+    return _weighted(conj(fft(ct, kind="rfft", lengths=lengths)), div(weights, count))
+
+
+def _number(lengths: tuple[Size, ...], dtype: np.dtype) -> Value:
+    """The product of lengths as a scalar."""
+    return reduce_sum(full(shape=lengths, value=1, dtype=dtype), axes=tuple(range(len(lengths))))
+
+
+def _weighted(x: Value, line: Value) -> Value:
+    spread = convert(line, dtype=x.dtype)
+    return mul(x, broadcast(spread, shape=x.shape, axes=(x.rank - 1,)))
+
+
+def _multiplicity(n: Any) -> np.ndarray:
     """How many of n frequencies each of the first half stands for.
 
     They are itself and its mirror.
@@ -113,7 +142,7 @@ def _times(x: Value, weights: np.ndarray) -> Value:
 
 @fft.batch
 def fft_batch(
-    args: Sequence[Value], batched: Sequence[bool], *, kind: str, lengths: tuple[int, ...]
+    args: Sequence[Value], batched: Sequence[bool], *, kind: str, lengths: tuple[Size, ...]
 ) -> Value:
     return fft(args[0], kind=kind, lengths=lengths)
 

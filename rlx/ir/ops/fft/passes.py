@@ -59,6 +59,8 @@ def fft_passes(types: Sequence[Type], *, kind: str, lengths: tuple[int, ...]) ->
     """The passes of a transform; None if the library is to do it."""
     (x,) = types
     is_real = kind in ("rfft", "irfft")
+    if not all(isinstance(n, int) for n in lengths):
+        return None
     if max(lengths) > LONGEST or (is_real and lengths[-1] % 2):
         return None
     last = lengths[-1] // 2 if is_real else lengths[-1]

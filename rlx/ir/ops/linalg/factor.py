@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ...body import Blocks, Library
-from ...errors import AttributeValueError, ShapeError
+from ...dims import compare
+from ...errors import AttributeValueError, GradientError, ShapeError
 from ...graph import Value
 from ...op import define
 from ...types import Size, Type, as_dtype, is_complex
@@ -237,6 +238,8 @@ def qr_jvp(
     m, n = sizes(x)
     if m == n:
         return (q, r), _push_tall(q, r, t)
+    if compare(m, n) is None:
+        return (q, r), _push_open(q, r, x, t)
     if m < n:  # x = [x1 x2] and r = [r1 r2] with x1 = q r1 square, and r2 = qᴴ x2
         dq, dr = _push_tall(q, columns(r, 0, m), columns(t, 0, m))
         rest = product(adjoint(dq), columns(x, m, n)) + product(adjoint(q), columns(t, m, n))
@@ -264,6 +267,19 @@ def _push_tall(q: Value, r: Value, t: Value) -> tuple[Value, Value]:
         skew = add(skew, select(on_diagonal(inner), turning, like(inner, 0)))
     rest = sub(inner, skew)
     return sub(moved, product(q, rest)), product(rest, r)
+
+
+def _push_open(q: Value, r: Value, x: Value, t: Value) -> tuple[Value, Value]:
+    """Tangents of Q and R where either size may be the lesser one: R = Qᴴ x in both cases."""
+    k = lesser(x.type)
+    if q.shape[-1] != k:
+        raise GradientError(
+            f"qr: which size of {x.type} is the lesser one is open, and so are the columns that "
+            "`full_matrices` adds",
+            fix="call it with full_matrices=False (mode='reduced'), or fix one of the sizes",
+        )
+    dq, _ = _push_tall(q, columns(r, 0, k), columns(t, 0, k))
+    return dq, upper_part(add(product(adjoint(dq), x), product(adjoint(q), t)))
 
 
 def _push_complement(q: Value, dq: Value, n: Any) -> Value:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...dims import minimum
 from ...errors import DtypeError, ShapeError
 from ...graph import OPS, Value
 from ...types import Size, Type, as_dtype, is_complex, is_float
@@ -44,14 +45,7 @@ def check_matrix(x: Type, *, square: bool = False) -> None:
 
 def lesser(x: Type) -> Size:
     """The lesser of the sizes of a matrix."""
-    m, n = x.shape[-2:]
-    if m == n:
-        return m
-    if isinstance(m, int) and isinstance(n, int):
-        return min(m, n)
-    raise ShapeError(
-        f"which size of {x} is the lesser one is not known", fix="give matrices of known sizes"
-    )
+    return minimum(*x.shape[-2:])
 
 
 def sizes(x: Value) -> tuple[Any, Any]:

@@ -32,7 +32,6 @@ from .matrices import (
     product,
     real_dtype,
     real_part,
-    sizes,
 )
 from .solve import linear_solve
 
@@ -264,10 +263,9 @@ def _push_vectors(
         phase = select(is_kept, like(phase, 0), div(phase, safe))
         turn_u = add(turn_u, select(diagonal, phase, like(phase, 0)))
     du, dv = product(u, turn_u), product(v, turn_v)
-    m, n = sizes(x)
-    if m != n and m > n:
+    if u.shape[-2] != u.shape[-1]:  # of two open sizes either may be the lesser
         du = add(du, _outside(u, product(t, v), s))
-    elif m != n:
+    if v.shape[-2] != v.shape[-1]:
         dv = add(dv, _outside(v, product(adjoint(t), u), s))
     return du, adjoint(dv)
 
