@@ -16,7 +16,7 @@ from rlx.lower.lir import expr as scalar
 from rlx.lower.lir.index import Variable, as_index
 from rlx.lower.lir.program import Buffer, Store
 from rlx.lower.pipeline import lower
-from rlx.lower.schedule.group_rows import group_rows
+from rlx.lower.schedule.rows import group_rows
 
 # -- goldens --------------------------------------------------------------------------------------
 

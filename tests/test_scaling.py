@@ -25,7 +25,7 @@ from rlx.ir.fingerprint import fingerprint
 from rlx.ir.graph import Graph
 from rlx.ir.source import PACKAGE
 from rlx.lower.pipeline import lower
-from rlx.lower.schedule.arena import Arena
+from rlx.lower.schedule.plan_memory import Arena
 
 W = np.eye(4, dtype=np.float32) * 0.5
 X = np.ones((2, 4), np.float32)

@@ -16,7 +16,7 @@ from rlx.ir.builder import build
 from rlx.ir.graph import Value
 from rlx.lower.lir import Kernel, Program, Rows, evaluate
 from rlx.lower.pipeline import lower
-from rlx.lower.schedule import split_reductions as module
+from rlx.lower.schedule import split as module
 
 
 def program_of(fn: Callable, *shape: int, dtype: str = "f32") -> Program:

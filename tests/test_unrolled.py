@@ -11,7 +11,7 @@ import pytest
 
 import rlx
 import rlx.numpy as rnp
-from rlx.ir import unrolled
+from rlx.ir import builder
 from rlx.ir.errors import UnrolledLoopWarning
 
 X = np.ones(2, np.float32)
@@ -20,7 +20,7 @@ LIMIT = 8
 
 @pytest.fixture(autouse=True)
 def low_limit(monkeypatch):
-    monkeypatch.setattr(unrolled, "_told", set())
+    monkeypatch.setattr(builder, "_told", set())
     with rlx.config.using(unroll_limit=LIMIT):
         yield
 
@@ -68,7 +68,7 @@ def test_loops_in_transforms_and_loop_bodies():
         rlx.jit(lambda x: rlx.scan(body, 0.0, x)[0]),
         rlx.jit(rlx.vmap(lambda x: rounds(x, 20))),
     ):
-        unrolled._told.clear()
+        builder._told.clear()
         assert len(told(fn, X)) == 1
     assert not told(rlx.grad(lambda x: rounds(x, 20)), X)  # not compiled
 

@@ -34,8 +34,8 @@ from ..ir.tracebacks import boundary
 from ..ir.types import DTYPES, Type
 from ..lower.hir import expand, inline_calls
 from ..runtime.compiled import CompiledGraph, parameter_names
+from ..runtime.constants import hold_last
 from ..runtime.devices import default_device
-from ..runtime.fixed import hold_last
 from ..runtime.session import CompileOptions, default_session
 from ..trace import pytree
 from ..trace.apply import as_leaf, as_tensor, is_weak, operand_type

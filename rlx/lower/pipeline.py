@@ -17,9 +17,9 @@ from .hir import (
     simplify,
     split_complex,
 )
+from .legalize import legalize
 from .lir.program import Program
 from .lir.verify_program import verify_program
-from .mir import legalize
 from .precision import Precise, has_policies, precise
 from .report import report
 from .schedule import divide_loops, finish, order_operands, plan_memory, schedule, turn_operands

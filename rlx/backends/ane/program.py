@@ -22,7 +22,7 @@ with warnings.catch_warnings():
 from ...ir.errors import ShapeError
 from ...ir.graph import Graph, Node
 from ...ir.types import Type
-from ...lower.mir import legalize
+from ...lower.legalize import legalize
 from ...lower.target import Target
 from ..graph_table import Table, prepare
 from ..graph_table.walk import refused

@@ -10,8 +10,8 @@ from ...ir.types import Type
 from ...lower.lir.access import reads, times, writes
 from ...lower.lir.expr import Load
 from ...lower.lir.program import Buffer, Copy, Kernel, Program, RepeatStep, Rows, Step, WhileStep
-from ...lower.schedule.group_rows import is_same_block
 from ...lower.schedule.loops import expressions
+from ...lower.schedule.rows import is_same_block
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 from ...ir.graph import Graph
 from ...ir.memory import Memory
 from ...ir.text import show
-from ...lower.mir import legalize
+from ...lower.legalize import legalize
 from ...lower.target import Target
 from ..backend import Availability, Backend, Executable
 from ..device_entry import device_executable

@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 
 from ...lower.lir.access import reads, writes
 from ...lower.lir.program import Buffer, Program, Step, nested_programs
-from ...lower.schedule.arena import Arena
+from ...lower.schedule.plan_memory import Arena
 from ..c_like.plan import Plan
 from .blocks import LEAST
 from .layout import Layout

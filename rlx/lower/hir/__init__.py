@@ -4,18 +4,16 @@ Enters and leaves: a valid `Graph`. Each file has one pass of its name; read `in
 first. They may use `ir` only, and name no op.
 """
 
-from .batch_products import batch_products
+from .batch_products import batch_products, lighten_loops
 from .dedupe import dedupe
-from .drop_dead import drop_dead
 from .expand import expand
 from .fold_constants import fold_constants
-from .hoist import hoist
 from .inline_calls import inline_calls
-from .lighten_loops import lighten_loops
+from .loops import hoist, trim_loops
+from .rebuild import drop_dead
 from .simplify import simplify
 from .split_complex import split_complex
 from .split_fixed import split_fixed
-from .trim_loops import trim_loops
 
 __all__ = [
     "batch_products",

@@ -12,7 +12,17 @@ from ...ir.dims import likely
 from ...ir.graph import Graph, Node, Value
 from ...ir.ops.constant import uniform
 from ...ir.source import at
-from .loop_body import Repeated, has_loops, is_pure, is_repeat, needed_nodes, reached, rebuilt
+from .loops import (
+    Repeated,
+    has_loops,
+    hoist,
+    is_pure,
+    is_repeat,
+    needed_nodes,
+    reached,
+    rebuilt,
+    trim_loops,
+)
 from .rebuild import again, rebuild
 
 MOST_ROWS = 64  # a product of more rows is as fast in each round
@@ -223,3 +233,15 @@ def _batched(node: Node, args: Sequence[tuple[Value, bool]]) -> tuple[Sequence[V
         assert rule is not None, "only such nodes are found"
         results = rule(values, flags, **node.attrs)
     return (results if isinstance(results, tuple | list) else (results,)), True
+
+
+# -- let loops do less in each round ---------------------------------------------------------------
+
+
+def lighten_loops(graph: Graph) -> Graph:
+    """Let loops do less in each round.
+
+    before: `scan(w, c, xs, body=(w, c, x) -> sin(c) + dot(x, transpose(w)))`; after: `ys = dot(xs,
+    transpose(w))`, then `scan(c, ys, body=(c, y) -> sin(c) + y)`.
+    """
+    return trim_loops(batch_products(trim_loops(hoist(graph))))

@@ -66,3 +66,16 @@ def _changed(attr: Any, change: Callable[[Graph], Graph]) -> Any:
     if isinstance(attr, tuple) and any(isinstance(a, Graph) for a in attr):
         return tuple(_changed(a, change) for a in attr)
     return attr
+
+
+# -- drop nodes whose results nobody needs ---------------------------------------------------------
+
+
+def drop_dead(graph: Graph) -> Graph:
+    """Drop nodes whose results nobody needs, in nested graphs too.
+
+    before: `a = sin(x); b = cos(x); return b`; after: `b = cos(x); return b`.
+
+    Ops with `effect` stay.
+    """
+    return rebuild(graph, lambda node, operands: again(node, operands, drop_dead))

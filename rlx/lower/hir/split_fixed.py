@@ -10,7 +10,7 @@ from ...ir.graph import Graph, Node, Value
 from .dedupe import dedupe
 from .expand import expand
 from .inline_calls import inline_calls
-from .loop_body import is_pure, rebuilt
+from .loops import is_pure, rebuilt
 
 
 @dataclass(frozen=True)

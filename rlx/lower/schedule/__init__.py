@@ -6,9 +6,8 @@ Enters: a legal graph and a target. Leaves: a `Program`. Read `fuse.py` (what ge
 
 from .divide_loops import divide_loops
 from .finish import finish
-from .order_operands import order_operands
+from .operands import order_operands, turn_operands
 from .plan_memory import plan_memory
 from .schedule import schedule
-from .turn_operands import turn_operands
 
 __all__ = ["divide_loops", "finish", "order_operands", "plan_memory", "schedule", "turn_operands"]

@@ -6,17 +6,12 @@ from dataclasses import replace
 
 from ..lir.program import Kernel, Program, Rows, Scan, Step, Store, nested_programs
 from ..target import Target
-from .chain_products import chain_products
-from .forward_copies import forward_copies
-from .forward_pads import forward_pads
-from .group_rows import group_rows
-from .join_products import join_products
-from .localize_rows import localize_rows
+from .chain_products import chain_products, join_products
+from .forward import forward_copies, forward_pads
 from .loops import indices, merge_kernel_loops, merge_loops, split_loops, substituted
-from .merge_epilogues import merge_epilogues
-from .merge_kernels import drop_dead_stores, merge_kernels
-from .split_reductions import split_reductions
-from .split_scatters import split_scatters
+from .merge import drop_dead_stores, merge_epilogues, merge_kernels
+from .rows import group_rows, localize_rows
+from .split import split_reductions, split_scatters
 
 
 def finish(program: Program, target: Target) -> Program:

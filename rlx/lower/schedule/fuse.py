@@ -28,10 +28,10 @@ from ...ir.body import (
 )
 from ...ir.dims import likely
 from ...ir.graph import Graph, Node, Value
+from ..legalize import needs_library
 from ..lir.expr import INSTRUCTIONS, Load, is_view
 from ..lir.index import Index, Variable, as_index
 from ..lir.program import Buffer
-from ..mir.legalize import needs_library
 from ..target import Target
 from .contraction import carried_place, merged
 from .elements import Elements, flatten, loops_of

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ...ir.body import (
     Blocks,
@@ -20,21 +22,169 @@ from ...ir.body import (
 )
 from ...ir.dims import likely
 from ...ir.graph import Constant, Graph, Node, Value
-from ...ir.types import Size, Type
+from ...ir.types import Size, Type, as_dtype
 from ..lir import expr as scalar
 from ..lir import program as lir
+from ..lir.access import reads, writes
+from ..lir.expr import Load
 from ..lir.index import Variable, as_index
-from ..lir.program import Buffer, Kind, Program, Step, Store
+from ..lir.program import (
+    BranchStep,
+    Buffer,
+    Carry,
+    Copy,
+    Kernel,
+    Kind,
+    Program,
+    RepeatStep,
+    Step,
+    Store,
+    WhileStep,
+)
 from ..target import Target
 from .blocks import pass_kernels
 from .contraction import contraction_steps
-from .control import branch_step, repeat_step, while_step
 from .elements import Elements, flatten, loops_of
 from .fuse import Fusion, fuse, maker, memory_of
-from .merge_kernels import MOST_STORES
-from .notes import notes_of
+from .merge import MOST_STORES
 from .sorting import sort_steps
-from .split_scatters import loops_apart
+from .split import loops_apart
+
+if TYPE_CHECKING:
+    pass
+
+
+# -- what is worth knowing about a schedule: library calls and missed fusions ----------------------
+
+
+def notes_of(graph: Graph, target: Target, fusion: Fusion) -> list[str]:
+    """One line for each library call and each value that was not fused.
+
+    Such a value is stored though it might have been fused.
+    """
+    notes = []
+    results = set(graph.results)
+    for node in graph.nodes:
+        if node in fusion.library:
+            notes.append(f"{node.op.name}: library (NumPy), {_lack(node, target)}{_at(node)}")
+        for value in node.results:
+            reason = fusion.missed.get(value)
+            if reason and value not in results:
+                notes.append(f"{node.op.name} {value.type}: stored, {reason}{_at(node)}")
+    return notes
+
+
+def _lack(node: Node, target: Target) -> str:
+    for value in (*node.args, *node.results):
+        if not target.computes(value.dtype):
+            return f"{target.name} has no arithmetic for {value.dtype.name}"
+    if isinstance(node.op.rules.body, Greatest):
+        return f"more than {target.most_ranked} numbers, or rows of any length"
+    return "the op has no loop body"
+
+
+def _at(node: Node) -> str:
+    return f"   {node.source}" if node.source else ""
+
+
+# -- control flow: nested programs bound to buffers of the caller ----------------------------------
+
+
+BYTES = Type(as_dtype("uint8"), (0,))
+
+
+def branch_step(scheduler: Scheduler, node: Node) -> BranchStep:
+    """Run one of several programs."""
+    selector, *args = node.args
+    return BranchStep(
+        selector=scheduler.buffer(selector),
+        programs=tuple(scheduler.nested(graph) for graph in node.attrs["branches"]),
+        inputs=tuple(scheduler.buffer(a) for a in args),
+        outputs=tuple(scheduler.result_buffer(r) for r in node.results),
+        scratch=scheduler.new_buffer(BYTES),
+    )
+
+
+def while_step(scheduler: Scheduler, node: Node) -> WhileStep:
+    """Run a program as long as another one says so."""
+    n_condition, n_body = node.attrs["n_condition"], node.attrs["n_body"]
+    buffers = [scheduler.buffer(a) for a in node.args]
+    start = n_condition + n_body
+    body = scheduler.nested(node.attrs["body"])
+    return WhileStep(
+        condition=scheduler.nested(node.attrs["condition"]),
+        body=body,
+        condition_constants=tuple(buffers[:n_condition]),
+        body_constants=tuple(buffers[n_condition:start]),
+        carries=_carries(scheduler, node, buffers[start:], body, n_body),
+        flag=scheduler.new_buffer(Type(as_dtype("bool"))),
+        scratch=scheduler.new_buffer(BYTES),
+    )
+
+
+def repeat_step(scheduler: Scheduler, node: Node) -> RepeatStep:
+    """Run a program for each row of arrays."""
+    n_constants, n_carry = node.attrs["n_constants"], node.attrs["n_carry"]
+    buffers = [scheduler.buffer(a) for a in node.args]
+    end = n_constants + n_carry
+    body = scheduler.nested(node.attrs["body"])
+    return RepeatStep(
+        body=body,
+        length=node.attrs["length"],
+        reverse=node.attrs["reverse"],
+        constants=tuple(buffers[:n_constants]),
+        carries=_carries(scheduler, node, buffers[n_constants:end], body, n_constants),
+        slices=tuple(buffers[end:]),
+        stacks=tuple(scheduler.result_buffer(r) for r in node.results[n_carry:]),
+        scratch=scheduler.new_buffer(BYTES),
+    )
+
+
+def _carries(
+    scheduler: Scheduler, node: Node, initial: Sequence[Buffer], body: Program, first: int
+) -> tuple[Carry, ...]:
+    """The carried arrays of a loop.
+
+    Those the body only changes in places are kept in one buffer.
+    """
+    carries = []
+    for number, buffer in enumerate(initial):
+        result = scheduler.result_buffer(node.results[number])
+        before, after = body.inputs[first + number], body.outputs[number]
+        if scheduler.target.in_place_carries and _shares(body, before, after):
+            carries.append(Carry(buffer, result, None, in_place=True))
+        else:
+            spare = scheduler.new_buffer(node.results[number].type)
+            carries.append(Carry(buffer, result, spare))
+    return tuple(carries)
+
+
+def _shares(body: Program, before: Buffer, after: Buffer) -> bool:
+    """Let an output have the memory of an input that it begins as a copy of.
+
+    That is right if nothing reads the input after the copy; then the copy is dropped.
+    """
+    at = next((n for n, step in enumerate(body.steps) if after in writes(step)), None)
+    if at is None or not _is_copy(body.steps[at], before, after):
+        return False
+    if any(before in reads(step) for step in body.steps[at + 1 :]):
+        return False
+    del body.steps[at]
+    body.shared[after] = before
+    return True
+
+
+def _is_copy(step: Step, before: Buffer, after: Buffer) -> bool:
+    """Whether a step copies all of one buffer into another."""
+    if isinstance(step, Copy):
+        return step.origin is before and step.target is after
+    if not isinstance(step, Kernel) or len(step.stores) != 1:
+        return False
+    (store,) = step.stores
+    is_load = isinstance(store.expr, Load) and store.expr.buffer is before
+    is_whole = math.prod(v.extent for v in step.loops) == before.count
+    return is_load and is_whole and store.expr.index == store.index  # type: ignore[attr-defined]
+
 
 SHARED = 8  # steps within which a padded copy is used again
 

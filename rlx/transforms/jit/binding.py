@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from ...ir.errors import ArgumentError, StructureError
 from ...ir.graph import Graph
 from ...runtime.compiled import CompiledGraph
-from ...runtime.fixed import FixedGraph
+from ...runtime.constants import FixedGraph
 from ...runtime.session import CompileOptions, default_session
 from ...trace import pytree
 from ...trace.make_graph import Traced

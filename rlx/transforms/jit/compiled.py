@@ -18,7 +18,7 @@ from ...ir.tracebacks import boundary
 from ...ir.types import as_dtype
 from ...runtime import MISS
 from ...runtime.compiled import CompiledGraph, Cost, parameter_names, places_of
-from ...runtime.fixed import hold_last
+from ...runtime.constants import hold_last
 from ...runtime.queue import Pending, failing, given_calls, run_all
 from ...runtime.session import CompileOptions, default_session
 from ...trace import ownership, pytree

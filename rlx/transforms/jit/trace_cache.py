@@ -11,10 +11,10 @@ import numpy as np
 from ...ir.config import config
 from ...ir.graph import Graph
 from ...ir.types import Type
+from ...runtime.constants import hold_last
 from ...runtime.debug import tell_recorded
-from ...runtime.fixed import hold_last
-from ...runtime.recalled import Memory
 from ...runtime.session import CompileOptions, default_session
+from ...runtime.trace_store import TraceStore
 from ...trace import pytree
 from ...trace.apply import operand_type
 from ...trace.array import Array
@@ -41,7 +41,9 @@ class TraceCache:
         self._tree, self._kinds = tree, kinds
         self._identity = functools.partial(_identity, fn, tree, kinds)
         self._hash, self._arrays, self._why = self._identity()
-        self._memory = Memory(default_session(device), options, self._hash) if self._hash else None
+        self._memory = (
+            TraceStore(default_session(device), options, self._hash) if self._hash else None
+        )
 
     @staticmethod
     def of(

@@ -72,7 +72,7 @@ class Recalled:
         )
 
 
-class Memory:
+class TraceStore:
     """The place of one function, for one kind of arguments, in the cache on disk."""
 
     def __init__(self, session: Session, options: CompileOptions, identity: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...ir.body import (
+from ..ir.body import (
     AsParts,
     Blocks,
     Branch,
@@ -14,11 +14,11 @@ from ...ir.body import (
     Sort,
     While,
 )
-from ...ir.errors import UnsupportedDtype, UnsupportedOp
-from ...ir.graph import Graph, Node, Value
-from ...ir.types import NAMES
-from ..lir.program import REAL_PARTS
-from ..target import Target
+from ..ir.errors import UnsupportedDtype, UnsupportedOp
+from ..ir.graph import Graph, Node, Value
+from ..ir.types import NAMES
+from .lir.program import REAL_PARTS
+from .target import Target
 
 HALF = {"float64": "float32", "complex128": "complex64", "int64": "int32", "uint64": "uint32"}
 NATIVE = (Call, Branch, While, Repeat, AsParts, FromParts)  # whatever their dtypes
