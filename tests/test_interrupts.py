@@ -183,6 +183,28 @@ def _threads() -> None:
         np.testing.assert_array_equal(each, wanted)
 
 
+def _sorts() -> None:
+    """Long sorts are left in their middle, and sort as well when called again."""
+    import numpy as np
+
+    import rlx
+    import rlx.numpy as rnp
+
+    x = np.random.default_rng(0).random(30_000_000)
+    ordered = rlx.jit(rnp.sort)
+    wanted = np.asarray(ordered(x))
+    whole, stopped = [], []
+    for _ in range(3):
+        began = time.monotonic()
+        ordered(x)
+        whole.append(time.monotonic() - began)
+        began = time.monotonic()
+        _interrupted(lambda: ordered(x), after=0.05)
+        stopped.append(time.monotonic() - began)
+    assert min(stopped) < 0.8 * min(whole), f"{stopped} s of {whole} s"
+    np.testing.assert_array_equal(ordered(x), wanted)
+
+
 def run_all(names: Sequence[str] = ()) -> None:
     """What the tests start in processes of their own: all kinds, or some."""
     is_sound = _soundness()
@@ -194,6 +216,7 @@ def run_all(names: Sequence[str] = ()) -> None:
     if not names:
         _handlers()
         _threads()
+    _sorts()
     is_sound()
     print("all")
 

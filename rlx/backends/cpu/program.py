@@ -212,6 +212,8 @@ class ProgramWriter:
             self.cost += cost
             parts = self._parts(f, [step.rows, step.length], cost)
             sorting.emit_sort(self.module, f, step, layout, self.host, parts)
+            with f.when(stops(f)):  # later steps read places
+                checked(f, poll(f))
         elif isinstance(step, BranchStep):
             self._branch(f, step, layout)
         elif isinstance(step, WhileStep):

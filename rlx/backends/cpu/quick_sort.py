@@ -15,14 +15,22 @@ from ...ir.dims import Size
 from .llvm.host import Host
 from .llvm.text import Function, Module, Vector
 from .loops.vectors import interleaved
+from .polls import leave_if_stopped
 from .pool import parallel
 
 VECTORS = 16  # sorted in registers at most
 SHARED = 1 << 14  # integers that pay for one more thread
+POLLED = 1 << 16  # integers between polls
 LEVELS = 2  # of splitting a shared stretch; then each thread sorts stretches
 MIXED = 0x9E3779B97F4A7C15 - (1 << 64)  # multiplied by it, neighbors are far apart
 KERNEL = "nounwind #0"
 PARTS = (("ptr noalias nocapture readonly", "%job"), ("i64", "%part"), ("i64", "%parts"))
+
+
+def leave_if_long(f: Function, count: str) -> None:
+    """Return if the program must end; few numbers are sorted first."""
+    with f.when(f.emit(f"icmp uge i64 {count}, {POLLED}")):
+        leave_if_stopped(f)
 
 
 def has_quick_sort(host: Host) -> bool:
@@ -266,7 +274,7 @@ def _emit_serial(module: Module, vector: Vector) -> None:
     """`serial(integers, other, count, is_back)`: split until what is left fits in registers.
 
     What is sorted stays where the integers are if they are back there, else it goes to the other
-    memory. The shorter half is done by a call, so that calls are not nested deep.
+    memory. The shorter half is done by a call. Some integers are in neither if the program ends.
     """
     one = vector.element
     parameters = [("ptr", "%given"), ("ptr", "%other"), ("i64", "%all"), ("i1", "%first")]
@@ -283,13 +291,14 @@ def _emit_serial(module: Module, vector: Vector) -> None:
     f.do(f"call void @small_{one}(ptr {x}, ptr {target}, i64 {count})")
     f.do("ret void")
     f.start_block(large)
+    leave_if_long(f, count)
     pivot = f.emit(f"call {one} @pivot_{one}(ptr {x}, i64 {count})")
     below = f.emit(f"call i64 @split_{one}(ptr {x}, ptr {y}, i64 {count}, {one} {pivot})")
     above = f.emit(f"sub i64 {count}, {below}")
+    is_there = f.emit(f"xor i1 {is_back}, true")
     halves, equal, latch = f.label("halves"), f.label("equal"), f.label("latch")
     f.do(f"br i1 {f.emit(f'icmp eq i64 {below}, 0')}, label %{equal}, label %{halves}")
     f.start_block(halves)
-    is_there = f.emit(f"xor i1 {is_back}, true")
     is_front = f.emit(f"icmp sle i64 {below}, {above}")
     few = f.intrinsic("smin", Vector("int64"), below, above)
     many = f.intrinsic("smax", Vector("int64"), below, above)
@@ -307,13 +316,12 @@ def _emit_serial(module: Module, vector: Vector) -> None:
     above_least = f.emit(f"call i64 @equal_{one}({given})")
     same = f.emit(f"sub i64 {count}, {above_least}")
     rest = [f.offset(memory, one, same) for memory in (y, x)]
-    again = f.emit(f"xor i1 {is_back}, true")
     ended = f.block
     f.do(f"br label %{latch}")
     f.start_block(latch)
     following = []
     for kind, half, end in (("ptr", longer[0], rest[0]), ("ptr", longer[1], rest[1]),
-                            ("i64", many, above_least), ("i1", is_there, again)):  # fmt: skip
+                            ("i64", many, above_least), ("i1", is_there, is_there)):  # fmt: skip
         following.append(f.emit(f"phi {kind} [ {half}, %{halves} ], [ {end}, %{ended} ]"))
     f.do(f"br label %{head}")
     starts = (("ptr", x, "%given"), ("ptr", y, "%other"), ("i64", count, "%all"),
@@ -437,6 +445,7 @@ def _emit_shared(module: Module, vector: Vector) -> None:
     bounds = [f.reserve(f"[{most + 1} x i64]", 8) for _ in range(2)]
     f.do(f"store i64 0, ptr {bounds[0]}, align 8")
     for level in range(LEVELS + 1):
+        leave_if_long(f, "%count")
         old, new = bounds[level % 2], bounds[1 - level % 2]
         end = f.offset(old, "i64", str(1 << level))
         f.do(f"store i64 %count, ptr {end}, align 8")

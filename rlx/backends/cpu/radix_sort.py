@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ...ir.types import as_dtype
 from .llvm.text import Function, Module, Vector
 from .pool import parallel
+from .quick_sort import leave_if_long
 
 STREAMS = 2  # stretches of a part: one waits less for counts that the other has changed
 LANES = 16
@@ -283,12 +284,14 @@ def _emit_row(module: Module, kind: Digits) -> None:
                 source = f.emit(f"select i1 {is_first}, ptr %numbers, ptr {source}")
             f.do(f"store ptr {source}, ptr {_slot(f, job, read)}, align 8")
             f.do(f"store ptr {target}, ptr {_slot(f, job, written)}, align 8")
+        leave_if_long(f, "%length")
         parallel(f, f"@count_{kind.name}", job, "%parts")
         _emit_starts(f, kind, counts)
         spread = f"@spread_{kind.name}"
         if kind.has_places:
             both = f"ptr @begin_{kind.name}, ptr {spread}"
             spread = f.emit(f"select i1 {is_first}, {both}")
+        leave_if_long(f, "%length")
         parallel(f, spread, job, "%parts")
     f.do("ret void")
 

@@ -18,14 +18,26 @@ from .llvm.host import Host
 from .llvm.text import Function, Module, Vector
 from .loops.kernels import Layout
 from .loops.vectors import vector_lines
+from .polls import leave_if_stopped
 from .pool import parallel
-from .quick_sort import KERNEL, PARTS, SHARED, has_quick_sort, load, quick_sort, store, vectors_of
+from .quick_sort import (
+    KERNEL,
+    PARTS,
+    SHARED,
+    has_quick_sort,
+    leave_if_long,
+    load,
+    quick_sort,
+    store,
+    vectors_of,
+)
 from .radix_sort import INFINITY, STREAMS, Digits, radix_sort
 
 SHORT, LONG = 8, 11  # bits of a digit
 MANY = 1 << 13  # numbers of a row that pay for the long digits
 MOST = 16  # threads that share a row, and rows that have memory to work in
 COUNTED = 4  # threads that count digits: their tables are on the stack
+ROWS_POLLED = 64  # short ones between polls
 NANOSECONDS = 4.0  # a number takes
 # The words of an order: pointers, then rows and numbers of a row. Those of a job: pointers to
 # numbers, to words to sort, to places, and to what each part found; then numbers of a row.
@@ -267,6 +279,8 @@ def _emit_quick(module: Module, f: Function, order: _Order, done: str) -> None:
         f.do(f"br i1 {is_plain}, label %{plain}, label %{by_digits}")
         f.start_block(plain)
     f.do(f"call void {quick}(ptr {words}, ptr {spare}, i64 %length, i64 %parts)")
+    if not order.vectors:
+        leave_if_long(f, "%length")  # not all places are there, which `end` would read
     if order.has_places or as_dtype(order.dtype).kind != "i":
         _emit_end(module, order)
         parallel(f, f"@end_{order.name}", job, "%parts")
@@ -302,8 +316,11 @@ def _emit_rows(module: Module, order: _Order) -> None:
     for part in ("%part", f.emit("add i64 %part, 1")):
         bounds.append(f.emit(f"udiv i64 {f.emit(f'mul i64 {part}, {rows}')}, %parts"))
     counts = _counts(f, order, 1)
-    with f.loop(bounds[0], bounds[1]) as loop:
-        _call_row(f, order, "%job", loop.index, "%part", counts, "1")
+    with f.loop(bounds[0], bounds[1], str(ROWS_POLLED)) as block:
+        leave_if_stopped(f)
+        end = f.emit(f"add i64 {block.index}, {ROWS_POLLED}")
+        with f.loop(block.index, f.intrinsic("umin", Vector("int64"), end, bounds[1])) as loop:
+            _call_row(f, order, "%job", loop.index, "%part", counts, "1")
     f.do("ret void")
 
 
@@ -321,6 +338,7 @@ def _emit_all(module: Module, order: _Order) -> None:
     f.start_block(long)
     counts = _counts(f, order, COUNTED)
     with f.loop("0", _word(f, "%order", ROWS, "i64")) as loop:
+        leave_if_stopped(f)
         _call_row(f, order, "%order", loop.index, "0", counts, most)
     f.do(f"br label %{done}")
     f.start_block(short)
