@@ -46,12 +46,24 @@ class Variation:
         terms = largest / max(1, min((x.size for x in results), default=1))
         if has_body(self.case, Blocks):  # as many results as operands may each be a sum of all
             terms = max([terms, *(n for x in self.arrays for n in x.shape)])
+        if self.is_special and is_tame(self.case):  # large results are sums of terms as large
+            terms *= max(largest_finite(x) for x in results)
         return max(1.0, terms)
 
     def __str__(self) -> str:
         types = ", ".join(str(type_of(x)) for x in self.arrays)
         kind = " of special numbers" if self.is_special else ""
         return f"{self.case.op.name}({types}; {self.attrs}) {self.form}{kind}"
+
+
+def largest_finite(x: np.ndarray) -> float:
+    """The largest size of a finite number in an array, at least 1."""
+    wide = (
+        np.abs(np.asarray(x, np.result_type(x.dtype, np.float64)))
+        if is_inexact(x.dtype)
+        else np.zeros(())
+    )
+    return float(np.max(wide, initial=1.0, where=np.isfinite(wide)))
 
 
 def variations(case: Case) -> Iterator[Variation]:
