@@ -1,8 +1,11 @@
 """rlx: a small ML compiler for Python.
 
 A plain function is recorded as a graph; `grad`, `jvp` and `vmap` rewrite it; `jit` compiles it to
-native code. Read `examples/how_rlx_works.py` first.
+native code. Read `examples/how_rlx_works.py` first. What not every program uses is loaded when it
+is first asked for.
 """
+
+from typing import TYPE_CHECKING
 
 from . import numpy, random
 from .ir import errors
@@ -50,6 +53,7 @@ from .ir.errors import (
     UnsupportedOp,
     VerifyError,
 )
+from .ir.lazy import door as _door
 from .ir.policy import Policy
 from .ir.sharding import Mesh, NamedSharding, PartitionSpec
 from .ir.sharding import PartitionSpec as P
@@ -131,20 +135,26 @@ from .transforms import (
     with_policy,
 )
 
-from . import flatten_util, image, lax, nn, ops, optim, tree_util  # isort: skip  (they use them)
-from .interop import Exported, Graph, export, from_jax, load_exported, to_jax, to_stablehlo  # isort: skip
-
 jacobian = jacrev
 
-__getattr__ = errors.with_advice(
-    "rlx",
-    {
-        "save": "rlx.numpy.savez(path, **arrays) writes arrays, pickle whole models",
-        "load": "rlx.numpy.load reads what savez wrote, pickle whole models",
-        "tensor": "use rlx.array",
-        "no_grad": "only what rlx.grad wraps is differentiated; rlx.stop_gradient ends it",
-        "where": "use rlx.numpy.where",
-    },
-)
-
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from . import flatten_util, image, interop, lax, nn, ops, optim, scipy, tree_util
+    from .interop import Exported, Graph, export, from_jax, load_exported, to_jax, to_stablehlo
+else:
+    __getattr__, __dir__ = _door(
+        __name__,
+        "flatten_util image interop lax nn ops optim scipy tree_util".split(),
+        {"interop": "Exported Graph export from_jax load_exported to_jax to_stablehlo".split()},
+        errors.with_advice(
+            "rlx",
+            {
+                "save": "rlx.numpy.savez(path, **arrays) writes arrays, pickle whole models",
+                "load": "rlx.numpy.load reads what savez wrote, pickle whole models",
+                "tensor": "use rlx.array",
+                "no_grad": "only what rlx.grad wraps is differentiated; rlx.stop_gradient ends it",
+                "where": "use rlx.numpy.where",
+            },
+        ),
+    )

@@ -1,9 +1,11 @@
-"""Attributes that are computed when they are first asked for."""
+"""Attributes and modules that are made, or loaded, when they are first asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar, overload
+import importlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, NoReturn, TypeVar, overload
 
 T = TypeVar("T")
 
@@ -41,3 +43,34 @@ class lazy(Generic[T]):
             return self
         found = vars(instance)[self._name] = self._compute(instance)
         return found
+
+
+def door(
+    package: str,
+    modules: Sequence[str],
+    names: Mapping[str, Sequence[str]],
+    otherwise: Callable[[str], NoReturn],
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The `__getattr__` and `__dir__` of a package that loads modules when asked.
+
+    `modules` are attributes themselves; `names` has those that stand in a module of the package.
+    `otherwise` raises for every other name. Threads that ask at the same time wait for
+    the one that loads, as they do at an `import`.
+    """
+    homes = {name: f"{package}.{module}" for module, listed in names.items() for name in listed}
+    opened = vars(sys.modules[package])
+
+    def __getattr__(name: str) -> Any:
+        if name in modules:
+            return importlib.import_module(f"{package}.{name}")  # which sets the attribute
+        if name not in homes:
+            return otherwise(name)
+        found = opened[name] = getattr(importlib.import_module(homes[name]), name)
+        return found
+
+    def __dir__() -> list[str]:
+        return sorted({*opened, *modules, *homes} - {"TYPE_CHECKING"})
+
+    # what `from package import *` gives; without it only what is loaded
+    opened.setdefault("__all__", [name for name in __dir__() if not name.startswith("_")])
+    return __getattr__, __dir__

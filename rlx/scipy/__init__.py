@@ -4,9 +4,10 @@ Enters and leaves: arrays. Names and meaning are those of `jax.scipy`; SciPy its
 A package is imported when it is first named.
 """
 
-from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING
+
+from ..ir.errors import with_advice as _with_advice
+from ..ir.lazy import door as _door
 
 if TYPE_CHECKING:
     from . import (
@@ -23,18 +24,13 @@ if TYPE_CHECKING:
         special,
         stats,
     )
-
-PACKAGES = (
-    *("cluster", "fft", "integrate", "interpolate", "linalg", "ndimage"),
-    *("optimize", "signal", "sparse", "spatial", "special", "stats"),
-)
-
-
-def __getattr__(name: str) -> ModuleType:
-    if name in PACKAGES:
-        return import_module(f".{name}", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *PACKAGES]
+else:
+    __getattr__, __dir__ = _door(
+        __name__,
+        (
+            *("cluster", "fft", "integrate", "interpolate", "linalg", "ndimage"),
+            *("optimize", "signal", "sparse", "spatial", "special", "stats"),
+        ),
+        {},
+        _with_advice(__name__, {}),
+    )

@@ -1,0 +1,94 @@
+"""What `import rlx` does not load is there all the same: by attribute, by `*`, in every thread."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+DOORS = ("rlx", "rlx.scipy")
+
+
+def run(code: str) -> str:
+    """What a fresh Python prints that runs code."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ}, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def seen_by_checkers(name: str) -> set[str]:
+    """What a door imports under TYPE_CHECKING: type checkers know of it."""
+    tree = ast.parse(Path(importlib.import_module(name).__file__ or "").read_text("utf-8"))
+    return {
+        alias.asname or alias.name
+        for block in tree.body
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_type_checkers_see_what_a_door_opens(name: str):
+    code = f"import {name} as door; print(*set(dir(door)) - set(vars(door)))"
+    assert seen_by_checkers(name) == set(run(code).split())
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_whatever_a_door_shows_is_there(name: str):
+    door = importlib.import_module(name)
+    for shown in dir(door):
+        assert getattr(door, shown) is vars(door)[shown]
+    with pytest.raises(AttributeError, match=f"module '{name}' has no attribute 'nothing'"):
+        _ = door.nothing
+
+
+def test_a_star_brings_what_is_not_loaded():
+    assert run("from rlx import *; print(nn.relu.__name__, export.__name__, jit.__name__)") == (
+        "relu export jit"
+    )
+
+
+def test_threads_that_open_a_door_at_once_find_all_of_it():
+    code = """
+import sys, threading
+sys.setswitchinterval(1e-6)
+import rlx
+names = [n for n in dir(rlx) if n not in vars(rlx)]
+start, found, wrong = threading.Barrier(8), [set() for _ in names], []
+def open_all(turn):
+    start.wait()
+    for i in range(len(names)):
+        i = (i + turn) % len(names)
+        try:
+            thing = getattr(rlx, names[i])
+            found[i].add((id(thing), len(dir(thing))))
+        except BaseException as error:
+            wrong.append((names[i], error))
+threads = [threading.Thread(target=open_all, args=(turn,)) for turn in range(8)]
+for each in threads: each.start()
+for each in threads: each.join()
+print(wrong, [n for n, f in zip(names, found) if len({i for i, _ in f}) != 1], len(names) > 10)
+"""
+    assert run(code) == "[] [] True"
+
+
+def test_a_pickle_opens_the_door_by_itself():
+    made = "rlx.nn.Linear(2, 3, key=rlx.random.key(0))"
+    text = run(f"import pickle, rlx; print(pickle.dumps({made}).hex())")
+    code = f"import pickle, rlx; print(pickle.loads(bytes.fromhex('{text}')).weight.shape)"
+    assert run(code) in ("(2, 3)", "(3, 2)")
+
+
+@pytest.mark.parametrize("package", ["nn", "interop", "lower"])
+def test_a_package_can_be_the_first_import(package: str):
+    assert run(f"import rlx.{package}, rlx; print(rlx.{package}.__name__)") == f"rlx.{package}"
