@@ -15,7 +15,7 @@ import pytest
 
 import rlx
 import rlx.numpy as rnp
-from rlx.backends.cpu.entry import memory_counts
+from rlx.backends.cpu.runtime.entry import memory_counts
 from rlx.ir.errors import ArgumentError, ConcretizationError, DtypeError, ShapeError, StructureError
 from rlx.transforms.jit.paths import missed
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.backends.cpu import entry, entry_code, entry_layout
-from rlx.backends.cpu.entry import MISS, Spec
 from rlx.backends.cpu.llvm import machine
+from rlx.backends.cpu.runtime import entry, entry_code, object_layout
+from rlx.backends.cpu.runtime.entry import MISS, Spec
 from rlx.trace import array as rlx_array
 
 TEXT = """
@@ -112,7 +112,7 @@ def raise_status(status: int) -> None:
 
 
 DEVICE = Device()
-LAYOUT = entry_layout.array_layout(Array, fill={"device": DEVICE})
+LAYOUT = object_layout.array_layout(Array, fill={"device": DEVICE})
 F32 = np.dtype(np.float32)
 VECTOR = Spec(F32, (8,))
 
@@ -170,7 +170,7 @@ def test_a_result_is_an_array_with_its_slots_filled(build):
 
 
 def test_the_real_array_has_a_layout(build):
-    layout = entry_layout.array_layout(rlx_array.Array)
+    layout = object_layout.array_layout(rlx_array.Array)
     call = build("affine", [VECTOR], [VECTOR], array=layout)
     result = call(rlx_array.Array(np.ones(8, np.float32)))
     assert type(result) is rlx_array.Array
@@ -472,13 +472,14 @@ def test_eight_threads_call_at_once(build, release_gil):
 def test_results_may_outlive_the_interpreter():
     program = (
         "import numpy as np, sys\n"
-        "from rlx.backends.cpu import entry, entry_layout, machine\n"
+        "from rlx.backends.cpu.llvm import machine\n"
+        "from rlx.backends.cpu.runtime import entry, object_layout\n"
         "class Array:\n"
         "    __slots__ = ('_data',)\n"
         "code = machine.load('define i32 @main(ptr %b) {\\n  ret i32 0\\n}')\n"
         "spec = entry.Spec(np.dtype(np.float32), (1000,))\n"
         "call = entry.make_entry(code.address('main'), [], [spec], keep_alive=code,\n"
-        "    array=entry_layout.array_layout(Array), on_error=print)\n"
+        "    array=object_layout.array_layout(Array), on_error=print)\n"
         "kept = [call() for _ in range(10)]\n"
         "sys.kept = [kept, call]\n"
     )

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from rlx.backends.cpu import memory
 from rlx.backends.cpu.llvm import machine
 from rlx.backends.cpu.llvm.text import Module
+from rlx.backends.cpu.runtime import memory
 
 LIMIT = 10_000_000
 

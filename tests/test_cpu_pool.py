@@ -12,10 +12,10 @@ import warnings
 import numpy as np
 import pytest
 
-from rlx.backends.cpu import pool
 from rlx.backends.cpu.llvm import machine
 from rlx.backends.cpu.llvm.host import cores, processor_share
 from rlx.backends.cpu.llvm.text import Module
+from rlx.backends.cpu.runtime import pool
 
 
 def build() -> machine.Library:
@@ -227,7 +227,7 @@ def test_exit_in_a_thread_that_computes():
 def test_waiting_on_conditions_instead_of_futexes():
     before = (
         "import types\n"
-        "from rlx.backends.cpu import pool\n"
+        "from rlx.backends.cpu.runtime import pool\n"
         "pool.sys = types.SimpleNamespace(platform='other')\n"
     )
     assert started(before=before, pause=0.01) == 2

@@ -14,7 +14,7 @@ from lowering import typed
 
 import rlx
 import rlx.numpy as rnp
-from rlx.backends.cpu import sorting
+from rlx.backends.cpu.sorting import rows as row_sort
 from rlx.ir import ops
 from rlx.ir.builder import build
 from rlx.ir.interpret import interpret
@@ -69,7 +69,7 @@ ORDER = {"axis": 1, "n_keys": 1}
 
 def test_long_rows_are_shared_by_threads() -> None:
     for dtype in ("uint8", "float32", "float64"):
-        x = rows(sorting.SHARED * 3 + 5, dtype)[:3]
+        x = rows(row_sort.SHARED * 3 + 5, dtype)[:3]
         order = ops.sort.run([x, np.broadcast_to(np.arange(x.shape[1]), x.shape)], ORDER)
         same_bits(rlx.jit(rnp.sort)(x), order[0])
         same_bits(rlx.jit(rnp.argsort)(x[1]), order[1][1].astype("int32"))
@@ -175,7 +175,7 @@ def test_all_numbers_of_threads_give_the_same_order() -> None:
 
 
 def test_digits_sort_where_vectors_cannot(monkeypatch) -> None:
-    monkeypatch.setattr(sorting, "has_quick_sort", lambda host: False)
+    monkeypatch.setattr(row_sort, "has_quick_sort", lambda host: False)
     for dtype in ("int32", "float32", "float64"):
         x = rows(1235, dtype)
         meaning = ops.sort.run([x, np.broadcast_to(np.arange(1235, dtype="int32"), x.shape)], ORDER)

@@ -20,7 +20,7 @@ import pytest
 import rlx
 import rlx.numpy as rnp
 from rlx.backends import disk, sources
-from rlx.backends.cpu import stored
+from rlx.backends.cpu import disk_code
 from rlx.backends.cpu.llvm import machine
 from rlx.backends.disk import DiskCache, disk_cache
 from rlx.ir import ops
@@ -320,7 +320,7 @@ def test_code_that_does_not_fit_the_process_is_made_anew():
         return rnp.linalg.svd(x.reshape(1, -1), compute_uv=False) * 6
 
     compiled(fn, X)
-    entry = stored.Place.of(rlx.make_graph(fn)(X), rlx.Session("cpu").backend.target)
+    entry = disk_code.Place.of(rlx.make_graph(fn)(X), rlx.Session("cpu").backend.target)
     code = entry.read()
     assert code is not None
     entry.write(replace(code, calls=[]))  # the linker does not find them

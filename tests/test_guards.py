@@ -9,9 +9,9 @@ import pytest
 
 import rlx
 import rlx.numpy as rnp
-from rlx.backends.cpu import entry
-from rlx.backends.cpu.entry_layout import Spec, array_layout
 from rlx.backends.cpu.llvm import machine
+from rlx.backends.cpu.runtime import entry
+from rlx.backends.cpu.runtime.object_layout import Spec, array_layout
 from rlx.ir.errors import InternalError
 
 X = np.random.default_rng(0).normal(size=(37, 53)).astype(np.float32)

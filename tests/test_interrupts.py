@@ -109,7 +109,7 @@ def _soundness() -> Callable[[], None]:
 
     import rlx
     import rlx.numpy as rnp
-    from rlx.backends.cpu.entry import memory_counts
+    from rlx.backends.cpu.runtime.entry import memory_counts
 
     x = np.arange(40_000, dtype="f4").reshape(200, 200) / 1e4
     f = rlx.jit(lambda x: rlx.fori_loop(0, 3, lambda i, c: rnp.tanh(c @ x), x).sum(0))

@@ -26,10 +26,9 @@ from ...lower.target import Target
 from ..backend import Availability, Backend, Executable, Lasting
 from ..held import no_collection
 from ..sized_entry import Sizes, sized_entry
-from . import entry, pool
-from .entry import make_entry
-from .entry_layout import Spec, array_layout
-from .library import Library, constant_name
+from .disk_code import Code, Place, facts
+from .donation import lifetimes, reused_memory
+from .host_calls import Library, constant_name
 from .llvm import machine
 from .llvm.compiling import Compiles, Units, compile_ahead, compiled_again, llvm_turn
 from .llvm.host import Host, host
@@ -37,10 +36,11 @@ from .llvm.text import Module
 from .products.problem import Problem, Tuning
 from .products.tune import Tuned, tune, tunes
 from .program import ProgramWriter
-from .python_entry import aligned_array
-from .ranking import MOST_RANKED
-from .reuse import lifetimes, reused_memory
-from .stored import Code, Place, facts
+from .runtime import entry, pool
+from .runtime.entry import make_entry
+from .runtime.object_layout import Spec, array_layout
+from .runtime.python_entry import aligned_array
+from .sorting.top_k import MOST_RANKED
 
 RELEASE_ABOVE = 50_000  # nanoseconds of work that pay for giving up the interpreter lock
 LOCAL_BYTES = 1 << 16  # of a thread's stack, for what a row passes on

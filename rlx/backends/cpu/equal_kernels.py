@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from ...lower.lir.program import Buffer
 from .llvm.text import Function, Module
 from .loops.kernels import Layout
-from .pool import parallel
+from .runtime.pool import parallel
 
 _PRODUCT = re.compile(r"@product_(\d+)_")
 _SLOT = re.compile(r"%slot_(\d+)_")

@@ -35,9 +35,10 @@ from ...lower.lir.program import (
     Step,
     WhileStep,
 )
-from . import sorting
+from .control import Part, Targets, copy_bytes, emit_rounds, emit_sized_main
+from .donation import copied_input
 from .equal_kernels import EqualKernels, Written, write_table
-from .library import (
+from .host_calls import (
     Call,
     call_name,
     called_with,
@@ -52,7 +53,6 @@ from .loops.costs import LOOPS, Loops, brief, loops_cost, parts_of, product_cost
 from .loops.kernels import KERNEL_PARAMETERS, Layout, emit_kernel, emit_rows
 from .loops.scanning import emit_scan
 from .loops.scattering import emit_scatter
-from .polls import LONG, begin_part, call_python, checked, finer, is_due, poll, stops
 from .products.constants import Early, emit_prepare, pack_early
 from .products.contraction import (
     Links,
@@ -68,9 +68,9 @@ from .products.contraction import (
     with_siblings,
 )
 from .products.problem import Tuning
-from .ranking import emit_greatest
-from .reuse import copied_input
-from .rounds import Part, Targets, copy_bytes, emit_rounds, emit_sized_main
+from .runtime.polls import LONG, begin_part, call_python, checked, finer, is_due, poll, stops
+from .sorting.rows import SORT_NANOSECONDS, emit_sort
+from .sorting.top_k import emit_greatest
 
 Native: TypeAlias = Loops | Contraction | Chain | Siblings
 SHORT = 4  # steps of a program that becomes one function
@@ -208,10 +208,10 @@ class ProgramWriter:
         elif isinstance(step, LibraryCall):
             self._call(f, op_call(step), step, layout)
         elif isinstance(step, Sort):
-            cost = sorting.NANOSECONDS * likely(step.rows * step.length)
+            cost = SORT_NANOSECONDS * likely(step.rows * step.length)
             self.cost += cost
             parts = self._parts(f, [step.rows, step.length], cost)
-            sorting.emit_sort(self.module, f, step, layout, self.host, parts)
+            emit_sort(self.module, f, step, layout, self.host, parts)
             with f.when(stops(f)):  # later steps read places
                 checked(f, poll(f))
         elif isinstance(step, BranchStep):

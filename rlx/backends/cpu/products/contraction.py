@@ -35,7 +35,7 @@ from ..loops.kernels import (
 )
 from ..loops.scalar import IN_TURN
 from ..loops.scope import Scope, memory_element
-from ..polls import LONG, is_due, leave_if_stopped
+from ..runtime.polls import LONG, is_due, leave_if_stopped
 from .emit import Epilogue, GemmPlan, Operand, Places, Problem, emit_gemm
 from .problem import UNTUNED, WIDENED, Tuning
 from .view import OperandView

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from ..llvm.text import Function, Module, Vector
 from ..loops.scope import Scope
-from ..polls import goes_on
+from ..runtime.polls import goes_on
 from .choice import GemmPlan
 from .kernel import emit_columns, emit_dots, emit_finish, emit_kernel
 from .pack import emit_pack_a, emit_pack_b, panel_start

@@ -27,7 +27,6 @@ from ....lower.lir.program import Buffer, Chain, Contraction, Copy, Kernel, Prog
 from ....lower.target import Target
 from ...disk import DiskCache, disk_cache
 from ...sources import hashed, sources
-from .. import pool
 from ..llvm import machine
 from ..llvm.compiling import Compiles
 from ..llvm.host import Host
@@ -35,7 +34,8 @@ from ..llvm.machine import compiler
 from ..llvm.text import AS_WRITTEN, Function, Module
 from ..loops.costs import product_cost
 from ..loops.kernels import Layout
-from ..python_entry import aligned_array
+from ..runtime import pool
+from ..runtime.python_entry import aligned_array
 from .choice import alternatives
 from .constants import pack_early
 from .contraction import (

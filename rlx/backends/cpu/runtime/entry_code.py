@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from rlx.backends.cpu import polls
-from rlx.backends.cpu.entry_arguments import emit_apart, emit_find, emit_fits, emit_number
-from rlx.backends.cpu.entry_plan import (
+from ..llvm.text import Function, Module
+from . import polls
+from .entry_arguments import emit_apart, emit_find, emit_fits, emit_number
+from .memory import emit_memory
+from .object_layout import (
     BEHAVED,
     BYTES_HEAD,
     DATA,
@@ -30,9 +32,6 @@ from rlx.backends.cpu.entry_plan import (
     header,
     word,
 )
-from rlx.backends.cpu.memory import emit_memory
-
-from .llvm.text import Function, Module
 
 SYMBOLS: Final = (
     "declare void @Py_IncRef(ptr)",

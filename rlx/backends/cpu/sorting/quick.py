@@ -11,12 +11,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...ir.dims import Size
-from .llvm.host import Host
-from .llvm.text import Function, Module, Vector
-from .loops.vectors import interleaved
-from .polls import leave_if_stopped
-from .pool import parallel
+from ....ir.dims import Size
+from ..llvm.host import Host
+from ..llvm.text import Function, Module, Vector
+from ..loops.vectors import interleaved
+from ..runtime.polls import leave_if_stopped
+from ..runtime.pool import parallel
 
 VECTORS = 16  # sorted in registers at most
 SHARED = 1 << 14  # integers that pay for one more thread

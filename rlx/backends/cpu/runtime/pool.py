@@ -20,11 +20,11 @@ import sys
 import threading
 from functools import cache
 
+from ..llvm import machine
+from ..llvm.compiling import load_cached
+from ..llvm.host import host
+from ..llvm.text import Function
 from . import polls
-from .llvm import machine
-from .llvm.compiling import load_cached
-from .llvm.host import host
-from .llvm.text import Function
 
 # Looks for work before going to sleep, of 15 to 50 ns each: about as long as waking up may take,
 # so that waiting costs at most twice what the best choice would.

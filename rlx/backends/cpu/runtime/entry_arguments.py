@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rlx.backends.cpu.entry_plan import (
+from ..llvm.text import Function, Module
+from .object_layout import (
     BEHAVED,
     DIMENSIONS,
     DTYPE,
@@ -16,8 +17,6 @@ from rlx.backends.cpu.entry_plan import (
     header,
     word,
 )
-
-from .llvm.text import Function, Module
 
 
 def emit_find(module: Module) -> None:

@@ -10,7 +10,7 @@ from ...ir.dims import Size, quotient
 from ...lower.lir.program import Buffer, Carry, RepeatStep
 from .llvm.text import Function, Module
 from .loops.kernels import Layout
-from .polls import checked, is_due, leave_if_stopped, poll
+from .runtime.polls import checked, is_due, leave_if_stopped, poll
 
 
 @dataclass(frozen=True)

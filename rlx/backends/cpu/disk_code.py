@@ -25,12 +25,12 @@ from ...ir.types import as_dtype
 from ...lower.target import Target
 from ..disk import disk_cache
 from ..sources import hashed, sources
-from .library import Call
+from .donation import Lifetimes
+from .host_calls import Call
 from .llvm.machine import compiler
 from .products.constants import Early
 from .products.problem import Problem
 from .products.tune import Tuned, tunes
-from .reuse import Lifetimes
 
 Arrays = Callable[[], dict[bytes, np.ndarray]]
 

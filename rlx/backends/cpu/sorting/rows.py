@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...ir.dims import likely
-from ...ir.types import as_dtype
-from ...lower.lir.program import Sort
-from .llvm.host import Host
-from .llvm.text import Function, Module, Vector
-from .loops.kernels import Layout
-from .loops.vectors import vector_lines
-from .polls import leave_if_stopped
-from .pool import parallel
-from .quick_sort import (
+from ....ir.dims import likely
+from ....ir.types import as_dtype
+from ....lower.lir.program import Sort
+from ..llvm.host import Host
+from ..llvm.text import Function, Module, Vector
+from ..loops.kernels import Layout
+from ..loops.vectors import vector_lines
+from ..runtime.polls import leave_if_stopped
+from ..runtime.pool import parallel
+from .quick import (
     KERNEL,
     PARTS,
     SHARED,
@@ -31,14 +31,14 @@ from .quick_sort import (
     store,
     vectors_of,
 )
-from .radix_sort import INFINITY, STREAMS, Digits, radix_sort
+from .radix import INFINITY, STREAMS, Digits, radix_sort
 
 SHORT, LONG = 8, 11  # bits of a digit
 MANY = 1 << 13  # numbers of a row that pay for the long digits
 MOST = 16  # threads that share a row, and rows that have memory to work in
 COUNTED = 4  # threads that count digits: their tables are on the stack
 ROWS_POLLED = 64  # short ones between polls
-NANOSECONDS = 4.0  # a number takes
+SORT_NANOSECONDS = 4.0  # a number takes
 # The words of an order: pointers, then rows and numbers of a row. Those of a job: pointers to
 # numbers, to words to sort, to places, and to what each part found; then numbers of a row.
 NUMBERS, RESULT, SPARE, ROWS, ROW = range(5)

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from rlx.ir.errors import DeviceMemoryError
 
-from .llvm.text import Function, Module
+from ..llvm.text import Function, Module
 
 ALIGNMENT = 64
 HUGE_BYTES = 4 << 20  # from here on blocks start on a huge page and ask for huge pages

@@ -18,7 +18,7 @@ from typing import Any
 
 from rlx.ir.dims import Size, likely
 
-from .llvm.text import Function, Vector
+from ..llvm.text import Function, Vector
 
 POLL, NO_POLL, RAISE, FLAG = "rlx_poll", "rlx_no_poll", "rlx_raise", "rlx_stopped"
 CALL = "rlx_call"

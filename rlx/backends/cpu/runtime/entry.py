@@ -27,12 +27,12 @@ from typing import Any
 import numpy as np
 
 from rlx.backends.backend import MISS
-from rlx.backends.cpu import entry_code, entry_plan, memory, polls, pool
-from rlx.backends.cpu.entry_layout import ArrayLayout, Spec, word
-from rlx.backends.cpu.python_entry import python_entry
 from rlx.ir.gil import HAS_GIL
 
-from .llvm.compiling import load_cached
+from ..llvm.compiling import load_cached
+from . import entry_code, memory, object_layout, polls, pool
+from .object_layout import ArrayLayout, Spec, word_in
+from .python_entry import python_entry
 
 OBJECT_SLOT = 16  # Py_T_OBJECT_EX
 FASTCALL_KEYWORDS = 0x0080 | 0x0002  # METH_FASTCALL | METH_KEYWORDS
@@ -107,8 +107,8 @@ def make_entry(
     if runtime is None or guards:
         places = (main_address, constants, arena_bytes, array, on_error, keep_alive)
         return python_entry(inputs, outputs, takes_outputs, fills_outputs, guards, *places)
-    flags = entry_plan.RELEASE_GIL * release_gil
-    flags |= entry_plan.TAKE_OUTPUTS * takes_outputs | entry_plan.FILL_OUTPUTS * fills_outputs
+    flags = object_layout.RELEASE_GIL * release_gil
+    flags |= object_layout.TAKE_OUTPUTS * takes_outputs | object_layout.FILL_OUTPUTS * fills_outputs
     words: list[int] = []
     for spec in (*inputs, *outputs):
         words += (id(spec.dtype), len(spec.shape), *spec.shape, spec.nbytes)
@@ -116,7 +116,7 @@ def make_entry(
     for offset, thing in array.fill:
         words += (offset, id(thing))
     data_slot = _Member(b"", OBJECT_SLOT, array.data_offset)
-    header = entry_plan.Header(
+    header = object_layout.Header(
         inputs=len(inputs),
         outputs=len(outputs),
         constants=len(constants),
@@ -147,7 +147,7 @@ class _Runtime:
         symbols |= {"miss": id(MISS), "none": id(None), "true": id(True)}
         symbols |= {"ndarray_type": id(np.ndarray), "no_memory": id(memory.no_memory)}
         for kind in (float, int, bool):
-            dtype = entry_plan.NUMBER_TYPES[kind.__name__]
+            dtype = object_layout.NUMBER_TYPES[kind.__name__]
             symbols |= {f"{kind.__name__}_type": id(kind), f"{dtype}_dtype": id(np.dtype(dtype))}
         self.library = load_cached(text, symbols=symbols)
         self.handler = memory.Handler(b"rlx", 1, None)
@@ -214,28 +214,30 @@ def _layouts_hold() -> bool:
     """Whether ndarray, bytes and tuple are laid out as the machine code believes."""
     if sys.implementation.name != "cpython" or struct.calcsize("P") != 8:
         return False
-    if np.ndarray.__basicsize__ < entry_plan.MEM_HANDLER + 8 or sys.byteorder != "little":
+    if np.ndarray.__basicsize__ < object_layout.MEM_HANDLER + 8 or sys.byteorder != "little":
         return False
     for sample in (np.zeros((3, 5), np.float32), np.zeros((4, 6), np.int8)[1:, ::2], np.ones(())):
         rank = sample.ndim
-        dimensions = (ctypes.c_int64 * rank).from_address(word(sample, entry_plan.DIMENSIONS) or 8)
+        dimensions = (ctypes.c_int64 * rank).from_address(
+            word_in(sample, object_layout.DIMENSIONS) or 8
+        )
         facts = [
-            word(sample, entry_plan.TYPE) == id(np.ndarray),
-            word(sample, entry_plan.DATA) == sample.__array_interface__["data"][0],
-            word(sample, entry_plan.RANK) & 0xFFFFFFFF == rank,
+            word_in(sample, object_layout.TYPE) == id(np.ndarray),
+            word_in(sample, object_layout.DATA) == sample.__array_interface__["data"][0],
+            word_in(sample, object_layout.RANK) & 0xFFFFFFFF == rank,
             rank == 0 or tuple(dimensions) == sample.shape,
-            word(sample, entry_plan.DTYPE) == id(sample.dtype),
-            word(sample, entry_plan.FLAGS) & 0xFFFFFFFF == sample.flags.num,
-            word(sample, entry_plan.MEM_HANDLER) == 0 or sample.flags.owndata,
+            word_in(sample, object_layout.DTYPE) == id(sample.dtype),
+            word_in(sample, object_layout.FLAGS) & 0xFFFFFFFF == sample.flags.num,
+            word_in(sample, object_layout.MEM_HANDLER) == 0 or sample.flags.owndata,
         ]
         if not all(facts):
             return False
     owning, plan, pair = np.zeros(100), struct.pack("q", 0x123456789), (owning_marker := object(),)
-    handler = word(owning, entry_plan.MEM_HANDLER)
+    handler = word_in(owning, object_layout.MEM_HANDLER)
     return (
         handler != 0
-        and ctypes.c_uint64.from_address(handler + entry_plan.TYPE).value
+        and ctypes.c_uint64.from_address(handler + object_layout.TYPE).value
         == id(type(np._core._multiarray_umath._ARRAY_API))  # type: ignore[attr-defined]
-        and word(plan, entry_plan.BYTES_HEAD) == 0x123456789
-        and word(pair, entry_plan.TUPLE_HEAD) == id(owning_marker)
+        and word_in(plan, object_layout.BYTES_HEAD) == 0x123456789
+        and word_in(pair, object_layout.TUPLE_HEAD) == id(owning_marker)
     )

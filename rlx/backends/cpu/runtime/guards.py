@@ -16,7 +16,7 @@ from typing import Any, final
 
 import numpy as np
 
-from ...ir.errors import ConfigError, InternalError
+from ....ir.errors import ConfigError, InternalError
 
 PAGE = mmap.PAGESIZE
 POISON = 0xFF

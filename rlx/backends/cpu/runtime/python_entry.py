@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from rlx.backends.backend import MISS
-from rlx.backends.cpu.entry_layout import ArrayLayout, Spec, slot_offsets
-from rlx.backends.cpu.guards import between_guards
-from rlx.backends.cpu.memory import ALIGNMENT, no_memory
-from rlx.backends.cpu.polls import STOPPED
-from rlx.backends.cpu.pool import raise_stopped
+
+from .guards import between_guards
+from .memory import ALIGNMENT, no_memory
+from .object_layout import ArrayLayout, Spec, slot_offsets
+from .polls import STOPPED
+from .pool import raise_stopped
 
 
 def python_entry(

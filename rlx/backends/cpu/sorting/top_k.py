@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...ir.types import as_dtype
-from ...lower.lir.expr import Expr
-from ...lower.lir.program import Greatest, Store
-from .llvm.host import Host
-from .llvm.text import Function, Vector
-from .loops.kernels import Layout, buffers_of, nest, open_scope
-from .loops.scalar import convert, register
-from .loops.scope import Scope
-from .loops.vectors import choose_lanes, first_lanes
+from ....ir.types import as_dtype
+from ....lower.lir.expr import Expr
+from ....lower.lir.program import Greatest, Store
+from ..llvm.host import Host
+from ..llvm.text import Function, Vector
+from ..loops.kernels import Layout, buffers_of, nest, open_scope
+from ..loops.scalar import convert, register
+from ..loops.scope import Scope
+from ..loops.vectors import choose_lanes, first_lanes
 
 MOST_RANKED = 64  # the list is moved as a whole: a longer one is better left to sorting
 MOST_LANES = 64  # compared at once: the bits of a word

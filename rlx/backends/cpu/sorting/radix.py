@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...ir.types import as_dtype
-from .llvm.text import Function, Module, Vector
-from .pool import parallel
-from .quick_sort import leave_if_long
+from ....ir.types import as_dtype
+from ..llvm.text import Function, Module, Vector
+from ..runtime.pool import parallel
+from .quick import leave_if_long
 
 STREAMS = 2  # stretches of a part: one waits less for counts that the other has changed
 LANES = 16
