@@ -7,7 +7,7 @@ is first asked for.
 
 from typing import TYPE_CHECKING
 
-from . import numpy, random
+from . import numpy
 from .ir import errors
 from .ir.config import config
 from .ir.dims import dim
@@ -59,12 +59,10 @@ from .ir.sharding import Mesh, NamedSharding, PartitionSpec
 from .ir.sharding import PartitionSpec as P
 from .numpy import array, asarray
 from .runtime import (
-    CacheBuster,
     CompiledGraph,
     CompileOptions,
     Device,
     Session,
-    Tick,
     block_until_ready,
     debug,
     default_device,
@@ -74,16 +72,10 @@ from .runtime import (
     devices,
     distributed,
     doctor,
-    explain_device,
-    export_coreml,
-    nan_check,
     precision,
     register_backend,
     show,
-    supports,
-    time_ns,
     unregister_backend,
-    verify,
 )
 from .trace import pytree as tree
 from .trace.array import Array
@@ -127,7 +119,6 @@ from .transforms import (
     remat,
     scan,
     stop_gradient,
-    testing,
     value_and_grad,
     vjp,
     vmap,
@@ -140,13 +131,29 @@ jacobian = jacrev
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from . import flatten_util, image, interop, lax, nn, ops, optim, scipy, tree_util
+    from . import flatten_util, image, interop, lax, nn, ops, optim, random, scipy, tree_util
     from .interop import Exported, Graph, export, from_jax, load_exported, to_jax, to_stablehlo
+    from .runtime.explain_device import explain_device
+    from .runtime.export_coreml import export_coreml
+    from .runtime.measure import CacheBuster, Tick, time_ns
+    from .runtime.nan_check import nan_check
+    from .runtime.supports import supports
+    from .runtime.verify_function import verify
+    from .transforms import testing
 else:
     __getattr__, __dir__ = _door(
         __name__,
-        "flatten_util image interop lax nn ops optim scipy tree_util".split(),
-        {"interop": "Exported Graph export from_jax load_exported to_jax to_stablehlo".split()},
+        "flatten_util image interop lax nn ops optim random scipy tree_util".split(),
+        {
+            "interop": "Exported Graph export from_jax load_exported to_jax to_stablehlo".split(),
+            "runtime.explain_device": ["explain_device"],
+            "runtime.export_coreml": ["export_coreml"],
+            "runtime.measure": ["CacheBuster", "Tick", "time_ns"],
+            "runtime.nan_check": ["nan_check"],
+            "runtime.supports": ["supports"],
+            "runtime.verify_function": ["verify"],
+            "transforms": ["testing"],
+        },
         errors.with_advice(
             "rlx",
             {

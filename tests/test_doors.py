@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-DOORS = ("rlx", "rlx.scipy")
+DOORS = ("rlx", "rlx.scipy", "rlx.transforms")
 
 
 def run(code: str) -> str:
@@ -80,6 +80,14 @@ for each in threads: each.join()
 print(wrong, [n for n, f in zip(names, found) if len({i for i, _ in f}) != 1], len(names) > 10)
 """
     assert run(code) == "[] [] True"
+
+
+def test_lowering_and_the_tools_wait_for_their_first_use():
+    code = "import sys, rlx; print(*sorted(m for m in sys.modules if m.startswith('rlx.')))"
+    loaded = run(code).split()
+    assert [m for m in loaded if m.startswith("rlx.lower.")] == ["rlx.lower.target"]
+    late = "calibrate check_backend explain_device measure nan_check rates supports verify_function"
+    assert not {f"rlx.runtime.{m}" for m in late.split()} & set(loaded)
 
 
 def test_a_pickle_opens_the_door_by_itself():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
@@ -46,7 +46,9 @@ class Device(str):
         sin: cpu can run it
           native: sin...
         """
-        return _supports(self, op)
+        from .supports import of_op  # which loads what makes samples of ops
+
+        return of_op(self, op)
 
     @property
     def reason(self) -> str:
@@ -65,19 +67,6 @@ class Device(str):
 
     def __repr__(self) -> str:
         return f"Device({str(self)!r})"
-
-
-def set_supports(supports: Callable[[str, Any], Any]) -> None:
-    """Say what answers `Device.supports`."""
-    global _supports
-    _supports = supports
-
-
-def _unset(device: str, op: Any, /) -> Any:
-    raise AssertionError("rlx.runtime was not imported")
-
-
-_supports: Callable[[str, Any], Any] = _unset
 
 
 def devices() -> list[Device]:

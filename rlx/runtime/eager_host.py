@@ -23,22 +23,13 @@ from ..ir.op import Op
 from ..ir.ops.movement import broadcast
 from ..ir.policy import AS_WRITTEN
 from ..ir.types import is_complex
-from ..lower.work_class import (
-    CONTRACTIONS,
-    MOVEMENT,
-    NORMALIZATIONS,
-    POINTWISE,
-    REDUCTIONS,
-    TRANSCENDENTAL,
-    work_class,
-)
 from ..trace import short_ways
 from ..trace.array import Array
 from .session import CompileOptions, default_session
 
 LARGE = 16384  # numbers; for less a compile does not pay soon
 PER_NUMBER = 50  # multiplications that NumPy does in the time of one number
-COMPILED = (CONTRACTIONS, NORMALIZATIONS, POINTWISE, REDUCTIONS, TRANSCENDENTAL)
+COMPILED = ("contractions", "normalizations", "pointwise", "reductions", "transcendental")
 AS_IT_IS = CompileOptions(precision=AS_WRITTEN)  # policies are for what the user compiles
 
 
@@ -79,6 +70,8 @@ def run_large(op: Op, arrays: Sequence[Array], attrs: dict[str, Any]) -> Sequenc
 
 def is_exact(graph: Graph) -> bool:
     """Whether each number is rounded once, so that machine code gives NumPy's bits."""
+    from ..lower.work_class import MOVEMENT, POINTWISE, work_class  # with the loop level
+
     return all(
         work_class(node) in (POINTWISE, MOVEMENT)
         and not any(is_complex(v.dtype) for v in node.args)
@@ -107,6 +100,8 @@ def _kind(
         rows = zip(values, arrays, kept, strict=True)
         whole = [v if k is None else broadcast(v, shape=x.shape, axes=k) for v, x, k in rows]
         return op.apply(whole, attrs)
+
+    from ..lower.work_class import CONTRACTIONS, work_class
 
     types = [
         x.type if k is None else x.type.with_shape(tuple(x.shape[i] for i in k))

@@ -19,8 +19,6 @@ from .precision import prepared
 from .rates import Prediction, Rates, predict
 from .session import CompileOptions, default_session
 
-AUTO = "auto"
-
 
 @dataclass(frozen=True)
 class Candidate:

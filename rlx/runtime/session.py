@@ -30,7 +30,6 @@ from .cache import CompileCache, compiling
 from .compiled import CompiledGraph, places_of, preparing
 from .debug import dump, tell_compile, tell_hit, tell_slow
 from .devices import default_device
-from .nan_check import with_checks
 from .options import CompileOptions, as_asked, check_whole, options_of
 from .precision import prepared, told_of
 from .queue import Queue
@@ -281,7 +280,11 @@ class Session:
 def _checked(graph: Graph) -> Graph:
     """The graph with what the settings `debug_nans` and `debug_infs` add to it."""
     nans, infs = config.debug_nans, config.debug_infs
-    return with_checks(graph, nans=nans, infs=infs) if nans or infs else graph
+    if not (nans or infs):
+        return graph
+    from .nan_check import with_checks  # with all of lowering, 20 ms to import
+
+    return with_checks(graph, nans=nans, infs=infs)
 
 
 def _donated(compiled: CompiledGraph, names: tuple[str, ...]) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from ..ir.op import Op
 from ..ir.tracebacks import boundary
 from ..lower.target import EXPANDED, LIBRARY, NATIVE
 from ..trace.make_graph import trace
-from .devices import Device, set_supports
+from .devices import Device
 from .options import CompileOptions
 from .samples import Case, graph_of
 from .session import default_session
@@ -80,7 +80,7 @@ def _support(device: str, graph: Graph) -> Support:
     return Support(device, graph.name, ways)
 
 
-def _of_op(device: str, op: Op | str) -> Support:
+def of_op(device: str, op: Op | str) -> Support:
     """Whether a device can run an op, by its samples in float32."""
     room = OPS.get(op) if isinstance(op, str) else op
     if not isinstance(room, Op) or not room.sample_list:
@@ -104,6 +104,3 @@ def _of_op(device: str, op: Op | str) -> Support:
 
 def _told(ops: Counter[str]) -> str:
     return ", ".join(f"{name} ({n})" if n > 1 else name for name, n in sorted(ops.items()))
-
-
-set_supports(_of_op)

@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, overload
 
+import ml_dtypes
 import numpy as np
 
+from ..ir.body import Contract, Reduce, Scan, Scatter
 from ..ir.builder import build
 from ..ir.errors import ArgumentError, DivergenceError
 from ..ir.graph import Graph, Node, Value
@@ -21,7 +23,7 @@ from ..ir.number_check import described
 from ..ir.policy import AS_WRITTEN
 from ..ir.text import show
 from ..ir.tracebacks import boundary
-from ..ir.types import type_of
+from ..ir.types import as_dtype, is_complex, is_inexact, type_of
 from ..ir.verify import verify as verify_graph
 from ..lower.hir import drop_dead, inline_calls
 from ..lower.hir.rebuild import rebuild
@@ -31,13 +33,13 @@ from ..trace.array import Array
 from ..trace.make_graph import function_name, trace
 from ..trace.tensor import TracedTensor
 from .arrays import prepare
-from .differences import Tolerance, scale_of
 from .precision import with_own_policies
 from .session import CompileOptions, Session
 
 TOGETHER = 64  # ops alone that are compiled as one program
 RUNS = 2  # of an op in a loop that are looked at
 PLAIN = CompileOptions(precision=AS_WRITTEN)  # the meaning of a graph is what was written
+SUMS = (Contract, Reduce, Scan, Scatter)
 
 
 @dataclass(frozen=True)
@@ -316,3 +318,66 @@ def _told(
         arrays=arrays,
         replay=lambda: (_run(session, graph, arrays), interpret(graph, arrays)),
     )
+
+
+# -- how far two arrays are apart, in units of what rounding explains ---------------------------
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """What may differ: `rtol` of the scale, and `atol`.
+
+    Without `rtol` it is the epsilon of the dtype to some power.
+    """
+
+    power: float
+    rtol: float | None = None
+    atol: float | None = None
+
+    def difference(
+        self, found: np.ndarray, wanted: np.ndarray, scale: np.ndarray
+    ) -> tuple[float, tuple[int, ...]]:
+        """The largest difference in units of the tolerance, and its place.
+
+        NaN equals NaN, an infinity itself; other numbers that are not equal are infinitely far
+        from them, and so are two integers.
+        """
+        if not wanted.size:
+            return 0.0, ()
+        is_same = (found == wanted) | ((found != found) & (wanted != wanted))
+        if not is_inexact(as_dtype(wanted.dtype)):
+            units = np.where(is_same, 0.0, np.inf)
+        else:
+            wide = np.complex128 if is_complex(as_dtype(wanted.dtype)) else np.float64
+            rtol = epsilon(wanted.dtype) ** self.power if self.rtol is None else self.rtol
+            tiny = float(ml_dtypes.finfo(wanted.dtype).tiny)
+            with np.errstate(all="ignore"):
+                allowed = np.maximum(rtol * scale, tiny) + (self.atol or 0.0)
+                units = np.abs(found.astype(wide) - wanted.astype(wide)) / allowed
+            units = np.where(is_same, 0.0, np.where(np.isnan(units), np.inf, units))
+        place = np.unravel_index(int(np.argmax(units)), units.shape)
+        return float(units[place]), tuple(map(int, place))
+
+
+def epsilon(dtype: Any) -> float:
+    """The distance from 1 to the next number."""
+    return float(ml_dtypes.finfo(dtype).eps)
+
+
+def scale_of(
+    wanted: np.ndarray, node: Node | None = None, operands: Sequence[np.ndarray] = ()
+) -> np.ndarray:
+    """The magnitude that differences are relative to.
+
+    It is that of the largest finite number; for an op that adds, that of the sum of magnitudes.
+    """
+    if not is_inexact(as_dtype(wanted.dtype)) or not wanted.size:
+        return np.ones(wanted.shape)
+    body = node.op.rules.body if node else None
+    if node is not None and isinstance(body, SUMS):
+        magnitudes = [np.abs(x) if is_inexact(as_dtype(x.dtype)) else x for x in operands]
+        added = node.op.run(magnitudes, node.attrs)[0]
+        return np.abs(added).astype(np.float64)
+    sizes = np.abs(wanted).astype(np.float64)
+    finite = sizes[np.isfinite(sizes)]
+    return np.full(wanted.shape, finite.max() if finite.size else 1.0)

@@ -5,7 +5,11 @@ Enters: a Python function. Leaves: a function. The engines (`jvp.py`, `linearize
 Read `jvp.py` first.
 """
 
-from . import ad_checkpoint, checkpoint_policies, testing
+from typing import TYPE_CHECKING
+
+from ..ir.errors import with_advice as _with_advice
+from ..ir.lazy import door as _door
+from . import ad_checkpoint, checkpoint_policies
 from .ad_checkpoint import checkpoint, checkpoint_name, remat
 from .closures import closure_convert
 from .custom import custom_jvp, custom_vjp, stop_gradient
@@ -61,3 +65,8 @@ __all__ = [
     "while_loop",
     "with_policy",
 ]
+
+if TYPE_CHECKING:
+    from . import testing
+else:
+    __getattr__, __dir__ = _door(__name__, ["testing"], {}, _with_advice(__name__, {}))

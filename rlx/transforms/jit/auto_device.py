@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from ...runtime.explain_device import explain
 from ...runtime.session import CompileOptions
 from ...trace.array import Array
 from ...trace.make_graph import Traced
+
+AUTO = "auto"
 
 
 @final
@@ -42,4 +43,6 @@ def _best(traced: Traced, leaves: Sequence[Any], options: CompileOptions, name: 
     placed = traced.graph.placed
     if placed:
         return placed[0].device
+    from ...runtime.explain_device import explain
+
     return explain(traced, [*leaves, *traced.captures], options, name).best

@@ -22,7 +22,6 @@ from ...ir.types import Type
 from ...runtime import MISS, Device, default_device
 from ...runtime.cache import SingleFlight
 from ...runtime.debug import tell_reason
-from ...runtime.explain_device import AUTO
 from ...runtime.queue import Pending
 from ...runtime.session import CompileOptions, default_session
 from ...trace import ownership, pytree
@@ -33,7 +32,7 @@ from ...trace.named_axes import asked_axes
 from ...trace.placement import common_device, run_here
 from ...trace.tensor import TracedTensor
 from . import later
-from .auto_device import DeviceChoice
+from .auto_device import AUTO, DeviceChoice
 from .compiled import Compiled, Lowered
 from .disable import run_at_once
 from .lru import CacheInfo, LruCache
