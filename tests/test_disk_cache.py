@@ -320,7 +320,7 @@ def test_code_that_does_not_fit_the_process_is_made_anew():
         return rnp.linalg.svd(x.reshape(1, -1), compute_uv=False) * 6
 
     compiled(fn, X)
-    entry = disk_code.Place.of(rlx.make_graph(fn)(X), rlx.Session("cpu").backend.target)
+    entry = disk_code.DiskEntry.of(rlx.make_graph(fn)(X), rlx.Session("cpu").backend.target)
     code = entry.read()
     assert code is not None
     entry.write(replace(code, calls=[]))  # the linker does not find them

@@ -26,9 +26,9 @@ from ...lower.target import Target
 from ..backend import Availability, Backend, Executable, Lasting
 from ..held import no_collection
 from ..sized_entry import Sizes, sized_entry
-from .disk_code import Code, Place, facts
+from .disk_code import Code, DiskEntry, facts
 from .donation import lifetimes, reused_memory
-from .host_calls import Library, constant_name
+from .host_calls import HostCalls, constant_name
 from .llvm import machine
 from .llvm.compiling import Compiles, Units, compile_ahead, compiled_again, llvm_turn
 from .llvm.host import Host, host
@@ -108,7 +108,7 @@ class CpuBackend(Backend):
     ) -> Executable:
         """Give the machine code of a graph, perhaps of an earlier process."""
         target = target or self.target
-        place = Place.of(graph, target, fixed)
+        place = DiskEntry.of(graph, target, fixed)
         began = time.perf_counter()
         linked = None if check else _read(place)
         if linked is not None:
@@ -139,7 +139,7 @@ class CpuBackend(Backend):
         target: Target | None = None,
     ) -> Executable | None:
         """Read code that an earlier process compiled."""
-        place = Place(lasting.key, lasting.arrays)
+        place = DiskEntry(lasting.key, lasting.arrays)
         began = time.perf_counter()
         linked = _read(place)
         if linked is None:
@@ -151,7 +151,7 @@ class CpuBackend(Backend):
     def _executable(
         self,
         linked: Linked,
-        place: Place,
+        place: DiskEntry,
         signature: Graph,
         whole: Callable[[], Graph],
         array: type,
@@ -236,7 +236,7 @@ class Linked:
 
     def __init__(self, code: Code, guards: bool) -> None:
         self.code, self.guards = code, guards
-        self.calls = Library(code.calls, code.dims)
+        self.calls = HostCalls(code.calls, code.dims)
         places = {constant_name(i): a.ctypes.data for i, a in enumerate(code.constants)}
         symbols = pool.symbols() | self.calls.symbols | places
         names = ["main", "prepare"] if code.early and code.early.panels else ["main"]
@@ -327,7 +327,7 @@ def _stages(lowered: Lowered, target: Target, code: Code) -> dict[str, str]:
     return {**lowered.stages, "llvm": text, "assembly": machine.assembly(text)}
 
 
-def _read(place: Place) -> Linked | None:
+def _read(place: DiskEntry) -> Linked | None:
     """The code that lies in a place, if it is there and fits this process."""
     code = place.read()
     if code is None:

@@ -28,7 +28,7 @@ from ..sources import hashed, sources
 from .donation import Lifetimes
 from .host_calls import Call
 from .llvm.machine import compiler
-from .products.constants import Early
+from .products.constants import PackedConstants
 from .products.problem import Problem
 from .products.tune import Tuned, tunes
 
@@ -53,12 +53,12 @@ class Code:
     memory: Size
     is_long: bool
     lifetimes: Lifetimes
-    early: Early | None = None
+    early: PackedConstants | None = None
     tuned: Mapping[Problem, Tuned] = field(default_factory=dict)
     texts: bytes = b""
 
 
-class Place:
+class DiskEntry:
     """The place of one graph's code in the cache on disk.
 
     Without a `key` there is none. `arrays` gives the constant arrays of the graph by their
@@ -72,9 +72,9 @@ class Place:
         self._disk, self._sources = disk_cache(), ""
 
     @staticmethod
-    def of(graph: Graph, target: Target, fixed: int = 0) -> Place:
+    def of(graph: Graph, target: Target, fixed: int = 0) -> DiskEntry:
         """The place of a graph, of which the last parameters may be fixed."""
-        place = Place("", lambda: _constants(graph))
+        place = DiskEntry("", lambda: _constants(graph))
         place._sources = sources(place._disk) if place._disk else ""
         if not place._sources:
             return place
@@ -140,7 +140,7 @@ def facts(target: Target) -> list[object]:
 
 
 class _Writer(pickle.Pickler):
-    def __init__(self, file: io.BytesIO, place: Place) -> None:
+    def __init__(self, file: io.BytesIO, place: DiskEntry) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
         self._functions = {function: i for i, function in enumerate(place.functions)}
         self._arrays = {id(array): digest for digest, array in place.arrays.items()}
@@ -160,7 +160,7 @@ class _Writer(pickle.Pickler):
 
 
 class _Reader(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, place: Place) -> None:
+    def __init__(self, file: io.BytesIO, place: DiskEntry) -> None:
         super().__init__(file)
         self._place = place
 

@@ -138,7 +138,7 @@ def constant_name(number: int) -> str:
     return f"constant_{number}"
 
 
-class Library:
+class HostCalls:
     """Python functions of arrays of pointers, for the calls of a program.
 
     `symbols` has their addresses, for `polls.call_python`. `dims` are the names of a program's

@@ -53,9 +53,9 @@ from .loops.costs import LOOPS, Loops, brief, loops_cost, parts_of, product_cost
 from .loops.kernels import KERNEL_PARAMETERS, Layout, emit_kernel, emit_rows
 from .loops.scanning import emit_scan
 from .loops.scattering import emit_scatter
-from .products.constants import Early, emit_prepare, pack_early
+from .products.constants import PackedConstants, emit_prepare, pack_constants
 from .products.contraction import (
-    Links,
+    ChainPlan,
     Siblings,
     as_kernel,
     contracts_natively,
@@ -99,7 +99,7 @@ class ProgramWriter:
     def __post_init__(self) -> None:
         self.kernels = EqualKernels(self.module, self.complete)
 
-    def write(self, program: Program, fixed: int = 0) -> tuple[Size, Early | None]:
+    def write(self, program: Program, fixed: int = 0) -> tuple[Size, PackedConstants | None]:
         """Write `main` for a program; gives the bytes of memory it needs.
 
         That memory is its last pointer. The one before it, in a program of symbolic sizes, is the
@@ -108,7 +108,7 @@ class ProgramWriter:
         """
         early, same = None, program.inputs[len(program.inputs) - fixed :]
         if fixed:
-            early, packings = pack_early(program, fixed, self.host, self.tuning)
+            early, packings = pack_constants(program, fixed, self.host, self.tuning)
             if packings:
                 emit_prepare(self.module, packings, same, self.host)
         if is_symbolic([b.type for b in program.inputs]):
@@ -342,7 +342,7 @@ class ProgramWriter:
         self.scratch = max(self.scratch, needed)
 
     def _chain(self, f: Function, step: Chain, layout: Layout) -> None:
-        links = Links.of(step, self.host, self.tuning)
+        links = ChainPlan.of(step, self.host, self.tuning)
         self.cost += links.cost
         extents = [v.extent for v in step.loops]
         parts = self._parts(f, extents, links.cost, is_product=True)

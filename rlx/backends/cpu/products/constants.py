@@ -32,7 +32,7 @@ FEW_ROWS = 96  # of half floats, which packing would widen, and so double what i
 
 
 @dataclass(frozen=True)
-class Early:
+class PackedConstants:
     """What a compiled program with fixed inputs takes instead of them.
 
     `kept` are the numbers of those that it still reads; after them it takes panels of so many
@@ -56,9 +56,9 @@ class Packing:
     panels: Buffer
 
 
-def pack_early(
+def pack_constants(
     program: Program, count: int, host: Host, tuning: Tuning = UNTUNED
-) -> tuple[Early, list[Packing]]:
+) -> tuple[PackedConstants, list[Packing]]:
     """Let matrix products read panels of the last `count` inputs, which are fixed.
 
     Changes the program's steps and inputs.
@@ -77,7 +77,7 @@ def pack_early(
     kept = tuple(i for i, b in enumerate(fixed) if b in read)
     panels = tuple(p.panels for p in packings)
     program.inputs = (*free, *(fixed[i] for i in kept), *panels)
-    return Early(count, kept, tuple(b.nbytes for b in panels)), packings
+    return PackedConstants(count, kept, tuple(b.nbytes for b in panels)), packings
 
 
 def _with_panels(

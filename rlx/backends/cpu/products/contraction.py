@@ -398,7 +398,7 @@ def emit_siblings(
 
 
 @dataclass(frozen=True)
-class Links:
+class ChainPlan:
     """A chain, and the plans of those of its steps that the matrix kernel computes."""
 
     worker: Variable
@@ -407,7 +407,7 @@ class Links:
     cost: float  # rough nanoseconds on one thread
 
     @classmethod
-    def of(cls, chain: Chain, host: Host, tuning: Tuning) -> Links:
+    def of(cls, chain: Chain, host: Host, tuning: Tuning) -> ChainPlan:
         """Plan the steps of a chain."""
         steps: list[tuple[Kernel | Rows | Contraction, GemmPlan | None]] = []
         cost = 0.0
@@ -435,7 +435,7 @@ def _count(loops: tuple[Variable, ...]) -> int:
     return math.prod(extents)  # type: ignore[arg-type]
 
 
-def emit_chain(module: Module, f: Function, links: Links, layout: Layout, host: Host) -> None:
+def emit_chain(module: Module, f: Function, links: ChainPlan, layout: Layout, host: Host) -> None:
     """Emit the share `%part` of the rounds of a chain."""
     names = [_emit_step(module, links, number, layout, host) for number in range(len(links.steps))]
     own = f.emit(f"mul i64 %part, {links.scratch_bytes}")
@@ -454,7 +454,7 @@ def emit_chain(module: Module, f: Function, links: Links, layout: Layout, host: 
             f.do(f"call void @{name}(ptr %table, ptr {scratch}, {numbers})")
 
 
-def _emit_step(module: Module, links: Links, number: int, layout: Layout, host: Host) -> str:
+def _emit_step(module: Module, links: ChainPlan, number: int, layout: Layout, host: Host) -> str:
     """Emit the function of one step; gives its name."""
     step, plan = links.steps[number]
     given = {v: f"%outer{i}" for i, v in enumerate((links.worker, *links.loops))}

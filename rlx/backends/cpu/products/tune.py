@@ -37,7 +37,7 @@ from ..loops.kernels import Layout
 from ..runtime import pool
 from ..runtime.python_entry import aligned_array
 from .choice import alternatives
-from .constants import pack_early
+from .constants import pack_constants
 from .contraction import (
     contracts_natively,
     plan_contraction,
@@ -99,7 +99,7 @@ def tune(program: Program, fixed: int, host: Host, make_writer: MakeWriter) -> d
         return {}
     program = replace(program)
     if fixed:
-        pack_early(program, fixed, host)
+        pack_constants(program, fixed, host)
     ways = _ways(program, host)
     disk = disk_cache()
     files = sources(disk) if disk and ways else ""
