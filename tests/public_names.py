@@ -1,0 +1,137 @@
+"""The public names of rlx with their signatures, one a line.
+
+    python -m tests.public_names --write
+
+writes tests/public_names.txt anew; `tests/test_public_names.py` compares it with the code.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+LIST = Path(__file__).with_suffix(".txt")
+ROOTS = (
+    "rlx",
+    "rlx.numpy",
+    "rlx.numpy.fft",
+    "rlx.numpy.linalg",
+    "rlx.lax",
+    "rlx.lax.linalg",
+    "rlx.random",
+    "rlx.nn",
+    "rlx.nn.initializers",
+    "rlx.optim",
+    "rlx.tree_util",
+    "rlx.flatten_util",
+    "rlx.image",
+    "rlx.interop",
+    "rlx.ops",
+    "rlx.testing",
+    "rlx.scipy",
+)
+SCIPY = re.compile(
+    r"rlx\.scipy\.(\w+|stats\.\w+|cluster\.vq|sparse\.linalg|spatial\.(transform|distance))"
+)
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+
+def public_names() -> list[str]:
+    """Each public name as `module.name(signature)`, sorted."""
+    found: set[str] = set()
+    for root in ROOTS:
+        found.update(_of_module(root, _module(root)))
+    return sorted(found)
+
+
+def _module(name: str) -> object:
+    """A module by its import, or what stands under that name in its package."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError:
+        package, _, last = name.rpartition(".")
+        return getattr(importlib.import_module(package), last)
+
+
+def _of_module(name: str, module: object) -> Iterator[str]:
+    """Names a user reaches; inside rlx.scipy those of its modules, too."""
+    for key in sorted(set(getattr(module, "__all__", None) or dir(module))):
+        if key.startswith("_"):
+            continue
+        value = getattr(module, key)
+        place = f"{name}.{key}"
+        if isinstance(value, ModuleType):
+            is_public = value.__name__ == place and SCIPY.fullmatch(place) and _is_door(value)
+            if is_public or key in getattr(module, "__all__", ()):
+                yield place
+            if is_public:
+                yield from _of_module(place, value)
+        elif hasattr(module, "__all__") or _is_of(module, value):
+            yield from _of_value(place, value)
+
+
+def _is_door(module: ModuleType) -> bool:
+    """Of rlx.scipy.stats only the distributions: its other modules are inside."""
+    inside = module.__name__.startswith("rlx.scipy.stats.")
+    return not inside or hasattr(module, "logpdf") or hasattr(module, "logpmf")
+
+
+def _is_of(module: object, value: object) -> bool:
+    """Without `__all__`: what rlx itself defines; a leaf module's own functions."""
+    home = getattr(value, "__module__", None) or ""
+    if hasattr(module, "__path__"):
+        return home.startswith("rlx")
+    return home == getattr(module, "__name__", "")
+
+
+def _of_value(place: str, value: object) -> Iterator[str]:
+    yield place + _signature(value)
+    if inspect.isclass(value) and value.__module__.startswith("rlx"):
+        for base in value.__mro__:
+            if base.__module__.startswith("rlx"):
+                for key, member in vars(base).items():
+                    if not key.startswith("_"):
+                        function = getattr(member, "__func__", member)
+                        yield f"{place}.{key}{_signature(function)}"
+
+
+def _signature(value: object) -> str:
+    """Parameter names, kinds and whether each has a default: alike in every Python."""
+    if inspect.isclass(value) and "__init__" not in vars(value) and issubclass(value, Exception):
+        return ""
+    if not callable(value):
+        return ""
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):
+        return "(...)"
+    parameters = [
+        p.replace(annotation=p.empty, default=p.empty if p.default is p.empty else _Default(p))
+        for p in signature.parameters.values()
+    ]
+    return str(inspect.Signature(parameters))
+
+
+class _Default:
+    """A default as it is written: no address, functions and classes by their name."""
+
+    def __init__(self, parameter: inspect.Parameter) -> None:
+        value = parameter.default
+        plain = value is None or isinstance(value, bool | int | float | str | tuple)
+        shown = repr(value) if plain else getattr(value, "__name__", type(value).__name__)
+        self.shown = ADDRESS.sub("", shown)
+
+    def __repr__(self) -> str:
+        return self.shown
+
+
+if __name__ == "__main__":
+    lines = public_names()
+    if "--write" in sys.argv:
+        LIST.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print(f"{len(lines)} public names")
