@@ -33,6 +33,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import junk_values
 import numpy as np
 from junk_values import BY_NAME, CALLS, JUNK
 from parity.arguments import ARRAYS
@@ -66,6 +67,7 @@ LEFT_OUT = {
     "tree.fields_of",
 }
 CALLABLES = ("Stranger", "int", "len", "lambda")
+ENDLESS = ("2**45",)  # rounds of a loop
 
 
 @dataclass(frozen=True)
@@ -245,6 +247,7 @@ def _ring(*_: Any) -> None:
 
 def verdict(call: Call, fn: Any, run: Callable[[], Any], seconds: float = 5.0) -> dict | None:
     """What is wrong with a call, or None."""
+    rlx.config.traceback = "full"  # to see whose function it came out of
     signal.signal(signal.SIGALRM, _ring)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
@@ -295,7 +298,13 @@ def _finding(kind: str, text: str, error: BaseException) -> dict:
     at = ours[-1] if ours else frames[-1]
     place = f"{at.filename.removeprefix(HOUSE + '/')}:{at.lineno}"
     outer = ours[0].name if ours else ""
-    return {"kind": kind, "text": text[:300], "at": place, "in": at.name, "outer": outer}
+    is_own = bool(ours) and not frames[-1].filename.startswith(HOUSE) and _is_of_fuzz(frames[-1])
+    found = {"kind": kind, "text": text[:300], "at": place, "in": at.name, "outer": outer}
+    return {**found, "is_own": is_own}
+
+
+def _is_of_fuzz(frame: traceback.FrameSummary) -> bool:
+    return frame.filename in ("<string>", __file__, junk_values.__file__)
 
 
 def fuzz(names: list[str], report: Callable[[dict], None], step: int = 1, start: int = 0) -> int:
@@ -318,14 +327,17 @@ def fuzz(names: list[str], report: Callable[[dict], None], step: int = 1, start:
                 count += 1
                 report({"begin": f"{call.name}({how})"})
                 found = verdict(call, fn, run)
-                if found and not _is_callers_own(how, found["kind"]):
+                if found and not _is_callers_own(how, found):
                     report({"call": f"{call.name}({how})", **found})
     return count
 
 
-def _is_callers_own(how: str, kind: str) -> bool:
-    """Whether the junk was a function that may have raised the error itself."""
-    return how.partition("=")[2] in CALLABLES and kind in ("TypeError", "ValueError")
+def _is_callers_own(how: str, found: dict) -> bool:
+    """Whether a function of the caller raised it, or rounds without end were asked for."""
+    junk = how.partition("=")[2]
+    if junk in CALLABLES and found["kind"] in ("TypeError", "ValueError"):
+        return True
+    return found["is_own"] or (found["kind"] == "no end" and junk in ENDLESS)
 
 
 # -- many processes -------------------------------------------------------------------------------

@@ -126,8 +126,17 @@ class Op:
                     f"{self.name}: the keyword {name!r} is missing",
                     fix=f"write {self.name}(..., {name}=...)",
                 )
-            full[name] = canonical(name, attrs.get(name, default))
+            full[name] = self._canonical(name, attrs.get(name, default))
         return full
+
+    def _canonical(self, name: str, attr: Any) -> Any:
+        try:
+            return canonical(name, attr)
+        except RecursionError:
+            raise ArgumentError(
+                f"{self.name}: {name} is a list that is nested too deeply",
+                fix="give a number, a text, or a flat list of them",
+            ) from None
 
     def apply(self, args: Sequence[Value], attrs: dict[str, Any]) -> tuple[Value, ...]:
         """Record a node on values with complete attributes; gives all its results."""

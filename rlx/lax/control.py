@@ -8,8 +8,9 @@ from typing import Any
 from ..ir.errors import ArgumentError
 from ..trace import control, pytree
 from ..trace import scan as loops
-from ..trace.apply import apply, as_tensor
+from ..trace.apply import apply
 from ..trace.arguments import callable_of
+from ..trace.array_arguments import with_axes
 from ..trace.axes import integer
 from ..trace.scan import associative_scan
 from ..transforms import custom_linear_solve, custom_root, scan, stop_gradient, vmap
@@ -82,8 +83,11 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
             f"map: the batch_size {size} is not positive",
             fix="use 1 or more, or None",
         )
-    xs = pytree.map(as_tensor, xs)
-    count = pytree.leaves(xs)[0].shape[0]
+    xs = pytree.map(lambda x: with_axes("map: xs", x, 1), xs)
+    leaves = pytree.leaves(xs)
+    if not leaves:
+        raise ArgumentError("map: xs has no arrays", fix="give an array, or a tree of them")
+    count = leaves[0].shape[0]
     whole = count // size * size
     parts = []
     if whole:

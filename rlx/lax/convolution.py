@@ -124,8 +124,12 @@ def conv_general_dilated(
         padding=pads_of("conv_general_dilated", x.shape[2:], seen, strides, padding),
         lhs_dilation=spread,
         rhs_dilation=dilation,
-        feature_group_count=feature_group_count,
-        batch_group_count=batch_group_count,
+        feature_group_count=count_of(
+            "conv_general_dilated: feature_group_count", feature_group_count, least=1
+        ),
+        batch_group_count=count_of(
+            "conv_general_dilated: batch_group_count", batch_group_count, least=1
+        ),
         dtype=None if preferred_element_type is None else as_dtype(preferred_element_type),
     )
     return _in_order(made, _inverse(specs.out_spec))

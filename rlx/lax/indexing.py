@@ -11,7 +11,7 @@ from ..ir.errors import ArgumentError, DtypeError
 from ..ir.types import is_integer
 from ..trace.apply import apply, as_operand, as_tensor, operand_type
 from ..trace.arguments import callable_of, choice, flag, wrong
-from ..trace.axes import integer, one_axis
+from ..trace.axes import integer, number, one_axis
 from ..trace.host import is_python_scalar
 from ..trace.index_items import INDEX, index_dtype
 from ..trace.promotion import convert
@@ -124,7 +124,8 @@ def dynamic_index_in_dim(
     found = dynamic_slice_in_dim(
         operand, index, 1, axis, allow_negative_indices=allow_negative_indices
     )
-    return found if keepdims else rnp.squeeze(found, axis)
+    is_kept = flag("dynamic_index_in_dim: keepdims", keepdims)
+    return found if is_kept else rnp.squeeze(found, axis)
 
 
 def dynamic_update_slice_in_dim(
@@ -274,7 +275,7 @@ def gather(
         start_axes=numbers.start_index_map,
         sizes=integers("gather: slice_sizes", slice_sizes),
         mode=words[_mode("gather", "clip" if mode is None else mode).value],
-        fill=fill_value,
+        fill=None if fill_value is None else number("gather: fill_value", fill_value),
     )
 
 

@@ -12,8 +12,8 @@ from .. import numpy as rnp
 from ..ir.errors import ShapeError
 from ..trace import axes as checked
 from ..trace.apply import apply, as_operand, as_tensor
-from ..trace.arguments import flag
-from ..trace.axes import as_shape, integer, one_axis
+from ..trace.arguments import count_of, flag
+from ..trace.axes import MOST_AXES, as_shape, integer, one_axis
 from ..trace.promotion import convert
 from .operands import Tensor, axes_of, integers, sequence, strict_dtype
 
@@ -62,7 +62,8 @@ def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
 def broadcast_to_rank(x: Tensor, rank: int) -> Any:
     """The array with axes of size 1 in front, as many as it lacks."""
     x = as_tensor(x)
-    return expand_dims(x, range(integer("broadcast_to_rank: the rank", rank) - x.ndim))
+    wanted = count_of("broadcast_to_rank: the rank", rank, most=MOST_AXES)
+    return expand_dims(x, range(wanted - x.ndim))
 
 
 def reshape(operand: Tensor, new_sizes: Any, dimensions: Sequence[int] | None = None) -> Any:

@@ -24,9 +24,8 @@ from ..ir.types import (
     is_signed,
 )
 from ..trace.apply import apply, as_operand, as_tensor, operand_type
-from ..trace.arguments import flag
+from ..trace.arguments import count_of, flag
 from ..trace.array import Array
-from ..trace.axes import integer
 from ..trace.by_numpy import converted, is_free, short
 from ..trace.control import while_loop
 from ..trace.host import is_python_scalar
@@ -241,7 +240,7 @@ def rint(x: Tensor, /) -> Any:
 def round(a: Tensor, decimals: int = 0, out: None = None) -> Any:
     """The nearest number with so many decimals; halves go to the even digit."""
     refuse_out("round", out)
-    decimals = integer("round: decimals", decimals)
+    decimals = count_of("round: decimals", decimals, least=-300, most=300)
     dtype = dtype_of(a)
     if not is_inexact(dtype):
         if decimals >= 0:
@@ -433,8 +432,8 @@ def nan_to_num(
     if not is_float(x.dtype):
         return x.copy()
     limits = ml_dtypes.finfo(x.dtype)
-    high = float(limits.max) if posinf is None else posinf
-    low = float(limits.min) if neginf is None else neginf
-    x = where(isnan(x), convert(nan, x.dtype), x)
+    high = float(limits.max) if posinf is None else as_tensor(posinf)
+    low = float(limits.min) if neginf is None else as_tensor(neginf)
+    x = where(isnan(x), convert(as_tensor(nan), x.dtype), x)
     x = where(isposinf(x), convert(high, x.dtype), x)
     return where(isneginf(x), convert(low, x.dtype), x)

@@ -420,6 +420,9 @@ def trace(
     return diagonal(a, offset, axis1, axis2).sum(-1, dtype)
 
 
+MOST_POWERS = 1 << 16  # columns of `vander`, each an array of its own
+
+
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Any:
     """The powers of a vector as columns."""
     x = as_tensor(x)
@@ -428,7 +431,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Any:
             f"vander: x is {x.type}, not a vector",
             fix="give one axis; rlx.vmap takes a batch of them",
         )
-    count = x.shape[0] if N is None else integer("vander: N", N)
+    count = x.shape[0] if N is None else count_of("vander: N", N, most=MOST_POWERS)
     powers = range(count) if flag("vander: increasing", increasing) else range(count - 1, -1, -1)
     return stack([x**i for i in powers], axis=1)
 

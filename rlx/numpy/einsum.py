@@ -11,7 +11,7 @@ import numpy as np
 
 from ..ir.errors import ArgumentError
 from ..trace.apply import as_tensor
-from ..trace.arguments import check_precision, choice, count_of, members
+from ..trace.arguments import check_precision, choice, count_of, members, wrong
 from ..trace.promotion import convert, result_dtype, wide_dtype
 from .contraction import contracted
 from .creation import arange
@@ -70,10 +70,11 @@ def _contracted(
     terms = [
         _summed(x, labels, [*output, *_others(terms, i)]) for i, (x, labels) in enumerate(terms)
     ]
-    steps = iter(optimize[1:] if isinstance(optimize, list | tuple) else ())
+    is_path = isinstance(optimize, list | tuple)
+    steps = iter(_steps("einsum", optimize, len(terms)) if is_path else ())
     while len(terms) > 1:
         step = next(steps, None)
-        pairs = _cheapest(terms, output, sizes) if step is None else tuple(step)
+        pairs = _cheapest(terms, output, sizes) if step is None else step
         first, *others = (terms[i] for i in pairs)
         terms = [t for k, t in enumerate(terms) if k not in pairs]
         for other in others:
@@ -95,10 +96,27 @@ def einsum_path(
     subscripts, operands = _as_text(subscripts, operands)
     stand_ins = [np.broadcast_to(np.float32(0), as_tensor(x).shape) for x in operands]
     how: Any = "greedy" if isinstance(optimize, str) and optimize == "auto" else optimize
-    if not isinstance(how, list):
+    if isinstance(how, list):
+        how = ["einsum_path", *_steps("einsum_path", how, len(operands))]
+    else:
         how = choice("einsum_path: optimize", how, (True, False, "greedy", "optimal"))
-    _parse(subscripts, [as_tensor(x) for x in operands])  # an error if they are wrong
+    inputs, _ = _parse(subscripts, [as_tensor(x) for x in operands])  # an error if they are wrong
+    _label_sizes(inputs, stand_ins)
     return np.einsum_path(subscripts, *stand_ins, optimize=how)  # it reads nothing but shapes
+
+
+def _steps(name: str, path: Any, count: int) -> list[tuple[int, ...]]:
+    """The operands that each step of a path contracts, by their places among those left then."""
+    found = []
+    steps = members(f"{name}: optimize", path)
+    for step in steps[1:] if steps[:1] == ("einsum_path",) else steps:
+        what = f"{name}: a step of optimize"
+        places = tuple(count_of(what, i, most=count - 1) for i in members(what, step))
+        if len(set(places)) != len(places) or not places:
+            raise wrong(what, step, "made of different places", "take what einsum_path gives")
+        found.append(places)
+        count -= len(places) - 1
+    return found
 
 
 def _as_text(subscripts: Any, operands: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:

@@ -10,7 +10,7 @@ import numpy as np
 from ..ir.errors import ArgumentError
 from ..ir.types import is_bool, is_inexact
 from ..trace.apply import apply, as_tensor
-from ..trace.arguments import callable_of, count_of
+from ..trace.arguments import callable_of, choice, count_of
 from ..trace.array import new_array
 from ..trace.array_arguments import matrix, with_axes
 from ..trace.axes import MOST_AXES, as_shape, integer, some_axes
@@ -209,9 +209,9 @@ def gradient(f: Tensor, *varargs: Any, axis: Axis = None, edge_order: int | None
     There is an array for each axis, in a list if there are several.
     `varargs` is one distance for all axes, or for each axis a distance or the coordinates.
     """
-    if edge_order not in (None, 1):
+    if choice("gradient: edge_order", edge_order, (None, 1, 2)) == 2:
         raise ArgumentError(
-            f"gradient: edge_order is {edge_order}",
+            "gradient: edge_order is 2",
             fix="leave it out: differences at the edges use two samples",
         )
     f = as_tensor(f)

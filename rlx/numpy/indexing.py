@@ -10,6 +10,7 @@ import numpy as np
 
 from ..ir.dims import Dim
 from ..ir.errors import (
+    ArgumentError,
     ConcretizationError,
     ImmutableError,
     ShapeError,
@@ -17,8 +18,9 @@ from ..ir.errors import (
 from ..ir.source import user_source
 from ..ir.types import DTYPES
 from ..trace.apply import apply, apply_like, as_operand, as_tensor
-from ..trace.arguments import choice, count_of, members, wrong
+from ..trace.arguments import choice, count_of, flag, members, wrong
 from ..trace.array import Array
+from ..trace.array_arguments import with_axes
 from ..trace.axes import broadcast_shapes, one_axis
 from ..trace.bounds import outside
 from ..trace.index_items import index_dtype
@@ -164,7 +166,7 @@ def put_along_axis(
 
 def check_copied(name: str, inplace: bool) -> None:
     """Refuse to change an array."""
-    if inplace:
+    if flag(f"{name}: inplace", inplace):
         raise ImmutableError(
             f"{name}: arrays are immutable, so nothing can be written in place",
             fix=f"use the result: x = {name}(x, ..., inplace=False)",
@@ -197,6 +199,8 @@ def choose(a: Tensor, choices: Sequence[Tensor], out: None = None, mode: str = "
     """
     refuse_out("choose", out)
     choices = members("choose: choices", choices)
+    if not choices:
+        raise ArgumentError("choose: choices is empty", fix="give one array or more")
     check_inside("choose", a, len(choices), mode)
     dtype = result_dtype(*map(as_operand, choices))
     fitted = [convert_exactly(choice, dtype) for choice in choices]
@@ -307,7 +311,7 @@ def compress(
 def fill_diagonal(a: Tensor, val: Tensor, wrap: bool = False, *, inplace: bool = False) -> Any:
     """A new array with a value, or values one after another, on the diagonal."""
     check_copied("fill_diagonal", inplace)
-    a = as_tensor(a)
+    a = with_axes("fill_diagonal: a", a, 2)
     line = np.arange(min(a.shape), dtype="int32")
     return a.at[(line,) * a.ndim].set(val)
 
@@ -354,7 +358,7 @@ def _insert_many(x: Any, index: Any, values: Any, axis: int) -> Any:
     size = x.shape[axis]
     if isinstance(index, TracedTensor) and index.concrete is None:
         return _insert_traced(x, ravel(index), values, axis)
-    known = index if isinstance(index, slice) else known_array("insert", index, "give numbers")
+    known = index if isinstance(index, slice) else _known_places("insert", index)
     # where NumPy puts them, told by the numbers of elements
     numbers = np.insert(np.arange(size), known, -1)
     is_new = numbers < 0
@@ -365,6 +369,16 @@ def _insert_many(x: Any, index: Any, values: Any, axis: int) -> Any:
         places = np.where(known < 0, known + size, known).ravel()
         order[is_new] = size + np.argsort(places, kind="stable")
     return take(apply("concat", x, extra, axis=axis), order, axis)
+
+
+def _known_places(name: str, index: Any) -> np.ndarray:
+    """Known indices as NumPy takes them: integers, or bools for all elements."""
+    known = known_array(name, index, "give numbers")
+    if known.size == 0:
+        return known.astype("int32")
+    if known.dtype.kind in "iub":
+        return known
+    raise wrong(f"{name}: the index", index, "made of integers", "give integers, a slice or bools")
 
 
 def _insert_traced(x: Any, index: Any, values: Any, axis: int) -> Any:
@@ -398,9 +412,11 @@ def delete(
     arr, axis = (ravel(arr), 0) if axis is None else (arr, axis)
     place = one_axis("delete", axis, arr.ndim)
     size = arr.shape[place]
-    if assume_unique_indices and not isinstance(obj, int | slice):
+    if flag("delete: assume_unique_indices", assume_unique_indices) and not isinstance(
+        obj, int | slice
+    ):
         return take(arr, _places_without(ravel(integers("delete", obj)), size), place)
-    known = obj if isinstance(obj, int | slice) else known_array("delete", obj, "give numbers")
+    known = obj if isinstance(obj, int | slice) else _known_places("delete", obj)
     if isinstance(known, int) and not -size <= known < size:
         raise outside(known, size, place, str(user_source()))
     return take(arr, np.delete(np.arange(size, dtype="int32"), known), place)

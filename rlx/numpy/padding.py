@@ -11,11 +11,12 @@ import numpy as np
 
 from ..ir.errors import ArgumentError, AttributeValueError
 from ..trace.apply import apply, as_tensor
-from ..trace.arguments import wrong
+from ..trace.arguments import choice, wrong
 from ..trace.axes import MOST_AXES, as_shape, integer, one_axis
+from ..trace.host import no_memory
 from ..trace.promotion import broadcast_to, convert_exactly
 from .arithmetic import astype
-from .creation import zeros
+from .creation import arange, zeros
 from .elementwise import Tensor, add, multiply, subtract
 from .indexing import take
 from .manipulation import concatenate, moveaxis, ravel, reshape
@@ -48,6 +49,7 @@ def pad(array: Tensor, pad_width: Any, mode: str = "constant", **kwargs: Any) ->
             f"pad: pad_width {pad_width} has a negative size",
             fix="cut elements off by a slice, x[1:-1]",
         )
+    _check_memory(array, widths)
     if mode in ("constant", "empty"):
         return _pad_constant(array, widths, kwargs.pop("constant_values", 0))
     if mode in _BY_INDEX:
@@ -68,6 +70,16 @@ def pad(array: Tensor, pad_width: Any, mode: str = "constant", **kwargs: Any) ->
             parts = [part for part, n in ((first, before), (array, 1), (last, after)) if n]
             array = concatenate(parts, axis)
     return array
+
+
+def _check_memory(array: Any, widths: Sequence[tuple[int, int]]) -> None:
+    """Raise if no memory could hold the padded array."""
+    shape = [n + sum(pair) for n, pair in zip(array.shape, widths, strict=True)]
+    if all(isinstance(n, int) for n in shape):
+        try:
+            np.empty(shape, array.dtype)  # is not written to, so it costs nothing
+        except (MemoryError, ValueError) as error:
+            raise no_memory("pad", MemoryError(str(error))) from None
 
 
 def _pairs(name: str, given: Any, rank: int) -> list[tuple[Any, Any]]:
@@ -105,6 +117,7 @@ def _pad_constant(x: Any, widths: Sequence[tuple[int, int]], values: Any) -> Any
 
 def _index_border(mode: str, reflect_type: str) -> Callable[..., Any]:
     """The border repeats elements, at places that NumPy finds for the row of indices."""
+    choice("pad: reflect_type", reflect_type, ("even", "odd"))
 
     def border(x: Any, axis: int, before: int, after: int) -> tuple[Any, Any]:
         size = x.shape[axis]
@@ -178,7 +191,7 @@ def resize(a: Tensor, new_shape: Any) -> Any:
     size = integer("resize: the size", a.shape[0])
     if not size:
         return zeros(shape, a.dtype)
-    numbers = np.arange(count, dtype="int32") % size
+    numbers = arange(count, dtype="int32") % size
     return reshape(take(a, numbers), shape)
 
 

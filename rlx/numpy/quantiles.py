@@ -10,6 +10,7 @@ import numpy as np
 from ..ir.errors import AttributeValueError, ShapeError
 from ..ir.types import DTYPES, is_inexact
 from ..trace.apply import apply, as_tensor
+from ..trace.arguments import choice
 from ..trace.axes import some_axes
 from ..trace.promotion import broadcast_to, convert, convert_exactly, result_dtype, rounded_once
 from .arithmetic import ceil, floor, subtract
@@ -131,11 +132,7 @@ def _as_inexact(x: Tensor) -> Any:
 def _quantile(
     name: str, x: Any, q: Tensor, axis: Axis, method: str, keepdims: bool, weights: Any
 ) -> Any:
-    if method not in METHODS:
-        raise AttributeValueError(
-            f"{name}: there is no method {method!r}",
-            fix=f"use one of {', '.join(METHODS)}",
-        )
+    choice(f"{name}: method", method, METHODS)
     axes = some_axes(name, axis, x.ndim)
     shares = convert_exactly(q, x.dtype)
     lines = _lines(x, axes)

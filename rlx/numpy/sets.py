@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..ir.errors import AttributeValueError
 from ..ir.types import DTYPES
 from ..trace.apply import as_operand, as_tensor
 from ..trace.arguments import choice, flag
@@ -174,11 +173,7 @@ def isin(
 
     Every `method` gives the same, and so does `assume_unique`.
     """
-    if method not in ("auto", "compare_all", "binary_search", "sort"):
-        raise AttributeValueError(
-            f"isin: there is no method {method!r}",
-            fix='use "auto", "compare_all", "binary_search" or "sort"',
-        )
+    choice("isin: method", method, ("auto", "compare_all", "binary_search", "sort"))
     dtype = result_dtype(as_operand(element), as_operand(test_elements))
     element = convert_exactly(element, dtype)
     test_elements = ravel(convert_exactly(test_elements, dtype))
@@ -227,6 +222,8 @@ def intersect1d(
     In traced code `size` is needed: so many, the rest filled with `fill_value` or the least one,
     and its places with the sizes of the arrays.
     """
+    assume_unique = flag("intersect1d: assume_unique", assume_unique)
+    return_indices = flag("intersect1d: return_indices", return_indices)
     if size is None:
         pair = _known_pair("intersect1d", ar1, ar2)
         if not return_indices:
@@ -265,6 +262,7 @@ def setdiff1d(
 
     In traced code `size` is needed: so many, the rest filled with `fill_value` or 0.
     """
+    assume_unique = flag("setdiff1d: assume_unique", assume_unique)
     if size is None:
         pair = _known_pair("setdiff1d", ar1, ar2)
         return _beside(np.setdiff1d(*pair, assume_unique), ar1, ar2)
@@ -288,6 +286,7 @@ def setxor1d(
 
     In traced code `size` is needed: so many, the rest filled with `fill_value` or the least one.
     """
+    assume_unique = flag("setxor1d: assume_unique", assume_unique)
     if size is None:
         pair = _known_pair("setxor1d", ar1, ar2)
         return _beside(np.setxor1d(*pair, assume_unique), ar1, ar2)

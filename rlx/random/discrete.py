@@ -95,7 +95,8 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> A
 @takes_key
 def rademacher(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """Numbers that are 1 or -1."""
-    return (2 * bernoulli(key, 0.5, shape).astype("int32") - 1).astype(dtype or "int32")
+    signs = 2 * bernoulli(key, 0.5, shape).astype("int32") - 1
+    return signs if dtype is None else signs.astype(dtype)
 
 
 @takes_key
@@ -104,7 +105,7 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
     p = as_tensor(p)
     u = uniform(key, p.shape if shape is None else shape, p.dtype)
     u = rnp.where(u == 0, 1.0, u)
-    return (rnp.floor(rnp.log(u) / rnp.log1p(-p)) + 1).astype(dtype or "int32")
+    return (rnp.floor(rnp.log(u) / rnp.log1p(-p)) + 1).astype("int32" if dtype is None else dtype)
 
 
 @takes_key

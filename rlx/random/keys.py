@@ -16,6 +16,7 @@ from ..ir.dims import is_at_least
 from ..ir.errors import AttributeValueError, DtypeError, ShapeError
 from ..ir.types import as_dtype, is_integer, is_signed
 from ..trace.apply import apply, as_tensor
+from ..trace.arguments import shown
 from ..trace.array import Array, new_array
 from ..trace.axes import as_shape
 from ..trace.promotion import broadcast_operands
@@ -60,7 +61,7 @@ def _check_impl(name: str, impl: Any, dtype: Any = None) -> None:
     is_known = impl is None or (isinstance(impl, str) and impl == "threefry2x32")
     if not is_known or (dtype is not None and as_dtype(dtype) != WORD):
         raise AttributeValueError(
-            f"{name}: there is no generator {impl or dtype!r}",
+            f"{name}: there is no generator {shown(dtype if impl is None else impl)}",
             fix='use "threefry2x32", or leave it out',
         )
 

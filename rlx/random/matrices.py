@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from .. import numpy as rnp
-from ..ir.errors import AttributeValueError, DtypeError, ShapeError
+from ..ir.errors import DtypeError, ShapeError
 from ..ir.types import as_dtype, is_inexact
 from ..numpy import linalg
 from ..trace.apply import as_tensor
+from ..trace.arguments import choice
 from ..trace.axes import as_shape, broadcast_shapes, integer
 from ..trace.promotion import promote_operands
 from .continuous import check_float, normal
@@ -49,18 +50,14 @@ def multivariate_normal(
 
 def _root(cov: Any, method: str) -> Any:
     """A matrix whose product with its transpose is the covariance."""
+    choice("multivariate_normal: method", method, METHODS)
     if method == "cholesky":
         return linalg.cholesky(cov)
     if method == "eigh":
         values, vectors = linalg.eigh(cov)
         return vectors * rnp.sqrt(values[..., None, :])
-    if method == "svd":
-        vectors, values, _ = linalg.svd(cov)
-        return vectors * rnp.sqrt(values[..., None, :])
-    raise AttributeValueError(
-        f"multivariate_normal: there is no method {method!r}",
-        fix=f"use one of {', '.join(METHODS)}",
-    )
+    vectors, values, _ = linalg.svd(cov)
+    return vectors * rnp.sqrt(values[..., None, :])
 
 
 @takes_key

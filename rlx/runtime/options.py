@@ -58,9 +58,9 @@ class CompileOptions:
             raise _wrong("check", self.check, "give True or False, or None to do as RLX_CHECK says")
         if not isinstance(self.specialize, bool):
             raise _wrong("specialize", self.specialize, "give True or False")
-        if self.tier not in TIERS:
+        if not _is_one_of(self.tier, TIERS):
             raise _wrong("tier", self.tier, f"give one of {', '.join(TIERS)}")
-        if self.deterministic not in DETERMINISTIC:
+        if not _is_one_of(self.deterministic, DETERMINISTIC):
             fix = 'give "batch", or leave it out: results never depend on the number of threads'
             raise _wrong("deterministic", self.deterministic, fix)
         if not _is_whole(self.fixed, 0):
@@ -107,6 +107,11 @@ def options_of(given: CompileOptions | Mapping[str, Any] | None) -> CompileOptio
     return CompileOptions(**given)
 
 
+def _is_one_of(given: Any, texts: Sequence[str | None]) -> bool:
+    """Whether it is one of some texts; an array, whose comparison is another, is not."""
+    return (given is None or isinstance(given, str)) and given in texts
+
+
 def as_buckets(given: Mapping[str, Sequence[int]] | Buckets | None) -> Buckets:
     """The buckets of dims by name, checked; the sizes of each dim go up.
 
@@ -116,7 +121,7 @@ def as_buckets(given: Mapping[str, Sequence[int]] | Buckets | None) -> Buckets:
     fix = 'map names of dims to sizes, as {"seq": (64, 128, 256)}'
     if isinstance(given, tuple) and all(map(_is_pair, given)):
         given = dict(given)
-    if given is None or given == ():
+    if given is None or (isinstance(given, tuple) and not given):
         return ()
     is_mapping = isinstance(given, Mapping) and all(isinstance(name, str) for name in given)
     if not is_mapping or not all(map(_is_row, dict(given).values())):

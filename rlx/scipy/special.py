@@ -19,7 +19,7 @@ from ..ir.ops.convert import is_half
 from ..ir.types import DTYPES, is_complex, is_integer
 from ..trace import pytree
 from ..trace.apply import apply, as_operand, as_tensor, operand_type
-from ..trace.arguments import flag
+from ..trace.arguments import count_of, flag
 from ..trace.array import Array
 from ..trace.axes import integer, some_axes
 from ..trace.promotion import (
@@ -154,7 +154,7 @@ def poch(z: Tensor, m: Tensor) -> Any:
 
 def multigammaln(a: Tensor, d: int) -> Any:
     """The logarithm of the gamma function of d dimensions."""
-    d = integer("multigammaln: d", d)
+    d = count_of("multigammaln: d", d, least=1, most=1 << 16)
     (a,) = floats("multigammaln", a)
     halves = (np.arange(d) / 2).astype(a.dtype)
     total = rnp.sum(gammaln(rnp.expand_dims(a, -1) - halves), axis=-1)

@@ -43,7 +43,8 @@ _new = object.__new__
 _KNOWN = frozenset(DTYPES.values())
 _NOTHING: Range = (None, 0.0, 0.0)
 _PLAIN = frozenset((int, type(None), type(...)))
-_UNFIT = (IndexError, TypeError, ValueError, MemoryError)  # the ordinary way says what is wrong
+# the ordinary way says what is wrong
+_UNFIT = (IndexError, TypeError, ValueError, OverflowError, MemoryError)
 _WIDE = frozenset(DTYPES[name] for name in ("float32", "float64"))
 _FAR = 1e38  # beyond it a Python number may not fit float32
 

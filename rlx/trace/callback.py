@@ -13,7 +13,7 @@ from ..ir.source import user_source
 from ..ir.types import Type, as_dtype
 from . import pytree
 from .apply import apply, as_tensor
-from .arguments import choice
+from .arguments import choice, flag
 from .axes import as_shape
 from .host import is_python_scalar
 from .make_graph import check_function
@@ -46,13 +46,19 @@ def pure_callback(
 
 
 def io_callback(
-    callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, **kwargs: Any
+    callback: Callable[..., Any],
+    result_shape_dtypes: Any,
+    *args: Any,
+    ordered: bool = False,
+    **kwargs: Any,
 ) -> Any:
     """Call a Python function of NumPy arrays that does more than compute.
 
     It is called exactly once each time the program comes by, in the program's order, whether its
     results are used or not. `result_shape_dtypes` is as for `pure_callback`; None is no result.
+    `ordered` is accepted: calls keep their order without it, too.
     """
+    flag("io_callback: ordered", ordered)
     return _call("io_callback", callback, result_shape_dtypes, args, kwargs, {})
 
 

@@ -28,7 +28,7 @@ def known_names(fn: Callable[..., Any], names: Sequence[str] | str, what: str) -
         )
     known = inspect.signature(fn).parameters if names else {}
     for name in names:
-        if name not in known:
+        if not isinstance(name, str) or name not in known:
             raise StaticArgumentError(
                 f"{function_name(fn)} has no argument {name!r} to be in {what}",
                 fix=f"its arguments are {', '.join(known)}",

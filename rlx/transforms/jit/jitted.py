@@ -68,7 +68,7 @@ class Jitted:
                 f"the argument {name!r} is static and donated",
                 fix="make it static or donate it: only arrays can be donated",
             )
-        self._is_auto = device == AUTO
+        self._is_auto = isinstance(device, str) and device == AUTO
         self._named = None if device is None or self._is_auto else Device(device)
         self._entries, self._making = LruCache(), SingleFlight()
         self._compiles, self._reason = 0, ""

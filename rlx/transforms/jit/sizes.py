@@ -98,13 +98,15 @@ def declare(
     fn: Callable[..., Any], given: Mapping[str, Axes] | None, static: Sequence[str] = ()
 ) -> Dynamic | None:
     """Check what `jit(dynamic=...)` was given."""
-    if not given:
+    if given is None:
         return None
     if not isinstance(given, Mapping):
         raise _wrong(
             f"`dynamic` is of type {type(given).__name__}",
             'write a dict as {"tokens": {0: "seq"}}: names of arguments, axes, dims',
         )
+    if not given:
+        return None
     parameters = inspect.signature(fn).parameters
     takes_any = any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters.values())
     given = {key: part for name, axes in given.items() for key, part in _parts(name, axes)}
