@@ -86,6 +86,7 @@ def scope(module: str = "") -> dict[str, Any]:
         found = getattr(found, part)
     plain = type("Plain", (), {"__init__": lambda self, x=None: None})
     return {
+        **{name: getattr(found, name) for name in dir(found)},
         "rlx": rlx,
         "rnp": rnp,
         "xp": rnp,
@@ -264,6 +265,10 @@ def verdict(call: Call, fn: Any, run: Callable[[], Any], seconds: float = 5.0) -
         if type(error) in (TypeError, ValueError) and _names(call, fn, str(error)):
             return None
         return _finding(type(error).__name__, str(error), error)
+    except UserWarning as warning:  # that one names the function, and does what it says
+        return (
+            None if _names(call, fn, str(warning)) else _finding("warning", str(warning), warning)
+        )
     except BaseException as error:
         return _finding(type(error).__name__, str(error), error)
     finally:

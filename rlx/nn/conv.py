@@ -17,6 +17,7 @@ from .. import numpy as rnp
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.types import promote
 from ..trace.apply import as_tensor
+from ..trace.arguments import flag
 from ..trace.array import Array
 from ..trace.axes import integer
 from ..trace.promotion import convert, promote_operands, wide_dtype
@@ -292,7 +293,7 @@ def avg_pool(
     """
     (x,) = map(as_tensor, promote_operands(x, inexact=True))
     total = _pool("avg_pool", lax.add, x, window, strides, padding, 1)
-    if count_include_pad:
+    if flag("avg_pool: count_include_pad", count_include_pad):
         return total / math.prod(_numbers("avg_pool: the window", window))
     shape = (*x.shape[x.ndim - 1 - len(_numbers("avg_pool: the window", window)) : -1], 1)
     ones = rnp.ones(shape, x.dtype)

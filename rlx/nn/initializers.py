@@ -234,7 +234,7 @@ def _fans(shape: tuple[int, ...], inputs: Axes, outputs: Axes, batch: Axes) -> t
 
 
 def _check_one_of(name: str, value: str, valid: tuple[str, ...]) -> None:
-    if value not in valid:
+    if not isinstance(value, str) or value not in valid:
         raise AttributeValueError(
             f"variance_scaling: the {name} {value!r} does not exist",
             fix=f"use one of {', '.join(valid)}",

@@ -39,7 +39,8 @@ def reshape(a: Tensor, shape: Any, order: str = "C", *, copy: bool | None = None
 
     `copy=True` gives another array also where the shape stays.
     """
-    if order == "C" and copy is None and is_free(a) and (made := reshaped(a, shape)) is not None:
+    is_usual = copy is None and isinstance(order, str) and order == "C"
+    if is_usual and is_free(a) and (made := reshaped(a, shape)) is not None:
         return made
     a = as_tensor(a)
     a = a.copy() if flag("reshape: copy", copy) else a
@@ -373,7 +374,7 @@ def repeat(
     """
     a = as_tensor(a).copy()
     a = ravel(a) if axis is None else a
-    place = one_axis("repeat", axis or 0, a.ndim)
+    place = one_axis("repeat", 0 if axis is None else axis, a.ndim)
     front = (slice(None),) * place
     if isinstance(repeats, TracedTensor) and repeats.concrete is None:
         return a[(*front, _repeated_places(repeats, a.shape[place], total_repeat_length))]

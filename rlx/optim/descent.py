@@ -13,6 +13,7 @@ from .optimizer import (
     LearningRate,
     Optimizer,
     chain,
+    check_gradients,
     first_step,
     needs_params,
     scale_by_learning_rate,
@@ -88,6 +89,7 @@ def add_momentum(decay: float, nesterov: bool = False) -> Optimizer:
     _check_numbers(momentum=decay)
 
     def update(grads: Any, state: MomentumState, params: Any = None) -> tuple[Any, MomentumState]:
+        check_gradients(grads, state.velocity)
         velocity = pytree.map(lambda g, v: g + decay * v, grads, state.velocity)
         ahead = pytree.map(lambda g, v: g + decay * v, grads, velocity) if nesterov else velocity
         return ahead, MomentumState(velocity)
@@ -118,6 +120,7 @@ def scale_by_adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Opti
         )
 
     def update(grads: Any, state: AdamState, params: Any = None) -> tuple[Any, AdamState]:
+        check_gradients(grads, state.mean)
         count, wide = state.count + 1, widened(grads)
         mean = pytree.map(lambda g, m: b1 * m + (1 - b1) * g, wide, state.mean)
         square = pytree.map(lambda g, s: b2 * s + (1 - b2) * g * g, wide, state.square)
@@ -148,6 +151,7 @@ def scale_by_rms(decay: float = 0.9, eps: float = 1e-8) -> Optimizer:
     _check_numbers(decay=decay, eps=eps)
 
     def update(grads: Any, state: RmsState, params: Any = None) -> tuple[Any, RmsState]:
+        check_gradients(grads, state.square)
         wide = widened(grads)
         square = pytree.map(lambda g, s: decay * s + (1 - decay) * g * g, wide, state.square)
 

@@ -14,9 +14,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from .. import numpy as rnp
-from ..ir.errors import ArgumentError
+from ..ir.errors import ArgumentError, StructureError
 from ..ir.types import is_float
 from ..trace import pytree
+from ..trace.apply import as_tensor
 from ..trace.arguments import wrong
 from ..trace.axes import number
 
@@ -33,6 +34,17 @@ class Optimizer(NamedTuple):
 
     init: Callable[[Any], Any]
     update: Callable[..., tuple[Any, Any]]
+
+
+def check_gradients(grads: Any, like: Any) -> None:
+    """Raise unless gradients have the structure of the parameters that a state is for."""
+    wanted, given = pytree.structure(like), pytree.structure(grads)
+    if wanted != given:
+        place = pytree.difference(wanted, given, "", ("the state", "the gradients"))
+        raise StructureError(
+            f"update: the gradients have another structure than the state: {place}",
+            fix="pass gradients of the parameters that init(params) was given",
+        )
 
 
 def apply_updates(params: Any, updates: Any) -> Any:
@@ -80,7 +92,11 @@ class CountState(NamedTuple):
 def scale(factor: float) -> Optimizer:
     """Multiply by a number."""
     number("scale: the factor", factor)
-    return stateless(lambda grads: pytree.map(lambda g: g * factor, grads))
+    return stateless(lambda grads: pytree.map(lambda g: _array_of(g) * factor, grads))
+
+
+def _array_of(gradient: Any) -> Any:
+    return gradient if isinstance(gradient, int | float) else as_tensor(gradient)
 
 
 def scale_by_learning_rate(learning_rate: LearningRate) -> Optimizer:

@@ -14,7 +14,7 @@ import numpy as np
 from .. import numpy as rnp
 from ..ir.errors import ArgumentError
 from ..trace.apply import as_tensor
-from ..trace.arguments import choice
+from ..trace.arguments import choice, count_of, members
 from ..trace.axes import integer, one_axis, some_axes
 from ..trace.promotion import promote_operands
 from .operands import Tensor
@@ -74,6 +74,8 @@ def _along_each(
 ) -> Any:
     x = as_tensor(x)
     sizes = [s] if isinstance(s, int) else s
+    if sizes is not None:
+        sizes = [count_of(f"{name}: a size", n, least=1) for n in members(f"{name}: s", sizes)]
     if axes is None and sizes is not None:
         axes = tuple(range(x.ndim - len(sizes), x.ndim))
     places = some_axes(name, axes, x.ndim)

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import numpy as rnp
-from ..ir.errors import ArgumentError, ShapeError
+from ..ir.errors import ShapeError
 from ..trace.apply import apply, as_tensor
+from ..trace.arguments import choice, count_of, members
 from ..trace.promotion import convert
 from .operands import Tensor
 
@@ -50,12 +51,10 @@ def map_coordinates(
     >>> map_coordinates([[0.0, 1.0], [2.0, 3.0]], [[0.5], [0.5]], order=1).tolist()
     [1.5]
     """
-    x, places = as_tensor(input), [as_tensor(c) for c in coordinates]
-    if mode not in PLACES or order not in (0, 1):
-        raise ArgumentError(
-            f"map_coordinates: the mode is {mode!r}, the order {order!r}",
-            fix=f"use one of {', '.join(PLACES)}, and the order 0 or 1",
-        )
+    given = members("map_coordinates: coordinates", coordinates)
+    x, places = as_tensor(input), [as_tensor(c) for c in given]
+    choice("map_coordinates: mode", mode, PLACES)
+    order = count_of("map_coordinates: order", order, most=1)
     if len(places) != x.ndim:
         raise ShapeError(
             f"map_coordinates: there are {len(places)} coordinates for {x.type}",

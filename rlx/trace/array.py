@@ -8,7 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
-from ..ir.errors import AttributeValueError, DeviceUnavailable, DtypeError, ShapeError
+from ..ir.errors import AttributeValueError, BoundsError, DeviceUnavailable, DtypeError, ShapeError
 from ..ir.memory import Memory, Shared, Sharing
 from ..ir.types import Type
 from . import ownership
@@ -95,7 +95,15 @@ class Array(Operators):
 
     def item(self, *index: int) -> Any:
         """One element as a Python number; without an index the only one."""
-        return self.host().item(*index)
+        try:
+            return self.host().item(*index)
+        except IndexError as error:
+            raise BoundsError(f"item: {error}", fix="use an index inside of the array") from None
+        except (TypeError, ValueError) as error:
+            raise AttributeValueError(
+                f"item: {error}",
+                fix="give integers for the place of one element; none for an array of one",
+            ) from None
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers."""

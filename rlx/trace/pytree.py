@@ -404,6 +404,14 @@ def register_class(
     hashable and comparable. `fields` tells attributes that come to the same, for code that knows
     the class. Gives the class, so that it can end a decorator.
     """
+    if not isinstance(cls, type):
+        raise ArgumentError(
+            f"{cls!r} is no class, so it cannot be registered", fix="pass a class, not an instance"
+        )
+    if optree.register_pytree_node.get(cls, namespace=NAMESPACE) is not None:
+        raise ArgumentError(
+            f"the class {cls.__name__} is registered already", fix="register each class once"
+        )
     if fields is not None:
         _fields[cls] = fields
     optree.register_pytree_node(

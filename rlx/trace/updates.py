@@ -10,7 +10,7 @@ import numpy as np
 from ..ir.dims import Dim
 from ..ir.ops.pad_slice import paddings_around
 from .apply import apply, apply_like, as_operand, as_tensor, operand_type
-from .arguments import choice
+from .arguments import callable_of, choice, flag
 from .by_numpy import changed
 from .index_items import INDEX, index_dtype, with_flags
 from .indexing import (
@@ -72,7 +72,12 @@ class Place:
     ) -> Any:
         """The elements; with mode "fill" NaN or `fill_value` outside of the array."""
         x, index = with_flags(self._array, self._index)
-        plan = read_index(index, x.shape, checked=mode is None, wraps=wrap_negative_indices)
+        plan = read_index(
+            index,
+            x.shape,
+            checked=mode is None,
+            wraps=flag("at: wrap_negative_indices", wrap_negative_indices),
+        )
         way = _mode(mode, READ_MODES)
         found = take_plan(x, plan, way)
         if way != "fill" or fill_value is None or not plan.has_arrays:
@@ -122,6 +127,7 @@ class Place:
 
     def apply(self, fn: Callable[[Any], Any], **options: Any) -> Any:
         """Put `fn(elements)` there."""
+        callable_of("at[...].apply: the function", fn)
         read = {None: None, "promise_in_bounds": "promise_in_bounds"}
         found = self.get(**{**options, "mode": read.get(options.get("mode"), "clip")})
         return self.set(fn(found), **options)
@@ -157,7 +163,12 @@ class Place:
         chosen = masked(x, index, values, meaning, options)
         if chosen is not None:
             return chosen
-        plan = read_index(index, x.shape, checked=mode is None, wraps=wrap_negative_indices)
+        plan = read_index(
+            index,
+            x.shape,
+            checked=mode is None,
+            wraps=flag("at: wrap_negative_indices", wrap_negative_indices),
+        )
         if not plan.has_arrays:
             return _update_slice(x, plan, combine, values, meaning)
         if any(step != 1 for step in plan.step):

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..ir.errors import ArgumentError
 from ..trace import pytree
-from ..trace.arguments import members
+from ..trace.arguments import members, wrong
 from ..trace.pytree import IsLeaf, Structure
 
 
@@ -85,6 +85,8 @@ def register_dataclass(
     >>> pytree.map(lambda x: x * 2, State(1.5, "a"))
     State(x=3.0, name='a')
     """
+    if not isinstance(nodetype, type):
+        raise wrong("register_dataclass: nodetype", nodetype, "a class", "pass a class")
     if data_fields is None or meta_fields is None:
         if not dataclasses.is_dataclass(nodetype):
             raise ArgumentError(
@@ -96,7 +98,11 @@ def register_dataclass(
         names = [f.name for f in fields if f.name not in drop_fields]
         data_fields = [name for name in names if name not in static]
         meta_fields = [name for name in names if name in static]
-    data, meta = tuple(data_fields), tuple(meta_fields)
+    data = members("register_dataclass: data_fields", data_fields)
+    meta = members("register_dataclass: meta_fields", meta_fields)
+    for name in (*data, *meta):
+        if not isinstance(name, str):
+            raise wrong("register_dataclass: a field", name, "a name", "name fields by texts")
 
     def flatten(x: Any) -> tuple[tuple[Any, ...], Any, tuple[str, ...]]:
         fixed = tuple(getattr(x, name) for name in meta)
@@ -148,6 +154,8 @@ def _with_tuple(unflatten: Callable[[Any, tuple[Any, ...]], Any]) -> Callable[[A
 
 
 def _method(cls: type, name: str) -> Callable[..., Any]:
+    if not isinstance(cls, type):
+        raise wrong("register_pytree_node_class: cls", cls, "a class", "decorate a class")
     found = getattr(cls, name, None)
     if found is None:
         raise ArgumentError(

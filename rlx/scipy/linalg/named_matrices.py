@@ -121,9 +121,9 @@ def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Any:
     """
     n = _size("dft", n)
     chosen = as_dtype("complex64" if dtype is None else dtype)
-    if scale not in (None, "sqrtn", "n") or not is_complex(chosen):
-        what = f"the scale is {scale!r}, the dtype {chosen.name}"
-        wrong_value("dft", what, fix='use None, "sqrtn" or "n", and a complex dtype')
+    choice("dft: scale", scale, (None, "sqrtn", "n"))
+    if not is_complex(chosen):
+        wrong_value("dft", f"the dtype is {chosen.name}", fix="use a complex dtype")
     places = np.arange(n)
     turns = np.exp(-2j * math.pi * (np.outer(places, places) % n) / max(n, 1))
     by = {None: 1.0, "sqrtn": math.sqrt(n), "n": float(n)}[scale]

@@ -8,7 +8,8 @@ from ... import numpy
 from ...numpy.elementwise import Tensor
 from ...numpy.linalg.matrices import adjoint, check_matrix, inexact, wrong_shape, wrong_value
 from ...trace.apply import apply, as_tensor
-from ...trace.arguments import flag
+from ...trace.arguments import choice, flag
+from ...trace.array_arguments import with_axes
 from ...transforms import jvp
 from .functions import expm
 
@@ -50,10 +51,10 @@ def qr_multiply(
 
     `conjugate` takes the conjugate of Q.
     """
-    if mode not in ("right", "left") or pivoting:
-        what = f"the mode is {mode!r}, pivoting {pivoting}"
-        wrong_value("qr_multiply", what, fix='use "right" or "left", and no pivoting')
-    a, c = inexact(a, c)
+    choice("qr_multiply: mode", mode, ("right", "left"))
+    if flag("qr_multiply: pivoting", pivoting):
+        wrong_value("qr_multiply", "pivoting is True", fix="leave pivoting out")
+    a, c = inexact(a, with_axes("qr_multiply: c", c, 1))
     check_matrix("qr_multiply", a)
     q, r = apply("qr", a, full_matrices=False)
     q = numpy.conj(q) if conjugate else q
@@ -90,7 +91,8 @@ def eigh_tridiagonal(
     if d.ndim != 1 or e.shape != (max(d.shape[0] - 1, 0),):
         fix = "give two vectors, the second one shorter by one"
         wrong_shape("eigh_tridiagonal", "the lengths do not fit", d, e, fix=fix)
-    if select not in ("a", "i") or (select == "i" and select_range is None):
+    choice("eigh_tridiagonal: select", select, ("a", "i", "v"))
+    if select == "v" or (select == "i" and select_range is None):
         what = f"the selection is {select!r}, of {select_range}"
         wrong_value("eigh_tridiagonal", what, fix='use "a", or "i" with a select_range')
     matrix = numpy.diag(d) + numpy.diag(e, 1) + numpy.diag(numpy.conj(e), -1)

@@ -10,6 +10,7 @@ from ... import numpy as rnp
 from ...ir.errors import ArgumentError, ShapeError
 from ...trace.apply import as_tensor
 from ...trace.arguments import choice
+from ...trace.array_arguments import known_real
 from ...trace.axes import some_axes
 from ...trace.promotion import promote_operands
 from ..operands import Tensor
@@ -61,9 +62,8 @@ def convolve(
     >>> convolve([1.0, 2.0], [1.0, 3.0]).tolist()
     [1.0, 5.0, 6.0]
     """
-    if method == "fft":
+    if choice("convolve: method", method, ("auto", "direct", "fft")) == "fft":
         return fftconvolve(in1, in2, mode)
-    choice("convolve: method", method, ("auto", "direct"))
     x, y = _pair("convolve", in1, in2, mode)
     return _summed("convolve", x, y, mode, precision)
 
@@ -121,7 +121,8 @@ def _pair(name: str, in1: Tensor, in2: Tensor, mode: str) -> tuple[Any, Any]:
 def _matrices(
     name: str, in1: Tensor, in2: Tensor, mode: str, boundary: str, fill: float
 ) -> tuple[Any, Any]:
-    if boundary != "fill" or fill != 0:
+    choice(f"{name}: boundary", boundary, ("fill", "wrap", "symm"))
+    if boundary != "fill" or known_real(f"{name}: fillvalue", fill) != 0:
         _wrong(name, "beyond the edges there are zeros alone", "pad the matrix with rlx.numpy.pad")
     x, y = _pair(name, in1, in2, mode)
     if x.ndim != 2:

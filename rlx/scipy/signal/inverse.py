@@ -9,6 +9,7 @@ import numpy as np
 from ... import numpy as rnp
 from ...trace.apply import as_tensor
 from ...trace.arguments import flag
+from ...trace.array_arguments import scalar
 from ...trace.axes import integer, one_axis
 from ..operands import Tensor
 from .spectral import wrong
@@ -41,9 +42,9 @@ def istft(
         wrong("istft", "one axis is both that of time and of frequency", "name two axes")
     spectra = rnp.moveaxis(spectra, (frequencies, times), (-2, -1))
     usual = 2 * (spectra.shape[-2] - 1) if input_onesided else spectra.shape[-2]
-    length = integer("istft: nperseg", nperseg or usual)
+    length = integer("istft: nperseg", usual if nperseg is None else nperseg)
     is_odd = nfft is None and input_onesided and length == usual + 1
-    count = integer("istft: nfft", nfft or usual + is_odd)
+    count = integer("istft: nfft", usual + is_odd if nfft is None else nfft)
     overlap = integer("istft: noverlap", length // 2 if noverlap is None else noverlap)
     if length < 1 or count < length or overlap >= length:
         wrong(
@@ -62,7 +63,7 @@ def istft(
         line, weight = line[..., inner], weight[..., inner]
     line = line / rnp.where(weight > 1e-10, weight, 1.0)
     place = times - (frequencies < times)
-    moments = rnp.asarray(np.arange(line.shape[-1]), rnp.real(line).dtype) / fs
+    moments = rnp.asarray(np.arange(line.shape[-1]), rnp.real(line).dtype) / scalar("istft: fs", fs)
     return moments, rnp.moveaxis(line, -1, place)
 
 

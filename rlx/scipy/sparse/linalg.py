@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import numpy as rnp
-from ...ir.errors import ShapeError
+from ...ir.errors import ArgumentError, ShapeError
 from ...trace import pytree
 from ...trace.apply import as_tensor
 from ...trace.arguments import choice, count_of
@@ -118,6 +118,11 @@ def _solved(
     def on_vectors(a: Any) -> Map:
         if a is None:
             return lambda x: x
+        if not callable(a) and not tree.is_leaf():
+            raise ArgumentError(
+                f"{name}: b is a tree of arrays, which a matrix cannot be applied to",
+                fix="give A as a function of such trees, or b as a vector",
+            )
         fn = a if callable(a) else _product(name, as_tensor(a))
         return lambda x: joined(fn(parted(x)))
 
