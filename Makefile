@@ -11,7 +11,7 @@ TIME ?= inf
 PARENT ?= HEAD
 AUDITED := $(addprefix tests/test_,variations.py every_op.py cpu_ops.py cpu_gemm.py shared_results.py cuda.py)
 
-.PHONY: help demo test test-devices parity interop libraries audit programs junk nightly soak guards threads invariance floats golden counts lint bench docs clean
+.PHONY: help demo test test-devices parity interop libraries audit programs junk nightly soak guards threads invariance floats golden names counts lint bench docs clean
 
 help:  ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -63,6 +63,9 @@ floats: $(VENV)/test.stamp  ## functions of one float32 at all 2^32 numbers; und
 
 golden: $(VENV)/test.stamp  ## stages of 60 programs against those of a commit, or make golden PARENT=commit
 	$(BIN)/python tests/golden.py --parent $(PARENT)
+
+names: $(VENV)/test.stamp  ## write the list of what a user can name, and with which arguments
+	$(BIN)/python -m tests.public_names --write
 
 counts: $(VENV)/test.stamp  ## files and lines of each package, and what import rlx costs
 	$(BIN)/python tests/counts.py
