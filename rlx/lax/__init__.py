@@ -5,13 +5,14 @@ broadcast; `rlx.numpy` does both. Read `elementwise.py` first, `convolution.py` 
 """
 
 from . import linalg
-from .bits import bitcast_convert_type
 from .contraction import (
     DotDimensionNumbers,
     Precision,
     batch_matmul,
     dot,
     dot_general,
+    ragged_dot,
+    scaled_dot,
 )
 from .control import (
     associative_scan,
@@ -42,6 +43,7 @@ from .convolution import (
     conv_with_general_padding,
 )
 from .elementwise import (
+    FftType,
     RoundingMethod,
     abs,
     acos,
@@ -52,6 +54,10 @@ from .elementwise import (
     atan,
     atan2,
     atanh,
+    bessel_i0e,
+    bessel_i1e,
+    betainc,
+    bitcast_convert_type,
     bitwise_and,
     bitwise_not,
     bitwise_or,
@@ -65,6 +71,7 @@ from .elementwise import (
     convert_element_type,
     cos,
     cosh,
+    digamma,
     div,
     eq,
     erf,
@@ -73,13 +80,18 @@ from .elementwise import (
     exp,
     exp2,
     expm1,
+    fft,
     floor,
     ge,
     gt,
+    igamma,
+    igamma_grad_a,
+    igammac,
     imag,
     integer_pow,
     is_finite,
     le,
+    lgamma,
     log,
     log1p,
     logistic,
@@ -91,8 +103,10 @@ from .elementwise import (
     ne,
     neg,
     nextafter,
+    polygamma,
     population_count,
     pow,
+    random_gamma_grad,
     real,
     reciprocal,
     reduce_precision,
@@ -112,8 +126,8 @@ from .elementwise import (
     sub,
     tan,
     tanh,
+    zeta,
 )
-from .grouped import ragged_dot, scaled_dot
 from .indexing import (
     GatherDimensionNumbers,
     GatherScatterMode,
@@ -197,21 +211,6 @@ from .shapes import (
     tile,
     transpose,
     unstack,
-)
-from .special import (
-    FftType,
-    bessel_i0e,
-    bessel_i1e,
-    betainc,
-    digamma,
-    fft,
-    igamma,
-    igamma_grad_a,
-    igammac,
-    lgamma,
-    polygamma,
-    random_gamma_grad,
-    zeta,
 )
 from .windows import (
     padtype_to_pads,

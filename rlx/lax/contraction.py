@@ -5,10 +5,14 @@ from __future__ import annotations
 import enum
 from typing import Any
 
+import numpy as np
+
+from .. import numpy as rnp
 from ..ir.errors import AxisError, ShapeError
 from ..ir.types import as_dtype
 from ..trace.apply import apply, as_tensor
 from ..trace.arguments import check_precision
+from ..trace.promotion import convert, wide_dtype
 from .operands import Tensor, integers, strict_dtype
 
 DotDimensionNumbers = Any  # ((axes of lhs, axes of rhs), (batch axes of lhs, of rhs))
@@ -80,3 +84,90 @@ def batch_matmul(lhs: Tensor, rhs: Tensor, precision: Any = None) -> Any:
         )
     batch = tuple(range(x.ndim - 2))
     return dot_general(x, y, (((x.ndim - 1,), (y.ndim - 2,)), (batch, batch)), precision)
+
+
+# -- products in groups of rows, or with scales for blocks: ragged_dot, scaled_dot -----------------
+
+
+def ragged_dot(
+    lhs: Tensor,
+    rhs: Tensor,
+    group_sizes: Tensor,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    group_offset: Tensor | None = None,
+) -> Any:
+    """Groups of rows, each times a matrix of its own.
+
+    `f32[m, k], f32[groups, k, n], i32[groups] → f32[m, n]`. The groups follow one another; rows
+    behind the last one give zeros. With `group_offset` the first of `rhs` is that of a later
+    group, and other rows give zeros.
+
+    >>> import numpy as np
+    >>> ragged_dot(np.ones((3, 1)), np.array([[[2.0]], [[5.0]]]), np.array([2, 1])).tolist()
+    [[2.0], [2.0], [5.0]]
+    """
+    x, y, counts = as_tensor(lhs), as_tensor(rhs), as_tensor(group_sizes)
+    strict_dtype("ragged_dot", [x, y])
+    if (x.ndim, y.ndim, counts.ndim) != (2, 3, 1) or x.shape[1] != y.shape[1]:
+        raise ShapeError(
+            f"ragged_dot: lhs is {x.type}, rhs {y.type}, group_sizes {counts.type}",
+            fix="give shapes (m, k), (groups, k, n) and (groups,)",
+        )
+    groups = y.shape[0]
+    rows = np.arange(x.shape[0], dtype="int32")
+    ends = rnp.cumsum(counts)
+    group = rnp.sum(rows[:, None] >= ends, axis=1)
+    if group_offset is not None:
+        group = group - rnp.reshape(as_tensor(group_offset), ())
+    is_mine = group[:, None] == np.arange(groups, dtype="int32")
+    zeros = apply("full", shape=(), value=0, dtype=x.dtype)
+    spread = rnp.where(is_mine[:, :, None], x[:, None, :], zeros)
+    numbers = (((1, 2), (0, 1)), ((), ()))
+    return dot_general(spread, y, numbers, precision, preferred_element_type)
+
+
+def scaled_dot(
+    lhs: Tensor,
+    rhs: Tensor,
+    *,
+    lhs_scale: Tensor | None = None,
+    rhs_scale: Tensor | None = None,
+    dimension_numbers: DotDimensionNumbers = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """The product of operands times scales, each scale for a block of numbers.
+
+    A scale has the axes of its operand; along each axis its size divides that of the operand. The
+    dimension numbers are those of `dot_general`, by default those of the product of matrices, or
+    of batches of them. Sums are float32 for operands of few bits.
+
+    >>> import numpy as np
+    >>> x, scale = np.ones((1, 4), "float32"), np.array([[1.0, 10.0]], "float32")
+    >>> scaled_dot(x, x.T, lhs_scale=scale).tolist()
+    [[22.0]]
+    """
+    x, y = (_scaled(a, s) for a, s in ((lhs, lhs_scale), (rhs, rhs_scale)))
+    if dimension_numbers is None:
+        last, batch = x.ndim - 1, tuple(range(x.ndim - 2))
+        dimension_numbers = (((last,), (y.ndim - 2,)), (batch, batch))
+    made = dot_general(x, y, dimension_numbers)
+    dtype = as_tensor(lhs).dtype if preferred_element_type is None else preferred_element_type
+    return convert(made, as_dtype(dtype))
+
+
+def _scaled(operand: Tensor, scale: Tensor | None) -> Any:
+    """The operand times the scales of its blocks, in float32 or wider."""
+    x = as_tensor(operand)
+    x = convert(x, wide_dtype(x.dtype) or x.dtype)
+    if scale is None:
+        return x
+    s = convert(as_tensor(scale), x.dtype)
+    if s.ndim != x.ndim or any(n % m for n, m in zip(x.shape, s.shape, strict=True) if m):
+        raise ShapeError(
+            f"scaled_dot: the operand is {x.type}, its scale {s.type}",
+            fix="give as many axes, with sizes that divide those of the operand",
+        )
+    for axis, (n, m) in enumerate(zip(x.shape, s.shape, strict=True)):
+        s = s if n == m else rnp.repeat(s, n // m, axis)
+    return x * s

@@ -1,19 +1,20 @@
-"""Functions that work element by element, without promotion."""
+"""Functions that work element by element, and special ones, without promotion."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import numpy as rnp
-from ..ir.errors import ArgumentError
-from ..ir.types import as_dtype, is_inexact
+from ..ir.errors import ArgumentError, AttributeValueError, DtypeError, ShapeError
+from ..ir.types import as_dtype, is_bool, is_complex, is_inexact
+from ..numpy.bits import joined_bits, split_bits
 from ..trace.apply import apply, as_operand, as_tensor, operand_type
 from ..trace.arguments import choice
 from ..trace.axes import integer
 from ..trace.promotion import broadcast_to, convert, fit_operands
-from .operands import Tensor, elementwise, strict, strict_dtype
+from .operands import Tensor, elementwise, integers, strict, strict_dtype
 
 
 def _named(fn: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
@@ -240,3 +241,121 @@ def nextafter(x1: Tensor, x2: Tensor) -> Any:
     """The number next to `x1` on the side of `x2`."""
     x1, x2 = strict("nextafter", x1, x2)
     return rnp.nextafter(x1, x2)
+
+
+# -- numbers read as the bits of others: bitcast_convert_type --------------------------------------
+
+
+def bitcast_convert_type(operand: Tensor, new_dtype: Any) -> Any:
+    """The bits read as another dtype.
+
+    A number of more bits becomes several along a new last axis, the lowest bits first; numbers of
+    fewer bits along the last axis become one.
+
+    >>> import numpy as np
+    >>> bitcast_convert_type(np.uint32(0x01020304), "uint8").tolist()
+    [4, 3, 2, 1]
+    """
+    x, dtype = as_tensor(operand), as_dtype(new_dtype)
+    if x.dtype == dtype:
+        return x
+    for one, other in ((x.dtype, dtype), (dtype, x.dtype)):
+        if is_bool(one) or is_complex(one):
+            raise DtypeError(
+                f"bitcast_convert_type: {one.name} cannot be read as {other.name}",
+                fix="convert it to integers, or to its real and imaginary part",
+            )
+    if dtype.itemsize == x.dtype.itemsize:
+        return apply("bitcast", x, dtype=dtype)
+    if dtype.itemsize < x.dtype.itemsize:
+        return split_bits(x, dtype)
+    count = dtype.itemsize // x.dtype.itemsize
+    if x.ndim == 0 or x.shape[-1] != count:
+        raise ShapeError(
+            f"bitcast_convert_type: {x.type} cannot be read as {dtype.name}",
+            fix=f"make the last axis {count} long",
+        )
+    return joined_bits(x, dtype)
+
+
+# -- special functions and Fourier transforms, without promotion -----------------------------------
+
+
+def lgamma(x: Tensor) -> Any:
+    """The logarithm of the absolute value of the gamma function."""
+    return apply("lgamma", as_tensor(x))
+
+
+def digamma(x: Tensor) -> Any:
+    """The derivative of `lgamma`."""
+    return apply("digamma", as_tensor(x))
+
+
+def polygamma(m: Tensor, x: Tensor) -> Any:
+    """The derivative of `digamma` of order m, a whole number, at x."""
+    m, x = strict("polygamma", m, x)
+    return apply("polygamma", convert(m, as_dtype("int32")), x)
+
+
+def zeta(x: Tensor, q: Tensor) -> Any:
+    """The sum of (q + k) to the power -x over all k from 0 on."""
+    return elementwise("zeta", "zeta", x, q)
+
+
+def igamma(a: Tensor, x: Tensor) -> Any:
+    """The incomplete gamma function from 0 to x, divided by the whole."""
+    return elementwise("igamma", "igamma", a, x)
+
+
+def igammac(a: Tensor, x: Tensor) -> Any:
+    """The incomplete gamma function from x on, divided by the whole."""
+    return elementwise("igammac", "igammac", a, x)
+
+
+def igamma_grad_a(a: Tensor, x: Tensor) -> Any:
+    """The derivative of `igamma` by its first argument."""
+    return elementwise("igamma_grad_a", "igamma_grad_a", a, x)
+
+
+def random_gamma_grad(a: Tensor, x: Tensor) -> Any:
+    """The derivative of a sample x of the gamma distribution by its shape a."""
+    return elementwise("random_gamma_grad", "random_gamma_grad", a, x)
+
+
+def betainc(a: Tensor, b: Tensor, x: Tensor) -> Any:
+    """The incomplete beta function from 0 to x, divided by the whole."""
+    return elementwise("betainc", "betainc", a, b, x)
+
+
+def bessel_i0e(x: Tensor) -> Any:
+    """The modified Bessel function of order 0, times exp(-|x|)."""
+    return apply("bessel_i0e", as_tensor(x))
+
+
+def bessel_i1e(x: Tensor) -> Any:
+    """The modified Bessel function of order 1, times exp(-|x|)."""
+    return apply("bessel_i1e", as_tensor(x))
+
+
+class FftType(enum.Enum):
+    """Which Fourier transform `fft` does."""
+
+    FFT = "fft"
+    IFFT = "ifft"
+    RFFT = "rfft"
+    IRFFT = "irfft"
+
+
+def fft(x: Tensor, fft_type: Any, fft_lengths: Sequence[int]) -> Any:
+    """The Fourier transform over the last one to three axes, of these sizes.
+
+    `fft_type` is "FFT", "IFFT", "RFFT" or "IRFFT", whose sizes are those of the result.
+    """
+    kind = str(getattr(fft_type, "name", fft_type)).lower()
+    if kind not in {each.value for each in FftType}:
+        raise AttributeValueError(
+            f"fft: there is no transform {fft_type!r}",
+            fix="use one of FFT, IFFT, RFFT, IRFFT",
+        )
+    lengths = integers("fft: the lengths", fft_lengths)
+    return apply("fft", as_tensor(x), kind=kind, lengths=lengths)

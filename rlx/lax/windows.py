@@ -11,8 +11,8 @@ from ..trace.apply import apply, as_tensor
 from ..trace.arguments import count_of, wrong
 from ..trace.axes import integer
 from ..trace.promotion import broadcast_to, convert
-from .monoids import is_neutral, monoid_of
 from .operands import Tensor, integers, scalar, sequence, strict_dtype
+from .reductions import is_neutral, monoid_of
 
 Padding = Any  # "SAME", "VALID", "SAME_LOWER", or (before, after) for each axis
 PADDINGS = ("SAME", "VALID", "SAME_LOWER")

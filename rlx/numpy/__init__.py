@@ -54,8 +54,16 @@ from .arithmetic import (
     trunc,
 )
 from .bits import (
+    bitwise_count,
+    fmax,
+    fmin,
+    frexp,
+    nextafter,
     packbits,
+    piecewise,
+    spacing,
     unpackbits,
+    unwrap,
     view,
 )
 from .constants import (
@@ -152,15 +160,29 @@ from .creation import (
     zeros,
     zeros_like,
 )
+from .distribution import (
+    bincount,
+    histogram,
+    histogram2d,
+    histogram_bin_edges,
+    histogramdd,
+    median,
+    nanmedian,
+    nanpercentile,
+    nanquantile,
+    percentile,
+    quantile,
+)
 from .division import (
     divmod,
     floor_divide,
     fmod,
+    gcd,
+    lcm,
     mod,
     modf,
     remainder,
 )
-from .divisors import gcd, lcm
 from .einsum import einsum, einsum_path
 from .elementwise import (
     acos,
@@ -215,16 +237,6 @@ from .files import (
     save,
     savez,
 )
-from .float_parts import (
-    bitwise_count,
-    fmax,
-    fmin,
-    frexp,
-    nextafter,
-    piecewise,
-    spacing,
-    unwrap,
-)
 from .grids import (
     c_,
     diag_indices,
@@ -241,13 +253,6 @@ from .grids import (
     tril_indices_from,
     triu_indices,
     triu_indices_from,
-)
-from .histograms import (
-    bincount,
-    histogram,
-    histogram2d,
-    histogram_bin_edges,
-    histogramdd,
 )
 from .indexing import (
     argwhere,
@@ -268,6 +273,8 @@ from .indexing import (
     take_along_axis,
     where,
 )
+from .inspection import VERSION as __array_api_version__
+from .inspection import array_namespace_info as __array_namespace_info__
 from .inspection import (
     array_repr,
     array_str,
@@ -288,6 +295,7 @@ from .inspection import (
     shape,
     size,
 )
+from .inspection import namespace_of as _namespace_of
 from .logic import (
     allclose,
     array_equal,
@@ -344,10 +352,6 @@ from .manipulation import (
     vsplit,
     vstack,
 )
-from .mapping import apply_along_axis, apply_over_axes, vectorize
-from .namespace import VERSION as __array_api_version__
-from .namespace import array_namespace_info as __array_namespace_info__
-from .namespace import namespace_of as _namespace_of
 from .padding import (
     block,
     pad,
@@ -375,14 +379,6 @@ from .polynomial import (
 )
 from .protocols import array_function as _array_function
 from .protocols import array_ufunc as _array_ufunc
-from .quantiles import (
-    median,
-    nanmedian,
-    nanpercentile,
-    nanquantile,
-    percentile,
-    quantile,
-)
 from .reductions import (
     all,
     amax,
@@ -450,6 +446,8 @@ from .statistics import (
 )
 from .ufuncs import (
     add,
+    apply_along_axis,
+    apply_over_axes,
     bitwise_and,
     bitwise_or,
     bitwise_xor,
@@ -465,6 +463,7 @@ from .ufuncs import (
     negative,
     subtract,
     ufunc,
+    vectorize,
 )
 
 # operators and methods of arrays find their functions by name

@@ -1,18 +1,20 @@
-"""Division with a remainder, and NumPy's signs."""
+"""Division with a remainder, NumPy's signs, common divisors."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ..ir.errors import DtypeError
-from ..ir.types import DTYPES, is_bool, is_complex, is_float
-from ..trace.apply import apply, as_operand
+from ..ir.types import DTYPES, is_bool, is_complex, is_float, is_inexact
+from ..trace.apply import apply, as_operand, as_tensor
+from ..trace.control import while_loop
 from ..trace.host import is_python_scalar
 from ..trace.promotion import fit_operands, pointwise, result_dtype
 from ..transforms.eager import eager
-from .arithmetic import negative
-from .elementwise import Tensor, add, divide, equal, less, not_equal, refuse_out, subtract
+from .arithmetic import abs, negative
+from .elementwise import Tensor, add, divide, equal, less, multiply, not_equal, refuse_out, subtract
 from .logic import isinf, logical_and, logical_or, where
+from .reductions import any
 
 
 def real_numbers(name: str, x: Tensor, y: Tensor) -> tuple[Any, Any]:
@@ -107,3 +109,38 @@ def modf(x: Tensor, /, out: None = None) -> tuple[Any, Any]:
     refuse_out("modf", out)
     whole = pointwise("trunc", x, name="modf", inexact=True)
     return subtract(x, whole), whole
+
+
+# -- common divisors and multiples of integers -----------------------------------------------------
+
+
+def gcd(x1: Tensor, x2: Tensor) -> Any:
+    """The greatest common divisor of two integers."""
+    a, b = map(abs, _integers("gcd", x1, x2))
+
+    def step(pair: tuple[Any, Any]) -> tuple[Any, Any]:
+        a, b = pair
+        is_done = equal(b, 0)
+        rest = apply("rem", a, where(is_done, 1, b))
+        return where(is_done, a, b), where(is_done, 0, rest)
+
+    start = (as_tensor(a), as_tensor(b))
+    return while_loop(lambda pair: any(not_equal(pair[1], 0)), step, start)[0]
+
+
+def lcm(x1: Tensor, x2: Tensor) -> Any:
+    """The least common multiple of two integers."""
+    x, y = _integers("lcm", x1, x2)
+    divisor = gcd(x, y)
+    safe = where(equal(divisor, 0), 1, divisor)
+    return abs(multiply(apply("div", x, safe), y))
+
+
+def _integers(name: str, x: Tensor, y: Tensor) -> tuple[Any, Any]:
+    x, y = real_numbers(name, x, y)
+    if is_inexact(x.dtype):
+        raise DtypeError(
+            f"{name}: {x.dtype.name} is no integer dtype",
+            fix='convert the operands: x.astype("int32")',
+        )
+    return x, y

@@ -17,10 +17,10 @@ from ..trace.host import no_memory
 from ..trace.promotion import broadcast_to, convert_exactly
 from .arithmetic import astype
 from .creation import arange, zeros
+from .distribution import median
 from .elementwise import Tensor, add, multiply, subtract
 from .indexing import take
 from .manipulation import concatenate, moveaxis, ravel, reshape
-from .quantiles import median
 from .reductions import max, min
 from .statistics import mean
 

@@ -5,7 +5,6 @@ device. Read `optimizer.py`, then `descent.py`.
 """
 
 from . import schedules
-from .clip import clip_by_global_norm, clip_by_value, global_norm
 from .descent import (
     AdamState,
     MomentumState,
@@ -14,6 +13,9 @@ from .descent import (
     adamw,
     add_decay,
     add_momentum,
+    clip_by_global_norm,
+    clip_by_value,
+    global_norm,
     rmsprop,
     scale_by_adam,
     scale_by_rms,

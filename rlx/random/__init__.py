@@ -15,7 +15,9 @@ from .continuous import (
     logistic,
     lognormal,
     maxwell,
+    multivariate_normal,
     normal,
+    orthogonal,
     pareto,
     rayleigh,
     triangular,
@@ -24,8 +26,16 @@ from .continuous import (
     wald,
     weibull_min,
 )
-from .counts import binomial, multinomial, poisson
-from .discrete import bernoulli, categorical, geometric, rademacher, randint
+from .discrete import (
+    bernoulli,
+    binomial,
+    categorical,
+    geometric,
+    multinomial,
+    poisson,
+    rademacher,
+    randint,
+)
 from .gamma import (
     ball,
     beta,
@@ -47,8 +57,7 @@ from .keys import (
     key_dtype,
     key_impl,
     split,
+    stream,
     wrap_key_data,
 )
-from .matrices import multivariate_normal, orthogonal
 from .selection import choice, permutation
-from .streams import stream

@@ -6,21 +6,24 @@ Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 
 from __future__ import annotations
 
+import itertools
 import math
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
 from .. import numpy as rnp
+from ..ir import builder
 from ..ir.dims import is_at_least
-from ..ir.errors import AttributeValueError, DtypeError, ShapeError
+from ..ir.errors import ArgumentError, AttributeValueError, DtypeError, ShapeError
 from ..ir.types import as_dtype, is_integer, is_signed
 from ..trace.apply import apply, as_tensor
 from ..trace.arguments import shown
 from ..trace.array import Array, new_array
 from ..trace.axes import as_shape
 from ..trace.promotion import broadcast_operands
-from .reuse import folded, gives_keys, takes_key
+from .reuse import drawing_from, folded, gives_keys, takes_key
 
 WORD = np.dtype("uint32")
 WORD_MASK = 0xFFFFFFFF
@@ -177,3 +180,54 @@ def _word_of_each(keys: Any, counter: int) -> tuple[Any, Any]:
 def _encrypt(name: str, key: Any, high: Any, low: Any) -> tuple[Any, Any]:
     key = check_key(name, key)
     return apply("threefry2x32", *broadcast_operands(name, key[0], key[1], high, low))
+
+
+# -- where keys come from, if a function is given none ---------------------------------------------
+
+
+class stream:
+    """Keys for the functions of `rlx.random` that get None for a key.
+
+    It is made from a seed or from a key, and gives keys in the block of a `with`; of nested ones
+    the innermost gives. In a compiled function or a loop open it inside, from a key: what is
+    recorded once would draw the same numbers in each run.
+
+    >>> import rlx
+    >>> with rlx.random.stream(0):
+    ...     x, y = rlx.random.normal(None), rlx.random.normal(None)
+    >>> bool(x == y)
+    False
+    """
+
+    def __init__(self, seed: Any) -> None:
+        is_seed = isinstance(seed, int | np.integer)
+        self._key = key(seed) if is_seed else _taken(seed)
+        self._numbers = itertools.count()  # threads may share the stream
+        self._place = builder.current()
+        self._blocks: list[AbstractContextManager[None]] = []
+
+    def __enter__(self) -> stream:
+        self._blocks.append(drawing_from(self))
+        self._blocks[-1].__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._blocks.pop().__exit__(*error)
+
+    def key(self, name: str = "stream.key") -> Any:
+        """The next key; `name` is the function that wants it, for an error."""
+        recorders = builder.open_builders()
+        inside = recorders[recorders.index(self._place) + 1 :] if self._place else recorders
+        for recorder in inside:
+            if not recorder.runs_once:
+                raise ArgumentError(
+                    f"{name}: the stream was opened outside of {recorder.graph.name}, which is "
+                    "recorded once and would draw the same numbers in each run",
+                    fix="pass a key to the function, and open a stream from it inside",
+                )
+        return fold_in(self._key, next(self._numbers))
+
+
+@takes_key
+def _taken(key: Any) -> Any:
+    return check_key("stream", key)

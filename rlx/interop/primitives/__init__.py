@@ -4,15 +4,4 @@ Read `elementwise.py` first; `calls.py` and `derivatives.py` have those that hol
 `others.py` those that libraries made.
 """
 
-from . import (
-    callbacks,
-    calls,
-    derivatives,
-    elementwise,
-    indices,
-    linalg,
-    others,
-    random,
-    reductions,
-    shapes,
-)
+from . import calls, derivatives, elementwise, linalg, others, random, reductions, shapes

@@ -20,18 +20,21 @@ from .decompositions import (
     svd,
     svdvals,
 )
-from .norms import cond, matrix_norm, norm, vector_norm
 from .products import (
+    cond,
     cross,
     diagonal,
     matmul,
+    matrix_norm,
     matrix_power,
     matrix_transpose,
     multi_dot,
+    norm,
     outer,
     tensordot,
     trace,
     vecdot,
+    vector_norm,
 )
 from .solving import (
     SlogdetResult,
