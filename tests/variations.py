@@ -46,6 +46,9 @@ class Variation:
         terms = largest / max(1, min((x.size for x in results), default=1))
         if has_body(self.case, Blocks):  # as many results as operands may each be a sum of all
             terms = max([terms, *(n for x in self.arrays for n in x.shape)])
+        if has_body(self.case, Contract):  # sums of products; of ones each is 1
+            ones = [np.ones_like(x) if is_inexact(x.dtype) else x for x in self.arrays]
+            terms = max([terms, *map(largest_finite, self.case.op.run(ones, self.attrs))])
         if self.is_special and is_tame(self.case):  # large results are sums of terms as large
             terms *= max(largest_finite(x) for x in results)
         return max(1.0, terms)
