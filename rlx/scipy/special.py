@@ -32,11 +32,11 @@ from ..trace.promotion import (
     result_dtype,
 )
 from ..trace.scan import scan
-from .complex_gamma import complex_loggamma
-from .faddeeva import wofz as wofz
-from .harmonics import sph_harm_y as sph_harm_y
-from .hypergeometric import hyp2f1 as hyp2f1
 from .operands import Tensor, floats
+from .special_series import complex_loggamma
+from .special_series import hyp2f1 as hyp2f1
+from .special_series import sph_harm_y as sph_harm_y
+from .special_series import wofz as wofz
 
 Axis = int | tuple[int, ...] | None
 INT = DTYPES["int32"]

@@ -17,9 +17,9 @@ from .factors import (
     solve,
     solve_triangular,
 )
-from .functions import det, eigh, expm, inv, svd
-from .made import block_diag, toeplitz
+from .functions import det, eigh, eigh_tridiagonal, expm, expm_frechet, inv, polar, qr_multiply, svd
 from .named_matrices import (
+    block_diag,
     circulant,
     companion,
     convolution_matrix,
@@ -34,6 +34,6 @@ from .named_matrices import (
     invpascal,
     leslie,
     pascal,
+    toeplitz,
 )
-from .parts import eigh_tridiagonal, expm_frechet, polar, qr_multiply
 from .triangular import funm, hessenberg, rsf2csf, schur, solve_sylvester, sqrtm

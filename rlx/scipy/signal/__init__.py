@@ -4,6 +4,4 @@ Enters and leaves: arrays; integers become float32. Read `convolving.py` first.
 """
 
 from .convolving import convolve, convolve2d, correlate, correlate2d, fftconvolve
-from .inverse import istft
-from .spectral import csd, stft, welch
-from .trend import detrend
+from .spectral import csd, detrend, istft, stft, welch

@@ -1,9 +1,10 @@
-"""Spectra of segments of lines: stft, csd, welch."""
+"""Spectra of segments of lines, and back: stft, istft, csd, welch; detrend."""
 
 from __future__ import annotations
 
+import itertools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
@@ -13,13 +14,67 @@ import numpy as np
 from ... import numpy as rnp
 from ...ir.errors import ArgumentError
 from ...trace.apply import as_tensor
-from ...trace.arguments import choice, flag
+from ...trace.arguments import choice, flag, members
 from ...trace.array_arguments import scalar, vector
 from ...trace.axes import integer, one_axis
 from ...trace.promotion import promote_operands
 from ..operands import Tensor
-from .trend import detrend as without_trend
 from .windows import window_of
+
+# -- what remains of lines without their trend: detrend --------------------------------------------
+
+
+def detrend(
+    data: Tensor,
+    axis: int = -1,
+    type: str = "linear",
+    bp: int | Sequence[int] | np.ndarray = 0,
+    overwrite_data: None = None,
+) -> Any:
+    """Lines less their mean, or less the straight line that fits them best.
+
+    Between the places `bp` each part gets a straight line of its own.
+
+    >>> detrend([1.0, 2.0, 6.0]).round(3).tolist()
+    [0.5, -1.0, 0.5]
+    """
+    choice("detrend: type", type, ("constant", "linear"))
+    if overwrite_data is not None:
+        raise ArgumentError(
+            "detrend: no array is overwritten",
+            fix="leave out overwrite_data",
+        )
+    x = as_tensor(promote_operands(data, inexact=True)[0])
+    place = one_axis("detrend", axis, x.ndim)
+    if type == "constant":
+        return x - rnp.mean(x, place, keepdims=True)
+    count = x.shape[place]
+    ends = np.unique([0, *_places(bp), count]).tolist()
+    if ends[0] < 0 or ends[-1] > count:
+        raise ArgumentError(
+            f"detrend: the parts end at {ends}, the line at {count}",
+            fix=f"pick places bp from 0 to {count}",
+        )
+    lines = rnp.moveaxis(x, place, -1)
+    parts = [_less_line(lines[..., i:j]) for i, j in itertools.pairwise(ends)]
+    return rnp.moveaxis(rnp.concatenate(parts, axis=-1), -1, place)
+
+
+def _less_line(x: Any) -> Any:
+    """The lines less the straight line that fits best."""
+    count = x.shape[-1]
+    places = (np.arange(count) - (count - 1) / 2).astype(rnp.real(x).dtype)
+    rest = x - rnp.mean(x, -1, keepdims=True)
+    if count == 1:
+        return rest
+    slope = rnp.sum(rest * places, -1, keepdims=True) / np.sum(places * places)
+    return rest - slope * places
+
+
+def _places(bp: Any) -> list[int]:
+    given = (bp,) if isinstance(bp, int | np.integer) else members("detrend: bp", bp)
+    return [integer("detrend: a place of bp", n) for n in given]
+
 
 PADS = {"even": "reflect", "constant": "edge", "zeros": "constant"}
 
@@ -191,7 +246,7 @@ def _trend_of(name: str, trend: Any) -> Callable[[Any], Any]:
         return lambda x: x
     if not isinstance(trend, str):
         wrong(name, f"the trend is {trend!r}", 'use "constant", "linear", False or a function')
-    return partial(without_trend, type=trend, axis=-1)
+    return partial(detrend, type=trend, axis=-1)
 
 
 def _extended(x: Any, boundary: str | None, by: int) -> Any:
@@ -243,3 +298,72 @@ def _averaged(x: Any, average: str) -> Any:
 def wrong(name: str, what: str, fix: str) -> NoReturn:
     """Raise an error at the user's place."""
     raise ArgumentError(f"{name}: {what}", fix=fix)
+
+
+# -- lines from the spectra of their segments: istft -----------------------------------------------
+
+
+def istft(
+    Zxx: Tensor,
+    fs: Tensor = 1.0,
+    window: Any = "hann",
+    nperseg: int | None = None,
+    noverlap: int | None = None,
+    nfft: int | None = None,
+    input_onesided: bool = True,
+    boundary: bool = True,
+    time_axis: int = -1,
+    freq_axis: int = -2,
+) -> tuple[Any, Any]:
+    """Times, and the lines whose segments have these transforms; undoes `stft`.
+
+    `boundary` tells whether `stft` had put something before and after the lines.
+    """
+    input_onesided = flag("istft: input_onesided", input_onesided)
+    boundary = flag("istft: boundary", boundary)
+    spectra = as_tensor(Zxx)
+    if spectra.ndim < 2:
+        wrong("istft", f"Zxx is {spectra.type}", "give axes of frequencies and of segments")
+    times, frequencies = (one_axis("istft", i, spectra.ndim) for i in (time_axis, freq_axis))
+    if times == frequencies:
+        wrong("istft", "one axis is both that of time and of frequency", "name two axes")
+    spectra = rnp.moveaxis(spectra, (frequencies, times), (-2, -1))
+    usual = 2 * (spectra.shape[-2] - 1) if input_onesided else spectra.shape[-2]
+    length = integer("istft: nperseg", usual if nperseg is None else nperseg)
+    is_odd = nfft is None and input_onesided and length == usual + 1
+    count = integer("istft: nfft", usual + is_odd if nfft is None else nfft)
+    overlap = integer("istft: noverlap", length // 2 if noverlap is None else noverlap)
+    if length < 1 or count < length or overlap >= length:
+        wrong(
+            "istft",
+            f"nperseg is {length}, noverlap {overlap}, nfft {count}",
+            "pick a noverlap less than nperseg, and an nfft at least nperseg",
+        )
+    back = rnp.fft.irfft if input_onesided else rnp.fft.ifft
+    parts = back(spectra, count, axis=-2)[..., :length, :]
+    shape = window_of("istft", window, length, rnp.real(parts).dtype)
+    parts = rnp.swapaxes(parts, -1, -2) * (shape * rnp.sum(shape))
+    weights = rnp.broadcast_to(shape * shape, parts.shape[-2:])
+    line, weight = (_overlapped(x, length - overlap) for x in (parts, weights))
+    if boundary:
+        inner = slice(length // 2, line.shape[-1] - length // 2)
+        line, weight = line[..., inner], weight[..., inner]
+    line = line / rnp.where(weight > 1e-10, weight, 1.0)
+    place = times - (frequencies < times)
+    moments = rnp.asarray(np.arange(line.shape[-1]), rnp.real(line).dtype) / scalar("istft: fs", fs)
+    return moments, rnp.moveaxis(line, -1, place)
+
+
+def _overlapped(parts: Any, step: int) -> Any:
+    """The sum of segments, each `step` places after the one before."""
+    count, length = parts.shape[-2:]
+    pieces = -(-length // step)
+    parts = rnp.pad(parts, [(0, 0)] * (parts.ndim - 1) + [(0, pieces * step - length)])
+    parts = rnp.reshape(parts, (*parts.shape[:-1], pieces, step))
+    total = rnp.zeros((*parts.shape[:-3], count + pieces - 1, step), parts.dtype)
+    for i in range(pieces):  # piece i of all segments stands i steps later
+        before, after = i, pieces - 1 - i
+        pads = [(0, 0)] * (parts.ndim - 3) + [(before, after), (0, 0)]
+        total = total + rnp.pad(parts[..., i, :], pads)
+    line = rnp.reshape(total, (*total.shape[:-2], -1))
+    return line[..., : (count - 1) * step + length]
