@@ -169,3 +169,20 @@ def test_kinds_of_errors():
         rlx.tree.leaves([1], is_leaf=lambda x: np.ones(3))
     with pytest.raises(AttributeValueError, match="convolve: there is no mode 'x'"):
         rnp.convolve([1.0], [1.0], "x")
+
+
+OPTIONS_OF_CHECK_GRADS = [
+    *({"order": junk} for junk in ("x", 0, -1, 1.5, None, np.ones(2))),
+    *({"modes": junk} for junk in (3, None, "x", [], [3], [[1]], np.ones(2))),
+    *({name: junk} for name in ("atol", "rtol", "eps") for junk in ("x", -1, [1], np.nan, True)),
+    {"eps": 0},
+    {"fn": 3},
+    *({"args": junk} for junk in (3, np.float64(3), (), (3,), "x", None)),
+]
+
+
+@pytest.mark.parametrize("given", OPTIONS_OF_CHECK_GRADS, ids=str)
+def test_check_grads_reads_its_options(given):
+    options = {"fn": rnp.sin, "args": (np.float64(0.3),), **given}
+    with pytest.raises(RlxError, match="check_grads: "):
+        rlx.testing.check_grads(**options)

@@ -397,3 +397,67 @@ def test_a_slice_holds_for_all_sizes_or_is_an_error() -> None:
     )
     promised = rlx.jit(lambda x: x[:5], dynamic={"x": {0: rlx.dim("n", min=5)}})
     assert "n is 2, outside of its range (at least 5)" in message(lambda: promised(ones(2)))
+
+
+# -- results of so many elements as an open size says ----------------------------------------------
+
+SIZED: dict[str, Callable[..., Any]] = {
+    "nonzero": lambda x, size: rnp.nonzero(x, size=size, fill_value=-1),
+    "nonzero of two axes": lambda x, size: rnp.nonzero(x[:, None] * x, size=size),
+    "where": lambda x, size: rnp.where(x > 3, size=size),
+    "flatnonzero": lambda x, size: rnp.flatnonzero(x, size=size),
+    "argwhere": lambda x, size: rnp.argwhere(x, size=size),
+    "unique": lambda x, size: rnp.unique(x, True, True, True, size=size),
+    "unique_values": lambda x, size: rnp.unique_values(x, size=size, fill_value=9),
+    "unique_counts": lambda x, size: rnp.unique_counts(x, size=size),
+    "extract": lambda x, size: rnp.extract(x > 3, x, size=size),
+    "compress": lambda x, size: rnp.compress(x > 0, x, size=size),
+    "union1d": lambda x, size: rnp.union1d(x, x + 1, size=size),
+    "intersect1d": lambda x, size: rnp.intersect1d(x, x + 1, size=size),
+    "setdiff1d": lambda x, size: rnp.setdiff1d(x, x + 1, size=size),
+    "setxor1d": lambda x, size: rnp.setxor1d(x, x + 1, size=size),
+    "repeat": lambda x, size: rnp.repeat(x, 2 + (x > 3), total_repeat_length=size),
+    "repeat known": lambda x, size: rnp.repeat(rnp.arange(3), [2, 0, 3], total_repeat_length=size),
+    "bincount": lambda x, size: rnp.bincount(x.astype("int32"), length=size),
+    "bincount of at least": lambda x, size: rnp.bincount(x.astype(int), minlength=4, length=size),
+}
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_so_many_results_as_an_open_size_says(name: str) -> None:
+    def run(x: Any, y: Any) -> Any:
+        return SIZED[name](x, y.shape[0])
+
+    opened = rlx.jit(run, dynamic={"x": {0: "n"}, "y": {0: "k"}})
+    for many in (1, 3, 8):
+        x, y = np.asarray([0, 3, 0, 4, 5, 4], "float32"), np.zeros(many, "float32")
+        found, wanted = rlx.tree.leaves(opened(x, y)), rlx.tree.leaves(SIZED[name](x, many))
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert opened.cache_info().compiles == 1
+
+
+def test_counts_of_fewer_different_elements_than_there_are_are_right() -> None:
+    x = np.asarray([0, 3, 0, 4, 5], "float32")
+    values, counts = rnp.unique(x, return_counts=True, size=3)
+    assert values.tolist() == [0, 3, 4]
+    assert counts.tolist() == [2, 1, 1]
+
+
+@pytest.mark.parametrize("dynamic", [None, N])
+def test_a_size_that_no_argument_tells_is_an_error(dynamic: Any) -> None:
+    run = rlx.jit(lambda x: rnp.nonzero(x, size=rlx.dim("q")), dynamic=dynamic)
+    with pytest.raises(rlx.SymbolicSizeError, match="no argument's shape tells the size q"):
+        run(np.ones(3, "float32"))
+
+
+@pytest.mark.parametrize("offset", [-2, 0, 1])
+def test_diagonals_of_two_open_sizes(offset: int) -> None:
+    run = rlx.jit(
+        lambda x: (rnp.diagonal(x, offset), rnp.trace(x)), dynamic={"x": {0: "m", 1: "n"}}
+    )
+    for shape in ((3, 5), (5, 3), (4, 4), (1, 1)):
+        x = np.arange(np.prod(shape), dtype="float32").reshape(shape)
+        diagonal, trace = run(x)
+        np.testing.assert_array_equal(diagonal, np.diagonal(x, offset))
+        assert trace == np.trace(x)

@@ -97,10 +97,12 @@ def _disagree(
 
 
 def unbound(graph: Graph) -> list[str]:
-    """The dims whose numbers no parameter's shape tells."""
+    """The dims in a graph whose numbers no parameter's shape tells."""
     axes = [n for t in graph.param_types for n in t.shape if isinstance(n, Dim)]
     told = {solved[0].name for size in axes if (solved := _solved_symbol(size))}
-    return sorted({s.name for size in axes for s in size.symbols} - told)
+    made = [r.type for node in graph.nodes for r in node.results if not r.type.is_static]
+    symbols = [s for t in (*graph.param_types, *made) for s in t.symbols]
+    return sorted({s.name for s in symbols} - told)
 
 
 def _solved_symbol(size: Dim) -> tuple[Symbol, int] | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.dims import Dim
+from ..ir.dims import Dim, maximum, minimum
 from ..ir.errors import ArgumentError, AttributeValueError, ConcretizationError, ShapeError
 from ..ir.memory import Memory
 from ..ir.types import MOST_ELEMENTS, as_dtype, is_inexact, is_integer
@@ -402,7 +402,7 @@ def diagonal(a: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     offset = integer("diagonal: offset", offset)
     a = moveaxis(a, (axis1, axis2), (-2, -1))
     n, m = a.shape[-2:]
-    count = max(min(n + min(offset, 0), m - max(offset, 0)), 0)
+    count = maximum(minimum(n + min(offset, 0), m - max(offset, 0)), 0)
     rows = _arange(0, count, None, "int32")
     return a[..., rows - min(offset, 0), rows + max(offset, 0)]
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.dims import Size, maximum
 from ..ir.errors import AttributeValueError, BoundsError, DtypeError, ShapeError
 from ..ir.types import DTYPES, is_bool, is_inexact, is_integer
 from ..trace.apply import apply, as_tensor
-from ..trace.arguments import choice, count_of, flag, members, wrong
+from ..trace.arguments import choice, count_of, flag, members, size_of, wrong
 from ..trace.array_arguments import matrix, scalar, vector
 from ..trace.axes import integer, some_axes
 from ..trace.promotion import broadcast_to, convert, convert_exactly, result_dtype, rounded_once
@@ -225,7 +226,7 @@ def _inverted(lines: Any, shares: Any, weights: Any) -> Any:
 
 
 def bincount(
-    x: Tensor, weights: Tensor | None = None, minlength: int = 0, *, length: int | None = None
+    x: Tensor, weights: Tensor | None = None, minlength: int = 0, *, length: Size | None = None
 ) -> Any:
     """How often each integer from 0 up occurs; `weights` are added up instead.
 
@@ -245,8 +246,7 @@ def bincount(
                 fix="leave out negative integers: x[x >= 0]",
             )
         length = int(known.max()) + 1 if known.size else 0
-    length = count_of("bincount: length", length)
-    count = length if length > minlength else minlength
+    count = maximum(size_of("bincount: length", length), minlength)
     amounts = as_tensor(np.ones((), INT32)) if weights is None else ravel(weights)
     start = zeros((count,), amounts.dtype)
     places = where(less(x, 0), 0, x)

@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from ..ir.errors import ArgumentError
-from ..ir.types import is_bool, is_inexact
+from ..ir.types import Size, is_bool, is_inexact
 from ..trace.apply import apply, as_tensor
 from ..trace.arguments import callable_of, choice, count_of
 from ..trace.array import new_array
@@ -137,7 +137,7 @@ s_, index_exp = Index(is_tuple=False), Index(is_tuple=True)
 
 
 def mask_indices(
-    n: int, mask_func: Callable[..., Any], k: Any = 0, *, size: int | None = None
+    n: int, mask_func: Callable[..., Any], k: Any = 0, *, size: Size | None = None
 ) -> tuple[Any, ...]:
     """The places that `mask_func(square, k)`, such as `triu`, leaves in a square."""
     callable_of("mask_indices: mask_func", mask_func)

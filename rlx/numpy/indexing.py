@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.dims import Dim
 from ..ir.errors import (
     ArgumentError,
     ConcretizationError,
@@ -16,9 +15,9 @@ from ..ir.errors import (
     ShapeError,
 )
 from ..ir.source import user_source
-from ..ir.types import DTYPES
+from ..ir.types import DTYPES, Size
 from ..trace.apply import apply, apply_like, as_operand, as_tensor
-from ..trace.arguments import choice, count_of, flag, members, wrong
+from ..trace.arguments import choice, flag, members, size_of, wrong
 from ..trace.array import Array
 from ..trace.array_arguments import with_axes
 from ..trace.axes import broadcast_shapes, one_axis
@@ -82,7 +81,7 @@ def take(
 
 
 def _is_inside(places: Any, size: Any) -> Any:
-    return apply("bit_and", apply("ge", places, 0), apply("lt", places, size))
+    return apply("bit_and", apply("ge", places, 0), less(places, size))
 
 
 def take_along_axis(
@@ -225,7 +224,7 @@ def known_array(name: str, x: Tensor, fix: str) -> np.ndarray:
     return known
 
 
-def nonzero(a: Tensor, *, size: int | None = None, fill_value: Any = None) -> tuple[Any, ...]:
+def nonzero(a: Tensor, *, size: Size | None = None, fill_value: Any = None) -> tuple[Any, ...]:
     """The places of elements other than zero, an index array for each axis.
 
     In traced code `size` is needed: so many places, the rest filled with `fill_value` or 0.
@@ -234,7 +233,7 @@ def nonzero(a: Tensor, *, size: int | None = None, fill_value: Any = None) -> tu
     if size is None:
         known = known_array("nonzero", a, "say how many: nonzero(x, size=n)")
         return tuple(Array(x.astype("int32")).to(home("nonzero", [a])) for x in np.nonzero(known))
-    size = size if isinstance(size, Dim) else count_of("nonzero: size", size)
+    size = size_of("nonzero: size", size)
     dtype = index_dtype(INT32, a.size)
     flags = convert(ravel(truth(a)), dtype)
     ranks = cumsum(flags)
@@ -243,7 +242,8 @@ def nonzero(a: Tensor, *, size: int | None = None, fill_value: Any = None) -> tu
     slots = either(equal(flags, 1), ranks - 1, size)
     flat = as_tensor(apply_like(a, "full", shape=(size,), value=0, dtype=dtype))
     flat = flat.at[slots].set(numbers, mode="drop", unique_indices=True)
-    is_filled = less(np.arange(size, dtype="int32"), sum(flags))
+    slot = apply_like(a, "iota", shape=(size,), axis=0, dtype=INT32)
+    is_filled = less(slot, sum(flags))
     fill = 0 if fill_value is None else fill_value
     fills = fill if isinstance(fill, tuple) else (fill,) * max(a.ndim, 1)
     if len(fills) != max(a.ndim, 1):
@@ -258,7 +258,7 @@ def where(
     y: Tensor | None = None,
     /,
     *,
-    size: int | None = None,
+    size: Size | None = None,
     fill_value: Any = None,
 ) -> Any:
     """The elements of x where the condition holds, else those of y.
@@ -271,17 +271,19 @@ def where(
     return either(condition, x, y)
 
 
-def flatnonzero(a: Tensor, *, size: int | None = None, fill_value: Any = None) -> Any:
+def flatnonzero(a: Tensor, *, size: Size | None = None, fill_value: Any = None) -> Any:
     """The places of elements other than zero, counted through all."""
     return nonzero(ravel(a), size=size, fill_value=fill_value)[0]
 
 
-def argwhere(a: Tensor, *, size: int | None = None, fill_value: Any = None) -> Any:
+def argwhere(a: Tensor, *, size: Size | None = None, fill_value: Any = None) -> Any:
     """The places of elements other than zero, a row for each."""
     return stack(nonzero(a, size=size, fill_value=fill_value), axis=-1)
 
 
-def extract(condition: Tensor, arr: Tensor, *, size: int | None = None, fill_value: Any = 0) -> Any:
+def extract(
+    condition: Tensor, arr: Tensor, *, size: Size | None = None, fill_value: Any = 0
+) -> Any:
     """The elements where a condition holds."""
     return compress(ravel(condition), ravel(arr), size=size, fill_value=fill_value)
 
@@ -291,7 +293,7 @@ def compress(
     a: Tensor,
     axis: int | None = None,
     *,
-    size: int | None = None,
+    size: Size | None = None,
     fill_value: Any = 0,
     out: None = None,
 ) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.dims import Dim
+from ..ir.dims import Dim, Size
 from ..ir.errors import (
     ArgumentError,
     AxisError,
@@ -17,7 +17,7 @@ from ..ir.errors import (
 )
 from ..ir.types import DTYPES
 from ..trace.apply import apply, apply_like, as_operand, as_tensor, literal, operand_type
-from ..trace.arguments import choice, count_of, flag, members, wrong
+from ..trace.arguments import choice, count_of, flag, members, size_of, wrong
 from ..trace.array import Array
 from ..trace.axes import as_shape, integer, one_axis, resolve_shape, some_axes
 from ..trace.axes import broadcast_shapes as _broadcast_shapes
@@ -366,7 +366,7 @@ def repeat(
     repeats: int | Sequence[int],
     axis: int | None = None,
     *,
-    total_repeat_length: int | None = None,
+    total_repeat_length: Size | None = None,
 ) -> Any:
     """Each element repeated along an axis.
 
@@ -399,13 +399,15 @@ def repeat(
     counts = np.broadcast_to(counts, (a.shape[place],))
     places = np.repeat(np.arange(a.shape[place], dtype="int32"), counts)
     if total_repeat_length is not None:
-        total_repeat_length = count_of("repeat: total_repeat_length", total_repeat_length)
-        missing = max(total_repeat_length - len(places), 0)
-        places = np.pad(places, (0, missing), mode="edge")[:total_repeat_length]
+        total = size_of("repeat: total_repeat_length", total_repeat_length)
+        if isinstance(total, Dim):
+            known = literal(counts.astype("int32"), like=a)
+            return a[(*front, _repeated_places(known, a.shape[place], total))]
+        places = np.pad(places, (0, max(total - len(places), 0)), mode="edge")[:total]
     return a[(*front, literal(places, like=a))]
 
 
-def _repeated_places(repeats: TracedTensor, size: Any, total: int | None) -> Any:
+def _repeated_places(repeats: TracedTensor, size: Any, total: Size | None) -> Any:
     """The place each result comes from, for counts that are not known while tracing."""
     if total is None:
         raise ConcretizationError(

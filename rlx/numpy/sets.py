@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..ir.types import DTYPES
+from ..ir.types import DTYPES, Size
 from ..trace.apply import as_operand, as_tensor
-from ..trace.arguments import choice, flag
+from ..trace.arguments import choice, flag, size_of
 from ..trace.array import Array
 from ..trace.axes import one_axis, some_axes
 from ..trace.placement import home
@@ -32,7 +32,7 @@ def unique(
     axis: int | None = None,
     *,
     equal_nan: bool = True,
-    size: int | None = None,
+    size: Size | None = None,
     fill_value: Any = None,
     sorted: bool = True,
 ) -> Any:
@@ -72,11 +72,13 @@ def _beside(found: np.ndarray, *arrays: Any) -> Array:
 
 
 def _sized_unique(
-    x: Any, wanted: tuple[bool, bool, bool], size: int, fill_value: Any, equal_nan: bool
+    x: Any, wanted: tuple[bool, bool, bool], size: Size, fill_value: Any, equal_nan: bool
 ) -> Any:
     """The different slices along the first axis, their places, the inverse, the counts."""
     order, ordered, is_new = _in_order(x, equal_nan)
-    (starts,) = nonzero(is_new, size=size, fill_value=x.shape[0])
+    # one more than wanted: the last slice ends where the next one starts
+    (places,) = nonzero(is_new, size=size_of("unique: size", size) + 1, fill_value=x.shape[0])
+    starts, ends = places[:-1], places[1:]
     is_filled = less(starts, x.shape[0])
     filler = ordered[0] if fill_value is None else convert_exactly(fill_value, x.dtype)
     column = reshape(is_filled, (-1,) + (1,) * (x.ndim - 1))
@@ -89,7 +91,6 @@ def _sized_unique(
         blank = convert(multiply(order, 0), INT32)
         results.append(blank.at[order].set(ranks, unique_indices=True))
     if with_counts:
-        ends = concatenate([starts[1:], np.array([x.shape[0]], "int32")])
         results.append(where(is_filled, ends - starts, 0))
     return results[0] if len(results) == 1 else tuple(results)
 
@@ -131,19 +132,21 @@ class UniqueInverse(NamedTuple):
     inverse_indices: Any
 
 
-def unique_values(x: Tensor, /, *, size: int | None = None, fill_value: Any = None) -> Any:
+def unique_values(x: Tensor, /, *, size: Size | None = None, fill_value: Any = None) -> Any:
     """The different elements in rising order."""
     return unique(x, equal_nan=False, size=size, fill_value=fill_value)
 
 
-def unique_counts(x: Tensor, /, *, size: int | None = None, fill_value: Any = None) -> UniqueCounts:
+def unique_counts(
+    x: Tensor, /, *, size: Size | None = None, fill_value: Any = None
+) -> UniqueCounts:
     """The different elements, and how often each occurs."""
     found = unique(x, return_counts=True, equal_nan=False, size=size, fill_value=fill_value)
     return UniqueCounts(*found)
 
 
 def unique_inverse(
-    x: Tensor, /, *, size: int | None = None, fill_value: Any = None
+    x: Tensor, /, *, size: Size | None = None, fill_value: Any = None
 ) -> UniqueInverse:
     """The different elements, and for each element its place among them."""
     x = as_tensor(x)
@@ -153,7 +156,7 @@ def unique_inverse(
     return UniqueInverse(values, reshape(places, x.shape))
 
 
-def unique_all(x: Tensor, /, *, size: int | None = None, fill_value: Any = None) -> UniqueAll:
+def unique_all(x: Tensor, /, *, size: Size | None = None, fill_value: Any = None) -> UniqueAll:
     """The different elements, their first places, the inverse and the counts."""
     x = as_tensor(x)
     found = unique(x, True, True, True, equal_nan=False, size=size, fill_value=fill_value)
@@ -196,7 +199,7 @@ def _vectors(x: Tensor, y: Tensor) -> tuple[Any, Any]:
     return convert(x, dtype), convert(y, dtype)
 
 
-def _chosen(values: Any, is_kept: Any, size: int, fill_value: Any) -> tuple[Any, Any]:
+def _chosen(values: Any, is_kept: Any, size: Size, fill_value: Any) -> tuple[Any, Any]:
     """The first `size` of the kept values, and which places they fill.
 
     The rest is `fill_value`, or the first value.
@@ -214,7 +217,7 @@ def intersect1d(
     assume_unique: bool = False,
     return_indices: bool = False,
     *,
-    size: int | None = None,
+    size: Size | None = None,
     fill_value: Any = None,
 ) -> Any:
     """The elements that both arrays have, and if wanted their places in both.
@@ -242,7 +245,7 @@ def intersect1d(
     return values, *(where(is_filled, a, end) for a, end in zip(found, ends, strict=True))
 
 
-def union1d(ar1: Tensor, ar2: Tensor, *, size: int | None = None, fill_value: Any = None) -> Any:
+def union1d(ar1: Tensor, ar2: Tensor, *, size: Size | None = None, fill_value: Any = None) -> Any:
     """The elements that one or both arrays have.
 
     In traced code `size` is needed, as for `unique`.
@@ -255,7 +258,7 @@ def setdiff1d(
     ar2: Tensor,
     assume_unique: bool = False,
     *,
-    size: int | None = None,
+    size: Size | None = None,
     fill_value: Any = None,
 ) -> Any:
     """The elements of ar1 that ar2 has not.
@@ -279,7 +282,7 @@ def setxor1d(
     ar2: Tensor,
     assume_unique: bool = False,
     *,
-    size: int | None = None,
+    size: Size | None = None,
     fill_value: Any = None,
 ) -> Any:
     """The elements that exactly one array has.

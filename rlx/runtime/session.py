@@ -176,9 +176,9 @@ class Session:
         self, graph: Graph, compile: Callable[[Graph], Executable], options: CompileOptions
     ) -> Executable:
         """Compile a graph in the way its symbolic sizes, if there are any, are to be met."""
+        self._check_sizes(graph, options)
         if not is_symbolic(graph.param_types):
             return compile(graph)
-        self._check_sizes(graph, options)
         # the numbers in padding are not the user's to look at
         looks = config.debug_nans or config.debug_infs
         if options.buckets and not looks:
@@ -189,15 +189,13 @@ class Session:
 
     def _check_sizes(self, graph: Graph, options: CompileOptions) -> None:
         """Raise if the symbolic sizes of a graph, if there are any, cannot be met."""
-        if not is_symbolic(graph.param_types):
-            return
         missing = unbound(graph)
         if missing:
             raise SymbolicSizeError(
                 f"{graph.name}: no argument's shape tells the size {', '.join(missing)}",
                 fix=f"let an axis of an argument be {missing[0]!r}",
             )
-        is_met = bool(options.buckets) or options.specialize
+        is_met = bool(options.buckets) or options.specialize or not is_symbolic(graph.param_types)
         if not is_met and not self.backend.target.has_symbolic_sizes:
             raise SymbolicSizeError(
                 f"{graph.name}: the device {self.device} compiles for known sizes only",

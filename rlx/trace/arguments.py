@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.dims import Dim, Size
 from ..ir.errors import ArgumentError, AttributeValueError
 from .axes import integer
 from .operators import Operators
@@ -61,6 +62,11 @@ def count_of(what: str, given: Any, least: int = 0, most: int = 2**31 - 1) -> in
         f"{what} is {found}",
         fix=f"use {least} or more" if found < least else f"use at most {most}",
     )
+
+
+def size_of(what: str, given: Any) -> Size:
+    """Give the size of an axis, a Python integer or a symbolic size as it is."""
+    return given if isinstance(given, Dim) else count_of(what, given)
 
 
 PRECISIONS = (

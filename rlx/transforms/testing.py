@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from ..ir.errors import ArgumentError
+from ..ir.errors import ArgumentError, AttributeValueError
 from ..ir.types import is_complex, is_inexact
 from ..runtime.check_backend import check_backend
 from ..trace import pytree
 from ..trace.apply import as_operand, operand_type
+from ..trace.arguments import callable_of, choice, count_of, members
+from ..trace.axes import number
 from .custom_op import CustomOp
 from .forward import jvp
 from .grad import vjp
@@ -43,19 +46,40 @@ def check_grads(
     """Compare derivatives up to an order with finite differences.
 
     Raises an AssertionError where they differ. The function must be smooth at the arguments, which
-    are best of 64 bits. `eps` is the step; the defaults follow from the dtype.
+    are best of 64 bits. `eps` is the step; the defaults follow from the dtype. An `ArgumentError`
+    tells what cannot be checked: options of another kind, or arguments without inexact numbers.
 
     >>> import numpy as np, rlx
     >>> check_grads(rlx.numpy.sin, (np.float64(0.3),), order=3)
     """
-    modes = [modes] if isinstance(modes, str) else list(modes)
-    if not set(modes) <= set(MODES):
-        raise ArgumentError(f"check_grads: there is no mode in {modes}", fix=f"use {MODES}")
-    step = eps or min(_roundoff(x) for x in _inexact(args)) ** (1 / 3)
+    fn, args = callable_of("check_grads: fn", fn), members("check_grads: args", args)
+    order = count_of("check_grads: order", order, 1)
+    modes = [modes] if isinstance(modes, str) else members("check_grads: modes", modes)
+    modes = [choice("check_grads: mode", mode, MODES) for mode in modes]
+    roundoff = min((_roundoff(x) for x in _inexact(args)), default=0.0)
+    if not (modes and roundoff):
+        raise ArgumentError(
+            f"check_grads: there is no {'argument with derivatives' if modes else 'mode'}",
+            fix='pass real or complex arguments, and modes of ("fwd", "rev")',
+        )
+    step = _positive("eps", eps, roundoff ** (1 / 3))
     # what differences of second order leave: the square of the step, and roundoff over the step
-    error = 64 * max(step**2, min(_roundoff(x) for x in _inexact(args)) / step)
-    limits = {"atol": error if atol is None else atol, "rtol": error if rtol is None else rtol}
-    _check(fn, tuple(args), order, modes, step, limits)
+    error = 64 * max(step**2, roundoff / step)
+    limits = {"atol": _positive("atol", atol, error), "rtol": _positive("rtol", rtol, error)}
+    _check(fn, args, order, modes, step, limits)
+
+
+def _positive(name: str, given: Any, default: float) -> float:
+    """An option that is a number above zero; limits may be zero."""
+    if given is None:
+        return default
+    found = float(number(f"check_grads: {name}", given))
+    if 0 < found < math.inf or (found == 0 and name != "eps"):
+        return found
+    raise AttributeValueError(
+        f"check_grads: {name} is {found}",
+        fix="use a positive number, or leave it out: it follows from the dtype",
+    )
 
 
 def _check(
