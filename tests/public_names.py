@@ -104,7 +104,7 @@ def _signature(value: object) -> str:
     """Parameter names, kinds and whether each has a default: alike in every Python."""
     if inspect.isclass(value) and "__init__" not in vars(value) and issubclass(value, Exception):
         return ""
-    if not callable(value):
+    if not callable(value) or _is_namespace(value):
         return ""
     try:
         signature = inspect.signature(value)
@@ -115,6 +115,12 @@ def _signature(value: object) -> str:
         for p in signature.parameters.values()
     ]
     return str(inspect.Signature(parameters))
+
+
+def _is_namespace(value: object) -> bool:
+    """Whether it is a class of functions alone, which nobody calls: a distribution."""
+    members = [m for k, m in vars(value).items() if k[0] != "_"] if inspect.isclass(value) else []
+    return bool(members) and all(isinstance(member, staticmethod) for member in members)
 
 
 class _Default:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import pickle
 from typing import Any
 
 import jax
@@ -248,6 +250,7 @@ def test_kernel_densities_are_resampled() -> None:
 def test_what_has_no_meaning_is_refused() -> None:
     for call in (
         lambda: ours.norm.pdf(1j),
+        lambda: ours.norm(0.0, scale=2.0),
         lambda: ours.multinomial.pmf([1.0, 2.0], 3, [0.5, 0.5]),
         lambda: ours.dirichlet.pdf([0.5, 0.5], [1.0]),
         lambda: ours.multivariate_normal.pdf([1.0, 2.0], [0.0, 0.0], np.eye(3)),
@@ -264,3 +267,19 @@ def test_what_has_no_meaning_is_refused() -> None:
         with pytest.raises(RlxError) as caught:
             call()
         assert caught.value.fix
+
+
+DISTRIBUTIONS = sorted({*CASES, "dirichlet", "multinomial", "multivariate_normal"})
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_functions_of_a_distribution_are_found_like_those_of_a_module(name: str) -> None:
+    module = importlib.import_module(f"rlx.scipy.stats.{name}")
+    assert module is getattr(ours, name)
+    for kind in (k for k in KINDS if hasattr(getattr(theirs, name), k)):
+        function = getattr(module, kind)
+        assert (function.__name__, function.__qualname__) == (kind, f"{name}.{kind}")
+        assert str(inspect.getdoc(function)).endswith(".")
+        assert pickle.loads(pickle.dumps(function)) is function
+        with pytest.raises(TypeError, match=rf"{name}\.\w+[:(].*missing"):
+            function()

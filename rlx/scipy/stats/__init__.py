@@ -1,36 +1,38 @@
 """Distributions and statistics under the names of `jax.scipy.stats`.
 
-Each distribution is a module: `rlx.scipy.stats.norm.logpdf(x, loc, scale)`. Enters and leaves:
-arrays; integers become float32. All of it differentiates, batches and compiles.
+Each distribution is a class of functions: `rlx.scipy.stats.norm.logpdf(x, loc, scale)`. Enters and
+leaves: arrays; integers become float32. All of it differentiates, batches and compiles. Read
+`distribution.py` first.
 """
 
-from . import (
-    bernoulli,
+import sys as _sys
+from typing import Any as _Any
+
+from .continuous import (
     beta,
-    betabinom,
-    binom,
     cauchy,
     chi2,
-    dirichlet,
     expon,
     gamma,
     gennorm,
-    geom,
     gumbel_l,
     gumbel_r,
     laplace,
     logistic,
-    multinomial,
-    multivariate_normal,
-    nbinom,
     norm,
     pareto,
-    poisson,
     t,
     truncnorm,
     uniform,
     vonmises,
     wrapcauchy,
 )
+from .discrete import bernoulli, betabinom, binom, geom, nbinom, poisson
+from .distribution import Distribution as _Distribution
 from .kde import gaussian_kde
 from .samples import mode, rankdata, sem
+from .vectors import dirichlet, multinomial, multivariate_normal
+
+# `import rlx.scipy.stats.norm` finds what is a module in jax.scipy.stats
+_modules: dict[str, _Any] = _sys.modules  # type: ignore[assignment]
+_modules.update({f"{__name__}.{each.__name__}": each for each in _Distribution.__subclasses__()})

@@ -1,0 +1,101 @@
+"""How a distribution is written: a class of formulas, and what follows from them.
+
+class expon(Distribution, of="the exponential distribution"):
+    @formula
+    def logsf(x, loc=0, scale=1):
+        return rnp.minimum((loc - x) / scale, 0)
+
+    sf = exp_of(logsf)
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any, NoReturn, ParamSpec
+
+from ... import numpy as rnp
+from ...ir.errors import ArgumentError
+from ..operands import floats
+
+P = ParamSpec("P")
+MEANINGS = {
+    "logpdf": "The logarithm of the density",
+    "pdf": "The density",
+    "logpmf": "The logarithm of the chance of k",
+    "pmf": "The chance of k",
+    "cdf": "The chance of at most {}",
+    "logcdf": "The logarithm of the chance of at most {}",
+    "sf": "The chance of more than {}",
+    "logsf": "The logarithm of the chance of more than {}",
+    "ppf": "The number that is exceeded with chance 1 - {}",
+    "isf": "The number that is exceeded with chance {}",
+}
+
+
+class Distribution:
+    """A distribution: functions of places and parameters, as a module would have them."""
+
+    def __init_subclass__(cls, of: str) -> None:
+        for name, member in vars(cls).items():
+            if not isinstance(member, staticmethod):
+                continue
+            function: Any = member.__func__
+            function.__name__, function.__qualname__ = name, f"{cls.__name__}.{name}"
+            if not function.__doc__:
+                place = next(iter(inspect.signature(function).parameters))
+                function.__doc__ = f"{MEANINGS[name].format(place)} of {of}."
+
+    def __new__(cls, *parameters: Any, **keywords: Any) -> NoReturn:
+        first = next(name for name, each in vars(cls).items() if isinstance(each, staticmethod))
+        raise ArgumentError(
+            f"{cls.__name__}: a distribution does not keep parameters",
+            fix=f"give them to its functions, {cls.__name__}.{first}(x, *parameters)",
+        )
+
+
+def formula(function: Callable[P, Any]) -> staticmethod[P, Any]:
+    """A function of a distribution; it gets operands as tensors of one real dtype."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def of_operands(*args: P.args, **keywords: P.kwargs) -> Any:
+        try:
+            bound = signature.bind(*args, **keywords)
+        except TypeError as error:
+            raise TypeError(f"{function.__qualname__}: {error}") from None
+        bound.apply_defaults()
+        return function(*floats(function.__qualname__, *bound.args))  # type: ignore[call-arg]
+
+    return staticmethod(of_operands)
+
+
+def exp_of(logarithm: staticmethod[P, Any]) -> staticmethod[P, Any]:
+    """The function whose logarithm is given: `pdf = exp_of(logpdf)`."""
+    return _after(rnp.exp, logarithm.__func__)
+
+
+def log_of(function: staticmethod[P, Any]) -> staticmethod[P, Any]:
+    """The logarithm of a function: `logcdf = log_of(cdf)`."""
+    return _after(rnp.log, function.__func__)
+
+
+def _after(outer: Callable[[Any], Any], inner: Callable[P, Any]) -> staticmethod[P, Any]:
+    @functools.wraps(inner)
+    def both(*args: P.args, **keywords: P.kwargs) -> Any:
+        return outer(inner(*args, **keywords))
+
+    both.__doc__ = None
+    return staticmethod(both)
+
+
+def is_chance(p: Any) -> Any:
+    """Where numbers are from 0 to 1."""
+    return (p >= 0) & (p <= 1)
+
+
+def where_chance(q: Any, result: Any) -> Any:
+    """The result for chances, NaN for other numbers."""
+    return rnp.where(is_chance(q), result, math.nan)
