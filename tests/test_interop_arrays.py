@@ -122,3 +122,32 @@ def test_jax_and_mlx_read_results():
     for module in ("jax.numpy", "mlx.core"):
         library = pytest.importorskip(module)
         assert library.array(found).tolist() == [2, 2, 2]
+
+
+TAKERS = """
+torch.as_tensor torch.tensor torch.asarray torch.from_dlpack numpy.asarray numpy.array
+numpy.from_dlpack jax.numpy.asarray jax.numpy.array
+""".split()
+WAYS = {
+    "jit": rlx.jit,
+    "vmap": lambda f: rlx.jit(rlx.vmap(f)),
+    "grad": lambda f: rlx.jit(rlx.grad(f)),
+    "scan": lambda f: rlx.jit(lambda xs: rlx.scan(lambda carry, x: (carry, f(x)), 0.0, xs)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", TAKERS)
+def test_other_libraries_get_no_numbers_of_a_traced_tensor(name, way):
+    module, _, function = name.rpartition(".")
+    take = getattr(pytest.importorskip(module), function)
+
+    def of_user(x):
+        return take(x)
+
+    for shape in ((2,), (2, 3)) if way != "grad" else ((),):
+        with pytest.raises(rlx.ConcretizationError, match="needs the numbers") as caught:
+            WAYS[way](of_user)(np.ones(shape, "float32"))
+        assert caught.value.fix.startswith("use rlx.numpy instead of")
+        assert "test_interop_arrays.py" in str(caught.value)
+        assert "in of_user      return take(x)" in str(caught.value)

@@ -15,7 +15,9 @@ from types import FrameType
 HOUSE = __name__.split(".")[0] + "."
 PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
 # what calls rlx for the user, who did not write these lines
-LIBRARIES = frozenset({"concurrent", "jax", "jaxlib", "ml_dtypes", "numpy", "optree", "threading"})
+LIBRARIES = frozenset(
+    {"concurrent", "jax", "jaxlib", "ml_dtypes", "numpy", "optree", "threading", "torch"}
+)
 
 
 @dataclass(frozen=True, slots=True)

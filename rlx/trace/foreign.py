@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.errors import ArgumentError, DtypeError
+from ..ir.errors import ArgumentError, DtypeError, RlxError
 from ..ir.types import DTYPES
 
 DEVICES = {2: "cuda", 10: "rocm"}  # DLPack's numbers of kinds of memory
@@ -89,6 +89,8 @@ def place_of(x: Any) -> tuple[int, int]:
     """The kind of memory that an object lies in, as DLPack counts, and which of them."""
     try:
         kind, number = x.__dlpack_device__() if hasattr(x, "__dlpack_device__") else (1, 0)
+    except RlxError:  # a traced tensor tells what is wrong
+        raise
     except Exception as refusal:
         raise _gives_nothing(x, refusal) from None
     return int(kind), int(number)

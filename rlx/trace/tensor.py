@@ -104,6 +104,13 @@ class TracedTensor(Operators):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self._known("numpy.asarray"), dtype=dtype)
 
+    def __dlpack__(self, **options: Any) -> NoReturn:
+        # PyTorch asks for this first, and would read the tensor element by element without it
+        raise self.no_value("from_dlpack")
+
+    def __dlpack_device__(self) -> NoReturn:
+        raise self.no_value("from_dlpack")
+
     def __jax_array__(self) -> NoReturn:
         raise self.no_value("jax.numpy")
 
@@ -168,6 +175,8 @@ _FIXES = {
     "pickle": "return the tensor from the traced function and pickle the result",
     "numpy.asarray": "use rlx.numpy instead of numpy in traced code, or make the argument a "
     "Python value with static_argnames",
+    "from_dlpack": "use rlx.numpy instead of the other library in traced code, or call it with the "
+    "numbers by\nrlx.pure_callback",
     "jax.numpy": "use rlx.numpy instead of jax.numpy, or wrap the function of JAX: rlx.from_jax(f)",
     "index": "use the tensor itself as an index, rlx.fori_loop instead of range(), or make the "
     "argument a Python\nvalue with static_argnames",
