@@ -12,8 +12,11 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
 from types import ModuleType
+
+import numpy as np
 
 LIST = Path(__file__).with_suffix(".txt")
 ROOTS = (
@@ -25,8 +28,15 @@ ROOTS = (
     "rlx.lax.linalg",
     "rlx.random",
     "rlx.nn",
+    "rlx.nn.functional",
     "rlx.nn.initializers",
+    "rlx.nn.losses",
     "rlx.optim",
+    "rlx.optim.schedules",
+    "rlx.tree",
+    "rlx.errors",
+    "rlx.checkpoint_policies",
+    "rlx.distributed",
     "rlx.tree_util",
     "rlx.flatten_util",
     "rlx.image",
@@ -71,7 +81,7 @@ def _of_module(name: str, module: object) -> Iterator[str]:
                 yield place
             if is_public:
                 yield from _of_module(place, value)
-        elif hasattr(module, "__all__") or _is_of(module, value):
+        elif hasattr(module, "__all__") or _is_of(module, value) or _is_numpy(name, key):
             yield from _of_value(place, value)
 
 
@@ -79,6 +89,11 @@ def _is_door(module: ModuleType) -> bool:
     """Of rlx.scipy.stats only the distributions: its other modules are inside."""
     inside = module.__name__.startswith("rlx.scipy.stats.")
     return not inside or hasattr(module, "logpdf") or hasattr(module, "logpmf")
+
+
+def _is_numpy(name: str, key: str) -> bool:
+    """Constants and types that rlx.numpy hands on, as pi and inexact."""
+    return name == "rlx.numpy" and hasattr(np, key)
 
 
 def _is_of(module: object, value: object) -> bool:
@@ -102,9 +117,7 @@ def _of_value(place: str, value: object) -> Iterator[str]:
 
 def _signature(value: object) -> str:
     """Parameter names, kinds and whether each has a default: alike in every Python."""
-    if inspect.isclass(value) and "__init__" not in vars(value) and issubclass(value, Exception):
-        return ""
-    if not callable(value) or _is_namespace(value):
+    if not callable(value) or _is_namespace(value) or _is_worded_elsewhere(value):
         return ""
     try:
         signature = inspect.signature(value)
@@ -115,6 +128,14 @@ def _signature(value: object) -> str:
         for p in signature.parameters.values()
     ]
     return str(inspect.Signature(parameters))
+
+
+def _is_worded_elsewhere(value: object) -> bool:
+    """Whether arguments are Python's or NumPy's, whose versions word them differently."""
+    if not inspect.isclass(value):
+        return not str(getattr(value, "__module__", "")).startswith("rlx")
+    maker = next(base for base in value.__mro__ if vars(base).keys() & {"__init__", "__new__"})
+    return issubclass(value, Enum) or not maker.__module__.startswith("rlx")
 
 
 def _is_namespace(value: object) -> bool:

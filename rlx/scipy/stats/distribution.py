@@ -59,17 +59,26 @@ class Distribution:
 def formula(function: Callable[P, Any]) -> staticmethod[P, Any]:
     """A function of a distribution; it gets operands as tensors of one real dtype."""
     signature = inspect.signature(function)
+    name, defaults = function.__qualname__, function.__defaults__ or ()
+    needed = len(signature.parameters) - len(defaults)
 
     @functools.wraps(function)
     def of_operands(*args: P.args, **keywords: P.kwargs) -> Any:
-        try:
-            bound = signature.bind(*args, **keywords)
-        except TypeError as error:
-            raise TypeError(f"{function.__qualname__}: {error}") from None
-        bound.apply_defaults()
-        return function(*floats(function.__qualname__, *bound.args))  # type: ignore[call-arg]
+        given: tuple[Any, ...] = args
+        if keywords or len(args) < needed:  # binding takes its time
+            given = _bound(name, signature, args, keywords)
+        return function(*floats(name, *given, *defaults[len(given) - needed :]))  # type: ignore[call-arg]
 
     return staticmethod(of_operands)
+
+
+def _bound(name: str, signature: inspect.Signature, args: Any, keywords: Any) -> tuple[Any, ...]:
+    try:
+        bound = signature.bind(*args, **keywords)
+    except TypeError as error:
+        raise TypeError(f"{name}: {error}") from None
+    bound.apply_defaults()
+    return bound.args
 
 
 def exp_of(logarithm: staticmethod[P, Any]) -> staticmethod[P, Any]:
