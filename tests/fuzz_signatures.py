@@ -219,14 +219,10 @@ def mutations(call: Call, space: dict[str, Any]) -> Iterator[tuple[str, Callable
         )
     yield (
         "misspelt",
-        lambda: (
-            run(-1, lambda: None)
-            if False
-            else fn(
-                *[eval(t, space) for n, t in known if not n],
-                **{n: eval(t, space) for n, t in known if n},
-                **({} if _takes_any(fn) else {"axsi": 0}),
-            )
+        lambda: fn(
+            *[eval(t, space) for n, t in known if not n],
+            **{n: eval(t, space) for n, t in known if n},
+            **({} if _takes_any(fn) else {"axsi": 0}),
         ),
     )
     yield "nothing", lambda: fn()
@@ -248,11 +244,11 @@ def _ring(*_: Any) -> None:
 
 def verdict(call: Call, fn: Any, run: Callable[[], Any], seconds: float = 5.0) -> dict | None:
     """What is wrong with a call, or None."""
-    rlx.config.traceback = "full"  # to see whose function it came out of
     signal.signal(signal.SIGALRM, _ring)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        full = rlx.config.using(traceback="full")  # to see whose function an error came out of
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), full:
             warnings.simplefilter("error")
             run()
     except TimeUpError as error:
@@ -282,7 +278,8 @@ def _names(call: Call, fn: Any, text: str) -> bool:
     names = {call.name.split(".")[-1], getattr(fn, "__name__", "")}
     with contextlib.suppress(ValueError, TypeError):
         names |= set(inspect.signature(fn).parameters)
-    return bool(words & names) or "missing 1 required" in text or "positional argument" in text
+    usual = ("missing 1 required", "positional argument", "unexpected keyword argument 'axsi'")
+    return bool(words & names) or any(part in text for part in usual)
 
 
 def _checked(error: RlxError) -> dict | None:

@@ -327,7 +327,7 @@ class Op:
             if self.rules.of_user:
                 results = self._run_of_user(kernel, arrays, attrs, types, source)
             else:
-                results = _several(kernel(*arrays, **attrs))
+                results = _evaluated(kernel, arrays, attrs)
         return tuple(
             np.asarray(r).astype(t.dtype, copy=False) for r, t in zip(results, types, strict=True)
         )
@@ -384,6 +384,17 @@ class Op:
 
     def __repr__(self) -> str:
         return f"Op({self.name})"
+
+
+def _evaluated(
+    kernel: Callable[..., Any], arrays: Sequence[np.ndarray], attrs: dict[str, Any]
+) -> Sequence[Any]:
+    try:
+        return _several(kernel(*arrays, **attrs))
+    except ValueError as error:
+        if "too big" in str(error):  # NumPy's word for more bytes than there are addresses
+            raise MemoryError(str(error)) from None
+        raise
 
 
 def _several(results: Any) -> Sequence[Any]:

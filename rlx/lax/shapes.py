@@ -195,7 +195,9 @@ def empty(shape: Any, dtype: Any) -> Any:
 
 def shape_as_value(shape: Sequence[Any]) -> Any:
     """A shape as a vector of int32."""
-    sizes = integers("shape_as_value: shape", shape)
+    sizes = [
+        count_of("shape_as_value: a size", n) for n in integers("shape_as_value: shape", shape)
+    ]
     return np.asarray(sizes, "int32") if sizes else full((0,), 0, "int32")
 
 

@@ -14,7 +14,7 @@ from ..ir.ops.attention.blocks import HIDDEN
 from ..ir.types import is_float, promote
 from ..scipy.special import logsumexp
 from ..trace.apply import apply, as_tensor
-from ..trace.arguments import pair
+from ..trace.arguments import choice, pair
 from ..trace.array_arguments import scalar
 from ..trace.axes import integer
 from ..transforms.eager import eager
@@ -64,8 +64,7 @@ def dot_product_attention(
     >>> dot_product_attention(x, x, x, is_causal=True)[0, 0].tolist()
     [1.0, 0.0]
     """
-    if implementation not in IMPLEMENTATIONS:
-        _wrong(f"there is no implementation {implementation!r}", 'use None, "xla" or "cudnn"')
+    choice("dot_product_attention: implementation", implementation, IMPLEMENTATIONS)
     shape = as_tensor(query).shape
     q, k, v = map(_with_batch, (query, key, value))
     _check(q, k, v)

@@ -10,7 +10,7 @@ import numpy as np
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.types import DTYPES, as_dtype, is_bool
 from ..trace.apply import apply, as_operand, as_tensor, described
-from ..trace.arguments import check_precision, choice
+from ..trace.arguments import check_precision, choice, count_of, members
 from ..trace.array_arguments import vector
 from ..trace.axes import some_axes
 from ..trace.promotion import convert, convert_exactly, result_dtype
@@ -291,9 +291,12 @@ def tensordot(
     check_precision("tensordot", precision)
     a, b = _pair(a, b)
     if isinstance(axes, int):
-        first, second = range(a.ndim - axes, a.ndim), range(axes)
+        count = count_of("tensordot: axes", axes, most=min(a.ndim, b.ndim))
+        first, second = range(a.ndim - count, a.ndim), range(count)
     elif isinstance(axes, Sequence) and len(axes) == 2 and not isinstance(axes, str):
-        first, second = ((i,) if isinstance(i, int) else tuple(i) for i in axes)
+        first, second = (
+            (i,) if isinstance(i, int) else members("tensordot: a list of axes", i) for i in axes
+        )
     else:
         raise ArgumentError(
             f"tensordot: the axes are {axes!r}",

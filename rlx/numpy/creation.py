@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 from collections.abc import Sequence
 from typing import Any
 
@@ -211,12 +212,19 @@ def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
     low, high, by = given
     if is_integer(wanted) and low == 0 and by == 1 and float(high).is_integer():
         return apply("iota", shape=(max(int(high), 0),), axis=0, dtype=wanted)
-    if by == 0 or not np.isfinite([low, high, by]).all() or abs((high - low) / by) > MOST_ELEMENTS:
+    if by == 0 or not _is_row(low, high, by):
         raise ArgumentError(
             f"arange: from {low} to {high} by {by} is no array of finite size",
             fix="use a step that leads from the start to the stop",
         )
     return new_array(_line("arange", low, high, by, dtype=wanted))
+
+
+def _is_row(low: Any, high: Any, by: Any) -> bool:
+    """Whether so many numbers can stand in an array."""
+    start, stop, step = map(complex, (low, high, by))
+    is_finite = all(map(cmath.isfinite, (start, stop, step)))
+    return is_finite and abs((stop - start) / step) <= MOST_ELEMENTS
 
 
 def _line(name: str, *bounds: Any, dtype: Any = None) -> np.ndarray:

@@ -116,6 +116,8 @@ def _steps(name: str, path: Any, count: int) -> list[tuple[int, ...]]:
             raise wrong(what, step, "made of different places", "take what einsum_path gives")
         found.append(places)
         count -= len(places) - 1
+    if name == "einsum_path" and count != 1:
+        raise wrong(f"{name}: optimize", path, "a whole path", "contract until one array is left")
     return found
 
 

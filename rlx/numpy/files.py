@@ -56,7 +56,7 @@ def _read(name: str, read: Callable[..., np.ndarray], *args: Any, **keywords: An
     """The array that a function of NumPy makes of what is there, or an error of rlx."""
     try:
         return new_array(np.array(read(*args, **keywords)))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, BufferError) as error:
         raise FileFormatError(
             f"{name}: {error}",
             fix="give as many numbers as are asked for, in the form of the dtype",

@@ -186,6 +186,8 @@ def put(
     if way in ("clip", "wrap"):
         places = from_start(places, a.size, way)
     count = places.shape[0]
+    if count and not v.shape[0]:
+        raise ArgumentError("put: v is empty", fix="give a value or more")
     if v.shape[0] != count and count:
         v = v[np.arange(count, dtype="int32") % v.shape[0]]
     return reshape(ravel(a).at[places].set(v, mode="drop"), a.shape)
@@ -419,8 +421,8 @@ def delete(
     ):
         return take(arr, _places_without(ravel(integers("delete", obj)), size), place)
     known = obj if isinstance(obj, int | slice) else _known_places("delete", obj)
-    if isinstance(known, int) and not -size <= known < size:
-        raise outside(known, size, place, str(user_source()))
+    if not isinstance(known, slice) and np.ndim(known) == 0 and not -size <= int(known) < size:
+        raise outside(int(known), size, place, str(user_source()))
     return take(arr, np.delete(np.arange(size, dtype="int32"), known), place)
 
 

@@ -13,7 +13,7 @@ from ..ir.types import is_inexact
 from ..trace.apply import apply, as_operand, as_tensor
 from ..trace.arguments import choice, count_of, flag
 from ..trace.array import new_array
-from ..trace.array_arguments import known_number, scalar, vector, with_axes
+from ..trace.array_arguments import known_real, scalar, vector, with_axes
 from ..trace.axes import integer
 from ..trace.promotion import FLOAT, broadcast_to, convert, convert_exactly, result_dtype
 from .contraction import convolve, matmul, outer
@@ -263,7 +263,7 @@ def bartlett(M: int) -> Any:
 def kaiser(M: int, beta: float) -> Any:
     """A window of a Bessel function; beta trades width for low sides."""
     M = count_of("kaiser: M", M, -(2**31))
-    return new_array(np.kaiser(M, known_number("kaiser: beta", beta)).astype("float32"))
+    return new_array(np.kaiser(M, known_real("kaiser: beta", beta)).astype("float32"))
 
 
 # -- the Bessel function i0 ---------------------------------------------------------------------

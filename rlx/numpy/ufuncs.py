@@ -158,7 +158,7 @@ def apply_over_axes(func: Callable[..., Any], a: Tensor, axes: int | Sequence[in
     a = as_tensor(a)
     for axis in axes if isinstance(axes, Sequence) else (axes,):
         place = one_axis("apply_over_axes", axis, a.ndim)
-        found = func(a, axis=place)
+        found = as_tensor(func(a, axis=place))
         if found.ndim == a.ndim - 1:
             found = reshape(found, (*a.shape[:place], 1, *a.shape[place + 1 :]))
         a = found

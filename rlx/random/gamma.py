@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import numpy as rnp
-from ..ir.errors import ShapeError
+from ..ir.errors import AttributeValueError, ShapeError
 from ..trace.apply import apply, as_tensor
 from ..trace.axes import as_shape, integer, number
 from ..trace.control import while_loop
@@ -126,6 +126,8 @@ def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = None) -> An
 
 def _power(name: str, p: Any, dtype: np.dtype) -> Any:
     p = number(f"{name}: p", p)
+    if is_python_scalar(p) and not p > 0:
+        raise AttributeValueError(f"{name}: p is {p}", fix="use a power above 0")
     return p if is_python_scalar(p) else as_tensor(p).astype(dtype)
 
 

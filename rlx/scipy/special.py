@@ -294,7 +294,8 @@ def bessel_jn(z: Tensor, *, v: int, n_iter: int = 50) -> Any:
     The recurrence runs down from order `n_iter`, well above |z| but so that its growth, about
     (2 / z) ** n_iter * n_iter!, is no overflow; NaN at z = 0.
     """
-    order, steps = integer("bessel_jn: v", v), integer("bessel_jn: n_iter", n_iter)
+    order = integer("bessel_jn: v", v)
+    steps = count_of("bessel_jn: n_iter", n_iter, most=1 << 20)
     if not 0 <= order <= steps:
         raise ArgumentError(
             f"bessel_jn: the order v is {order}, n_iter is {steps}",

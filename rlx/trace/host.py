@@ -71,7 +71,8 @@ def to_numpy(x: Any, dtype: Any = None, *, copy: bool = False) -> np.ndarray:
     if wanted is None:
         wanted = found.dtype if has_dtype else _default_of_list(x, found)
     _check_range(found, wanted)
-    return np.array(found, dtype=wanted, copy=True if copy else None, order="C")
+    with np.errstate(over="ignore"):  # what a smaller dtype does not hold is infinite in it
+        return np.array(found, dtype=wanted, copy=True if copy else None, order="C")
 
 
 def _exact_integers(x: Any, found: np.ndarray) -> np.ndarray:

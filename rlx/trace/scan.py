@@ -11,7 +11,7 @@ from ..ir.tracebacks import boundary
 from ..ir.types import Size, Type
 from . import pytree
 from .apply import apply, as_tensor
-from .arguments import flag
+from .arguments import count_of, flag
 from .axes import integer, one_axis
 from .closures import constants_first, lift_leaf, trace_body, with_weak
 from .make_graph import Traced, check_function, function_name
@@ -60,7 +60,7 @@ def _row(type: Type) -> Type:
 
 def _length(arrays: Sequence[Any], tree: pytree.Structure, length: int | None) -> Size:
     sizes: list[tuple[str, Size]] = (
-        [] if length is None else [("length", integer("scan: length", length))]
+        [] if length is None else [("length", count_of("scan: length", length))]
     )
     for x, path in zip(arrays, pytree.paths(tree, "xs"), strict=True):
         if not x.shape:
@@ -168,6 +168,10 @@ def associative_scan(
     check_function(fn, "associative_scan: the function")
     leaves, tree = pytree.flatten(elems)
     tensors = [as_tensor(x) for x in leaves]
+    if not tensors:
+        raise ArgumentError(
+            "associative_scan: elems has no arrays", fix="give an array, or a tree of them"
+        )
     place = one_axis("associative_scan", axis, tensors[0].ndim)
     size = tensors[0].shape[place]
     if isinstance(size, Dim):
@@ -182,7 +186,7 @@ def associative_scan(
         found = pytree.flatten_like(tree, result, "associative_scan", sides)
         return [_as_before(as_tensor(y), x.type) for y, x in zip(found, a, strict=True)]
 
-    if reverse:
+    if flag("associative_scan: reverse", reverse):
         tensors = [apply("flip", x, axes=(place,)) for x in tensors]
     results = _associative(combine, tensors, place)
     if reverse:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from ..ir.errors import ArgumentError
+from ..ir.errors import ArgumentError, ShapeError
 from ..ir.graph import Value
 from ..ir.ops.control import pick, weave
 from ..ir.types import is_inexact
 from ..trace import pytree
+from ..trace.apply import as_tensor
 from ..trace.make_graph import check_function, from_values, function_name, trace
 from .run_graph import plain, run_graph
 
@@ -74,6 +75,13 @@ def opened(
         leaves = pytree.flatten_like(
             traced.in_tree, (tuple(given[:count]), {}), "closure_convert", SIDES
         )
+        for x, param in zip(leaves, traced.graph.params, strict=False):
+            if as_tensor(x).shape != param.shape:
+                raise ShapeError(
+                    f"{function_name(fn)}, converted for {param.type}, was given "
+                    f"{as_tensor(x).type}",
+                    fix="convert it again for arguments of other shapes",
+                )
         found = run_graph(traced.graph, [*leaves, *weave(moves, given[count:], fixed)])
         return traced.unflatten([plain(r) for r in found])
 

@@ -16,10 +16,12 @@ from ..ir.tracebacks import boundary
 from ..ir.types import is_complex, is_inexact
 from ..trace import pytree
 from ..trace.apply import apply, as_operand, operand_type
+from ..trace.arguments import flag, members
 from ..trace.array import Array
 from ..trace.make_graph import argument_origins, check_function, function_name, titled, trace
 from .grad import (
     TANGENT_SIDES,
+    check_pair,
     chosen_arguments,
     grad,
     moving_tangents,
@@ -56,6 +58,8 @@ def jvp(
             fix="write rlx.jvp(f, (x,), (t,))",
         )
 
+    has_aux = flag("jvp: has_aux", has_aux)
+
     def plain_call(primals: Any, tangents: Any) -> Any:
         return _jvp(fun, primals, tangents, has_aux)
 
@@ -67,6 +71,8 @@ def _jvp(
 ) -> Any:
     """The value and the derivative."""
     traced = trace(fun, primals, concrete=True)
+    if has_aux:
+        check_pair("jvp", traced)
     leaves, tree = pytree.flatten(tuple(primals))
     given = pytree.flatten_like(tree, tuple(tangents), "jvp", TANGENT_SIDES)
     active = [is_inexact(p.dtype) for p in traced.graph.params[: traced.n_args]]
@@ -92,6 +98,8 @@ def hvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
     >>> float(rlx.hvp(lambda x: x**3, (2.0,), (1.0,)))
     12.0
     """
+    primals = members("hvp: primals", primals)
+    tangents = members("hvp: tangents", tangents)
     argnums = tuple(range(len(primals))) if len(primals) > 1 else 0
     return jvp(grad(fn, argnums), primals, tangents)[1]
 
@@ -115,6 +123,7 @@ def jacfwd(
     """
 
     check_function(fun, "jacfwd: the function")
+    has_aux = flag("jacfwd: has_aux", has_aux)
 
     def plain_call(*args: Any, **kwargs: Any) -> Any:
         inner, picked = _of_chosen("jacfwd", fun, argnums, args, kwargs)
@@ -156,6 +165,7 @@ def jacrev(
     """
 
     check_function(fun, "jacrev: the function")
+    has_aux = flag("jacrev: has_aux", has_aux)
 
     def plain_call(*args: Any, **kwargs: Any) -> Any:
         inner, picked = _of_chosen("jacrev", fun, argnums, args, kwargs, allow_int)

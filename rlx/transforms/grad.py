@@ -17,6 +17,7 @@ from ..ir.ops.control import Split, filled, pick
 from ..ir.tracebacks import boundary
 from ..ir.types import Type, is_complex, is_float, is_inexact
 from ..trace import pytree
+from ..trace.arguments import flag
 from ..trace.axes import integer
 from ..trace.make_graph import Traced, check_function, from_values, function_name, titled, trace
 from .closures import Closure
@@ -86,6 +87,9 @@ def value_and_grad(
     """
 
     check_function(fun, "value_and_grad: the function")
+    has_aux = flag("value_and_grad: has_aux", has_aux)
+    holomorphic = flag("value_and_grad: holomorphic", holomorphic)
+    allow_int = flag("value_and_grad: allow_int", allow_int)
 
     def plain(*args: Any, **kwargs: Any) -> Any:
         return _both(fun, argnums, has_aux, holomorphic, allow_int, args, kwargs)
@@ -122,6 +126,15 @@ def _both(
         for is_active, p in zip(active, chosen_params, strict=False)
     ]
     return value, _as_arguments(args, chosen, slopes, argnums)
+
+
+def check_pair(what: str, traced: Traced) -> None:
+    """Raise unless a function with something extra returns it beside its result."""
+    if traced.out_tree.num_children != 2:
+        raise GradientError(
+            f"{what}: with has_aux, {traced.graph.name} must return (result, extra)",
+            fix="return a pair, or leave has_aux out",
+        )
 
 
 def wrapped(
@@ -185,6 +198,8 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     [5.0, 2.0]
     """
 
+    has_aux = flag("vjp: has_aux", has_aux)
+
     def plain(*primals: Any) -> Any:
         return _vjp(fun, primals, has_aux)
 
@@ -194,6 +209,8 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 def _vjp(fun: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> Any:
     """The value and the map back."""
     traced = trace(fun, primals, concrete=True)
+    if has_aux:
+        check_pair("vjp", traced)
     active = [is_inexact(p.dtype) for p in traced.graph.params[: traced.n_args]]
     active += [False] * len(traced.captures)
     parts, out_active = linearized(traced.graph, active)
@@ -252,7 +269,10 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     >>> float(value), float(push(1.0))
     (9.0, 6.0)
     """
+    has_aux = flag("linearize: has_aux", has_aux)
     traced = trace(fun, primals, concrete=True)
+    if has_aux:
+        check_pair("linearize", traced)
     active = [is_inexact(p.dtype) for p in traced.graph.params[: traced.n_args]]
     active += [False] * len(traced.captures)
     parts, out_active = linearized(traced.graph, active)
@@ -370,13 +390,8 @@ def _check_loss(fn: Any, traced: Traced, has_aux: bool, holomorphic: bool) -> No
     """The loss must be one real number without axes, or a complex one."""
     name, tree = function_name(fn), traced.out_tree
     if has_aux:
-        children = tree.children()
-        if len(children) != 2:
-            raise GradientError(
-                f"grad: with has_aux, {name} must return (loss, extra)",
-                fix="return a pair, or leave has_aux out",
-            )
-        tree = children[0]
+        check_pair("grad", traced)
+        tree = tree.children()[0]
     if tree.num_leaves != 1 or tree != pytree.structure(0):
         raise GradientError(
             f"grad needs a scalar loss, {name} returned {tree.num_leaves} values",

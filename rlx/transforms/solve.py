@@ -11,6 +11,7 @@ from ..ir.errors import ArgumentError, ShapeError
 from ..ir.tracebacks import boundary
 from ..trace import pytree
 from ..trace.apply import as_operand, as_tensor, operand_type
+from ..trace.arguments import flag
 from ..trace.make_graph import check_function, from_values, trace
 from .custom import custom_jvp, stop_gradient
 from .forward import jvp
@@ -111,6 +112,10 @@ def custom_linear_solve(
     """
     check_function(matvec, "custom_linear_solve: matvec")
     check_function(solve, "custom_linear_solve: solve")
+    if transpose_solve is not None:
+        check_function(transpose_solve, "custom_linear_solve: transpose_solve")
+    symmetric = flag("custom_linear_solve: symmetric", symmetric)
+    has_aux = flag("custom_linear_solve: has_aux", has_aux)
     b = pytree.map(as_tensor, b)
     product, outside = _closed("custom_linear_solve", matvec, b)
     count, specs = len(outside), pytree.map(lambda leaf: leaf.type, b)
@@ -186,6 +191,7 @@ def custom_root(
     check_function(f, "custom_root: f")
     check_function(solve, "custom_root: solve")
     check_function(tangent_solve, "custom_root: tangent_solve")
+    has_aux = flag("custom_root: has_aux", has_aux)
     guess = pytree.map(lambda x: stop_gradient(as_tensor(x)), initial_guess)
     explicit, outside = _closed("custom_root", f, guess)
 

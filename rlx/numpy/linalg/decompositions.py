@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ...trace.apply import apply
-from ...trace.arguments import flag
+from ...trace.arguments import choice, flag
 from ..arithmetic import abs, astype, sign
 from ..elementwise import Tensor
 from ..indexing import take_along_axis
 from ..manipulation import expand_dims, flip
 from ..sorting import argsort
-from .matrices import adjoint, check_matrix, check_square, inexact, symmetrized, wrong_value
+from .matrices import adjoint, check_matrix, check_square, inexact, symmetrized
 
 
 class EighResult(NamedTuple):
@@ -73,8 +73,7 @@ def qr(a: Tensor, mode: str = "reduced") -> Any:
     >>> (q @ r).round(5).tolist()
     [[3.0, 5.0], [4.0, 0.0]]
     """
-    if mode not in ("reduced", "complete", "full", "r"):
-        wrong_value("qr", f"there is no mode {mode!r}", fix='use "reduced", "complete" or "r"')
+    choice("qr: mode", mode, ("reduced", "complete", "full", "r"))
     (a,) = inexact(a)
     check_matrix("qr", a)
     q, r = apply("qr", a, full_matrices=mode == "complete")
@@ -140,8 +139,7 @@ def eigvalsh(a: Tensor, UPLO: str | None = "L", *, symmetrize_input: bool = True
 
 def _lower(a: Any, part: str | None, symmetrize: bool, name: str) -> Any:
     """The matrix whose lower part counts."""
-    if part not in (None, "L", "U"):
-        wrong_value(name, f"there is no part {part!r} of a matrix", fix='use "L" or "U"')
+    choice(f"{name}: part of a matrix", part, (None, "L", "U"))
     (a,) = inexact(a)
     check_square(name, a)
     if symmetrize:

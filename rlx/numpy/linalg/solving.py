@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ...trace.apply import apply, apply_like, as_tensor
+from ...trace.arguments import choice
 from ...trace.axes import broadcast_shapes, integer, number, some_axes
 from ...trace.promotion import broadcast_to, convert
 from .. import reductions
@@ -166,8 +167,7 @@ def slogdet(a: Tensor, *, method: str | None = None) -> Any:
     >>> slogdet([[0.0, 1.0], [1.0, 5.0]]).sign.tolist()
     -1.0
     """
-    if method not in (None, "lu", "qr"):
-        wrong_value("slogdet", f"there is no method {method!r}", fix='use "lu" or None')
+    choice("slogdet: method", method, (None, "lu", "qr"))
     (a,) = inexact(a)
     check_square("slogdet", a)
     return SlogdetResult(*apply("slogdet", a))

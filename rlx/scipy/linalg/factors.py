@@ -185,9 +185,7 @@ def qr(
 
     Q is square in mode "full", has no more columns than a in "economic"; "r" gives R alone.
     """
-    if mode not in ("full", "economic", "r"):
-        fix = 'use "full", "economic" or "r"'
-        wrong_value("qr", f"there is no mode {mode!r}", fix=fix)
+    choice("qr: mode", mode, ("full", "economic", "r"))
     if pivoting:
         wrong_value("qr", "columns are not exchanged", fix="call it with pivoting=False")
     (a,) = inexact(a)
