@@ -352,3 +352,9 @@ def test_a_compile_may_ask_for_another():
     cache = CompileCache(capacity=2)
     assert cache.get("outer", lambda: cache.get("inner", lambda: 1) + 1) == 2
     assert (cache.get("inner", lambda: 9), cache.stats.misses) == (1, 2)
+
+
+def test_specs_beside_a_graph_are_an_error() -> None:
+    graph = rlx.jit(lambda x: x * 2).lower(np.ones(3, "float32")).graph
+    with pytest.raises(rlx.errors.ArgumentError, match="whose parameters have types already"):
+        rlx.Session("cpu").compile(graph, rlx.spec((9,)))

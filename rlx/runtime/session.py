@@ -78,6 +78,11 @@ class Session:
         `options` may be a dict of the fields of `CompileOptions`, as {"tier": "max"}.
         """
         options = options_of(options)
+        if isinstance(program, Graph) and specs:
+            raise ArgumentError(
+                f"{program.name} is a graph, whose parameters have types already; specs were given",
+                fix="leave them out: session.compile(graph)",
+            )
         graph = program if isinstance(program, Graph) else self._closed(trace(program, specs))
         options.check_for(graph)
         options = as_asked(graph, options)
