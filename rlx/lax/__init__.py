@@ -172,6 +172,7 @@ from .reductions import (
     cummin,
     cumprod,
     cumsum,
+    padtype_to_pads,
     reduce,
     reduce_and,
     reduce_max,
@@ -179,6 +180,8 @@ from .reductions import (
     reduce_or,
     reduce_prod,
     reduce_sum,
+    reduce_window,
+    reduce_window_shape_tuple,
     reduce_xor,
     sort,
     sort_key_val,
@@ -211,9 +214,4 @@ from .shapes import (
     tile,
     transpose,
     unstack,
-)
-from .windows import (
-    padtype_to_pads,
-    reduce_window,
-    reduce_window_shape_tuple,
 )

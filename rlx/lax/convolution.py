@@ -12,8 +12,8 @@ from ..trace.arguments import check_precision, choice, count_of, flag, members, 
 from ..transforms.eager import eager
 from .contraction import dot_general
 from .operands import Tensor, integers, sequence, strict_dtype
+from .reductions import Padding, dilated_size, pads_of
 from .shapes import pad, rev, transpose
-from .windows import Padding, dilated_size, pads_of
 
 Spec = tuple[int, ...]
 # (batch, features, spatial...) in the order of JAX, which is that of TensorFlow

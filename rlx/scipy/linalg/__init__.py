@@ -17,7 +17,23 @@ from .factors import (
     solve,
     solve_triangular,
 )
-from .functions import det, eigh, eigh_tridiagonal, expm, expm_frechet, inv, polar, qr_multiply, svd
+from .functions import (
+    det,
+    eigh,
+    eigh_tridiagonal,
+    expm,
+    expm_frechet,
+    funm,
+    hessenberg,
+    inv,
+    polar,
+    qr_multiply,
+    rsf2csf,
+    schur,
+    solve_sylvester,
+    sqrtm,
+    svd,
+)
 from .named_matrices import (
     block_diag,
     circulant,
@@ -36,4 +52,3 @@ from .named_matrices import (
     pascal,
     toeplitz,
 )
-from .triangular import funm, hessenberg, rsf2csf, schur, solve_sylvester, sqrtm
