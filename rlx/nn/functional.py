@@ -27,9 +27,9 @@ from ..trace.promotion import (
 )
 from ..transforms.eager import eager
 from .attention import dot_product_attention as dot_product_attention
-from .scaled import get_scaled_dot_general_config as get_scaled_dot_general_config
-from .scaled import scaled_dot_general as scaled_dot_general
-from .scaled import scaled_matmul as scaled_matmul
+from .quantization import get_scaled_dot_general_config as get_scaled_dot_general_config
+from .quantization import scaled_dot_general as scaled_dot_general
+from .quantization import scaled_matmul as scaled_matmul
 
 Axis = int | tuple[int, ...] | None
 

@@ -20,8 +20,7 @@ from ..trace.arguments import choice
 from ..trace.axes import as_shape, broadcast_shapes, integer
 from ..trace.host import is_python_scalar, scalar_to_numpy
 from ..trace.promotion import FLOAT, fit, promote_operands
-from .keys import bits, split
-from .reuse import takes_key
+from .keys import bits, split, takes_key
 
 UNSIGNED = {size: np.dtype(f"uint{8 * size}") for size in (1, 2, 4, 8)}
 

@@ -23,8 +23,7 @@ from ..trace.control import while_loop
 from ..trace.promotion import FLOAT, broadcast_to, convert, fit, result_dtype
 from ..trace.scan import scan
 from .continuous import UNSIGNED, check_float, gumbel, is_high, uniform
-from .keys import bits, split
-from .reuse import takes_key
+from .keys import bits, split, takes_key
 
 # -- distributions of integers and bools -----------------------------------------------------------
 

@@ -25,8 +25,7 @@ from .continuous import (
     word_of,
 )
 from .discrete import rademacher
-from .keys import bits_of_each, split, split_each
-from .reuse import takes_key
+from .keys import bits_of_each, split, split_each, takes_key
 
 
 @takes_key

@@ -16,8 +16,7 @@ from ..trace.control import cond
 from ..trace.promotion import promote_operands
 from .continuous import gumbel, uniform
 from .discrete import randint
-from .keys import bits, split
-from .reuse import takes_key
+from .keys import bits, split, takes_key
 
 
 @takes_key

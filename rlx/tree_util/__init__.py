@@ -28,8 +28,8 @@ from ..trace.pytree import reduce_associative as tree_reduce_associative
 from ..trace.pytree import structure as tree_structure
 from ..trace.pytree import transpose as tree_transpose
 from ..trace.pytree import unflatten as tree_unflatten
-from .partial import Partial
 from .registry import (
+    Partial,
     all_leaves,
     register_dataclass,
     register_pytree_node,
