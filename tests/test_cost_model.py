@@ -11,13 +11,15 @@ import pytest
 import rlx
 import rlx.numpy as rnp
 from rlx.ir.errors import DeviceUnavailable
+from rlx.ir.graph import OPS
+from rlx.ir.types import Type
 from rlx.lower.cost import StepCost, step_costs
 from rlx.lower.pipeline import lower
 from rlx.lower.target import Target
 from rlx.runtime import calibrate
 from rlx.runtime.calibrate import is_whole, measured, rates_of
 from rlx.runtime.explain_device import Candidate, Explanation
-from rlx.runtime.rates import Curve, Rates, predict
+from rlx.runtime.rates import FACTORIZATIONS, Curve, Rates, predict
 from rlx.runtime.session import default_session
 
 FLAT = Curve(((1.0, 1e-9),))  # a nanosecond for each
@@ -106,7 +108,7 @@ def test_what_is_spread_over_much_lies_far():
 
 def test_what_was_not_measured_follows_from_what_was():
     assert RATES.seconds("product float64", 100) == pytest.approx(200e-9)
-    assert RATES.seconds("sort", 100) == pytest.approx(9000e-9)
+    assert RATES.seconds("sort", 100) == pytest.approx(500e-9)
     assert RATES.seconds("put", 100) == 0.0
 
 
@@ -202,3 +204,40 @@ def test_what_expressions_share_is_looked_at_once():
     graph = rlx.make_graph(doubled)(np.ones(8, np.float32))
     (cost,) = step_costs(lower(graph, Target("cpu")).program)
     assert cost.nbytes == 64
+
+
+LINALG = sorted(n for n, op in OPS.items() if op.module.startswith("rlx.ir.ops.linalg."))
+
+
+@pytest.mark.parametrize("name", [n for n in LINALG if n != "lu_pivots_to_permutation"])
+def test_rooms_of_linear_algebra_say_how_much_a_library_computes(name: str) -> None:
+    op = OPS[name]
+    assert op.rules.library_work is not None
+    kind, count = op.rules.library_work
+    assert kind in FACTORIZATIONS
+    others = [() if n == "cutoff" else None for n in op.operand_names[1:]]
+
+    def of(*shape: int) -> float:
+        types = [Type(np.dtype("float32"), shape if s is None else s) for s in (None, *others)]
+        return count(*types, **op.complete({}))
+
+    assert 7.5 < of(2000, 2000) / of(1000, 1000) < 8.5  # all grow with the cube of the side
+    assert of(5, 40, 40) == 5 * of(40, 40)
+    assert of(1, 1) > 0
+
+
+def test_sorts_count_comparisons_and_while_loops_say_that_they_do_not_count() -> None:
+    cpu = default_session("cpu").backend.target
+
+    def sort(x: Any) -> Any:
+        return rnp.sort(x, -1)
+
+    def of(*shape: int) -> float:
+        program = lower(rlx.make_graph(sort)(rlx.spec(shape)), cpu).program
+        return sum(cost.work.get("sort", 0.0) for cost in step_costs(program))
+
+    assert of(1 << 14) / of(1 << 13) == pytest.approx(2 * 14 / 13)
+    assert of(3, 1 << 13) == 3 * of(1 << 13)
+    again = rlx.explain_device(lambda x: rlx.while_loop(lambda c: c < 9, lambda c: c + 1, x), 0)
+    assert "a while loop: one round counted" in str(again)
+    assert "one round" not in str(rlx.explain_device(lambda x: x + 1, 0))

@@ -280,6 +280,14 @@ class Op:
         self._attach("work", kind)
         self._attach("work_kept", kept)
 
+    def library_work(self, kind: str, count: Callable[..., float]) -> None:
+        """Say how much a library call computes, for cost models.
+
+        `kind` is "direct" or "iterative", whose operations take differently long; `count(*types,
+        **attrs)` gives the operations in single precision that take as long.
+        """
+        self._attach("library_work", (kind, count))
+
     def nondifferentiable(self, reason: str) -> None:
         """State that the op has no derivative; its tangents are zero."""
         self._attach("nondifferentiable", reason)

@@ -40,6 +40,7 @@ class Rules:
     join: Function | None = None  # the sum of two results that are nowhere both other than zero
     choice: Sequence[Function | None] = ()  # for each argument, where its numbers are taken
     work: str | None = None  # the class of `Policy` it belongs to
+    library_work: tuple[str, Function] | None = None  # of a library call: its kind, and how much
     work_kept: Function | None = None  # the operands that keep the dtype they were written in
 
     # -- what it is -----------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from ..ir.dims import likely
 from .lir.expr import INSTRUCTIONS, Apply, Expr, Guard, Load, Reduce, walk
 from .lir.index import Variable
 from .lir.nests import Nest, is_dense, nests, traffic, trips
-from .lir.program import BranchStep, Program, RepeatStep, Step, nested_programs
+from .lir.program import BranchStep, Program, RepeatStep, Step, WhileStep, nested_programs
 from .work_class import COSTLY
 
 SHORT = 8  # rounds of a loop that fill no vector
@@ -21,11 +21,12 @@ OUTSIDE = ("input", "output", "constant")  # what is touched once in a run, with
 class StepCost:
     """One step, which runs `times` in a call; all counts are those of one run.
 
-    `work` has by kind: `additions` (simple instructions, in units of one), `series` (transcendental
-    ones, in the same units), `gather` (numbers read at computed places), `strided` (not side by
-    side), and what nests of loops do beside (operations of a `product float32`, numbers of a
-    `scan`). `nbytes` are read and written; of these `far` lie in arrays that the program was given
-    or makes, which are spread over `within` bytes.
+    `work` has by kind: `additions` (simple instructions, in units of one), `series`
+    (transcendental ones, in the same units), `gather` (numbers read at computed places),
+    `strided` (not side by side), and what nests of loops do beside (operations of a `product
+    float32`, numbers of a `scan`, comparisons of a `sort`, operations of `direct` and
+    `iterative` factorizations). `nbytes` are read and written; of these `far` lie in arrays
+    that the program was given or makes, which are spread over `within` bytes.
     """
 
     times: float = 1.0
@@ -54,12 +55,25 @@ def step_costs(program: Program, times: float = 1.0) -> list[StepCost]:
     return found
 
 
+def notes(program: Program) -> tuple[str, ...]:
+    """What the counts leave out, in words for the user."""
+    if any(has_while(step) for step in program.steps):
+        return ("a while loop: one round counted",)
+    return ()
+
+
+def has_while(step: Step) -> bool:
+    """Whether a step runs a `while` loop, or a program in it does."""
+    inner = (each for nested in nested_programs(step) for each in nested.steps)
+    return isinstance(step, WhileStep) or any(map(has_while, inner))
+
+
 def work(program: Program) -> tuple[int, int]:
     """The scalar instructions of one run, and the bytes that its steps read and write.
 
     A product of matrices has two instructions for each pair of numbers; a tanh counts as one. Of
-    branches the dearest counts; a `while` loop counts one round; a library call no instruction. A
-    symbolic size counts as a likely number.
+    branches the dearest counts; a `while` loop counts one round; a library call what its room says.
+    A symbolic size counts as a likely number.
     """
     flops = moved = 0
     for step in program.steps:

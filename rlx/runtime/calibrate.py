@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import platform
 import time
 import timeit
@@ -242,7 +243,7 @@ def _probes() -> list[_Probe]:
         *(_across(side) for side in (1 << 9, 1 << 11)),
         _scattering(1 << 20),
         _Probe("library", 1.0, _library, lambda: [_numbers(2, 2)]),
-        _Probe("sort", float(1 << 17), _sorted, lambda: [_shuffled(1 << 17)]),
+        *(_sorting(1 << power) for power in (17, 12)),
         _counted("stream", 4, _sum, FAR),
     ]
 
@@ -346,6 +347,11 @@ def _scattering(count: int) -> _Probe:
 
 def _places(count: int, among: int) -> np.ndarray:
     return np.random.default_rng(0).integers(0, among, count).astype(np.int32)
+
+
+def _sorting(count: int) -> _Probe:
+    size = count * math.log2(count)
+    return _Probe("sort", size, _sorted, lambda: [_shuffled(count)])
 
 
 def _library(x: Value) -> Value:

@@ -16,8 +16,10 @@ from ..trace.array import Array
 from ..trace.make_graph import Traced, function_name, trace
 from .devices import devices
 from .precision import prepared
-from .rates import Prediction, Rates, predict
+from .rates import FACTORIZATIONS, Prediction, Rates, predict
 from .session import CompileOptions, default_session
+
+HOST = "cpu"
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ def _row(candidate: Candidate) -> list[str]:
     if p is None:
         return [candidate.device, "-", "", "", "", "", candidate.reason]
     parts = (p.seconds, p.compute, p.memory, p.launches, p.transfer)
-    return [candidate.device, *map(_time, parts), ""]
+    return [candidate.device, *map(_time, parts), "; ".join(p.notes)]
 
 
 def _time(seconds: float) -> str:
@@ -131,7 +133,7 @@ def prediction(
     Arrays come and go at so many `places` of containers. `known` are rates other than those that
     are kept.
     """
-    from ..lower.cost import step_costs
+    from ..lower.cost import notes, step_costs
     from ..lower.pipeline import lower  # with all of lowering, 20 ms to import
     from .calibrate import rates
 
@@ -139,15 +141,19 @@ def prediction(
     # composites that the device takes whole do the work of what they are made of
     target = replace(session.backend.target, wants=frozenset())
     precise = prepared(graph, session.policy_for(options)).graph
-    steps = step_costs(lower(precise, target).program)
+    program = lower(precise, target).program
+    steps = step_costs(program)
     given, taken = _transferred(session.backend.memory, graph, operands)
     known = known or rates(session.device)
+    if session.device != HOST and any(set(FACTORIZATIONS) & step.work.keys() for step in steps):
+        known = replace(known, host=rates(HOST))
     if "stream" not in known.curves:
         raise DeviceUnavailable(
             f"the speed of {device} could not be measured", fix="name a device: jit(device=...)"
         )
     leaves = len(graph.params) + len(graph.results)
-    return predict(known, steps, leaves, places, given, taken)
+    found = predict(known, steps, leaves, places, given, taken)
+    return replace(found, notes=notes(program))
 
 
 def _transferred(

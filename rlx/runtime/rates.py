@@ -25,8 +25,15 @@ INSTEAD = {
     "strided": (1.0, "gather"),
     "scatter": (4.0, "gather"),
     "scan": (4.0, "stream"),
-    "sort": (90.0, "stream"),
+    "sort": (5.0, "stream"),
+    "direct": (4.5, PRODUCT),
+    "iterative": (4.5, PRODUCT),
 }
+
+
+# They follow from products: LAPACK shares its work among threads, so that on a machine that others
+# use a short measurement of it tells little (a QR of 96 by 96 took 0.3 or 80 ms).
+FACTORIZATIONS = ("direct", "iterative")
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,7 @@ class Rates:
     `leaf` each array that is given or made, and `place` each container and each place in it.
     The `curves` give seconds: `stream` by bytes, `put` and `get` (copies to the device and back)
     by bytes, the others by what `StepCost` counts; a device without `put` shares the host's memory.
+    `host` are the rates of the host, whose LAPACK factors matrices for all devices.
     """
 
     call: float
@@ -66,9 +74,12 @@ class Rates:
     leaf: float
     place: float
     curves: Mapping[str, Curve]
+    host: Rates | None = None
 
     def seconds(self, kind: str, size: float) -> float:
         """The time of so much work of a kind."""
+        if kind in FACTORIZATIONS and self.host is not None:
+            return self.host.seconds(kind, size)
         if kind in self.curves:
             return self.curves[kind].seconds(size)
         if kind.startswith("product ") and kind != PRODUCT:
@@ -102,6 +113,7 @@ class Prediction:
     memory: float
     launches: float
     transfer: float
+    notes: tuple[str, ...] = ()  # what was not counted
 
     @property
     def seconds(self) -> float:

@@ -34,7 +34,8 @@ class Nest:
     """Loops, and what they evaluate: the expressions that go to `places` of buffers.
 
     Beyond that they do so much (`count`) of a `kind` of work of their own: operations of a product
-    of a dtype, numbers of a scan.
+    of a dtype, numbers of a scan, comparisons of a sort, operations of a "direct" or "iterative"
+    factorization.
     """
 
     loops: tuple[Variable, ...]
@@ -84,9 +85,15 @@ def nests(step: Step, outer: tuple[Variable, ...] = ()) -> Iterator[Nest]:
             yield Nest(loops, (step.expr,), (place,), "scatter", trips(loops))
         case Sort():
             moved = 1 if step.places is None else 2  # a number alone, or with its place
-            yield Nest((), (), (), "sort", float(moved * likely(step.rows) * likely(step.length)))
+            length = likely(step.length)
+            count = moved * likely(step.rows) * length * math.log2(max(length, 2))
+            yield Nest((), (), (), "sort", count)
         case LibraryCall():
             yield Nest((), (), (), "library", float(trips(outer)))
+            if step.op.rules.library_work is not None:
+                kind, operations = step.op.rules.library_work
+                count = operations(*step.input_types, **step.attrs)
+                yield Nest((), (), (), kind, float(trips(outer) * count))
 
 
 def _stored(

@@ -29,6 +29,7 @@ from .matrices import (
     lesser,
     lower_part,
     on_diagonal,
+    operations,
     product,
     resized,
     rows,
@@ -109,6 +110,13 @@ def _eliminate(a: np.ndarray, pivots: np.ndarray, order: np.ndarray, start: int,
 
 
 lu.body(matrices(lu_factors))
+lu.library_work("direct", operations(lambda m, n, _: _eliminated(m, n)))
+
+
+def _eliminated(m: int, n: int) -> float:
+    """The operations of Gaussian elimination (Golub, Van Loan, "Matrix Computations", 3.2)."""
+    k = min(m, n)
+    return 2 * m * n * k - (m + n) * k**2 + 2 * k**3 / 3
 
 
 @lu.jvp
@@ -225,6 +233,9 @@ def qr_reference(x: np.ndarray, *, full_matrices: bool) -> tuple[np.ndarray, np.
 
 
 qr.body(Library())
+qr.library_work(
+    "direct", operations(lambda m, n, _, full_matrices: 4 * _eliminated(max(m, n), min(m, n)))
+)
 
 
 @qr.jvp

@@ -5,12 +5,13 @@ Matrices lie in the last two axes; the axes before them are a batch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ...dims import minimum
+from ...dims import likely, minimum
 from ...errors import DtypeError, ShapeError
 from ...graph import OPS, Value
 from ...types import Size, Type, as_dtype, is_complex, is_float
@@ -23,7 +24,24 @@ from ..index import gather
 from ..movement import broadcast, transpose
 from ..reduce import reduce_sum
 
+ITERATED = 15e4  # operations in the time that an iteration takes for the smallest matrix
 DTYPES = tuple(as_dtype(name) for name in ("float32", "float64", "complex64", "complex128"))
+
+
+def operations(count: Callable[..., float], least: float = 4e3) -> Callable[..., float]:
+    """What a library computes for matrices, each `count(m, n, columns, **attrs)`.
+
+    `columns` are those of a second operand, 0 without one. Each matrix takes as long as the `least`
+    operations beside. Complex numbers count four times.
+    """
+
+    def of_all(x: Type, *others: Type, **attrs: Any) -> float:
+        *batch, m, n = map(likely, x.shape)
+        columns = likely(others[0].shape[-1]) if others and others[0].rank > 1 else 0
+        each = 4 if is_complex(x.dtype) else 1
+        return math.prod(batch) * (least + each * count(m, n, columns, **attrs))
+
+    return of_all
 
 
 def check_matrix(x: Type, *, square: bool = False) -> None:

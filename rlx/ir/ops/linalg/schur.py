@@ -13,7 +13,7 @@ from ...errors import GradientError
 from ...graph import Value
 from ...op import define
 from ...types import Type, as_dtype, is_complex
-from .matrices import check_matrix
+from .matrices import ITERATED, check_matrix, operations
 
 STEPS = 40  # for each eigenvalue, after which the rest is NaN
 
@@ -74,6 +74,7 @@ def _mirror(x: np.ndarray) -> np.ndarray:
 
 
 hessenberg.body(Library())
+hessenberg.library_work("direct", operations(lambda m, n, _: 14 * n**3 / 3))
 hessenberg.jvp(lambda primals, tangents: _refuse("hessenberg"))
 
 
@@ -227,6 +228,7 @@ def _split(h: np.ndarray, z: np.ndarray, k: int) -> None:
 
 
 schur.body(Library())
+schur.library_work("iterative", operations(lambda m, n, _: 25 * n**3, ITERATED))
 schur.jvp(lambda primals, tangents: _refuse("schur"))
 
 

@@ -15,9 +15,11 @@ from ...types import Type
 from ..arithmetic import add, neg, sub
 from ..families import align
 from .matrices import (
+    ITERATED,
     adjoint,
     check_matrix,
     lapack,
+    operations,
     product,
     real_dtype,
     solve_with_shared,
@@ -48,6 +50,9 @@ def _solve_small(a: np.ndarray, b: np.ndarray, *, transpose_a: bool) -> np.ndarr
 
 
 linear_solve.body(systems(_solve_small, lambda **attrs: True))
+linear_solve.library_work(
+    "direct", operations(lambda m, n, columns, **attrs: 2 * n**3 / 3 + 2 * n**2 * columns)
+)
 
 
 @linear_solve.jvp
@@ -126,6 +131,7 @@ def pinv_reference(x: np.ndarray, cutoff: np.ndarray) -> np.ndarray:
 
 
 pinv.body(Library())
+pinv.library_work("iterative", operations(lambda m, n, _: 24 * m * n * min(m, n), ITERATED))
 
 
 def _pinv_tangent(t: Value, p: Value, x: Value, cutoff: Value) -> Value:

@@ -18,6 +18,7 @@ from ..constant import iota, like
 from ..convert import COMPLEX_OF, complex, convert, imag, real
 from ..reduce import argmax, reduce_sum
 from .matrices import (
+    ITERATED,
     adjoint,
     as_columns,
     as_rows,
@@ -29,6 +30,7 @@ from .matrices import (
     lapack,
     lesser,
     on_diagonal,
+    operations,
     product,
     real_dtype,
     real_part,
@@ -71,6 +73,10 @@ def eigh_reference(x: np.ndarray, *, compute_vectors: bool) -> tuple[np.ndarray,
 
 
 eigh.body(Library())
+eigh.library_work(
+    "iterative",
+    operations(lambda m, n, _, compute_vectors: (9 if compute_vectors else 3) * n**3, ITERATED),
+)
 
 
 @eigh.jvp
@@ -136,6 +142,10 @@ def eig_reference(x: np.ndarray, *, compute_vectors: bool) -> tuple[np.ndarray, 
 
 
 eig.body(Library())
+eig.library_work(
+    "iterative",
+    operations(lambda m, n, _, compute_vectors: (25 if compute_vectors else 10) * n**3, ITERATED),
+)
 
 
 @eig.jvp
@@ -213,6 +223,15 @@ def svd_reference(
 
 
 svd.body(Library())
+svd.library_work(
+    "iterative",
+    operations(
+        lambda m, n, _, full_matrices, compute_uv: (
+            (22 if compute_uv else 4) * (max(m, n) if full_matrices else min(m, n)) * m * n
+        ),
+        ITERATED,
+    ),
+)
 
 
 @svd.jvp

@@ -23,6 +23,7 @@ from .matrices import (
     lapack,
     lower_part,
     on_diagonal,
+    operations,
     product,
     solve_with_shared,
     transposed,
@@ -146,6 +147,7 @@ def _solve_small(
 
 
 triangular_solve.body(systems(_solve_small, lambda left_side, **attrs: left_side))
+triangular_solve.library_work("direct", operations(lambda m, n, columns, **attrs: n**2 * columns))
 
 
 @triangular_solve.jvp
@@ -237,6 +239,7 @@ def cholesky_reference(x: np.ndarray) -> np.ndarray:
 
 
 cholesky.body(matrices(lambda x: [cholesky_factor(x)]))
+cholesky.library_work("direct", operations(lambda m, n, _: n**3 / 3))
 
 
 def _cholesky_tangent(t: Value, factor: Value, x: Value) -> Value:
