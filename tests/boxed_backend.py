@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rlx.backends.backend import Availability, Backend, Executable
-from rlx.backends.device_entry import device_executable
+from rlx.backends.entries import device_executable
 from rlx.ir.graph import Graph
 from rlx.ir.interpret import interpret
 from rlx.ir.text import show

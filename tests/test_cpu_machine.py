@@ -18,7 +18,7 @@ from rlx.backends.cpu.llvm.compiling import Compiles, Units
 from rlx.backends.cpu.llvm.host import host
 from rlx.backends.cpu.llvm.machine import PLAIN, compile_beside
 from rlx.backends.cpu.llvm.text import Module, Vector
-from rlx.backends.held import no_collection
+from rlx.backends.locks import no_collection
 from rlx.ir.errors import InternalError
 from rlx.lower.pipeline import lower
 

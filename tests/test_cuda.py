@@ -21,8 +21,7 @@ import rlx.numpy as rnp
 from rlx.backends import registry
 from rlx.backends.c_like import cuda_c
 from rlx.backends.cuda import cards
-from rlx.backends.cuda.compiling import compiled
-from rlx.backends.cuda.machine import machine_of
+from rlx.backends.cuda.machine import compiled, machine_of
 from rlx.runtime.check_backend import SWEPT
 from rlx.runtime.session import _session
 

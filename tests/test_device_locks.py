@@ -16,7 +16,7 @@ import pytest
 import rlx
 import rlx.numpy as rnp
 from rlx.backends import registry
-from rlx.backends.forks import DeviceLock
+from rlx.backends.locks import DeviceLock
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 X = np.arange(6, dtype=np.float32)

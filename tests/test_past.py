@@ -15,7 +15,8 @@ import pytest
 import rlx
 import rlx.numpy as rnp
 from rlx import nn
-from rlx.backends import disk, sources
+from rlx.backends import disk
+from rlx.backends import disk as sources
 from rlx.runtime.session import default_session
 from rlx.transforms.jit.identity import identity
 
@@ -105,7 +106,7 @@ def ran(script: Path, cache: Path, seed: str = "0") -> str:
 
 def test_a_changed_function_of_another_module_is_recorded_again(cache, tmp_path):
     (tmp_path / "main.py").write_text(
-        "import rlx, layers\nfrom rlx.backends import sources\nsources.IMPORTED = float('inf')\n"
+        "import rlx, layers\nfrom rlx.backends import disk\ndisk.IMPORTED = float('inf')\n"
         "f = rlx.jit(lambda x: layers.deeper.scaled(x))\n"
         "print(f(1.0), f._entries.last.record is not None)\n"
     )
@@ -356,7 +357,7 @@ def test_sets_that_are_only_asked_have_no_order(cache, tmp_path):
     """The order of texts in a set is another in each process."""
     script = tmp_path / "script.py"
     script.write_text(
-        "import rlx\nfrom rlx.backends import sources\nsources.IMPORTED = float('inf')\n"
+        "import rlx\nfrom rlx.backends import disk\ndisk.IMPORTED = float('inf')\n"
         "NAMES, kind = {'a', 'b', 'c', 'd', 'e', 'f'}, 'b'\n"
         "asks = rlx.jit(lambda x: x * 2 if kind in {'a', 'b', 'c', 'd', 'e', 'f'} else x)\n"
         "order = rlx.jit(lambda x: {n: x + i for i, n in enumerate(NAMES)})\n"

@@ -9,7 +9,7 @@ import pytest
 
 import rlx
 import rlx.numpy as rnp
-from rlx.backends import sized_entry as sized_entry_module
+from rlx.backends import entries as sized_entry_module
 from rlx.backends.backend import MISS
 from rlx.ir.dims import dim, quotient
 from rlx.ir.errors import ShapeError, SymbolicSizeError

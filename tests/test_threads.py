@@ -15,8 +15,9 @@ from test_session import W, X, failing, layer, library_call
 
 import rlx
 import rlx.numpy as rnp
-from rlx.backends import forks, registry
-from rlx.backends.forks import Turns
+from rlx.backends import locks as forks
+from rlx.backends import registry
+from rlx.backends.locks import Turns
 from rlx.ir.gil import HAS_GIL
 from rlx.runtime.session import _session
 from rlx.transforms.jit.lru import LruCache

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.backends import disk, sources
+from rlx.backends import disk
+from rlx.backends import disk as sources
 from rlx.backends.cpu.llvm import machine
 from rlx.backends.cpu.llvm.host import Host
 from rlx.backends.cpu.products import choice as gemm_alternatives

@@ -16,7 +16,7 @@ from importlib import import_module
 from ..ir.errors import ArgumentError, DeviceUnavailable, UnknownDeviceError
 from ..ir.memory import Memory
 from .backend import Availability, Backend
-from .forks import opening
+from .locks import opening
 
 GROUP = "rlx.backends"
 

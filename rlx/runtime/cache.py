@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..backends.backend import Executable
-from ..backends.forks import Turns, hold_in_forks
+from ..backends.locks import Turns, hold_in_forks
 from ..ir.config import config
 
 # Held while anything is compiled. Little is lost, for LLVM works on all cores for one program.

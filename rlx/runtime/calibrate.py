@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backends.disk import disk_cache
-from ..backends.sources import EVERYTHING, hashed, sources
+from ..backends.disk import EVERYTHING, disk_cache, hashed, sources
 from ..ir.builder import build
 from ..ir.errors import RlxError
 from ..ir.graph import OPS, Graph, Value

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..backends.forks import hold_in_forks
+from ..backends.locks import hold_in_forks
 from ..ir.errors import ArgumentError, DonatedError
 from ..ir.gil import counts_exactly
 from ..ir.graph import Source, Value

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..backends import registry
 from ..backends.backend import Executable, Lasting
-from ..backends.forks import hold_in_forks
+from ..backends.locks import hold_in_forks
 from ..ir.bind import is_symbolic, unbound
 from ..ir.config import config
 from ..ir.errors import ArgumentError, DeviceMismatchError, SymbolicSizeError

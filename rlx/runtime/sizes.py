@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..backends.backend import MISS, Executable
-from ..backends.sized_entry import Sizes, sized_entry
+from ..backends.entries import Sizes, sized_entry
 from ..ir.bind import check_sizes, concrete_type, concretize
 from ..ir.errors import SymbolicSizeError
 from ..ir.graph import Graph

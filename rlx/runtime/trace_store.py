@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..backends.backend import Lasting
-from ..backends.disk import disk_cache
-from ..backends.sources import EVERYTHING, hashed, sources
+from ..backends.disk import EVERYTHING, disk_cache, hashed, sources
 from ..ir.config import config
 from ..ir.graph import Graph, Value
 from ..ir.types import Type, as_dtype

@@ -26,7 +26,7 @@ abstract; `opencl_c.py` is an example. What the kernels rely on:
   less than the width; the sign moves in signed ones), `and or xor not` (logical on bool), `eq ne`,
   `lt le gt ge` of numbers, `select` (operands: condition, yes, no), `cast` (between numbers whose
   values fit; integers wrap around), `bitcast` (same size), and of floats `abs sqrt floor ceil
-  trunc round fma rem` and the functions `exp log ...` that `special_bodies.py` does not make.
+  trunc round fma rem` and the functions `exp log ...` that `bodies.py` does not make.
   A language without `fma` says "({0} * {1} + {2})".
 - **Indices** are int32, or int64 where an array is so large and `has_wide_index`.
 - **Products**: `plan` takes a `claim` for what a library of the device computes: it gives None, or

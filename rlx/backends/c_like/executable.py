@@ -12,13 +12,12 @@ from ...ir.graph import Graph
 from ...ir.memory import Memory
 from ...ir.types import DTYPES
 from ...lower.cost import work
-from ...lower.lir.program import Program
-from ...lower.pipeline import lower
+from ...lower.lir.program import LibraryCall, Program
+from ...lower.pipeline import Lowered, lower
 from ...lower.target import FLOATS, NUMBERS, Target
 from ..backend import Executable
-from ..device_entry import device_executable
+from ..entries import device_executable
 from .plan import Plan
-from .report import report
 
 MOST_RANKED = 64
 CONTRACTED = frozenset((*FLOATS, "int32", "int64", "uint32", "uint64"))
@@ -89,3 +88,16 @@ def kernel_executable(
         seconds=dict(zip(PHASES, spans, strict=True)),
         work=lambda: work(made.program),
     )
+
+
+# -- what became of the ops of a program that runs as kernels --------------------------------------
+
+
+def report(lowered: Lowered, made: Plan, *more: str) -> str:
+    """A line for each op, the number of kernels, and what runs on the host."""
+    lines = [lowered.report, f"kernels: {len(made.kernels)}"]
+    for program in made.program.programs:
+        for step in program.steps:
+            if isinstance(step, LibraryCall):
+                lines.append(f"{step.op.name}: library: on the host, with copies to and fro")
+    return "\n".join([*lines, *more])

@@ -24,8 +24,8 @@ from ...lower.lir.program import Program
 from ...lower.pipeline import Lowered, lower
 from ...lower.target import Target
 from ..backend import Availability, Backend, Executable, Lasting
-from ..held import no_collection
-from ..sized_entry import Sizes, sized_entry
+from ..entries import Sizes, sized_entry
+from ..locks import no_collection
 from .disk_code import Code, DiskEntry, facts
 from .donation import lifetimes, reused_memory
 from .host_calls import HostCalls, constant_name

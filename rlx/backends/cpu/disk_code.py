@@ -23,8 +23,7 @@ from ...ir.op import Op
 from ...ir.ops.custom import Rule
 from ...ir.types import as_dtype
 from ...lower.target import Target
-from ..disk import disk_cache
-from ..sources import hashed, sources
+from ..disk import disk_cache, hashed, sources
 from .donation import Lifetimes
 from .host_calls import Call
 from .llvm.machine import compiler

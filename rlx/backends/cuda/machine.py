@@ -10,12 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.errors import DeviceLostError, DtypeError
+from ...ir.errors import (
+    DeviceLostError,
+    DeviceMemoryError,
+    DtypeError,
+    InternalError,
+    KernelBuildError,
+)
 from ..c_like.dialect import Limits
-from ..forks import DeviceLock
+from ..disk import disk_cache, hashed
+from ..locks import DeviceLock
 from .cards import library
-from .compiling import compiled
-from .faults import lost, translated
 
 LEAST = 16  # bytes of an array's memory
 THREADS = 256  # of a group
@@ -215,3 +220,140 @@ class CudaMachine:
 def machine_of(kind: str, number: int) -> CudaMachine:
     """The open device of a number, one for all its names."""
     return CudaMachine(kind, number)
+
+
+# -- compiles CUDA C with NVRTC, and remembers the binaries on disk --------------------------------
+
+
+# products are rounded before they are added, as on other devices
+OPTIONS = ("--fmad=false", "--std=c++17")
+HIP_OPTIONS = ("-ffp-contract=off", "-std=c++17")
+NOTED = 20  # lines of the compiler's complaints that an error shows
+
+
+def architecture(capability: str, known: tuple[int, ...]) -> tuple[str, bool]:
+    """The architecture to compile for, and whether that gives a binary.
+
+    A device newer than the compiler takes an intermediate code, which its driver translates.
+
+    >>> architecture("90", (75, 80, 90)), architecture("103", (75, 80, 90))
+    (('sm_90', True), ('compute_90', False))
+    """
+    number = int(capability)
+    if number in known:
+        return f"sm_{number}", True
+    return f"compute_{max((n for n in known if n <= number), default=min(known))}", False
+
+
+def compiled(device: str, text: str, capability: str) -> bytes:
+    """The binary of a text for a device of a compute capability."""
+    nvrtc: Any = library().cuda.nvrtc
+    is_hip = library().cuda.runtime.is_hip
+    if is_hip:
+        wanted, is_binary, options = capability, False, HIP_OPTIONS
+    else:
+        wanted, is_binary = architecture(capability, tuple(nvrtc.getSupportedArchs()))
+        options = (*OPTIONS, f"--gpu-architecture={wanted}")
+    disk = disk_cache()
+    key = hashed("cuda", text, wanted, options, nvrtc.getVersion(), is_hip)
+    known = disk.get(key) if disk else None
+    if known is not None:
+        return known
+    binary = _compile(nvrtc, device, text, options, is_binary)
+    if disk:
+        disk.put(key, binary)
+    return binary
+
+
+def _compile(
+    nvrtc: Any, device: str, text: str, options: tuple[str, ...], is_binary: bool
+) -> bytes:
+    program = nvrtc.createProgram(text, "rlx.cu", (), ())
+    try:
+        nvrtc.compileProgram(program, options)
+        return nvrtc.getCUBIN(program) if is_binary else nvrtc.getPTX(program)
+    except nvrtc.NVRTCError as error:
+        raise KernelBuildError(
+            f"{device} cannot build the kernels of this function: {error}",
+            notes=nvrtc.getProgramLog(program).splitlines()[:NOTED],
+            fix="report this with the text, compiled.stages['cuda']; device='cpu' runs it "
+            "meanwhile",
+        ) from error
+    finally:
+        nvrtc.destroyProgram(program)
+
+
+# -- what errors of CuPy mean for the user of rlx --------------------------------------------------
+
+
+OUT_OF_MEMORY = 2  # of the runtime and of the driver
+NO_MEMORY_FOR_BLAS = 3  # cuBLAS could not allocate what it needs
+# After these a process cannot use the device any more; numbers of the runtime and of the driver.
+LOST = frozenset(
+    (
+        4,  # the driver is shutting down
+        46,  # all devices are busy or unavailable
+        201,  # the context is not valid
+        214,  # an error in memory that cannot be corrected
+        700,  # a kernel used an address that is not its
+        702,  # a kernel ran too long
+        709,  # the context was destroyed
+        710,  # an assertion failed in a kernel
+        714,  # the stack is corrupt
+        715,  # an illegal instruction
+        716,  # a misaligned address
+        717,  # an address of another space
+        718,  # an invalid program counter
+        719,  # a kernel failed
+        999,  # unknown
+    )
+)
+
+
+@contextmanager
+def translated(device: str, doing: str) -> Iterator[None]:
+    """Raise errors of rlx for those of CuPy."""
+    cuda = library().cuda
+    failures = (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError)
+    try:
+        yield
+    except cuda.memory.OutOfMemoryError as error:
+        raise _no_memory(device, doing, error) from error
+    except failures as error:
+        if error.status == OUT_OF_MEMORY:
+            raise _no_memory(device, doing, error) from error
+        if error.status in LOST:
+            raise lost(device, doing, str(error)) from error
+        raise _failed(device, doing, error) from error
+    except RuntimeError as error:
+        # the class of cuBLAS's errors cannot be imported where the library is missing
+        if type(error).__name__ != "CUBLASError":
+            raise
+        if error.status == NO_MEMORY_FOR_BLAS:  # type: ignore[attr-defined]
+            raise _no_memory(device, doing, error) from error
+        raise _failed(device, doing, error) from error
+
+
+def lost(device: str, doing: str, note: str) -> DeviceLostError:
+    """The error for a device that this process cannot use any more."""
+    return DeviceLostError(
+        f"{device} was lost at {doing}",
+        notes=[note],
+        fix="start Python again: the driver gives a process that lost a device no new one; "
+        "other devices, as device='cpu', go on working here",
+    )
+
+
+def _no_memory(device: str, doing: str, error: Exception) -> DeviceMemoryError:
+    return DeviceMemoryError(
+        f"{device} has not enough memory for {doing}",
+        notes=[str(error)],
+        fix="drop arrays that are no longer needed, or use a smaller batch",
+    )
+
+
+def _failed(device: str, doing: str, error: Exception) -> InternalError:
+    return InternalError(
+        f"{device} failed at {doing}: {error}",
+        fix="report this with the program; device='cpu' runs it meanwhile",
+    )

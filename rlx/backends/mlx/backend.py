@@ -16,7 +16,7 @@ from ...ir.text import show
 from ...lower.legalize import legalize
 from ...lower.target import Target
 from ..backend import Availability, Backend, Executable
-from ..device_entry import device_executable
+from ..entries import device_executable
 from ..graph_table import prepare, report, ways_of
 
 INSTALL = 'pip install "rlx[mlx]"'

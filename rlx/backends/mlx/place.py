@@ -13,7 +13,7 @@ import mlx.core as mx
 from ...ir.body import Fill, Move, View
 from ...ir.errors import DeviceFailure, DeviceMemoryError, RlxError
 from ...ir.graph import Graph, Node, Value
-from ..forks import check_process
+from ..locks import check_process
 
 FIX = "use smaller arrays, or delete those you no longer need"
 _MAIN = threading.main_thread()

@@ -13,14 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.errors import DeviceLostError, KernelBuildError
+from ...ir.errors import DeviceFailure, DeviceLostError, DeviceMemoryError, KernelBuildError
 from ..c_like.dialect import Limits
 from ..c_like.plan import Launch
 from ..c_like.runner import Place
-from ..disk import disk_cache
-from ..forks import DeviceLock
-from ..sources import hashed
-from .faults import translated
+from ..disk import disk_cache, hashed
+from ..locks import DeviceLock
 from .platforms import library, title
 
 LEAST = 64  # bytes of a buffer; none may be empty
@@ -337,3 +335,36 @@ class _Bound:
                 self.kernel.set_arg(offset, np.int64(place.start))
             if not self.changes[number]:
                 self.last[number] = place
+
+
+# -- what PyOpenCL raises, as errors of rlx --------------------------------------------------------
+
+
+MEMORY = ("MEM_OBJECT_ALLOCATION_FAILURE", "OUT_OF_HOST_MEMORY", "INVALID_BUFFER_SIZE")
+LOST = ("DEVICE_NOT_AVAILABLE", "INVALID_COMMAND_QUEUE", "INVALID_CONTEXT", "OUT_OF_RESOURCES")
+
+
+@contextmanager
+def translated(device: str, doing: str) -> Iterator[None]:
+    """Raise errors of rlx for those of PyOpenCL."""
+    cl = library()
+    try:
+        yield
+    except cl.Error as error:
+        said = str(error)
+        if isinstance(error, cl.MemoryError) or any(name in said for name in MEMORY):
+            raise DeviceMemoryError(
+                f"{device} has not enough memory for {doing}",
+                notes=[said],
+                fix="drop arrays that are no longer needed, or use a smaller batch",
+            ) from error
+        if any(name in said for name in LOST):
+            raise DeviceLostError(
+                f"{device} was lost at {doing}",
+                notes=[said],
+                fix="call again: the device is opened anew; make its arrays again from the host's",
+            ) from error
+        raise DeviceFailure(
+            f"{device} failed at {doing}: {said}",
+            fix="report this with the program; device='cpu' runs it meanwhile",
+        ) from error

@@ -13,13 +13,13 @@ from ..backend import Availability, Backend, Executable
 from ..c_like.dialect import Limits
 from ..c_like.executable import kernel_executable, kernel_target
 from ..c_like.plan import Plan, plan
-from ..forks import opening
+from ..locks import opening
 from . import adapters
 from .device import Device
 from .few_arrays import few_arrays
+from .machine import Loaded
 from .memory import Data, WebgpuMemory
 from .places import nbytes_of, place_temporaries
-from .program import Loaded
 from .wgsl import Wgsl
 
 THREADS = 64  # of a group: two or one of those that hardware runs at once

@@ -15,7 +15,7 @@ from ...ir.errors import (
     KernelBuildError,
     RlxError,
 )
-from ..forks import DeviceLock
+from ..locks import DeviceLock
 from . import adapters
 from .blocks import Block, Pool
 from .layout import Layout

@@ -15,7 +15,7 @@ from ...ir.sharding import Shardings
 from ...ir.text import show
 from ...lower.target import Target
 from ..backend import Availability, Backend, Executable
-from ..device_entry import device_executable
+from ..entries import device_executable
 
 INSTALL = {"gpu": 'pip install "jax[cuda13]"', "tpu": 'pip install "jax[tpu]"'}
 NAMES = "write xla, xla:cpu, xla:gpu or xla:gpu:1"

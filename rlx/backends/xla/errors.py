@@ -8,7 +8,7 @@ import jax
 
 from ...ir.errors import DeviceFailure, DeviceMemoryError, KernelBuildError, RlxError
 from ...ir.source import user_source
-from ..forks import check_process
+from ..locks import check_process
 
 _PROCESS = os.getpid()  # of JAX's threads, which a forked child has not
 OUT_OF_MEMORY = ("RESOURCE_EXHAUSTED", "Out of memory", "out of memory")

@@ -14,8 +14,7 @@ from jax.experimental import serialize_executable
 from ...ir.fingerprint import fingerprint, is_portable
 from ...ir.graph import Graph
 from ..cpu.llvm.host import host
-from ..disk import DiskCache, disk_cache, tell
-from ..sources import hashed, sources
+from ..disk import DiskCache, disk_cache, hashed, sources, tell
 
 
 def kept_or_made(

@@ -19,10 +19,8 @@ from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 from typing import final
 
-from rlx.backends.disk import disk_cache
-from rlx.backends.forks import Turns, hold_in_forks
-from rlx.backends.held import short_turns
-from rlx.backends.sources import hashed
+from rlx.backends.disk import disk_cache, hashed
+from rlx.backends.locks import Turns, hold_in_forks, short_turns
 
 from . import machine
 from .host import host

@@ -27,8 +27,7 @@ from functools import cache
 import llvmlite
 import llvmlite.binding as llvm
 
-from rlx.backends.forks import hold_in_forks
-from rlx.backends.held import Held, PutBack
+from rlx.backends.locks import Held, PutBack, hold_in_forks
 from rlx.ir.errors import InternalError
 
 from .host import host

@@ -25,8 +25,7 @@ from ....ir.bind import is_symbolic
 from ....ir.config import config
 from ....lower.lir.program import Buffer, Chain, Contraction, Copy, Kernel, Program, Rows, Step
 from ....lower.target import Target
-from ...disk import DiskCache, disk_cache
-from ...sources import hashed, sources
+from ...disk import DiskCache, disk_cache, hashed, sources
 from ..llvm import machine
 from ..llvm.compiling import Compiles
 from ..llvm.host import Host
