@@ -77,7 +77,7 @@ LATER = """
 import json, sys
 import numpy as np
 import rlx, rlx.numpy as rnp
-from rlx.backends import sources
+from rlx.backends import disk as sources
 sources.IMPORTED = float("inf")
 x = np.linspace(-1, 2, 24, dtype=np.float32).reshape(4, 6)
 spd = x @ x.T + 4 * np.eye(4, dtype=np.float32)

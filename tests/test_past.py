@@ -52,7 +52,7 @@ import functools
 import numpy as np
 import rlx, rlx.numpy as rnp
 from rlx import nn
-from rlx.backends import sources
+from rlx.backends import disk as sources
 sources.IMPORTED = float("inf")
 x = np.linspace(-1, 2, 24, dtype=np.float32).reshape(4, 6)
 outside = rlx.array(x + 1)

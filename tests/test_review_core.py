@@ -9,7 +9,7 @@ import pytest
 
 import rlx
 import rlx.numpy as rnp
-from rlx.backends import entries as sized_entry_module
+from rlx.backends import entries
 from rlx.backends.backend import MISS
 from rlx.ir.dims import dim, quotient
 from rlx.ir.errors import ShapeError, SymbolicSizeError
@@ -120,13 +120,13 @@ def test_an_argument_is_named_in_a_later_call(options) -> None:
 
 def test_a_sized_entry_keeps_to_the_shapes_of_its_own_call(monkeypatch) -> None:
     """Between any two lines of one call, another thread may make calls of other sizes."""
-    monkeypatch.setattr(sized_entry_module, "KEPT", 1)
+    monkeypatch.setattr(entries, "KEPT", 1)
     types = [Type(np.dtype("float32"), (dim("n"),))]
 
     def make(sizes):
         return lambda x: sizes["n"] if x.shape == (sizes["n"],) else MISS
 
-    entry = sized_entry_module.sized_entry(types, make)
+    entry = entries.sized_entry(types, make)
 
     def between(frame, event, argument):
         if frame.f_code is not entry.__code__:

@@ -15,8 +15,7 @@ from test_session import W, X, failing, layer, library_call
 
 import rlx
 import rlx.numpy as rnp
-from rlx.backends import locks as forks
-from rlx.backends import registry
+from rlx.backends import locks, registry
 from rlx.backends.locks import Turns
 from rlx.ir.gil import HAS_GIL
 from rlx.runtime.session import _session
@@ -334,7 +333,7 @@ def test_a_forked_child_does_not_wait_for_who_waits_in_the_parent(monkeypatch):
         def __exit__(self, *error: object) -> None:
             pass
 
-    monkeypatch.setattr(forks, "_held", [(5, turns), (6, Waiter())])
+    monkeypatch.setattr(locks, "_held", [(5, turns), (6, Waiter())])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         child = os.fork()
