@@ -13,7 +13,7 @@ from ..trace.apply import apply, as_operand, as_tensor, operand_type
 from ..trace.arguments import callable_of, choice, flag, wrong
 from ..trace.axes import integer, number, one_axis
 from ..trace.host import is_python_scalar
-from ..trace.index_items import INDEX, index_dtype
+from ..trace.index.items import INDEX, index_dtype
 from ..trace.promotion import convert
 from .operands import Tensor, axes_of, integers, sequence, strict_dtype
 

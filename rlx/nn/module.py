@@ -30,7 +30,7 @@ from typing_extensions import dataclass_transform
 from ..ir.errors import ArgumentError, DtypeError, ImmutableError, StaticArgumentError
 from ..trace import pytree
 from ..trace.array import Array
-from ..trace.ownership import InField, put_in_field, ties_of
+from ..trace.index.aliasing import InField, put_in_field, ties_of
 from ..trace.tensor import TracedTensor
 
 # -- what the fields of modules hold: arrays that nobody assigns to --------------------------------

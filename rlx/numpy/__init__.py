@@ -7,12 +7,12 @@ composed from ops, so all of them differentiate, batch and compile. Read `elemen
 import sys
 
 from ..trace.array import Array as ndarray
-from ..trace.assignment import assign as setitem
-from ..trace.assignment import in_place
-from ..trace.indexing import getitem
+from ..trace.index.assign import assign as setitem
+from ..trace.index.assign import in_place
+from ..trace.index.read import getitem
+from ..trace.index.update import at
 from ..trace.operators import FUNCTIONS
 from ..trace.promotion import result_type
-from ..trace.updates import at
 from . import fft, linalg
 from .arithmetic import (
     abs,

@@ -29,7 +29,7 @@ from ..trace.array import Array
 from ..trace.by_numpy import converted, is_free, short
 from ..trace.control import while_loop
 from ..trace.host import is_python_scalar
-from ..trace.ownership import is_part
+from ..trace.index.aliasing import is_part
 from ..trace.promotion import (
     convert,
     convert_exactly,

@@ -15,7 +15,7 @@ from ..trace.apply import apply, apply_like, as_operand, as_tensor
 from ..trace.arguments import choice, count_of, members
 from ..trace.array import Array
 from ..trace.array_arguments import scalar
-from ..trace.ownership import is_part
+from ..trace.index.aliasing import is_part
 from ..trace.promotion import convert, convert_exactly, fit_operands, pointwise, result_dtype
 from .arithmetic import copysign
 from .creation import zeros

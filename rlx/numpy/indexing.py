@@ -21,8 +21,7 @@ from ..trace.arguments import choice, flag, members, size_of, wrong
 from ..trace.array import Array
 from ..trace.array_arguments import with_axes
 from ..trace.axes import broadcast_shapes, one_axis
-from ..trace.bounds import outside
-from ..trace.index_items import index_dtype
+from ..trace.index.items import index_dtype, outside
 from ..trace.placement import home
 from ..trace.promotion import broadcast_to, convert, convert_exactly, result_dtype
 from ..trace.tensor import TracedTensor

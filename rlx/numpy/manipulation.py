@@ -23,7 +23,7 @@ from ..trace.axes import as_shape, integer, one_axis, resolve_shape, some_axes
 from ..trace.axes import broadcast_shapes as _broadcast_shapes
 from ..trace.by_numpy import is_free, joined, reshaped, transposed
 from ..trace.host import to_numpy
-from ..trace.ownership import is_part
+from ..trace.index.aliasing import is_part
 from ..trace.promotion import broadcast_operands, convert, convert_exactly, result_dtype
 from ..trace.promotion import broadcast_to as _broadcast_to
 from ..trace.tensor import TracedTensor

@@ -13,7 +13,7 @@ from ..trace.apply import as_tensor
 from ..trace.arguments import choice, members
 from ..trace.array import Array
 from ..trace.axes import as_shape
-from ..trace.index_items import index_dtype
+from ..trace.index.items import index_dtype
 from ..trace.promotion import convert
 from ..trace.tensor import TracedTensor
 from .arithmetic import clip

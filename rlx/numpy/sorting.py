@@ -12,7 +12,7 @@ from ..trace.apply import apply, apply_like, as_operand, as_tensor
 from ..trace.arguments import choice, flag, members, wrong
 from ..trace.array_arguments import vector
 from ..trace.axes import integer, one_axis
-from ..trace.index_items import index_dtype
+from ..trace.index.items import index_dtype
 from ..trace.promotion import convert, convert_exactly, result_dtype
 from .arithmetic import subtract
 from .elementwise import Tensor, add, less, less_equal, multiply

@@ -18,8 +18,8 @@ from ..ir.memory import Memory
 from ..ir.policy import AS_WRITTEN, Policy
 from ..ir.tracebacks import hide_frames
 from ..ir.types import Type
-from ..trace import ownership
 from ..trace.array import Array
+from ..trace.index import aliasing
 from .arrays import (
     check_output,
     is_dense,
@@ -81,7 +81,7 @@ class CompiledGraph:
             result = executable.entry(*arrays, *executable.held)
             if result is executable.miss:
                 return self._plan(arrays)()
-            return ownership.make_here(result) if ownership.open_traces else result
+            return aliasing.make_here(result) if aliasing.open_traces else result
         except BaseException as error:
             hide_frames(error)
             raise
@@ -326,7 +326,7 @@ class CompiledGraph:
         else:
             result = executable.entry(*prepared, *executable.held)
         assert result is not executable.miss, "prepared arguments fit"
-        result = ownership.make_here(result) if ownership.open_traces else result
+        result = aliasing.make_here(result) if aliasing.open_traces else result
         return result if isinstance(result, tuple) else (result,)
 
     def _result_types(self, arrays: Sequence[Any]) -> list[Type]:

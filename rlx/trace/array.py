@@ -11,9 +11,9 @@ import numpy as np
 from ..ir.errors import AttributeValueError, BoundsError, DeviceUnavailable, DtypeError, ShapeError
 from ..ir.memory import Memory, Shared, Sharing
 from ..ir.types import Type
-from . import ownership
 from .foreign import DEVICES, HOST_DEVICES, given, place_of
 from .host import no_memory
+from .index import aliasing
 from .operators import QUICK, Operators
 
 
@@ -40,8 +40,8 @@ class Array(Operators):
             data.flags.writeable = False
         self._data = data
         self._device = device
-        if ownership.open_traces:
-            self._ties = ownership.new_ties()
+        if aliasing.open_traces:
+            self._ties = aliasing.new_ties()
 
     @property
     def type(self) -> Type:
@@ -201,7 +201,7 @@ class Array(Operators):
         for i in range(len(self)):
             if self._data is not data:  # something was assigned between two rows
                 data, host = self._data, self.host()
-            yield ownership.is_part(self, Array(host[i]).to(self._device))
+            yield aliasing.is_part(self, Array(host[i]).to(self._device))
 
     def __format__(self, spec: str) -> str:
         return format(self.item() if not self.shape else self.host(), spec)

@@ -24,10 +24,11 @@ from ..ir.graph import OPS
 from ..ir.op import Op
 from ..ir.ops.families import KINDS
 from ..ir.types import DTYPES, Type, is_bool, is_inexact, is_integer
-from . import ownership, short_ways
+from . import short_ways
 from .apply import as_operand
 from .array import Array
 from .host import is_python_scalar, scalar_to_numpy
+from .index import aliasing
 from .promotion import check_fits
 
 SMALL = 4096  # numbers; NumPy takes a few microseconds for them
@@ -80,7 +81,7 @@ def of_one(function: Callable[[Any], Any], chosen: Chosen) -> Callable[[Any], An
     @functools.wraps(function)
     def quick(x: Any, /) -> Any:
         nonlocal hot, left
-        if type(x) is not Array or not short_ways.is_open or ownership.open_traces:
+        if type(x) is not Array or not short_ways.is_open or aliasing.open_traces:
             return function(x)
         if hot is not None and type(made := hot(x)) is Array:
             return made
@@ -125,7 +126,7 @@ def of_two(
     @functools.wraps(function)
     def quick(x: Any, y: Any, /) -> Any:
         nonlocal hot, left
-        if not short_ways.is_open or ownership.open_traces:
+        if not short_ways.is_open or aliasing.open_traces:
             return function(x, y)
         if type(x) is not Array:
             return number_first(y, x) if type(y) is Array else function(x, y)
@@ -250,7 +251,7 @@ def _ufunc(op: Op, dtype: np.dtype, count: int) -> np.ufunc | None:
 def is_free(x: Any) -> bool:
     """Whether an array is known, on the host, and nothing looks at single operations."""
     return (
-        type(x) is Array and x._device is None and short_ways.is_open and not ownership.open_traces
+        type(x) is Array and x._device is None and short_ways.is_open and not aliasing.open_traces
     )
 
 
@@ -293,7 +294,7 @@ def _part(x: Array, data: np.ndarray) -> Array | None:
     if data.shape == x._data.shape and data.strides == x._data.strides:
         return None
     made = view(data)
-    return ownership.is_new_part(x, made) if data.ndim else made
+    return aliasing.is_new_part(x, made) if data.ndim else made
 
 
 def converted(x: Array, dtype: np.dtype) -> Array | None:
@@ -308,7 +309,7 @@ def joined(arrays: Any, axis: Any, join: Callable[..., Any]) -> Array | None:
     """Small arrays of one dtype in one array, by a function of NumPy."""
     if type(arrays) not in (list, tuple) or type(axis) is not int or len(arrays) < 2:
         return None
-    if not short_ways.is_open or ownership.open_traces:
+    if not short_ways.is_open or aliasing.open_traces:
         return None
     given = []
     for x in arrays:

@@ -14,7 +14,7 @@ import numpy as np
 from ..ir.errors import ArgumentError, DtypeError, ShapeError, StructureError
 from ..ir.tracebacks import boundary
 from ..ir.types import DTYPES, Type, is_bool, is_integer
-from . import ownership, pytree
+from . import pytree
 from .apply import apply, as_operand, as_tensor, operand_type
 from .array import Array
 from .closures import (
@@ -27,6 +27,7 @@ from .closures import (
     with_weak,
 )
 from .host import scalar_to_numpy, to_numpy
+from .index import aliasing
 from .make_graph import Traced, check_function, function_name, trace
 from .promotion import convert, result_dtype
 from .scan import scan
@@ -85,12 +86,12 @@ def _run(branch: Callable[..., Any], operands: Sequence[Any]) -> Any:
 
     def lent(x: Any) -> Any:
         x = as_tensor(x) if isinstance(x, np.ndarray | np.generic) else x
-        return ownership.lend(x.copy(), owner) if isinstance(x, TENSORS) else x
+        return aliasing.lend(x.copy(), owner) if isinstance(x, TENSORS) else x
 
     def own(x: Any) -> Any:
         return x.copy() if isinstance(x, TENSORS) else Array(to_numpy(x, copy=True))
 
-    with ownership.tracing():
+    with aliasing.tracing():
         results = branch(*pytree.map(lent, tuple(operands)))
     return pytree.map(own, results)
 

@@ -21,13 +21,14 @@ from ..ir.errors import ArgumentError, DonatedError, RlxError, StructureError
 from ..ir.graph import Graph, Value
 from ..ir.tracebacks import boundary
 from ..ir.types import Type, as_dtype
-from . import ownership, pytree
+from . import pytree
 from .apply import as_operand, is_weak, operand_type, to_value
 from .arguments import members
 from .array import Array
 from .axes import as_shape
 from .concrete import knowing, known_array
 from .host import is_python_scalar, scalar_to_numpy
+from .index import aliasing
 from .operators import Operators
 from .tensor import TracedTensor
 
@@ -81,11 +82,11 @@ def trace(
     origins = argument_origins(fn, args, in_tree, name)
     types = [_leaf_type(x, origin) for x, origin in zip(leaves, origins, strict=True)]
     weak = tuple(_leaf_is_weak(x) for x in leaves)
-    with builder.recording(name) as recorder, ownership.tracing():
+    with builder.recording(name) as recorder, aliasing.tracing():
         graph, recorder.runs_once = recorder.graph, concrete
         params = [graph.add_param(t, origin) for t, origin in zip(types, origins, strict=True)]
         tensors = [TracedTensor(p, w) for p, w in zip(params, weak, strict=True)]
-        ownership.give(tensors[owned:])
+        aliasing.give(tensors[owned:])
         known = dict(_known_arrays(params, leaves)) if concrete else {}
         with knowing(known):
             results = _call(fn, in_tree, tensors)

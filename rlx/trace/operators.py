@@ -15,7 +15,7 @@ from ..ir.errors import ImmutableError, ShapeError
 from ..ir.types import Size, Type
 
 if TYPE_CHECKING:
-    from .updates import At
+    from .index.update import At
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}  # by name; `rlx.numpy` and `indexing` fill it
 Shape = tuple[Size, ...]

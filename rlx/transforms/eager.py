@@ -22,8 +22,9 @@ from ..ir.types import DTYPES
 from ..runtime import MISS, Device
 from ..runtime.eager_host import is_exact
 from ..runtime.session import CompileOptions
-from ..trace import ownership, short_ways
+from ..trace import short_ways
 from ..trace.array import Array
+from ..trace.index import aliasing
 from ..trace.make_graph import trace
 from ..trace.promotion import ScalarType
 from .jit.compiled import Lowered
@@ -59,7 +60,7 @@ def eager(function: Function) -> Function:
 
     @functools.wraps(function)
     def quick(*args: Any, **kwargs: Any) -> Any:
-        if not short_ways.is_open or ownership.open_traces:
+        if not short_ways.is_open or aliasing.open_traces:
             return function(*args, **kwargs)
         parts, arrays = [], []
         for x in (*args, *kwargs.values()) if kwargs else args:

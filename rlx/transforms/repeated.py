@@ -21,10 +21,11 @@ from ..ir.config import Settings, config
 from ..ir.policy import AS_WRITTEN
 from ..runtime import MISS, default_device
 from ..runtime.session import CompileOptions
-from ..trace import ownership, pytree
+from ..trace import pytree
 from ..trace.apply import operand_type
 from ..trace.array import Array, default_memory
 from ..trace.host import is_python_scalar
+from ..trace.index import aliasing
 from ..trace.make_graph import Traced, trace
 from .jit.compiled import Compiled, Lowered
 from .jit.identity import PLAIN, Walk, walked
@@ -150,8 +151,8 @@ def _code_of(fn: Any) -> Any:
 
 
 def _made_here(result: Any) -> Any:
-    if ownership.open_traces:
-        ownership.make_here(tuple(pytree.leaves(result)))
+    if aliasing.open_traces:
+        aliasing.make_here(tuple(pytree.leaves(result)))
     return result
 
 

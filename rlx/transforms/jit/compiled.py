@@ -21,8 +21,9 @@ from ...runtime.compiled import CompiledGraph, Cost, parameter_names, places_of
 from ...runtime.constants import hold_last
 from ...runtime.queue import Pending, failing, given_calls, run_all
 from ...runtime.session import CompileOptions, default_session
-from ...trace import ownership, pytree
+from ...trace import pytree
 from ...trace.host import PYTHON_SCALARS
+from ...trace.index import aliasing
 from ...trace.make_graph import Traced
 from .binding import Binding, bound_to
 from .paths import Arguments, call_path, into_path
@@ -213,7 +214,7 @@ class Compiled:
         results = self.compiled.executable.entry(*leaves, *self.passed)
         if results is MISS:
             return MISS
-        return self._unflatten(ownership.make_here(results) if ownership.open_traces else results)
+        return self._unflatten(aliasing.make_here(results) if aliasing.open_traces else results)
 
     @functools.cached_property
     def has_path(self) -> bool:

@@ -12,7 +12,7 @@ from ...ir.config import config
 from ...trace import pytree
 from ...trace.apply import as_tensor
 from ...trace.array import Array
-from ...trace.bounds import as_compiled
+from ...trace.index.items import as_compiled
 from ...trace.make_graph import function_name
 from ...trace.placement import run_here
 from ...trace.tensor import TracedTensor

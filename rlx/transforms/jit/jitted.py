@@ -24,9 +24,10 @@ from ...runtime.cache import SingleFlight
 from ...runtime.debug import tell_reason
 from ...runtime.queue import Pending
 from ...runtime.session import CompileOptions, default_session
-from ...trace import ownership, pytree
+from ...trace import pytree
 from ...trace.apply import as_leaf, as_operand, operand_type, to_value
 from ...trace.array import Array
+from ...trace.index import aliasing
 from ...trace.make_graph import Traced, function_name, nested_too_deeply, titled, trace
 from ...trace.named_axes import asked_axes
 from ...trace.placement import common_device, run_here
@@ -97,7 +98,7 @@ class Jitted:
             result = self._fast(*args, **kwargs)
             if result is MISS:
                 return self._slow(args, kwargs)
-            return _made_here(result) if ownership.open_traces else result
+            return _made_here(result) if aliasing.open_traces else result
         except RecursionError:
             raise nested_too_deeply(function_name(self._fn)) from None
         except BaseException as error:
@@ -262,7 +263,7 @@ class Jitted:
             return run_at_once(self._fn, args, kwargs, None if self._follows else self._named)
         result = self._find_path(args, kwargs)
         if result is not MISS:
-            return _made_here(result) if ownership.open_traces else result
+            return _made_here(result) if aliasing.open_traces else result
         call = self._call(args, kwargs)
         there = self._where(call)
         if there is not self:
@@ -404,7 +405,7 @@ class Jitted:
         traced = entry.traced
         if reason:
             tell_reason(traced.graph.name, reason)
-        ownership.hold((*traced.captures, *traced.baked), entry, traced.graph.name)
+        aliasing.hold((*traced.captures, *traced.baked), entry, traced.graph.name)
         self._compiles, self._reason = self._compiles + 1, reason
         self._entries.put(key, entry, KEPT)
 
@@ -484,7 +485,7 @@ config.watch(_change_settings)
 
 
 def _made_here(result: Any) -> Any:
-    ownership.make_here(tuple(pytree.leaves(result)))
+    aliasing.make_here(tuple(pytree.leaves(result)))
     return result
 
 

@@ -13,30 +13,31 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.dims import Dim, is_at_least
-from ..ir.errors import BoundsError, ConcretizationError, ShapeError
-from ..ir.source import user_source
-from .apply import apply, as_operand, as_tensor, literal, operand_type
-from .array import Array
-from .axes import Shape, broadcast_shapes, integer
-from .bounds import are_checked, check_places, outside
-from .by_numpy import elements, is_free
-from .index_items import (
+from ...ir.dims import Dim, is_at_least
+from ...ir.errors import BoundsError, ConcretizationError, ShapeError
+from ...ir.source import user_source
+from ..apply import apply, as_operand, as_tensor, literal, operand_type
+from ..array import Array
+from ..axes import Shape, broadcast_shapes, integer
+from ..by_numpy import elements, is_free
+from ..operators import FUNCTIONS
+from ..promotion import convert
+from ..tensor import TracedTensor
+from .aliasing import Box, is_new_part, is_part
+from .items import (
     INDEX,
+    are_checked,
+    check_places,
     full_items,
     index_dtype,
     is_array_index,
     is_mask,
+    outside,
     width,
     with_flags,
     without_masks,
 )
 from .masks import Chosen, traced_mask
-from .operators import FUNCTIONS
-from .ownership import is_new_part, is_part
-from .parts import Box
-from .promotion import convert
-from .tensor import TracedTensor
 
 
 @dataclass

@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.dims import Dim
-from ..ir.ops.pad_slice import paddings_around
-from .apply import apply, apply_like, as_operand, as_tensor, operand_type
-from .arguments import callable_of, choice, flag
-from .by_numpy import changed
-from .index_items import INDEX, index_dtype, with_flags
-from .indexing import (
+from ...ir.dims import Dim
+from ...ir.ops.pad_slice import paddings_around
+from ..apply import apply, apply_like, as_operand, as_tensor, operand_type
+from ..arguments import callable_of, choice, flag
+from ..by_numpy import changed
+from ..operators import FUNCTIONS, Operators
+from ..promotion import broadcast_to, check_fits, convert, convert_exactly
+from .items import INDEX, index_dtype, with_flags
+from .masks import fits, masked, misfit
+from .read import (
     Plan,
     batch_place,
     index_vectors,
@@ -24,9 +27,6 @@ from .indexing import (
     take_plan,
     taken_axes,
 )
-from .masks import fits, masked, misfit
-from .operators import FUNCTIONS, Operators
-from .promotion import broadcast_to, check_fits, convert, convert_exactly
 
 READ_MODES = {"clip": "clip", "fill": "fill", "drop": "fill", "promise_in_bounds": "promise"}
 WRITE_MODES = {"clip": "clip", "fill": "drop", "drop": "drop", "promise_in_bounds": "promise"}

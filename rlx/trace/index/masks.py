@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, final
 
-from ..ir.errors import BoundsError, ConcretizationError, ShapeError
-from ..ir.types import Type
-from .apply import apply, as_operand, operand_type
-from .axes import Shape
-from .index_items import full_items, is_advanced, is_mask, width
-from .operators import FUNCTIONS, Operators
-from .promotion import check_fits, convert, convert_exactly
-from .tensor import TracedTensor
+from ...ir.errors import BoundsError, ConcretizationError, ShapeError
+from ...ir.types import Type
+from ..apply import apply, as_operand, operand_type
+from ..axes import Shape
+from ..operators import FUNCTIONS, Operators
+from ..promotion import check_fits, convert, convert_exactly
+from ..tensor import TracedTensor
+from .items import full_items, is_advanced, is_mask, width
 
 
 def traced_mask(items: list[Any]) -> int | None:

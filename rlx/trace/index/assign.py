@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ir import builder
-from ..ir.errors import ShapeError
-from . import ownership
-from .apply import as_operand, as_tensor, forget_recipe, operand_type, to_value
-from .array import Array
-from .by_numpy import changed
-from .indexing import places_of
+from ...ir import builder
+from ...ir.errors import ShapeError
+from ..apply import as_operand, as_tensor, forget_recipe, operand_type, to_value
+from ..array import Array
+from ..by_numpy import changed
+from ..operators import FUNCTIONS, Operators
+from ..promotion import can_cast, convert, no_cast
+from ..tensor import TracedTensor
+from . import aliasing
 from .masks import Chosen
-from .operators import FUNCTIONS, Operators
-from .promotion import can_cast, convert, no_cast
-from .tensor import TracedTensor
-from .updates import Place
+from .read import places_of
+from .update import Place
 
 
 def assign(x: Any, index: Any, values: Any) -> None:
@@ -40,29 +40,29 @@ def assign(x: Any, index: Any, values: Any) -> None:
     )
     if after is None:
         after = Place(before, index, "x[i] = v").set(values)
-    parts = ownership.has_parts(x)
+    parts = aliasing.has_parts(x)
     places = places_of(index, x.shape) if parts else None
-    if isinstance(x, Array) and ownership.is_tracing():
+    if isinstance(x, Array) and aliasing.is_tracing():
         _leave_to(x, before)
     _become(x, as_tensor(after))
     if parts:
-        ownership.outdate_parts(x, places)
+        aliasing.outdate_parts(x, places)
 
 
 def check_may_change(x: Any, action: str) -> None:
     """Raise unless nobody but the running function would see a change of the array."""
     if isinstance(x, Chosen):
         raise x.error
-    ownership.check_free(x, action)
+    aliasing.check_free(x, action)
     recorder = builder.current()
     if isinstance(x, TracedTensor):
         x = as_operand(x)  # which raises if its trace has ended
         if recorder is None or not recorder.graph.owns(x.value):
             why = f"it belongs to {x.value.graph.name}, around the function that is traced here"
-            raise ownership.taken(x, action, why)
-    elif ownership.is_tracing() and not ownership.is_born_here(x):
+            raise aliasing.taken(x, action, why)
+    elif aliasing.is_tracing() and not aliasing.is_born_here(x):
         name = f"{recorder.graph.name}, which is traced here" if recorder else "the branch"
-        raise ownership.taken(x, action, f"it was made outside of {name}")
+        raise aliasing.taken(x, action, f"it was made outside of {name}")
 
 
 def _leave_to(x: Array, before: Array) -> None:
