@@ -347,7 +347,9 @@ def insert(
     values = convert_exactly(values, arr.dtype)
     if not isinstance(obj, int | np.integer):
         return _insert_many(arr, obj, values, axis)
-    obj = int(obj)
+    obj, size = int(obj), arr.shape[axis]
+    if isinstance(size, int) and not -size <= obj <= size:
+        raise outside(obj, size, axis, str(user_source()))
     arr = moveaxis(arr, axis, 0)
     extra = moveaxis(values, axis, 0) if values.ndim == arr.ndim else values[None]
     extra = broadcast_to(extra, (extra.shape[0], *arr.shape[1:]))
@@ -361,7 +363,9 @@ def _insert_many(x: Any, index: Any, values: Any, axis: int) -> Any:
     size = x.shape[axis]
     if isinstance(index, TracedTensor) and index.concrete is None:
         return _insert_traced(x, ravel(index), values, axis)
-    known = index if isinstance(index, slice) else _known_places("insert", index)
+    known = (
+        index if isinstance(index, slice) else _known_places("insert", index, size, axis, last=size)
+    )
     # where NumPy puts them, told by the numbers of elements
     numbers = np.insert(np.arange(size), known, -1)
     is_new = numbers < 0
@@ -374,14 +378,18 @@ def _insert_many(x: Any, index: Any, values: Any, axis: int) -> Any:
     return take(apply("concat", x, extra, axis=axis), order, axis)
 
 
-def _known_places(name: str, index: Any) -> np.ndarray:
-    """Known indices as NumPy takes them: integers, or bools for all elements."""
+def _known_places(name: str, index: Any, size: Any, axis: int, last: Any) -> np.ndarray:
+    """Known indices up to `last` as NumPy takes them: integers, or bools for all elements."""
     known = known_array(name, index, "give numbers")
     if known.size == 0:
         return known.astype("int32")
-    if known.dtype.kind in "iub":
-        return known
-    raise wrong(f"{name}: the index", index, "made of integers", "give integers, a slice or bools")
+    if known.dtype.kind not in "iub":
+        fix = "give integers, a slice or bools"
+        raise wrong(f"{name}: the index", index, "made of integers", fix)
+    for end in (int(known.min()), int(known.max())):
+        if known.dtype.kind != "b" and not -size <= end <= last:
+            raise outside(end, size, axis, str(user_source()))
+    return known
 
 
 def _insert_traced(x: Any, index: Any, values: Any, axis: int) -> Any:
@@ -419,7 +427,11 @@ def delete(
         obj, int | slice
     ):
         return take(arr, _places_without(ravel(integers("delete", obj)), size), place)
-    known = obj if isinstance(obj, int | slice) else _known_places("delete", obj)
+    known = (
+        obj
+        if isinstance(obj, int | slice)
+        else _known_places("delete", obj, size, place, last=size - 1)
+    )
     if not isinstance(known, slice) and np.ndim(known) == 0 and not -size <= int(known) < size:
         raise outside(int(known), size, place, str(user_source()))
     return take(arr, np.delete(np.arange(size, dtype="int32"), known), place)
