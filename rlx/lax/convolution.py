@@ -9,6 +9,7 @@ from ..ir.errors import AttributeValueError, ShapeError
 from ..ir.types import as_dtype
 from ..trace.apply import apply, as_tensor
 from ..trace.arguments import check_precision, choice, count_of, flag, members, wrong
+from ..trace.axes import integer
 from ..transforms.eager import eager
 from .contraction import dot_general
 from .operands import Tensor, integers, sequence, strict_dtype
@@ -124,12 +125,10 @@ def conv_general_dilated(
         padding=pads_of("conv_general_dilated", x.shape[2:], seen, strides, padding),
         lhs_dilation=spread,
         rhs_dilation=dilation,
-        feature_group_count=count_of(
-            "conv_general_dilated: feature_group_count", feature_group_count, least=1
+        feature_group_count=integer(
+            "conv_general_dilated: feature_group_count", feature_group_count
         ),
-        batch_group_count=count_of(
-            "conv_general_dilated: batch_group_count", batch_group_count, least=1
-        ),
+        batch_group_count=integer("conv_general_dilated: batch_group_count", batch_group_count),
         dtype=None if preferred_element_type is None else as_dtype(preferred_element_type),
     )
     return _in_order(made, _inverse(specs.out_spec))

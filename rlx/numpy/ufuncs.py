@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import inspect
 import math
@@ -117,7 +118,7 @@ def _mapped(fn: Callable[..., Any], given: list[Any], owned: Sequence[Core]) -> 
             axes.append(0 if is_mapped else None)
             squeezed.append(x)
         given = squeezed
-        if any(axis == 0 for axis in axes):
+        if builtins.any(axis == 0 for axis in axes):
             fn = vmap(fn, in_axes=tuple(axes))
     return fn(*given)
 

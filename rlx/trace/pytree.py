@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import optree
 
-from ..ir.errors import ArgumentError, StructureError
+from ..ir.errors import ArgumentError, AttributeValueError, StructureError
 from ..ir.exact import exact
 from .arguments import members
 from .key_paths import KeyPath, key_paths
@@ -409,7 +409,7 @@ def register_class(
             f"{cls!r} is no class, so it cannot be registered", fix="pass a class, not an instance"
         )
     if optree.register_pytree_node.get(cls, namespace=NAMESPACE) is not None:
-        raise ArgumentError(
+        raise AttributeValueError(
             f"the class {cls.__name__} is registered already", fix="register each class once"
         )
     if fields is not None:
