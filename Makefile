@@ -79,8 +79,9 @@ bench: $(VENV)/bench.stamp  ## measure against other libraries; rewrites README.
 	$(BIN)/python -m benchmarks --readme README.md --markdown docs/benchmarks.md \
 		--chart docs/benchmarks.svg --json out/benchmarks.json
 
-docs: $(VENV)/test.stamp  ## rewrite docs/op_matrix.md from the rooms of the ops
+docs: $(VENV)/test.stamp  ## rewrite docs/op_matrix.md and the texts of docs/tour.md
 	$(BIN)/python tests/op_matrix.py
+	$(BIN)/python tests/tour.py --write
 
 clean:  ## remove .venv and everything that was made
 	rm -rf $(VENV) build dist out .pytest_cache .ruff_cache .hypothesis

@@ -47,6 +47,14 @@ def test_linear_regression():
     assert offset == pytest.approx(0.5, abs=0.1)
 
 
+def test_how_rlx_works():
+    text = run("examples/how_rlx_works.py")
+    titles = re.findall(r"^(\d+)\. .*\n-+\n(?=.)", text, re.MULTILINE)
+    assert titles == [str(i) for i in range(1, 11)]
+    assert "graph loss(" in text and "program loss" in text and "ret i32 0" in text
+    assert text.endswith("(Array(4.25, dtype=float32), Array([ 3., -4.,  0.], dtype=float32))\n")
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.name)
 def test_examples_are_short_and_explain_themselves(path: Path):
     assert path.read_text(encoding="utf-8").count("\n") < MAX_LINES
