@@ -179,6 +179,14 @@ def test_nothing_is_left_for_later():
         assert found is None, f"{path} says {found and found.group()}"
 
 
+def test_the_changelog_has_a_line_for_each_change():
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    kinds = "Added|Changed|Deprecated|Removed|Fixed|Security"
+    for line in text[text.index("\n## ") :].splitlines():
+        form = rf"- .{{1,118}}|## \[.*|### ({kinds})|#### .*|"
+        assert re.fullmatch(form, line), f"CHANGELOG.md: say it in one line of 120: {line}"
+
+
 # -- docstrings -----------------------------------------------------------------------------------
 
 
