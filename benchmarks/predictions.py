@@ -16,10 +16,9 @@ import numpy as np
 
 import rlx
 from rlx.ir.graph import Graph
-from rlx.runtime.calibrate import measured, rates_of
-from rlx.runtime.explain_device import explain_device, places_in, prediction
-from rlx.runtime.rates import Prediction
 from rlx.runtime.session import default_session
+from rlx.tools.calibrate import measured, rates_of
+from rlx.tools.costs import Prediction, explain_device, places_in, prediction
 
 from .case import Case, build, placed
 from .cases import CASES

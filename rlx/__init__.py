@@ -133,12 +133,12 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from . import flatten_util, image, interop, lax, nn, ops, optim, random, scipy, tree_util
     from .interop import Exported, Graph, export, from_jax, load_exported, to_jax, to_stablehlo
-    from .runtime.explain_device import explain_device
-    from .runtime.export_coreml import export_coreml
-    from .runtime.measure import CacheBuster, Tick, time_ns
-    from .runtime.nan_check import nan_check
+    from .interop.coreml import export_coreml
     from .runtime.supports import supports
-    from .runtime.verify_function import verify
+    from .tools.costs import explain_device
+    from .tools.measure import CacheBuster, Tick, time_ns
+    from .tools.nan_check import nan_check
+    from .tools.verify import verify
     from .transforms import testing
 else:
     __getattr__, __dir__ = _door(
@@ -146,12 +146,12 @@ else:
         "flatten_util image interop lax nn ops optim random scipy tree_util".split(),
         {
             "interop": "Exported Graph export from_jax load_exported to_jax to_stablehlo".split(),
-            "runtime.explain_device": ["explain_device"],
-            "runtime.export_coreml": ["export_coreml"],
-            "runtime.measure": ["CacheBuster", "Tick", "time_ns"],
-            "runtime.nan_check": ["nan_check"],
+            "interop.coreml": ["export_coreml"],
             "runtime.supports": ["supports"],
-            "runtime.verify_function": ["verify"],
+            "tools.costs": ["explain_device"],
+            "tools.measure": ["CacheBuster", "Tick", "time_ns"],
+            "tools.nan_check": ["nan_check"],
+            "tools.verify": ["verify"],
             "transforms": ["testing"],
         },
         errors.with_advice(

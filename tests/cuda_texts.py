@@ -18,8 +18,8 @@ from rlx.backends.cuda.products import claim
 from rlx.ir.errors import UnsupportedDtype, UnsupportedOp
 from rlx.ir.graph import Graph
 from rlx.lower.pipeline import lower
-from rlx.runtime.check_backend import cases
 from rlx.runtime.samples import SWEPT, graph_of
+from rlx.tools.conformance import cases
 
 TARGET, DIALECT = kernel_target("cuda"), CudaC(Limits(subgroup=32))
 DTYPES = ("bool", "int8", "int32", "uint64", "bfloat16", "float16", "float32", "float64")

@@ -16,11 +16,10 @@ from rlx.ir.types import Type
 from rlx.lower.cost import StepCost, step_costs
 from rlx.lower.pipeline import lower
 from rlx.lower.target import Target
-from rlx.runtime import calibrate
-from rlx.runtime.calibrate import is_whole, measured, rates_of
-from rlx.runtime.explain_device import Candidate, Explanation
-from rlx.runtime.rates import FACTORIZATIONS, Curve, Rates, predict
 from rlx.runtime.session import default_session
+from rlx.tools import calibrate
+from rlx.tools.calibrate import is_whole, measured, rates_of
+from rlx.tools.costs import FACTORIZATIONS, Candidate, Curve, Explanation, Rates, predict
 
 FLAT = Curve(((1.0, 1e-9),))  # a nanosecond for each
 RATES = Rates(

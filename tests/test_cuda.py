@@ -22,8 +22,8 @@ from rlx.backends import registry
 from rlx.backends.c_like import cuda_c
 from rlx.backends.cuda import cards
 from rlx.backends.cuda.machine import compiled, machine_of
-from rlx.runtime.check_backend import SWEPT
 from rlx.runtime.session import _session
+from rlx.tools.conformance import SWEPT
 
 COMPLETE = os.environ.get("AUDIT") == "all"
 FEW = ("add", "erf_inv", "population_count", "convert", "scatter_add", "argmax", "shift_left")

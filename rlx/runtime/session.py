@@ -285,7 +285,7 @@ def _checked(graph: Graph) -> Graph:
     nans, infs = config.debug_nans, config.debug_infs
     if not (nans or infs):
         return graph
-    from .nan_check import with_checks  # with all of lowering, 20 ms to import
+    from ..lower.hir.number_checks import with_checks  # with all of lowering, 20 ms to import
 
     return with_checks(graph, nans=nans, infs=infs)
 

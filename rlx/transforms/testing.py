@@ -13,7 +13,7 @@ import numpy as np
 
 from ..ir.errors import ArgumentError, AttributeValueError
 from ..ir.types import is_complex, is_inexact
-from ..runtime.check_backend import check_backend
+from ..tools.conformance import check_backend
 from ..trace import pytree
 from ..trace.apply import as_operand, operand_type
 from ..trace.arguments import callable_of, choice, count_of, members

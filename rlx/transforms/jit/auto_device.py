@@ -43,6 +43,6 @@ def _best(traced: Traced, leaves: Sequence[Any], options: CompileOptions, name: 
     placed = traced.graph.placed
     if placed:
         return placed[0].device
-    from ...runtime.explain_device import explain
+    from ...tools.costs import explain
 
     return explain(traced, [*leaves, *traced.captures], options, name).best

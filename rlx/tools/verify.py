@@ -27,14 +27,14 @@ from ..ir.types import as_dtype, is_complex, is_inexact, type_of
 from ..ir.verify import verify as verify_graph
 from ..lower.hir import drop_dead, inline_calls
 from ..lower.hir.rebuild import rebuild
+from ..runtime.arrays import prepare
+from ..runtime.precision import with_own_policies
+from ..runtime.session import CompileOptions, Session
 from ..trace import pytree
 from ..trace.apply import as_tensor
 from ..trace.array import Array
 from ..trace.make_graph import function_name, trace
 from ..trace.tensor import TracedTensor
-from .arrays import prepare
-from .precision import with_own_policies
-from .session import CompileOptions, Session
 
 TOGETHER = 64  # ops alone that are compiled as one program
 RUNS = 2  # of an op in a loop that are looked at

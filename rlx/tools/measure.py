@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from ..runtime.options import check_whole
+from ..runtime.transfer import block_until_ready
 from ..trace.arguments import callable_of, members
-from .options import check_whole
-from .transfer import block_until_ready
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from ..ir.graph import OPS, Graph
 from ..ir.interpret import interpret
 from ..ir.op import Op
 from ..ir.types import NAMES
-from .compiled import CompiledGraph
-from .samples import SWEPT, Arrays, Case, graph_of, tolerance_of
-from .session import CompileOptions, Session
+from ..runtime.compiled import CompiledGraph
+from ..runtime.samples import SWEPT, Arrays, Case, graph_of, tolerance_of
+from ..runtime.session import CompileOptions, Session
 
 TOGETHER = 32  # samples that are compiled before they run
 ON_HOST = re.compile(r"library: on the host")

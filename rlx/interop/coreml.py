@@ -12,9 +12,9 @@ from ..ir.builder import build, inline
 from ..ir.errors import AttributeValueError, DeviceUnavailable, SymbolicSizeError
 from ..ir.graph import Graph, Value
 from ..ir.ops import constant
+from ..runtime.compiled import parameter_names
 from ..trace.make_graph import Traced, trace
 from ..trace.placement import check_unplaced
-from .compiled import parameter_names
 
 PRECISIONS = ("float32", "float16")
 

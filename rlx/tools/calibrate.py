@@ -24,9 +24,9 @@ from ..ir.errors import RlxError
 from ..ir.graph import OPS, Graph, Value
 from ..ir.policy import AS_WRITTEN
 from ..ir.types import as_dtype, is_integer, type_of
+from ..runtime.session import CompileOptions, Session, default_session
 from ..trace.array import Array
-from .rates import PRODUCT, Curve, Rates
-from .session import CompileOptions, Session, default_session
+from .costs import PRODUCT, Curve, Rates
 
 LONGEST = 1.0  # seconds of a calibration
 ESSENTIAL = 2  # programs that are always measured: memory and products

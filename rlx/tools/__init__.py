@@ -1,0 +1,7 @@
+"""What looks at programs and devices from outside: for developers, never for a call.
+
+Enters: functions and devices. Leaves: answers, errors and times. `verify.py` compares a function on
+a device with its meaning op by op; `nan_check.py` finds what made a NaN; `costs.py` predicts times
+by device, from what `calibrate.py` measured; `conformance.py` checks a backend against every op;
+`measure.py` times. `import rlx` loads none of it.
+"""
