@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.types import type_of
-from rlx.runtime import samples
-from rlx.runtime.samples import Arrays, cast, graph_of, numbers, tolerance_of
+from rlx.runtime import supports
+from rlx.runtime.supports import Arrays, cast, graph_of, numbers, tolerance_of
 
 __all__ = ["Arrays", "Case", "all_close", "assert_close", "cast", "graph_of", "tolerance_of"]
 COMPLETE = os.environ.get("AUDIT") == "all"  # `make audit`; the default run takes some of each kind
@@ -19,7 +19,7 @@ COMPLETE = os.environ.get("AUDIT") == "all"  # `make audit`; the default run tak
 FIXED = {"betainc": (0, 1)}
 
 
-class Case(samples.Case):
+class Case(supports.Case):
     """A sample with what is known of its derivatives."""
 
     @functools.cached_property

@@ -18,7 +18,7 @@ from rlx.backends.cuda.products import claim
 from rlx.ir.errors import UnsupportedDtype, UnsupportedOp
 from rlx.ir.graph import Graph
 from rlx.lower.pipeline import lower
-from rlx.runtime.samples import SWEPT, graph_of
+from rlx.runtime.supports import SWEPT, graph_of
 from rlx.tools.conformance import cases
 
 TARGET, DIALECT = kernel_target("cuda"), CudaC(Limits(subgroup=32))

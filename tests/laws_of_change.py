@@ -26,9 +26,9 @@ from rlx.ir.graph import Graph
 from rlx.ir.interpret import interpret
 from rlx.ir.op import Sample
 from rlx.trace.apply import apply
-from rlx.transforms.batch import batch_graph
 from rlx.transforms.jvp import jvp_graph
 from rlx.transforms.transpose import transpose_graph
+from rlx.transforms.vmap import batch_graph
 
 STEP = 1e-6  # of finite differences in float64
 MEMBERS = 3  # of a batch

@@ -31,7 +31,7 @@ from rlx.lower.hir.simplify import simplify
 from rlx.lower.lir import evaluate
 from rlx.lower.pipeline import lower
 from rlx.lower.target import Target
-from rlx.runtime.samples import SWEPT
+from rlx.runtime.supports import SWEPT
 
 RULE_ORDER = ("reference", "body", "expand", "jvp", "transpose", "batch", "fold")
 

@@ -32,8 +32,8 @@ import numpy as np
 import rlx
 from rlx.ir.errors import UnsupportedDtype, UnsupportedOp
 from rlx.ir.interpret import interpret
-from rlx.runtime.samples import graph_of, tolerance_of
 from rlx.runtime.session import CompileOptions, Session
+from rlx.runtime.supports import graph_of, tolerance_of
 from rlx.tools.conformance import cases, check_backend
 
 ROOT = Path(__file__).parent.parent

@@ -25,7 +25,7 @@ from rlx.backends.ane.emit import ROWS, table  # noqa: E402
 from rlx.ir.errors import RlxError  # noqa: E402
 from rlx.ir.graph import OPS  # noqa: E402
 from rlx.ir.interpret import interpret  # noqa: E402
-from rlx.runtime.samples import Case  # noqa: E402
+from rlx.runtime.supports import Case  # noqa: E402
 
 X = np.array([[1.0, -2.0, 3.0]], np.float32)
 FLOAT32, INT32, FLOAT16 = 65568, 131104, 65552  # as Core ML numbers its dtypes

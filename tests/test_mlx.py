@@ -20,7 +20,7 @@ import rlx
 import rlx.numpy as rnp
 from rlx import nn
 from rlx.backends import registry
-from rlx.runtime.samples import SWEPT
+from rlx.runtime.supports import SWEPT
 
 if not registry.availability("mlx").is_available:
     pytest.skip(registry.availability("mlx").reason, allow_module_level=True)

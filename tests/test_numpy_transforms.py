@@ -7,8 +7,8 @@ from test_numpy import ALL, ARRAYS, BY_VALUE, evaluate
 import rlx.numpy as rnp
 from rlx.ir.interpret import interpret
 from rlx.trace.make_graph import trace
-from rlx.transforms.batch import batch_graph
 from rlx.transforms.jvp import jvp_graph
+from rlx.transforms.vmap import batch_graph
 
 WIDE = {"float32": "float64", "complex64": "complex128"}
 NAMES = sorted(ARRAYS)

@@ -19,7 +19,7 @@ from rlx.backends import locks, registry
 from rlx.backends.locks import Turns
 from rlx.ir.gil import HAS_GIL
 from rlx.runtime.session import _session
-from rlx.transforms.jit.lru import LruCache
+from rlx.transforms.jit.signature import LruCache
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from rlx.ir.builder import build
 from rlx.ir.graph import OPS
 from rlx.ir.interpret import interpret
 from rlx.ir.op import Op
-from rlx.runtime.samples import SWEPT
+from rlx.runtime.supports import SWEPT
 
 if not registry.availability("xla").is_available:
     pytest.skip(registry.availability("xla").reason, allow_module_level=True)

@@ -12,8 +12,11 @@ from .compiled import CompiledGraph, Cost
 from .debug import debug, show
 from .devices import (
     Device,
+    block_until_ready,
     default_device,
     device,
+    device_get,
+    device_put,
     devices,
     doctor,
     register_backend,
@@ -23,7 +26,6 @@ from .eager import run_on_device
 from .options import is_invariant
 from .precision import precision, with_own_policies
 from .session import CompileOptions, Session, default_session
-from .transfer import block_until_ready, device_get, device_put
 
 __all__ = [
     "MISS",

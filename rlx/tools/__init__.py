@@ -1,4 +1,4 @@
-"""What looks at programs and devices from outside: for developers, never for a call.
+"""Tools that look at programs and devices from outside: no call needs them.
 
 Enters: functions and devices. Leaves: answers, errors and times. `verify.py` compares a function on
 a device with its meaning op by op; `nan_check.py` finds what made a NaN; `costs.py` predicts times

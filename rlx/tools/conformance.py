@@ -17,8 +17,8 @@ from ..ir.interpret import interpret
 from ..ir.op import Op
 from ..ir.types import NAMES
 from ..runtime.compiled import CompiledGraph
-from ..runtime.samples import SWEPT, Arrays, Case, graph_of, tolerance_of
 from ..runtime.session import CompileOptions, Session
+from ..runtime.supports import SWEPT, Arrays, Case, graph_of, tolerance_of
 
 TOGETHER = 32  # samples that are compiled before they run
 ON_HOST = re.compile(r"library: on the host")

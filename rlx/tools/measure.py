@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..runtime.devices import block_until_ready
 from ..runtime.options import check_whole
-from ..runtime.transfer import block_until_ready
 from ..trace.arguments import callable_of, members
 
 

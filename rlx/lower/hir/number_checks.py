@@ -1,4 +1,4 @@
-"""Looks at the numbers of each operation, which the settings debug_nans and debug_infs compile in.
+"""The look at numbers of each operation that debug_nans and debug_infs ask for.
 
 Under vmap a branch of `cond` is computed for all members of a batch, and a round of `while_loop`
 too; while the settings are on, those it does not count for are given what the first of the others

@@ -15,6 +15,7 @@ import numpy as np
 from ...ir.bind import bind_sizes, concrete_attr
 from ...ir.dims import concrete
 from ...ir.types import Size
+from .access import rebind
 from .expr import Accumulated, Apply, Const, Expr, Guard, IndexValue, Load, Reduce
 from .index import Atom, Index, Loaded, Quotient, Variable, as_index
 from .instructions import NUMPY
@@ -38,7 +39,6 @@ from .program import (
     Store,
     WhileStep,
 )
-from .rebind import rebind
 from .text import buffers_of
 
 COMBINE: dict[str, Any] = {

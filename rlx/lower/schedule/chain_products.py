@@ -9,11 +9,10 @@ from dataclasses import dataclass, field, replace
 
 from ...ir.dims import Size
 from ...ir.types import Type
-from ..lir.access import reads, writes
+from ..lir.access import Link, reads, rebind, writes
 from ..lir.expr import Load, walk
 from ..lir.index import Index, Variable, as_index, is_long
 from ..lir.program import Buffer, Chain, Contraction, Kernel, Rows, Step, Store
-from ..lir.rebind import Link, rebind
 from .loops import reductions
 from .rows import is_same_block
 

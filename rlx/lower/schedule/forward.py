@@ -7,12 +7,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ..lir.access import reads, writes
+from ..lir.access import reads, rebind, writes
 from ..lir.digits import Digits
 from ..lir.expr import Const, Guard, Load, walk
 from ..lir.index import Index, Variable, as_index, is_long
 from ..lir.program import Buffer, Contraction, Kernel, Step, Store
-from ..lir.rebind import rebind
 from .elements import flatten, unflatten
 from .merge import walk_over
 

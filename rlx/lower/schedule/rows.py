@@ -9,11 +9,10 @@ from dataclasses import replace
 
 from ...ir.dims import Dim, is_at_least, likely
 from ...ir.types import Type
-from ..lir.access import reads, writes
+from ..lir.access import reads, rebind, writes
 from ..lir.expr import Load
 from ..lir.index import Index, Variable, is_within
 from ..lir.program import Buffer, Kernel, Rows, Step
-from ..lir.rebind import rebind
 from .loops import expressions, reductions, renamed
 
 FEWEST_ROWS = 8  # fewer do not keep the threads busy

@@ -36,11 +36,9 @@ from . import later
 from .auto_device import AUTO, DeviceChoice
 from .compiled import Compiled, Lowered
 from .disable import run_at_once
-from .lru import CacheInfo, LruCache
-from .paths import Arguments, Call, missed, unless_static
-from .signature import Key, check_recompile, kinds_of, reason_to_compile
+from .paths import Arguments, Call, TimedPath, may_be_better, missed, unless_static
+from .signature import CacheInfo, Key, LruCache, check_recompile, kinds_of, reason_to_compile
 from .sizes import Dynamic
-from .tier_up import TimedPath, may_be_better
 from .trace_cache import TraceCache
 
 if TYPE_CHECKING:
