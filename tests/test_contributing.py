@@ -22,12 +22,11 @@ IMPORTS = """
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
 from rlx.ir.graph import Value
-from rlx.ir.op import define
+from rlx.ir.op import ALIGNED, define
 from rlx.ir.ops.arithmetic import abs, add, mul, sub
 from rlx.ir.ops.exponential import exp, log1p
 from rlx.ir.ops.families import check_kind

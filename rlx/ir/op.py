@@ -13,7 +13,7 @@ import numpy as np
 from . import builder
 from .errors import ArgumentError, CallbackError, GradientError, RlxError
 from .graph import OPS, Constant, Graph, Node, Source, Value
-from .rules import Rules
+from .rules import Rules, aligned
 from .source import user_source
 from .types import Type, as_dtype, check_size
 
@@ -35,7 +35,8 @@ class Linear:
         return self.type.dtype
 
 
-EXPANSION = "expansion"
+EXPANSION = "expansion"  # for `Op.jvp`
+ALIGNED = "aligned"  # for `Op.batch`
 
 
 class Parts(NamedTuple):
@@ -235,13 +236,15 @@ class Op:
         """
         return self._attach("transpose", fn)
 
-    def batch(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+    def batch(self, rule: Any, *axes: str) -> Any:
         """Attach batching: `(args, batched, **attrs) -> result(s)`.
 
         `batched[i]` tells whether argument i has the batch as axis 0; the results must have it
-        there. For an op with nested graphs the first argument is the batching engine.
+        there. For an op with nested graphs the first argument is the batching engine. `ALIGNED` is
+        the rule of an op that takes the batch as axis 0 of all arguments, as it is; `axes` are the
+        attributes that number axes, which come one later.
         """
-        return self._attach("batch", fn)
+        return self._attach("batch", aligned(self, axes) if rule is ALIGNED else rule)
 
     def total(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """Attach the sum of the results for the rows of the operands.
@@ -304,7 +307,8 @@ class Op:
         A composite may leave some to its expansion.
         """
         rules = self.rules
-        lacking = [r for r in ("reference", "batch") if getattr(rules, r) is None]
+        required = ("reference", "batch") if self.operand_names else ("reference",)
+        lacking = [r for r in required if getattr(rules, r) is None]
         if rules.body is None and rules.expand is None:
             lacking.append("body or expand")
         if not rules.has_derivative and rules.nondifferentiable is None:

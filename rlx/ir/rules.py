@@ -1,4 +1,4 @@
-"""`Rules`: what a room may contain, on one screen.
+"""`Rules`: what a room may contain; and the batch rule that most rooms have.
 
 Everything that is known of an op beside its type rule. `Op` has a decorator for most of them, which
 says what the function takes and gives; what a room leaves out is None, empty or False.
@@ -10,6 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+from .graph import OPS, Value
+from .types import Size
 
 Function = Callable[..., Any]
 
@@ -59,3 +62,45 @@ class Rules:
     def runs_python(self) -> bool:
         """Whether it runs a Python function of the user."""
         return self.calls_python or self.of_user
+
+
+# -- batching --------------------------------------------------------------------------------------
+
+
+def aligned(op: Function, axes: Sequence[str]) -> Function:
+    """The batch rule of an op that takes the batch as axis 0 of all arguments.
+
+    Its attributes `axes` number axes, which come one later then.
+    """
+
+    def aligned_batch(args: Sequence[Value], batched: Sequence[bool], **attrs: Any) -> Any:
+        for name in axes:
+            numbers = attrs[name]
+            attrs[name] = later(numbers) if isinstance(numbers, tuple) else later((numbers,))[0]
+        return op(*align(args, batched), **attrs)
+
+    return aligned_batch
+
+
+def align(args: Sequence[Value], batched: Sequence[bool]) -> list[Value]:
+    """Give every argument the batch axis 0, the unbatched ones by broadcasting."""
+    size = batch_size(args, batched)
+    return [
+        a if is_batched else spread(a, size) for a, is_batched in zip(args, batched, strict=True)
+    ]
+
+
+def batch_size(args: Sequence[Value], batched: Sequence[bool]) -> Size:
+    """The size of axis 0 of the first batched argument."""
+    return next(a.shape[0] for a, is_batched in zip(args, batched, strict=True) if is_batched)
+
+
+def spread(x: Value, size: Size) -> Value:
+    """Repeat a value along a new axis 0."""
+    axes = tuple(range(1, x.rank + 1))
+    return OPS["broadcast"](x, shape=(size, *x.shape), axes=axes)
+
+
+def later(axes: Sequence[int]) -> tuple[int, ...]:
+    """The same axes behind a new axis 0; one counted from the end stays what it is."""
+    return tuple(i + 1 if i >= 0 else i for i in axes)

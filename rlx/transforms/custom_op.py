@@ -18,9 +18,10 @@ from ..ir.errors import ArgumentError, GradientError, StructureError
 from ..ir.graph import OPS, Value
 from ..ir.op import Op, canonical
 from ..ir.ops.callback import one_by_one
-from ..ir.ops.control import batch_size, filled, zeros_like
+from ..ir.ops.control import filled, zeros_like
 from ..ir.ops.custom import Rule, custom_pullback
-from ..ir.ops.families import align, check_kind, check_same, spread
+from ..ir.ops.families import check_kind, check_same
+from ..ir.rules import align, batch_size, spread
 from ..ir.types import Type
 from ..runtime import Device
 from ..trace import pytree

@@ -13,7 +13,7 @@ from ..ir.body import Call
 from ..ir.builder import build, inline, rewrite
 from ..ir.errors import ArgumentError, AxisError, ShapeError, UnsupportedOp
 from ..ir.graph import OPS, Graph, Node, Value
-from ..ir.ops.families import spread
+from ..ir.rules import spread
 from ..ir.tracebacks import boundary
 from ..ir.types import Size, Type
 from ..trace import pytree

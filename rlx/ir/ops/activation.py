@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..graph import Value
-from ..op import Op, define
+from ..op import ALIGNED, Op, define
 from ..types import Type
 from .arithmetic import abs, add, mul, neg, square, sub
 from .compare import gt, max, ne, select
@@ -17,7 +17,7 @@ from .constant import like
 from .convert import narrowed, widened
 from .error_function import erfc, erfc_reference
 from .exponential import exp, log1p, logistic
-from .families import align, check_kind, check_same
+from .families import check_kind, check_same
 from .reduce import accumulated
 
 
@@ -33,7 +33,7 @@ def _activation(made: Op, reference: Callable[..., Any], slope: Callable[..., Va
 
     made.reference(lambda x, **attrs: reference(accumulated(x), **attrs))
     made.jvp([activation_tangent])
-    made.batch(lambda args, batched, **attrs: made(args[0], **attrs))
+    made.batch(ALIGNED)
 
 
 @define
@@ -52,13 +52,7 @@ def relu_expand(x: Value) -> Value:
 
 
 relu.jvp([lambda t, out, x: select(gt(x, like(x, 0)), t, like(t, 0))])
-
-
-@relu.batch
-def relu_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
-    return relu(args[0])
-
-
+relu.batch(ALIGNED)
 relu.samples((2, 3))
 relu.samples([-1.0, 2.0, np.nan], expect=[0.0, 2.0, np.nan])
 
@@ -146,13 +140,7 @@ logaddexp.jvp(
         lambda t, out, x, y: _logaddexp_tangent(t, y, x),
     ]
 )
-
-
-@logaddexp.batch
-def logaddexp_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
-    return logaddexp(*align(args, batched))
-
-
+logaddexp.batch(ALIGNED)
 logaddexp.samples((2, 3), (2, 3))
 logaddexp.samples([0.0, 1e3, -np.inf], [0.0, -1e3, -np.inf], expect=[math.log(2.0), 1e3, -np.inf])
 

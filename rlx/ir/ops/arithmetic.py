@@ -6,7 +6,7 @@ trunc, is_finite.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from ..body import Pointwise
 from ..errors import AttributeValueError
 from ..graph import OPS, Value
-from ..op import Op, Parts, define, each_part
+from ..op import ALIGNED, Op, Parts, define, each_part
 from ..types import Type, is_complex, is_integer
 from .compare import bit_and, bit_or, eq, ge, max, min, select
 from .constant import is_all, is_zero, like, maker
@@ -307,9 +307,7 @@ def abs_parts(x: Parts) -> Value:
     return select(is_infinite, like(a, np.inf), length)
 
 
-@abs.batch
-def abs_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
-    return abs(args[0])
+abs.batch(ALIGNED)
 
 
 @abs.fold
@@ -340,13 +338,7 @@ def square_expand(x: Value) -> Value:
 
 
 square.jvp([lambda t, out, x: mul(t, mul(x, 2))])
-
-
-@square.batch
-def square_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
-    return square(args[0])
-
-
+square.batch(ALIGNED)
 square.samples((2, 3))
 square.samples([3.0, -4.0], expect=[9.0, 16.0])
 
@@ -393,11 +385,7 @@ def _integer_pow_jvp(t: Value, out: Value, x: Value, *, exponent: int) -> Value 
 
 
 integer_pow.jvp([_integer_pow_jvp])
-
-
-@integer_pow.batch
-def integer_pow_batch(args: Sequence[Value], batched: Sequence[bool], *, exponent: int) -> Value:
-    return integer_pow(args[0], exponent=exponent)
+integer_pow.batch(ALIGNED)
 
 
 @integer_pow.fold

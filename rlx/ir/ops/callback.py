@@ -12,10 +12,9 @@ from ..builder import build
 from ..errors import CallbackError, GradientError
 from ..graph import OPS, Value
 from ..op import Op, define
+from ..rules import batch_size, spread
 from ..types import Type, as_dtype, type_of
-from .control import batch_size
 from .custom import Rule
-from .families import spread
 
 
 @define

@@ -13,7 +13,7 @@ from ..body import Call, Pointwise
 from ..builder import build, inline, rewrite
 from ..graph import Graph, Node, Value
 from ..interpret import interpret
-from ..op import define
+from ..op import ALIGNED, define
 from ..source import at
 from ..types import Type, as_dtype
 from .control import call, call_family, check_operands, pick, weave
@@ -137,13 +137,7 @@ def checkpoint_name(x: Type, *, name: str) -> Type:
 checkpoint_name.reference(lambda x, *, name: x)
 checkpoint_name.body(Pointwise("convert"))
 checkpoint_name.jvp([lambda t, out, x, *, name: t])
-
-
-@checkpoint_name.batch
-def checkpoint_name_batch(args: Sequence[Value], batched: Sequence[bool], *, name: str) -> Value:
-    return checkpoint_name(args[0], name=name)
-
-
+checkpoint_name.batch(ALIGNED)
 checkpoint_name.fold(lambda x, *, name: x)
 checkpoint_name.samples((2, 3), name="h")
 checkpoint_name.samples([1.0, -2.0], name="h", expect=[1.0, -2.0])

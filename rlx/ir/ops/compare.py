@@ -13,10 +13,10 @@ import numpy as np
 from ..body import Pointwise
 from ..errors import DtypeError, ShapeError
 from ..graph import Value
-from ..op import Op, Parts, define, each_part, is_linear
+from ..op import ALIGNED, Op, Parts, define, each_part, is_linear
 from ..types import Type, as_dtype, is_bool
 from .constant import is_all, like, maker, uniform
-from .families import align, check_kind, check_same, pointwise
+from .families import check_kind, check_same, pointwise
 
 ORDERED = ("integer", "float")
 BITS = ("bool", "integer")
@@ -123,11 +123,7 @@ def select_transpose(ct: Value, which: Value, on_true: Any, on_false: Any) -> li
 
 # where the cotangent of each argument may differ from zero
 select.rules.choice = [None, lambda which: which, lambda which: bit_not(which)]
-
-
-@select.batch
-def select_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
-    return select(*align(args, batched))
+select.batch(ALIGNED)
 
 
 @select.fold
@@ -222,11 +218,7 @@ def _where(t: Value, which: Value) -> Value:
     return select(which, t, like(t, 0))
 
 
-@clamp.batch
-def clamp_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
-    return clamp(*align(args, batched))
-
-
+clamp.batch(ALIGNED)
 clamp.samples([-1.0, -1.0, -1.0], [-2.0, 0.5, 7.0], [2.0, 2.0, 2.0], expect=[-1.0, 0.5, 2.0])
 clamp.samples((2, 3), (2, 3), (2, 3))
 

@@ -5,14 +5,12 @@ And what goes between numbers and their parts: `parts_of`, `whole_of`, `in_pairs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from ..body import AsParts
 from ..errors import DtypeError, ShapeError
 from ..graph import Value
-from ..op import Parts, define
+from ..op import ALIGNED, Parts, define
 from ..types import Type
 from .constant import constant, maker
 from .convert import COMPLEX_OF, REAL_PART, complex, conj
@@ -42,9 +40,7 @@ def view_as_real_transpose(ct: Value, x: Value) -> list[Value]:
     return [conj(view_as_complex(ct))]
 
 
-@view_as_real.batch
-def view_as_real_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
-    return view_as_real(args[0])
+view_as_real.batch(ALIGNED)
 
 
 @view_as_real.fold
@@ -87,9 +83,7 @@ def view_as_complex_transpose(ct: Value, x: Value) -> list[Value]:
     return [view_as_real(conj(ct))]
 
 
-@view_as_complex.batch
-def view_as_complex_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
-    return view_as_complex(args[0])
+view_as_complex.batch(ALIGNED)
 
 
 @view_as_complex.fold

@@ -6,7 +6,6 @@ And what a fold rule can know about a value.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -33,11 +32,6 @@ def constant_reference(*, value: Constant) -> np.ndarray:
 constant.is_constant = True
 constant.body(Library())
 constant.nondifferentiable("a constant has no operands")
-
-
-@constant.batch
-def constant_batch(args: Any, batched: Any, *, value: Constant) -> Value:
-    raise AssertionError("a constant has no operands to batch")
 
 
 constant.samples(value=np.array([1.0, 2.0]), expect=[1.0, 2.0])
@@ -70,7 +64,6 @@ def full_parts(*, shape: tuple[int, ...], value: SCALAR, dtype: np.dtype) -> Par
 
 
 full.nondifferentiable("a constant has no operands")
-full.batch(constant_batch)
 full.samples(shape=(2,), value=3, dtype="float32", expect=[3.0, 3.0])
 full.samples(shape=(), value=True, dtype="bool", expect=True)
 
@@ -97,7 +90,6 @@ def iota_reference(*, shape: tuple[int, ...], axis: int, dtype: np.dtype) -> np.
 
 iota.body(Fill(lambda index, result, *, shape, axis, dtype: index[axis]))
 iota.nondifferentiable("an index has no operands")
-iota.batch(constant_batch)
 iota.samples(shape=(2, 3), axis=1, dtype="int32", expect=[[0, 1, 2], [0, 1, 2]])
 
 

@@ -12,6 +12,7 @@ from ..body import Contract
 from ..errors import AttributeValueError, AxisError, DtypeError, ShapeError
 from ..graph import Value
 from ..op import Parts, define
+from ..rules import later
 from ..types import Type, is_bool, is_complex, is_float, is_integer, promote
 from .complex_parts import in_pairs, view_as_complex
 from .constant import like, maker
@@ -253,7 +254,7 @@ def dot_general_batch(
 
 @dot_general.total
 def dot_general_total(x: Value, y: Value, *, contract: Pairs, batch: Pairs, dtype: Any) -> Value:
-    moved = [tuple(tuple(i + 1 for i in axes) for axes in pairs) for pairs in (contract, batch)]
+    moved = [tuple(map(later, pairs)) for pairs in (contract, batch)]
     summed = ((0, *moved[0][0]), (0, *moved[0][1]))
     return dot_general(x, y, contract=summed, batch=moved[1], dtype=dtype)
 

@@ -20,9 +20,9 @@ from ..interpret import interpret
 from ..number_check import asked
 from ..op import Op, define, is_linear
 from ..policy import policy_of
-from ..types import Size, Type, as_dtype
+from ..rules import batch_size, spread
+from ..types import Type, as_dtype
 from .arithmetic import mul
-from .families import spread
 
 # -- carried values of loops: their types, and their places in graphs ------------------------------
 
@@ -150,11 +150,6 @@ def check_operands(types: Sequence[Type], graph: Graph, what: str) -> None:
             raise ShapeError(
                 f"operand {i} is {given}, {what} takes {param.type}", fix="pass the same shape"
             )
-
-
-def batch_size(args: Sequence[Value], batched: Sequence[bool]) -> Size:
-    """The size of axis 0 of the first batched argument."""
-    return next(a.shape[0] for a, is_batched in zip(args, batched, strict=True) if is_batched)
 
 
 # -- call ----------------------------------------------------------------------------------------

@@ -5,18 +5,16 @@ And half-size floats computed in float32: what composites do before and after.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import ml_dtypes
 import numpy as np
 
 from ..body import FromParts, Library, Pointwise
 from ..errors import DtypeError
 from ..graph import OPS, Value
-from ..op import Parts, define, is_linear
+from ..op import ALIGNED, Parts, define, is_linear
 from ..types import Type, as_dtype, is_bool, is_complex, is_float, is_inexact, is_integer
 from .constant import full, like, maker, uniform
-from .families import align, check_kind, check_same
+from .families import check_kind, check_same
 
 REAL_PART = {"complex64": as_dtype("float32"), "complex128": as_dtype("float64")}
 COMPLEX_OF = {part.name: as_dtype(name) for name, part in REAL_PART.items()}
@@ -74,9 +72,7 @@ def convert_transpose(ct: Value, x: Value, *, dtype: np.dtype) -> list[Value]:
     return [convert(ct, dtype=x.dtype)]
 
 
-@convert.batch
-def convert_batch(args: Sequence[Value], batched: Sequence[bool], *, dtype: np.dtype) -> Value:
-    return convert(args[0], dtype=dtype)
+convert.batch(ALIGNED)
 
 
 @convert.fold
@@ -157,11 +153,7 @@ def bitcast_reference(x: np.ndarray, *, dtype: np.dtype) -> np.ndarray:
 
 bitcast.body(Pointwise("bitcast"))
 bitcast.nondifferentiable("bits are not numbers")
-
-
-@bitcast.batch
-def bitcast_batch(args: Sequence[Value], batched: Sequence[bool], *, dtype: np.dtype) -> Value:
-    return bitcast(args[0], dtype=dtype)
+bitcast.batch(ALIGNED)
 
 
 @bitcast.fold
@@ -197,9 +189,7 @@ def real_transpose(ct: Value, x: Value) -> list[Value]:
     return [convert(ct, dtype=x.dtype)]
 
 
-@real.batch
-def real_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
-    return real(args[0])
+real.batch(ALIGNED)
 
 
 @real.fold
@@ -233,9 +223,7 @@ def imag_transpose(ct: Value, x: Value) -> list[Value]:
     return [complex(like(ct, 0), -ct)]
 
 
-@imag.batch
-def imag_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
-    return imag(args[0])
+imag.batch(ALIGNED)
 
 
 @imag.fold
@@ -278,11 +266,7 @@ def complex_transpose(ct: Value, re: Value, im: Value) -> list[Value | None]:
     ]
 
 
-@complex.batch
-def complex_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
-    return complex(*align(args, batched))
-
-
+complex.batch(ALIGNED)
 complex.samples((2, 3), (2, 3))
 complex.samples([1.0, 3.0], [2.0, -4.0], expect=[1 + 2j, 3 - 4j])
 
@@ -309,9 +293,7 @@ def conj_transpose(ct: Value, x: Value) -> list[Value]:
     return [conj(ct)]
 
 
-@conj.batch
-def conj_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
-    return conj(args[0])
+conj.batch(ALIGNED)
 
 
 @conj.fold

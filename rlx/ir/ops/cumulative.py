@@ -14,7 +14,7 @@ from ..body import Scan
 from ..dims import Dim
 from ..errors import AxisError, GradientError
 from ..graph import Value
-from ..op import Op
+from ..op import ALIGNED, Op
 from ..types import Type, is_float
 from .arithmetic import add, div, mul
 from .compare import eq, gt, lt, select
@@ -40,16 +40,13 @@ def _cumulative(name: str, doc: str, kinds: Sequence[str], ufunc: np.ufunc, comb
         result = ufunc.accumulate(x.astype(wide), axis, dtype=wide)
         return np.flip(result, axis) if reverse else result
 
-    def cumulative_batch(args: Any, batched: Any, *, axis: int, reverse: bool) -> Value:
-        return made(args[0], axis=axis + 1, reverse=reverse)
-
     def cumulative_fold(x: Value, *, axis: int, reverse: bool) -> Value | None:
         return x if x.shape[axis] == 1 else None
 
     made = Op(name, type_rule, doc)
     made.reference(reference)
     made.body(Scan(combine))
-    made.batch(cumulative_batch)
+    made.batch(ALIGNED, "axis")
     made.fold(cumulative_fold)
     made.samples((4,), axis=0)
     made.samples((2, 3), axis=1, reverse=True)

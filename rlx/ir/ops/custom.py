@@ -16,10 +16,10 @@ from ..builder import build, inline
 from ..errors import GradientError
 from ..graph import OPS, Graph, Value
 from ..interpret import interpret
-from ..op import define, each_part, is_linear
+from ..op import ALIGNED, define, each_part, is_linear
+from ..rules import align, batch_size
 from ..types import Type, as_dtype
-from .control import batch_size, check_operands, cut_groups, filled, weave
-from .families import spread
+from .control import check_operands, cut_groups, filled, weave
 
 
 class Rule:
@@ -71,10 +71,6 @@ def batched_rule(batch_graph: Any, rule: Rule, size: Any) -> Rule:
         return cut_groups(inline(many, given), *sizes)[:-1]
 
     return Rule(mapped, ("batched", rule, size))
-
-
-def _all_batched(args: Sequence[Value], batched: Sequence[bool], size: Any) -> list[Value]:
-    return [a if is_there else spread(a, size) for a, is_there in zip(args, batched, strict=True)]
 
 
 @define
@@ -134,7 +130,7 @@ def custom_jvp_call_batch(batch_graph, args, batched, *, graph, rule, transpose,
     rules = {"rule": batched_rule(batch_graph, rule, size), "transpose": None}
     if transpose is not None:
         rules["transpose"] = batched_rule(batch_graph, transpose, size)
-    return custom_jvp_call(*_all_batched(args, batched, size), graph=many, **rules, **attrs)
+    return custom_jvp_call(*align(args, batched), graph=many, **rules, **attrs)
 
 
 @define
@@ -212,7 +208,7 @@ def custom_vjp_call_batch(batch_graph, args, batched, *, graph, forward, backwar
     size = batch_size(args, batched)
     many, _ = batch_graph(graph, [True] * len(args), size, [True] * len(graph.results))
     return custom_vjp_call(
-        *_all_batched(args, batched, size),
+        *align(args, batched),
         graph=many,
         forward=batched_rule(batch_graph, forward, size),
         backward=batched_rule(batch_graph, backward, size),
@@ -270,7 +266,7 @@ def custom_pullback_batch(batch_graph, args, batched, *, results, backward, **at
     size = batch_size(args, batched)
     many, _ = batch_graph(results, [], size, [True] * len(results.results))
     return custom_pullback(
-        *_all_batched(args, batched, size),
+        *align(args, batched),
         results=many,
         backward=batched_rule(batch_graph, backward, size),
         **attrs,
@@ -287,7 +283,7 @@ stop_gradient.reference(lambda x: x)
 stop_gradient.body(Pointwise("convert"))
 stop_gradient.parts(each_part(stop_gradient))
 stop_gradient.nondifferentiable("that is its purpose")
-stop_gradient.batch(lambda args, batched: stop_gradient(args[0]))
+stop_gradient.batch(ALIGNED)
 stop_gradient.samples([1.0, -2.0], expect=[1.0, -2.0])
 
 

@@ -11,15 +11,14 @@ from ..body import Gather, Read, Scatter
 from ..errors import ArgumentError, DtypeError, ShapeError
 from ..graph import OPS, Value
 from ..op import define, is_linear
+from ..rules import batch_size, later, spread
 from ..types import Type, is_integer, promote
 from .constant import full, uniform
-from .control import batch_size, filled
+from .control import filled
 from .convert import convert
-from .families import spread
 from .index import gather
 from .movement import check_count, reshape
 from .pad_slice import concat, slice
-from .window import later
 
 
 def _check_starts(x: Type, starts: Sequence[Type]) -> None:

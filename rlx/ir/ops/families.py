@@ -7,9 +7,9 @@ from typing import Any
 
 from ..body import Pointwise
 from ..errors import DtypeError, ShapeError
-from ..graph import OPS, Value
-from ..op import Op, is_linear
-from ..types import Size, Type, is_bool, is_complex, is_float, is_integer
+from ..graph import Value
+from ..op import ALIGNED, Op, is_linear
+from ..types import Type, is_bool, is_complex, is_float, is_integer
 
 KINDS: dict[str, Callable[[Any], bool]] = {
     "bool": is_bool,
@@ -84,27 +84,13 @@ def pointwise(
         made.transpose(transpose)
     if nondifferentiable is not None:
         made.nondifferentiable(nondifferentiable)
-    made.batch(lambda args, batched: made(*align(args, batched)))
+    made.batch(ALIGNED)
     for sample in samples:
         sample = dict(sample)
         made.samples(*sample.pop("args"), **sample)
     if not samples:
         made.samples(*[(2, 3)] * len(operands))
     return made
-
-
-def align(args: Sequence[Value], batched: Sequence[bool]) -> list[Value]:
-    """Give every argument the batch axis 0, the unbatched ones by broadcasting."""
-    size = next(a.shape[0] for a, is_batched in zip(args, batched, strict=True) if is_batched)
-    return [
-        a if is_batched else spread(a, size) for a, is_batched in zip(args, batched, strict=True)
-    ]
-
-
-def spread(x: Value, size: Size) -> Value:
-    """Repeat a value along a new axis 0."""
-    axes = tuple(range(1, x.rank + 1))
-    return OPS["broadcast"](x, shape=(size, *x.shape), axes=axes)
 
 
 def linear_in_each(*rules: Callable[..., Any]) -> Callable[..., list[Any]]:

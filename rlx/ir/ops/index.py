@@ -11,6 +11,7 @@ from ..body import Gather, Read
 from ..errors import ShapeError
 from ..graph import OPS, Value
 from ..op import Parts, define
+from ..rules import later
 from ..types import Size, Type, is_bool, is_integer
 from .constant import SCALAR, full
 from .movement import check_count, reshape
@@ -20,7 +21,6 @@ from .window import (
     check_mode,
     check_rising,
     check_window,
-    later,
     place_in_window,
     window_places,
 )

@@ -14,9 +14,9 @@ from ..graph import OPS, Graph, Node, Value
 from ..interpret import interpret
 from ..number_check import asked
 from ..op import define
+from ..rules import batch_size, spread
 from ..types import Type, as_dtype
 from .control import (
-    batch_size,
     check_carry,
     check_operands,
     cut_groups,
@@ -28,7 +28,6 @@ from .control import (
     weave,
     with_tangents,
 )
-from .families import spread
 
 
 @define

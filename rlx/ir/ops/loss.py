@@ -9,14 +9,14 @@ import numpy as np
 
 from ..errors import AttributeValueError, AxisError, DtypeError, ShapeError
 from ..graph import Value
-from ..op import define
+from ..op import ALIGNED, define
 from ..types import Size, Type, is_integer, promote
 from .arithmetic import add, mul, sub
 from .compare import eq
 from .constant import iota
 from .convert import convert, narrowed, widened
 from .exponential import exp, log
-from .families import align, check_kind
+from .families import check_kind
 from .index import take_along
 from .movement import broadcast, reshape
 from .reduce import INDEX, accumulated, reduce_max, reduce_sum, spread_back
@@ -61,15 +61,7 @@ def one_hot_expand(labels: Value, *, size: Size, dtype: np.dtype, axis: int) -> 
 
 
 one_hot.nondifferentiable("labels are integers")
-
-
-@one_hot.batch
-def one_hot_batch(
-    args: Sequence[Value], batched: Sequence[bool], *, size: Size, dtype: np.dtype, axis: int
-) -> Value:
-    return one_hot(args[0], size=size, dtype=dtype, axis=axis if axis == -1 else axis + 1)
-
-
+one_hot.batch(ALIGNED, "axis")
 one_hot.samples(np.array([[0, 2], [5, -1]], np.int32), size=3, dtype="float32", axis=1)
 one_hot.samples(
     np.array([1, 0, 4]), size=2, dtype="float32", expect=[[0.0, 1.0], [1.0, 0.0], [0.0, 0.0]]
@@ -135,11 +127,7 @@ def cross_entropy_jvp(primals: Sequence[Value], tangents: Sequence[Any]) -> tupl
     return cross_entropy(logits, labels), narrowed(pushed, logits.dtype)
 
 
-@cross_entropy.batch
-def cross_entropy_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
-    return cross_entropy(*align(args, batched))
-
-
+cross_entropy.batch(ALIGNED)
 cross_entropy.samples((2, 3), np.array([2, 0], np.int32))
 cross_entropy.samples((2, 2, 3), np.array([[2, 0], [1, 1]]))
 cross_entropy.samples((3,), np.array(1, np.uint8))

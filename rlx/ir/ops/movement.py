@@ -14,7 +14,8 @@ import numpy as np
 from ..body import Move, Read, View
 from ..errors import AxisError, ShapeError
 from ..graph import OPS, Value
-from ..op import define
+from ..op import ALIGNED, define
+from ..rules import later
 from ..types import Size, Type
 from .constant import full, maker, uniform
 
@@ -108,7 +109,7 @@ def transpose_transpose(ct: Value, x: Value, *, axes: tuple[int, ...]) -> list[V
 
 @transpose.batch
 def transpose_batch(args: Sequence[Value], batched: Sequence[bool], *, axes: tuple) -> Value:
-    return transpose(args[0], axes=(0, *(i + 1 for i in axes)))
+    return transpose(args[0], axes=(0, *later(axes)))
 
 
 @transpose.fold
@@ -152,9 +153,7 @@ def flip_transpose(ct: Value, x: Value, *, axes: tuple[int, ...]) -> list[Value]
     return [flip(ct, axes=axes)]
 
 
-@flip.batch
-def flip_batch(args: Sequence[Value], batched: Sequence[bool], *, axes: tuple) -> Value:
-    return flip(args[0], axes=tuple(i + 1 for i in axes))
+flip.batch(ALIGNED, "axes")
 
 
 @flip.fold
@@ -220,7 +219,7 @@ def broadcast_batch(
     args: Sequence[Value], batched: Sequence[bool], *, shape: tuple, axes: tuple[int, ...]
 ) -> Value:
     (x,) = args
-    return broadcast(x, shape=(x.shape[0], *shape), axes=(0, *(i + 1 for i in axes)))
+    return broadcast(x, shape=(x.shape[0], *shape), axes=(0, *later(axes)))
 
 
 @broadcast.fold

@@ -13,10 +13,10 @@ import numpy as np
 from ..errors import ArgumentError
 from ..graph import Value
 from ..op import define
+from ..rules import spread
 from ..types import Size, Type, as_dtype
 from .constant import full, iota
 from .dynamic import dynamic_slice
-from .families import spread
 from .movement import reshape, transpose
 from .reduce import reduce_sum
 

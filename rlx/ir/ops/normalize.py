@@ -10,12 +10,13 @@ import numpy as np
 from ..errors import DtypeError, ShapeError
 from ..graph import Value
 from ..op import define
+from ..rules import align
 from ..types import Type
 from .arithmetic import add, div, mul, square, sub
 from .constant import like
 from .convert import convert, narrowed, widened
 from .exponential import rsqrt
-from .families import align, check_kind
+from .families import check_kind
 from .movement import broadcast
 from .reduce import accumulated, reduce_sum, spread_back
 

@@ -12,10 +12,10 @@ from ..body import Concat, Move, Read
 from ..dims import Dim, is_at_least
 from ..errors import ArgumentError, AttributeValueError, AxisError, DtypeError, ShapeError
 from ..graph import OPS, Node, Value
-from ..op import Sample, define, is_linear
+from ..op import ALIGNED, Sample, define, is_linear
+from ..rules import align
 from ..types import Size, Type
 from .constant import full, maker, scalar_like, uniform
-from .families import align
 from .movement import broadcast, check_count, uniform_fold
 
 
@@ -341,9 +341,7 @@ def concat_transpose(ct: Value, *xs: Any, axis: int) -> list[Value | None]:
     return parts
 
 
-@concat.batch
-def concat_batch(args: Sequence[Value], batched: Sequence[bool], *, axis: int) -> Value:
-    return concat(*align(args, batched), axis=axis + 1)
+concat.batch(ALIGNED, "axis")
 
 
 @concat.fold

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import ml_dtypes
 import numpy as np
 
 from ..errors import AttributeValueError
 from ..graph import Value
-from ..op import define
+from ..op import ALIGNED, define
 from ..types import Type, as_dtype, is_signed
 from .arithmetic import add, mul, sub
 from .compare import (
@@ -26,7 +24,7 @@ from .compare import (
 )
 from .constant import like
 from .convert import bitcast, convert
-from .families import align, check_kind, check_same
+from .families import check_kind, check_same
 
 HALF = as_dtype("float16")
 
@@ -122,13 +120,7 @@ def reduce_precision_transpose(
     return [reduce_precision(ct, exponent_bits=exponent_bits, mantissa_bits=mantissa_bits)]
 
 
-@reduce_precision.batch
-def reduce_precision_batch(
-    args: Sequence[Value], batched: Sequence[bool], *, exponent_bits: int, mantissa_bits: int
-) -> Value:
-    return reduce_precision(args[0], exponent_bits=exponent_bits, mantissa_bits=mantissa_bits)
-
-
+reduce_precision.batch(ALIGNED)
 reduce_precision.samples(Type(as_dtype("float32"), (2, 3)), exponent_bits=8, mantissa_bits=7)
 reduce_precision.samples(
     np.array([1.3, -1e5, 1e-6, np.nan, 65504.0], np.float32),
@@ -181,11 +173,7 @@ def _high_word(x: Value, y: Value) -> Value:
 
 
 mulhi.nondifferentiable("integers have no derivative")
-
-
-@mulhi.batch
-def mulhi_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
-    return mulhi(*align(args, batched))
+mulhi.batch(ALIGNED)
 
 
 _INTS = Type(as_dtype("int32"), (2, 3))

@@ -5,7 +5,7 @@ The bits are those of threefry2x32, the counter-based generator behind JAX's key
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -13,13 +13,13 @@ import numpy as np
 
 from ..errors import DtypeError
 from ..graph import Value
-from ..op import define
+from ..op import ALIGNED, define
 from ..types import Type, as_dtype
 from .arithmetic import add, div, mul
 from .compare import bit_or, bit_xor, eq, select, shift_left, shift_right_logical
 from .constant import like
 from .exponential import exp
-from .families import align, check_kind, check_same
+from .families import check_kind, check_same
 from .special.incomplete_gamma import random_gamma_grad
 
 # rotations of rounds 1-4 and 5-8, repeated, and the parity of the key schedule: Salmon et al.,
@@ -79,11 +79,7 @@ def threefry2x32_expand(k0: Value, k1: Value, x0: Value, x1: Value) -> tuple[Val
 
 threefry2x32.nondifferentiable("random bits do not depend smoothly on anything")
 threefry2x32.is_random = True
-
-
-@threefry2x32.batch
-def threefry2x32_batch(args: Sequence[Value], batched: Sequence[bool]) -> tuple[Value, Value]:
-    return threefry2x32(*align(args, batched))
+threefry2x32.batch(ALIGNED)
 
 
 # known answers of the generator's authors (Random123, file kat_vectors)
@@ -132,11 +128,7 @@ def _gamma_by_parameter(t: Value, out: Value, x: Value, a: Value, *, is_log: boo
 
 
 gamma_sample.jvp([lambda t, out, x, a, *, is_log: t, _gamma_by_parameter])
-
-
-@gamma_sample.batch
-def gamma_sample_batch(args: Sequence[Value], batched: Sequence[bool], *, is_log: bool) -> Value:
-    return gamma_sample(*align(args, batched), is_log=is_log)
+gamma_sample.batch(ALIGNED)
 
 
 # in float32, whose derivatives the audit does not measure: the value does not move with a

@@ -11,7 +11,7 @@ import numpy as np
 from ..body import Reduce
 from ..errors import AxisError, DtypeError, ShapeError
 from ..graph import Value
-from ..op import Op
+from ..op import ALIGNED, Op
 from ..types import Type, as_dtype, highest, is_bool, is_float, is_integer, lowest
 from .arithmetic import div, mul
 from .compare import bit_or, eq, ne, select
@@ -54,15 +54,12 @@ def _reduction(
     made.reference(reference)
     made.body(Reduce(combine))
 
-    def reduce_batch(args: Sequence[Value], batched: Sequence[bool], *, axes: tuple) -> Value:
-        return made(args[0], axes=tuple(i + 1 for i in axes))
-
     def reduce_fold(x: Value, *, axes: tuple[int, ...]) -> Value | None:
         if any(x.shape[i] != 1 for i in axes):
             return None
         return reshape(x, shape=[x.shape[i] for i in kept(x, axes)])
 
-    made.batch(reduce_batch)
+    made.batch(ALIGNED, "axes")
     made.fold(reduce_fold)
     return made
 
@@ -241,12 +238,9 @@ def _position(
         beyond = like(places, np.iinfo(dtype).max)
         return reduce_min(select(chosen, places, beyond), axes=(axis,))
 
-    def position_batch(args: Any, batched: Any, *, axis: int, dtype: np.dtype) -> Value:
-        return made(args[0], axis=axis + 1, dtype=dtype)
-
     made.expand(position_expand)
     made.nondifferentiable("the result is an index")
-    made.batch(position_batch)
+    made.batch(ALIGNED, "axis")
     made.samples((2, 3), axis=1)
     made.samples([[1.0, 3.0, 1.0, 3.0], [1.0, np.nan, 5.0, np.nan]], axis=1, expect=expect)
     return made

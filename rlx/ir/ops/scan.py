@@ -13,9 +13,9 @@ from ..errors import ShapeError
 from ..graph import OPS, Graph, Value
 from ..interpret import interpret
 from ..op import define, is_linear
+from ..rules import batch_size, spread
 from ..types import Type, as_dtype
 from .control import (
-    batch_size,
     check_carry,
     check_operands,
     cut_groups,
@@ -27,7 +27,6 @@ from .control import (
     with_tangents,
     zeros_like,
 )
-from .families import spread
 
 
 @define

@@ -14,13 +14,14 @@ from ..body import Read, Scatter
 from ..errors import DtypeError, ShapeError
 from ..graph import Value
 from ..op import Op, is_linear
+from ..rules import batch_size, later, spread
 from ..types import Type
 from .arithmetic import add, div, mul
 from .compare import eq, select
 from .constant import full, iota, like
-from .control import batch_size, filled
+from .control import filled
 from .convert import convert, is_half, narrowed, widened
-from .families import check_kind, spread
+from .families import check_kind
 from .index import gather
 from .movement import reshape
 from .reduce import accumulated
@@ -30,7 +31,6 @@ from .window import (
     check_mode,
     check_rising,
     check_window,
-    later,
     place_in_window,
     window_places,
 )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..graph import Value
-from ..op import define
+from ..op import ALIGNED, define
 from ..types import Type
 from .arithmetic import add, div, is_finite, mul, sub
 from .compare import max, select
@@ -17,7 +17,6 @@ from .convert import narrowed, widened
 from .exponential import exp, log
 from .families import check_kind
 from .reduce import accumulated, check_axes, kept, reduce_max, reduce_sum, spread_back
-from .window import later
 
 Axes = tuple[int, ...]
 
@@ -75,11 +74,7 @@ def softmax_jvp(primals: Sequence[Value], tangents: Sequence[Any], *, axes: Axes
     return out, narrowed(mul(y, sub(t, _sum_along(mul(y, t), axes))), out.dtype)
 
 
-@softmax.batch
-def softmax_batch(args: Sequence[Value], batched: Sequence[bool], *, axes: Axes) -> Value:
-    return softmax(args[0], axes=later(axes))
-
-
+softmax.batch(ALIGNED, "axes")
 softmax.samples((2, 3), axes=(1,))
 softmax.samples((2, 3, 2), axes=(0, 2), low=-20.0, high=20.0)
 softmax.samples([[1e4, 1e4], [-np.inf, 3.0]], axes=(1,), expect=[[0.5, 0.5], [0.0, 1.0]])
@@ -112,11 +107,7 @@ def log_softmax_jvp(primals: Sequence[Value], tangents: Sequence[Any], *, axes: 
     return out, narrowed(sub(t, _sum_along(mul(share, t), axes)), out.dtype)
 
 
-@log_softmax.batch
-def log_softmax_batch(args: Sequence[Value], batched: Sequence[bool], *, axes: Axes) -> Value:
-    return log_softmax(args[0], axes=later(axes))
-
-
+log_softmax.batch(ALIGNED, "axes")
 log_softmax.samples((2, 3), axes=(1,))
 log_softmax.samples((2, 3, 2), axes=(0, 2), low=-20.0, high=20.0)
 log_softmax.samples([1e4, 0.0], axes=(0,), expect=[0.0, -1e4])
@@ -164,11 +155,7 @@ def logsumexp_jvp(primals: Sequence[Value], tangents: Sequence[Any], *, axes: Ax
     return narrowed(out, x.dtype), narrowed(pushed, x.dtype)
 
 
-@logsumexp.batch
-def logsumexp_batch(args: Sequence[Value], batched: Sequence[bool], *, axes: Axes) -> Value:
-    return logsumexp(args[0], axes=later(axes))
-
-
+logsumexp.batch(ALIGNED, "axes")
 logsumexp.samples((2, 3), axes=(1,))
 logsumexp.samples((2, 3, 2), axes=(0, 2), low=-20.0, high=20.0)
 logsumexp.samples([[1e4, 1e4], [0.0, -np.inf]], axes=(1,), expect=[1e4 + np.log(2), 0.0])

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from ..body import Greatest, Sort
 from ..errors import ArgumentError, AttributeValueError, AxisError, DtypeError, ShapeError
 from ..graph import Value
-from ..op import Parts, define
+from ..op import ALIGNED, Parts, define
 from ..types import Type, as_dtype, is_complex, is_float
 from .compare import ne
 from .constant import iota
 from .convert import convert
-from .families import align
 from .index import take_along
 
 
@@ -132,9 +130,7 @@ def sort_jvp(
     return out, [None if t is None else take_along(t, order, axis) for t in tangents]
 
 
-@sort.batch
-def sort_batch(args: Sequence[Value], batched: Sequence[bool], *, axis: int, n_keys: int) -> Any:
-    return sort(*align(args, batched), axis=axis + 1, n_keys=n_keys)
+sort.batch(ALIGNED, "axis")
 
 
 @sort.fold
@@ -199,11 +195,7 @@ def top_k_jvp(primals: Sequence[Value], tangents: Sequence[Value | None], *, k: 
     return (out, places), (None if t is None else take_along(t, places, t.rank - 1), None)
 
 
-@top_k.batch
-def top_k_batch(args: Sequence[Value], batched: Sequence[bool], *, k: int) -> tuple[Value, Value]:
-    return top_k(args[0], k=k)
-
-
+top_k.batch(ALIGNED)
 top_k.samples((2, 5), k=3)
 top_k.samples(np.array([1.0, 3.0, 2.0, 3.0], np.float32), k=3, expect=[[3.0, 3.0, 2.0], [1, 3, 2]])
 top_k.samples(_EIGHT_BITS, k=2, expect=[[np.nan, 2.0], [1, 2]])

@@ -13,11 +13,6 @@ from ..types import Type, is_integer
 Axes = tuple[int, ...]
 
 
-def later(axes: Axes) -> Axes:
-    """The same axes behind a new axis 0."""
-    return tuple(i + 1 for i in axes)
-
-
 def check_indices(indices: Type, start_axes: Axes) -> None:
     """Raise unless `indices` holds an integer for each of `start_axes`.
 

@@ -10,9 +10,10 @@ import numpy as np
 from ...errors import ArgumentError, AttributeValueError, DtypeError, ShapeError
 from ...graph import Value
 from ...op import Op
+from ...rules import batch_size, spread
 from ...types import Type
 from ..convert import WIDE, is_half
-from ..families import check_kind, spread
+from ..families import check_kind
 from ..movement import broadcast, reshape
 from ..reduce import accumulated, reduce_sum, spread_back
 from .blocks import HIDDEN, KEYS, Operands, Window
@@ -138,7 +139,7 @@ def _batch_rule(op: Op, is_derivative: bool) -> Callable[..., list[Value]]:
     """The batch rule: examples become members of axis 0, which a bias or mask may lack."""
 
     def rule(args: Sequence[Value], batched: Sequence[bool], **attrs: Any) -> list[Value]:
-        size = next(a.shape[0] for a, is_there in zip(args, batched, strict=True) if is_there)
+        size = batch_size(args, batched)
         members = args[0].shape[1 if batched[0] else 0]
         has_bias = attrs["has_bias"]  # whose tangents and cotangents have its own shape
         may_lack = range(3 + (has_bias and is_derivative), 3 + has_bias + attrs["has_mask"])

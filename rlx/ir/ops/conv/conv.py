@@ -11,10 +11,10 @@ import numpy as np
 from ...errors import AttributeValueError, DtypeError, ShapeError
 from ...graph import Value
 from ...op import define
+from ...rules import batch_size
 from ...types import Type, promote
 from ..constant import full
 from ..contract import check_sum_dtype
-from ..control import batch_size
 from ..convert import narrowed
 from ..families import check_kind, linear_in_each
 from ..movement import flip, reshape

@@ -11,7 +11,7 @@ from ...body import Move, Read
 from ...dims import is_at_least
 from ...errors import AttributeValueError, AxisError, ShapeError
 from ...graph import Value
-from ...op import define
+from ...op import ALIGNED, define
 from ...types import Size, Type
 from ..arithmetic import add, mul
 from ..constant import full, iota, like, maker, scalar_like
@@ -198,11 +198,7 @@ def laid_over(parts: Value, axis: int, *, length: Size, step: int, base: int) ->
     return total
 
 
-@windows.batch
-def windows_batch(
-    args: Sequence[Value], batched: Sequence[bool], *, axis: int, **attrs: Any
-) -> Value:
-    return windows(args[0], axis=axis + 1, **attrs)
+windows.batch(ALIGNED, "axis")
 
 
 @windows.fold

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from ...body import Blocks
 from ...dims import Dim, Size, compare
 from ...errors import AttributeValueError, DtypeError, ShapeError
 from ...graph import Value
-from ...op import define
+from ...op import ALIGNED, define
 from ...types import Type
 from ..arithmetic import div, mul, sub
 from ..compare import eq, select
@@ -140,11 +139,7 @@ def _times(x: Value, weights: np.ndarray) -> Value:
     return mul(x, broadcast(line, shape=x.shape, axes=(x.rank - 1,)))
 
 
-@fft.batch
-def fft_batch(
-    args: Sequence[Value], batched: Sequence[bool], *, kind: str, lengths: tuple[Size, ...]
-) -> Value:
-    return fft(args[0], kind=kind, lengths=lengths)
+fft.batch(ALIGNED)
 
 
 _ANY = Type(np.dtype("complex128"), (2, 4))

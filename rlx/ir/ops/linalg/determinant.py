@@ -9,14 +9,13 @@ import numpy as np
 
 from ...errors import GradientError
 from ...graph import Value
-from ...op import define
+from ...op import ALIGNED, define
 from ...types import Type, is_complex
 from ..arithmetic import abs, div, is_finite, mul, sub
 from ..compare import bit_and, bit_not, eq, ge, select
 from ..constant import iota, like
 from ..convert import convert
 from ..cumulative import cumprod
-from ..families import align
 from ..movement import reshape
 from ..pad_slice import concat
 from ..reduce import reduce_and, reduce_prod, reduce_sum
@@ -78,9 +77,7 @@ def _trace(x: Value) -> Value:
     return reduce_sum(diagonal_of(x), axes=(x.rank - 2,))
 
 
-@slogdet.batch
-def slogdet_batch(args: Sequence[Value], batched: Sequence[bool]) -> Any:
-    return slogdet(args[0])
+slogdet.batch(ALIGNED)
 
 
 _SQUARE = np.array([[2.0, -1.0, 0.5], [1.0, 3.0, -1.0], [0.0, 1.5, 2.0]])
@@ -172,13 +169,7 @@ def _is_solvable(upper: Value, y: Value) -> Value:
 
 
 det.jvp([_det_tangent])
-
-
-@det.batch
-def det_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
-    return det(align(args, batched)[0])
-
-
+det.batch(ALIGNED)
 det.samples(_SQUARE)
 det.samples(np.stack([_SQUARE, -_SQUARE.T]))
 det.samples(_COMPLEX)

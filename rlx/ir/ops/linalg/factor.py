@@ -12,7 +12,7 @@ from ...body import Blocks, Library
 from ...dims import compare
 from ...errors import AttributeValueError, GradientError, ShapeError
 from ...graph import Value
-from ...op import define
+from ...op import ALIGNED, define
 from ...types import Size, Type, as_dtype, is_complex
 from ..arithmetic import add, sub
 from ..compare import bit_and, ge, select
@@ -153,11 +153,7 @@ def _upper_factor(both: Value) -> Value:
     return select(is_new, like(upper, 1), upper)
 
 
-@lu.batch
-def lu_batch(args: Sequence[Value], batched: Sequence[bool]) -> Any:
-    return lu(args[0])
-
-
+lu.batch(ALIGNED)
 lu.samples((3, 3))
 lu.samples((4, 2))
 lu.samples((2, 2, 4))
@@ -200,15 +196,7 @@ def lu_pivots_to_permutation_reference(pivots: np.ndarray, *, size: int) -> np.n
 
 lu_pivots_to_permutation.body(Blocks(orders))
 lu_pivots_to_permutation.nondifferentiable("an order of rows is not a number")
-
-
-@lu_pivots_to_permutation.batch
-def lu_pivots_to_permutation_batch(
-    args: Sequence[Value], batched: Sequence[bool], *, size: Size
-) -> Value:
-    return lu_pivots_to_permutation(args[0], size=size)
-
-
+lu_pivots_to_permutation.batch(ALIGNED)
 lu_pivots_to_permutation.samples(np.array([[2, 2], [0, 1]], np.int32), size=4)
 lu_pivots_to_permutation.samples(np.array([1, 2], np.int32), size=3, expect=[1, 2, 0])
 lu_pivots_to_permutation.samples(np.array([1, 0, 9], np.int32), size=4, expect=[0, 1, 3, 2])
@@ -304,11 +292,7 @@ def _push_complement(q: Value, dq: Value, n: Any) -> Value:
     return sub(product(dq, adjoint(z)), product(add(thin, product(rest, z)), adjoint(turned)))
 
 
-@qr.batch
-def qr_batch(args: Sequence[Value], batched: Sequence[bool], *, full_matrices: bool) -> Any:
-    return qr(args[0], full_matrices=full_matrices)
-
-
+qr.batch(ALIGNED)
 qr.samples((3, 3))
 qr.samples((2, 4, 2))
 qr.samples((4, 2), full_matrices=True)

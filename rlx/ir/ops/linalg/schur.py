@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
 
 from ...body import Library
 from ...errors import GradientError
-from ...graph import Value
-from ...op import define
+from ...op import ALIGNED, define
 from ...types import Type, as_dtype, is_complex
 from .matrices import ITERATED, check_matrix, operations
 
@@ -76,11 +75,7 @@ def _mirror(x: np.ndarray) -> np.ndarray:
 hessenberg.body(Library())
 hessenberg.library_work("direct", operations(lambda m, n, _: 14 * n**3 / 3))
 hessenberg.jvp(lambda primals, tangents: _refuse("hessenberg"))
-
-
-@hessenberg.batch
-def hessenberg_batch(args: Sequence[Value], batched: Sequence[bool]) -> tuple[Value, Value]:
-    return hessenberg(args[0])
+hessenberg.batch(ALIGNED)
 
 
 # in float32, where the audit takes no slopes
@@ -230,13 +225,7 @@ def _split(h: np.ndarray, z: np.ndarray, k: int) -> None:
 schur.body(Library())
 schur.library_work("iterative", operations(lambda m, n, _: 25 * n**3, ITERATED))
 schur.jvp(lambda primals, tangents: _refuse("schur"))
-
-
-@schur.batch
-def schur_batch(args: Sequence[Value], batched: Sequence[bool]) -> tuple[Value, Value]:
-    return schur(args[0])
-
-
+schur.batch(ALIGNED)
 schur.samples(_ONE)
 schur.samples(_MANY)
 schur.samples(_TRIANGLE, expect=[_TRIANGLE, _EYE])

@@ -10,10 +10,10 @@ import numpy as np
 from ...body import Library
 from ...errors import DtypeError, ShapeError
 from ...graph import Value
-from ...op import define, is_linear
+from ...op import ALIGNED, define, is_linear
+from ...rules import align
 from ...types import Type
 from ..arithmetic import add, neg, sub
-from ..families import align
 from .matrices import (
     ITERATED,
     adjoint,
@@ -152,11 +152,7 @@ def _pinv_tangent(t: Value, p: Value, x: Value, cutoff: Value) -> Value:
 
 
 pinv.jvp([_pinv_tangent, None])
-
-
-@pinv.batch
-def pinv_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
-    return pinv(*align(args, batched))
+pinv.batch(ALIGNED)
 
 
 _CUTOFF = np.float64(1e-9)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from ...body import Library
 from ...errors import GradientError
 from ...graph import Value
-from ...op import define
+from ...op import ALIGNED, define
 from ...types import Type, is_complex
 from ..arithmetic import abs, add, div, mul, neg, sub
 from ..compare import eq, select
@@ -96,9 +95,7 @@ def eigh_jvp(
     return (values, vectors), (moved, product(vectors, turned))
 
 
-@eigh.batch
-def eigh_batch(args: Sequence[Value], batched: Sequence[bool], *, compute_vectors: bool) -> Any:
-    return eigh(args[0], compute_vectors=compute_vectors)
+eigh.batch(ALIGNED)
 
 
 _SYMMETRIC = np.array([[4.0, 1.0, -1.0], [1.0, 3.0, 0.5], [-1.0, 0.5, -2.0]])
@@ -175,9 +172,7 @@ def _scale(v: Value, u: Value) -> Value:
     return as_columns(complex(neg(lengthened), neg(div(imag(u), real(v)))), row)
 
 
-@eig.batch
-def eig_batch(args: Sequence[Value], batched: Sequence[bool], *, compute_vectors: bool) -> Any:
-    return eig(args[0], compute_vectors=compute_vectors)
+eig.batch(ALIGNED)
 
 
 _ROTATING = np.array([[2.0, -1.0, 0.5], [1.5, 3.0, -1.0], [0.2, 1.5, -1.0]])
@@ -295,9 +290,7 @@ def _outside(u: Value, moved: Value, s: Value) -> Value:
     return div(rest, as_columns(s, rest))
 
 
-@svd.batch
-def svd_batch(args: Sequence[Value], batched: Sequence[bool], **attrs: Any) -> Any:
-    return svd(args[0], **attrs)
+svd.batch(ALIGNED)
 
 
 _TALL = np.array([[3.0, 1.0], [-1.0, 2.0], [0.5, 0.5]])

@@ -9,12 +9,12 @@ import numpy as np
 
 from ...errors import DtypeError, ShapeError
 from ...graph import Value
-from ...op import define, is_linear
+from ...op import ALIGNED, define, is_linear
+from ...rules import align
 from ...types import Type
 from ..arithmetic import div, neg
 from ..compare import select
 from ..constant import like
-from ..families import align
 from .matrices import (
     adjoint,
     check_matrix,
@@ -251,11 +251,7 @@ def _cholesky_tangent(t: Value, factor: Value, x: Value) -> Value:
 
 
 cholesky.jvp([_cholesky_tangent])
-
-
-@cholesky.batch
-def cholesky_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
-    return cholesky(args[0])
+cholesky.batch(ALIGNED)
 
 
 _POSITIVE = np.array([[4.0, 1.0, -1.0], [1.0, 3.0, 0.5], [-1.0, 0.5, 2.0]])

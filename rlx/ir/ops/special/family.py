@@ -13,13 +13,13 @@ from ...builder import build
 from ...errors import DtypeError, ShapeError
 from ...graph import Graph, Value
 from ...interpret import interpret
-from ...op import Op
+from ...op import ALIGNED, Op
 from ...types import Type, is_float, is_integer
 from ..arithmetic import add, mul, sub
 from ..compare import bit_and, lt
 from ..constant import full, like
 from ..convert import narrowed, widened
-from ..families import align, check_kind, check_same
+from ..families import check_kind, check_same
 from ..loops import while_loop
 from ..reduce import reduce_or
 
@@ -78,7 +78,7 @@ def attach(
     made.work("transcendental")
     if jvp is not None:
         made.jvp(jvp)
-    made.batch(lambda args, batched, **attrs: made(*align(args, batched), **attrs))
+    made.batch(ALIGNED)
 
 
 @functools.lru_cache(maxsize=256)
