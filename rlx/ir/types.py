@@ -130,6 +130,29 @@ def highest(dtype: np.dtype) -> float | int:
     return math.inf if has_infinity else float(ml_dtypes.finfo(dtype).max)
 
 
+def empty_result(combine: str, dtype: np.dtype) -> float:
+    """What add, mul, max, min, and, or, xor make of no numbers.
+
+    >>> empty_result("mul", as_dtype("int8")), empty_result("and", as_dtype("uint8"))
+    (1, 255)
+    """
+    if combine in ("add", "or", "xor"):
+        return 0
+    if combine == "mul":
+        return 1
+    if is_bool(dtype):
+        return combine in ("and", "min")
+    if combine == "and":
+        return -1 if is_signed(dtype) else int(np.iinfo(dtype).max)
+    return lowest(dtype) if combine == "max" else highest(dtype)
+
+
+def neutral(combine: str, dtype: np.dtype) -> float:
+    """What changes no number when combined with it: -0.0 keeps the sign of 0, too."""
+    is_sum = combine == "add" and is_float(dtype)
+    return -0.0 if is_sum else empty_result(combine, dtype)
+
+
 _UNSIGNED_TO_SIGNED = {"uint8": "int16", "uint16": "int32", "uint32": "int64", "uint64": "int64"}
 _KINDS = ("bool", "integer", "float", "complex")
 

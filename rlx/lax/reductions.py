@@ -11,7 +11,7 @@ import numpy as np
 from .. import numpy as rnp
 from ..ir.dims import Dim
 from ..ir.errors import ArgumentError, AttributeValueError, RlxError, ShapeError
-from ..ir.types import Type, as_dtype, is_bool, is_float, is_integer
+from ..ir.types import Type, as_dtype, empty_result
 from ..trace import pytree
 from ..trace.apply import apply, as_tensor, operand_type
 from ..trace.arguments import count_of, flag, wrong
@@ -68,21 +68,8 @@ def is_neutral(monoid: Monoid, number: Any, dtype: np.dtype) -> bool:
     if not is_python_scalar(number) and not isinstance(number, Array | np.ndarray | np.generic):
         return False
     found = np.asarray(number).item()
-    return found == neutral(monoid, dtype) and not (found == 0 and math.copysign(1, found.real) < 0)
-
-
-def neutral(monoid: Monoid, dtype: np.dtype) -> Any:
-    """The number that changes nothing, combined with any other."""
-    if monoid.op in ("add", "mul"):
-        return 0 if monoid.op == "add" else 1
-    if is_bool(dtype):
-        return monoid.op == "bit_and"
-    if is_integer(dtype):
-        limits = np.iinfo(dtype)
-        bits = {"bit_and": -1 if dtype.kind == "i" else limits.max, "bit_or": 0}
-        return {"max": limits.min, "min": limits.max, **bits}[monoid.op]
-    assert is_float(dtype), "complex numbers have no order"
-    return -math.inf if monoid.op == "max" else math.inf
+    nothing = empty_result(monoid.op.removeprefix("bit_"), dtype)
+    return found == nothing and not (found == 0 and math.copysign(1, found.real) < 0)
 
 
 def _reduction(name: str, doc: str) -> Callable[..., Any]:

@@ -12,12 +12,11 @@ from ..ir.errors import ShapeError
 from ..ir.types import (
     DTYPES,
     as_dtype,
-    highest,
+    empty_result,
     is_bool,
     is_complex,
     is_integer,
     is_signed,
-    lowest,
 )
 from ..trace.apply import apply, apply_like, as_operand, as_tensor
 from ..trace.arguments import count_of, flag
@@ -148,11 +147,9 @@ def _complex_place(name: str, x: Any, axis: int) -> Any:
 def _least_favorable(name: str, dtype: np.dtype, initial: Any) -> Any:
     if initial is not None:
         return initial
-    if is_bool(dtype):
-        return name == "min"
     if is_complex(dtype):
         return -math.inf if name == "max" else math.inf
-    return lowest(dtype) if name == "max" else highest(dtype)
+    return empty_result(name, dtype)
 
 
 def _check_not_empty(name: str, x: Any, axis: Axis, initial: Any) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 
-from ...ir.types import SHORT
+from ...ir.types import SHORT, neutral
 from ...lower.lir.index import Variable
 from ...lower.lir.program import Scan
 from .body import Body, Setting, Written
 from .dialect import Dialect, LocalArray, register
 from .geometry import along_groups
-from .scalars import Scalars, neutral
+from .scalars import Scalars
 
 LONG = 128  # elements of a line that are worth a group
 FEW = 1 << 12  # lines: more than these keep the device busy by themselves

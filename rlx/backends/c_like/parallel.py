@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...ir.types import is_float
+from ...ir.types import is_float, neutral
 from ...lower.lir.expr import Load
 from ...lower.lir.program import Greatest, Kernel, Scan, Scatter, Store
 from .arithmetic import BOOL
 from .body import Body, Setting, Written
 from .dialect import INT32, register
 from .geometry import Grid
-from .scalars import Scalars, neutral
+from .scalars import Scalars
 
 
 def write_kernel(kernel: Kernel, setting: Setting) -> Written:

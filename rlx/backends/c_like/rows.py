@@ -11,7 +11,7 @@ import math
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from ...ir.types import SHORT
+from ...ir.types import SHORT, neutral
 from ...lower.lir.expr import Load, Reduce, unconditional, walk
 from ...lower.lir.index import Variable
 from ...lower.lir.program import Kernel, Rows
@@ -19,7 +19,7 @@ from .body import Body, Setting, Written
 from .dialect import Dialect, LocalArray, register
 from .geometry import Grid, along_groups
 from .parallel import write_stores
-from .scalars import Scalars, neutral
+from .scalars import Scalars
 
 LONG = 64  # a reduction shorter than this is not worth a group
 FEW = 1 << 12  # results of long reductions: more than these keep the device busy by themselves

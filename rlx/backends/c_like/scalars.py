@@ -12,7 +12,7 @@ import numpy as np
 
 from ...ir.dims import is_at_least
 from ...ir.errors import UnsupportedOp
-from ...ir.types import SHORT, as_dtype, highest, is_float, lowest
+from ...ir.types import SHORT, as_dtype, is_float, neutral
 from ...lower.lir.expr import Apply, Const, Expr, Guard, IndexValue, Load, Reduce, walk
 from ...lower.lir.index import Atom, Index, Loaded, Quotient, Variable
 from ...lower.lir.program import Buffer
@@ -475,14 +475,3 @@ class Scalars:
         dtype = self.index_dtype
         name = plain if index.is_nonnegative else floor
         return self.call(name, [dtype, dtype], dtype, [text, self.whole(divisor)])
-
-
-def neutral(combine: str, dtype: np.dtype) -> object:
-    """The number that leaves others as they are."""
-    if dtype.kind == "b":
-        return combine in ("min", "mul", "and")
-    if combine in ("add", "or", "xor"):
-        return -0.0 if is_float(dtype) else 0
-    if combine in ("mul", "and"):
-        return 1 if combine == "mul" else ~dtype.type(0)
-    return lowest(dtype) if combine == "max" else highest(dtype)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import mlx.core as mx
 import numpy as np
 
-from ...ir.types import Type, highest, lowest
+from ...ir.types import Type, empty_result
 from ..graph_table import Row
 from .arithmetic import scalar
 from .kinds import BOOL, COMPLEX, FLOATS, INTEGERS, REAL
@@ -22,7 +22,7 @@ def accumulated(x: mx.array) -> mx.array:
     return x.astype(mx.float32) if x.dtype in (mx.float16, mx.bfloat16) else x
 
 
-def _reduction(function: Reduce, of_none: Callable[[np.dtype], float]) -> Reduce:
+def _reduction(function: Reduce, how: str) -> Reduce:
     """A row that reduces along axes; MLX goes astray where there is nothing."""
 
     def reduce(x: mx.array, *, axes: Sequence[int]) -> mx.array:
@@ -31,7 +31,8 @@ def _reduction(function: Reduce, of_none: Callable[[np.dtype], float]) -> Reduce
         if x.size:
             return function(x, axis=tuple(axes)).astype(x.dtype)
         shape = [n for i, n in enumerate(x.shape) if i not in axes]
-        return mx.full(shape, to_mlx(np.asarray(of_none(dtype_of(x))).astype(dtype_of(x))))
+        dtype = dtype_of(x)
+        return mx.full(shape, to_mlx(np.asarray(empty_result(how, dtype)).astype(dtype)))
 
     return reduce
 
@@ -55,18 +56,6 @@ def _bitwise(of_bools: Reduce, combine: Reduce) -> Reduce:
         return line[..., 0]
 
     return reduce
-
-
-def _all_bits(dtype: np.dtype) -> int:
-    return -1
-
-
-def _zero(dtype: np.dtype) -> int:
-    return 0
-
-
-def _one(dtype: np.dtype) -> int:
-    return 1
 
 
 def _scan(function: Reduce) -> Reduce:
@@ -113,12 +102,12 @@ def _has_lines(types: Sequence[Type], **attrs: int) -> bool:
 
 NUMBERS = INTEGERS | FLOATS
 ROWS = {
-    "reduce_sum": Row(_reduction(_rounded_once(mx.sum), _zero), NUMBERS | COMPLEX),
-    "reduce_prod": Row(_reduction(_rounded_once(mx.prod), _one), NUMBERS | COMPLEX),
-    "reduce_max": Row(_reduction(mx.max, lowest), NUMBERS),
-    "reduce_min": Row(_reduction(mx.min, highest), NUMBERS),
-    "reduce_and": Row(_reduction(_bitwise(mx.all, mx.bitwise_and), _all_bits), BOOL | INTEGERS),
-    "reduce_or": Row(_reduction(_bitwise(mx.any, mx.bitwise_or), _zero), BOOL | INTEGERS),
+    "reduce_sum": Row(_reduction(_rounded_once(mx.sum), "add"), NUMBERS | COMPLEX),
+    "reduce_prod": Row(_reduction(_rounded_once(mx.prod), "mul"), NUMBERS | COMPLEX),
+    "reduce_max": Row(_reduction(mx.max, "max"), NUMBERS),
+    "reduce_min": Row(_reduction(mx.min, "min"), NUMBERS),
+    "reduce_and": Row(_reduction(_bitwise(mx.all, mx.bitwise_and), "and"), BOOL | INTEGERS),
+    "reduce_or": Row(_reduction(_bitwise(mx.any, mx.bitwise_or), "or"), BOOL | INTEGERS),
     "cumsum": Row(_scan(mx.cumsum), NUMBERS),
     "cumprod": Row(_scan(mx.cumprod), NUMBERS | COMPLEX),
     "cummax": Row(_scan(mx.cummax), NUMBERS),

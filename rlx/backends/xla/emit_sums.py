@@ -9,12 +9,11 @@ import jax
 import numpy as np
 from jax import lax
 
-from ...ir.types import Type, highest, is_bool, is_inexact, lowest, promote
+from ...ir.types import Type, empty_result, is_bool, is_inexact, promote
 from ..graph_table.row import Row
 from .emit_elements import Emit, is_half, narrow, wide
 
 Pairs = tuple[tuple[int, ...], tuple[int, ...]]
-Neutral = Callable[[np.dtype], Any]
 EXACT = lax.Precision.HIGHEST  # else float32 has the digits of a shorter dtype on GPUs and TPUs
 
 
@@ -23,28 +22,16 @@ def has_elements(types: Sequence[Type], **attrs: Any) -> bool:
     return all(0 not in t.shape for t in types)
 
 
-def _zero(dtype: np.dtype) -> Any:
-    return 0
+def _start(how: str, dtype: np.dtype) -> np.ndarray:
+    return np.asarray(empty_result(how, dtype)).astype(dtype)
 
 
-def _one(dtype: np.dtype) -> Any:
-    return 1
-
-
-def _all_bits(dtype: np.dtype) -> Any:
-    return True if is_bool(dtype) else np.array(-1).astype(dtype)
-
-
-def _number(neutral: Neutral, dtype: np.dtype) -> np.ndarray:
-    return np.asarray(neutral(dtype)).astype(dtype)
-
-
-def reducing(combine: Callable[..., jax.Array], neutral: Neutral, *, sums: bool = False) -> Emit:
+def reducing(combine: Callable[..., jax.Array], how: str, *, sums: bool = False) -> Emit:
     """The row of a reduction along axes; sums of short floats are rounded once."""
 
     def row(x: jax.Array, *, axes: Sequence[int]) -> jax.Array:
         given = wide(x) if sums else x
-        made = lax.reduce(given, _number(neutral, given.dtype), combine, tuple(axes))
+        made = lax.reduce(given, _start(how, given.dtype), combine, tuple(axes))
         return narrow(made, x.dtype)
 
     return row
@@ -69,7 +56,7 @@ def running(scan: Callable[..., jax.Array]) -> Emit:
     return row
 
 
-def windowed(combine: Callable[..., jax.Array], neutral: Neutral, *, sums: bool = False) -> Emit:
+def windowed(combine: Callable[..., jax.Array], how: str, *, sums: bool = False) -> Emit:
     """The row of a reduction of windows."""
 
     def row(
@@ -82,7 +69,7 @@ def windowed(combine: Callable[..., jax.Array], neutral: Neutral, *, sums: bool 
         window_dilation: Sequence[int],
     ) -> jax.Array:
         given = wide(x) if sums else x
-        number = _number(neutral, given.dtype)
+        number = _start(how, given.dtype)
         steps = (tuple(window), tuple(strides), tuple(padding))
         dilations = (tuple(base_dilation), tuple(window_dilation))
         return narrow(lax.reduce_window(given, number, combine, *steps, *dilations), x.dtype)
@@ -150,22 +137,22 @@ def _fft(x: jax.Array, *, kind: str, lengths: Sequence[int]) -> jax.Array:
 
 
 ROWS: dict[str, Row] = {
-    "reduce_sum": Row(reducing(lax.add, _zero, sums=True)),
-    "reduce_prod": Row(reducing(lax.mul, _one, sums=True)),
-    "reduce_max": Row(reducing(lax.max, lowest)),
-    "reduce_min": Row(reducing(lax.min, highest)),
-    "reduce_and": Row(reducing(lax.bitwise_and, _all_bits)),
-    "reduce_or": Row(reducing(lax.bitwise_or, _zero)),
+    "reduce_sum": Row(reducing(lax.add, "add", sums=True)),
+    "reduce_prod": Row(reducing(lax.mul, "mul", sums=True)),
+    "reduce_max": Row(reducing(lax.max, "max")),
+    "reduce_min": Row(reducing(lax.min, "min")),
+    "reduce_and": Row(reducing(lax.bitwise_and, "and")),
+    "reduce_or": Row(reducing(lax.bitwise_or, "or")),
     "argmax": Row(positioned(lax.argmax)),
     "argmin": Row(positioned(lax.argmin)),
     "cumsum": Row(running(lax.cumsum)),
     "cumprod": Row(running(lax.cumprod)),
     "cummax": Row(running(lax.cummax)),
     "cummin": Row(running(lax.cummin)),
-    "reduce_window_sum": Row(windowed(lax.add, _zero, sums=True), takes=has_elements),
-    "reduce_window_prod": Row(windowed(lax.mul, _one, sums=True), takes=has_elements),
-    "reduce_window_max": Row(windowed(lax.max, lowest), takes=has_elements),
-    "reduce_window_min": Row(windowed(lax.min, highest), takes=has_elements),
+    "reduce_window_sum": Row(windowed(lax.add, "add", sums=True), takes=has_elements),
+    "reduce_window_prod": Row(windowed(lax.mul, "mul", sums=True), takes=has_elements),
+    "reduce_window_max": Row(windowed(lax.max, "max"), takes=has_elements),
+    "reduce_window_min": Row(windowed(lax.min, "min"), takes=has_elements),
     "dot_general": Row(_dot_general),
     "conv_general_dilated": Row(_conv_general_dilated, takes=has_elements),
     "fft": Row(_fft, takes=has_elements),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import GradientError
 from ..graph import Value
 from ..op import Op
-from ..types import Size, Type, as_dtype, highest, lowest
+from ..types import Size, Type, as_dtype, empty_result
 from .arithmetic import add, div, mul, rem
 from .constant import full, iota, like
 from .conv.windows import (
@@ -73,11 +73,8 @@ def _type_rule(
     return x.with_shape(tuple(shape))
 
 
-Neutral = Callable[[np.dtype], Any]
-
-
 def _reduction(
-    name: str, doc: str, kinds: Sequence[str], neutral: Neutral, ufunc: np.ufunc, whole: Op
+    name: str, doc: str, kinds: Sequence[str], how: str, ufunc: np.ufunc, whole: Op
 ) -> Op:
     def type_rule(x: Type, **attrs: Any) -> Type:
         check_kind(x, kinds)
@@ -95,7 +92,7 @@ def _reduction(
         x = accumulated(x)
         low, high = ([p[side] for p in padding] for side in (0, 1))
         between = tuple(n - 1 for n in base_dilation)
-        number = np.asarray(neutral(x.dtype)).astype(x.dtype)
+        number = np.asarray(empty_result(how, x.dtype)).astype(x.dtype)
         x = pad_reference(x, number, low=tuple(low), high=tuple(high), interior=between)
         rank = x.ndim
         for i, steps in enumerate(zip(window, strides, window_dilation, strict=True)):
@@ -104,7 +101,7 @@ def _reduction(
         return ufunc.reduce(x, axis=tuple(range(rank, 2 * rank)), dtype=x.dtype)
 
     def reduce_window_expand(x: Value, **attrs: Any) -> Value:
-        many, _ = _seen(x, neutral(x.dtype), **attrs)
+        many, _ = _seen(x, empty_result(how, x.dtype), **attrs)
         return whole(many, axes=tuple(range(x.rank, many.rank)))
 
     def reduce_window_batch(args: Sequence[Value], batched: Any, **attrs: Any) -> Value:
@@ -174,7 +171,7 @@ reduce_window_sum = _reduction(
     "reduce_window_sum",
     "Sum of each window. Half-size floats are summed in float32.",
     _NUMBERS,
-    lambda dtype: 0,
+    "add",
     np.add,
     reduce_sum,
 )
@@ -217,7 +214,7 @@ reduce_window_prod = _reduction(
     "reduce_window_prod",
     "Product of each window. Half-size floats are multiplied in float32.",
     _NUMBERS,
-    lambda dtype: 1,
+    "mul",
     np.multiply,
     reduce_prod,
 )
@@ -231,7 +228,7 @@ reduce_window_prod.samples(
 # -- extremes -------------------------------------------------------------------------------------
 
 
-def _extreme(made: Op, place: Op, neutral: Neutral) -> None:
+def _extreme(made: Op, place: Op, how: str) -> None:
     @made.jvp
     def extreme_jvp(primals: Sequence[Value], tangents: Sequence[Any], **attrs: Any) -> tuple:
         """The tangent of the element that was chosen, the first in a tie."""
@@ -239,7 +236,7 @@ def _extreme(made: Op, place: Op, neutral: Neutral) -> None:
         out = made(x, **attrs)
         if 0 in out.shape:
             return out, like(out, 0)
-        return out, _read(t, _chosen(x, out, place, neutral(x.dtype), attrs), attrs)
+        return out, _read(t, _chosen(x, out, place, empty_result(how, x.dtype), attrs), attrs)
 
 
 def _chosen(x: Value, out: Value, place: Op, number: Any, attrs: dict[str, Any]) -> Value:
@@ -296,11 +293,11 @@ reduce_window_max = _reduction(
     "reduce_window_max",
     "Greatest number of each window, NaN if there is one. The first of a tie has the tangent.",
     _ORDERED,
-    lowest,
+    "max",
     np.maximum,
     reduce_max,
 )
-_extreme(reduce_window_max, argmax, lowest)
+_extreme(reduce_window_max, argmax, "max")
 reduce_window_max.samples(
     [1.0, 3.0, np.nan, 2.0, -4.0],
     **attrs_of(window=(2,), padding=((1, 0),)),
@@ -311,11 +308,11 @@ reduce_window_min = _reduction(
     "reduce_window_min",
     "Least number of each window, NaN if there is one. The first of a tie has the tangent.",
     _ORDERED,
-    highest,
+    "min",
     np.minimum,
     reduce_min,
 )
-_extreme(reduce_window_min, argmin, highest)
+_extreme(reduce_window_min, argmin, "min")
 reduce_window_min.samples(
     [[1.0, 3.0], [2.0, -4.0]], **attrs_of(window=(2, 1)), expect=[[1.0, -4.0]]
 )

@@ -11,10 +11,10 @@ from ...ir.builder import build, rewrite
 from ...ir.dims import Dim
 from ...ir.errors import UnsupportedOp
 from ...ir.graph import OPS, Graph, Node, Value
-from ...ir.types import DTYPES, Type
+from ...ir.types import DTYPES, Type, empty_result
 from ..lir import expr as scalar
 from ..lir.index import Index, Loaded, Quotient, Remainder, as_index, is_within, loaded
-from ..schedule.elements import flatten, identity, loops_of, unflatten
+from ..schedule.elements import flatten, loops_of, unflatten
 from .expand import expand
 from .inline_calls import inline_calls
 
@@ -108,7 +108,7 @@ class _Padder:
         """Put the number that changes nothing where an axis of a symbolic size is padded."""
         padded = [axis for axis in axes if isinstance(old.shape[axis], Dim)]
         for axis in padded:
-            number = identity(combine, x.dtype)
+            number = empty_result(combine, x.dtype)
             place = OPS["iota"](shape=x.shape, axis=axis, dtype=INT32)
             end = OPS["broadcast"](self.number(old.shape[axis]), shape=x.shape, axes=())
             rest = OPS["full"](shape=x.shape, value=number, dtype=x.dtype)

@@ -10,7 +10,7 @@ import numpy as np
 from ...ir.body import AsParts, Fill, Gather, Move, Pointwise, Read, Reduce, View
 from ...ir.dims import is_at_least
 from ...ir.graph import Node, Value
-from ...ir.types import Size, highest, lowest
+from ...ir.types import Size, empty_result
 from ..lir import expr as scalar
 from ..lir.expr import COMPARISONS, Const, Expr, IndexValue
 from ..lir.index import Index, Variable, as_index, is_long, loaded
@@ -152,7 +152,7 @@ class Elements:
         axes = node.attrs["axes"]
         dtype = node.result.dtype
         wide = self.target.arithmetic(dtype)
-        init = scalar.const(wide, identity(body.combine, wide))
+        init = scalar.const(wide, empty_result(body.combine, wide))
         if any(arg.shape[axis] == 0 for axis in axes):
             return scalar.apply("convert", dtype, init)
         variables = {axis: Variable(arg.shape[axis]) for axis in axes}
@@ -197,19 +197,6 @@ def _holding(dtype: np.dtype, low: Size, high: Size) -> np.dtype:
     limits = np.iinfo(np.int32)
     is_short = is_at_least(limits.max, high) and is_at_least(low, limits.min)
     return np.dtype(np.int32 if dtype.itemsize < 4 and is_short else np.int64)
-
-
-def identity(combine: str, dtype: np.dtype) -> Any:
-    """The number that changes nothing when combined."""
-    if combine in ("add", "or", "xor"):
-        return 0
-    if combine == "mul":
-        return 1
-    if combine == "and":
-        return True if dtype.kind == "b" else np.array(-1).astype(dtype)
-    if dtype.kind == "b":
-        return combine == "min"
-    return lowest(dtype) if combine == "max" else highest(dtype)
 
 
 def strides(shape: Sequence[Size]) -> list[Size]:

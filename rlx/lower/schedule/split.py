@@ -6,12 +6,11 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from ...ir.dims import likely
-from ...ir.types import Type
+from ...ir.types import Type, neutral
 from ..lir.expr import (
     Expr,
     Load,
@@ -27,7 +26,7 @@ from ..lir.expr import (
 )
 from ..lir.index import Index, Variable, as_index, is_long, is_within
 from ..lir.program import Buffer, Contraction, Kernel, Scatter, Step, Store
-from .elements import flatten, identity
+from .elements import flatten
 from .merge import merge_kernels
 
 FEW = 16  # fewer results than this leave threads idle
@@ -225,7 +224,7 @@ def _split_scatter(step: Step, names: Iterator[str]) -> Iterator[Step]:
     near = COPIES if target.count <= NEAR and len(step.loops) == 1 else 1
     count = pieces * near
     copies = Buffer(next(names), Type(dtype, (count, target.count)), "temporary")
-    nothing = const(dtype, _nothing(step.combine, dtype))
+    nothing = const(dtype, neutral(step.combine, dtype))
     every = Variable(copies.size)
     yield Kernel((every,), (Store(copies, as_index(every), nothing),), step.source)
     piece, within = Variable(pieces), Variable(first.extent // pieces)
@@ -262,11 +261,6 @@ def _scatter_pieces(step: Scatter) -> int:
     assert isinstance(first, int)
     most = min(MOST, updates // (SPARSE * size), first // 2)
     return 1 << max(0, most.bit_length() - 1)
-
-
-def _nothing(combine: str, dtype: np.dtype) -> Any:
-    """What changes no number when combined with it: -0.0 keeps the sign of 0, too."""
-    return -0.0 if combine == "add" and dtype.kind == "f" else identity(combine, dtype)
 
 
 def is_wide(variable: Variable) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ....ir.types import as_dtype, highest, lowest
+from ....ir.types import as_dtype, empty_result
 from ..formulas.functions import MATH, emit_math
 from ..llvm.text import Function, Vector
 
@@ -301,19 +301,6 @@ IN_TURN = "add in turn"  # a sum whose terms are added one after another, from t
 _FLOAT = {"add": "fadd", "mul": "fmul", "max": "fmaximum", "min": "fminimum"}
 
 
-def identity(combine: str, dtype: str) -> float | int | bool:
-    """The number that changes nothing when combined."""
-    if combine in ("add", "or", "xor"):
-        return 0
-    if combine == "mul":
-        return 1
-    if combine == "and":
-        return True if dtype == "bool" else -1
-    if dtype == "bool":
-        return combine == "min"
-    return (lowest if combine == "max" else highest)(as_dtype(dtype))
-
-
 def combine(f: Function, how: str, vector: Vector, x: str, y: str) -> str:
     """Combine two numbers (lane by lane); a zero may be of any sign if extreme."""
     if vector.is_float and how in ("max", "min"):
@@ -335,7 +322,7 @@ def horizontal(f: Function, how: str, vector: Vector, x: str) -> str:
     if vector.is_float:
         word, start = _FLOAT[how], ""
         if how in ("add", "mul"):  # reassoc: the lanes are added as a tree
-            first = f.constant(Vector(vector.dtype), identity(how, vector.dtype))
+            first = f.constant(Vector(vector.dtype), empty_result(how, as_dtype(vector.dtype)))
             start = f"{vector.element} {first}, "
     else:
         sign = ("s" if vector.is_signed else "u") if how in ("max", "min") else ""

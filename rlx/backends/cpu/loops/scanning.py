@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from ....ir.dims import Size, likely
+from ....ir.types import as_dtype, neutral
 from ....lower.lir.index import Variable
 from ....lower.lir.program import Scan, Store
 from ..llvm.host import Host
 from ..llvm.text import Function, Vector
 from .kernels import Layout, buffers_of, nest, open_scope, part_range
-from .scalar import combine, convert, identity, register
+from .scalar import combine, convert, register
 from .scope import Scope
 from .sums import goes_alike
 from .vectors import best_variable, choose_lanes, first_lanes, vector_lines
@@ -98,7 +99,7 @@ def _along(scope: Scope, scan: Scan) -> None:
     lanes = choose_lanes(scope.host, [scan.expr], scan.along.extent, most=1)
     lanes = 1 if goes_alike(scope, scan) else lanes
     vector = register(scan.expr.dtype.name, lanes)
-    start = f.constant(vector, neutral(scan.combine, vector.dtype))
+    start = f.constant(vector, neutral(scan.combine, as_dtype(vector.dtype)))
     left, whole = _rest(f, scan.along.extent, lanes)
 
     def step(at: str, before: str, mask: str | None) -> str:
@@ -132,11 +133,6 @@ def _rest(f: Function, extent: Size, lanes: int) -> tuple[str, str]:
     number = f.number(extent)
     left = f.emit(f"urem i64 {number}, {lanes}")
     return left, f.emit(f"sub i64 {number}, {left}")
-
-
-def neutral(how: str, dtype: str) -> float | int | bool:
-    """What changes no number when combined with it, not even the sign of 0."""
-    return -0.0 if how == "add" and dtype.startswith("float") else identity(how, dtype)
 
 
 def _combined_lanes(f: Function, scan: Scan, vector: Vector, x: str, start: str) -> str:

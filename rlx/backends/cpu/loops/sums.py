@@ -11,11 +11,12 @@ import itertools
 import math
 from typing import TYPE_CHECKING
 
+from ....ir.types import as_dtype, empty_result
 from ....lower.lir.expr import Apply, Guard, Reduce, walk
 from ....lower.lir.index import Variable
 from ....lower.lir.program import Scan
 from ..llvm.text import Function, Vector, literal
-from .scalar import IN_TURN, combine, horizontal, identity, register
+from .scalar import IN_TURN, combine, horizontal, register
 from .vectors import best_variable, choose_lanes, first_lanes, lane_mask
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def reduce_along(scope: Scope, expr: Reduce) -> str:
     lanes = choose_lanes(scope.host, [expr.body], along.extent)
     lanes = _partial_count(expr) if alike else lanes
     vector = register(dtype, lanes)
-    start = f.constant(vector, identity(expr.combine, vector.dtype))
+    start = f.constant(vector, empty_result(expr.combine, as_dtype(vector.dtype)))
     outer = scope.inner(lanes=lanes, along=along, mask=None)
     outer.values = {e: r for e, r in outer.values.items() if not r[1]}
 
@@ -175,7 +176,7 @@ def _partial_sums(scope: Scope, expr: Reduce, vector: Vector) -> str:
     """The sums of all lanes, each in the order of `reduce_along`."""
     f, how, count = scope.f, expr.combine, _partial_count(expr)
     along = expr.loops[-1]
-    zero = f.constant(vector, identity(how, vector.dtype))
+    zero = f.constant(vector, empty_result(how, as_dtype(vector.dtype)))
 
     def added(scope: Scope, first: str, sums: list[str], many: int) -> list[str]:
         """The sums after `many` terms."""
