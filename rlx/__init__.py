@@ -83,7 +83,7 @@ from .trace.callback import check, io_callback, pure_callback
 from .trace.control import cond, switch
 from .trace.make_graph import eval_shape, make_graph, make_jaxpr, spec, typeof
 from .trace.make_graph import spec as ShapeDtypeStruct
-from .trace.named_scope import named_call, named_scope
+from .trace.named import named_call, named_scope
 from .trace.scan import associative_scan, map
 from .trace.tensor import TracedTensor
 from .transforms import (

@@ -13,7 +13,7 @@ import pytest
 
 import rlx
 import rlx.numpy as rnp
-from rlx.interop.keys import Keys
+from rlx.interop.containers import Keys
 from rlx.interop.replay import RULES
 from tests.parity.compare import difference
 from tests.parity.converted import Converted, is_convertible

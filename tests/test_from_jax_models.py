@@ -11,7 +11,7 @@ import pytest
 
 import rlx
 import rlx.numpy as rnp
-from rlx.interop.keys import Keys
+from rlx.interop.containers import Keys
 from tests.parity.converted import DEVICE
 
 with warnings.catch_warnings():

@@ -5,8 +5,9 @@ everything below. JAX is imported when a function is converted. Read `from_jax.p
 `replay.py`.
 """
 
+from rlx.interop.containers import Keys
+
 from .export import Exported, export, load_exported
 from .from_jax import from_jax
 from .graph_builder import Graph
-from .keys import Keys
 from .to_jax import to_jax, to_stablehlo

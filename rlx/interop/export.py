@@ -26,6 +26,7 @@ import numpy as np
 from ..ir.bind import bind_sizes, concretize, is_symbolic, substituted
 from ..ir.config import config
 from ..ir.errors import (
+    ArgumentError,
     DtypeError,
     FileFormatError,
     GradientError,
@@ -47,13 +48,12 @@ from ..runtime.session import CompileOptions, default_session
 from ..trace import pytree
 from ..trace.apply import as_leaf, as_tensor, is_weak, operand_type
 from ..trace.array import Array
-from ..trace.make_graph import check_function, function_name, trace
+from ..trace.make_graph import Traced, check_function, function_name, trace
 from ..trace.placement import check_unplaced, common_device
 from ..trace.promotion import convert
 from ..trace.tensor import TracedTensor
 from ..transforms import custom_jvp
 from ..transforms.run_graph import run_graph
-from .captures import host_captures
 from .trees import FIX, LEAF, count_leaves, described, filled
 
 # -- the arguments of exported functions: their names, and errors in calls -------------------------
@@ -433,3 +433,19 @@ def _checksum(lengths: bytes, body: bytes) -> bytes:
 def _unswapped(dtype: np.dtype) -> np.dtype:
     """The dtype in little endian; only machines of the other order need another one."""
     return dtype if sys.byteorder == "little" else dtype.newbyteorder("<")
+
+
+# What a function uses from outside, as arrays on the host.
+
+
+def host_captures(traced: Traced, name: str) -> tuple[np.ndarray, ...]:
+    """The arrays that a function used from outside; traced tensors are refused."""
+    found = []
+    for thing in traced.captures:
+        if not isinstance(thing, Array):
+            raise ArgumentError(
+                f"{name}: {traced.graph.name} uses a traced tensor from outside, {thing.type}",
+                fix=f"give it to the function as an argument, or call rlx.{name} outside of traces",
+            )
+        found.append(np.asarray(thing.host()))
+    return tuple(found)

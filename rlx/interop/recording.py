@@ -8,6 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from rlx.interop.containers import Keys
+
 from ..ir.errors import DtypeError, RlxError, SymbolicSizeError
 from ..ir.types import as_dtype
 from ..trace.apply import as_leaf, as_operand, as_tensor, is_weak, operand_type
@@ -17,7 +19,6 @@ from ..trace.promotion import convert
 from ..trace.tensor import TracedTensor
 from . import primitives  # noqa: F401  (fills the table of rules)
 from .jaxprs import is_key, record
-from .keys import Keys
 from .replay import recorded, replay
 
 WIDE = ("float64", "complex128")

@@ -2,8 +2,8 @@
 
 A rule for each primitive is in `RULES`, which the files of `primitives/` fill. It is called with
 the equation and the operands, and gives a result, or a list where the primitive has several. What
-has no rule is left to `primitives/others.py`. Typed keys of random numbers are arrays of uint32
-here, with the words of a key along the last axis.
+has no rule is left to that of `OTHERS`, in `primitives/derivatives.py`. Typed keys of random
+numbers are arrays of uint32 here, with the words of a key along the last axis.
 """
 
 from __future__ import annotations

@@ -11,12 +11,10 @@ from .. import numpy as rnp
 from ..numpy.linalg.matrices import adjoint, symmetrized
 from ..trace.apply import apply, as_tensor
 from ..trace.arguments import flag
-from ..trace.array_arguments import scalar
+from ..trace.array_arguments import scalar, with_axes
 from ..trace.axes import integer
 from ..trace.scan import scan
 from .operands import Tensor
-from .reflections import householder_product as householder_product
-from .reflections import ormqr as ormqr
 
 
 def cholesky(x: Tensor, *, symmetrize_input: bool = True) -> Any:
@@ -166,3 +164,50 @@ def tridiagonal_solve(dl: Tensor, d: Tensor, du: Tensor, b: Tensor) -> Any:
     _, (above, right) = scan(forward, zero, (low, d, du.at[-1].set(0), b))
     _, x = scan(backward, zero[1], (above, right), reverse=True)
     return rnp.moveaxis(x, 0, -2)
+
+
+# -- Householder reflections 1 - tau v vᴴ, as LAPACK writes them -----------------------------------
+#
+# The vectors v are the columns of a matrix below its diagonal, with 1 on it.
+
+
+def householder_product(a: Tensor, taus: Tensor) -> Any:
+    """The first columns of the product of reflections 1 - tau v vᴴ.
+
+    The vectors v are the columns of a below its diagonal, with 1 on it.
+    """
+    a = with_axes("householder_product: a", a, 2)
+    taus = with_axes("householder_product: taus", taus, 1)
+    rows, columns = a.shape[-2:]
+    unit = rnp.broadcast_to(rnp.eye(rows, columns, dtype=a.dtype), a.shape)
+    return ormqr(a, taus, unit)
+
+
+def ormqr(a: Tensor, taus: Tensor, c: Tensor, *, left: bool = True, transpose: bool = False) -> Any:
+    """Q c, for the product Q of the reflections in a and taus, which is not made.
+
+    With `transpose` it is Qᴴ c; without `left` c Q and c Qᴴ.
+    """
+    a, c = with_axes("ormqr: a", a, 2), with_axes("ormqr: c", c, 2)
+    taus = with_axes("ormqr: taus", taus, 1)
+    if not left:
+        return adjoint(ormqr(a, taus, adjoint(c), transpose=not transpose))
+    count = taus.shape[-1]
+    lines = rnp.moveaxis(_vectors(a)[..., :count], -1, 0)
+    factors = rnp.moveaxis(rnp.conj(taus) if transpose else taus, -1, 0)
+
+    def step(c: Any, row: Any) -> tuple[Any, None]:
+        return _reflected(c, *row), None
+
+    return scan(step, c, (lines, factors), reverse=not transpose)[0]
+
+
+def _vectors(a: Any) -> Any:
+    rows, columns = a.shape[-2:]
+    return rnp.tril(a, -1) + rnp.eye(rows, columns, dtype=a.dtype)
+
+
+def _reflected(c: Any, line: Any, factor: Any) -> Any:
+    """A matrix after one reflection."""
+    v = line[..., None]
+    return c - factor[..., None, None] * (v @ (adjoint(v) @ c))

@@ -18,7 +18,7 @@ from ..trace import pytree
 from ..trace.apply import as_tensor, record
 from ..trace.array import Array
 from ..trace.axes import one_axis
-from ..trace.named_axes import size_of_axis
+from ..trace.named import size_of_axis
 
 
 def _names(axis_name: Any) -> tuple[Any, ...]:

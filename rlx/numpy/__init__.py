@@ -7,10 +7,9 @@ composed from ops, so all of them differentiate, batch and compile. Read `elemen
 import sys
 
 from ..trace.array import Array as ndarray
-from ..trace.index.assign import assign as setitem
-from ..trace.index.assign import in_place
 from ..trace.index.read import getitem
-from ..trace.index.update import at
+from ..trace.index.update import assign as setitem
+from ..trace.index.update import at, in_place
 from ..trace.operators import FUNCTIONS
 from ..trace.promotion import result_type
 from . import fft, linalg

@@ -1,26 +1,10 @@
 """Optimizers and learning rates, on pytrees: `rlx.optim.adam(1e-3)`.
 
 Enters: parameters and their gradients. Leaves: updates, and the optimizer's state. Knows no
-device. Read `optimizer.py`, then `descent.py`.
+device. Read `optimizer.py`.
 """
 
 from . import schedules
-from .descent import (
-    AdamState,
-    MomentumState,
-    RmsState,
-    adam,
-    adamw,
-    add_decay,
-    add_momentum,
-    clip_by_global_norm,
-    clip_by_value,
-    global_norm,
-    rmsprop,
-    scale_by_adam,
-    scale_by_rms,
-    sgd,
-)
 from .loss_scale import (
     DynamicLossScale,
     LossScale,
@@ -31,12 +15,26 @@ from .loss_scale import (
     scaled,
 )
 from .optimizer import (
+    AdamState,
     CountState,
+    MomentumState,
     Optimizer,
+    RmsState,
+    adam,
+    adamw,
+    add_decay,
+    add_momentum,
     apply_updates,
     chain,
+    clip_by_global_norm,
+    clip_by_value,
+    global_norm,
+    rmsprop,
     scale,
+    scale_by_adam,
     scale_by_learning_rate,
+    scale_by_rms,
+    sgd,
     stateless,
 )
 

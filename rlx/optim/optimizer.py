@@ -1,4 +1,4 @@
-"""What an optimizer is, and how optimizers are put together.
+"""What an optimizer is, how they are put together, and those there are.
 
     optimizer = rlx.optim.adam(1e-3)
     state = optimizer.init(params)
@@ -10,6 +10,7 @@ Parameters, gradients, updates and states are pytrees; nothing is changed in pla
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -152,3 +153,199 @@ def needs_params(name: str, params: Any) -> Any:
             fix="call optimizer.update(grads, state, params)",
         )
     return params
+
+
+# -- the optimizers, which are chains of steps -----------------------------------------------------
+
+
+Mask = Callable[[Any], Any] | Any  # a tree of bools like the parameters, or a function giving one
+
+
+def sgd(
+    learning_rate: LearningRate, momentum: float | None = None, nesterov: bool = False
+) -> Optimizer:
+    """Stochastic gradient descent, with momentum if given."""
+    rate = scale_by_learning_rate(learning_rate)
+    return rate if momentum is None else chain(add_momentum(momentum, nesterov), rate)
+
+
+def adam(
+    learning_rate: LearningRate, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
+) -> Optimizer:
+    """Adam: steps of about the learning rate, whatever the gradient's size.
+
+    This holds for each parameter by itself. Kingma and Ba, 2014, https://arxiv.org/abs/1412.6980
+    """
+    return chain(scale_by_adam(b1, b2, eps), scale_by_learning_rate(learning_rate))
+
+
+def adamw(
+    learning_rate: LearningRate,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    weight_decay: float = 1e-4,
+    mask: Mask = None,
+) -> Optimizer:
+    """Adam whose parameters shrink at each step.
+
+    They shrink by `weight_decay` times the learning rate. `mask` tells which parameters do.
+    Loshchilov and Hutter, 2017, https://arxiv.org/abs/1711.05101
+    """
+    return chain(
+        scale_by_adam(b1, b2, eps),
+        add_decay(weight_decay, mask),
+        scale_by_learning_rate(learning_rate),
+    )
+
+
+def rmsprop(
+    learning_rate: LearningRate,
+    decay: float = 0.9,
+    eps: float = 1e-8,
+    momentum: float | None = None,
+) -> Optimizer:
+    """Gradients divided by the root of the running mean of their squares."""
+    steps = [scale_by_rms(decay, eps), scale_by_learning_rate(learning_rate)]
+    return chain(*steps, *([] if momentum is None else [add_momentum(momentum)]))
+
+
+# -- the steps ----------------------------------------------------------------------------------
+
+
+class MomentumState(NamedTuple):
+    """The running sum of gradients."""
+
+    velocity: Any
+
+
+def add_momentum(decay: float, nesterov: bool = False) -> Optimizer:
+    """Add the running sum of past gradients; `nesterov` looks one step ahead."""
+
+    _check_numbers(momentum=decay)
+
+    def update(grads: Any, state: MomentumState, params: Any = None) -> tuple[Any, MomentumState]:
+        check_gradients(grads, state.velocity)
+        velocity = pytree.map(lambda g, v: g + decay * v, grads, state.velocity)
+        ahead = pytree.map(lambda g, v: g + decay * v, grads, velocity) if nesterov else velocity
+        return ahead, MomentumState(velocity)
+
+    return Optimizer(lambda params: MomentumState(zeros_like(params)), update)
+
+
+class AdamState(NamedTuple):
+    """The number of steps, and running means of gradients and of their squares."""
+
+    count: Any
+    mean: Any
+    square: Any
+
+
+def scale_by_adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Optimizer:
+    """Give the mean of gradients divided by the root of the mean of their squares.
+
+    Both are running means.
+    """
+
+    _check_numbers(b1=b1, b2=b2, eps=eps)
+
+    def init(params: Any) -> AdamState:
+        # two trees of zeros, not one twice: a step may be given the memory of both
+        return AdamState(
+            first_step(params), widened(zeros_like(params)), widened(zeros_like(params))
+        )
+
+    def update(grads: Any, state: AdamState, params: Any = None) -> tuple[Any, AdamState]:
+        check_gradients(grads, state.mean)
+        count, wide = state.count + 1, widened(grads)
+        mean = pytree.map(lambda g, m: b1 * m + (1 - b1) * g, wide, state.mean)
+        square = pytree.map(lambda g, s: b2 * s + (1 - b2) * g * g, wide, state.square)
+
+        @functools.cache  # recorded once, not for each parameter
+        def begun(decay: float, dtype: Any) -> Any:
+            """What a running mean has besides the zero it began with."""
+            return 1 - decay ** count.astype(dtype)
+
+        def step(g: Any, m: Any, s: Any) -> Any:
+            change = m / begun(b1, m.dtype) / (rnp.sqrt(s / begun(b2, s.dtype)) + eps)
+            return change.astype(g.dtype)
+
+        return pytree.map(step, grads, mean, square), AdamState(count, mean, square)
+
+    return Optimizer(init, update)
+
+
+class RmsState(NamedTuple):
+    """The running mean of squared gradients."""
+
+    square: Any
+
+
+def scale_by_rms(decay: float = 0.9, eps: float = 1e-8) -> Optimizer:
+    """Divide by the root of the running mean of squared gradients."""
+
+    _check_numbers(decay=decay, eps=eps)
+
+    def update(grads: Any, state: RmsState, params: Any = None) -> tuple[Any, RmsState]:
+        check_gradients(grads, state.square)
+        wide = widened(grads)
+        square = pytree.map(lambda g, s: decay * s + (1 - decay) * g * g, wide, state.square)
+
+        def step(g: Any, w: Any, s: Any) -> Any:
+            return (w / rnp.sqrt(s + eps)).astype(g.dtype)
+
+        return pytree.map(step, grads, wide, square), RmsState(square)
+
+    return Optimizer(lambda params: RmsState(widened(zeros_like(params))), update)
+
+
+def add_decay(weight_decay: float, mask: Mask = None) -> Optimizer:
+    """Add `weight_decay` times the parameters, where the mask is true."""
+
+    _check_numbers(weight_decay=weight_decay)
+
+    def update(grads: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        params = needs_params("weight decay", params)
+        wanted = mask(params) if callable(mask) else mask
+        if wanted is None:
+            wanted = pytree.map(lambda p: True, params)
+
+        def decayed(g: Any, p: Any, is_wanted: bool) -> Any:
+            return g + weight_decay * p if is_wanted else g
+
+        return pytree.map(decayed, grads, params, wanted), state
+
+    return stateless(lambda grads: grads)._replace(update=update)
+
+
+def _check_numbers(**given: Any) -> None:
+    for name, value in given.items():
+        number(name, value)
+
+
+# -- limits on gradients ---------------------------------------------------------------------------
+
+
+def global_norm(tree: Any) -> Any:
+    """The length of all leaves together, as one vector."""
+    squares = (rnp.sum(x * x) for x in pytree.leaves(widened(tree)))
+    return rnp.sqrt(sum(squares, start=rnp.zeros(())))
+
+
+def clip_by_global_norm(limit: float) -> Optimizer:
+    """Shorten all gradients together so that their length is at most `limit`."""
+
+    number("clip_by_global_norm: the limit", limit)
+
+    def clip(grads: Any) -> Any:
+        # no gradient is divided by a length of zero
+        factor = limit / rnp.maximum(global_norm(grads), limit)
+        return pytree.map(lambda g: g * factor.astype(g.dtype), grads)
+
+    return stateless(clip)
+
+
+def clip_by_value(limit: float) -> Optimizer:
+    """Limit each number to the range from `-limit` to `limit`."""
+    number("clip_by_value: the limit", limit)
+    return stateless(lambda grads: pytree.map(lambda g: rnp.clip(g, -limit, limit), grads))

@@ -6,6 +6,8 @@ never use it twice; the setting `key_reuse` makes that an error. `with rlx.rando
 keys to functions that get None for one. Read `keys.py` first.
 """
 
+from rlx.random.discrete import choice, permutation
+
 from .continuous import (
     cauchy,
     double_sided_maxwell,
@@ -60,4 +62,3 @@ from .keys import (
     stream,
     wrap_key_data,
 )
-from .selection import choice, permutation

@@ -1,9 +1,11 @@
-"""What the functions take: numbers of one real dtype."""
+"""What functions take: numbers of one real dtype; and a logarithm of several."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from .. import numpy as rnp
 from ..ir.errors import DtypeError
 from ..ir.types import is_complex
 from ..trace.apply import as_operand, as_tensor
@@ -22,3 +24,15 @@ def floats(name: str, *operands: Tensor) -> list[Any]:
             fix="take x.real or x.imag",
         )
     return [as_tensor(convert(x, dtype)) for x in given]
+
+
+LOG_TWO = math.log(2.0)
+
+
+def log1mexp(x: Tensor) -> Any:
+    """log(1 - exp(-x)) for x >= 0, exact for small and for large x."""
+    (x,) = floats("log1mexp", x)
+    is_small = x < LOG_TWO
+    # what is not chosen must not spoil the derivative
+    small, large = rnp.where(is_small, x, LOG_TWO), rnp.where(is_small, LOG_TWO, x)
+    return rnp.where(is_small, rnp.log(-rnp.expm1(-small)), rnp.log1p(-rnp.exp(-large)))

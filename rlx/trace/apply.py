@@ -13,6 +13,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from rlx.trace.tensor import leaked
+
 from ..ir import builder
 from ..ir.dims import Dim
 from ..ir.errors import ConcretizationError, RlxError
@@ -31,7 +33,6 @@ from .host import (
     scalar_to_numpy,
     to_numpy,
 )
-from .leaks import leaked
 from .placement import home
 from .tensor import TracedTensor
 

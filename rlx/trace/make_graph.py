@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from rlx.trace.tensor import knowing, known_array
+
 from ..ir import builder
 from ..ir.dims import Dim, dim
 from ..ir.errors import ArgumentError, DonatedError, RlxError, StructureError
@@ -26,7 +28,6 @@ from .apply import as_operand, is_weak, operand_type, to_value
 from .arguments import members
 from .array import Array
 from .axes import as_shape
-from .concrete import knowing, known_array
 from .host import is_python_scalar, scalar_to_numpy
 from .index import aliasing
 from .operators import Operators

@@ -2,18 +2,113 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType, FunctionType, ModuleType
 from typing import Any, NoReturn, final
 
 import numpy as np
 
-from ..ir.builder import current, is_open, note_question
-from ..ir.errors import ConcretizationError
+from ..ir import builder
+from ..ir.bind import sizes_in
+from ..ir.builder import builder_of, current, is_open, note_question
+from ..ir.errors import ConcretizationError, LeakedTracerError
 from ..ir.graph import Value
 from ..ir.types import Size, Type
-from .concrete import known_array
-from .leaks import leaked
+from .array import Array
 from .operators import Operators
 from .placement import bring_to
+
+# -- known arrays of traced values: what lets Python `if` work in `grad`, outside of `jit` ---------
+#
+# A trace that runs on known arrays enters its parameters here; the arrays of other values are
+# computed with the ops' references only when asked for.
+
+
+Known = np.ndarray | None  # None: it depends on an unknown parameter
+
+
+class _State(threading.local):
+    def __init__(self) -> None:
+        self.depth = 0
+        self.known: dict[Value, Known | Array] = {}
+
+
+_state = _State()
+
+
+@contextmanager
+def knowing(arrays: Mapping[Value, np.ndarray | Array]) -> Iterator[None]:
+    """While the block runs, these parameters stand for these arrays."""
+    _state.known.update(arrays)
+    _state.depth += 1
+    try:
+        yield
+    finally:
+        _state.depth -= 1
+        if not _state.depth:
+            _state.known.clear()
+
+
+def known_array(value: Value) -> Known:
+    """The array a value stands for, or None if it depends on unknown ones."""
+    # outside of such a trace what is computed from constants is known all the same
+    known = _state.known if _state.depth else {}
+    waiting = [value]
+    while waiting:
+        top = waiting[-1]
+        needs = _needs(top)
+        missing = [v for v in needs if v not in known]
+        if missing and top not in known:
+            waiting.extend(missing)
+            continue
+        waiting.pop()
+        if top not in known:
+            known.update(_computed(top, [_read(known, v) for v in needs]))
+    return _read(known, value)
+
+
+def _read(known: dict[Value, Known | Array], value: Value) -> Known:
+    """What is known of a value; an array of a device is copied when it is asked for first."""
+    found = known[value]
+    if isinstance(found, Array):
+        found = known[value] = found.host()
+    return found
+
+
+def _captured(param: Value) -> object:
+    """What a hidden parameter of a graph under construction stands for, or None."""
+    builder = builder_of(param.graph)
+    if builder is None:
+        return None
+    pairs = zip(builder.capture_params, builder.captures, strict=True)
+    return next((thing for hidden, thing in pairs if hidden is param), None)
+
+
+def _needs(value: Value) -> Sequence[Value]:
+    if value.node is not None:
+        return value.node.args
+    outside = _captured(value)
+    return [outside] if isinstance(outside, Value) else []
+
+
+def _computed(value: Value, arrays: Sequence[Known]) -> dict[Value, Known]:
+    node = value.node
+    if node is None:
+        outside = _captured(value)
+        if isinstance(outside, Array):
+            return {value: outside.host()}
+        return {value: outside if isinstance(outside, np.ndarray) else next(iter(arrays), None)}
+    ready = [a for a in arrays if a is not None]
+    # members of a batch differ, Python functions are called and sizes get numbers as it runs
+    is_later = node.op.rules.named is not None or node.op.rules.calls_python
+    if is_later or sizes_in(node.attrs) or len(ready) < len(arrays):
+        return dict.fromkeys(node.results, None)
+    results = node.op.run(ready, node.attrs, source=node.source)
+    return dict(zip(node.results, results, strict=True))
 
 
 @final
@@ -181,3 +276,92 @@ _FIXES = {
     "index": "use the tensor itself as an index, rlx.fori_loop instead of range(), or make the "
     "argument a Python\nvalue with static_argnames",
 }
+
+
+# -- the error for a tensor that outlived its trace: who made it, and who still holds it -----------
+
+
+def leaked(tensor: TracedTensor) -> LeakedTracerError:
+    """The error for a tensor used after its trace.
+
+    It names the line that made the tensor, and what holds it.
+    """
+    error = builder.leaked(tensor.value)
+    holder = holder_of(tensor)
+    if holder:
+        error.notes = (*error.notes, f"held by {holder}")
+    return error
+
+
+def holder_of(thing: object) -> str:
+    """Name what outside of the running frames refers to a thing.
+
+    The name is empty if nothing is found.
+    """
+    for referrer in gc.get_referrers(thing):
+        if isinstance(referrer, FrameType):
+            continue
+        if isinstance(referrer, dict):
+            name = _name_in_dict(referrer, thing)
+        elif isinstance(referrer, list | set | tuple):
+            name = _name_of_container(referrer)
+        else:
+            name = _name_in_object(referrer, thing)
+        if name:
+            return name
+    return ""
+
+
+def _name_in_dict(table: dict[Any, Any], thing: object) -> str:
+    key = next((k for k, v in table.items() if v is thing), None)
+    if key is None:
+        return ""
+    for module in list(sys.modules.values()):
+        if isinstance(module, ModuleType) and vars(module) is table:
+            return f'the global variable "{key}" of module {module.__name__}'
+    for owner in gc.get_referrers(table):
+        if _attributes(owner) is table:
+            return f"the attribute .{key} of a {type(owner).__name__}"
+    return f"a dict, under the key {key!r}" + _variable_of(table)
+
+
+def _name_of_container(container: list[Any] | set[Any] | tuple[Any, ...]) -> str:
+    name = _variable_of(container)
+    # nameless tuples are mostly the arguments of the running call
+    if isinstance(container, tuple) and not name:
+        return ""
+    return f"a {type(container).__name__}{name}"
+
+
+def _name_in_object(owner: object, thing: object) -> str:
+    if type(owner).__name__ == "cell":
+        for function in gc.get_referrers(*gc.get_referrers(owner)):
+            if isinstance(function, FunctionType) and function.__closure__:
+                pairs = zip(function.__code__.co_freevars, function.__closure__, strict=True)
+                name = next((n for n, cell in pairs if cell is owner), None)
+                if name:
+                    return f'the variable "{name}" used by the function {function.__qualname__}'
+        return ""
+    attributes = _attributes(owner) or {}
+    name = next((k for k, v in attributes.items() if v is thing), None)
+    return f"the attribute .{name} of a {type(owner).__name__}" if name else ""
+
+
+def _attributes(owner: object) -> dict[str, Any] | None:
+    if isinstance(owner, ModuleType | FrameType | type | dict | list | tuple):
+        return None
+    try:
+        return vars(owner)
+    except TypeError:
+        return None
+
+
+def _variable_of(container: object) -> str:
+    """The global variable that names a container, as ` "saved" of module m`."""
+    for module in list(sys.modules.values()):
+        if not isinstance(module, ModuleType):
+            continue
+        for name, value in list(vars(module).items()):
+            if value is container:
+                return f', the global variable "{name}" of module {module.__name__}'
+    return ""

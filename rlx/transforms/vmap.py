@@ -19,7 +19,7 @@ from ..ir.types import Size, Type
 from ..trace import pytree
 from ..trace.apply import as_operand, operand_type
 from ..trace.make_graph import argument_origins, check_function, function_name, titled, trace
-from ..trace.named_axes import named_axis
+from ..trace.named import named_axis
 from .jvp import expanded
 from .repeated import repeated
 from .run_graph import plain, run_graph

@@ -5,6 +5,14 @@ Enters: pytrees. Leaves: pytrees. Uses `trace`; read `rlx/trace/pytree.py` first
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ..ir.errors import ArgumentError
+from ..trace import pytree
+from ..trace.arguments import members, wrong
 from ..trace.key_paths import (
     DictKey,
     FlattenedIndexKey,
@@ -14,6 +22,7 @@ from ..trace.key_paths import (
     SequenceKey,
     keystr,
 )
+from ..trace.pytree import IsLeaf, Structure
 from ..trace.pytree import Structure as PyTreeDef
 from ..trace.pytree import all as tree_all
 from ..trace.pytree import broadcast as tree_broadcast
@@ -28,19 +37,6 @@ from ..trace.pytree import reduce_associative as tree_reduce_associative
 from ..trace.pytree import structure as tree_structure
 from ..trace.pytree import transpose as tree_transpose
 from ..trace.pytree import unflatten as tree_unflatten
-from .registry import (
-    Partial,
-    all_leaves,
-    register_dataclass,
-    register_pytree_node,
-    register_pytree_node_class,
-    register_pytree_with_keys,
-    register_pytree_with_keys_class,
-    register_static,
-    treedef_children,
-    treedef_is_leaf,
-    treedef_tuple,
-)
 
 __all__ = [
     "DictKey",
@@ -76,3 +72,185 @@ __all__ = [
     "treedef_is_leaf",
     "treedef_tuple",
 ]
+
+
+# -- classes as containers -------------------------------------------------------------------------
+
+
+def register_pytree_node(
+    nodetype: type,
+    flatten_func: Callable[[Any], tuple[Iterable[Any], Any]],
+    unflatten_func: Callable[[Any, tuple[Any, ...]], Any],
+    flatten_with_keys_func: Callable[[Any], tuple[Iterable[tuple[Any, Any]], Any]] | None = None,
+) -> None:
+    """Make a class a container: `flatten_func(x) -> (children, fixed)` and back.
+
+    >>> class Pair:
+    ...     def __init__(self, x, y):
+    ...         self.x, self.y = x, y
+    >>> register_pytree_node(Pair, lambda p: ((p.x, p.y), None), lambda _, xs: Pair(*xs))
+    >>> pytree.leaves(Pair(1, [2, 3]))
+    [1, 2, 3]
+    """
+    if flatten_with_keys_func is not None:
+        register_pytree_with_keys(nodetype, flatten_with_keys_func, unflatten_func)
+        return
+    pytree.register_class(nodetype, flatten_func, _with_tuple(unflatten_func))
+
+
+def register_pytree_with_keys(
+    nodetype: type,
+    flatten_with_keys: Callable[[Any], tuple[Iterable[tuple[Any, Any]], Any]],
+    unflatten_func: Callable[[Any, tuple[Any, ...]], Any],
+    flatten_func: Callable[[Any], Any] | None = None,
+) -> None:
+    """Make a class a container with keys: `-> (((key, child), ...), fixed)`.
+
+    `flatten_func` is taken for JAX's sake and not needed.
+    """
+
+    def flatten(x: Any) -> tuple[tuple[Any, ...], Any, tuple[Any, ...]]:
+        pairs, fixed = flatten_with_keys(x)
+        pairs = tuple(pairs)
+        return tuple(child for _, child in pairs), fixed, tuple(key for key, _ in pairs)
+
+    pytree.register_class(nodetype, flatten, _with_tuple(unflatten_func))
+
+
+def register_pytree_node_class(cls: type) -> type:
+    """Make a class with `tree_flatten` and `tree_unflatten` a container."""
+    register_pytree_node(cls, _method(cls, "tree_flatten"), _method(cls, "tree_unflatten"))
+    return cls
+
+
+def register_pytree_with_keys_class(cls: type) -> type:
+    """Make a class with `tree_flatten_with_keys` a container."""
+    flatten = _method(cls, "tree_flatten_with_keys")
+    register_pytree_with_keys(cls, flatten, _method(cls, "tree_unflatten"))
+    return cls
+
+
+def register_dataclass(
+    nodetype: type,
+    data_fields: Sequence[str] | None = None,
+    meta_fields: Sequence[str] | None = None,
+    drop_fields: Sequence[str] = (),
+) -> type:
+    """Make a dataclass a container of its `data_fields`.
+
+    The `meta_fields` belong to the structure.
+
+    Without them, fields with the metadata `static=True` are meta fields, all others data.
+
+    >>> @register_dataclass
+    ... @dataclasses.dataclass
+    ... class State:
+    ...     x: float
+    ...     name: str = dataclasses.field(metadata={"static": True})
+    >>> pytree.map(lambda x: x * 2, State(1.5, "a"))
+    State(x=3.0, name='a')
+    """
+    if not isinstance(nodetype, type):
+        raise wrong("register_dataclass: nodetype", nodetype, "a class", "pass a class")
+    if data_fields is None or meta_fields is None:
+        if not dataclasses.is_dataclass(nodetype):
+            raise ArgumentError(
+                f"register_dataclass: {nodetype.__name__} is no dataclass",
+                fix="decorate it with dataclasses.dataclass, or give data_fields and meta_fields",
+            )
+        fields = [f for f in dataclasses.fields(nodetype) if f.init]
+        static = {f.name for f in fields if f.metadata.get("static", False)}
+        names = [f.name for f in fields if f.name not in drop_fields]
+        data_fields = [name for name in names if name not in static]
+        meta_fields = [name for name in names if name in static]
+    data = members("register_dataclass: data_fields", data_fields)
+    meta = members("register_dataclass: meta_fields", meta_fields)
+    for name in (*data, *meta):
+        if not isinstance(name, str):
+            raise wrong("register_dataclass: a field", name, "a name", "name fields by texts")
+
+    def flatten(x: Any) -> tuple[tuple[Any, ...], Any, tuple[str, ...]]:
+        fixed = tuple(getattr(x, name) for name in meta)
+        return tuple(getattr(x, name) for name in data), fixed, data
+
+    def unflatten(fixed: Any, children: Sequence[Any]) -> Any:
+        known = {**dict(zip(data, children, strict=True)), **dict(zip(meta, fixed, strict=True))}
+        return nodetype(**known)
+
+    return pytree.register_class(nodetype, flatten, unflatten, pytree.Fields(data, meta))
+
+
+def register_static(cls: type) -> type:
+    """Make the instances of a hashable class a part of the structure, without leaves."""
+    return pytree.register_class(cls, lambda x: ((), x), lambda fixed, _: fixed)
+
+
+def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf = None) -> bool:
+    """Whether no item is a container."""
+    items = members("all_leaves: iterable", iterable)
+    return all(
+        len(found) == 1 and found[0] is x for x in items for found in [pytree.leaves(x, is_leaf)]
+    )
+
+
+def treedef_is_leaf(treedef: Structure) -> bool:
+    """Whether a structure is that of a single leaf."""
+    pytree.check_structure("treedef_is_leaf: treedef", treedef)
+    return treedef.num_nodes == 1
+
+
+def treedef_children(treedef: Structure) -> list[Structure]:
+    """The structures of the children."""
+    pytree.check_structure("treedef_children: treedef", treedef)
+    return treedef.children()
+
+
+def treedef_tuple(treedefs: Iterable[Structure]) -> Structure:
+    """The structure of a tuple of trees."""
+    given = members("treedef_tuple: treedefs", treedefs)
+    for spec in given:
+        pytree.check_structure("treedef_tuple: one of treedefs", spec)
+    trees = [pytree.unflatten(d, [0] * d.num_leaves) for d in given]
+    return pytree.structure(tuple(trees))
+
+
+def _with_tuple(unflatten: Callable[[Any, tuple[Any, ...]], Any]) -> Callable[[Any, Any], Any]:
+    return lambda fixed, children: unflatten(fixed, tuple(children))
+
+
+def _method(cls: type, name: str) -> Callable[..., Any]:
+    if not isinstance(cls, type):
+        raise wrong("register_pytree_node_class: cls", cls, "a class", "decorate a class")
+    found = getattr(cls, name, None)
+    if found is None:
+        raise ArgumentError(
+            f"{cls.__name__} has no method {name}",
+            fix="define tree_flatten(self) -> (children, fixed) and the class method "
+            "tree_unflatten(cls, fixed, children)",
+        )
+    return found
+
+
+# -- a partial function that is a pytree of the arguments it holds ---------------------------------
+
+
+class Partial(functools.partial):
+    """`functools.partial` as a pytree: the arguments are leaves.
+
+    >>> import rlx
+    >>> add = Partial(lambda x, y: x + y, 2.0)
+    >>> rlx.jit(lambda f, y: f(y))(add, 3.0).item()
+    5.0
+    """
+
+
+def _flatten(partial: Partial) -> tuple[tuple[Any, ...], Any, tuple[str, ...]]:
+    return (partial.args, partial.keywords), partial.func, ("args", "keywords")
+
+
+def _unflatten(func: Any, children: Sequence[Any]) -> Partial:
+    args, keywords = children
+    return Partial(func, *args, **keywords)
+
+
+pytree.register_class(Partial, _flatten, _unflatten)

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 import rlx
-from rlx.interop.keys import Keys
+from rlx.interop.containers import Keys
 
 Made = tuple[Callable[..., Any], tuple[Any, ...]]
 ROUNDINGS = 256  # of the greatest number of a leaf: dozens of layers and steps

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ... import lax
+from ... import numpy as rnp
 from ...ir.errors import UnknownPrimitive
-from ...lax.reflections import geqrf
+from ...numpy.linalg.matrices import adjoint
 from ...trace.apply import apply, as_tensor
+from ...trace.scan import scan
 from ..replay import rule
 
 
@@ -103,8 +105,35 @@ def householder_rule(equation: Any, a: Any, taus: Any) -> Any:
 
 
 @rule("geqrf")
-def geqrf_rule(equation: Any, a: Any) -> Any:
-    return geqrf(a)
+def geqrf_rule(equation: Any, a: Any) -> tuple[Any, Any]:
+    """The factors of x = Q R in one matrix, R on and above the diagonal, and the taus.
+
+    Below are the vectors of the reflections whose product is Q.
+    """
+    a = as_tensor(a)
+    rows, columns = a.shape[-2:]
+    places, lanes = rnp.arange(rows), rnp.arange(columns)
+    count = min(rows, columns)
+
+    def step(a: Any, k: Any) -> tuple[Any, Any]:
+        column = rnp.take(a, k, -1)
+        head = rnp.take(column, k, -1)
+        tail = rnp.where(places > k, column, 0)
+        squares = rnp.sum(rnp.real(tail * rnp.conj(tail)), -1)
+        still = (squares == 0) & (rnp.imag(head) == 0)  # nothing to reflect
+        length = rnp.sqrt(rnp.where(still, 1, squares + rnp.real(head * rnp.conj(head))))
+        beta = rnp.where(rnp.real(head) < 0, length, -length).astype(a.dtype)
+        line = tail / rnp.where(still, 1, head - beta)[..., None]
+        tau = rnp.where(still, 0, (beta - head) / beta)
+        v = (line + (places == k))[..., None]
+        after = a - rnp.conj(tau)[..., None, None] * (v @ (adjoint(v) @ a))
+        # columns before have their vectors already; this one has room where it became zero
+        after = rnp.where(lanes < k, a, after)
+        is_below = (places > k)[:, None] & (lanes == k)
+        return rnp.where(is_below, line[..., None], after), tau
+
+    found, taus = scan(step, a, rnp.arange(count))
+    return found, rnp.moveaxis(taus, 0, -1)
 
 
 @rule("ormqr")

@@ -8,6 +8,8 @@ leaves: arrays; integers become float32. All of it differentiates, batches and c
 import sys as _sys
 from typing import Any as _Any
 
+from rlx.scipy.stats.samples import gaussian_kde
+
 from .continuous import (
     beta,
     cauchy,
@@ -29,7 +31,6 @@ from .continuous import (
 )
 from .discrete import bernoulli, betabinom, binom, geom, nbinom, poisson
 from .distribution import Distribution as _Distribution
-from .kde import gaussian_kde
 from .samples import mode, rankdata, sem
 from .vectors import dirichlet, multinomial, multivariate_normal
 

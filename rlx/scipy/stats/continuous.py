@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from rlx.scipy.operands import log1mexp
+
 from ... import numpy as rnp
-from ..logarithms import log1mexp
 from ..operands import Tensor
 from ..special import (
     betainc,

@@ -29,7 +29,7 @@ from ...trace.apply import as_leaf, as_operand, operand_type, to_value
 from ...trace.array import Array
 from ...trace.index import aliasing
 from ...trace.make_graph import Traced, function_name, nested_too_deeply, titled, trace
-from ...trace.named_axes import asked_axes
+from ...trace.named import asked_axes
 from ...trace.placement import common_device, run_here
 from ...trace.tensor import TracedTensor
 from . import later

@@ -1,4 +1,4 @@
-"""The least value of a function of a vector, by its gradients: minimize."""
+"""Minima of functions by their gradients, under the names of `jax.scipy.optimize`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ... import numpy as rnp
-from ...ir.errors import ArgumentError, ShapeError
-from ...trace.apply import as_tensor
-from ...trace.arguments import callable_of, wrong
-from ...trace.array_arguments import scalar
-from ...trace.control import while_loop
-from ...trace.promotion import promote_operands
-from ...transforms import value_and_grad
-from ..operands import Tensor
+from .. import numpy as rnp
+from ..ir.errors import ArgumentError, ShapeError
+from ..trace.apply import as_tensor
+from ..trace.arguments import callable_of, wrong
+from ..trace.array_arguments import scalar
+from ..trace.control import while_loop
+from ..trace.promotion import promote_operands
+from ..transforms import value_and_grad
+from .operands import Tensor
+
+__all__ = ["OptimizeResults", "minimize"]
 
 # -- how far to go along a direction: the strong conditions of Wolfe -------------------------------
 

@@ -1,3 +1,0 @@
-"""Minima of functions under the names of `jax.scipy.optimize`."""
-
-from .minimize import OptimizeResults, minimize
