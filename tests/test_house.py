@@ -19,6 +19,7 @@ SOURCE = ROOT / "rlx"
 MAX_LINES, MAX_FUNCTION, MAX_COLUMNS = 500, 60, 80
 MAX_SINGLE_IMPORTERS = 159  # files that exactly one other imports
 MAX_LOADED = 211  # modules that `import rlx` loads
+TOUR_FILES, TOUR_LINES = 12, 3000
 VOCABULARIES = ("numpy", "random", "linalg", "fft", "scipy")
 MODELS = ("ir", "trace", "transforms", "numpy", "random", "lax", "scipy")
 EVERYTHING = ("ir", "trace", "lower", "backends", "runtime", "transforms", "lax", *VOCABULARIES)
@@ -178,6 +179,24 @@ def test_nothing_is_left_for_later():
     for path in ALL:
         found = re.search(words, path.read_text(encoding="utf-8"))
         assert found is None, f"{path} says {found and found.group()}"
+
+
+def test_the_tour_names_few_short_files_and_every_folder():
+    """Who moves a file says so in docs/tour.md."""
+    page = (ROOT / "docs" / "tour.md").read_text(encoding="utf-8")
+    files = re.findall(r"^\d+\. `(rlx/\S+\.py)`", page, re.MULTILINE)
+    lines = sum((ROOT / name).read_text(encoding="utf-8").count("\n") for name in files)
+    assert len(files) == TOUR_FILES
+    assert lines <= TOUR_LINES, f"the files of the tour have {lines} lines: name shorter ones"
+    rows = re.findall(r"^\| `(rlx[\w/]*)` \|(.*)\|$", page, re.MULTILINE)
+    folders = {str(path.parent.relative_to(ROOT)) for path in ROOMS}
+    assert sorted(folder for folder, _ in rows) == sorted(folders)
+    for folder, row in rows:
+        _, _, first = row.split(" | ")
+        names = re.findall(r"`(\w+\.py)`", first)
+        assert names, f"docs/tour.md: say what to read first in {folder}"
+        for name in names:
+            assert (ROOT / folder / name).is_file(), f"docs/tour.md: {folder} has no {name}"
 
 
 def test_the_changelog_has_a_line_for_each_change():

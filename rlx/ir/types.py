@@ -148,7 +148,7 @@ def empty_result(combine: str, dtype: np.dtype) -> float:
 
 
 def neutral(combine: str, dtype: np.dtype) -> float:
-    """What changes no number when combined with it: -0.0 keeps the sign of 0, too."""
+    """The neutral element of a combination: -0.0 for sums, which keeps the sign of 0."""
     is_sum = combine == "add" and is_float(dtype)
     return -0.0 if is_sum else empty_result(combine, dtype)
 

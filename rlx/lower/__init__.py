@@ -1,6 +1,6 @@
-"""From a graph to a loop program, pass by pass.
+"""Lowering: passes from a traced graph to a loop program.
 
-Enters: a traced `Graph` and a `Target`. Leaves: a `Program` of the loop level, with the text of
-each stage and a report of what was fused and what was not. May use `ir` only. Read `pipeline.py`
+Takes a traced `Graph` and a `Target`; gives a `Program` of the loop level, the text of each
+stage, and a report of what was fused and what was not. May use `ir` only. Read `pipeline.py`
 first.
 """

@@ -1,4 +1,4 @@
-"""What one run of a program costs: counted, not measured."""
+"""A static cost model: the work and traffic of one run, counted and not measured."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OUTSIDE = ("input", "output", "constant")  # what is touched once in a run, with
 
 @dataclass(frozen=True)
 class StepCost:
-    """One step, which runs `times` in a call; all counts are those of one run.
+    """The cost of a step, counted for one of the `times` that it runs in a call.
 
     `work` has by kind: `additions` (simple instructions, in units of one), `series`
     (transcendental ones, in the same units), `gather` (numbers read at computed places),
@@ -37,7 +37,7 @@ class StepCost:
 
 
 def step_costs(program: Program, times: float = 1.0) -> list[StepCost]:
-    """The steps of a program, those of nested programs as often as they run.
+    """The cost of each step, nested programs counted as often as they run.
 
     Of branches the dearest counts, of a `while` loop one round, of the parts of a loop one, as they
     run at once. A symbolic size counts as a likely number.
@@ -56,20 +56,20 @@ def step_costs(program: Program, times: float = 1.0) -> list[StepCost]:
 
 
 def notes(program: Program) -> tuple[str, ...]:
-    """What the counts leave out, in words for the user."""
+    """Sentences for the user that say what the counts leave out."""
     if any(has_while(step) for step in program.steps):
         return ("a while loop: one round counted",)
     return ()
 
 
 def has_while(step: Step) -> bool:
-    """Whether a step runs a `while` loop, or a program in it does."""
+    """Whether a step, or a program nested in it, runs a `while` loop."""
     inner = (each for nested in nested_programs(step) for each in nested.steps)
     return isinstance(step, WhileStep) or any(map(has_while, inner))
 
 
 def work(program: Program) -> tuple[int, int]:
-    """The scalar instructions of one run, and the bytes that its steps read and write.
+    """Scalar instructions of one run, and bytes that its steps read and write.
 
     A product of matrices has two instructions for each pair of numbers; a tanh counts as one. Of
     branches the dearest counts; a `while` loop counts one round; a library call what its room says.
@@ -105,7 +105,7 @@ def _cost(step: Step, times: float, within: float) -> StepCost:
 def _evaluated(
     expr: Expr, trips_made: float, along: Sequence[Variable], seen: set[Expr]
 ) -> Iterator[tuple[str, float]]:
-    """Kinds of work and counts of the evaluations of an expression; what is shared counts once.
+    """Work of evaluating an expression by kind, common subexpressions counted once.
 
     `along` are the loops that vectors may follow.
     """
@@ -132,7 +132,7 @@ def _evaluated(
 
 
 def _is_near(load: Load, along: Sequence[Variable]) -> bool:
-    """Whether a loop of some length reads neighbours in memory."""
+    """Whether some loop reads neighbouring elements of memory."""
     long = [loop for loop in along if likely(loop.extent) >= SHORT]
     return is_dense(load, long or along)
 
@@ -144,7 +144,7 @@ def _flops(nest: Nest) -> int:
 
 
 def _instructions(expr: Expr, seen: set[Expr]) -> int:
-    """The instructions of one evaluation; what is shared counts once."""
+    """Instructions of one evaluation, common subexpressions counted once."""
     if expr in seen:
         return 0
     seen.add(expr)

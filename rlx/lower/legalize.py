@@ -1,4 +1,4 @@
-"""Check that a target can run a graph, before any code is made."""
+"""Legality: check that a target can run a graph before code is generated."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ NATIVE = (Call, Branch, While, Repeat, AsParts, FromParts)  # whatever their dty
 
 
 def legalize(graph: Graph, target: Target) -> Graph:
-    """Check that a target can run a graph; an error names op, device, lack and line.
+    """Raise an error for the first node that a target cannot run.
 
-    The graph stays as it is. A dtype that cannot lie in the target's memory and an op that
-    cannot run there, not even as its NumPy reference, are errors.
+    A target may lack a dtype in its memory, or any way to run an op, its NumPy reference included.
+    The error names the op, the device, what it lacks, and the user's line. The graph is returned
+    unchanged.
     """
     for param in graph.params:
         _check_dtype(param, None, target)
@@ -64,7 +65,7 @@ def needs_library(node: Node, target: Target) -> bool:
 
 
 def ranks(node: Node, target: Target) -> bool:
-    """Whether a target finds as many of the greatest in rows of this length."""
+    """Whether a target has code for the top k in rows of this length."""
     return node.attrs["k"] <= target.most_ranked and isinstance(node.args[0].shape[-1], int)
 
 

@@ -1,4 +1,4 @@
-"""All of lowering on one screen."""
+"""The pipeline of lowering: all passes in order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .target import Target
 
 @dataclass
 class Lowered:
-    """What lowering gives: the program, the graph of each stage by its name, a report."""
+    """The result of lowering: the program, the graph after each pass, a report."""
 
     hir: Graph
     mir: Graph
@@ -38,7 +38,7 @@ class Lowered:
 
     @property
     def stages(self) -> dict[str, str]:
-        """The text of each stage that changed the graph, and of the program."""
+        """The text of the graph after each pass that changed it, and of the program."""
         texts: dict[str, str] = {}
         last = ""
         for name, graph in self.graphs.items():
@@ -49,7 +49,7 @@ class Lowered:
 
 
 def prepare(graph: Graph, policy: Policy) -> Precise:
-    """Put the casts of a precision policy into a traced graph.
+    """Insert the casts of a precision policy into a traced graph.
 
     This comes before `lower`, and before what devices do that lower graphs in their own ways, so a
     policy means the same on each. A graph without any policy stays as it is.
@@ -64,8 +64,8 @@ def prepare(graph: Graph, policy: Policy) -> Precise:
 def lower(graph: Graph, target: Target, check: bool = False) -> Lowered:
     """Lower a traced graph to a loop program.
 
-    With `check` the graph is verified after every pass. The program always is: that costs a
-    hundredth of a compile, and what no step writes would be given to the user as numbers.
+    With `check` the graph is verified after every pass. The program always is verified: that costs
+    a hundredth of a compile, and a buffer that no step writes would reach the user as numbers.
     """
     graphs: dict[str, Graph] = {}
 

@@ -1,4 +1,4 @@
-"""Put the casts of a precision policy into a graph."""
+"""Mixed precision: insert the casts of a precision policy into a graph."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Kinds = Counter[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Precise:
-    """A graph with the casts of a policy, and what was done.
+    """A graph with the casts of a policy, and their statistics.
 
     `casts` is how many casts there are, `computed` counts the ops by class of work and dtype.
     """
@@ -40,14 +40,14 @@ class Precise:
 
     @property
     def told(self) -> str:
-        """A line for reports."""
+        """One line about the casts for reports."""
         rows = sorted(self.computed.items())
         ops = ", ".join(f"{count} {kind} in {dtype}" for (kind, dtype), count in rows)
         return f"precision {self.policy.text}: {self.casts} casts; {ops or 'no op of floats'}"
 
 
 def has_policies(graph: Graph) -> bool:
-    """Whether some nested graph has a policy of its own."""
+    """Whether a nested graph has a policy of its own."""
     return any(_own_policy(node) is not None for node in graph.walk())
 
 
@@ -77,7 +77,7 @@ def _own_policy(node: Node) -> Policy | None:
 
 
 class _Work:
-    """A policy at work: what it cast, and where values are in other dtypes."""
+    """The state of the pass: values in other dtypes, and casts made so far."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -112,7 +112,7 @@ class _Work:
         return results
 
     def _called(self, node: Node, operands: list[Value], own: Policy) -> Sequence[Value]:
-        """The nodes of a call under its policy; what goes in and out has the written dtypes."""
+        """Inline a call under its own policy, operands and results in written dtypes."""
         graph = node.attrs["graph"]
         if own == self.policy:
             return rewrite(graph, operands, self.visit)
@@ -158,9 +158,9 @@ class _Work:
         return node.op.apply(given, attrs)
 
     def _widest(self, values: Any) -> np.dtype:
-        """The dtype that holds the numbers of values.
+        """The widest dtype among values.
 
-        What depends on no parameter follows the others, but for a number that they cannot hold.
+        A value that depends on no parameter counts only if the others' dtype cannot hold it.
         """
         values = list(values)
         dtypes = [x.dtype for x in values if x in self.owned] or [x.dtype for x in values]
@@ -171,7 +171,7 @@ class _Work:
     # -- casts ------------------------------------------------------------------------------------
 
     def cast(self, x: Value, dtype: np.dtype) -> Value:
-        """The value in a dtype; made once."""
+        """Cast a value to a dtype; one node serves all later requests."""
         if x.dtype == dtype:
             return x
         key = (x, dtype)
@@ -199,7 +199,7 @@ class _Work:
 
 
 def _moves_no_more(node: Node) -> bool:
-    """Whether a node moves numbers, and as many or more come out: casts then go before it."""
+    """Whether a node is movement that does not shrink, so that casts go before it."""
     if not isinstance(node.op.rules.body, View | Move | Concat):
         return False
     floats = [a for a in node.args if a.dtype in FLOAT_DTYPES]
@@ -208,7 +208,7 @@ def _moves_no_more(node: Node) -> bool:
 
 
 def _holds(dtype: np.dtype, x: Value) -> bool:
-    """Whether constants lie in the range of a dtype, where no digits are lost to a small size."""
+    """Whether constants lie in the range of the normal numbers of a dtype."""
     while x.node and isinstance(x.node.op.rules.body, View | Move) and len(x.node.args) == 1:
         x = x.node.args[0]
     number = uniform(x)
@@ -226,7 +226,7 @@ def _size(x: Value) -> int:
 
 
 def _kept_in_range(array: Any, dtype: np.dtype) -> np.ndarray:
-    """Constants in a dtype: what is finite stays finite, and what is not zero does not vanish.
+    """Cast constants so that finite numbers stay finite and nonzero ones nonzero.
 
     A mask of -1e30 would be -inf in float16, and an epsilon of 1e-8 zero.
     """

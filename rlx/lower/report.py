@@ -1,4 +1,4 @@
-"""What became of the user's ops."""
+"""The report of lowering: what became of the user's ops."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .target import EXPANDED, LIBRARY, NATIVE
 
 
 def report(graph: Graph, mir: Graph, program: Program) -> str:
-    """What became of the ops of a graph: ways, steps, memory, missed fusions."""
+    """Report how the ops of a graph run: ways, steps, memory, missed fusions."""
     ops = _ops(graph)
     steps = Counter(_kind(step) for nested in program.programs for step in nested.steps)
     told = ways(graph, mir, program)
@@ -30,7 +30,7 @@ def _ops(graph: Graph) -> Counter[str]:
 
 
 def ways(graph: Graph, mir: Graph, program: Program) -> dict[str, Counter[str]]:
-    """Which ops are loops, were written in simpler ones, or call NumPy."""
+    """Lines that say which ops became loops, were expanded, or call NumPy."""
     steps = [step for nested in program.programs for step in nested.steps]
     library = Counter(step.op.name for step in steps if isinstance(step, LibraryCall))
     left = _ops(mir)

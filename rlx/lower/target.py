@@ -1,4 +1,4 @@
-"""What the lowering must know about a device."""
+"""Targets: what lowering must know about a device."""
 
 from __future__ import annotations
 
@@ -18,39 +18,38 @@ HALVES = {"float16": "float32", "bfloat16": "float32"}
 
 @dataclass(frozen=True)
 class Target:
-    """A device as the lowering sees it.
-
-    `wants` are composites it takes whole. `stored` dtypes may lie in its memory, `native` ones it
-    computes with; arithmetic on the keys of `widened` is done in another dtype, rounded after
-    each instruction. Matrix products are done in the `contracted` ones. If `has_library`, an op
-    it cannot render runs as its NumPy reference. `local_bytes` is the most memory that a thread
-    can have for one row of a `Rows` step; 0 means that the renderer knows no local buffers.
-    `most_ranked` is how many of the greatest numbers of a row it finds without the library,
-    `has_sort` says that it puts rows in order without it.
-    `in_place_carries` says that it knows `Carry.in_place`, `has_symbolic_sizes` that one program
-    runs for all sizes, `computes_operands` that a matrix product may read windows and other views
-    of its operands without a copy of them. It `has_chains` if it knows the step `Chain`, which so
-    many `threads` share, and loops in parts.
-    If it `sums_alike`, the order of a sum must not depend on how many such sums there are. The
-    `tier` says how long machine code may take to make: `fast`, `auto` or `max`.
-    """
+    """The capabilities of a device that lowering depends on."""
 
     name: str
+    # composite ops that it takes whole
     wants: frozenset[str] = frozenset()
+    # dtypes that its memory can hold, and those it computes with
     stored: frozenset[str] = frozenset(DTYPES)
     native: frozenset[str] = frozenset((*NUMBERS, *FLOATS))
+    # dtypes with arithmetic in a wider one, rounded after each instruction
     widened: Mapping[str, str] = field(default_factory=lambda: dict(HALVES))
+    # whether ops that it cannot render run as their NumPy references
     has_library: bool = True
+    # dtypes of matrix products
     contracted: frozenset[str] = frozenset((*FLOATS, "int32", "int64", "uint32", "uint64"))
+    # float32 numbers in a vector register
     lanes: int = 16
+    # memory of a thread for one row of a `Rows` step; 0: the renderer knows no local buffers
     local_bytes: int = 0
+    # the largest k of a top k that needs no library, and whether sorts need none
     most_ranked: int = 0
     has_sort: bool = False
+    # whether it knows `Carry.in_place`
     in_place_carries: bool = False
+    # whether one program runs for all sizes
     has_symbolic_sizes: bool = True
+    # whether matrix products read windows and other views of their operands without a copy
     computes_operands: bool = True
+    # whether it knows the step `Chain`, shared by so many threads, and loops in parts
     has_chains: bool = False
+    # whether the order of a sum must not depend on how many such sums there are
     sums_alike: bool = False
+    # how long code generation may take: "fast", "auto" or "max"
     tier: str = "auto"
     threads: int = 1
 
@@ -63,11 +62,11 @@ class Target:
         return frozenset(map(as_dtype, self.native))  # a dtype's name takes long to make
 
     def contracts(self, dtype: np.dtype) -> bool:
-        """Whether it has matrix products in this dtype."""
+        """Whether the target has matrix products in this dtype."""
         return NAMES[dtype] in self.contracted
 
     def arithmetic(self, dtype: np.dtype) -> np.dtype:
-        """The dtype in which it does arithmetic on this one."""
+        """The dtype in which arithmetic on this one is done."""
         return self._wide_dtypes.get(dtype, dtype)
 
     @cached_property

@@ -1,7 +1,7 @@
-"""What class of work an op is, as precision policies and cost models ask.
+"""Classes of work of ops, for precision policies and cost models.
 
-A room may say it (`op.rules.work`); else it follows from the op's body, or from what stands in
-its expansion.
+An op may declare its class (`op.rules.work`); otherwise it follows from its body, or from the ops
+in its expansion.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _of_body(op: Op, body: Any) -> str:
 
 
 def _of_expansion(node: Node) -> str:
-    """The class of a composite: the most delicate one of the ops it is made of."""
+    """The class of a composite: the one most sensitive to precision among its ops."""
     rule, types = node.op.rules.expand, [a.type for a in node.args]
     assert rule is not None, f"{node.op.name} is no composite"
     graph = build(lambda *xs: _listed(rule(*xs, **node.attrs)), types, node.op.name)

@@ -1,7 +1,7 @@
-"""Passes from graph to graph that hold for every device.
+"""Graph passes that do not depend on the device.
 
-Enters and leaves: a valid `Graph`. Each file has one pass of its name; read `inline_calls.py`
-first. They may use `ir` only, and name no op.
+Each pass takes a valid `Graph` and gives one; most files have one pass of their name. They may use
+`ir` only, and name no op. Read `inline_calls.py` first.
 """
 
 from .batch_products import batch_products, lighten_loops

@@ -1,4 +1,4 @@
-"""Do the products of all rounds of a loop at once, before or after it."""
+"""Loop fission: hoist or sink the products of a loop's rounds into one product."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def batch_products(graph: Graph) -> Graph:
 
 @dataclass(frozen=True)
 class _Moved:
-    """A product that leaves a loop, the movement behind it, and the result of the body it is for.
+    """A product that leaves a loop, and its path to the result of the body at `place`.
 
-    A carried sum has the node that adds to it.
+    For a carried sum, `add` is the node that adds the product to it.
     """
 
     place: int
@@ -71,7 +71,7 @@ class _Products:
         self.rows = dict(zip(loop.row_params, loop.rows, strict=True))
 
     def record(self) -> list[Value]:
-        """Record the loop, with products before and after it."""
+        """Record the loop with its batched products before and after it."""
         if self.loop.node.attrs["length"] in (0, 1):
             return self.loop.record()
         self._move_early()
@@ -104,7 +104,7 @@ class _Products:
     # -- before the loop -------------------------------------------------------------------------
 
     def _move_early(self) -> None:
-        """Record products of rows and constants; they become rows of the loop."""
+        """Hoist products of rows and constants, whose results become rows of the loop."""
         in_turn = reached(self.body, self.loop.carry_params)
         of_rows = reached(self.body, self.loop.row_params)
         for node in self.body.nodes:
@@ -119,7 +119,7 @@ class _Products:
                 self.rows[node.result] = self._of_all_rounds(cone)
 
     def _of_all_rounds(self, cone: Sequence[Node]) -> Value:
-        """Record nodes for all rounds at once; gives the last one's result."""
+        """Record nodes batched over all rounds, and give the last one's result."""
         table = {x: (outer, False) for x, outer in self.constants.items()}
         table |= {x: (outer, True) for x, outer in self.rows.items()}
         for node in cone:
@@ -141,7 +141,7 @@ class _Products:
     # -- after the loop --------------------------------------------------------------------------
 
     def _sums(self) -> list[_Moved]:
-        """Carried values to which each round adds a product, and which it does not read else."""
+        """Carried sums: values to which each round adds a product, not read otherwise."""
         found = []
         for place, param in enumerate(self.loop.carry_params):
             add = self.body.results[place].node
@@ -159,7 +159,7 @@ class _Products:
         return found
 
     def _is_large(self, product: Node) -> bool:
-        """Whether a product has more elements than what is stacked to compute it later."""
+        """Whether a product is larger than the operands stacked to compute it later."""
         if any(a in self.constants for a in product.args):
             return False
         new = self._new(product)
@@ -167,17 +167,17 @@ class _Products:
         return is_larger and self._fits(new)
 
     def _new(self, product: Node) -> set[Value]:
-        """The operands that must be stacked for a product behind the loop."""
+        """The operands that must be stacked for a product after the loop."""
         stacked = self.body.results[len(self.loop.carry) :]
         return {a for a in product.args if a not in self._known and a not in stacked}
 
     def _fits(self, values: Collection[Value]) -> bool:
-        """Whether there is room for some values of all rounds."""
+        """Whether the stacked values of all rounds fit the memory limit."""
         size = sum(likely(x.type.size) for x in values)
         return likely(self.loop.node.attrs["length"]) * size <= MOST_KEPT
 
     def _late(self) -> list[_Moved]:
-        """Stacked products of a constant of the loop that no round reads."""
+        """Stacked products with a loop constant that no round reads."""
         found = []
         for place in range(len(self.loop.carry), len(self.body.results)):
             product, path = self._product(self.body.results[place])
@@ -188,7 +188,7 @@ class _Products:
         return found
 
     def _product(self, value: Value) -> tuple[Node | None, list[Node]]:
-        """The product that a value is, but for movement, if nothing else reads it."""
+        """The product behind a value and its movement, if nothing else reads it."""
         path: list[Node] = []
         while self.uses[value] == 1 and value.node is not None and value not in self.rows:
             node = value.node
@@ -202,7 +202,7 @@ class _Products:
         return None, []
 
     def _after(self, found: _Moved, rows: dict[Value, Value]) -> Value:
-        """Record a product behind the loop, given what is known of all rounds."""
+        """Record a product after the loop, given the stacked values of all rounds."""
         product = found.product
         args = [(rows[a], True) if a in rows else (self._known[a], False) for a in product.args]
         if found.add is None:
@@ -224,7 +224,7 @@ class _Products:
 
 
 def _batched(node: Node, args: Sequence[tuple[Value, bool]]) -> tuple[Sequence[Value], bool]:
-    """Record a node on operands of which some stand for all rounds; whether its results do."""
+    """Record a node on operands of which some are batched over all rounds."""
     values, flags = [x for x, _ in args], [flag for _, flag in args]
     with at(node.source):
         if not any(flags):
@@ -239,7 +239,7 @@ def _batched(node: Node, args: Sequence[tuple[Value, bool]]) -> tuple[Sequence[V
 
 
 def lighten_loops(graph: Graph) -> Graph:
-    """Let loops do less in each round.
+    """Optimize loops: invariant code motion, dead carries, batched products.
 
     before: `scan(w, c, xs, body=(w, c, x) -> sin(c) + dot(x, transpose(w)))`; after: `ys = dot(xs,
     transpose(w))`, then `scan(c, ys, body=(c, y) -> sin(c) + y)`.

@@ -1,4 +1,4 @@
-"""Keep one of several equal nodes."""
+"""Common subexpression elimination."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .rebuild import again, rebuild
 
 
 def dedupe(graph: Graph) -> Graph:
-    """Keep one of several nodes with the same op, operands and attributes.
+    """Merge nodes with the same op, operands and attributes.
 
     before: `a = sin(x); b = sin(x); c = add(a, b)`; after: `a = sin(x); c = add(a, a)`. Ops with
     the rule `calls_python` are left alone, and so are calls with the attribute `recompute`.
@@ -29,7 +29,7 @@ def dedupe(graph: Graph) -> Graph:
 
 
 def _exact(attr: Any) -> Hashable:
-    """An attribute so that 0, 0.0, -0.0 and False differ, and NaN equals itself."""
+    """A key for an attribute: 0, 0.0, -0.0 and False differ, NaN equals itself."""
     if isinstance(attr, tuple):
         return tuple(map(_exact, attr))
     if isinstance(attr, int):

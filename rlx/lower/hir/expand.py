@@ -1,4 +1,4 @@
-"""Write composites in simpler ops."""
+"""Expand composite ops into simpler ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .rebuild import again, rebuild
 
 
 def expand(graph: Graph, wants: Collection[str] | Callable[[Node], bool] = ()) -> Graph:
-    """Write composites in simpler ops, except those the target wants whole.
+    """Expand composite ops, except those that the target takes whole.
 
     before: `y = silu(x)`; after: `a = logistic(x); y = mul(x, a)`. Vanish: ops with an `expand`
     rule whose name is not among `wants` (or which it, called with the node, does not want), in

@@ -1,4 +1,4 @@
-"""Compute now what depends on constants alone."""
+"""Constant folding."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LARGEST = 256  # elements: more would grow the program, and cost time to compile
 
 
 def fold_constants(graph: Graph) -> Graph:
-    """Compute now what depends on constants alone, if operands and results are small.
+    """Evaluate nodes of constants at compile time, if operands and results are small.
 
     before: `a = constant([1, 2]); b = add(a, a)`; after: `b = constant([2, 4])`.
     """
@@ -37,15 +37,12 @@ def fold_constants(graph: Graph) -> Graph:
 
 
 def _is_uniform(array: np.ndarray) -> bool:
-    """Whether an array is one number many times.
-
-    Then it is better computed than read from memory.
-    """
+    """Whether an array repeats one number, so that filling it beats reading it."""
     return array.size > 1 and bool((array == array.flat[0]).all())
 
 
 def _is_known(node: Node, operands: Sequence[Value]) -> bool:
-    """Whether the node can be computed from its operands now."""
+    """Whether a node can be evaluated at compile time."""
     if not operands or node.graphs or not all(map(_is_small, operands)):
         return False
     if node.op.rules.calls_python or node.op.rules.reference is None or sizes_in(node.attrs):
@@ -54,7 +51,7 @@ def _is_known(node: Node, operands: Sequence[Value]) -> bool:
 
 
 def _is_small(x: Value) -> bool:
-    """Whether the numbers of a value are known and few."""
+    """Whether a value is a small constant."""
     if x.constant is not None:
         return x.constant.size <= LARGEST
     is_fill = x.node is not None and isinstance(x.node.op.rules.body, Fill)

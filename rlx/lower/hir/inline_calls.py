@@ -1,4 +1,4 @@
-"""Put called graphs in the place of their calls."""
+"""Inlining of calls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .rebuild import again, rebuild
 
 
 def inline_calls(graph: Graph, keep_recomputed: bool = True, keep_precise: bool = False) -> Graph:
-    """Put called graphs in the place of their calls, nested ones too.
+    """Inline called graphs, in nested graphs too.
 
     before: `y = call(x, graph=(a) -> sin(a))`; after: `y = sin(x)`. Vanish: ops with the body
     `Call`. A call with the attribute `recompute` stays until `keep_recomputed` is False: its

@@ -1,4 +1,4 @@
-"""Loops of a graph in parts that a pass can change and put together again."""
+"""Loop passes: invariant code motion, dead carries and stacks, repeated rows."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .rebuild import again, drop_dead, rebuild
 
 
 def is_loop(node: Node) -> bool:
-    """Whether a node runs graphs again and again."""
+    """Whether a node is a loop."""
     return isinstance(node.op.rules.body, Repeat | While)
 
 
 def is_repeat(node: Node) -> bool:
-    """Whether a node runs a graph a known number of times."""
+    """Whether a node is a loop with a known number of rounds."""
     return isinstance(node.op.rules.body, Repeat)
 
 
@@ -31,14 +31,14 @@ def has_loops(graph: Graph) -> bool:
 
 
 def is_pure(node: Node) -> bool:
-    """Whether a node may run at another time, or once in place of many times."""
+    """Whether a node is pure: free of effects, so that it may be moved or merged."""
     if node.op.rules.calls_python or node.attrs.get("recompute", False):
         return False
     return not has_effect(node)
 
 
 def reached(graph: Graph, starts: Sequence[Value]) -> set[Value]:
-    """The values that are made of some parameters, and these."""
+    """Some parameters and all values that depend on them."""
     found = set(starts)
     for node in graph.nodes:
         if any(a in found for a in node.args):
@@ -47,10 +47,7 @@ def reached(graph: Graph, starts: Sequence[Value]) -> set[Value]:
 
 
 def needed_nodes(graph: Graph, results: Sequence[Value], given: set[Value]) -> list[Node]:
-    """The nodes that make results out of given values, the last ones first.
-
-    Those with an effect are among them.
-    """
+    """Nodes that results need and nodes with an effect, in reverse order."""
     wanted, live = set(results), []
     for node in reversed(graph.nodes):
         if has_effect(node) or any(r in wanted and r not in given for r in node.results):
@@ -60,13 +57,13 @@ def needed_nodes(graph: Graph, results: Sequence[Value], given: set[Value]) -> l
 
 
 def read_by(graph: Graph, results: Sequence[Value]) -> set[Value]:
-    """All values that results are made of, these included."""
+    """All values that results depend on, themselves included."""
     live = needed_nodes(graph, results, set())
     return set(results).union(*(node.args for node in live))
 
 
 def record(node: Node, table: dict[Value, Value]) -> None:
-    """Record a node on what a table has for its operands; its results go there."""
+    """Record a node on operands mapped by a table, and add its results to it."""
     with at(node.source):
         results = repeat(node, [table[a] for a in node.args])
     table.update(zip(node.results, results, strict=True))
@@ -74,7 +71,7 @@ def record(node: Node, table: dict[Value, Value]) -> None:
 
 @dataclass
 class Repeated:
-    """A loop of a known number of rounds: its operands, and its body.
+    """A loop of a known number of rounds, taken apart into operands and body.
 
     The operands are values of the current graph. The body's results are the carried values, then
     what is stacked.
@@ -88,7 +85,7 @@ class Repeated:
 
     @classmethod
     def of(cls, node: Node, operands: Sequence[Value], body: Graph) -> Repeated:
-        """The parts of a node on these operands, with another body."""
+        """Take a node apart, on these operands and perhaps with another body."""
         first = node.attrs["n_constants"]
         last = first + node.attrs["n_carry"]
         parts = operands[:first], operands[first:last], operands[last:]
@@ -106,7 +103,7 @@ class Repeated:
         return self.body.params[len(self.constants) + len(self.carry) :]
 
     def record(self) -> list[Value]:
-        """Record the loop; gives what was carried last, then what was stacked."""
+        """Record the loop, and give its last carried values, then its stacks."""
         counts = {"n_constants": len(self.constants), "n_carry": len(self.carry)}
         attrs = self.node.attrs | counts | {"body": self.body}
         return list(self.node.op.apply([*self.constants, *self.carry, *self.rows], attrs))
@@ -117,9 +114,9 @@ def rebuilt(
     params: Sequence[Value],
     results: Sequence[Value],
 ) -> Graph:
-    """The body as a graph of other parameters and results, which are values of it.
+    """Cut a graph out of the body, between some of its values.
 
-    A value among the parameters is no longer computed. What is not needed is left out.
+    Values that become parameters are not computed any more, and dead code is left out.
     """
     live = needed_nodes(body, results, set(params))
 
@@ -141,7 +138,7 @@ LOAD = 4  # additions that cost as much as to load a number that would else be c
 
 
 def hoist(graph: Graph) -> Graph:
-    """Compute what is the same in every round of a loop once, before it.
+    """Loop-invariant code motion: compute invariants once, before the loop.
 
     before: `scan(w, c, xs, body=(w, c, x) -> dot(c, transpose(w)) + x)`; after: `t =
     transpose(w); scan(t, c, xs, body=(t, c, x) -> dot(c, t) + x)`. What costs no more than to load
@@ -159,7 +156,7 @@ def hoist(graph: Graph) -> Graph:
 
 
 def _hoisted(node: Node, operands: list[Value]) -> Sequence[Value]:
-    """Record a loop with less to do."""
+    """Record a loop after its invariants."""
     attrs = dict(node.attrs)
     groups = [("body", "n_constants")]
     if isinstance(node.op.rules.body, While):
@@ -178,7 +175,7 @@ def _hoisted(node: Node, operands: list[Value]) -> Sequence[Value]:
 
 @dataclass
 class _Invariants:
-    """What a graph computes from constants of its loop alone."""
+    """The loop invariants of a body: values made of loop constants alone."""
 
     graph: Graph
     operands: list[Value]
@@ -186,7 +183,7 @@ class _Invariants:
     costs: dict[Value, tuple[float, frozenset[Value]]] = field(default_factory=dict)
 
     def split(self) -> tuple[Graph, list[Value]]:
-        """The graph without them, and the constants that it takes instead."""
+        """Give the graph without invariants, and the constants it takes instead."""
         self._find()
         params = self.graph.params[: len(self.operands)]
         given = self._given()
@@ -198,9 +195,9 @@ class _Invariants:
         return body, [table[x] for x in (*params, *given)]
 
     def _find(self) -> None:
-        """Find the nodes, and what each of their results would cost in the loop.
+        """Find invariant nodes, with the cost of each result in the loop.
 
-        That is the cost of an element, about, and the constants of the loop that it is made of.
+        A cost is that of one element, roughly, and the loop constants that it depends on.
         """
         params = self.graph.params[: len(self.operands)]
         self.costs = {param: (0.0, frozenset([param])) for param in params}
@@ -222,7 +219,7 @@ class _Invariants:
         return own + sum(cost for cost, _ in inner), sources
 
     def _given(self) -> list[Value]:
-        """The values to compute before the loop: those read inside which are worth it."""
+        """Invariants that the loop reads and that are worth hoisting."""
         early = set(self.nodes)
         late = [node for node in self.graph.nodes if node not in early]
         read = {a for node in late for a in node.args} | set(self.graph.results)
@@ -235,7 +232,7 @@ class _Invariants:
         return given
 
     def _is_worth(self, value: Value) -> bool:
-        """Whether to load a value is cheaper than to compute it from the loop's constants."""
+        """Whether loading a value is cheaper than computing it from loop constants."""
         cost, sources = self.costs[value]
         node = value.node
         assert node is not None, "what a loop is given is not computed in it"
@@ -247,7 +244,7 @@ class _Invariants:
 
 
 def trim_loops(graph: Graph) -> Graph:
-    """Leave out of loops what stays the same, stands twice, or is not needed.
+    """Drop carries and stacks of loops that are constant, equal, or dead.
 
     before: `_, ts, ys = scan(t, c, xs, body=(t, c, x) -> (c + x, t, sin(c)))`, then `scan(d, ts,
     body=(d, t) -> d * t)`; after: the first loop has no `ts`, the second one takes `t` as it is.
@@ -261,7 +258,7 @@ def trim_loops(graph: Graph) -> Graph:
 
 
 def _changed(graph: Graph, change: Callable[[Repeated], Sequence[Value]]) -> Graph:
-    """Record a graph anew, loops of known length as `change` says."""
+    """Rebuild a graph, with loops of known length recorded by `change`."""
 
     def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
         if not is_repeat(node):
@@ -272,7 +269,7 @@ def _changed(graph: Graph, change: Callable[[Repeated], Sequence[Value]]) -> Gra
 
 
 def _shared(loop: Repeated, constant_rows: dict[Value, Value]) -> list[Value]:
-    """Record a loop whose constant rows are constants; equal stacks become one value.
+    """Record a loop with constant rows as constants, and equal stacks merged.
 
     `constant_rows` has for values of the current graph what each of their rows is.
     """
@@ -300,7 +297,7 @@ def _shared(loop: Repeated, constant_rows: dict[Value, Value]) -> list[Value]:
 
 
 def _trimmed(loop: Repeated, used: set[Value]) -> list[Value]:
-    """Record a loop without what nobody reads; gives stand-ins for results left out."""
+    """Dead-code elimination in a loop, with stand-ins for results left out."""
     body, count, olds = loop.body, len(loop.carry), loop.node.results
     stacked = [i for i in range(count, len(olds)) if olds[i] in used]
     kept = [i for i in range(count) if olds[i] in used]

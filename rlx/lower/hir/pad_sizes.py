@@ -1,4 +1,4 @@
-"""Known sizes for symbolic ones: arrays are padded."""
+"""Buckets: static sizes for symbolic ones, by padding arrays."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIX = "pass specialize=True to rlx.jit, which compiles once for each size, in pl
 
 
 def pad_sizes(graph: Graph, sizes: Mapping[str, int]) -> Graph:
-    """A graph for padded arrays, with their true sizes as parameters.
+    """Make a graph for padded arrays, with their true sizes as parameters.
 
     before: `f(x: f32[n]) { reduce_sum(x) }`; after, with n = 8: `f(x: f32[8], n: i32[]) {
     reduce_sum(select(iota < n, x, 0)) }`. The true part of each result is at its beginning. An op
@@ -42,7 +42,7 @@ def pad_sizes(graph: Graph, sizes: Mapping[str, int]) -> Graph:
 
 
 def check_padding(graph: Graph, true: Mapping[str, int], padded: Mapping[str, int]) -> None:
-    """Raise unless all arrays of a graph find room in the padded ones.
+    """Raise an error unless all arrays of a graph fit the padded ones.
 
     `x[: n % 4]` has elements for n = 3 and none for n = 4.
     """
@@ -73,7 +73,7 @@ class _Padder:
         return node.op.apply(operands, attrs)
 
     def operands(self, node: Node, operands: list[Value]) -> list[Value]:
-        """The operands with neutral numbers for padding that would count."""
+        """Operands with the neutral element where padding would change the result."""
         body = node.op.rules.body
         if isinstance(body, Pointwise | Fill):
             return operands
@@ -100,12 +100,12 @@ class _Padder:
         raise _unsupported(node)
 
     def drops_padding(self, node: Node, body: Scatter) -> bool:
-        """Whether neutral updates change nothing, and all places are of a known size."""
+        """Whether neutral updates change nothing, and no axis of places is symbolic."""
         updates = node.args[body.updates]
         return node.args[0].type.is_static and (body.combine != "set" or updates.type.is_static)
 
     def neutral(self, x: Value, old: Value, axes: Sequence[int], combine: str) -> Value:
-        """Put the number that changes nothing where an axis of a symbolic size is padded."""
+        """Fill the padding of symbolic axes with the neutral element."""
         padded = [axis for axis in axes if isinstance(old.shape[axis], Dim)]
         for axis in padded:
             number = empty_result(combine, x.dtype)
@@ -150,7 +150,7 @@ def _reads_by_size(node: Node, body: Move | Gather | View) -> bool:
 
 
 def _load(operand: int, index: Sequence[Any], low: Any, high: Any) -> Index:
-    """Stands for an index read from an operand: of interest are its bounds."""
+    """A stand-in for an index loaded from an operand, of which only bounds matter."""
     return loaded(scalar.const(INT32, operand), low, high)
 
 

@@ -1,4 +1,4 @@
-"""How every pass makes its new graph."""
+"""The rewriting of graphs that all passes share."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Visit = Callable[[Node, list[Value]], Sequence[Value]]
 def rebuild(
     graph: Graph, visit: Visit, close: Callable[[list[Value]], Sequence[Value]] = list
 ) -> Graph:
-    """Record a graph anew, as `visit` says for each node.
+    """Rewrite a graph node by node with `visit`.
 
     `visit(node, operands)` gives the values for the node's results, `close` the graph's results for
-    what became of them. What nobody needs then is left out. Nodes that stay are shared with the
-    graph, which is given back if all do.
+    what became of them. Dead code is dropped. Nodes that stay are shared with the old graph, which
+    is given back if all of them stay.
     """
     with recording(graph.name) as builder:
         made = builder.graph
@@ -32,7 +32,7 @@ def rebuild(
 
 
 def live_nodes(graph: Graph) -> list[Node]:
-    """The nodes whose results are needed, and those with an effect."""
+    """Live nodes: those whose results are needed, and those with an effect."""
     needed = set(graph.results)
     live: list[Node] = []
     for node in reversed(graph.nodes):
@@ -43,10 +43,7 @@ def live_nodes(graph: Graph) -> list[Node]:
 
 
 def again(node: Node, operands: list[Value], change: Callable[[Graph], Graph]) -> Sequence[Value]:
-    """Record a node on operands of equal types, with each nested graph changed.
-
-    It stays what it is where neither of them is another.
-    """
+    """Record a node on new operands and nested graphs, or keep it if both are old."""
     attrs = node.attrs
     if node.graphs:
         attrs = {name: _changed(attr, change) for name, attr in attrs.items()}
@@ -72,10 +69,10 @@ def _changed(attr: Any, change: Callable[[Graph], Graph]) -> Any:
 
 
 def drop_dead(graph: Graph) -> Graph:
-    """Drop nodes whose results nobody needs, in nested graphs too.
+    """Dead-code elimination, in nested graphs too.
 
     before: `a = sin(x); b = cos(x); return b`; after: `b = cos(x); return b`.
 
-    Ops with `effect` stay.
+    Nodes with an effect stay.
     """
     return rebuild(graph, lambda node, operands: again(node, operands, drop_dead))

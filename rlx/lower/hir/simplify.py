@@ -1,4 +1,4 @@
-"""Apply the fold rules of the rooms."""
+"""Algebraic simplification by the fold rules of ops."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROUNDS = 4  # a fold may open another one; more rounds than this have not been s
 
 
 def simplify(graph: Graph) -> Graph:
-    """Apply the fold rules of the rooms until nothing changes.
+    """Apply the fold rules of ops until nothing changes.
 
     before: `a = transpose(x, axes=(1, 0)); b = transpose(a, axes=(1, 0)); c = mul(b, 1)`;
     after: `x`.
@@ -25,7 +25,7 @@ def simplify(graph: Graph) -> Graph:
 
 
 def _sweep(graph: Graph, tried: set[Node]) -> Graph:
-    """Fold each node once, but for those `tried`: of a node that stays all operands stayed, too."""
+    """Apply fold rules once to each node, except those `tried` with the same operands."""
 
     def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
         is_tried = node in tried and tuple(operands) == node.args

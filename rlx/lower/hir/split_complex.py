@@ -1,4 +1,4 @@
-"""Write ops on complex numbers as ops on their parts."""
+"""Complex numbers as pairs of real ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _takes_none(node: Node) -> bool:
 def split_complex(
     graph: Graph, computes: Computes, takes: Takes = _takes_none, sums_alike: bool = False
 ) -> Graph:
-    """Write ops on complex numbers as ops on parts.
+    """Rewrite ops on complex numbers as ops on real and imaginary parts.
 
     before: `y = mul(a, b)`; after: `re = a.re * b.re - a.im * b.im`, `im` alike, and
     `y = complex(re, im)` where something needs y whole: results, nested graphs, library calls.
@@ -67,7 +67,7 @@ def split_complex(
 
 
 def _is_split(node: Node, computes: Computes) -> bool:
-    """Whether a node is written as ops on parts."""
+    """Whether a node is rewritten as ops on parts."""
     dtypes = [v.dtype for v in (*node.args, *node.results)]
     if not any(is_complex(dtype) and not computes(dtype) for dtype in dtypes):
         return False
@@ -75,7 +75,7 @@ def _is_split(node: Node, computes: Computes) -> bool:
 
 
 def _is_alike_for_both(body: object) -> bool:
-    """Whether what a body does to the parts of a number are two separate things."""
+    """Whether a body treats the real and the imaginary part independently."""
     if isinstance(body, AsParts):
         return False
     if isinstance(body, Scatter):

@@ -1,4 +1,4 @@
-"""Split off what depends on fixed parameters alone, to be computed once."""
+"""Partial evaluation: split off what depends on bound parameters alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .loops import is_pure, rebuilt
 
 @dataclass(frozen=True)
 class Parts:
-    """A graph in two parts.
+    """A graph split into an early part that runs once and a late one for each call.
 
     `early` takes the fixed parameters. `late` takes the others, then those fixed ones whose places
     are `kept`, then the results of `early`.
@@ -32,7 +32,7 @@ class Parts:
 
 
 def split_fixed(graph: Graph, fixed: Sequence[int], wants: Collection[str] = ()) -> Parts:
-    """Split a graph whose parameters at some places are fixed.
+    """Split a graph into nodes of its fixed parameters and all others.
 
     before: `(w, x) -> dot(x, transpose(exp(w)))` with `w` fixed; after: `(w) -> exp(w)` early, and
     `(x, e) -> dot(x, transpose(e))` late. What only moves all elements is left to those who read
@@ -63,9 +63,9 @@ def split_fixed(graph: Graph, fixed: Sequence[int], wants: Collection[str] = ())
 
 
 def _sources(graph: Graph, fixed: Sequence[Value]) -> dict[Value, frozenset[Value]]:
-    """The fixed parameters that each value is made of, none for a constant.
+    """For each value that depends on fixed parameters alone, which ones.
 
-    Values that are made of others too are left out.
+    A constant depends on none.
     """
     found = {param: frozenset([param]) for param in fixed}
     for node in graph.nodes:
@@ -77,7 +77,7 @@ def _sources(graph: Graph, fixed: Sequence[Value]) -> dict[Value, frozenset[Valu
 
 
 def _is_kept(value: Value, sources: Collection[Value]) -> bool:
-    """Whether to compute a value early rather than each time it is read."""
+    """Whether a value is worth computing early and keeping."""
     node: Node | None = value.node
     assert node is not None, "what is computed is no parameter"
     body, most = node.op.rules.body, sum(source.type.nbytes for source in sources)

@@ -1,8 +1,8 @@
-"""The loop level: kernels, contractions, buffers and control flow.
+"""The loop IR: kernels, contractions, buffers and control flow.
 
-Kernels are loops over scalar expressions. Enters: the lowering of a graph (`lower.schedule`).
-Leaves: a `Program`, which loop backends render. Read `program.py` first, then `expr.py` and
-`index.py`. It knows no op and no device.
+Kernels are loops over scalar expressions. `lower.schedule` makes a `Program` of a graph, and
+loop backends render it. It knows no op and no device. Read `program.py` first, then `expr.py` and
+`index.py`.
 """
 
 from .access import reads, writes

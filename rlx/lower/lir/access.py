@@ -1,4 +1,4 @@
-"""Which buffers a step reads and writes."""
+"""Reads and writes of steps."""
 
 from __future__ import annotations
 
@@ -42,10 +42,7 @@ def _stores_read(stores: Iterable[Store]) -> list[Buffer]:
 
 
 def reads(step: Step) -> tuple[Buffer, ...]:
-    """The buffers a step reads, each once.
-
-    Those a `Rows` or `Chain` passes on inside are among them.
-    """
+    """The buffers a step reads, each once, temporaries of `Rows` and `Chain` included."""
     known = vars(step)  # a step does not change, and every pass asks for them again and again
     if "reads" not in known:
         known["reads"] = tuple(dict.fromkeys(_reads(step)))
@@ -89,7 +86,7 @@ def _reads(step: Step) -> Iterator[Buffer]:
 
 
 def times(steps: Iterable[Step]) -> Iterator[int]:
-    """Numbers of steps, equal ones of those that may run at the same time."""
+    """Times of steps, equal for steps that may run at the same time."""
     return itertools.accumulate(not (isinstance(s, Contraction) and s.joins) for s in steps)
 
 
@@ -136,10 +133,7 @@ Table = Mapping[Variable, Index]
 
 
 def rebind(step: Link, table: Table, move: Move | None = None) -> Link:
-    """A step with indices put for variables, then each place in memory moved.
-
-    Its loops stay as they are.
-    """
+    """Substitute indices in a step, then map its places; its loops stay."""
     memo: dict[Expr, Expr] = {}
     places = dict(table)
 

@@ -1,4 +1,4 @@
-"""What a step does, whatever its buffers, variables and lines are."""
+"""Canonical forms of steps: equal keys for steps that differ in buffers only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLAIN = (int, str, type(None), np.dtype, Type)
 
 
 def canonical(step: Any) -> tuple[Hashable, list[Buffer]]:
-    """A key that equal steps have in common, and the step's buffers in its order.
+    """The canonical key of a step, and its buffers in the key's order.
 
     A backend may ask for several steps that it has put into one dataclass.
     Steps with equal keys do the same with their buffers, which have the same types and kinds and
@@ -31,7 +31,7 @@ def canonical(step: Any) -> tuple[Hashable, list[Buffer]]:
 
 
 class _Writer:
-    """Writes a step in words.
+    """Writes a step as words of a key.
 
     Buffers, variables and expressions are numbered as they come.
     """
@@ -42,7 +42,7 @@ class _Writer:
         self.numbers: dict[Variable | Expr, int] = {}
 
     def put(self, thing: Any) -> None:
-        """Write a thing with all that is in it: how long it is follows from its first words."""
+        """Write a thing with all its fields, prefix-free: its first words tell its length."""
         kind = type(thing)
         if kind is Buffer:
             self.put_buffer(thing)
@@ -64,7 +64,7 @@ class _Writer:
                 self.numbers[thing] = len(self.numbers)
 
     def put_buffer(self, buffer: Buffer) -> None:
-        """Write a buffer: where it lies counts for local ones, whose block is the step's own."""
+        """Write a buffer by its type; local ones with their offset in the step's block."""
         is_new = buffer not in self.buffers
         number = self.buffers.setdefault(buffer, len(self.buffers))
         self.words += (Buffer, number)

@@ -1,4 +1,4 @@
-"""A variable cut into digits, each of which steps evenly through memory.
+"""A loop variable split into digits, each of which has a stride in memory.
 
 >>> i = Variable(6)
 >>> digits = Digits.of(i, [(i // 3) * 10 + i % 3])
@@ -16,14 +16,14 @@ from .index import Index, Quotient, Remainder, Variable
 
 @dataclass(frozen=True)
 class Digits:
-    """A variable as several digits, slowest first, and what a step of each is worth."""
+    """The digits of a variable, slowest first, with the stride of each."""
 
     parts: tuple[Variable, ...]
     strides: tuple[int, ...]
 
     @classmethod
     def of(cls, variable: Variable, indices: Iterable[Index]) -> Digits:
-        """Cut a variable where the indices divide it."""
+        """Split a variable where indices divide it."""
         extent = variable.extent
         assert isinstance(extent, int)
         cuts = {cut for index in indices for cut in _cuts(index, variable)}
@@ -42,7 +42,7 @@ class Digits:
 
     @property
     def period(self) -> int:
-        """How many values the last digit has."""
+        """The number of values of the last digit."""
         extent = self.parts[-1].extent
         assert isinstance(extent, int)
         return extent
@@ -59,7 +59,7 @@ def _cuts(index: Index, variable: Variable) -> Iterator[int]:
 
 
 def step_of(index: Index, variable: Variable) -> int:
-    """By what the variable is divided to give an index; 0 if it is another index."""
+    """The divisor of the variable in an index; 0 if the index is another one."""
     if len(index.terms) != 1 or index.constant != 0 or index.terms[0][1] != 1:
         return 0
     atom = index.terms[0][0]

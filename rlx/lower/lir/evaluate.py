@@ -1,4 +1,4 @@
-"""Run a program with NumPy: slow and exact.
+"""The interpreter of loop programs: slow and exact, in NumPy.
 
 Every renderer must match this meaning. Loops become array axes; temporaries lie in one arena full
 of rubbish, as on a device, so a wrong memory plan shows.
@@ -53,27 +53,27 @@ COMBINE: dict[str, Any] = {
 
 
 class Memory(dict[Buffer, np.ndarray]):
-    """What is in each buffer, and the numbers of the symbolic sizes."""
+    """The contents of buffers, and the values of symbolic sizes."""
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
         super().__init__()
         self.sizes = sizes
 
     def numbers(self, buffer: Buffer) -> np.ndarray:
-        """What loads and stores take from a buffer."""
+        """The flat numbers of a buffer that loads and stores index."""
         return self[buffer].view(buffer.number_dtype)
 
     def number(self, size: Size) -> int:
-        """The number of a size."""
+        """The value of a size."""
         return concrete(size, self.sizes)
 
     def shape(self, sizes: Iterable[Size]) -> tuple[int, ...]:
-        """The numbers of some sizes."""
+        """The values of sizes."""
         return tuple(map(self.number, sizes))
 
 
 def evaluate(program: Program, arrays: Sequence[Any]) -> list[np.ndarray]:
-    """Run a program on arrays, one for each input; gives its outputs."""
+    """Run a program on an array for each input, and give its outputs."""
     inputs = [np.ascontiguousarray(a, b.dtype) for a, b in zip(arrays, program.inputs, strict=True)]
     names = [b.name for b in program.inputs]
     sizes = bind_sizes([b.type for b in program.inputs], [a.shape for a in inputs], names)
@@ -277,7 +277,7 @@ class Masked(Grid):
 
 
 def conditions(grid: Grid, bounds: Sequence[Any], steps: Sequence[Any] = ()) -> np.ndarray:
-    """Where all conditions hold."""
+    """The mask of elements for which all conditions hold."""
     holds = np.ones([1] * len(grid.loops), bool)
     for index, low, high in bounds:
         place = grid.index(index)
@@ -302,7 +302,7 @@ def _run_kernel(kernel: Kernel, grid: Grid, memory: Memory) -> None:
 
 
 def _run_rows(rows: Rows, memory: Memory) -> None:
-    """Run some of the rows to the end, then the others: they must not need each other."""
+    """Run some rows to the end, then the others, which must be independent of them."""
     shape = memory.shape(v.extent for v in rows.loops)
     numbers = np.arange(math.prod(shape))
     block = np.full(rows.local_bytes, 0xAB, np.uint8)
@@ -385,7 +385,7 @@ def _run_contraction(step: Contraction, memory: Memory) -> None:
 
 
 def _run_chain(chain: Chain, memory: Memory) -> None:
-    """Run the workers one after another, the last one first: they must not need each other."""
+    """Run the workers of a chain in reverse order, which must make no difference."""
     shape = memory.shape(v.extent for v in chain.loops)
     count, workers = math.prod(shape), memory.number(chain.worker.extent)
     for worker in reversed(range(workers)):
@@ -416,7 +416,7 @@ def _carry_start(
 
 
 def _target(carry: Carry, is_result: bool) -> Buffer:
-    """Where a round leaves a carried array."""
+    """The buffer in which a round leaves a carried array."""
     return carry.result if is_result or carry.spare is None else carry.spare
 
 
@@ -453,7 +453,7 @@ def _run_repeat(step: RepeatStep, memory: Memory) -> None:
 
 
 def _run_rounds(step: RepeatStep, memory: Memory, number: int) -> None:
-    """All rounds for one of the parts."""
+    """Run all rounds of a loop for one of its parts."""
     length = memory.number(step.length)
 
     def block(array: np.ndarray) -> np.ndarray:

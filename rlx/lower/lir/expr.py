@@ -1,4 +1,4 @@
-"""Scalar expressions: what a kernel computes for one element.
+"""Scalar expressions, which a kernel computes for each element.
 
 Expressions are interned: building the same one twice gives the same object, so a DAG is shared by
 itself and `is` compares. Build them with the lower-case functions, never with the classes.
@@ -48,7 +48,7 @@ COMPARISONS = frozenset(["eq", "ne", "lt", "le", "gt", "ge", "is_finite"])
 # not frozen, which would double the time to make one
 @dataclass(eq=False)
 class Expr:
-    """A scalar of one dtype; `operands` are the expressions it is made of."""
+    """A scalar expression of one dtype, with its `operands`."""
 
     dtype: np.dtype
     serial: int = field(kw_only=True, default_factory=itertools.count().__next__)
@@ -70,10 +70,7 @@ class Expr:
 
     @lazy
     def variables(self) -> frozenset[Variable]:
-        """The loop variables its value depends on.
-
-        Those of its own reductions are not included.
-        """
+        """The free loop variables, without those of its own reductions."""
         found = frozenset(v for index in self.indices for v in index.variables)
         return found.union(*(operand.variables for operand in self.operands))
 
@@ -86,17 +83,14 @@ class Expr:
 
 @dataclass(eq=False)
 class Const(Expr):
-    """A number known now: a NumPy scalar of the dtype."""
+    """A constant: a NumPy scalar of the dtype."""
 
     number: Any
 
 
 @dataclass(eq=False)
 class IndexValue(Expr):
-    """An index as a number of the dtype.
-
-    It wraps around or rounds as a conversion from int64.
-    """
+    """An index as a number of the dtype, converted as an int64 is."""
 
     index: Index
 
@@ -108,7 +102,7 @@ class IndexValue(Expr):
 
 @dataclass(eq=False)
 class Load(Expr):
-    """The element of a buffer at an offset counted in elements, or parts of them."""
+    """The element of a buffer at an offset, counted in elements or parts of them."""
 
     buffer: Buffer
     index: Index
@@ -138,7 +132,7 @@ class Apply(Expr):
 
 @dataclass(eq=False)
 class Reduce(Expr):
-    """`body` combined over all values of the variables in `loops`.
+    """A reduction: `body` combined over all values of the variables in `loops`.
 
     It starts from `init`. `combine` is add, mul, max, min, and, or, xor. Order is free (the result
     of a float sum may differ in rounding). Body, init and result have one dtype; sums of half
@@ -164,7 +158,7 @@ class Reduce(Expr):
 
 @dataclass(eq=False)
 class Guard(Expr):
-    """`inside` where all conditions hold, else `outside`.
+    """A guarded expression: `inside` where all conditions hold, else `outside`.
 
     Conditions: `low <= index < high` for each of `bounds`, `index % step == 0` for each of
     `steps`. Loads of `inside` may be out of their buffers elsewhere: they must not happen there
@@ -189,7 +183,7 @@ class Guard(Expr):
 
 @dataclass(eq=False)
 class Accumulated(Expr):
-    """In the stores of a `Contraction`: the finished sum of this row and column."""
+    """The finished sum of this row and column, in the stores of a `Contraction`."""
 
 
 _interned: weakref.WeakValueDictionary[tuple, Expr] = weakref.WeakValueDictionary()
@@ -204,26 +198,26 @@ def _intern(kind: type[Any], key: tuple, *fields: Any) -> Any:
 
 
 def const(dtype: np.dtype, number: Any) -> Const:
-    """A number of the dtype."""
+    """Make a constant of the dtype."""
     with np.errstate(all="ignore"):
         number = np.asarray(number).astype(dtype)[()]
     return _intern(Const, (dtype, number.tobytes()), dtype, number)
 
 
 def index_value(index: Index, dtype: np.dtype) -> Expr:
-    """An index as a number."""
+    """Make a number of an index."""
     if index.is_constant and isinstance(index.constant, int):
         return const(dtype, index.constant)
     return _intern(IndexValue, (dtype, index), dtype, index)
 
 
 def load(buffer: Buffer, index: Index) -> Load:
-    """The element of a buffer at an offset."""
+    """Make the load of an element of a buffer."""
     return _intern(Load, (buffer, index), buffer.number_dtype, buffer, index)
 
 
 def apply(instruction: str, dtype: np.dtype, *args: Expr) -> Expr:
-    """A scalar instruction; converting to the dtype at hand gives the operand itself."""
+    """Make a scalar instruction; a conversion to the same dtype gives its operand."""
     assert len(args) == INSTRUCTIONS[instruction][1], f"{instruction} with {len(args)} operands"
     if instruction in ("convert", "bitcast") and args[0].dtype == dtype:
         return args[0]
@@ -233,7 +227,7 @@ def apply(instruction: str, dtype: np.dtype, *args: Expr) -> Expr:
 
 
 def reduce(combine: str, loops: tuple[Variable, ...], init: Const, body: Expr) -> Expr:
-    """A nested reduction; over no loops it is the body."""
+    """Make a reduction; over no loops it is the body."""
     if not loops:
         return body
     key = (combine, loops, init, body)
@@ -246,7 +240,7 @@ def guard(
     inside: Expr,
     outside: Expr,
 ) -> Expr:
-    """A choice by the index; conditions that always hold are left out."""
+    """Make a guard without the conditions that always hold."""
     bounds = tuple(b for b in bounds if not _always(*b))
     steps = tuple(s for s in steps if s[0] % s[1] != Index())
     if any(is_at_least(b[1] - 1, b[0].high) or is_at_least(b[0].low, b[2]) for b in bounds):
@@ -262,7 +256,7 @@ def _always(index: Index, low: Size, high: Size) -> bool:
 
 
 def is_view(expr: Expr) -> bool:
-    """Whether it is a load at an affine place, or a number where conditions fail."""
+    """Whether an expression is a guarded affine load with a constant outside."""
     if isinstance(expr, Guard):
         is_plain = isinstance(expr.outside, Const) and all(i.is_affine for i in expr.indices)
         return is_plain and is_view(expr.inside)
@@ -278,7 +272,7 @@ def load_of(view: Expr) -> Load:
 
 
 def accumulated(dtype: np.dtype) -> Accumulated:
-    """The place of the sum in the stores of a contraction."""
+    """Make the expression for the sum of a contraction."""
     return _intern(Accumulated, (dtype,), dtype)
 
 
@@ -300,7 +294,7 @@ def walk(*roots: Expr) -> Iterator[Expr]:
 
 
 def unconditional(exprs: Iterable[Expr]) -> Iterator[Expr]:
-    """Each expression once that all elements need: not guards, not reductions."""
+    """Every expression that all elements evaluate, so none in guards or reductions."""
     seen: set[Expr] = set()
     left = list(exprs)
     while left:
@@ -319,7 +313,7 @@ def substitute(
     leaf: Callable[[Expr], Expr | None] = lambda expr: None,
     memo: dict[Expr, Expr] | None = None,
 ) -> Expr:
-    """Put indices for loop variables, and `leaf(expr)` for expressions.
+    """Substitute indices for loop variables, and `leaf(expr)` for expressions.
 
     An expression for which `leaf` gives None is rebuilt from its parts.
     """
@@ -361,7 +355,7 @@ def _rebuild(
 
 
 def _renamed(variable: Variable, table: dict[Variable, Index]) -> Variable | None:
-    """The reduction variable put for another; None if it went into a merged one."""
+    """The substitute for a reduction variable; None if it was merged into another."""
     index = table.get(variable)
     if index is None:
         return variable

@@ -1,7 +1,7 @@
-"""Integer index expressions: affine in loop variables.
+"""Integer index expressions: affine in loop variables and opaque atoms.
 
-Where they are not, they have opaque parts. Extents, coefficients and constants are ints or symbolic
-sizes, whose numbers are known when the program runs.
+Atoms are quotients, remainders and loaded integers. Extents, coefficients and constants are ints
+or symbolic sizes, which have values when the program runs.
 
 >>> i, j = Variable(4), Variable(6)
 >>> place = i * 6 + j
@@ -55,7 +55,7 @@ class Variable:
 
     @lazy
     def index(self) -> Index:
-        """It as an index; one that takes a single value is 0."""
+        """The variable as an index; 0 if its extent is 1."""
         return Index(((self, 1),)) if is_long(self) else Index()
 
     def __add__(self, other: object) -> Index:
@@ -133,10 +133,7 @@ class Remainder:
 
 @dataclass(frozen=True)
 class Loaded:
-    """An integer scalar expression as an index.
-
-    Its value lies in `low..high` inclusive.
-    """
+    """An integer scalar expression as an index, with values in `low..high` inclusive."""
 
     expr: Expr
     low: Size
@@ -180,7 +177,7 @@ class Index:
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The least and the greatest value as numbers, as far as they are known."""
+        """The least and the greatest value, as far as they are known numbers."""
         low, high = self.low, self.high
         least = low.low if isinstance(low, Dim) else low
         most = high.high if isinstance(high, Dim) else high
@@ -188,7 +185,7 @@ class Index:
 
     @property
     def fits_32_bits(self) -> bool:
-        """Whether it, its products and its divisors are known to fit in an int32."""
+        """Whether the index, its products and its divisors are known to fit in an int32."""
         parts = [self, *(Index((term,)) for term in self.terms)]
         bounds = [bound for part in parts for bound in part.bounds]
         numbers = [n for _, n in self.terms]
@@ -198,7 +195,7 @@ class Index:
 
     @property
     def is_nonnegative(self) -> bool:
-        """Whether it is known to be never below zero."""
+        """Whether the index is known to be at least 0."""
         return is_at_least(self.low, 0)
 
     @property
@@ -208,7 +205,7 @@ class Index:
 
     @property
     def is_constant(self) -> bool:
-        """Whether it is a number."""
+        """Whether the index is a constant."""
         return not self.terms
 
     def stride_of(self, variable: Variable) -> Size:
@@ -216,22 +213,19 @@ class Index:
         return next((c for a, c in self.terms if a is variable), 0)
 
     def is_stepped_by(self, variable: Variable) -> bool:
-        """Whether a step of the variable adds `stride_of(variable)`.
-
-        It must do so whatever the others are.
-        """
+        """Whether a step of the variable always adds `stride_of(variable)`."""
         return not any(a is not variable and _mentions(a, variable) for a, _ in self.terms)
 
     @property
     def variables(self) -> frozenset[Variable]:
-        """Every loop variable in it, those inside of opaque atoms included."""
+        """Every loop variable in the index, those inside of opaque atoms included."""
         if self.is_affine:
             return frozenset([variable for variable, _ in self.terms])  # type: ignore[misc]
         return frozenset(v for atom, _ in self.terms for v in _variables(atom))
 
     @property
     def loads(self) -> tuple[Expr, ...]:
-        """The scalar expressions inside of it."""
+        """The scalar expressions inside of the index."""
         if self.is_affine:
             return ()
         return tuple(e for atom, _ in self.terms for e in _exprs(atom))
@@ -246,7 +240,7 @@ class Index:
     def substitute(
         self, table: dict[Variable, Index], in_expr: Callable[[Expr], Expr] | None = None
     ) -> Index:
-        """Put indices for loop variables; `in_expr` does the same in loaded expressions."""
+        """Substitute indices for loop variables; `in_expr` does so in loaded expressions."""
         if self.is_affine and table.keys().isdisjoint([atom for atom, _ in self.terms]):
             return self
         terms: dict[Atom, Size] = {}
@@ -312,7 +306,7 @@ class Index:
 
 
 def as_index(x: Any) -> Index:
-    """Give the index for a size, a variable or an index."""
+    """Convert a size, a variable or an index to an index."""
     if isinstance(x, Index):
         return x
     if isinstance(x, Variable):
@@ -326,22 +320,22 @@ def is_long(variable: Variable) -> bool:
 
 
 def is_within(index: Index, size: Size) -> bool:
-    """Whether `0 <= index < size` is known to hold always."""
+    """Whether `0 <= index < size` is known to hold."""
     return index.is_nonnegative and is_at_least(size - 1, index.high)
 
 
 def loaded(expr: Expr, low: Size, high: Size) -> Index:
-    """Give an integer expression whose value lies in `low..high` as an index."""
+    """Make an index of an integer expression with values in `low..high`."""
     return Index((), low) if low == high else Index(((Loaded(expr, low, high), 1),))
 
 
 def _size_key(size: Size) -> tuple:
-    """What sizes are sorted by: numbers first."""
+    """The key that sizes are sorted by: numbers first."""
     return (1, str(size)) if isinstance(size, Dim) else (0, size)
 
 
 def _product(factor: Size, first: Size, second: Size, unknown: int) -> Size:
-    """The factor times the first if it is positive, the second if it is negative."""
+    """The factor times `first` if it is positive, times `second` if it is negative."""
     if type(factor) is int:
         return factor * first if factor > 0 else factor * second
     if is_at_least(factor, 0):
@@ -385,10 +379,7 @@ def _collect(table: dict[Atom, Size], constant: Size) -> Index:
 
 
 def _divide(index: Index, divisor: Size) -> tuple[Index, Index]:
-    """Split index = divisor * whole + rest.
-
-    The terms of rest are as small as can be.
-    """
+    """Split index = divisor * whole + rest, with the least possible terms of rest."""
     assert isinstance(divisor, Dim) or divisor >= 0, "indices are divided by sizes"
     whole: list[tuple[Atom, Size]] = []
     rest: list[tuple[Atom, Size]] = []
@@ -407,7 +398,7 @@ def _divide(index: Index, divisor: Size) -> tuple[Index, Index]:
 
 
 def _times(coefficient: Size, divisor: Size) -> Size:
-    """How often a divisor goes into a coefficient; as a size only where no rest is left."""
+    """The quotient of a coefficient; a symbolic one only if it is exact."""
     if isinstance(coefficient, int) and isinstance(divisor, int):
         return int(coefficient / divisor)  # towards zero keeps small negative ones
     return quotient(coefficient, divisor) or 0

@@ -41,7 +41,7 @@ def _pow(dtype: np.dtype, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _half(fn: Callable[[float], float]) -> Callable[..., np.ndarray]:
-    """A function of one double, element by element."""
+    """Apply a function of one double element by element."""
     return lambda dtype, x: np.vectorize(fn, otypes=[np.float64])(x.astype(np.float64))
 
 
@@ -70,7 +70,7 @@ def _unsigned(x: np.ndarray) -> np.ndarray:
 
 
 def _shift(fn: Callable[..., np.ndarray], x: np.ndarray, y: np.ndarray, beyond: Any) -> np.ndarray:
-    """A shift; by the width or more gives `beyond`."""
+    """A shift instruction, which gives `beyond` for counts of the width or more."""
     width = x.dtype.itemsize * 8
     by = _unsigned(y)
     safe = np.minimum(by, width - 1).astype(x.dtype)

@@ -1,4 +1,4 @@
-"""The loop nests of a step: what it evaluates how often, and what else it does."""
+"""The loop nests of a step, for cost models: work, trip counts and traffic."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NEAR = 1 << 20  # bytes that stay in a cache while loops go over them again
 
 @dataclass(frozen=True)
 class Nest:
-    """Loops, and what they evaluate: the expressions that go to `places` of buffers.
+    """A loop nest: its loops, and the expressions stored to `places` of buffers.
 
     Beyond that they do so much (`count`) of a `kind` of work of their own: operations of a product
     of a dtype, numbers of a scan, comparisons of a sort, operations of a "direct" or "iterative"
@@ -46,17 +46,17 @@ class Nest:
 
     @property
     def trips(self) -> int:
-        """How often the innermost loop runs; a symbolic size is a likely number."""
+        """The trip count of the innermost loop, with likely numbers for symbolic sizes."""
         return trips(self.loops)
 
     @property
     def roots(self) -> tuple[Expr, ...]:
-        """What is evaluated, for places too."""
+        """The evaluated expressions, those for places included."""
         return (*self.exprs, *(e for _, index in self.places for e in index.loads))
 
 
 def trips(loops: Iterable[Variable]) -> int:
-    """How often loops run, one inside of the other."""
+    """The trip count of nested loops."""
     return math.prod(likely(variable.extent) for variable in loops)
 
 
@@ -125,7 +125,7 @@ Loops = tuple[Variable, ...]
 
 
 def _loads(root: Expr, loops: Loops) -> Iterator[tuple[Buffer, Index, Loops]]:
-    """What an expression loads, and the loops around that; numbers side by side come last."""
+    """The loads of an expression with the loops around each, contiguous ones last."""
     waiting, seen = [(root, loops)], set[tuple[int, Loops]]()
     while waiting:
         expr, loops = waiting.pop()
@@ -140,7 +140,7 @@ def _loads(root: Expr, loops: Loops) -> Iterator[tuple[Buffer, Index, Loops]]:
 
 
 def _fetched(buffer: Buffer, index: Index, loops: Loops) -> int:
-    """The bytes that loops fetch: all that the first loops whose inner ones stay near do."""
+    """The bytes that loops fetch, given that inner loops reuse what stays in cache."""
     size, rounds = likely(buffer.size), 1
     for place, loop in enumerate(loops):
         inner = [v for v in loops[place:] if v in index.variables]
@@ -156,7 +156,7 @@ def _fetched(buffer: Buffer, index: Index, loops: Loops) -> int:
 
 
 def is_dense(load: Load, along: Sequence[Variable]) -> bool:
-    """Whether some loop reads neighbours in memory, or all read one number."""
+    """Whether some loop reads contiguous memory, or all loops read one number."""
     strides = [load.index.stride_of(loop) for loop in along]
     steady = all(load.index.is_stepped_by(loop) for loop in along)
     return steady and (1 in strides or not any(strides))

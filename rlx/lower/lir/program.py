@@ -1,4 +1,4 @@
-"""Programs: buffers, and the steps that fill them.
+"""Loop programs: buffers, and the steps that fill them.
 
 A `Program` is run with pointers to its inputs, its outputs and an arena of `arena_bytes`. Every
 array is dense and row-major in its buffer, from its first element on. Steps run in order. Loops
@@ -81,7 +81,7 @@ class Buffer:
 
 @dataclass(frozen=True, eq=False)
 class Store:
-    """Put `expr` at an offset of a buffer.
+    """A store of `expr` at an offset of a buffer.
 
     `expr` is of the buffer's dtype, the offset counted in elements. Of complex elements each part
     counts: the imaginary part follows the real one.
@@ -94,7 +94,7 @@ class Store:
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """For all values of the loop variables do all stores.
+    """A loop nest: for all values of the loop variables, do all stores.
 
     Loops are outermost first; the last one is the contiguous one of the stores where there is
     one. No loop has extent 1 or 0; none at all means one evaluation. Expressions may be shared
@@ -115,9 +115,9 @@ class Kernel:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Run several kernels for each value of shared outer loops.
+    """Fused kernels, which run one after another for each value of outer loops.
 
-    What they pass on stays in cache. For each value of the variables in `loops` (parallel) the
+    So their temporaries stay in cache. For each value of the variables in `loops` (parallel) the
     `kernels` run in order, with their own loops inside. A kernel reads what an earlier one wrote
     only at the same outer values.
 
@@ -134,7 +134,7 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """Running combination along one loop, for each value of the others.
+    """A running combination (prefix scan) along one loop.
 
     `along` is the last loop and runs in order, backwards if `reverse`.
 
@@ -155,7 +155,7 @@ class Scan:
 
 @dataclass(frozen=True, eq=False)
 class Greatest:
-    """The greatest of `expr` along one loop, and their places, for each other value.
+    """Top k: the greatest of `expr` along one loop, with their places.
 
     The number of rank r (of the variable `rank`, whose extent is how many are wanted) goes to
     `values[index]`, its place along `along` as an int32 to `places[index]`. The greatest has rank
@@ -175,7 +175,7 @@ class Greatest:
 
 @dataclass(frozen=True, eq=False)
 class Sort:
-    """Put the numbers of each row in order, stable: those that tie keep theirs.
+    """A stable sort of each row.
 
     `numbers` has `rows` rows of `length`. They go to `sorted`, or where each stood in its row goes
     to `places` as an int32: one of the two is there. NaN comes last, -0.0 ties with 0.0. `spare` is
@@ -194,13 +194,13 @@ class Sort:
 
 @dataclass(frozen=True, eq=False)
 class Scatter:
-    """Combine `expr` into a buffer at computed places; loops run in row-major order.
+    """A scatter: `expr` is combined into a buffer at computed places.
 
     Where all `bounds` hold (low <= index < high): `buffer[index] = combine(buffer[index], expr)`;
-    `combine` is set, add, mul, min or max. Rounds of the loops `apart` that differ write to
-    different places. Arithmetic on half floats is done in float32 and rounded at each step. The
-    buffer has been filled before, perhaps as another temporary at the same place. `expr` and the
-    indices never load from it.
+    `combine` is set, add, mul, min or max. Loops run in row-major order. Different rounds of the
+    loops `apart` write to different places. Arithmetic on half floats is done in float32 and
+    rounded at each step. The buffer has been filled before, perhaps as another temporary at the
+    same place. `expr` and the indices never load from it.
     """
 
     loops: tuple[Variable, ...]
@@ -252,13 +252,13 @@ class Contraction:
 
     @property
     def is_static(self) -> bool:
-        """Whether all sizes are numbers."""
+        """Whether all sizes are static."""
         extents = [v.extent for v in (*self.batch, self.row)]
         return self.has_static_columns and all(isinstance(n, int) for n in extents)
 
     @property
     def has_static_columns(self) -> bool:
-        """Whether of each single product all sizes but the count of rows are numbers."""
+        """Whether all sizes of a product but the number of rows are static."""
         inner = (self.row, self.column, self.depth)
         loads = [e.index for e in (self.lhs, self.rhs) if isinstance(e, Load)]
         indices = [*loads, *(s.index for s in self.stores)]
@@ -269,9 +269,9 @@ class Contraction:
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """Run products and loops one after another for each value of shared outer loops.
+    """Fused products and kernels, which run one after another for each outer value.
 
-    What they pass on stays in cache. For each value of the variables in `loops` (parallel) the
+    So their temporaries stay in cache. For each value of the variables in `loops` (parallel) the
     `steps` run in order, with their own loops inside. A step reads what an earlier one wrote only
     at the same outer values. All extents are numbers.
 
@@ -288,7 +288,7 @@ class Chain:
 
 @dataclass(frozen=True, eq=False)
 class LibraryCall:
-    """Call the NumPy reference of an op on whole buffers: `op.run(arrays, attrs)`.
+    """A call of an op's NumPy reference on whole buffers: `op.run(arrays, attrs)`.
 
     The arrays have the types `input_types`; a buffer itself may be declared with another shape of
     as many elements, or complex ones as pairs of parts.
@@ -304,7 +304,7 @@ class LibraryCall:
 
 @dataclass(frozen=True, eq=False)
 class Copy:
-    """Copy all bytes of one buffer into another of the same size."""
+    """A copy of all bytes of one buffer into another of the same size."""
 
     origin: Buffer
     target: Buffer
@@ -312,7 +312,7 @@ class Copy:
 
 @dataclass(frozen=True, eq=False)
 class BranchStep:
-    """Run one of `programs`, the one that `selector` chooses.
+    """A branch: runs the one of `programs` that `selector` chooses.
 
     The int32 in `selector` is clamped to their number. All take `inputs` and fill `outputs`.
     `scratch` is the arena of the nested programs (None if they need none).
@@ -327,7 +327,7 @@ class BranchStep:
 
 @dataclass(frozen=True, eq=False)
 class Carry:
-    """One array carried around a loop.
+    """An array carried around a loop.
 
     It is read first from `initial` and left in `result` at the end. Rounds write to `result` and
     `spare` in turn, so nothing is copied while the loop runs. If it is `in_place` (only where
@@ -343,7 +343,7 @@ class Carry:
 
 @dataclass(frozen=True, eq=False)
 class WhileStep:
-    """While `condition` puts True in `flag`, run `body`.
+    """A while loop: runs `body` while `condition` stores True in `flag`.
 
     Condition's inputs: `condition_constants`, then the carried arrays; its output: `flag`. Body's
     inputs: `body_constants`, then the carried arrays; its outputs: the carried arrays, next
@@ -363,7 +363,7 @@ class WhileStep:
 
 @dataclass(frozen=True, eq=False)
 class RepeatStep:
-    """Run `body` `length` times.
+    """A loop that runs `body` `length` times.
 
     Body's inputs: `constants`, the carried arrays, then for each of `slices` its part k along
     axis 0 (a pointer into it). Outputs: the carried arrays, then for each of `stacks` its part k.
@@ -407,7 +407,7 @@ Step: TypeAlias = (
 
 @dataclass(eq=False)
 class Program:
-    """Steps over buffers; a nested program has its own buffers and constants.
+    """A program: steps over buffers; nested ones have buffers of their own.
 
     Inputs and outputs are all distinct buffers: an output that is an input or a constant, or that
     stands twice among the outputs, is filled by a `Copy`. `notes` tell what runs as a library

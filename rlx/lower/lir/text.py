@@ -1,6 +1,6 @@
-"""Text of programs, kernels and scalar expressions, for people and for cache keys.
+"""The text of programs, kernels and scalar expressions.
 
-The text of a program is the same whenever it is lowered from the same graph.
+People read it, and caches are keyed by it: one graph always lowers to the same text.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ INFIX = {
 
 
 class Writer:
-    """Writes expressions as lines: shared ones and reductions get a line and a name."""
+    """Prints expressions; shared ones and reductions get a line and a name."""
 
     def __init__(self, roots: Iterable[Expr], indent: str = "  ") -> None:
         self.lines: list[str] = []
@@ -115,7 +115,7 @@ class Writer:
         return f"({inner} {'//' if isinstance(atom, Quotient) else '%'} {atom.divisor})"
 
     def expr(self, expr: Expr) -> str:
-        """An expression in line, or the name of its own line."""
+        """An expression, or the name of the line where it is written."""
         if expr in self.names:
             return self.names[expr]
         is_leaf = isinstance(expr, Const | Accumulated | IndexValue)
@@ -129,7 +129,7 @@ class Writer:
         return name
 
     def reduction(self, expr: Reduce) -> str:
-        """The right side of a reduction; lines its body needs stand below, indented."""
+        """The right side of a reduction, with indented lines for its body below."""
         before, self.lines = self.lines, []
         self.scopes.append((frozenset(expr.loops), self.scopes[-1][1] + "    "))
         head = f"{expr.combine} over {self.loops(expr.loops)}: "
@@ -181,7 +181,7 @@ class Writer:
 
 
 def _is_wrapped(text: str) -> bool:
-    """Whether the first parenthesis closes at the very end."""
+    """Whether the first parenthesis closes at the end."""
     depth = 0
     for place, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")
@@ -191,7 +191,7 @@ def _is_wrapped(text: str) -> bool:
 
 
 def number_text(number: object) -> str:
-    """A number so that it reads back as the same one."""
+    """A number as text that reads back as the same number."""
     return str(number)
 
 
@@ -201,7 +201,7 @@ def index_text(index: Index) -> str:
 
 
 def expr_text(expr: Expr) -> str:
-    """An expression on its own; lines it needs come first."""
+    """An expression on its own, after the lines that it needs."""
     writer = Writer((expr,), indent="")
     last = writer.expr(expr)
     return "\n".join([*writer.lines, last])
@@ -381,7 +381,7 @@ Program.__str__ = program_text  # type: ignore[method-assign]
 
 
 def _magnitude(size: Size) -> tuple[str, bool]:
-    """A size without its sign, and whether that is a minus."""
+    """The absolute value of a size, and whether it is negative."""
     if isinstance(size, int):
         return str(abs(size)), size < 0
     return str(size) if len(size.terms) == 1 else f"({size})", False

@@ -1,4 +1,4 @@
-"""The legal forms of programs."""
+"""The verifier of loop programs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from .text import step_lines
 
 
 def verify_program(program: Program) -> Program:
-    """Give the program back, or raise a `VerifyError` for the first broken rule.
+    """Check a program, and raise a `VerifyError` for the first broken rule.
 
     Buffers are written before they are read, no constant or input is written, all outputs are
     written; loads and stores stay inside of their buffers; dtypes fit; loop variables are bound.
@@ -77,10 +77,7 @@ def _problems(step: Step, written: set[Buffer]) -> Iterator[str]:
 
 
 def _is_same_place(buffer: Buffer, other: Buffer) -> bool:
-    """Whether a buffer has taken over the memory of another.
-
-    Then a copy between them is left out.
-    """
+    """Whether a buffer took over the memory of another, so that a copy is dropped."""
     is_planned = buffer.offset is not None and buffer.kind == other.kind == "temporary"
     return is_planned and (buffer.offset, buffer.nbytes) == (other.offset, other.nbytes)
 
@@ -129,7 +126,7 @@ def _place_problems(buffer: Buffer, index: Index, loops: Sequence[Variable]) -> 
 
 
 def _may_leave(index: Index, buffer: Buffer) -> bool:
-    """Whether an index reaches outside; of symbolic sizes, whether it does for certain."""
+    """Whether an index can leave its buffer; for symbolic sizes, whether it must."""
     low, high = index.low, index.high
     if isinstance(low, int) and isinstance(high, int) and isinstance(buffer.count, int):
         return low < 0 or high >= buffer.count
@@ -138,7 +135,7 @@ def _may_leave(index: Index, buffer: Buffer) -> bool:
 
 
 def _expr_problems(root: Expr, loops: Sequence[Variable]) -> Iterator[str]:
-    """What is wrong in an expression; places guarded by conditions are not looked at."""
+    """Problems of an expression, except at places guarded by conditions."""
     if not root.variables <= set(loops):
         yield f"{root} uses a variable of no loop"
     seen: set[Expr] = set()

@@ -1,4 +1,4 @@
-"""Blocks of elements that are computed together."""
+"""Ops on blocks, as small matrices, whose elements are computed together."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Source: TypeAlias = Callable[[tuple[Index, ...]], Any]
 
 
 class Scalar:
-    """An expression, as the bodies of ops write it."""
+    """A scalar expression with the operators that bodies of ops are written in."""
 
     def __init__(self, expr: Expr) -> None:
         self.expr = expr
@@ -59,7 +59,7 @@ class Scalar:
         return self._of("abs")
 
     def equals(self, other: Any) -> Scalar:
-        """Whether both are the same number."""
+        """Equality of two numbers, as a condition."""
         return self._compared("eq", other)
 
     def sqrt(self) -> Scalar:
@@ -75,7 +75,7 @@ class Scalar:
         return self._of("sign")
 
     def select(self, on_true: Any, on_false: Any) -> Any:
-        """One of two, by what this is; of two equal ones no choice is made."""
+        """Choose by this condition between two scalars; equal ones need no choice."""
         dtype = next((x.expr.dtype for x in (on_true, on_false) if isinstance(x, Scalar)), None)
         dtype = dtype or np.dtype(np.int32)
         chosen = [as_scalar(x, dtype) for x in (on_true, on_false)]
@@ -96,12 +96,12 @@ class Scalar:
 
 
 def as_scalar(x: Any, dtype: np.dtype) -> Expr:
-    """The expression of a scalar, or of a Python number in a dtype."""
+    """Convert a scalar or a Python number to an expression of a dtype."""
     return x.expr if isinstance(x, Scalar) else scalar.const(dtype, x)
 
 
 def pass_kernels(scheduler: Scheduler, node: Node, body: Blocks) -> list[Step]:
-    """A kernel for each pass of a node; none for no blocks."""
+    """Make a kernel for each pass of a node; none if there are no blocks."""
     passes = body.passes([a.type for a in node.args], **node.attrs)
     assert passes, f"{node} is a library call"
     steps: list[Step] = []

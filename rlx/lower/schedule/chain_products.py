@@ -1,4 +1,4 @@
-"""Run products that pass on matrices together, while these are in cache."""
+"""Chains: fuse products that pass matrices to each other under common loops."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LINE = 64
 
 
 def chain_products(steps: Sequence[Step], threads: int) -> list[Step]:
-    """Put products and what is done to their results under common loops.
+    """Fuse products and the kernels between them into chains of common outer loops.
 
     before: `contraction i < 12, j < 128, k < 128: ... b4[i*16384 + j*128 + k]`, rows that read b4
     and write b8, and a contraction over i < 12 that reads b8; after: `chain i < 12` of all three,
@@ -50,7 +50,7 @@ def chain_products(steps: Sequence[Step], threads: int) -> list[Step]:
 
 
 def _longest(steps: Sequence[Step]) -> _Links | None:
-    """The chain of most outer loops that begins with the first step."""
+    """The chain with the most outer loops that begins with the first step."""
     first = steps[0]
     if not isinstance(first, Contraction) or not _is_static(first):
         return None
@@ -69,7 +69,7 @@ def _longest(steps: Sequence[Step]) -> _Links | None:
 
 @dataclass
 class _Links:
-    """Steps under common loops, without these; `before` are others that stood among them."""
+    """A chain in the making: its steps, and other steps that move before it."""
 
     loops: tuple[Variable, ...]
     steps: list[Inner] = field(default_factory=list)
@@ -77,7 +77,7 @@ class _Links:
     is_link: list[bool] = field(default_factory=list)  # for each step that was put somewhere
 
     def add(self, step: Step) -> bool:
-        """Put one more step under the loops, if that is right."""
+        """Add a step to the chain if its dependences allow it."""
         if not isinstance(step, Kernel | Rows | Contraction) or not _is_static(step):
             return False
         written: dict[Buffer, list[Index]] = {}
@@ -96,7 +96,7 @@ class _Links:
         return True
 
     def skip(self, step: Step) -> bool:
-        """Put a step before the chain, if it has nothing to do with it."""
+        """Move a step before the chain if neither depends on the other."""
         used = {b for link in self.steps for b in (*reads(link), *writes(link))}
         made = {b for link in self.steps for b in writes(link)}
         if not isinstance(step, Kernel | Rows) or used & set(writes(step)):
@@ -108,7 +108,7 @@ class _Links:
         return True
 
     def _inner(self, step: Link, written: dict[Buffer, list[Index]]) -> Link | None:
-        """The step with the common loops in place of its own, which are found by their strides."""
+        """The step without its outer loops, which are matched to the chain's by stride."""
         if not written:
             return _without(step, self.loops)
         shared = ((i, written[b][0]) for b, i in _loads(step) if b in written)
@@ -126,12 +126,12 @@ class _Links:
         return step
 
     def trim(self) -> None:
-        """Leave out what follows the last product."""
+        """Drop steps after the last product."""
         while self.is_link and not (self.is_link[-1] and isinstance(self.steps[-1], Contraction)):
             (self.steps if self.is_link.pop() else self.before).pop()
 
     def pays(self) -> bool:
-        """Whether there are products to chain, that stay in cache and keep threads busy."""
+        """Whether a chain pays: its matrices stay in cache, and threads are kept busy."""
         if sum(isinstance(step, Contraction) for step in self.steps) < 2:
             return False
         count = math.prod(v.extent for v in self.loops)
@@ -141,10 +141,7 @@ class _Links:
         return count >= LEAST_ROUNDS and sum(b.nbytes for b in passed) <= LARGEST_BLOCK * count
 
     def joined(self, other: _Links) -> _Links | None:
-        """One chain of two that read a matrix in common, which then stays in cache.
-
-        Their rounds must not need each other.
-        """
+        """Fuse two independent chains that read a matrix in common."""
         if other.before or [v.extent for v in self.loops] != [v.extent for v in other.loops]:
             return None
         table = dict(zip(other.loops, map(as_index, self.loops), strict=True))
@@ -163,7 +160,7 @@ class _Links:
         return both if is_shared else None
 
     def chain(self, users: Counter[Buffer], threads: int) -> Chain:
-        """The step, in which each worker has memory of its own for what it passes on."""
+        """Make the step, in which each worker has memory of its own for temporaries."""
         count = math.prod(v.extent for v in self.loops)
         worker = Variable(min(threads, count))
         own = self._own(users, worker)
@@ -178,7 +175,7 @@ class _Links:
         return Chain(worker, self.loops, steps)
 
     def _own(self, users: Counter[Buffer], worker: Variable) -> dict[Buffer, Buffer]:
-        """Memory for one round of each worker; what is not needed together shares it."""
+        """Plan the memory of one round for each worker; temporaries share it."""
         inner = Counter(b for s in self.steps for b in {*reads(s), *writes(s)})
         last = {b: n for n, s in enumerate(self.steps) for b in (*reads(s), *writes(s))}
         rooms: list[list[Buffer]] = []
@@ -219,21 +216,21 @@ def _is_static(step: Inner) -> bool:
 
 
 def _outer(step: Inner) -> tuple[Variable, ...]:
-    """The loops of a step that are not inside of others."""
+    """The outer loops of a step."""
     if isinstance(step, Contraction):
         return (*step.batch, step.row, step.column)
     return step.loops
 
 
 def _has_steps(variable: Variable, index: Index, loop: Variable, stride: Size) -> bool:
-    """Whether a loop is a slower part of a variable, or all of it: its steps are the stride."""
+    """Whether a loop of this stride is all of a variable or a slower part of it."""
     if variable.extent % loop.extent or not index.is_stepped_by(variable):
         return False
     return index.stride_of(variable) * (variable.extent // loop.extent) == stride
 
 
 def _without(step: Link, variables: Sequence[Variable], rest: Variable | None = None) -> Link:
-    """The step without some of its loops, and with what is `rest` of one in its place."""
+    """The step without some of its loops; of a split one the `rest` stays."""
     left = () if rest is None or not is_long(rest) else (rest,)
 
     def kept(loops: Sequence[Variable]) -> tuple[Variable, ...]:
@@ -277,7 +274,7 @@ def _strides(index: Index, loops: Sequence[Variable]) -> tuple[Size, ...]:
 
 
 def _tells(index: Index, loops: Sequence[Variable]) -> bool:
-    """Whether the round can be told from an index: each loop is a digit of it."""
+    """Whether an index tells the round, because each loop is a digit of it."""
     for loop in loops:
         stride = index.stride_of(loop)
         if not index.is_affine or stride < 1:
@@ -299,7 +296,7 @@ LARGEST = 1 << 23  # multiplications: such a product keeps the threads busy alon
 
 
 def join_products(steps: Sequence[Step]) -> list[Step]:
-    """Put small products that need no other side by side, as those of one operand.
+    """Group small independent products, as those of one operand, to run at once.
 
     before: `contraction: b3 = x @ q`, a kernel that reads b3, `contraction: b4 = x @ k`; after:
     `contraction: b3 = x @ q`, `contraction: b4 = x @ k` that `joins` it, and the kernel.
@@ -315,7 +312,7 @@ def join_products(steps: Sequence[Step]) -> list[Step]:
 
 
 def _group_for(step: Contraction, groups: Sequence[list[Step]]) -> list[Step] | None:
-    """The products that a later one may join."""
+    """The group of products that a later one may join."""
     if not _is_small(step):
         return None
     needed, made = set(reads(step)), set(writes(step))
@@ -333,5 +330,5 @@ def _is_small(step: Contraction) -> bool:
 
 
 def _meets(steps: Sequence[Step], needed: set[Buffer], made: set[Buffer]) -> bool:
-    """Whether steps write what another one needs, or use what it writes."""
+    """Whether steps and another one depend on each other."""
     return any({*needed, *made} & set(writes(s)) or made & set(reads(s)) for s in steps)

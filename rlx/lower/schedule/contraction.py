@@ -1,7 +1,4 @@
-"""Contractions: strides and windows instead of copies, and an epilogue at the end.
-
-Rows, columns and contracted axes are merged.
-"""
+"""Contractions: operands by strides and windows, merged axes, epilogues."""
 
 from __future__ import annotations
 
@@ -25,10 +22,7 @@ if TYPE_CHECKING:
 
 
 def contraction_steps(scheduler: Scheduler, node: Node, root: Value) -> list[Step]:
-    """The steps of a contraction that ends in storing `root`.
-
-    `root` is its result, or an epilogue of it.
-    """
+    """Make the steps of a contraction that stores `root`, its result or epilogue."""
     return _Contraction(scheduler, node, root).steps()
 
 
@@ -95,7 +89,7 @@ class _Contraction:
         )
 
     def load(self, value: Value, place: Place, *, is_left: bool = False) -> Expr:
-        """The load of an operand, through movement if it stays affine; else from a copy."""
+        """Load an operand through affine movement, or else from a copy."""
         constant = value.node is not None and value.node.op.is_constant
         if not constant:
             element = self.in_padded_copy(value, place) if is_left else None
@@ -106,9 +100,9 @@ class _Contraction:
         return scalar.load(self.scheduler.constant_buffer(value), flatten(place, value.shape))
 
     def in_padded_copy(self, value: Value, place: Place) -> Expr | None:
-        """The load of windows in a copy with its padding, if they overlap: no conditions are left.
+        """Load overlapping windows from a padded copy, which needs no conditions.
 
-        The matrix kernel can read those where they lie.
+        The matrix kernel can read windows of the copy in place.
         """
         padded = padded_origin(value, self.scheduler) if self.computes else None
         if padded is None or value.dtype != self.dtype or not isinstance(value.type.size, int):
@@ -128,10 +122,7 @@ class _Contraction:
         return scalar.load(buffer, flatten(place, value.shape))
 
     def packed_load(self, old: Expr, depth: list[Variable]) -> Load:
-        """The load of an operand whose contracted axes follow each other in this order.
-
-        If they do not yet, it is copied.
-        """
+        """Load an operand with contracted axes in this order, from a copy if need be."""
         assert isinstance(old, Load)
         if _is_joint(old, depth):
             return old
@@ -178,7 +169,7 @@ class _Contraction:
         )
 
     def store(self, total: Expr, offset: Index) -> Store:
-        """Store the root, given the sum and its offset in the root."""
+        """Store the root, given the sum and the place of its element in the root."""
         elements = self.scheduler.elements
         rounded = scalar.apply("convert", self.node.result.dtype, total)
         place = unflatten(offset, self.root.shape)
@@ -186,7 +177,7 @@ class _Contraction:
         return Store(self.scheduler.result_buffer(self.root), offset, element)
 
     def kernel(self, left: Expr, right: Expr) -> Step:
-        """The same as a kernel with a reduction, for dtypes without contractions."""
+        """A kernel with a reduction instead, for dtypes without contractions."""
         factors = [scalar.apply("convert", self.dtype, x) for x in (left, right)]
         product = scalar.apply("mul", self.dtype, *factors)
         if self.dtype.kind == "b":
@@ -199,7 +190,7 @@ class _Contraction:
         return lir.Kernel(loops, (self.store(total, out),), self.node.source)
 
     def empty(self) -> list[Step]:
-        """A sum over nothing is zero."""
+        """Store zero, the sum over an empty axis."""
         loops, place = loops_of(self.root.shape)
         total = scalar.const(self.dtype, 0)
         store = self.store(total, flatten(place, self.root.shape))
@@ -214,7 +205,7 @@ class _Contraction:
 
 
 def padded_origin(value: Value, scheduler: Scheduler) -> Value | None:
-    """The padded array that a value is read from by movement without conditions."""
+    """The padded array behind a value and its unconditional movement."""
     while value.node is not None and value not in scheduler.buffers:
         node, body = value.node, value.node.op.rules.body
         if not isinstance(body, View | Move):
@@ -237,10 +228,10 @@ def narrowest(padded: Value) -> int:
 
 
 def carried_place(path: Sequence[Node], place: Place) -> Place | None:
-    """Where an element goes on a path of movement.
+    """The place of an element after a path of movement, or None.
 
-    The last node of the path is the first to move it. It is None where one does more than regroup
-    axes or put them in another order.
+    The last node of the path is the first to move it. None stands for a path on which a node does
+    more than regroup or permute axes.
     """
     for node in reversed(path):
         if isinstance(node.op.rules.body, View):
@@ -254,7 +245,7 @@ def carried_place(path: Sequence[Node], place: Place) -> Place | None:
 
 
 def _permutation(node: Node) -> list[int] | None:
-    """The operand's axis of each result axis, if all that a movement does is to reorder axes."""
+    """The permutation of axes that a movement is, or None."""
     body, rank = node.op.rules.body, node.result.rank
     if len(node.args) != 1 or node.args[0].rank != rank:
         return None
@@ -279,9 +270,9 @@ def _place(rank: int, *groups: tuple[Sequence[int], Sequence[Variable]]) -> Plac
 
 
 def _is_reused(e: Expr, batch: Sequence[Variable]) -> bool:
-    """Whether several products read an operand that is no strided matrix, each element once.
+    """Whether several products read an operand that is no strided matrix.
 
-    Then one copy in the right order costs less than putting it in order for each of them.
+    One copy in the right order then costs less than packing it for each of them.
     """
     if not isinstance(e, Load) or e.index.is_affine:
         return False
@@ -290,7 +281,7 @@ def _is_reused(e: Expr, batch: Sequence[Variable]) -> bool:
 
 
 def _is_joint(e: Load, depth: Sequence[Variable]) -> bool:
-    """Whether a load steps through the contracted axes as through one."""
+    """Whether a load steps through the contracted axes as if they were one."""
     return len(merged(depth, [e.index])) <= 1
 
 
@@ -299,7 +290,7 @@ def _long(variables: Sequence[Variable]) -> list[Variable]:
 
 
 def merged(variables: Sequence[Variable], indices: Sequence[Index]) -> list[list[Variable]]:
-    """Runs of neighbors that step through all indices as one variable would."""
+    """Merge neighboring variables that step through all indices as one would."""
     runs: list[list[Variable]] = []
     for variable in variables:
         if runs and all(
@@ -315,9 +306,9 @@ def merged(variables: Sequence[Variable], indices: Sequence[Index]) -> list[list
 def _join(
     variables: Sequence[Variable], indices: Sequence[Index], merges: dict[Variable, Index]
 ) -> list[Variable]:
-    """One variable for each run of neighbors; `merges` gets the replacements.
+    """Merge each run of neighbors into one variable; `merges` gets the replacements.
 
-    Last comes the one that steps through the last index (the result's) one by one, or the longest.
+    The variable that steps through the last index (the result's) by one comes last, or the longest.
     """
     joined, dense = [], None
     for run in merged(variables, indices):

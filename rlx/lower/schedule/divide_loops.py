@@ -1,4 +1,4 @@
-"""Divide loops among threads: each runs all rounds for its own rows."""
+"""Parallel loops: each thread runs all rounds for its own rows."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ LINE = 64  # bytes that only one thread should write
 
 
 def divide_loops(program: Program) -> Program:
-    """Divide loops among threads, where no row of an array needs another one.
+    """Divide loops among threads where rows of arrays are independent.
 
     before: `repeat 100 (b1): carry b6 -> b8 | b9` whose body has `kernel i < 8, j < 128`; after:
-    `repeat 100 in 2 parts` with `kernel i < 4, j < 128`. Threads need not wait for each other in
-    each round then. Sets `Program.steps`.
+    `repeat 100 in 2 parts` with `kernel i < 4, j < 128`. Threads then need no barrier in each
+    round. Sets `Program.steps`.
     """
     for number, step in enumerate(program.steps):
         divided = _divided(step) if isinstance(step, RepeatStep) else None
@@ -50,7 +50,7 @@ def divide_loops(program: Program) -> Program:
 
 
 def _divided(step: RepeatStep) -> RepeatStep | None:
-    """The loop in as many parts as are good for it, if it is worth it and can be."""
+    """The loop in its best number of parts, if dividing it is possible and pays."""
     is_large = isinstance(step.length, int) and step.length * work(step.body)[0] >= LEAST_WORK
     for parts in PARTS if is_large else ():
         for divides_slices in (True, False) if step.slices else (True,):
@@ -76,7 +76,7 @@ class _Divider:
     steps: list[Step] = field(default_factory=list)
 
     def run(self) -> bool:
-        """Divide all steps; whether that can be done."""
+        """Divide all steps, and tell whether that is possible."""
         body, start = self.loop.body, len(self.loop.constants)
         end = start + len(self.loop.carries)
         slices = body.inputs[end:]
@@ -90,7 +90,7 @@ class _Divider:
         return len(self.steps) == len(body.steps)
 
     def in_parts(self) -> RepeatStep:
-        """The loop in parts, once all steps are divided. Changes its body."""
+        """Make the loop in parts after all steps are divided, and change its body."""
         step = self.loop
         step.body.steps = self.steps
         for buffer in self.divided:
@@ -128,7 +128,7 @@ class _Divider:
         return None
 
     def _is_common(self, step: Part) -> bool:
-        """Whether a step is the same for all parts, and so short that each may do it."""
+        """Whether a step is the same for all parts and short enough to be repeated."""
         used, made = set(reads(step)), set(writes(step))
         is_short = all(isinstance(b.count, int) and b.count <= SHORT for b in made)
         if not is_short or not isinstance(step, Kernel) or (used | made) & self.divided:
@@ -139,7 +139,7 @@ class _Divider:
         return True
 
     def _fits(self, step: Part, variable: Variable) -> bool:
-        """Whether blocks of a loop need only blocks of arrays; notes which are divided."""
+        """Whether blocks of a loop need only blocks of arrays; records divided ones."""
         divided, whole = set[Buffer](), set[Buffer]()
         for buffer, index in _places(step):
             if not _mentions(index, variable):
@@ -163,7 +163,7 @@ def _stores(step: Part) -> tuple[Store, ...]:
 
 
 def _places(step: Part) -> Iterator[tuple[Buffer | None, Index]]:
-    """Every index of a step, and the buffer where it is one of a load or a store."""
+    """Every index of a step, with the buffer that it loads from or stores to."""
     stores = _stores(step)
     roots = [e for s in stores for e in (s.expr, *s.index.loads)]
     if isinstance(step, Contraction):
@@ -180,7 +180,7 @@ def _places(step: Part) -> Iterator[tuple[Buffer | None, Index]]:
 
 
 def _mentions(index: Index, variable: Variable) -> bool:
-    """Whether a variable stands in an index, but for numbers that are loaded."""
+    """Whether an index mentions a variable outside of loaded numbers."""
     return any(
         atom is variable
         or (not isinstance(atom, Variable | Loaded) and _mentions(atom.index, variable))
@@ -189,7 +189,7 @@ def _mentions(index: Index, variable: Variable) -> bool:
 
 
 def _is_slowest(variable: Variable, index: Index, count: Size) -> bool:
-    """Whether the variable steps through all of an array, and the others stay in a step."""
+    """Whether a variable is the slowest of an index and covers all of its array."""
     stride = index.stride_of(variable)
     if not isinstance(stride, int) or stride * variable.extent != count:
         return False
@@ -198,7 +198,7 @@ def _is_slowest(variable: Variable, index: Index, count: Size) -> bool:
 
 
 def _shortened(step: Part, old: Variable, new: Variable) -> Part:
-    """A step with another loop for one of its own."""
+    """A step with one loop replaced by a shorter one."""
     table = {old: as_index(new)}
     if isinstance(step, Kernel):
         loops = [new if v is old else v for v in step.loops]

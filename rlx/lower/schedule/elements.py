@@ -1,4 +1,4 @@
-"""The scalar expression of one element of a value."""
+"""Fusion: the scalar expression of one element of a value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXACT = frozenset(["select", "convert", "bitcast"])  # never need a wider dtype
 
 
 class Elements:
-    """Gives the expression of any value at any place, by recursion over bodies.
+    """Makes the expression of any value at any place, by recursion over bodies.
 
     A value with a buffer in `buffers` is loaded. `given` holds expressions for values whatever the
     place: a contraction's sum while its epilogue is made.
@@ -55,23 +55,23 @@ class Elements:
         return self.memo[key]
 
     def with_given(self, given: dict[Value, Expr], value: Value, place: Place) -> Expr:
-        """The element of a value, where some values have the given expressions."""
+        """The element of a value, with given expressions for some values."""
         # what is made from them must not be found by others
         inner = Elements(self.target, self.buffers, self.constant_buffer)
         inner.given = given
         return inner.at(value, place)
 
     def with_buffer(self, value: Value, buffer: Buffer) -> Elements:
-        """Where one more value is loaded."""
+        """A copy in which one more value is loaded from a buffer."""
         return Elements(self.target, {**self.buffers, value: buffer}, self.constant_buffer)
 
     def is_fill(self, value: Value) -> bool:
-        """Whether a value is better made from the index than loaded."""
+        """Whether a value is a fill, which is cheaper to compute than to load."""
         body = value.node.op.rules.body if value.node else None
         return isinstance(body, Fill) and self.target.computes(value.dtype)
 
     def computed(self, value: Value, place: Place) -> Expr:
-        """The element of a value that has no buffer."""
+        """Compute the element of a value that has no buffer."""
         node = value.node
         assert node is not None, f"{value} has no buffer"
         body = node.op.rules.body
@@ -135,9 +135,9 @@ class Elements:
         return scalar.guard(bounds, steps, inside, self.at(node.args[read.otherwise], ()))
 
     def loader(self, node: Node) -> Any:
-        """The function `load(operand, index, low, high)` that bodies call.
+        """Make `load(operand, index, low, high)`, with which bodies read indices.
 
-        It gives the element as an index, clamped to `low..high`.
+        The function gives the element as an index clamped to `low..high`.
         """
 
         def load(operand: int, index: Sequence[Any], low: Size, high: Size) -> Index:
@@ -147,7 +147,7 @@ class Elements:
         return load
 
     def reduction(self, node: Node, body: Reduce, place: Place) -> Expr:
-        """The nested reduction of a value at an index."""
+        """The nested reduction of a value at a place."""
         (arg,) = node.args
         axes = node.attrs["axes"]
         dtype = node.result.dtype
@@ -191,7 +191,7 @@ def clamped(element: Expr, low: Size, high: Size) -> Index:
 
 
 def _holding(dtype: np.dtype, low: Size, high: Size) -> np.dtype:
-    """The dtype that holds the numbers of another and both bounds; int64 if need be."""
+    """A dtype for a loaded index and its bounds: its own, int32 or int64."""
     if dtype.itemsize >= 4 and is_at_least(np.iinfo(dtype).max, high):
         return dtype
     limits = np.iinfo(np.int32)

@@ -1,4 +1,4 @@
-"""Make the loops of all kernels as good as they get."""
+"""Loop optimization of all kernels, program by program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .split import split_reductions, split_scatters
 
 
 def finish(program: Program, target: Target) -> Program:
-    """Split, merge and group the kernels of a program and of the nested ones.
+    """Split, merge and group the kernels of a program and of its nested programs.
 
     Sets `Program.steps`; what the program computes stays the same.
     """
@@ -36,7 +36,7 @@ def finish(program: Program, target: Target) -> Program:
 
 
 def _merged(step: Step) -> Step:
-    """A step with as few loops as there can be."""
+    """A step with adjacent loops merged."""
     if isinstance(step, Kernel):
         return merge_kernel_loops(step)
     if isinstance(step, Scan):

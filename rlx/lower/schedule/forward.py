@@ -1,4 +1,4 @@
-"""Let contractions store where a copy would put their results."""
+"""Copy elimination: steps store where a later copy would put their results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .merge import walk_over
 
 
 def forward_copies(steps: Sequence[Step]) -> list[Step]:
-    """Let contractions store where a copy would put their results.
+    """Eliminate copies of contractions' results: they store at the final place.
 
     before: contractions storing `b[i*8 + j]` and `b[i*8 + j + 4]`, each for `i < 6, j < 4`, then
     `kernel i < 2, j < 24: c[i*99 + j] = b[i*24 + j]`; after: the contractions store
@@ -48,7 +48,7 @@ def forward_copies(steps: Sequence[Step]) -> list[Step]:
 
 
 def _origin(step: Step) -> Buffer | None:
-    """The temporary that a kernel does no more than copy."""
+    """The temporary that a kernel merely copies, or None."""
     if not isinstance(step, Kernel) or len(step.stores) != 1:
         return None
     (store,) = step.stores
@@ -58,7 +58,7 @@ def _origin(step: Step) -> Buffer | None:
 
 
 def _moved(step: Step | None, origin: Buffer, copy: Kernel) -> Contraction | None:
-    """A contraction that stores what it has put into `origin` where the copy puts it."""
+    """A contraction with its stores to `origin` redirected to the target of the copy."""
     if not isinstance(step, Contraction) or not step.is_static:
         return None
     (target,) = copy.stores
@@ -77,7 +77,7 @@ def _moved(step: Step | None, origin: Buffer, copy: Kernel) -> Contraction | Non
 
 
 def is_even(step: Contraction, index: Index) -> bool:
-    """Whether an index steps along the columns, and evenly with each digit of the row."""
+    """Whether an index is contiguous in columns and affine in digits of the row."""
     extents = [v.extent for v in (step.row, step.column)]
     if index.stride_of(step.column) != 1 or not index.is_stepped_by(step.column) or 1 in extents:
         return False
@@ -93,7 +93,7 @@ FARTHEST = 12  # steps from the copy to the last that reads the array: padding t
 
 
 def forward_pads(steps: Sequence[Step]) -> list[Step]:
-    """Let steps put their results into the middle of a padded copy.
+    """Eliminate padded copies: steps store into the middle of the padded array.
 
     before: `kernel i < 6: b[i] = ...`, then `kernel i < 8: c[i] = b[i - 1] where 0 <= i - 1 < 6
     else 0.0`; after: a kernel that sets c[0] and c[7], then `kernel i < 6: c[i + 1] = ...`. What
@@ -111,7 +111,7 @@ def forward_pads(steps: Sequence[Step]) -> list[Step]:
 
 @dataclass(frozen=True)
 class _Pad:
-    """A copy of `origin` in the middle of `target`: places before it, and its own, by axis."""
+    """A copy of `origin` into the middle of `target`, with the offset of each axis."""
 
     origin: Buffer
     target: Buffer
@@ -127,7 +127,7 @@ class _Pad:
         return flatten(there, self.extents)
 
     def borders(self) -> Iterator[Kernel]:
-        """The kernels that fill what is around the middle."""
+        """Kernels that fill the border around the middle."""
         for axis, (low, count, extent) in enumerate(
             zip(self.low, self.counts, self.extents, strict=True)
         ):
@@ -149,7 +149,7 @@ class _Pad:
 
 
 def _pad_of(step: Step) -> _Pad | None:
-    """What a kernel does, if it is no more than to copy a temporary into padding."""
+    """The padded copy of a temporary that a kernel is, or None."""
     if not isinstance(step, Kernel) or len(step.stores) != 1:
         return None
     (store,) = step.stores
@@ -181,7 +181,10 @@ def _pad_of(step: Step) -> _Pad | None:
 
 
 def _without_copy(steps: Sequence[Step], number: int, pad: _Pad) -> list[Step] | None:
-    """The steps that use the padded array alone; None if one of them cannot."""
+    """The steps with the padded array for the copied one, or None.
+
+    None stands for steps of which one cannot use the padded array.
+    """
     using = [
         i for i, s in enumerate(steps) if pad.origin in {*reads(s), *writes(s)} and i != number
     ]
@@ -216,7 +219,7 @@ def _is_static(step: Kernel | Contraction) -> bool:
 
 
 def _is_good(step: Step, target: Buffer) -> bool:
-    """Whether a step uses a buffer as evenly as its loops need it."""
+    """Whether a step reads and writes a buffer as regularly as its loops need it."""
     assert isinstance(step, Kernel | Contraction), "no other step is changed"
     stored = [s.index for s in step.stores if s.buffer is target]
     loaded = [

@@ -1,7 +1,4 @@
-"""Decide which values get memory.
-
-All others are computed inside of the kernels that use them.
-"""
+"""Fusion decisions: which values are stored, and which are recomputed in kernels."""
 
 from __future__ import annotations
 
@@ -49,7 +46,7 @@ Site = tuple[Value, tuple[Node, ...]]  # the value whose kernel computes it, and
 
 @dataclass
 class Fusion:
-    """Which values get memory (`stored`), and why they did not fuse (`missed`).
+    """Which values are stored in memory, and why these did not fuse (`missed`).
 
     `epilogues` gives for a stored value the contraction that computes it as its epilogue, `paths`
     the movement between them. The nodes in `library` are calls of their NumPy references.
@@ -63,7 +60,7 @@ class Fusion:
 
 
 def fuse(graph: Graph, target: Target) -> Fusion:
-    """Decide which values get memory.
+    """Decide which values are stored; all others are fused into their users.
 
     Pointwise ops, movement, gathers, fills and reductions are computed where they are used, as
     long as that costs no more than storing and loading them. Results of the graph and operands of
@@ -104,7 +101,7 @@ class _Fuser:
         return self.fusion
 
     def cut_deep_kernels(self) -> None:
-        """Store values on the way where a kernel would be too deep."""
+        """Store intermediate values of kernels that would be too deep."""
         depth: dict[Value, int] = {}
         for value in (r for node in self.graph.nodes for r in node.results):
             if not self.is_inline(value):
@@ -121,10 +118,7 @@ class _Fuser:
     # -- epilogues of contractions ---------------------------------------------------------------
 
     def find_epilogue(self, node: Node) -> None:
-        """Make the one kernel that uses a contraction its epilogue.
-
-        That needs a single such kernel, which uses it element by element.
-        """
+        """Make the only kernel that reads a contraction, element by element, its epilogue."""
         body = node.op.rules.body
         if not isinstance(body, Contract) or node in self.fusion.library:
             return
@@ -152,9 +146,9 @@ class _Fuser:
         self.fusion.paths[root] = path
 
     def is_padded(self, total: Value, path: Sequence[Node]) -> bool:
-        """Whether what is computed from a contraction element by element is only padded then.
+        """Whether the path from a contraction ends in padding.
 
-        It is stored as the epilogue; a copy into padding costs little, and often nothing.
+        The epilogue then stores the unpadded value; a copy into padding costs little.
         """
         if not path or not isinstance(path[-1].op.rules.body, Move) or len(path[-1].args) != 2:
             return False
@@ -178,7 +172,7 @@ class _Fuser:
     # -- what must be stored ---------------------------------------------------------------------
 
     def is_inline(self, value: Value) -> bool:
-        """Whether a value can be computed inside of a kernel at all."""
+        """Whether a value can be fused into the kernels that read it."""
         return value in self.inline
 
     def force(self) -> None:
@@ -195,7 +189,7 @@ class _Fuser:
                 self.store(origin or arg, f"{node.op.name} reads it from memory")
 
     def read_in_place(self, node: Node, number: int) -> Value | None:
-        """The value behind movement that a contraction can read with strides alone."""
+        """The value behind movement that a contraction can read by strides alone."""
         arg = origin = node.args[number]
         while self.is_inline(origin) and isinstance(body_of(origin), Move | View):
             origin, *fills = maker(origin).args
@@ -216,7 +210,7 @@ class _Fuser:
         return origin if isinstance(element, Load) and is_joint(element.index, depth) else None
 
     def store(self, value: Value, reason: str) -> None:
-        """Force a value into memory; a view is the memory of its operand."""
+        """Force a value, or the value that it is a view of, into memory."""
         value = memory_of(value, self.target)
         if self.is_inline(value):
             self.forced.setdefault(value, reason)
@@ -224,7 +218,7 @@ class _Fuser:
     # -- what it costs to compute again ----------------------------------------------------------
 
     def measure(self, stored: set[Value]) -> None:
-        """The cost of computing each value, given which ones are stored."""
+        """Compute the cost of recomputing each value, given the stored ones."""
         self.cost.clear()
         for value in (r for node in self.graph.nodes for r in node.results):
             if not self.is_inline(value):
@@ -248,7 +242,7 @@ class _Fuser:
     # -- where it is used ------------------------------------------------------------------------
 
     def decide(self) -> set[Value]:
-        """Walk from the results to the operands: each value's uses are decided before it."""
+        """Decide value by value, from the results back to the operands."""
         stored = set(self.forced)
         self.fusion.missed = dict(self.forced)
         self.sites.clear()
@@ -264,10 +258,7 @@ class _Fuser:
         return stored
 
     def find_sites(self, value: Value, stored: set[Value]) -> dict[Site, float]:
-        """Every kernel that would compute the value, and how often.
-
-        How often counts for each of the value's elements.
-        """
+        """Every kernel that would compute the value, and how often for each element."""
         found: dict[Site, float] = {}
         for user in self.users.get(value, ()):
             body = user.op.rules.body
@@ -291,7 +282,7 @@ class _Fuser:
         return found
 
     def reason_to_store(self, value: Value) -> str:
-        """Why a value is better stored; empty if it is not."""
+        """Why storing a value beats recomputing it; empty if it does not."""
         body = body_of(value)
         sites = self.sites[value]
         if isinstance(body, Fill) or not sites:
@@ -310,7 +301,7 @@ class _Fuser:
 
 
 def maker(value: Value) -> Node:
-    """The node that makes a value which is no parameter."""
+    """The node of a value that is not a parameter."""
     assert value.node is not None
     return value.node
 
@@ -321,14 +312,14 @@ def body_of(value: Value) -> object:
 
 
 def is_known(value: Value) -> bool:
-    """Whether the elements of a value need no memory."""
+    """Whether a value is a constant or a fill, which needs no memory of its own."""
     return value.constant is not None or (
         value.node is not None and isinstance(body_of(value), Fill)
     )
 
 
 def memory_of(value: Value, target: Target) -> Value:
-    """The value whose memory holds a value: a view is the memory of its operand."""
+    """The value in whose memory a value lies; a view lies in that of its operand."""
     while value.node is not None and isinstance(body_of(value), View):
         if needs_library(value.node, target):
             break
@@ -347,7 +338,7 @@ def cost_of(body: object, value: Value) -> float:
 
 
 def has_static_columns(node: Node, body: Contract) -> bool:
-    """Whether all sizes of a contraction but those of rows and batches are numbers."""
+    """Whether all sizes of a contraction but rows and batches are static."""
     rhs = node.args[1]
     contracted, batch = body.axes([a.type for a in node.args], **node.attrs)
     inner = [n for i, n in enumerate(rhs.shape) if i not in batch[1] or i in contracted[1]]
@@ -355,9 +346,9 @@ def has_static_columns(node: Node, body: Contract) -> bool:
 
 
 def keeps_matrices(node: Node, path: Sequence[Node], root: Value) -> bool:
-    """Whether some movement leaves a contraction's result in whole matrices.
+    """Whether movement keeps a contraction's result in whole matrices.
 
-    Its lines must stay lines of memory, and long enough where one matrix becomes several.
+    Its lines must stay contiguous, and long enough where one matrix is split into several.
     """
     if all(isinstance(step.op.rules.body, View) for step in path):
         return True
@@ -379,7 +370,7 @@ def keeps_matrices(node: Node, path: Sequence[Node], root: Value) -> bool:
 
 
 def length_of(runs: Sequence[Sequence[Variable]], out: Index) -> int:
-    """How many rows or columns a matrix keeps: those side by side, or the most."""
+    """How many rows or columns a matrix keeps: the contiguous ones, or the most."""
     dense = [run for run in runs if out.stride_of(run[-1]) == 1]
     return max(math.prod(likely(v.extent) for v in run) for run in dense or runs)
 
@@ -390,12 +381,12 @@ def axes_of(node: Node) -> tuple:
 
 
 def ratio(value: Value, other: Value) -> float:
-    """How many elements a value has for each of another one."""
+    """The ratio of the sizes of two values."""
     return likely(value.type.size) / max(1, likely(other.type.size))
 
 
 def is_joint(index: Index, parts: Sequence[Index]) -> bool:
-    """Whether an affine index steps through the product of loops as through one loop."""
+    """Whether an affine index steps through nested loops as if they were one."""
     if not index.is_affine:
         return False
     variables = [v for part in parts for v in part.variables]

@@ -1,4 +1,4 @@
-"""Loops of kernels: what they index, and putting other variables in their place."""
+"""Loops of kernels: substitution, splitting and merging of loop variables."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def substituted(
     table: Table,
     leaf: Callable[[Expr], Expr | None] = lambda expr: None,
 ) -> Kernel:
-    """The kernel over other loops, with indices put for its variables."""
+    """The kernel over other loops, with indices substituted for its variables."""
     memo: dict[Expr, Expr] = {}
 
     def expr(e: Expr) -> Expr:
@@ -63,7 +63,7 @@ def renamed(kernel: Kernel, new: Sequence[Variable], old: Sequence[Variable]) ->
 
 
 def split_loops(kernel: Kernel) -> Kernel:
-    """Split a loop where its variable is divided by a divisor of its extent.
+    """Split loops so that no index divides a loop variable.
 
     before: `kernel i < 6: b[i] = a[(i // 3)*4 + (i % 3)]`; after: `kernel i < 2, j < 3:
     b[i*3 + j] = a[i*4 + j]`.
@@ -101,9 +101,9 @@ def _divided(kernel: Kernel) -> tuple[Variable, Size] | None:
 
 
 def merge_loops(loops: Sequence[Variable], places: Sequence[Index]) -> tuple[list[Variable], Table]:
-    """Merge neighbors that step through all indices as one variable would.
+    """Merge neighboring loops that step through all indices as one would.
 
-    Gives the new loops and what to put for the old variables.
+    Gives the new loops and the substitution for the old variables.
     """
     merged: list[Variable] = []
     table: Table = {}
@@ -128,7 +128,7 @@ def _is_joint(outer: Variable, inner: Variable, table: Table, places: Sequence[I
 
 
 def merge_kernel_loops(kernel: Kernel, fixed: Sequence[Variable] = ()) -> Kernel:
-    """Merge the loops of a kernel and of its reductions; those of `fixed` stay.
+    """Merge the loops of a kernel and of its reductions, except those of `fixed`.
 
     before: `kernel i < 4, j < 5: b[i*5 + j] = a[i*5 + j]`; after: `kernel i < 20: b[i] = a[i]`.
     """
@@ -141,7 +141,7 @@ def merge_kernel_loops(kernel: Kernel, fixed: Sequence[Variable] = ()) -> Kernel
 
 
 def _ordered_reductions(kernel: Kernel) -> Kernel:
-    """Put the loop of each reduction with the smallest stride last."""
+    """Interchange loops of each reduction so that the smallest stride comes last."""
     found = [r for r in reductions([kernel]) if len(r.loops) > 1]
     if not found:
         return kernel

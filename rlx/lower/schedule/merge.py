@@ -1,4 +1,4 @@
-"""Merge kernels with the same loops into one with several stores."""
+"""Horizontal fusion: kernels with equal loops become one with several stores."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def merge_kernels(steps: Sequence[Step]) -> list[Step]:
 
 
 def drop_dead_stores(steps: Sequence[Step]) -> list[Step]:
-    """Drop stores to temporaries that no step reads, and kernels with none left."""
+    """Dead-store elimination: drop unread stores, and kernels that have no others."""
     read = {b for step in steps for b in reads(step)}
     kept: list[Step] = []
     for step in steps:
@@ -56,7 +56,7 @@ def drop_dead_stores(steps: Sequence[Step]) -> list[Step]:
 
 
 def _partner(steps: list[Step], touched: list[set[Buffer]], kernel: Kernel) -> int | None:
-    """The number of the earlier kernel that this one can be merged with."""
+    """The index of the earlier kernel that this one can be merged with."""
     needed = set(reads(kernel))
     for at in range(len(steps) - 1, max(-1, len(steps) - 1 - FARTHEST), -1):
         if not needed & touched[at]:
@@ -91,12 +91,12 @@ def _can_join(first: Kernel, second: Kernel, needed: set[Buffer]) -> bool:
 
 
 def _table(first: Kernel, second: Kernel) -> Table:
-    """What to put for the loop variables of the second: those of the first."""
+    """Map the loop variables of the second kernel to those of the first."""
     return dict(zip(second.loops, map(as_index, first.loops), strict=True))
 
 
 def _moved(load: Load, table: Table) -> Index:
-    """The place of a load, other variables put in."""
+    """The index of a load after substitution of its variables."""
     return load.index.substitute(table, lambda e: substitute(e, table))
 
 
@@ -105,10 +105,7 @@ def _loads(kernel: Kernel) -> list[Load]:
 
 
 def _is_inside_reduction(kernel: Kernel, buffer: Buffer) -> bool:
-    """Whether a buffer is loaded in a reduction.
-
-    Its expression would then be computed often.
-    """
+    """Whether a buffer is loaded in a reduction, which would repeat its expression."""
     return any(load.buffer is buffer for r in reductions([kernel]) for load in r.loads)
 
 
@@ -120,9 +117,9 @@ def _share_loads(first: Kernel, second: Kernel) -> bool:
 
 
 def _large_loads(kernel: Kernel) -> set[tuple]:
-    """What the kernel reads with all of its loops.
+    """Loads of a kernel that depend on all of its loops.
 
-    A reduction's loops count by their extents.
+    Loops of reductions are compared by their extents.
     """
     found: set[tuple] = set()
     inner = {v: n for r in reductions([kernel]) for n, v in enumerate(r.loops)}
@@ -140,10 +137,7 @@ def _large_loads(kernel: Kernel) -> set[tuple]:
 
 
 def _joined(first: Kernel, second: Kernel) -> Kernel:
-    """One kernel with the stores of both.
-
-    Reductions over equal extents share variables.
-    """
+    """Fuse two kernels; their reductions over equal extents share variables."""
     known = {(store.buffer, store.index): store.expr for store in first.stores}
     stored = {store.buffer for store in first.stores}
     table = _table(first, second)
@@ -173,12 +167,11 @@ def _has_reduction(expr: Expr) -> bool:
 
 
 def merge_epilogues(steps: Sequence[Step]) -> list[Step]:
-    """Put kernels into the contraction whose result they read.
+    """Epilogue fusion: kernels join the contraction whose result they read.
 
     before: a contraction storing `b[i*4 + j]`, then `kernel i < 8, j < 4: c[...] = exp(b[...])`;
-    after: the contraction with both stores. A kernel moves only where all it reads is there.
-
-    They must read it at its own places.
+    after: the contraction with both stores. A kernel must read the result at its own places, and
+    joins only where all else that it reads has been computed.
     """
     merged: list[Step] = []
     writer: dict[Buffer, int] = {}  # the number of the last step that writes a buffer
@@ -207,14 +200,14 @@ def _with_epilogue(step: Step, kernel: Kernel, readers: Counter[Buffer]) -> Cont
 
 
 def _is_only_for(step: Contraction, readers: Counter[Buffer]) -> bool:
-    """Whether the step's one result is a temporary that one other step reads."""
+    """Whether the step's only result is a temporary that one other step reads."""
     return len(step.stores) == 1 and all(
         s.buffer.kind == "temporary" and readers[s.buffer] == 1 for s in step.stores
     )
 
 
 def _swapped(step: Contraction) -> Contraction:
-    """The transposed product: rows are columns, the left operand is the right one."""
+    """The transposed product: rows and columns swapped, and so are operands."""
     return replace(step, row=step.column, column=step.row, lhs=step.rhs, rhs=step.lhs)
 
 
@@ -244,10 +237,7 @@ def _together(step: Contraction, kernel: Kernel) -> Contraction | None:
 
 
 def walk_over(loops: Sequence[Variable], load: Load, place: Index) -> Table | None:
-    """A kernel's variables for which it loads a place of an array.
-
-    It is None unless the kernel walks over the whole array.
-    """
+    """The loop variables by which a kernel walks over a whole array, or None."""
     index = load.index
     order = sorted(loops, key=lambda v: -likely(index.stride_of(v)))
     shape = [v.extent for v in order]
@@ -258,9 +248,9 @@ def walk_over(loops: Sequence[Variable], load: Load, place: Index) -> Table | No
 
 
 def _is_affine_within(step: Contraction, kernel: Kernel) -> bool:
-    """Whether all indices step evenly along rows and columns; none is made of the sum.
+    """Whether all indices are affine in rows and columns, and stores go along columns.
 
-    Stores must go along columns.
+    No index may depend on the sum.
     """
     used = list(indices([kernel]))
     if any(isinstance(e, Accumulated) for index in used for e in walk(*index.loads)):

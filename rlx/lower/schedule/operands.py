@@ -1,4 +1,4 @@
-"""Put matrices that many products read in the order in which they read them, once."""
+"""Layout of operands: matrices that many products read are reordered once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PAGE, LINE = 4096, 64  # bytes: lines a page apart crowd into few places of a ca
 
 
 def order_operands(program: Program) -> Program:
-    """Put matrices that many products read in the order in which they read them, once.
+    """Copy interleaved matrices that many products read into contiguous order, once.
 
     before: a contraction reads `b1[l*512 + i*64 + k]` for `i < 8, k < 64, l < 64`, the next one for
     `l < 128`, and so on; after: `kernel i < 8, k < 64, l < 1024: b1o[...] = b1[...]` before the
@@ -57,7 +57,7 @@ def order_operands(program: Program) -> Program:
 
 @dataclass(frozen=True)
 class _Operand:
-    """A matrix for each value of the batch, in one buffer.
+    """An operand: a matrix for each value of the batch, in one buffer.
 
     The variables come slowest first as they shall lie in memory, each with its place in the buffer:
     the stride, how often it fits there, and where the operand begins.
@@ -73,17 +73,17 @@ class _Operand:
 
     @property
     def key(self) -> tuple:
-        """What operands have in common that can be put in order together."""
+        """The key that operands have in common if one copy serves them."""
         return self.load.buffer, self.strides
 
     @property
     def count(self) -> int:
-        """How many elements it has."""
+        """The number of elements."""
         return math.prod(v.extent for v in self.variables)  # type: ignore[misc]
 
 
 def _operands(place: int, step: Step) -> Iterator[_Operand]:
-    """The operands of a product whose matrices lie in between each other."""
+    """The operands of a product whose matrices are interleaved in memory."""
     if not isinstance(step, Contraction) or not step.is_static:
         return
     if min(step.row.extent, step.column.extent) < SHORTEST:  # type: ignore[type-var]
@@ -101,7 +101,7 @@ def _operands(place: int, step: Step) -> Iterator[_Operand]:
 
 
 def _placed(place: int, side: str, e: Load, variables: tuple[Variable, ...]) -> Iterator[_Operand]:
-    """The operand if each variable steps through an axis of its buffer."""
+    """The operand, if each variable steps through one axis of its buffer."""
     size, start = e.buffer.count, e.index.constant
     strides = tuple(s for s in map(e.index.stride_of, variables) if isinstance(s, int))
     fits, starts = dict[int, int](), dict[int, int]()
@@ -118,7 +118,7 @@ def _placed(place: int, side: str, e: Load, variables: tuple[Variable, ...]) -> 
 
 
 def _spans(operands: Sequence[_Operand]) -> list[tuple[int, int]]:
-    """First and last of what the operands read along each axis."""
+    """The range that operands read along each axis."""
     spans = []
     for axis in range(len(operands[0].variables)):
         parts = [(o.starts[axis], o.starts[axis] + o.variables[axis].extent) for o in operands]
@@ -127,7 +127,7 @@ def _spans(operands: Sequence[_Operand]) -> list[tuple[int, int]]:
 
 
 def _pays(operands: Sequence[_Operand], spans: Sequence[tuple[int, int]]) -> bool:
-    """Whether enough products read enough."""
+    """Whether enough products read enough of a matrix to pay for the copy."""
     size = math.prod(high - low for low, high in spans)
     if size * operands[0].load.dtype.itemsize < SMALLEST:
         return False
@@ -135,14 +135,14 @@ def _pays(operands: Sequence[_Operand], spans: Sequence[tuple[int, int]]) -> boo
 
 
 def _changes(steps: Sequence[Step], operands: Sequence[_Operand]) -> bool:
-    """Whether the buffer is written while it is read."""
+    """Whether a step between the products writes their buffer."""
     buffer = operands[0].load.buffer
     between = steps[operands[0].place : operands[-1].place + 1]
     return any(buffer in writes(step) for step in between)
 
 
 class _Ordered:
-    """The matrices in order, in memory of their own."""
+    """A contiguous copy of matrices."""
 
     def __init__(self, first: _Operand, spans: Sequence[tuple[int, int]]) -> None:
         self.first, self.spans = first, spans
@@ -156,7 +156,7 @@ class _Ordered:
         self.buffer = Buffer(name, type, "temporary")
 
     def kernel(self) -> Kernel:
-        """The loops that put them in order."""
+        """The kernel that makes the copy."""
         loops = [Variable(high - low) for low, high in self.spans]
         starts = [low for low, _ in self.spans]
         origin = _index(loops, self.first.strides, starts)
@@ -166,7 +166,7 @@ class _Ordered:
         return Kernel(tuple(loops), (store,))
 
     def read_by(self, operand: _Operand, step: Step) -> Step:
-        """The product with the operand in order."""
+        """The product with its operand read from the copy."""
         pairs = zip(operand.starts, self.spans, strict=True)
         starts = [start - low for start, (low, _) in pairs]
         index = _index(operand.variables, self.strides, starts)
@@ -188,7 +188,7 @@ NARROW = 8  # up to so many columns the product is computed as its transpose
 
 
 def turn_operands(program: Program) -> Program:
-    """Turn matrices that a loop multiplies by in every round, once before it.
+    """Transpose matrices that each round of a loop multiplies by, once before it.
 
     before: in a loop `accumulated = add over k < 128: b1[i*128 + k] * b0[j*128 + k]` with the same
     b0 in every round; after: `kernel k < 128, j < 512: t0[k*512 + j] = b0[j*128 + k]` before the
@@ -211,13 +211,13 @@ def turn_operands(program: Program) -> Program:
 
 @dataclass
 class _Turner:
-    """The steps of a program, and what each matrix with these strides has become."""
+    """The steps of a program, with its transposed matrices by buffer and strides."""
 
     steps: list[Step] = field(default_factory=list)
     turned: dict[tuple, Buffer] = field(default_factory=dict)
 
     def turn(self, body: Program, constants: tuple[Buffer, ...]) -> list[Buffer]:
-        """Let a body read turned matrices, which are added behind the constants of its loop."""
+        """Let a body read transposed matrices, added after the constants of its loop."""
         outer = dict(zip(body.inputs, constants, strict=False))
         inner: dict[Buffer, Buffer] = {}  # turned matrices, and their parameters of the body
 
@@ -240,7 +240,7 @@ class _Turner:
         return list(inner)
 
     def _matrix(self, e: Load, origin: Buffer, line: Variable, depth: Variable) -> Buffer:
-        """The turned matrix, and before the loop the kernel that turns it."""
+        """The transposed matrix, made by a kernel before the loop."""
         key = origin, e.index.stride_of(line), e.index.constant, line.extent, depth.extent
         if key not in self.turned:
             type = Type(origin.number_dtype, (depth.extent, line.extent))
@@ -252,7 +252,7 @@ class _Turner:
 
 
 def _is_turned(e: Load, line: Variable, depth: Variable) -> bool:
-    """Whether the depth of a matrix runs in memory."""
+    """Whether the depth of a matrix is contiguous, so that transposing it pays."""
     index = e.index
     is_matrix = index.is_affine and index.variables == {line, depth}
     return is_matrix and index.stride_of(depth) == 1 != index.stride_of(line)

@@ -1,7 +1,4 @@
-"""Give every temporary a place in the arena.
-
-Those not alive together share memory.
-"""
+"""Memory planning: temporaries that are not alive together share one arena."""
 
 from __future__ import annotations
 
@@ -33,10 +30,10 @@ from .rows import is_same_block
 
 
 class Arena:
-    """Gives out places for blocks: each goes to the smallest gap that holds it.
+    """A best-fit allocator of places in the arena.
 
-    Of equal gaps the first is taken; behind the last block there is room without an end. Both
-    lists of gaps are sorted, so that a long program takes no more time for each block.
+    A block goes to the smallest gap that holds it, the first of equal ones, or after the last
+    block. Both lists of gaps are sorted, so a block of a long program takes no more time.
     """
 
     def __init__(self) -> None:
@@ -45,7 +42,7 @@ class Arena:
         self._sizes: list[tuple[int, int]] = []  # size and start of each
 
     def take(self, size: int) -> int:
-        """The offset of a place for a block, which is taken from now on."""
+        """Allocate a block, and give its offset."""
         number = bisect_left(self._sizes, (size, 0))
         if number == len(self._sizes) or not size:
             # an empty block needs no place of its own
@@ -59,7 +56,7 @@ class Arena:
         return start
 
     def free(self, start: int, size: int) -> None:
-        """Give back a block; it becomes one gap with those beside it."""
+        """Free a block, and merge it with the gaps beside it."""
         if not size:
             return
         end = start + size
@@ -85,7 +82,7 @@ class Arena:
 
 
 def places_by_size(blocks: Sequence[tuple[int, int, int]]) -> list[int]:
-    """The offsets of blocks (first step, last step, size); the largest chooses first.
+    """Offsets of blocks (first step, last step, size) by first fit, largest first.
 
     Each goes to the first gap between those alive together with it. That leaves fewer holes than
     choosing in the order of the steps, in quadratic time.
@@ -111,7 +108,7 @@ MOST_COMPARED = 2000  # buffers, each of which is compared with all others
 
 
 def plan_memory(program: Program) -> Program:
-    """Give every temporary a place in the arena, in the nested programs first.
+    """Give every temporary an offset in the arena, in nested programs first.
 
     A buffer lives from the first step that writes it to the last that reads or writes it. It goes
     to the smallest free gap that holds it, or takes over the place of a buffer that its kernel
@@ -132,7 +129,7 @@ def plan_memory(program: Program) -> Program:
 
 
 def _with_local_bytes(step: Step) -> Step:
-    """The step with places for what its rows pass on."""
+    """The step with offsets of its row-local buffers."""
     if isinstance(step, Chain):
         return replace(step, steps=tuple(map(_with_local_bytes, step.steps)))
     if isinstance(step, Rows) and step.locals:
@@ -141,7 +138,7 @@ def _with_local_bytes(step: Step) -> Step:
 
 
 def _is_in_place(step: Step) -> bool:
-    """Whether a kernel copies a buffer to where it is already; the copy then continues it."""
+    """Whether a kernel copies a buffer to its own place, so that it can be dropped."""
     if not isinstance(step, Kernel) or len(step.stores) != 1:
         return False
     (store,) = step.stores
@@ -161,7 +158,7 @@ def _most(sizes: Sequence[Size]) -> Size:
 
 
 def _place(steps: Sequence[Step], kind: Kind) -> Size:
-    """Give the buffers of one kind their offsets; gives the bytes they need together."""
+    """Set the offsets of buffers of one kind, and give the bytes of all."""
     heirs = _take_over(steps, kind)
     first, last = _lifetimes(steps, kind, heirs)
     symbolic = [b for b in first if isinstance(b.nbytes, Dim)]
@@ -194,7 +191,7 @@ def _place(steps: Sequence[Step], kind: Kind) -> Size:
 def _place_again(
     buffers: Sequence[Buffer], first: dict[Buffer, int], last: dict[Buffer, int], total: int
 ) -> int:
-    """Move buffers to other places if they need less than `total` bytes there."""
+    """Place buffers by size instead, if they then need less than `total` bytes."""
     blocks = [(first[b], last[b], rounded(b.nbytes)) for b in buffers]
     offsets = places_by_size(blocks)
     needed = max(offset + size for offset, (*_, size) in zip(offsets, blocks, strict=True))
@@ -208,7 +205,7 @@ def _place_again(
 def _place_symbolic(
     buffers: Sequence[Buffer], first: dict[Buffer, int], last: dict[Buffer, int], start: int
 ) -> Size:
-    """Put buffers of symbolic sizes into rooms behind `start`; gives the end of the last room.
+    """Place buffers of symbolic sizes in rooms after `start`, and give the end.
 
     A room holds buffers that are not alive together. Its size, the largest of theirs, is known
     when the program runs.
@@ -230,7 +227,7 @@ def _place_symbolic(
 
 
 def rounded(nbytes: int) -> int:
-    """The bytes a buffer takes up in the arena."""
+    """The bytes that a buffer takes in the arena, after alignment."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
@@ -249,7 +246,7 @@ def _lifetimes(
 
 
 def _take_over(steps: Sequence[Step], kind: Kind) -> dict[Buffer, Buffer]:
-    """The buffers that take the place of one their kernel reads for the last time."""
+    """Buffers that may overwrite one that their kernel reads for the last time."""
     parts = [
         (part, step)
         for step in steps
@@ -278,7 +275,7 @@ def _take_over(steps: Sequence[Step], kind: Kind) -> dict[Buffer, Buffer]:
 
 
 def _can_replace(store: Store, buffer: Buffer) -> bool:
-    """Whether each element of a buffer is read only where it is overwritten."""
+    """Whether each element of a buffer is read only by the store that overwrites it."""
     loads = [load for load in store.expr.loads if load.buffer is buffer]
     is_same_size = (buffer.nbytes, buffer.number_dtype.itemsize) == (
         store.buffer.nbytes,

@@ -1,4 +1,4 @@
-"""Run kernels that pass rows to each other row by row, while the row is in cache."""
+"""Row fusion: kernels that pass rows to each other run row by row, in cache."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FARTHEST = 64  # steps to look back
 
 
 def group_rows(steps: Sequence[Step]) -> list[Step]:
-    """Put kernels that read each other's rows under common outer loops.
+    """Fuse kernels that read each other's rows under common outer loops.
 
     before: `kernel i < 8: m[i] = max over j...` and `kernel i < 8, j < 32: e[...] = ... m[i]`;
     after: `rows i < 8:` with both kernels, the first without a loop, the second over j.
@@ -52,10 +52,7 @@ def _join(steps: list[Step], kernel: Kernel) -> tuple[int, Rows] | None:
 
 
 def _together(first: Kernel | Rows, second: Kernel) -> Rows | None:
-    """Both under the longest common outer loops for which that is right.
-
-    It is None if there are none.
-    """
+    """Fuse two steps under the most common outer loops that are legal, or None."""
     limit = len(first.loops)
     while limit and not _share_loops(first, second, limit):
         limit -= 1
@@ -78,7 +75,7 @@ def _together(first: Kernel | Rows, second: Kernel) -> Rows | None:
 
 
 def _share_loops(first: Kernel | Rows, second: Kernel, count: int) -> bool:
-    """Whether both can be under so many loops, which are alike.
+    """Whether two steps can be fused under so many outer loops of equal extents.
 
     A reduction of columns is not done for one column at a time: its lanes go along the columns.
     """
@@ -92,7 +89,7 @@ def _share_loops(first: Kernel | Rows, second: Kernel, count: int) -> bool:
 
 
 def _is_tall(kernel: Kernel, along: Variable) -> bool:
-    """Whether a reduction reads neighbors along a loop, and steps over them along its own."""
+    """Whether a reduction is of columns: its loop has the larger stride."""
     for found in reductions([kernel]):
         for load in found.body.loads:
             strides = [load.index.stride_of(v) for v in found.loops]
@@ -114,7 +111,7 @@ def _inner(kernel: Kernel, outer: Sequence[Variable]) -> Kernel:
 
 
 def _row_bytes(kernels: Sequence[Kernel]) -> int:
-    """The bytes that the kernels pass on in one row."""
+    """The bytes that kernels pass to each other in one row."""
     return sum(
         math.prod(likely(v.extent) for v in kernel.loops) * store.buffer.number_dtype.itemsize
         for kernel in kernels
@@ -123,7 +120,7 @@ def _row_bytes(kernels: Sequence[Kernel]) -> int:
 
 
 def _is_same_row(writer: Kernel, reader: Kernel, outer: Sequence[Variable]) -> bool:
-    """Whether the reader reads what the writer wrote only at the same outer values."""
+    """Whether a reader needs only what the writer wrote at the same outer values."""
     written: dict[Buffer, list[Index]] = {}
     for store in writer.stores:
         written.setdefault(store.buffer, []).append(store.index)
@@ -136,7 +133,7 @@ def _is_same_row(writer: Kernel, reader: Kernel, outer: Sequence[Variable]) -> b
 
 
 def is_same_block(ours: Index, theirs: Index, outer: Sequence[Variable]) -> bool:
-    """Whether two indices share a block for equal outer values, and only then."""
+    """Whether two indices lie in a common block exactly for equal outer values."""
     if not ours.is_affine or not theirs.is_affine:
         return False
     strides = [ours.stride_of(v) for v in outer]
@@ -161,12 +158,12 @@ def _rest(outer: Sequence[Variable]):
 
 
 def localize_rows(steps: Sequence[Step], limit: int) -> list[Step]:
-    """Make temporaries local that only one `Rows` uses.
+    """Contract arrays: temporaries of one `Rows` step become row-local buffers.
 
     before: `rows i < 8:` whose kernels pass on `b3[i*32 + j]`, an array of 8 rows; after: they
     pass on `b3[j]`, one row for each thread.
 
-    It is done as long as a row fits in `limit` bytes.
+    All local buffers of a row must fit in `limit` bytes.
     """
     users = Counter(b for step in steps for b in {*reads(step), *writes(step)})
     return [_localized(s, users, limit) if isinstance(s, Rows) else s for s in steps]

@@ -1,4 +1,4 @@
-"""Turn a graph into steps over buffers."""
+"""Scheduling: from a graph to steps over buffers."""
 
 from __future__ import annotations
 
@@ -58,10 +58,7 @@ if TYPE_CHECKING:
 
 
 def notes_of(graph: Graph, target: Target, fusion: Fusion) -> list[str]:
-    """One line for each library call and each value that was not fused.
-
-    Such a value is stored though it might have been fused.
-    """
+    """One line for each library call and for each fusion that was missed."""
     notes = []
     results = set(graph.results)
     for node in graph.nodes:
@@ -94,7 +91,7 @@ BYTES = Type(as_dtype("uint8"), (0,))
 
 
 def branch_step(scheduler: Scheduler, node: Node) -> BranchStep:
-    """Run one of several programs."""
+    """Make the step that runs one of several programs."""
     selector, *args = node.args
     return BranchStep(
         selector=scheduler.buffer(selector),
@@ -106,7 +103,7 @@ def branch_step(scheduler: Scheduler, node: Node) -> BranchStep:
 
 
 def while_step(scheduler: Scheduler, node: Node) -> WhileStep:
-    """Run a program as long as another one says so."""
+    """Make the step that runs a program while another one gives True."""
     n_condition, n_body = node.attrs["n_condition"], node.attrs["n_body"]
     buffers = [scheduler.buffer(a) for a in node.args]
     start = n_condition + n_body
@@ -123,7 +120,7 @@ def while_step(scheduler: Scheduler, node: Node) -> WhileStep:
 
 
 def repeat_step(scheduler: Scheduler, node: Node) -> RepeatStep:
-    """Run a program for each row of arrays."""
+    """Make the step that runs a program for each row of arrays."""
     n_constants, n_carry = node.attrs["n_constants"], node.attrs["n_carry"]
     buffers = [scheduler.buffer(a) for a in node.args]
     end = n_constants + n_carry
@@ -143,10 +140,7 @@ def repeat_step(scheduler: Scheduler, node: Node) -> RepeatStep:
 def _carries(
     scheduler: Scheduler, node: Node, initial: Sequence[Buffer], body: Program, first: int
 ) -> tuple[Carry, ...]:
-    """The carried arrays of a loop.
-
-    Those the body only changes in places are kept in one buffer.
-    """
+    """The carried arrays of a loop, in place where the body only updates them."""
     carries = []
     for number, buffer in enumerate(initial):
         result = scheduler.result_buffer(node.results[number])
@@ -160,9 +154,9 @@ def _carries(
 
 
 def _shares(body: Program, before: Buffer, after: Buffer) -> bool:
-    """Let an output have the memory of an input that it begins as a copy of.
+    """Let an output share the memory of an input that it begins as a copy of.
 
-    That is right if nothing reads the input after the copy; then the copy is dropped.
+    Nothing may read the input after the copy; the copy is then dropped.
     """
     at = next((n for n, step in enumerate(body.steps) if after in writes(step)), None)
     if at is None or not _is_copy(body.steps[at], before, after):
@@ -175,7 +169,7 @@ def _shares(body: Program, before: Buffer, after: Buffer) -> bool:
 
 
 def _is_copy(step: Step, before: Buffer, after: Buffer) -> bool:
-    """Whether a step copies all of one buffer into another."""
+    """Whether a step copies a whole buffer into another."""
     if isinstance(step, Copy):
         return step.origin is before and step.target is after
     if not isinstance(step, Kernel) or len(step.stores) != 1:
@@ -199,7 +193,7 @@ def schedule(graph: Graph, target: Target) -> Program:
 
 
 class Scheduler:
-    """The state of one graph's scheduling: buffers of values, steps so far."""
+    """The state of scheduling a graph: buffers of values, steps so far."""
 
     def __init__(self, graph: Graph, target: Target, fusion: Fusion) -> None:
         self.graph, self.target, self.fusion = graph, target, fusion
@@ -240,10 +234,7 @@ class Scheduler:
         return Buffer(f"b{self.count - 1}", type, kind)
 
     def make_outputs(self) -> tuple[list[Buffer], list[tuple[Buffer, Value]]]:
-        """Make the output buffers.
-
-        Those that are not computed in place are filled by copies at the end.
-        """
+        """Make the output buffers; those not computed in place are copied at the end."""
         outputs, copied = [], []
         for result in self.graph.results:
             output = self.new_buffer(result.type, "output")
@@ -272,9 +263,9 @@ class Scheduler:
         return self.constants[constant]
 
     def result_buffer(self, value: Value) -> Buffer:
-        """The buffer a step writes a value to: an output, or a new temporary.
+        """The buffer that a step writes a value to: an output, or a new temporary.
 
-        From now on the value is loaded, so its expression must have been made before.
+        Later uses load the value, so its own expression must have been made before.
         """
         if value not in self.buffers:
             self.buffers[value] = self.reserved.get(value) or self.new_buffer(value.type)
@@ -366,7 +357,7 @@ class Scheduler:
         self.steps.append(lir.Kernel(loops, (store,), node.source))
 
     def reads_from(self, value: Value, origin: Value) -> bool:
-        """Whether a value of no memory yet is made from another, larger one."""
+        """Whether a value that is not stored reads another, much larger one."""
         root = memory_of(origin, self.target)
         if value in self.buffers or root not in self.buffers or not value.type.size:
             return False
@@ -399,7 +390,7 @@ class Scheduler:
         self.steps.append(step)
 
     def emit_greatest(self, node: Node) -> None:
-        """Append the search for the greatest of each row."""
+        """Append a top-k step."""
         (arg,) = node.args
         values, places = (self.result_buffer(result) for result in node.results)
         if values.size == 0:
@@ -448,9 +439,9 @@ class Scheduler:
         self.steps.append(step)
 
     def emit_concat(self, node: Node) -> None:
-        """One kernel for each operand, into its part of the result.
+        """Append a kernel for each operand, which writes its part of the result.
 
-        Where their elements lie side by side there is one for all, which fills whole lines.
+        Operands whose elements alternate in the result have one kernel, which writes whole lines.
         """
         buffer, axis = self.result_buffer(node.result), node.attrs["axis"]
         start: Size = 0
@@ -474,7 +465,7 @@ class Scheduler:
 
 
 def _lies_side_by_side(args: Sequence[Value], axis: int) -> bool:
-    """Whether in a concatenation an element of each operand follows one of the operand before."""
+    """Whether the elements of a concatenation's operands alternate in memory."""
     shape = args[0].shape
     is_one = all(n == 1 for n in shape[axis:]) and args[0].type.size != 0
     return is_one and len(args) <= MOST_STORES and all(a.shape == shape for a in args)

@@ -1,4 +1,4 @@
-"""Sorting: the key's lines in order, and where each element of them stood."""
+"""Sorting: the key's lines are sorted, and the other operands follow by places."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROWS = 16  # that have memory to work in: see `Sort`
 
 
 def sort_steps(scheduler: Scheduler, node: Node) -> list[Step]:
-    """Sort the lines of the first operand; the others follow its numbers.
+    """Make the steps that sort lines of the key and reorder the other operands.
 
     The lines are moved to be rows of memory, and back.
     """
@@ -62,7 +62,7 @@ def sort_steps(scheduler: Scheduler, node: Node) -> list[Step]:
 
 
 def _by_several(scheduler: Scheduler, node: Node) -> list[Step]:
-    """Sort by the last key first, then by the others: what ties keeps its order."""
+    """Sort by several keys: stably by each, the last one first."""
     axis: int = node.attrs["axis"]
     key = node.args[0]
     if key.type.size == 0:
@@ -98,20 +98,20 @@ def _by_several(scheduler: Scheduler, node: Node) -> list[Step]:
 
 
 def _ordered(order: Buffer, place: Sequence[Index], shape: Sequence[Size]) -> Index:
-    """The element of rows that an order has at a place."""
+    """The element of a row at a place of a permutation."""
     number = load(order, flatten(place, shape))
     return flatten((*place[:-1], loaded(number, 0, shape[-1] - 1)), shape)
 
 
 def _spare(rows: Type, count: Size, has_places: bool) -> Type:
-    """The memory to work in."""
+    """The scratch memory of a sort."""
     itemsize = rows.dtype.itemsize
     width = (2 * itemsize + 8 if has_places else itemsize) * rows.shape[-1]
     return Type(as_dtype("uint8"), (min(count, ROWS) if isinstance(count, int) else ROWS, width))
 
 
 def _counts(value: Value, axis: int) -> bool:
-    """Whether each element is its own place along an axis."""
+    """Whether a value is the index along an axis (`iota`)."""
     body = maker(value).op.rules.body if value.node else None
     if not isinstance(body, Fill) or value.dtype != INT32:
         return False
@@ -121,7 +121,7 @@ def _counts(value: Value, axis: int) -> bool:
 
 
 def _moved(place: Sequence[Index], axis: int) -> tuple[Index, ...]:
-    """A place in the rows, given one in the operands."""
+    """Map a place in the operands to one in the rows."""
     return (*(p for i, p in enumerate(place) if i != axis), place[axis])
 
 
@@ -133,7 +133,7 @@ def _rows(
     node: Node,
     order: Buffer | None = None,
 ) -> tuple[Buffer, list[Step]]:
-    """The buffer with a key's lines as rows (in an order), and what fills it."""
+    """A buffer with a key's lines as rows, perhaps permuted, and the step to fill it."""
     root = memory_of(key, scheduler.target)
     is_stored = order is None and (root in scheduler.buffers or root.constant is not None)
     if is_stored and axis == rows.rank - 1 and not scheduler.elements.is_fill(key):
@@ -158,7 +158,7 @@ def _copied(result: Buffer, ordered: Buffer, value: Value, axis: int, node: Node
 def _followed(
     scheduler: Scheduler, value: Value, result: Buffer, places: Buffer, axis: int, node: Node
 ) -> Kernel:
-    """The kernel that reads an operand where the key's numbers stood."""
+    """The kernel that reorders an operand by the places of the sorted key."""
     shape = value.shape
     loops, place = loops_of(shape)
     rows = (*(n for i, n in enumerate(shape) if i != axis), shape[axis])

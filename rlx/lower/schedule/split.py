@@ -1,4 +1,4 @@
-"""Long reductions in pieces, for threads to share and to read memory in order."""
+"""Split long reductions and scatters into pieces for threads."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FAR = 1 << 11  # bytes from row to row: further than it foresees
 
 
 def split_reductions(steps: Sequence[Step], sums_alike: bool = False) -> list[Step]:
-    """Split long reductions: a kernel for the parts before the one that combines them.
+    """Split long reductions into partial ones and a kernel that combines them.
 
     The number of parts does not depend on the machine, so neither do the results. If all
     `sums_alike`, it does not depend on the number of reductions either.
@@ -53,7 +53,7 @@ def split_reductions(steps: Sequence[Step], sums_alike: bool = False) -> list[St
 
 
 def _split(step: Step, names: Iterator[str], alike: bool) -> Iterator[Step]:
-    """The step itself, after the kernels whose results it takes."""
+    """The step, after the kernels of the partial reductions that it combines."""
     if isinstance(step, Contraction) and not alike and (lines := _lines_at_once(step)):
         yield from _row_in_pieces(step, lines, next(names))
         return
@@ -70,7 +70,7 @@ def _split(step: Step, names: Iterator[str], alike: bool) -> Iterator[Step]:
 
 
 def _halved(step: Kernel, names: Iterator[str], alike: bool) -> tuple[Kernel, Kernel] | None:
-    """The pieces of the first reduction that is to be split, and the kernel that takes them."""
+    """Split the first reduction: the kernel of its pieces, and the one that combines."""
     for found in _plain_reductions(s.expr for s in step.stores):
         pieces = _pieces([] if alike else _outer(step, found), found)
         if pieces is not None:
@@ -84,9 +84,9 @@ def _halved(step: Kernel, names: Iterator[str], alike: bool) -> tuple[Kernel, Ke
 
 
 def _lines_at_once(step: Contraction) -> int:
-    """How many lines of a matrix that one row is multiplied by are a piece; 0 for all.
+    """How many lines of a matrix one piece of a row's product reads; 0 for all.
 
-    Such a product is as fast as memory gives the matrix, which it does best in order.
+    Such a product is bound by memory, which is fastest in order.
     """
     rhs, size = step.rhs, step.depth.extent
     if step.batch or step.row.extent != 1 or not step.is_static or not isinstance(rhs, Load):
@@ -101,7 +101,7 @@ def _lines_at_once(step: Contraction) -> int:
 
 
 def _row_in_pieces(step: Contraction, lines: int, name: str) -> list[Step]:
-    """The product of a row, some lines of the matrix at a time.
+    """Split the product of a row and a matrix into pieces of some lines.
 
     before: `contraction i < 1, j < 512, k < 4096: ... b2[j] = accumulated`; after: `contraction
     p < 64, i < 1, j < 512, k < 64: ... part0[p*512 + j] = accumulated`, then `kernel j < 512:
@@ -122,14 +122,14 @@ def _row_in_pieces(step: Contraction, lines: int, name: str) -> list[Step]:
 
 
 def _plain_reductions(exprs: Iterable[Expr]) -> Iterator[Reduce]:
-    """Reductions that happen for every element and have none in them."""
+    """Unconditional reductions without inner ones."""
     for expr in unconditional(exprs):
         if isinstance(expr, Reduce) and not any(isinstance(e, Reduce) for e in walk(expr.body)):
             yield expr
 
 
 def _pieces(outer: Sequence[Variable], found: Reduce) -> tuple[Variable, int] | None:
-    """The loop to split, and how many of its rounds are one piece."""
+    """The loop to split, and the number of its rounds in one piece."""
     sizes = {v: v.extent for v in (*outer, *found.loops) if isinstance(v.extent, int)}
     if len(sizes) < len(outer) + len(found.loops):
         return None
@@ -150,7 +150,7 @@ def _outer(kernel: Kernel, found: Reduce) -> list[Variable]:
 
 
 def _reads_rows(found: Reduce, along: Variable, down: Variable) -> bool:
-    """Whether neighbors in memory belong to different sums, and a sum takes far steps."""
+    """Whether a sum has a large stride, with neighbors in memory in other sums."""
     loads = [e for e in walk(found.body) if isinstance(e, Load)]
     steps = [(e.index.stride_of(along), e.index.stride_of(down), e.dtype.itemsize) for e in loads]
     return any(a == 1 and b * size >= FAR for a, b, size in steps)
@@ -159,7 +159,7 @@ def _reads_rows(found: Reduce, along: Variable, down: Variable) -> bool:
 def _halves(
     kernel: Kernel, found: Reduce, variable: Variable, size: int, name: str
 ) -> tuple[Kernel, Expr]:
-    """The kernel for the pieces of a reduction, and what it is in terms of them."""
+    """The kernel of a reduction's pieces, and the reduction in terms of them."""
     outer = _outer(kernel, found)
     count = variable.extent // size
     places = [as_index(v) for v in outer]
@@ -178,7 +178,7 @@ def _halves(
 
 
 def _over(found: Reduce, variable: Variable, index: Index, new: Variable) -> Expr:
-    """The reduction with another loop for one of its own."""
+    """The reduction with one loop replaced."""
     loops = tuple(new if v is variable else v for v in found.loops)
     body = substitute(found.body, {variable: index})
     return reduce(found.combine, tuple(v for v in loops if is_long(v)), found.init, body)
@@ -201,7 +201,7 @@ NEAR, COPIES = 1 << 11, 4  # places so few that neighboring updates often meet: 
 
 
 def split_scatters(steps: Sequence[Step]) -> list[Step]:
-    """Split long scatters: threads fill copies, which are combined at the end.
+    """Privatize long scatters: threads fill copies, which are combined at the end.
 
     The number of copies does not depend on the machine, so neither do the results.
 
@@ -264,12 +264,12 @@ def _scatter_pieces(step: Scatter) -> int:
 
 
 def is_wide(variable: Variable) -> bool:
-    """Whether threads can share a loop whose rounds write to different places."""
+    """Whether a loop is long enough to be shared among threads."""
     return isinstance(variable.extent, int) and variable.extent >= 128
 
 
 def _scatter_over(step: Scatter, old: Variable, index: Index, new: Variable) -> Scatter:
-    """The scatter with another loop for its first one."""
+    """The scatter with its first loop replaced."""
     table = {old: index}
     memo: dict[Expr, Expr] = {}
 
@@ -288,10 +288,10 @@ def _scatter_over(step: Scatter, old: Variable, index: Index, new: Variable) -> 
 
 
 def loops_apart(loops: Sequence[Variable], place: Index) -> tuple[Variable, ...]:
-    """The loops of which different rounds always write to different places.
+    """Loops of which different rounds always write to different places.
 
-    A place is `stride * variable` and what lies between the strides or is a multiple of the whole
-    loop: it tells the round.
+    The index is `stride * variable` plus less than a stride, or plus multiples of the whole loop,
+    so it tells the round.
     """
     return tuple(v for v in loops if _is_apart(v, place))
 
