@@ -12,6 +12,7 @@ import argparse
 import ast
 import collections
 import contextlib
+import functools
 import importlib
 import inspect
 import io
@@ -115,6 +116,7 @@ def _parsed(text: str, name: str = "") -> Call | None:
     return Call(name or function, function, (*by_place, *by_name))
 
 
+@functools.cache
 def calls() -> dict[str, list[tuple[str, Call]]]:
     """Right calls of all public functions, with the module whose names they use."""
     importlib.import_module("rlx.scipy")
@@ -327,7 +329,7 @@ def fuzz(names: list[str], report: Callable[[dict], None], step: int = 1, start:
                 if (i + start) % step:
                     continue
                 count += 1
-                report({"begin": f"{call.name}({how})"})
+                report({"begin": f"{call.name}({how})", "of": name})
                 found = verdict(call, fn, run)
                 if found and not _is_callers_own(how, found):
                     report({"call": f"{call.name}({how})", **found})
@@ -358,7 +360,17 @@ def _work(names: list[str], path: str, step: int, start: int) -> None:
 
 
 def _chunk(names: list[str], limit: float, step: int, start: int) -> list[dict]:
-    """Findings of a process of its own, which may die."""
+    """Findings of processes of their own; after one that died, another goes on behind the call."""
+    found: list[dict] = []
+    while names:
+        more, begun = _process(names, limit, step, start)
+        found += more
+        names = names[names.index(begun) + 1 :] if begun else []
+    return found
+
+
+def _process(names: list[str], limit: float, step: int, start: int) -> tuple[list[dict], str]:
+    """Findings of a process, and the function that it died in."""
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/out"
         text = f"import fuzz_signatures as f; f._work({names!r}, {path!r}, {step}, {start})"
@@ -379,10 +391,13 @@ def _chunk(names: list[str], limit: float, step: int, start: int) -> list[dict]:
         lines = Path(path).read_text().splitlines() if os.path.exists(path) else []
         rows = [json.loads(line) for line in lines if line.endswith("}")]
     found = [row for row in rows if "kind" in row]
-    if not any("done" in row for row in rows):
-        last = next((row["begin"] for row in reversed(rows) if "begin" in row), names[0])
-        found.append({"kind": "died", "call": last, "text": died, "at": "", "in": "", "outer": ""})
-    return found
+    if any("done" in row for row in rows):
+        return found, ""
+    last = next((row["begin"] for row in reversed(rows) if "begin" in row), names[0])
+    at = {"at": "", "in": "", "outer": ""}
+    found.append({"kind": "died", "call": last, "text": died, **at})
+    begun = next((row["of"] for row in reversed(rows) if "begin" in row), names[0])
+    return found, begun
 
 
 def main() -> None:
@@ -395,8 +410,8 @@ def main() -> None:
     given = parser.parse_args()
     names = [name for name in calls() if name.startswith(given.only)]
     found: list[dict] = []
-    for i in range(0, len(names), 8):
-        part = names[i : i + 8]
+    for i in range(0, len(names), 32):
+        part = names[i : i + 32]
         found += _chunk(part, 900, given.step, given.start)
         print(f"{i + len(part)}/{len(names)}: {len(found)} findings", file=sys.stderr, flush=True)
         if given.out:

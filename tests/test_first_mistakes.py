@@ -80,3 +80,28 @@ def test_options_of_scan_are_read(option):
     for junk in ("x", object(), np.ones(3)):
         with pytest.raises(ArgumentError, match=f"scan: {option}"):
             rlx.scan(lambda c, x: (c + x, x), 0.0, np.ones(3), **{option: junk})
+
+
+OF_TWO = lambda x, y: (x * y).sum()  # noqa: E731
+CALLS_OF_ONE = {
+    "compile": lambda x: rlx.Session("cpu").compile(OF_TWO, x),
+    "jit": lambda x: rlx.jit(OF_TWO)(x),
+    "grad": lambda x: rlx.grad(OF_TWO)(x),
+    "vmap": lambda x: rlx.vmap(OF_TWO)(x),
+    "eval_shape": lambda x: rlx.eval_shape(OF_TWO, x),
+    "export": lambda x: rlx.export(OF_TWO, rlx.typeof(x)),
+}
+
+
+@pytest.mark.parametrize("name", CALLS_OF_ONE)
+def test_arguments_that_are_missing_are_named(name):
+    with pytest.raises(ArgumentError, match="missing a required argument: 'y'") as caught:
+        CALLS_OF_ONE[name](X)
+    assert caught.value.fix == "its arguments are (x, y)"
+    assert str(caught.value.where).startswith("test_first_mistakes.py")
+
+
+def test_a_call_inside_of_a_function_says_what_python_says():
+    with pytest.raises(TypeError, match="missing 1 required") as caught:
+        rlx.jit(lambda x: OF_TWO(x))(X)
+    assert type(caught.value) is TypeError

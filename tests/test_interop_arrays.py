@@ -151,3 +151,37 @@ def test_other_libraries_get_no_numbers_of_a_traced_tensor(name, way):
         assert caught.value.fix.startswith("use rlx.numpy instead of")
         assert "test_interop_arrays.py" in str(caught.value)
         assert "in of_user      return take(x)" in str(caught.value)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch.stack([x, x])",
+        "torch.from_numpy(x)",
+        "torch.sin(x)",
+        "torch.ones(2) + x",
+        "memoryview(x)",
+        "numpy.fromiter(x, float)",
+        "numpy.frombuffer(x)",
+    ],
+)
+def test_libraries_that_know_no_tensors_get_no_numbers(text, way):
+    known = {"torch": pytest.importorskip("torch"), "numpy": np}
+    by_library = eval(f"lambda x: {text}", known)
+
+    def of_user(x):
+        return by_library(x if x.shape else x[None])
+
+    with pytest.raises(rlx.ConcretizationError, match="numbers.* while `.*` is traced") as caught:
+        WAYS[way](of_user)(np.ones((2, 2) if way in ("vmap", "scan") else (), "float32"))
+    assert caught.value.fix and caught.value.where.split()[0].startswith("<string>:1")
+
+
+def test_errors_of_the_user_stay_as_they_are():
+    def of_user(x):
+        raise TypeError(f"{type(x).__name__} is not what I wanted")
+
+    with pytest.raises(TypeError, match="^TracedTensor is not what I wanted$") as caught:
+        rlx.jit(of_user)(1.0)
+    assert type(caught.value) is TypeError

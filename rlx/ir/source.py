@@ -70,19 +70,21 @@ def nearest_frames() -> tuple[FrameType | None, FrameType | None]:
     Frames of rlx and of what calls rlx for the user are not the user's.
     """
     entry, frame = None, sys._getframe(1)
-    while frame is not None and (
-        frame.f_code.co_filename.startswith(PACKAGE) or _is_between(frame)
-    ):
+    while frame is not None and is_between(frame):
         entry, frame = frame, frame.f_back
     return entry, frame
 
 
-def _is_between(frame: FrameType) -> bool:
-    """Whether a frame is of a library, of code made for rlx, or enters its `with` blocks.
+def is_between(frame: FrameType) -> bool:
+    """Whether a frame stands between the user's line and rlx, or is of rlx.
 
-    Made for rlx is the `__init__` of a dataclass, as an example.
+    It may be of a library, of code made for rlx, as the `__init__` of a dataclass, or enter the
+    `with` blocks of rlx.
     """
-    file, module = frame.f_code.co_filename, frame.f_globals.get("__name__", "")
+    file = frame.f_code.co_filename
+    if file.startswith(PACKAGE):
+        return True
+    module = frame.f_globals.get("__name__", "")
     is_made = file == "<string>" and module.startswith(HOUSE)
     return is_made or file == contextlib.__file__ or module.partition(".")[0] in LIBRARIES
 

@@ -8,16 +8,18 @@ a bug of rlx.
 from __future__ import annotations
 
 import contextlib
+import dis
 import functools
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
 from .config import config
 from .errors import InternalError, RlxError
-from .source import PACKAGE
+from .source import PACKAGE, Source, is_between, source_of
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
 WRAPPERS = (contextlib.__file__, functools.__file__)  # hidden where rlx calls them
@@ -70,6 +72,27 @@ def without_rlx(traceback: TracebackType | None) -> TracebackType | None:
     for each in reversed(kept):
         made = TracebackType(made, each.tb_frame, each.tb_lasti, each.tb_lineno)
     return made
+
+
+def user_source_in(error: BaseException) -> Source | None:
+    """The user's line that an exception came through last before it was caught."""
+    found, traceback = None, error.__traceback__
+    while traceback is not None:
+        if not is_between(traceback.tb_frame):
+            place = source_of(traceback.tb_frame)
+            found = replace(place, line=traceback.tb_lineno)
+        traceback = traceback.tb_next
+    return found
+
+
+def raised_in_python(error: BaseException) -> bool:
+    """Whether a `raise` of the user made an exception, and not a call of compiled code."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is None or is_between(last.tb_frame):
+        return False
+    return last.tb_frame.f_code.co_code[last.tb_lasti] == dis.opmap["RAISE_VARARGS"]
 
 
 def _is_bug(error: BaseException) -> bool:

@@ -269,8 +269,8 @@ def _sides(window: int | tuple[int, int]) -> tuple[int, int]:
     One of the two may be negative: such a window lies beside the query.
     """
     what = "dot_product_attention: local_window_size"
-    sides = (window, window) if isinstance(window, int) else pair(what, window)
-    before, after = (integer(what, n) for n in sides)
+    is_one = not isinstance(window, list | tuple)
+    before, after = (integer(what, n) for n in ((window, window) if is_one else pair(what, window)))
     if before + after < 0:
         _wrong(f"local_window_size is {window}, which shows no key", "use 0 or more")
     return before, after

@@ -19,9 +19,16 @@ from rlx.trace.tensor import knowing, known_array
 
 from ..ir import builder
 from ..ir.dims import Dim, dim
-from ..ir.errors import ArgumentError, DonatedError, RlxError, StructureError
+from ..ir.errors import (
+    ArgumentError,
+    ConcretizationError,
+    DonatedError,
+    RlxError,
+    StructureError,
+)
 from ..ir.graph import Graph, Value
-from ..ir.tracebacks import boundary
+from ..ir.source import at
+from ..ir.tracebacks import boundary, raised_in_python, user_source_in
 from ..ir.types import Type, as_dtype
 from . import pytree
 from .apply import as_operand, is_weak, operand_type, to_value
@@ -31,7 +38,7 @@ from .axes import as_shape
 from .host import is_python_scalar, scalar_to_numpy
 from .index import aliasing
 from .operators import Operators
-from .tensor import TracedTensor
+from .tensor import TracedTensor, fix_for
 
 
 @dataclass(frozen=True)
@@ -90,7 +97,7 @@ def trace(
         aliasing.give(tensors[owned:])
         known = dict(_known_arrays(params, leaves)) if concrete else {}
         with knowing(known):
-            results = _call(fn, in_tree, tensors)
+            results = _call(fn, in_tree, tensors, name)
         out_leaves, out_tree = pytree.flatten(results)
         out_leaves = [as_operand(x) if isinstance(x, Dim) else x for x in out_leaves]
         out_weak = _check_results(out_leaves, out_tree, name)
@@ -301,10 +308,53 @@ def _known_arrays(params: Sequence[Value], leaves: Sequence[Any]) -> Any:
             yield param, leaf if isinstance(leaf, Array) else np.asarray(leaf)
 
 
-def _call(fn: Callable[..., Any], in_tree: pytree.Structure, tensors: Sequence[Any]) -> Any:
+def _call(
+    fn: Callable[..., Any], in_tree: pytree.Structure, tensors: Sequence[Any], name: str
+) -> Any:
     # equal structures share what is recorded, whatever the order of their keys
-    args, kwargs = pytree.unflatten(pytree.in_key_order(in_tree), tensors)
-    return fn(*map(_unwrap, args), **{key: _unwrap(x) for key, x in kwargs.items()})
+    given, named = pytree.unflatten(pytree.in_key_order(in_tree), tensors)
+    args, kwargs = [_unwrap(x) for x in given], {key: _unwrap(x) for key, x in named.items()}
+    try:
+        return fn(*args, **kwargs)
+    except RlxError:
+        raise
+    except Exception as error:
+        found = _no_value(error, name) or _not_called(error, fn, args, kwargs, name)
+        if found is None:
+            raise
+        raise found from error
+
+
+def _no_value(error: Exception, name: str) -> RlxError | None:
+    """The error for a library that was given a tensor without numbers, and does not say so."""
+    if raised_in_python(error):
+        return None
+    if isinstance(error.__cause__, ConcretizationError):  # as NumPy's "setting an array element"
+        return error.__cause__
+    if TracedTensor.__name__ not in str(error):
+        return None
+    with at(user_source_in(error)):
+        return ConcretizationError(
+            f"{error}: a tensor has no numbers in memory while `{name}` is traced",
+            fix=fix_for("from_dlpack"),
+        )
+
+
+def _not_called(
+    error: Exception, fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], name: str
+) -> RlxError | None:
+    """The error for arguments that are not those of the function, whose code did not begin."""
+    if user_source_in(error) is not None:
+        return None
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):
+        return None
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as wrong:
+        return ArgumentError(f"{name}: {wrong}", fix=f"its arguments are {signature}")
+    return None
 
 
 def _unwrap(argument: Any) -> Any:

@@ -251,7 +251,7 @@ class TracedTensor(Operators):
         return ConcretizationError(
             f"{action}() needs the numbers of a tensor, which it has not while `{name}` is traced",
             notes=[self._describe()],
-            fix=fix or _FIXES.get(action, _FIXES[""]),
+            fix=fix or fix_for(action),
         )
 
     def _describe(self) -> str:
@@ -259,6 +259,11 @@ class TracedTensor(Operators):
         if value.node is None:
             return f"{value.type}   {value.origin or 'a parameter'}"
         return f"{value.type}   made by {value.node.op.name} at {value.node.source}"
+
+
+def fix_for(action: str) -> str:
+    """What to do instead of an action that needs numbers."""
+    return _FIXES.get(action, _FIXES[""])
 
 
 _FIXES = {
