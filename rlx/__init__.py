@@ -95,6 +95,7 @@ from .transforms import (
     checkpoint,
     checkpoint_name,
     checkpoint_policies,
+    clear_caches,
     closure_convert,
     custom_gradient,
     custom_jvp,

@@ -12,6 +12,7 @@ import argparse
 import ast
 import collections
 import contextlib
+import enum
 import functools
 import importlib
 import inspect
@@ -150,8 +151,9 @@ def _functions(module: str) -> Iterator[tuple[str, Any]]:
         home = getattr(home, part)
     for name, fn in vars(home).items():
         is_public = not name.startswith("_") and callable(fn) and not isinstance(fn, ModuleType)
-        is_own = str(getattr(fn, "__module__", "")).startswith(home.__name__)
-        if is_public and is_own and not (isinstance(fn, type) and issubclass(fn, Exception)):
+        is_own = f"{getattr(fn, '__module__', '')}.".startswith(f"{home.__name__}.")
+        is_function = not (isinstance(fn, type) and issubclass(fn, Exception | enum.Enum))
+        if is_public and is_own and is_function:
             yield f"{module}.{name}", fn
 
 
@@ -263,6 +265,9 @@ def verdict(call: Call, fn: Any, run: Callable[[], Any], seconds: float = 5.0) -
         if type(error) in (TypeError, ValueError) and _names(call, fn, str(error)):
             return None
         return _finding(type(error).__name__, str(error), error)
+    except AssertionError as error:  # of derivatives that are asked for with a step of 1.5
+        is_check = call.name.startswith("rlx.testing.check_")
+        return None if is_check else _finding("AssertionError", str(error), error)
     except UserWarning as warning:  # that one names the function, and does what it says
         return (
             None if _names(call, fn, str(warning)) else _finding("warning", str(warning), warning)

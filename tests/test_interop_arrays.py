@@ -173,7 +173,7 @@ def test_libraries_that_know_no_tensors_get_no_numbers(text, way):
     def of_user(x):
         return by_library(x if x.shape else x[None])
 
-    with pytest.raises(rlx.ConcretizationError, match="numbers.* while `.*` is traced") as caught:
+    with pytest.raises(rlx.ConcretizationError, match=r"numbers.* while `.*` is traced") as caught:
         WAYS[way](of_user)(np.ones((2, 2) if way in ("vmap", "scan") else (), "float32"))
     assert caught.value.fix and caught.value.where.split()[0].startswith("<string>:1")
 
@@ -182,6 +182,6 @@ def test_errors_of_the_user_stay_as_they_are():
     def of_user(x):
         raise TypeError(f"{type(x).__name__} is not what I wanted")
 
-    with pytest.raises(TypeError, match="^TracedTensor is not what I wanted$") as caught:
+    with pytest.raises(TypeError, match=r"^TracedTensor is not what I wanted$") as caught:
         rlx.jit(of_user)(1.0)
     assert type(caught.value) is TypeError

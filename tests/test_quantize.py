@@ -12,7 +12,7 @@ from jax import lax as theirs
 
 import rlx
 from rlx import lax, nn
-from rlx.ir.errors import RlxError
+from rlx.ir.errors import AttributeValueError, RlxError
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(4, 6)).astype("float32")
@@ -254,3 +254,16 @@ def test_running_sums_of_exponentials_are_exact_and_differentiate() -> None:
         sums = turn(np.logaddexp.accumulate(turn(place), axis))
         after = np.flip(np.cumsum(np.flip(turn(weights * np.exp(-sums)), axis), axis), axis)
         np.testing.assert_allclose(rlx.grad(total)(place), np.exp(place) * turn(after), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["quantize", "dequantize", "fake_quantize"])
+@pytest.mark.parametrize("scale", [0, -0.5, np.nan, [0.5, 0.0, 1.0], np.array([-1.0, 1, 1])])
+def test_scales_are_above_zero(name, scale):
+    x = np.ones(3, "int8" if name == "dequantize" else "float32")
+    axis = None if np.ndim(scale) == 0 else 0
+    for given in (scale, rlx.array(scale)):
+        with pytest.raises(AttributeValueError, match=f"{name}: the scale (is|has) ") as caught:
+            getattr(nn, name)(x, given, axis=axis)
+        assert "test_quantize.py" in caught.value.where
+    # while it is recorded nobody knows
+    assert rlx.jit(lambda s: getattr(nn, name)(x, s, axis=axis))(rlx.array(scale)).shape == (3,)

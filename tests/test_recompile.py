@@ -11,6 +11,8 @@ import pytest
 import rlx
 import rlx.numpy as rnp
 from rlx.ir.errors import GradientError, RecompileError, StructureError
+from rlx.trace import short_ways
+from rlx.transforms import repeated
 
 X = np.ones(3, np.float32)
 
@@ -75,6 +77,33 @@ def test_only_the_recent_kinds_are_kept(monkeypatch):
     f.cache_clear()
     f(np.zeros(1, np.float32))
     assert f.cache_info().entries == 1 and f.cache_info().compiles == 6
+
+
+# -- clear_caches ---------------------------------------------------------------------------------
+
+
+def test_clear_caches_lets_all_be_recorded_and_compiled_anew():
+    recorded = []
+
+    def f(x):
+        recorded.append(0)
+        return (x * 3).sum()
+
+    jitted, session, x = rlx.jit(f), rlx.Session("cpu"), np.arange(4.0, dtype=np.float32)
+    held, graph = jitted.lower(x).compile(), rlx.make_graph(f)(x)
+    slope, norm = rlx.grad(lambda x: (x * x).sum()), lambda: rnp.std(x)
+    recorded.clear()
+    for times in (1, 2):
+        found = [jitted(x), slope(x), slope(x), norm(), held(x), session.compile(graph)(x)]
+        expected = [18.0, 2 * x, 2 * x, np.std(x), 18.0, 18.0]
+        for one, wanted in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, wanted, rtol=1e-6)
+        jitted(x)
+        assert len(recorded) == jitted.cache_info().compiles == times
+        assert session.cache.stats.misses == times
+        rlx.clear_caches()
+        assert jitted.cache_size() == session.cache.stats.entries == 0
+        assert not repeated._families and not any(map(len, short_ways._all))
 
 
 # -- linear_transpose -----------------------------------------------------------------------------

@@ -282,20 +282,20 @@ def test_what_may_differ_is_recorded_at_each_call(name: str, capsys: pytest.Capt
 
 
 def test_what_is_recorded_each_time_is_compiled_once(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(run_graph, "_often", {})
+    monkeypatch.setattr(run_graph, "_often", short_ways.Kinds())
     monkeypatch.setattr(short_ways, "ENOUGH", 1)
     made: list[int] = []
     for sign in (1, 1, 1, -1, 1, -1, -1, 1):
         power = 2 if sign > 0 else 3
         found = rlx.grad(asks)(rlx.array(X * sign))
         np.testing.assert_allclose(found, power * (X * sign) ** (power - 1), rtol=1e-6)
-        kinds = [each.by_print.values() for each in run_graph._often.values()]
+        kinds = [each.by_print.values() for each in run_graph._often]
         made.append(sum(compiled is not None for kind in kinds for compiled in kind))
     assert made == [0, 1, 1, 1, 1, 2, 2, 2]
-    drawn_before = sum(often.hits for often in run_graph._often.values())
+    drawn_before = sum(often.hits for often in run_graph._often)
     for _ in range(40):  # another constant each time: nothing is compiled
         rlx.grad(lambda x: (x * drawn.normal()).sum())(rlx.array(X))
-    assert sum(often.hits for often in run_graph._often.values()) == drawn_before
+    assert sum(often.hits for often in run_graph._often) == drawn_before
 
 
 def test_values_are_looked_at_in_each_call():

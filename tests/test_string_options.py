@@ -114,7 +114,7 @@ def test_windows_of_attention_show_keys():
     q = np.ones((1, 4, 1, 2), np.float32)
     for junk in (-1, (1, -2), "x", 1.5, (1, 2, 3)):
         with pytest.raises(
-            RlxError, match="local_window_size is .*, (not an? (integer|pair)|which)"
+            RlxError, match=r"local_window_size is .*, (not an? (integer|pair)|which)"
         ):
             nn.dot_product_attention(q, q, q, local_window_size=junk)
     assert nn.dot_product_attention(q, q, q, local_window_size=0).shape == q.shape

@@ -86,7 +86,7 @@ def user_source_in(error: BaseException) -> Source | None:
 
 
 def raised_in_python(error: BaseException) -> bool:
-    """Whether a `raise` of the user made an exception, and not a call of compiled code."""
+    """Whether a `raise` of the user made an exception, no call of compiled code."""
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next

@@ -16,8 +16,9 @@ from ..ir.errors import ArgumentError, ShapeError
 from ..ir.graph import OPS
 from ..trace import pytree
 from ..trace.apply import as_tensor, record
+from ..trace.arguments import members, pair
 from ..trace.array import Array
-from ..trace.axes import one_axis
+from ..trace.axes import integer, one_axis
 from ..trace.named import size_of_axis
 
 
@@ -192,10 +193,12 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     """
     count = axis_size(axis_name)
     sources = np.full(count, -1, np.int32)
-    for source, target in perm:
+    pairs = [pair("ppermute: perm", one) for one in members("ppermute: perm", perm)]
+    for given in pairs:
+        source, target = (integer("ppermute: perm", i) for i in given)
         if not (0 <= source < count and 0 <= target < count) or sources[target] >= 0:
             raise ArgumentError(
-                f"ppermute: {tuple(perm)} is no one-to-one map of {count} members",
+                f"ppermute: {tuple(pairs)} is no one-to-one map of {count} members",
                 fix=f"give pairs of numbers from 0 to {count - 1}, each target once",
             )
         sources[target] = source
@@ -210,4 +213,5 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
 
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
     """Member i gets what member `perm[i]` has."""
-    return ppermute(x, axis_name, [(source, i) for i, source in enumerate(perm)])
+    sources = members("pshuffle: perm", perm)
+    return ppermute(x, axis_name, [(source, i) for i, source in enumerate(sources)])

@@ -16,13 +16,15 @@ import ml_dtypes
 import numpy as np
 
 from .. import numpy as rnp
-from ..ir.errors import ShapeError
+from ..ir.errors import AttributeValueError, ShapeError
 from ..ir.types import as_dtype, is_float, is_integer
 from ..trace.apply import apply, as_operand, as_tensor, operand_type
 from ..trace.arguments import choice, flag, members, pair, wrong
+from ..trace.array import Array
 from ..trace.array_arguments import known_real
 from ..trace.axes import one_axis, some_axes
 from ..trace.promotion import convert, result_dtype
+from ..trace.tensor import TracedTensor
 
 Bounds = tuple[float, float] | None
 Axis = int | None
@@ -127,6 +129,7 @@ def _parameters(
 ) -> tuple[Any, Any, Axis]:
     """The scale and the zero point in one float dtype and shape, the axis counted from 0."""
     scale, zero_point = as_operand(scale), as_operand(zero_point)
+    _check_positive(name, scale)
     dtype = operand_type(scale).dtype
     if not is_float(dtype):
         dtype = result_dtype(scale, inexact=True)
@@ -135,6 +138,18 @@ def _parameters(
     if place is not None:
         zero_point = rnp.broadcast_to(zero_point, scale.shape)
     return scale, zero_point, place
+
+
+def _check_positive(name: str, scale: Any) -> None:
+    """Raise unless the scales are above 0, where their numbers are in the host's memory."""
+    if isinstance(scale, TracedTensor) or (isinstance(scale, Array) and scale._device):
+        return
+    numbers = scale.host() if isinstance(scale, Array) else np.asarray(scale)
+    if numbers.size and not (numbers > 0).all():
+        raise AttributeValueError(
+            f"{name}: the scale {'is' if numbers.ndim == 0 else 'has'} {numbers.min()}",
+            fix="use scales above 0, such as those of rlx.nn.quantization_scale",
+        )
 
 
 def _ends(bounds: Any) -> tuple[float, float]:

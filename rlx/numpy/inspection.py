@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -42,7 +43,7 @@ class finfo:
     """
 
     def __init__(self, dtype: Any) -> None:
-        limits = ml_dtypes.finfo(_dtype_of(dtype))
+        limits = ml_dtypes.finfo(_dtype_of("finfo", dtype, is_inexact))
         self.dtype = np.dtype(limits.dtype)
         self.bits: int = limits.bits
         self.min, self.max = float(limits.min), float(limits.max)
@@ -66,7 +67,7 @@ class iinfo:
     """
 
     def __init__(self, dtype: Any) -> None:
-        self.dtype = _dtype_of(dtype)
+        self.dtype = _dtype_of("iinfo", dtype, is_integer)
         limits = np.iinfo(self.dtype)
         self.bits: int = limits.bits
         self.min: int = int(limits.min)
@@ -76,8 +77,14 @@ class iinfo:
         return f"iinfo(dtype={self.dtype.name}, min={self.min}, max={self.max})"
 
 
-def _dtype_of(x: Any) -> np.dtype:
-    return x.dtype if isinstance(x, Operators | np.ndarray) else as_dtype(x)
+def _dtype_of(name: str, x: Any, fits: Callable[[np.dtype], bool]) -> np.dtype:
+    dtype = x.dtype if isinstance(x, Operators | np.ndarray) else as_dtype(x)
+    if fits(dtype):
+        return dtype
+    raise AttributeValueError(
+        f"{name}: the dtype is {dtype}",
+        fix="use iinfo for integers, finfo for floats and complex numbers",
+    )
 
 
 def ndim(a: Tensor) -> int:

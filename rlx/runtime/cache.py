@@ -111,6 +111,12 @@ def _bytes_of(made: Any) -> int:
 _caches: weakref.WeakSet[CompileCache] = weakref.WeakSet()
 
 
+def clear_all() -> None:
+    """Forget the entries of every cache."""
+    for each in list(_caches):
+        each.clear()
+
+
 def _renew_locks() -> None:
     for each in list(_caches):
         each.renew_lock()

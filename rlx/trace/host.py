@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.errors import DeviceMemoryError, DtypeError
-from ..ir.types import DTYPES, as_dtype, is_bool, is_complex, is_integer
+from ..ir.types import DTYPES, Type, as_dtype, is_bool, is_complex, is_integer
 from .foreign import shared
 from .pytree import too_deep
 
@@ -139,11 +139,15 @@ def check_supported(dtype: np.dtype, x: Any = None) -> None:
         return
     raise DtypeError(
         _no_number(dtype, x),
-        fix=f"convert it to one of {', '.join(DTYPES)}",
+        fix="make an array of it: rlx.numpy.zeros(spec.shape, spec.dtype)"
+        if isinstance(x, Type)
+        else f"convert it to one of {', '.join(DTYPES)}",
     )
 
 
 def _no_number(dtype: np.dtype, x: Any) -> str:
+    if isinstance(x, Type):
+        return f"a spec, {x}, has no numbers"
     if dtype.kind == "O" and x is not None and not isinstance(x, np.ndarray):
         return f"a {type(x).__name__} is not an array of numbers"
     kinds = {"O": "Python objects", "U": "text", "S": "bytes", "M": "dates", "m": "durations"}

@@ -6,7 +6,7 @@ They are taken only while nothing looks at single operations: no `debug_nans` or
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from ..ir.config import Settings, config
@@ -23,20 +23,24 @@ class Kinds(Generic[Kind]):
     Each step is one operation on a dict, so threads need no lock.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
         self._known: dict[Any, Kind] = {}
         self.get = self._known.get
         _all.append(self)
 
     def keep(self, key: Any, kind: Kind) -> Kind:
         """Remember a kind, unless another thread has; gives what is remembered."""
-        if len(self._known) >= MOST:
-            for old in list(self._known)[: MOST // 2]:
+        if len(self._known) >= self._most:
+            for old in list(self._known)[: self._most // 2]:
                 self._known.pop(old, None)
         return self._known.setdefault(key, kind)
 
     def __len__(self) -> int:
         return len(self._known)
+
+    def __iter__(self) -> Iterator[Kind]:
+        return iter(list(self._known.values()))
 
     def clear(self) -> None:
         """Forget all."""

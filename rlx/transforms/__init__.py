@@ -20,6 +20,7 @@ from .jit.disable import disable_jit
 from .jit.jit import jit, with_policy
 from .jit.signature import no_recompile
 from .loops import fori_loop, scan, while_loop
+from .repeated import clear_caches
 from .reverse import custom_gradient, fwd_and_bwd
 from .solve import custom_linear_solve, custom_root
 from .vmap import vmap
@@ -34,6 +35,7 @@ __all__ = [
     "checkpoint",
     "checkpoint_name",
     "checkpoint_policies",
+    "clear_caches",
     "closure_convert",
     "custom_gradient",
     "custom_jvp",

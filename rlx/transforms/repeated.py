@@ -20,8 +20,9 @@ from ..ir.builder import current
 from ..ir.config import Settings, config
 from ..ir.policy import AS_WRITTEN
 from ..runtime import MISS, default_device
+from ..runtime.cache import clear_all
 from ..runtime.session import CompileOptions
-from ..trace import pytree
+from ..trace import pytree, short_ways
 from ..trace.apply import operand_type
 from ..trace.array import Array, default_memory
 from ..trace.host import is_python_scalar
@@ -29,6 +30,7 @@ from ..trace.index import aliasing
 from ..trace.make_graph import Traced, trace
 from .jit.compiled import Compiled, Lowered
 from .jit.identity import PLAIN, Walk, walked
+from .jit.jitted import all_jitted
 from .jit.paths import Arguments
 from .outside import Outside, may_ask_what_it_is, may_change_outside, same
 
@@ -292,6 +294,28 @@ def _is_on_host(x: Any) -> bool:
     if type(x) is Array:
         return x._device is None
     return is_python_scalar(x) or type(x) is np.ndarray or isinstance(x, np.generic)
+
+
+def clear_caches() -> None:
+    """Forget what this process has recorded and compiled; the cache on disk stays.
+
+    Each function is recorded and compiled anew by its next call. What somebody holds goes on:
+    arrays, and what `lower(x).compile()` and `Session.compile` gave.
+
+    >>> import rlx
+    >>> double = rlx.jit(lambda x: x * 2)
+    >>> double(3.0).item(), double.cache_size()
+    (6.0, 1)
+    >>> rlx.clear_caches()
+    >>> double.cache_size()
+    0
+    """
+    for jitted in all_jitted():
+        jitted.cache_clear()
+    _families.clear()
+    _families_of.clear()
+    short_ways.forget()
+    clear_all()
 
 
 def _forget_beyond(most: int) -> None:

@@ -78,7 +78,7 @@ class _Often:
         self.by_print: dict[str, CompiledGraph | None] = {}
 
 
-_often: dict[Any, _Often] = {}
+_often: short_ways.Kinds[_Often] = short_ways.Kinds(MOST_KINDS)
 
 
 def _compiled(graph: Graph) -> CompiledGraph | None:
@@ -90,11 +90,7 @@ def _compiled(graph: Graph) -> CompiledGraph | None:
     if not short_ways.is_open or graph.placed or not graph.results or any(runs_python):
         return None
     key = graph.name, len(graph.nodes), graph.param_types, graph.result_types
-    often = _often.get(key)
-    if often is None:
-        for old in list(_often)[: len(_often) + 1 - MOST_KINDS]:
-            _often.pop(old, None)
-        often = _often.setdefault(key, _Often(graph))
+    often = _often.get(key) or _often.keep(key, _Often(graph))
     often.done += often.work
     if often.done < short_ways.ENOUGH or often.misses > MOST_PRINTS + often.hits:
         return None
@@ -164,4 +160,6 @@ def _recorded(x: Any, param: Value) -> Value:
 
 
 def _host(x: Any, param: Value) -> Any:
+    if isinstance(x, Type):
+        as_operand(x)  # an error: it has no numbers
     return x.host() if isinstance(x, Array) else np.asarray(x, dtype=param.dtype)

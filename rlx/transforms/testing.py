@@ -16,7 +16,7 @@ from ..ir.types import is_complex, is_inexact
 from ..tools.conformance import check_backend
 from ..trace import pytree
 from ..trace.apply import as_operand, operand_type
-from ..trace.arguments import callable_of, choice, count_of, members
+from ..trace.arguments import callable_of, choice, count_of, members, wrong
 from ..trace.axes import number
 from .custom_op import CustomOp
 from .forward import jvp
@@ -155,6 +155,9 @@ def check_op(op: CustomOp, *args: Any, order: int = 2, **attrs: Any) -> None:
     The type rule, compiled code, the derivatives up to an order and batches of every choice of
     arguments must agree with it. Raises an AssertionError where they do not.
     """
+    if not isinstance(op, CustomOp):
+        raise wrong("check_op: op", op, "an op", "pass what rlx.custom_op gave")
+    order = count_of("check_op: order", order, 1)
     arrays = [np.asarray(x) for x in args]
     call = functools.partial(op, **attrs)
     wanted = _arrays(call(*arrays))

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..ir.errors import ArgumentError
 from ..trace import pytree
-from ..trace.arguments import members, wrong
+from ..trace.arguments import callable_of, members, wrong
 from ..trace.key_paths import (
     DictKey,
     FlattenedIndexKey,
@@ -242,6 +242,10 @@ class Partial(functools.partial):
     >>> rlx.jit(lambda f, y: f(y))(add, 3.0).item()
     5.0
     """
+
+    def __new__(cls, func: Any, /, *args: Any, **keywords: Any) -> Partial:
+        """Hold the first arguments of a function."""
+        return super().__new__(cls, callable_of("Partial: func", func), *args, **keywords)
 
 
 def _flatten(partial: Partial) -> tuple[tuple[Any, ...], Any, tuple[str, ...]]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from ... import numpy as rnp
 from ...ir.errors import ArgumentError, ShapeError
+from ...ir.source import user_source
 from ...trace.apply import as_tensor
 from ...trace.arguments import choice, flag, members
 from ...trace.array_arguments import scalar, vector
@@ -198,7 +199,10 @@ def segments_of(
     if length < 1:
         wrong(name, f"nperseg is {length}", "pick a positive number")
     if length > count and isinstance(window, str | tuple):
-        warnings.warn(f"{name}: segments of {length} elements are cut to {count}", stacklevel=4)
+        source = user_source()
+        assert source is not None, "somebody calls it"
+        text = f"{name}: segments of {length} elements are cut to {count}"
+        warnings.warn_explicit(text, UserWarning, source.file, source.line)
         length = count
     overlap = length // 2 if overlap is None else integer(f"{name}: noverlap", overlap)
     transform = length if transform is None else integer(f"{name}: nfft", transform)
@@ -266,29 +270,9 @@ def csd(
     `scaling` "spectrum" gives powers, "density" powers by frequency; `average` is "mean" or
     "median". Without y it is the density of x.
     """
-    return_onesided = flag("csd: return_onesided", return_onesided)
     given = [x] if y is None else [x, y]
-    lines, place, cut = _prepared("csd", given, window, nperseg, noverlap, nfft, axis)
-    choice("csd: scaling", scaling, ("density", "spectrum"))
-    choice("csd: average", average, ("mean", "median"))
-    fs = scalar("csd: fs", fs)
-    is_half = return_onesided and not any(map(rnp.iscomplexobj, lines))
-    transforms = [_transformed(z, cut, _trend_of("csd", detrend), is_half) for z in lines]
-    made = rnp.conj(transforms[0]) * transforms[-1]
-    if y is None:
-        made = rnp.real(made)
-    if scaling == "density":
-        made = made / (fs * rnp.sum(rnp.square(rnp.abs(cut.window))))
-    else:
-        made = made / rnp.square(rnp.abs(rnp.sum(cut.window)))
-    if is_half:  # each frequency stands for its negative as well
-        twice = np.full(made.shape[-2], 2.0)
-        twice[0] = 1.0
-        if cut.transform % 2 == 0:
-            twice[-1] = 1.0
-        made = made * twice.astype(rnp.real(made).dtype)[:, None]
-    frequencies = _frequencies(cut, is_half, made) * fs
-    return frequencies, rnp.moveaxis(_averaged(made, average), -1, place)
+    settings = (window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, average)
+    return _density("csd", given, fs, *settings)
 
 
 def welch(
@@ -306,7 +290,45 @@ def welch(
 ) -> tuple[Any, Any]:
     """Frequencies, and the power spectral density of lines; see `csd`."""
     settings = (window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, average)
-    return csd(x, None, fs, *settings)
+    return _density("welch", [x], fs, *settings)
+
+
+def _density(
+    name: str,
+    given: list[Any],
+    fs: Tensor,
+    window: Any,
+    length: int | None,
+    overlap: int | None,
+    transform: int | None,
+    detrend: Any,
+    return_onesided: bool,
+    scaling: str,
+    axis: int,
+    average: str,
+) -> tuple[Any, Any]:
+    return_onesided = flag(f"{name}: return_onesided", return_onesided)
+    lines, place, cut = _prepared(name, given, window, length, overlap, transform, axis)
+    choice(f"{name}: scaling", scaling, ("density", "spectrum"))
+    choice(f"{name}: average", average, ("mean", "median"))
+    fs = scalar(f"{name}: fs", fs)
+    is_half = return_onesided and not any(map(rnp.iscomplexobj, lines))
+    transforms = [_transformed(z, cut, _trend_of(name, detrend), is_half) for z in lines]
+    made = rnp.conj(transforms[0]) * transforms[-1]
+    if len(given) == 1:
+        made = rnp.real(made)
+    if scaling == "density":
+        made = made / (fs * rnp.sum(rnp.square(rnp.abs(cut.window))))
+    else:
+        made = made / rnp.square(rnp.abs(rnp.sum(cut.window)))
+    if is_half:  # each frequency stands for its negative as well
+        twice = np.full(made.shape[-2], 2.0)
+        twice[0] = 1.0
+        if cut.transform % 2 == 0:
+            twice[-1] = 1.0
+        made = made * twice.astype(rnp.real(made).dtype)[:, None]
+    frequencies = _frequencies(cut, is_half, made) * fs
+    return frequencies, rnp.moveaxis(_averaged(made, average), -1, place)
 
 
 # -- steps ----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import numpy as rnp
-from ...ir.errors import ArgumentError, ShapeError
+from ...ir.errors import ArgumentError, ShapeError, StructureError
 from ...trace import pytree
 from ...trace.apply import as_tensor
 from ...trace.arguments import choice, count_of
@@ -77,6 +77,7 @@ def gmres(
     After `restart` products it starts anew from where it is, `maxiter` times at most.
     """
     choice("gmres: solve_method", solve_method, ("batched", "incremental"))
+    restart = count_of("gmres: restart", restart, 1)
 
     def method(a: Map, b: Any, tol: Any, atol: Any, most: int, m: Map) -> Any:
         return _least_residuals(a, b, tol, atol, most, m, restart)
@@ -102,6 +103,8 @@ def _solved(
     is_symmetric: bool,
 ) -> Any:
     leaves, tree = pytree.flatten(b)
+    if not leaves:
+        raise StructureError(f"{name}: b holds no arrays", fix="give b as a vector")
     leaves = [as_tensor(leaf) for leaf in leaves]
     dtype = result_dtype(*leaves, inexact=True)
 

@@ -13,6 +13,7 @@ from ... import random
 from ...ir.errors import ArgumentError, ShapeError
 from ...trace import pytree
 from ...trace.apply import as_tensor
+from ...trace.arguments import choice
 from ...trace.array_arguments import scalar
 from ...trace.axes import integer, one_axis
 from ..linalg import cho_factor, cho_solve
@@ -37,7 +38,7 @@ def mode(
     >>> mode([3, 1, 3, 1, 2])
     ModeResult(mode=Array(1, dtype=int32), count=Array(2, dtype=int32))
     """
-    _check_policy("mode", nan_policy, ("propagate",))
+    choice("mode: nan_policy", nan_policy, ("propagate",))
     x = rnp.atleast_1d(as_tensor(a))
     rank = x.ndim
     place = 0 if axis is None else one_axis("mode", axis, rank)
@@ -75,12 +76,8 @@ def rankdata(
     >>> rankdata([10, 30, 20, 20]).tolist()
     [1.0, 4.0, 2.5, 2.5]
     """
-    _check_policy("rankdata", nan_policy, ("propagate",))
-    if method not in METHODS:
-        raise ArgumentError(
-            f"rankdata: there is no method {method!r}",
-            fix=f"use one of {', '.join(METHODS)}",
-        )
+    choice("rankdata: nan_policy", nan_policy, ("propagate",))
+    choice("rankdata: method", method, METHODS)
     x = as_tensor(a)
     place = 0 if axis is None else one_axis("rankdata", axis, x.ndim)
     x = rnp.ravel(x) if axis is None else x
@@ -126,7 +123,7 @@ def sem(
     >>> sem([1.0, 3.0, 5.0])
     Array(1.1547005, dtype=float32)
     """
-    _check_policy("sem", nan_policy, ("propagate", "omit"))
+    choice("sem: nan_policy", nan_policy, ("propagate", "omit"))
     (x,) = floats("sem", a)
     ddof = integer("sem: ddof", ddof)
     if nan_policy == "omit":
@@ -134,14 +131,6 @@ def sem(
         return rnp.nanstd(x, axis, ddof=ddof, keepdims=keepdims) / rnp.sqrt(count)
     size = x.size if axis is None else x.shape[one_axis("sem", axis, x.ndim)]
     return rnp.std(x, axis, ddof=ddof, keepdims=keepdims) / rnp.sqrt(rnp.asarray(size, x.dtype))
-
-
-def _check_policy(name: str, policy: str, valid: tuple[str, ...]) -> None:
-    if policy not in valid:
-        raise ArgumentError(
-            f"{name}: the nan_policy {policy!r} is not known",
-            fix=f"use {' or '.join(map(repr, valid))}",
-        )
 
 
 # -- densities estimated from samples: gaussian_kde ------------------------------------------------
