@@ -8,6 +8,7 @@ numbers are arrays of uint32 here, with the words of a key along the last axis.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -42,10 +43,18 @@ def rule(*names: str, knows_keys: bool = False) -> Callable[[Rule], Rule]:
     return enter
 
 
-def same(functions: dict[str, Callable[..., Any]]) -> None:
-    """Enter functions that need the operands of a primitive alone."""
-    for name, fn in functions.items():
-        RULES[name] = lambda equation, *operands, fn=fn: fn(*operands)
+def same(functions: dict[str, Any]) -> None:
+    """Enter functions of a primitive's operands.
+
+    `(function, *names)` is one that takes parameters of these names after them.
+    """
+    for name, entry in functions.items():
+        fn, *names = entry if isinstance(entry, tuple) else (entry,)
+        RULES[name] = functools.partial(_called, fn, names)
+
+
+def _called(fn: Callable[..., Any], names: list[str], equation: Any, *operands: Any) -> Any:
+    return fn(*operands, *(equation.params[name] for name in names))
 
 
 # -- the walk -----------------------------------------------------------------------------------

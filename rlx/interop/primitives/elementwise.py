@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,10 @@ same(
     {
         "add_any": lax.add,
         "and": lax.bitwise_and,
+        "integer_pow": (lax.integer_pow, "y"),
         "not": lax.bitwise_not,
         "or": lax.bitwise_or,
+        "reduce_precision": (lax.reduce_precision, "exponent_bits", "mantissa_bits"),
         "regularized_incomplete_beta": lax.betainc,
         "xor": lax.bitwise_xor,
         "zeros_like": rnp.zeros_like,
@@ -39,25 +42,9 @@ def round_rule(equation: Any, x: Any) -> Any:
     return lax.round(x, int(equation.params["rounding_method"]))
 
 
-@rule("integer_pow")
-def integer_pow_rule(equation: Any, x: Any) -> Any:
-    return lax.integer_pow(x, equation.params["y"])
-
-
-@rule("reduce_precision")
-def reduce_precision_rule(equation: Any, x: Any) -> Any:
-    params = equation.params
-    return lax.reduce_precision(x, params["exponent_bits"], params["mantissa_bits"])
-
-
-@rule("convert_element_type")
+@rule("convert_element_type", "bitcast_convert_type")
 def convert_rule(equation: Any, x: Any) -> Any:
-    return lax.convert_element_type(x, np.dtype(equation.params["new_dtype"]))
-
-
-@rule("bitcast_convert_type")
-def bitcast_rule(equation: Any, x: Any) -> Any:
-    return lax.bitcast_convert_type(x, np.dtype(equation.params["new_dtype"]))
+    return getattr(lax, equation.primitive.name)(x, np.dtype(equation.params["new_dtype"]))
 
 
 @rule("iota")
@@ -119,16 +106,8 @@ def _ranks(x: Any) -> Any:
     return rnp.where(bits < 0, bits ^ np.array(np.iinfo(word).max, word), bits)
 
 
-@rule("eq_to")
-def eq_to_rule(equation: Any, x: Any, y: Any) -> Any:
-    return lax.eq(_ranks(x), _ranks(y))
+def _by_rank(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda x, y: compare(_ranks(x), _ranks(y))
 
 
-@rule("le_to")
-def le_to_rule(equation: Any, x: Any, y: Any) -> Any:
-    return lax.le(_ranks(x), _ranks(y))
-
-
-@rule("lt_to")
-def lt_to_rule(equation: Any, x: Any, y: Any) -> Any:
-    return lax.lt(_ranks(x), _ranks(y))
+same({f"{name}_to": _by_rank(getattr(lax, name)) for name in ("eq", "le", "lt")})

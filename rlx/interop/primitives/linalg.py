@@ -10,7 +10,17 @@ from ...ir.errors import UnknownPrimitive
 from ...numpy.linalg.matrices import adjoint
 from ...trace.apply import apply, as_tensor
 from ...trace.scan import scan
-from ..replay import rule
+from ..replay import rule, same
+
+same(
+    {
+        "cholesky_update": lax.linalg.cholesky_update,
+        "householder_product": lax.linalg.householder_product,
+        "lu": lax.linalg.lu,
+        "lu_pivots_to_permutation": (lax.linalg.lu_pivots_to_permutation, "permutation_size"),
+        "tridiagonal_solve": lax.linalg.tridiagonal_solve,
+    }
+)
 
 
 def _refuse(equation: Any, option: str) -> UnknownPrimitive:
@@ -25,11 +35,6 @@ def _refuse(equation: Any, option: str) -> UnknownPrimitive:
 @rule("cholesky")
 def cholesky_rule(equation: Any, x: Any) -> Any:
     return lax.linalg.cholesky(x, symmetrize_input=False)
-
-
-@rule("cholesky_update")
-def cholesky_update_rule(equation: Any, r: Any, w: Any) -> Any:
-    return lax.linalg.cholesky_update(r, w)
 
 
 @rule("eig")
@@ -52,17 +57,6 @@ def _check_whole(equation: Any, size: int) -> None:
     subset = equation.params["subset_by_index"]
     if subset is not None and tuple(subset) != (0, size):
         raise _refuse(equation, f"subset_by_index={subset}")
-
-
-@rule("lu")
-def lu_rule(equation: Any, x: Any) -> Any:
-    return lax.linalg.lu(x)
-
-
-@rule("lu_pivots_to_permutation")
-def permutation_rule(equation: Any, pivots: Any) -> Any:
-    size = equation.params["permutation_size"]
-    return lax.linalg.lu_pivots_to_permutation(pivots, size)
 
 
 @rule("qr")
@@ -92,16 +86,6 @@ def symmetric_product_rule(equation: Any, a: Any, c: Any) -> Any:
 def triangular_solve_rule(equation: Any, a: Any, b: Any) -> Any:
     names = ("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal")
     return lax.linalg.triangular_solve(a, b, **{name: equation.params[name] for name in names})
-
-
-@rule("tridiagonal_solve")
-def tridiagonal_solve_rule(equation: Any, dl: Any, d: Any, du: Any, b: Any) -> Any:
-    return lax.linalg.tridiagonal_solve(dl, d, du, b)
-
-
-@rule("householder_product")
-def householder_rule(equation: Any, a: Any, taus: Any) -> Any:
-    return lax.linalg.householder_product(a, taus)
 
 
 @rule("geqrf")

@@ -12,7 +12,7 @@ from ... import lax
 from ...ir.errors import UnknownPrimitive
 from ...trace.apply import apply, as_tensor
 from ...transforms import jvp, vjp, vmap
-from ..replay import replay, rule
+from ..replay import replay, rule, same
 
 # -- along axes ---------------------------------------------------------------------------------
 
@@ -20,55 +20,35 @@ from ..replay import replay, rule
 OF_BOOLS = {"reduce_max": lax.reduce_or, "reduce_min": lax.reduce_and}
 
 
-def _along_axes(name: str, function: Callable[..., Any]) -> None:
-    @rule(name)
-    def reduction_rule(equation: Any, x: Any) -> Any:
-        of_bools = OF_BOOLS.get(name) if as_tensor(x).dtype.kind == "b" else None
-        return (of_bools or function)(x, equation.params["axes"])
+@rule(*(f"reduce_{word}" for word in ("sum", "prod", "max", "min", "and", "or", "xor")))
+def reduction_rule(equation: Any, x: Any) -> Any:
+    name = equation.primitive.name
+    of_bools = OF_BOOLS.get(name) if as_tensor(x).dtype.kind == "b" else None
+    return (of_bools or getattr(lax, name))(x, equation.params["axes"])
 
 
-for _word in ("sum", "prod", "max", "min", "and", "or", "xor"):
-    _along_axes(f"reduce_{_word}", getattr(lax, f"reduce_{_word}"))
+@rule("psum", "pmax", "pmin")
+def collective_rule(equation: Any, *xs: Any) -> Any:
+    """What vmap of JAX has made a reduction along axes."""
+    name, axes = equation.primitive.name, equation.params["axes"]
+    if not all(isinstance(axis, int) for axis in axes):
+        raise UnknownPrimitive(
+            f"`{name}` over {axes} needs a mesh of JAX",
+            fix="call it in a function under jax.vmap with this axis_name",
+        )
+    found = [getattr(lax, f"reduce_{name[1:]}")(x, axes) for x in xs]
+    return found if equation.primitive.multiple_results else found[0]
 
 
-def _over_members(name: str, function: Callable[..., Any]) -> None:
-    @rule(name)
-    def collective_rule(equation: Any, *xs: Any) -> Any:
-        """What vmap of JAX has made a reduction along axes."""
-        axes = equation.params["axes"]
-        if not all(isinstance(axis, int) for axis in axes):
-            raise UnknownPrimitive(
-                f"`{name}` over {axes} needs a mesh of JAX",
-                fix="call it in a function under jax.vmap with this axis_name",
-            )
-        found = [function(x, axes) for x in xs]
-        return found if equation.primitive.multiple_results else found[0]
-
-
-for _word in ("sum", "max", "min"):
-    _over_members(f"p{_word}", getattr(lax, f"reduce_{_word}"))
-
-
-@rule("argmax")
-def argmax_rule(equation: Any, x: Any) -> Any:
+@rule("argmax", "argmin")
+def place_rule(equation: Any, x: Any) -> Any:
     (axis,) = equation.params["axes"]
-    return lax.argmax(x, axis, np.dtype(equation.params["index_dtype"]))
+    find = getattr(lax, equation.primitive.name)
+    return find(x, axis, np.dtype(equation.params["index_dtype"]))
 
 
-@rule("argmin")
-def argmin_rule(equation: Any, x: Any) -> Any:
-    (axis,) = equation.params["axes"]
-    return lax.argmin(x, axis, np.dtype(equation.params["index_dtype"]))
-
-
-def _running(name: str, function: Callable[..., Any]) -> None:
-    @rule(name)
-    def running_rule(equation: Any, x: Any) -> Any:
-        return function(x, equation.params["axis"], equation.params["reverse"])
-
-
-for _name in ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"):
-    _running(_name, getattr(lax, _name))
+RUNNING = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
+same({name: (getattr(lax, name), "axis", "reverse") for name in RUNNING})
 
 
 @rule("reduce")

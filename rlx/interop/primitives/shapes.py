@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,23 @@ from ... import lax
 from ... import numpy as rnp
 from ...trace.apply import as_tensor
 from ...trace.tensor import TracedTensor
-from ..replay import RULES, made, rule
+from ..replay import made, rule, same
 from .reductions import of_numbers
+
+same(
+    {
+        "expand_dims": (lax.expand_dims, "dimensions"),
+        "pad": (lax.pad, "padding_config"),
+        "reshape": (lax.reshape, "new_sizes", "dimensions"),
+        "rev": (lax.rev, "dimensions"),
+        "slice": (lax.slice, "start_indices", "limit_indices", "strides"),
+        "split": (lax.split, "sizes", "axis"),
+        "squeeze": (lax.squeeze, "dimensions"),
+        "tile": (lax.tile, "reps"),
+        "transpose": (lax.transpose, "permutation"),
+        "unstack": (lax.unstack, "axis"),
+    }
+)
 
 
 @rule("broadcast_in_dim")
@@ -25,31 +39,6 @@ def broadcast_rule(equation: Any, x: Any, *sizes: Any) -> Any:
     return made("full", shape=params["shape"], value=value, dtype=x.dtype)
 
 
-@rule("reshape")
-def reshape_rule(equation: Any, x: Any, *sizes: Any) -> Any:
-    return lax.reshape(x, equation.params["new_sizes"], equation.params["dimensions"])
-
-
-@rule("squeeze")
-def squeeze_rule(equation: Any, x: Any) -> Any:
-    return lax.squeeze(x, equation.params["dimensions"])
-
-
-@rule("expand_dims")
-def expand_dims_rule(equation: Any, x: Any) -> Any:
-    return lax.expand_dims(x, equation.params["dimensions"])
-
-
-@rule("transpose")
-def transpose_rule(equation: Any, x: Any) -> Any:
-    return lax.transpose(x, equation.params["permutation"])
-
-
-@rule("rev")
-def rev_rule(equation: Any, x: Any) -> Any:
-    return lax.rev(x, equation.params["dimensions"])
-
-
 @rule("concatenate")
 def concatenate_rule(equation: Any, *xs: Any) -> Any:
     return lax.concatenate(xs, equation.params["dimension"])
@@ -58,32 +47,6 @@ def concatenate_rule(equation: Any, *xs: Any) -> Any:
 @rule("stack")
 def stack_rule(equation: Any, *xs: Any) -> Any:
     return lax.stack(xs, equation.params["axis"])
-
-
-@rule("unstack")
-def unstack_rule(equation: Any, x: Any) -> Any:
-    return lax.unstack(x, equation.params["axis"])
-
-
-@rule("split")
-def split_rule(equation: Any, x: Any) -> Any:
-    return lax.split(x, equation.params["sizes"], equation.params["axis"])
-
-
-@rule("tile")
-def tile_rule(equation: Any, x: Any) -> Any:
-    return lax.tile(x, equation.params["reps"])
-
-
-@rule("pad")
-def pad_rule(equation: Any, x: Any, value: Any) -> Any:
-    return lax.pad(x, value, equation.params["padding_config"])
-
-
-@rule("slice")
-def slice_rule(equation: Any, x: Any) -> Any:
-    params = equation.params
-    return lax.slice(x, params["start_indices"], params["limit_indices"], params["strides"])
 
 
 # -- primitives that read and write at computed places ---------------------------------------------
@@ -104,66 +67,49 @@ def _mode(params: dict[str, Any]) -> lax.GatherScatterMode:
     return lax.GatherScatterMode[params["mode"].name]
 
 
+def _numbers(kind: Any, params: dict[str, Any]) -> Any:
+    """The axes that belong together: JAX's fields have the same names."""
+    given = params["dimension_numbers"]
+    return kind(*(getattr(given, name) for name in kind._fields))
+
+
 @rule("gather")
 def gather_rule(equation: Any, x: Any, starts: Any) -> Any:
     params = equation.params
-    numbers = params["dimension_numbers"]
-    return lax.gather(
-        x,
-        starts,
-        lax.GatherDimensionNumbers(
-            numbers.offset_dims,
-            numbers.collapsed_slice_dims,
-            numbers.start_index_map,
-            numbers.operand_batching_dims,
-            numbers.start_indices_batching_dims,
-        ),
-        params["slice_sizes"],
-        mode=_mode(params),
-        fill_value=params["fill_value"],
-    )
+    numbers = _numbers(lax.GatherDimensionNumbers, params)
+    options = {"mode": _mode(params), "fill_value": params["fill_value"]}
+    return lax.gather(x, starts, numbers, params["slice_sizes"], **options)
 
 
-def _scatter(name: str, function: Callable[..., Any]) -> None:
-    @rule(name)
-    def scatter_rule(equation: Any, x: Any, starts: Any, updates: Any) -> Any:
-        params = equation.params
-        numbers = params["dimension_numbers"]
-        return function(
-            x,
-            starts,
-            updates,
-            lax.ScatterDimensionNumbers(
-                numbers.update_window_dims,
-                numbers.inserted_window_dims,
-                numbers.scatter_dims_to_operand_dims,
-                numbers.operand_batching_dims,
-                numbers.scatter_indices_batching_dims,
-            ),
-            unique_indices=params["unique_indices"],
-            mode=_mode(params),
-        )
+SCATTERS = {
+    "scatter": lax.scatter,
+    "scatter-add": lax.scatter_add,
+    "scatter-sub": lax.scatter_sub,
+    "scatter-mul": lax.scatter_mul,
+    "scatter-min": lax.scatter_min,
+    "scatter-max": lax.scatter_max,
+}
 
 
-_scatter("scatter", lax.scatter)
-_scatter("scatter-add", lax.scatter_add)
-_scatter("scatter-sub", lax.scatter_sub)
-_scatter("scatter-mul", lax.scatter_mul)
-_scatter("scatter-min", lax.scatter_min)
-_scatter("scatter-max", lax.scatter_max)
-
-
-plain_scatter = RULES["scatter"]
-
-
-@rule("scatter")
-def scatter_apply_rule(equation: Any, x: Any, starts: Any, updates: Any) -> Any:
+@rule(*SCATTERS)
+def scatter_rule(equation: Any, x: Any, starts: Any, updates: Any) -> Any:
     """A scatter may apply a function to its places, as often as each is named."""
+    name, params = equation.primitive.name, equation.params
+    if name == "scatter" and params["update_jaxpr"] is not None:
+        return _scatter_apply(equation, x, starts, updates)
+    return _scattered(SCATTERS[name], params, x, starts, updates)
+
+
+def _scattered(scatter: Any, params: dict[str, Any], x: Any, starts: Any, updates: Any) -> Any:
+    numbers = _numbers(lax.ScatterDimensionNumbers, params)
+    options = {"unique_indices": params["unique_indices"], "mode": _mode(params)}
+    return scatter(x, starts, updates, numbers, **options)
+
+
+def _scatter_apply(equation: Any, x: Any, starts: Any, updates: Any) -> Any:
     params = equation.params
-    if params["update_jaxpr"] is None:
-        return plain_scatter(equation, x, starts, updates)
     none, ones = (rnp.full_like(y, n, "int32") for y, n in ((x, 0), (updates, 1)))
-    counted = RULES["scatter-add"](equation, none, starts, ones)
+    counted = _scattered(lax.scatter_add, params, none, starts, ones)
     inner = of_numbers(ClosedJaxpr(params["update_jaxpr"], params["update_consts"]))
 
     def applied(times: Any, x: Any) -> Any:
