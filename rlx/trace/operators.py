@@ -31,6 +31,24 @@ def _method(name: str) -> Callable[..., Any]:
     return method
 
 
+def _operators(function: str, name: str) -> tuple[Callable[..., Any], ...]:
+    """The methods of an operator: x + y, y + x and x += y, by a function of `rlx.numpy`."""
+
+    def forward(self: Any, other: Any) -> Any:
+        return _binary(function, self, other)
+
+    def reflected(self: Any, other: Any) -> Any:
+        return _binary(function, other, self)
+
+    def in_place(self: Any, other: Any) -> Any:
+        return _in_place(function, self, other)
+
+    methods = (forward, reflected, in_place)
+    for prefix, method in zip(("", "r", "i"), methods, strict=True):
+        method.__name__ = method.__qualname__ = f"__{prefix}{name}__"
+    return methods
+
+
 def _compress(self: Any, condition: Any, axis: int | None = None, **keywords: Any) -> Any:
     """Same as `rlx.numpy.compress(condition, self, axis)`."""
     return FUNCTIONS["compress"](condition, self, axis, **keywords)
@@ -189,146 +207,23 @@ class Operators:
 
     # -- operators -------------------------------------------------------------------------------
 
-    def __add__(self, other: Any) -> Any:
-        return _binary("add", self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return _binary("add", other, self)
-
-    def __iadd__(self, other: Any) -> Any:
-        return _in_place("add", self, other)
-
-    def __sub__(self, other: Any) -> Any:
-        return _binary("subtract", self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return _binary("subtract", other, self)
-
-    def __isub__(self, other: Any) -> Any:
-        return _in_place("subtract", self, other)
-
-    def __mul__(self, other: Any) -> Any:
-        return _binary("multiply", self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return _binary("multiply", other, self)
-
-    def __imul__(self, other: Any) -> Any:
-        return _in_place("multiply", self, other)
-
-    def __truediv__(self, other: Any) -> Any:
-        return _binary("true_divide", self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return _binary("true_divide", other, self)
-
-    def __itruediv__(self, other: Any) -> Any:
-        return _in_place("true_divide", self, other)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return _binary("floor_divide", self, other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return _binary("floor_divide", other, self)
-
-    def __ifloordiv__(self, other: Any) -> Any:
-        return _in_place("floor_divide", self, other)
-
-    def __mod__(self, other: Any) -> Any:
-        return _binary("remainder", self, other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return _binary("remainder", other, self)
-
-    def __imod__(self, other: Any) -> Any:
-        return _in_place("remainder", self, other)
-
-    def __divmod__(self, other: Any) -> Any:
-        return _binary("divmod", self, other)
-
-    def __rdivmod__(self, other: Any) -> Any:
-        return _binary("divmod", other, self)
-
-    def __pow__(self, other: Any) -> Any:
-        return _binary("power", self, other)
-
-    def __rpow__(self, other: Any) -> Any:
-        return _binary("power", other, self)
-
-    def __ipow__(self, other: Any) -> Any:
-        return _in_place("power", self, other)
-
-    def __matmul__(self, other: Any) -> Any:
-        return _binary("matmul", self, other)
-
-    def __rmatmul__(self, other: Any) -> Any:
-        return _binary("matmul", other, self)
-
-    def __imatmul__(self, other: Any) -> Any:
-        return _in_place("matmul", self, other)
-
-    def __and__(self, other: Any) -> Any:
-        return _binary("bitwise_and", self, other)
-
-    def __rand__(self, other: Any) -> Any:
-        return _binary("bitwise_and", other, self)
-
-    def __iand__(self, other: Any) -> Any:
-        return _in_place("bitwise_and", self, other)
-
-    def __or__(self, other: Any) -> Any:
-        return _binary("bitwise_or", self, other)
-
-    def __ror__(self, other: Any) -> Any:
-        return _binary("bitwise_or", other, self)
-
-    def __ior__(self, other: Any) -> Any:
-        return _in_place("bitwise_or", self, other)
-
-    def __xor__(self, other: Any) -> Any:
-        return _binary("bitwise_xor", self, other)
-
-    def __rxor__(self, other: Any) -> Any:
-        return _binary("bitwise_xor", other, self)
-
-    def __ixor__(self, other: Any) -> Any:
-        return _in_place("bitwise_xor", self, other)
-
-    def __lshift__(self, other: Any) -> Any:
-        return _binary("left_shift", self, other)
-
-    def __rlshift__(self, other: Any) -> Any:
-        return _binary("left_shift", other, self)
-
-    def __ilshift__(self, other: Any) -> Any:
-        return _in_place("left_shift", self, other)
-
-    def __rshift__(self, other: Any) -> Any:
-        return _binary("right_shift", self, other)
-
-    def __rrshift__(self, other: Any) -> Any:
-        return _binary("right_shift", other, self)
-
-    def __irshift__(self, other: Any) -> Any:
-        return _in_place("right_shift", self, other)
-
-    def __eq__(self, other: object) -> Any:
-        return _binary("equal", self, other)
-
-    def __ne__(self, other: object) -> Any:
-        return _binary("not_equal", self, other)
-
-    def __lt__(self, other: Any) -> Any:
-        return _binary("less", self, other)
-
-    def __le__(self, other: Any) -> Any:
-        return _binary("less_equal", self, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return _binary("greater", self, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return _binary("greater_equal", self, other)
+    __add__, __radd__, __iadd__ = _operators("add", "add")
+    __sub__, __rsub__, __isub__ = _operators("subtract", "sub")
+    __mul__, __rmul__, __imul__ = _operators("multiply", "mul")
+    __truediv__, __rtruediv__, __itruediv__ = _operators("true_divide", "truediv")
+    __floordiv__, __rfloordiv__, __ifloordiv__ = _operators("floor_divide", "floordiv")
+    __mod__, __rmod__, __imod__ = _operators("remainder", "mod")
+    __divmod__, __rdivmod__ = _operators("divmod", "divmod")[:2]
+    __pow__, __rpow__, __ipow__ = _operators("power", "pow")
+    __matmul__, __rmatmul__, __imatmul__ = _operators("matmul", "matmul")
+    __and__, __rand__, __iand__ = _operators("bitwise_and", "and")
+    __or__, __ror__, __ior__ = _operators("bitwise_or", "or")
+    __xor__, __rxor__, __ixor__ = _operators("bitwise_xor", "xor")
+    __lshift__, __rlshift__, __ilshift__ = _operators("left_shift", "lshift")
+    __rshift__, __rrshift__, __irshift__ = _operators("right_shift", "rshift")
+    __eq__, __ne__ = _operators("equal", "eq")[0], _operators("not_equal", "ne")[0]
+    __lt__, __le__ = _operators("less", "lt")[0], _operators("less_equal", "le")[0]
+    __gt__, __ge__ = _operators("greater", "gt")[0], _operators("greater_equal", "ge")[0]
 
     def __neg__(self) -> Any:
         return FUNCTIONS["negative"](self)
