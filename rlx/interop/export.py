@@ -281,7 +281,8 @@ class Exported:
         leaves, tree = pytree.flatten((args, kwargs))
         self._check_inputs(tree)
         given = [_operand(as_leaf(x), t) for x, t in zip(leaves, self.in_types, strict=True)]
-        results = self._traced(given) if _any_traced(given) else self._at_once(given)
+        is_traced = any(isinstance(x, TracedTensor) for x in given)
+        results = self._traced(given) if is_traced else self._at_once(given)
         return filled(self._results, iter(results))
 
     def _check_inputs(self, tree: pytree.Structure) -> None:
@@ -351,10 +352,6 @@ class Exported:
             f"{self.__name__} was exported without its custom derivatives",
             fix="export its gradient: rlx.export(rlx.grad(f), ...)",
         )
-
-
-def _any_traced(given: Sequence[Any]) -> bool:
-    return any(isinstance(x, TracedTensor) for x in given)
 
 
 def _operand(x: Any, type: Type) -> Any:

@@ -10,19 +10,12 @@ from .. import numpy as rnp
 from ..ir.errors import ArgumentError, AttributeValueError, DtypeError, ShapeError
 from ..ir.types import as_dtype, is_bool, is_complex, is_inexact
 from ..numpy.bits import joined_bits, split_bits
+from ..numpy.elementwise import named
 from ..trace.apply import apply, as_operand, as_tensor, operand_type
 from ..trace.arguments import choice
 from ..trace.axes import integer
 from ..trace.promotion import broadcast_to, convert, fit_operands
 from .operands import Tensor, elementwise, integers, strict, strict_dtype
-
-
-def _named(fn: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
-    fn.__name__ = fn.__qualname__ = name
-    fn.__module__ = __name__
-    fn.__doc__ = doc
-    return fn
-
 
 WITH_ACCURACY = "cbrt cos exp exp2 expm1 log log1p logistic rsqrt sin sqrt tan tanh".split()
 
@@ -39,11 +32,11 @@ def _unary(name: str, op: str, doc: str) -> Callable[..., Any]:
     def plain(x: Tensor) -> Any:
         return apply(op, as_tensor(x))
 
-    return _named(function if name in WITH_ACCURACY else plain, name, doc)
+    return named(function if name in WITH_ACCURACY else plain, name, doc)
 
 
 def _binary(name: str, op: str, doc: str) -> Callable[[Tensor, Tensor], Any]:
-    return _named(lambda x, y: elementwise(op, name, x, y), name, doc)
+    return named(lambda x, y: elementwise(op, name, x, y), name, doc)
 
 
 # -- one number ---------------------------------------------------------------------------------
@@ -281,14 +274,8 @@ def bitcast_convert_type(operand: Tensor, new_dtype: Any) -> Any:
 # -- special functions and Fourier transforms, without promotion -----------------------------------
 
 
-def lgamma(x: Tensor) -> Any:
-    """The logarithm of the absolute value of the gamma function."""
-    return apply("lgamma", as_tensor(x))
-
-
-def digamma(x: Tensor) -> Any:
-    """The derivative of `lgamma`."""
-    return apply("digamma", as_tensor(x))
+lgamma = _unary("lgamma", "lgamma", "The logarithm of the absolute value of the gamma function.")
+digamma = _unary("digamma", "digamma", "The derivative of `lgamma`.")
 
 
 def polygamma(m: Tensor, x: Tensor) -> Any:
@@ -327,14 +314,12 @@ def betainc(a: Tensor, b: Tensor, x: Tensor) -> Any:
     return elementwise("betainc", "betainc", a, b, x)
 
 
-def bessel_i0e(x: Tensor) -> Any:
-    """The modified Bessel function of order 0, times exp(-|x|)."""
-    return apply("bessel_i0e", as_tensor(x))
-
-
-def bessel_i1e(x: Tensor) -> Any:
-    """The modified Bessel function of order 1, times exp(-|x|)."""
-    return apply("bessel_i1e", as_tensor(x))
+bessel_i0e = _unary(
+    "bessel_i0e", "bessel_i0e", "The modified Bessel function of order 0, times exp(-|x|)."
+)
+bessel_i1e = _unary(
+    "bessel_i1e", "bessel_i1e", "The modified Bessel function of order 1, times exp(-|x|)."
+)
 
 
 class FftType(enum.Enum):

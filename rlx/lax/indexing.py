@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from .. import numpy as rnp
 from ..ir.errors import ArgumentError, DtypeError
 from ..ir.types import is_integer
+from ..numpy.elementwise import named
 from ..trace.apply import apply, as_operand, as_tensor, operand_type
 from ..trace.arguments import callable_of, choice, flag, wrong
 from ..trace.axes import integer, number, one_axis
@@ -306,9 +307,8 @@ def _scatter(name: str, op: str, doc: str) -> Callable[..., Any]:
             unique=flag(f"{name}: unique_indices", unique_indices),
         )
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{doc}\n\n    Windows that do not lie inside are left out, unless moved."
-    return function
+    end = "Windows that do not lie inside are left out, unless moved."
+    return named(function, name, f"{doc}\n\n    {end}")
 
 
 scatter = _scatter("scatter", "scatter", "The array with windows replaced by updates.")

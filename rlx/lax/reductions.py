@@ -12,6 +12,7 @@ from .. import numpy as rnp
 from ..ir.dims import Dim
 from ..ir.errors import ArgumentError, AttributeValueError, RlxError, ShapeError
 from ..ir.types import Type, as_dtype, empty_result
+from ..numpy.elementwise import named
 from ..trace import pytree
 from ..trace.apply import apply, as_tensor, operand_type
 from ..trace.arguments import count_of, flag, wrong
@@ -77,9 +78,7 @@ def _reduction(name: str, doc: str) -> Callable[..., Any]:
         x = as_tensor(operand)
         return apply(name, x, axes=axes_of(name, axes, x.ndim))
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return function
+    return named(function, name, doc)
 
 
 reduce_sum = _reduction("reduce_sum", "The sum along axes.")
@@ -176,9 +175,7 @@ def _running(name: str, doc: str) -> Callable[..., Any]:
             name, x, axis=one_axis(name, axis, x.ndim), reverse=flag(f"{name}: reverse", reverse)
         )
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return function
+    return named(function, name, doc)
 
 
 cumsum = _running("cumsum", "The running sum along an axis.")

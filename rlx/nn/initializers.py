@@ -6,6 +6,7 @@ Enters: `initializer(key, shape, dtype)`. Leaves: an array. The names and number
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from .. import numpy as rnp
 from .. import random
 from ..ir.errors import AttributeValueError, ShapeError
 from ..ir.types import as_dtype, is_complex, is_float
-from ..numpy.reductions import named
+from ..numpy.elementwise import named
 from ..trace.axes import as_shape, integer, one_axis, some_axes
 
 Initializer = Callable[..., Any]
@@ -85,7 +86,7 @@ def variance_scaling(
     """
     _check_one_of("mode", mode, MODES)
     _check_one_of("distribution", distribution, DISTRIBUTIONS)
-    usual = dtype
+    usual, from_minus_one = dtype, functools.partial(random.uniform, minval=-1.0)
 
     def initialize(key: Any, shape: Any, dtype: Any = usual) -> Any:
         sizes = tuple(integer("a size", n) for n in as_shape(shape))
@@ -98,7 +99,7 @@ def variance_scaling(
         if is_complex(dtype):
             return _in_a_circle(key, shape, dtype, distribution == "uniform") * deviation
         if distribution == "uniform":
-            return _drawn(_from_minus_one, key, shape, dtype, math.sqrt(3.0) * deviation)
+            return _drawn(from_minus_one, key, shape, dtype, math.sqrt(3.0) * deviation)
         return truncated_normal(deviation / TRUNCATED_DEVIATION)(key, shape, dtype)
 
     return initialize
@@ -200,10 +201,6 @@ def _drawn(draw: Callable[..., Any], key: Any, shape: Any, dtype: Any, scale: fl
     if dtype.itemsize > 1 or not is_float(dtype):
         return draw(key, shape, dtype) * scale
     return rnp.astype(draw(key, shape, _chosen(None)) * scale, dtype)
-
-
-def _from_minus_one(key: Any, shape: Any, dtype: Any) -> Any:
-    return random.uniform(key, shape, dtype, -1.0)
 
 
 def _chosen(dtype: Any) -> np.dtype:

@@ -23,10 +23,10 @@ from ..trace.operators import Operators
 from ..trace.promotion import FLOAT, broadcast_to, convert_exactly, result_dtype
 from ..trace.pytree import too_deep
 from ..trace.tensor import TracedTensor
-from .arithmetic import astype
-from .elementwise import Tensor, add, divide, multiply, refuse_out
+from .arithmetic import astype, sign
+from .elementwise import Tensor, add, divide, exp, log, multiply, refuse_out
 from .logic import where
-from .manipulation import expand_dims, stack
+from .manipulation import expand_dims, moveaxis, stack
 
 
 def array(
@@ -272,18 +272,12 @@ def linspace(
     result = add(multiply(first, 1 - weight), multiply(last, weight))
     axis = one_axis("linspace", axis, result.ndim)
     if axis:
-        result = result.swapaxes(0, axis) if result.ndim == 2 else _moved(result, axis)
+        result = moveaxis(result, 0, axis)
     if dtype is not None:
         floored = result.dtype != as_dtype(dtype) and is_integer(as_dtype(dtype))
         result = astype(apply("floor", result) if floored else result, dtype)
     result = placed(result, device)
     return (result, step) if retstep else result
-
-
-def _moved(x: Any, axis: int) -> Any:
-    from .manipulation import moveaxis
-
-    return moveaxis(x, 0, axis)
 
 
 def logspace(
@@ -310,9 +304,6 @@ def geomspace(
     axis: int = 0,
 ) -> Any:
     """So many numbers at equal ratios from start to stop, both of one sign."""
-    from .arithmetic import sign
-    from .elementwise import exp, log
-
     start, stop = as_tensor(start), as_tensor(stop)
     sizes = exp(linspace(log(abs(start)), log(abs(stop)), num, endpoint, axis=axis))
     signs = sign(start)
@@ -405,8 +396,6 @@ def diagflat(v: Tensor, k: int = 0) -> Any:
 
 def diagonal(a: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """The elements on a diagonal of two axes, along a last axis."""
-    from .manipulation import moveaxis
-
     offset = integer("diagonal: offset", offset)
     a = moveaxis(a, (axis1, axis2), (-2, -1))
     n, m = a.shape[-2:]

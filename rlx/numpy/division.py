@@ -42,14 +42,10 @@ def floor_divide(x: Tensor, y: Tensor, /) -> Any:
     if not is_float(quotient.dtype):
         return quotient
     x, y = real_numbers("floor_divide", x, y)
-    has_zero, has_infinity = (logical_or(test(x), test(y)) for test in (_is_zero, isinf))
+    has_zero, has_infinity = logical_or(equal(x, 0), equal(y, 0)), logical_or(isinf(x), isinf(y))
     # rounding a zero or an infinity changes nothing, and has no derivative; -0 + 0 is 0
     whole = apply("round", divide(x, y))
     return where(logical_or(has_zero, has_infinity), whole, add(quotient, 0))
-
-
-def _is_zero(x: Any) -> Any:
-    return equal(x, 0)
 
 
 @eager

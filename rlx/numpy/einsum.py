@@ -165,7 +165,8 @@ def _parse(subscripts: str, tensors: Sequence[Any]) -> tuple[list[list[str]], li
         if hidden < 0 or (hidden and "..." not in part):
             raise _einsum_error(f"{part!r} names {named} axes of an array with {x.ndim}")
         inputs.append(_with_dots(part, hidden))
-    widest = max((_count_dots(labels) for labels in inputs), default=0)
+    hidden = [[s for s in labels if s.startswith(".")] for labels in inputs]  # what stands for ...
+    widest = max(map(len, hidden), default=0)
     if arrow:
         output = _with_dots(right, widest)
     else:
@@ -175,11 +176,6 @@ def _parse(subscripts: str, tensors: Sequence[Any]) -> tuple[list[list[str]], li
     if not set(output) <= known or len(set(output)) < len(output):
         raise _einsum_error(f"the result {right!r} must name axes of the operands, each once")
     return inputs, output
-
-
-def _count_dots(labels: Sequence[str]) -> int:
-    """How many labels stand for `...`."""
-    return len([s for s in labels if s.startswith(".")])
 
 
 def _with_dots(part: str, hidden: int) -> list[str]:

@@ -16,23 +16,23 @@ from ..trace.promotion import fit_operands, pointwise, pointwise_at, result_dtyp
 Tensor = Any  # an Array, a TracedTensor, a NumPy array or a Python number
 
 
-def _named(fn: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
-    fn.__name__ = fn.__qualname__ = name
-    fn.__module__ = __name__
-    fn.__doc__ = doc
-    return fn
+def named(function: Callable[..., Any], name: str, doc: str) -> Any:
+    """Give a function that was made by another one its own name and docstring."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
 
 
 def _unary(name: str, op: str, doc: str) -> Callable[[Tensor], Any]:
     """A function of one number; integers become float32."""
-    function = _named(lambda x, /: pointwise(op, x, name=name, inexact=True), name, doc)
+    function = named(lambda x, /: pointwise(op, x, name=name, inexact=True), name, doc)
     return of_one(function, op_named(op, inexact=True))
 
 
 def _binary(
     name: str, op: str, doc: str, *, inexact: bool = False
 ) -> Callable[[Tensor, Tensor], Any]:
-    function = _named(lambda x, y, /: pointwise(op, x, y, name=name, inexact=inexact), name, doc)
+    function = named(lambda x, y, /: pointwise(op, x, y, name=name, inexact=inexact), name, doc)
     return of_two(function, op_named(op, inexact=inexact))
 
 
@@ -88,7 +88,7 @@ def _comparison(name: str, op: str, doc: str) -> Callable[..., Any]:
         (a, b), (c, d) = ((apply("real", z), apply("imag", z)) for z in (x, y))
         return apply("select", apply("eq", a, c), apply(op, b, d), apply(op, a, c))
 
-    return of_two(_named(function, name, doc), op_named(op))
+    return of_two(named(function, name, doc), op_named(op))
 
 
 less = _comparison("less", "lt", "Whether x is less than y.")
@@ -108,7 +108,7 @@ def _arithmetic(name: str, op: str, for_bool: str | None, doc: str) -> Callable[
             return pointwise_at(for_bool, dtype, x, y, name=name)
         return pointwise_at(op, dtype, x, y, name=name)
 
-    return of_two(_named(function, name, doc), op_named(op, for_bool=for_bool))
+    return of_two(named(function, name, doc), op_named(op, for_bool=for_bool))
 
 
 def no_bools(name: str) -> DtypeError:
@@ -139,7 +139,7 @@ def _extreme(name: str, op: str, for_bool: str, doc: str) -> Callable[..., Any]:
         return apply("select", apply("bit_or", apply(beyond, a, c), by_imaginary), x, y)
 
     # of 0.0 and -0.0 machine code may take the other one
-    return of_two(_named(function, name, doc), op_named(op, for_bool=for_bool), has_code=False)
+    return of_two(named(function, name, doc), op_named(op, for_bool=for_bool), has_code=False)
 
 
 maximum = _extreme("maximum", "max", "bit_or", "The greater of two numbers; NaN if one is.")
@@ -152,7 +152,7 @@ def _bitwise(name: str, op: str, doc: str) -> Callable[..., Any]:
         _check_bits(name, dtype, x, y)
         return pointwise_at(op, dtype, x, y, name=name)
 
-    return of_two(_named(function, name, doc), op_named(op, for_bool=op))
+    return of_two(named(function, name, doc), op_named(op, for_bool=op))
 
 
 def _check_bits(name: str, dtype: np.dtype, *operands: Any) -> None:

@@ -23,7 +23,7 @@ from ..trace.arguments import count_of, flag
 from ..trace.axes import one_axis, some_axes
 from ..trace.promotion import broadcast_to, convert, convert_exactly, result_dtype, rounded_once
 from ..transforms.eager import eager
-from .elementwise import Tensor, add, divide, maximum, minimum, multiply, refuse_out
+from .elementwise import Tensor, add, divide, maximum, minimum, multiply, named, refuse_out
 from .logic import truth
 from .logic import where as choose
 from .manipulation import concatenate, ravel, reshape
@@ -51,13 +51,6 @@ def total_dtype(dtype: np.dtype) -> np.dtype:
     if is_integer(dtype) and dtype.itemsize < 4:
         return DTYPES["int32" if is_signed(dtype) else "uint32"]
     return dtype
-
-
-def named(function: Callable[..., Any], name: str, doc: str) -> Any:
-    """Give a function that was made by another one its own name and docstring."""
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return function
 
 
 def _total(name: str, op: str, neutral: int, combine: Callable[..., Any], doc: str) -> Any:

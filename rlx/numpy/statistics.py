@@ -24,7 +24,7 @@ from ..transforms.eager import eager
 from .arithmetic import conj, real, square
 from .contraction import matmul
 from .creation import diagonal
-from .elementwise import Tensor, divide, maximum, multiply, refuse_out, sqrt, subtract
+from .elementwise import Tensor, divide, maximum, multiply, named, refuse_out, sqrt, subtract
 from .logic import isnan, logical_and, logical_not
 from .logic import where as choose
 from .manipulation import atleast_2d, concatenate, squeeze, transpose
@@ -38,7 +38,6 @@ from .reductions import (
     cumsum,
     max,
     min,
-    named,
     prod,
     sum,
 )
@@ -54,14 +53,15 @@ def _inexact(x: Any, dtype: Any) -> tuple[Any, np.dtype]:
     return convert(x, FLOAT if result.name in HALVES else result), result
 
 
-def element_count(x: Any, axis: Axis, where: Any = None) -> Any:
+def element_count(x: Any, axis: Axis, where: Any = None, keepdims: bool = True) -> Any:
     """The number of elements over axes.
 
     It is a Python number where sizes and places are known.
     """
     axes = some_axes("mean", axis, x.ndim)
     if where is not None:
-        return sum(choose(where, 1, convert(multiply(x, 0), DTYPES["int32"])), axis, keepdims=True)
+        ones = choose(where, 1, convert(multiply(x, 0), DTYPES["int32"]))
+        return sum(ones, axis, keepdims=keepdims)
     sizes = [x.shape[i] for i in axes]
     if is_static(sizes):
         return int(np.prod(sizes, dtype=np.int64))
@@ -82,9 +82,7 @@ def mean(
     refuse_out("mean", out)
     a, result = _inexact(as_tensor(a), dtype)
     total = sum(a, axis, keepdims=keepdims, where=where)
-    count = element_count(a, axis, where)
-    if where is not None and not keepdims:
-        count = count.reshape(total.shape)
+    count = element_count(a, axis, where, keepdims)
     return convert(divide(total, count), result)
 
 
@@ -152,9 +150,7 @@ def var(
     else:
         squares = square(offset)
     total = sum(squares, axis, keepdims=keepdims, where=where)
-    count = element_count(a, axis, where)
-    if where is not None and not keepdims:
-        count = count.reshape(total.shape)
+    count = element_count(a, axis, where, keepdims)
     return convert(divide(total, maximum(count - ddof, 0)), result)
 
 

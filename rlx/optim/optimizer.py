@@ -93,11 +93,11 @@ class CountState(NamedTuple):
 def scale(factor: float) -> Optimizer:
     """Multiply by a number."""
     number("scale: the factor", factor)
-    return stateless(lambda grads: pytree.map(lambda g: _array_of(g) * factor, grads))
 
+    def scaled(gradient: Any) -> Any:
+        return (gradient if isinstance(gradient, int | float) else as_tensor(gradient)) * factor
 
-def _array_of(gradient: Any) -> Any:
-    return gradient if isinstance(gradient, int | float) else as_tensor(gradient)
+    return stateless(lambda grads: pytree.map(scaled, grads))
 
 
 def scale_by_learning_rate(learning_rate: LearningRate) -> Optimizer:

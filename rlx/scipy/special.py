@@ -17,6 +17,7 @@ from .. import numpy as rnp
 from ..ir.errors import ArgumentError, DtypeError
 from ..ir.ops.convert import is_half
 from ..ir.types import DTYPES, is_complex, is_integer
+from ..numpy.elementwise import named
 from ..trace import pytree
 from ..trace.apply import apply, as_operand, as_tensor, operand_type
 from ..trace.arguments import count_of, flag
@@ -44,21 +45,14 @@ TERMS = 300  # of a power series for numbers below FAR
 FAR, FAR_TERMS = 100.0, 30  # from there on an asymptotic series
 
 
-def _named(fn: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
-    fn.__name__ = fn.__qualname__ = name
-    fn.__module__ = __name__
-    fn.__doc__ = doc
-    return fn
-
-
 def _unary(name: str, op: str, doc: str) -> Callable[[Tensor], Any]:
     """A function of one number that is one op."""
-    return _named(lambda x: pointwise(op, x, name=name, inexact=True), name, doc)
+    return named(lambda x: pointwise(op, x, name=name, inexact=True), name, doc)
 
 
 def _binary(name: str, op: str, doc: str) -> Callable[[Tensor, Tensor], Any]:
     """A function of two numbers that is one op."""
-    return _named(lambda x, y: pointwise(op, x, y, name=name, inexact=True), name, doc)
+    return named(lambda x, y: pointwise(op, x, y, name=name, inexact=True), name, doc)
 
 
 # -- the gamma function ---------------------------------------------------------------------------

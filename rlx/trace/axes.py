@@ -14,7 +14,6 @@ import numpy as np
 
 from ..ir.dims import Dim, quotient
 from ..ir.errors import ArgumentError, AxisError, RlxError, ShapeError
-from ..ir.source import user_source
 from ..ir.types import Size, check_size
 
 Shape = tuple[Size, ...]
@@ -85,11 +84,7 @@ def as_shape(shape: Any) -> Shape:
             f"the shape {sizes} has a negative size",
             fix="use sizes of 0 or more",
         )
-    try:
-        return check_size(sizes)
-    except ShapeError as error:
-        error.where = str(user_source())
-        raise
+    return check_size(sizes)
 
 
 def _sizes(shape: Any) -> Shape:
@@ -123,7 +118,7 @@ def resolve_shape(name: str, old: Shape, wanted: Any) -> Shape:
     if missing is None:
         raise ShapeError(
             f"{name}: {tuple(old)} cannot be given the shape {new}",
-            fix=f"the sizes other than -1 must divide {_text(math.prod(old))}",
+            fix=f"the sizes other than -1 must divide {math.prod(old)}",
         )
     return tuple(missing if i == holes[0] else n for i, n in enumerate(new))
 
@@ -131,14 +126,10 @@ def resolve_shape(name: str, old: Shape, wanted: Any) -> Shape:
 def _check_count(name: str, old: Shape, new: Shape) -> None:
     if math.prod(old) != math.prod(new):
         raise ShapeError(
-            f"{name}: {tuple(old)} has {_text(math.prod(old))} elements, "
-            f"{tuple(new)} has {_text(math.prod(new))}",
+            f"{name}: {tuple(old)} has {math.prod(old)} elements, "
+            f"{tuple(new)} has {math.prod(new)}",
             fix="pick sizes with the same product, or -1 for one of them",
         )
-
-
-def _text(n: object) -> str:
-    return str(n)
 
 
 def _quotient(old: Shape, given: Sequence[Size]) -> Size | None:

@@ -123,18 +123,14 @@ def _settle(leaves: Sequence[Any], after: Sequence[Type], weak: Sequence[bool]) 
         given = as_operand(leaf)
         is_loose = is_python_scalar(given) or (isinstance(given, TracedTensor) and given.weak)
         if is_loose and operand_type(given).dtype != now.dtype:
-            dtype = now.dtype
-            leaf = lift_leaf(given, now) if result_dtype(given, _stand_in(dtype)) == dtype else leaf
+            meeting = result_dtype(given, scalar_to_numpy(0, now.dtype))
+            leaf = lift_leaf(given, now) if meeting == now.dtype else leaf
         elif is_loose and not is_result_weak:
             leaf = lift_leaf(given, now)
             leaf = TracedTensor(leaf.value) if isinstance(leaf, TracedTensor) else leaf
         changed = changed or leaf is not leaves[len(settled)]
         settled.append(leaf)
     return settled if changed else None
-
-
-def _stand_in(dtype: Any) -> Any:
-    return scalar_to_numpy(0, dtype)
 
 
 def _check_carry(name: str, path: str, before: Type, after: Type, is_weak: bool) -> None:

@@ -158,11 +158,10 @@ def _no_number(dtype: np.dtype, x: Any) -> str:
 
 def default_of(x: bool | int | float | complex) -> np.dtype:
     """The dtype a Python number takes when nothing else decides."""
-    return as_dtype(type(x) if type(x) in PYTHON_SCALARS else _plain_type(x))
-
-
-def _plain_type(x: Any) -> type:
-    return next(kind for kind in PYTHON_SCALARS if isinstance(x, kind))
+    kind = type(x)  # most are of these classes themselves
+    return as_dtype(
+        kind if kind in PYTHON_SCALARS else next(k for k in PYTHON_SCALARS if isinstance(x, k))
+    )
 
 
 def scalar_to_numpy(x: bool | int | float | complex, dtype: np.dtype) -> np.ndarray:

@@ -89,7 +89,7 @@ def trace(
     leaves, in_tree = pytree.flatten((tuple(args), dict(kwargs or {})))
     origins = argument_origins(fn, args, in_tree, name)
     types = [_leaf_type(x, origin) for x, origin in zip(leaves, origins, strict=True)]
-    weak = tuple(_leaf_is_weak(x) for x in leaves)
+    weak = tuple(not isinstance(x, Type) and is_weak(x) for x in leaves)
     with builder.recording(name) as recorder, aliasing.tracing():
         graph, recorder.runs_once = recorder.graph, concrete
         params = [graph.add_param(t, origin) for t, origin in zip(types, origins, strict=True)]
@@ -289,10 +289,6 @@ def advice_for(leaf: Any) -> str:
     if isinstance(leaf, str | bytes | None) or hasattr(leaf, "dtype"):
         return fix
     return f"{fix}, or make\ntheir class a pytree: rlx.tree_util.register_dataclass"
-
-
-def _leaf_is_weak(leaf: Any) -> bool:
-    return not isinstance(leaf, Type) and is_weak(leaf)
 
 
 def _known_arrays(params: Sequence[Value], leaves: Sequence[Any]) -> Any:

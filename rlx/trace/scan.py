@@ -40,7 +40,7 @@ def scan(
     if together is not False and together != 1 and isinstance(count, int) and count:
         group = count if together is True else _divisor(count, together)
         return _unrolled(f, init, arrays, xs_tree, count, reverse, group)
-    rows = pytree.unflatten(xs_tree, [_row(x.type) for x in arrays])
+    rows = pytree.unflatten(xs_tree, [x.type.with_shape(x.shape[1:]) for x in arrays])
     body, carry = trace_body("scan", f, init, _carry_of, rows)
     return _run(body, carry, arrays, count, reverse)
 
@@ -52,10 +52,6 @@ def _carry_of(result: Any) -> Any:
             fix="return carry, y; with nothing to stack return carry, None",
         )
     return result[0]
-
-
-def _row(type: Type) -> Type:
-    return type.with_shape(type.shape[1:])
 
 
 def _length(arrays: Sequence[Any], tree: pytree.Structure, length: int | None) -> Size:

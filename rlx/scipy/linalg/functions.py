@@ -259,11 +259,8 @@ def schur(a: Tensor, output: str = "real") -> tuple[Any, Any]:
 
 
 def _as_complex(x: Any) -> Any:
-    return x if numpy.iscomplexobj(x) else numpy.astype(x, _complex_dtype(x))
-
-
-def _complex_dtype(x: Any) -> str:
-    return "complex128" if x.dtype.name in ("float64", "complex128") else "complex64"
+    dtype = "complex128" if x.dtype.name == "float64" else "complex64"
+    return x if numpy.iscomplexobj(x) else numpy.astype(x, dtype)
 
 
 def hessenberg(

@@ -64,7 +64,8 @@ def from_matrix(m: Any) -> Any:
     Of four formulas it is the one that divides by the greatest number.
     """
     trace = m[..., 0, 0] + m[..., 1, 1] + m[..., 2, 2]
-    made = [rnp.stack([*_off(m), 1 + trace], axis=-1)]
+    off = [m[..., k, j] - m[..., j, k] for j, k in ((1, 2), (2, 0), (0, 1))]
+    made = [rnp.stack([*off, 1 + trace], axis=-1)]
     for i in range(3):
         j, k = (i + 1) % 3, (i + 2) % 3
         parts = [rnp.zeros_like(trace)] * 4
@@ -79,10 +80,6 @@ def from_matrix(m: Any) -> Any:
     for i in (1, 2, 3):
         result = rnp.where((best == i)[..., None], made[i], result)
     return normalized(result)
-
-
-def _off(m: Any) -> list[Any]:
-    return [m[..., k, j] - m[..., j, k] for j, k in ((1, 2), (2, 0), (0, 1))]
 
 
 def from_vector(v: Any) -> Any:

@@ -43,7 +43,7 @@ def masked(
     whole = (*items[:place], *[slice(None)] * mask.ndim, *items[place + 1 :])
     view, before = x.at[whole].get(**options), _axes_of(items[:place])
     rest = (*view.shape[:before], *view.shape[before + mask.ndim :])
-    front = _front(items, place)
+    front = _front(items)
     if not _is_one_value(values, len(rest) + 1, front):
         if mask.concrete is not None:
             return None
@@ -62,7 +62,7 @@ def _axes_of(items: list[Any]) -> int:
     return sum(item is None or isinstance(item, slice) for item in items)
 
 
-def _front(items: list[Any], place: int) -> int:
+def _front(items: list[Any]) -> int:
     """Before which of the other axes NumPy counts the places of the mask."""
     taken = [i for i, item in enumerate(items) if is_advanced(item)]
     together = taken[-1] - taken[0] + 1 == len(taken)

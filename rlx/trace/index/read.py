@@ -355,13 +355,14 @@ def offset_axes(plan: Plan, batch_rank: int) -> tuple[int, ...]:
     return tuple(i if i < front else i + batch_rank for i in range(kept))
 
 
-def _axis_kinds(plan: Plan) -> list[str]:
+def axis_kinds(plan: Plan) -> list[str]:
+    """What each axis of the view becomes: "keep", "drop" or "take"."""
     return [kind for kind in plan.kinds if kind not in ("new", "gap")]
 
 
 def taken_axes(plan: Plan) -> list[int]:
     """The axes of the view along which index arrays take."""
-    return [i for i, kind in enumerate(_axis_kinds(plan)) if kind == "take"]
+    return [i for i, kind in enumerate(axis_kinds(plan)) if kind == "take"]
 
 
 def index_vectors(arrays: list[Any], like: Any) -> Any:
@@ -380,7 +381,7 @@ def index_vectors(arrays: list[Any], like: Any) -> Any:
 
 
 def _broadcast_known(arrays: list[Any]) -> list[np.ndarray]:
-    _places_shape(arrays)
+    _places_shape(arrays)  # an error if they do not fit together
     return list(np.broadcast_arrays(*arrays))
 
 

@@ -23,6 +23,7 @@ from .items import INDEX, index_dtype, with_flags
 from .masks import Chosen, fits, masked, misfit
 from .read import (
     Plan,
+    axis_kinds,
     batch_place,
     index_vectors,
     offset_axes,
@@ -198,7 +199,7 @@ def _update_slice(
     if combine not in ("set", "add"):
         old = take_plan(x, plan, "clip")
         combine, values = "set", convert(meaning(old, values), x.dtype)
-    view, indexed = _view_shapes(x, plan)
+    view, indexed = _view_shapes(plan)
     part = _fitted(values, indexed, view, x)
     part = apply("flip", part, axes=tuple(plan.flipped)) if plan.flipped else part
     if combine == "set" and all(step == 1 for step in plan.step):
@@ -216,7 +217,7 @@ def _place(start: Any) -> Any:
     return start if isinstance(start, Dim) else np.asarray(start, index_dtype(INDEX, start))
 
 
-def _view_shapes(x: Any, plan: Plan) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def _view_shapes(plan: Plan) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The shape of the sliced view, and of what the index gives."""
     sizes = [
         max((b - a + step - 1) // step, 0) if isinstance(b - a, int) else (b - a + step - 1) // step
@@ -255,16 +256,16 @@ def _scatter(x: Any, plan: Plan, values: Any, combine: str, mode: str, unique: b
     """Updates at index arrays; slices become the start and size of a window."""
     arrays, axes = list(plan.arrays), taken_axes(plan)
     rank = max(len(a.shape) for a in arrays)
-    starts = [i for i, kind in enumerate(_kinds(plan)) if kind == "keep" and plan.start[i]]
+    starts = [i for i, kind in enumerate(axis_kinds(plan)) if kind == "keep" and plan.start[i]]
     indices = index_vectors([*arrays, *(_place(plan.start[i]) for i in starts)], like=x)
     batch = tuple(indices.shape[:-1])
-    view, front = _view_shapes(x, plan)[0], batch_place(plan)
-    kept = [view[i] for i, kind in enumerate(_kinds(plan)) if kind == "keep"]
+    view, front = _view_shapes(plan)[0], batch_place(plan)
+    kept = [view[i] for i, kind in enumerate(axis_kinds(plan)) if kind == "keep"]
     shape = (*kept[:front], *batch, *kept[front:])
-    updates = _fitted(values, _indexed_shape(plan, shape, rank), shape, x)
+    updates = _fitted(values, result_shape(shape, plan, rank), shape, x)
     window = offset_axes(plan, rank)
     if plan.flipped:
-        turned = [i for i, kind in enumerate(_kinds(plan)) if kind == "keep"]
+        turned = [i for i, kind in enumerate(axis_kinds(plan)) if kind == "keep"]
         axes_of_view = tuple(window[turned.index(i)] for i in plan.flipped)
         updates = apply("flip", updates, axes=axes_of_view)
     return apply(
@@ -280,14 +281,6 @@ def _scatter(x: Any, plan: Plan, values: Any, combine: str, mode: str, unique: b
         mode=mode,
         unique=unique,
     )
-
-
-def _kinds(plan: Plan) -> list[str]:
-    return [kind for kind in plan.kinds if kind not in ("new", "gap")]
-
-
-def _indexed_shape(plan: Plan, shape: tuple[Any, ...], rank: int) -> tuple[Any, ...]:
-    return result_shape(shape, plan, rank)
 
 
 def _by_number(x: Any, plan: Plan, values: Any, combine: str, mode: str, unique: bool) -> Any:
