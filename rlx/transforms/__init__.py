@@ -1,8 +1,8 @@
 """Transforms: jit, derivatives of both modes, batching, custom rules, checkpoint.
 
-Enters: a Python function. Leaves: a function. The engines (`jvp.py`, `linearize.py`,
-`transpose.py`, `batch.py`) go from graph to graph and name no op. Uses ir, trace and runtime.
-Read `jvp.py` first.
+Each takes a Python function and gives one. The engines (`jvp.py`, `linearize.py`, `transpose.py`,
+`vmap.py`) go from graph to graph and name no op. May use ir, trace and runtime. Read `jvp.py`
+first.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Memory for time: what reverse mode keeps, and what it computes again."""
+"""Rematerialization: what reverse mode stores, and what it recomputes."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def checkpoint(
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
 ) -> Callable[..., Any]:
-    """Give a function that computes its intermediate values again in reverse mode.
+    """Make a function recompute its intermediate values in reverse mode.
 
-    `policy` tells which are kept nevertheless; `rlx.checkpoint_policies` has some. Without
-    `prevent_cse` the compiler may find that a value is already there, and keep it. Arguments of
+    `policy` says which are stored nevertheless; `rlx.checkpoint_policies` has some. Without
+    `prevent_cse` common subexpression elimination may find and keep a value. Arguments of
     `static_argnums`, and those passed by a name of `static_argnames`, reach the function as they
     are.
 
@@ -75,7 +75,7 @@ remat = checkpoint
 
 
 def checkpoint_name(tree: Any, name: str) -> Any:
-    """Give arrays a name, by which the policy of a checkpoint keeps them or not.
+    """Name arrays, so that the policy of a checkpoint can say whether to store them.
 
     >>> import rlx
     >>> policy = rlx.checkpoint_policies.save_only_these_names("sine")
@@ -93,7 +93,7 @@ def checkpoint_name(tree: Any, name: str) -> Any:
 
 
 def saved_residuals(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tuple[Type, str]]:
-    """List what reverse mode of a function keeps: the type, and what it is.
+    """List the residuals of a function: the type and the origin of each.
 
     >>> import rlx
     >>> len(saved_residuals(lambda x: rlx.numpy.sin(x), 1.0))
@@ -111,13 +111,13 @@ def saved_residuals(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> list[t
 
 
 def print_saved_residuals(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-    """Print what reverse mode of a function keeps, a line for each array."""
+    """Print the residuals of a function, a line for each array."""
     for type, text in saved_residuals(fn, *args, **kwargs):
         print(type, text)
 
 
 def _opened(graph: Graph) -> Graph:
-    """The graph with nested graphs that run once in the places of their calls."""
+    """Inline nested graphs that run once."""
 
     def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
         if isinstance(node.op.rules.body, Call):

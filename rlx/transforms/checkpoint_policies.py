@@ -1,7 +1,7 @@
-"""Which values `rlx.checkpoint` keeps for reverse mode.
+"""Policies of `rlx.checkpoint`: which residuals to store.
 
 A policy is a function `(op, *operand_types, **attrs) -> bool`: whether the results of such a node
-are kept. What is not kept is computed again from what is. Here are those of JAX.
+are stored. All others are recomputed from these. The policies are those of JAX.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ def __dir__() -> list[str]:
 
 
 def everything_saveable(op: Any, *types: Any, **attrs: Any) -> bool:
-    """Keep everything, as without a checkpoint."""
+    """Store everything, as without a checkpoint."""
     return True
 
 
 def nothing_saveable(op: Any, *types: Any, **attrs: Any) -> bool:
-    """Keep the arguments alone, as without a policy."""
+    """Store the arguments only, as without a policy."""
     return False
 
 
 def dots_saveable(op: Any, *types: Any, **attrs: Any) -> bool:
-    """Keep products of matrices and convolutions, which cost much to compute again."""
+    """Store matrix products and convolutions, which are expensive to recompute."""
     return op in (OPS["dot_general"], OPS["conv_general_dilated"])
 
 
 def dots_with_no_batch_dims_saveable(op: Any, *types: Any, **attrs: Any) -> bool:
-    """Keep products of matrices that are no batch of products.
+    """Store matrix products without batch axes, as those with weights.
 
-    Those are with weights; products of activations, as in attention, are computed again.
+    Products of activations, as in attention, are recomputed.
     """
     return op is OPS["dot_general"] and not any(attrs["batch"])
 
@@ -61,7 +61,7 @@ checkpoint_dots_with_no_batch_dims = dots_with_no_batch_dims_saveable
 
 @dataclass(frozen=True)
 class _Names:
-    """Keep by names: `listed` tells of the names given, `unnamed` of what has no name."""
+    """A policy by names: whether to store `listed` names, and values without one."""
 
     names: frozenset[str]
     listed: bool
@@ -83,20 +83,20 @@ class _Either:
 
 
 def save_only_these_names(*names: str) -> Policy:
-    """Keep what `checkpoint_name` gives one of these names."""
+    """Store values that `checkpoint_name` gives one of these names."""
     return _Names(frozenset(names), listed=True, unnamed=False)
 
 
 def save_any_names_but_these(*names: str) -> Policy:
-    """Keep what `checkpoint_name` gives any other name."""
+    """Store values that `checkpoint_name` gives any other name."""
     return _Names(frozenset(names), listed=False, unnamed=False)
 
 
 def save_anything_except_these_names(*names: str) -> Policy:
-    """Keep everything but what `checkpoint_name` gives one of these names."""
+    """Store all values except those that `checkpoint_name` gives one of these names."""
     return _Names(frozenset(names), listed=False, unnamed=True)
 
 
 def save_from_both_policies(first: Policy, second: Policy) -> Policy:
-    """Keep what one policy or the other keeps."""
+    """Store what either policy stores."""
     return _Either(first, second)

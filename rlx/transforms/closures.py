@@ -1,4 +1,4 @@
-"""Functions that hold arrays: what vjp and linearize give, and closures opened."""
+"""Closures over arrays: as pytrees, and converted to functions without any."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .run_graph import plain, run_graph
 
 @final
 class Closure:
-    """A function with the arrays it needs: a pytree of those arrays.
+    """A closure: a function with the arrays it needs, as a pytree.
 
-    So a compiled function may return it, and a loop may carry it.
+    A compiled function may return it, and a loop may carry it.
     """
 
     def __init__(self, fn: Callable[..., Any], arrays: Sequence[Any]) -> None:
@@ -38,11 +38,12 @@ pytree.register_class(Closure, lambda held: (held._arrays, held._fn), Closure)
 def closure_convert(
     fun: Callable[..., Any], *example_args: Any
 ) -> tuple[Callable[..., Any], list[Any]]:
-    """Give a function that takes what `fun` holds as arguments, and what it holds.
+    """Convert a closure to a function of its captured arrays, and give these.
 
-    What it holds are traced arrays of floats, which derivatives may move; other things stay
-    inside. `example_args` are arguments as `fun` will get. For functions with custom rules that
-    take a function: so its derivatives by what it holds are not lost.
+    Captured are traced arrays of floats, by which one may differentiate; other things stay in the
+    function, which takes the captured arrays after its arguments. `example_args` are arguments as
+    `fun` will get. Functions with custom rules use it for functions among their arguments, so that
+    derivatives by captured arrays are not lost.
 
     >>> import rlx
     >>> def twice_of(x):
@@ -58,7 +59,7 @@ def closure_convert(
 def opened(
     fn: Callable[..., Any], args: Sequence[Any], is_held: Callable[[Value], bool]
 ) -> tuple[Callable[..., Any], list[Any]]:
-    """`closure_convert` that takes out the traced arrays that `is_held` tells."""
+    """`closure_convert` for the traced arrays that `is_held` selects."""
     traced = trace(fn, args)
     captures = traced.captures
     moves = [isinstance(c, Value) and is_held(c) for c in captures]

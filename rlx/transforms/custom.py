@@ -1,8 +1,7 @@
-"""User-given derivatives.
+"""Custom derivatives: custom_jvp, custom_vjp and stop_gradient.
 
-Here are custom_jvp, custom_vjp and stop_gradient. A user's rule runs while a derivative
-graph is recorded. What it uses from outside is found among the operands of the call, or becomes a
-constant.
+A user's rule runs while a derivative graph is recorded. Values that it captures are operands of
+the call, or become constants.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def apply_nested(op: str, traced: Traced, args: Any, **attrs: Any) -> Any:
 
 
 class _Custom(ABC):
-    """What functions with custom rules share: arguments by name, and fixed arguments."""
+    """The shared part of functions with custom rules: names, and fixed arguments."""
 
     @abstractmethod
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
@@ -77,7 +76,7 @@ class _Custom(ABC):
         return self if instance is None else functools.partial(self, instance)
 
     def _positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """All arguments by position, with defaults: rules know no names."""
+        """Bind all arguments by position, with defaults, since rules know no names."""
         bound = inspect.signature(self._fn).bind(*args, **kwargs)
         bound.apply_defaults()
         if bound.kwargs:
@@ -88,7 +87,7 @@ class _Custom(ABC):
         return list(bound.args)
 
     def _cut(self, args: list[Any]) -> tuple[list[Any], list[Any], Callable[..., Any]]:
-        """The fixed arguments, the others, and the function of the others."""
+        """Split off the fixed arguments, and give the function of the others."""
         places = {i % len(args) for i in self._nondiff}
         fixed = [args[i] for i in sorted(places)]
         free = [x for i, x in enumerate(args) if i not in places]
@@ -103,7 +102,7 @@ class _Custom(ABC):
 
 
 class custom_jvp(_Custom):
-    """A function whose derivative the user gives.
+    """Give a function a custom derivative (Jacobian-vector product).
 
     Arguments in `nondiff_argnums` may be anything; the rule gets them first.
 
@@ -130,7 +129,7 @@ class custom_jvp(_Custom):
         return rule
 
     def defjvp(self, rule: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
-        """Set the derivative: `rule(primals, tangents)` gives (value, tangent).
+        """Set the JVP rule: `rule(primals, tangents)` gives (value, tangent).
 
         With `symbolic_zeros` a tangent that is zero is a `rlx.SymbolicZero`.
         """
@@ -138,10 +137,10 @@ class custom_jvp(_Custom):
         return rule
 
     def defjvps(self, *rules: Callable[..., Any] | None) -> None:
-        """Set the derivative by each argument.
+        """Set a JVP rule for each argument.
 
-        `rule(tangent, value, *primals)` gives a tangent. None is for an argument on which the value
-        does not depend.
+        `rule(tangent, value, *primals)` gives a tangent. None stands for an argument on which the
+        value does not depend.
         """
         if self._nondiff:
             raise ArgumentError(
@@ -187,7 +186,7 @@ class custom_jvp(_Custom):
         return apply_nested("custom_jvp_call", traced, (tuple(free), {}), **rules)
 
     def _transposed(self, traced: Traced) -> dict[str, Any]:
-        """The rule for a function that is linear in its last argument."""
+        """Make the rules of a function that is linear in its last argument."""
         if self._transpose is None:
             return {}
         user_rule, args = self._transpose, traced.in_tree.children()[0].children()
@@ -207,7 +206,7 @@ class custom_jvp(_Custom):
 
 
 class custom_vjp(_Custom):
-    """A function whose reverse-mode derivative the user gives as two functions.
+    """Give a function a custom reverse-mode derivative, as two functions.
 
     Arguments in `nondiff_argnums` may be anything; `forward` gets them in their places,
     `backward` gets them first.
@@ -230,7 +229,7 @@ class custom_vjp(_Custom):
         backward: Callable[..., Any],
         symbolic_zeros: bool = False,
     ) -> None:
-        """Set the rules.
+        """Set the forward and the backward rule.
 
         `forward(*args)` gives (value, residuals); `backward(residuals, cotangent)` gives a tuple
         with a cotangent, or None for zero, for each argument. With `symbolic_zeros` the arrays
@@ -260,7 +259,7 @@ class custom_vjp(_Custom):
     def _vjp_rules(
         self, traced: Traced, everything: list[Any], fixed: list[Any]
     ) -> tuple[Rule, Rule]:
-        """The rules as functions of values; what the call captured is a residual too."""
+        """The rules as functions of values, with captured values among the residuals."""
         assert self._rules is not None
         forward_rule, backward_rule = self._rules
         places = {i % len(everything) for i in self._nondiff}
@@ -306,25 +305,25 @@ class custom_vjp(_Custom):
 
 
 class _Residuals:
-    """What a forward rule keeps: arrays, and Python values as they are."""
+    """Residuals of a forward rule: arrays, and Python values as they are."""
 
     def __init__(self) -> None:
         self.is_array: list[bool] = []
 
     def arrays_of(self, kept: Any) -> list[Any]:
-        """Remember the containers and the Python values, such as a shape; give the arrays."""
+        """Give the arrays, and remember containers and Python values, such as shapes."""
         leaves, self._structure = pytree.flatten(kept)
         self.is_array = [isinstance(x, Operators | np.ndarray | np.generic) for x in leaves]
         self._plain = pick(leaves, self.is_array, False)
         return pick(leaves, self.is_array)
 
     def with_arrays(self, arrays: Sequence[Any]) -> Any:
-        """The containers with their Python values and the given arrays."""
+        """Rebuild the containers with their Python values and the given arrays."""
         return pytree.unflatten(self._structure, weave(self.is_array, arrays, self._plain))
 
 
 def named_rule(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """The function under the name of a rule, for errors."""
+    """Name a function after its rule, for errors."""
 
     def rule(*args: Any) -> Any:
         return fn(*args)
@@ -336,9 +335,9 @@ def named_rule(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
 def record_rule(
     rule: Callable[..., Any], args: Sequence[Any], captures: Sequence[Any], held: Sequence[Value]
 ) -> Any:
-    """Record a user's rule in the current graph; gives what it returns.
+    """Record a user's rule in the current graph, and give its results.
 
-    `held` are the values that stand for `captures`, the outside things its function uses.
+    `held` are the values that stand for `captures`, which the function uses from outside.
     """
     try:
         traced = trace(rule, args)
@@ -376,9 +375,9 @@ def _pair(found: Any, what: str, needed: str) -> tuple[Any, Any]:
 def _matching(
     what: str, tree: Any, spec: pytree.Structure, types: Sequence[Type], *, is_slope: bool = True
 ) -> list[Value]:
-    """The values of what a rule returned, checked against a structure and types.
+    """Values of a rule's results, checked against a structure and types.
 
-    In a slope None stands for zero, and so does anything for an integer.
+    In a derivative None stands for zero, and so does anything for an integer.
     """
     given = pytree.flatten_like(spec, tree, what, ("what is wanted", "what it returned"))
     return values_of(what, given, types, pytree.paths(spec), is_slope)
@@ -387,7 +386,7 @@ def _matching(
 def values_of(
     what: str, given: Sequence[Any], types: Sequence[Type], paths: Sequence[str], is_slope: bool
 ) -> list[Value]:
-    """The values of arrays that a rule returned, checked against types."""
+    """Values of arrays that a rule returned, checked against types."""
     found = []
     for x, type, path in zip(given, types, paths, strict=True):
         is_zero = x is None or isinstance(x, SymbolicZero)
@@ -428,7 +427,7 @@ def _no_rule(fn: Any, what: str) -> GradientError:
 
 
 def stop_gradient(x: Any) -> Any:
-    """Give the same arrays with a zero derivative.
+    """Give arrays unchanged, with a zero derivative.
 
     >>> import rlx
     >>> float(rlx.grad(lambda x: x * rlx.stop_gradient(x))(3.0))

@@ -1,6 +1,6 @@
-"""Ops of users: a NumPy function becomes an op that all transforms know.
+"""Custom ops: a NumPy function becomes an op that all transforms know.
 
-What an op of the house has in its room a user's op has as methods: see `CustomOp`.
+The rules that ops of rlx have in their files are methods here: see `CustomOp`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Types = Sequence[Type]
 class CustomOp:
     """An op made of a NumPy function by `custom_op`.
 
-    The methods give what is known of it besides, each as a decorator:
+    Its methods attach rules, each as a decorator:
 
     - `deftype(fn)`: `fn(*specs, **attrs)` gives the `rlx.spec` of the result, or a tuple of them.
       Needed unless the op is elementwise and of floats.
@@ -102,7 +102,7 @@ class CustomOp:
                 ) from None
 
     def _changed(self) -> None:
-        """Let what was compiled with the rules as they were be compiled anew."""
+        """Invalidate what was compiled with the old rules."""
         self.op.revision += 1
         if self._is_used:
             for jitted in all_jitted():
@@ -136,7 +136,7 @@ class CustomOp:
         )
 
     def defformula(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Set the meaning in functions of `rlx.numpy`, for compiled code."""
+        """Set the op's definition in functions of `rlx.numpy`, for compiled code."""
 
         def formula(*args: Value, **attrs: Any) -> Any:
             types = self.op.infer([a.type for a in args], attrs)
@@ -167,7 +167,7 @@ class CustomOp:
         return attach
 
     def samples(self, *args: Any, **keywords: Any) -> None:
-        """Give an example for the audit, as for an op of the house."""
+        """Add an example for the tests of ops."""
         self.op.samples(*args, **keywords)
 
     # -- derivatives ----------------------------------------------------------------------------
@@ -187,11 +187,11 @@ class CustomOp:
         self._changed()
 
     def nondifferentiable(self, reason: str) -> None:
-        """State that the op has no derivative; its tangents are zero."""
+        """Declare that the op has no derivative: its tangents are zero."""
         self._derive("nondifferentiable", reason)
 
     def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Set the derivative: `rule(primals, tangents, **attrs)` gives (result, tangent)."""
+        """Set the JVP rule: `rule(primals, tangents, **attrs)` gives (result, tangent)."""
 
         def pushed(primals: Any, tangents: Any, **attrs: Any) -> Any:
             given = tuple(from_values(primals)), tuple(from_values(filled(tangents, primals)))
@@ -209,7 +209,7 @@ class CustomOp:
         return rule
 
     def defjvps(self, *rules: Callable[..., Any] | None) -> None:
-        """Set the derivative by each argument: `rule(tangent, result, *args, **attrs)`."""
+        """Set a JVP rule for each argument: `rule(tangent, result, *args, **attrs)`."""
         if len(rules) != len(self.op.operand_names) and not self.op.is_variadic:
             raise self._wrong_count("defjvps", f"{len(self.op.operand_names)} rules")
 
@@ -223,7 +223,7 @@ class CustomOp:
         self._derive("jvp", [rule and of(rule) for rule in rules])
 
     def defvjp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Set the reverse-mode derivative: a cotangent for each argument."""
+        """Set the VJP rule, which gives a cotangent for each argument."""
 
         def pushed(primals: Sequence[Value], tangents: Any, **attrs: Any) -> Any:
             results = self.op.apply(primals, attrs)
@@ -254,7 +254,7 @@ class CustomOp:
     # -- batches --------------------------------------------------------------------------------
 
     def defvmap(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Set batching: `rule(axis_size, is_batched, *args)`, see the class."""
+        """Set the batching rule: `rule(axis_size, is_batched, *args)`, see the class."""
 
         def batch(args: Sequence[Value], batched: Sequence[bool], **attrs: Any) -> Any:
             size = batch_size(args, batched)
@@ -312,7 +312,7 @@ class CustomOp:
 def custom_op(
     fn: Callable[..., Any] | None = None, *, name: str | None = None, elementwise: bool = False
 ) -> Any:
-    """Make an op of a NumPy function: a decorator.
+    """Make an op of a NumPy function, as a decorator.
 
     An elementwise op takes arguments as `rlx.numpy` does, and gives floats of their common shape
     and dtype. Another one needs a type rule. The methods of `CustomOp` give derivatives, batches
@@ -349,7 +349,7 @@ def custom_op(
 
 
 def _on_copies(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The function on arrays of its own, which it may write to and keep."""
+    """Call the function on copies, which it may write to and keep."""
 
     def called(*arrays: np.ndarray, **attrs: Any) -> Any:
         return fn(*map(np.array, arrays), **attrs)

@@ -1,4 +1,4 @@
-"""`eager`: functions whose calls on known arrays run compiled once frequent.
+"""`eager`: functions outside of `jit` that are compiled once they run often.
 
 Outside of `jit` a function of several ops runs op by op at first. Of each kind of calls (the dtypes
 and shapes of arrays, the values of all other arguments) the work is counted: twice the numbers of
@@ -38,7 +38,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class _Kind:
-    """Calls with arguments of one kind: the work so far, and the compiled code."""
+    """Calls with arguments of one kind: their work so far, and the compiled code."""
 
     __slots__ = ("done", "run", "stays")
 
@@ -51,7 +51,7 @@ def _missed(*arrays: Any) -> Any:
 
 
 def eager(function: Function) -> Function:
-    """Let calls of a function on known arrays run compiled, once they came often.
+    """Compile a function for calls on known arrays once these have been frequent.
 
     It must give arrays that depend on nothing but its arguments, and look at no elements. Arguments
     that are neither arrays nor constants (traced values, lists, functions) leave it as it is.
@@ -97,7 +97,7 @@ def eager(function: Function) -> Function:
 
 
 def _is_due(kind: _Kind, arrays: Sequence[Any]) -> bool:
-    """Whether the kind is to be compiled, with one more call."""
+    """Count one more call, and tell whether the kind is to be compiled."""
     kind.done += max(FEW, 2 * sum(x.size for x in arrays))
     return kind.done >= short_ways.ENOUGH
 
@@ -109,7 +109,7 @@ def _compiled(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    """Compile a kind of calls, and run it; what cannot be compiled goes on as before."""
+    """Compile a kind of calls and run it, or go on as before if that fails."""
 
     kind.stays = True
     code = _code(function, arrays, args, kwargs) if all(x.dtype in _KNOWN for x in arrays) else None
@@ -127,7 +127,7 @@ def _code(
     kwargs: dict[str, Any],
     accepts: Callable[[Graph], bool] = lambda graph: True,
 ) -> Callable[..., Any] | None:
-    """Machine code for the arrays among arguments; None if there is none for such a graph."""
+    """Compile for the arrays among arguments; None if the graph cannot be compiled."""
 
     @functools.wraps(function)
     def call(*values: Any) -> Any:

@@ -1,7 +1,4 @@
-"""Forward mode for users, and what is built from both modes.
-
-Here are jvp, hvp, Jacobians and Hessians.
-"""
+"""Forward mode and what both modes give: jvp, hvp, Jacobians and Hessians."""
 
 from __future__ import annotations
 
@@ -89,7 +86,7 @@ def _jvp(
 
 @boundary
 def hvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-    """Give the Hessian of a scalar function times a vector.
+    """Hessian-vector product of a scalar function.
 
     The Hessian itself is never formed. The vector has a part for each argument in `tangents`; so
     has the result, as a tuple if there are several.
@@ -110,7 +107,7 @@ def jacfwd(
     has_aux: bool = False,
     holomorphic: bool = False,
 ) -> Callable[..., Any]:
-    """Give a function that returns the Jacobian by forward mode.
+    """Give a function that returns the Jacobian, by forward mode.
 
     The Jacobian is made one column after another. The result has the structure of the value; each
     leaf that of argument `argnums` (a tuple for several), with the axes of the value first. With
@@ -153,7 +150,7 @@ def jacrev(
     holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Callable[..., Any]:
-    """Give a function that returns the Jacobian by reverse mode.
+    """Give a function that returns the Jacobian, by reverse mode.
 
     The Jacobian is made one row after another. The result is as that of `jacfwd`. The value is
     real, or with `holomorphic` complex, as then are the arguments. With `allow_int` arguments may
@@ -192,7 +189,7 @@ def hessian(
     has_aux: bool = False,
     holomorphic: bool = False,
 ) -> Callable[..., Any]:
-    """Give a function that returns the Hessian: forward over reverse mode.
+    """Give a function that returns the Hessian, by forward over reverse mode.
 
     >>> import rlx
     >>> rlx.hessian(lambda x: (x**3).sum())(rlx.array([1.0, 2.0])).tolist()
@@ -212,7 +209,7 @@ def _of_chosen(
     kwargs: dict[str, Any],
     allow_int: bool = False,
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """`fn` as a function of the chosen arguments only, and those arguments."""
+    """Restrict `fn` to the chosen arguments, and give these."""
     chosen = chosen_arguments(fn, argnums, len(args))
     name = function_name(fn)
     origins = argument_origins(fn, args, pytree.structure((args, {})), name)
@@ -239,7 +236,7 @@ def _check_float(what: str, origin: str, leaf: Any) -> None:
 
 
 def _check_fields(what: str, which: str, types: Sequence[Any], holomorphic: bool) -> None:
-    """All must be real, or all complex."""
+    """Raise an error unless all arguments are real, or all are complex."""
     wrong = [t for t in types if is_inexact(t.dtype) and is_complex(t.dtype) != holomorphic]
     if not wrong:
         return
@@ -253,7 +250,7 @@ def _check_fields(what: str, which: str, types: Sequence[Any], holomorphic: bool
 
 
 def _check_result(what: str, fn: Any, value: Any) -> list[Any]:
-    """The types of the results, all of which have derivatives."""
+    """Check that all results have derivatives, and give their types."""
     paths = pytree.paths(pytree.structure(value), "result")
     for path, leaf in zip(paths, pytree.leaves(value), strict=True):
         _check_float(what, f"{path} of {function_name(fn)}", leaf)
@@ -261,12 +258,12 @@ def _check_result(what: str, fn: Any, value: Any) -> list[Any]:
 
 
 def _as_asked(tree: pytree.Structure, argnums: Any) -> pytree.Structure:
-    """The structure of the chosen arguments: of the only one, or of a tuple of them."""
+    """Give results in the structure of the chosen argument, or a tuple for several."""
     return tree.children()[0] if isinstance(argnums, int) else tree
 
 
 def _unit_vectors(types: Sequence[Any]) -> list[Any]:
-    """For each type all unit vectors of the whole space, along a new axis 0."""
+    """All unit vectors of the space of some types, along a new axis 0."""
     total = sum(t.size for t in types)
     found, start = [], 0
     for t in types:

@@ -1,4 +1,4 @@
-"""Reverse mode for users: grad, value_and_grad, vjp, linearize.
+"""Reverse mode: grad, value_and_grad, vjp, linearize, linear_transpose.
 
 Outside of a trace the function is recorded with known numbers, so Python control flow on values
 works; the derivative graph is then run at once.
@@ -34,9 +34,9 @@ TANGENT_SIDES = ("the primals", "the tangents")
 
 
 def linearized(graph: Graph, active: Sequence[bool]) -> tuple[Split, list[bool]]:
-    """Split the jvp graph in values (with residuals) and the linear map of tangents.
+    """Split the jvp graph into values with residuals, and the linear map of tangents.
 
-    Tells which results have a tangent.
+    Also tells which results have a tangent.
     """
     pushed, out_active = jvp_graph(graph, active)
     known = [True] * len(graph.params) + [False] * sum(active)
@@ -73,7 +73,7 @@ def value_and_grad(
     holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Callable[..., Any]:
-    """Give a function that returns the value of a scalar function and its gradient.
+    """Give a function that returns the value and the gradient of a scalar function.
 
     The gradient has the structure of argument `argnums` (a tuple of gradients for several). With
     `has_aux` the function returns (value, extra) and the result is ((value, extra), gradient).
@@ -129,7 +129,7 @@ def _both(
 
 
 def check_pair(what: str, traced: Traced) -> None:
-    """Raise unless a function with something extra returns it beside its result."""
+    """Raise an error unless a function with `has_aux` returns a pair."""
     if traced.out_tree.num_children != 2:
         raise GradientError(
             f"{what}: with has_aux, {traced.graph.name} must return (result, extra)",
@@ -140,7 +140,7 @@ def check_pair(what: str, traced: Traced) -> None:
 def wrapped(
     plain: Callable[..., Any], name: str, fun: Callable[..., Any], options: tuple[Any, ...]
 ) -> Callable[..., Any]:
-    """A function of the arguments of `fun`, with its name.
+    """Wrap a derivative as a function with the arguments and the name of `fun`.
 
     `options` begin with the places of the chosen arguments.
     """
@@ -156,7 +156,7 @@ def wrapped(
 
 
 def _not_chosen(argnums: Any) -> Callable[[Any, int], bool]:
-    """Tells the arguments that a derivative hands on as they are."""
+    """Make the test for arguments that a derivative passes on as they are."""
     many = argnums if isinstance(argnums, Sequence) else (argnums,)
     return lambda place, count: isinstance(place, str) or not {place, place - count} & {*many}
 
@@ -188,9 +188,9 @@ def grad(
 
 @boundary
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """Give the value of a function and the map that takes cotangents back.
+    """Give the value of a function and its vector-Jacobian product.
 
-    It takes the cotangent of the value to those of the arguments.
+    The latter maps a cotangent of the value to cotangents of the arguments.
 
     >>> import rlx
     >>> value, pull_back = rlx.vjp(lambda x, y: x * y, 2.0, 5.0)
@@ -207,7 +207,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
 
 def _vjp(fun: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> Any:
-    """The value and the map back."""
+    """The value and the pullback."""
     traced = trace(fun, primals, concrete=True)
     if has_aux:
         check_pair("vjp", traced)
@@ -259,10 +259,10 @@ def _vjp(fun: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> An
 
 @boundary
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """Give the value of a function and its linear map of tangents.
+    """Give the value of a function and its derivative as a linear function.
 
-    The map takes tangents of the arguments to the value's tangent. With `has_aux` the function
-    returns (value, extra), and so does this after the map.
+    The latter maps tangents of the arguments to the value's tangent. With `has_aux` the function
+    returns (value, extra), and the result is (value, linear function, extra).
 
     >>> import rlx
     >>> value, push = rlx.linearize(lambda x: x * x, 3.0)
@@ -387,7 +387,7 @@ def _check_inputs(params: Sequence[Value], holomorphic: bool, allow_int: bool) -
 
 
 def _check_loss(fn: Any, traced: Traced, has_aux: bool, holomorphic: bool) -> None:
-    """The loss must be one real number without axes, or a complex one."""
+    """Raise an error unless the loss is a real scalar, or a complex one as asked."""
     name, tree = function_name(fn), traced.out_tree
     if has_aux:
         check_pair("grad", traced)

@@ -1,4 +1,4 @@
-"""Forward mode: a graph that pushes tangents along with the values.
+"""Forward mode: from a graph to that of its values and tangents.
 
 `jvp_graph` walks the nodes once and asks each op for its rule; it names no op.
 """
@@ -41,7 +41,7 @@ def jvp_graph(
 def filled_where(
     tangents: Sequence[Tangent], values: Sequence[Value], wanted: Sequence[bool]
 ) -> list[Tangent]:
-    """Put zeros for the wanted tangents that are None."""
+    """Materialize zeros for wanted tangents that are None."""
     return [
         filled([t], [x])[0] if is_wanted else None
         for t, x, is_wanted in zip(tangents, values, wanted, strict=True)
@@ -51,7 +51,7 @@ def filled_where(
 def push(
     graph: Graph, primals: Sequence[Value], tangents: Sequence[Tangent]
 ) -> tuple[list[Value], list[Tangent]]:
-    """Record a graph's values and tangents in the current graph."""
+    """Record the values and tangents of a graph in the current one."""
     pairs = rewrite(graph, list(zip(primals, tangents, strict=True)), _visit)
     return [x for x, _ in pairs], [t for _, t in pairs]
 
@@ -66,7 +66,7 @@ def _visit(node: Node, pairs: list[tuple[Value, Tangent]]) -> list[tuple[Value, 
 def node_jvp(
     node: Node, primals: list[Value], tangents: list[Tangent]
 ) -> tuple[Sequence[Value], Sequence[Tangent]]:
-    """Apply one node's rule; gives results and tangents."""
+    """Apply the JVP rule of a node, and give results and tangents."""
     op, attrs, rules = node.op, node.attrs, node.op.rules
     if all(t is None for t in tangents) or rules.nondifferentiable is not None:
         results = op.apply(primals, attrs)
@@ -95,12 +95,12 @@ def node_jvp(
 
 
 def no_rule_fix(op: Any) -> str:
-    """What to do about an op without a derivative."""
+    """The fix for the error that an op has no derivative."""
     return f"give {op.name} a jvp rule in its room, or wrap the call in rlx.stop_gradient"
 
 
 def expanded(node: Node) -> Graph:
-    """The graph of a composite in simpler ops."""
+    """The expansion of a composite op, as a graph."""
     rule = node.op.rules.expand
     assert rule is not None, f"{node.op.name} is no composite"
     return build(lambda *xs: rule(*xs, **node.attrs), [a.type for a in node.args], node.op.name)

@@ -1,7 +1,7 @@
-"""Cut a graph into what is known early and what must wait.
+"""Partial evaluation: split a graph into a known and an unknown part.
 
-Linearization is the jvp graph cut between values and tangents. An op without nested graphs belongs
-to one side; one with nested graphs is cut itself by its `split` rule.
+Linearization is the jvp graph split between values (known) and tangents (unknown). An op without
+nested graphs belongs to one side; one with nested graphs is split itself by its `split` rule.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DEEPEST = 4  # cheap nodes one after another
 def split_graph(
     graph: Graph, known: Sequence[bool], out_known: Sequence[bool] | None = None
 ) -> Split:
-    """Cut a graph; `known` tells for each parameter whether it is known.
+    """Split a graph; `known` tells for each parameter whether it is known.
 
     With `out_known`, results it denies are given by the unknown side even if they are known.
     """
@@ -49,10 +49,7 @@ def _all_known(node: Node, is_known: dict[Value, bool]) -> bool:
 
 
 def _separate(graph: Graph, known: Sequence[bool]) -> tuple[Graph, dict[Value, bool]]:
-    """Rebuild the graph with every nested node on one side.
-
-    It tells which values are known.
-    """
+    """Rebuild the graph with each nested node on one side, and find known values."""
     is_known: dict[Value, bool] = {}
 
     with recording(graph.name) as builder:
@@ -78,7 +75,7 @@ def _separate(graph: Graph, known: Sequence[bool]) -> tuple[Graph, dict[Value, b
 
 
 def _needed(graph: Graph, results: Sequence[Value]) -> list[Node]:
-    """The nodes the results need, in order."""
+    """The live nodes of some results, in order."""
     wanted = set(results)
     nodes = []
     for node in reversed(graph.nodes):
@@ -91,10 +88,10 @@ def _needed(graph: Graph, results: Sequence[Value]) -> list[Node]:
 def _residuals(
     nodes: Sequence[Node], results: Sequence[Value], is_known: dict[Value, bool]
 ) -> tuple[list[Value], set[Node]]:
-    """The known values the unknown side reads, each once, and the nodes it runs again.
+    """Residuals, each once, and the nodes that the unknown side recomputes instead.
 
-    Values made from nothing are made anew there, and so are those that movement and cheap nodes
-    make of others that are read anyway, or of less.
+    Values without operands are recomputed, and so are those that movement and cheap nodes make of
+    other residuals, or of smaller ones.
     """
     read = [a for node in nodes for a in node.args] + list(results)
     found = dict.fromkeys(x for x in read if is_known[x] and not _from_nothing(x))
@@ -112,7 +109,10 @@ def _residuals(
 
 
 def _sources(x: Value, given: Collection[Value], depth: int, cone: set[Node]) -> Iterator[Value]:
-    """What cheap nodes, which come into the cone, make a value of besides given ones."""
+    """The values that cheap nodes, added to the cone, compute a value from.
+
+    Given values and those without operands do not count.
+    """
     if x in given or _from_nothing(x):
         return
     body = x.node.op.rules.body if x.node else None
@@ -134,7 +134,7 @@ def _rebuild(
     nodes: Sequence[Node],
     results: Sequence[Value],
 ) -> Graph:
-    """A graph of the given nodes of another with the inputs as parameters."""
+    """Make a graph of some nodes of another, with the inputs as parameters."""
 
     def run(*xs: Value) -> list[Value]:
         heed(graph)

@@ -1,4 +1,4 @@
-"""Loops that outside of `jit` keep what they compiled for the next call."""
+"""Loops for users; outside of `jit` they keep compiled code for the next call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def scan(
 ) -> tuple[Any, Any]:
     """Call `carry, y = f(carry, x)` for each x along axis 0 of `xs`.
 
-    Gives the last carry and all y stacked. `reverse` starts at the end; `unroll` steps are
+    Returns the final carry and all y stacked. `reverse` starts at the end; `unroll` steps are
     recorded as one.
 
     >>> import rlx
@@ -46,7 +46,7 @@ def while_loop(
 ) -> Any:
     """Call `carry = body_fun(carry)` while `cond_fun(carry)` holds.
 
-    It gives the last carry. Forward mode works; reverse mode needs `max_steps`, an upper bound of
+    Returns the final carry. Forward mode works; reverse mode needs `max_steps`, an upper bound of
     the number of steps.
 
     >>> import rlx
@@ -64,7 +64,7 @@ def while_loop(
 def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init: Any) -> Any:
     """Call `carry = body_fun(i, carry)` for i from `lower` below `upper`.
 
-    It gives the last carry. With Python bounds reverse mode works.
+    Returns the final carry. With Python bounds reverse mode works.
 
     >>> import rlx
     >>> int(rlx.fori_loop(0, 5, lambda i, total: total + i, 0))

@@ -1,7 +1,7 @@
-"""What a kept recording relies on, tested at every call.
+"""Guards of kept recordings: what they captured is checked at every call.
 
-Enters: the walk of `identity` through a function. Leaves: `Outside`, which tell whether all that
-the function reads from outside is what it was, by the identity of objects and of arrays' memory.
+Made from the walk of `identity` through a function, an `Outside` tells whether all that the
+function reads from outside is unchanged, by the identity of objects and of arrays' memory.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _WRITTEN_IN_C = (
 
 @final
 class Outside:
-    """Tests that what a function reads is what it was; LookupError if none can."""
+    """Guards of what a function reads; a LookupError if there can be none."""
 
     def __init__(self, walk: Walk) -> None:
         self._names: list[tuple[Mapping[str, Any], str, Any]] = []
@@ -114,7 +114,7 @@ class Outside:
                     self._slots.append((slot, thing, _of_slot(slot, thing)))
 
     def hold(self) -> bool:
-        """Whether all is what it was."""
+        """Whether all guards hold."""
         return (
             all(scope.get(name, _MISSING) is value for scope, name, value in self._names)
             and all(_content(cell) is value for cell, value in self._cells)
@@ -135,7 +135,7 @@ class Outside:
 
 
 def may_change_outside(walk: Walk, has_containers: bool) -> bool:
-    """Whether the functions of a walk might change things that outlive their calls.
+    """Whether functions of a walk might change things that outlive their calls.
 
     `has_containers` says that they are given containers of the caller.
     """
@@ -154,7 +154,7 @@ def may_change_outside(walk: Walk, has_containers: bool) -> bool:
 
 
 def may_ask_what_it_is(walk: Walk) -> bool:
-    """Whether the functions of a walk might tell an array from a tensor in its place."""
+    """Whether functions of a walk might tell an array from a traced tensor."""
     codes = [x for _, x in walk.met.values() if isinstance(x, types.CodeType)]
     return bool((walk.names | _called(walk)) & _ASKS) or any(map(_compares_objects, codes))
 
@@ -203,7 +203,7 @@ def _is_new(code: types.CodeType, load: dis.Instruction) -> bool:
 
 
 def same(x: Any, y: Any, met: set[tuple[int, int]] | None = None) -> bool:
-    """Whether functions are made of the same code, and of the same things around it."""
+    """Whether functions have the same code and the same captured things."""
     if x is y:
         return True
     if type(x) is not type(y):
@@ -224,7 +224,7 @@ def same(x: Any, y: Any, met: set[tuple[int, int]] | None = None) -> bool:
 
 
 def _parts_of(x: Any) -> tuple[Any, ...] | None:
-    """The things that a function, a tuple or a dict is made of."""
+    """The parts of a function, a tuple or a dict."""
     if isinstance(x, types.FunctionType):
         cells = tuple(map(_content, x.__closure__ or ()))
         named = (x.__kwdefaults__ or {}, x.__dict__)

@@ -1,8 +1,8 @@
-"""Calls of transforms outside of `jit` that come again run compiled code.
+"""Compiled code for repeated calls of transforms outside of `jit`.
 
 `rlx.grad(f)(x)` records `f` at every call, for `f` may look at numbers, print, or read what has
 changed. If none of this can be, the second call of a kind keeps its recording, compiled, and later
-ones go the way that `jit` goes into machine code. What `f` reads from outside is compared at every
+ones enter its machine code as `jit` does. Guards compare what `f` reads from outside at every
 call (`outside.py`).
 """
 
@@ -45,7 +45,7 @@ Lent = Callable[[Place, int], bool]  # of an argument, and how many there are by
 @final
 @dataclass(eq=False)
 class _Entry:
-    """A kept recording: its functions, what it relies on, the way into its code."""
+    """A kept recording: its functions, its guards, and the call path to its code."""
 
     functions: tuple[Any, ...]
     outside: Outside
@@ -54,7 +54,7 @@ class _Entry:
     nbytes: int
 
     def run(self, functions: tuple[Any, ...], args: Any, kwargs: Any) -> Any:
-        """The results, or MISS if it is not for such a call."""
+        """Run the code; MISS if the recording is not for such a call."""
         mine = self.functions
         if not all(x is y or same(x, y) for x, y in zip(mine, functions, strict=True)):
             return MISS
@@ -78,7 +78,7 @@ class _Family:
         self.is_closed = False  # nothing of it can be kept
 
     def may_try(self, kind: Any) -> bool:
-        """Whether a call of a kind came before, and recordings of the family pay."""
+        """Whether a kind was called before, and recordings of the family pay."""
         if kind not in self.seen:
             self.seen = {kind} if len(self.seen) >= MOST_KINDS else self.seen | {kind}
             return False
@@ -104,7 +104,7 @@ def repeated(
     options: Any = None,
     lent: Lent | None = None,
 ) -> Any:
-    """`plain(*args, **kwargs)`, by code compiled for an earlier such call.
+    """Compute `plain(*args, **kwargs)`, by code compiled for an earlier such call.
 
     `options` and the `functions` that are recorded belong to the kind of the call. `lent` tells
     arguments that reach the functions as they are.
@@ -173,7 +173,7 @@ def _tried(
     kwargs: dict[str, Any],
     lent: Lent | None,
 ) -> _Entry | None:
-    """A recording of the call to be kept, if it is not the first and may be kept."""
+    """Record the call to keep it, if it is not the first of its kind and may be kept."""
     marked = _marked(args, kwargs, lent)
     if marked is None:
         return None
@@ -202,7 +202,7 @@ def _entry(
     arguments: Arguments,
     arrays: tuple[Place, ...],
 ) -> _Entry | None:
-    """Record and compile a call; None if its recording may differ from those to come."""
+    """Record and compile a call; None if later recordings may differ."""
     looked = _looked(functions)
     if looked is None:
         return None
@@ -228,7 +228,7 @@ def _entry(
 
 
 def _looked(functions: tuple[Any, ...], is_recorded: bool = False) -> tuple[Walk, Outside] | None:
-    """What functions rely on, if it can be told."""
+    """The guards of functions, if there can be any."""
     try:
         walk = walked(functions, is_recorded)
         return walk, Outside(walk)
@@ -239,7 +239,7 @@ def _looked(functions: tuple[Any, ...], is_recorded: bool = False) -> tuple[Walk
 def _traced(
     plain: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Traced | None:
-    """A recording, unless somebody asked for numbers that may be others later."""
+    """Record, unless the function asks for numbers that may change."""
     recorders = []
 
     def whole(*args: Any, **kwargs: Any) -> Any:
@@ -264,9 +264,9 @@ def _traced(
 def _marked(
     args: tuple[Any, ...], kwargs: dict[str, Any], lent: Lent | None
 ) -> tuple[tuple[Any, ...], dict[str, Any], tuple[Place, ...]] | None:
-    """Arguments, those of the kind marked, and the places of lent arrays.
+    """Arguments with static ones marked, and the places of lent arrays.
 
-    None if recordings of such a call are not kept.
+    Gives None if recordings of such a call are not kept.
     """
     if default_memory() is not None:
         return None
@@ -319,7 +319,7 @@ def clear_caches() -> None:
 
 
 def _forget_beyond(most: int) -> None:
-    """Drop the oldest recordings until the arrays they hold take up no more than that."""
+    """Drop the oldest recordings until their arrays take no more than some bytes."""
     families = list(_families.values())
     total = sum(entry.nbytes for family in families for entry in family.entries)
     for family in families:
@@ -329,7 +329,7 @@ def _forget_beyond(most: int) -> None:
 
 
 def _change_settings(before: Settings, after: Settings) -> None:
-    """Put aside what was compiled with other settings; keep nothing for some."""
+    """Set aside what was compiled with other settings; keep nothing under some."""
     global _is_off, _families
     looks = after.check, after.key_reuse, after.debug_nans, after.debug_infs, after.checks
     _is_off = any(looks) or after.guards or after.disable_jit or after.dump is not None

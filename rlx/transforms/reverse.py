@@ -1,4 +1,4 @@
-"""Reverse mode in two halves, taken apart or given by the user at once."""
+"""Reverse mode in two halves: fwd_and_bwd, custom_gradient."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ def fwd_and_bwd(
     has_aux: bool = False,
     jitted: bool = True,
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Give reverse mode as two functions, to compile and call each for itself.
+    """Give the forward and the backward pass as two functions.
 
-    The first gives (value, pullback), with `has_aux` (value, pullback, extra); the second takes
-    the pullback and a cotangent to those of the arguments `argnums`.
+    Each can be compiled and called by itself. The first gives (value, pullback), with `has_aux`
+    (value, pullback, extra); the second maps the pullback and a cotangent to those of the arguments
+    `argnums`.
 
     >>> import rlx
     >>> forward, backward = fwd_and_bwd(lambda x, y: x * y, argnums=(0, 1))
@@ -52,10 +53,10 @@ def fwd_and_bwd(
 
 
 def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a function of one that gives its value and its pullback.
+    """Make a differentiable function of one that gives its value and its pullback.
 
-    The pullback takes the cotangent of the value to that of the argument, or to a tuple of those
-    of the arguments.
+    The pullback maps the cotangent of the value to that of the argument, or to a tuple of those of
+    the arguments.
 
     >>> import rlx
     >>> @custom_gradient

@@ -1,7 +1,4 @@
-"""Run a transformed graph.
-
-It is recorded where an operand is traced, and evaluated at once elsewhere.
-"""
+"""Run a transformed graph, or record it if an operand is traced."""
 
 from __future__ import annotations
 
@@ -39,9 +36,9 @@ AS_IT_IS = CompileOptions(precision=AS_WRITTEN)  # policies are for what the use
 
 
 def run_graph(graph: Graph, operands: Sequence[Any]) -> list[Any]:
-    """Give the results as tensors of the open trace, or as arrays.
+    """Run a graph on operands, or record it as a call in the open trace.
 
-    They are arrays if nothing is traced, and lie where the operands do; if all these lie on the
+    Results are arrays if nothing is traced, on the device of the operands; if these all lie on the
     host, on the default device. Operands are arrays, tensors, numbers, or values of an enclosing
     graph (captures).
     """
@@ -69,7 +66,7 @@ def run_graph(graph: Graph, operands: Sequence[Any]) -> list[Any]:
 
 
 class _Often:
-    """Graphs with equal names and types: the work so far, and those that were compiled."""
+    """Graphs with equal names and types: their work so far, and compiled ones."""
 
     def __init__(self, graph: Graph) -> None:
         sizes = [sum(r.type.size for r in node.results) for node in graph.nodes]
@@ -82,7 +79,7 @@ _often: short_ways.Kinds[_Often] = short_ways.Kinds(MOST_KINDS)
 
 
 def _compiled(graph: Graph) -> CompiledGraph | None:
-    """The graph compiled, if such graphs have taken long and this one came before.
+    """Compiled code of a graph that came before, if such graphs have taken long.
 
     The rule counts numbers and no seconds, so that a program gives the same bits in each run.
     """
@@ -108,7 +105,7 @@ def _compiled(graph: Graph) -> CompiledGraph | None:
 
 
 def run_beside(graph: Graph, results: Sequence[Any], what: str) -> None:
-    """Let a graph run later where the results of another lie."""
+    """Place a graph on the device where other results lie."""
     there = next((x for x in results if isinstance(x, Array) and x._device is not None), None)
     if there is not None:
         graph.place([Placed(what, there.device, str(user_source()))])
@@ -117,7 +114,7 @@ def run_beside(graph: Graph, results: Sequence[Any], what: str) -> None:
 def like_primals(
     what: str, given: Sequence[Any], types: Sequence[Type], paths: Sequence[str]
 ) -> list[Any]:
-    """Check that tangents or cotangents have the given types.
+    """Check tangents or cotangents against types.
 
     Python numbers take the dtype.
     """
@@ -151,7 +148,7 @@ def _like(what: str, x: Any, type: Type) -> Any:
 
 
 def plain(x: Any) -> Any:
-    """A tensor's value, so that `Traced.unflatten` wraps it with its own weak flag."""
+    """The value of a tensor, which `Traced.unflatten` wraps with its own weak flag."""
     return x.value if isinstance(x, TracedTensor) else x
 
 

@@ -1,4 +1,4 @@
-"""Solutions of equations, with derivatives that do not go through the solver."""
+"""Implicit differentiation: solvers of equations with derivatives of the solution."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .run_graph import run_graph
 
 
 def _closed(name: str, fn: Callable[[Any], Any], x: Any) -> tuple[Callable[..., Any], list[Any]]:
-    """A function of one argument as one of the things it uses from outside, and of x."""
+    """Convert a function of x to one of its captures and x."""
     traced = trace(fn, (x,))
     leaves, tree = pytree.flatten(x)
     place = pytree.difference(tree, traced.out_tree, "", ("its argument", "its result"))
@@ -40,7 +40,7 @@ def _closed(name: str, fn: Callable[[Any], Any], x: Any) -> tuple[Callable[..., 
 
 
 def _push(fn: Callable[..., Any], outside: list[Any], tangents: list[Any], x: Any) -> Any:
-    """How fn(outside, x) changes with what it uses from outside."""
+    """The tangent of fn(outside, x) along tangents of `outside`."""
     return jvp(lambda given: fn(given, x), (outside,), (tangents,))[1]
 
 
@@ -50,7 +50,7 @@ def _push(fn: Callable[..., Any], outside: list[Any], tangents: list[Any], x: An
 def _closed_solver(
     solve: Callable[..., Any], product: Callable[..., Any], outside: list[Any], b: Any
 ) -> Callable[..., Any]:
-    """The solver as a function of `outside` and b; what it uses itself is added to `outside`."""
+    """Convert a solver to a function of `outside`, with its own captures, and b."""
     recorder = builder.current()
 
     def plain(outside: list[Any], b: Any) -> Any:
@@ -72,7 +72,7 @@ def _closed_solver(
 
 @dataclass(frozen=True, eq=False)
 class _System:
-    """A linear map, its transpose, and how each is solved; all take `outside` and an array."""
+    """A linear map, its transpose, and their solvers, functions of `outside` and x."""
 
     product: Callable[..., Any]
     transposed: Callable[..., Any]
@@ -140,7 +140,7 @@ def custom_linear_solve(
 
 
 def _first(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A solver without what it gives beside x."""
+    """A solver without its extra results."""
     return lambda outside, b: fn(outside, b)[0]
 
 

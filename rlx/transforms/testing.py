@@ -1,4 +1,4 @@
-"""Checks of derivatives, ops and devices, for tests of users: `rlx.testing`."""
+"""`rlx.testing`: checks of derivatives, ops and devices."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def check_grads(
     rtol: float | None = None,
     eps: float | None = None,
 ) -> None:
-    """Compare derivatives up to an order with finite differences.
+    """Check derivatives up to an order against finite differences.
 
     Raises an AssertionError where they differ. The function must be smooth at the arguments, which
     are best of 64 bits. `eps` is the step; the defaults follow from the dtype. An `ArgumentError`
@@ -144,7 +144,7 @@ def _slopes(fn: Callable[..., Any], args: Any, directions: Any, step: float) -> 
 
 
 def _inner(xs: Any, ys: Any) -> float:
-    """The real inner product, without conjugation."""
+    """The real part of the inner product, without conjugation."""
     pairs = zip(_inexact(xs), _inexact(ys), strict=True)
     return float(sum(np.sum(np.asarray(x) * np.asarray(y)).real for x, y in pairs))
 
@@ -176,7 +176,7 @@ def _check_batch(call: Any, arrays: Any, batched: Any, error: float) -> None:
     members = [[_varied(x, i) for x in arrays] for i in range(3)]
 
     def pick(xs: Any) -> list[Any]:
-        """Those of the batched arguments, and the others as they are."""
+        """Take `xs` for batched arguments, and the arrays of all members for others."""
         return [x if a == 0 else y for x, y, a in zip(xs, arrays, batched, strict=True)]
 
     stacks = [np.stack(column) for column in zip(*members, strict=True)]
@@ -186,7 +186,7 @@ def _check_batch(call: Any, arrays: Any, batched: Any, error: float) -> None:
 
 
 def _varied(x: np.ndarray, member: int) -> np.ndarray:
-    """Another array of the kind: a little larger numbers, which stay in the op's range."""
+    """An array of slightly larger numbers, which stay in the op's domain."""
     return x if not is_inexact(x.dtype) else (x * (1 + member / 64)).astype(x.dtype)
 
 

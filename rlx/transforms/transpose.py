@@ -1,4 +1,4 @@
-"""Reverse mode's second half: the transpose of a linear graph.
+"""Transposition of linear graphs, the second half of reverse mode.
 
 `transpose_graph` walks the nodes backwards and asks each op for its transpose; it names no op.
 """
@@ -31,7 +31,7 @@ Choice = Callable[[Value], Value]  # from what a node chooses by to the places o
 
 
 class Mask:
-    """Where numbers may differ from zero: bools, recorded when asked for."""
+    """A lazy mask of bools: where a cotangent may differ from zero."""
 
     def __init__(self, make: Callable[[], Value]) -> None:
         self._make = make
@@ -39,7 +39,7 @@ class Mask:
 
     @property
     def value(self) -> Value:
-        """The bools in the current graph."""
+        """The mask as a value of the current graph."""
         if self._value is None:
             self._value = self._make()
         return self._value
@@ -47,9 +47,9 @@ class Mask:
 
 @dataclass(frozen=True)
 class Masked:
-    """A cotangent that is zero outside of its mask.
+    """A cotangent that is to be zero outside of its mask.
 
-    If `is_clean` its numbers are so already.
+    If `is_clean`, the value has these zeros already.
     """
 
     value: Value
@@ -57,14 +57,14 @@ class Masked:
     is_clean: bool = True
 
     def settled(self) -> Value:
-        """The numbers, zero outside of the mask."""
+        """The cotangent with zeros outside of the mask."""
         if self.mask is None or self.is_clean:
             return self.value
         return OPS["select"](self.mask.value, self.value, like(self.value, 0))
 
 
 def add_masked(first: Masked | None, second: Masked | None) -> Masked | None:
-    """The sum of two cotangents, zero where both are."""
+    """The sum of two cotangents, zero outside of both masks."""
     if first is None or second is None:
         return second if first is None else first
     one, two = first.mask, second.mask
@@ -78,14 +78,14 @@ def add_masked(first: Masked | None, second: Masked | None) -> Masked | None:
 
 
 def _sum(x: Value, y: Value) -> Value:
-    """The sum of two cotangents; parts of an array that lie side by side are put together."""
+    """The sum of two cotangents; adjacent parts of an array are concatenated."""
     join = x.node.op.rules.join if x.node and y.node and x.node.op is y.node.op else None
     joined = join(x, y) if join else None
     return OPS["add"](x, y) if joined is None else joined
 
 
 class Masks:
-    """The masks of one transposition: the same choice gives the same mask."""
+    """The masks of one transposition, one for equal choices."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[Value, Choice, Mask | None], Mask] = {}
@@ -93,7 +93,7 @@ class Masks:
     def of_choice(
         self, node: Node, args: Sequence[Value | Linear], outer: Mask | None
     ) -> list[Mask | None]:
-        """For each argument of a node where its cotangent may differ from zero.
+        """For each argument of a node, the mask of its cotangent.
 
         `outer` is the mask of the node's own cotangent.
         """
@@ -113,12 +113,12 @@ class Masks:
 
 
 def passes_numbers(node: Node) -> bool:
-    """Whether each number of a result is made from those at its place alone."""
+    """Whether a node is elementwise."""
     return isinstance(node.op.rules.body, Pointwise)
 
 
 def keeps_zeros(args: Sequence[Value | Linear]) -> bool:
-    """Whether zero times what is known is zero: it holds nothing that may be infinite."""
+    """Whether known operands cannot be infinite, so that zeros stay zeros."""
     return all(isinstance(a, Linear) or _is_finite(a) for a in args)
 
 
@@ -130,7 +130,7 @@ def _is_finite(x: Value) -> bool:
 
 
 def moves_numbers(node: Node, args: Sequence[Value | Linear]) -> bool:
-    """Whether each number of the result is one of the operands', or a sum of some."""
+    """Whether a node only moves or adds numbers."""
     body = node.op.rules.body
     moves = isinstance(body, Move | View | Concat | Gather) or body == Reduce("add")
     return moves and all(isinstance(a, Linear) or not a.type.is_inexact for a in args)
@@ -139,7 +139,7 @@ def moves_numbers(node: Node, args: Sequence[Value | Linear]) -> bool:
 def moved(node: Node, mask: Mask, pull: Callable[[Value], Sequence[Value | None]]) -> list[Mask]:
     """The masks of the arguments of a node that `moves_numbers`.
 
-    `pull` gives their cotangents; that of ones where the mask holds counts them.
+    `pull` transposes the node; applied to the mask as 0 and 1, it counts contributions.
     """
     counts: list[Sequence[Value | None]] = []
 
@@ -183,7 +183,7 @@ def transpose_graph(
 def pull(graph: Graph, known: Sequence[Value], cts: Sequence[Cotangent]) -> list[Cotangent]:
     """Pull cotangents of the results back to the parameters after the known ones.
 
-    All nodes must be linear in the parameters after the known, or made from nothing.
+    All nodes must be linear in these parameters, or have no operands.
     """
     args = [*known, *(Linear(p.type) for p in graph.params[len(known) :])]
     given = [None if ct is None else Masked(ct) for ct in cts]
@@ -218,7 +218,7 @@ def _pull(
 def _pull_node(
     node: Node, cts: Sequence[Masked | None], args: Sequence[Value | Linear], masks: Masks
 ) -> Sequence[Masked | None]:
-    """The cotangents of a node's arguments, with what is known of their zeros."""
+    """The cotangents of a node's arguments with their masks."""
     first = cts[0]
     mask = first.mask if first and len(cts) == 1 else None
     if node.op.rules.transparent and any(ct and ct.mask for ct in cts):
@@ -235,7 +235,7 @@ def _pull_node(
 
 
 def _linear_nodes(graph: Graph, params: Sequence[Value], table: dict[Value, Value]) -> list[Node]:
-    """The nodes that depend on the linear parameters; the others are recorded at once."""
+    """Nodes that depend on the linear parameters; the others are recorded at once."""
     linear = set(params)
     late = []
     for node in graph.nodes:
@@ -252,7 +252,7 @@ def _linear_nodes(graph: Graph, params: Sequence[Value], table: dict[Value, Valu
 def node_transpose(
     node: Node, cts: Sequence[Cotangent], args: Sequence[Value | Linear]
 ) -> Sequence[Cotangent]:
-    """Apply one node's transpose rule."""
+    """Apply the transpose rule of a node."""
     rule = node.op.rules.transpose
     engine = (transpose_graph,) if node.graphs else ()
     is_many = node.op.is_multiple(node.results)

@@ -1,4 +1,4 @@
-"""`vmap`: a function of one member as a function of a batch."""
+"""Batching: `vmap`, and its engine from graph to graph."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _axis: ContextVar[Axis] = ContextVar("axis", default=None)
 
 @contextmanager
 def batching(axis_name: Any, size: Size) -> Iterator[None]:
-    """Name the batch for the block, in what is traced there and in what is batched."""
+    """Name the batch axis in a block, for tracing and for batching."""
     token = _axis.set(None if axis_name is None else (axis_name, size))
     try:
         with named_axis(axis_name, size):
@@ -44,9 +44,9 @@ def batching(axis_name: Any, size: Size) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Engine:
-    """What rules of nested graphs batch with; it remembers the name of the batch.
+    """The engine for rules of nested graphs, which remembers the name of the batch.
 
-    So a user's rule that runs later sees the same members: it runs in `engine.naming()`.
+    A user's rule that runs later, in `engine.naming()`, so sees the same members.
     """
 
     axis: Axis
@@ -62,7 +62,7 @@ class Engine:
             return batch_graph(graph, batched, size, out_batched)
 
     def naming(self) -> AbstractContextManager[None]:
-        """Name the batch as it was."""
+        """Restore the name of the batch."""
         return batching(*(self.axis or (None, 0)))
 
 
@@ -72,7 +72,7 @@ def batch_graph(
     size: Size,
     out_batched: Sequence[bool] | None = None,
 ) -> tuple[Graph, list[bool]]:
-    """Make the graph of a batch of members; tells which of its results are batched.
+    """Make the graph of a batch of members, and tell which results are batched.
 
     Batched parameters have a new axis 0 of the given size. Results of `out_batched` are repeated
     along a new axis 0 if they are the same for all members.
@@ -97,7 +97,7 @@ def batch_graph(
 
 
 def spread_members(graph: Graph, members: Sequence[Member]) -> list[Member]:
-    """Record a graph for a batch in the current graph."""
+    """Record the batched form of a graph in the current one."""
     return rewrite(graph, members, _visit)
 
 
@@ -106,7 +106,7 @@ def _is_named(node: Node, name: Any) -> bool:
 
 
 def _holds_named(node: Node, name: Any) -> bool:
-    """Whether a nested graph has an op of the named axis."""
+    """Whether a nested graph has an op on the named axis."""
     return any(_is_named(inner, name) for graph in node.graphs for inner in graph.walk())
 
 
@@ -144,7 +144,7 @@ def vmap(
     axis_name: Any = None,
     axis_size: int | None = None,
 ) -> Callable[..., Any]:
-    """Give a function that applies `fun` to every member of a batch at once.
+    """Vectorize a function: apply `fun` to all members of a batch at once.
 
     `in_axes` is the batch axis of each argument (None: the same for all members), as one number,
     or a tuple with a number or a tree for each argument; `out_axes` likewise for the results.
@@ -196,7 +196,7 @@ def vmap(
 
 
 def _with_shared(axes: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arguments without a batch reach the function as they are, whatever they are."""
+    """Pass arguments without a batch to the function as they are."""
     each = axes if isinstance(axes, Sequence) else [axes] * len(args)
     if len(each) != len(args):
         return args
@@ -279,7 +279,7 @@ def _member(type: Type, axis: int | None) -> Type:
 def _with_axes(
     graph: Graph, axes: list[Any], out_axes: list[Any], out_batched: list[bool], size: Any
 ) -> Graph:
-    """Move the batch axes to where the user has and wants them."""
+    """Move batch axes from and to the places that the user gave."""
     types = []
     for i, p in enumerate(graph.params):
         axis = axes[i] if i < len(axes) else None

@@ -1,4 +1,4 @@
-"""Zeros that are not arrays: symbolic zeros of rules, and `float0` of integers."""
+"""Symbolic zeros: those of custom rules, and `float0` of integers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..trace.host import is_python_scalar
 
 @dataclass(frozen=True)
 class SymbolicZero:
-    """A tangent or cotangent that is zero, for a rule with `symbolic_zeros`."""
+    """A symbolic zero tangent or cotangent, for a rule with `symbolic_zeros`."""
 
     type: Type
 
@@ -50,7 +50,7 @@ pytree.register_class(
 
 
 def with_zeros_named(tangents: list[Any], types: list[Type]) -> list[Any]:
-    """Tangents with a `SymbolicZero` in the places of None."""
+    """Replace None among tangents by a `SymbolicZero`."""
     pairs = zip(tangents, types, strict=True)
     return [SymbolicZero(type) if t is None else t for t, type in pairs]
 
@@ -60,7 +60,7 @@ float0 = np.dtype([("float0", np.void, 0)])
 
 @final
 class Float0:
-    """What stands for the derivative of an integer: a shape without numbers.
+    """The derivative of an integer: a shape without numbers.
 
     Its dtype is `rlx.float0`, equal to that of JAX. In trees it is a node without leaves, so it
     passes through jit and vmap.
@@ -89,7 +89,7 @@ pytree.register_class(Float0, lambda x: ((), x), lambda x, _: x)
 
 
 def check_float0(what: str, given: Any, type: Type) -> None:
-    """Raise if a tangent or cotangent of an integer says anything but zero."""
+    """Raise an error if a tangent or cotangent of an integer is not zero."""
     if is_inexact(type.dtype) or given is None or isinstance(given, Float0):
         return
     if isinstance(given, np.ndarray) and given.dtype == float0:

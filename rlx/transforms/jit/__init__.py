@@ -1,5 +1,5 @@
-"""`jit`: record a function for each kind of arguments, compile it, enter its code.
+"""`jit`: trace, compile and call a function, for each kind of arguments.
 
-Enters: a Python function and its arguments. Leaves: results. Read `jitted.py` first: its `_slow` is
-the way of a first call, `paths.py` that of all others.
+Takes a Python function and its arguments, gives results. Read `jitted.py` first: its `_slow` is
+the path of a first call, `paths.py` that of all others.
 """

@@ -1,4 +1,4 @@
-"""Which device runs a function soonest: what `device="auto"` chooses."""
+"""The choice of `device="auto"`: the device predicted to be fastest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AUTO = "auto"
 
 @final
 class DeviceChoice:
-    """The choice for each kind of arguments, by where they lie."""
+    """The chosen device for each kind of arguments and their devices."""
 
     def __init__(self) -> None:
         self._chosen: dict[Any, str] = {}
@@ -27,9 +27,9 @@ class DeviceChoice:
         options: CompileOptions,
         name: str,
     ) -> str:
-        """The device that the cost model predicts to be done first.
+        """The device that the cost model predicts to be fastest.
 
-        A function in it that was compiled for a device by name leaves no choice.
+        A function in the graph that was compiled for a device by name leaves no choice.
         """
         places = tuple(x.device if isinstance(x, Array) else "" for x in leaves)
         key = kind, places

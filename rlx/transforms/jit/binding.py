@@ -1,4 +1,4 @@
-"""Bound arguments of a compiled function: constants from call to call."""
+"""Bound arguments of a compiled function, constant from call to call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIDES = ("the argument it was compiled for", "the bound one")
 
 
 class Owner(Protocol):
-    """A compiled function, as far as binding its arguments goes."""
+    """The interface of a compiled function whose arguments can be bound."""
 
     traced: Traced
     compiled: CompiledGraph
@@ -46,7 +46,7 @@ class Binding:
 
     @property
     def told(self) -> str:
-        """What was done for the bound arguments."""
+        """Lines for reports: what was precomputed from the bound arguments."""
         return f"bound: {', '.join(sorted(self.names))}; {self.fixed.told}"
 
     def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
@@ -62,7 +62,7 @@ class Binding:
 
 
 def bound_to(owner: Owner, before: Binding | None, arguments: Mapping[str, Any]) -> Binding:
-    """Bind arguments; what was compiled `before` serves again for the same ones."""
+    """Bind arguments, with code that was compiled `before` for the same ones."""
     table = _arguments(owner.traced)
     arrays: list[Any] = []
     places: list[int] = []
@@ -95,7 +95,7 @@ def bound_to(owner: Owner, before: Binding | None, arguments: Mapping[str, Any])
 
 
 def _arguments(traced: Traced) -> dict[str, tuple[pytree.Structure, int]]:
-    """The structure of each argument that has arrays, by its name, and its first leaf."""
+    """For each argument with arrays, by name, its structure and its first leaf."""
     positional, named = traced.in_tree.children()
     found, first = {}, 0
     for spec in (*positional.children(), *named.children()):

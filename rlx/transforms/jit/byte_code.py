@@ -1,4 +1,4 @@
-"""What Python's byte code says of a function: the names that it loads and reads."""
+"""Byte code analysis: the names that a Python function loads and reads."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def attributes_read(code: types.CodeType) -> Iterator[str]:
 
 
 def sets_asked(code: types.CodeType) -> set[int]:
-    """The numbers of constant sets that are only asked what is in them.
+    """Indices of constant sets that are used for membership tests only.
 
-    Their order is nothing.
+    The order of such a set does not matter.
     """
     found = [
         (argument, after == _CONTAINS)

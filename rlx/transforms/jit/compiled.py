@@ -1,4 +1,4 @@
-"""Recorded and compiled functions, as `jit` makes them for one kind of arguments."""
+"""Traced and compiled functions, as `jit` makes them for one kind of arguments."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MarkStatic = Callable[[Any, Any], tuple[Any, Any]]
 
 @dataclass(eq=False, repr=False)
 class Compiled:
-    """A recorded and compiled function for one kind of arguments.
+    """A traced and compiled function for one kind of arguments.
 
     A call takes arguments like those it was recorded for; static ones may be left out, and bound
     ones must be. If an earlier process recorded it, the graph in `traced` has no nodes, and
@@ -64,7 +64,7 @@ class Compiled:
 
     @property
     def stages(self) -> dict[str, str]:
-        """The text of every stage, from the recorded graph to the machine code."""
+        """The text of each stage, from the traced graph to the machine code."""
         return (self._bound or self).compiled.stages
 
     @property
@@ -78,11 +78,11 @@ class Compiled:
         return parameter_names(self.traced.graph)[: self.traced.n_args]
 
     def cost(self) -> Cost:
-        """The work and memory of one call, counted in the loops it became."""
+        """The work and memory of one call, by a static cost model."""
         return (self._bound or self).compiled.cost()
 
     def report(self) -> str:
-        """For each op how it runs, and what was done for bound arguments."""
+        """Report how each op runs, and what was precomputed for bound arguments."""
         bound = self._bound
         return f"{bound.compiled.report()}\n{bound.told}" if bound else self.compiled.report()
 
@@ -95,11 +95,11 @@ class Compiled:
 
     @boundary
     def bind(self, **arguments: Any) -> None:
-        """Fix arguments, by their names: later calls leave them out.
+        """Bind arguments by name, as constants that later calls leave out.
 
-        What depends on these alone is computed now, and their matrices are laid as products read
-        them. They stay the same until they are bound again, which compiles nothing; `bind()` frees
-        them all. The memory of NumPy arrays is not shared.
+        What depends on these alone is computed now, and their matrices are packed for products.
+        They stay the same until they are bound again, which compiles nothing; `bind()` frees them
+        all. The memory of NumPy arrays is not shared.
 
         >>> import rlx
         >>> scale = rlx.jit(lambda x, factor: x * factor)
@@ -113,7 +113,7 @@ class Compiled:
 
     @boundary
     def set_param(self, name: str, value: Any) -> None:
-        """Copy an argument and use the copy in all later calls.
+        """Bind one argument to a copy of an array.
 
         These calls leave the argument out. Other arguments that were set stay so. Their arrays are
         kept: where memory matters, `bind` all arguments at once.
@@ -131,9 +131,9 @@ class Compiled:
 
     @boundary
     def unbind(self, name: str) -> None:
-        """Make a bound argument an argument of calls again.
+        """Unbind an argument, so that calls take it again.
 
-        It is one that was set by `set_param`, or the only one.
+        It was bound by `set_param`, or is the only bound one.
         """
         if name not in self.bound:
             raise ArgumentError(
@@ -154,7 +154,7 @@ class Compiled:
         self._bound, self._set = bound_to(self, self._bound, given), given
 
     def _check_set(self, name: str) -> None:
-        """Raise if other arguments were bound by `bind`, which keeps no arrays to bind again."""
+        """Raise an error if `bind` was used, which keeps no arrays to bind again."""
         if set(self.bound) == self._set.keys():
             return
         raise ArgumentError(
@@ -164,7 +164,7 @@ class Compiled:
         )
 
     def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
-        """The leaves of arguments, which must be like those it was recorded for."""
+        """The leaves of arguments, checked against those it was traced for."""
         leaves, tree = pytree.flatten((args, kwargs))
         if tree == self._without_static:
             return leaves
@@ -187,13 +187,13 @@ class Compiled:
 
     @functools.cached_property
     def captures(self) -> tuple[Any, ...]:
-        """The arrays from outside that `compiled` takes, unless it holds them."""
+        """Captured arrays that `compiled` takes as arguments."""
         is_held = len(self.compiled.graph.params) == self.traced.n_args
         return () if is_held else self.traced.captures
 
     @functools.cached_property
     def passed(self) -> tuple[Any, ...]:
-        """What machine code takes behind the leaves."""
+        """Arrays that machine code takes after the leaves."""
         return (*self.captures, *self.compiled.executable.held)
 
     def run(self, leaves: Sequence[Any]) -> Any:
@@ -218,17 +218,17 @@ class Compiled:
 
     @functools.cached_property
     def has_path(self) -> bool:
-        """Whether its machine code may be entered without a look at the arguments."""
+        """Whether a call path may enter its machine code."""
         return self.compiled.executable.miss is MISS
 
     @functools.cached_property
     def scalars(self) -> dict[int, type | None]:
-        """The leaves that may be numbers: the Python type of each, or None for an array."""
+        """For each leaf the Python type of number that it may be, or None for an array."""
         rows = enumerate(zip(self.traced.graph.params, self.traced.in_weak, strict=False))
         return {i: _python_type(p.dtype) if w else None for i, (p, w) in rows if p.type.rank == 0}
 
     def improve(self) -> None:
-        """Put better machine code in the place of that there is."""
+        """Tier up: replace the machine code by better code."""
         executable = self.compiled.executable
         assert executable.make_better is not None, "there is no better code"
         better = executable.make_better()
@@ -236,7 +236,7 @@ class Compiled:
         default_session(self.compiled.device).cache.improve(executable.make_better, better)
 
     def path(self, arguments: Arguments) -> Callable[..., Any]:
-        """The shortest way into the machine code for arguments like these."""
+        """Make the call path into the machine code for arguments like these."""
         traced, entry = self.traced, self.compiled.executable.entry
         out, count = traced.out_tree, len(traced.graph.results)
         is_flat_out = out == _LEAF or (count != 1 and out == pytree.structure((0,) * count))
@@ -251,7 +251,7 @@ class Compiled:
 
     @boundary
     def run_into(self, *args: Any, out: Any, **kwargs: Any) -> None:
-        """Run and write the results into a tree of writeable NumPy arrays like the result.
+        """Run, and write the results into a tree of writable NumPy arrays.
 
         Nothing is allocated or copied for an array that is dense and apart from the arguments.
         """
@@ -262,7 +262,7 @@ class Compiled:
             bound.compiled.run_into(*bound.leaves(args, kwargs), out=self._outs(out))
 
     def write_into(self, leaves: Sequence[Any], out: Any) -> None:
-        """Do as `run_into`, on the leaves of the arguments."""
+        """Like `run_into`, on the leaves of the arguments."""
         self.compiled.run_into(*leaves, *self.captures, out=self._outs(out))
 
     def _outs(self, out: Any) -> list[Any]:
@@ -271,7 +271,7 @@ class Compiled:
 
     @boundary
     def run_async(self, *args: Any, **kwargs: Any) -> Pending:
-        """Run on the session's thread; gives what can be waited for, or awaited.
+        """Run on the session's thread, and give a result to wait for, or to await.
 
         Use it as `p = c.run_async(x)`, then `p.result()`; or `await c.run_async(x)`. Arguments are
         checked and memory of NumPy arrays is copied now, so the caller may change it at once. All
@@ -284,27 +284,24 @@ class Compiled:
         return bound.compiled.start(given, then=self._unflatten)
 
     def start(self, leaves: Callable[[], Sequence[Any]]) -> Pending:
-        """Do as `run_async`, on the leaves of the arguments."""
+        """Like `run_async`, on the leaves of the arguments."""
         return self.compiled.start(lambda: [*leaves(), *self.captures], then=self._unflatten)
 
     @boundary
     def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Do as `run_async`, but give a future.
-
-        Arguments that do not fit are an error here.
-        """
+        """Like `run_async`, but give a future, and check arguments at once."""
         bound = self._bound
         if bound is None:
             return self.submit_leaves(self._leaves(args, kwargs))
         return bound.compiled.submit_then(bound.leaves(args, kwargs), then=self._unflatten)
 
     def submit_leaves(self, leaves: Sequence[Any]) -> Future[Any]:
-        """Do as `submit`, on the leaves of the arguments."""
+        """Like `submit`, on the leaves of the arguments."""
         return self.compiled.submit_then([*leaves, *self.captures], then=self._unflatten)
 
     @boundary
     def run_many(self, calls: Iterable[Any], *, return_errors: bool = False) -> list[Any]:
-        """Run several calls, some of them at the same time; gives their results in order.
+        """Run several calls, some of them concurrently, with results in order.
 
         Each is a tuple of arguments, or the one argument. All of them run, also where one fails:
         then the error of the first that failed is raised, or with `return_errors` each stands
@@ -326,11 +323,11 @@ class Compiled:
         )
 
     def planned(self, leaves: Sequence[Any]) -> Callable[[], Any]:
-        """What makes one of many calls, on the leaves of its arguments."""
+        """Prepare one of many calls, on the leaves of its arguments."""
         return self.compiled.planned((*leaves, *self.captures), self._unflatten)
 
     def path_into(self, arguments: Arguments, out: Any) -> Callable[..., Any]:
-        """The shortest way into the machine code that writes to arrays like `out`."""
+        """Make the call path into machine code that writes to arrays like `out`."""
         entry = self.compiled.executable.entry_filling
         return into_path(entry, self.traced, arguments, self.scalars, self.passed, out)
 
@@ -341,7 +338,7 @@ class Compiled:
 
 @dataclass(repr=False)
 class Lowered:
-    """A recorded function that is not compiled yet."""
+    """A traced function that is not compiled yet."""
 
     traced: Traced
     device: str
@@ -357,7 +354,7 @@ class Lowered:
         return self.traced.graph
 
     def compile(self) -> Compiled:
-        """Compile it for its device."""
+        """Compile the function for its device."""
         names = parameter_names(self.graph)
         given = tuple(name for name in self.options.donate if places_of(name, names))
         options = with_leaves(replace(self.options, donate=given), self.traced)
@@ -373,5 +370,5 @@ _LEAF = pytree.structure(0)
 
 
 def _python_type(dtype: np.dtype) -> type:
-    """The type of the Python numbers that take a dtype by default."""
+    """The Python type whose default dtype this is."""
     return next(kind for kind in PYTHON_SCALARS if as_dtype(kind) == dtype)

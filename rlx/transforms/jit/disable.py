@@ -1,4 +1,4 @@
-"""Run jitted functions line by line, as if they were not jitted."""
+"""`disable_jit`: run jitted functions op by op."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ...trace.tensor import TracedTensor
 
 @contextmanager
 def disable_jit(disable: bool = True) -> Iterator[None]:
-    """Run jitted functions at once in a block, with the numbers of their arguments.
+    """Run jitted functions op by op in a block, on concrete arrays.
 
     So `print` and debuggers see numbers, and Python may branch on them. What is differentiated,
     batched or repeated (by `scan`) is recorded still. It is a setting, `rlx.config.disable_jit`,
@@ -41,9 +41,9 @@ def disable_jit(disable: bool = True) -> Iterator[None]:
 
 
 def run_at_once(fn: Callable[..., Any], args: Any, kwargs: Any, device: str | None) -> Any:
-    """Call a jitted function as Python does, on arrays of its own, and give arrays.
+    """Call a jitted function as plain Python, on copies of its arguments.
 
-    They lie on its device, if it has one.
+    Results are arrays, on its device if it has one.
     """
     if device is not None:
         run_here(function_name(fn), device)
@@ -53,7 +53,7 @@ def run_at_once(fn: Callable[..., Any], args: Any, kwargs: Any, device: str | No
 
 
 def _own(x: Any, device: str | None) -> Any:
-    """What the function may assign to without changing what the caller has."""
+    """A copy that the function may assign to without changing the caller's arrays."""
     if not isinstance(x, Array | TracedTensor | np.ndarray | np.generic):
         return x
     own = as_tensor(x).copy()

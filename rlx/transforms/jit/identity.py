@@ -1,9 +1,10 @@
-"""What recording a function depends on, as a hash that holds in other processes.
+"""The identity of functions: a hash of all that tracing depends on.
 
-That is the function's code, and what the code reads: closures, defaults, globals, attributes,
-classes, and so on through every function of the user it may reach. Functions of rlx and NumPy
-count by their names, for their files and versions stand beside this hash. What the walk cannot see
-through (files, clocks, what C code holds) has no identity, and is recorded in each process.
+It is the same in other processes. It covers the function's code and what the code reads:
+closures, defaults, globals, attributes, classes, and so on through every function of the user that
+it may reach. Functions of rlx and NumPy count by their names, for their files and versions stand
+beside this hash. What the walk cannot see through (files, clocks, what C code holds) has no
+identity, and is traced in each process.
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ _TOLD = frozenset(("__module__", "__dict__"))
 def identity(*things: Any, is_recorded: bool = False) -> tuple[str, list[Array]]:
     """Hash functions and values as 32 hexadecimal digits.
 
-    The arrays that were met on the way come with it. It is a LookupError if they depend on what
-    cannot be told, such as results of earlier calls that a function keeps: once `is_recorded`
+    Also gives the arrays that were met on the way. Raises a LookupError if functions depend on what
+    cannot be hashed, such as results of earlier calls that a function keeps: once `is_recorded`
     these may be there.
 
     >>> identity(lambda x: x + 1) == identity(lambda x: x + 1)
@@ -87,7 +88,7 @@ def identity(*things: Any, is_recorded: bool = False) -> tuple[str, list[Array]]
 
 
 def walked(things: Any, is_recorded: bool = False) -> Walk:
-    """The walk through functions and values that `identity` takes."""
+    """Walk through functions and values, as `identity` does."""
     walk = Walk(is_recorded)
     try:
         walk.visit_settings()
@@ -99,7 +100,7 @@ def walked(things: Any, is_recorded: bool = False) -> Walk:
 
 
 class Walk:
-    """A walk through things, which feeds a hash with what they are."""
+    """A walk through things, which feeds a hash with their contents."""
 
     def __init__(self, is_recorded: bool) -> None:
         self.is_recorded = is_recorded
@@ -147,7 +148,7 @@ class Walk:
             self.visit(thing)
 
     def visit_settings(self) -> None:
-        """Go through what any code may meet: settings of NumPy, methods of arrays."""
+        """Visit what any code may use: settings of NumPy, methods of arrays."""
         self.tell("settings", np.geterr(), np.getbufsize())
         self.visit(np.get_printoptions())  # which show in the texts of arrays
         for cls, shipped in _SHIPPED.items():
@@ -158,7 +159,7 @@ class Walk:
                     self.visit(value)
 
     def visit_modules(self) -> None:
-        """Go through what code can have read from modules, by its names."""
+        """Visit what code can have read from modules, by its names."""
         if self.names & ATTRIBUTES_BY_NAME and not all(map(_is_ours, self.modules)):
             raise LookupError("it reads modules' attributes by names that it makes")
         seen: set[tuple[int, str]] = set()
@@ -204,7 +205,7 @@ class Walk:
         self.tell([(type(x).__name__, x) for x in thing])  # that of texts differs each time
 
     def _typed(self, thing: Any, plain: tuple[type, ...]) -> None:
-        """Tell the type; one of the user's own may hold more than its elements."""
+        """Feed the hash with a type; one of the user's may have attributes of its own."""
         if type(thing) in plain:
             self.tell(type(thing).__name__)
         else:
@@ -315,7 +316,7 @@ class Walk:
         self.visit(fn.__dict__)
 
     def _of_numpy(self, attributes: tuple[str, ...]) -> None:
-        """What code reads of NumPy, by name after name."""
+        """The things of NumPy that code reads, by attribute paths."""
         thing: Any = np
         for attribute in attributes:
             if isinstance(thing, types.ModuleType):
@@ -347,7 +348,7 @@ class Walk:
                 self.visit(value)
 
     def _replaced(self, cls: type) -> None:
-        """The methods of a class of the house that the user put in the place of others."""
+        """Methods of a class of rlx that the user replaced."""
         for name, value in vars(cls).items():
             fn = getattr(value, "__func__", value)
             fn = fn.fget if isinstance(fn, property) else fn
@@ -410,7 +411,7 @@ _KINDS: list[tuple[Any, Visit]] = [
 
 
 def _public_name(thing: Any) -> tuple[str, str] | None:
-    """Where a known module has a thing: its name says all about it."""
+    """The public name of a thing in a known module."""
     name = getattr(thing, "__qualname__", None) or getattr(thing, "__name__", None)
     if not isinstance(name, str) or isinstance(thing, types.ModuleType):
         return None
@@ -426,7 +427,7 @@ def _public_name(thing: Any) -> tuple[str, str] | None:
 
 @functools.cache
 def _is_known(module: str) -> bool:
-    """Whether a module is one of ours, or a pure one that comes with Python."""
+    """Whether a module is of rlx, a library it builds on, or Python's pure library."""
     root = module.split(".")[0]
     if root not in LIBRARIES and root not in PURE:
         return False

@@ -1,4 +1,4 @@
-"""`jit`: compile a function, in the words of its users."""
+"""`jit` and `with_policy`, with checks of their options."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .sizes import Axes, declare, device_of
 
 
 def known_names(fn: Callable[..., Any], names: Sequence[str] | str, what: str) -> tuple[str, ...]:
-    """Names of arguments, which must be those of the function."""
+    """Check names of arguments against the function's signature."""
     check_function(fn, "what jit compiles")
     names = (names,) if isinstance(names, str) else names
     if not isinstance(names, Sequence):
@@ -63,7 +63,7 @@ def _named(
     names: Sequence[str] | str,
     numbers: Sequence[int] | int,
 ) -> tuple[str, ...]:
-    """The parameters that a user named, and those given by their places."""
+    """Check that a parameter is not given both by name and by place."""
     found = known_names(fn, names, f"{word}_argnames")
     return found + names_of(fn, numbers, f"{word}_argnums")
 
@@ -85,12 +85,12 @@ def jit(
     in_shardings: Any = None,
     out_shardings: Any = None,
 ) -> Any:
-    """Compile a function for each kind of arguments it meets.
+    """Compile a function just in time.
 
-    A kind is the structure, the dtypes and the shapes. Static arguments are Python values known
-    while recording. Arrays of donated arguments are given away: results take over their memory
-    where they can (`compiled.report()` tells), and using one again is an error. Both are named by
-    place (`argnums`) or by name. Works as a decorator, with and without keywords.
+    It is compiled once for each combination of structure, dtypes and shapes of its arguments.
+    Static arguments are Python values known while tracing. Donated arguments give their memory to
+    results where these fit (`compiled.report()` tells), and using one again is an error. Both are
+    named by place (`argnums`) or by name. Works as a decorator, with and without keywords.
 
     `dynamic` maps names of arguments to axes whose sizes stay open: one program serves all of
     them. A size is a name or a `rlx.dim` with a range; equal names are equal sizes. Slices are as
@@ -107,7 +107,7 @@ def jit(
     not depend on how many rows a batch has, nor do those of callers: sums go in one order, slower.
     Code of `tier="auto"` gets better if a program has run long; that of "max" takes long to make.
     `precision` is a policy or its name, as "mixed_bf16", also of functions it calls without one.
-    `in_shardings` and `out_shardings` part arrays among devices: one `rlx.NamedSharding`, or trees.
+    `in_shardings` and `out_shardings` split arrays across devices: a `rlx.NamedSharding`, or trees.
 
     >>> import rlx
     >>> @rlx.jit
@@ -131,7 +131,7 @@ def jit(
 
 
 def with_policy(policy: Policy | str) -> Callable[[Callable[..., Any]], Jitted]:
-    """A decorator: `jit` under a precision policy, `jit(precision=policy)`.
+    """Compile a function under a precision policy: `jit(precision=policy)`.
 
     >>> import rlx
     >>> @with_policy("bf16")

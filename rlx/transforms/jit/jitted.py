@@ -1,7 +1,4 @@
-"""`Jitted`: what records a function, compiles it and calls the machine code.
-
-It records once for each kind of arguments.
-"""
+"""Jitted functions: trace and compile for each kind of arguments, then call."""
 
 from __future__ import annotations
 
@@ -49,7 +46,7 @@ KEPT = 512  # kinds of arguments a function stays compiled for
 
 
 class Jitted:
-    """A function that compiles itself; made by `jit`."""
+    """A function that `jit` compiles when it is called."""
 
     def __init__(
         self,
@@ -105,7 +102,7 @@ class Jitted:
 
     @boundary
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
-        """Record the function for arguments like these."""
+        """Trace the function for arguments like these."""
         args, kwargs = self._arguments(args, kwargs)
         leaves, tree = pytree.flatten((args, kwargs))
         traced = self._trace(args, kwargs, leaves, tree)
@@ -117,10 +114,10 @@ class Jitted:
         return self._named or default_device()
 
     def _where(self, call: Call, traced: Traced | None = None) -> Jitted:
-        """The function compiled for the device on which arguments lie, unless one was named.
+        """The function for the device of its arguments, unless one was named.
 
-        Arrays from outside, known when it is `traced`, count too, and so do functions it calls that
-        are compiled for a device by name.
+        Captured arrays, known when it is `traced`, count too, and so do functions it calls that are
+        compiled for a device by name.
         """
         if self._named and not self._follows:
             return self
@@ -141,7 +138,7 @@ class Jitted:
         return self._elsewhere[name]
 
     def _fastest(self, call: Call) -> str:
-        """The device that the cost model predicts to be done first, for such arguments."""
+        """The device that the cost model predicts to be fastest for such arguments."""
         leaves, tree = call.leaves, call.tree
         if any(isinstance(x, TracedTensor | Value) for x in leaves):
             return str(self._device)  # it becomes a part of another function
@@ -157,7 +154,7 @@ class Jitted:
         leaves: Sequence[Any],
         tree: pytree.Structure,
     ) -> Traced:
-        """Record the function; of dynamic arguments the open sizes stay open."""
+        """Trace the function, with symbolic sizes for dynamic arguments."""
         if self._dynamic is None:
             return trace(self._fn, args, kwargs)
         types = [x if isinstance(x, Type) else operand_type(as_operand(x)) for x in leaves]
@@ -175,7 +172,7 @@ class Jitted:
         return Lowered(traced, self._device, options, self._arguments)
 
     def cache_size(self) -> int:
-        """The number of kinds of arguments it is compiled for."""
+        """The number of kinds of arguments that it is compiled for."""
         return sum(len(each._entries) for each in self._everywhere)
 
     @property
@@ -183,14 +180,14 @@ class Jitted:
         return [self, *self._elsewhere.values()]
 
     def cache_info(self) -> CacheInfo:
-        """What it keeps compiled, and how often it was compiled."""
+        """Statistics of the compile cache, and why it was last compiled."""
         compiles = sum(each._compiles for each in self._everywhere)
         size = sum(each._entries.bytes for each in self._everywhere)
         reason = (self._last or self)._reason
         return CacheInfo(self.cache_size(), KEPT, compiles, reason, size, config.cache_bytes)
 
     def cache_clear(self) -> None:
-        """Forget what was compiled."""
+        """Clear the compile cache."""
         self._entries.clear()
         self._other_settings.clear()
         self._elsewhere, self._last = {}, None
@@ -201,7 +198,7 @@ class Jitted:
         self._into = missed
 
     def _change_settings(self, before: Settings, after: Settings) -> None:
-        """Put aside what was compiled with other settings."""
+        """Set aside what was compiled with other settings."""
         self._other_settings[before.compiled_in, before.device] = self._entries
         kept = self._other_settings.pop((after.compiled_in, after.device), None)
         self._entries = kept or LruCache()
@@ -209,7 +206,7 @@ class Jitted:
 
     @property
     def identity_parts(self) -> tuple[Any, ...]:
-        """What recording it inside of another function depends on."""
+        """What tracing it inside of another function depends on."""
         added = {name: value for name, value in vars(self).items() if not name.startswith("_")}
         device = AUTO if self._is_auto else str(self._device)
         return self._fn, self._static, self._options, device, self._dynamic, added
@@ -283,7 +280,7 @@ class Jitted:
 
     @boundary
     def run_into(self, *args: Any, out: Any, **kwargs: Any) -> None:
-        """Run and write the results into a tree of writeable NumPy arrays like the result.
+        """Run, and write the results into a tree of writable NumPy arrays.
 
         Nothing is allocated or copied for an array that is dense and apart from the arguments.
 
@@ -305,7 +302,7 @@ class Jitted:
             self._into = entry.path_into(call.arguments, out)
 
     def run_async(self, *args: Any, **kwargs: Any) -> Pending:
-        """Run on another thread; gives what can be waited for, or awaited.
+        """Run on another thread, and give a result to wait for, or to await.
 
         It compiles now, if it must, and copies memory of NumPy arrays, so the caller may change it
         at once. Calls run in the order they came. Errors come out where the result is asked for.
@@ -320,10 +317,7 @@ class Jitted:
 
     @boundary
     def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Do as `run_async`, but give a future.
-
-        Arguments that do not fit are an error here.
-        """
+        """Like `run_async`, but give a future, and check arguments at once."""
         return later.submit(self._found, args, kwargs)
 
     @boundary
@@ -339,7 +333,7 @@ class Jitted:
     def _found(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Compiled, Sequence[Any]]:
-        """What is compiled for a call, and the leaves of its arguments."""
+        """The compiled function for a call, and the leaves of its arguments."""
         call = self._call(args, kwargs)
         return self._where(call)._alone(call, name), call.leaves
 
@@ -355,7 +349,7 @@ class Jitted:
         return Call(Arguments((args, kwargs), marked), read, tree)
 
     def _alone(self, call: Call, name: str) -> Compiled:
-        """What is compiled for a call outside of traces."""
+        """The compiled function for a call outside of traces."""
         made = self._made(call)
         if isinstance(made, Compiled):
             return made
@@ -365,7 +359,7 @@ class Jitted:
         )
 
     def _made(self, call: Call) -> Compiled | Traced:
-        """What is compiled for such arguments; in an enclosing trace what is recorded."""
+        """Make the compiled function for arguments, or in a trace the recorded one."""
         (args, kwargs), leaves, tree = call.arguments.marked, call.leaves, call.tree
         if any(isinstance(x, TracedTensor | Value) for x in leaves):
             return trace(self._fn, args, kwargs)
@@ -399,7 +393,7 @@ class Jitted:
         return entry
 
     def _keep(self, key: Key, entry: Compiled, reason: str) -> None:
-        """Keep what was compiled for a new kind; the least recently used kind is forgotten."""
+        """Cache what was compiled for a new kind, in place of the least recently used."""
         traced = entry.traced
         if reason:
             tell_reason(traced.graph.name, reason)
@@ -419,7 +413,7 @@ class Jitted:
         return tuple(kind if now == was else (now.dtype, now.shape) for kind, was, now in rows)
 
     def _record(self, traced: Traced, leaves: Sequence[Any]) -> Any:
-        """Inside of another trace the function becomes one call node."""
+        """Record the function as one call node of the enclosing trace."""
         operands = [*(to_value(as_operand(x)) for x in leaves), *map(_outside, traced.captures)]
         if self._named and not self._follows:
             run_here(traced.graph.name, self._named)
@@ -432,7 +426,7 @@ class Jitted:
         return traced.unflatten(results)
 
     def _open_path(self, entry: Compiled, call: Call) -> None:
-        """Remember the shortest way into the machine code."""
+        """Open a call path into the machine code."""
         if entry.has_path and entry not in self._paths:
             path = entry.path(call.arguments)
             if path is not missed and may_be_better(entry):
@@ -440,13 +434,13 @@ class Jitted:
             self._add_path(entry, path)
 
     def _add_path(self, way: Any, path: Callable[..., Any]) -> None:
-        """Keep the ways for the last few kinds of arguments."""
+        """Keep the call paths for the last few kinds of arguments."""
         # a new one, for another thread may read the old
         paths = {**self._paths, way: path}
         self._paths = {each: paths[each] for each in list(paths)[-PATHS:]}
 
     def _enter(self, *args: Any, **kwargs: Any) -> Any:
-        """Go a way into machine code that is open; MISS if there is none for the arguments."""
+        """Call by an open path; MISS if there is none for the arguments."""
         result = self._fast(*args, **kwargs)
         return self._find_path(args, kwargs) if result is MISS else result
 
@@ -459,7 +453,7 @@ class Jitted:
         return MISS
 
     def _settle(self, entry: Compiled) -> None:
-        """Go the shortest way into machine code from now on."""
+        """Drop the tier-up wrapper from the call path."""
         self._paths = {each: path for each, path in self._paths.items() if each is not entry}
         self._recent, self._fast, self._into = None, missed, missed
 
@@ -468,7 +462,7 @@ _jitted: set[weakref.ref[Jitted]] = set()  # no WeakSet: threads may add to it a
 
 
 def all_jitted() -> list[Jitted]:
-    """All functions that `jit` made and somebody has."""
+    """All living functions that `jit` made."""
     return [jitted for reference in _jitted.copy() if (jitted := reference()) is not None]
 
 

@@ -1,4 +1,4 @@
-"""Calls of a jitted function that nobody waits for yet, and many calls at once."""
+"""Asynchronous calls of a jitted function, and many calls at once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def submit(find: Find, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Future[
 
 
 def run_many(find: Find, calls: Iterable[Any], return_errors: bool) -> list[Any]:
-    """Run several calls; gives their results in order."""
+    """Run several calls, and give their results in order."""
     jobs: list[Callable[[], Any]] = []
     is_on_host = True
     for call in given_calls("run_many", calls):

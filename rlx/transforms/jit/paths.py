@@ -48,7 +48,7 @@ LITERALS = (str, int)  # keys whose text is Python code for them
 
 @final
 class Arguments:
-    """What a call path must know of the arguments it is written for.
+    """The arguments that a call path is written for.
 
     `marked` are `given` with static values wrapped.
     """
@@ -63,7 +63,7 @@ class Arguments:
 
 @final
 class Call:
-    """The arguments of a call, and their leaves."""
+    """The arguments of a call and their leaves."""
 
     def __init__(self, arguments: Arguments, leaves: list[Any], tree: pytree.Structure) -> None:
         self.arguments, self.leaves, self.tree = arguments, leaves, tree
@@ -75,12 +75,12 @@ def unless_static(given: Any, marked: Any) -> Any:
 
 
 def missed(*args: Any, **kwargs: Any) -> object:
-    """The path where there is none: it always gives MISS."""
+    """The absent call path, which always gives MISS."""
     return MISS
 
 
 def _or_missed(write: Callable[..., Callable[..., Any]]) -> Callable[..., Callable[..., Any]]:
-    """Go no path to containers that are deeper than Python can walk."""
+    """Give the absent path for containers deeper than Python's recursion limit."""
 
     @functools.wraps(write)
     def written(*args: Any) -> Callable[..., Any]:
@@ -100,10 +100,10 @@ def call_path(
     scalars: Mapping[int, type | None],
     held: Sequence[Any],
 ) -> Callable[..., Any]:
-    """The path to `entry` for arguments like these.
+    """Make the call path to `entry` for arguments like these.
 
     Of the leaves that are numbers, `scalars` tells the Python type that each must have, or None if
-    it must be an array. The `held` arrays are passed behind them.
+    it must be an array. The `held` arrays are passed after them.
     """
     writer = _Writer()
     writer.names |= {"MISS": MISS, "entry": entry, "NUMBERS": PYTHON_SCALARS}
@@ -128,9 +128,9 @@ def into_path(
     held: Sequence[Any],
     out: Any,
 ) -> Callable[..., Any]:
-    """The path to `entry(*arrays, *held, *outs)`, which writes to arrays like `out`.
+    """Make the path to `entry(*arrays, *held, *outs)`, which writes to `outs`.
 
-    It is called with `args`, `kwargs` and the tree.
+    It is called with `args`, `kwargs` and the tree of arrays.
     """
     writer = _Writer()
     writer.names |= {"MISS": MISS, "entry": entry, "NUMBERS": PYTHON_SCALARS}
@@ -148,7 +148,7 @@ def into_path(
 
 @final
 class _Writer:
-    """Writes the lines of one path; `names` are the things its code knows."""
+    """Writes the code of a call path; `names` are its globals."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -176,11 +176,11 @@ class _Writer:
         return name
 
     def need(self, condition: str) -> None:
-        """Give up unless something holds."""
+        """Give MISS unless a condition holds."""
         self.line(f"if not ({condition}): return MISS")
 
     def function(self, head: str) -> Callable[..., Any]:
-        """The function of the lines.
+        """Compile the lines to a function.
 
         What its code knows comes with the function and goes with it: no cycle holds it, as one with
         globals of its own would.
@@ -192,7 +192,7 @@ class _Writer:
     # -- arguments ------------------------------------------------------------------------------
 
     def arguments(self, in_tree: pytree.Structure, arguments: Arguments) -> list[str]:
-        """Take `args` and `kwargs` apart; gives the names of the leaves."""
+        """Flatten `args` and `kwargs`, and give the names of the leaves."""
         leaves: list[str] = []
         (given, named), (marked, marked_named) = arguments.given, arguments.marked
         positional, keywords = in_tree.children()
@@ -221,7 +221,7 @@ class _Writer:
         self.need(f"type({name}) is {self.bind(kind)}" if kind else f"type({name}) not in NUMBERS")
 
     def take(self, spec: pytree.Structure, like: Any, name: str, leaves: list[str]) -> None:
-        """Take a tree apart that has a structure; adds the names of its leaves."""
+        """Flatten a tree of a known structure, and add the names of its leaves."""
         if spec.is_leaf():
             leaves.append(name)
             return
@@ -258,7 +258,7 @@ class _Writer:
             self.take(child, part, inner, leaves)
 
     def _flattened(self, kind: Any, like: Any, name: str) -> list[tuple[str, Any]]:
-        """The children of a class that has a function to take it apart."""
+        """The children of a class that is registered with a function to flatten it."""
         registered = optree.register_pytree_node.get(kind, namespace=pytree.NAMESPACE)
         assert registered is not None, "a container's class is registered"
         flatten = registered.flatten_func
@@ -348,7 +348,7 @@ _NONE = pytree.structure(None)
 
 @functools.lru_cache(256)
 def _maker(text: str) -> Callable[..., Callable[..., Any]]:
-    """The function of a text; as a part of this file, so that tracebacks leave it out."""
+    """Compile a text as a part of this file, so that tracebacks leave it out."""
     names: dict[str, Any] = {}
     exec(compile(text, __file__, "exec"), names)
     return names["make"]
@@ -368,7 +368,7 @@ NICENESS = 5  # of the thread that compiles: the program should hardly feel it
 
 
 def may_be_better(entry: Compiled) -> bool:
-    """Whether the calls of a compiled function are to be timed."""
+    """Whether a compiled function may tier up, so that its calls are timed."""
     return (
         not entry.settled.locked()
         and config.swap
@@ -378,7 +378,7 @@ def may_be_better(entry: Compiled) -> bool:
 
 @final
 class TimedPath:
-    """A way into machine code that times its calls, until a shorter one is opened."""
+    """A call path that times its calls, to tell when better code pays."""
 
     def __init__(
         self, path: Callable[..., Any], entry: Compiled, settle: Callable[[Compiled], None]
@@ -399,7 +399,7 @@ class TimedPath:
         return result
 
     def _end(self, pays: bool) -> None:
-        """Time no more calls; let another thread make better code, if no one did."""
+        """End the timing, and let another thread make better code, unless one did."""
         is_first = self._entry.settled.acquire(blocking=False)
         self._settle(self._entry)
         if is_first and pays:

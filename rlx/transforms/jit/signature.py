@@ -1,7 +1,7 @@
-"""The signature of a call: what must be equal for compiled code to be used again.
+"""Signatures of calls, their cache, and reasons for recompiles.
 
-It is the structure of the arguments and the kind of each leaf. And why a call has a new one, which
-is why a function is compiled again.
+The signature is the structure of the arguments and the kind of each leaf: compiled code serves
+calls of an equal one.
 """
 
 from __future__ import annotations
@@ -61,9 +61,7 @@ _is_forbidden: ContextVar[bool] = ContextVar("no_recompile", default=False)
 
 @contextmanager
 def no_recompile() -> Iterator[None]:
-    """Raise in the block where a jitted function would compile.
-
-    It would for arguments of a new kind.
+    """Raise an error in the block if a jitted function would have to compile.
 
     >>> import rlx
     >>> f = rlx.jit(lambda x: x + 1)
@@ -83,7 +81,7 @@ def no_recompile() -> Iterator[None]:
 
 
 def check_recompile(fn: Callable[..., Any], reason: str) -> None:
-    """Raise if nothing may be compiled now."""
+    """Raise an error within `no_recompile`."""
     if _is_forbidden.get():
         raise RecompileError(
             f"{function_name(fn)} would be compiled: {reason or 'it is called for the first time'}",
@@ -94,7 +92,10 @@ def check_recompile(fn: Callable[..., Any], reason: str) -> None:
 def reason_to_compile(
     fn: Callable[..., Any], args: Sequence[Any], key: Key, known: Sequence[Key]
 ) -> str:
-    """How a call differs from the nearest one compiled before; empty for the first."""
+    """Why to compile: how a call differs from the nearest one compiled before.
+
+    Empty for the first.
+    """
     if not known:
         return ""
     tree, kinds = key
@@ -112,7 +113,7 @@ def reason_to_compile(
 
 
 def difference(compiled: pytree.Structure, called: pytree.Structure) -> str:
-    """Say where the arguments of a call part from those of another."""
+    """Describe the first difference between the arguments of two calls."""
     (args, kwargs), (others, other_kwargs) = compiled.children(), called.children()
     if args.num_children != others.num_children:
         return f"{args.num_children} positional in {SIDES[0]}, {others.num_children} in {SIDES[1]}"
@@ -137,7 +138,7 @@ _uses = itertools.count()
 
 
 class CacheInfo(NamedTuple):
-    """What a jitted function keeps: kinds of arguments it is compiled for.
+    """Statistics of a jitted function's compile cache.
 
     There are `limit` at most, of `bytes_limit` bytes together (`rlx.config.cache_bytes`);
     `bytes` estimates what the programs take up. `compiles` counts all compiles so far; `reason`
@@ -161,10 +162,10 @@ class _Used:
 
 
 class LruCache:
-    """Compiled functions by kind of arguments.
+    """A cache of compiled functions by kind of arguments, least recently used out.
 
-    The least recently used are forgotten first. Threads use it at once: every step is one operation
-    on a dict, and no lock is there that a forked child could find taken.
+    Threads use it at once: every step is one operation on a dict, and no lock is there that a
+    forked child could find taken.
     """
 
     def __init__(self) -> None:
@@ -178,7 +179,7 @@ class LruCache:
         return (key for key, _ in self._by_use())
 
     def get(self, key: Any) -> Any:
-        """The entry of a kind, the most recently used from now on; None if there is none."""
+        """The entry of a kind, which becomes the most recently used; None if absent."""
         used = self._entries.get(key)
         if used is None:
             return None
@@ -186,7 +187,7 @@ class LruCache:
         return used.entry
 
     def put(self, key: Any, entry: Any, limit: int) -> None:
-        """Keep an entry, and forget others until `limit` and `cache_bytes` are kept."""
+        """Add an entry, and evict others beyond `limit` and `cache_bytes`."""
         self._entries[key] = _Used(entry, next(_uses))
         for old, _ in self._by_use()[:-1]:
             if len(self) <= limit and self.bytes <= config.cache_bytes:
@@ -197,7 +198,7 @@ class LruCache:
             self._forgotten.pop(old, None)
 
     def reason(self, key: Any, limit: int) -> str:
-        """Why a kind that was compiled before is compiled again; empty if it was not."""
+        """Why a kind is compiled again after it was evicted; empty if it was not."""
         if hash(key) not in self._forgotten:
             return ""
         size = f"{config.cache_bytes / 1e6:.4g} MB"
@@ -213,11 +214,11 @@ class LruCache:
 
     @property
     def bytes(self) -> int:
-        """What the programs take up, roughly."""
+        """The size of the programs, roughly."""
         return sum(u.entry.compiled.executable.held_bytes for u in self._entries.copy().values())
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all entries."""
         self._entries.clear()
         self._forgotten.clear()
 

@@ -1,4 +1,4 @@
-"""Arguments whose sizes a jitted function leaves open, and shardings of arguments.
+"""Symbolic sizes and shardings of a jitted function's arguments.
 
 Both are given for trees of arguments, and become those of the leaves.
 """
@@ -40,7 +40,7 @@ class Dynamic:
     def types(
         self, args: Sequence[Any], tree: pytree.Structure, types: Sequence[Type]
     ) -> list[Type]:
-        """The types of the leaves of arguments, with dims for the sizes left open."""
+        """The types of the leaves of arguments, with dims for symbolic sizes."""
         if tree not in self.known:
             self.known[tree] = self._places(args, tree)
         opened = list(types)
@@ -49,14 +49,14 @@ class Dynamic:
         return opened
 
     def buckets_of(self, graph: Graph, buckets: Buckets) -> Buckets:
-        """The buckets without those of arguments that were left out."""
+        """The buckets except those of arguments that were left out."""
         sizes = [size for axes in self.declared.values() for size in axes.values()]
         declared = {symbol.name for size in sizes for symbol in size.symbols}
         here = {symbol.name for type in graph.param_types for symbol in type.symbols}
         return tuple(row for row in buckets if row[0] in here or row[0] not in declared)
 
     def _places(self, args: Sequence[Any], tree: pytree.Structure) -> dict[int, dict[int, Dim]]:
-        """The axes of each leaf that has some."""
+        """The symbolic axes of each leaf that has some."""
         origins = argument_origins(self.fn, args, tree, function_name(self.fn))
         names = [origin.split(", ", 1)[1] for origin in origins]
         parameters = inspect.signature(self.fn).parameters
@@ -97,7 +97,7 @@ class Dynamic:
 def declare(
     fn: Callable[..., Any], given: Mapping[str, Axes] | None, static: Sequence[str] = ()
 ) -> Dynamic | None:
-    """Check what `jit(dynamic=...)` was given."""
+    """Check the option `jit(dynamic=...)`."""
     if given is None:
         return None
     if not isinstance(given, Mapping):
@@ -131,7 +131,7 @@ def declare(
 
 
 def _parts(name: Any, axes: Any) -> Iterator[tuple[Any, Any]]:
-    """The axes of each part of an argument, by names as `batch["tokens"]`."""
+    """The symbolic axes of each part of an argument, by names as `batch["tokens"]`."""
     is_tree = isinstance(axes, Mapping) and axes and all(map(_is_mapping, axes.values()))
     if not is_tree:
         yield name, axes
@@ -168,7 +168,7 @@ Leaves = tuple[NamedSharding | None, ...]
 
 
 def with_leaves(options: CompileOptions, traced: Traced) -> CompileOptions:
-    """The options with a sharding, or None, for each parameter and result of a graph.
+    """Options with a sharding, or None, for each parameter and result of a graph.
 
     Users give one for all arguments, or a tuple of one for each argument that is not static; each
     stands for all leaves below it.

@@ -1,4 +1,4 @@
-"""The trace cache: functions that earlier processes recorded are not traced again."""
+"""The trace cache: functions that earlier processes traced are not traced again."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from .signature import Key
 
 
 class TraceCache:
-    """A function for one kind of arguments, as earlier processes may have left it.
+    """The entry of a function and one kind of arguments in the trace cache.
 
-    A function whose recording depends on more than can be told (files, clocks, prints) is not kept.
+    Functions that depend on more than can be hashed (files, clocks, prints) are not kept.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class TraceCache:
     def of(
         fn: Callable[..., Any], key: Key, device: str, options: CompileOptions, dynamic: object
     ) -> TraceCache | None:
-        """What earlier processes may have left for arguments of a kind."""
+        """The entry for a function and arguments of a kind."""
         is_plain = dynamic is None and not options.specialize and not options.buckets
         is_plain = is_plain and options.in_shardings is None and options.out_shardings is None
         if not is_plain or not config.cache or config.dump or config.check or config.key_reuse:
@@ -59,7 +59,7 @@ class TraceCache:
     def recall(
         self, fn: Callable[..., Any], leaves: Sequence[Any], mark_static: MarkStatic
     ) -> Compiled | None:
-        """The compiled function, if an earlier process left it."""
+        """The compiled function, if an earlier process kept it."""
         known = self._memory.read() if self._memory else None
         if known is None or self._memory is None:
             return None
@@ -86,9 +86,9 @@ class TraceCache:
         return Compiled(traced, compiled, mark_static, whole)
 
     def keep(self, entry: Compiled) -> None:
-        """Leave the function to later processes.
+        """Keep the function for later processes.
 
-        Not if recording changed what it depends on: then it may do so for other reasons than known.
+        It is not kept if tracing changed what the function depends on.
         """
         traced = entry.traced
         why = self._why
@@ -106,7 +106,7 @@ def _identity(
     kinds: Sequence[Any],
     is_recorded: bool = False,
 ) -> tuple[str, list[Array], str]:
-    """The hash of what recording depends on, the arrays among that; or why nobody knows."""
+    """The hash of what tracing depends on, with its arrays; or why there is none."""
     try:
         example = pytree.unflatten(tree, range(tree.num_leaves))
         return *identity(fn, example, repr(kinds), is_recorded=is_recorded), ""
