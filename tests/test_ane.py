@@ -20,8 +20,11 @@ from coremltools.converters.mil.mil import Builder as mb  # noqa: E402
 from coremltools.converters.mil.mil import Function  # noqa: E402
 
 from rlx.backends.ane import program  # noqa: E402
-from rlx.backends.ane.control import run  # noqa: E402
-from rlx.backends.ane.emit import ROWS, table  # noqa: E402
+from rlx.backends.ane.emit import (  # noqa: E402
+    ROWS,
+    run,
+    table,
+)
 from rlx.ir.errors import RlxError  # noqa: E402
 from rlx.ir.graph import OPS  # noqa: E402
 from rlx.ir.interpret import interpret  # noqa: E402

@@ -24,10 +24,9 @@ from rlx.backends.webgpu import adapters
 from rlx.backends.webgpu.blocks import KEPT_BYTES, Pool
 from rlx.backends.webgpu.device import ARRAYS, Device, Pipeline, Region
 from rlx.backends.webgpu.layout import Layout
-from rlx.backends.webgpu.library import called_by, declarations
 from rlx.backends.webgpu.machine import ROW, Kernels
 from rlx.backends.webgpu.scalar import literal, template
-from rlx.backends.webgpu.wgsl import Wgsl
+from rlx.backends.webgpu.wgsl import Wgsl, called_by, declarations
 from rlx.ir.types import DTYPES
 from rlx.lower.pipeline import lower
 from rlx.lower.target import Target

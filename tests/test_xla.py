@@ -28,7 +28,7 @@ if not registry.availability("xla").is_available:
     pytest.skip(registry.availability("xla").reason, allow_module_level=True)
 
 from rlx.backends.disk import DiskCache
-from rlx.backends.xla import kept
+from rlx.backends.xla import program
 from rlx.backends.xla.program import XlaProgram
 
 SESSION = rlx.Session("xla")
@@ -278,7 +278,7 @@ def test_programs_are_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(
         XlaProgram, "_made", lambda self, *how: [made.append(self.graph.name), make(self, *how)][1]
     )
-    monkeypatch.setattr(kept, "sources", lambda disk: "of rlx")  # which may be edited meanwhile
+    monkeypatch.setattr(program, "sources", lambda disk: "of rlx")  # which may be edited meanwhile
 
     def ours(x):
         return rnp.sin(x) * 2.0

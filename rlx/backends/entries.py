@@ -72,7 +72,6 @@ def _data(given: Any, wanted: Type, array: type, memory: Memory) -> Any:
 
 # -- an entry for each combination of shapes, where sizes are symbolic -----------------------------
 
-
 KEPT = 256  # combinations of shapes with an entry; making one takes some microseconds
 Sizes = Mapping[str, int]
 

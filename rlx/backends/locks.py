@@ -146,7 +146,6 @@ def _keep_garbage_in_children() -> None:
 
 # -- settings of the whole process that hold while code is made ------------------------------------
 
-
 TURN = 0.0001  # seconds a thread runs Python code while others wait
 PutBack = Callable[[], None]
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..backends.graph_table.walk import computed
+from ..backends.graph_table import computed
 from ..backends.xla.emit import table_of
 from ..backends.xla.host import call_host
 from ..ir.body import Call

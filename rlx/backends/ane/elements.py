@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from coremltools.converters.mil.mil import Var, types
+from coremltools.converters.mil.mil import Builder, Var, types
 
 from ..graph_table import Row
-from .mil import mb
 
+mb: Any = Builder  # of Core ML programs; its methods come into being when it is loaded
 FLOATS = frozenset({"float16", "float32"})
 NUMBERS = FLOATS | {"int32"}
 EVERY = NUMBERS | {"bool"}

@@ -24,12 +24,9 @@ from ...ir.graph import Graph, Node
 from ...ir.types import Type
 from ...lower.legalize import legalize
 from ...lower.target import Target
-from ..graph_table import Table, prepare
-from ..graph_table.walk import refused
-from .control import run
-from .elements import MIL, OF_MIL
-from .emit import table
-from .mil import mb
+from ..graph_table import Table, prepare, refused
+from .elements import MIL, OF_MIL, mb
+from .emit import run, table
 from .shapes import reshaped
 
 TARGET = ct.target.iOS18  # macOS 15

@@ -1,15 +1,17 @@
-"""Numbers with operators, to write formulas of scalar expressions."""
+"""Numbers with operators for formulas, and what those of numbers alone are."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ...ir.types import as_dtype
-from ...lower.lir.expr import Apply, Expr, const
+from ...ir.types import as_dtype, is_float
+from ...lower.lir.expr import Apply, Const, Expr, const
+from ...lower.lir.instructions import NUMPY
+from .dialect import Dialect, register
 
 BOOL = as_dtype("bool")
 
@@ -24,6 +26,11 @@ class Given(Expr):
 def plain(instruction: str, dtype: np.dtype, *args: Expr) -> Apply:
     """An instruction of a language that programs do not have, such as `fma`."""
     return Apply(dtype, instruction, args)
+
+
+def _operator(instruction: str, dtype: np.dtype | None = None) -> Callable[[Number, Any], Number]:
+    """An operator of Python that applies an instruction."""
+    return lambda x, other: x.do(instruction, other, dtype=dtype)
 
 
 @dataclass(frozen=True)
@@ -71,26 +78,28 @@ class Number:
             total = total.fma(self, c)
         return total
 
-    def __add__(self, other: Any) -> Number:
-        return self.do("add", other)
+    __add__ = _operator("add")
+    __sub__ = _operator("sub")
+    __mul__ = _operator("mul")
+    __truediv__ = _operator("div")
+    __and__ = _operator("and")
+    __or__ = _operator("or")
+    __xor__ = _operator("xor")
+    __lshift__ = _operator("plain_shl")
+    __rshift__ = _operator("plain_shr")
+    __lt__ = _operator("lt", BOOL)
+    __le__ = _operator("le", BOOL)
+    __gt__ = _operator("gt", BOOL)
+    __ge__ = _operator("ge", BOOL)
 
     def __radd__(self, other: Any) -> Number:
         return self.like(other) + self
 
-    def __sub__(self, other: Any) -> Number:
-        return self.do("sub", other)
-
     def __rsub__(self, other: Any) -> Number:
         return self.like(other) - self
 
-    def __mul__(self, other: Any) -> Number:
-        return self.do("mul", other)
-
     def __rmul__(self, other: Any) -> Number:
         return self.like(other) * self
-
-    def __truediv__(self, other: Any) -> Number:
-        return self.do("div", other)
 
     def __rtruediv__(self, other: Any) -> Number:
         return self.like(other) / self
@@ -103,33 +112,6 @@ class Number:
 
     def __invert__(self) -> Number:
         return self.do("not")
-
-    def __and__(self, other: Any) -> Number:
-        return self.do("and", other)
-
-    def __or__(self, other: Any) -> Number:
-        return self.do("or", other)
-
-    def __xor__(self, other: Any) -> Number:
-        return self.do("xor", other)
-
-    def __lshift__(self, count: Any) -> Number:
-        return self.do("plain_shl", count)
-
-    def __rshift__(self, count: Any) -> Number:
-        return self.do("plain_shr", count)
-
-    def __lt__(self, other: Any) -> Number:
-        return self.do("lt", other, dtype=BOOL)
-
-    def __le__(self, other: Any) -> Number:
-        return self.do("le", other, dtype=BOOL)
-
-    def __gt__(self, other: Any) -> Number:
-        return self.do("gt", other, dtype=BOOL)
-
-    def __ge__(self, other: Any) -> Number:
-        return self.do("ge", other, dtype=BOOL)
 
     def equals(self, other: Any) -> Number:
         """Whether it equals another number."""
@@ -148,3 +130,40 @@ class Number:
 def number(dtype: np.dtype, value: Any) -> Number:
     """A number of a dtype."""
     return Number(const(dtype, value))
+
+
+class Known(dict[Expr, "Const | None"]):
+    """The number that an expression is, or None; what was asked for is remembered.
+
+    Some languages compute what is made of numbers alone before they run, and `1 / 0` is an error.
+    """
+
+    def __missing__(self, expr: Expr) -> Const | None:
+        self[expr] = found = self._computed(expr)
+        return found
+
+    def _computed(self, expr: Expr) -> Const | None:
+        if isinstance(expr, Const):
+            return expr
+        if not isinstance(expr, Apply) or expr.instruction not in NUMPY:
+            return None
+        args = [known for known in map(self.__getitem__, expr.args) if known is not None]
+        if len(args) < len(expr.args):
+            return None
+        numbers = [np.asarray(a.number, a.dtype) for a in args]
+        with np.errstate(all="ignore"):
+            return const(expr.dtype, NUMPY[expr.instruction](expr.dtype, *numbers))
+
+    def factors(self, expr: Apply, texts: list[str], dialect: Dialect) -> list[str]:
+        """The operands of an instruction; a 0 in a product in the dialect's words."""
+        if expr.instruction not in ("mul", "div"):
+            return texts
+        pairs = zip(expr.args, texts, strict=True)
+        return [
+            dialect.zero_factor(register(e.dtype), text) if self._is_zero(e) else text
+            for e, text in pairs
+        ]
+
+    def _is_zero(self, expr: Expr) -> bool:
+        known = self[expr]
+        return known is not None and is_float(known.dtype) and known.number == 0

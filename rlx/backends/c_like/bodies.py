@@ -7,6 +7,7 @@ text. What is left in the end are the plain instructions listed in the package's
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 
 import numpy as np
@@ -15,15 +16,10 @@ from ...ir.types import as_dtype, is_float
 from .arithmetic import Number, number
 from .dialect import FLOAT32, UNSIGNED
 
+Body = Callable[..., Number]
+UINT16, UINT32, FLOAT64 = as_dtype("uint16"), as_dtype("uint32"), as_dtype("float64")
+
 # -- functions of floats made of simpler ones, for languages that lack them ------------------------
-
-
-def _logistic(result: np.dtype, x: Number) -> Number:
-    return 1.0 / (1.0 + (-x).do("exp"))
-
-
-def _rsqrt(result: np.dtype, x: Number) -> Number:
-    return 1.0 / x.do("sqrt")
 
 
 def _erf_inv(result: np.dtype, x: Number) -> Number:
@@ -63,16 +59,6 @@ def _halley(y: Number, x: Number) -> Number:
     return (x < 0.0).where(-better, better)
 
 
-SPECIAL_BODIES: dict[str, Callable[..., Number]] = {
-    "logistic": _logistic,
-    "rsqrt": _rsqrt,
-    "erf_inv": _erf_inv,
-}
-
-
-UINT16, UINT32, FLOAT64 = as_dtype("uint16"), as_dtype("uint32"), as_dtype("float64")
-
-
 def _unsigned(x: Number) -> Number:
     return x.bits(UNSIGNED[x.dtype.itemsize])
 
@@ -84,19 +70,16 @@ def _width(x: Number) -> int:
 # -- choices and comparisons ---------------------------------------------------------------------
 
 
-def _max(result: np.dtype, x: Number, y: Number) -> Number:
-    """NaN if one of them is."""
-    if x.dtype.kind == "b":
-        return x | y
-    is_first = (x > y) | x.is_nan if is_float(x.dtype) else x > y
-    return is_first.where(x, y)
+def _extreme(comes_first: Callable[..., Number], of_bools: Callable[..., Number]) -> Body:
+    """The greater or the lesser of two; NaN if one of them is."""
 
+    def body(result: np.dtype, x: Number, y: Number) -> Number:
+        if x.dtype.kind == "b":
+            return of_bools(x, y)
+        is_first = comes_first(x, y)
+        return (is_first | x.is_nan if is_float(x.dtype) else is_first).where(x, y)
 
-def _min(result: np.dtype, x: Number, y: Number) -> Number:
-    if x.dtype.kind == "b":
-        return x & y
-    is_first = (x < y) | x.is_nan if is_float(x.dtype) else x < y
-    return is_first.where(x, y)
+    return body
 
 
 def _abs(result: np.dtype, x: Number) -> Number:
@@ -113,15 +96,6 @@ def _sign(result: np.dtype, x: Number) -> Number:
 
 def _is_finite(result: np.dtype, x: Number) -> Number:
     return abs(x) < math.inf if is_float(x.dtype) else x.equals(x)
-
-
-# false is less than true; numbers have an instruction of their own
-_BOOL_ORDER: dict[str, Callable[..., Number]] = {
-    "lt": lambda result, x, y: ~x & y,
-    "le": lambda result, x, y: ~x | y,
-    "gt": lambda result, x, y: x & ~y,
-    "ge": lambda result, x, y: x | ~y,
-}
 
 
 # -- integers ------------------------------------------------------------------------------------
@@ -153,17 +127,15 @@ def _floor_rem(result: np.dtype, x: Number, y: Number) -> Number:
     return x - _floor_div(result, x, y) * y
 
 
-def _shl(result: np.dtype, x: Number, y: Number) -> Number:
-    """By the width or more it is 0."""
-    count, width = _unsigned(y), _width(x)
-    moved = (_unsigned(x) << (count & (width - 1))).bits(x.dtype)
-    return (count < width).where(moved, x.like(0))
+def _shifted(shift: Callable[..., Number]) -> Body:
+    """A shift of bits without a sign; by the width or more it leaves 0."""
 
+    def body(result: np.dtype, x: Number, y: Number) -> Number:
+        count, width = _unsigned(y), _width(x)
+        moved = shift(_unsigned(x), count & (width - 1)).bits(x.dtype)
+        return (count < width).where(moved, x.like(0))
 
-def _shr_logical(result: np.dtype, x: Number, y: Number) -> Number:
-    count, width = _unsigned(y), _width(x)
-    moved = (_unsigned(x) >> (count & (width - 1))).bits(x.dtype)
-    return (count < width).where(moved, x.like(0))
+    return body
 
 
 def _shr_arithmetic(result: np.dtype, x: Number, y: Number) -> Number:
@@ -243,20 +215,22 @@ def _narrow_bfloat16(result: np.dtype, x: Number) -> Number:
     return x.is_nan.where(((bits >> 16) & 0x8000) | 0x7FC0, near).to(UINT16)
 
 
-def _widen_bfloat16(result: np.dtype, x: Number) -> Number:
-    return (x.to(UINT32) << 16).bits(FLOAT32)
-
-
-def _rounded(name: str) -> Callable[..., Number]:
+def _rounded(name: str) -> Body:
     """A float32 rounded to the numbers that a half float has."""
     return lambda result, x: x.do(f"narrow_{name}", dtype=UINT16).do(f"widen_{name}", dtype=FLOAT32)
 
 
-BODIES: dict[str, Callable[..., Number]] = {
-    **_BOOL_ORDER,
-    **SPECIAL_BODIES,
-    "max": _max,
-    "min": _min,
+BODIES: dict[str, Body] = {
+    # of bools, false is less than true; numbers have an instruction of their own
+    "lt": lambda result, x, y: ~x & y,
+    "le": lambda result, x, y: ~x | y,
+    "gt": lambda result, x, y: x & ~y,
+    "ge": lambda result, x, y: x | ~y,
+    "logistic": lambda result, x: 1.0 / (1.0 + (-x).do("exp")),
+    "rsqrt": lambda result, x: 1.0 / x.do("sqrt"),
+    "erf_inv": _erf_inv,
+    "max": _extreme(operator.gt, operator.or_),
+    "min": _extreme(operator.lt, operator.and_),
     "abs": _abs,
     "sign": _sign,
     "is_finite": _is_finite,
@@ -264,8 +238,8 @@ BODIES: dict[str, Callable[..., Number]] = {
     "rem": _rem,
     "floor_div": _floor_div,
     "floor_rem": _floor_rem,
-    "shl": _shl,
-    "shr_logical": _shr_logical,
+    "shl": _shifted(operator.lshift),
+    "shr_logical": _shifted(operator.rshift),
     "shr_arithmetic": _shr_arithmetic,
     "pow": _pow,
     "saturate": _saturate,
@@ -273,7 +247,7 @@ BODIES: dict[str, Callable[..., Number]] = {
     "narrow_float16": _narrow_float16,
     "widen_float16": _widen_float16,
     "narrow_bfloat16": _narrow_bfloat16,
-    "widen_bfloat16": _widen_bfloat16,
+    "widen_bfloat16": lambda result, x: (x.to(UINT32) << 16).bits(FLOAT32),
     "round_float16": _rounded("float16"),
     "round_bfloat16": _rounded("bfloat16"),
 }

@@ -10,7 +10,7 @@ import numpy as np
 from ...ir.errors import UnsupportedOp
 from ...lower.lir.expr import Expr, walk
 from ...lower.lir.index import Index, Variable
-from ...lower.lir.program import Buffer
+from ...lower.lir.program import Buffer, Store
 from .dialect import INT32, INT64, Dialect, LocalArray, Parameter, Signature
 from .geometry import Axes, Grid
 from .scalars import Functions, Scalars
@@ -77,6 +77,19 @@ class Body:
             parameter = Parameter(f"b{number}", b.number_dtype, b in written, setting.moved(b))
             writer.parameters[b] = parameter
         return cls(writer, buffers)
+
+    @classmethod
+    def storing(
+        cls,
+        setting: Setting,
+        stores: Sequence[Store],
+        loops: Sequence[Variable],
+        exprs: Iterable[Expr] = (),
+        read: Sequence[Buffer] = (),
+    ) -> Body:
+        """A kernel of stores, and of what else it computes and reads."""
+        exprs, indices = [*exprs, *(s.expr for s in stores)], [s.index for s in stores]
+        return cls.of(setting, exprs, indices, loops, [s.buffer for s in stores], read)
 
     def finish(
         self,

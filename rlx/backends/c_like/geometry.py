@@ -73,14 +73,13 @@ class Grid:
 
     def _name(self, writer: Scalars, axis: int, loops: Sequence[Variable]) -> list[str]:
         """Name the variables of an axis; gives the condition for such values."""
-        dialect, dtype = writer.dialect, writer.index_dtype
         count, name = _count(loops), writer.fresh("i")
         groups = math.prod(self.groups) if self.linear else self.groups[axis]
         text = writer.as_index("both", axis)
         if self.linear:
             number = Groups(groups, self.groups).text(writer)
             text = f"{number} * {writer.whole(self.threads[0])} + {writer.as_index('thread', 0)}"
-        writer.line(dialect.constant(dtype, name, text))
+        writer.constant(name, text)
         writer.cut(name, loops)
         is_whole = groups * self.threads[axis] == count
         return [] if is_whole else [f"{name} < {writer.whole(count)}"]
@@ -111,7 +110,7 @@ class Groups:
     @contextmanager
     def inside(self, writer: Scalars, name: str) -> Iterator[None]:
         """Name the number of the group; lines are written where it is wanted."""
-        writer.line(writer.dialect.constant(writer.index_dtype, name, self.text(writer)))
+        writer.constant(name, self.text(writer))
         if self.number == self.count:
             yield
             return
@@ -145,3 +144,9 @@ def _fitting(count: int, most: int, is_last: bool) -> int:
 
 def _count(loops: Sequence[Variable]) -> int:
     return math.prod(v.extent for v in loops)  # type: ignore[misc]
+
+
+def size_of(variable: Variable) -> int:
+    """The extent of a variable."""
+    assert isinstance(variable.extent, int), "sizes are numbers here"
+    return variable.extent

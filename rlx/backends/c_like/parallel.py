@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from ...ir.types import is_float, neutral
+from ...ir.types import SHORT, is_float, neutral
 from ...lower.lir.expr import Load
 from ...lower.lir.program import Greatest, Kernel, Scan, Scatter, Store
 from .arithmetic import BOOL
 from .body import Body, Setting, Written
-from .dialect import INT32, register
-from .geometry import Grid
+from .dialect import INT32, Dialect, LocalArray, register
+from .geometry import Grid, along_groups, size_of
 from .scalars import Scalars
 
 
 def write_kernel(kernel: Kernel, setting: Setting) -> Written:
     """Write a `Kernel`: reductions inside are loops of the thread."""
     stores = kernel.stores
-    body = Body.of(
-        setting,
-        [s.expr for s in stores],
-        [s.index for s in stores],
-        kernel.loops,
-        [s.buffer for s in stores],
-    )
+    body = Body.storing(setting, stores, kernel.loops)
     grid = Grid.of(kernel.loops, setting.dialect.limits, is_turned(kernel))
     with grid.inside(body.writer):
         write_stores(body.writer, stores)
@@ -88,15 +83,15 @@ def write_greatest(step: Greatest, setting: Setting) -> Written:
     with grid.inside(writer):
         with writer.loop(step.along) as turn:
             value = writer.fresh("x")
-            writer.line(dialect.constant(register(dtype), value, writer.expr(step.expr)))
+            writer.constant(value, writer.expr(step.expr), dtype)
             index = writer.index_dtype
             limit = writer.whole(most)
-            full = writer.call("lt", [index, index], BOOL, [turn, limit])
+            full = writer.pair("lt", index, turn, limit, BOOL)
             start = writer.call("select", [BOOL, index, index], index, [full, turn, limit])
             writer.line(dialect.variable(index, "rank", start))
             with writer.block(f"while (rank > {writer.whole(0)}) {{"):
                 before = writer.loaded(writer.parameters[step.values], at("(rank - 1)"))
-                writer.line(dialect.constant(register(dtype), "before", before))
+                writer.constant("before", before, dtype)
                 with writer.block(f"if (!{is_greater(writer, dtype, value, 'before')}) {{"):
                     writer.line("break;")
                 with writer.block(f"if (rank < {limit}) {{"):
@@ -112,11 +107,11 @@ def write_greatest(step: Greatest, setting: Setting) -> Written:
 
 def is_greater(writer: Scalars, dtype: np.dtype, x: str, y: str) -> str:
     """Whether one number comes after another in order: NaN comes last."""
-    text = writer.call("gt", [dtype, dtype], BOOL, [x, y])
+    text = writer.pair("gt", dtype, x, y, BOOL)
     if not is_float(dtype):
         return text
-    is_nan = writer.call("ne", [dtype, dtype], BOOL, [x, x])
-    is_number = writer.call("eq", [dtype, dtype], BOOL, [y, y])
+    is_nan = writer.pair("ne", dtype, x, x, BOOL)
+    is_number = writer.pair("eq", dtype, y, y, BOOL)
     return f"({text} || ({is_nan} && {is_number}))"
 
 
@@ -152,8 +147,85 @@ def _combine_into(writer: Scalars, scatter: Scatter) -> None:
     if scatter.combine != "set":
         if not place.isidentifier():
             name = writer.fresh("p")
-            writer.line(writer.dialect.constant(writer.index_dtype, name, place))
+            writer.constant(name, place)
             place = name
         before = writer.loaded(writer.parameters[buffer], place)
-        value = writer.call(scatter.combine, [dtype, dtype], dtype, [before, value])
+        value = writer.pair(scatter.combine, dtype, before, value)
     writer.store(buffer, place, value)
+
+
+# -- long running combinations: a group goes along a line together ---------------------------------
+
+LONG = 128  # elements of a line that are worth a group
+FEW = 1 << 12  # lines: more than these keep the device busy by themselves
+
+
+def is_shared_scan(scan: Scan, dialect: Dialect) -> bool:
+    """Whether a group should go along a line, not a thread."""
+    is_long = size_of(scan.along) >= LONG and math.prod(map(size_of, scan.loops)) < FEW
+    return is_long and not dialect.limits.serial
+
+
+def write_shared_scan(scan: Scan, setting: Setting) -> Written:
+    """Write a `Scan` along long lines.
+
+    The threads of a group take as many neighbors at once as they are. Each combines what it has
+    with what lies one, two, four and so on places before it, and then with the total of all that
+    came earlier.
+    """
+    dialect, limits = setting.dialect, setting.dialect.limits
+    body = Body.of(setting, [scan.expr], [scan.index], (*scan.loops, scan.along), [scan.buffer])
+    writer, kind = body.writer, register(scan.expr.dtype)
+    most, needed = limits.threads.bit_length() - 1, (size_of(scan.along) - 1).bit_length()
+    threads = 1 << min(most, needed)
+    array = LocalArray(f"part_{SHORT[kind.name]}", kind, threads)
+    body.locals.append(array)
+    groups = along_groups(math.prod(map(size_of, scan.loops)), limits)
+    start = dialect.literal(kind, neutral(scan.combine, kind))
+    whole = writer.whole
+    with groups.inside(writer, "row"):
+        if scan.loops:
+            writer.cut("row", scan.loops)
+        writer.constant("thread", writer.as_index("thread", 0))
+        writer.line(dialect.variable(kind, "before", start))
+        head = dialect.loop(
+            writer.index_dtype, "block", whole(0), writer.size(scan.along), whole(threads)
+        )
+        with writer.block(head, [scan.along]):
+            _block(writer, scan, array, start)
+    return body.finish(groups.groups, (threads, 1, 1))
+
+
+def _block(writer: Scalars, scan: Scan, array: LocalArray, start: str) -> None:
+    """One number of each thread."""
+    dialect, whole, dtype, kind = writer.dialect, writer.whole, scan.expr.dtype, array.dtype
+    length = size_of(scan.along)
+    writer.constant("turn", "block + thread")
+    place = f"{whole(length - 1)} - turn" if scan.reverse else "turn"
+    writer.constant("at", place)
+    writer.variables[scan.along] = "at"
+    writer.line(dialect.variable(kind, "number", start))
+    condition = f"if (turn < {whole(length)}) {{"
+    with writer.block(condition, [scan.along], branch=True):
+        writer.line(f"number = {writer.expr(scan.expr)};")
+    mine = f"{array.name}[thread]"
+    writer.line(f"{mine} = number;")
+    writer.line(dialect.barrier())
+    step = 1
+    while step < array.count:
+        with writer.block(f"if (thread >= {whole(step)}) {{"):
+            other = f"{array.name}[thread - {whole(step)}]"
+            text = writer.pair(scan.combine, dtype, other, "number")
+            writer.line(f"number = {text};")
+        writer.line(dialect.barrier())
+        writer.line(f"{mine} = number;")
+        writer.line(dialect.barrier())
+        step *= 2
+    with writer.block(condition, [scan.along], branch=True):
+        text = writer.pair(scan.combine, dtype, "before", "number")
+        value = writer.convert(dtype, scan.buffer.number_dtype, text)
+        writer.store(scan.buffer, writer.index(scan.index), value)
+    last = f"{array.name}[{whole(array.count - 1)}]"
+    text = writer.pair(scan.combine, dtype, "before", last)
+    writer.line(f"before = {text};")
+    writer.line(dialect.barrier())

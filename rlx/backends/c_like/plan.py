@@ -27,8 +27,14 @@ from ...lower.lir.program import (
 from .body import Setting, Written
 from .dialect import Dialect, Signature
 from .geometry import Axes
-from .group_scans import is_shared_scan, write_shared_scan
-from .parallel import write_greatest, write_kernel, write_scan, write_scatter
+from .parallel import (
+    is_shared_scan,
+    write_greatest,
+    write_kernel,
+    write_scan,
+    write_scatter,
+    write_shared_scan,
+)
 from .products import write_contraction, write_epilogue
 from .rows import is_shared, write_rows
 from .scalars import Functions

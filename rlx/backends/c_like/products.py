@@ -14,7 +14,7 @@ from ...lower.lir.index import Variable, as_index
 from ...lower.lir.program import Buffer, Contraction
 from .body import Body, Setting, Written
 from .dialect import LocalArray, register
-from .geometry import Grid, along_groups
+from .geometry import Grid, along_groups, size_of
 from .parallel import write_stores
 from .scalars import Scalars
 
@@ -52,28 +52,21 @@ class _Product:
         self.step, self.dtype = step, step.dtype
         self.lhs, self.rhs = (apply("convert", step.dtype, e) for e in (step.lhs, step.rhs))
         loops = (*step.batch, step.row, step.column, step.depth)
-        stores = step.stores
-        self.body = Body.of(
-            setting,
-            [self.lhs, self.rhs, *(s.expr for s in stores)],
-            [s.index for s in stores],
-            loops,
-            [s.buffer for s in stores],
-        )
+        self.body = Body.storing(setting, step.stores, loops, [self.lhs, self.rhs])
         self.writer, self.dialect = self.body.writer, setting.dialect
         limits = setting.dialect.limits
         self.shares = limits.shares
         side = next(n for n in (SIDE, 8, 4, 2, 1) if n * n <= limits.threads)
         blocks, sides = ((BLOCK, BLOCK), (side, side)) if self.shares else (ALONE, (1, 8))
         both = zip((step.row, step.column), sides, blocks, strict=True)
-        self.rows, self.columns = (Tile.of(_size(v), n, most) for v, n, most in both)
-        self.depth = min(DEPTH, _size(step.depth))
+        self.rows, self.columns = (Tile.of(size_of(v), n, most) for v, n, most in both)
+        self.depth = min(DEPTH, size_of(step.depth))
         self.threads = self.rows.threads * self.columns.threads
 
     def write(self) -> Written:
         """The kernel of all tiles."""
         step, rows, columns = self.step, self.rows, self.columns
-        count = math.prod(map(_size, step.batch)) * rows.tiles * columns.tiles
+        count = math.prod(map(size_of, step.batch)) * rows.tiles * columns.tiles
         groups = along_groups(count, self.dialect.limits)
         for name, tile in (("left", rows), ("right", columns)) if self.shares else ():
             array = LocalArray(name, register(self.dtype), self.depth * tile.size)
@@ -84,22 +77,18 @@ class _Product:
             self._stores()
         return self.body.finish(groups.groups, (self.threads, 1, 1))
 
-    def _name(self, name: str, text: str) -> None:
-        writer = self.writer
-        writer.line(self.dialect.constant(writer.index_dtype, name, text))
-
     def _places(self) -> None:
         """Name where the group and the thread are."""
         writer, rows, columns = self.writer, self.rows, self.columns
         whole = writer.whole
-        self._name("thread", writer.as_index("thread", 0))
-        self._name("x", f"thread % {whole(columns.threads)}")
-        self._name("y", f"thread / {whole(columns.threads)}")
-        self._name("first_column", f"tile % {whole(columns.tiles)} * {whole(columns.size)}")
+        writer.constant("thread", writer.as_index("thread", 0))
+        writer.constant("x", f"thread % {whole(columns.threads)}")
+        writer.constant("y", f"thread / {whole(columns.threads)}")
+        writer.constant("first_column", f"tile % {whole(columns.tiles)} * {whole(columns.size)}")
         line = f"tile / {whole(columns.tiles)} % {whole(rows.tiles)}"
-        self._name("first_row", f"{line} * {whole(rows.size)}")
+        writer.constant("first_row", f"{line} * {whole(rows.size)}")
         if self.step.batch:
-            self._name("batch", f"tile / {whole(columns.tiles * rows.tiles)}")
+            writer.constant("batch", f"tile / {whole(columns.tiles * rows.tiles)}")
             writer.cut("batch", self.step.batch)
 
     def _sums(self) -> None:
@@ -133,11 +122,11 @@ class _Product:
 
     def _shared(self, name: str, tile: Tile, thread: str) -> list[str]:
         """Name the numbers of the thread's rows or columns in the slice that is at hand."""
-        writer, kind, whole = self.writer, register(self.dtype), self.writer.whole
+        writer, whole = self.writer, self.writer.whole
         names = [f"{name}{n}" for n in range(tile.block)]
         for n, each in enumerate(names):
             place = f"d * {whole(tile.size)} + {whole(n * tile.threads)} + {thread}"
-            writer.line(self.dialect.constant(kind, each, f"{name}[{place}]"))
+            writer.constant(each, f"{name}[{place}]", self.dtype)
         return names
 
     def _sums_alone(self) -> None:
@@ -152,14 +141,14 @@ class _Product:
 
     def _within(self, name: str, side: Variable, tile: Tile, thread: str) -> list[str]:
         """Name the thread's rows or columns; those beyond the end are the last one again."""
-        writer, index = self.writer, self.writer.index_dtype
+        writer = self.writer
         names = [f"{name}{n}" for n in range(tile.block)]
         for n, each in enumerate(names):
             place = f"first_{name} + {writer.whole(n * tile.threads)} + {thread}"
-            if tile.tiles * tile.size != _size(side):
-                last = writer.whole(_size(side) - 1)
-                place = writer.call("min", [index, index], index, [f"({place})", last])
-            self._name(each, place)
+            if tile.tiles * tile.size != size_of(side):
+                last = writer.whole(size_of(side) - 1)
+                place = writer.least(f"({place})", last)
+            writer.constant(each, place)
         return names
 
     def _number(self, operand: Expr, side: Variable, place: str) -> str:
@@ -183,16 +172,16 @@ class _Product:
         fast, many = ("d", self.depth) if along_depth else ("s", tile.size)
         slow = "s" if along_depth else "d"
         with writer.block(head, [side, step.depth]):
-            self._name(fast, f"n % {whole(many)}")
-            self._name(slow, f"n / {whole(many)}")
+            writer.constant(fast, f"n % {whole(many)}")
+            writer.constant(slow, f"n / {whole(many)}")
             bounds = []
             for variable, text, size in (
                 (side, f"{first} + s", tile.tiles * tile.size),
-                (step.depth, "start + d", -(-_size(step.depth) // self.depth) * self.depth),
+                (step.depth, "start + d", -(-size_of(step.depth) // self.depth) * self.depth),
             ):
                 place = writer.variables[variable] = f"at_{text[-1]}"
-                self._name(place, text)
-                if size != _size(variable):
+                writer.constant(place, text)
+                if size != size_of(variable):
                     bounds.append(f"{place} < {writer.size(variable)}")
             place = f"d * {whole(tile.size)} + s"
             if not bounds:
@@ -232,8 +221,8 @@ class _Product:
                 ),
             ):
                 writer.variables[variable] = name
-                self._name(name, text)
-                if tile.tiles * tile.size != _size(variable):
+                writer.constant(name, text)
+                if tile.tiles * tile.size != size_of(variable):
                     bounds.append(f"{name} < {writer.size(variable)}")
             writer.given[accumulated(self.dtype)] = f"sums[r * {whole(columns.block)} + c]"
             # a branch either way: what is made of the sum must not move out of the loops
@@ -249,20 +238,17 @@ def write_contraction(step: Contraction, setting: Setting) -> Written:
 
 def write_epilogue(step: Contraction, sums: Buffer, setting: Setting) -> Written:
     """Write what is done with the sums of a `Contraction`, which lie in a buffer."""
-    stores = step.stores
     loops = tuple(v for v in (*step.batch, step.row, step.column) if v.extent != 1)
-    exprs, indices = [s.expr for s in stores], [s.index for s in stores]
-    body = Body.of(setting, exprs, indices, loops, [s.buffer for s in stores], [sums])
+    body = Body.storing(setting, step.stores, loops, read=[sums])
     writer, place = body.writer, as_index(0)
     for variable in loops:
-        place = place * _size(variable) + variable
+        place = place * size_of(variable) + variable
     grid = Grid.of(loops, setting.dialect.limits)
     with grid.inside(writer):
-        kind = register(step.dtype)
         value = writer.loaded(writer.parameters[sums], writer.index(place))
-        writer.line(setting.dialect.constant(kind, "total", value))
+        writer.constant("total", value, step.dtype)
         writer.given[accumulated(step.dtype)] = "total"
-        write_stores(writer, stores)
+        write_stores(writer, step.stores)
     return body.finish_on(grid)
 
 
@@ -271,10 +257,5 @@ def product_sum(writer: Scalars, dtype: object, x: str, y: str, total: str) -> s
     kind = register(dtype)  # type: ignore[arg-type]
     if kind.kind == "f":
         return writer.call("fma", [kind, kind, kind], kind, [x, y, total])
-    product = writer.call("mul", [kind, kind], kind, [x, y])
-    return writer.call("add", [kind, kind], kind, [total, product])
-
-
-def _size(variable: Variable) -> int:
-    assert isinstance(variable.extent, int), "sizes are numbers here"
-    return variable.extent
+    product = writer.pair("mul", kind, x, y)
+    return writer.pair("add", kind, total, product)

@@ -17,7 +17,7 @@ from ...lower.lir.index import Variable
 from ...lower.lir.program import Kernel, Rows
 from .body import Body, Setting, Written
 from .dialect import Dialect, LocalArray, register
-from .geometry import Grid, along_groups
+from .geometry import Grid, along_groups, size_of
 from .parallel import write_stores
 from .scalars import Scalars
 
@@ -31,9 +31,9 @@ def is_shared(kernel: Kernel, dialect: Dialect) -> bool:
     reductions = shared_reductions(kernel)
     if dialect.limits.serial or not reductions:
         return False
-    if math.prod(_size(v) for v in reductions[0].loops) < LONG:
+    if math.prod(size_of(v) for v in reductions[0].loops) < LONG:
         return False
-    if math.prod(map(_size, kernel.loops)) < FEW:
+    if math.prod(map(size_of, kernel.loops)) < FEW:
         return True
     return any(_goes_along(r) for r in reductions)
 
@@ -54,13 +54,7 @@ def write_rows(step: Rows, setting: Setting) -> Written:
     """Write kernels that pass rows on as one."""
     stores = [s for kernel in step.kernels for s in kernel.stores]
     loops = (*step.loops, *(v for kernel in step.kernels for v in kernel.loops))
-    body = Body.of(
-        setting,
-        [s.expr for s in stores],
-        [s.index for s in stores],
-        loops,
-        [s.buffer for s in stores],
-    )
+    body = Body.storing(setting, stores, loops)
     if setting.dialect.limits.serial:
         return _by_threads(step, body, setting.dialect)
     return _Group(step, body, setting.dialect).write()
@@ -84,7 +78,7 @@ class _Group:
         self.step, self.body, self.dialect = step, body, dialect
         self.writer: Scalars = body.writer
         longest = max(
-            math.prod(map(_size, loops))
+            math.prod(map(size_of, loops))
             for kernel in step.kernels
             for loops in (kernel.loops, *(r.loops for r in shared_reductions(kernel)))
         )
@@ -95,12 +89,11 @@ class _Group:
     def write(self) -> Written:
         """The kernel of all rows."""
         writer, step = self.writer, self.step
-        count = math.prod(map(_size, step.loops))
+        count = math.prod(map(size_of, step.loops))
         groups = along_groups(count, self.dialect.limits)
         with groups.inside(writer, "row"):
             writer.cut("row", step.loops)
-            text = writer.as_index("thread", 0)
-            writer.line(self.dialect.constant(writer.index_dtype, "thread", text))
+            writer.constant("thread", writer.as_index("thread", 0))
             for number, kernel in enumerate(step.kernels):
                 if number:
                     writer.line(self.dialect.barrier_of_arrays())
@@ -154,7 +147,7 @@ class _Group:
             half //= 2
         total = self._both(reduction, writer.expr(reduction.init), f"{part}[0]")
         result = writer.fresh("r")
-        writer.line(dialect.constant(register(reduction.dtype), result, total))
+        writer.constant(result, total, reduction.dtype)
         return result
 
     def _by_subgroups(self, reduction: Reduce, name: str) -> str:
@@ -169,7 +162,7 @@ class _Group:
         while distance:
             other, text = writer.fresh("r"), dialect.passed(kind, name, distance)
             assert text is not None, "this dtype can be passed"
-            writer.line(dialect.constant(kind, other, text))
+            writer.constant(other, text, kind)
             writer.line(f"{name} = {self._both(reduction, name, other)};")
             distance //= 2
         with writer.block(f"if ({writer.as_index('lane', 0)} == {writer.whole(0)}) {{"):
@@ -191,10 +184,4 @@ class _Group:
 
     def _both(self, reduction: Reduce, x: str, y: str) -> str:
         """Two numbers of a reduction combined."""
-        dtype = reduction.dtype
-        return self.writer.call(reduction.combine, [dtype, dtype], dtype, [x, y])
-
-
-def _size(variable: Variable) -> int:
-    assert isinstance(variable.extent, int), "sizes are numbers here"
-    return variable.extent
+        return self.writer.pair(reduction.combine, reduction.dtype, x, y)

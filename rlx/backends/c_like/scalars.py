@@ -16,10 +16,9 @@ from ...ir.types import SHORT, as_dtype, is_float, neutral
 from ...lower.lir.expr import Apply, Const, Expr, Guard, IndexValue, Load, Reduce, walk
 from ...lower.lir.index import Atom, Index, Loaded, Quotient, Variable
 from ...lower.lir.program import Buffer
-from .arithmetic import Given, Number
+from .arithmetic import Given, Known, Number
 from .bodies import BODIES
 from .dialect import FLOAT32, HALVES, INT32, Dialect, Parameter, register
-from .known import Known
 
 LONGEST = 100  # characters of an expression that gets no line of its own
 BOOL, UINT16 = as_dtype("bool"), as_dtype("uint16")
@@ -124,6 +123,11 @@ class Scalars:
         """Add a line to the innermost block."""
         self.scopes[-1].lines.append(text)
 
+    def constant(self, name: str, text: str, dtype: np.dtype | None = None) -> None:
+        """Name a number, that of an index if no dtype is given."""
+        kind = self.index_dtype if dtype is None else register(dtype)
+        self.line(self.dialect.constant(kind, name, text))
+
     def fresh(self, prefix: str) -> str:
         """A name that is not in use."""
         self.count[prefix] += 1
@@ -195,7 +199,7 @@ class Scalars:
         with self._at(depth):
             text = self._inline(expr) if text is None else text
             name = self.fresh("t")
-            self.line(self.dialect.constant(register(expr.dtype), name, text))
+            self.constant(name, text, expr.dtype)
             self.scopes[-1].names[expr] = name
         return name
 
@@ -276,12 +280,12 @@ class Scalars:
         self.nest(expr.loops[:-1], go_along)
         self.line(self.dialect.variable(kind, name, self.expr(expr.init)))
         with self.count_to("l", lanes):
-            text = self.call(expr.combine, [dtype, dtype], dtype, [name, f"{parts}[l]"])
+            text = self.pair(expr.combine, dtype, name, f"{parts}[l]")
             self.line(f"{name} = {text};")
 
     def combine(self, name: str, combine: str, dtype: np.dtype, body: Expr) -> None:
         """Combine a number into a variable."""
-        text = self.call(combine, [dtype, dtype], dtype, [name, self.expr(body)])
+        text = self.pair(combine, dtype, name, self.expr(body))
         self.line(f"{name} = {text};")
 
     @contextmanager
@@ -308,13 +312,13 @@ class Scalars:
                 text = text if stride == 1 else f"({text})"
                 text = f"{text} % {self.size(variable)}"
             part = self.variables[variable] = self.fresh("i")
-            self.line(self.dialect.constant(self.index_dtype, part, text))
+            self.constant(part, text)
             stride *= variable.extent  # type: ignore[operator, assignment]
 
     @contextmanager
     def count_to(self, name: str, count: int, variables: Iterable[Variable] = ()) -> Iterator[None]:
         """A short loop of the thread over numbers that no index has, to be unrolled."""
-        head = self.dialect.loop(self.index_dtype, name, self.whole(0), self.whole(count), "1")
+        head = self.dialect.loop(self.index_dtype, name, self.whole(0), self.whole(count))
         with self.block(head, variables):
             yield
 
@@ -375,6 +379,16 @@ class Scalars:
         self.called.setdefault(function)
         return f"{function}({', '.join(args)})"
 
+    def pair(
+        self, name: str, dtype: np.dtype, x: str, y: str, result: np.dtype | None = None
+    ) -> str:
+        """An instruction on two texts of a dtype."""
+        return self.call(name, [dtype, dtype], dtype if result is None else result, [x, y])
+
+    def least(self, x: str, y: str) -> str:
+        """The lesser of two numbers of indices."""
+        return self.pair("min", self.index_dtype, x, y)
+
     def convert(self, origin: np.dtype, target: np.dtype, x: str) -> str:
         """A number in another dtype, as the instruction `convert` says."""
         if target in HALVES:
@@ -388,7 +402,7 @@ class Scalars:
             return x
         if target.kind == "b":
             zero = self.dialect.literal(origin, 0)
-            return self.call("ne", [origin, origin], BOOL, [x, zero])
+            return self.pair("ne", origin, x, zero, BOOL)
         if origin.kind == "b":
             numbers = [self.dialect.literal(target, n) for n in (1, 0)]
             return self.call("select", [origin, target, target], target, [x, *numbers])
@@ -474,4 +488,4 @@ class Scalars:
         text = text if text.isidentifier() else f"({text})"
         dtype = self.index_dtype
         name = plain if index.is_nonnegative else floor
-        return self.call(name, [dtype, dtype], dtype, [text, self.whole(divisor)])
+        return self.pair(name, dtype, text, self.whole(divisor))

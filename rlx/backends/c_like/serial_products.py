@@ -16,7 +16,7 @@ from ...lower.lir.index import Variable
 from ...lower.lir.program import Contraction
 from .body import Body, Setting, Written
 from .dialect import LocalArray, register
-from .geometry import along_groups
+from .geometry import along_groups, size_of
 from .parallel import write_stores
 
 ROWS, VECTORS = 6, 2  # of a block: 12 registers for its sums, of 16 that most processors have
@@ -57,15 +57,9 @@ class _Product:
         self.step, self.dtype, self.kind = step, step.dtype, register(step.dtype)
         self.dialect = setting.dialect
         lhs, rhs = (apply("convert", step.dtype, e) for e in (step.lhs, step.rhs))
-        stores = step.stores
-        self.body = Body.of(
-            setting,
-            [lhs, rhs, *(s.expr for s in stores)],
-            [s.index for s in stores],
-            (*step.batch, step.row, step.column, step.depth),
-            [s.buffer for s in stores],
-        )
-        self.writer = self.body.writer
+        loops = (*step.batch, step.row, step.column, step.depth)
+        self.body = Body.storing(setting, step.stores, loops, [lhs, rhs])
+        self.writer, self._name = self.body.writer, self.body.writer.constant
         self.lanes = max(1, self.dialect.limits.lanes * 4 // self.kind.itemsize)
         rows, columns = size_of(step.row), size_of(step.column)
         spread, vector = ("row", lhs, step.row), ("column", rhs, step.column)
@@ -116,8 +110,9 @@ class _Product:
             self._stores()
         return self.body.finish(groups.groups, (1, 1, 1))
 
-    def _name(self, name: str, text: str) -> None:
-        self.writer.line(self.dialect.constant(self.writer.index_dtype, name, text))
+    def _least(self, x: str, y: int) -> str:
+        index = self.writer.index_dtype
+        return self.writer.pair("min", index, f"({x})", self.writer.whole(y))
 
     def _places(self) -> None:
         """Name where the tile begins, and how much of it lies in the matrix."""
@@ -136,7 +131,7 @@ class _Product:
 
     def _least(self, x: str, y: int) -> str:
         index = self.writer.index_dtype
-        return self.writer.call("min", [index, index], index, [f"({x})", self.writer.whole(y)])
+        return self.writer.pair("min", index, f"({x})", self.writer.whole(y))
 
     # -- a slice of the depth --------------------------------------------------------------------
 
@@ -241,9 +236,3 @@ class _Product:
 def write_serial_contraction(step: Contraction, setting: Setting) -> Written:
     """Write a `Contraction` for a processor, in a language that has vectors."""
     return _Product(step, setting).write()
-
-
-def size_of(variable: Variable) -> int:
-    """The extent of a variable."""
-    assert isinstance(variable.extent, int), "sizes are numbers here"
-    return variable.extent

@@ -14,7 +14,7 @@ from ...ir.types import Type
 from ...lower.lir.index import Variable, as_index
 from ...lower.lir.program import Buffer, Sort
 from .body import Body, Setting, Written
-from .dialect import INT32, register
+from .dialect import INT32
 from .geometry import Grid
 from .parallel import is_greater
 
@@ -73,22 +73,21 @@ class _Merge:
             start = writer.index(as_index(self.row) * self.length)
             place = writer.index(as_index(self.place))
             length = writer.whole(self.length)
-            self._name("start", start)
-            self._name("place", place)
-            self._name("run", f"place / {self._wide('width')} * {self._wide('width')}")
-            self._name("is_right", f"(place / {self._wide('width')}) % {writer.whole(2)}")
+            writer.constant("start", start)
+            writer.constant("place", place)
+            writer.constant("run", f"place / {self._wide('width')} * {self._wide('width')}")
+            writer.constant("is_right", f"(place / {self._wide('width')}) % {writer.whole(2)}")
             twice = f"{self._wide('width')} * {writer.whole(2)}"
-            self._name("other", f"run + {self._wide('width')} - is_right * {twice}")
-            self._name("first", f"run - is_right * {self._wide('width')}")
-            kind = register(self.dtype)
-            writer.line(dialect.constant(kind, "number", self._at("place")))
-            writer.line(dialect.variable(index, "low", self._least("other", length)))
+            writer.constant("other", f"run + {self._wide('width')} - is_right * {twice}")
+            writer.constant("first", f"run - is_right * {self._wide('width')}")
+            writer.constant("number", self._at("place"), self.dtype)
+            writer.line(dialect.variable(index, "low", writer.least("other", length)))
             end = f"other + {self._wide('width')}"
-            writer.line(dialect.variable(index, "high", self._least(end, length)))
-            self._name("begin", "low")
+            writer.line(dialect.variable(index, "high", writer.least(end, length)))
+            writer.constant("begin", "low")
             with writer.block("while (low < high) {"):
-                self._name("middle", f"(low + high) / {writer.whole(2)}")
-                writer.line(dialect.constant(kind, "met", self._at("middle")))
+                writer.constant("middle", f"(low + high) / {writer.whole(2)}")
+                writer.constant("met", self._at("middle"), self.dtype)
                 # a number of the left run goes before those of the right one that tie
                 after = is_greater(writer, self.dtype, "number", "met")
                 tied = is_greater(writer, self.dtype, "met", "number")
@@ -98,7 +97,7 @@ class _Merge:
                     writer.line(f"low = middle + {writer.whole(1)};")
                 with writer.block("else {"):
                     writer.line("high = middle;")
-            self._name("found", "start + first + (place - run) + (low - begin)")
+            writer.constant("found", "start + first + (place - run) + (low - begin)")
             writer.store(self.target, "found", "number")
             if self.target_ranks is not None:
                 rank = writer.convert(index, INT32, "place")
@@ -107,15 +106,8 @@ class _Merge:
                 writer.store(self.target_ranks, "found", rank)
         return self.body.finish_on(grid, {"width": width})
 
-    def _name(self, name: str, text: str) -> None:
-        self.writer.line(self.dialect.constant(self.writer.index_dtype, name, text))
-
     def _wide(self, text: str) -> str:
         return self.writer.convert(INT32, self.writer.index_dtype, text)
 
     def _at(self, place: str) -> str:
         return self.writer.loaded(self.writer.parameters[self.origin], f"start + {place}")
-
-    def _least(self, x: str, y: str) -> str:
-        index = self.writer.index_dtype
-        return self.writer.call("min", [index, index], index, [x, y])

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from ...ir.errors import RlxError
 from ...ir.graph import Graph
+from ...lower.lir.program import Copy, Program, RepeatStep
 from ...lower.target import Target
 from ..backend import Availability, Backend, Executable
 from ..c_like.cuda_c import CudaC
 from ..c_like.executable import kernel_executable, kernel_target
-from ..c_like.plan import Plan, plan
+from ..c_like.plan import Launch, Plan, Product, plan
 from ..c_like.runner import Place, Places, Runner
 from .cards import DRIVERS, find
-from .graphs import Graphs
 from .machine import CudaArray, CudaMachine, machine_of
-from .products import claim
-from .queued import Queued
+from .products import Gemm, Matrices, claim
 
 
 class CudaBackend(Backend):
@@ -114,3 +117,201 @@ class Loaded:
             addresses = (arena.address, *(p.memory for p in (*inputs, *outputs)))
             self.graphs.run(addresses, lambda: self.runner.run(inputs, outputs, arena.address))
         return results
+
+
+# -- the launches of a program in the stream of its device ----------------------------------------
+
+# numbers of the library's header, which CuPy does not give names
+SUMS_IN_FLOAT32, SUMS_IN_FLOAT64, ANY_WAY = 68, 70, -1
+AS_IT_LIES, TURNED = 0, 1
+DTYPES = {
+    "float16": "CUDA_R_16F",
+    "bfloat16": "CUDA_R_16BF",
+    "float32": "CUDA_R_32F",
+    "float64": "CUDA_R_64F",
+}
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """A kernel with what stays from call to call."""
+
+    function: Any
+    groups: tuple[int, int, int]
+    threads: tuple[int, int, int]
+    sizes: tuple[int, ...]  # bytes of an element of each array
+    numbers: tuple[np.int32, ...]
+
+
+class Queued:
+    """A loaded module: launches its kernels in the stream of a device.
+
+    Memories are addresses here.
+    """
+
+    def __init__(self, machine: CudaMachine, module: Any) -> None:
+        self.machine, self.module, self.name = machine, module, machine.name
+        self.bound: dict[int, _Bound] = {}  # by a launch's id, for to hash one takes long
+
+    def launch(self, launch: Launch, places: Sequence[Place]) -> None:
+        """Run a kernel, its arrays at these places."""
+        bound = self.bound.get(id(launch))
+        if bound is None:
+            bound = self.bound[id(launch)] = self._bind(launch)
+        # as numbers of 64 bits, which is what a pointer is
+        given = [
+            np.uint64(p.memory + p.start * n) for p, n in zip(places, bound.sizes, strict=True)
+        ]
+        bound.function(
+            bound.groups, bound.threads, (*given, *bound.numbers), stream=self.machine.stream
+        )
+
+    def _bind(self, launch: Launch) -> _Bound:
+        signature = launch.kernel.signature
+        assert not any(p.has_offset for p in signature.parameters), "places are exact here"
+        return _Bound(
+            self.module.get_function(launch.kernel.name),
+            launch.groups,
+            signature.threads,
+            tuple(p.dtype.itemsize for p in signature.parameters),
+            tuple(map(np.int32, launch.numbers)),
+        )
+
+    def multiply(self, product: Product, places: Sequence[Place]) -> None:
+        """Call cuBLAS.
+
+        It takes matrices by columns: read so, ours are turned. So the right one comes first, and
+        the result is turned back.
+        """
+        call: Gemm = product.call  # type: ignore[assignment]
+        cuda, blas = self.machine.cupy.cuda, self.machine.blas
+        kind, total = (getattr(cuda.runtime, DTYPES[d.name]) for d in (call.dtype, call.sums.dtype))
+        is_double = call.dtype.itemsize == 8
+        one, zero = (np.array(n, np.float64 if is_double else np.float32) for n in (1, 0))
+
+        def at(number: int, matrices: Matrices) -> int:
+            place, buffer = places[number], product.buffers[number]
+            return place.memory + (place.start + matrices.start) * buffer.number_dtype.itemsize
+
+        left, right, target = call.left, call.right, call.target
+        blas.gemmStridedBatchedEx(
+            cuda.device.get_cublas_handle(),
+            TURNED if right.turned else AS_IT_LIES,
+            TURNED if left.turned else AS_IT_LIES,
+            *(call.columns, call.rows, call.depth, one.ctypes.data),
+            *(at(1, right), kind, right.pitch, right.step),
+            *(at(0, left), kind, left.pitch, left.step),
+            zero.ctypes.data,
+            *(at(2, target), total, target.pitch, target.step),
+            *(call.count, SUMS_IN_FLOAT64 if is_double else SUMS_IN_FLOAT32, ANY_WAY),
+        )
+
+    def copy(self, origin: Place, target: Place, dtype: np.dtype, count: int) -> None:
+        """Copy so many numbers of a dtype."""
+        size = dtype.itemsize
+        to, start = (p.memory + p.start * size for p in (target, origin))
+        self.machine.copy(to, start, count * size)
+
+    def read(self, place: Place, dtype: np.dtype, count: int) -> np.ndarray:
+        """Copy numbers to the host, when all before is done."""
+        return self.machine.read(place.memory + place.start * dtype.itemsize, (count,), dtype)
+
+    def write(self, place: Place, array: np.ndarray) -> None:
+        """Copy a flat array to the device."""
+        given = self.machine.from_host(array)
+        target = place.memory + place.start * array.dtype.itemsize
+        self.machine.copy(target, given.address, given.nbytes)
+
+    def let_go(self) -> AbstractContextManager[None]:
+        """Let other threads have the device for a block."""
+        return self.machine.lock.let_go()
+
+
+# -- whole calls as one launch: CUDA graphs -------------------------------------------------------
+
+LEAST, MOST = 3, 4096  # commands of a program for which a graph pays
+KEPT = 8  # graphs of a program, and places of arrays that were seen once
+Addresses = tuple[int, ...]
+
+
+def commands(made: Plan) -> int | None:
+    """How many launches and copies a call is; None if the host has a part in it."""
+    return _commands(made, made.program)
+
+
+def _commands(made: Plan, program: Program) -> int | None:
+    total = 0
+    for step in program.steps:
+        if isinstance(step, Copy):
+            total += 1
+        elif isinstance(step, RepeatStep):
+            inner = _commands(made, step.body)
+            if inner is None:
+                return None
+            total += (inner + len(step.carries)) * int(step.length)  # type: ignore[arg-type]
+        elif step in made.products or not made.launches[step]:
+            return None  # CuPy does not record the library, or the host decides
+        else:
+            total += len(made.launches[step])
+    return total
+
+
+class Graphs:
+    """The graphs of a program, one for each set of places that its arrays had twice.
+
+    A graph holds the addresses of arrays. Those of a loop come again and again, for memory that is
+    given back is the first to be given out; nothing is copied to keep them the same.
+    """
+
+    def __init__(self, machine: CudaMachine, made: Plan) -> None:
+        self.machine = machine
+        self.count = commands(made)
+        self.refusal = _refusal(machine, self.count)
+        self.known: dict[Addresses, Any] = {}
+        self.seen: dict[Addresses, None] = {}
+
+    def run(self, addresses: Addresses, run: Callable[[], None]) -> None:
+        """Run a program whose arrays and arena lie at these addresses."""
+        if self.refusal:
+            run()
+        elif addresses in self.known:
+            self.known[addresses].launch(self.machine.stream)
+        elif addresses in self.seen:
+            self._record(addresses, run)
+        else:
+            _keep(self.seen, addresses, None)
+            run()
+
+    def _record(self, addresses: Addresses, run: Callable[[], None]) -> None:
+        stream, error = self.machine.stream, self.machine.cupy.cuda.runtime.CUDARuntimeError
+        try:
+            stream.begin_capture()
+            try:
+                run()
+            finally:
+                graph = stream.end_capture()
+        except error as refused:
+            self.refusal = f"the driver recorded none: {refused}"
+            run()
+            return
+        del self.seen[addresses]
+        _keep(self.known, addresses, graph)
+        graph.launch(stream)
+
+
+def _refusal(machine: CudaMachine, count: int | None) -> str:
+    """Why a program has no graph; empty if it may have one."""
+    if machine.kind != "cuda":
+        return "CuPy records none on ROCm"
+    if count is None:
+        return "a step of the host or a call of the library is between the launches"
+    if not LEAST <= count <= MOST:
+        return f"it is {count} commands"
+    return ""
+
+
+def _keep(table: dict[Addresses, Any], addresses: Addresses, graph: Any) -> None:
+    """Put an entry into a table; the oldest goes if there are too many."""
+    table[addresses] = graph
+    if len(table) > KEPT:
+        del table[next(iter(table))]

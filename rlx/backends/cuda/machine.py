@@ -224,7 +224,6 @@ def machine_of(kind: str, number: int) -> CudaMachine:
 
 # -- compiles CUDA C with NVRTC, and remembers the binaries on disk --------------------------------
 
-
 # products are rounded before they are added, as on other devices
 OPTIONS = ("--fmad=false", "--std=c++17")
 HIP_OPTIONS = ("-ffp-contract=off", "-std=c++17")
@@ -284,7 +283,6 @@ def _compile(
 
 
 # -- what errors of CuPy mean for the user of rlx --------------------------------------------------
-
 
 OUT_OF_MEMORY = 2  # of the runtime and of the driver
 NO_MEMORY_FOR_BLAS = 3  # cuBLAS could not allocate what it needs

@@ -12,6 +12,7 @@ from ...lower.lir.expr import Load, accumulated, apply
 from ...lower.lir.index import Index, Variable
 from ...lower.lir.program import Buffer, Contraction
 from ..c_like.dialect import register
+from ..c_like.geometry import size_of
 
 # A kernel of ours takes less time than a call of the library with what is done around it.
 LEAST_WORK = 128**3  # products of two numbers
@@ -54,8 +55,8 @@ class Gemm:
 
 def claim(step: Contraction) -> Gemm | None:
     """The call for a step, or None if one of our kernels is to compute it."""
-    sizes = [_size(v) for v in (step.row, step.column, step.depth)]
-    batch = [_size(v) for v in step.batch]
+    sizes = [size_of(v) for v in (step.row, step.column, step.depth)]
+    batch = [size_of(v) for v in step.batch]
     count = int(np.prod(batch, dtype=np.int64))
     if count * int(np.prod(sizes, dtype=np.int64)) < LEAST_WORK or max(count, *sizes) > MOST:
         return None
@@ -102,7 +103,7 @@ def _matrices(
     step = _step(index, batch)
     if not index.is_affine or step is None or not isinstance(index.constant, int):
         return None
-    rows, columns = _size(row), _size(column)
+    rows, columns = size_of(row), size_of(column)
     by_row, by_column = _stride(index, row), _stride(index, column)
     if columns == 1 or by_column == 1:
         pitch = by_row if rows > 1 else columns
@@ -122,22 +123,17 @@ def _step(index: Index, batch: Sequence[Variable]) -> int | None:
     """
     step, size = 0, 1
     for variable in reversed(batch):
-        if _size(variable) == 1:
+        if size_of(variable) == 1:
             continue
         stride = _stride(index, variable)
         if size == 1:
             step = stride
         elif stride != step * size:
             return None
-        size *= _size(variable)
+        size *= size_of(variable)
     return step if step >= 0 else None
 
 
 def _stride(index: Index, variable: Variable) -> int:
     stride = index.stride_of(variable)
     return stride if isinstance(stride, int) else -1
-
-
-def _size(variable: Variable) -> int:
-    assert isinstance(variable.extent, int), "sizes are numbers here"
-    return variable.extent

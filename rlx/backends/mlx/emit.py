@@ -5,20 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..graph_table import Row, Table
-from . import arithmetic, conversion, functions, indexing, layers, movement, products, reductions
-from .kinds import INTEGERS
-from .memory import to_mlx
+from . import arithmetic, functions, indexing, products, reductions
+from .memory import INTEGERS, to_mlx
 
-FAMILIES = (
-    arithmetic,
-    functions,
-    conversion,
-    movement,
-    reductions,
-    indexing,
-    products,
-    layers,
-)
+FAMILIES = (arithmetic, functions, reductions, indexing, products)
 ROWS: dict[str, Row] = {name: row for family in FAMILIES for name, row in family.ROWS.items()}
 # products of integers are made of those of float64, which GPUs lack
 ON_GPUS = {

@@ -11,7 +11,7 @@ from ...ir.ops.error_function import NORMAL_MIDDLE, NORMAL_OUTER, NORMAL_TAIL
 from ..error_quotients import AROUND_ONE, ERF_OF_ONE, FAR, MIDDLE, NEAR
 from ..graph_table import Row
 from .arithmetic import UNSIGNED_OF, is_negative, scalar
-from .kinds import FLOATS
+from .memory import FLOATS
 
 # -- the error function, its complement and inverse: MLX lacks them, or digits ---------------------
 #

@@ -11,6 +11,21 @@ import numpy as np
 from ...ir.types import DTYPES
 from .place import computing
 
+# names of the dtypes that rows take
+BOOL = frozenset({"bool"})
+SIGNED = frozenset({"int8", "int16", "int32", "int64"})
+UNSIGNED = frozenset({"uint8", "uint16", "uint32", "uint64"})
+INTEGERS = SIGNED | UNSIGNED
+HALVES = frozenset({"float16", "bfloat16"})
+SINGLE = frozenset({"float32"})
+DOUBLE = frozenset({"float64"})
+FLOATS = HALVES | SINGLE | DOUBLE
+REAL = BOOL | INTEGERS | FLOATS
+COMPLEX = frozenset({"complex64"})
+# with what lies in memory in another form: rows that only move whole numbers take REAL and COMPLEX
+STORED = REAL | COMPLEX
+
+
 # complex128 lies as pairs of parts, float8 as its bits: MLX has neither
 PAIRS = DTYPES["complex128"]
 BITS = frozenset(DTYPES[name] for name in ("float8_e4m3fn", "float8_e5m2"))
@@ -20,8 +35,8 @@ _NAMES = {name: name for name in DTYPES} | {
     "float8_e4m3fn": "uint8",
     "float8_e5m2": "uint8",
 }
-STORED = {DTYPES[name]: getattr(mx, stored) for name, stored in _NAMES.items()}
-_PLAIN = {stored: dtype for dtype, stored in STORED.items() if dtype not in (PAIRS, *BITS)}
+FORMS = {DTYPES[name]: getattr(mx, stored) for name, stored in _NAMES.items()}
+_PLAIN = {stored: dtype for dtype, stored in FORMS.items() if dtype not in (PAIRS, *BITS)}
 
 
 def dtype_of(x: mx.array) -> np.dtype:
@@ -41,7 +56,7 @@ def to_mlx(x: np.ndarray) -> mx.array:
         x = x.view(np.uint8)
     elif x.dtype == ml_dtypes.bfloat16:
         return mx.array(x.view(np.uint16)).view(mx.bfloat16)
-    return mx.array(x, dtype=STORED[x.dtype])
+    return mx.array(x, dtype=FORMS[x.dtype])
 
 
 def to_numpy(x: mx.array, dtype: np.dtype) -> np.ndarray:

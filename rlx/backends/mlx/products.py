@@ -10,10 +10,9 @@ import mlx.core as mx
 import numpy as np
 
 from ...ir.types import Type
-from ..graph_table import Row
+from ..graph_table import Row, has_elements
 from .arithmetic import UNSIGNED_OF
-from .kinds import DOUBLE, FLOATS, INTEGERS, SINGLE
-from .memory import STORED as FORMS
+from .memory import DOUBLE, FLOATS, FORMS, INTEGERS, SINGLE
 
 Pairs = tuple[tuple[int, ...], tuple[int, ...]]
 LIMB = 16  # bits of a limb: of two, 2**21 products sum up exactly in float64
@@ -143,12 +142,8 @@ def fft(x: mx.array, *, kind: str, lengths: Sequence[int]) -> mx.array:
     return {"fft": mx.fft.fftn, "ifft": mx.fft.ifftn, "rfft": mx.fft.rfftn}[kind](x, axes=axes)
 
 
-def _transforms(types: Sequence[Type], **attrs: Any) -> bool:
-    return types[0].size > 0
-
-
 ROWS = {
     "dot_general": Row(dot_general, FLOATS | INTEGERS, _multiplies),
     "conv_general_dilated": Row(conv_general_dilated, FLOATS - DOUBLE, _convolves),
-    "fft": Row(fft, SINGLE | {"complex64"}, _transforms),
+    "fft": Row(fft, SINGLE | {"complex64"}, has_elements),
 }

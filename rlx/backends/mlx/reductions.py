@@ -1,4 +1,4 @@
-"""Rows of reductions, running combinations, and order along an axis."""
+"""Rows of reductions, running combinations, order and normalization along axes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from collections.abc import Callable, Sequence
 import mlx.core as mx
 import numpy as np
 
-from ...ir.types import Type, empty_result
-from ..graph_table import Row
+from ...ir.types import empty_result
+from ..graph_table import Row, has_elements
 from .arithmetic import scalar
-from .kinds import BOOL, COMPLEX, FLOATS, INTEGERS, REAL
-from .memory import dtype_of, to_mlx
+from .memory import BOOL, COMPLEX, FLOATS, HALVES, INTEGERS, REAL, SINGLE, dtype_of, to_mlx
 
 Reduce = Callable[..., mx.array]
 
@@ -22,7 +21,7 @@ def accumulated(x: mx.array) -> mx.array:
     return x.astype(mx.float32) if x.dtype in (mx.float16, mx.bfloat16) else x
 
 
-def _reduction(function: Reduce, how: str) -> Reduce:
+def _reduction(function: Reduce, combine: str) -> Reduce:
     """A row that reduces along axes; MLX goes astray where there is nothing."""
 
     def reduce(x: mx.array, *, axes: Sequence[int]) -> mx.array:
@@ -32,7 +31,7 @@ def _reduction(function: Reduce, how: str) -> Reduce:
             return function(x, axis=tuple(axes)).astype(x.dtype)
         shape = [n for i, n in enumerate(x.shape) if i not in axes]
         dtype = dtype_of(x)
-        return mx.full(shape, to_mlx(np.asarray(empty_result(how, dtype)).astype(dtype)))
+        return mx.full(shape, to_mlx(np.asarray(empty_result(combine, dtype)).astype(dtype)))
 
     return reduce
 
@@ -96,11 +95,27 @@ def top_k(x: mx.array, *, k: int) -> tuple[mx.array, mx.array]:
     return mx.take_along_axis(x, places, -1), places
 
 
-def _has_lines(types: Sequence[Type], **attrs: int) -> bool:
-    return types[0].size > 0
-
-
 NUMBERS = INTEGERS | FLOATS
+
+
+# -- layers ---------------------------------------------------------------------------------------
+
+
+def softmax(x: mx.array, *, axes: Sequence[int]) -> mx.array:
+    """The softmax; half-size floats are summed in float32."""
+    return mx.softmax(x, axis=tuple(axes), precise=True)
+
+
+def layer_norm(x: mx.array, scale: mx.array, bias: mx.array, *, eps: float) -> mx.array:
+    """The last axis normalized, times a scale, plus a bias."""
+    return mx.fast.layer_norm(x, scale, bias, eps)
+
+
+def rms_norm(x: mx.array, scale: mx.array, *, eps: float) -> mx.array:
+    """The last axis over the root of its mean square, times a scale."""
+    return mx.fast.rms_norm(x, scale, eps)
+
+
 ROWS = {
     "reduce_sum": Row(_reduction(_rounded_once(mx.sum), "add"), NUMBERS | COMPLEX),
     "reduce_prod": Row(_reduction(_rounded_once(mx.prod), "mul"), NUMBERS | COMPLEX),
@@ -112,6 +127,9 @@ ROWS = {
     "cumprod": Row(_scan(mx.cumprod), NUMBERS | COMPLEX),
     "cummax": Row(_scan(mx.cummax), NUMBERS),
     "cummin": Row(_scan(mx.cummin), NUMBERS),
-    "sort": Row(sort, REAL, _has_lines),
-    "top_k": Row(top_k, REAL, _has_lines),
+    "sort": Row(sort, REAL, has_elements),
+    "top_k": Row(top_k, REAL, has_elements),
+    "layer_norm": Row(layer_norm, HALVES | SINGLE, has_elements),
+    "rms_norm": Row(rms_norm, HALVES | SINGLE, has_elements),
+    "softmax": Row(softmax, HALVES | SINGLE, has_elements),
 }

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
-from ...ir.errors import RlxError
+from ...ir.errors import KernelBuildError, RlxError
 from ...ir.graph import Graph
-from ...lower.lir.program import Program
+from ...lower.lir.access import reads, writes
+from ...lower.lir.program import (
+    BranchStep,
+    Buffer,
+    LibraryCall,
+    Program,
+    RepeatStep,
+    Step,
+    WhileStep,
+)
 from ...lower.target import Target
 from ..backend import Availability, Backend, Executable
 from ..c_like.executable import kernel_executable, kernel_target
 from ..c_like.opencl_c import OpenClC
-from ..c_like.plan import Plan, plan
+from ..c_like.plan import Kernels, Launch, Plan, plan
 from ..c_like.runner import Place, Places, Runner
 from .machine import ClArray, ClMachine, Queued
 from .platforms import DRIVERS, find
-from .straight import Straight, is_straight
-from .together import Together
 
 DOUBLES = frozenset(("float64", "complex128"))
 
@@ -156,3 +165,126 @@ class Loaded:
                     self.runner.run(places[: len(datas)], places[len(datas) :], arena)
                 machine.queue.flush()
         return results
+
+
+# -- programs without loops and branches, whose launches are prepared once ------------------------
+
+DRIVEN = (BranchStep, WhileStep, RepeatStep, LibraryCall)  # by the host
+
+
+def is_straight(plan: Plan) -> bool:
+    """Whether nothing of a program waits for the host."""
+    return not any(isinstance(step, DRIVEN) for step in plan.program.steps)
+
+
+@dataclass
+class Prepared:
+    """A launch whose arguments are set, but for those arrays that each call brings.
+
+    `changes` are numbers of arguments, and of arrays among the inputs and outputs.
+    """
+
+    kernel: Any
+    threads: tuple[int, int, int]
+    group: tuple[int, int, int]
+    changes: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A copy between two buffers."""
+
+    origin: Buffer
+    target: Buffer
+
+
+class Straight:
+    """The launches and copies of a program, in order."""
+
+    def __init__(self, plan: Plan, queued: Queued, constants: Places) -> None:
+        self.plan, self.queued, self.constants = plan, queued, constants
+        program = plan.program
+        bound = (*program.inputs, *program.outputs)
+        self.numbers = {buffer: number for number, buffer in enumerate(bound)}
+        self.arena: Any = None
+        self.work: list[Prepared | Moved] = []
+
+    def run(self, arrays: Sequence[Any], arena: Any) -> None:
+        """Put all into the queue, for the memory of inputs and outputs."""
+        if arena is not self.arena:
+            self.prepare(arena)
+        machine = self.queued.machine
+        enqueue = machine.enqueue
+        for each in self.work:
+            if isinstance(each, Moved):
+                origin, target = (self._place(b, arrays) for b in (each.origin, each.target))
+                buffer = each.target
+                if buffer.count:
+                    self.queued.copy(origin, target, buffer.number_dtype, buffer.count)
+                continue
+            kernel = each.kernel
+            for argument, number in each.changes:
+                kernel.set_arg(argument, arrays[number])
+            enqueue(kernel, each.threads, each.group)
+
+    def prepare(self, arena: Any) -> None:
+        """Set all arguments that do not change while the arena stays."""
+        self.arena = arena
+        self.work = [each for step in self.plan.program.steps for each in self._prepared(step)]
+
+    def _prepared(self, step: Step) -> list[Prepared | Moved]:
+        if step not in self.plan.launches or not self.plan.launches[step]:
+            (origin,), (target,) = reads(step), writes(step)
+            return [Moved(origin, target)]
+        return [self._launch(launch) for launch in self.plan.launches[step]]
+
+    def _launch(self, launch: Launch) -> Prepared:
+        changes = tuple(
+            (n, self.numbers[b]) for n, b in enumerate(launch.buffers) if b in self.numbers
+        )
+        bound = self.queued.bind(launch)
+        bound.set([self._place(b, None) for b in launch.buffers])
+        return Prepared(bound.kernel, bound.threads, bound.group, changes)
+
+    def _place(self, buffer: Buffer, arrays: Sequence[Any] | None) -> Place:
+        """Where a buffer lies; what each call brings is unknown without its arrays."""
+        if buffer in self.numbers:
+            return Place(None if arrays is None else arrays[self.numbers[buffer]])
+        if buffer.kind == "constant":
+            return self.constants[buffer]
+        assert isinstance(buffer.offset, int), f"{buffer} has no place"
+        return Place(self.arena, buffer.offset // buffer.number_dtype.itemsize)
+
+
+# -- kernels of several programs that are built at once -------------------------------------------
+
+MOST = 64  # kernels
+
+
+class Together:
+    """Kernels of plans that wait to be built; the first that runs has all built.
+
+    A driver takes its time for each build, whatever is in it: PoCL reads 20,000 lines of headers.
+    """
+
+    def __init__(self, machine: ClMachine) -> None:
+        self.machine, self.session = machine, -1
+        self.kernels = Kernels(OpenClC(machine.limits))
+        self.program: Any = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether kernels may be added."""
+        return self.session < 0 and len(self.kernels.known) < MOST
+
+    def built(self) -> Any:
+        """The program of all kernels, built anew if the device was lost.
+
+        None if one of them does not build: each plan's are to be built alone then.
+        """
+        with self.machine.lock:
+            if self.session != self.machine.session:
+                self.session, self.program = self.machine.session, None
+                with suppress(KernelBuildError):
+                    self.program = self.machine.build(self.kernels.text)
+            return self.program

@@ -339,7 +339,6 @@ class _Bound:
 
 # -- what PyOpenCL raises, as errors of rlx --------------------------------------------------------
 
-
 MEMORY = ("MEM_OBJECT_ALLOCATION_FAILURE", "OUT_OF_HOST_MEMORY", "INVALID_BUFFER_SIZE")
 LOST = ("DEVICE_NOT_AVAILABLE", "INVALID_COMMAND_QUEUE", "INVALID_CONTEXT", "OUT_OF_RESOURCES")
 

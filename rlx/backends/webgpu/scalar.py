@@ -1,7 +1,7 @@
 """The scalar instructions as templates of WGSL.
 
 Small integers are computed in 32 bits and cut to their width. Functions that are no part of the
-language come from `library.py`.
+language come from `wgsl.py`.
 """
 
 from __future__ import annotations

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
 from ...ir.types import NAMES, as_dtype
 from ..c_like.dialect import Dialect, Limits, LocalArray, Parameter, Signature
+from . import bits_text, double_text, shared_text, single_text
 from .layout import Layout
-from .library import called_by
 from .scalar import REGISTERS, literal, template
 
 PLACES = {"group": "group_id", "thread": "thread_id", "both": "place_id"}
@@ -177,3 +179,50 @@ class Wgsl(Dialect):
 
 def _moved(parameter: Parameter, place: str) -> str:
     return f"{place} + {parameter.offset_name}" if parameter.has_offset else place
+
+
+# -- functions that WGSL lacks: those that a text calls are put before it -------------------------
+
+PARTS = (
+    bits_text.TEXT,
+    single_text.TEXT,
+    shared_text.text_for("f32"),
+    double_text.TEXT,
+    shared_text.text_for("f64"),
+)
+_DECLARED = re.compile(r"^(?:fn|struct|var<private>) (\w+)")
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_POLYNOMIAL = re.compile(r"polynomial\(([^()]*)\)")
+
+
+@cache
+def declarations() -> dict[str, str]:
+    """Each declaration's text by its name."""
+    found: dict[str, str] = {}
+    for part in PARTS:
+        for block in re.split(r"\n(?=fn |struct |var<)", part):
+            named = _DECLARED.match(block.strip())
+            if named:
+                text = re.sub(r"//[^\n]*\n", "", block).strip()
+                found[named[1]] = _POLYNOMIAL.sub(_horner, text)
+    return found
+
+
+def _horner(polynomial: re.Match[str]) -> str:
+    """A polynomial of a number, by the rule of Horner: the first factor is of the highest power."""
+    x, text, *factors = (part.strip() for part in polynomial[1].split(","))
+    for factor in factors:
+        text = f"({text} * {x} + {factor})"
+    return text
+
+
+def called_by(text: str) -> str:
+    """The declarations that a text needs, and those that they need."""
+    known = declarations()
+    needed: set[str] = set()
+    left = [text]
+    while left:
+        words = set(_WORD.findall(left.pop())) & known.keys() - needed
+        needed |= words
+        left += [known[word] for word in words]
+    return "\n\n".join(text for name, text in known.items() if name in needed)

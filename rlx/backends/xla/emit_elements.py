@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from ...ir.types import is_bool, is_complex, is_float, is_integer
-from ..graph_table.row import EVERY_DTYPE, Row
+from ..graph_table import EVERY_DTYPE, Row
 
 Emit = Callable[..., Any]
 REAL = EVERY_DTYPE - {"complex64", "complex128"}
@@ -73,20 +73,8 @@ def _convert(x: jax.Array, *, dtype: np.dtype) -> jax.Array:
     return lax.convert_element_type(x, dtype)
 
 
-def _bitcast(x: jax.Array, *, dtype: np.dtype) -> jax.Array:
-    return lax.bitcast_convert_type(x, dtype)
-
-
-def _same(x: jax.Array, **attrs: Any) -> jax.Array:
-    return x
-
-
 def _view_as_real(x: jax.Array) -> jax.Array:
     return jnp.stack([lax.real(x), lax.imag(x)], axis=-1)
-
-
-def _view_as_complex(x: jax.Array) -> jax.Array:
-    return lax.complex(x[..., 0], x[..., 1])
 
 
 # -- functions XLA computes with too few digits --------------------------------------------------
@@ -218,15 +206,15 @@ ROWS: dict[str, Row] = {
     "erf_inv": Row(lax.erf_inv),
     # representations
     "convert": Row(_convert),
-    "bitcast": Row(_bitcast, REAL),
+    "bitcast": Row(lambda x, *, dtype: lax.bitcast_convert_type(x, dtype), REAL),
     "real": Row(lax.real),
     "imag": Row(lax.imag),
     "complex": Row(lax.complex),
     "conj": Row(lax.conj),
     "view_as_real": Row(_view_as_real),
-    "view_as_complex": Row(_view_as_complex),
-    "stop_gradient": Row(_same),
-    "checkpoint_name": Row(_same),
+    "view_as_complex": Row(lambda x: lax.complex(x[..., 0], x[..., 1])),
+    "stop_gradient": Row(lambda x, **attrs: x),
+    "checkpoint_name": Row(lambda x, **attrs: x),
     # from nothing
     "full": Row(_full),
     "iota": Row(_iota),

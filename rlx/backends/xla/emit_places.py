@@ -13,7 +13,7 @@ from jax import lax
 from ...ir.ops.conv.windows import spread_size, window_count
 from ...ir.ops.index import fill_number
 from ...ir.types import Type, is_bool, is_complex, is_float
-from ..graph_table.row import Row
+from ..graph_table import Row
 from .emit_elements import Emit, narrow, wide
 
 READ = {
@@ -28,34 +28,10 @@ WRITE = {
 }
 
 
-def _reshape(x: jax.Array, *, shape: Sequence[int]) -> jax.Array:
-    return lax.reshape(x, shape)
-
-
-def _transpose(x: jax.Array, *, axes: Sequence[int]) -> jax.Array:
-    return lax.transpose(x, axes)
-
-
-def _flip(x: jax.Array, *, axes: Sequence[int]) -> jax.Array:
-    return lax.rev(x, axes)
-
-
-def _broadcast(x: jax.Array, *, shape: Sequence[int], axes: Sequence[int]) -> jax.Array:
-    return lax.broadcast_in_dim(x, shape, axes)
-
-
 def _pad(
     x: jax.Array, value: jax.Array, *, low: Sequence, high: Sequence, interior: Sequence
 ) -> jax.Array:
     return lax.pad(x, value, list(zip(low, high, interior, strict=True)))
-
-
-def _slice(x: jax.Array, *, start: Sequence, stop: Sequence, step: Sequence) -> jax.Array:
-    return lax.slice(x, start, stop, step)
-
-
-def _concat(*xs: jax.Array, axis: int) -> jax.Array:
-    return lax.concatenate(xs, axis)
 
 
 def _windows(x: jax.Array, *, axis: int, size: int, stride: int, dilation: int) -> jax.Array:
@@ -212,13 +188,13 @@ def _top_k(x: jax.Array, *, k: int) -> tuple[jax.Array, jax.Array]:
 
 
 ROWS: dict[str, Row] = {
-    "reshape": Row(_reshape),
-    "transpose": Row(_transpose),
-    "flip": Row(_flip),
-    "broadcast": Row(_broadcast),
+    "reshape": Row(lambda x, *, shape: lax.reshape(x, shape)),
+    "transpose": Row(lambda x, *, axes: lax.transpose(x, axes)),
+    "flip": Row(lambda x, *, axes: lax.rev(x, axes)),
+    "broadcast": Row(lambda x, *, shape, axes: lax.broadcast_in_dim(x, shape, axes)),
     "pad": Row(_pad),
-    "slice": Row(_slice),
-    "concat": Row(_concat),
+    "slice": Row(lambda x, *, start, stop, step: lax.slice(x, start, stop, step)),
+    "concat": Row(lambda *xs, axis: lax.concatenate(xs, axis)),
     "windows": Row(_windows),
     "dynamic_slice": Row(_dynamic_slice),
     "dynamic_update_slice": Row(_dynamic_update_slice),
