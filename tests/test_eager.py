@@ -13,6 +13,7 @@ import rlx
 import rlx.numpy as rnp
 from rlx.ir.errors import AliasError, RlxError, ShapeError
 from rlx.numpy import elementwise
+from rlx.runtime import MISS
 from rlx.trace import by_numpy, short_ways
 
 DTYPES = ("bool", "int8", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "complex64")
@@ -240,6 +241,61 @@ def test_hot_code_is_entered_for_its_kind_only():
             assert add(flag, y).dtype == rnp.result_type(flag, y)
         assert str(add(rlx.array(-0.0), -0.0)) == "-0.0"
         assert str(add(rlx.array(-0.0), 0.0)) == "0.0"
+
+
+UFUNCS = {
+    1: [np.sin, np.exp, np.log1p, np.negative, np.isnan, np.logical_not, np.invert, np.rint],
+    2: [np.add, np.arctan2, np.maximum, np.less, np.bitwise_and, np.power, np.floor_divide],
+}
+
+
+@pytest.mark.parametrize("ufunc", [*UFUNCS[1], *UFUNCS[2]], ids=lambda ufunc: ufunc.__name__)
+def test_loops_of_ufuncs_give_their_bits(ufunc):
+    for dtype in map(np.dtype, ["float32", "float64", "int32", "uint8", "bool"]):
+        code = short_ways.ufunc_code(ufunc, dtype, 4096)
+        kinds = [kind.split("->")[0] for kind in ufunc.types]
+        if dtype.char * ufunc.nin not in kinds or (ufunc is np.power and dtype.kind != "f"):
+            assert code is None
+            continue
+        whole = np.resize(SPECIAL if dtype.kind == "f" else np.arange(9), (4, 9)).astype(dtype)
+        for part in (whole, whole[0], whole[0, :5], whole[:, :0], whole[0, 3]):
+            args = [np.array(part), np.flip(part).copy()][: ufunc.nin]
+            with np.errstate(all="ignore"):
+                wanted = np.asarray(ufunc(*args))
+            made = code(*map(rlx.array, args))
+            assert type(made) is rlx.Array
+            assert (made.dtype, made.shape) == (wanted.dtype, wanted.shape)
+            assert np.asarray(made).tobytes() == wanted.tobytes()
+
+
+def test_loops_of_ufuncs_take_what_fits():
+    one, two = (short_ways.ufunc_code(u, np.dtype("float32"), 6) for u in (np.sin, np.add))
+    x = rlx.array([1.0, 2.0])
+    assert two(x, x).tolist() == [2.0, 4.0]
+    for args in ((), (x, x), (1.0,), (rnp.zeros(7),), (rnp.zeros(2, "int32"),), (None,)):
+        assert one(*args) is MISS
+    for other in (rnp.zeros(3), rnp.zeros((1, 2)), rnp.zeros(2, "float64"), 1.0, np.zeros(2)):
+        assert two(x, other) is MISS
+        assert two(other, x) is MISS
+    assert one(np.zeros((4, 2), "float32")[::2, 0]) is MISS
+    assert one.__call__(x).shape == (2,)
+    assert rlx.jit(lambda y: y if one(y) is MISS else None)(x).tolist() == [1.0, 2.0]
+
+
+@pytest.mark.usefixtures("soon")
+def test_calls_with_arrays_alone_are_told_from_others():
+    x, number = rlx.array([1.0, 2.0]), rlx.array(2.0)
+    whole = rlx.array([3, 4])
+    calls = [(number, x), (2.0, x), (2, x), (x, number), (x, 2.0), (whole, x), (True, x), (x, x)]
+    for _ in range(3):
+        for function in (rnp.logaddexp, rnp.copysign, rnp.hypot, rnp.heaviside):
+            for args in calls:
+                made = function(*args)
+                wanted = getattr(np, function.__name__)(*(np.asarray(y, "float32") for y in args))
+                assert made.dtype == np.float32
+                np.testing.assert_allclose(made, wanted, rtol=1e-6)
+        with pytest.raises(TypeError):
+            rnp.hypot(x)
 
 
 def test_results_are_arrays_of_their_own():

@@ -182,6 +182,16 @@ class Backend(ABC):
         """More of what runs it, by name, for `rlx.config.show`."""
         return {}
 
+    def ufunc_entry(
+        self, ufunc: np.ufunc, dtype: np.dtype, array: type, most: int
+    ) -> Callable[..., Any] | None:
+        """A faster way to call a ufunc on small arrays, with its bits, or None.
+
+        It takes ndarrays or instances of `array`, of one shape and of at most so many elements, and
+        gives an instance; for all else it gives `MISS`.
+        """
+        return None
+
     @abstractmethod
     def compile(
         self,

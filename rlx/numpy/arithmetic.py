@@ -121,6 +121,7 @@ def abs(x: Tensor, /) -> Any:
 absolute = abs
 
 
+@eager
 def fabs(x: Tensor, /) -> Any:
     """The distance from zero as a float."""
     return pointwise("abs", x, name="fabs", inexact=True)
@@ -144,6 +145,7 @@ def square(x: Tensor, /) -> Any:
     return multiply(x, x)
 
 
+@eager
 def reciprocal(x: Tensor, /) -> Any:
     """One divided by the number."""
     return divide(1, x)
@@ -177,6 +179,7 @@ def angle(z: Tensor, deg: bool = False) -> Any:
     return rad2deg(result) if flag("angle: deg", deg) else result
 
 
+@eager
 def signbit(x: Tensor, /) -> Any:
     """Whether the sign bit is set, as for -0.0."""
     x = as_tensor(x)
@@ -186,6 +189,7 @@ def signbit(x: Tensor, /) -> Any:
     return less(bits, 0)
 
 
+@eager
 def copysign(x: Tensor, y: Tensor, /) -> Any:
     """The size of x with the sign of y."""
     dtype = result_dtype(as_operand(x), as_operand(y), inexact=True)
@@ -194,6 +198,7 @@ def copysign(x: Tensor, y: Tensor, /) -> Any:
     return where(signbit(y), negative(size), size)
 
 
+@eager
 def heaviside(x: Tensor, y: Tensor, /) -> Any:
     """0 below zero, 1 above it, y at it."""
     dtype = result_dtype(as_operand(x), as_operand(y), inexact=True)
@@ -232,6 +237,7 @@ def trunc(x: Tensor) -> Any:
 fix = trunc
 
 
+@short("round")
 def rint(x: Tensor, /) -> Any:
     """The nearest whole number as a float; halves go to the even one."""
     return pointwise("round", x, name="rint", inexact=True)
@@ -268,9 +274,13 @@ def clip(arr: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> A
 # -- powers and logarithms ----------------------------------------------------------------------
 
 
-@eager
 def power(x: Tensor, y: Tensor, /) -> Any:
     """X to the power of y; a Python integer y multiplies exactly."""
+    return square(x) if type(y) is int and y == 2 and type(x) is Array else _power(x, y)
+
+
+@eager
+def _power(x: Tensor, y: Tensor) -> Any:
     if isinstance(y, int) and not isinstance(y, bool) and is_python_scalar(y):
         dtype = dtype_of(x)
         if is_integer(dtype) and y < 0:
@@ -316,16 +326,19 @@ def _any(x: Any) -> Any:
     return apply("reduce_or", x, axes=tuple(range(x.ndim)))
 
 
+@eager
 def float_power(x: Tensor, y: Tensor, /) -> Any:
     """X to the power of y as a float."""
     return pointwise("pow", x, y, name="float_power", inexact=True)
 
 
+@eager
 def log2(x: Tensor, /) -> Any:
     """The logarithm to base 2."""
     return _scaled_log(x, math.log(2))
 
 
+@eager
 def log10(x: Tensor, /) -> Any:
     """The logarithm to base 10."""
     return _scaled_log(x, math.log(10))
@@ -339,6 +352,7 @@ def _scaled_log(x: Tensor, scale: float) -> Any:
     return apply("complex", divide(real(result), scale), divide(imag(result), scale))
 
 
+@eager
 def logaddexp(x: Tensor, y: Tensor, /) -> Any:
     """log(exp(x) + exp(y)) without overflow."""
     dtype = result_dtype(as_operand(x), as_operand(y), inexact=True)
@@ -353,6 +367,7 @@ def logaddexp(x: Tensor, y: Tensor, /) -> Any:
     return subtract(total, multiply(turns, 2j * math.pi))
 
 
+@eager
 def logaddexp2(x: Tensor, y: Tensor, /) -> Any:
     """log2(2**x + 2**y) without overflow."""
     scale = math.log(2)
@@ -361,6 +376,7 @@ def logaddexp2(x: Tensor, y: Tensor, /) -> Any:
     return divide(logaddexp(multiply(x, scale), multiply(y, scale)), scale)
 
 
+@eager
 def hypot(x: Tensor, y: Tensor, /) -> Any:
     """sqrt(x**2 + y**2) without overflow."""
     return rounded_once(_hypot, x, y)
@@ -376,6 +392,7 @@ def _hypot(x: Tensor, y: Tensor) -> Any:
     return where(is_infinite, math.inf, where(equal(high, 0), high, size))
 
 
+@eager
 def sinc(x: Tensor, /) -> Any:
     """sin(pi x) / (pi x), and 1 at zero."""
     angle = multiply(math.pi, x)
@@ -385,11 +402,13 @@ def sinc(x: Tensor, /) -> Any:
     return where(is_zero, near, divide(sin(safe), safe))
 
 
+@eager
 def deg2rad(x: Tensor, /) -> Any:
     """Degrees as radians."""
     return multiply(x, math.pi / 180)
 
 
+@eager
 def rad2deg(x: Tensor, /) -> Any:
     """Radians as degrees."""
     return multiply(x, 180 / math.pi)

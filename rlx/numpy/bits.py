@@ -17,6 +17,7 @@ from ..trace.array import Array
 from ..trace.array_arguments import scalar
 from ..trace.index.aliasing import is_part
 from ..trace.promotion import convert, convert_exactly, fit_operands, pointwise, result_dtype
+from ..transforms.eager import eager
 from .arithmetic import copysign
 from .creation import zeros
 from .division import remainder
@@ -159,16 +160,19 @@ def unpackbits(
 # -- the parts of floating-point numbers, and functions on these parts -----------------------------
 
 
+@eager
 def fmax(x1: Tensor, x2: Tensor) -> Any:
     """The greater of two numbers; a NaN gives way to a number."""
     return where(isnan(x1), x2, where(isnan(x2), x1, maximum(x1, x2)))
 
 
+@eager
 def fmin(x1: Tensor, x2: Tensor) -> Any:
     """The lesser of two numbers; a NaN gives way to a number."""
     return where(isnan(x1), x2, where(isnan(x2), x1, minimum(x1, x2)))
 
 
+@eager
 def nextafter(x: Tensor, y: Tensor, /) -> Any:
     """The next number after x in the direction of y."""
     dtype = result_dtype(as_operand(x), as_operand(y), inexact=True)

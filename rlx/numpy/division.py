@@ -110,6 +110,7 @@ def modf(x: Tensor, /, out: None = None) -> tuple[Any, Any]:
 # -- common divisors and multiples of integers -----------------------------------------------------
 
 
+@eager
 def gcd(x1: Tensor, x2: Tensor) -> Any:
     """The greatest common divisor of two integers."""
     a, b = map(abs, _integers("gcd", x1, x2))
@@ -124,6 +125,7 @@ def gcd(x1: Tensor, x2: Tensor) -> Any:
     return while_loop(lambda pair: any(not_equal(pair[1], 0)), step, start)[0]
 
 
+@eager
 def lcm(x1: Tensor, x2: Tensor) -> Any:
     """The least common multiple of two integers."""
     x, y = _integers("lcm", x1, x2)

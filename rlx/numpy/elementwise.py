@@ -10,8 +10,9 @@ import numpy as np
 from ..ir.errors import DtypeError, ImmutableError
 from ..ir.types import DTYPES, is_bool, is_complex, is_inexact, is_signed
 from ..trace.apply import apply, as_operand, described, operand_type
-from ..trace.by_numpy import of_one, of_two, op_named
+from ..trace.by_numpy import of_one, of_two, op_named, short
 from ..trace.promotion import fit_operands, pointwise, pointwise_at, result_dtype
+from ..transforms.eager import eager
 
 Tensor = Any  # an Array, a TracedTensor, a NumPy array or a Python number
 
@@ -26,14 +27,14 @@ def named(function: Callable[..., Any], name: str, doc: str) -> Any:
 def _unary(name: str, op: str, doc: str) -> Callable[[Tensor], Any]:
     """A function of one number; integers become float32."""
     function = named(lambda x, /: pointwise(op, x, name=name, inexact=True), name, doc)
-    return of_one(function, op_named(op, inexact=True))
+    return of_one(eager(function), op_named(op, inexact=True))
 
 
 def _binary(
     name: str, op: str, doc: str, *, inexact: bool = False
 ) -> Callable[[Tensor, Tensor], Any]:
     function = named(lambda x, y, /: pointwise(op, x, y, name=name, inexact=inexact), name, doc)
-    return of_two(function, op_named(op, inexact=inexact))
+    return of_two(eager(function), op_named(op, inexact=inexact))
 
 
 def refuse_out(name: str, out: Any) -> None:
@@ -169,6 +170,7 @@ bitwise_or = _bitwise("bitwise_or", "bit_or", "The bits set in one or both.")
 bitwise_xor = _bitwise("bitwise_xor", "bit_xor", "The bits set in exactly one.")
 
 
+@short("bit_not", for_bool="bit_not")
 def invert(x: Tensor, /) -> Any:
     """Every bit turned over; of bools the negation."""
     _check_bits("invert", operand_type(as_operand(x)).dtype, x)
@@ -178,11 +180,13 @@ def invert(x: Tensor, /) -> Any:
 bitwise_not = bitwise_invert = invert
 
 
+@eager
 def left_shift(x: Tensor, y: Tensor, /) -> Any:
     """The bits of x moved up by y places."""
     return _shift("left_shift", "shift_left", x, y)
 
 
+@eager
 def right_shift(x: Tensor, y: Tensor, /) -> Any:
     """The bits of x moved down by y places; the sign is kept."""
     dtype = result_dtype(as_operand(x), as_operand(y))

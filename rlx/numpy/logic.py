@@ -82,12 +82,14 @@ def isinf(x: Tensor, /) -> Any:
     return equal(pointwise("abs", x), np.inf) if is_float(x.dtype) else not_equal(x, x)
 
 
+@eager
 def isposinf(x: Tensor, /, out: None = None) -> Any:
     """Whether the number is plus infinity."""
     refuse_out("isposinf", out)
     return equal(x, np.inf) if is_inexact(as_tensor(x).dtype) else not_equal(x, x)
 
 
+@eager
 def isneginf(x: Tensor, /, out: None = None) -> Any:
     """Whether the number is minus infinity."""
     refuse_out("isneginf", out)
@@ -149,6 +151,7 @@ def select(condlist: Sequence[Tensor], choicelist: Sequence[Tensor], default: Te
 # -- closeness ----------------------------------------------------------------------------------
 
 
+@eager
 def isclose(
     a: Tensor, b: Tensor, rtol: Tensor = 1e-5, atol: Tensor = 1e-8, equal_nan: bool = False
 ) -> Any:

@@ -16,6 +16,7 @@ from ..trace.array import new_array
 from ..trace.array_arguments import known_real, scalar, vector, with_axes
 from ..trace.axes import integer
 from ..trace.promotion import FLOAT, broadcast_to, convert, convert_exactly, result_dtype
+from ..transforms.eager import eager
 from .contraction import convolve, matmul, outer
 from .creation import eye, ones, vander, zeros
 from .elementwise import Tensor, add, divide, exp, greater, less, multiply, sqrt, subtract
@@ -269,6 +270,7 @@ def kaiser(M: int, beta: float) -> Any:
 # -- the Bessel function i0 ---------------------------------------------------------------------
 
 
+@eager
 def i0(x: Tensor) -> Any:
     """The modified Bessel function of order 0."""
     x = convert_exactly(x, result_dtype(as_operand(x), inexact=True))

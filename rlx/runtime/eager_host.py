@@ -118,3 +118,10 @@ def _kind(
         # of x[n, k] @ y[k, m] the root of all three sizes is n * k * m
         work = max(work, math.sqrt(math.prod(sizes[:2] + sizes[-1:])) / PER_NUMBER)
     return _Kind(graph, work)
+
+
+def _ufunc_code(ufunc: np.ufunc, dtype: np.dtype, most: int) -> short_ways.Code | None:
+    return default_session("cpu").backend.ufunc_entry(ufunc, dtype, Array, most)
+
+
+short_ways.set_ufunc_code(_ufunc_code)

@@ -67,9 +67,11 @@ def op_named(name: str, *, for_bool: str | None = None, inexact: bool = False) -
     return chosen
 
 
-def short(op: str) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
+def short(
+    op: str, *, for_bool: str | None = None
+) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
     """The decorator of a function of one number that an op computes."""
-    return functools.partial(of_one, chosen=op_named(op))
+    return functools.partial(of_one, chosen=op_named(op, for_bool=for_bool))
 
 
 def of_one(function: Callable[[Any], Any], chosen: Chosen) -> Callable[[Any], Any]:
@@ -94,7 +96,8 @@ def of_one(function: Callable[[Any], Any], chosen: Chosen) -> Callable[[Any], An
         if left:  # nothing is counted where there is no code
             left -= 1
             if not left:
-                hot = short_ways.exact_code(function, (x,))
+                hot = short_ways.ufunc_code(ufunc, data.dtype, SMALL)
+                hot = hot or short_ways.exact_code(function, (x,))
                 left = 0 if hot is None else OFTEN
         try:
             data = _quietly(ufunc, data)
@@ -119,7 +122,7 @@ def of_two(
     """
     ranges: dict[np.dtype, Range] = {}
     hot: short_ways.Code | None = None
-    left = OFTEN * has_code
+    left = OFTEN
     number_last = _with_number(function, chosen, has_code, is_first=False)
     number_first = _with_number(function, chosen, has_code, is_first=True)
 
@@ -146,7 +149,8 @@ def of_two(
             return function(x, y)
         left -= 1
         if not left:
-            hot = short_ways.exact_code(function, (x, y))
+            hot = short_ways.ufunc_code(ufunc, dtype, SMALL) if a.shape == b.shape else None
+            hot = hot or (short_ways.exact_code(function, (x, y)) if has_code else None)
             left = 0 if hot is None else OFTEN
         try:
             return _computed(ufunc, a, b)
@@ -302,7 +306,19 @@ def converted(x: Array, dtype: np.dtype) -> Array | None:
     data = x._data
     if data.dtype is dtype or data.dtype not in _KNOWN or data.size > SMALL:
         return None
-    return _array(*OPS["convert"].run([data], {"dtype": dtype}))
+    if not _is_cast(data.dtype, dtype):
+        return _array(*OPS["convert"].run([data], {"dtype": dtype}))
+    try:
+        return _array(_quietly(data.astype, dtype))
+    except RuntimeError:  # another thread computes in that context
+        return _array(_ignored(data.astype, dtype))
+
+
+@functools.cache
+def _is_cast(before: np.dtype, after: np.dtype) -> bool:
+    """Whether NumPy converts numbers as the op does, which has ways of its own to round to ints."""
+    is_plain = before.isbuiltin == after.isbuiltin == 1
+    return is_plain and np.can_cast(before, after, "same_kind")
 
 
 def joined(arrays: Any, axis: Any, join: Callable[..., Any]) -> Array | None:

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 from ..ir.config import Settings, config
 
 ENOUGH = 20e6  # numbers that NumPy reads and writes in about the time of a compile
 MOST = 1024  # kinds of calls that are remembered of one function
 
 Kind = TypeVar("Kind")
+Code = Callable[..., Any]  # of known arrays; gives something else than an `Array` for others
 
 
 class Kinds(Generic[Kind]):
@@ -27,6 +30,7 @@ class Kinds(Generic[Kind]):
         self._most = most
         self._known: dict[Any, Kind] = {}
         self.get = self._known.get
+        self.latest: Code | None = None  # of calls with arrays alone; misses where it does not fit
         _all.append(self)
 
     def keep(self, key: Any, kind: Kind) -> Kind:
@@ -44,10 +48,8 @@ class Kinds(Generic[Kind]):
 
     def clear(self) -> None:
         """Forget all."""
+        self.latest = None
         self._known.clear()
-
-
-Code = Callable[..., Any]  # of known arrays; gives something else than an `Array` for others
 
 
 def _no_code(function: Callable[..., Any], args: tuple[Any, ...]) -> Code | None:
@@ -64,6 +66,22 @@ def set_exact_code(make: Callable[[Callable[..., Any], tuple[Any, ...]], Code | 
     """
     global exact_code
     exact_code = make
+
+
+def _no_loop(ufunc: np.ufunc, dtype: np.dtype, most: int) -> Code | None:
+    return None
+
+
+ufunc_code = _no_loop
+
+
+def set_ufunc_code(make: Callable[[np.ufunc, np.dtype, int], Code | None]) -> None:
+    """Say what gives code for a ufunc on arrays of a dtype and of few elements.
+
+    The code gives NumPy's bits.
+    """
+    global ufunc_code
+    ufunc_code = make
 
 
 _all: list[Kinds[Any]] = []  # those of functions, which stay

@@ -62,6 +62,11 @@ def eager(function: Function) -> Function:
     def quick(*args: Any, **kwargs: Any) -> Any:
         if not short_ways.is_open or aliasing.open_traces:
             return function(*args, **kwargs)
+        latest = kinds.latest
+        if latest is not None and not kwargs:
+            result = latest(*args)
+            if result is not MISS:
+                return result
         parts, arrays = [], []
         for x in (*args, *kwargs.values()) if kwargs else args:
             kind = type(x)
@@ -85,6 +90,8 @@ def eager(function: Function) -> Function:
         if known is not None:
             result = known.run(*arrays)
             if result is not MISS:
+                if len(arrays) == len(args) and not kwargs:
+                    kinds.latest = known.run
                 return result
         elif not arrays:
             return function(*args, **kwargs)

@@ -37,7 +37,7 @@ from .products.problem import Problem, Tuning
 from .products.tune import Tuned, tune, tunes
 from .program import ProgramWriter
 from .runtime import entry, pool
-from .runtime.entry import make_entry
+from .runtime.entry import make_entry, make_ufunc_entry
 from .runtime.object_layout import Spec, array_layout
 from .runtime.python_entry import aligned_array
 from .sorting.top_k import MOST_RANKED
@@ -96,6 +96,12 @@ class CpuBackend(Backend):
             "features": " ".join(has),
             "threads": f"{here.cores}: RLX_NUM_THREADS, else the processors for this process",
         }
+
+    def ufunc_entry(
+        self, ufunc: np.ufunc, dtype: np.dtype, array: type, most: int
+    ) -> Callable[..., Any] | None:
+        """NumPy's own loop, called by machine code."""
+        return make_ufunc_entry(ufunc, dtype, array_layout(array), most)
 
     def compile(
         self,

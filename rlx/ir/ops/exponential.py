@@ -158,6 +158,7 @@ expm1 = pointwise(
     jvp=[lambda t, out, x: mul(t, out + 1)],
     samples=[dict(args=((2, 3),)), dict(args=([0.0, 1e-20],), expect=[0.0, 1e-20])],
 )
+expm1.ufuncs(float=np.expm1)
 
 
 @expm1.parts

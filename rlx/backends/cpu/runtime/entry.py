@@ -21,6 +21,7 @@ import re
 import struct
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -135,6 +136,42 @@ def make_entry(
     return runtime.new_builtin(plan, owner)
 
 
+def make_ufunc_entry(
+    ufunc: np.ufunc, dtype: np.dtype, array: ArrayLayout, most: int
+) -> Callable[..., Any] | None:
+    """Build the callable of NumPy's own loop for operands of a dtype, if there is one.
+
+    It gives the bits that the ufunc gives, without what that asks before it starts. It takes as
+    many exact instances of `array.cls`, or ndarrays, as the ufunc has operands, dense, of the dtype
+    and of one shape, of at most so many elements; anything else returns `MISS`.
+    """
+    runtime, loop = _runtime(), _ufunc_loop(ufunc, dtype)
+    if runtime is None or loop is None:
+        return None
+    data_slot = _Member(b"", OBJECT_SLOT, array.data_offset)
+    header = object_layout.Header(
+        inputs=ufunc.nin,
+        outputs=1,
+        constants=0,
+        fills=len(array.fill),
+        main=loop.address,
+        flags=0,
+        arena=0,
+        array_type=id(array.cls),
+        data_offset=array.data_offset,
+        data_slot=ctypes.addressof(data_slot),
+        on_error=0,
+    )
+    sizes = dtype.itemsize, loop.made.itemsize
+    about = object_layout.Ufunc(id(dtype), id(loop.made), *sizes, loop.extra, most)
+    words = [*header, *about]
+    for offset, thing in array.fill:
+        words += (offset, id(thing))
+    owner = (runtime, ufunc, dtype, loop, array, data_slot)
+    plan = struct.pack(f"{len(words)}q", *words)
+    return _new_builtin(ctypes.addressof(runtime.ufunc_method), plan, owner, None)
+
+
 class _Runtime:
     """The machine code shared by all entries, and the objects its constants point to."""
 
@@ -157,7 +194,10 @@ class _Runtime:
         self.capsule = _new_capsule(ctypes.addressof(self.handler), self.capsule_name, None)
         place = ctypes.c_uint64.from_address(self.library.address("handler_capsule"))
         place.value = id(self.capsule)
-        self.method = _Method(b"entry", self.library.address("entry"), FASTCALL_KEYWORDS, b"")
+        self.method, self.ufunc_method = (
+            _Method(name.encode(), self.library.address(name), FASTCALL_KEYWORDS, b"")
+            for name in ("entry", "ufunc_entry")
+        )
 
     def new_builtin(self, plan: bytes, owner: object) -> Callable[..., Any]:
         """A builtin that runs the shared code on `plan`."""
@@ -241,3 +281,87 @@ def _layouts_hold() -> bool:
         and word_in(plan, object_layout.BYTES_HEAD) == 0x123456789
         and word_in(pair, object_layout.TUPLE_HEAD) == id(owning_marker)
     )
+
+
+# -- NumPy's loops --------------------------------------------------------------------------------
+
+# A `PyUFuncObject` is part of NumPy's interface for C: it has tables of loops, of what these are
+# given besides, and of the types of their operands. They are believed where all that can be asked
+# of a ufunc in Python is found in its memory, and where the loop gives the bits of the ufunc.
+
+TRIED = [0.0, -0.0, 0.1, -0.5, 1.0, 1.5, -2.0, 3.0, 7.25, 100.0, 1e4, np.inf, np.nan]
+TRIED_WHOLE = [0, 1, 2, 3, 5, 7, 10, 64, 100, 127, 126, 12, 1]
+RAISING = (np.power,)  # their loops may set an exception
+
+
+class _Ufunc(ctypes.Structure):
+    """The first fields of a PyUFuncObject, behind what all objects have."""
+
+    _fields_ = (
+        ("nin", ctypes.c_int),
+        ("nout", ctypes.c_int),
+        ("nargs", ctypes.c_int),
+        ("identity", ctypes.c_int),
+        ("functions", ctypes.POINTER(ctypes.c_void_p)),
+        ("data", ctypes.POINTER(ctypes.c_void_p)),
+        ("ntypes", ctypes.c_int),
+        ("reserved", ctypes.c_int),
+        ("name", ctypes.c_char_p),
+        ("types", ctypes.c_void_p),
+    )
+
+
+@dataclass(frozen=True)
+class _UfuncLoop:
+    """A loop over dense operands: its address, what it is given besides, the result's dtype."""
+
+    address: int
+    extra: int
+    made: np.dtype
+
+
+def _ufunc_loop(ufunc: np.ufunc, dtype: np.dtype) -> _UfuncLoop | None:
+    """The loop of a ufunc of one result for operands of a dtype, if NumPy has one."""
+    if type(ufunc) is not np.ufunc or ufunc.nout != 1 or dtype.char not in "fd?bBhHiIlLqQ":
+        return None
+    if ufunc in RAISING and dtype.kind != "f":
+        return None
+    kinds = [f"{dtype.char * ufunc.nin}->{made}" for made in f"{dtype.char}?"]
+    number = next((ufunc.types.index(kind) for kind in kinds if kind in ufunc.types), None)
+    fields = _Ufunc.from_address(id(ufunc) + object_layout.HEAD)
+    if number is None or not _is_as_told(fields, ufunc):
+        return None
+    address = fields.functions[number]
+    extra = fields.data[number] if fields.data else None
+    if address is None:
+        return None
+    found = _UfuncLoop(address, extra or 0, np.dtype(ufunc.types[number][-1]))
+    return found if _gives_the_same(found, ufunc, dtype) else None
+
+
+def _is_as_told(fields: _Ufunc, ufunc: np.ufunc) -> bool:
+    """Whether the memory of a ufunc holds what it tells in Python."""
+    counts = (fields.nin, fields.nout, fields.nargs, fields.ntypes)
+    if counts != (ufunc.nin, ufunc.nout, ufunc.nargs, ufunc.ntypes):
+        return False
+    if fields.name is None or fields.name.decode() != ufunc.__name__ or not fields.types:
+        return False
+    kinds = ctypes.string_at(fields.types, ufunc.nargs * ufunc.ntypes)
+    told = [kind.replace("->", "") for kind in ufunc.types]
+    return kinds == bytes(np.dtype(char).num for char in "".join(told))
+
+
+def _gives_the_same(loop: _UfuncLoop, ufunc: np.ufunc, dtype: np.dtype) -> bool:
+    """Whether a loop gives the bits that its ufunc gives."""
+    tried = np.array(TRIED if dtype.kind == "f" else TRIED_WHOLE)
+    given = [np.roll(tried, i).astype(dtype) for i in range(ufunc.nin)]
+    with np.errstate(all="ignore"):
+        wanted = ufunc(*given)
+    made = np.empty_like(wanted)
+    all_arrays = (*given, made)
+    pointers = (ctypes.c_void_p * len(all_arrays))(*(x.ctypes.data for x in all_arrays))
+    steps = (ctypes.c_ssize_t * len(all_arrays))(*(x.itemsize for x in all_arrays))
+    length = ctypes.c_ssize_t(len(made))
+    call = ctypes.PYFUNCTYPE(None, *[ctypes.c_void_p] * 4)(loop.address)
+    call(ctypes.addressof(pointers), ctypes.addressof(length), ctypes.addressof(steps), loop.extra)
+    return made.dtype == loop.made and made.tobytes() == wanted.tobytes()

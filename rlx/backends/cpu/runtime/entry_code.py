@@ -15,17 +15,20 @@ from .object_layout import (
     BEHAVED,
     BYTES_HEAD,
     DATA,
+    DIMENSIONS,
     FILL_OUTPUTS,
     FLAGS,
     MEM_HANDLER,
     NUMBER_TYPES,
     OWNS_DATA,
+    RANK,
     RELEASE_GIL,
     TAKE_OUTPUTS,
     TUPLE_HEAD,
     TYPE,
     WRITEABLE,
     Header,
+    Ufunc,
     at,
     branch,
     flag,
@@ -77,6 +80,7 @@ def entry_module(*, locked: bool) -> str:
     _emit_results(module)
     _emit_run(module)
     _emit_entry(module)
+    _emit_ufunc_entry(module)
     return module.text
 
 
@@ -382,3 +386,80 @@ def _finish_entry(
     f.start_block("failed")
     f.do(f"call void @drop(ptr {objects}, i64 {inputs}, i64 {arrays})")
     f.do("ret ptr null")
+
+
+def _emit_ufunc_entry(module: Module) -> None:
+    """`ufunc_entry(self, args, count, names) -> ptr`: a loop of NumPy over arrays of one shape.
+
+    Its plan has the words of `Ufunc` behind the header, whose `main` is the loop.
+    """
+    parameters = [("ptr", "%self"), ("ptr", "%args"), ("i64", "%count"), ("ptr", "%names")]
+    f = module.function("ufunc_entry", parameters, "ptr")
+    f.do(f"%plan = getelementptr inbounds i8, ptr %self, i64 {BYTES_HEAD}")
+    inputs, about = header(f, "inputs"), at(f, "%plan", 8 * len(Header._fields))
+    plan = Ufunc(*(word(f, about, i) for i in range(len(Ufunc._fields))))
+    right = f.emit(f"icmp eq i64 %count, {inputs}")
+    branch(f, f.emit(f"and i1 {right}, {f.emit('icmp eq ptr %names, null')}"), "miss")
+    spec, size = _spec_of_first(f, plan)
+    branch(f, f.emit(f"icmp sle i64 {size}, {plan.most}"), "miss")
+    count = f.emit(f"add i64 {inputs}, 1")
+    objects, buffers = (f.emit(f"alloca ptr, i64 {count}") for _ in range(2))
+    steps = f.emit(f"alloca i64, i64 {count}")
+    with f.loop("0", inputs) as each:
+        argument = f.emit(f"load ptr, ptr {f.offset('%args', 'ptr', each.index)}")
+        array = f.emit(f"call ptr @find(ptr %plan, ptr {argument})")
+        f.do(f"store ptr {array}, ptr {f.offset(objects, 'ptr', each.index)}")
+        branch(f, f.emit(f"icmp ne ptr {array}, null"), "unfound")
+        branch(f, f.emit(f"call i1 @fits(ptr {array}, ptr {spec})"), "misfit")
+        data = f.emit(f"load ptr, ptr {at(f, array, DATA)}")
+        f.do(f"store ptr {data}, ptr {f.offset(buffers, 'ptr', each.index)}")
+        f.do(f"store i64 {plan.itemsize}, ptr {f.offset(steps, 'i64', each.index)}")
+    rank = word(f, spec, 1)
+    f.do(f"store i64 {plan.made}, ptr {spec}")
+    bytes_made = f.emit(f"mul i64 {size}, {plan.made_itemsize}")
+    f.do(f"store i64 {bytes_made}, ptr {f.offset(at(f, spec, 16), 'i64', rank)}")
+    made = f.emit(f"call ptr @make(ptr {spec})")
+    branch(f, f.emit(f"icmp ne ptr {made}, null"), "unmade")
+    f.do(
+        f"store ptr {f.emit(f'load ptr, ptr {at(f, made, DATA)}')}, ptr "
+        f"{f.offset(buffers, 'ptr', inputs)}"
+    )
+    f.do(f"store i64 {plan.made_itemsize}, ptr {f.offset(steps, 'i64', inputs)}")
+    length = f.emit("alloca i64")
+    f.do(f"store i64 {size}, ptr {length}")
+    extra = f.emit(f"inttoptr i64 {plan.extra} to ptr")
+    loop = header(f, "main")
+    f.do(f"call void {loop}(ptr {buffers}, ptr {length}, ptr {steps}, ptr {extra})")
+    f.do(f"call void @drop(ptr {objects}, i64 0, i64 {inputs})")
+    fill = at(f, about, 8 * len(Ufunc._fields))
+    f.do(f"ret ptr {f.emit(f'call ptr @wrap(ptr %plan, ptr {fill}, ptr {made})')}")
+    f.start_block("unmade")
+    f.do(f"call void @drop(ptr {objects}, i64 0, i64 {inputs})")
+    f.do("ret ptr null")
+    f.start_block("unfound")
+    f.do(f"call void @drop(ptr {objects}, i64 0, i64 {each.index})")
+    f.do("br label %miss")
+    f.start_block("misfit")
+    f.do(f"call void @drop(ptr {objects}, i64 0, i64 {f.emit(f'add i64 {each.index}, 1')})")
+    f.do("br label %miss")
+    f.start_block("miss")
+    f.do("call void @Py_IncRef(ptr @miss)")
+    f.do("ret ptr @miss")
+
+
+def _spec_of_first(f: Function, plan: Ufunc) -> tuple[str, str]:
+    """A spec of the plan's dtype with the shape of the first argument, and its size."""
+    argument = f.emit("load ptr, ptr %args")
+    array = f.emit(f"call ptr @find(ptr %plan, ptr {argument})")
+    branch(f, f.emit(f"icmp ne ptr {array}, null"), "miss")
+    rank = f.emit(f"sext i32 {f.emit(f'load i32, ptr {at(f, array, RANK)}')} to i64")
+    spec = f.emit(f"alloca i64, i64 {f.emit(f'add i64 {rank}, 3')}")
+    f.do(f"store i64 {plan.dtype}, ptr {spec}")
+    f.do(f"store i64 {rank}, ptr {at(f, spec, 8)}")
+    dimensions = f.emit(f"load ptr, ptr {at(f, array, DIMENSIONS)}")
+    with f.loop("0", rank, carried=[("i64", "1")]) as axes:
+        dimension = f.emit(f"load i64, ptr {f.offset(dimensions, 'i64', axes.index)}")
+        f.do(f"store i64 {dimension}, ptr {f.offset(at(f, spec, 16), 'i64', axes.index)}")
+        axes.next[0] = f.emit(f"mul i64 {axes.values[0]}, {dimension}")
+    f.do(f"call void @Py_DecRef(ptr {array})")
+    return spec, axes.values[0]

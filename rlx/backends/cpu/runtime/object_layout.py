@@ -9,7 +9,7 @@ import ctypes
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -42,6 +42,21 @@ class Header(NamedTuple):
     data_offset: int
     data_slot: int
     on_error: int
+
+
+class Ufunc(NamedTuple):
+    """The words behind the header in the plan of a loop of NumPy.
+
+    They are the dtypes of operands and of the result with their sizes, what the loop is given
+    besides, and the number of elements up to which it is run.
+    """
+
+    dtype: Any
+    made: Any
+    itemsize: Any
+    made_itemsize: Any
+    extra: Any
+    most: Any
 
 
 def at(f: Function, pointer: str, offset: int | str) -> str:
