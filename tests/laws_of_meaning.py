@@ -26,7 +26,7 @@ from rlx.ir.graph import OPS
 from rlx.ir.interpret import interpret
 from rlx.ir.op import Op
 from rlx.ir.types import as_dtype, is_bool, is_complex, is_float, is_integer, type_of
-from rlx.lower.hir.expand import expand
+from rlx.lower.hir.inline_calls import expand
 from rlx.lower.hir.simplify import simplify
 from rlx.lower.lir import evaluate
 from rlx.lower.pipeline import lower

@@ -18,7 +18,7 @@ from audit import Arrays, Case, cast
 from rlx.ir.body import Blocks, Contract, Library, Repeat
 from rlx.ir.errors import RlxError
 from rlx.ir.types import DTYPES, Type, is_bool, is_complex, is_inexact, is_integer, type_of
-from rlx.lower.hir.expand import expand
+from rlx.lower.hir.inline_calls import expand
 
 # empty, one, and around the numbers of lanes of a vector
 SIZES = (0, 1, 2, 7, 8, 9, 15, 16, 17, 33, 64, 65)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -457,6 +457,26 @@ def has_effect(node: Node) -> bool:
     if node.op.rules.effect:
         return True
     return bool(node.graphs) and any(has_effect(n) for graph in node.graphs for n in graph.nodes)
+
+
+def live_nodes(
+    graph: Graph,
+    results: Iterable[Value] | None = None,
+    given: Collection[Value] = (),
+    with_effects: bool = True,
+) -> list[Node]:
+    """The nodes that make results (the graph's own) out of given values, in order.
+
+    Those with an effect are among them, or not.
+    """
+    needed = set(graph.results if results is None else results)
+    live: list[Node] = []
+    for node in reversed(graph.nodes):
+        made = [r for r in node.results if r not in given] if given else node.results
+        if not needed.isdisjoint(made) or (with_effects and has_effect(node)):
+            live.append(node)
+            needed.update(node.args)
+    return live[::-1]
 
 
 def has_graphs(node: Node) -> bool:

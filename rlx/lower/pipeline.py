@@ -22,7 +22,7 @@ from .lir.program import Program
 from .lir.verify_program import verify_program
 from .precision import Precise, has_policies, precise
 from .report import report
-from .schedule import divide_loops, finish, order_operands, plan_memory, schedule, turn_operands
+from .schedule import finish, schedule
 from .target import Target
 
 
@@ -90,8 +90,5 @@ def lower(graph: Graph, target: Target, check: bool = False) -> Lowered:
     if recomputed is not graph:
         graph = after("recomputed", lighten_loops(recomputed))
     mir = after("mir", legalize(graph, target))
-    program = turn_operands(schedule(mir, target))
-    if target.has_chains:
-        program = divide_loops(order_operands(program))
-    program = verify_program(plan_memory(finish(program, target)))
+    program = verify_program(finish(schedule(mir, target), target))
     return Lowered(hir, mir, program, graphs, report(hir, mir, program))

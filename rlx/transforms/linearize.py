@@ -12,7 +12,7 @@ from ..ir.body import Move, Pointwise, View
 from ..ir.builder import build, heed, recording, rewrite
 from ..ir.dims import likely
 from ..ir.graph import Graph, Node, Value
-from ..ir.op import has_effect
+from ..ir.op import live_nodes
 from ..ir.ops.control import Split, pick
 from ..ir.source import at
 
@@ -32,12 +32,12 @@ def split_graph(
         out_known = [is_known[r] for r in mixed.results]
     results = pick(mixed.results, out_known)
     late = pick(mixed.results, out_known, False)
-    late_nodes = [n for n in _needed(mixed, late) if not _all_known(n, is_known)]
+    late_nodes = [n for n in live_nodes(mixed, late) if not _all_known(n, is_known)]
     residuals, remade = _residuals(late_nodes, late, is_known)
     wanted = {*late_nodes, *remade}
     late_nodes = [n for n in mixed.nodes if n in wanted]
     inputs, early = pick(mixed.params, known), [*results, *residuals]
-    early_nodes = [n for n in _needed(mixed, early) if _all_known(n, is_known)]
+    early_nodes = [n for n in live_nodes(mixed, early) if _all_known(n, is_known)]
     known_graph = _rebuild(mixed, inputs, early_nodes, early)
     inputs = [*residuals, *pick(mixed.params, known, False)]
     unknown_graph = _rebuild(mixed, inputs, late_nodes, late)
@@ -72,17 +72,6 @@ def _separate(graph: Graph, known: Sequence[bool]) -> tuple[Graph, dict[Value, b
 
         new.results = rewrite(graph, new.params, visit)
     return new, is_known
-
-
-def _needed(graph: Graph, results: Sequence[Value]) -> list[Node]:
-    """The live nodes of some results, in order."""
-    wanted = set(results)
-    nodes = []
-    for node in reversed(graph.nodes):
-        if has_effect(node) or any(r in wanted for r in node.results):
-            nodes.append(node)
-            wanted.update(node.args)
-    return nodes[::-1]
 
 
 def _residuals(

@@ -13,7 +13,7 @@ from ..errors import DtypeError, GradientError
 from ..graph import OPS, Graph, Node, Value
 from ..interpret import interpret
 from ..number_check import asked
-from ..op import define
+from ..op import define, live_nodes
 from ..rules import batch_size, spread
 from ..types import Type, as_dtype
 from .control import (
@@ -140,11 +140,7 @@ def while_loop_split(split_graph, args, known, *, condition, body, n_condition, 
 
 def _needed(graph: Graph) -> Graph:
     """The graph without nodes its results do not need, whatever these do."""
-    wanted, live = set(graph.results), set()
-    for node in reversed(graph.nodes):
-        if any(r in wanted for r in node.results):
-            live.add(node)
-            wanted.update(node.args)
+    live = set(live_nodes(graph, with_effects=False))
 
     def visit(node: Node, args: list[Value]) -> Sequence[Value]:
         return node.op.apply(args, node.attrs) if node in live else node.results

@@ -5,13 +5,10 @@ Each pass takes a valid `Graph` and gives one; most files have one pass of their
 """
 
 from .batch_products import batch_products, lighten_loops
-from .dedupe import dedupe
-from .expand import expand
-from .fold_constants import fold_constants
-from .inline_calls import inline_calls
+from .inline_calls import expand, inline_calls
 from .loops import hoist, trim_loops
-from .rebuild import drop_dead
-from .simplify import simplify
+from .rebuild import dedupe, drop_dead
+from .simplify import fold_constants, simplify
 from .split_complex import split_complex
 from .split_fixed import split_fixed
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from ...ir.body import Contract, Fill, Move, Pointwise, View
 from ...ir.dims import likely
 from ...ir.graph import Graph, Node, Value
+from ...ir.op import live_nodes
 from ...ir.ops.constant import uniform
 from ...ir.source import at
 from .loops import (
@@ -18,7 +19,6 @@ from .loops import (
     hoist,
     is_pure,
     is_repeat,
-    needed_nodes,
     reached,
     rebuilt,
     trim_loops,
@@ -114,7 +114,7 @@ class _Products:
                 continue
             if not self._fits([node.result]):
                 continue
-            cone = needed_nodes(self.body, [node.result], set(self._known))[::-1]
+            cone = live_nodes(self.body, [node.result], set(self._known))
             if all(n is node or isinstance(n.op.rules.body, INLINE) for n in cone):
                 self.rows[node.result] = self._of_all_rounds(cone)
 

@@ -9,7 +9,7 @@ from ...ir.body import Fill, Move, Pointwise, Repeat, View, While
 from ...ir.builder import build, repeat
 from ...ir.dims import likely
 from ...ir.graph import Graph, Node, Value
-from ...ir.op import has_effect
+from ...ir.op import has_effect, live_nodes
 from ...ir.source import at
 from ..lir.expr import INSTRUCTIONS
 from .rebuild import again, drop_dead, rebuild
@@ -46,20 +46,9 @@ def reached(graph: Graph, starts: Sequence[Value]) -> set[Value]:
     return found
 
 
-def needed_nodes(graph: Graph, results: Sequence[Value], given: set[Value]) -> list[Node]:
-    """Nodes that results need and nodes with an effect, in reverse order."""
-    wanted, live = set(results), []
-    for node in reversed(graph.nodes):
-        if has_effect(node) or any(r in wanted and r not in given for r in node.results):
-            live.append(node)
-            wanted.update(node.args)
-    return live
-
-
 def read_by(graph: Graph, results: Sequence[Value]) -> set[Value]:
     """All values that results depend on, themselves included."""
-    live = needed_nodes(graph, results, set())
-    return set(results).union(*(node.args for node in live))
+    return set(results).union(*(node.args for node in live_nodes(graph, results)))
 
 
 def record(node: Node, table: dict[Value, Value]) -> None:
@@ -118,11 +107,11 @@ def rebuilt(
 
     Values that become parameters are not computed any more, and dead code is left out.
     """
-    live = needed_nodes(body, results, set(params))
+    live = live_nodes(body, results, set(params))
 
     def run(*xs: Value) -> list[Value]:
         table = dict(zip(params, xs, strict=True))
-        for node in reversed(live):
+        for node in live:
             known = {r: table[r] for r in node.results if r in table}
             record(node, table)
             table.update(known)

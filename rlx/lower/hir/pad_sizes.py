@@ -15,8 +15,7 @@ from ...ir.types import DTYPES, Type, empty_result
 from ..lir import expr as scalar
 from ..lir.index import Index, Loaded, Quotient, Remainder, as_index, is_within, loaded
 from ..schedule.elements import flatten, loops_of, unflatten
-from .expand import expand
-from .inline_calls import inline_calls
+from .inline_calls import expand, inline_calls
 
 INT32 = DTYPES["int32"]
 FIX = "pass specialize=True to rlx.jit, which compiles once for each size, in place of buckets"

@@ -1,13 +1,13 @@
-"""The rewriting of graphs that all passes share."""
+"""The rewriting that all passes share; dead code, common subexpressions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from ...ir.builder import current, recording, repeat, rewrite
 from ...ir.graph import Graph, Node, Value
-from ...ir.op import has_effect
+from ...ir.op import live_nodes
 
 Visit = Callable[[Node, list[Value]], Sequence[Value]]
 
@@ -29,17 +29,6 @@ def rebuild(
     made.nodes = live_nodes(made)
     is_same = made.nodes == graph.nodes and made.results == graph.results
     return graph if is_same else made
-
-
-def live_nodes(graph: Graph) -> list[Node]:
-    """Live nodes: those whose results are needed, and those with an effect."""
-    needed = set(graph.results)
-    live: list[Node] = []
-    for node in reversed(graph.nodes):
-        if has_effect(node) or not needed.isdisjoint(node.results):
-            live.append(node)
-            needed.update(node.args)
-    return live[::-1]
 
 
 def again(node: Node, operands: list[Value], change: Callable[[Graph], Graph]) -> Sequence[Value]:
@@ -65,7 +54,7 @@ def _changed(attr: Any, change: Callable[[Graph], Graph]) -> Any:
     return attr
 
 
-# -- drop nodes whose results nobody needs ---------------------------------------------------------
+# -- dead-code elimination ------------------------------------------------------------------------
 
 
 def drop_dead(graph: Graph) -> Graph:
@@ -76,3 +65,36 @@ def drop_dead(graph: Graph) -> Graph:
     Nodes with an effect stay.
     """
     return rebuild(graph, lambda node, operands: again(node, operands, drop_dead))
+
+
+# -- common subexpression elimination -------------------------------------------------------------
+
+
+def dedupe(graph: Graph) -> Graph:
+    """Merge nodes with the same op, operands and attributes.
+
+    before: `a = sin(x); b = sin(x); c = add(a, b)`; after: `a = sin(x); c = add(a, a)`. Ops with
+    the rule `calls_python` are left alone, and so are calls with the attribute `recompute`.
+    """
+    seen: dict[Hashable, Sequence[Value]] = {}
+
+    def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
+        if node.op.rules.calls_python or node.attrs.get("recompute", False):
+            return again(node, operands, dedupe)
+        key = (node.op.name, *map(id, operands), *map(_exact, node.attrs.values()))
+        if key not in seen:
+            seen[key] = again(node, operands, dedupe)
+        return seen[key]
+
+    return rebuild(graph, visit)
+
+
+def _exact(attr: Any) -> Hashable:
+    """A key for an attribute: 0, 0.0, -0.0 and False differ, NaN equals itself."""
+    if isinstance(attr, tuple):
+        return tuple(map(_exact, attr))
+    if isinstance(attr, int):
+        return type(attr), attr
+    if isinstance(attr, float | complex):
+        return type(attr), repr(attr)
+    return attr

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from ...ir.body import Fill, Move, View
 from ...ir.graph import Graph, Node, Value
-from .dedupe import dedupe
-from .expand import expand
-from .inline_calls import inline_calls
+from .inline_calls import expand, inline_calls
 from .loops import is_pure, rebuilt
+from .rebuild import dedupe
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from .expr import Expr, Load, load, substitute
+from ...ir.lazy import lazy
+from .expr import Expr, Load, load, substitute, walk
 from .index import Index, Variable
 from .program import (
     BranchStep,
@@ -123,6 +125,65 @@ def _writes(step: Step) -> Iterator[Buffer]:
         yield from step.stacks if isinstance(step, RepeatStep) else (step.flag,)
     if isinstance(step, BranchStep | WhileStep | RepeatStep) and step.scratch is not None:
         yield step.scratch
+
+
+class Steps:
+    """Steps in order, and which of them use a buffer, by their numbers."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self.all = steps
+
+    @lazy
+    def readers(self) -> Counter[Buffer]:
+        """How many steps read each buffer."""
+        return Counter(b for step in self.all for b in reads(step))
+
+    @lazy
+    def users(self) -> Counter[Buffer]:
+        """How many steps read or write each buffer."""
+        return Counter(b for step in self.all for b in {*reads(step), *writes(step)})
+
+    @lazy
+    def writers(self) -> dict[Buffer, list[int]]:
+        """The steps that write each buffer."""
+        found: dict[Buffer, list[int]] = {}
+        for number, step in enumerate(self.all):
+            for buffer in writes(step):
+                found.setdefault(buffer, []).append(number)
+        return found
+
+    @lazy
+    def spans(self) -> dict[Buffer, tuple[int, int]]:
+        """The first and the last step that use each buffer."""
+        found: dict[Buffer, tuple[int, int]] = {}
+        for number, step in enumerate(self.all):
+            for buffer in (*reads(step), *writes(step)):
+                first, _ = found.get(buffer, (number, number))
+                found[buffer] = first, number
+        return found
+
+
+def stored(step: Kernel | Rows | Contraction) -> Iterator[Store]:
+    """Every store of a step."""
+    for part in step.kernels if isinstance(step, Rows) else (step,):
+        yield from part.stores
+
+
+def loaded(step: Kernel | Rows | Contraction) -> list[tuple[Buffer, Index]]:
+    """Every place that a step reads."""
+    stores = list(stored(step))
+    roots = [*(s.expr for s in stores), *(e for s in stores for e in s.index.loads)]
+    roots += [step.lhs, step.rhs] if isinstance(step, Contraction) else []
+    return [(e.buffer, e.index) for e in walk(*roots) if isinstance(e, Load)]
+
+
+def places(steps: Iterable[Kernel | Rows | Contraction]) -> dict[Buffer, list[Index]]:
+    """Where steps read and write each buffer."""
+    found: dict[Buffer, list[Index]] = {}
+    for step in steps:
+        for buffer, index in (*loaded(step), *((s.buffer, s.index) for s in stored(step))):
+            found.setdefault(buffer, []).append(index)
+    return found
 
 
 # -- steps with other indices ---------------------------------------------------------------------

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -207,6 +207,10 @@ class Index:
     def is_constant(self) -> bool:
         """Whether the index is a constant."""
         return not self.terms
+
+    def without(self, variables: Collection[Variable]) -> Index:
+        """The index where these variables are 0: what is left of it within their loops."""
+        return Index(tuple((a, c) for a, c in self.terms if a not in variables), self.constant)
 
     def stride_of(self, variable: Variable) -> Size:
         """The coefficient of a loop variable in the affine part; 0 if absent."""

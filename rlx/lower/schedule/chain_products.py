@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from ...ir.dims import Size
 from ...ir.types import Type
-from ..lir.access import Link, reads, rebind, writes
-from ..lir.expr import Load, walk
+from ..lir.access import Link, Steps, loaded, places, reads, rebind, stored, writes
 from ..lir.index import Index, Variable, as_index, is_long
-from ..lir.program import Buffer, Chain, Contraction, Kernel, Rows, Step, Store
+from ..lir.program import Buffer, Chain, Contraction, Kernel, Rows, Step
 from .loops import reductions
 from .rows import is_same_block
 
@@ -30,7 +29,7 @@ def chain_products(steps: Sequence[Step], threads: int) -> list[Step]:
     and write b8, and a contraction over i < 12 that reads b8; after: `chain i < 12` of all three,
     in which b4 and b8 are no larger than what one round of the loop needs.
     """
-    users = Counter(b for step in steps for b in {*reads(step), *writes(step)})
+    users = Steps(steps).users
     found: list[Step | _Links] = []
     at = 0
     while at < len(steps):
@@ -82,13 +81,13 @@ class _Links:
             return False
         written: dict[Buffer, list[Index]] = {}
         for link in self.steps:
-            for store in _stores(link):
+            for store in stored(link):
                 written.setdefault(store.buffer, []).append(store.index)
         inner = self._inner(step, written)
         if inner is None or {b for link in self.steps for b in reads(link)} & set(writes(inner)):
             return False
-        places = [*_loads(inner), *((s.buffer, s.index) for s in _stores(inner))]
-        for buffer, index in places:
+        used = [*loaded(inner), *((s.buffer, s.index) for s in stored(inner))]
+        for buffer, index in used:
             if not all(is_same_block(w, index, self.loops) for w in written.get(buffer, ())):
                 return False
         self.steps.append(inner)
@@ -111,7 +110,7 @@ class _Links:
         """The step without its outer loops, which are matched to the chain's by stride."""
         if not written:
             return _without(step, self.loops)
-        shared = ((i, written[b][0]) for b, i in _loads(step) if b in written)
+        shared = ((i, written[b][0]) for b, i in loaded(step) if b in written)
         read, wrote = next(shared, (None, Index()))
         if read is None:
             return None
@@ -146,14 +145,14 @@ class _Links:
             return None
         table = dict(zip(other.loops, map(as_index, self.loops), strict=True))
         both = _Links(self.loops, [*self.steps, *(rebind(s, table) for s in other.steps)])
-        first, second = (_places(s) for s in (self.steps, both.steps[len(self.steps) :]))
+        first, second = (places(s) for s in (self.steps, both.steps[len(self.steps) :]))
         made = {b for step in both.steps for b in writes(step)}
         is_shared = False
         for buffer in first.keys() & second.keys():
             strides = {_strides(i, self.loops) for i in (*first[buffer], *second[buffer])}
             if buffer in made:
-                places = (*first[buffer], *second[buffer])
-                if len(strides) > 1 or not all(_tells(i, self.loops) for i in places):
+                both_places = (*first[buffer], *second[buffer])
+                if len(strides) > 1 or not all(_tells(i, self.loops) for i in both_places):
                     return None
             is_shared |= buffer not in made and len(strides) == 1 and any(*strides)
         both.before = self.before
@@ -169,36 +168,39 @@ class _Links:
             if buffer not in own:
                 return buffer, index
             block = own[buffer].type.shape[1]
-            return own[buffer], _rest(index, self.loops) + worker * block
+            return own[buffer], index.without(self.loops) + worker * block
 
         steps = tuple(rebind(step, {}, move) for step in self.steps)
         return Chain(worker, self.loops, steps)
 
     def _own(self, users: Counter[Buffer], worker: Variable) -> dict[Buffer, Buffer]:
         """Plan the memory of one round for each worker; temporaries share it."""
-        inner = Counter(b for s in self.steps for b in {*reads(s), *writes(s)})
-        last = {b: n for n, s in enumerate(self.steps) for b in (*reads(s), *writes(s))}
+        within = Steps(self.steps)
         rooms: list[list[Buffer]] = []
         given: set[Buffer] = set()
         for number, step in enumerate(self.steps):
             for buffer in writes(step):
-                if buffer in given or buffer.kind != "temporary" or users[buffer] > inner[buffer]:
+                if (
+                    buffer in given
+                    or buffer.kind != "temporary"
+                    or users[buffer] > within.users[buffer]
+                ):
                     continue
                 given.add(buffer)
                 free = (
                     r
                     for r in rooms
-                    if last[r[-1]] < number and r[0].number_dtype == buffer.number_dtype
+                    if within.spans[r[-1]][1] < number and r[0].number_dtype == buffer.number_dtype
                 )
                 room = next(free, None)
                 if room is None:
                     rooms.append([buffer])
                 else:
                     room.append(buffer)
-        places = _places(self.steps)
+        used = places(self.steps)
         own: dict[Buffer, Buffer] = {}
         for room in rooms:
-            size = 1 + max(_rest(i, self.loops).high for b in room for i in places[b])
+            size = 1 + max(i.without(self.loops).high for b in room for i in used[b])
             dtype = room[0].number_dtype
             numbers = LINE // math.gcd(LINE, dtype.itemsize)
             type = Type(dtype, (worker.extent, -(-size // numbers) * numbers))
@@ -240,33 +242,6 @@ def _without(step: Link, variables: Sequence[Variable], rest: Variable | None = 
         return replace(step, loops=kept(step.loops))
     row, column = (rest or Variable(1) if v in variables else v for v in (step.row, step.column))
     return replace(step, batch=kept(step.batch), row=row, column=column)
-
-
-def _stores(step: Inner) -> Iterator[Store]:
-    for part in step.kernels if isinstance(step, Rows) else (step,):
-        yield from part.stores
-
-
-def _loads(step: Inner) -> list[tuple[Buffer, Index]]:
-    """Every place that a step reads."""
-    stores = list(_stores(step))
-    roots = [*(s.expr for s in stores), *(e for s in stores for e in s.index.loads)]
-    roots += [step.lhs, step.rhs] if isinstance(step, Contraction) else []
-    return [(e.buffer, e.index) for e in walk(*roots) if isinstance(e, Load)]
-
-
-def _rest(index: Index, loops: Sequence[Variable]) -> Index:
-    """The index within a round."""
-    return Index(tuple((a, c) for a, c in index.terms if a not in loops), index.constant)
-
-
-def _places(steps: Sequence[Inner]) -> dict[Buffer, list[Index]]:
-    """Where steps read and write each buffer."""
-    places: dict[Buffer, list[Index]] = {}
-    for step in steps:
-        for buffer, index in (*_loads(step), *((s.buffer, s.index) for s in _stores(step))):
-            places.setdefault(buffer, []).append(index)
-    return places
 
 
 def _strides(index: Index, loops: Sequence[Variable]) -> tuple[Size, ...]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ..lir.access import reads, rebind, writes
+from ..lir.access import Steps, reads, rebind, writes
 from ..lir.digits import Digits
 from ..lir.expr import Const, Guard, Load, walk
 from ..lir.index import Index, Variable, as_index, is_long
@@ -24,11 +23,8 @@ def forward_copies(steps: Sequence[Step]) -> list[Step]:
     `c[(i // 3)*99 + (i % 3)*8 + j]` and so on. The copied array is a temporary, read only there.
     """
     left: list[Step | None] = list(steps)
-    readers = Counter(b for step in steps for b in set(reads(step)))
-    writers: dict[Buffer, list[int]] = {}
-    for number, step in enumerate(steps):
-        for buffer in writes(step):
-            writers.setdefault(buffer, []).append(number)
+    used = Steps(steps)
+    readers, writers = used.readers, used.writers
     for number, step in enumerate(steps):
         origin = _origin(step)
         if origin is None or readers[origin] != 1:

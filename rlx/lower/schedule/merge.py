@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...ir.dims import likely
-from ..lir.access import reads, writes
+from ..lir.access import Steps, reads, writes
 from ..lir.expr import Accumulated, Expr, Load, Reduce, substitute, walk
 from ..lir.index import Index, Variable, as_index
 from ..lir.program import Buffer, Contraction, Kernel, Step
@@ -41,7 +41,7 @@ def merge_kernels(steps: Sequence[Step]) -> list[Step]:
 
 def drop_dead_stores(steps: Sequence[Step]) -> list[Step]:
     """Dead-store elimination: drop unread stores, and kernels that have no others."""
-    read = {b for step in steps for b in reads(step)}
+    read = Steps(steps).readers
     kept: list[Step] = []
     for step in steps:
         if isinstance(step, Kernel | Contraction):
@@ -175,7 +175,7 @@ def merge_epilogues(steps: Sequence[Step]) -> list[Step]:
     """
     merged: list[Step] = []
     writer: dict[Buffer, int] = {}  # the number of the last step that writes a buffer
-    readers = Counter(b for step in steps for b in set(reads(step)))
+    readers = Steps(steps).readers
     for step in steps:
         at = max((writer[b] for b in reads(step) if b in writer), default=None)
         joined = None

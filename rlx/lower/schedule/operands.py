@@ -19,7 +19,6 @@ from ..lir.program import (
     Step,
     Store,
     WhileStep,
-    nested_programs,
 )
 
 FEWEST_READS = 3  # of each element, about
@@ -37,8 +36,6 @@ def order_operands(program: Program) -> Program:
     """
     found: dict[tuple, list[_Operand]] = {}
     for place, step in enumerate(program.steps):
-        for nested in nested_programs(step):
-            order_operands(nested)
         for operand in _operands(place, step):
             found.setdefault(operand.key, []).append(operand)
     added: dict[int, list[Step]] = {}
@@ -196,8 +193,6 @@ def turn_operands(program: Program) -> Program:
     """
     turner = _Turner()
     for step in program.steps:
-        for nested in nested_programs(step):
-            turn_operands(nested)
         if isinstance(step, RepeatStep) and step.length not in (0, 1, 2):
             added = turner.turn(step.body, step.constants)
             step = replace(step, constants=(*step.constants, *added))

@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 
 from ...ir.dims import Dim, Size, largest, likely
 from ...ir.types import Type, as_dtype
-from ..lir.access import reads, times, writes
+from ..lir.access import Steps, reads, times, writes
 from ..lir.expr import Load
 from ..lir.program import (
     Buffer,
@@ -108,7 +108,7 @@ MOST_COMPARED = 2000  # buffers, each of which is compared with all others
 
 
 def plan_memory(program: Program) -> Program:
-    """Give every temporary an offset in the arena, in nested programs first.
+    """Give every temporary an offset in the arena; nested programs have theirs.
 
     A buffer lives from the first step that writes it to the last that reads or writes it. It goes
     to the smallest free gap that holds it, or takes over the place of a buffer that its kernel
@@ -118,7 +118,7 @@ def plan_memory(program: Program) -> Program:
     for step in program.steps:
         nested = nested_programs(step)
         if nested:
-            needed = _most([plan_memory(p).arena_bytes for p in nested])
+            needed = _most([p.arena_bytes for p in nested])
             if isinstance(step, RepeatStep) and isinstance(needed, int):
                 needed = rounded(needed) * step.parts
             step.scratch.type = Type(as_dtype("uint8"), (needed,))  # type: ignore[union-attr]
@@ -252,22 +252,17 @@ def _take_over(steps: Sequence[Step], kind: Kind) -> dict[Buffer, Buffer]:
         for step in steps
         for part in (step.kernels if isinstance(step, Rows) else [step])
     ]
-    first: dict[Buffer, int] = {}
-    last: dict[Buffer, int] = {}
-    for number, (part, _) in enumerate(parts):
-        for buffer in (*reads(part), *writes(part)):
-            first.setdefault(buffer, number)
-            last[buffer] = number
+    spans = Steps([part for part, _ in parts]).spans
     heirs: dict[Buffer, Buffer] = {}
     for number, (part, step) in enumerate(parts):
         # with several stores one could overwrite what the next one reads
         if not isinstance(part, Kernel) or len(part.stores) != 1:
             continue
         (store,) = part.stores
-        if store.buffer.kind != kind or first[store.buffer] != number:
+        if store.buffer.kind != kind or spans[store.buffer][0] != number:
             continue
         for buffer in reads(part):
-            is_dying = buffer.kind == kind and last[buffer] == number
+            is_dying = buffer.kind == kind and spans[buffer][1] == number
             if is_dying and _can_replace(store, buffer) and _keeps_rows(step, store, buffer):
                 heirs[store.buffer] = heirs.get(buffer, buffer)
                 break

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ...ir.dims import Dim, is_at_least, likely
 from ...ir.types import Type
-from ..lir.access import reads, rebind, writes
+from ..lir.access import Steps, places, reads, rebind, writes
 from ..lir.expr import Load
 from ..lir.index import Index, Variable, is_within
 from ..lir.program import Buffer, Kernel, Rows, Step
@@ -144,14 +144,7 @@ def is_same_block(ours: Index, theirs: Index, outer: Sequence[Variable]) -> bool
     for wide, narrow, v in zip(strides, strides[1:], outer[1:], strict=False):
         if not is_at_least(wide, narrow * v.extent):
             return False
-    return all(is_within(rest, strides[-1]) for rest in map(_rest(outer), (ours, theirs)))
-
-
-def _rest(outer: Sequence[Variable]):
-    def rest(index: Index) -> Index:
-        return Index(tuple((a, c) for a, c in index.terms if a not in outer), index.constant)
-
-    return rest
+    return all(is_within(i.without(outer), strides[-1]) for i in (ours, theirs))
 
 
 # -- keep what kernels of a row pass on in a small block instead of a large array ------------------
@@ -165,17 +158,17 @@ def localize_rows(steps: Sequence[Step], limit: int) -> list[Step]:
 
     All local buffers of a row must fit in `limit` bytes.
     """
-    users = Counter(b for step in steps for b in {*reads(step), *writes(step)})
+    users = Steps(steps).users
     return [_localized(s, users, limit) if isinstance(s, Rows) else s for s in steps]
 
 
 def _localized(rows: Rows, users: Counter[Buffer], limit: int) -> Rows:
     made: dict[Buffer, Buffer] = {}
-    total, places = 0, _places(rows.kernels)
+    total, used = 0, places([rows])
     for buffer in writes(rows):
         if buffer.kind != "temporary" or users[buffer] > 1:
             continue
-        highest = [_within_row(index, rows.loops).high for index in places[buffer]]
+        highest = [index.without(rows.loops).high for index in used[buffer]]
         if any(isinstance(high, Dim) for high in highest):
             continue  # a thread's block has a fixed size
         size = 1 + max(highest)  # type: ignore[type-var]
@@ -188,21 +181,7 @@ def _localized(rows: Rows, users: Counter[Buffer], limit: int) -> Rows:
     def move(buffer: Buffer, index: Index) -> tuple[Buffer, Index]:
         if buffer not in made:
             return buffer, index
-        return made[buffer], _within_row(index, rows.loops)
+        return made[buffer], index.without(rows.loops)
 
     moved = rebind(rows, {}, move) if made else rows
     return replace(moved, locals=tuple(made.values()))
-
-
-def _places(kernels: Sequence[Kernel]) -> dict[Buffer, list[Index]]:
-    """Every index at which the kernels store to or load from each buffer."""
-    places: dict[Buffer, list[Index]] = {}
-    loads = [e for e in expressions(kernels) if isinstance(e, Load)]
-    for each in (*(s for k in kernels for s in k.stores), *loads):
-        places.setdefault(each.buffer, []).append(each.index)
-    return places
-
-
-def _within_row(index: Index, outer: Sequence[Variable]) -> Index:
-    """The index within a row."""
-    return Index(tuple((a, c) for a, c in index.terms if a not in outer), index.constant)
