@@ -21,14 +21,16 @@ from ..ir.types import Type
 from ..trace.array import Array
 from ..trace.index import aliasing
 from .arrays import (
+    alone,
+    check_donated,
     check_output,
     is_dense,
+    mark_donated,
     new_array,
     overlaps,
     prepare,
     wrong_count,
 )
-from .donation import alone, check_donated, mark_donated
 from .queue import Pending, Queue, failing, given_calls, run_all
 
 if TYPE_CHECKING:

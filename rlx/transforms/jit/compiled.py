@@ -32,6 +32,15 @@ from .sizes import with_leaves
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+from typing import TYPE_CHECKING, TypeAlias
+
+from ...ir.tracebacks import hide_frames
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from .compiled import Compiled
+
 
 MarkStatic = Callable[[Any, Any], tuple[Any, Any]]
 
@@ -372,3 +381,34 @@ _LEAF = pytree.structure(0)
 def _python_type(dtype: np.dtype) -> type:
     """The Python type whose default dtype this is."""
     return next(kind for kind in PYTHON_SCALARS if as_dtype(kind) == dtype)
+
+
+# -- calls of a jitted function: those nobody waits for yet, and many at once ---------------------
+
+# what is compiled for arguments, and their leaves
+Find: TypeAlias = "Callable[[str, tuple[Any, ...], dict[str, Any]], tuple[Compiled, Sequence[Any]]]"
+
+
+def start_call(find: Find, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pending:
+    """Start a call; all errors come out where its result is asked for."""
+    try:
+        entry, leaves = find("run_async", args, kwargs)
+    except Exception as error:
+        hide_frames(error)
+        return Pending.failed(error)
+    return entry.start(lambda: leaves)
+
+
+def run_calls(find: Find, calls: Iterable[Any], return_errors: bool) -> list[Any]:
+    """Run several calls, and give their results in order."""
+    jobs: list[Callable[[], Any]] = []
+    is_on_host = True
+    for call in given_calls("run_many", calls):
+        try:
+            entry, leaves = find("run_many", call if isinstance(call, tuple) else (call,), {})
+        except Exception as error:
+            jobs.append(failing(error))
+        else:
+            jobs.append(entry.planned(leaves))
+            is_on_host = is_on_host and entry.compiled.executable.memory is None
+    return run_all(jobs, is_on_host, return_errors)

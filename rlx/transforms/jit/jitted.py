@@ -29,9 +29,8 @@ from ...trace.make_graph import Traced, function_name, nested_too_deeply, titled
 from ...trace.named import asked_axes
 from ...trace.placement import common_device, run_here
 from ...trace.tensor import TracedTensor
-from . import later
 from .auto_device import AUTO, DeviceChoice
-from .compiled import Compiled, Lowered
+from .compiled import Compiled, Lowered, run_calls, start_call
 from .disable import run_at_once
 from .paths import Arguments, Call, TimedPath, may_be_better, missed, unless_static
 from .signature import CacheInfo, Key, LruCache, check_recompile, kinds_of, reason_to_compile
@@ -313,12 +312,13 @@ class Jitted:
         >>> [p.result().item() for p in pending]
         [0.0, 2.0, 4.0]
         """
-        return later.run_async(self._found, args, kwargs)
+        return start_call(self._found, args, kwargs)
 
     @boundary
     def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
         """Like `run_async`, but give a future, and check arguments at once."""
-        return later.submit(self._found, args, kwargs)
+        entry, leaves = self._found("submit", args, kwargs)
+        return entry.submit_leaves(leaves)
 
     @boundary
     def run_many(self, calls: Iterable[Any], *, return_errors: bool = False) -> list[Any]:
@@ -328,7 +328,7 @@ class Jitted:
         >>> [y.item() for y in rlx.jit(lambda x, y: x * y).run_many([(1, 2), (3, 4)])]
         [2, 12]
         """
-        return later.run_many(self._found, calls, return_errors)
+        return run_calls(self._found, calls, return_errors)
 
     def _found(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
