@@ -166,32 +166,29 @@ def _with_slopes(
         values, slopes = node_jvp(node, primals, moving)
         return values, filled(slopes, values)
 
-    @jax.custom_jvp
-    def function(*xs: jax.Array) -> tuple[jax.Array, ...]:
-        return tuple(emit(node, xs))
-
-    @function.defjvp
-    def function_jvp(primals: Arrays, tangents: Arrays) -> Any:
-        moving = [_numbers(t, x) for t, x in zip(tangents, primals, strict=True)]
-        values, slopes = _replayed(run, push, primals, moving)
-        found = [_no_numbers(s, v) for s, v in zip(slopes, values, strict=True)]
-        return tuple(values), tuple(found)
-
-    return function(*arrays)
+    return _with_jvp(run, lambda xs: emit(node, xs), push, arrays)
 
 
 def _custom_jvp(run: Run, node: Node, arrays: Arrays) -> Sequence[jax.Array]:
-    graph, rule = node.attrs["graph"], node.attrs["rule"]
+    graph = node.attrs["graph"]
+    return _with_jvp(run, lambda xs: run(graph, xs), node.attrs["rule"], arrays)
+
+
+def _with_jvp(
+    run: Run, compute: Callable[[Arrays], Sequence[jax.Array]], rule: Any, arrays: Arrays
+) -> Sequence[jax.Array]:
+    """What is computed of arrays, with a rule of rlx for its derivative."""
 
     @jax.custom_jvp
-    def function(*xs: jax.Array) -> list[jax.Array]:
-        return run(graph, xs)
+    def function(*xs: jax.Array) -> tuple[jax.Array, ...]:
+        return tuple(compute(xs))
 
     @function.defjvp
     def function_jvp(primals: Arrays, tangents: Arrays) -> Any:
         moving = [_numbers(t, x) for t, x in zip(tangents, primals, strict=True)]
         values, slopes = _replayed(run, rule, primals, moving)
-        return values, [_no_numbers(s, v) for s, v in zip(slopes, values, strict=True)]
+        found = [_no_numbers(s, v) for s, v in zip(slopes, values, strict=True)]
+        return tuple(values), tuple(found)
 
     return function(*arrays)
 

@@ -30,7 +30,7 @@ from .division import remainder
 from .elementwise import Tensor, equal, less, refuse_out
 from .logic import truth
 from .logic import where as either
-from .manipulation import broadcast_arrays, moveaxis, ravel, reshape, stack
+from .manipulation import along, broadcast_arrays, moveaxis, ravel, reshape, stack
 from .places import MODES, check_inside, from_start, integers, mode_of, unravel_index
 from .reductions import cumsum, sum
 
@@ -54,29 +54,34 @@ def take(
     indices changes nothing.
     """
     refuse_out("take", out)
-    a = as_tensor(a)
-    a, axis = (ravel(a), 0) if axis is None else (a, axis)
-    place = one_axis("take", axis, a.ndim)
+    a, place = along("take", a, axis)
     way = mode_of("take", mode)
     places = from_start(integers("take", indices), a.shape[place], way)
     rank = places.ndim
-    result = apply(
-        "gather",
-        a,
-        reshape(places, (*places.shape, 1)),
-        offset_axes=tuple(i if i < place else i + rank for i in range(a.ndim - 1)),
-        collapsed_axes=(place,),
-        operand_batch_axes=(),
-        indices_batch_axes=(),
-        start_axes=(place,),
-        sizes=tuple(1 if i == place else n for i, n in enumerate(a.shape)),
-        mode=MODES[way],
-    )
+    kept = tuple(i if i < place else i + rank for i in range(a.ndim - 1))
+    sizes = tuple(1 if i == place else n for i, n in enumerate(a.shape))
+    result = _gathered(a, places, place, kept, (), sizes, way)
     if fill_value is None or way != "fill":
         return result
     is_inside = _is_inside(places, a.shape[place])
     shape = (1,) * place + tuple(places.shape) + (1,) * (a.ndim - 1 - place)
     return either(reshape(is_inside, shape), result, convert_exactly(fill_value, a.dtype))
+
+
+def _gathered(x: Any, places: Any, axis: int, kept: Any, lines: Any, sizes: Any, way: str) -> Any:
+    """Windows of some sizes at places along an axis; axes that are `kept`, or go along as lines."""
+    return apply(
+        "gather",
+        x,
+        reshape(places, (*places.shape, 1)),
+        offset_axes=kept,
+        collapsed_axes=(axis,),
+        operand_batch_axes=lines,
+        indices_batch_axes=lines,
+        start_axes=(axis,),
+        sizes=sizes,
+        mode=MODES[way],
+    )
 
 
 def _is_inside(places: Any, size: Any) -> Any:
@@ -112,18 +117,7 @@ def take_along_axis(
     arr, indices = _aligned("take_along_axis", arr, indices, place)
     places = from_start(indices, arr.shape[place], way)
     lines = tuple(i for i in range(arr.ndim) if i != place)
-    result = apply(
-        "gather",
-        arr,
-        reshape(places, (*places.shape, 1)),
-        offset_axes=(),
-        collapsed_axes=(place,),
-        operand_batch_axes=lines,
-        indices_batch_axes=lines,
-        start_axes=(place,),
-        sizes=(1,) * arr.ndim,
-        mode=MODES[way],
-    )
+    result = _gathered(arr, places, place, (), lines, (1,) * arr.ndim, way)
     if fill_value is None or way != "fill":
         return result
     return either(_is_inside(places, arr.shape[place]), result, fill_value)
@@ -300,9 +294,7 @@ def compress(
 ) -> Any:
     """The slices along an axis where a condition holds."""
     refuse_out("compress", out)
-    a = as_tensor(a)
-    a, axis = (ravel(a), 0) if axis is None else (a, axis)
-    place = one_axis("compress", axis, a.ndim)
+    a, place = along("compress", a, axis)
     count = a.shape[place]
     (places,) = nonzero(ravel(condition), size=size, fill_value=count)
     return take(a, places, place, mode="fill", fill_value=fill_value)
@@ -341,9 +333,7 @@ def insert(
     arr: Tensor, obj: int | slice | Sequence[int], values: Tensor, axis: int | None = None
 ) -> Any:
     """Values put before places along an axis, which are known numbers of arr itself."""
-    arr = as_tensor(arr)
-    arr, axis = (ravel(arr), 0) if axis is None else (arr, axis)
-    axis = one_axis("insert", axis, arr.ndim)
+    arr, axis = along("insert", arr, axis)
     values = convert_exactly(values, arr.dtype)
     if not isinstance(obj, int | np.integer):
         return _insert_many(arr, obj, values, axis)
@@ -419,9 +409,7 @@ def delete(
 
     They must be known, unless none stands there twice: `assume_unique_indices`.
     """
-    arr = as_tensor(arr)
-    arr, axis = (ravel(arr), 0) if axis is None else (arr, axis)
-    place = one_axis("delete", axis, arr.ndim)
+    arr, place = along("delete", arr, axis)
     size = arr.shape[place]
     if flag("delete: assume_unique_indices", assume_unique_indices) and not isinstance(
         obj, int | slice

@@ -57,6 +57,12 @@ def ravel(a: Tensor, order: str = "C") -> Any:
     return reshape(a, -1, order)
 
 
+def along(name: str, a: Tensor, axis: int | None) -> tuple[Any, int]:
+    """An array and an axis of it counted from 0; None means all elements in a row."""
+    a = as_tensor(a)
+    return (ravel(a), 0) if axis is None else (a, one_axis(name, axis, a.ndim))
+
+
 def flatten(a: Tensor, order: str = "C") -> Any:
     """All elements along one axis, in another array."""
     return reshape(a, -1, order, copy=True)

@@ -26,7 +26,7 @@ from ..transforms.eager import eager
 from .elementwise import Tensor, add, divide, maximum, minimum, multiply, named, refuse_out
 from .logic import truth
 from .logic import where as choose
-from .manipulation import concatenate, ravel, reshape
+from .manipulation import along, concatenate, ravel, reshape
 
 Axis = int | Sequence[int] | None
 HALVES = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
@@ -200,7 +200,7 @@ def ptp(a: Tensor, axis: Axis = None, out: None = None, keepdims: bool = False) 
 
 def _place(name: str, x: Tensor, axis: int | None, keepdims: bool | None) -> Any:
     x = as_tensor(x)
-    flat, place = (ravel(x), 0) if axis is None else (x, one_axis(name, axis, x.ndim))
+    flat, place = along(name, x, axis)
     if flat.shape[place] == 0:
         raise ShapeError(
             f"{name}: there is nothing to compare along an axis of size 0",
@@ -245,13 +245,11 @@ def argmin(
 
 
 def _running(op: str, x: Tensor, axis: int | None, dtype: Any) -> Any:
-    x = as_tensor(x)
-    x, axis = (ravel(x), 0) if axis is None else (x, axis)
+    x, place = along(op, x, axis)
     if dtype is not None:
         x = convert(x, as_dtype(dtype))
     elif op in ("cumsum", "cumprod"):
         x = convert(x, total_dtype(x.dtype))
-    place = one_axis(op, axis, x.ndim)
     if is_bool(x.dtype) and op in ("cummax", "cummin"):
         return truth(apply(op, convert(x, DTYPES["uint8"]), axis=place))
     return apply(op, x, axis=place)

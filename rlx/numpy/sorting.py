@@ -18,7 +18,7 @@ from .arithmetic import subtract
 from .elementwise import Tensor, add, less, less_equal, multiply
 from .indexing import take
 from .logic import isnan, logical_and, logical_not, logical_or, where
-from .manipulation import ravel
+from .manipulation import along
 
 INT32 = DTYPES["int32"]
 KINDS = (None, "stable", "mergesort", "heapsort", "quicksort")  # all sort alike: equal ones stay
@@ -36,9 +36,7 @@ def sort(
 ) -> Any:
     """The elements along an axis in rising order; NaN comes last."""
     _check_plain("sort", kind, order)
-    a = as_tensor(a)
-    a, axis = (ravel(a), 0) if axis is None else (a, axis)
-    place = one_axis("sort", axis, a.ndim)
+    a, place = along("sort", a, axis)
     (result,) = apply("sort", a, axis=place, n_keys=1)
     return apply("flip", result, axes=(place,)) if descending else result
 
@@ -69,9 +67,7 @@ def _check_plain(name: str, kind: Any, order: Any) -> None:
 
 
 def _order_of(a: Tensor, axis: int | None, descending: bool) -> Any:
-    a = as_tensor(a)
-    a, axis = (ravel(a), 0) if axis is None else (a, axis)
-    place = one_axis("argsort", axis, a.ndim)
+    a, place = along("argsort", a, axis)
     numbers = apply_like(a, "iota", shape=tuple(a.shape), axis=place, dtype="int32")
     if not descending:
         return apply("sort", a, numbers, axis=place, n_keys=1)[1]

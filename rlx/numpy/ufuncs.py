@@ -225,8 +225,7 @@ class ufunc:
         where: Tensor | None = None,
     ) -> Any:
         """The elements along an axis combined, from first to last; None takes all."""
-        self._check_two("reduce", out)
-        a = as_tensor(a) if dtype is None else as_tensor(a).astype(dtype)
+        a = self._operand("reduce", a, dtype, out)
         start = self.identity if initial is None else initial
         if where is not None and start is None:
             raise self._wrong("nothing stands for the elements left out", "give an initial value")
@@ -242,8 +241,7 @@ class ufunc:
 
     def accumulate(self, a: Tensor, axis: int = 0, dtype: Any = None, out: None = None) -> Any:
         """The elements so far along an axis combined, at each place."""
-        self._check_two("accumulate", out)
-        a = as_tensor(a) if dtype is None else as_tensor(a).astype(dtype)
+        a = self._operand("accumulate", a, dtype, out)
         place, _ = self._place("accumulate", a, axis)
         if self._running is not None:
             return self._running(a, place)
@@ -286,8 +284,7 @@ class ufunc:
 
         Where the next is not greater there is the element at the index.
         """
-        self._check_two("reduceat", out)
-        a = as_tensor(a) if dtype is None else as_tensor(a).astype(dtype)
+        a = self._operand("reduceat", a, dtype, out)
         place, _ = self._place("reduceat", a, axis)
         rows, starts = moveaxis(a, place, 0), as_tensor(indices)
         thin = (-1,) + (1,) * (a.ndim - 1)
@@ -305,8 +302,7 @@ class ufunc:
 
     def outer(self, A: Tensor, B: Tensor, /) -> Any:
         """The function of each element of A with each of B."""
-        self._check_two("outer", None)
-        A, B = as_tensor(A), as_tensor(B)
+        A, B = self._operand("outer", A), as_tensor(B)
         return self.function(reshape(A, (*A.shape, *(1,) * B.ndim)), B)
 
     def _fold(self, a: Any, mask: Any, axis: int, start: Any) -> Any:
@@ -340,13 +336,15 @@ class ufunc:
         place = one_axis(f"{self.__name__}.{name}", axis, a.ndim)
         return place, tuple(1 if i == place else n for i, n in enumerate(a.shape))
 
-    def _check_two(self, name: str, out: Any) -> None:
+    def _operand(self, name: str, a: Any, dtype: Any = None, out: Any = None) -> Any:
+        """The operand of a method that is for functions of two numbers."""
         refuse_out(f"{self.__name__}.{name}", out)
         if (self.nin, self.nout) != (2, 1):
             raise self._wrong(
                 f"{name} needs a function of two numbers that gives one",
                 "use the function itself",
             )
+        return as_tensor(a) if dtype is None else as_tensor(a).astype(dtype)
 
     def _wrong(self, what: str, fix: str) -> ArgumentError:
         return ArgumentError(f"{self.__name__}: {what}", fix=fix)

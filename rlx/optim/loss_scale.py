@@ -16,8 +16,8 @@ gradients are then not lost in float16, whose least number is 6e-8.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
 
 from .. import numpy as rnp
 from ..ir.errors import AttributeValueError
@@ -63,28 +63,34 @@ def choose(condition: Any, yes: Any, no: Any) -> Any:
     return pytree.map(lambda a, b: rnp.where(condition, a, b), yes, no)
 
 
-def _multiplied(tree: Any, factor: Any) -> Any:
-    def multiply(x: Any) -> Any:
-        x = rnp.asarray(x)
-        return x * factor.astype(x.dtype) if is_inexact(x.dtype) else x
+class _Scaling:
+    """What loss scales do with their `value`."""
 
-    return pytree.map(multiply, tree)
+    value: Any
 
+    def scale(self, tree: Any) -> Any:
+        """The losses, multiplied."""
 
-def _divided(tree: Any, scale: Any) -> Any:
-    """A tree of gradients divided by the scale, in float32 at least."""
+        def multiply(x: Any) -> Any:
+            x = rnp.asarray(x)
+            return x * self.value.astype(x.dtype) if is_inexact(x.dtype) else x
 
-    def divide(x: Any) -> Any:
-        x = rnp.asarray(x)
-        if not is_inexact(x.dtype):
-            return x
-        return (x.astype("float32") if x.dtype.itemsize < 4 else x) / scale
+        return pytree.map(multiply, tree)
 
-    return pytree.map(divide, tree)
+    def unscale(self, tree: Any) -> Any:
+        """The gradients, divided; halves become float32."""
+
+        def divide(x: Any) -> Any:
+            x = rnp.asarray(x)
+            if not is_inexact(x.dtype):
+                return x
+            return (x.astype("float32") if x.dtype.itemsize < 4 else x) / self.value
+
+        return pytree.map(divide, tree)
 
 
 @dataclass(frozen=True)
-class StaticLossScale:
+class StaticLossScale(_Scaling):
     """A scale that stays the same.
 
     >>> scale = StaticLossScale(8.0)
@@ -99,21 +105,13 @@ class StaticLossScale:
             _check("StaticLossScale: the scale", self.value, 0.0)
             object.__setattr__(self, "value", rnp.asarray(float(self.value)))
 
-    def scale(self, tree: Any) -> Any:
-        """The losses, multiplied."""
-        return _multiplied(tree, self.value)
-
-    def unscale(self, tree: Any) -> Any:
-        """The gradients, divided; halves become float32."""
-        return _divided(tree, self.value)
-
     def adjust(self, is_finite: Any) -> StaticLossScale:
         """The same scale."""
         return self
 
 
 @dataclass(frozen=True)
-class DynamicLossScale:
+class DynamicLossScale(_Scaling):
     """A scale that grows while gradients are finite, and shrinks when they are not.
 
     After `period` finite steps it is multiplied by `factor`; after one that is not finite divided
@@ -137,14 +135,6 @@ class DynamicLossScale:
             _check("DynamicLossScale: the factor", self.factor, 1.0)
             object.__setattr__(self, "value", rnp.asarray(float(self.value)))
             object.__setattr__(self, "count", first_step())
-
-    def scale(self, tree: Any) -> Any:
-        """The losses, multiplied."""
-        return _multiplied(tree, self.value)
-
-    def unscale(self, tree: Any) -> Any:
-        """The gradients, divided; halves become float32."""
-        return _divided(tree, self.value)
 
     def adjust(self, is_finite: Any) -> DynamicLossScale:
         """The scale of the next step."""
@@ -196,24 +186,5 @@ def scaled(optimizer: Optimizer, loss_scale: LossScale) -> Optimizer:
     return Optimizer(init, update)
 
 
-Scale = TypeVar("Scale", StaticLossScale, DynamicLossScale)
-
-
-def _register(cls: type[Scale], data: tuple[str, ...]) -> None:
-    """Make a scale a container of its arrays; its other fields belong to the structure."""
-    fixed = tuple(field.name for field in fields(cls) if field.name not in data)
-
-    def flatten(x: Scale) -> tuple[tuple, tuple, tuple]:
-        values = tuple(getattr(x, name) for name in data)
-        return values, tuple(getattr(x, name) for name in fixed), data
-
-    def unflatten(known: tuple, values: Any) -> Scale:
-        made = object.__new__(cls)  # leaves may be placeholders, which are no numbers
-        vars(made).update(zip((*data, *fixed), (*values, *known), strict=True))
-        return made
-
-    pytree.register_class(cls, flatten, unflatten)
-
-
-_register(StaticLossScale, ("value",))
-_register(DynamicLossScale, ("value", "count"))
+pytree.register_attributes(StaticLossScale, ("value",))
+pytree.register_attributes(DynamicLossScale, ("value", "count"), ("period", "factor", "least"))

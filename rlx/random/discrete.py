@@ -40,11 +40,8 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -
     Array([9, 0, 2, 3, 1], dtype=int32)
     """
     dtype, shape = as_dtype("int32" if dtype is None else dtype), as_shape(shape)
-    if not is_integer(dtype) or is_bool(dtype):
-        raise DtypeError(
-            f"randint: {dtype.name} is not an integer dtype",
-            fix="ask for an integer dtype, or use rlx.random.uniform or bernoulli",
-        )
+    fix = "ask for an integer dtype, or use rlx.random.uniform or bernoulli"
+    _check_integer("randint", dtype, fix)
     _check_bounds(minval, maxval, dtype)
     low, high, limit, wide = _integers(minval), _integers(maxval), np.iinfo(dtype), dtype
     if dtype.itemsize < 4:
@@ -66,6 +63,11 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -
     factor = _remainder(factor * factor, span)
     offset = _remainder(_remainder(first, span) * factor + _remainder(second, span), span)
     return (low + offset.astype(wide)).astype(dtype)
+
+
+def _check_integer(name: str, dtype: np.dtype, fix: str) -> None:
+    if not is_integer(dtype) or is_bool(dtype):
+        raise DtypeError(f"{name}: {dtype.name} is not an integer dtype", fix=fix)
 
 
 def _check_bounds(low: Any, high: Any, dtype: np.dtype) -> None:
@@ -193,11 +195,7 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None) -> Any:
     (5,)
     """
     dtype, lam = as_dtype("int32" if dtype is None else dtype), as_tensor(lam)
-    if not is_integer(dtype) or is_bool(dtype):
-        raise DtypeError(
-            f"poisson: {dtype.name} is not an integer dtype",
-            fix="ask for an integer dtype",
-        )
+    _check_integer("poisson", dtype, "ask for an integer dtype")
     shape = lam.shape if shape is None else as_shape(shape)
     lam = fit(lam, FLOAT, shape)
     is_small = rnp.isnan(lam) | (lam < 10)

@@ -110,18 +110,9 @@ class RegularGridInterpolator:
         return total
 
 
-def _flat(f: RegularGridInterpolator) -> Any:
-    return (f.grid, f.values, f.fill_value), f.method, ("grid", "values", "fill_value")
-
-
-def _restored(method: str, children: Sequence[Any]) -> RegularGridInterpolator:
-    made = object.__new__(RegularGridInterpolator)
-    made.grid, made.values, made.fill_value = children
-    made.method, made.bounds_error = method, False
-    return made
-
-
-pytree.register_class(RegularGridInterpolator, _flat, _restored)
+pytree.register_attributes(
+    RegularGridInterpolator, ("grid", "values", "fill_value"), ("method", "bounds_error")
+)
 
 
 def _check_method(method: str) -> None:
@@ -129,10 +120,8 @@ def _check_method(method: str) -> None:
 
 
 def _wrong(what: str, fix: str) -> NoReturn:
-    text = f"RegularGridInterpolator: {what}"
-    raise ArgumentError(text, fix=fix)
+    raise ArgumentError(f"RegularGridInterpolator: {what}", fix=fix)
 
 
 def _wrong_shape(what: str, fix: str) -> NoReturn:
-    text = f"RegularGridInterpolator: {what}"
-    raise ShapeError(text, fix=fix)
+    raise ShapeError(f"RegularGridInterpolator: {what}", fix=fix)

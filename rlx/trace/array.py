@@ -214,12 +214,6 @@ class Array(Operators):
         place = "" if self._device is None else f", device={self._device.name!r}"
         return f"Array({text}, dtype={self.dtype.name}{place})"
 
-    def __copy__(self) -> Array:
-        return self.copy()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Array:
-        return self.copy()
-
     def __reduce__(self) -> tuple[Any, ...]:
         return Array, (np.array(self.host()),)  # on the host: the reader may lack the device
 

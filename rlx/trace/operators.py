@@ -192,6 +192,12 @@ class Operators:
     def __contains__(self, item: Any) -> bool:
         return bool(FUNCTIONS["any"](FUNCTIONS["equal"](self, item)))
 
+    def __copy__(self) -> Any:
+        return FUNCTIONS["copy"](self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return FUNCTIONS["copy"](self)
+
     def __getitem__(self, index: Any) -> Any:
         return FUNCTIONS["getitem"](self, index)
 

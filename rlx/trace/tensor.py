@@ -209,12 +209,6 @@ class TracedTensor(Operators):
     def __jax_array__(self) -> NoReturn:
         raise self.no_value("jax.numpy")
 
-    def __copy__(self) -> TracedTensor:
-        return self.copy()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> TracedTensor:
-        return self.copy()
-
     def __reduce__(self) -> NoReturn:
         raise self.no_value("pickle")
 

@@ -208,28 +208,17 @@ def _axes_of(seq: str, counts: tuple[int, ...]) -> tuple[list[int], bool]:
     is_known = is_intrinsic or re.fullmatch("[xyz]+", seq) is not None
     is_twice = any(a == b for a, b in itertools.pairwise(seq))
     if not is_known or is_twice or len(seq) not in counts:
-        _wrong(
-            f"there are no angles around {seq!r}",
-            f"give {' or '.join(map(str, counts))} of the letters xyz, or of XYZ, "
+        raise ArgumentError(
+            f"Rotation: there are no angles around {seq!r}",
+            fix=f"give {' or '.join(map(str, counts))} of the letters xyz, or of XYZ, "
             "none twice in a row",
         )
     return ["xyz".index(letter) for letter in seq.lower()], is_intrinsic
-
-
-def _wrong(what: str, fix: str) -> NoReturn:
-    raise ArgumentError(f"Rotation: {what}", fix=fix)
 
 
 def _wrong_shape(what: str, fix: str) -> NoReturn:
     raise ShapeError(f"Rotation: {what}", fix=fix)
 
 
-pytree.register_class(
-    Rotation, lambda r: ((r.quat,), None, ("quat",)), lambda _, children: Rotation(*children)
-)
-SLERP = ("times", "timedelta", "rotations", "rotvecs")
-pytree.register_class(
-    Slerp,
-    lambda s: (tuple(getattr(s, name) for name in SLERP), None, SLERP),
-    lambda _, children: Slerp(*children),
-)
+pytree.register_attributes(Rotation, ("quat",))
+pytree.register_attributes(Slerp, ("times", "timedelta", "rotations", "rotvecs"))

@@ -276,19 +276,7 @@ class gaussian_kde:
         _wrong("its bandwidth does not change", "make another one, gaussian_kde(data, bw_method)")
 
 
-FIELDS = ("neff", "dataset", "weights", "covariance", "inv_cov")
-
-
-def _restored(_: Any, children: Any) -> gaussian_kde:
-    made = object.__new__(gaussian_kde)
-    for name, child in zip(FIELDS, children, strict=True):
-        setattr(made, name, child)
-    return made
-
-
-pytree.register_class(
-    gaussian_kde, lambda kde: ([getattr(kde, name) for name in FIELDS], None, FIELDS), _restored
-)
+pytree.register_attributes(gaussian_kde, ("neff", "dataset", "weights", "covariance", "inv_cov"))
 
 
 def _wrong(what: str, fix: str) -> NoReturn:

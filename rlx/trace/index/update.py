@@ -268,19 +268,18 @@ def _scatter(x: Any, plan: Plan, values: Any, combine: str, mode: str, unique: b
         turned = [i for i, kind in enumerate(axis_kinds(plan)) if kind == "keep"]
         axes_of_view = tuple(window[turned.index(i)] for i in plan.flipped)
         updates = apply("flip", updates, axes=axes_of_view)
-    return apply(
-        "scatter" if combine == "set" else f"scatter_{combine}",
-        x,
-        indices,
-        updates,
-        window_axes=window,
-        inserted_axes=tuple(axes),
-        operand_batch_axes=(),
-        indices_batch_axes=(),
-        scatter_axes=(*axes, *starts),
-        mode=mode,
-        unique=unique,
-    )
+    written = {
+        "window_axes": window,
+        "inserted_axes": tuple(axes),
+        "scatter_axes": (*axes, *starts),
+    }
+    return _written(combine, x, indices, updates, mode=mode, unique=unique, **written)
+
+
+def _written(combine: str, x: Any, indices: Any, updates: Any, **attrs: Any) -> Any:
+    op = "scatter" if combine == "set" else f"scatter_{combine}"
+    none = {"operand_batch_axes": (), "indices_batch_axes": ()}
+    return apply(op, x, indices, updates, **none, **attrs)
 
 
 def _by_number(x: Any, plan: Plan, values: Any, combine: str, mode: str, unique: bool) -> Any:
@@ -296,19 +295,8 @@ def _by_number(x: Any, plan: Plan, values: Any, combine: str, mode: str, unique:
     flat = apply("reshape", x, shape=(x.size,))
     updates = _fitted(values, tuple(places.shape), tuple(places.shape), x)
     vectors = apply("reshape", places, shape=(*places.shape, 1))
-    result = apply(
-        "scatter" if combine == "set" else f"scatter_{combine}",
-        flat,
-        vectors,
-        updates,
-        window_axes=(),
-        inserted_axes=(0,),
-        operand_batch_axes=(),
-        indices_batch_axes=(),
-        scatter_axes=(0,),
-        mode=mode,
-        unique=unique,
-    )
+    alone = {"window_axes": (), "inserted_axes": (0,), "scatter_axes": (0,)}
+    result = _written(combine, flat, vectors, updates, mode=mode, unique=unique, **alone)
     return apply("reshape", result, shape=tuple(x.shape))
 
 
