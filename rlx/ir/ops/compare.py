@@ -13,7 +13,7 @@ import numpy as np
 from ..body import Pointwise
 from ..errors import DtypeError, ShapeError
 from ..graph import Value
-from ..op import ALIGNED, Op, Parts, define, each_part, is_linear
+from ..op import ALIGNED, Op, define, each_part, is_linear
 from ..types import Type, as_dtype, is_bool
 from .constant import is_all, like, maker, uniform
 from .families import check_kind, check_same, pointwise
@@ -67,14 +67,8 @@ ge = _comparison(
 )
 
 
-@eq.parts
-def eq_parts(x: Parts, y: Parts) -> Value:
-    return bit_and(eq(x.re, y.re), eq(x.im, y.im))
-
-
-@ne.parts
-def ne_parts(x: Parts, y: Parts) -> Value:
-    return bit_or(ne(x.re, y.re), ne(x.im, y.im))
+eq.parts(lambda x, y: bit_and(eq(x.re, y.re), eq(x.im, y.im)))
+ne.parts(lambda x, y: bit_or(ne(x.re, y.re), ne(x.im, y.im)))
 
 
 # -- choice -------------------------------------------------------------------------------------
@@ -195,16 +189,8 @@ def clamp(low: Type, x: Type, high: Type) -> Type:
     return check_same(x, low, high)
 
 
-@clamp.reference
-def clamp_reference(low: np.ndarray, x: np.ndarray, high: np.ndarray) -> np.ndarray:
-    return np.minimum(np.maximum(low, x), high)
-
-
-@clamp.expand
-def clamp_expand(low: Value, x: Value, high: Value) -> Value:
-    return min(max(low, x), high)
-
-
+clamp.reference(lambda low, x, high: np.minimum(np.maximum(low, x), high))
+clamp.expand(lambda low, x, high: min(max(low, x), high))
 clamp.jvp(
     [
         lambda t, out, low, x, high: _where(t, bit_and(gt(low, x), lt(low, high))),
@@ -247,14 +233,8 @@ bit_or = _bitwise("bit_or", np.bitwise_or, "Bits set in one or both.", [_T, _T, 
 bit_xor = _bitwise("bit_xor", np.bitwise_xor, "Bits set in just one.", [_F, _T, _T, _F])
 
 
-@bit_and.fold
-def bit_and_fold(x: Value, y: Value) -> Value | None:
-    return _bits_fold(x, y, neutral=-1, absorbing=0)
-
-
-@bit_or.fold
-def bit_or_fold(x: Value, y: Value) -> Value | None:
-    return _bits_fold(x, y, neutral=0, absorbing=-1)
+bit_and.fold(lambda x, y: _bits_fold(x, y, neutral=-1, absorbing=0))
+bit_or.fold(lambda x, y: _bits_fold(x, y, neutral=0, absorbing=-1))
 
 
 def _bits_fold(x: Value, y: Value, neutral: int, absorbing: int) -> Value | None:

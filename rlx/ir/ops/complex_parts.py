@@ -26,11 +26,7 @@ def view_as_real(x: Type) -> Type:
     return Type(REAL_PART[x.dtype.name], (*x.shape, 2))
 
 
-@view_as_real.reference
-def view_as_real_reference(x: np.ndarray) -> np.ndarray:
-    return np.stack([np.real(x), np.imag(x)], axis=-1)
-
-
+view_as_real.reference(lambda x: np.stack([np.real(x), np.imag(x)], axis=-1))
 view_as_real.body(AsParts())
 
 
@@ -70,19 +66,9 @@ def view_as_complex(x: Type) -> Type:
     return Type(COMPLEX_OF[x.dtype.name], x.shape[:-1])
 
 
-@view_as_complex.reference
-def view_as_complex_reference(x: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(x).view(COMPLEX_OF[x.dtype.name])[..., 0]
-
-
+view_as_complex.reference(lambda x: np.ascontiguousarray(x).view(COMPLEX_OF[x.dtype.name])[..., 0])
 view_as_complex.body(AsParts())
-
-
-@view_as_complex.transpose
-def view_as_complex_transpose(ct: Value, x: Value) -> list[Value]:
-    return [view_as_real(conj(ct))]
-
-
+view_as_complex.transpose(lambda ct, x: [view_as_real(conj(ct))])
 view_as_complex.batch(ALIGNED)
 
 

@@ -24,9 +24,7 @@ def constant(*, value: Constant) -> Type:
     return Type(as_dtype(value.array.dtype), value.array.shape)
 
 
-@constant.reference
-def constant_reference(*, value: Constant) -> np.ndarray:
-    return value.array
+constant.reference(lambda *, value: value.array)
 
 
 constant.is_constant = True
@@ -49,11 +47,7 @@ def _check_shape(shape: tuple[int, ...]) -> None:
         raise ShapeError(f"the shape {shape} has a negative size", fix="use sizes of 0 or more")
 
 
-@full.reference
-def full_reference(*, shape: tuple[int, ...], value: SCALAR, dtype: np.dtype) -> np.ndarray:
-    return np.full(shape, np.asarray(value).astype(dtype))
-
-
+full.reference(lambda *, shape, value, dtype: np.full(shape, np.asarray(value).astype(dtype)))
 full.body(Fill(lambda index, result, *, shape, value, dtype: value))
 
 

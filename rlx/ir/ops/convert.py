@@ -67,11 +67,7 @@ def convert_parts(x: Value | Parts, *, dtype: np.dtype) -> Value | Parts:
     return convert(x.re, dtype=dtype)
 
 
-@convert.transpose
-def convert_transpose(ct: Value, x: Value, *, dtype: np.dtype) -> list[Value]:
-    return [convert(ct, dtype=x.dtype)]
-
-
+convert.transpose(lambda ct, x, *, dtype: [convert(ct, dtype=x.dtype)])
 convert.batch(ALIGNED)
 
 
@@ -146,11 +142,7 @@ def bitcast(x: Type, *, dtype: np.dtype) -> Type:
     return x.with_dtype(dtype)
 
 
-@bitcast.reference
-def bitcast_reference(x: np.ndarray, *, dtype: np.dtype) -> np.ndarray:
-    return np.ascontiguousarray(x).reshape(x.shape).view(dtype)
-
-
+bitcast.reference(lambda x, *, dtype: np.ascontiguousarray(x).reshape(x.shape).view(dtype))
 bitcast.body(Pointwise("bitcast"))
 bitcast.nondifferentiable("bits are not numbers")
 bitcast.batch(ALIGNED)
@@ -175,20 +167,10 @@ def real(x: Type) -> Type:
     return x.with_dtype(REAL_PART[x.dtype.name])
 
 
-@real.reference
-def real_reference(x: np.ndarray) -> np.ndarray:
-    return np.real(x)
-
-
+real.reference(np.real)
 real.body(Library())
 real.parts(lambda x: x.re)
-
-
-@real.transpose
-def real_transpose(ct: Value, x: Value) -> list[Value]:
-    return [convert(ct, dtype=x.dtype)]
-
-
+real.transpose(lambda ct, x: [convert(ct, dtype=x.dtype)])
 real.batch(ALIGNED)
 
 
@@ -208,11 +190,7 @@ def imag(x: Type) -> Type:
     return x.with_dtype(REAL_PART[x.dtype.name])
 
 
-@imag.reference
-def imag_reference(x: np.ndarray) -> np.ndarray:
-    return np.imag(x)
-
-
+imag.reference(np.imag)
 imag.body(Library())
 imag.parts(lambda x: x.im)
 
@@ -278,21 +256,9 @@ def conj(x: Type) -> Type:
     return x
 
 
-@conj.reference
-def conj_reference(x: np.ndarray) -> np.ndarray:
-    return np.conj(x)
-
-
-@conj.expand
-def conj_expand(x: Value) -> Value:
-    return complex(real(x), -imag(x))
-
-
-@conj.transpose
-def conj_transpose(ct: Value, x: Value) -> list[Value]:
-    return [conj(ct)]
-
-
+conj.reference(np.conj)
+conj.expand(lambda x: complex(real(x), -imag(x)))
+conj.transpose(lambda ct, x: [conj(ct)])
 conj.batch(ALIGNED)
 
 

@@ -6,7 +6,6 @@ The ops are cumsum, cumprod, cummax, cummin.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -93,11 +92,7 @@ _NUMBERS = ("integer", "float", "complex")
 cumsum = _cumulative("cumsum", "Running sum along an axis.", _NUMBERS, np.add, "add")
 
 
-@cumsum.transpose
-def cumsum_transpose(ct: Value, x: Any, *, axis: int, reverse: bool) -> list[Value]:
-    return [cumsum(ct, axis=axis, reverse=not reverse)]
-
-
+cumsum.transpose(lambda ct, x, *, axis, reverse: [cumsum(ct, axis=axis, reverse=not reverse)])
 cumsum.samples([1.0, 2.0, 3.0], axis=0, expect=[1.0, 3.0, 6.0])
 cumsum.samples([1.0, 2.0, 3.0], axis=0, reverse=True, expect=[6.0, 5.0, 3.0])
 

@@ -85,9 +85,7 @@ def _check_fits(x: Type, block: Type) -> None:
             )
 
 
-@dynamic_slice.reference
-def dynamic_slice_reference(x: np.ndarray, *starts: np.ndarray, sizes: tuple) -> np.ndarray:
-    return x[_clamped(starts, x.shape, sizes)]
+dynamic_slice.reference(lambda x, *starts, sizes: x[_clamped(starts, x.shape, sizes)])
 
 
 def _block_place(
@@ -241,11 +239,7 @@ def dynamic_update_slice_batch(args: Sequence[Value], batched: Sequence[bool]) -
     )
 
 
-@dynamic_update_slice.fold
-def dynamic_update_slice_fold(x: Value, update: Value, *starts: Value) -> Value | None:
-    return update if x.shape == update.shape else None
-
-
+dynamic_update_slice.fold(lambda x, update, *starts: update if x.shape == update.shape else None)
 dynamic_update_slice.samples((4, 5), (2, 3), np.array(1), np.array(2))
 dynamic_update_slice.samples((4, 5), (2, 5), np.array(3, np.uint8), np.array(9))
 dynamic_update_slice.samples([1.0, 2.0, 3.0], [9.0], _TWO, expect=[1.0, 2.0, 9.0])

@@ -48,17 +48,9 @@ def reshape(x: Type, *, shape: tuple[Size, ...]) -> Type:
     return x.with_shape(shape)
 
 
-@reshape.reference
-def reshape_reference(x: np.ndarray, *, shape: tuple[int, ...]) -> np.ndarray:
-    return np.reshape(x, shape)
-
-
+reshape.reference(np.reshape)
 reshape.body(View())
-
-
-@reshape.transpose
-def reshape_transpose(ct: Value, x: Value, *, shape: tuple[Size, ...]) -> list[Value]:
-    return [reshape(ct, shape=x.shape)]
+reshape.transpose(lambda ct, x, *, shape: [reshape(ct, shape=x.shape)])
 
 
 @reshape.batch
@@ -90,9 +82,7 @@ def transpose(x: Type, *, axes: tuple[int, ...]) -> Type:
     return x.with_shape(tuple(x.shape[i] for i in axes))
 
 
-@transpose.reference
-def transpose_reference(x: np.ndarray, *, axes: tuple[int, ...]) -> np.ndarray:
-    return np.transpose(x, axes)
+transpose.reference(np.transpose)
 
 
 def _inverse(axes: Sequence[int]) -> tuple[int, ...]:
@@ -100,11 +90,7 @@ def _inverse(axes: Sequence[int]) -> tuple[int, ...]:
 
 
 transpose.body(Move(lambda index, types, *, axes: Read(0, tuple(index[i] for i in _inverse(axes)))))
-
-
-@transpose.transpose
-def transpose_transpose(ct: Value, x: Value, *, axes: tuple[int, ...]) -> list[Value]:
-    return [transpose(ct, axes=_inverse(axes))]
+transpose.transpose(lambda ct, x, *, axes: [transpose(ct, axes=_inverse(axes))])
 
 
 @transpose.batch
@@ -135,9 +121,7 @@ def flip(x: Type, *, axes: tuple[int, ...]) -> Type:
     return x
 
 
-@flip.reference
-def flip_reference(x: np.ndarray, *, axes: tuple[int, ...]) -> np.ndarray:
-    return np.flip(x, axes)
+flip.reference(lambda x, *, axes: np.flip(x, axes))
 
 
 def _flip_read(index: Sequence[Any], types: Sequence[Type], *, axes: tuple[int, ...]) -> Read:
@@ -146,13 +130,7 @@ def _flip_read(index: Sequence[Any], types: Sequence[Type], *, axes: tuple[int, 
 
 
 flip.body(Move(_flip_read))
-
-
-@flip.transpose
-def flip_transpose(ct: Value, x: Value, *, axes: tuple[int, ...]) -> list[Value]:
-    return [flip(ct, axes=axes)]
-
-
+flip.transpose(lambda ct, x, *, axes: [flip(ct, axes=axes)])
 flip.batch(ALIGNED, "axes")
 
 

@@ -103,11 +103,7 @@ reduce_sum = _reduction(
 )
 
 
-@reduce_sum.transpose
-def reduce_sum_transpose(ct: Value, x: Any, *, axes: tuple[int, ...]) -> list[Value]:
-    return [spread_back(ct, x, axes)]
-
-
+reduce_sum.transpose(lambda ct, x, *, axes: [spread_back(ct, x, axes)])
 reduce_sum.samples((2, 3), axes=(1,))
 reduce_sum.samples((2, 3, 2), axes=(0, 2))
 reduce_sum.samples([[1.0, 2.0], [3.0, 4.0]], axes=(0,), expect=[4.0, 6.0])

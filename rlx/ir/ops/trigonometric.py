@@ -202,19 +202,9 @@ def tanh_parts(x: Parts) -> Parts:
     return Parts(re, select(eq(x.im, like(im, 0)), x.im, im))
 
 
-@sin.parts
-def sin_parts(x: Parts) -> Parts:
-    return _turned_back(sinh_parts(_turned(x)))
-
-
-@cos.parts
-def cos_parts(x: Parts) -> Parts:
-    return cosh_parts(_turned(x))
-
-
-@tan.parts
-def tan_parts(x: Parts) -> Parts:
-    return _turned_back(tanh_parts(_turned(x)))
+sin.parts(lambda x: _turned_back(sinh_parts(_turned(x))))
+cos.parts(lambda x: cosh_parts(_turned(x)))
+tan.parts(lambda x: _turned_back(tanh_parts(_turned(x))))
 
 
 asinh = pointwise(
@@ -290,9 +280,7 @@ def acos_parts(x: Parts) -> Parts:
     return Parts(re, neg(with_sign(size, x.im)))
 
 
-@asinh.parts
-def asinh_parts(x: Parts) -> Parts:
-    return _turned_back(asin_parts(_turned(x)))
+asinh.parts(lambda x: _turned_back(asin_parts(_turned(x))))
 
 
 @acosh.parts
@@ -322,6 +310,4 @@ def atanh_parts(x: Parts) -> Parts:
     return Parts(with_sign(size, x.re), with_sign(angle, x.im))
 
 
-@atan.parts
-def atan_parts(x: Parts) -> Parts:
-    return _turned_back(atanh_parts(_turned(x)))
+atan.parts(lambda x: _turned_back(atanh_parts(_turned(x))))

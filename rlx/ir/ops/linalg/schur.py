@@ -45,9 +45,7 @@ def hessenberg(x: Type) -> tuple[Type, Type]:
     return x, x
 
 
-@hessenberg.reference
-def hessenberg_reference(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return _each(_hessenberg, x)
+hessenberg.reference(lambda x: _each(_hessenberg, x))
 
 
 def _hessenberg(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -98,9 +96,7 @@ def schur(x: Type) -> tuple[Type, Type]:
     return x, x
 
 
-@schur.reference
-def schur_reference(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return _each(_complex_schur if is_complex(x.dtype) else _real_schur, x)
+schur.reference(lambda x: _each(_complex_schur if is_complex(x.dtype) else _real_schur, x))
 
 
 def _deflated(h: np.ndarray, high: int) -> int:
