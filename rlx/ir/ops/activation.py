@@ -14,25 +14,26 @@ from ..types import Type
 from .arithmetic import abs, add, mul, neg, square, sub
 from .compare import gt, max, ne, select
 from .constant import like
-from .convert import narrowed, widened
+from .convert import in_float32
 from .error_function import erfc, erfc_reference
 from .exponential import exp, log1p, logistic
 from .families import check_kind, check_same
-from .reduce import accumulated
 
 
-def _activation(made: Op, reference: Callable[..., Any], slope: Callable[..., Value]) -> None:
-    """Attach the rules all activations share.
+def _activation(
+    made: Op,
+    reference: Callable[..., Any],
+    meaning: Callable[..., Value],
+    slope: Callable[..., Value],
+) -> None:
+    """Attach the rules all activations share, which get float32 or wider numbers.
 
-    `slope` gives the derivative at a float32 or wider value.
+    `slope` gives the derivative.
     """
-
-    def activation_tangent(t: Value, out: Value, x: Value, **attrs: Any) -> Value:
-        wide = widened(x)
-        return narrowed(mul(widened(t), slope(wide, **attrs)), x.dtype)
-
-    made.reference(lambda x, **attrs: reference(accumulated(x), **attrs))
-    made.jvp([activation_tangent])
+    push = in_float32(lambda x, t, **attrs: mul(t, slope(x, **attrs)))
+    made.reference(in_float32(reference))
+    made.expand(in_float32(meaning))
+    made.jvp([lambda t, out, x, **attrs: push(x, t, **attrs)])
     made.batch(ALIGNED)
 
 
@@ -62,18 +63,12 @@ def _silu_reference(x: np.ndarray) -> np.ndarray:
     return x / (1 + np.exp(-x))
 
 
-@silu.expand
-def silu_expand(x: Value) -> Value:
-    wide = widened(x)
-    return narrowed(mul(wide, logistic(wide)), x.dtype)
-
-
 def _silu_slope(x: Value) -> Value:
     share = logistic(x)
     return mul(share, add(mul(x, sub(like(x, 1), share)), 1))
 
 
-_activation(silu, _silu_reference, _silu_slope)
+_activation(silu, _silu_reference, lambda x: mul(x, logistic(x)), _silu_slope)
 silu.samples((2, 3))
 silu.samples([0.0, math.log(3.0)], expect=[0.0, 0.75 * math.log(3.0)])
 
@@ -89,13 +84,11 @@ def _softplus_reference(x: np.ndarray) -> np.ndarray:
     return np.logaddexp(x, x.dtype.type(0))
 
 
-@softplus.expand
-def softplus_expand(x: Value) -> Value:
-    wide = widened(x)
-    return narrowed(add(max(wide, like(wide, 0)), log1p(exp(neg(abs(wide))))), x.dtype)
+def _softplus_meaning(x: Value) -> Value:
+    return add(max(x, like(x, 0)), log1p(exp(neg(abs(x)))))
 
 
-_activation(softplus, _softplus_reference, logistic)
+_activation(softplus, _softplus_reference, _softplus_meaning, logistic)
 softplus.samples((2, 3))
 softplus.samples([0.0, -1e3, 1e3], expect=[math.log(2.0), 0.0, 1e3])
 
@@ -107,14 +100,14 @@ def logaddexp(x: Type, y: Type) -> Type:
     return check_same(x, y)
 
 
-logaddexp.reference(lambda x, y: np.logaddexp(accumulated(x), accumulated(y)))
+logaddexp.reference(in_float32(np.logaddexp))
 
 
 @logaddexp.expand
+@in_float32
 def logaddexp_expand(x: Value, y: Value) -> Value:
-    dtype, x, y = x.dtype, widened(x), widened(y)
     tail = log1p(exp(neg(abs(_gap(x, y)))))
-    return narrowed(add(max(x, y), tail), dtype)
+    return add(max(x, y), tail)
 
 
 def _gap(x: Value, y: Value) -> Value:
@@ -123,15 +116,15 @@ def _gap(x: Value, y: Value) -> Value:
     return select(ne(gap, gap), like(gap, 0), gap)
 
 
-def _logaddexp_tangent(t: Value, x: Value, y: Value) -> Value:
-    share = logistic(_gap(widened(x), widened(y)))
-    return narrowed(mul(widened(t), share), x.dtype)
+@in_float32
+def _logaddexp_tangent(x: Value, y: Value, t: Value) -> Value:
+    return mul(t, logistic(_gap(x, y)))
 
 
 logaddexp.jvp(
     [
-        lambda t, out, x, y: _logaddexp_tangent(t, x, y),
-        lambda t, out, x, y: _logaddexp_tangent(t, y, x),
+        lambda t, out, x, y: _logaddexp_tangent(x, y, t),
+        lambda t, out, x, y: _logaddexp_tangent(y, x, t),
     ]
 )
 logaddexp.batch(ALIGNED)
@@ -160,10 +153,8 @@ def _gelu_reference(x: np.ndarray, *, approximate: bool) -> np.ndarray:
     return 0.5 * x * erfc_reference(-x * math.sqrt(0.5))
 
 
-@gelu.expand
-def gelu_expand(x: Value, *, approximate: bool) -> Value:
-    wide = widened(x)
-    return narrowed(mul(wide, _gelu_share(wide, approximate)), x.dtype)
+def _gelu_meaning(x: Value, *, approximate: bool) -> Value:
+    return mul(x, _gelu_share(x, approximate))
 
 
 def _gelu_share(x: Value, approximate: bool) -> Value:
@@ -182,7 +173,7 @@ def _gelu_slope(x: Value, *, approximate: bool) -> Value:
     return add(share, mul(x, density))
 
 
-_activation(gelu, _gelu_reference, _gelu_slope)
+_activation(gelu, _gelu_reference, _gelu_meaning, _gelu_slope)
 gelu.samples((2, 3), approximate=True)
 gelu.samples((2, 3), approximate=False)
 # phi(1) = 0.841344746068543 from a table; the tanh form differs in the fourth digit

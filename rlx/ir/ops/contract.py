@@ -16,7 +16,7 @@ from ..rules import later
 from ..types import Type, is_bool, is_complex, is_float, is_integer, promote
 from .complex_parts import in_pairs, view_as_complex
 from .constant import like, maker
-from .convert import REAL_PART, convert
+from .convert import REAL_PART, in_one_dtype, narrowed
 from .families import check_kind, linear_in_each
 from .movement import reshape, transpose
 from .pad_slice import concat
@@ -171,15 +171,12 @@ def _product_of_parts(
     return dot_general(in_pairs(x), both, contract=depth, batch=batch, dtype=dtype)
 
 
-def _tangent_of_x(t: Value, out: Value, x: Value, y: Value, **attrs: Any) -> Value:
-    return dot_general(t, y, **attrs)
-
-
-def _tangent_of_y(t: Value, out: Value, x: Value, y: Value, **attrs: Any) -> Value:
-    return dot_general(x, t, **attrs)
-
-
-dot_general.jvp([_tangent_of_x, _tangent_of_y])
+dot_general.jvp(
+    [
+        lambda t, out, x, y, **attrs: dot_general(t, y, **attrs),
+        lambda t, out, x, y, **attrs: dot_general(x, t, **attrs),
+    ]
+)
 
 
 def _transpose_x(
@@ -192,7 +189,7 @@ def _transpose_x(
     free = [_free(a.rank, contract[i], batch[i]) for i, a in enumerate((x.type, y.type))]
     stay = tuple(range(len(batch[0])))
     ends = tuple(range(ct.rank - len(free[1]), ct.rank))
-    made = _widened_dot(ct, y, contract=(ends, free[1]), batch=(stay, batch[1]))
+    made = dot_general(*in_one_dtype(ct, y), contract=(ends, free[1]), batch=(stay, batch[1]))
     inner = [i for _, i in sorted(zip(contract[1], contract[0], strict=True))]
     return _in_order(made, (*batch[0], *free[0], *inner), x.dtype)
 
@@ -207,23 +204,16 @@ def _transpose_y(
     free = [_free(a.rank, contract[i], batch[i]) for i, a in enumerate((x.type, y.type))]
     stay = tuple(range(len(batch[0])))
     middle = tuple(range(len(stay), len(stay) + len(free[0])))
-    made = _widened_dot(x, ct, contract=(free[0], middle), batch=(batch[0], stay))
+    made = dot_general(*in_one_dtype(x, ct), contract=(free[0], middle), batch=(batch[0], stay))
     inner = [j for _, j in sorted(zip(contract[0], contract[1], strict=True))]
     return _in_order(made, (*batch[1], *inner, *free[1]), y.dtype)
-
-
-def _widened_dot(x: Value, y: Value, **attrs: Any) -> Value:
-    """The product of operands of two dtypes, in the one that holds both."""
-    wide = promote(x.dtype, y.dtype)
-    x, y = (a if a.dtype == wide else convert(a, dtype=wide) for a in (x, y))
-    return dot_general(x, y, **attrs)
 
 
 def _in_order(x: Value, axes: tuple[int, ...], dtype: np.dtype) -> Value:
     """Put axis i of x at `axes[i]`, and convert to the dtype."""
     if axes != tuple(range(x.rank)):
         x = transpose(x, axes=sorted(range(x.rank), key=axes.__getitem__))
-    return x if x.dtype == dtype else convert(x, dtype=dtype)
+    return narrowed(x, dtype)
 
 
 dot_general.transpose(linear_in_each(_transpose_x, _transpose_y))

@@ -5,6 +5,9 @@ And half-size floats computed in float32: what composites do before and after.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 
@@ -12,7 +15,7 @@ from ..body import FromParts, Library, Pointwise
 from ..errors import DtypeError
 from ..graph import OPS, Value
 from ..op import ALIGNED, Parts, define, is_linear
-from ..types import Type, as_dtype, is_bool, is_complex, is_float, is_inexact, is_integer
+from ..types import Type, as_dtype, is_bool, is_complex, is_float, is_inexact, is_integer, promote
 from .constant import full, like, maker, uniform
 from .families import check_kind, check_same
 
@@ -279,9 +282,33 @@ def is_half(dtype: np.dtype) -> bool:
     return is_float(dtype) and dtype.itemsize < 4
 
 
-def widened(x: Value) -> Value:
-    """The value in float32 if it is of half-size floats, else itself."""
-    return convert(x, dtype=WIDE) if is_half(x.dtype) else x
+def widened(x: Any) -> Any:
+    """The value or array in float32 if it is of half-size floats, else itself."""
+    if not is_half(x.dtype):
+        return x
+    return convert(x, dtype=WIDE) if isinstance(x, Value) else x.astype(WIDE)
+
+
+def in_one_dtype(*xs: Value) -> list[Value]:
+    """The values in the dtype that holds all."""
+    wide = promote(*(x.dtype for x in xs))
+    return [narrowed(x, wide) for x in xs]
+
+
+def in_float32(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A rule that gets half-size floats as float32, and whose result is rounded once.
+
+    `reference` and `expand` may be such rules, and those of a list of `jvp`.
+    """
+
+    def wide_rule(*operands: Any, **attrs: Any) -> Any:
+        result = rule(*map(widened, operands), **attrs)
+        half = next((x.dtype for x in operands if is_half(x.dtype)), result.dtype)
+        return (
+            narrowed(result, half) if isinstance(result, Value) else result.astype(half, copy=False)
+        )
+
+    return wide_rule
 
 
 def narrowed(x: Value, dtype: np.dtype) -> Value:

@@ -14,10 +14,11 @@ from ..dims import Dim
 from ..errors import AxisError, GradientError
 from ..graph import Value
 from ..op import ALIGNED, Op
-from ..types import Type, is_float
+from ..types import Type
 from .arithmetic import add, div, mul
 from .compare import eq, gt, lt, select
 from .constant import like, scalar_like
+from .convert import widened
 from .families import check_kind
 from .pad_slice import pad
 
@@ -34,9 +35,8 @@ def _cumulative(name: str, doc: str, kinds: Sequence[str], ufunc: np.ufunc, comb
         return x
 
     def reference(x: np.ndarray, *, axis: int, reverse: bool) -> np.ndarray:
-        wide = np.float32 if is_float(x.dtype) and x.dtype.itemsize < 4 else x.dtype
-        x = np.flip(x, axis) if reverse else x
-        result = ufunc.accumulate(x.astype(wide), axis, dtype=wide)
+        x = widened(np.flip(x, axis) if reverse else x)
+        result = ufunc.accumulate(x, axis, dtype=x.dtype)
         return np.flip(result, axis) if reverse else result
 
     def cumulative_fold(x: Value, *, axis: int, reverse: bool) -> Value | None:
@@ -73,7 +73,7 @@ def scan_by_doubling(
     distance = 1
     while distance < bound:
         before = tuple(
-            _shifted(x, number, distance, axis, reverse)
+            shifted(x, number, distance, axis, reverse)
             for x, number in zip(pair, start, strict=True)
         )
         pair = combine(before, pair)
@@ -81,8 +81,8 @@ def scan_by_doubling(
     return pair
 
 
-def _shifted(x: Value, number: float, by: int, axis: int, reverse: bool) -> Value:
-    """Move elements along an axis; `number` comes in where none is left."""
+def shifted(x: Value, number: float, by: int, axis: int, reverse: bool = False) -> Value:
+    """Move elements along an axis, back if `reverse`; `number` comes in where none is left."""
     low, high, none = [0] * x.rank, [0] * x.rank, (0,) * x.rank
     low[axis], high[axis] = (-by, by) if reverse else (by, -by)
     return pad(x, scalar_like(x, number), low=low, high=high, interior=none)

@@ -11,11 +11,11 @@ from ..body import Gather, Read, Scatter
 from ..errors import ArgumentError, DtypeError, ShapeError
 from ..graph import OPS, Value
 from ..op import define, is_linear
-from ..rules import batch_size, later, spread
-from ..types import Type, is_integer, promote
+from ..rules import align, batch_size, later, spread
+from ..types import Type, is_integer
 from .constant import full, uniform
 from .control import filled
-from .convert import convert
+from .convert import in_one_dtype
 from .index import gather
 from .movement import check_count, reshape
 from .pad_slice import concat, slice
@@ -44,13 +44,8 @@ def _clamped(starts: Sequence[np.ndarray], shape: Sequence[int], sizes: Sequence
 
 def _stacked(starts: Sequence[Value], batched: Sequence[bool], size: Any) -> Value:
     """Starts, some of them batched, as index vectors along a last axis."""
-    dtype = promote(*(s.dtype for s in starts))
-    columns = []
-    for start, is_there in zip(starts, batched, strict=True):
-        start = start if is_there else spread(start, size)
-        start = start if start.dtype == dtype else convert(start, dtype=dtype)
-        columns.append(reshape(start, shape=(size, 1)))
-    return concat(*columns, axis=1)
+    columns = in_one_dtype(*align(starts, batched))
+    return concat(*(reshape(x, shape=(size, 1)) for x in columns), axis=1)
 
 
 def _known_starts(

@@ -14,7 +14,7 @@ from ..types import is_complex, is_float
 from .arithmetic import abs, abs_parts, div, div_parts, is_finite, mul, mul_parts, neg, sub, trunc
 from .compare import bit_and, bit_not, bit_or, eq, ge, gt, lt, max, min, ne, select
 from .constant import is_all, like
-from .convert import convert
+from .convert import convert, in_float32
 from .families import pointwise
 
 MOST_PRODUCTS = 100  # the whole powers of complex numbers below are products
@@ -213,14 +213,9 @@ def log1p_parts(x: Parts) -> Parts:
     return Parts(select(is_near, near, far.re), far.im)
 
 
-def _logistic_reference(x: np.ndarray) -> np.ndarray:
-    wide = x.astype(np.float32) if is_float(x.dtype) and x.dtype.itemsize < 4 else x
-    return (1 / (1 + np.exp(-wide))).astype(x.dtype)
-
-
 logistic = pointwise(
     "logistic",
-    _logistic_reference,
+    in_float32(lambda x: 1 / (1 + np.exp(-x))),
     "logistic",
     doc="1 / (1 + exp(-x)), the sigmoid.",
     jvp=[lambda t, out, x: mul(t, mul(out, 1 - out))],

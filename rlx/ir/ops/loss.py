@@ -14,12 +14,12 @@ from ..types import Size, Type, is_integer, promote
 from .arithmetic import add, mul, sub
 from .compare import eq
 from .constant import iota
-from .convert import convert, narrowed, widened
+from .convert import convert, in_float32, narrowed, widened
 from .exponential import exp, log
 from .families import check_kind
 from .index import take_along
 from .movement import broadcast, reshape
-from .reduce import INDEX, accumulated, reduce_max, reduce_sum, spread_back
+from .reduce import INDEX, reduce_max, reduce_sum, spread_back
 from .softmax import softmax
 
 
@@ -94,8 +94,9 @@ def cross_entropy(logits: Type, labels: Type) -> Type:
 
 
 @cross_entropy.reference
-def cross_entropy_reference(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    x, size = accumulated(logits), logits.shape[-1]
+@in_float32
+def cross_entropy_reference(x: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    size = x.shape[-1]
     peak = np.max(x, axis=-1, initial=-np.inf)
     inside = (labels >= 0) & (labels < size)
     place = np.where(inside, labels, 0).astype(np.int64)[..., None]
@@ -105,15 +106,15 @@ def cross_entropy_reference(logits: np.ndarray, labels: np.ndarray) -> np.ndarra
 
 
 @cross_entropy.expand
-def cross_entropy_expand(logits: Value, labels: Value) -> Value:
-    x = widened(logits)
+@in_float32
+def cross_entropy_expand(x: Value, labels: Value) -> Value:
     axes = (x.rank - 1,)
     peak = reduce_max(x, axes=axes)
     total = log(reduce_sum(exp(sub(x, spread_back(peak, x, axes))), axes=axes))
     place = reshape(labels, shape=(*labels.shape, 1))
     picked = reshape(take_along(x, place, x.rank - 1, mode="fill"), shape=labels.shape)
     # peak - picked first: log-sum-exp minus picked would lose the digits of a small loss
-    return narrowed(add(total, sub(peak, picked)), logits.dtype)
+    return add(total, sub(peak, picked))
 
 
 @cross_entropy.jvp

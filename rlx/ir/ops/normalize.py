@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,11 +15,11 @@ from ..rules import align
 from ..types import Type
 from .arithmetic import add, div, mul, square, sub
 from .constant import like
-from .convert import convert, narrowed, widened
+from .convert import in_float32, narrowed, widened
 from .exponential import rsqrt
 from .families import check_kind
 from .movement import broadcast
-from .reduce import accumulated, reduce_sum, spread_back
+from .reduce import reduce_sum, spread_back
 
 
 def _check(x: Type, **others: Type) -> None:
@@ -57,16 +58,17 @@ def _mean_reference(x: np.ndarray) -> np.ndarray:
 def _along_last(x: Value, like_this: Value) -> Value:
     """Scale or bias in float32 at every place: of shape (C,), or (batch, C)."""
     axes = (0, like_this.rank - 1) if x.rank == 2 else (like_this.rank - 1,)
-    x = x if x.dtype == like_this.dtype else convert(x, dtype=like_this.dtype)
-    return broadcast(x, shape=like_this.shape, axes=axes)
+    return broadcast(narrowed(x, like_this.dtype), shape=like_this.shape, axes=axes)
 
 
 Normalized = tuple[Value, Value]  # x normalized, and by what it was multiplied; both of x's shape
 
 
-def _affine(normal: Value, scale: Value, bias: Value | None, dtype: np.dtype) -> Value:
+def _affine(normal: Value, scale: Value, *biases: Value) -> Value:
     out = mul(normal, _along_last(scale, normal))
-    return narrowed(out if bias is None else add(out, _along_last(bias, normal)), dtype)
+    for bias in biases:
+        out = add(out, _along_last(bias, normal))
+    return out
 
 
 def _push(
@@ -80,10 +82,9 @@ def _push(
     With n = r * c(x), c linear (`center`) and r = (mean(c(x)²) + eps)^-1/2, the tangent of n is
     r * (c(t) - n * mean(n * c(t))).
     """
-    x, scale, *rest = primals
-    bias = rest[0] if rest else None
+    x, scale, *biases = primals
     normal, factor = normalize(widened(x))
-    out = _affine(normal, scale, bias, x.dtype)
+    out = narrowed(_affine(normal, scale, *biases), x.dtype)
     terms = []
     if tangents[0] is not None:
         t = center(widened(tangents[0]))
@@ -91,21 +92,17 @@ def _push(
         terms.append(mul(t, _along_last(scale, normal)))
     if tangents[1] is not None:
         terms.append(mul(normal, _along_last(tangents[1], normal)))
-    if bias is not None and tangents[2] is not None:
-        terms.append(_along_last(tangents[2], normal))
-    total = terms[0]
-    for term in terms[1:]:
-        total = add(total, term)
-    return out, narrowed(total, x.dtype)
+    terms += [_along_last(t, normal) for t in tangents[2:] if t is not None]
+    return out, narrowed(functools.reduce(add, terms), x.dtype)
 
 
 def _batch(
     args: Sequence[Value], batched: Sequence[bool], normalize: Callable[[Value], Normalized]
 ) -> Value:
     """One scale or bias for each example of a batch."""
-    x, scale, *rest = align(args, batched)
+    x, *line = align(args, batched)
     normal, _ = normalize(widened(x))
-    return _affine(normal, scale, rest[0] if rest else None, x.dtype)
+    return narrowed(_affine(normal, *line), x.dtype)
 
 
 # -- layer_norm ---------------------------------------------------------------------------------
@@ -123,10 +120,10 @@ def layer_norm(x: Type, scale: Type, bias: Type, *, eps: float) -> Type:
 
 
 @layer_norm.reference
+@in_float32
 def layer_norm_reference(
     x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, eps: float
 ) -> np.ndarray:
-    x, scale, bias = map(accumulated, (x, scale, bias))
     centered = x - _mean_reference(x)
     variance = _mean_reference(centered * centered)
     return centered / np.sqrt(variance + x.dtype.type(eps)) * scale + bias
@@ -146,9 +143,10 @@ def _layer_normalize(eps: float) -> Callable[[Value], Normalized]:
 
 
 @layer_norm.expand
+@in_float32
 def layer_norm_expand(x: Value, scale: Value, bias: Value, *, eps: float) -> Value:
-    normal, _ = _layer_normalize(eps)(widened(x))
-    return _affine(normal, scale, bias, x.dtype)
+    normal, _ = _layer_normalize(eps)(x)
+    return _affine(normal, scale, bias)
 
 
 @layer_norm.jvp
@@ -185,8 +183,8 @@ def rms_norm(x: Type, scale: Type, *, eps: float) -> Type:
 
 
 @rms_norm.reference
+@in_float32
 def rms_norm_reference(x: np.ndarray, scale: np.ndarray, *, eps: float) -> np.ndarray:
-    x, scale = accumulated(x), accumulated(scale)
     return x / np.sqrt(_mean_reference(x * x) + x.dtype.type(eps)) * scale
 
 
@@ -199,9 +197,10 @@ def _rms_normalize(eps: float) -> Callable[[Value], Normalized]:
 
 
 @rms_norm.expand
+@in_float32
 def rms_norm_expand(x: Value, scale: Value, *, eps: float) -> Value:
-    normal, _ = _rms_normalize(eps)(widened(x))
-    return _affine(normal, scale, None, x.dtype)
+    normal, _ = _rms_normalize(eps)(x)
+    return _affine(normal, scale)
 
 
 @rms_norm.jvp

@@ -26,12 +26,12 @@ from .conv.windows import (
     window_count,
     windows_reference,
 )
+from .convert import widened
 from .families import check_kind
 from .index import take_along
 from .movement import reshape
 from .pad_slice import pad_reference
 from .reduce import (
-    accumulated,
     argmax,
     argmin,
     reduce_max,
@@ -89,7 +89,7 @@ def _reduction(
         base_dilation: Sequence[int],
         window_dilation: Sequence[int],
     ) -> np.ndarray:
-        x = accumulated(x)
+        x = widened(x)
         low, high = ([p[side] for p in padding] for side in (0, 1))
         between = tuple(n - 1 for n in base_dilation)
         number = np.asarray(empty_result(how, x.dtype)).astype(x.dtype)

@@ -12,15 +12,14 @@ from ..body import Reduce
 from ..errors import AxisError, DtypeError, ShapeError
 from ..graph import Value
 from ..op import ALIGNED, Op
-from ..types import Type, as_dtype, highest, is_bool, is_float, is_integer, lowest
+from ..types import Type, as_dtype, empty_result, is_bool, is_float, is_integer
 from .arithmetic import div, mul
 from .compare import bit_or, eq, ne, select
-from .constant import iota, like, scalar_like
-from .convert import convert
-from .cumulative import cumprod
+from .constant import iota, like
+from .convert import convert, widened
+from .cumulative import cumprod, shifted
 from .families import check_kind
 from .movement import broadcast, reshape, transpose
-from .pad_slice import pad
 
 
 def check_axes(x: Type, axes: Sequence[int]) -> None:
@@ -42,55 +41,28 @@ def spread_back(reduced: Value, x: Any, axes: Sequence[int]) -> Value:
     return broadcast(reduced, shape=x.shape, axes=kept(x, axes))
 
 
-def _reduction(
-    name: str, doc: str, kinds: Sequence[str], reference: Callable[..., Any], combine: str
-) -> Op:
+def _reduction(name: str, doc: str, kinds: Sequence[str], ufunc: np.ufunc, combine: str) -> Op:
     def type_rule(x: Type, *, axes: tuple[int, ...]) -> Type:
         check_kind(x, kinds)
         check_axes(x, axes)
         return x.with_shape(tuple(x.shape[i] for i in kept(x, axes)))
 
-    made = Op(name, type_rule, doc)
-    made.reference(reference)
-    made.body(Reduce(combine))
+    def reference(x: np.ndarray, *, axes: tuple[int, ...]) -> np.ndarray:
+        if combine in ("add", "mul"):
+            return ufunc.reduce(widened(x), axis=axes, dtype=widened(x).dtype)
+        return ufunc.reduce(x, axis=axes, initial=empty_result(combine, x.dtype))
 
     def reduce_fold(x: Value, *, axes: tuple[int, ...]) -> Value | None:
         if any(x.shape[i] != 1 for i in axes):
             return None
         return reshape(x, shape=[x.shape[i] for i in kept(x, axes)])
 
+    made = Op(name, type_rule, doc)
+    made.reference(reference)
+    made.body(Reduce(combine))
     made.batch(ALIGNED, "axes")
     made.fold(reduce_fold)
     return made
-
-
-def accumulated(x: np.ndarray) -> np.ndarray:
-    """Give half-size floats as float32: sums and products are rounded once at the end."""
-    return x.astype(np.float32) if is_float(x.dtype) and x.dtype.itemsize < 4 else x
-
-
-def _sum_reference(x: np.ndarray, *, axes: tuple[int, ...]) -> np.ndarray:
-    return np.sum(accumulated(x), axis=axes, dtype=accumulated(x).dtype)
-
-
-def _prod_reference(x: np.ndarray, *, axes: tuple[int, ...]) -> np.ndarray:
-    return np.prod(accumulated(x), axis=axes, dtype=accumulated(x).dtype)
-
-
-def _max_reference(x: np.ndarray, *, axes: tuple[int, ...]) -> np.ndarray:
-    return np.max(x, axis=axes, initial=lowest(x.dtype))
-
-
-def _min_reference(x: np.ndarray, *, axes: tuple[int, ...]) -> np.ndarray:
-    return np.min(x, axis=axes, initial=highest(x.dtype))
-
-
-def _and_reference(x: np.ndarray, *, axes: tuple[int, ...]) -> np.ndarray:
-    return np.bitwise_and.reduce(x, axis=axes)
-
-
-def _or_reference(x: np.ndarray, *, axes: tuple[int, ...]) -> np.ndarray:
-    return np.bitwise_or.reduce(x, axis=axes)
 
 
 _NUMBERS = ("integer", "float", "complex")
@@ -98,7 +70,7 @@ reduce_sum = _reduction(
     "reduce_sum",
     "Sum along axes, 0 for no elements. Half-size floats are summed in float32.",
     _NUMBERS,
-    _sum_reference,
+    np.add,
     "add",
 )
 
@@ -114,7 +86,7 @@ reduce_prod = _reduction(
     "reduce_prod",
     "Product along axes, 1 for no elements. Half-size floats are multiplied in float32.",
     _NUMBERS,
-    _prod_reference,
+    np.multiply,
     "mul",
 )
 
@@ -126,8 +98,8 @@ def _reduce_prod_jvp(t: Value, out: Value, x: Value, *, axes: tuple[int, ...]) -
     """
     line = _in_one_line(x, axes)
     axis = line.rank - 1
-    before = cumprod(_shifted(line, 1), axis=axis)
-    after = cumprod(_shifted(line, -1), axis=axis, reverse=True)
+    before = cumprod(shifted(line, 1, 1, axis), axis=axis)
+    after = cumprod(shifted(line, 1, 1, axis, reverse=True), axis=axis, reverse=True)
     terms = mul(_in_one_line(t, axes), mul(before, after))
     return reduce_sum(terms, axes=(axis,))
 
@@ -137,13 +109,6 @@ def _in_one_line(x: Value, axes: tuple[int, ...]) -> Value:
     rest = kept(x, axes)
     shape = [*(x.shape[i] for i in rest), math.prod(x.shape[i] for i in axes)]
     return reshape(transpose(x, axes=(*rest, *axes)), shape=shape)
-
-
-def _shifted(x: Value, by: int) -> Value:
-    """Move along the last axis by one place; a 1 comes in, the last element goes."""
-    none = (0,) * (x.rank - 1)
-    one = scalar_like(x, 1)
-    return pad(x, one, low=(*none, by), high=(*none, -by), interior=(*none, 0))
 
 
 reduce_prod.jvp([_reduce_prod_jvp])
@@ -167,7 +132,7 @@ reduce_max = _reduction(
     "reduce_max",
     "Greatest element along axes; NaN if there is one; for none, -inf or the least number.",
     ("integer", "float"),
-    _max_reference,
+    np.maximum,
     "max",
 )
 reduce_max.jvp([_chosen_jvp])
@@ -181,7 +146,7 @@ reduce_min = _reduction(
     "reduce_min",
     "Least element along axes; NaN if there is one; for none, inf or the greatest number.",
     ("integer", "float"),
-    _min_reference,
+    np.minimum,
     "min",
 )
 reduce_min.jvp([_chosen_jvp])
@@ -193,14 +158,14 @@ reduce_min.samples(_WITHOUT_INFINITY, axes=(0,), expect=[-4.0, 2.0])
 INDEX = np.dtype("int32")
 _TABLE = [[True, False], [True, True]]
 reduce_and = _reduction(
-    "reduce_and", "Bits set in all elements along axes.", ("bool", "integer"), _and_reference, "and"
+    "reduce_and", "Bits set in all elements along axes.", ("bool", "integer"), np.bitwise_and, "and"
 )
 reduce_and.nondifferentiable("integers and bools have no derivative")
 reduce_and.samples(np.array(_TABLE), axes=(0,), expect=[True, False])
 reduce_and.samples(np.array([[7, 5], [3, 4]], np.int32), axes=(0,), expect=[3, 4])
 
 reduce_or = _reduction(
-    "reduce_or", "Bits set in any element along axes.", ("bool", "integer"), _or_reference, "or"
+    "reduce_or", "Bits set in any element along axes.", ("bool", "integer"), np.bitwise_or, "or"
 )
 reduce_or.nondifferentiable("integers and bools have no derivative")
 reduce_or.samples(np.array(_TABLE), axes=(1,), expect=[True, True])

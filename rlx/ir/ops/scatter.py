@@ -24,7 +24,6 @@ from .convert import convert, is_half, narrowed, widened
 from .families import check_kind
 from .index import gather
 from .movement import reshape
-from .reduce import accumulated
 from .window import (
     Axes,
     check_indices,
@@ -104,7 +103,7 @@ def _reference(combine: Callable[..., None], sums: bool) -> Callable[..., np.nda
         geometry = _geometry(x, updates, attrs)
         places, fits = window_places(x.shape, indices, **geometry)
         kept = np.ones(updates.shape, bool) if attrs["mode"] == "clip" else fits
-        result = accumulated(x).copy() if sums else x.copy()
+        result = widened(x).copy() if sums else x.copy()
         at = tuple(np.broadcast_to(place, updates.shape)[kept] for place in places)
         combine(result, at if at else ..., updates[kept].astype(result.dtype, copy=False))
         return result

@@ -13,10 +13,10 @@ from ..types import Type
 from .arithmetic import add, div, is_finite, mul, sub
 from .compare import max, select
 from .constant import like
-from .convert import narrowed, widened
+from .convert import in_float32, narrowed, widened
 from .exponential import exp, log
 from .families import check_kind
-from .reduce import accumulated, check_axes, kept, reduce_max, reduce_sum, spread_back
+from .reduce import check_axes, kept, reduce_max, reduce_sum, spread_back
 
 Axes = tuple[int, ...]
 
@@ -32,16 +32,11 @@ def _sum_along(x: Value, axes: Axes) -> Value:
 
 
 def _shifted(x: Value, axes: Axes) -> Value:
-    """x less its maximum along the axes, so that no exp overflows.
-
-    Half-size dtypes become float32.
-    """
-    x = widened(x)
+    """x less its maximum along the axes, so that no exp overflows."""
     return sub(x, spread_back(reduce_max(x, axes=axes), x, axes))
 
 
 def _shifted_reference(x: np.ndarray, axes: Axes) -> np.ndarray:
-    x = accumulated(x)
     return x - np.max(x, axis=axes, keepdims=True, initial=-np.inf)
 
 
@@ -53,18 +48,20 @@ def softmax(x: Type, *, axes: Axes) -> Type:
 
 
 @softmax.reference
+@in_float32
 def softmax_reference(x: np.ndarray, *, axes: Axes) -> np.ndarray:
     powers = np.exp(_shifted_reference(x, axes))
     return powers / np.sum(powers, axis=axes, keepdims=True)
 
 
 @softmax.expand
+@in_float32
 def softmax_expand(x: Value, *, axes: Axes) -> Value:
     powers = exp(_shifted(x, axes))
     # one division for each sum, which is 1 or more
     total = reduce_sum(powers, axes=axes)
     share = spread_back(div(like(total, 1), total), powers, axes)
-    return narrowed(mul(powers, share), x.dtype)
+    return mul(powers, share)
 
 
 @softmax.jvp
@@ -88,16 +85,18 @@ def log_softmax(x: Type, *, axes: Axes) -> Type:
 
 
 @log_softmax.reference
+@in_float32
 def log_softmax_reference(x: np.ndarray, *, axes: Axes) -> np.ndarray:
     shifted = _shifted_reference(x, axes)
     return shifted - np.log(np.sum(np.exp(shifted), axis=axes, keepdims=True))
 
 
 @log_softmax.expand
+@in_float32
 def log_softmax_expand(x: Value, *, axes: Axes) -> Value:
     shifted = _shifted(x, axes)
     total = log(reduce_sum(exp(shifted), axes=axes))
-    return narrowed(sub(shifted, spread_back(total, shifted, axes)), x.dtype)
+    return sub(shifted, spread_back(total, shifted, axes))
 
 
 @log_softmax.jvp
@@ -124,8 +123,8 @@ def logsumexp(x: Type, *, axes: Axes) -> Type:
 
 
 @logsumexp.reference
+@in_float32
 def logsumexp_reference(x: np.ndarray, *, axes: Axes) -> np.ndarray:
-    x = accumulated(x)
     peak = np.max(x, axis=axes, keepdims=True, initial=-np.inf)
     peak = np.where(np.isfinite(peak), peak, x.dtype.type(0))
     return np.log(np.sum(np.exp(x - peak), axis=axes)) + np.squeeze(peak, axes)
@@ -136,11 +135,11 @@ def _finite(x: Value) -> Value:
 
 
 @logsumexp.expand
+@in_float32
 def logsumexp_expand(x: Value, *, axes: Axes) -> Value:
-    wide = widened(x)
-    peak = _finite(reduce_max(wide, axes=axes))
-    powers = exp(sub(wide, spread_back(peak, wide, axes)))
-    return narrowed(add(log(reduce_sum(powers, axes=axes)), peak), x.dtype)
+    peak = _finite(reduce_max(x, axes=axes))
+    powers = exp(sub(x, spread_back(peak, x, axes)))
+    return add(log(reduce_sum(powers, axes=axes)), peak)
 
 
 @logsumexp.jvp

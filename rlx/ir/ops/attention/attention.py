@@ -21,7 +21,7 @@ from ..contract import dot_general
 from ..control import filled
 from ..convert import widened
 from ..exponential import exp, log
-from ..reduce import accumulated, reduce_max, reduce_sum
+from ..reduce import reduce_max, reduce_sum
 from .blocks import (
     BATCH,
     KEYS,
@@ -60,7 +60,7 @@ def attention_state_reference(*operands: np.ndarray, **attrs: Any) -> Any:
     top = np.where(np.isneginf(top), top.dtype.type(0), top)
     powers = np.exp(scores - top[..., None])
     total = np.sum(powers, axis=4)
-    out = np.einsum("bkgts,bkse->bkgte", powers, accumulated(x.v)) / total[..., None]
+    out = np.einsum("bkgts,bkse->bkgte", powers, widened(x.v)) / total[..., None]
     return out, top, total
 
 

@@ -17,7 +17,7 @@ from ..control import filled
 from ..convert import narrowed, widened
 from ..exponential import exp
 from ..movement import broadcast, reshape, transpose
-from ..reduce import accumulated, reduce_sum, spread_back
+from ..reduce import reduce_sum, spread_back
 from .blocks import (
     BATCH,
     KEYS,
@@ -77,8 +77,8 @@ attention_push = family(
 def attention_push_reference(*operands: np.ndarray, **attrs: Any) -> Any:
     x = operands_of(operands, attrs)
     weights, seen, out, rest = _reference_weights(x, attrs)
-    q, k, v = map(accumulated, (x.q, x.k, x.v))
-    tq, tk, tv, *tbias = map(accumulated, rest)
+    q, k, v = map(widened, (x.q, x.k, x.v))
+    tq, tk, tv, *tbias = map(widened, rest)
     t = np.einsum("bkgtd,bksd->bkgts", tq, k) + np.einsum("bkgtd,bksd->bkgts", q, tk)
     t = t * q.dtype.type(attrs["scale"]) + (tbias[0] if tbias else 0)
     moved = weights * np.where(seen, t, 0)
@@ -173,7 +173,7 @@ attention_pull = family(
 def attention_pull_reference(*operands: np.ndarray, **attrs: Any) -> Any:
     x = operands_of(operands, attrs)
     weights, seen, out, (ct, ct_total) = _reference_weights(x, attrs)
-    q, k, v = map(accumulated, (x.q, x.k, x.v))
+    q, k, v = map(widened, (x.q, x.k, x.v))
     moved = np.einsum("bkgte,bkse->bkgts", ct, v)
     moved = weights * (moved - (np.sum(ct * out, axis=4) - ct_total)[..., None])
     moved = np.where(seen, moved, 0)

@@ -12,10 +12,10 @@ from ...graph import Value
 from ...op import Op
 from ...rules import batch_size, spread
 from ...types import Type
-from ..convert import WIDE, is_half
+from ..convert import WIDE, is_half, widened
 from ..families import check_kind
 from ..movement import broadcast, reshape
-from ..reduce import accumulated, reduce_sum, spread_back
+from ..reduce import reduce_sum, spread_back
 from .blocks import HIDDEN, KEYS, Operands, Window
 
 # Queries and keys. Of float32 half a megabyte, so that two blocks fit into a core's cache.
@@ -29,10 +29,10 @@ def operands_of(args: Sequence[Any], attrs: dict[str, Any]) -> Operands:
 
 def reference_scores(x: Operands, attrs: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     """The products of queries and keys, and where they count."""
-    q, k = accumulated(x.q), accumulated(x.k)
+    q, k = widened(x.q), widened(x.k)
     scores = np.einsum("bkgtd,bksd->bkgts", q, k) * q.dtype.type(attrs["scale"])
     if x.bias is not None:
-        scores = scores + accumulated(x.bias)
+        scores = scores + widened(x.bias)
     sights = x.sights(attrs["is_causal"], attrs["window"])
     own, other = np.ogrid[: sights.length, : sights.count]
     seen = np.ones((1, 1, 1, sights.length, sights.count), bool) if x.mask is None else x.mask

@@ -15,11 +15,10 @@ from ...rules import batch_size
 from ...types import Type, promote
 from ..constant import full
 from ..contract import check_sum_dtype
-from ..convert import narrowed
+from ..convert import in_one_dtype, narrowed, widened
 from ..families import check_kind, linear_in_each
 from ..movement import flip, reshape
 from ..pad_slice import pad_reference
-from ..reduce import accumulated
 from .phases import MOST, convolved_by_phase
 from .products import (
     by_group,
@@ -147,7 +146,7 @@ def conv_general_dilated_reference(
     dtype: np.dtype | None,
 ) -> np.ndarray:
     wide = promote(x.dtype, x.dtype if dtype is None else dtype)
-    x, kernel = accumulated(x.astype(wide)), accumulated(kernel.astype(wide))
+    x, kernel = widened(x.astype(wide)), widened(kernel.astype(wide))
     low, high = ((0, 0, *(p[side] for p in padding)) for side in (0, 1))
     between = (0, 0, *(n - 1 for n in lhs_dilation))
     x = pad_reference(x, np.zeros((), x.dtype), low=low, high=high, interior=between)
@@ -219,15 +218,12 @@ def _has_phases(
 # -- rules ----------------------------------------------------------------------------------------
 
 
-def _tangent_of_x(t: Value, out: Value, x: Value, kernel: Value, **attrs: Any) -> Value:
-    return conv_general_dilated(t, kernel, **attrs)
-
-
-def _tangent_of_kernel(t: Value, out: Value, x: Value, kernel: Value, **attrs: Any) -> Value:
-    return conv_general_dilated(x, t, **attrs)
-
-
-conv_general_dilated.jvp([_tangent_of_x, _tangent_of_kernel])
+conv_general_dilated.jvp(
+    [
+        lambda t, out, x, kernel, **attrs: conv_general_dilated(t, kernel, **attrs),
+        lambda t, out, x, kernel, **attrs: conv_general_dilated(x, t, **attrs),
+    ]
+)
 
 
 def _pads_back(x: Any, kernel: Any, ct: Value, attrs: dict[str, Any]) -> list[tuple[int, int]]:
@@ -248,12 +244,6 @@ def _pads_of_kernel(x: Any, kernel: Any, ct: Value, attrs: dict[str, Any]) -> li
     return pads
 
 
-def _widened_conv(x: Value, kernel: Value, **attrs: Any) -> Value:
-    """The convolution of operands of two dtypes, in the one that holds both."""
-    wide = promote(x.dtype, kernel.dtype)
-    return conv_general_dilated(narrowed(x, wide), narrowed(kernel, wide), **attrs)
-
-
 def _transpose_x(ct: Value, x: Any, kernel: Value, **attrs: Any) -> Value:
     """The convolution of ct with the kernel flipped.
 
@@ -264,9 +254,8 @@ def _transpose_x(ct: Value, x: Any, kernel: Value, **attrs: Any) -> Value:
     features, batches = attrs["feature_group_count"], attrs["batch_group_count"]
     groups = features * batches
     back = merged(moved(split(kernel, 0, groups), 2, 1), 0)
-    made = _widened_conv(
-        ct,
-        flip(back, axes=tuple(range(2, back.rank))),
+    made = conv_general_dilated(
+        *in_one_dtype(ct, flip(back, axes=tuple(range(2, back.rank)))),
         window_strides=attrs["lhs_dilation"],
         padding=_pads_back(x, kernel, ct, attrs),
         lhs_dilation=attrs["window_strides"],
@@ -288,9 +277,8 @@ def _transpose_kernel(ct: Value, x: Value, kernel: Any, **attrs: Any) -> Value:
     is_spread = any(n > 1 for n in attrs["lhs_dilation"])
     if is_spread and max(attrs["window_strides"]) == 1 and attrs["batch_group_count"] == 1:
         return _windows_of_ct(ct, x, kernel, **attrs)
-    made = _widened_conv(
-        moved(x, 0, 1),
-        moved(ct, 0, 1),
+    made = conv_general_dilated(
+        *in_one_dtype(moved(x, 0, 1), moved(ct, 0, 1)),
         window_strides=attrs["rhs_dilation"],
         padding=_pads_of_kernel(x, kernel, ct, attrs),
         lhs_dilation=attrs["lhs_dilation"],
@@ -313,9 +301,8 @@ def _windows_of_ct(ct: Value, x: Value, kernel: Any, **attrs: Any) -> Value:
         seen: Any = spread_size(length, attrs["lhs_dilation"][i])
         pads.append((reach - low, seen + low - places))
     features = attrs["feature_group_count"]
-    made = _widened_conv(
-        moved(ct, 0, 1),
-        moved(x, 0, 1),
+    made = conv_general_dilated(
+        *in_one_dtype(moved(ct, 0, 1), moved(x, 0, 1)),
         window_strides=attrs["rhs_dilation"],
         padding=pads,
         lhs_dilation=attrs["window_strides"],

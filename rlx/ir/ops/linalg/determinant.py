@@ -14,7 +14,7 @@ from ...types import Type, is_complex
 from ..arithmetic import abs, div, is_finite, mul, sub
 from ..compare import bit_and, bit_not, eq, ge, select
 from ..constant import iota, like
-from ..convert import convert
+from ..convert import convert, narrowed
 from ..cumulative import cumprod
 from ..movement import reshape
 from ..pad_slice import concat
@@ -25,7 +25,6 @@ from .matrices import (
     columns,
     diagonal_of,
     everywhere,
-    in_dtype,
     on_diagonal,
     operations,
     real_dtype,
@@ -65,7 +64,7 @@ def slogdet_jvp(primals: Sequence[Value], tangents: Sequence[Value | None]) -> t
         return (sign, size), (None, None)
     moved = _trace(linear_solve(x, t))
     grown = real_part(moved)
-    turned = mul(sub(moved, in_dtype(grown, x.dtype)), sign) if is_complex(x.dtype) else None
+    turned = mul(sub(moved, narrowed(grown, x.dtype)), sign) if is_complex(x.dtype) else None
     return (sign, size), (turned, grown)
 
 

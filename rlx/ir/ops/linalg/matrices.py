@@ -19,7 +19,7 @@ from ..arithmetic import add
 from ..compare import eq, ge, le, select
 from ..constant import iota, like, scalar_like
 from ..contract import dot_general
-from ..convert import REAL_PART, conj, convert, real
+from ..convert import REAL_PART, conj, narrowed, real
 from ..index import gather
 from ..movement import broadcast, transpose
 from ..reduce import reduce_sum
@@ -118,11 +118,6 @@ def real_part(x: Value) -> Value:
     return real(x) if is_complex(x.dtype) else x
 
 
-def in_dtype(x: Value, dtype: np.dtype) -> Value:
-    """The value in a dtype."""
-    return x if x.dtype == dtype else convert(x, dtype=dtype)
-
-
 def lower_part(x: Value, k: int = 0) -> Value:
     """The elements at and below the diagonal k, zeros elsewhere."""
     rows, columns = _places(x)
@@ -176,7 +171,7 @@ def everywhere(s: Value, like_this: Value) -> Value:
 def hermitian(x: Value) -> Value:
     """The Hermitian matrix whose lower part is that of x; its diagonal is real."""
     below = lower_part(x, -1)
-    diagonal = select(on_diagonal(x), in_dtype(real_part(x), x.dtype), like(x, 0))
+    diagonal = select(on_diagonal(x), narrowed(real_part(x), x.dtype), like(x, 0))
     return add(add(below, adjoint(below)), diagonal)
 
 

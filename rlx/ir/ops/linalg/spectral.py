@@ -14,7 +14,7 @@ from ...types import Type, is_complex
 from ..arithmetic import abs, add, div, mul, neg, sub
 from ..compare import eq, select
 from ..constant import iota, like
-from ..convert import COMPLEX_OF, complex, convert, imag, real
+from ..convert import COMPLEX_OF, complex, convert, imag, narrowed, real
 from ..reduce import argmax, reduce_sum
 from .matrices import (
     ITERATED,
@@ -25,7 +25,6 @@ from .matrices import (
     conjugated,
     diagonal_of,
     hermitian,
-    in_dtype,
     lapack,
     lesser,
     on_diagonal,
@@ -91,7 +90,7 @@ def eigh_jvp(
     moved = diagonal_of(real_part(inner))
     if not compute_vectors:
         return (values,), (moved,)
-    turned = mul(_inverse_gaps(in_dtype(values, x.dtype), inner), inner)
+    turned = mul(_inverse_gaps(narrowed(values, x.dtype), inner), inner)
     return (values, vectors), (moved, product(vectors, turned))
 
 
@@ -154,7 +153,7 @@ def eig_jvp(
     values, vectors = eig(x)
     if t is None or x.shape[-1] == 0:
         return ((values, vectors), (None, None)) if compute_vectors else ((values,), (None,))
-    inner = product(linear_solve(vectors, in_dtype(t, vectors.dtype)), vectors)
+    inner = product(linear_solve(vectors, narrowed(t, vectors.dtype)), vectors)
     moved = diagonal_of(inner)
     if not compute_vectors:
         return (values,), (moved,)
@@ -262,7 +261,7 @@ def _push_vectors(
 ) -> tuple[Value, Value]:
     u, s, vh = factors
     v = adjoint(vh)
-    s = in_dtype(s, x.dtype)
+    s = narrowed(s, x.dtype)
     columns, rows = as_columns(s, inner), as_rows(s, inner)
     diagonal = on_diagonal(inner)
     gaps = select(diagonal, like(inner, 1), mul(add(columns, rows), sub(columns, rows)))

@@ -18,7 +18,7 @@ from ...types import Type, is_float, is_integer
 from ..arithmetic import add, mul, sub
 from ..compare import bit_and, lt
 from ..constant import full, like
-from ..convert import narrowed, widened
+from ..convert import in_float32
 from ..families import check_kind, check_same
 from ..loops import while_loop
 from ..reduce import reduce_or
@@ -70,11 +70,8 @@ def attach(
         (result,) = interpret(_expanded(made, types, tuple(attrs.items())), wide)
         return result.astype(arrays[-1].dtype)
 
-    def expand_wide(*xs: Value, **attrs: Any) -> Value:
-        return narrowed(expansion(*map(widened, xs), **attrs), xs[-1].dtype)
-
     made.reference(reference or by_expansion)
-    made.expand(expand_wide)
+    made.expand(in_float32(expansion))
     made.work("transcendental")
     if jvp is not None:
         made.jvp(jvp)
