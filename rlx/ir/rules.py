@@ -84,9 +84,17 @@ def aligned(op: Function, axes: Sequence[str]) -> Function:
 
 def align(args: Sequence[Value], batched: Sequence[bool]) -> list[Value]:
     """Give every argument the batch axis 0, the unbatched ones by broadcasting."""
-    size = batch_size(args, batched)
+    return spread_those(args, batched, batch_size(args, batched))
+
+
+def spread_those(
+    xs: Sequence[Value], batched: Sequence[bool], size: Size, wanted: Sequence[bool] | None = None
+) -> list[Value]:
+    """Values with the batch as axis 0; some as they are, if not all are `wanted`."""
+    wanted = [True] * len(xs) if wanted is None else wanted
     return [
-        a if is_batched else spread(a, size) for a, is_batched in zip(args, batched, strict=True)
+        spread(x, size) if is_wanted and not is_there else x
+        for x, is_there, is_wanted in zip(xs, batched, wanted, strict=True)
     ]
 
 

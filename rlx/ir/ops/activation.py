@@ -17,7 +17,7 @@ from .constant import like
 from .convert import in_float32
 from .error_function import erfc, erfc_reference
 from .exponential import exp, log1p, logistic
-from .families import check_kind, check_same
+from .families import ORDERED, check_kind, check_same
 
 
 def _activation(
@@ -40,7 +40,7 @@ def _activation(
 @define
 def relu(x: Type) -> Type:
     """The number, or 0 if it is negative; the derivative at 0 is 0."""
-    check_kind(x, ("integer", "float"))
+    check_kind(x, ORDERED)
     return x
 
 

@@ -17,9 +17,9 @@ from ..graph import OPS, Value
 from ..op import ALIGNED, Op, Parts, define, each_part
 from ..types import Type, is_complex, is_integer
 from .compare import bit_and, bit_or, eq, ge, max, min, select
-from .constant import is_all, is_zero, like, maker
+from .constant import is_all, is_zero, like, maker, undone
 from .convert import REAL_PART, conj, convert, real
-from .families import check_kind, linear_in_each, pointwise
+from .families import NUMBERS, ORDERED, check_kind, linear_in_each, pointwise
 
 
 def _rounding(name: str, reference: Callable[..., Any], doc: str, expect: list[float]) -> Op:
@@ -64,13 +64,7 @@ is_finite = pointwise(
 )
 
 
-NUMBERS = ("integer", "float", "complex")
-
-
-def negated(x: Value) -> Value | None:
-    """What the value is the negation of, or None."""
-    before = maker(x, "neg")
-    return before.args[0] if before else None
+negated = undone("neg")  # what a value is the negation of, or None
 
 
 add = pointwise(
@@ -226,7 +220,7 @@ rem = pointwise(
     "rem",
     doc="Remainder of division rounded toward zero (sign of x); x for integer y = 0.",
     operands=("x", "y"),
-    kinds=("integer", "float"),
+    kinds=ORDERED,
     jvp=[lambda t, out, x, y: t, lambda t, out, x, y: neg(mul(t, trunc(div(x, y))))],
     samples=[
         dict(args=((2, 3), (2, 3)), low=0.5),
@@ -246,7 +240,7 @@ neg = pointwise(
     samples=[dict(args=((2, 3),)), dict(args=([1.0, -2.0],), expect=[-1.0, 2.0])],
 )
 neg.parts(each_part(neg))
-neg.fold(lambda x: negated(x))
+neg.fold(negated)
 
 sign = pointwise(
     "sign",

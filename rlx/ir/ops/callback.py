@@ -12,8 +12,9 @@ from ..builder import build
 from ..errors import CallbackError, GradientError
 from ..graph import OPS, Value
 from ..op import Op, define
-from ..rules import batch_size, spread
+from ..rules import batch_size, spread_those
 from ..types import Type, as_dtype, type_of
+from .control import pick, weave
 from .custom import Rule
 
 
@@ -97,13 +98,10 @@ def one_by_one(
 ) -> Sequence[Value]:
     """Apply an op to each member of a batch, in their order."""
     size = batch_size(args, batched)
-    same = [a for a, is_there in zip(args, batched, strict=True) if not is_there]
-    rows = [a for a, is_there in zip(args, batched, strict=True) if is_there]
+    same, rows = pick(args, batched, False), pick(args, batched)
 
     def step(*xs: Value) -> Sequence[Value]:
-        constants, members = iter(xs[: len(same)]), iter(xs[len(same) :])
-        given = [next(members if is_there else constants) for is_there in batched]
-        results = op(*given, **attrs)
+        results = op(*weave(batched, xs[len(same) :], xs[: len(same)]), **attrs)
         return results if isinstance(results, tuple) else [results]
 
     types = [*(x.type for x in same), *(x.type.with_shape(x.shape[1:]) for x in rows)]
@@ -126,7 +124,7 @@ def pure_callback_batch(
     size = batch_size(args, batched)
     # the function is one of whole batches
     count = size if vmap_method == "broadcast_all" else 1
-    given = [a if is_there else spread(a, count) for a, is_there in zip(args, batched, strict=True)]
+    given = spread_those(args, batched, count)
     many = tuple(t.with_shape((size, *t.shape)) for t in results)
     return pure_callback(*given, results=many, **attrs)
 

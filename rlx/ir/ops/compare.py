@@ -16,9 +16,8 @@ from ..graph import Value
 from ..op import ALIGNED, Op, define, each_part, is_linear
 from ..types import Type, as_dtype, is_bool
 from .constant import is_all, like, maker, uniform
-from .families import check_kind, check_same, pointwise
+from .families import NUMBERS, ORDERED, check_kind, check_same, pointwise
 
-ORDERED = ("integer", "float")
 BITS = ("bool", "integer")
 FLAGS = Type(as_dtype("bool"), (2, 3))
 COUNTS = Type(as_dtype("int32"), (2, 3))
@@ -49,7 +48,7 @@ def _comparison(
     )
 
 
-_ANY = ("bool", *ORDERED, "complex")
+_ANY = ("bool", *NUMBERS)
 _T, _F = True, False
 eq = _comparison(
     "eq", np.equal, "Whether two numbers are equal.", [_F, _T, _F, _F], [_T, _F, _F, _T], _ANY

@@ -12,7 +12,7 @@ from ..errors import DtypeError, ShapeError
 from ..graph import Value
 from ..op import ALIGNED, Parts, define
 from ..types import Type
-from .constant import constant, maker
+from .constant import constant, undone
 from .convert import COMPLEX_OF, REAL_PART, complex, conj
 from .families import check_kind
 from .movement import reshape
@@ -37,12 +37,7 @@ def view_as_real_transpose(ct: Value, x: Value) -> list[Value]:
 
 
 view_as_real.batch(ALIGNED)
-
-
-@view_as_real.fold
-def view_as_real_fold(x: Value) -> Value | None:
-    before = maker(x, "view_as_complex")
-    return before.args[0] if before else None
+view_as_real.fold(undone("view_as_complex"))
 
 
 @view_as_real.parts
@@ -70,14 +65,7 @@ view_as_complex.reference(lambda x: np.ascontiguousarray(x).view(COMPLEX_OF[x.dt
 view_as_complex.body(AsParts())
 view_as_complex.transpose(lambda ct, x: [view_as_real(conj(ct))])
 view_as_complex.batch(ALIGNED)
-
-
-@view_as_complex.fold
-def view_as_complex_fold(x: Value) -> Value | None:
-    before = maker(x, "view_as_real")
-    return before.args[0] if before else None
-
-
+view_as_complex.fold(undone("view_as_real"))
 view_as_complex.samples((3, 2))
 view_as_complex.samples([[1.0, 2.0], [3.0, -4.0]], expect=[1 + 2j, 3 - 4j])
 

@@ -6,6 +6,7 @@ And what a fold rule can know about a value.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -30,8 +31,6 @@ constant.reference(lambda *, value: value.array)
 constant.is_constant = True
 constant.body(Library())
 constant.nondifferentiable("a constant has no operands")
-
-
 constant.samples(value=np.array([1.0, 2.0]), expect=[1.0, 2.0])
 
 
@@ -130,6 +129,16 @@ def is_zero(x: Value, *, negative: bool) -> bool:
 def is_all(x: Value, number: SCALAR) -> bool:
     """Whether all elements of a value are known to be this number."""
     return uniform(x) == number
+
+
+def undone(name: str, place: int = 0) -> Callable[[Value], Value | None]:
+    """The fold of an op that takes back another: to the operand of that one."""
+
+    def undone_fold(x: Value) -> Value | None:
+        before = maker(x, name)
+        return before.args[place] if before else None
+
+    return undone_fold
 
 
 def maker(x: Value, name: str) -> Node | None:

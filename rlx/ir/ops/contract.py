@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..body import Contract
-from ..errors import AttributeValueError, AxisError, DtypeError, ShapeError
+from ..errors import AttributeValueError, AxisError, ShapeError
 from ..graph import Value
 from ..op import Parts, define
 from ..rules import later
@@ -17,7 +17,7 @@ from ..types import Type, is_bool, is_complex, is_float, is_integer, promote
 from .complex_parts import in_pairs, view_as_complex
 from .constant import like, maker
 from .convert import REAL_PART, in_one_dtype, narrowed
-from .families import check_kind, linear_in_each
+from .families import NUMBERS, check_dtypes, check_kind, linear_in_each
 from .movement import reshape, transpose
 from .pad_slice import concat
 
@@ -35,11 +35,8 @@ def dot_general(
     of y. `dtype` is that of the sum and the result, the operands' if not given; half-size floats
     are summed in float32.
     """
-    check_kind(x, ("integer", "float", "complex"))
-    if x.dtype != y.dtype:
-        raise DtypeError(
-            f"the dtypes differ, {x} and {y}", fix=f"convert one: y.astype({x.dtype.name!r})"
-        )
+    check_kind(x, NUMBERS)
+    check_dtypes(x, y, "one: y")
     check_sum_dtype(x, dtype)
     for word, pairs in (("contract", contract), ("batch", batch)):
         _check_pairs(word, pairs, x, y)

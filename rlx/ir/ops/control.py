@@ -6,8 +6,9 @@ or batches its graphs without importing the floor above.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import or_
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,24 @@ def interleaved(counts: Sequence[int], active: Sequence[bool]) -> list[int]:
         order += [*group, *(tangent_place[i] for i in group if i in tangent_place)]
         start += count
     return order
+
+
+def settled(
+    flags: list[bool],
+    after: Callable[[list[bool]], Sequence[bool]],
+    join: Callable[[bool, bool], bool] = or_,
+) -> tuple[list[bool], Sequence[bool]]:
+    """Flags of carried values that a step leaves as they are, and all that it gives.
+
+    `after(flags)` are those of the results of a step, the carried values first; they are joined to
+    the flags until nothing changes.
+    """
+    while True:
+        given = after(flags)
+        joined = [join(a, b) for a, b in zip(flags, given, strict=False)]
+        if joined == flags:
+            return flags, given
+        flags = joined
 
 
 def cut_groups(items: Sequence[Any], *counts: int) -> list[list[Any]]:
@@ -155,8 +174,15 @@ def check_operands(types: Sequence[Type], graph: Graph, what: str) -> None:
 # -- call ----------------------------------------------------------------------------------------
 
 
+def interpreted(*operands: np.ndarray, graph: Graph, **attrs: Any) -> tuple[np.ndarray, ...]:
+    """The reference of an op that runs a nested graph."""
+    return tuple(interpret(graph, operands))
+
+
 def call_family(op: Op) -> None:
     """Attach the rules call and checkpoint share."""
+    op.reference(interpreted)
+    op.body(Call())
 
     @op.jvp
     def call_jvp(jvp_graph, primals, tangents, *, graph, **attrs):
@@ -181,6 +207,17 @@ def call_family(op: Op) -> None:
     op.rules.multiple = True
 
 
+def _split_family(op: Op) -> None:
+    @op.split
+    def call_split(split_graph, args, known, *, graph, **attrs):
+        parts = split_graph(graph, known)
+        results = list(op(*pick(args, known), graph=parts.known, **attrs))
+        count = sum(parts.out_known)
+        rest = pick(args, known, False)
+        unknown = op(*results[count:], *rest, graph=parts.unknown, **attrs)
+        return weave(parts.out_known, results[:count], unknown)
+
+
 @define
 def call(*operands: Type, graph: Graph, name: str = "") -> Any:
     """Run a nested graph: what a nested `jit` becomes."""
@@ -188,23 +225,9 @@ def call(*operands: Type, graph: Graph, name: str = "") -> Any:
     return graph.result_types
 
 
-@call.reference
-def call_reference(*operands: np.ndarray, graph: Graph, name: str) -> tuple[np.ndarray, ...]:
-    return tuple(interpret(graph, operands))
-
-
-call.body(Call())
 call_family(call)
+_split_family(call)
 call.rules.transparent = True  # it means its graph, and no more
-
-
-@call.split
-def call_split(split_graph, args, known, *, graph, name):
-    parts = split_graph(graph, known)
-    results = list(call(*pick(args, known), graph=parts.known, name=name))
-    count = sum(parts.out_known)
-    unknown = call(*results[count:], *pick(args, known, False), graph=parts.unknown, name=name)
-    return weave(parts.out_known, results[:count], unknown)
 
 
 def _sample_graph() -> Graph:
@@ -414,26 +437,8 @@ def precise_call(
     return graph.result_types
 
 
-@precise_call.reference
-def precise_call_reference(*operands: np.ndarray, graph: Graph, **attrs: Any) -> Any:
-    return tuple(interpret(graph, operands))
-
-
-precise_call.body(Call())
 call_family(precise_call)
-
-
-@precise_call.split
-def precise_call_split(
-    split_graph: Any, args: Sequence[Value], known: Sequence[bool], *, graph: Graph, **attrs: Any
-) -> list[Value]:
-    parts = split_graph(graph, known)
-    results = list(precise_call(*pick(args, known), graph=parts.known, **attrs))
-    count = sum(parts.out_known)
-    unknown = precise_call(
-        *results[count:], *pick(args, known, False), graph=parts.unknown, **attrs
-    )
-    return weave(parts.out_known, results[:count], unknown)
+_split_family(precise_call)
 
 
 def precise_call_samples() -> None:

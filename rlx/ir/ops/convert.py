@@ -16,7 +16,7 @@ from ..errors import DtypeError
 from ..graph import OPS, Value
 from ..op import ALIGNED, Parts, define, is_linear
 from ..types import Type, as_dtype, is_bool, is_complex, is_float, is_inexact, is_integer, promote
-from .constant import full, like, maker, uniform
+from .constant import full, like, maker, undone, uniform
 from .families import check_kind, check_same
 
 REAL_PART = {"complex64": as_dtype("float32"), "complex128": as_dtype("float64")}
@@ -175,14 +175,7 @@ real.body(Library())
 real.parts(lambda x: x.re)
 real.transpose(lambda ct, x: [convert(ct, dtype=x.dtype)])
 real.batch(ALIGNED)
-
-
-@real.fold
-def real_fold(x: Value) -> Value | None:
-    parts = maker(x, "complex")
-    return parts.args[0] if parts else None
-
-
+real.fold(undone("complex"))
 real.samples(np.array([1 + 2j, 3 - 4j]), expect=[1.0, 3.0])
 
 
@@ -205,14 +198,7 @@ def imag_transpose(ct: Value, x: Value) -> list[Value]:
 
 
 imag.batch(ALIGNED)
-
-
-@imag.fold
-def imag_fold(x: Value) -> Value | None:
-    parts = maker(x, "complex")
-    return parts.args[1] if parts else None
-
-
+imag.fold(undone("complex", 1))
 imag.samples(np.array([1 + 2j, 3 - 4j]), expect=[2.0, -4.0])
 
 
@@ -263,14 +249,7 @@ conj.reference(np.conj)
 conj.expand(lambda x: complex(real(x), -imag(x)))
 conj.transpose(lambda ct, x: [conj(ct)])
 conj.batch(ALIGNED)
-
-
-@conj.fold
-def conj_fold(x: Value) -> Value | None:
-    before = maker(x, "conj")
-    return before.args[0] if before else None
-
-
+conj.fold(undone("conj"))
 conj.samples(np.array([1 + 2j, 3 - 4j]), expect=[1 - 2j, 3 + 4j])
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..body import Scan
 from ..dims import Dim
-from ..errors import AxisError, GradientError
+from ..errors import GradientError
 from ..graph import Value
 from ..op import ALIGNED, Op
 from ..types import Type
@@ -19,7 +19,7 @@ from .arithmetic import add, div, mul
 from .compare import eq, gt, lt, select
 from .constant import like, scalar_like
 from .convert import widened
-from .families import check_kind
+from .families import NUMBERS, ORDERED, check_axis, check_kind
 from .pad_slice import pad
 
 Pair = tuple[Value, ...]
@@ -28,10 +28,7 @@ Pair = tuple[Value, ...]
 def _cumulative(name: str, doc: str, kinds: Sequence[str], ufunc: np.ufunc, combine: str) -> Op:
     def type_rule(x: Type, *, axis: int, reverse: bool = False) -> Type:
         check_kind(x, kinds)
-        if not 0 <= axis < x.rank:
-            raise AxisError(
-                f"axis {axis} is outside {x}", fix=f"pick an axis from 0 to {x.rank - 1}"
-            )
+        check_axis(x, axis)
         return x
 
     def reference(x: np.ndarray, *, axis: int, reverse: bool) -> np.ndarray:
@@ -82,14 +79,13 @@ def scan_by_doubling(
 
 
 def shifted(x: Value, number: float, by: int, axis: int, reverse: bool = False) -> Value:
-    """Move elements along an axis, back if `reverse`; `number` comes in where none is left."""
+    """Move elements along an axis, or back; `number` comes in where none is left."""
     low, high, none = [0] * x.rank, [0] * x.rank, (0,) * x.rank
     low[axis], high[axis] = (-by, by) if reverse else (by, -by)
     return pad(x, scalar_like(x, number), low=low, high=high, interior=none)
 
 
-_NUMBERS = ("integer", "float", "complex")
-cumsum = _cumulative("cumsum", "Running sum along an axis.", _NUMBERS, np.add, "add")
+cumsum = _cumulative("cumsum", "Running sum along an axis.", NUMBERS, np.add, "add")
 
 
 cumsum.transpose(lambda ct, x, *, axis, reverse: [cumsum(ct, axis=axis, reverse=not reverse)])
@@ -97,7 +93,7 @@ cumsum.samples([1.0, 2.0, 3.0], axis=0, expect=[1.0, 3.0, 6.0])
 cumsum.samples([1.0, 2.0, 3.0], axis=0, reverse=True, expect=[6.0, 5.0, 3.0])
 
 
-cumprod = _cumulative("cumprod", "Running product along an axis.", _NUMBERS, np.multiply, "mul")
+cumprod = _cumulative("cumprod", "Running product along an axis.", NUMBERS, np.multiply, "mul")
 
 
 def _cumprod_jvp(t: Value, out: Value, x: Value, *, axis: int, reverse: bool) -> Value:
@@ -141,7 +137,7 @@ def _extreme_jvp(wins: Op, start: float) -> Callable[..., Value]:
 cummax = _cumulative(
     "cummax",
     "Running maximum along an axis; NaN from the first NaN on. Ties share their tangent equally.",
-    ("integer", "float"),
+    ORDERED,
     np.maximum,
     "max",
 )
@@ -151,7 +147,7 @@ cummax.samples([1.0, 3.0, 2.0, 5.0], axis=0, expect=[1.0, 3.0, 3.0, 5.0])
 cummin = _cumulative(
     "cummin",
     "Running minimum along an axis; NaN from the first NaN on. Ties share their tangent equally.",
-    ("integer", "float"),
+    ORDERED,
     np.minimum,
     "min",
 )

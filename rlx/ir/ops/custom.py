@@ -15,11 +15,10 @@ from ..body import Call, Pointwise
 from ..builder import build, inline
 from ..errors import GradientError
 from ..graph import OPS, Graph, Value
-from ..interpret import interpret
 from ..op import ALIGNED, define, each_part, is_linear
 from ..rules import align, batch_size
 from ..types import Type, as_dtype
-from .control import check_operands, cut_groups, filled, weave
+from .control import check_operands, cut_groups, filled, interpreted, weave
 
 
 class Rule:
@@ -93,11 +92,7 @@ def custom_jvp_call(
     return graph.result_types
 
 
-@custom_jvp_call.reference
-def custom_jvp_call_reference(*operands, graph, **attrs):
-    return tuple(interpret(graph, operands))
-
-
+custom_jvp_call.reference(interpreted)
 custom_jvp_call.body(Call())
 custom_jvp_call.rules.multiple = True
 
@@ -153,11 +148,7 @@ def custom_vjp_call(
     return graph.result_types
 
 
-@custom_vjp_call.reference
-def custom_vjp_call_reference(*operands, graph, **attrs):
-    return tuple(interpret(graph, operands))
-
-
+custom_vjp_call.reference(interpreted)
 custom_vjp_call.body(Call())
 custom_vjp_call.rules.multiple = True
 

@@ -11,11 +11,12 @@ from ..body import Gather, Read, Scatter
 from ..errors import ArgumentError, DtypeError, ShapeError
 from ..graph import OPS, Value
 from ..op import define, is_linear
-from ..rules import align, batch_size, later, spread
+from ..rules import align, batch_size, later, spread_those
 from ..types import Type, is_integer
-from .constant import full, uniform
+from .constant import full, like, uniform
 from .control import filled
 from .convert import in_one_dtype
+from .families import check_dtypes
 from .index import gather
 from .movement import check_count, reshape
 from .pad_slice import concat, slice
@@ -114,7 +115,7 @@ def dynamic_slice_jvp(primals: Sequence[Value], tangents: Sequence[Any], *, size
 
 @dynamic_slice.transpose
 def dynamic_slice_transpose(ct: Value, x: Any, *starts: Value, sizes: tuple) -> list[Any]:
-    zeros = full(shape=x.shape, value=0, dtype=x.dtype)
+    zeros = like(x, 0)
     return [dynamic_update_slice(zeros, ct, *starts), *[None] * len(starts)]
 
 
@@ -161,11 +162,7 @@ def dynamic_update_slice(x: Type, update: Type, *starts: Type) -> Type:
 
     A block that does not lie inside of x is moved there.
     """
-    if x.dtype != update.dtype:
-        raise DtypeError(
-            f"the dtypes differ, {x} and {update}",
-            fix=f"convert the update: update.astype({x.dtype.name!r})",
-        )
+    check_dtypes(x, update, "the update: update")
     if x.rank != update.rank:
         raise ShapeError(
             f"the update {update} has not the {x.rank} axes of {x}",
@@ -201,7 +198,7 @@ def dynamic_update_slice_jvp(primals: Sequence[Value], tangents: Sequence[Any]) 
 
 @dynamic_update_slice.transpose
 def dynamic_update_slice_transpose(ct: Value, x: Any, update: Any, *starts: Value) -> list[Any]:
-    zeros = full(shape=update.shape, value=0, dtype=update.dtype)
+    zeros = like(update, 0)
     return [
         dynamic_update_slice(ct, zeros, *starts) if is_linear(x) else None,
         dynamic_slice(ct, *starts, sizes=update.shape) if is_linear(update) else None,
@@ -212,10 +209,7 @@ def dynamic_update_slice_transpose(ct: Value, x: Any, update: Any, *starts: Valu
 @dynamic_update_slice.batch
 def dynamic_update_slice_batch(args: Sequence[Value], batched: Sequence[bool]) -> Value:
     size = batch_size(args, batched)
-    x, update = (
-        a if is_there else spread(a, size)
-        for a, is_there in zip(args[:2], batched[:2], strict=True)
-    )
+    x, update = spread_those(args[:2], batched[:2], size)
     starts = args[2:]
     if not any(batched[2:]):
         zero = full(shape=(), value=0, dtype="int32")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..body import Pointwise
-from ..errors import DtypeError, ShapeError
+from ..errors import AxisError, DtypeError, ShapeError
 from ..graph import Value
 from ..op import ALIGNED, Op, is_linear
 from ..types import Type, is_bool, is_complex, is_float, is_integer
@@ -17,6 +17,8 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "float": is_float,
     "complex": is_complex,
 }
+ORDERED = ("integer", "float")
+NUMBERS = (*ORDERED, "complex")
 
 
 def check_same(*types: Type) -> Type:
@@ -31,12 +33,29 @@ def check_same(*types: Type) -> Type:
                 f"the shapes differ, {first} and {other}",
                 fix="broadcast them to one shape first, as rlx.numpy does by itself",
             )
-        if other.dtype != first.dtype:
-            raise DtypeError(
-                f"the dtypes differ, {first} and {other}",
-                fix=f"convert one: x.astype({first.dtype.name!r})",
-            )
+        check_dtypes(first, other)
     return first
+
+
+def check_dtypes(x: Type, other: Type, which: str = "one: x") -> None:
+    """Raise unless the dtypes are equal; `which` tells what to convert."""
+    if other.dtype != x.dtype:
+        raise DtypeError(
+            f"the dtypes differ, {x} and {other}",
+            fix=f"convert {which}.astype({x.dtype.name!r})",
+        )
+
+
+def check_axis(x: Type, axis: int) -> None:
+    """Raise an `AxisError` unless the axis is one of x."""
+    if not 0 <= axis < x.rank:
+        raise AxisError(f"axis {axis} is outside {x}", fix=f"pick an axis from 0 to {x.rank - 1}")
+
+
+def check_integers(name: str, x: Type) -> None:
+    """Raise unless the operand of this name holds integers."""
+    if not is_integer(x.dtype):
+        raise DtypeError(f"the {name} are {x}", fix=f"convert them: {name}.astype('int32')")
 
 
 def check_kind(x: Type, kinds: Sequence[str]) -> None:

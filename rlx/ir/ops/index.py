@@ -13,7 +13,7 @@ from ..graph import OPS, Value
 from ..op import Parts, define
 from ..rules import later
 from ..types import Size, Type, is_bool, is_integer
-from .constant import SCALAR, full
+from .constant import SCALAR, like
 from .movement import check_count, reshape
 from .window import (
     Axes,
@@ -180,7 +180,7 @@ def gather_transpose(
     mode: str,
     fill: SCALAR | None,
 ) -> list[Value | None]:
-    zeros = full(shape=x.shape, value=0, dtype=x.dtype)
+    zeros = like(x, 0)
     pulled = OPS["scatter_add"](
         zeros,
         indices,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import and_
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from ..graph import OPS, Graph, Node, Value
 from ..interpret import interpret
 from ..number_check import asked
 from ..op import define, live_nodes
-from ..rules import batch_size, spread
+from ..rules import batch_size, spread_those
 from ..types import Type, as_dtype
 from .control import (
     check_carry,
@@ -25,6 +26,7 @@ from .control import (
     only_of,
     permuted,
     pick,
+    settled,
     weave,
     with_tangents,
 )
@@ -68,12 +70,8 @@ def while_loop_jvp(jvp_graph, primals, tangents, *, condition, body, n_condition
     _, their_tangents, carry_tangents = cut_groups(tangents, n_condition, n_body)
     constant_active = [t is not None for t in their_tangents]
     active = [t is not None for t in carry_tangents]
-    while True:
-        pushed, _ = jvp_graph(body, constant_active + active, active)
-        _, natural = jvp_graph(body, constant_active + active)
-        if natural == active or not any(n and not a for n, a in zip(natural, active, strict=True)):
-            break
-        active = [a or n for a, n in zip(active, natural, strict=True)]
+    active, _ = settled(active, lambda flags: jvp_graph(body, constant_active + flags)[1])
+    pushed, _ = jvp_graph(body, constant_active + active, active)
     every = [t is not None for t in their_tangents] + active
     pushed = permuted(
         pushed,
@@ -111,12 +109,9 @@ def while_loop_split(split_graph, args, known, *, condition, body, n_condition, 
     """Run what is known by itself, and everything once more for the rest."""
     counts = (n_condition, n_body)
     our_known, their_known, carry_known = cut_groups(known, *counts)
-    while True:
-        natural = split_graph(body, their_known + carry_known).out_known
-        merged = [a and b for a, b in zip(carry_known, natural, strict=True)]
-        if merged == carry_known:
-            break
-        carry_known = merged
+    carry_known, _ = settled(
+        carry_known, lambda flags: split_graph(body, their_known + flags).out_known, and_
+    )
     attrs = {"n_condition": n_condition, "n_body": n_body}
     test = split_graph(condition, our_known + carry_known)
     if not test.out_known[0] or not any(carry_known):
@@ -158,26 +153,20 @@ def while_loop_batch(batch_graph, args, batched, *, condition, body, n_condition
     size = batch_size(args, batched)
     ours, theirs, carry = cut_groups(args, n_condition, n_body)
     our_batched, their_batched, carry_batched = cut_groups(batched, n_condition, n_body)
-    while True:
-        _, (test_batched,) = batch_graph(condition, our_batched + carry_batched, size)
-        if test_batched:
-            carry_batched = [True] * len(carry)
-        _, natural = batch_graph(body, their_batched + carry_batched, size)
-        merged = [a or b for a, b in zip(carry_batched, natural, strict=True)]
-        if merged == carry_batched:
-            break
-        carry_batched = merged
-    test, _ = batch_graph(condition, our_batched + carry_batched, size)
-    step, _ = batch_graph(body, their_batched + carry_batched, size, carry_batched)
-    carry = [
-        spread(c, size) if is_wanted and not is_there else c
-        for c, is_wanted, is_there in zip(
-            carry, carry_batched, batched[n_condition + n_body :], strict=True
-        )
-    ]
+
+    def after(flags: list[bool]) -> list[bool]:
+        _, (is_batched,) = batch_graph(condition, our_batched + flags, size)
+        if is_batched:  # each member goes on by itself
+            return [True] * len(flags)
+        return batch_graph(body, their_batched + flags, size)[1]
+
+    wanted, _ = settled(carry_batched, after)
+    test, (test_batched,) = batch_graph(condition, our_batched + wanted, size)
+    step, _ = batch_graph(body, their_batched + wanted, size, wanted)
+    carry = spread_those(carry, carry_batched, size, wanted)
     extra: list[Value] = []
     if test_batched:
-        flags = their_batched + carry_batched
+        flags = their_batched + wanted
         test, step = _masked_loop(test, step, ours, theirs, carry, flags)
         extra = ours
     results = while_loop(
@@ -187,10 +176,7 @@ def while_loop_batch(batch_graph, args, batched, *, condition, body, n_condition
         n_condition=n_condition,
         n_body=n_body + len(extra),
     )
-    return [
-        r if is_there else spread(r, size)
-        for r, is_there in zip(results, carry_batched, strict=True)
-    ]
+    return spread_those(results, wanted, size)
 
 
 def _masked_loop(

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import AttributeValueError, AxisError, DtypeError, ShapeError
+from ..errors import AttributeValueError, AxisError, ShapeError
 from ..graph import Value
 from ..op import ALIGNED, define
-from ..types import Size, Type, is_integer, promote
+from ..types import Size, Type, promote
 from .arithmetic import add, mul, sub
 from .compare import eq
 from .constant import iota
 from .convert import convert, in_float32, narrowed, widened
 from .exponential import exp, log
-from .families import check_kind
+from .families import check_integers, check_kind
 from .index import take_along
 from .movement import broadcast, reshape
 from .reduce import INDEX, reduce_max, reduce_sum, spread_back
@@ -29,8 +29,7 @@ def one_hot(labels: Type, *, size: Size, dtype: np.dtype, axis: int = -1) -> Typ
 
     For a label outside of the axis all are 0.
     """
-    if not is_integer(labels.dtype):
-        raise DtypeError(f"the labels are {labels}", fix="convert them: labels.astype('int32')")
+    check_integers("labels", labels)
     if size < 0:
         raise AttributeValueError(f"the size {size} is negative", fix="use the number of classes")
     if not -1 <= axis <= labels.rank:
@@ -81,8 +80,7 @@ def cross_entropy(logits: Type, labels: Type) -> Type:
             f"the labels {labels} are as large as the logits, not a class for each row",
             fix="give numbers of classes: of one-hot labels, labels.argmax(-1)",
         )
-    if not is_integer(labels.dtype):
-        raise DtypeError(f"the labels are {labels}", fix="convert them: labels.astype('int32')")
+    check_integers("labels", labels)
     if logits.rank == 0 or labels.shape != logits.shape[:-1]:
         raise ShapeError(
             f"the labels {labels} do not fit the logits {logits}",

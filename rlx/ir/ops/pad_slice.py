@@ -10,12 +10,13 @@ import numpy as np
 
 from ..body import Concat, Move, Read
 from ..dims import Dim, is_at_least
-from ..errors import ArgumentError, AttributeValueError, AxisError, DtypeError, ShapeError
+from ..errors import ArgumentError, AttributeValueError, DtypeError, ShapeError
 from ..graph import OPS, Node, Value
 from ..op import ALIGNED, Sample, define, is_linear
 from ..rules import align
 from ..types import Size, Type
 from .constant import full, maker, scalar_like, uniform
+from .families import check_axis, check_dtypes
 from .movement import broadcast, check_count, uniform_fold
 
 
@@ -298,16 +299,9 @@ def concat(*xs: Type, axis: int) -> Type:
     if not xs:
         raise ArgumentError("there are no operands", fix="give one or more")
     first = xs[0]
-    if not 0 <= axis < first.rank:
-        raise AxisError(
-            f"axis {axis} is outside {first}", fix=f"pick an axis from 0 to {first.rank - 1}"
-        )
+    check_axis(first, axis)
     for x in xs[1:]:
-        if x.dtype != first.dtype:
-            raise DtypeError(
-                f"the dtypes differ, {first} and {x}",
-                fix=f"convert one: x.astype({first.dtype.name!r})",
-            )
+        check_dtypes(first, x)
         if x.rank != first.rank or _without(x.shape, axis) != _without(first.shape, axis):
             raise ShapeError(
                 f"{first} and {x} differ in an axis other than {axis}",

@@ -13,7 +13,7 @@ from ..graph import Value
 from ..op import Op
 from ..types import Size, Type, as_dtype, empty_result
 from .arithmetic import add, div, mul, rem
-from .constant import full, iota, like
+from .constant import iota, like
 from .conv.windows import (
     Pads,
     all_windows,
@@ -27,7 +27,7 @@ from .conv.windows import (
     windows_reference,
 )
 from .convert import widened
-from .families import check_kind
+from .families import NUMBERS, ORDERED, check_kind
 from .index import take_along
 from .movement import reshape
 from .pad_slice import pad_reference
@@ -166,11 +166,10 @@ def _seen(
 
 # -- sums and products ----------------------------------------------------------------------------
 
-_NUMBERS = ("integer", "float", "complex")
 reduce_window_sum = _reduction(
     "reduce_window_sum",
     "Sum of each window. Half-size floats are summed in float32.",
-    _NUMBERS,
+    NUMBERS,
     "add",
     np.add,
     reduce_sum,
@@ -190,7 +189,7 @@ def reduce_window_sum_transpose(
 ) -> list[Value]:
     """Windows of the cotangents: what was a stride is a base dilation."""
     if 0 in (*x.shape, *ct.shape):
-        return [full(shape=x.shape, value=0, dtype=x.dtype)]
+        return [like(x, 0)]
     steps = zip(base_dilation, strides, window_dilation, strict=True)
     lines = zip(x.shape, window, ct.shape, padding, steps, strict=True)
     back = reduce_window_sum(
@@ -213,7 +212,7 @@ reduce_window_sum.samples(
 reduce_window_prod = _reduction(
     "reduce_window_prod",
     "Product of each window. Half-size floats are multiplied in float32.",
-    _NUMBERS,
+    NUMBERS,
     "mul",
     np.multiply,
     reduce_prod,
@@ -288,11 +287,10 @@ def _read(t: Value, places: Value, attrs: dict[str, Any]) -> Value:
     return reshape(found, shape=places.shape)
 
 
-_ORDERED = ("integer", "float")
 reduce_window_max = _reduction(
     "reduce_window_max",
     "Greatest number of each window, NaN if there is one. The first of a tie has the tangent.",
-    _ORDERED,
+    ORDERED,
     "max",
     np.maximum,
     reduce_max,
@@ -307,7 +305,7 @@ reduce_window_max.samples(
 reduce_window_min = _reduction(
     "reduce_window_min",
     "Least number of each window, NaN if there is one. The first of a tie has the tangent.",
-    _ORDERED,
+    ORDERED,
     "min",
     np.minimum,
     reduce_min,

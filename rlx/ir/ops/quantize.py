@@ -15,7 +15,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ..errors import AttributeValueError, AxisError, DtypeError, ShapeError
+from ..errors import AttributeValueError, DtypeError, ShapeError
 from ..graph import Value
 from ..op import define
 from ..types import Type, as_dtype, is_float, is_integer, promote
@@ -24,7 +24,7 @@ from .compare import bit_and, clamp, ge, le, max, select
 from .constant import like
 from .convert import WIDE, bitcast, convert, convert_reference, is_half, narrowed
 from .custom import stop_gradient
-from .families import check_kind
+from .families import check_axis, check_kind
 from .movement import broadcast
 
 Axis = int | None
@@ -38,8 +38,8 @@ def _check(x: Type, scale: Type, zero_point: Type, axis: Axis) -> None:
             f"the scale is {scale}, the zero point {zero_point}",
             fix=f"convert one: zero_point.astype({scale.dtype.name!r})",
         )
-    if axis is not None and not 0 <= axis < x.rank:
-        raise AxisError(f"axis {axis} is outside {x}", fix=f"pick an axis from 0 to {x.rank - 1}")
+    if axis is not None:
+        check_axis(x, axis)
     shape = () if axis is None else (x.shape[axis],)
     if scale.shape != shape or zero_point.shape != shape:
         raise ShapeError(

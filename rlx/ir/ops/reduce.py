@@ -18,7 +18,7 @@ from .compare import bit_or, eq, ne, select
 from .constant import iota, like
 from .convert import convert, widened
 from .cumulative import cumprod, shifted
-from .families import check_kind
+from .families import NUMBERS, ORDERED, check_kind
 from .movement import broadcast, reshape, transpose
 
 
@@ -65,11 +65,10 @@ def _reduction(name: str, doc: str, kinds: Sequence[str], ufunc: np.ufunc, combi
     return made
 
 
-_NUMBERS = ("integer", "float", "complex")
 reduce_sum = _reduction(
     "reduce_sum",
     "Sum along axes, 0 for no elements. Half-size floats are summed in float32.",
-    _NUMBERS,
+    NUMBERS,
     np.add,
     "add",
 )
@@ -85,7 +84,7 @@ reduce_sum.samples((2, 0), axes=(1,), expect=[0.0, 0.0])
 reduce_prod = _reduction(
     "reduce_prod",
     "Product along axes, 1 for no elements. Half-size floats are multiplied in float32.",
-    _NUMBERS,
+    NUMBERS,
     np.multiply,
     "mul",
 )
@@ -131,7 +130,7 @@ _WITHOUT_INFINITY = np.array([[-2, 3], [-4, 2]], as_dtype("float8_e4m3fn"))
 reduce_max = _reduction(
     "reduce_max",
     "Greatest element along axes; NaN if there is one; for none, -inf or the least number.",
-    ("integer", "float"),
+    ORDERED,
     np.maximum,
     "max",
 )
@@ -145,7 +144,7 @@ reduce_max.samples(_WITHOUT_INFINITY[:0], axes=(0,), expect=[-448.0, -448.0])
 reduce_min = _reduction(
     "reduce_min",
     "Least element along axes; NaN if there is one; for none, inf or the greatest number.",
-    ("integer", "float"),
+    ORDERED,
     np.minimum,
     "min",
 )
@@ -176,7 +175,7 @@ def _position(
     name: str, doc: str, reference: Callable[..., Any], best: Op, expect: list[int]
 ) -> Op:
     def type_rule(x: Type, *, axis: int, dtype: np.dtype = INDEX) -> Type:
-        check_kind(x, ("bool", "integer", "float"))
+        check_kind(x, ("bool", *ORDERED))
         check_axes(x, (axis,))
         if not is_integer(dtype):
             raise DtypeError(f"{dtype.name} is no dtype for an index", fix="use int32 or int64")

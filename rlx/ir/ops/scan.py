@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import and_
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from ..errors import ShapeError
 from ..graph import OPS, Graph, Value
 from ..interpret import interpret
 from ..op import define, is_linear
-from ..rules import batch_size, spread
+from ..rules import batch_size, spread_those
 from ..types import Type, as_dtype
 from .control import (
     check_carry,
@@ -23,6 +24,7 @@ from .control import (
     interleaved,
     permuted,
     pick,
+    settled,
     weave,
     with_tangents,
     zeros_like,
@@ -77,12 +79,9 @@ def scan_jvp(jvp_graph, primals, tangents, *, body, n_constants, n_carry, length
     active = [t is not None for t in tangents]
     constant_active, carry_active, row_active = cut_groups(active, n_constants, n_carry)
     n_stacked = len(body.results) - n_carry
-    while True:
-        _, natural = jvp_graph(body, constant_active + carry_active + row_active)
-        merged = [a or n for a, n in zip(carry_active, natural[:n_carry], strict=True)]
-        if merged == carry_active:
-            break
-        carry_active = merged
+    carry_active, natural = settled(
+        carry_active, lambda flags: jvp_graph(body, constant_active + flags + row_active)[1]
+    )
     wanted = carry_active + list(natural[n_carry:])
     pushed, out_active = jvp_graph(body, constant_active + carry_active + row_active, wanted)
     pushed = permuted(
@@ -156,20 +155,13 @@ def scan_batch(batch_graph, args, batched, *, body, n_constants, n_carry, length
     size = batch_size(args, batched)
     constants, carry, rows = cut_groups(args, n_constants, n_carry)
     constant_batched, carry_batched, row_batched = cut_groups(batched, n_constants, n_carry)
-    while True:
-        _, natural = batch_graph(body, constant_batched + carry_batched + row_batched, size)
-        merged = [a or b for a, b in zip(carry_batched, natural[:n_carry], strict=True)]
-        if merged == carry_batched:
-            break
-        carry_batched = merged
-    wanted = carry_batched + list(natural[n_carry:])
-    step, _ = batch_graph(body, constant_batched + carry_batched + row_batched, size, wanted)
-    carry = [
-        spread(c, size) if is_wanted and not is_there else c
-        for c, is_wanted, is_there in zip(
-            carry, carry_batched, batched[n_constants : n_constants + n_carry], strict=True
-        )
-    ]
+    carry_wanted, natural = settled(
+        carry_batched,
+        lambda flags: batch_graph(body, constant_batched + flags + row_batched, size)[1],
+    )
+    wanted = carry_wanted + list(natural[n_carry:])
+    step, _ = batch_graph(body, constant_batched + carry_wanted + row_batched, size, wanted)
+    carry = spread_those(carry, carry_batched, size, carry_wanted)
     rows = [_swap(x) if is_there else x for x, is_there in zip(rows, row_batched, strict=True)]
     results = scan(
         *[*constants, *carry, *rows],
@@ -179,7 +171,7 @@ def scan_batch(batch_graph, args, batched, *, body, n_constants, n_carry, length
         length=length,
         reverse=reverse,
     )
-    full = [r if is_there else spread(r, size) for r, is_there in zip(results, wanted, strict=True)]
+    full = spread_those(results, wanted, size)
     return full[:n_carry] + [
         _swap(r) if is_there else r
         for r, is_there in zip(full[n_carry:], wanted[n_carry:], strict=True)
@@ -194,12 +186,11 @@ def _swap(x: Value) -> Value:
 @scan.split
 def scan_split(split_graph, args, known, *, body, n_constants, n_carry, length, reverse):
     constant_known, carry_known, row_known = cut_groups(known, n_constants, n_carry)
-    while True:
-        natural = split_graph(body, constant_known + carry_known + row_known).out_known
-        merged = [a and b for a, b in zip(carry_known, natural[:n_carry], strict=True)]
-        if merged == carry_known:
-            break
-        carry_known = merged
+    carry_known, natural = settled(
+        carry_known,
+        lambda flags: split_graph(body, constant_known + flags + row_known).out_known,
+        and_,
+    )
     out_known = carry_known + list(natural[n_carry:])
     body_known = constant_known + carry_known + row_known
     parts = split_graph(body, body_known, out_known)

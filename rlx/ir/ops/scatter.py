@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..body import Read, Scatter
-from ..errors import DtypeError, ShapeError
+from ..errors import ShapeError
 from ..graph import Value
 from ..op import Op, is_linear
 from ..rules import batch_size, later, spread
@@ -21,7 +21,7 @@ from .compare import eq, select
 from .constant import full, iota, like
 from .control import filled
 from .convert import convert, is_half, narrowed, widened
-from .families import check_kind
+from .families import NUMBERS, ORDERED, check_dtypes, check_kind
 from .index import gather
 from .movement import reshape
 from .window import (
@@ -53,11 +53,7 @@ def _type_rule(
     check_indices(indices, scatter_axes)
     check_window(x, indices, inserted_axes, operand_batch_axes, indices_batch_axes, scatter_axes)
     check_mode(mode, MODES)
-    if x.dtype != updates.dtype:
-        raise DtypeError(
-            f"the dtypes differ, {x} and {updates}",
-            fix=f"convert the updates: updates.astype({x.dtype.name!r})",
-        )
+    check_dtypes(x, updates, "the updates: updates")
     inner = [i for i in range(x.rank) if i not in (*inserted_axes, *operand_batch_axes)]
     check_rising("window_axes", window_axes, updates.rank, len(inner))
     points = tuple(n for i, n in enumerate(updates.shape) if i not in window_axes)
@@ -224,8 +220,7 @@ _ROWS: dict[str, Any] = dict(window_axes=(1,), inserted_axes=(0,), scatter_axes=
 _POINTS: dict[str, Any] = dict(window_axes=(), inserted_axes=(0,), scatter_axes=(0,))
 _PLACES = np.array([[2], [0], [2], [5], [-1]])
 _TWICE = np.array([[2], [2], [0], [7]])
-_NUMBERS = ("integer", "float", "complex")
-_ANY = ("bool", *_NUMBERS)
+_ANY = ("bool", *NUMBERS)
 
 
 def _read_back(x: Value, indices: Value, updates: Value, attrs: dict[str, Any]) -> Value:
@@ -266,7 +261,7 @@ def scatter_jvp(primals: Sequence[Value], tangents: Sequence[Any], **attrs: Any)
 def scatter_transpose(ct: Value, x: Any, indices: Value, updates: Any, **attrs: Any) -> list[Any]:
     pulled: list[Any] = [None, None, None]
     if is_linear(x):
-        zeros = full(shape=updates.shape, value=0, dtype=updates.dtype)
+        zeros = like(updates, 0)
         pulled[0] = scatter(ct, indices, zeros, **attrs)
     if is_linear(updates):
         back = _read_back(ct, indices, updates, attrs)
@@ -295,7 +290,7 @@ scatter.samples(
     [1.0, 2.0, 3.0], _TWICE, [5.0, 6.0, 7.0, 8.0], **_POINTS, mode="drop", expect=[7.0, 2.0, 6.0]
 )
 
-scatter_add = _scatter("scatter_add", "Add updates to windows of x.", _NUMBERS, np.add.at, "add")
+scatter_add = _scatter("scatter_add", "Add updates to windows of x.", NUMBERS, np.add.at, "add")
 
 
 @scatter_add.jvp
@@ -319,7 +314,7 @@ scatter_add.samples(
 )
 
 scatter_mul = _scatter(
-    "scatter_mul", "Multiply windows of x by updates.", _NUMBERS, np.multiply.at, "mul"
+    "scatter_mul", "Multiply windows of x by updates.", NUMBERS, np.multiply.at, "mul"
 )
 
 
@@ -385,11 +380,10 @@ def _extreme_jvp(made: Op) -> None:
         return out, div(start, count)
 
 
-_ORDERED = ("integer", "float")
 scatter_min = _scatter(
     "scatter_min",
     "Take the least of x and the updates; NaN if one is. Ties share their tangent equally.",
-    _ORDERED,
+    ORDERED,
     np.minimum.at,
     "min",
 )
@@ -400,7 +394,7 @@ scatter_min.samples(
 scatter_max = _scatter(
     "scatter_max",
     "Take the greatest of x and the updates; NaN if one is. Ties share their tangent equally.",
-    _ORDERED,
+    ORDERED,
     np.maximum.at,
     "max",
 )

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..body import Greatest, Sort
-from ..errors import ArgumentError, AttributeValueError, AxisError, DtypeError, ShapeError
+from ..errors import ArgumentError, AttributeValueError, DtypeError, ShapeError
 from ..graph import Value
 from ..op import ALIGNED, Parts, define
 from ..types import Type, as_dtype, is_complex, is_float
 from .compare import ne
 from .constant import iota
 from .convert import convert
+from .families import check_axis
 from .index import take_along
 
 
@@ -28,10 +29,7 @@ def sort(*xs: Type, axis: int, n_keys: int = 1) -> tuple[Type, ...]:
     if not xs:
         raise ArgumentError("there are no operands", fix="give one or more")
     first = xs[0]
-    if not 0 <= axis < first.rank:
-        raise AxisError(
-            f"axis {axis} is outside {first}", fix=f"pick an axis from 0 to {first.rank - 1}"
-        )
+    check_axis(first, axis)
     for x in xs[1:]:
         if x.shape != first.shape:
             raise ShapeError(

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import AttributeValueError, AxisError, DtypeError, ShapeError
-from ..types import Type, is_integer
+from ..errors import AttributeValueError, AxisError, ShapeError
+from ..types import Type
+from .families import check_integers
 
 Axes = tuple[int, ...]
 
@@ -18,8 +19,7 @@ def check_indices(indices: Type, start_axes: Axes) -> None:
 
     Its last axis holds them.
     """
-    if not is_integer(indices.dtype):
-        raise DtypeError(f"the indices are {indices}", fix="convert them: indices.astype('int32')")
+    check_integers("indices", indices)
     if indices.rank == 0 or indices.shape[-1] != len(start_axes):
         raise ShapeError(
             f"the indices {indices} do not end in an axis of size {len(start_axes)}",

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import AttributeValueError, DtypeError, ShapeError
+from ...errors import AttributeValueError, ShapeError
 from ...graph import Value
 from ...op import define
 from ...rules import batch_size
 from ...types import Type, promote
-from ..constant import full
+from ..constant import full, like
 from ..contract import check_sum_dtype
 from ..convert import in_one_dtype, narrowed, widened
-from ..families import check_kind, linear_in_each
+from ..families import NUMBERS, check_dtypes, check_kind, linear_in_each
 from ..movement import flip, reshape
 from ..pad_slice import pad_reference
 from .phases import MOST, convolved_by_phase
@@ -88,12 +88,8 @@ def conv_general_dilated(
 
 
 def _check(x: Type, kernel: Type, dtype: np.dtype | None) -> None:
-    check_kind(x, ("integer", "float", "complex"))
-    if x.dtype != kernel.dtype:
-        raise DtypeError(
-            f"the dtypes differ, {x} and {kernel}",
-            fix=f"convert one: kernel.astype({x.dtype.name!r})",
-        )
+    check_kind(x, NUMBERS)
+    check_dtypes(x, kernel, "one: kernel")
     check_sum_dtype(x, dtype)
     if x.rank < 2 or x.rank != kernel.rank:
         raise ShapeError(
@@ -250,7 +246,7 @@ def _transpose_x(ct: Value, x: Any, kernel: Value, **attrs: Any) -> Value:
     Inputs stand for outputs, strides for dilations.
     """
     if 0 in (*ct.shape, *kernel.shape, *x.shape):
-        return full(shape=x.shape, value=0, dtype=x.dtype)
+        return like(x, 0)
     features, batches = attrs["feature_group_count"], attrs["batch_group_count"]
     groups = features * batches
     back = merged(moved(split(kernel, 0, groups), 2, 1), 0)
@@ -273,7 +269,7 @@ def _transpose_kernel(ct: Value, x: Value, kernel: Any, **attrs: Any) -> Value:
     If x is spread apart, that of ct with x: then no element has zeros between.
     """
     if 0 in (*ct.shape, *kernel.shape, *x.shape):
-        return full(shape=kernel.shape, value=0, dtype=kernel.dtype)
+        return like(kernel, 0)
     is_spread = any(n > 1 for n in attrs["lhs_dilation"])
     if is_spread and max(attrs["window_strides"]) == 1 and attrs["batch_group_count"] == 1:
         return _windows_of_ct(ct, x, kernel, **attrs)

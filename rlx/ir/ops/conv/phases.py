@@ -14,7 +14,7 @@ from typing import Any
 
 from ...graph import Value
 from ...types import Size
-from ..constant import full
+from ..constant import like
 from ..movement import reshape
 from ..pad_slice import concat, slice
 from .products import last_axis_in_memory, moved
@@ -106,7 +106,7 @@ def convolved_by_phase(
     if last_axis_in_memory(x) == 1:
         first, made = 1, {numbers: moved(part, 1, rank - 1) for numbers, part in made.items()}
     one = next(iter(made.values()))  # each place of the kernel is in some phase
-    zeros = full(shape=one.shape, value=0, dtype=one.dtype)
+    zeros = like(one, 0)
     whole = _interleaved(made, zeros, (), lhs_dilation, first)
     places = [places_of(*line) for line in lines]
     stop = (*whole.shape[:first], *places, *whole.shape[first + len(places) :])

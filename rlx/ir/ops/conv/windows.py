@@ -9,12 +9,13 @@ import numpy as np
 
 from ...body import Move, Read
 from ...dims import is_at_least
-from ...errors import AttributeValueError, AxisError, ShapeError
+from ...errors import AttributeValueError, ShapeError
 from ...graph import Value
 from ...op import ALIGNED, define
 from ...types import Size, Type
 from ..arithmetic import add, mul
-from ..constant import full, iota, like, maker, scalar_like
+from ..constant import iota, like, maker, scalar_like
+from ..families import check_axis
 from ..movement import reshape, transpose
 from ..pad_slice import pad, slice
 from ..scatter import scatter_add
@@ -110,8 +111,7 @@ def windows(x: Type, *, axis: int, size: int, stride: int = 1, dilation: int = 1
     `f32[5, 2] → f32[4, 2, 2]` for axis 0 and size 2. Element k of window o stands at
     `o * stride + k * dilation`. There are as many windows as fit.
     """
-    if not 0 <= axis < x.rank:
-        raise AxisError(f"axis {axis} is outside {x}", fix=f"pick an axis from 0 to {x.rank - 1}")
+    check_axis(x, axis)
     if size < 0:
         raise AttributeValueError(f"the size {size} is negative", fix="use 0 or more")
     check_steps(1, stride=(stride,), dilation=(dilation,))
@@ -157,7 +157,7 @@ def windows_transpose(
 
     If the windows are fewer, it is the sum of these; if both are many, all are added one by one.
     """
-    zeros = full(shape=x.shape, value=0, dtype=x.dtype)
+    zeros = like(x, 0)
     if 0 in (*x.shape, *ct.shape):
         return [zeros]
     order = [i for i in range(ct.rank - 1) if i != axis]

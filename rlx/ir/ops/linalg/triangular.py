@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import DtypeError, ShapeError
+from ...errors import ShapeError
 from ...graph import Value
 from ...op import ALIGNED, define, is_linear
 from ...rules import align
@@ -15,6 +15,7 @@ from ...types import Type
 from ..arithmetic import div, neg
 from ..compare import select
 from ..constant import like
+from ..families import check_dtypes
 from .matrices import (
     adjoint,
     check_matrix,
@@ -41,10 +42,7 @@ def check_system(a: Type, b: Type, *, axis: int = -2) -> Type:
     """
     check_matrix(a, square=True)
     check_matrix(b)
-    if a.dtype != b.dtype:
-        raise DtypeError(
-            f"the dtypes differ, {a} and {b}", fix=f"convert one: b.astype({a.dtype.name!r})"
-        )
+    check_dtypes(a, b, "one: b")
     if a.shape[:-2] != b.shape[:-2]:
         raise ShapeError(
             f"the batches differ, {a} and {b}", fix="broadcast the axes before the last two"
