@@ -125,7 +125,7 @@ def test_product_of_a_row_and_a_large_matrix(inner: int, columns: int, steps: in
 def test_product_of_a_row_is_in_one_piece_if_all_batches_are_alike() -> None:
     types = [typed(1, 2048, dtype="f32"), typed(2048, 1024, dtype="f32")]
     graph = build(lambda x, y: ops.dot_general(x, y, contract=((1,), (0,))), types, "f")
-    assert len(lower(graph, replace(CPU, sums_alike=True)).program.steps) == 1
+    assert len(lower(graph, replace(CPU, batch_invariant=True)).program.steps) == 1
 
 
 def test_pieces_of_what_is_read_together_are_one_kernel() -> None:

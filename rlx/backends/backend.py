@@ -162,7 +162,7 @@ class Backend(ABC):
 
     name: str
     target: Target
-    alike_target: Target | None = None  # the same with `sums_alike`, if it can do that
+    invariant_target: Target | None = None  # the `batch_invariant` one, if it can do that
     memory: Memory | None = None  # where its arrays lie; None is the host's
     has_shardings = False  # whether `compile` takes `shardings`, for parts on many devices
 
@@ -204,8 +204,9 @@ class Backend(ABC):
     ) -> Executable:
         """Compile a graph; results are instances of `array`, made from an ndarray.
 
-        With `check` the graph is verified after every pass. `target` may be the `alike_target`. As
-        many of the last parameters as are `fixed` are the same arrays in many calls.
+        With `check` the graph is verified after every pass. `target` may be the
+        `invariant_target`. As many of the last parameters as are `fixed` are the same arrays in
+        many calls.
         """
 
     def examine(self, graph: Graph) -> dict[str, Counter[str]]:

@@ -209,12 +209,12 @@ class Op:
         """
         return self._attach("parts", fn)
 
-    def alike_parts(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+    def invariant_parts(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """Attach a `parts` rule that adds in an order which depends on no size.
 
         Batch-invariant programs take it where there is one.
         """
-        return self._attach("alike_parts", fn)
+        return self._attach("invariant_parts", fn)
 
     def jvp(self, rule: Any) -> Any:
         """Attach the derivative.

@@ -27,7 +27,7 @@ class Rules:
     body: Any = None  # for loop backends: one of the classes of `ir.body`
     expand: Function | None = None  # in simpler ops
     parts: Function | None = None  # of complex operands, in ops on real ones
-    alike_parts: Function | None = None  # the same, adding in an order that no size changes
+    invariant_parts: Function | None = None  # the same, adding in an order that no size changes
 
     # -- how transforms change it ---------------------------------------------------------------
     jvp: Any = None  # a function, or a list of one for each argument

@@ -81,7 +81,9 @@ def lower(graph: Graph, target: Target, check: bool = False) -> Lowered:
     graph = after("simplified", simplify(graph))
     graph = after("folded", fold_constants(graph))
     graph = after("expanded", expand(graph, target.wants))
-    graph = after("split", split_complex(graph, target.computes, sums_alike=target.sums_alike))
+    graph = after(
+        "split", split_complex(graph, target.computes, batch_invariant=target.batch_invariant)
+    )
     graph = after("lightened", lighten_loops(graph))
     graph = after("simplified again", simplify(fold_constants(graph)))
     graph = after("deduped again", dedupe(graph))

@@ -48,7 +48,7 @@ class Target:
     # whether it knows the step `Chain`, shared by so many threads, and loops in parts
     has_chains: bool = False
     # whether the order of a sum must not depend on how many such sums there are
-    sums_alike: bool = False
+    batch_invariant: bool = False
     # how long code generation may take: "fast", "auto" or "max"
     tier: str = "auto"
     threads: int = 1

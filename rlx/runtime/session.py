@@ -266,18 +266,18 @@ class Session:
         """What the backend is told of a target that is not its own."""
         target = self.backend.target
         if options.deterministic:
-            target = self._alike_target()
+            target = self._invariant_target()
         if options.tier != target.tier:
             target = replace(target, tier=options.tier)
         return {} if target is self.backend.target else {"target": target}
 
-    def _alike_target(self) -> Target:
-        if self.backend.alike_target is None:
+    def _invariant_target(self) -> Target:
+        if self.backend.invariant_target is None:
             raise ArgumentError(
                 f'the device {self.device} does not offer deterministic="batch"',
                 fix='use device="cpu"',
             )
-        return self.backend.alike_target
+        return self.backend.invariant_target
 
 
 def _checked(graph: Graph) -> Graph:

@@ -71,7 +71,7 @@ class CpuBackend(Backend):
 
     def __init__(self) -> None:
         self.target = target_of(host())
-        self.alike_target = replace(self.target, sums_alike=True)
+        self.invariant_target = replace(self.target, batch_invariant=True)
         compile_ahead([pool.text, entry.text])
 
     def availability(self) -> Availability:
@@ -313,7 +313,7 @@ class Linked:
 
 
 def _host_of(target: Target) -> Host:
-    return replace(host(), sums_alike=target.sums_alike)
+    return replace(host(), batch_invariant=target.batch_invariant)
 
 
 def _tuning(tuned: Mapping[Problem, Tuned]) -> Tuning:

@@ -195,11 +195,11 @@ class ProgramWriter:
                 for part in row_blocks(step):
                     self._contraction(f, part, layout, is_short)
                 return
-            if multiplies_views(step) and not self.host.sums_alike:
+            if multiplies_views(step) and not self.host.batch_invariant:
                 self._call(f, product_call(step), step, layout)
                 return
         if isinstance(step, Contraction) and not (step.is_static and contracts_natively(step)):
-            step = as_kernel(step, self.host.sums_alike)
+            step = as_kernel(step, self.host.batch_invariant)
         if isinstance(step, (*LOOPS, Contraction, Chain)):
             self._written(f, step, layout, is_short)
         elif isinstance(step, Copy):

@@ -129,7 +129,7 @@ def dot_general_parts(
     x: Value | Parts, y: Value | Parts, *, contract: Pairs, batch: Pairs, dtype: np.dtype | None
 ) -> Value | Parts:
     if not (isinstance(x, Parts) and isinstance(y, Parts) and _is_few(x.re, y.re)):
-        return dot_general_alike_parts(x, y, contract=contract, batch=batch, dtype=dtype)
+        return dot_general_invariant_parts(x, y, contract=contract, batch=batch, dtype=dtype)
     part = None if dtype is None else REAL_PART[dtype.name]
     (depth, of_y), (stay_in_x, stay_in_y) = contract, batch
     swapped = _product_of_parts(y, x, (of_y, depth), (stay_in_y, stay_in_x), part)
@@ -138,8 +138,8 @@ def dot_general_parts(
     return view_as_complex(transpose(swapped, axes=order))
 
 
-@dot_general.alike_parts
-def dot_general_alike_parts(
+@dot_general.invariant_parts
+def dot_general_invariant_parts(
     x: Value | Parts, y: Value | Parts, *, contract: Pairs, batch: Pairs, dtype: np.dtype | None
 ) -> Value | Parts:
     part = None if dtype is None else REAL_PART[dtype.name]

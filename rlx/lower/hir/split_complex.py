@@ -24,15 +24,15 @@ def _takes_none(node: Node) -> bool:
 
 
 def split_complex(
-    graph: Graph, computes: Computes, takes: Takes = _takes_none, sums_alike: bool = False
+    graph: Graph, computes: Computes, takes: Takes = _takes_none, batch_invariant: bool = False
 ) -> Graph:
     """Rewrite ops on complex numbers as ops on real and imaginary parts.
 
     before: `y = mul(a, b)`; after: `re = a.re * b.re - a.im * b.im`, `im` alike, and
     `y = complex(re, im)` where something needs y whole: results, nested graphs, library calls.
     Vanish: ops with a `parts` rule on complex operands; those that only move or add up numbers.
-    Dtypes that a target `computes` and nodes that it `takes` stay. If it `sums_alike`, no rule
-    looks at sizes.
+    Dtypes that a target `computes` and nodes that it `takes` stay. If it is `batch_invariant`,
+    no rule looks at sizes.
     """
 
     def is_split(node: Node) -> bool:
@@ -56,9 +56,15 @@ def split_complex(
 
     def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
         if not is_split(node):
-            return again(node, operands, lambda g: split_complex(g, computes, takes, sums_alike))
+            return again(
+                node, operands, lambda g: split_complex(g, computes, takes, batch_invariant)
+            )
         rules = node.op.rules
-        rule = (rules.alike_parts if sums_alike else None) or rules.parts or each_part(node.op)
+        rule = (
+            (rules.invariant_parts if batch_invariant else None)
+            or rules.parts
+            or each_part(node.op)
+        )
         made = rule(*(parts(x) if is_complex(x.dtype) else x for x in operands), **node.attrs)
         is_one = isinstance(made, Value | Parts)
         return [whole(made)] if is_one else [whole(each) for each in made]

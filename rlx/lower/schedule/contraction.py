@@ -64,7 +64,7 @@ class _Contraction:
         if not self.scheduler.target.contracts(self.dtype):
             return [*self.packed, self.kernel(left, right)]
         is_left_larger = not self.computes or lhs.type.size >= rhs.type.size
-        is_left_larger = is_left_larger and not self.scheduler.target.sums_alike
+        is_left_larger = is_left_larger and not self.scheduler.target.batch_invariant
         order = scalar.load_of(left if is_left_larger else right).index
         depth = sorted(_long(self.depth), key=lambda v: -likely(order.stride_of(v)))
         if not self.computes:

@@ -57,8 +57,8 @@ def improved(steps: Sequence[Step], target: Target) -> list[Step]:
     if len(made) > 1:  # else there is nothing to put together
         made = drop_dead_stores(merge_epilogues(merge_kernels(made)))
         made = group_rows(forward_pads(forward_copies(made)))
-    made = split_reductions([_merged(step) for step in made], target.sums_alike)
-    if not target.sums_alike and any(isinstance(s, Scatter) for s in made):
+    made = split_reductions([_merged(step) for step in made], target.batch_invariant)
+    if not target.batch_invariant and any(isinstance(s, Scatter) for s in made):
         made = split_scatters(made)
     if any(isinstance(s, Rows) for s in made):
         made = localize_rows(made, target.local_bytes)

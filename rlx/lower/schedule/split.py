@@ -38,41 +38,43 @@ TALL = 1 << 10  # rows: so many places it has the addresses of
 FAR = 1 << 11  # bytes from row to row: further than it foresees
 
 
-def split_reductions(steps: Sequence[Step], sums_alike: bool = False) -> list[Step]:
+def split_reductions(steps: Sequence[Step], batch_invariant: bool = False) -> list[Step]:
     """Split long reductions into partial ones and a kernel that combines them.
 
-    The number of parts does not depend on the machine, so neither do the results. If all
-    `sums_alike`, it does not depend on the number of reductions either.
+    The number of parts does not depend on the machine, so neither do the results. If the target is
+    `batch_invariant`, it does not depend on the number of reductions either.
 
     before: `kernel: b1[0] = sum(i < 640003: b0[i])`; after: `kernel i < 64: b2[i] =
     sum(j < 10000: b0[i*10000 + j])`, then `kernel: b1[0] = sum(i < 64: b2[i]) + sum(i < 3:
     b0[i + 640000])`.
     """
     names = (f"part{i}" for i in itertools.count())
-    return [new for step in steps for new in _split(step, names, sums_alike)]
+    return [new for step in steps for new in _split(step, names, batch_invariant)]
 
 
-def _split(step: Step, names: Iterator[str], alike: bool) -> Iterator[Step]:
+def _split(step: Step, names: Iterator[str], batch_invariant: bool) -> Iterator[Step]:
     """The step, after the kernels of the partial reductions that it combines."""
-    if isinstance(step, Contraction) and not alike and (lines := _lines_at_once(step)):
+    if isinstance(step, Contraction) and not batch_invariant and (lines := _lines_at_once(step)):
         yield from _row_in_pieces(step, lines, next(names))
         return
     if not isinstance(step, Kernel):
         yield step
         return
     parts: list[Step] = []
-    while (halves := _halved(step, names, alike)) is not None:
+    while (halves := _halved(step, names, batch_invariant)) is not None:
         part, step = halves
         parts.append(part)
     for part in merge_kernels(parts):
-        yield from _split(part, names, alike)
+        yield from _split(part, names, batch_invariant)
     yield step
 
 
-def _halved(step: Kernel, names: Iterator[str], alike: bool) -> tuple[Kernel, Kernel] | None:
+def _halved(
+    step: Kernel, names: Iterator[str], batch_invariant: bool
+) -> tuple[Kernel, Kernel] | None:
     """Split the first reduction: the kernel of its pieces, and the one that combines."""
     for found in _plain_reductions(s.expr for s in step.stores):
-        pieces = _pieces([] if alike else _outer(step, found), found)
+        pieces = _pieces([] if batch_invariant else _outer(step, found), found)
         if pieces is not None:
             part, total = _halves(step, found, *pieces, next(names))
             memo: dict[Expr, Expr] = {found: total}

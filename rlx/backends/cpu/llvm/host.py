@@ -24,8 +24,8 @@ class Host:
 
     If it `has_tiles`, it multiplies tiles of 16 rows of 64 bytes of bfloat16 and 8-bit integers. Of
     the `grouped` dtypes it adds several products to one sum at a time, in vectors of 64 bytes. If
-    it `sums_alike`, the order of a sum depends on its own length only, and not on how many there
-    are (`sums.py`).
+    it is `batch_invariant`, the order of a sum depends on its own length only, and not on how many
+    there are (`sums.py`).
     """
 
     cpu: str
@@ -38,7 +38,7 @@ class Host:
     cores: int
     has_tiles: bool = False
     grouped: tuple[str, ...] = ()
-    sums_alike: bool = False
+    batch_invariant: bool = False
 
     def lanes(self, itemsize: int) -> int:
         """How many numbers of `itemsize` bytes one vector register holds."""

@@ -17,7 +17,7 @@ from ....lower.lir.program import Buffer, Store
 from ..llvm.text import Vector
 from .scalar import IN_TURN, combine
 from .scope import Scope
-from .sums import PIECE, goes_alike
+from .sums import PIECE, is_batch_invariant
 from .vectors import vector_lines
 
 BLOCK = 1 << 13  # bytes of results at a time
@@ -48,7 +48,7 @@ def reduced_by_rows(
 
 
 def _is_of_far_rows(scope: Scope, along: Variable, expr: Reduce) -> bool:
-    is_in_order = goes_alike(scope, expr) or expr.combine == IN_TURN
+    is_in_order = is_batch_invariant(scope, expr) or expr.combine == IN_TURN
     if expr.dtype.kind not in "fiu" or is_in_order:
         return False
     down, loads = expr.loops[-1], [(e.index, e.dtype.itemsize) for e in expr.body.loads]

@@ -11,7 +11,7 @@ from ..llvm.text import Function, Vector
 from .kernels import Layout, buffers_of, nest, open_scope, part_range
 from .scalar import combine, convert, register
 from .scope import Scope
-from .sums import goes_alike
+from .sums import is_batch_invariant
 from .vectors import best_variable, choose_lanes, first_lanes, vector_lines
 
 BLOCK = 4096  # bytes of a line that are combined before the next line
@@ -97,7 +97,7 @@ def _along(scope: Scope, scan: Scan) -> None:
     """Combine the lanes of a vector, then all of them with what was before."""
     f, extent = scope.f, scope.f.number(scan.along.extent)
     lanes = choose_lanes(scope.host, [scan.expr], scan.along.extent, most=1)
-    lanes = 1 if goes_alike(scope, scan) else lanes
+    lanes = 1 if is_batch_invariant(scope, scan) else lanes
     vector = register(scan.expr.dtype.name, lanes)
     start = f.constant(vector, neutral(scan.combine, as_dtype(vector.dtype)))
     left, whole = _rest(f, scan.along.extent, lanes)

@@ -1,8 +1,8 @@
 """Reductions as LLVM code: each lane has its own, or all lanes share one.
 
-The order in which numbers are added is the fastest for the loops around, unless a host
-`sums_alike`. Then every sum goes in one order that depends on its own length only: as many partial
-sums as fit `PARTIAL_BYTES`, to which the terms go in turns, combined in halves.
+The order in which numbers are added is the fastest for the loops around, unless a host is
+`batch_invariant`. Then every sum goes in one order that depends on its own length only: as many
+partial sums as fit `PARTIAL_BYTES`, to which the terms go in turns, combined in halves.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PARTIAL_BYTES = 64  # a vector of the widest processors, so that they lose nothi
 def reduce_lanes(scope: Scope, expr: Reduce) -> str:
     """Each lane has its own sum: plain loops around vector code."""
     vector = register(expr.dtype.name, scope.lanes)
-    if goes_alike(scope, expr):
+    if is_batch_invariant(scope, expr):
         return _partial_sums(scope, expr, vector)
     initial = scope.f.constant(vector, expr.init.number)
     return _nest(expr, list(expr.loops), scope.inner(), vector, initial)
@@ -105,11 +105,11 @@ def reduce_along(scope: Scope, expr: Reduce) -> str:
         single = scope.inner(lanes=1, along=None, mask=None)
         single.values = {e: r for e, r in single.values.items() if not r[1]}
         return reduce_lanes(single, expr)
-    f, dtype, alike = scope.f, expr.dtype.name, goes_alike(scope, expr)
-    along = expr.loops[-1] if alike else best_variable([expr.body], expr.loops)
+    f, dtype, batch_invariant = scope.f, expr.dtype.name, is_batch_invariant(scope, expr)
+    along = expr.loops[-1] if batch_invariant else best_variable([expr.body], expr.loops)
     others = [v for v in expr.loops if v is not along]
     lanes = choose_lanes(scope.host, [expr.body], along.extent)
-    lanes = _partial_count(expr) if alike else lanes
+    lanes = _partial_count(expr) if batch_invariant else lanes
     vector = register(dtype, lanes)
     start = f.constant(vector, empty_result(expr.combine, as_dtype(vector.dtype)))
     outer = scope.inner(lanes=lanes, along=along, mask=None)
@@ -150,18 +150,18 @@ def reduce_along(scope: Scope, expr: Reduce) -> str:
 
     sums = sum_rows(outer, others, start)
     single = register(dtype, 1)
-    total = (_halved if alike else horizontal)(f, expr.combine, vector, sums)
+    total = (_halved if batch_invariant else horizontal)(f, expr.combine, vector, sums)
     return combine(f, expr.combine, single, literal(single.dtype, expr.init.number), total)
 
 
 # -- one order for all ----------------------------------------------------------------------------
 
 
-def goes_alike(scope: Scope, expr: Reduce | Scan) -> bool:
+def is_batch_invariant(scope: Scope, expr: Reduce | Scan) -> bool:
     """Whether the order matters, and is to be the same whatever the loops around."""
     dtype = expr.dtype if isinstance(expr, Reduce) else expr.expr.dtype
     is_rounded = expr.combine in ("add", "mul") and dtype.kind not in "biu"
-    return scope.host.sums_alike and is_rounded
+    return scope.host.batch_invariant and is_rounded
 
 
 def _partial_count(expr: Reduce) -> int:

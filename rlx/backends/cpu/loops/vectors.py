@@ -54,7 +54,7 @@ def choose_lanes(host: Host, exprs: Iterable[Expr], extent: Size, most: int = 4)
     That is a few registers' worth (at most `most`) for cheap code, and one for costly code, or
     where a reduction takes a register for each of its partial sums.
     """
-    most = 1 if host.sums_alike else most
+    most = 1 if host.batch_invariant else most
     nodes = list(walk(*exprs))
     widest = max((e.dtype.itemsize for e in nodes), default=4)
     widest = max(widest, 4 if any(NAMES[e.dtype] in HALVES for e in nodes) else 1)

@@ -92,16 +92,17 @@ class GemmPlan:
 def choose_blocking(problem: Problem, host: Host, parts: int = 1) -> Blocking:
     """Cut a product for the host's caches and decide what is worth packing.
 
-    The number of parts changes the order of the tiles only, and no sum. If the host `sums_alike`,
-    nothing does: then each sum is one chain of multiply-adds from the first of its terms to the
-    last, whatever the tile, what is packed, and how k is cut; only integers may go another way.
+    The number of parts changes the order of the tiles only, and no sum. If the host is
+    `batch_invariant`, nothing does: then each sum is one chain of multiply-adds from the first of
+    its terms to the last, whatever the tile, what is packed, and how k is cut; only integers may go
+    another way.
     """
     swapped = _is_better_swapped(problem)
     if swapped:
         problem = problem.transposed
     is_narrow = problem.m <= NARROW and not problem.is_computed
     is_dots = is_narrow and problem.b.row == 1 != problem.b.column and problem.k >= 4
-    if is_dots and (not host.sums_alike or _is_exact(problem)):
+    if is_dots and (not host.batch_invariant or _is_exact(problem)):
         return _dots(problem, host, swapped)
     if is_dots and not problem.b.is_packed:
         return _columns(problem, host, swapped)
@@ -128,7 +129,7 @@ def choose_blocking(problem: Problem, host: Host, parts: int = 1) -> Blocking:
         depth = -(-depth // whole) * whole
     blocking = Blocking(
         problem, tile, pack_a, pack_b, depth, tile.row_panels, tile.column_panels, swapped=swapped,
-        reads_windows=reads_windows, goes_on=host.sums_alike,
+        reads_windows=reads_windows, goes_on=host.batch_invariant,
     )  # fmt: skip
     return blocked(blocking, host, parts)
 
@@ -195,7 +196,7 @@ def _fits_tiles(problem: Problem, host: Host) -> bool:
     """Whether tile registers multiply these matrices, or vectors do so group by group."""
     has_dtype = problem.dtype in (("bfloat16", *BYTES) if host.has_tiles else host.grouped)
     is_large = min(problem.m, problem.n) >= 2 * TILE_ROWS and problem.k >= TILE_BYTES // 2
-    has_dtype = has_dtype and (not host.sums_alike or _is_exact(problem))
+    has_dtype = has_dtype and (not host.batch_invariant or _is_exact(problem))
     return has_dtype and is_large and not problem.is_computed
 
 

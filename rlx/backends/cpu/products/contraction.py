@@ -57,12 +57,12 @@ def contracts_natively(step: Contraction) -> bool:
     return given == {sums} or ({WIDENED.get(name) for name in given} == {sums} and len(given) == 1)
 
 
-def as_kernel(step: Contraction, sums_alike: bool) -> Kernel:
+def as_kernel(step: Contraction, batch_invariant: bool) -> Kernel:
     """The contraction as a loop nest around a sum.
 
-    If all `sums_alike`, it goes in the order of the matrix kernel.
+    If the host is `batch_invariant`, it goes in the order of the matrix kernel.
     """
-    how = IN_TURN if sums_alike and step.dtype.kind == "f" else "add"
+    how = IN_TURN if batch_invariant and step.dtype.kind == "f" else "add"
 
     def converted(e: Expr) -> Expr:
         return expr.apply("convert", step.dtype, e)
@@ -417,7 +417,7 @@ class ChainPlan:
                 cost += product_cost(step, host)
             else:
                 is_product = isinstance(step, Contraction)
-                loops = as_kernel(step, host.sums_alike) if is_product else step
+                loops = as_kernel(step, host.batch_invariant) if is_product else step
                 steps.append((loops, None))
                 cost += loops_cost(loops)
         return cls(chain.worker, chain.loops, tuple(steps), cost * _count(chain.loops))
