@@ -32,10 +32,7 @@ def export_coreml(
         path = rlx.export_coreml(model, rlx.spec((1, 64)), path="digits.mlpackage")
     """
     if find_spec("coremltools") is None:
-        raise DeviceUnavailable(
-            "coremltools is not installed",
-            fix='pip install "rlx[ane]"',
-        )
+        raise DeviceUnavailable("coremltools is not installed", fix='pip install "rlx[ane]"')
     if precision not in PRECISIONS:
         raise AttributeValueError(
             f"the precision is {precision!r}",

@@ -38,11 +38,7 @@ def dynamic_slice(
 
 
 def dynamic_update_slice(
-    operand: Tensor,
-    update: Tensor,
-    start_indices: Any,
-    *,
-    allow_negative_indices: bool = True,
+    operand: Tensor, update: Tensor, start_indices: Any, *, allow_negative_indices: bool = True
 ) -> Any:
     """The array with a block replaced by `update` at computed starts.
 
@@ -145,12 +141,7 @@ def dynamic_update_slice_in_dim(
 
 
 def dynamic_update_index_in_dim(
-    operand: Tensor,
-    update: Tensor,
-    index: Any,
-    axis: int,
-    *,
-    allow_negative_indices: bool = True,
+    operand: Tensor, update: Tensor, index: Any, axis: int, *, allow_negative_indices: bool = True
 ) -> Any:
     """The array with the element of one axis at a computed place replaced."""
     x, new = as_tensor(operand), as_tensor(update)

@@ -50,11 +50,7 @@ def eig(
 
 
 def eigh(
-    x: Tensor,
-    *,
-    lower: bool = True,
-    symmetrize_input: bool = True,
-    sort_eigenvalues: bool = True,
+    x: Tensor, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalues: bool = True
 ) -> tuple[Any, Any]:
     """The eigenvectors of a Hermitian matrix, and its eigenvalues, which rise.
 

@@ -97,10 +97,7 @@ def scalar(name: str, x: Any) -> Any:
     """The operand, if it has no axes; `name` is the function for the error."""
     x = as_operand(x)
     if operand_type(x).shape:
-        raise ShapeError(
-            f"{name}: the initial value is {operand_type(x)}",
-            fix="give a scalar",
-        )
+        raise ShapeError(f"{name}: the initial value is {operand_type(x)}", fix="give a scalar")
     return x
 
 

@@ -310,11 +310,7 @@ def padtype_to_pads(
 
 
 def pads_of(
-    name: str,
-    shape: Sequence[int],
-    window: Sequence[int],
-    strides: Sequence[int],
-    padding: Padding,
+    name: str, shape: Sequence[int], window: Sequence[int], strides: Sequence[int], padding: Padding
 ) -> tuple[tuple[int, int], ...]:
     """The (before, after) of each axis, by name or as they are given."""
     if isinstance(padding, str):

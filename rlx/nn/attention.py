@@ -89,14 +89,7 @@ def _is_long(q: Any, k: Any) -> bool:
 
 
 def _in_blocks(
-    q: Any,
-    k: Any,
-    v: Any,
-    scale: Any,
-    bias: Any,
-    seen: list[Any],
-    is_causal: bool,
-    window: Window,
+    q: Any, k: Any, v: Any, scale: Any, bias: Any, seen: list[Any], is_causal: bool, window: Window
 ) -> tuple[Any, Any]:
     """`_weighted`, with never more than a block of the products in memory."""
     batch, length, heads, size = q.shape
@@ -126,14 +119,7 @@ def _in_blocks(
 
 
 def _in_spans(
-    q: Any,
-    k: Any,
-    v: Any,
-    scale: Any,
-    bias: Any,
-    seen: list[Any],
-    is_causal: bool,
-    window: Window,
+    q: Any, k: Any, v: Any, scale: Any, bias: Any, seen: list[Any], is_causal: bool, window: Window
 ) -> tuple[Any, Any]:
     """`_weighted`, some queries with the keys they may see at a time."""
     is_cut = not seen  # every query sees a key

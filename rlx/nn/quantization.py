@@ -90,12 +90,7 @@ def fake_quantize(
 
 
 def quantization_scale(
-    x: Any,
-    *,
-    dtype: Any = "int8",
-    axis: Axis = None,
-    bounds: Bounds = None,
-    symmetric: bool = True,
+    x: Any, *, dtype: Any = "int8", axis: Axis = None, bounds: Bounds = None, symmetric: bool = True
 ) -> tuple[Any, Any]:
     """A scale and a zero point whose range covers the numbers, and 0.
 

@@ -172,16 +172,7 @@ from .distribution import (
     percentile,
     quantile,
 )
-from .division import (
-    divmod,
-    floor_divide,
-    fmod,
-    gcd,
-    lcm,
-    mod,
-    modf,
-    remainder,
-)
+from .division import divmod, floor_divide, fmod, gcd, lcm, mod, modf, remainder
 from .einsum import einsum, einsum_path
 from .elementwise import (
     acos,
@@ -227,15 +218,7 @@ from .elementwise import (
     tanh,
     true_divide,
 )
-from .files import (
-    frombuffer,
-    fromfile,
-    fromiter,
-    fromstring,
-    load,
-    save,
-    savez,
-)
+from .files import frombuffer, fromfile, fromiter, fromstring, load, save, savez
 from .grids import (
     c_,
     diag_indices,
@@ -351,11 +334,7 @@ from .manipulation import (
     vsplit,
     vstack,
 )
-from .padding import (
-    block,
-    pad,
-    resize,
-)
+from .padding import block, pad, resize
 from .places import ravel_multi_index, unravel_index
 from .polynomial import (
     bartlett,

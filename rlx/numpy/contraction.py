@@ -17,15 +17,7 @@ from ..trace.promotion import convert, convert_exactly, result_dtype
 from ..transforms.eager import eager
 from .arithmetic import conj, subtract
 from .elementwise import Tensor, multiply, not_equal, refuse_out
-from .manipulation import (
-    broadcast_arrays,
-    expand_dims,
-    moveaxis,
-    ravel,
-    reshape,
-    stack,
-    transpose,
-)
+from .manipulation import broadcast_arrays, expand_dims, moveaxis, ravel, reshape, stack, transpose
 
 Axes = Sequence[int]
 
@@ -67,11 +59,7 @@ def _check_inner(name: str, x: Any, y: Any, i: int, j: int) -> None:
         fix = f"transpose y: x @ y.T needs y: {y.type}"
     elif x.ndim == y.ndim == 2 and x.shape[0] == m:
         fix = f"transpose x: x.T @ y needs x: {x.type}"
-    raise ShapeError(
-        f"{name}: the inner sizes differ, {n} and {m}",
-        notes=described(x, y),
-        fix=fix,
-    )
+    raise ShapeError(f"{name}: the inner sizes differ, {n} and {m}", notes=described(x, y), fix=fix)
 
 
 def _check_axes(name: str, *operands: Any) -> None:
@@ -244,12 +232,7 @@ def kron(a: Tensor, b: Tensor) -> Any:
 
 
 def cross(
-    a: Tensor,
-    b: Tensor,
-    axisa: int = -1,
-    axisb: int = -1,
-    axisc: int = -1,
-    axis: int | None = None,
+    a: Tensor, b: Tensor, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Any:
     """The vector at right angles to two vectors of 3 elements along an axis.
 

@@ -185,10 +185,7 @@ def _with_dots(part: str, hidden: int) -> list[str]:
 
 
 def _einsum_error(what: str) -> ArgumentError:
-    return ArgumentError(
-        f"einsum: {what}",
-        fix='write a letter for each axis, as "bij,bjk->bik"',
-    )
+    return ArgumentError(f"einsum: {what}", fix='write a letter for each axis, as "bij,bjk->bik"')
 
 
 def _label_sizes(inputs: Sequence[Sequence[str]], tensors: Sequence[Any]) -> dict[str, Any]:

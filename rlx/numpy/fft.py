@@ -298,8 +298,5 @@ def _span(name: str, d: Any, n: int, dtype: Any) -> Any:
 def _frequency_dtype(name: str, dtype: Any) -> Any:
     dtype = FLOAT if dtype is None else as_dtype(dtype)
     if not is_inexact(dtype):
-        raise DtypeError(
-            f"{name}: frequencies are no {dtype.name}",
-            fix="ask for a float dtype",
-        )
+        raise DtypeError(f"{name}: frequencies are no {dtype.name}", fix="ask for a float dtype")
     return dtype

@@ -8,12 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.errors import (
-    ArgumentError,
-    ConcretizationError,
-    ImmutableError,
-    ShapeError,
-)
+from ..ir.errors import ArgumentError, ConcretizationError, ImmutableError, ShapeError
 from ..ir.source import user_source
 from ..ir.types import DTYPES, Size
 from ..trace.apply import apply, apply_like, as_operand, as_tensor

@@ -9,12 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.dims import Dim, Size
-from ..ir.errors import (
-    ArgumentError,
-    AxisError,
-    ConcretizationError,
-    ShapeError,
-)
+from ..ir.errors import ArgumentError, AxisError, ConcretizationError, ShapeError
 from ..ir.types import DTYPES
 from ..trace.apply import apply, apply_like, as_operand, as_tensor, literal, operand_type
 from ..trace.arguments import choice, count_of, flag, members, size_of, wrong
@@ -388,10 +383,7 @@ def repeat(
     if counts.dtype.kind not in "iub" and counts.size:
         raise wrong("repeat: repeats", repeats, "whole numbers", "give integers")
     if np.min(counts, initial=0) < 0:
-        raise ArgumentError(
-            f"repeat: {repeats} has a negative count",
-            fix="repeat 0 times or more",
-        )
+        raise ArgumentError(f"repeat: {repeats} has a negative count", fix="repeat 0 times or more")
     if isinstance(repeats, int):
         wide = expand_dims(a, place + 1)
         shape = (*a.shape[: place + 1], repeats, *a.shape[place + 1 :])

@@ -122,12 +122,7 @@ def sort_complex(a: Tensor) -> Any:
 
 
 def searchsorted(
-    a: Tensor,
-    v: Tensor,
-    side: str = "left",
-    sorter: Tensor | None = None,
-    *,
-    method: str = "scan",
+    a: Tensor, v: Tensor, side: str = "left", sorter: Tensor | None = None, *, method: str = "scan"
 ) -> Any:
     """Where elements v belong in a sorted vector.
 
@@ -156,10 +151,7 @@ def searchsorted(
 def check_vector(name: str, x: Any) -> None:
     """Raise unless an operand has one axis."""
     if x.ndim != 1:
-        raise ShapeError(
-            f"{name}: {x.type} is no vector",
-            fix="give an array with one axis",
-        )
+        raise ShapeError(f"{name}: {x.type} is no vector", fix="give an array with one axis")
 
 
 def _is_before(element: Any, v: Any, side: str) -> Any:

@@ -28,19 +28,7 @@ from .elementwise import Tensor, divide, maximum, multiply, named, refuse_out, s
 from .logic import isnan, logical_and, logical_not
 from .logic import where as choose
 from .manipulation import atleast_2d, concatenate, squeeze, transpose
-from .reductions import (
-    HALVES,
-    Axis,
-    all,
-    argmax,
-    argmin,
-    cumprod,
-    cumsum,
-    max,
-    min,
-    prod,
-    sum,
-)
+from .reductions import HALVES, Axis, all, argmax, argmin, cumprod, cumsum, max, min, prod, sum
 from .sorting import check_vector
 
 

@@ -38,17 +38,7 @@ from .discrete import (
     rademacher,
     randint,
 )
-from .gamma import (
-    ball,
-    beta,
-    chisquare,
-    dirichlet,
-    f,
-    gamma,
-    generalized_normal,
-    loggamma,
-    t,
-)
+from .gamma import ball, beta, chisquare, dirichlet, f, gamma, generalized_normal, loggamma, t
 from .keys import (
     PRNGKey,
     bits,

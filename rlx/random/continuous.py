@@ -27,11 +27,7 @@ UNSIGNED = {size: np.dtype(f"uint{8 * size}") for size in (1, 2, 4, 8)}
 
 @takes_key
 def uniform(
-    key: Any,
-    shape: Any = (),
-    dtype: Any = None,
-    minval: Any = 0.0,
-    maxval: Any = 1.0,
+    key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0
 ) -> Any:
     """Numbers from `minval` up to but without `maxval`, all equally likely.
 
@@ -283,12 +279,7 @@ METHODS = ("cholesky", "eigh", "svd")
 
 @takes_key
 def multivariate_normal(
-    key: Any,
-    mean: Any,
-    cov: Any,
-    shape: Any = None,
-    dtype: Any = None,
-    method: str = "cholesky",
+    key: Any, mean: Any, cov: Any, shape: Any = None, dtype: Any = None, method: str = "cholesky"
 ) -> Any:
     """Vectors of normal numbers with means `f[..., n]` and covariances `f[..., n, n]`.
 

@@ -93,10 +93,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> A
     """
     p = as_tensor(p)
     if not is_float(p.dtype):
-        raise DtypeError(
-            f"bernoulli: the probability is {p.type}",
-            fix="give a float, such as 0.5",
-        )
+        raise DtypeError(f"bernoulli: the probability is {p.type}", fix="give a float, such as 0.5")
     shape = p.shape if shape is None else as_shape(shape)
     if is_high("bernoulli", mode):
         high, low = uniform(key, (2, *shape), p.dtype)

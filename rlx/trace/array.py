@@ -167,10 +167,7 @@ class Array(Operators):
 
     def __index__(self) -> int:
         if self.dtype.kind not in "iu":
-            raise DtypeError(
-                f"{self.type} cannot be an index",
-                fix="convert it: int(x)",
-            )
+            raise DtypeError(f"{self.type} cannot be an index", fix="convert it: int(x)")
         return int(self._only("index", "pick an element: x[0]"))
 
     def _only_real(self, name: str, fix: str) -> Any:

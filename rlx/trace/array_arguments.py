@@ -24,10 +24,7 @@ def vector(what: str, given: Any, *, least: int = 0) -> Any:
             fix="give one axis; rlx.vmap takes a batch of them",
         )
     if isinstance(x.shape[0], int) and x.shape[0] < least:
-        raise ShapeError(
-            f"{what} is {x.type}, without elements",
-            fix=f"give {least} or more",
-        )
+        raise ShapeError(f"{what} is {x.type}, without elements", fix=f"give {least} or more")
     return x
 
 

@@ -41,10 +41,7 @@ def some_axes(name: str, axis: Any, rank: int, *, twice: bool = False) -> tuple[
     many = axis if isinstance(axis, Sequence) else (axis,)
     axes = tuple(one_axis(name, i, rank) for i in many)
     if len(set(axes)) < len(axes) and not twice:
-        raise AxisError(
-            f"{name}: an axis is named twice in {axis}",
-            fix="name each axis once",
-        )
+        raise AxisError(f"{name}: an axis is named twice in {axis}", fix="name each axis once")
     return axes
 
 
@@ -80,10 +77,7 @@ def as_shape(shape: Any) -> Shape:
     sizes = _sizes(shape)
     known = [n for n in sizes if isinstance(n, int)]
     if min(known, default=0) < 0:
-        raise ShapeError(
-            f"the shape {sizes} has a negative size",
-            fix="use sizes of 0 or more",
-        )
+        raise ShapeError(f"the shape {sizes} has a negative size", fix="use sizes of 0 or more")
     return check_size(sizes)
 
 

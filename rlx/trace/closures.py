@@ -144,10 +144,7 @@ def _check_carry(name: str, path: str, before: Type, after: Type, is_weak: bool)
         if kind is DtypeError
         else "keep the shape from step to step; start with the shape the body returns"
     )
-    raise kind(
-        f"{name}: {path} is {before} before the body and {after} after it",
-        fix=fix,
-    )
+    raise kind(f"{name}: {path} is {before} before the body and {after} after it", fix=fix)
 
 
 def constants_first(traced: Traced, types: Sequence[Type]) -> Graph:

@@ -19,13 +19,7 @@ from rlx.trace.tensor import knowing, known_array
 
 from ..ir import builder
 from ..ir.dims import Dim, dim
-from ..ir.errors import (
-    ArgumentError,
-    ConcretizationError,
-    DonatedError,
-    RlxError,
-    StructureError,
-)
+from ..ir.errors import ArgumentError, ConcretizationError, DonatedError, RlxError, StructureError
 from ..ir.graph import Graph, Value
 from ..ir.source import at
 from ..ir.tracebacks import boundary, raised_in_python, user_source_in

@@ -7,13 +7,7 @@ from typing import Any
 from ... import numpy
 from ...ir.dims import minimum
 from ...numpy.elementwise import Tensor
-from ...numpy.linalg.matrices import (
-    adjoint,
-    check_matrix,
-    check_square,
-    inexact,
-    wrong_value,
-)
+from ...numpy.linalg.matrices import adjoint, check_matrix, check_square, inexact, wrong_value
 from ...numpy.linalg.solving import check_system, solve_columns
 from ...trace.apply import apply, as_tensor
 from ...trace.arguments import choice, flag, pair

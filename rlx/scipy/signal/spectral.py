@@ -133,10 +133,7 @@ def detrend(
     """
     choice("detrend: type", type, ("constant", "linear"))
     if overwrite_data is not None:
-        raise ArgumentError(
-            "detrend: no array is overwritten",
-            fix="leave out overwrite_data",
-        )
+        raise ArgumentError("detrend: no array is overwritten", fix="leave out overwrite_data")
     x = as_tensor(promote_operands(data, inexact=True)[0])
     place = one_axis("detrend", axis, x.ndim)
     if type == "constant":

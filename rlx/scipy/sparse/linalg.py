@@ -148,10 +148,7 @@ def _solved(
 
 def _product(name: str, a: Any) -> Map:
     if a.ndim != 2 or a.shape[0] != a.shape[1]:
-        raise ShapeError(
-            f"{name}: A is {a.type}",
-            fix="give a square matrix, or a function",
-        )
+        raise ShapeError(f"{name}: A is {a.type}", fix="give a square matrix, or a function")
     return lambda x: a @ x
 
 

@@ -9,14 +9,7 @@ import numpy as np
 
 from ... import numpy as rnp
 from ..operands import Tensor, floats
-from ..special import (
-    betaln,
-    entr,
-    gammaincc,
-    gammaln,
-    xlog1py,
-    xlogy,
-)
+from ..special import betaln, entr, gammaincc, gammaln, xlog1py, xlogy
 from .distribution import Distribution, exp_of, formula, is_chance
 
 FAR, COUNTS = 100.0, 260  # of a mean below FAR more than COUNTS do not happen

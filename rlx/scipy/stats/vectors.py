@@ -10,10 +10,7 @@ from ...ir.errors import ArgumentError, DtypeError, ShapeError
 from ...trace.apply import as_tensor
 from ..linalg import solve_triangular
 from ..operands import Tensor, floats
-from ..special import (
-    gammaln,
-    xlogy,
-)
+from ..special import gammaln, xlogy
 from .distribution import Distribution, exp_of, formula
 
 SLACK = 1e-6  # how much chances that count as a whole may miss 1

@@ -212,10 +212,7 @@ def _add_slice(plan: Plan, axis: int, item: slice, size: Any) -> None:
 def _add_symbolic_slice(plan: Plan, axis: int, parts: list[Any], size: Any) -> None:
     start, stop, step = parts
     if step is not None and not isinstance(step, int):
-        raise ShapeError(
-            f"a slice has the symbolic step {step}",
-            fix="use a step that is a number",
-        )
+        raise ShapeError(f"a slice has the symbolic step {step}", fix="use a step that is a number")
     if step is not None and step < 0:
         _add_backward_slice(plan, axis, size, -step, start is stop is None)
         return
