@@ -7,7 +7,7 @@ import pytest
 
 import rlx
 import rlx.numpy as rnp
-from rlx.ir.parse import parse
+from rlx.ir import parse
 
 MATRICES = {
     "svd": lambda x: rnp.linalg.svd(x, full_matrices=False)[1],

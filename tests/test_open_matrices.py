@@ -5,8 +5,8 @@ import pytest
 
 import rlx
 import rlx.numpy as rnp
+from rlx.ir import parse
 from rlx.ir.dims import compare, dim, minimum
-from rlx.ir.parse import parse
 from rlx.ir.text import show
 
 SHAPES = [(3, 3), (5, 2), (2, 4)]

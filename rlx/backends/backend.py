@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from ..ir.graph import Graph
 from ..ir.memory import Memory
+from ..ir.record import field, record, replace
 from ..lower.target import Target
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def _always_miss(*arrays: Any) -> object:
     return MISS
 
 
-@dataclass(frozen=True)
+@record
 class Availability:
     """Whether a device can run here; if not, why, and what to install."""
 
@@ -45,7 +45,7 @@ class Availability:
     install: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class Lasting:
     """Where the code of a graph lies for later processes.
 
@@ -56,7 +56,7 @@ class Lasting:
     arrays: Callable[[], dict[bytes, np.ndarray]]
 
 
-@dataclass
+@record(frozen=False)
 class Executable:
     """A compiled graph.
 

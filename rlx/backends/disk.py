@@ -17,7 +17,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TypeAlias
@@ -26,6 +25,7 @@ import ml_dtypes
 import numpy as np
 
 from ..ir.config import IMPORTED, config
+from ..ir.record import record
 
 MAGIC = b"rlxcode\n"
 CHECKSUM = 16  # bytes
@@ -39,7 +39,7 @@ _OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
-@dataclass(frozen=True)
+@record
 class DiskCache:
     """The entries in a directory.
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ..ir.errors import RlxError, UnsupportedOp
 from ..ir.graph import Graph, Node, Value
+from ..ir.record import record
 from ..ir.types import DTYPES, NAMES, Type
 from ..ir.verify import verify
 from ..lower.hir import (
@@ -37,7 +37,7 @@ def _always(types: Sequence[Type], **attrs: Any) -> bool:
     return True
 
 
-@dataclass(frozen=True)
+@record
 class Row:
     """How a library computes an op, and when it can.
 
@@ -51,7 +51,7 @@ class Row:
     takes: Takes = _always
 
 
-@dataclass(frozen=True)
+@record
 class Table:
     """The rows of a device by the names of ops; `lift` makes its array of an ndarray."""
 

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 
 from ..ir.errors import ArgumentError, DeviceUnavailable, UnknownDeviceError
 from ..ir.memory import Memory
+from ..ir.record import field, record
 from .backend import Availability, Backend
 from .locks import opening
 
 GROUP = "rlx.backends"
 
 
-@dataclass(frozen=True)
+@record
 class Known:
     """Where the backend of a device is, and how it is made.
 

@@ -4,6 +4,16 @@ Enters: calls of ops. Leaves: a typed `Graph`. Uses no other floor. Read `graph.
 `ops/arithmetic.py` first.
 """
 
-from .text import equal, parse, show
+from typing import TYPE_CHECKING
 
-__all__ = ["equal", "parse", "show"]
+from . import errors
+from .lazy import door as _door
+
+if TYPE_CHECKING:
+    from .text import equal, parse, show
+
+    __all__ = ["equal", "parse", "show"]
+else:
+    __getattr__, __dir__ = _door(
+        __name__, (), {"text": ["equal", "parse", "show"]}, errors.with_advice(__name__, {})
+    )

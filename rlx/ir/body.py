@@ -8,11 +8,12 @@ positive int.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from .record import record
 
-@dataclass(frozen=True)
+
+@record
 class Pointwise:
     """Each result element is one scalar instruction on the operands at its index.
 
@@ -22,7 +23,7 @@ class Pointwise:
     instruction: str
 
 
-@dataclass(frozen=True)
+@record
 class Fill:
     """Each result element is a function of its index alone.
 
@@ -32,7 +33,7 @@ class Fill:
     number: Callable[..., Any]
 
 
-@dataclass(frozen=True)
+@record
 class Read:
     """One operand element: operand number, index, and bounds where it holds.
 
@@ -49,7 +50,7 @@ class Read:
     fill: Any = None
 
 
-@dataclass(frozen=True)
+@record
 class Move:
     """Each result element is an operand element at another index, or a fill value.
 
@@ -59,12 +60,12 @@ class Move:
     read: Callable[..., Read]
 
 
-@dataclass(frozen=True)
+@record
 class View:
     """The result is the operand's memory under another shape (row-major order kept)."""
 
 
-@dataclass(frozen=True)
+@record
 class AsParts(View):
     """The operand's memory: complex numbers as pairs of parts, or the reverse.
 
@@ -72,17 +73,17 @@ class AsParts(View):
     """
 
 
-@dataclass(frozen=True)
+@record
 class FromParts:
     """Each result element is the complex number of which the operands are the parts."""
 
 
-@dataclass(frozen=True)
+@record
 class Concat:
     """The operands stand one after another along the attribute `axis`."""
 
 
-@dataclass(frozen=True)
+@record
 class Reduce:
     """Combine along the attribute `axes` with `combine`.
 
@@ -92,7 +93,7 @@ class Reduce:
     combine: str
 
 
-@dataclass(frozen=True)
+@record
 class Scan:
     """Running combination along the attribute `axis`, backwards if `reverse`.
 
@@ -102,7 +103,7 @@ class Scan:
     combine: str
 
 
-@dataclass(frozen=True)
+@record
 class Contract:
     """A product of two operands summed over contracted axes.
 
@@ -113,7 +114,7 @@ class Contract:
     axes: Callable[..., tuple]
 
 
-@dataclass(frozen=True)
+@record
 class Gather:
     """Each result element is an operand element at an index read from other operands.
 
@@ -124,7 +125,7 @@ class Gather:
     read: Callable[..., Read]
 
 
-@dataclass(frozen=True)
+@record
 class Scatter:
     """Operand 0 with elements of the operand `updates` combined in at computed places.
 
@@ -138,7 +139,7 @@ class Scatter:
     place: Callable[..., Read]
 
 
-@dataclass(frozen=True)
+@record
 class Greatest:
     """The `k` (an attribute) greatest along the last axis, and their indices.
 
@@ -146,7 +147,7 @@ class Greatest:
     """
 
 
-@dataclass(frozen=True)
+@record
 class Sort:
     """The operands in order along the attribute `axis`, stable.
 
@@ -154,12 +155,12 @@ class Sort:
     """
 
 
-@dataclass(frozen=True)
+@record
 class Library:
     """The NumPy reference is called on the buffers (eigenvalues and the like)."""
 
 
-@dataclass(frozen=True)
+@record
 class Pass:
     """Blocks of elements of some arrays, computed one by one in scalars.
 
@@ -181,7 +182,7 @@ class Pass:
     continues: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class Blocks:
     """The results are computed in passes over memory, block by block.
 
@@ -192,12 +193,12 @@ class Blocks:
     passes: Callable[..., Sequence[Pass] | None]
 
 
-@dataclass(frozen=True)
+@record
 class Call:
     """Run the nested graph of the attribute `graph` on the operands."""
 
 
-@dataclass(frozen=True)
+@record
 class Branch:
     """Run one of the graphs of `branches`: operand 0 (an int32, clamped) chooses it.
 
@@ -205,7 +206,7 @@ class Branch:
     """
 
 
-@dataclass(frozen=True)
+@record
 class While:
     """Run `body` on the carried operands while `condition` holds.
 
@@ -214,7 +215,7 @@ class While:
     """
 
 
-@dataclass(frozen=True)
+@record
 class Repeat:
     """Run `body` `length` times, backwards if `reverse`.
 

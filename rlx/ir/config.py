@@ -33,12 +33,12 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from .errors import ArgumentError, ConfigError
 from .policy import AS_WRITTEN, Policy, policy_of
+from .record import fields, record, replace
 
 DEBUG_LEVELS = ("0", "1", "2", "3", "4", "5", "6")
 SWITCH = ("0", "1")
@@ -58,7 +58,7 @@ MOST_THREADS = 1024  # a slip of the keyboard would start as many as the system 
 IMPORTED = time.time()  # about when the files of rlx were read
 
 
-@dataclass(frozen=True)
+@record
 class Settings:
     """One value for each setting."""
 
@@ -98,7 +98,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
 
     One that does not exist, or a wrong value, is an error.
     """
-    known = {f"RLX_{field.name.upper()}": field.name for field in fields(Settings)}
+    known = {f"RLX_{name.upper()}": name for name in fields(Settings)}
     for name in environment:
         if name.startswith("RLX_") and name not in known and name != THREADS:
             near = difflib.get_close_matches(name, known, 1)
@@ -155,7 +155,7 @@ def _read(name: str, wanted: object) -> object:
             return text == "1" if is_switch else Path(os.path.expanduser(str(text))).absolute()
         case "device":
             return None if text is None else str(text)
-    valid = [field.name for field in fields(Settings)]
+    valid = fields(Settings)
     raise ConfigError(f"there is no setting {name!r}", fix=f"use one of {', '.join(valid)}")
 
 
@@ -250,7 +250,7 @@ class Config:
 
     def update(self, **given: object) -> None:
         """Change settings from now on."""
-        values = {field.name: getattr(self._settings, field.name) for field in fields(Settings)}
+        values = {name: getattr(self._settings, name) for name in fields(Settings)}
         self._change(settings_of({**values, **given}))
 
     @contextmanager
@@ -275,7 +275,7 @@ class Config:
         print("\n".join(self._lines()))
 
     def _lines(self) -> Iterator[str]:
-        rows = [(field.name, getattr(self._settings, field.name)) for field in fields(Settings)]
+        rows = [(name, getattr(self._settings, name)) for name in fields(Settings)]
         texts = [str(getattr(value, "text", value)) for _, value in rows]
         wide = max(map(len, texts))
         for (name, value), text in zip(rows, texts, strict=True):

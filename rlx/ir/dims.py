@@ -8,15 +8,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from .errors import SymbolicSizeError
+from .record import field, record
 
 LIKELY = 64  # what a size is taken for where only a guess is needed
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Floor:
     """The floor of a size divided by a number."""
 
@@ -28,7 +28,7 @@ class Floor:
         return self.size.substitute(sizes) // self.divisor
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Least:
     """The lesser of two sizes."""
 
@@ -40,7 +40,7 @@ class Least:
         return minimum(one, other)
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Largest:
     """The largest of some sizes, rounded up to a multiple of a number."""
 
@@ -52,7 +52,7 @@ class Largest:
         return -(-max(concrete(size, sizes) for size in self.of) // self.multiple) * self.multiple
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Symbol:
     """A named size with its inclusive range; `high` None means no bound.
 
@@ -69,7 +69,7 @@ Monomial = tuple[Symbol, ...]  # sorted by name, a symbol as often as its power
 Size: TypeAlias = "int | Dim"
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Dim:
     """A polynomial with integer coefficients.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numbers
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
+
+from .record import fields
 
 SHOWN = (numbers.Number, np.generic, range, slice)  # their texts say all
 
@@ -14,7 +15,7 @@ SHOWN = (numbers.Number, np.generic, range, slice)  # their texts say all
 def exact(value: Any) -> Any:
     """A value together with its type, and with those inside; -0.0 differs from 0.0.
 
-    It looks into tuples, named ones too, frozen sets, and the fields that dataclasses compare.
+    It looks into tuples, named ones too, frozen sets, and the fields of records and dataclasses.
 
     >>> exact(1) == exact(1.0), exact((1, 2)) == exact((True, 2)), exact((1, 2)) == exact((1, 2))
     (False, False, True)
@@ -25,7 +26,5 @@ def exact(value: Any) -> Any:
         return type(value), tuple(map(exact, value))
     if isinstance(value, frozenset):
         return type(value), frozenset(map(exact, value))
-    if is_dataclass(value) and not isinstance(value, type):
-        parts = tuple(exact(getattr(value, f.name)) for f in fields(value) if f.compare)
-        return type(value), value, parts
-    return type(value), value
+    parts = tuple(exact(getattr(value, name)) for name in fields(type(value)))
+    return type(value), value, parts

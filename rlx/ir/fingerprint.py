@@ -9,7 +9,6 @@ import hashlib
 import itertools
 import weakref
 from collections.abc import Callable
-from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from .body import Call
 from .dims import Dim
 from .exact import exact
 from .graph import Constant, Graph, Value
+from .record import fields
 from .types import NAMES, Type
 
 if TYPE_CHECKING:
@@ -135,5 +135,5 @@ def _attr_key(attr: Any, op: Op, number: Number) -> Any:
         case np.dtype():
             return "dtype", NAMES[attr]
     if _is_function(attr):
-        return "python", number(op, attr), repr(exact(attr)) if is_dataclass(attr) else ""
+        return "python", number(op, attr), repr(exact(attr)) if fields(type(attr)) else ""
     return attr

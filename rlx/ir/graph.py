@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from .record import field, record
 from .source import Source
 from .types import Size, Type
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from .op import Op
 
 OPS: dict[str, Op] = {}  # every op by its name; `op.py` fills it
-PRINTERS: list[Callable[[Graph], str]] = []  # `text.py` puts `show` here; it imports this file
 
 
 class Value:
@@ -127,7 +126,7 @@ class Node:
         return f"Node({self.op.name}, {', '.join(str(r.type) for r in self.results)})"
 
 
-@dataclass(frozen=True)
+@record
 class Placed:
     """What makes a graph run on a device: who, and where the user says so."""
 
@@ -145,7 +144,7 @@ def graphs_in(attrs: Any) -> Iterator[Graph]:
             yield from graphs_in(attr)
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class Graph:
     """A function as nodes in order: parameters in, results out, nothing else.
 
@@ -163,7 +162,9 @@ class Graph:
     is_built: ClassVar[bool] = False  # op by op, by the user, rather than recorded
 
     def __str__(self) -> str:
-        return PRINTERS[0](self) if PRINTERS else repr(self)
+        from .text import show  # which imports this file
+
+        return show(self)
 
     def owns(self, value: Value) -> bool:
         """Whether a value is of this graph, or of one of its lineage."""

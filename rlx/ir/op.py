@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,12 +12,13 @@ import numpy as np
 from . import builder
 from .errors import ArgumentError, CallbackError, GradientError, RlxError
 from .graph import OPS, Constant, Graph, Node, Source, Value
+from .record import record
 from .rules import Rules, aligned
 from .source import user_source
 from .types import Type, as_dtype, check_size
 
 
-@dataclass(frozen=True)
+@record
 class Linear:
     """The place of a linear argument in a transpose rule: it has a type but no value."""
 
@@ -55,7 +55,7 @@ def is_linear(operand: object) -> bool:
     return isinstance(operand, Linear)
 
 
-@dataclass(frozen=True)
+@record
 class Sample:
     """One example for the audit: arguments, attributes and results.
 

@@ -7,18 +7,18 @@ class an op is of follows from its body, or its room says so.
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, fields
 
 import numpy as np
 
 from .errors import ArgumentError, DtypeError
+from .record import fields, record
 from .types import DTYPES, NAMES, as_dtype
 
 FLOATS = ("float16", "bfloat16", "float32")
 FLOAT_DTYPES = frozenset(DTYPES[name] for name in FLOATS)  # a policy leaves all others alone
 
 
-@dataclass(frozen=True)
+@record
 class Policy:
     """The dtype for each class of work: float16, bfloat16, float32, or None.
 
@@ -40,10 +40,10 @@ class Policy:
     normalizations: str | None = None
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            given = getattr(self, field.name)
+        for name in fields(self):
+            given = getattr(self, name)
             if given is not None:
-                object.__setattr__(self, field.name, _name_of(field.name, given))
+                object.__setattr__(self, name, _name_of(name, given))
 
     def dtype(self, kind: str) -> np.dtype | None:
         """The dtype for a class of work; None for the widest of the operands."""
@@ -57,7 +57,7 @@ class Policy:
         return known or ",".join(f"{name}={dtype}" for name, dtype in self._given())
 
     def _given(self) -> list[tuple[str, str]]:
-        pairs = [(field.name, getattr(self, field.name)) for field in fields(self)]
+        pairs = [(name, getattr(self, name)) for name in fields(self)]
         return [(name, dtype) for name, dtype in pairs if dtype is not None]
 
     def __repr__(self) -> str:
@@ -117,7 +117,7 @@ def policy_of(given: Policy | str) -> Policy:
     if name in POLICIES:
         return POLICIES[name]
     pairs = [part.partition("=") for part in name.split(",")]
-    classes = {field.name for field in fields(Policy)}
+    classes = set(fields(Policy))
     if name and all(sign and kind.strip() in classes for kind, sign, _ in pairs):
         return Policy(**{kind.strip(): dtype.strip() for kind, _, dtype in pairs})
     near = difflib.get_close_matches(name, POLICIES, 1)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from .errors import ArgumentError, ShapeError
+from .record import record
 from .types import Size
 
 
-@dataclass(frozen=True, init=False)
+@record
 class Mesh:
     """Devices in a grid whose axes have names: `Mesh((2, 4), ("data", "model"))`.
 
@@ -94,7 +94,7 @@ class PartitionSpec(tuple):
         return PartitionSpec, tuple(self)
 
 
-@dataclass(frozen=True)
+@record
 class NamedSharding:
     """How an array lies on the devices of a mesh."""
 
@@ -141,7 +141,7 @@ class NamedSharding:
                 )
 
 
-@dataclass(frozen=True)
+@record
 class Shardings:
     """How the parameters and the results of a graph lie; None where nothing is said."""
 

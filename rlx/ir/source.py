@@ -8,9 +8,10 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+
+from .record import record
 
 HOUSE = __name__.split(".")[0] + "."
 PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
@@ -20,7 +21,7 @@ LIBRARIES = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Source:
     """A line of the user's code."""
 
@@ -78,7 +79,7 @@ def nearest_frames() -> tuple[FrameType | None, FrameType | None]:
 def is_between(frame: FrameType) -> bool:
     """Whether a frame stands between the user's line and rlx, or is of rlx.
 
-    It may be of a library, of code made for rlx, as the `__init__` of a dataclass, or enter the
+    It may be of a library, of code made for rlx, as the `__init__` of a record, or enter the
     `with` blocks of rlx.
     """
     file = frame.f_code.co_filename

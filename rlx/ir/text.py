@@ -21,8 +21,8 @@ import numpy as np
 
 from .dims import Dim, Floor, Least, Symbol
 from .fingerprint import fingerprint
-from .graph import PRINTERS, Constant, Graph, Node, Value
-from .parse import WORDS, parse
+from .graph import Constant, Graph, Node, Value
+from .parser import WORDS, parse
 from .types import LONG, SHORT, Type, is_complex, is_float
 
 __all__ = ["constants", "equal", "parse", "show"]
@@ -42,9 +42,6 @@ def show(graph: Graph, *, sources: bool = True, small: int = SMALL) -> str:
     """Print a graph; with `small=0` every constant by its digest."""
     dims = [_dim_line(s) for s in sorted(_symbols(graph), key=lambda s: s.name)]
     return "\n".join([*dims, *_Printer(sources, small).graph(graph)])
-
-
-PRINTERS.append(show)
 
 
 def constants(graph: Graph, small: int = SMALL) -> dict[str, np.ndarray]:

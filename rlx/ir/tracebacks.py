@@ -13,12 +13,12 @@ import functools
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
 from .config import config
 from .errors import InternalError, RlxError
+from .record import replace
 from .source import PACKAGE, Source, is_between, source_of
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import ml_dtypes
@@ -12,6 +11,7 @@ import numpy as np
 
 from .dims import Dim, Symbol
 from .errors import DtypeError, ShapeError
+from .record import record
 
 SHORT = {
     "bool": "bool",
@@ -236,7 +236,7 @@ def check_size(shape: tuple[Size, ...]) -> tuple[Size, ...]:
     return shape
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Type:
     """The dtype and shape of a value; prints as `f32[3, 4]`.
 

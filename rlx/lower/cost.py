@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from ..ir.dims import likely
+from ..ir.record import field, record
 from .lir.expr import INSTRUCTIONS, Apply, Expr, Guard, Load, Reduce, walk
 from .lir.index import Variable
 from .lir.nests import Nest, is_dense, nests, traffic, trips
@@ -17,7 +17,7 @@ SHORT = 8  # rounds of a loop that fill no vector
 OUTSIDE = ("input", "output", "constant")  # what is touched once in a run, with all the rest
 
 
-@dataclass(frozen=True)
+@record
 class StepCost:
     """The cost of a step, counted for one of the `times` that it runs in a call.
 

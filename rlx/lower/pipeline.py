@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 from ..ir.graph import Graph
 from ..ir.policy import AS_WRITTEN, Policy
+from ..ir.record import record, replace
 from ..ir.text import show
 from ..ir.verify import verify
 from .hir import (
@@ -26,7 +25,7 @@ from .schedule import finish, schedule
 from .target import Target
 
 
-@dataclass
+@record(frozen=False)
 class Lowered:
     """The result of lowering: the program, the graph after each pass, a report."""
 

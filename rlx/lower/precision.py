@@ -6,7 +6,6 @@ import functools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import ml_dtypes
@@ -19,6 +18,7 @@ from ..ir.graph import OPS, Graph, Node, Value
 from ..ir.ops.constant import like, uniform
 from ..ir.ops.convert import convert
 from ..ir.policy import FLOAT_DTYPES, Policy, policy_of
+from ..ir.record import field, record
 from ..ir.types import NAMES, is_inexact, promote
 from .hir.rebuild import again, rebuild
 from .work_class import CONTRACTIONS, CONVERT, EXACT, MOVEMENT, NESTED, work_class
@@ -26,7 +26,7 @@ from .work_class import CONTRACTIONS, CONVERT, EXACT, MOVEMENT, NESTED, work_cla
 Kinds = Counter[tuple[str, str]]
 
 
-@dataclass(frozen=True)
+@record
 class Precise:
     """A graph with the casts of a policy, and their statistics.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
+from ..ir.record import field, record
 from ..ir.types import DTYPES, NAMES, as_dtype
 
 NATIVE, EXPANDED, LIBRARY = "native", "expanded", "library"  # what becomes of an op
@@ -16,7 +16,7 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 HALVES = {"float16": "float32", "bfloat16": "float32"}
 
 
-@dataclass(frozen=True)
+@record
 class Target:
     """The capabilities of a device that lowering depends on."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -17,6 +16,7 @@ import numpy as np
 
 from .. import numpy as rnp
 from ..ir.errors import AttributeValueError, ShapeError
+from ..ir.record import record
 from ..ir.types import as_dtype, is_float, is_integer
 from ..trace.apply import apply, as_operand, as_tensor, operand_type
 from ..trace.arguments import choice, flag, members, pair, wrong
@@ -165,7 +165,7 @@ FLOAT = as_dtype("float32")
 TOP_OF_EIGHT, TOP_OF_FOUR = 448.0, 6.0
 
 
-@dataclass(frozen=True)
+@record
 class BlockScaleConfig:
     """How blocks of numbers are brought to few bits.
 

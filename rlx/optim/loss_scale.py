@@ -16,11 +16,11 @@ gradients are then not lost in float16, whose least number is 6e-8.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 from .. import numpy as rnp
 from ..ir.errors import AttributeValueError
+from ..ir.record import record, replace
 from ..ir.types import is_inexact
 from ..trace import pytree
 from ..trace.axes import number
@@ -89,7 +89,7 @@ class _Scaling:
         return pytree.map(divide, tree)
 
 
-@dataclass(frozen=True)
+@record
 class StaticLossScale(_Scaling):
     """A scale that stays the same.
 
@@ -110,7 +110,7 @@ class StaticLossScale(_Scaling):
         return self
 
 
-@dataclass(frozen=True)
+@record
 class DynamicLossScale(_Scaling):
     """A scale that grows while gradients are finite, and shrinks when they are not.
 

@@ -11,18 +11,18 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 from ..backends.backend import Executable
 from ..backends.locks import Turns, hold_in_forks
 from ..ir.config import config
+from ..ir.record import field, record
 
 # Held while anything is compiled. Little is lost, for LLVM works on all cores for one program.
 compiling = hold_in_forks(1, Turns())
 
 
-@dataclass(frozen=True)
+@record
 class CacheStats:
     """How often the cache was asked, and what it holds."""
 
@@ -135,7 +135,7 @@ PATIENCE = 10.0
 _awaited: dict[int, _Flight] = {}  # what threads wait for, by their numbers
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class _Flight:
     """Something that a thread makes."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from ..ir.errors import ArgumentError
 from ..ir.graph import Graph
 from ..ir.memory import Memory
 from ..ir.policy import AS_WRITTEN, Policy
+from ..ir.record import field, record, replace
 from ..ir.tracebacks import hide_frames
 from ..ir.types import Type
 from ..trace.array import Array
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 
-@dataclass(frozen=True)
+@record
 class Cost:
     """Work and memory of one call.
 
@@ -53,7 +53,7 @@ class Cost:
     peak_bytes: int
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class CompiledGraph:
     """A graph compiled for a device; call it with one array for each parameter.
 

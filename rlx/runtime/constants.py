@@ -7,7 +7,6 @@ order in which they read them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from ..ir.bind import bind_sizes, is_symbolic
 from ..ir.dims import Dim
 from ..ir.graph import Graph, Value
 from ..ir.policy import AS_WRITTEN
+from ..ir.record import record, replace
 from ..ir.types import Type
 from ..trace.array import Array
 from .arrays import prepare
@@ -24,7 +24,7 @@ from .precision import prepared
 from .session import CompileOptions, Session
 
 
-@dataclass(frozen=True)
+@record
 class FixedGraph:
     """A graph that is compiled for fixed parameters, and wants their arrays.
 

@@ -13,20 +13,15 @@ RLX_DUMP=dir writes the same to files, a folder for each compile, whatever RLX_D
 
 from __future__ import annotations
 
-import bdb
-import cmd
 import functools
 import io
-import pprint
 import re
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any, final
 
 import numpy as np
@@ -34,153 +29,14 @@ import numpy as np
 from ..backends.backend import Executable
 from ..ir.config import Config, config
 from ..ir.errors import ConfigError
-from ..ir.graph import Graph, Source
-from ..ir.source import PACKAGE
-from ..ir.text import constants
-from ..ir.text import show as graph_text
+from ..ir.graph import Graph
 from ..ir.tracebacks import boundary
-from ..trace import pytree
 from ..trace.callback import debug_callback, debug_print
 from ..trace.make_graph import trace
-from ..trace.operators import Operators
 
 PROGRAM_STAGES = {"lir": 5, "llvm": 6, "assembly": 6, "hlo": 6}  # those not named here are graphs
 SUFFIXES = {"llvm": "ll", "assembly": "s"}
 SLOW = 2.0  # seconds of a compile after which a line says that it goes on
-
-
-# -- `rlx.debug.breakpoint`: stop where a program comes by, and look at its numbers ----------------
-
-
-KEPT = 5  # frames above the breakpoint
-
-
-@dataclass(frozen=True)
-class _Frame:
-    """A frame of the user's code: its line, its variables, and what else its code can see."""
-
-    source: Source
-    variables: dict[str, Any]
-    outside: dict[str, Any]
-
-
-def debug_breakpoint(*, num_frames: int = KEPT) -> None:
-    """Stop here when the program runs, and ask on the terminal what to look at.
-
-    The variables of the frame are shown as NumPy arrays with the numbers of this run, from
-    compiled code too, once for each member under vmap. Type `help` for the commands, `c` to go
-    on, `q` to end the program by raising `bdb.BdbQuit`.
-    """
-    frames = _frames(sys._getframe(1), num_frames)
-    leaves, tree = pytree.flatten([f.variables for f in frames])
-    is_array = [isinstance(x, Operators | np.ndarray | np.generic) for x in leaves]
-
-    def stop(*arrays: np.ndarray) -> None:
-        given = iter(arrays)
-        full = [next(given) if a else x for x, a in zip(leaves, is_array, strict=True)]
-        variables = pytree.unflatten(tree, full)
-        pairs = zip(frames, variables, strict=True)
-        _Prompt([_Frame(f.source, v, f.outside) for f, v in pairs]).cmdloop()
-
-    debug_callback(stop, *(x for x, a in zip(leaves, is_array, strict=True) if a))
-
-
-def _frames(frame: FrameType | None, count: int) -> list[_Frame]:
-    """The frames of the user's code, the innermost first."""
-    found: list[_Frame] = []
-    while frame is not None and len(found) < count:
-        code = frame.f_code
-        if not code.co_filename.startswith(PACKAGE):
-            source = Source(code.co_filename, frame.f_lineno, code.co_name)
-            is_module = frame.f_locals is frame.f_globals
-            variables = {} if is_module else dict(frame.f_locals)
-            found.append(_Frame(source, variables, frame.f_globals))
-        frame = frame.f_back
-    return found
-
-
-@final
-class _Prompt(cmd.Cmd):
-    """The commands, those of pdb that make sense where nothing can be changed."""
-
-    prompt = "(rlx) "
-
-    def __init__(self, frames: list[_Frame]) -> None:
-        super().__init__(stdin=sys.stdin, stdout=sys.stdout)
-        self.use_rawinput = sys.stdin is sys.__stdin__
-        self._frames, self._depth = frames, 0
-        self.intro = f"breakpoint at {frames[0].source}" if frames else "breakpoint"
-
-    def _evaluate(self, text: str) -> Any:
-        frame = self._frames[self._depth]
-        return eval(text, {**frame.outside, **frame.variables})
-
-    def _show(self, text: str, show: Any) -> None:
-        try:
-            self.stdout.write(f"{show(self._evaluate(text))}\n")
-        except Exception as error:  # the user mistyped: say so and ask again
-            self.stdout.write(f"{type(error).__name__}: {error}\n")
-
-    def default(self, line: str) -> None:
-        """Evaluate what is no command."""
-        if line == "EOF":
-            raise bdb.BdbQuit
-        self._show(line, repr)
-
-    def emptyline(self) -> bool:
-        """Ask again."""
-        return False
-
-    def do_p(self, line: str) -> None:
-        """Print an expression: p x.shape."""
-        self._show(line, repr)
-
-    def do_pp(self, line: str) -> None:
-        """Print an expression over several lines."""
-        self._show(line, pprint.pformat)
-
-    def do_locals(self, line: str) -> None:
-        """Print the names of the variables."""
-        self.stdout.write(" ".join(self._frames[self._depth].variables) + "\n")
-
-    def do_where(self, line: str) -> None:
-        """Print the frames, the innermost last."""
-        for i, frame in reversed(list(enumerate(self._frames))):
-            self.stdout.write(f"{'>' if i == self._depth else ' '} {frame.source}\n")
-
-    def do_up(self, line: str) -> None:
-        """Go to the frame that called this one."""
-        self._go(1)
-
-    def do_down(self, line: str) -> None:
-        """Go to the frame that this one called."""
-        self._go(-1)
-
-    def _go(self, by: int) -> None:
-        if 0 <= self._depth + by < len(self._frames):
-            self._depth += by
-        self.stdout.write(f"> {self._frames[self._depth].source}\n")
-
-    def do_continue(self, line: str) -> bool:
-        """Go on."""
-        return True
-
-    def do_quit(self, line: str) -> None:
-        """End the program."""
-        raise bdb.BdbQuit
-
-    do_bt = do_w = do_where
-    do_u, do_d, do_c, do_cont, do_q, do_exit = (
-        do_up,
-        do_down,
-        do_continue,
-        do_continue,
-        do_quit,
-        do_quit,
-    )
-
-
-# -- what compiles do ------------------------------------------------------------------------------
 
 
 @final
@@ -198,7 +54,17 @@ class Debug:
 
     print = staticmethod(debug_print)
     callback = staticmethod(debug_callback)
-    breakpoint = staticmethod(debug_breakpoint)
+
+    def breakpoint(self, *, num_frames: int = 5) -> None:
+        """Stop here when the program runs, and ask on the terminal what to look at.
+
+        The variables of the frame are shown as NumPy arrays with the numbers of this run, from
+        compiled code too, once for each member under vmap. Type `help` for the commands, `c` to go
+        on, `q` to end the program by raising `bdb.BdbQuit`.
+        """
+        from ..trace.breakpoint import stop_here  # with the debugger of Python, which few need
+
+        stop_here(num_frames)
 
     @contextmanager
     def __call__(self, level: int = 1, **settings: object) -> Iterator[Config]:
@@ -239,7 +105,7 @@ def show(fn: Callable[..., Any], *, file: Any = None) -> Callable[..., None]:
     @boundary
     @functools.wraps(fn)
     def shown(*args: Any, **kwargs: Any) -> None:
-        print(graph_text(trace(fn, args, kwargs).graph), file=file)
+        print(trace(fn, args, kwargs).graph, file=file)
 
     return shown
 
@@ -328,8 +194,10 @@ def dump(name: str, graph: Graph, device: str, key: str, executable: Executable 
     """Write all stages to a folder of RLX_DUMP; without an executable the graph alone."""
     if config.dump is None:
         return
+    from ..ir.text import constants  # with the parser, which few programs need
+
     folder = config.dump / f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', name)}_{device}_{key[:8]}"
-    stages = executable.stages if executable else {"hir": graph_text(graph)}
+    stages = executable.stages if executable else {"hir": str(graph)}
     files = {
         f"{i:02}_{stage.replace(' ', '_')}.{SUFFIXES.get(stage, 'txt')}": text.encode()
         for i, (stage, text) in enumerate(stages.items())

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from ..ir.graph import Graph, Value, graphs_in
 from ..ir.op import Op
 from ..ir.ops.movement import broadcast
 from ..ir.policy import AS_WRITTEN
+from ..ir.record import record
 from ..ir.types import is_complex
 from ..trace import short_ways
 from ..trace.array import Array
@@ -33,7 +33,7 @@ COMPILED = ("contractions", "normalizations", "pointwise", "reductions", "transc
 AS_IT_IS = CompileOptions(precision=AS_WRITTEN)  # policies are for what the user compiles
 
 
-@dataclass
+@record(frozen=False)
 class _Kind:
     """Calls of one op on arrays of the same types; `work` is that of one, `done` that of all."""
 

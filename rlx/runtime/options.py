@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ..ir.bind import is_symbolic
@@ -12,13 +11,14 @@ from ..ir.body import Call
 from ..ir.errors import ArgumentError, StaticArgumentError
 from ..ir.graph import Graph
 from ..ir.policy import Policy, policy_of
+from ..ir.record import fields, record, replace
 from .sizes import Buckets
 
 DETERMINISTIC = (None, "batch")
 TIERS = ("auto", "fast", "max")
 
 
-@dataclass(frozen=True)
+@record
 class CompileOptions:
     """What one compile may choose.
 
@@ -88,7 +88,7 @@ def options_of(given: CompileOptions | Mapping[str, Any] | None) -> CompileOptio
     """
     if isinstance(given, CompileOptions):
         return given
-    names = [field.name for field in fields(CompileOptions)]
+    names = fields(CompileOptions)
     if given is None:
         return CompileOptions()
     if not isinstance(given, Mapping):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..backends.backend import Executable
@@ -13,7 +12,7 @@ from ..ir.config import config
 from ..ir.errors import ArgumentError
 from ..ir.graph import Graph
 from ..ir.policy import AS_WRITTEN, Policy, policy_of
-from ..ir.text import show
+from ..ir.record import replace
 
 if TYPE_CHECKING:
     from ..lower.precision import Precise
@@ -71,7 +70,7 @@ def told_of(executable: Executable, recorded: Callable[[], Graph], policy: Polic
         return make_report() if made.graph is graph else f"{made.told}\n{make_report()}"
 
     def stages() -> dict[str, str]:
-        first, rest = show(recorded()), make_stages()
+        first, rest = str(recorded()), make_stages()
         return rest if rest.get("hir") == first else {"recorded": first, **rest}
 
     return replace(executable, make_report=report, make_stages=stages)

@@ -9,7 +9,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -22,6 +21,7 @@ from ..ir.errors import ArgumentError, DeviceMismatchError, SymbolicSizeError
 from ..ir.fingerprint import fingerprint
 from ..ir.graph import Graph
 from ..ir.policy import Policy, policy_of
+from ..ir.record import replace
 from ..ir.sharding import Shardings
 from ..lower.target import Target
 from ..trace.array import Array

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import ml_dtypes
@@ -16,6 +15,7 @@ from ..ir.builder import build
 from ..ir.errors import ArgumentError, RlxError
 from ..ir.graph import OPS, Graph
 from ..ir.op import Op, Sample
+from ..ir.record import field, record
 from ..ir.tracebacks import boundary
 from ..ir.types import Type, as_dtype, is_bool, is_complex, is_inexact, is_integer, type_of
 from ..lower.target import EXPANDED, LIBRARY, NATIVE
@@ -31,7 +31,7 @@ SWEPT = ("bool", "int8", "int32", "uint8", "uint32", "int64", "float16", "bfloat
 SWEPT = (*SWEPT, "float64", "complex64", "complex128")
 
 
-@dataclass(frozen=True)
+@record
 class Case:
     """One sample of an op, with random numbers where it gives shapes."""
 
@@ -128,7 +128,7 @@ def tolerance_of(*types: Type) -> float:
 TOLD = {NATIVE: "native", EXPANDED: "written in simpler ops", LIBRARY: "on the host, by a library"}
 
 
-@dataclass(frozen=True)
+@record
 class Support:
     """Whether a device runs a function, and what becomes of each op; it is true if so.
 

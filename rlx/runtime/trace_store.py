@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from ..backends.backend import Lasting
 from ..backends.disk import EVERYTHING, disk_cache, hashed, sources
 from ..ir.config import config
 from ..ir.graph import Graph, Value
+from ..ir.record import record, replace
 from ..ir.types import Type, as_dtype
 from ..trace import pytree
 from ..trace.array import Array
@@ -31,7 +31,7 @@ Known = tuple[str, tuple[int, ...]]  # a type as plain data
 Content = tuple[Known, bytes]  # an array as plain data
 
 
-@dataclass(frozen=True)
+@record
 class Recalled:
     """A recorded function without its graph.
 

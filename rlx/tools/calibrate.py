@@ -13,7 +13,6 @@ import platform
 import time
 import timeit
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from ..ir.builder import build
 from ..ir.errors import RlxError
 from ..ir.graph import OPS, Graph, Value
 from ..ir.policy import AS_WRITTEN
+from ..ir.record import record
 from ..ir.types import as_dtype, is_integer, type_of
 from ..runtime.session import CompileOptions, Session, default_session
 from ..trace.array import Array
@@ -204,7 +204,7 @@ def _timed(run: Callable[[], Any]) -> float:
 # -- the programs ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@record
 class _Probe:
     """A small program that does so much of a kind of work, as `Rates` counts it."""
 

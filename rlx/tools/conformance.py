@@ -6,7 +6,6 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -15,6 +14,7 @@ from ..ir.errors import ArgumentError, DivergenceError, RlxError, UnsupportedDty
 from ..ir.graph import OPS, Graph
 from ..ir.interpret import interpret
 from ..ir.op import Op
+from ..ir.record import field, record
 from ..ir.types import NAMES
 from ..runtime.compiled import CompiledGraph
 from ..runtime.session import CompileOptions, Session
@@ -24,7 +24,7 @@ TOGETHER = 32  # samples that are compiled before they run
 ON_HOST = re.compile(r"library: on the host")
 
 
-@dataclass(frozen=True)
+@record
 class Outcome:
     """What became of one sample in one dtype.
 
@@ -41,7 +41,7 @@ class Outcome:
     on_host: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class Conformance:
     """What a device runs, sample by sample."""
 
@@ -81,7 +81,7 @@ class Conformance:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True)
+@record
 class _Sample:
     case: Case
     number: int
@@ -93,7 +93,7 @@ class _Sample:
         return graph_of(self.case.op, self.arrays, self.case.attrs)
 
 
-@dataclass
+@record(frozen=False)
 class _Audit:
     session: Session
     options: CompileOptions

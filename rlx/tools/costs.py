@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
 from ..ir.dims import likely
 from ..ir.errors import DeviceUnavailable, RlxError
 from ..ir.graph import Graph
+from ..ir.record import record, replace
 from ..ir.tracebacks import boundary
 from ..runtime.devices import devices
 from ..runtime.precision import prepared
@@ -49,7 +49,7 @@ INSTEAD = {
 FACTORIZATIONS = ("direct", "iterative")
 
 
-@dataclass(frozen=True)
+@record
 class Curve:
     """Seconds by size: pairs in rising order."""
 
@@ -71,7 +71,7 @@ class Curve:
         return low[1] * (high[1] / low[1]) ** share
 
 
-@dataclass(frozen=True)
+@record
 class Rates:
     """What was measured of a device.
 
@@ -115,7 +115,7 @@ class Rates:
         return curve.seconds(max(nbytes, curve.points[0][0])) if curve else 0.0
 
 
-@dataclass(frozen=True)
+@record
 class Prediction:
     """The seconds of a call, and of which parts they consist.
 
@@ -167,7 +167,7 @@ def predict(
 HOST = "cpu"
 
 
-@dataclass(frozen=True)
+@record
 class Candidate:
     """A device, and what is predicted of it; or why it cannot run the function."""
 
@@ -176,7 +176,7 @@ class Candidate:
     reason: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class Explanation:
     """The devices, the fastest first, those that cannot run the function last."""
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ..ir.record import record
 from ..runtime.devices import block_until_ready
 from ..runtime.options import check_whole
 from ..trace.arguments import callable_of, members
 
 
-@dataclass(frozen=True)
+@record
 class Tick:
     """A moment of a monotonic clock.
 

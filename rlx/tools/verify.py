@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, overload
 
 import ml_dtypes
@@ -21,6 +20,7 @@ from ..ir.graph import Graph, Node, Value
 from ..ir.interpret import interpret, watched
 from ..ir.number_check import described
 from ..ir.policy import AS_WRITTEN
+from ..ir.record import record, replace
 from ..ir.text import show
 from ..ir.tracebacks import boundary
 from ..ir.types import as_dtype, is_complex, is_inexact, type_of
@@ -42,7 +42,7 @@ PLAIN = CompileOptions(precision=AS_WRITTEN)  # the meaning of a graph is what w
 SUMS = (Contract, Reduce, Scan, Scatter)
 
 
-@dataclass(frozen=True)
+@record
 class Verification:
     """What agreed: for each device the largest difference, in units of the tolerance."""
 
@@ -56,7 +56,7 @@ class Verification:
         return f"{agree}; largest difference / tolerance: {found}"
 
 
-@dataclass(frozen=True)
+@record
 class _Run:
     """One run of an op with its numbers."""
 
@@ -323,7 +323,7 @@ def _told(
 # -- how far two arrays are apart, in units of what rounding explains ---------------------------
 
 
-@dataclass(frozen=True)
+@record
 class Tolerance:
     """What may differ: `rtol` of the scale, and `atol`.
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import optree
 
+from ..ir.record import record
 from .arguments import flag, members, wrong
 
 
-@dataclass(frozen=True)
+@record
 class SequenceKey:
     """A place in a list or a tuple."""
 
@@ -20,7 +20,7 @@ class SequenceKey:
         return f"[{self.idx!r}]"
 
 
-@dataclass(frozen=True)
+@record
 class DictKey:
     """A key of a dict."""
 
@@ -30,7 +30,7 @@ class DictKey:
         return f"[{self.key!r}]"
 
 
-@dataclass(frozen=True)
+@record
 class GetAttrKey:
     """An attribute of an object, or a field of a named tuple."""
 
@@ -40,7 +40,7 @@ class GetAttrKey:
         return f".{self.name}"
 
 
-@dataclass(frozen=True)
+@record
 class FlattenedIndexKey:
     """A child, by number, of an object that was registered without names."""
 

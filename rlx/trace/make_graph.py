@@ -10,7 +10,6 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from ..ir import builder
 from ..ir.dims import Dim, dim
 from ..ir.errors import ArgumentError, ConcretizationError, DonatedError, RlxError, StructureError
 from ..ir.graph import Graph, Value
+from ..ir.record import record
 from ..ir.source import at
 from ..ir.tracebacks import boundary, raised_in_python, user_source_in
 from ..ir.types import Type, as_dtype
@@ -35,7 +35,7 @@ from .operators import Operators
 from .tensor import TracedTensor, fix_for
 
 
-@dataclass(frozen=True)
+@record
 class Traced:
     """A recorded function.
 

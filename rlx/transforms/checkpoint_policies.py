@@ -7,10 +7,10 @@ are stored. All others are recomputed from these. The policies are those of JAX.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from ..ir.graph import OPS
+from ..ir.record import record
 
 Policy = Callable[..., Any]
 
@@ -59,7 +59,7 @@ checkpoint_dots = dots_saveable
 checkpoint_dots_with_no_batch_dims = dots_with_no_batch_dims_saveable
 
 
-@dataclass(frozen=True)
+@record
 class _Names:
     """A policy by names: whether to store `listed` names, and values without one."""
 
@@ -73,7 +73,7 @@ class _Names:
         return (attrs["name"] in self.names) == self.listed
 
 
-@dataclass(frozen=True)
+@record
 class _Either:
     first: Policy
     second: Policy

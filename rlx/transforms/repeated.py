@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -19,6 +18,7 @@ import numpy as np
 from ..ir.builder import current
 from ..ir.config import Settings, config
 from ..ir.policy import AS_WRITTEN
+from ..ir.record import record
 from ..runtime import MISS, default_device
 from ..runtime.cache import clear_all
 from ..runtime.session import CompileOptions
@@ -43,7 +43,7 @@ Lent = Callable[[Place, int], bool]  # of an argument, and how many there are by
 
 
 @final
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class _Entry:
     """A kept recording: its functions, its guards, and the call path to its code."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from ..ir import builder
 from ..ir.errors import ArgumentError, ShapeError
+from ..ir.record import record
 from ..ir.tracebacks import boundary
 from ..trace import pytree
 from ..trace.apply import as_operand, as_tensor, operand_type
@@ -70,7 +70,7 @@ def _closed_solver(
     return explicit
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class _System:
     """A linear map, its transpose, and their solvers, functions of `outside` and x."""
 

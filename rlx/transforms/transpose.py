@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from ..ir.body import Concat, Gather, Move, Pointwise, Reduce, View
 from ..ir.builder import build, heed, inline
@@ -16,6 +15,7 @@ from ..ir.graph import OPS, Graph, Node, Value
 from ..ir.op import Linear
 from ..ir.ops.constant import SCALAR, like, uniform
 from ..ir.ops.control import filled, pick
+from ..ir.record import record
 from ..ir.source import at
 from .jvp import expanded
 from .linearize import split_graph
@@ -45,7 +45,7 @@ class Mask:
         return self._value
 
 
-@dataclass(frozen=True)
+@record
 class Masked:
     """A cotangent that is to be zero outside of its mask.
 

@@ -6,13 +6,13 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 from ..ir.body import Call
 from ..ir.builder import build, inline, rewrite
 from ..ir.errors import ArgumentError, AxisError, ShapeError, UnsupportedOp
 from ..ir.graph import OPS, Graph, Node, Value
+from ..ir.record import record
 from ..ir.rules import spread
 from ..ir.tracebacks import boundary
 from ..ir.types import Size, Type
@@ -42,7 +42,7 @@ def batching(axis_name: Any, size: Size) -> Iterator[None]:
         _axis.reset(token)
 
 
-@dataclass(frozen=True)
+@record
 class Engine:
     """The engine for rules of nested graphs, which remembers the name of the batch.
 

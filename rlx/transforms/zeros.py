@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 
 from ..ir.errors import GradientError
+from ..ir.record import record
 from ..ir.types import Type, is_inexact
 from ..trace import pytree
 from ..trace.apply import as_operand, operand_type
@@ -16,7 +16,7 @@ from ..trace.array import Array
 from ..trace.host import is_python_scalar
 
 
-@dataclass(frozen=True)
+@record
 class SymbolicZero:
     """A symbolic zero tangent or cotangent, for a rule with `symbolic_zeros`."""
 
@@ -33,7 +33,7 @@ class SymbolicZero:
         return self.type.dtype
 
 
-@dataclass(frozen=True)
+@record
 class CustomVJPPrimal:
     """An argument of a forward rule, and whether it is differentiated."""
 

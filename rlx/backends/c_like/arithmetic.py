@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ...ir.record import record
 from ...ir.types import as_dtype, is_float
 from ...lower.lir.expr import Apply, Const, Expr, const
 from ...lower.lir.instructions import NUMPY
@@ -16,7 +16,7 @@ from .dialect import Dialect, register
 BOOL = as_dtype("bool")
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class Given(Expr):
     """What a variable of the kernel's text holds."""
 
@@ -33,7 +33,7 @@ def _operator(instruction: str, dtype: np.dtype | None = None) -> Callable[[Numb
     return lambda x, other: x.do(instruction, other, dtype=dtype)
 
 
-@dataclass(frozen=True)
+@record
 class Number:
     """An expression with Python's operators; numbers beside it take its dtype."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from ...ir.errors import UnsupportedOp
+from ...ir.record import field, record
 from ...lower.lir.expr import Expr, walk
 from ...lower.lir.index import Index, Variable
 from ...lower.lir.program import Buffer, Store
@@ -16,7 +16,7 @@ from .geometry import Axes, Grid
 from .scalars import Functions, Scalars
 
 
-@dataclass(frozen=True)
+@record
 class Written:
     """A kernel's lines, and what it is bound to.
 
@@ -31,7 +31,7 @@ class Written:
     numbers: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
+@record
 class Setting:
     """What all kernels of a program share.
 
@@ -43,7 +43,7 @@ class Setting:
     moved: Callable[[Buffer], bool]
 
 
-@dataclass
+@record(frozen=False)
 class Body:
     """A kernel while it is written, and the buffers it is bound to, in order."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from ...ir.record import record
 from ...ir.types import as_dtype
 
 FLOAT32, INT32, INT64 = as_dtype("float32"), as_dtype("int32"), as_dtype("int64")
@@ -20,7 +20,7 @@ def register(dtype: np.dtype) -> np.dtype:
     return FLOAT32 if dtype in HALVES else dtype
 
 
-@dataclass(frozen=True)
+@record
 class Parameter:
     """An array a kernel is given, by its numbers' dtype.
 
@@ -38,7 +38,7 @@ class Parameter:
         return f"{self.name}_at"
 
 
-@dataclass(frozen=True)
+@record
 class LocalArray:
     """Memory that the threads of a group share, of a register's dtype."""
 
@@ -47,7 +47,7 @@ class LocalArray:
     count: int
 
 
-@dataclass(frozen=True)
+@record
 class Signature:
     """What stands around the lines of a kernel.
 
@@ -61,7 +61,7 @@ class Signature:
     threads: tuple[int, int, int] = (1, 1, 1)
 
 
-@dataclass(frozen=True)
+@record
 class Limits:
     """What a device can do at once.
 

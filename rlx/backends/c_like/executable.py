@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
 
 from ...ir.graph import Graph
 from ...ir.memory import Memory
+from ...ir.record import replace
 from ...ir.types import DTYPES
 from ...lower.cost import work
 from ...lower.lir.program import LibraryCall, Program

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from ...ir.record import record
 from ...lower.lir.index import Variable
 from .dialect import Limits
 from .scalars import Scalars
@@ -16,7 +16,7 @@ SQUARE = 32  # threads along a side
 Axes = tuple[int, int, int]
 
 
-@dataclass(frozen=True)
+@record
 class Grid:
     """Groups of threads along three axes, and how the loops' values follow from them.
 
@@ -85,7 +85,7 @@ class Grid:
         return [] if is_whole else [f"{name} < {writer.whole(count)}"]
 
 
-@dataclass(frozen=True)
+@record
 class Groups:
     """Groups that are numbered along all axes together."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
 from ...ir.dims import Dim
+from ...ir.record import field, record
 from ...ir.types import Type
 from ...lower.lir.canonical import canonical
 from ...lower.lir.program import (
@@ -44,7 +44,7 @@ from .sorting import write_sort
 ALIGNMENT = 256  # of buffers that are added to an arena
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class KernelText:
     """A kernel that launches share: its name in the program, its text, what it calls."""
 
@@ -54,7 +54,7 @@ class KernelText:
     called: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Launch:
     """Run a kernel on buffers, in the order of its parameters, with its numbers."""
 
@@ -84,7 +84,7 @@ class LibraryProduct(Protocol):
 Claim = Callable[[Contraction], LibraryProduct | None]
 
 
-@dataclass(frozen=True)
+@record
 class Product:
     """A call of the library; its buffers are both operands and the sums."""
 
@@ -92,7 +92,7 @@ class Product:
     buffers: tuple[Buffer, ...]
 
 
-@dataclass
+@record(frozen=False)
 class Plan:
     """A program and the launches of its steps, or none for the runner's.
 
@@ -167,7 +167,7 @@ def plan(
     return _Planner(program, dialect, claim, kernels or Kernels(dialect)).run()
 
 
-@dataclass
+@record(frozen=False)
 class _Planner:
     program: Program
     dialect: Dialect

@@ -7,8 +7,8 @@ slow, each reads what it needs by itself, for a larger block.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from ...ir.record import record
 from ...lower.lir.expr import Expr, Load, accumulated, apply
 from ...lower.lir.index import Variable, as_index
 from ...lower.lir.program import Buffer, Contraction
@@ -24,7 +24,7 @@ ALONE = (8, 4)  # the same of one that shares nothing
 DEPTH = 16  # of what a group reads at once
 
 
-@dataclass(frozen=True)
+@record
 class Tile:
     """One side of a matrix: threads of a group, what each computes, tiles."""
 

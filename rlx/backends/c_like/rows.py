@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from contextlib import AbstractContextManager
-from dataclasses import replace
 
+from ...ir.record import replace
 from ...ir.types import SHORT, neutral
 from ...lower.lir.expr import Load, Reduce, unconditional, walk
 from ...lower.lir.index import Variable

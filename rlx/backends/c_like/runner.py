@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ...ir.dims import quotient
+from ...ir.record import record
 from ...lower.lir.program import (
     BranchStep,
     Buffer,
@@ -58,7 +58,7 @@ class Machine(Protocol):
 Places = dict[Buffer, Place]
 
 
-@dataclass
+@record(frozen=False)
 class Runner:
     """Runs the programs of a plan on a machine.
 
@@ -79,7 +79,7 @@ class Runner:
         _Frame(self, bound, arena, 0).run(program)
 
 
-@dataclass
+@record(frozen=False)
 class _Frame:
     """A program while it runs: where its buffers lie."""
 

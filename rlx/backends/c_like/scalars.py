@@ -6,12 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from ...ir.dims import is_at_least
 from ...ir.errors import UnsupportedOp
+from ...ir.record import field, record
 from ...ir.types import SHORT, as_dtype, is_float, neutral
 from ...lower.lir.expr import Apply, Const, Expr, Guard, IndexValue, Load, Reduce, walk
 from ...lower.lir.index import Atom, Index, Loaded, Quotient, Variable
@@ -24,7 +24,7 @@ LONGEST = 100  # characters of an expression that gets no line of its own
 BOOL, UINT16 = as_dtype("bool"), as_dtype("uint16")
 
 
-@dataclass
+@record(frozen=False)
 class Functions:
     """The functions that the kernels of a text call, each after those it calls."""
 
@@ -74,7 +74,7 @@ class Functions:
         return [self.texts[name] for name in found]
 
 
-@dataclass
+@record(frozen=False)
 class Scope:
     """Lines of a block, the expressions that have names there, and its loop variables.
 

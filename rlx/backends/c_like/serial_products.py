@@ -9,8 +9,8 @@ are fewer columns than a vector has, rows and columns change their parts.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from ...ir.record import record
 from ...lower.lir.expr import Expr, accumulated, apply, is_view, load_of
 from ...lower.lir.index import Variable
 from ...lower.lir.program import Contraction
@@ -24,7 +24,7 @@ MOST_ROWS, MOST_COLUMNS, MOST_DEPTH = 96, 256, 256  # of a tile
 Operand = tuple[str, Expr, Variable]
 
 
-@dataclass(frozen=True)
+@record
 class Side:
     """Rows or columns of a product: what a block and a tile have of them."""
 

@@ -7,7 +7,6 @@ import functools
 import itertools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import llvmlite
@@ -18,6 +17,7 @@ from ...ir.config import config
 from ...ir.dims import Dim, Symbol, concrete, likely
 from ...ir.errors import InternalError
 from ...ir.graph import Graph
+from ...ir.record import replace
 from ...ir.types import Type
 from ...lower.cost import work
 from ...lower.lir.program import Program

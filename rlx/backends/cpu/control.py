@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ...ir.dims import Size, quotient
+from ...ir.record import record
 from ...lower.lir.program import Buffer, Carry, RepeatStep
 from .llvm.text import Function, Module
 from .loops.kernels import Layout
 from .runtime.polls import checked, is_due, leave_if_stopped, poll
 
 
-@dataclass(frozen=True)
+@record
 class Part:
     """What belongs to a thread of a divided loop, in the function with its number."""
 
@@ -29,7 +29,7 @@ class Part:
         return f.offset(pointer, "i8", f.emit(f"mul i64 %part, {nbytes}"))
 
 
-@dataclass
+@record(frozen=False)
 class Targets:
     """Where the rounds of a loop write: to `even` and `odd` in turn."""
 

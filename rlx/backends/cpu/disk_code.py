@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +20,7 @@ from ...ir.fingerprint import lasting_fingerprint
 from ...ir.graph import OPS, Graph
 from ...ir.op import Op
 from ...ir.ops.custom import Rule
+from ...ir.record import field, fields, record
 from ...ir.types import as_dtype
 from ...lower.target import Target
 from ..disk import disk_cache, hashed, sources
@@ -34,7 +34,7 @@ from .products.tune import Tuned, tunes
 Arrays = Callable[[], dict[bytes, np.ndarray]]
 
 
-@dataclass(frozen=True)
+@record
 class Code:
     """A compiled program.
 
@@ -134,7 +134,7 @@ def _constants(graph: Graph) -> dict[bytes, np.ndarray]:
 
 def facts(target: Target) -> list[object]:
     """The fields of a target, sets in order: theirs differs from process to process."""
-    found = [getattr(target, field.name) for field in fields(target)]
+    found = [getattr(target, name) for name in fields(target)]
     return [sorted(x) if isinstance(x, frozenset) else x for x in found]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from ...ir.record import record
 from ...ir.types import Type
 from ...lower.lir.access import reads, times, writes
 from ...lower.lir.expr import Load
@@ -14,7 +14,7 @@ from ...lower.schedule.loops import expressions
 from ...lower.schedule.rows import is_same_block
 
 
-@dataclass(frozen=True)
+@record
 class Lifetimes:
     """When the inputs and the outputs of a program are used.
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
+from ...ir.record import field, record
 from ...lower.lir.program import Buffer
 from .llvm.text import Function, Module
 from .loops.kernels import Layout
@@ -22,7 +22,7 @@ _PRODUCT = re.compile(r"@product_(\d+)_")
 _SLOT = re.compile(r"%slot_(\d+)_")
 
 
-@dataclass(frozen=True)
+@record
 class Written:
     """What was written for a step: a function, and how it is called.
 
@@ -37,7 +37,7 @@ class Written:
     scratch: int
 
 
-@dataclass
+@record(frozen=False)
 class EqualKernels:
     """The kernels of a module by their texts.
 

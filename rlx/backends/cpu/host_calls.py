@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,6 +12,7 @@ from ...ir.bind import concrete_attr, concrete_type
 from ...ir.dims import Size, concrete
 from ...ir.graph import Source
 from ...ir.op import Op
+from ...ir.record import record
 from ...ir.types import Type
 from ...lower.lir.expr import Accumulated, Apply, Load
 from ...lower.lir.index import Index, Variable
@@ -21,7 +21,7 @@ from ...lower.lir.program import Buffer, Contraction, LibraryCall
 Sizes = dict[str, int]
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class OpCall:
     """Call the NumPy reference of an op on whole buffers.
 
@@ -64,7 +64,7 @@ def op_call(step: LibraryCall) -> OpCall:
     return OpCall(step.op, step.attrs, types, len(step.inputs), step.source)
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class View:
     """Some elements of a dense buffer; sizes and strides are counted in elements."""
 
@@ -83,7 +83,7 @@ class View:
         return np.ndarray(shape, self.dtype, flat, concrete(self.start, sizes) * item, strides)
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class ProductCall:
     """A matrix product of views, computed in a dtype."""
 

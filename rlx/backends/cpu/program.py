@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
 
 from ...ir.bind import is_symbolic
 from ...ir.dims import Size, likely
+from ...ir.record import field, record
 from ...lower.lir.access import reads, writes
 from ...lower.lir.canonical import canonical
 from ...lower.lir.program import (
@@ -76,7 +76,7 @@ Native: TypeAlias = Loops | Contraction | Chain | Siblings
 SHORT = 4  # steps of a program that becomes one function
 
 
-@dataclass
+@record(frozen=False)
 class ProgramWriter:
     """Writes a program and its nested ones into one module."""
 

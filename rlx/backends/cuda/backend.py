@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...ir.errors import RlxError
 from ...ir.graph import Graph
+from ...ir.record import record
 from ...lower.lir.program import Copy, Program, RepeatStep
 from ...lower.target import Target
 from ..backend import Availability, Backend, Executable
@@ -132,7 +132,7 @@ DTYPES = {
 }
 
 
-@dataclass(frozen=True)
+@record
 class _Bound:
     """A kernel with what stays from call to call."""
 

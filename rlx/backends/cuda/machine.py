@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
@@ -17,6 +16,7 @@ from ...ir.errors import (
     InternalError,
     KernelBuildError,
 )
+from ...ir.record import record
 from ..c_like.dialect import Limits
 from ..disk import disk_cache, hashed
 from ..locks import DeviceLock
@@ -28,7 +28,7 @@ MOST_GROUPS = 65535  # along all axes but the first
 SHARED = frozenset("?bhilqBHILQefdFD")  # dtypes that other libraries are given by DLPack
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class CudaArray:
     """An array in the memory of a device, dense and row-major.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ...ir.record import record, replace
 from ...ir.types import Type, as_dtype
 from ...lower.lir.expr import Load, accumulated, apply
 from ...lower.lir.index import Index, Variable
@@ -20,7 +20,7 @@ CLAIMED = frozenset(map(as_dtype, ("float16", "bfloat16", "float32", "float64"))
 MOST = 2**31 - 1  # of sizes, which the library takes as int32
 
 
-@dataclass(frozen=True)
+@record
 class Matrices:
     """How matrices lie in a buffer, in elements.
 
@@ -34,7 +34,7 @@ class Matrices:
     turned: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class Gemm:
     """A call of cuBLAS: `count` products of a left and a right matrix.
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from ...ir.record import replace
 from ..graph_table import Row, Table
 from . import arithmetic, functions, indexing, products, reductions
 from .memory import INTEGERS, to_mlx

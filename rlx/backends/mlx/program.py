@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias, final
 
 import mlx.core as mx
@@ -15,6 +14,7 @@ from ...ir.graph import Graph, Node, Value
 from ...ir.interpret import evaluate
 from ...ir.op import has_effect
 from ...ir.ops.control import cut_groups
+from ...ir.record import field, record
 from ..graph_table import NATIVE, ON_HOST, Table, Ways, walk
 from .memory import to_mlx, to_numpy
 
@@ -23,7 +23,7 @@ Step: TypeAlias = Callable[[Sequence[mx.array]], Sequence[mx.array]]
 ROUNDS = 32  # of a loop that are handed to MLX at a time: what waits is kept in memory
 
 
-@dataclass(frozen=True)
+@record
 class Maker:
     """Makes programs; `ways` counts what became of the ops.
 
@@ -161,7 +161,7 @@ def _repeat(node: Node, make: Make) -> Step:
 Takes = Callable[[Node], bool]
 
 
-@dataclass(frozen=True)
+@record
 class Piece:
     """Nodes compiled as one function of `inputs`, which gives `outputs`."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from ...ir.errors import KernelBuildError, RlxError
 from ...ir.graph import Graph
+from ...ir.record import record
 from ...lower.lir.access import reads, writes
 from ...lower.lir.program import (
     BranchStep,
@@ -177,7 +177,7 @@ def is_straight(plan: Plan) -> bool:
     return not any(isinstance(step, DRIVEN) for step in plan.program.steps)
 
 
-@dataclass
+@record(frozen=False)
 class Prepared:
     """A launch whose arguments are set, but for those arrays that each call brings.
 
@@ -190,7 +190,7 @@ class Prepared:
     changes: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True)
+@record
 class Moved:
     """A copy between two buffers."""
 

@@ -7,13 +7,13 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ...ir.errors import DeviceFailure, DeviceLostError, DeviceMemoryError, KernelBuildError
+from ...ir.record import record
 from ..c_like.dialect import Limits
 from ..c_like.plan import Launch
 from ..c_like.runner import Place
@@ -26,7 +26,7 @@ BUILD_OPTIONS = "-cl-std=CL1.2"
 SLOW_LOCAL = 1 << 10  # threads of a group on a processor
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class ClArray:
     """An array in the memory of a device, dense and row-major.
 
@@ -293,7 +293,7 @@ class Queued:
             raise self.machine.lost_error("the temporaries of a call that was under way")
 
 
-@dataclass
+@record(frozen=False)
 class _Bound:
     """A kernel with its arguments; those that stay from call to call are set once."""
 

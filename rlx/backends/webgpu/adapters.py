@@ -6,10 +6,10 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from ...ir.record import record
 from ..backend import Availability
 
 KINDS = {
@@ -32,7 +32,7 @@ DRIVERS = {
 }
 
 
-@dataclass(frozen=True)
+@record
 class Wanted:
     """What a name asks for: an interface, an adapter by number or name, or neither.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from ...ir.errors import (
     KernelBuildError,
     RlxError,
 )
+from ...ir.record import record
 from ..locks import DeviceLock
 from . import adapters
 from .blocks import Block, Pool
@@ -51,7 +51,7 @@ class Region(NamedTuple):
         return {"buffer": self.buffer, "offset": self.start, "size": size}
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Pipeline:
     """A compiled kernel, with the layout of what is bound to it."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
 
+from ...ir.record import replace
 from ...ir.types import Type
 from ...lower.lir.access import reads, writes
 from ...lower.lir.expr import Expr, Load, load, substitute

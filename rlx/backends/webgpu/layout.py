@@ -8,10 +8,9 @@ float16 takes no more than these.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from ...ir.record import record
 from ...ir.types import NAMES, is_float
 
 HALF = np.dtype(np.uint16)
@@ -37,7 +36,7 @@ WORDS = {
 """The dtype of what lies in memory for a number of each dtype."""
 
 
-@dataclass(frozen=True)
+@record
 class Layout:
     """How numbers lie on one device; float16 takes two bytes if it `has_halves`."""
 

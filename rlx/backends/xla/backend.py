@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
 from ...ir.graph import Graph
 from ...ir.memory import Memory
+from ...ir.record import replace
 from ...ir.sharding import Shardings
 from ...ir.text import show
 from ...lower.target import Target

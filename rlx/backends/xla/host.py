@@ -7,7 +7,6 @@ pairs of 32 bits instead.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -16,6 +15,7 @@ from jax import lax
 from jax.experimental import io_callback
 
 from ...ir.graph import Node
+from ...ir.record import field, record
 from ...ir.source import at
 from ...ir.types import Type, is_complex
 
@@ -23,7 +23,7 @@ DEVICE = "xla"  # of which a user's op may have a function of its own
 WORD, PART = np.dtype(np.uint32), {"complex64": np.float32, "complex128": np.float64}
 
 
-@dataclass
+@record(frozen=False)
 class HostCalls:
     """The calls of Python of one program, and what went wrong in them.
 

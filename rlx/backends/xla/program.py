@@ -11,7 +11,6 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
@@ -23,6 +22,7 @@ from jax.sharding import SingleDeviceSharding
 from ...ir.fingerprint import fingerprint, is_portable
 from ...ir.gil import counts_exactly
 from ...ir.graph import Graph, Node
+from ...ir.record import record
 from ...ir.sharding import Shardings
 from ..cpu.llvm.host import host
 from ..disk import DiskCache, disk_cache, hashed, sources, tell
@@ -236,7 +236,7 @@ _REFERENCES = 1 + next(sys.getrefcount(one[i]) for one in [[object()]] for i in 
 # -- graphs run op by op in JAX, which records what they do ----------------------------------------
 
 
-@dataclass
+@record(frozen=False)
 class Replay:
     """Runs graphs while JAX records.
 

@@ -7,7 +7,6 @@ or batches its graphs without importing the floor above.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from operator import or_
 from typing import Any
 
@@ -21,6 +20,7 @@ from ..interpret import interpret
 from ..number_check import asked
 from ..op import Op, define, is_linear
 from ..policy import policy_of
+from ..record import record
 from ..rules import batch_size, spread
 from ..types import Type, as_dtype
 from .arithmetic import mul
@@ -99,7 +99,7 @@ def cut_groups(items: Sequence[Any], *counts: int) -> list[list[Any]]:
     return [*groups, list(items[start:])]
 
 
-@dataclass(frozen=True)
+@record
 class Split:
     """A graph cut in two: what is known, and what is not.
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
 
 from ...ir.body import Contract, Fill, Move, Pointwise, View
 from ...ir.dims import likely
 from ...ir.graph import Graph, Node, Value
 from ...ir.op import live_nodes
 from ...ir.ops.constant import uniform
+from ...ir.record import record, replace
 from ...ir.source import at
 from .loops import (
     Repeated,
@@ -49,7 +49,7 @@ def batch_products(graph: Graph) -> Graph:
     return rebuild(graph, visit)
 
 
-@dataclass(frozen=True)
+@record
 class _Moved:
     """A product that leaves a loop, and its path to the result of the body at `place`.
 

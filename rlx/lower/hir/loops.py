@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 
 from ...ir.body import Fill, Move, Pointwise, Repeat, View, While
 from ...ir.builder import build, repeat
 from ...ir.dims import likely
 from ...ir.graph import Graph, Node, Value
 from ...ir.op import has_effect, live_nodes
+from ...ir.record import field, record, replace
 from ...ir.source import at
 from ..lir.expr import INSTRUCTIONS
 from .rebuild import again, drop_dead, rebuild
@@ -51,14 +51,14 @@ def read_by(graph: Graph, results: Sequence[Value]) -> set[Value]:
     return set(results).union(*(node.args for node in live_nodes(graph, results)))
 
 
-def record(node: Node, table: dict[Value, Value]) -> None:
+def copy_into(node: Node, table: dict[Value, Value]) -> None:
     """Record a node on operands mapped by a table, and add its results to it."""
     with at(node.source):
         results = repeat(node, [table[a] for a in node.args])
     table.update(zip(node.results, results, strict=True))
 
 
-@dataclass
+@record(frozen=False)
 class Repeated:
     """A loop of a known number of rounds, taken apart into operands and body.
 
@@ -113,7 +113,7 @@ def rebuilt(
         table = dict(zip(params, xs, strict=True))
         for node in live:
             known = {r: table[r] for r in node.results if r in table}
-            record(node, table)
+            copy_into(node, table)
             table.update(known)
         return [table[r] for r in results]
 
@@ -162,7 +162,7 @@ def _hoisted(node: Node, operands: list[Value]) -> Sequence[Value]:
     return node.op.apply([*constants, *operands[start:]], attrs)
 
 
-@dataclass
+@record(frozen=False)
 class _Invariants:
     """The loop invariants of a body: values made of loop constants alone."""
 
@@ -178,7 +178,7 @@ class _Invariants:
         given = self._given()
         table = dict(zip(params, self.operands, strict=True))
         for node in self.nodes if given else ():
-            record(node, table)
+            copy_into(node, table)
         others = self.graph.params[len(params) :]
         body = rebuilt(self.graph, [*params, *given, *others], self.graph.results)
         return body, [table[x] for x in (*params, *given)]

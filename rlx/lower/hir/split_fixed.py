@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 from ...ir.body import Fill, Move, View
 from ...ir.graph import Graph, Node, Value
+from ...ir.record import record
 from .inline_calls import expand, inline_calls
 from .loops import is_pure, rebuilt
 from .rebuild import dedupe
 
 
-@dataclass(frozen=True)
+@record
 class Parts:
     """A graph split into an early part that runs once and a late one for each call.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 from ...ir.lazy import lazy
+from ...ir.record import replace
 from .expr import Expr, Load, load, substitute, walk
 from .index import Index, Variable
 from .program import (

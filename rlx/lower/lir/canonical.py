@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from ...ir.record import fields
 from ...ir.types import Type
 from .expr import Const, Expr
 from .index import Variable
@@ -21,7 +21,7 @@ PLAIN = (int, str, type(None), np.dtype, Type)
 def canonical(step: Any) -> tuple[Hashable, list[Buffer]]:
     """The canonical key of a step, and its buffers in the key's order.
 
-    A backend may ask for several steps that it has put into one dataclass.
+    A backend may ask for several steps that it has put into one record.
     Steps with equal keys do the same with their buffers, which have the same types and kinds and
     stand at the same places of the lists. All sizes are numbers.
     """
@@ -75,5 +75,5 @@ class _Writer:
 
 @cache
 def _names(kind: type) -> tuple[str, ...]:
-    assert is_dataclass(kind), f"{kind} cannot be compared"
-    return tuple(f.name for f in fields(kind) if f.name not in UNSEEN)
+    assert hasattr(kind, "__record__"), f"{kind} cannot be compared"
+    return tuple(name for name in fields(kind) if name not in UNSEEN)

@@ -9,12 +9,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
+from ...ir.record import record
 from .index import Index, Quotient, Remainder, Variable
 
 
-@dataclass(frozen=True)
+@record
 class Digits:
     """The digits of a variable, slowest first, with the stride of each."""
 

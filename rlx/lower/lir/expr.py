@@ -9,13 +9,13 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...ir.dims import Size, is_at_least
 from ...ir.lazy import lazy
+from ...ir.record import field, record
 from .index import Index, Variable
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ COMPARISONS = frozenset(["eq", "ne", "lt", "le", "gt", "ge", "is_finite"])
 
 
 # not frozen, which would double the time to make one
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class Expr:
     """A scalar expression of one dtype, with its `operands`."""
 
@@ -81,14 +81,14 @@ class Expr:
         return frozenset(own).union(*[e.loads for e in self.parts])
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class Const(Expr):
     """A constant: a NumPy scalar of the dtype."""
 
     number: Any
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class IndexValue(Expr):
     """An index as a number of the dtype, converted as an int64 is."""
 
@@ -100,7 +100,7 @@ class IndexValue(Expr):
         return (self.index,)
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class Load(Expr):
     """The element of a buffer at an offset, counted in elements or parts of them."""
 
@@ -113,7 +113,7 @@ class Load(Expr):
         return (self.index,)
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class Apply(Expr):
     """A scalar instruction of `INSTRUCTIONS` with a result of the dtype.
 
@@ -130,7 +130,7 @@ class Apply(Expr):
         return self.args
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class Reduce(Expr):
     """A reduction: `body` combined over all values of the variables in `loops`.
 
@@ -156,7 +156,7 @@ class Reduce(Expr):
         return self.body.variables - frozenset(self.loops)
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class Guard(Expr):
     """A guarded expression: `inside` where all conditions hold, else `outside`.
 
@@ -181,7 +181,7 @@ class Guard(Expr):
         return (*(b[0] for b in self.bounds), *(s[0] for s in self.steps))
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class Accumulated(Expr):
     """The finished sum of this row and column, in the stores of a `Contraction`."""
 

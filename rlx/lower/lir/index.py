@@ -14,11 +14,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...ir.dims import Dim, Size, is_at_least, likely, quotient
 from ...ir.lazy import lazy
+from ...ir.record import field, record
 
 if TYPE_CHECKING:
     from .expr import Expr
@@ -28,7 +28,7 @@ UNKNOWN = 1 << 62  # a bound that tells nothing
 _serial = itertools.count()
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Variable:
     """A loop variable: takes the values 0 to `extent - 1`.
 
@@ -83,7 +83,7 @@ class Variable:
     __rmul__ = __mul__
 
 
-@dataclass(frozen=True)
+@record
 class Quotient:
     """`index // divisor` (floor), where it could not be simplified."""
 
@@ -108,7 +108,7 @@ class Quotient:
         return (1, _size_key(self.divisor), self.index.key)
 
 
-@dataclass(frozen=True)
+@record
 class Remainder:
     """`index % divisor` (never negative), where it could not be simplified."""
 
@@ -131,7 +131,7 @@ class Remainder:
         return (2, _size_key(self.divisor), self.index.key)
 
 
-@dataclass(frozen=True)
+@record
 class Loaded:
     """An integer scalar expression as an index, with values in `low..high` inclusive."""
 
@@ -149,7 +149,7 @@ Atom: TypeAlias = "Variable | Quotient | Remainder | Loaded"
 
 
 # not frozen, which would double the time to make one: most of lowering makes indices
-@dataclass(unsafe_hash=True)
+@record(frozen=False, unsafe_hash=True)
 class Index:
     """A sum of `coefficient * atom` and a constant, in 64-bit integers.
 

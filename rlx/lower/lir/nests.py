@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from ...ir.dims import likely
+from ...ir.record import record
 from ...ir.types import NAMES
 from .access import reads, writes
 from .expr import Expr, Load, Reduce
@@ -29,7 +29,7 @@ from .program import (
 NEAR = 1 << 20  # bytes that stay in a cache while loops go over them again
 
 
-@dataclass(frozen=True)
+@record
 class Nest:
     """A loop nest: its loops, and the expressions stored to `places` of buffers.
 

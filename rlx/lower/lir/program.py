@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from ...ir.lazy import lazy
 from ...ir.op import Op
+from ...ir.record import field, record
 from ...ir.types import Size, Type
 from .expr import Expr, Load, walk
 from .index import Index, Variable
@@ -28,7 +28,7 @@ REAL_PARTS = {np.dtype("c8"): np.dtype("f4"), np.dtype("c16"): np.dtype("f8")}
 Kind: TypeAlias = Literal["input", "output", "temporary", "constant", "local"]
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class Buffer:
     """Memory for one array, compared by identity.
 
@@ -79,7 +79,7 @@ class Buffer:
         return f"Buffer({self.name}: {self.type}, {self.kind})"
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Store:
     """A store of `expr` at an offset of a buffer.
 
@@ -92,7 +92,7 @@ class Store:
     expr: Expr
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Kernel:
     """A loop nest: for all values of the loop variables, do all stores.
 
@@ -113,7 +113,7 @@ class Kernel:
         return tuple(walk(*(s.expr for s in stores), *(e for s in stores for e in s.index.loads)))
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Rows:
     """Fused kernels, which run one after another for each value of outer loops.
 
@@ -132,7 +132,7 @@ class Rows:
     local_bytes: int = 0
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Scan:
     """A running combination (prefix scan) along one loop.
 
@@ -153,7 +153,7 @@ class Scan:
     source: Source | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Greatest:
     """Top k: the greatest of `expr` along one loop, with their places.
 
@@ -173,7 +173,7 @@ class Greatest:
     source: Source | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Sort:
     """A stable sort of each row.
 
@@ -192,7 +192,7 @@ class Sort:
     source: Source | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Scatter:
     """A scatter: `expr` is combined into a buffer at computed places.
 
@@ -213,7 +213,7 @@ class Scatter:
     source: Source | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Contraction:
     """Matrix products: sums of `lhs * rhs` over `depth`.
 
@@ -267,7 +267,7 @@ class Contraction:
         return all(isinstance(n, int) for n in numbers)
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Chain:
     """Fused products and kernels, which run one after another for each outer value.
 
@@ -286,7 +286,7 @@ class Chain:
     steps: tuple[Kernel | Rows | Contraction, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class LibraryCall:
     """A call of an op's NumPy reference on whole buffers: `op.run(arrays, attrs)`.
 
@@ -302,7 +302,7 @@ class LibraryCall:
     source: Source | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Copy:
     """A copy of all bytes of one buffer into another of the same size."""
 
@@ -310,7 +310,7 @@ class Copy:
     target: Buffer
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class BranchStep:
     """A branch: runs the one of `programs` that `selector` chooses.
 
@@ -325,7 +325,7 @@ class BranchStep:
     scratch: Buffer | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Carry:
     """An array carried around a loop.
 
@@ -341,7 +341,7 @@ class Carry:
     in_place: bool = False
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class WhileStep:
     """A while loop: runs `body` while `condition` stores True in `flag`.
 
@@ -361,7 +361,7 @@ class WhileStep:
     scratch: Buffer | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class RepeatStep:
     """A loop that runs `body` `length` times.
 
@@ -405,7 +405,7 @@ Step: TypeAlias = (
 )
 
 
-@dataclass(eq=False)
+@record(frozen=False, eq=False)
 class Program:
     """A program: steps over buffers; nested ones have buffers of their own.
 

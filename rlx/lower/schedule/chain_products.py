@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 
 from ...ir.dims import Size
+from ...ir.record import field, record, replace
 from ...ir.types import Type
 from ..lir.access import Link, Steps, loaded, places, reads, rebind, stored, writes
 from ..lir.index import Index, Variable, as_index, is_long
@@ -66,7 +66,7 @@ def _longest(steps: Sequence[Step]) -> _Links | None:
     return None
 
 
-@dataclass
+@record(frozen=False)
 class _Links:
     """A chain in the making: its steps, and other steps that move before it."""
 

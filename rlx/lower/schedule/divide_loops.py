@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 
 from ...ir.dims import Size
+from ...ir.record import field, record, replace
 from ..cost import work
 from ..lir.access import reads, writes
 from ..lir.expr import Expr, Load, substitute, walk
@@ -60,7 +60,7 @@ def _divided(step: RepeatStep) -> RepeatStep | None:
     return None
 
 
-@dataclass
+@record(frozen=False)
 class _Divider:
     """Finds in a loop's body which arrays are divided, and does one part of each step.
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
+from ...ir.record import replace
 from ..lir.program import (
     Contraction,
     Kernel,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 
+from ...ir.record import record, replace
 from ..lir.access import Steps, reads, rebind, writes
 from ..lir.digits import Digits
 from ..lir.expr import Const, Guard, Load, walk
@@ -105,7 +105,7 @@ def forward_pads(steps: Sequence[Step]) -> list[Step]:
     return left
 
 
-@dataclass(frozen=True)
+@record
 class _Pad:
     """A copy of `origin` into the middle of `target`, with the offset of each axis."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from ...ir.body import (
     AsParts,
@@ -25,6 +24,7 @@ from ...ir.body import (
 )
 from ...ir.dims import likely
 from ...ir.graph import Graph, Node, Value
+from ...ir.record import field, record
 from ..legalize import needs_library
 from ..lir.expr import INSTRUCTIONS, Load, is_view
 from ..lir.index import Index, Variable, as_index
@@ -44,7 +44,7 @@ SCALAR_COST = 60  # a single number is computed again up to this cost: it leaves
 Site = tuple[Value, tuple[Node, ...]]  # the value whose kernel computes it, and the moves between
 
 
-@dataclass
+@record(frozen=False)
 class Fusion:
     """Which values are stored in memory, and why these did not fuse (`missed`).
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import chain
 
 from ...ir.dims import Size, likely, quotient
+from ...ir.record import replace
 from ..lir.expr import Expr, Load, Reduce, reduce, substitute, walk
 from ..lir.index import Index, Quotient, Remainder, Variable, as_index
 from ..lir.program import Kernel, Store

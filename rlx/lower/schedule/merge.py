@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ...ir.dims import likely
+from ...ir.record import replace
 from ..lir.access import Steps, reads, writes
 from ..lir.expr import Accumulated, Expr, Load, Reduce, substitute, walk
 from ..lir.index import Index, Variable, as_index

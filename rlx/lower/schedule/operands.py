@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 
+from ...ir.record import field, record, replace
 from ...ir.types import Type
 from ..lir.access import writes
 from ..lir.expr import Expr, Load, load
@@ -52,7 +52,7 @@ def order_operands(program: Program) -> Program:
     return program
 
 
-@dataclass(frozen=True)
+@record
 class _Operand:
     """An operand: a matrix for each value of the batch, in one buffer.
 
@@ -204,7 +204,7 @@ def turn_operands(program: Program) -> Program:
     return program
 
 
-@dataclass
+@record(frozen=False)
 class _Turner:
     """The steps of a program, with its transposed matrices by buffer and strides."""
 

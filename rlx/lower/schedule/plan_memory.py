@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
-from dataclasses import replace
 from heapq import heappop, heappush
 
 from ...ir.dims import Dim, Size, largest, likely
+from ...ir.record import replace
 from ...ir.types import Type, as_dtype
 from ..lir.access import Steps, reads, times, writes
 from ..lir.expr import Load

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ...ir.dims import Dim, is_at_least, likely
+from ...ir.record import replace
 from ...ir.types import Type
 from ..lir.access import Steps, places, reads, rebind, writes
 from ..lir.expr import Load

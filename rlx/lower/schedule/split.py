@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from ...ir.dims import likely
+from ...ir.record import replace
 from ...ir.types import Type, neutral
 from ..lir.expr import (
     Expr,

@@ -6,7 +6,6 @@ import itertools
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from ... import numpy as rnp
 from ...ir.errors import ArgumentError, ShapeError
+from ...ir.record import record
 from ...ir.source import user_source
 from ...trace.apply import as_tensor
 from ...trace.arguments import choice, flag, members
@@ -169,7 +169,7 @@ def _places(bp: Any) -> list[int]:
 PADS = {"even": "reflect", "constant": "edge", "zeros": "constant"}
 
 
-@dataclass(frozen=True)
+@record
 class Segments:
     """How lines are cut: lengths of a segment, of its overlap, of its transform."""
 

@@ -8,13 +8,13 @@ arrays, which NumPy broadcasts together and places where they stood, or in front
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ...ir.dims import Dim, is_at_least
 from ...ir.errors import BoundsError, ConcretizationError, ShapeError
+from ...ir.record import field, record
 from ...ir.source import user_source
 from ..apply import apply, as_operand, as_tensor, literal, operand_type
 from ..array import Array
@@ -40,7 +40,7 @@ from .items import (
 from .masks import Chosen, traced_mask
 
 
-@dataclass
+@record(frozen=False)
 class Plan:
     """An index read for a shape.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ...ir.errors import ArgumentError, StructureError
 from ...ir.graph import Graph
+from ...ir.record import record
 from ...runtime.compiled import CompiledGraph
 from ...runtime.constants import FixedGraph
 from ...runtime.session import CompileOptions, default_session
@@ -31,7 +31,7 @@ class Owner(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@record
 class Binding:
     """A compiled function with some arguments bound.
 

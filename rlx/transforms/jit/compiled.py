@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from ...ir.bind import is_symbolic
 from ...ir.errors import ArgumentError, StructureError
 from ...ir.graph import Graph
 from ...ir.policy import Policy
+from ...ir.record import field, record, replace
 from ...ir.tracebacks import boundary
 from ...ir.types import as_dtype
 from ...runtime import MISS
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 MarkStatic = Callable[[Any, Any], tuple[Any, Any]]
 
 
-@dataclass(eq=False, repr=False)
+@record(frozen=False, eq=False, repr=False)
 class Compiled:
     """A traced and compiled function for one kind of arguments.
 
@@ -345,7 +345,7 @@ class Compiled:
         return pytree.unflatten(self.traced.out_tree, results)
 
 
-@dataclass(repr=False)
+@record(frozen=False, repr=False)
 class Lowered:
     """A traced function that is not compiled yet."""
 

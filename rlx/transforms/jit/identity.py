@@ -52,7 +52,7 @@ IMPURE_IN_NUMPY = frozenset(
     "savez_compressed".split()
 )
 IMPURE_IN_HOUSE = frozenset(
-    "Tick debug_breakpoint default_device devices doctor explain_device export_coreml fromfile "
+    "Tick breakpoint default_device devices doctor explain_device export_coreml fromfile "
     "load load_exported process_count process_index register_backend save savez supports time_ns "
     "unregister_backend".split()
 )
@@ -164,21 +164,15 @@ class Walk:
             raise LookupError("it reads modules' attributes by names that it makes")
         seen: set[tuple[int, str]] = set()
         while True:
-            names = [*sorted(self.names), "__getattr__"]
-            # what ours say of names that they have not is in their files
-            pairs = [
-                (i, n)
-                for i, m in enumerate(self.modules)
-                for n in names
-                if n in vars(m) and not (n == "__getattr__" and _is_ours(m))
-            ]
+            names = self.names | {"__getattr__"}
+            pairs = [(i, n) for i, m in enumerate(self.modules) for n in sorted(names & _shown(m))]
             new = [pair for pair in pairs if pair not in seen]
             if not new:
                 return
             for i, name in new:
                 seen.add((i, name))
                 module = self.modules[i]
-                value = vars(module)[name]
+                value = getattr(module, name)
                 if _is_ours(module) and isinstance(value, types.ModuleType) and not _is_ours(value):
                     continue  # what our files import
                 self.tell("of module", i, name)
@@ -437,6 +431,13 @@ def _is_known(module: str) -> bool:
     if root in LIBRARIES or root == "typing_extensions":
         return True
     return _standard_library() in Path(origin).parents
+
+
+def _shown(module: types.ModuleType) -> set[str]:
+    """What code can read of a module: of ours, what is loaded when it is asked for, too."""
+    if not _is_ours(module):
+        return set(vars(module))
+    return {*vars(module), *dir(module)} - {"__getattr__"}  # which is in our files
 
 
 def _is_ours(module: types.ModuleType) -> bool:

@@ -7,13 +7,13 @@ import inspect
 import types
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...ir.config import Settings, config
 from ...ir.errors import ArgumentError, ConcretizationError, StaticArgumentError
 from ...ir.graph import OPS, Graph, Value
 from ...ir.policy import policy_of
+from ...ir.record import replace
 from ...ir.tracebacks import boundary, hide_frames
 from ...ir.types import Type
 from ...runtime import MISS, Device, default_device

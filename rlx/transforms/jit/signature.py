@@ -10,13 +10,13 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...ir.config import config
 from ...ir.errors import DtypeError, RecompileError
+from ...ir.record import record
 from ...ir.types import Type
 from ...trace import pytree
 from ...trace.apply import as_operand, is_weak, operand_type
@@ -153,7 +153,7 @@ class CacheInfo(NamedTuple):
     bytes_limit: int = 0
 
 
-@dataclass
+@record(frozen=False)
 class _Used:
     """An entry, and when it was used last."""
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...ir.dims import Dim, dim
 from ...ir.errors import ArgumentError, RlxError, StaticArgumentError, StructureError
 from ...ir.graph import Graph
+from ...ir.record import field, record, replace
 from ...ir.sharding import Mesh, NamedSharding, PartitionSpec
 from ...ir.types import Type
 from ...runtime.compiled import places_of
@@ -25,7 +25,7 @@ from ...trace.make_graph import Traced, argument_origins, function_name
 Axes = Mapping[int, "str | Dim"] | Mapping[Any, "Axes"]  # of an array, or of parts of a tree
 
 
-@dataclass
+@record(frozen=False)
 class Dynamic:
     """Which axes of which arguments of `fn` have symbolic sizes.
 

@@ -15,13 +15,13 @@ import threading
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 from typing import final
 
 from rlx.backends.disk import disk_cache, hashed
 from rlx.backends.locks import Turns, hold_in_forks, short_turns
 
+from ....ir.record import field, record, replace
 from . import machine
 from .host import host
 from .machine import PLAIN, addresses_as_written, compile_beside
@@ -136,7 +136,7 @@ UNITS_PER_THREAD = 4  # so that all threads end at about the same time
 NAMED = re.compile(r"[@!][\w.]+")
 
 
-@dataclass
+@record(frozen=False)
 class Units:
     """Gives the texts of a module's units away.
 

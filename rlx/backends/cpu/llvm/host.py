@@ -7,18 +7,18 @@ import math
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import llvmlite.binding as llvm
 
 from ....ir.config import threads_asked
+from ....ir.record import record
 
 ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA = 158, 0x1023, 18  # numbers of the x86-64 kernel
 
 
-@dataclass(frozen=True)
+@record
 class Host:
     """A processor as code generation sees it; sizes are in bytes.
 

@@ -21,7 +21,6 @@ import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 
 import llvmlite
@@ -30,6 +29,7 @@ import llvmlite.binding as llvm
 from rlx.backends.locks import Held, PutBack, hold_in_forks
 from rlx.ir.errors import InternalError
 
+from ....ir.record import record
 from .host import host
 
 LINKED_TOGETHER = 64  # libraries; a linker keeps some kilobytes of each until it goes itself
@@ -43,7 +43,7 @@ _opening = hold_in_forks(3, threading.Lock())
 hold_in_forks(9, llvm.ffi.lib._lock)  # last: what Python collects anywhere may ask for it
 
 
-@dataclass(frozen=True)
+@record
 class _Engine:
     """The process-wide compiler."""
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from rlx.ir.dims import Size, Symbol
+
+from ....ir.record import field, record
 
 KERNEL = "nounwind #0"  # attributes of functions; #0 are those of the module
 AS_WRITTEN = f"optnone noinline {KERNEL}"  # of what needs no optimization
@@ -38,7 +39,7 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 MANGLED = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}
 
 
-@dataclass(frozen=True)
+@record
 class Vector:
     """A register with `lanes` numbers of one dtype.
 
@@ -95,7 +96,7 @@ def literal(dtype: str, number: object) -> str:
     return f"0x{'H' if dtype == 'float16' else 'R'}{scalar.view(np.uint16):04X}"
 
 
-@dataclass
+@record(frozen=False)
 class Function:
     """One LLVM function under construction.
 
@@ -290,7 +291,7 @@ def _runs_once(start: str, stop: str, step: str) -> bool:
     return int(start) < int(stop) <= int(start) + int(step)
 
 
-@dataclass
+@record(frozen=False)
 class Loop:
     """The names a structured loop gives its body; see `Function.loop`."""
 
@@ -299,7 +300,7 @@ class Loop:
     next: list[str]
 
 
-@dataclass
+@record(frozen=False)
 class Module:
     """The LLVM module under construction: functions, global lines, declarations.
 

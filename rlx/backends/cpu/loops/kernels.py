@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from ....ir.dims import Size, likely
+from ....ir.record import record, replace
 from ....lower.lir.expr import INSTRUCTIONS, Apply, Expr, Load, Reduce, unconditional, walk
 from ....lower.lir.index import Variable
 from ....lower.lir.nests import is_dense
@@ -43,7 +43,7 @@ KERNEL_PARAMETERS = (
 )
 
 
-@dataclass(frozen=True)
+@record
 class Layout:
     """Where a program's buffers are: in its pointer table, or in the arena.
 

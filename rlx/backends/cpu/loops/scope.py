@@ -8,9 +8,9 @@ ones are copied to all lanes where a vector is needed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
 
 from ....ir.dims import Size, is_at_least
+from ....ir.record import field, record, replace
 from ....ir.types import NAMES
 from ....lower.lir.expr import Accumulated as AccumulatedExpr
 from ....lower.lir.expr import Apply, Const, Expr, Guard, IndexValue, Load, Reduce, const, guard
@@ -40,7 +40,7 @@ def memory_vector(dtype: str, lanes: int) -> Vector:
     return Vector(IN_MEMORY.get(dtype, dtype), lanes)
 
 
-@dataclass
+@record(frozen=False)
 class Scope:
     """What is known at one place of the code.
 

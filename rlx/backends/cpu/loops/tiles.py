@@ -7,9 +7,9 @@ a small table on the stack, from which the kernel's code takes its vectors.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from ....ir.dims import Size, likely
+from ....ir.record import record
 from ....ir.types import as_dtype
 from ....lower.lir.expr import Load, Reduce, unconditional, walk
 from ....lower.lir.index import Variable
@@ -24,7 +24,7 @@ WIDTH = 2 * LINE  # bytes read of each row at once: pairs of lines come together
 SMALLEST = 1 << 12  # elements: fewer are not worth the code
 
 
-@dataclass(frozen=True)
+@record
 class Tiles:
     """Blocks of `rows` values of `across` by `lanes` values of `along`.
 

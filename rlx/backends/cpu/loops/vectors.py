@@ -8,9 +8,9 @@ that memory is used in whole lines.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from ....ir.dims import Size, likely
+from ....ir.record import record
 from ....ir.types import NAMES
 from ....lower.lir.expr import INSTRUCTIONS, Apply, Expr, Load, walk
 from ....lower.lir.index import Index, Variable
@@ -135,7 +135,7 @@ def start_of_group(place: Load | Store, step: int) -> Index | None:
     return index - index.constant % step
 
 
-@dataclass(frozen=True)
+@record
 class Pairs:
     """Neighbors in memory of which each lane takes one.
 

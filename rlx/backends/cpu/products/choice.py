@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
+from ....ir.record import record, replace
 from ..llvm.host import Host
 from ..llvm.text import Vector
 from .problem import (
@@ -35,7 +35,7 @@ SHARERS = 2  # of the columns, whatever the number of threads: the tile decides 
 RUN_CYCLES = 8  # of a new run of windows in place
 
 
-@dataclass(frozen=True)
+@record
 class GemmPlan:
     """How a product is computed, and what its caller must know.
 

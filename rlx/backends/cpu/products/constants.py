@@ -8,11 +8,11 @@ arrays. Panels are further inputs; a fixed array that nothing else reads is an i
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ....ir.bind import is_symbolic
+from ....ir.record import record, replace
 from ....ir.types import Type
 from ....lower.lir.access import reads
 from ....lower.lir.expr import Expr, Load
@@ -31,7 +31,7 @@ from .view import OperandView, emit_view_pack
 FEW_ROWS = 96  # of half floats, which packing would widen, and so double what is read
 
 
-@dataclass(frozen=True)
+@record
 class PackedConstants:
     """What a compiled program with fixed inputs takes instead of them.
 
@@ -44,7 +44,7 @@ class PackedConstants:
     panels: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Packing:
     """One operand to pack: `which` side of a product that is cut in a certain way."""
 

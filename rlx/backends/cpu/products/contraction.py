@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from ....ir.dims import Size, likely
+from ....ir.record import record, replace
 from ....ir.types import NAMES
 from ....lower.lir import expr
 from ....lower.lir.digits import Digits
@@ -334,7 +334,7 @@ def _epilogue(step: Contraction, outer: Sequence[Variable], layout: Layout, host
     return epilogue
 
 
-@dataclass(frozen=True)
+@record
 class Siblings:
     """Products of known sizes that do not need each other."""
 
@@ -397,7 +397,7 @@ def emit_siblings(
     return total
 
 
-@dataclass(frozen=True)
+@record
 class ChainPlan:
     """A chain, and the plans of those of its steps that the matrix kernel computes."""
 

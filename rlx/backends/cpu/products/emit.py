@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
 from functools import cached_property
 
+from ....ir.record import record, replace
 from ..llvm.text import Function, Module, Vector
 from ..loops.scope import Scope
 from ..runtime.polls import goes_on
@@ -29,7 +29,7 @@ __all__ = ["Epilogue", "GemmPlan", "Operand", "Places", "Problem", "emit_gemm"]
 WHOLE_BYTES = 1 << 14  # of a result whose sums wait in the first cache for the epilogue
 
 
-@dataclass(frozen=True)
+@record
 class Places:
     """The pointers of a product, and the number of the part to compute.
 
@@ -113,7 +113,7 @@ def _emit_inner(module: Module, name: str, blocking: Blocking) -> Mapping[str, s
     return module.shared[blocking]
 
 
-@dataclass(frozen=True)
+@record
 class _Memory:
     """Where a part keeps packed panels, partial sums, and a tile on its way to C."""
 
@@ -123,7 +123,7 @@ class _Memory:
     tile: str
 
 
-@dataclass(frozen=True)
+@record
 class _Emitter:
     """The loops around the register tile."""
 

@@ -10,8 +10,8 @@ multiply-adds as in any other tile.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
+from ....ir.record import replace
 from ..llvm.text import Function, Module, Vector
 from ..loops.scalar import narrow, rounded
 from ..loops.vectors import transpose

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
 
+from ....ir.record import record, replace
 from ....ir.types import as_dtype
 from ..llvm.text import LLVM_NAMES, Function, Vector
 from .windows import Digit, Windows
@@ -26,7 +26,7 @@ TILE_ROWS, TILE_BYTES = 16, 64  # of a tile register
 Epilogue = Callable[[Function, Vector, str, str, str], str]
 
 
-@dataclass(frozen=True)
+@record
 class Operand:
     """A strided view of a matrix; strides count elements and may be anything.
 
@@ -50,7 +50,7 @@ class Operand:
         return replace(self, row=self.column, column=self.row)
 
 
-@dataclass(frozen=True)
+@record
 class Problem:
     """`C[m, n] = A[m, k] @ B[k, n]`; C has column stride 1 and row stride `c_row`.
 
@@ -100,7 +100,7 @@ def clipped_offsets(size: int, lanes: int) -> tuple[int, ...]:
     return tuple(min(start, size - lanes) for start in range(0, size, lanes))
 
 
-@dataclass(frozen=True)
+@record
 class Tile:
     """The block of C that lives in registers: `rows` rows of some vectors.
 
@@ -151,7 +151,7 @@ class Tile:
         return self.n > self.columns and self.n % self.columns != 0
 
 
-@dataclass(frozen=True)
+@record
 class Blocking:
     """How a product is cut for the caches; packing is into panels one tile wide.
 

@@ -16,13 +16,13 @@ import ctypes
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from ....ir.bind import is_symbolic
 from ....ir.config import config
+from ....ir.record import record, replace
 from ....lower.lir.program import Buffer, Chain, Contraction, Copy, Kernel, Program, Rows, Step
 from ....lower.target import Target
 from ...disk import DiskCache, disk_cache, hashed, sources
@@ -54,7 +54,7 @@ SECONDS = 2.5  # to measure all ways for; after that, half as many for the best 
 BETTER = 1.05  # times as fast, at least: less may be chance
 
 
-@dataclass(frozen=True)
+@record
 class Tuned:
     """How to compute a product, and how many times as fast as the model's way."""
 
@@ -209,7 +209,7 @@ def product_of(step: Contraction) -> Problem:
     return problem_of(rows_along_columns(step))
 
 
-@dataclass(frozen=True)
+@record
 class Rehearsal:
     """A program in pieces: a product in some ways, or steps between products.
 

@@ -8,10 +8,10 @@ memory. A vector of lanes that goes over the end of a digit is put together from
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from ....ir.dims import Size
+from ....ir.record import record
 from ....ir.types import as_dtype
 from ....lower.lir.digits import Digits, step_of
 from ....lower.lir.expr import Expr, Guard, Load, apply, guard, load, load_of, substitute, walk
@@ -71,7 +71,7 @@ def _joined(e: Expr, variable: Variable, divisor: int) -> Expr:
     return substitute(e, {}, leaf)
 
 
-@dataclass(frozen=True)
+@record
 class OperandView:
     """An operand as an expression of its `line`, the `depth` and the batch variables."""
 
@@ -159,7 +159,7 @@ def emit_view_pack(
     f.do("ret void")
 
 
-@dataclass(frozen=True)
+@record
 class _Packer:
     """The code for one panel, which begins at the line `start`."""
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ....ir.record import record
 from ..llvm.text import Function
 
 
-@dataclass(frozen=True)
+@record
 class Digit:
     """A digit of a number: what its step is worth, its count of values, its stride."""
 
@@ -24,7 +24,7 @@ class Digit:
     stride: int
 
 
-@dataclass(frozen=True)
+@record
 class Windows:
     """Where the elements of a matrix lie, by digits of both numbers, slowest first."""
 

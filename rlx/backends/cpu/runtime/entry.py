@@ -21,7 +21,6 @@ import re
 import struct
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -30,6 +29,7 @@ import numpy as np
 from rlx.backends.backend import MISS
 from rlx.ir.gil import HAS_GIL
 
+from ....ir.record import record
 from ..llvm.compiling import load_cached
 from . import entry_code, memory, object_layout, polls, pool
 from .object_layout import ArrayLayout, Spec, word_in
@@ -311,7 +311,7 @@ class _Ufunc(ctypes.Structure):
     )
 
 
-@dataclass(frozen=True)
+@record
 class _UfuncLoop:
     """A loop over dense operands: its address, what it is given besides, the result's dtype."""
 

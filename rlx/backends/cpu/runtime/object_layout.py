@@ -8,11 +8,11 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from ....ir.record import record
 from ..llvm.text import Function
 
 # Byte offsets inside CPython's and NumPy's objects; `entry.py` tries them before use.
@@ -88,7 +88,7 @@ def flag(f: Function, wanted: int) -> str:
     return f.emit(f"icmp ne i64 {flags}, 0")
 
 
-@dataclass(frozen=True)
+@record
 class Spec:
     """The dtype and shape of one argument or result."""
 
@@ -101,7 +101,7 @@ class Spec:
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-@dataclass(frozen=True)
+@record
 class ArrayLayout:
     """Where instances of `cls` keep their ndarray, and what fills their other slots."""
 

@@ -9,8 +9,8 @@ there. What is written does not depend on the number of parts.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from ....ir.record import record
 from ....ir.types import as_dtype
 from ..llvm.text import Function, Module, Vector
 from ..runtime.pool import parallel
@@ -26,7 +26,7 @@ INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F80 << 16, "flo
 READ, READ_PLACES, WRITTEN, WRITTEN_PLACES, COUNTS, LENGTH, SHIFT = range(7)
 
 
-@dataclass(frozen=True)
+@record
 class Digits:
     """The code that sorts one dtype by digits of so many bits, perhaps with places."""
 

@@ -9,9 +9,9 @@ which keep their order.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ....ir.dims import likely
+from ....ir.record import record
 from ....ir.types import as_dtype
 from ....lower.lir.program import Sort
 from ..llvm.host import Host
@@ -45,7 +45,7 @@ NUMBERS, RESULT, SPARE, ROWS, ROW = range(5)
 JOB_NUMBERS, WORDS, PLACES, FOUND, LENGTH = range(5)
 
 
-@dataclass(frozen=True)
+@record
 class _Order:
     """The code of one dtype, alone or for the places."""
 

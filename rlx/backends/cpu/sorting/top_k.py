@@ -7,10 +7,9 @@ Numbers are ordered by integer keys, in which NaN is the greatest and -0.0 is 0.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from ....ir.record import record
 from ....ir.types import as_dtype
 from ....lower.lir.expr import Expr
 from ....lower.lir.program import Greatest, Store
@@ -105,7 +104,7 @@ def _numbers(scope: Scope, expr: Expr) -> str:
     return convert(scope.f, "bool", "uint8", scope.lanes, text) if expr.dtype.kind == "b" else text
 
 
-@dataclass(frozen=True)
+@record
 class _List:
     """The `count` greatest so far, in lanes: keys, numbers, places, by their pointers."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ...builder import as_value, build
 from ...graph import Value
+from ...record import record, replace
 from ...types import Size, Type, as_dtype
 from ..arithmetic import add, mul
 from ..compare import bit_and, le, lt, select
@@ -32,7 +32,7 @@ BATCH = ((0, 1), (0, 1))
 KEYS = 2  # that of the keys in theirs
 
 
-@dataclass(frozen=True)
+@record
 class Sights:
     """Which of `count` keys `length` queries see by their places; sizes of blocks."""
 
@@ -73,7 +73,7 @@ class Sights:
         return first, second
 
 
-@dataclass(frozen=True)
+@record
 class Operands:
     """Queries (b, k, g, T, d), keys (b, k, S, d), values (b, k, S, e).
 
@@ -107,7 +107,7 @@ class Operands:
         return Sights(is_causal, window, (max(sizes[0], 1), max(sizes[1], 1)), length, count)
 
 
-@dataclass(frozen=True)
+@record
 class Pair:
     """A block of queries and one of keys by their first; whether no place hides any."""
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ...graph import Value
+from ...record import record
 from ...types import Size
 from ..constant import like
 from ..movement import reshape
@@ -23,7 +23,7 @@ from .windows import Pads, padded, padded_size, spread_size, window_count
 MOST = 16  # phases
 
 
-@dataclass(frozen=True)
+@record
 class Phase:
     """Along one axis: a part of the kernel, and how its windows lie over the elements."""
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from ...body import Pass
+from ...record import record
 from ...types import Type
 from ..convert import REAL_PART
 
@@ -27,7 +27,7 @@ Pair: TypeAlias = tuple[Any, Any]
 Load: TypeAlias = Callable[[int, tuple], Any]
 
 
-@dataclass(frozen=True)
+@record
 class Work:
     """What the passes of a transform share: the kind, the scale, the real dtype."""
 
@@ -41,7 +41,7 @@ class Work:
         return self.kind in ("ifft", "irfft")
 
 
-@dataclass(frozen=True)
+@record
 class Step:
     """A pass before it is known whether it is the first or the last one.
 

@@ -6,7 +6,6 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -15,6 +14,7 @@ from .dims import Dim, dim, minimum
 from .errors import ParseError, RlxError
 from .graph import Constant, Graph, Source, Value
 from .ops import OPS
+from .record import record
 from .types import LONG, Type, as_dtype
 
 WORDS = frozenset("graph return dim True False None nan inf complex floordiv minimum".split())
@@ -37,7 +37,7 @@ _TOKEN = re.compile(
 _COMMENT = re.compile(r"# (.*):(\d+) in (.*?)(?: \[(.*)\])?")
 
 
-@dataclass(frozen=True)
+@record
 class Token:
     """A piece of the text, with its line and its place in it."""
 
