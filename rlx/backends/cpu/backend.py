@@ -1,4 +1,4 @@
-"""The native device: LIR to machine code of the host processor."""
+"""The cpu backend: graphs to machine code of the host processor."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LOCAL_BYTES = 1 << 16  # of a thread's stack, for what a row passes on
 
 
 def target_of(host: Host) -> Target:
-    """What lowering must know of a processor."""
+    """The lowering target of a processor."""
     return Target(
         "cpu",
         lanes=host.lanes(4),
@@ -75,11 +75,11 @@ class CpuBackend(Backend):
         compile_ahead([pool.text, entry.text])
 
     def availability(self) -> Availability:
-        """It runs wherever llvmlite does."""
+        """Always available, wherever llvmlite runs."""
         return Availability(True)
 
     def description(self) -> str:
-        """The processor, its features that count, and LLVM's version."""
+        """The processor, its vectors and threads, and LLVM's version."""
         here = host()
         return f"{here.cpu}, vectors of {8 * here.vector_bytes} bits, {here.cores} threads, " + (
             f"llvmlite {llvmlite.__version__}"
@@ -112,7 +112,7 @@ class CpuBackend(Backend):
         target: Target | None = None,
         fixed: int = 0,
     ) -> Executable:
-        """Give the machine code of a graph, perhaps of an earlier process."""
+        """Compile a graph, or read its code from the disk cache."""
         target = target or self.target
         place = DiskEntry.of(graph, target, fixed)
         began = time.perf_counter()
@@ -132,7 +132,7 @@ class CpuBackend(Backend):
         return made
 
     def compiled_for(self) -> object:
-        """The processor, and what the compiler makes of it."""
+        """The processor and the compiler, as a part of cache keys."""
         return facts(self.target), machine.compiler()
 
     def recall(
@@ -144,7 +144,7 @@ class CpuBackend(Backend):
         *,
         target: Target | None = None,
     ) -> Executable | None:
-        """Read code that an earlier process compiled."""
+        """Read code that an earlier process compiled from the disk cache."""
         place = DiskEntry(lasting.key, lasting.arrays)
         began = time.perf_counter()
         linked = _read(place)
@@ -164,7 +164,7 @@ class CpuBackend(Backend):
         seconds: dict[str, float],
         target: Target,
     ) -> Executable:
-        """Machine code of this process as the runtime wants it."""
+        """Wrap linked machine code as an executable of the runtime."""
         code = linked.code
         about = replace(code, objects=(), texts=b"")  # the code may go before what tells of it
 
@@ -249,7 +249,7 @@ class Linked:
         self.library = machine.Library(code.objects, names, symbols)
 
     def prepare(self, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-        """Make of fixed arrays what is given to entries instead."""
+        """Pack bound arrays into what entries take instead of them."""
         early = self.code.early
         if early is None:
             return tuple(arrays)
@@ -263,7 +263,7 @@ class Linked:
         return (*(arrays[i] for i in early.kept), *panels)
 
     def _types(self, graph: Graph) -> list[Type]:
-        """The types of what an entry takes besides memory for results."""
+        """The types of an entry's arguments besides memory for results."""
         early, types = self.code.early, list(graph.param_types)
         if early is None:
             return types
@@ -279,7 +279,7 @@ class Linked:
         fills_outputs: bool = False,
         sizes: Sizes | None = None,
     ) -> Callable[..., Any]:
-        """The Python callable; for symbolic sizes without numbers one that finds them."""
+        """The Python callable; for symbolic sizes one that infers them from arguments."""
         code = self.code
         types = self._types(graph)
         is_symbolic = code.dims is not None
@@ -325,7 +325,7 @@ def _writer(host: Host, tuning: Tuning) -> ProgramWriter:
 
 
 def _stages(lowered: Lowered, target: Target, code: Code) -> dict[str, str]:
-    """The stages' texts, made anew: their graphs are not kept."""
+    """The texts of all stages, lowered anew since graphs are not kept."""
     fixed = code.early.fixed if code.early else 0
     writer = _writer(_host_of(target), _tuning(code.tuned))
     writer.write(lowered.program, fixed)
@@ -334,7 +334,7 @@ def _stages(lowered: Lowered, target: Target, code: Code) -> dict[str, str]:
 
 
 def _read(place: DiskEntry) -> Linked | None:
-    """The code that lies in a place, if it is there and fits this process."""
+    """Read the code of an entry in the disk cache, if it fits this process."""
     code = place.read()
     if code is None:
         return None
@@ -346,7 +346,7 @@ def _read(place: DiskEntry) -> Linked | None:
 
 
 def _told(code: Code) -> str:
-    """What a report says of products: their tuning, and matrices laid as they read them."""
+    """Report lines about products: their tuning, and packed operands."""
     lines = [way.text for way in code.tuned.values()]
     if code.early is not None:
         panels = code.early.panels
@@ -359,7 +359,7 @@ def _joined(*texts: str) -> str:
 
 
 def _numbers(symbols: Iterable[Symbol], sizes: Sizes) -> np.ndarray:
-    """The numbers of symbols in their order, as compiled code reads them."""
+    """The values of symbolic sizes as an array, in the order of compiled code."""
     table = [concrete(Dim((((symbol,), 1),)), sizes) for symbol in symbols]
     return np.array(table or [0], np.int64)
 

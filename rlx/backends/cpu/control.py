@@ -1,4 +1,4 @@
-"""What rounds of a loop read and write: arrays in turn, a thread's own blocks."""
+"""Code of loops: double-buffered carries, rows, and blocks of threads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .runtime.polls import checked, is_due, leave_if_stopped, poll
 
 @record
 class Part:
-    """What belongs to a thread of a divided loop, in the function with its number."""
+    """The blocks of a thread in a divided loop."""
 
     count: int
     scratch: int  # bytes of the matrix kernels' memory for each
@@ -25,13 +25,13 @@ class Part:
         return self.after(f, pointer, nbytes // self.count)
 
     def after(self, f: Function, pointer: str, nbytes: int) -> str:
-        """The place behind as many bytes for each thread before this one."""
+        """The address after so many bytes for each earlier thread."""
         return f.offset(pointer, "i8", f.emit(f"mul i64 %part, {nbytes}"))
 
 
 @record(frozen=False)
 class Targets:
-    """Where the rounds of a loop write: to `even` and `odd` in turn."""
+    """Targets of a loop's rounds, double-buffered: `even` and `odd` in turn."""
 
     even: list[str]
     odd: list[str]
@@ -46,7 +46,7 @@ class Targets:
     def start(
         self, f: Function, carries: Sequence[Carry], point: Callable[[Buffer], str], parts: int = 1
     ) -> list[str]:
-        """What the first round reads; an array that is changed in place is copied there."""
+        """What the first round reads; arrays carried in place are copied first."""
         initial = [point(c.initial) for c in carries]
         for i, carry in enumerate(carries):
             if carry.in_place:
@@ -57,7 +57,7 @@ class Targets:
         return initial
 
     def write(self, f: Function, round_name: str, table: str, first: int) -> list[str]:
-        """Put this round's targets in the table; gives their pointers."""
+        """Store this round's targets in the table, and give their pointers."""
         is_odd = f.emit(f"trunc i64 {round_name} to i1")
         chosen = []
         for i, (even, odd) in enumerate(zip(self.even, self.odd, strict=True)):
@@ -69,7 +69,7 @@ class Targets:
     def settle(
         self, f: Function, carries: Sequence[Carry], table: str, first: int, parts: int = 1
     ) -> None:
-        """Copy what was carried last into the results, unless it lies there."""
+        """Copy the final carries into the results, unless they are there."""
         for i, carry in enumerate(carries):
             last = f.emit(f"load ptr, ptr {f.offset(table, 'ptr', str(first + i))}, align 8")
             with f.when(f.emit(f"icmp ne ptr {last}, {self.even[i]}")):
@@ -79,7 +79,7 @@ class Targets:
 def write_rows(
     f: Function, k: str, arrays: Sequence[tuple[str, Any]], table: str, first: int
 ) -> None:
-    """Put pointers to row k of arrays, given with the bytes of a row, in the table."""
+    """Store pointers to row k of arrays, given with their bytes per row, in the table."""
     for i, (pointer, nbytes) in enumerate(arrays):
         row = f.offset(pointer, "i8", f.emit(f"mul i64 {k}, {f.number(nbytes)}"))
         f.do(f"store ptr {row}, ptr {f.offset(table, 'ptr', str(first + i))}, align 8")
@@ -102,14 +102,14 @@ def emit_rounds(
     sizes: int,
     part: Part | None = None,
 ) -> None:
-    """Emit all rounds of a loop, calls of `body`, perhaps for the part of a thread.
+    """Emit all rounds of a loop as calls of `body`, perhaps for the part of a thread.
 
     A round takes `cost` nanoseconds. `write_table` writes the table of the body, which begins with
     so many `sizes`.
     """
 
     def point(buffer: Buffer, count: Size = 1) -> str:
-        """The pointer to a buffer, or to the thread's block of its first of `count` rows."""
+        """The pointer to a buffer, or to the thread's block of it."""
         pointer = layout.pointer(f, buffer)
         return part.block(f, pointer, quotient(buffer.nbytes, count)) if part else pointer
 
@@ -155,7 +155,7 @@ def emit_rounds(
 def emit_sized_main(module: Module, count: int, attributes: str) -> None:
     """Write `main`, which calls `sized` with the array of sizes moved to the front.
 
-    It comes after `count` pointers; one more follows.
+    In the table of `main` the array follows `count` pointers and precedes one.
     """
     f = module.function("main", [("ptr", "%given")], "i32", attributes)
     table = f.emit(f"alloca [{count + 2} x ptr], align 8")

@@ -1,4 +1,4 @@
-"""A compiled program as plain data, in memory and on disk.
+"""Compiled programs as plain data, in memory and in the disk cache.
 
 Machine code is kept with what the linker has to be told again in each process: constant arrays and
 calls into Python. Arrays and Python functions of the graph are not kept but taken from the graph at
@@ -58,7 +58,7 @@ class Code:
 
 
 class DiskEntry:
-    """The place of one graph's code in the cache on disk.
+    """The entry of a graph in the disk cache.
 
     Without a `key` there is none. `arrays` gives the constant arrays of the graph by their
     content, `functions` are those of Python that it calls when it runs; `told` says what became of
@@ -72,7 +72,7 @@ class DiskEntry:
 
     @staticmethod
     def of(graph: Graph, target: Target, fixed: int = 0) -> DiskEntry:
-        """The place of a graph, of which the last parameters may be fixed."""
+        """The entry of a graph, whose last parameters may be bound."""
         place = DiskEntry("", lambda: _constants(graph))
         place._sources = sources(place._disk) if place._disk else ""
         if not place._sources:
@@ -87,7 +87,7 @@ class DiskEntry:
         return place
 
     def read(self) -> Code | None:
-        """The code, if it is there."""
+        """Read the code, if there is any."""
         if not self.key or self._disk is None:
             return None
         data = self._disk.get(self.key)
@@ -102,7 +102,7 @@ class DiskEntry:
             return None
 
     def forget(self) -> None:
-        """Remove code that turned out to be of no use."""
+        """Remove code that turned out to be invalid."""
         if self._disk is not None:
             self._disk.remove(self.key)
 
@@ -133,7 +133,7 @@ def _constants(graph: Graph) -> dict[bytes, np.ndarray]:
 
 
 def facts(target: Target) -> list[object]:
-    """The fields of a target, sets in order: theirs differs from process to process."""
+    """The fields of a target as a key that is equal in all processes."""
     found = [getattr(target, name) for name in fields(target)]
     return [sorted(x) if isinstance(x, frozenset) else x for x in found]
 

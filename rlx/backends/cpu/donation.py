@@ -1,4 +1,4 @@
-"""Which results may be written over which arguments that nobody needs any more."""
+"""Donation: results that take over the memory of donated arguments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...lower.schedule.rows import is_same_block
 
 @record
 class Lifetimes:
-    """When the inputs and the outputs of a program are used.
+    """Live ranges of the inputs and outputs of a program.
 
     Steps have numbers. `first` has for each output the step that writes it first, `last` for each
     input the one that reads it last, -1 if none does. In the pairs (output, input) of `in_order`
@@ -31,7 +31,7 @@ class Lifetimes:
 
 
 def lifetimes(program: Program) -> Lifetimes:
-    """Look at each step of a program once."""
+    """Compute live ranges in one pass over a program."""
     inputs = {b: i for i, b in enumerate(program.inputs)}
     outputs = {b: i for i, b in enumerate(program.outputs)}
     first, last = [len(program.steps) + 1] * len(outputs), [-1] * len(inputs)
@@ -54,7 +54,7 @@ def lifetimes(program: Program) -> Lifetimes:
 def reused_memory(
     found: Lifetimes, inputs: Sequence[Type], outputs: Sequence[Type], donated: Iterable[int]
 ) -> dict[int, int]:
-    """Choose for results (by number) an input whose memory they take over.
+    """Choose for results, by number, a donated input whose memory they take over.
 
     The input has the type of the result, and is read for the last time before the result is
     written for the first time, or in the same kernel, each element just before it is overwritten.
@@ -81,7 +81,7 @@ def reused_memory(
 
 
 def copied_input(step: Step) -> tuple[Buffer, Buffer] | None:
-    """The input and the output if all a step does is copy one to the other."""
+    """The input and the output of a step that copies one to the other, or None."""
     if isinstance(step, Copy):
         pair = (step.origin, step.target)
     elif isinstance(step, Kernel) and len(step.stores) == 1:
@@ -118,7 +118,7 @@ def _overwrites_in_order(step: Step, output: Buffer, given: Buffer) -> bool:
 
 
 def _changes_in_place(step: RepeatStep | WhileStep, output: Buffer, given: Buffer) -> bool:
-    """Whether a loop carries an array that it changes in places, and reads it as nothing else."""
+    """Whether a loop carries an array in place and reads it in no other way."""
     if isinstance(step, RepeatStep):
         others = [*step.constants, *step.slices]
     else:

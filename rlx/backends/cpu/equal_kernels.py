@@ -1,4 +1,4 @@
-"""Equal kernels are compiled once.
+"""Deduplication of kernels: equal ones are compiled once.
 
 The layers of a model differ in their buffers only. Equal steps are written once; of what is
 written for others equal texts are found. A kernel is a function with a pointer table of
@@ -24,10 +24,10 @@ _SLOT = re.compile(r"%slot_(\d+)_")
 
 @record
 class Written:
-    """What was written for a step: a function, and how it is called.
+    """The function written for a step, and how to call it.
 
-    It takes some of the step's buffers, and runs in so many parts. The cost counts in nanoseconds,
-    the scratch of the matrix kernels in bytes.
+    The function takes some of the step's buffers, and runs in so many parts. The cost is in
+    nanoseconds, the scratch of the matrix kernels in bytes.
     """
 
     name: str
@@ -51,19 +51,16 @@ class EqualKernels:
     known: dict[str, str] = field(default_factory=dict)
 
     def begin(self) -> tuple[int, int, int]:
-        """What the module has before a kernel is written."""
+        """Begin a kernel, and remember what the module has so far."""
         return len(self.module.functions), len(self.module.globals), len(self.module.shared)
 
     def layout(self, buffers: Sequence[Buffer]) -> Layout:
-        """The layout to write a kernel with.
-
-        Pointers have names, and their places come later.
-        """
+        """The layout to write a kernel with: pointers by name, with slots assigned later."""
         names = {b: f"%slot_{i}_" for i, b in enumerate(buffers)}
         return Layout({}, self.is_symbolic - 1, names)
 
     def settle(self, kernel: Function, before: tuple[int, int, int]) -> tuple[str, list[int]]:
-        """End a kernel; gives the function to call.
+        """End a kernel, and give the function to call.
 
         The numbers are those of its buffers in the order of the table. If there is an equal one,
         what was just written is forgotten.
@@ -106,9 +103,9 @@ class EqualKernels:
             parallel(f, f"@{name}", table, str(parts))
 
     def table(self, f: Function, layout: Layout, buffers: Sequence[Buffer]) -> str:
-        """Write the pointer table of a kernel, whose buffers these are.
+        """Write the pointer table of a kernel with these buffers.
 
-        Where sizes are numbers, the places of the pointers are data and not code.
+        For static sizes the offsets of pointers are data and not code.
         """
         if self.is_symbolic:
             sizes = f.emit("load ptr, ptr %table, align 8, !invariant.load !0")

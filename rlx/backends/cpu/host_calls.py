@@ -1,4 +1,4 @@
-"""What compiled code calls back into Python for: NumPy on views of its memory."""
+"""Callbacks of compiled code into Python: NumPy on views of its memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Sizes = dict[str, int]
 
 @record(eq=False)
 class OpCall:
-    """Call the NumPy reference of an op on whole buffers.
+    """A call of an op's NumPy reference on whole buffers.
 
     `types` are those of all arrays, the first `count` of which are its inputs.
     """
@@ -40,7 +40,7 @@ class OpCall:
         return len(self.types)
 
     def run(self, addresses: Sequence[int], sizes: Sizes) -> None:
-        """Compute, with the numbers of the dims."""
+        """Run the call, given the values of symbolic sizes."""
         types = [concrete_type(t, sizes) for t in self.types]
         arrays = [
             _view(a, t.dtype, t.shape)  # type: ignore[arg-type]
@@ -59,7 +59,7 @@ class OpCall:
 
 
 def op_call(step: LibraryCall) -> OpCall:
-    """What a library call does, without the program it stands in."""
+    """The callback of a library call, independent of its program."""
     types = (*step.input_types, *(b.type for b in step.outputs))
     return OpCall(step.op, step.attrs, types, len(step.inputs), step.source)
 
@@ -75,7 +75,7 @@ class View:
     strides: tuple[Size, ...]
 
     def array(self, address: int, sizes: Sizes) -> np.ndarray:
-        """The array at an address, with the numbers of the dims."""
+        """The array at an address, given the values of symbolic sizes."""
         flat = _view(address, self.dtype, (concrete(self.size, sizes),))
         item = self.dtype.itemsize
         shape = [concrete(n, sizes) for n in self.shape]
@@ -105,7 +105,7 @@ class ProductCall:
 
 
 def product_call(step: Contraction) -> ProductCall:
-    """What a contraction of symbolic sizes does, without the program it stands in."""
+    """The callback of a contraction of symbolic sizes, independent of its program."""
     (store,) = step.stores
     outer = step.batch
     operands = [
@@ -159,7 +159,7 @@ def _function(call: Call, dims: Sequence[str] | None) -> Callable[[int], None]:
 
 
 def _given(pointers: int, count: int, dims: Sequence[str] | None) -> tuple[list[int], Sizes]:
-    """The addresses of the buffers, and the numbers of the dims."""
+    """The addresses of buffers, and the values of symbolic sizes."""
     if dims is None:
         return [a or 0 for a in (ctypes.c_void_p * count).from_address(pointers)], {}
     first, *addresses = (ctypes.c_void_p * (count + 1)).from_address(pointers)
@@ -168,7 +168,7 @@ def _given(pointers: int, count: int, dims: Sequence[str] | None) -> tuple[list[
 
 
 def called_with(step: LibraryCall | Contraction) -> tuple[Buffer, ...]:
-    """The buffers that a callback gets the pointers of, in this order."""
+    """The buffers whose pointers a callback takes, in order."""
     if isinstance(step, LibraryCall):
         return (*step.inputs, *step.outputs)
     return step.lhs.buffer, step.rhs.buffer, step.stores[0].buffer  # type: ignore[attr-defined]

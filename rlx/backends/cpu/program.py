@@ -1,4 +1,4 @@
-"""A whole program as one LLVM module.
+"""Programs as LLVM modules.
 
 `i32 main(ptr table)` runs all steps over one arena. Nested programs become functions of their own
 with a pointer table each. A table holds inputs, outputs, the arena and the scratch of the matrix

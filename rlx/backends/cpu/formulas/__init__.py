@@ -1,0 +1,4 @@
+"""Vector code of transcendental functions.
+
+Read `functions.py` first.
+"""

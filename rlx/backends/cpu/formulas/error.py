@@ -141,7 +141,7 @@ def _tail(w: Writer, size: str, ratio: str) -> str:
 
 
 def inverse_error_function(w: Writer, x: str) -> str:
-    """The number of this erf: seven digits, tripled; float32 is computed in float64."""
+    """The inverse of erf: seven digits, tripled; float32 is computed in float64."""
     if not w.is_double:
         return in_double(inverse_error_function, w, x)
     one = w.number(1.0)
@@ -165,9 +165,9 @@ def inverse_error_function(w: Writer, x: str) -> str:
 
 
 def _halley(w: Writer, y: str, x: str) -> str:
-    """Improve y towards erf(y) = x.
+    """One step of Halley's method towards erf(y) = x.
 
-    Near the ends it uses the complement, which keeps the digits.
+    Near the ends the complement keeps the digits.
     """
     size_x = w.f.intrinsic("fabs", w.vector, x)
     size_y = w.f.intrinsic("fabs", w.vector, y)

@@ -1,4 +1,4 @@
-"""The vector kernels that others are made of: exp, log, tanh, logistic.
+"""Vector code of exp, log, tanh and logistic, on which other functions build.
 
 Polynomials without branches after Cephes (S. Moshier, "Methods and Programs for Mathematical
 Functions", 1989).
@@ -73,7 +73,7 @@ class Writer:
 
     @property
     def is_short(self) -> bool:
-        """Whether the numbers fill no register of AVX-512, if there are any."""
+        """Whether the numbers do not fill a register of AVX-512."""
         size = self.vector.lanes * (8 if self.is_double else 4)
         return "+avx512f" in host().features and size % 64 != 0
 
@@ -117,7 +117,7 @@ class Writer:
         return self._of_all_lanes("mask.getmant", [x], has_mode=True, setting=2)
 
     def corrected(self, y: str, x: str, table: int) -> str:
-        """y, but what a table says where x is NaN, zero, one, infinite or negative.
+        """Fix y by a table where x is NaN, zero, one, infinite or negative.
 
         The fourth of 4 bits each is for 1, the others from the lowest for NaN (two), 0, -inf, inf,
         less and more than 0. 0 stands for y, 2 for x as a NaN, 3 for NaN, 4 for -inf, 5 for inf.
@@ -133,7 +133,7 @@ class Writer:
     def _of_all_lanes(
         self, name: str, values: Sequence[str], has_mode: bool = False, setting: int | None = None
     ) -> str:
-        """An instruction on each register, which has a mask, and perhaps a mode and a setting."""
+        """Apply a masked instruction of AVX-512 to each register."""
 
         def emit(part: Writer, values: Sequence[str]) -> str:
             given = [] if setting is None else [("i32", str(setting))]
@@ -187,9 +187,9 @@ _EXP_DOUBLE = [1 / math.factorial(k) for k in reversed(range(2, 14))]
 
 
 def exponential(w: Writer, x: str, low: str = "", factor: str = "") -> str:
-    """The exponential function, overflow and subnormal results included.
+    """`factor * exp(x + low)`, overflow and subnormal results included.
 
-    Of `x + low`, times `factor`, with hardly more rounding; `low` is what rounding `x` lost.
+    `low` is what rounding lost of x; the result has hardly more rounding than exp(x).
     """
     f, least, most = w.f, (-746.0 if w.is_double else -104.0), (710.0 if w.is_double else 89.0)
     vanishes = w.compare("olt", x, w.number(least))
@@ -261,7 +261,7 @@ def _parts(w: Writer, x: str) -> tuple[str, str]:
 
 
 def _log_tail(w: Writer, r: str) -> str:
-    """What multiplies r**3 in log(1 + r)."""
+    """The factor of r**3 in log(1 + r)."""
     if not w.is_double:
         return w.polynomial(
             r,

@@ -70,10 +70,10 @@ def _wave(w: Writer, x: str, name: str) -> str:
 
 
 def _of_huge(w: Writer, name: str, x: str, otherwise: str) -> str:
-    """The C library's results of huge lanes, `otherwise` those of the others.
+    """The C library's results for lanes with huge arguments, else `otherwise`.
 
-    They wait in memory: kept in a register over the calls, they were stored and loaded again on the
-    way without calls, too.
+    The others wait in memory: kept in a register over the calls, they would be spilled on the path
+    without calls, too.
     """
     f, lanes, lane = w.f, w.vector.lanes, Vector(w.vector.dtype)
     if lanes == 1:
@@ -125,7 +125,7 @@ def _near_wave(w: Writer, x: str, name: str) -> str:
 
 
 def _chosen(w: Writer, r: str, turn: str, quarter: int) -> str:
-    """Sine or cosine of r, as the quarter turns ask."""
+    """Sine or cosine of r, by the number of quarter turns."""
     f, kind = w.f, w.vector.with_dtype("int32")
     sine_of, cosine_of = _sine_and_cosine(w, r, 9 if w.is_double else 5)
     turn = f.emit(f"add {kind.text} {turn}, {f.constant(kind, quarter)}")

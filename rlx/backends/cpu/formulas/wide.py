@@ -1,6 +1,6 @@
-"""Functions of float32 that are short in float64, and the cube root of both.
+"""Functions of float32 computed in float64, and the cube root of both.
 
-float64 has digits to spare.
+The digits to spare keep these formulas short.
 """
 
 from __future__ import annotations
@@ -82,10 +82,7 @@ def cbrt(w: Writer, x: str) -> str:
 
 
 def double_cbrt(w: Writer, x: str) -> str:
-    """The cube root in float64.
-
-    It is that of float32, and a step of Newton on the exact residue.
-    """
+    """The cube root in float64: that of float32, and a Newton step on the residue."""
     size = w.f.intrinsic("fabs", w.vector, x)
     is_small = w.compare("olt", size, w.number(2.0**-900))  # the residue would be subnormal
     size = w.select(is_small, w.binary("fmul", size, w.number(2.0**300)), size)

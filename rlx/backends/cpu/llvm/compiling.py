@@ -1,10 +1,10 @@
-"""Compiling a module in units on several threads, and object code cached on disk.
+"""Parallel compilation of a module in units, and cached object code.
 
-`Units` cuts a module: the first units are compiled while the last are written. A function goes to
-one unit whole; what it names of others is declared there, and constants are repeated where they are
-named. `Compiles` are the threads that compile the units. Text that is the same in every process
-(`load_cached`) has its object code on disk; where it is not there yet, another thread compiles it
-from when the device is opened on, while the program gets its data ready.
+`Units` splits a module: the first units are compiled while the last are written. Each function
+is in one unit, which declares other functions that it calls, and repeats constants. `Compiles`
+are the threads that compile the units. Text that is the same in every process (`load_cached`) has
+its object code on disk; if it is not there yet, another thread compiles it as soon as the device
+is opened, while the program prepares its data.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Compiles:
         self._errors: list[BaseException] = []
 
     def add(self, text: str) -> None:
-        """Compile one text more."""
+        """Add a text to compile."""
         self._put(text)
         if len(self._threads) < host().cores - 1:
             thread = threading.Thread(target=self._work)
@@ -61,9 +61,9 @@ class Compiles:
                 self._threads.append(thread)
 
     def finish(self, last: list[str]) -> tuple[bytes, ...]:
-        """The object code of all texts in their order, the last ones included.
+        """Add the last texts, and give the object code of all, in order.
 
-        The caller compiles, too, and alone where there is one text only.
+        The calling thread compiles, too, and alone if there is one text only.
         """
         for text in last[:-1]:
             self.add(text)
@@ -114,7 +114,7 @@ class Compiles:
 
 
 def compiled_again(packed: bytes) -> tuple[bytes, ...]:
-    """Better object code of packed texts, made by this thread alone."""
+    """Compile packed texts again with more optimization, on this thread."""
     made = []
     for text in zlib.decompress(packed).decode().split(END):
         with llvm_turn:
@@ -123,7 +123,7 @@ def compiled_again(packed: bytes) -> tuple[bytes, ...]:
 
 
 def starts(thread: threading.Thread) -> bool:
-    """Start a thread, if there can be one more: while Python ends there cannot."""
+    """Start a thread if possible, which it is not while Python ends."""
     try:
         thread.start()
     except RuntimeError:
@@ -138,7 +138,7 @@ NAMED = re.compile(r"[@!][\w.]+")
 
 @record(frozen=False)
 class Units:
-    """Gives the texts of a module's units away.
+    """Splits a module into units, which it passes on as texts.
 
     Functions that are complete go as soon as they fill a unit, the others at the end.
     """
@@ -150,7 +150,7 @@ class Units:
     waiting: tuple[list[Function], list[Function]] = field(default_factory=lambda: ([], []))
 
     def add(self, functions: Sequence[Function]) -> None:
-        """Take functions that will not change, nor what they name of the module."""
+        """Add finished functions."""
         for f in functions if self.threads > 1 else ():
             group = self.waiting[f.is_plain]
             group.append(f)
@@ -160,7 +160,7 @@ class Units:
                 group.clear()
 
     def rest(self) -> list[str]:
-        """The units of what is left; all in one where one thread compiles it, or soon.
+        """The remaining units, or one for all if one thread is enough.
 
         The longest comes first, so that no thread has a long one when the others are done.
         """
@@ -197,7 +197,7 @@ class Units:
 
 
 def _work(functions: Sequence[Function]) -> int:
-    """Characters of text; without optimization they take half the time or less."""
+    """An estimate of compile time: characters of text, half without optimization."""
     return sum(sum(map(len, f.lines)) // (2 if f.is_plain else 1) for f in functions)
 
 
@@ -214,7 +214,7 @@ _turn = hold_in_forks(2, threading.Lock())
 
 
 class _Ahead(threading.Thread):
-    """Compiles a text; in a forked child it has ended, perhaps without a result."""
+    """A thread that compiles a text; in a forked child it is gone."""
 
     def __init__(self, text: str) -> None:
         super().__init__(name="rlx compiles ahead")
@@ -241,7 +241,7 @@ def compile_ahead(makers: Sequence[Callable[[], str]]) -> None:
 
 
 def load_cached(text: str, *, symbols: Mapping[str, int] | None = None) -> machine.Library:
-    """Do as `machine.load`, with object code from disk or another thread."""
+    """Like `machine.load`, with object code from disk or another thread."""
     disk, key = disk_cache(), _key(text)
     known = disk.get(key) if disk else None
     if known is not None:

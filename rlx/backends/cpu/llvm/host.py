@@ -1,4 +1,4 @@
-"""What the host processor offers: vectors, registers, caches, cores for threads."""
+"""The host processor: vectors, registers, caches, cores."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ def _grouped(features: Mapping[str, bool], cpu: str) -> tuple[str, ...]:
 
 
 def _allows_tiles(features: Mapping[str, bool]) -> bool:
-    """Whether Linux lets this process use the tile registers (Intel AMX) of its processor.
+    """Ask Linux whether this process may use tile registers (Intel AMX).
 
-    It has to be asked once, before it saves their eight kilobytes with each thread.
+    A process has to ask once, before Linux saves their eight kilobytes with each thread.
     """
     names = ("amx-tile", "amx-bf16", "amx-int8", "avx512f")
     if sys.platform != "linux" or not all(features.get(name) for name in names):
@@ -116,9 +116,9 @@ NO_LIMIT = math.inf
 
 
 def cores() -> int:
-    """How many threads to keep busy: RLX_NUM_THREADS, else the process's processors.
+    """The number of threads to use: RLX_NUM_THREADS, or processors of the process.
 
-    These are the processors it may run on, or its share of them if that is less.
+    The latter are those that it may run on, or its share of them if that is less.
     """
     if asked := threads_asked(os.environ):
         return asked
@@ -130,7 +130,7 @@ def cores() -> int:
 
 
 def processor_share(root: Path = Path("/")) -> float:
-    """How many processors control groups of Linux allow; infinity without a limit."""
+    """The number of processors that Linux's control groups allow, or infinity."""
     try:
         groups = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:

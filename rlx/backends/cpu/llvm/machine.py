@@ -1,4 +1,4 @@
-"""LLVM: IR text in, machine code of this process out.
+"""LLVM: compiles IR text to machine code of this process.
 
 The text is already explicit vector code, and no pass makes it faster (measured on 20 programs, from
 sums to gathers and matrix products); nor does a higher level of code generation. Milliseconds to
@@ -53,9 +53,9 @@ class _Engine:
 
 
 class _Linkers:
-    """Gives linkers to libraries: a fresh one from time to time, so that old ones can go.
+    """Linkers for libraries, replaced from time to time so that memory is freed.
 
-    What a linker keeps of a library that is gone stays until its last library is gone, too.
+    What a linker keeps of a freed library stays until all its libraries are freed.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ _linkers = _Linkers()
 
 
 class Library:
-    """Machine code of modules; it stays in memory as long as this object lives."""
+    """Machine code of modules, in memory for the lifetime of this object."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Library:
             raise _bug("the linker rejects a module", str(error), "") from None
 
     def address(self, name: str) -> int:
-        """Where the function or global `name` begins."""
+        """The address of the function or global `name`."""
         return self._code[name]
 
 
@@ -160,7 +160,7 @@ def llvm_version() -> tuple[int, ...]:
 
 
 def compiler() -> tuple[object, ...]:
-    """What machine code depends on besides its text."""
+    """The processor and compiler versions, on which machine code depends."""
     return host(), llvmlite.__version__, llvm.llvm_version_info
 
 
@@ -261,7 +261,7 @@ def _exports(module: llvm.ModuleRef) -> list[str]:
 
 
 def _bug(what: str, message: str, text: str) -> InternalError:
-    """The error of a module that rlx wrote wrongly, with the lines LLVM names."""
+    """The error for an invalid module, with the lines that LLVM names."""
     lines = text.splitlines()
     places = [int(number) for number in re.findall(r"<string>:(\d+):", message)]
     if not places:  # a verifier's message quotes the instruction instead of its line

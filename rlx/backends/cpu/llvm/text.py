@@ -41,9 +41,9 @@ MANGLED = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}
 
 @record
 class Vector:
-    """A register with `lanes` numbers of one dtype.
+    """The type of a register with `lanes` numbers of one dtype.
 
-    A bool there is `i1`, in memory a byte.
+    A bool is `i1` in a register and a byte in memory.
     """
 
     dtype: str
@@ -76,7 +76,7 @@ class Vector:
         return self.dtype.startswith("int")
 
     def with_dtype(self, dtype: str) -> Vector:
-        """As many numbers of another dtype."""
+        """The type with as many numbers of another dtype."""
         return Vector(dtype, self.lanes)
 
 
@@ -132,9 +132,9 @@ class Function:
         self.lines.append(f"  {instruction}")
 
     def number(self, size: Size) -> str:
-        """The number of a size, as an i64: a symbolic one follows from the run's sizes.
+        """The value of a size as an i64, computed from symbolic sizes at run time.
 
-        Their array is the first pointer of `%table`; `symbols` gets the place of each in it.
+        An array of these is the first pointer of `%table`; `symbols` gets the place of each in it.
         """
         if isinstance(size, int):
             return str(size)
@@ -151,7 +151,7 @@ class Function:
         return total
 
     def reserve(self, kind: str, align: int) -> str:
-        """Give memory of the stack, taken once however often control comes by."""
+        """Allocate stack memory, once for the function."""
         name = self.fresh()
         self.reserved.append(f"  {name} = alloca {kind}, align {align}")
         return name
@@ -196,13 +196,13 @@ class Function:
         )
 
     def shuffle(self, vector: Vector, x: str, y: str, places: Sequence[int]) -> str:
-        """The lanes of two vectors that `places` name, the first vector's first."""
+        """Shuffle: the lanes of two vectors that `places` name, the first vector's first."""
         order = ", ".join(f"i32 {place}" for place in places)
         kind = vector.text
         return self.emit(f"shufflevector {kind} {x}, {kind} {y}, <{len(places)} x i32> <{order}>")
 
     def offset(self, pointer: str, element: str, index: str) -> str:
-        """Emit the address of an element behind a pointer."""
+        """Emit the address of an element after a pointer."""
         if index == "0":
             return pointer
         return self.emit(f"getelementptr inbounds {element}, ptr {pointer}, i64 {index}")
@@ -267,7 +267,7 @@ class Function:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it needs no optimization: the loops around those that take the time."""
+        """Whether the function needs no optimization, because its time is in its callees."""
         return "optnone" in self.attributes
 
     @property
@@ -293,7 +293,7 @@ def _runs_once(start: str, stop: str, step: str) -> bool:
 
 @record(frozen=False)
 class Loop:
-    """The names a structured loop gives its body; see `Function.loop`."""
+    """The names that a structured loop gives its body; see `Function.loop`."""
 
     index: str
     values: list[str]
@@ -329,7 +329,7 @@ class Module:
         return made
 
     def once(self, name: str) -> str:
-        """Keep a complete function unless there is an equal one; gives the name to call."""
+        """Add a complete function unless an equal one exists, and give its name."""
         f = self.functions.get(name)
         if f is None:
             return name

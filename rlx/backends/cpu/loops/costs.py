@@ -1,4 +1,4 @@
-"""Cost model: about how long loops take on one thread; which of them are shared."""
+"""The cost model of loops: nanoseconds on one thread, and numbers of threads."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def product_cost(step: Contraction, host: Host) -> float:
 def parts_of(
     f: Function, host: Host, extents: Sequence[Size], cost: float, is_product: bool = False
 ) -> int | str:
-    """How many threads to use for work of so many nanoseconds.
+    """The number of threads for work of so many nanoseconds.
 
-    It is decided at run time where that depends on the sizes.
+    For symbolic sizes it is decided at run time.
     """
     least = PRODUCT_NANOSECONDS if is_product else NANOSECONDS_PER_PART
     trips: Any = math.prod(extents, start=1)  # type: ignore[type-var]
@@ -67,7 +67,7 @@ def parts_of(
 
 
 def brief(program: Program, host: Host) -> float:
-    """Nanoseconds that are nothing beside a program's products: not worth optimizing."""
+    """Nanoseconds that are negligible beside a program's products."""
     products = (step for step in program.steps if isinstance(step, Contraction))
     return BRIEF * sum(product_cost(step, host) for step in products)
 

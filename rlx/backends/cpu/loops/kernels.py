@@ -1,4 +1,4 @@
-"""Loop nests of LIR as LLVM code, in a function with the parameter `ptr %table`.
+"""Loop nests of LIR as LLVM code, in functions with the parameter `ptr %table`.
 
 The table holds the program's pointers. A function that several threads share, `void kernel(ptr
 table, i64 part, i64 parts)`, has its code emitted with `split`: a call does its part of the
@@ -45,7 +45,7 @@ KERNEL_PARAMETERS = (
 
 @record
 class Layout:
-    """Where a program's buffers are: in its pointer table, or in the arena.
+    """The layout of a program's buffers: in its pointer table, or in the arena.
 
     A buffer has a place in the table or an offset in the arena. The scratch of the matrix kernels
     lies behind the arena of the outermost program; the tables of nested ones have its place behind
@@ -67,9 +67,9 @@ class Layout:
         return f.offset(self._slot(f, self.arena_place), "i8", f.number(buffer.offset))
 
     def place(self, buffer: Buffer | None) -> tuple[int, Size]:
-        """The slot of the table that leads to a buffer, and the bytes to go from there.
+        """The slot of the table and the byte offset from its pointer of a buffer.
 
-        None stands for the scratch of the matrix kernels. What has a name has no slot.
+        None stands for the scratch of the matrix kernels. Named pointers have no slot.
         """
         if buffer is None and self.scratch_offset is None:
             return self.arena_place + 1, 0
@@ -102,7 +102,7 @@ def buffers_of(exprs: Iterable[Expr]) -> list[Buffer]:
 
 
 def all_exprs(stores: Sequence[Store]) -> list[Expr]:
-    """What the stores compute, expressions inside of their indices included."""
+    """The expressions of stores, those inside of indices included."""
     return [*(s.expr for s in stores), *(e for s in stores for e in s.index.loads)]
 
 
@@ -130,7 +130,7 @@ def emit_rows(
     split: bool,
     given: Mapping[Variable, str] | None = None,
 ) -> None:
-    """Emit kernels that share their outer loops.
+    """Emit fused kernels under their common outer loops.
 
     `given` are variables of loops around them.
     """
@@ -160,7 +160,7 @@ def nest(
     exprs: Sequence[Expr] = (),
     later: Iterable[Variable] = (),
 ) -> None:
-    """Plain loops, outermost first, around `body`.
+    """Emit plain loops, outermost first, around `body`.
 
     The first loop is split among the parts.
     """
@@ -199,7 +199,7 @@ def part_range(f: Function, extent: Size, step: int) -> tuple[str, str]:
 def emit_loops(
     scope: Scope, loops: Sequence[Variable], stores: Sequence[Store], split: bool
 ) -> None:
-    """Loops around stores: vector code along one of them."""
+    """Emit loops around stores, vectorized along one of them."""
     exprs = all_exprs(stores)
     along = lane_variable(loops, stores)
     if along is None:
@@ -229,7 +229,7 @@ def emit_loops(
 def _tiled_loops(
     scope: Scope, loops: Sequence[Variable], tiles: Tiles, stores: Sequence[Store], split: bool
 ) -> None:
-    """Loops around blocks that are read along one loop and written along another."""
+    """Emit loops around tiles that are read along one loop and written along another."""
     exprs = all_exprs(stores)
     outer = [v for v in loops if v not in (tiles.across, tiles.along)]
 
@@ -257,10 +257,7 @@ def _tiled_loops(
 
 
 def lane_variable(loops: Sequence[Variable], stores: Sequence[Store]) -> Variable | None:
-    """The loop along which the lanes go.
-
-    It is None if they go along a reduction's own loops.
-    """
+    """The loop to vectorize, or None for the loops of a reduction."""
     if not loops:
         return None
     exprs = all_exprs(stores)
@@ -289,7 +286,7 @@ def _evaluate(scope: Scope, stores: Sequence[Store]) -> None:
 def _store_group(
     scope: Scope, group: Sequence[Store], rendered: Sequence[Rendered], step: int
 ) -> None:
-    """Store vectors that fill the gaps between each other's lanes."""
+    """Store vectors whose lanes interleave in memory."""
     f, start, number = scope.f, group[0], group[0].buffer.number_dtype
     vector = memory_vector(number.name, scope.lanes)
     parts = [
@@ -380,9 +377,9 @@ LINE = 64
 
 
 def next_rows(rows: Rows, host: Host) -> dict[Kernel, Ahead]:
-    """What each kernel asks for of large arrays: loads, and how far the next row is.
+    """Plan the prefetches of kernels: loads, and the offset of the next row.
 
-    Of each array it is the last kernel that has a loop around a load of it.
+    Each array is prefetched by the last kernel that has a loop around a load of it.
     """
     if not rows.loops:  # in a chain, whose round has one row
         return {}
@@ -401,12 +398,12 @@ def next_rows(rows: Rows, host: Host) -> dict[Kernel, Ahead]:
 
 
 def _is_far(buffer: Buffer, host: Host) -> bool:
-    """Whether the second cache does not hold an array."""
+    """Whether an array is larger than the second cache."""
     return isinstance(buffer.nbytes, int) and buffer.nbytes > host.l2 // 2
 
 
 def fetch(scope: Scope) -> None:
-    """Ask for the numbers of the next row at the place of these lanes."""
+    """Prefetch the numbers of the next row at the place of these lanes."""
     f = scope.f
     for load, distance in scope.ahead:
         kind = memory_vector(load.dtype.name, 1).text

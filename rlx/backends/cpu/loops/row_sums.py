@@ -29,7 +29,7 @@ MANY = 1 << 18  # bytes: fewer stay in a cache, where any order is as good
 def reduced_by_rows(
     scope: Scope, loops: Sequence[Variable], along: Variable, stores: Sequence[Store]
 ) -> list[Reduce]:
-    """The reductions of a kernel, if all are of far rows."""
+    """The reductions of a kernel, if all are of columns with far rows."""
     exprs = [store.expr for store in stores]
     found = [e for e in unconditional(exprs) if isinstance(e, Reduce)]
     if len(found) != sum(isinstance(e, Reduce) for e in walk(*exprs)):

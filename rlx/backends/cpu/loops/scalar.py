@@ -18,7 +18,7 @@ Emit = Callable[..., str]
 
 
 def register(dtype: str, lanes: int) -> Vector:
-    """How numbers of a dtype live in registers."""
+    """The type of a dtype's numbers in registers."""
     return Vector("float32" if dtype in HALVES else dtype, lanes)
 
 
@@ -239,7 +239,7 @@ def bitcast(f: Function, origin: str, target: str, lanes: int, x: str) -> str:
 
 
 def _to_odd(f: Function, lanes: int, x: str) -> str:
-    """float64 in float32, rounded so that rounding again is as good as once.
+    """Round float64 to odd in float32, so that rounding again is exact.
 
     What is not exact gets an odd last bit. From S. Boldo and G. Melquiond, "When double rounding is
     odd" (2005).

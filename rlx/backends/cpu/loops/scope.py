@@ -36,13 +36,13 @@ def memory_element(dtype: str) -> str:
 
 
 def memory_vector(dtype: str, lanes: int) -> Vector:
-    """How `lanes` neighbors lie in memory."""
+    """The type of `lanes` contiguous numbers in memory."""
     return Vector(IN_MEMORY.get(dtype, dtype), lanes)
 
 
 @record(frozen=False)
 class Scope:
-    """What is known at one place of the code.
+    """The values that are known at one place of the code.
 
     `names` are the loop variables in scope, that of `along` standing for lane 0. Lanes outside of
     `mask` (None: all are in) must not touch memory. `guarded` says that even the uniform loads may
@@ -62,7 +62,7 @@ class Scope:
     values: dict[Expr, Rendered] = field(default_factory=dict)
 
     def inner(self, **changes: object) -> Scope:
-        """A scope inside of this one: what it computes is not known outside."""
+        """A nested scope, whose values are not known outside."""
         return replace(self, **{"names": dict(self.names), "values": dict(self.values), **changes})
 
     # -- values ---------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ class Scope:
         return text if varies else self.f.splat(text, register(dtype, self.lanes))
 
     def depends(self, variables: Iterable[Variable]) -> bool:
-        """Whether something with these variables varies by lane."""
+        """Whether an expression of these variables varies by lane."""
         return self.lanes > 1 and self.along is not None and self.along in set(variables)
 
     def _render(self, expr: Expr) -> Rendered:
@@ -162,7 +162,7 @@ class Scope:
         return quotient, rest
 
     def _floor_signed(self, x: str, divisor: str, vector: Vector) -> tuple[str, str]:
-        """The same for an x that may be negative by nobody knows how much."""
+        """Floor division and remainder of an x that may be negative."""
         f, kind = self.f, vector.text
         towards_zero = f.emit(f"sdiv {kind} {x}, {divisor}")
         rest = f.emit(f"srem {kind} {x}, {divisor}")
@@ -173,7 +173,7 @@ class Scope:
         return f.emit(f"sub {kind} {towards_zero}, {one}"), f.emit(f"add {kind} {rest}, {up}")
 
     def _divisor(self, size: Size, vector: Vector) -> str:
-        """A size to divide by: not 0, for a division may run where its loop has no rounds."""
+        """A divisor that is never 0, as a hoisted division may run without its loop."""
         if is_at_least(size, 1):
             return self._size(size, vector)
         number = self.f.intrinsic("umax", Vector("int64"), self.f.number(size), "1")
@@ -292,7 +292,7 @@ class Scope:
         )
 
     def from_memory(self, raw: str, dtype: str, lanes: int) -> str:
-        """Numbers as they are computed with, from numbers as they lie in memory."""
+        """Convert numbers from their form in memory to that in registers."""
         if dtype == "bool":
             kind = Vector("uint8", lanes)
             return self.f.emit(f"icmp ne {kind.text} {raw}, {self.f.constant(kind, 0)}")
@@ -301,7 +301,7 @@ class Scope:
         return widen(self.f, dtype, lanes, raw) if dtype in HALVES else raw
 
     def to_memory(self, value: str, dtype: str, lanes: int) -> str:
-        """A value as it lies in memory."""
+        """Convert a value from its form in registers to that in memory."""
         if dtype == "bool":
             kind = Vector("bool", lanes).text
             return self.f.emit(f"zext {kind} {value} to {Vector('uint8', lanes).text}")
@@ -314,7 +314,7 @@ class Scope:
         return self.f.emit(f"bitcast {kinds[0]} {x} to {kinds[1]}")
 
     def store(self, item: Store, rendered: Rendered) -> None:
-        """Put a rendered value in its place."""
+        """Store a rendered value."""
         number = item.buffer.number_dtype
         dtype, f, size = number.name, self.f, number.itemsize
         pointer, element = self.pointers[item.buffer], memory_element(dtype)
@@ -390,9 +390,9 @@ class Scope:
         ), True
 
     def _is_masked_load(self, expr: Guard) -> bool:
-        """Whether one load gives it all: neighbors where the mask is set, 0 elsewhere.
+        """Whether a guard is one masked load: contiguous numbers, 0 where it fails.
 
-        What has been loaded before, without the mask, does not.
+        A number that was loaded before, without the mask, is none.
         """
         inside = expr.inside
         if not isinstance(inside, Load) or inside in self.values:
@@ -403,7 +403,10 @@ class Scope:
         return self.lanes > 1 and is_neighbors and self._is_stepped(inside.index)
 
     def _split(self, expr: Guard) -> Expr | None:
-        """A guard of all lanes around that of each, whose masks may then be known."""
+        """Split a guard into one of all lanes around one of each lane.
+
+        The masks of the inner one may then be constant.
+        """
         bounds = [b for b in expr.bounds if not self.depends(b[0].variables)]
         steps = [s for s in expr.steps if not self.depends(s[0].variables)]
         left = (
@@ -422,7 +425,7 @@ class Scope:
         return held
 
     def _branch(self, expr: Guard, conditions: list[str]) -> Rendered:
-        """All lanes go the same way: a jump."""
+        """A guard on which all lanes agree, as a branch."""
         f = self.f
         held = self._all(Vector("bool"), conditions)
         varies = self.depends(expr.variables)
@@ -449,7 +452,7 @@ class Scope:
         return reduce_along(self, expr), False
 
     def hoist(self, exprs: Iterable[Expr], variables: set[Variable]) -> None:
-        """Compute here what does not depend on the variables of loops about to begin."""
+        """Loop-invariant code motion: compute here what the next loops do not change."""
         seen: set[Expr] = set()
 
         def visit(expr: Expr) -> None:

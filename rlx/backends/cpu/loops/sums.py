@@ -1,4 +1,4 @@
-"""Reductions as LLVM code: each lane has its own, or all lanes share one.
+"""Reductions as LLVM code: one for each lane, or one across all lanes.
 
 The order in which numbers are added is the fastest for the loops around, unless a host is
 `batch_invariant`. Then every sum goes in one order that depends on its own length only: as many
@@ -29,7 +29,7 @@ PARTIAL_BYTES = 64  # a vector of the widest processors, so that they lose nothi
 
 
 def reduce_lanes(scope: Scope, expr: Reduce) -> str:
-    """Each lane has its own sum: plain loops around vector code."""
+    """Reduce in each lane: plain loops around vector code."""
     vector = register(expr.dtype.name, scope.lanes)
     if is_batch_invariant(scope, expr):
         return _partial_sums(scope, expr, vector)
@@ -71,7 +71,7 @@ def _is_window(expr: Reduce, loops: list[Variable]) -> bool:
 
 
 def _with_term(scope: Scope, expr: Reduce, vector: Vector, total: str) -> str:
-    """The total and one more term; a product is not rounded before it is added."""
+    """Add a term to the total; products are fused multiply-adds."""
     f, body = scope.f, expr.body
     how = "add" if expr.combine == IN_TURN else expr.combine
     is_sum = vector.is_float and how == "add"
@@ -100,7 +100,7 @@ def _rounds(
 
 
 def reduce_along(scope: Scope, expr: Reduce) -> str:
-    """One sum for all lanes: the lanes go along a reduced variable."""
+    """Reduce across lanes, which go along a reduced variable."""
     if expr.combine == IN_TURN:
         single = scope.inner(lanes=1, along=None, mask=None)
         single.values = {e: r for e, r in single.values.items() if not r[1]}
@@ -158,14 +158,14 @@ def reduce_along(scope: Scope, expr: Reduce) -> str:
 
 
 def is_batch_invariant(scope: Scope, expr: Reduce | Scan) -> bool:
-    """Whether the order matters, and is to be the same whatever the loops around."""
+    """Whether a sum is to have an order that does not depend on the loops around."""
     dtype = expr.dtype if isinstance(expr, Reduce) else expr.expr.dtype
     is_rounded = expr.combine in ("add", "mul") and dtype.kind not in "biu"
     return scope.host.batch_invariant and is_rounded
 
 
 def _partial_count(expr: Reduce) -> int:
-    """How many partial sums there are."""
+    """The number of partial sums."""
     count, extent = PARTIAL_BYTES // max(expr.dtype.itemsize, 4), expr.loops[-1].extent
     while isinstance(extent, int) and count > 1 and count // 2 >= extent:
         count //= 2
@@ -215,7 +215,7 @@ def _partial_sums(scope: Scope, expr: Reduce, vector: Vector) -> str:
 
 
 def _open_rows(scope: Scope, expr: Reduce, vector: Vector, sums: list[str]) -> list[str]:
-    """The sums after as many terms as the run tells: one at a time, the sums in turns."""
+    """Add a number of terms known at run time, one at a time, to the sums in turns."""
     f, along, how = scope.f, expr.loops[-1], expr.combine
     extent = f.number(along.extent)
     carried = [(vector.text, total) for total in sums]

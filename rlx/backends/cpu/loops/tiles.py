@@ -1,4 +1,4 @@
-"""Transposition in a kernel: numbers read along another loop than the lanes go.
+"""Tiled transposition in kernels: loads along another loop than the lanes.
 
 Of such a load a block is read along the memory it comes from, transposed in registers, and left in
 a small table on the stack, from which the kernel's code takes its vectors.
@@ -42,7 +42,7 @@ class Tiles:
 def plan_tiles(
     host: Host, loops: Sequence[Variable], along: Variable, stores: Sequence[Store]
 ) -> Tiles | None:
-    """How to transpose what the stores load; None if nothing has to be."""
+    """Plan the tiles that transpose loads of stores, or give None if none is needed."""
     exprs = [s.expr for s in stores]
     if any(isinstance(e, Reduce) for e in walk(*exprs)):
         return None
@@ -149,7 +149,7 @@ def _transpose(
 
 
 def _fetch_next(f: Function, tiles: Tiles, vector: Vector, corner: str, stride: Size) -> None:
-    """Ask for the rows of the next block: a processor does not foresee such steps."""
+    """Prefetch the rows of the next block, whose stride hardware does not predict."""
     with f.loop("0", str(tiles.lanes)) as loop:
         row = f.emit(f"add i64 {loop.index}, {tiles.lanes}")
         behind = f.offset(corner, vector.element, f.emit(f"mul i64 {row}, {f.number(stride)}"))

@@ -27,7 +27,7 @@ def _loads(exprs: Iterable[Expr]) -> list[Load]:
 
 
 def best_variable(exprs: Iterable[Expr], choices: Iterable[Variable]) -> Variable:
-    """The variable along which the fewest loads need a gather.
+    """The variable to vectorize: the one for which the fewest loads need a gather.
 
     A load of pairs costs half of one; more, but not as much, lanes that a short loop leaves empty.
     Among equal ones it is the longest, then the last.
@@ -41,7 +41,7 @@ def best_variable(exprs: Iterable[Expr], choices: Iterable[Variable]) -> Variabl
 
 
 def _gather(index: Index, along: Variable) -> float:
-    """What part of a gather a load takes."""
+    """The cost of a load in units of a gather."""
     stride = index.stride_of(along) if index.is_stepped_by(along) else 0
     if stride in (1, -1):
         return 0.75 if likely(along.extent) < SHORT else 0
@@ -49,10 +49,10 @@ def _gather(index: Index, along: Variable) -> float:
 
 
 def choose_lanes(host: Host, exprs: Iterable[Expr], extent: Size, most: int = 4) -> int:
-    """How many lanes to use.
+    """The number of lanes to use.
 
-    That is a few registers' worth (at most `most`) for cheap code, and one for costly code, or
-    where a reduction takes a register for each of its partial sums.
+    Cheap code uses a few registers (at most `most`) of them; expensive code one, and so does a
+    reduction that takes a register for each of its partial sums.
     """
     most = 1 if host.batch_invariant else most
     nodes = list(walk(*exprs))
@@ -90,9 +90,9 @@ def first_lanes(f: Function, lanes: int, count: str) -> str:
 def vector_lines(
     f: Function, start: str, stop: str, lanes: int, body: Callable[[str, str | None], None]
 ) -> None:
-    """A loop in steps of `lanes`, and `body` once more with a mask for the rest.
+    """Emit a loop in steps of `lanes`, and `body` once more with a mask for the rest.
 
-    Where the bounds are no numbers, nobody knows before the run how much is left.
+    For symbolic bounds the mask is computed at run time.
     """
     if start == "0" and stop.isdigit():
         whole = int(stop) // lanes * lanes
@@ -117,15 +117,15 @@ WIDEST = 16  # vectors that are put together at most
 
 
 def step_of(index: Index, along: Variable) -> int:
-    """How far apart neighboring lanes are; 0 where nobody knows."""
+    """The stride between neighboring lanes; 0 if it is unknown."""
     stride = index.stride_of(along) if index.is_stepped_by(along) else 0
     return stride if isinstance(stride, int) else 0
 
 
 def start_of_group(place: Load | Store, step: int) -> Index | None:
-    """Where the group of `step` numbers begins in which one lies.
+    """The start of the aligned group of `step` numbers around one, or None.
 
-    It is None unless all groups begin at a multiple of `step` and lie in the buffer.
+    None stands for groups that do not all begin at a multiple of `step` and lie in the buffer.
     """
     index, count = place.index, place.buffer.count
     if not all(isinstance(n, int) for n in (count, index.constant, *(c for _, c in index.terms))):
@@ -137,7 +137,7 @@ def start_of_group(place: Load | Store, step: int) -> Index | None:
 
 @record
 class Pairs:
-    """Neighbors in memory of which each lane takes one.
+    """Pairs of contiguous numbers of which each lane takes one.
 
     They begin at `start`; `which` is the first or the second of each, `is_backwards` tells whether
     the last pair goes to lane 0. Under a mask only the first is read, of the lanes in it.
@@ -172,7 +172,7 @@ class Pairs:
 
 
 def pairs_of(load: Load, stride: Size | None, lanes: int, mask: str | None) -> Pairs | None:
-    """The pairs that lanes two numbers apart are taken from, if it is so."""
+    """The pairs for lanes with stride 2, or None for other strides."""
     if stride not in (2, -2):
         return None
     if mask is not None:
@@ -190,7 +190,7 @@ def backwards(f: Function, vector: Vector, x: str) -> str:
 
 
 def grouped(stores: Sequence[Store], along: Variable) -> list[list[Store]]:
-    """The stores, those together that fill whole lines of memory; the others alone."""
+    """Group stores that together fill whole lines of memory."""
     groups: dict[tuple, list[Store]] = {}
     for store in stores:
         step = step_of(store.index, along)
@@ -210,7 +210,7 @@ def grouped(stores: Sequence[Store], along: Variable) -> list[list[Store]]:
 
 
 def interleaved(f: Function, vector: Vector, parts: Sequence[str]) -> list[str]:
-    """The first lanes of all parts, then the second ones, and so on: as many vectors."""
+    """Interleave vectors: the first lanes of all, then the second ones, and so on."""
     if len(parts) == 1:
         return list(parts)
     lanes, half = vector.lanes, vector.lanes // 2

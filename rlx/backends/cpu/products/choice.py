@@ -1,4 +1,4 @@
-"""How a matrix product is computed: its tile, what is packed, how it is cut.
+"""The plan of a matrix product: register tile, packing, blocking, threads.
 
 `alternatives` are other ways with the same bits: they add the terms of a sum in the order of the
 chosen way. What may differ is the register tile, what is packed, in which order tiles follow each
@@ -37,7 +37,7 @@ RUN_CYCLES = 8  # of a new run of windows in place
 
 @record
 class GemmPlan:
-    """How a product is computed, and what its caller must know.
+    """The plan of a product, with what its caller must know.
 
     `blocking` is None without work. `shares` has the first and last panels of rows, then of
     columns, of each part.
@@ -62,12 +62,12 @@ class GemmPlan:
 
     @property
     def packs(self) -> bool:
-        """Whether A or B is copied first."""
+        """Whether A or B is packed."""
         return self.blocking is not None and (self.blocking.pack_a or self.blocking.pack_b)
 
     @property
     def reads_windows(self) -> tuple[bool, bool]:
-        """Whether the kernel reads the given A where it lies, and whether B."""
+        """Whether the kernel reads A in place, and whether B."""
         reads = self.blocking is not None and self.blocking.reads_windows
         swapped = self.blocking is not None and self.blocking.swapped
         return reads and not swapped, reads and swapped
@@ -79,7 +79,7 @@ class GemmPlan:
 
     @property
     def scratch_bytes(self) -> int:
-        """What all parts together need; the memory is aligned to 64 bytes."""
+        """The scratch memory of all parts, aligned to 64 bytes."""
         return self.blocking.slice_bytes * len(self.shares) if self.blocking else 0
 
     @property
@@ -90,7 +90,7 @@ class GemmPlan:
 
 
 def choose_blocking(problem: Problem, host: Host, parts: int = 1) -> Blocking:
-    """Cut a product for the host's caches and decide what is worth packing.
+    """Choose the blocking of a product for the host's caches, and what to pack.
 
     The number of parts changes the order of the tiles only, and no sum. If the host is
     `batch_invariant`, nothing does: then each sum is one chain of multiply-adds from the first of
@@ -135,7 +135,7 @@ def choose_blocking(problem: Problem, host: Host, parts: int = 1) -> Blocking:
 
 
 def blocked(blocking: Blocking, host: Host, parts: int) -> Blocking:
-    """The same with an order of tiles, and blocks of panels, that suit the caches."""
+    """The blocking with an order of tiles and blocks of panels that suit the caches."""
     problem, tile, depth = blocking.problem, blocking.tile, blocking.depth
     pack_a, pack_b = blocking.pack_a, blocking.pack_b
     along_rows = _goes_along_rows(blocking, host, parts)
@@ -159,10 +159,10 @@ def blocked(blocking: Blocking, host: Host, parts: int) -> Blocking:
 
 
 def _goes_along_rows(blocking: Blocking, host: Host, parts: int) -> bool:
-    """Whether a part keeps its columns of B in the second cache, and a panel of A in the first.
+    """Whether tiles go along rows of C, because B fits the second cache.
 
-    Then C is written from end to end, as memory likes best. Panels that were packed early are not
-    in that cache yet: the tiles of one ask for the next, which takes one after the other.
+    A panel of A then stays in the first, and C is written in order. Panels that were packed early
+    are not in that cache yet: tiles prefetch the next panel, one after another.
     """
     problem, tile = blocking.problem, blocking.tile
     if problem.b.is_packed:
@@ -193,7 +193,7 @@ def _is_better_swapped(problem: Problem) -> bool:
 
 
 def _fits_tiles(problem: Problem, host: Host) -> bool:
-    """Whether tile registers multiply these matrices, or vectors do so group by group."""
+    """Whether tile registers or grouped vector instructions can multiply these dtypes."""
     has_dtype = problem.dtype in (("bfloat16", *BYTES) if host.has_tiles else host.grouped)
     is_large = min(problem.m, problem.n) >= 2 * TILE_ROWS and problem.k >= TILE_BYTES // 2
     has_dtype = has_dtype and (not host.batch_invariant or _is_exact(problem))
@@ -201,7 +201,7 @@ def _fits_tiles(problem: Problem, host: Host) -> bool:
 
 
 def _is_exact(problem: Problem) -> bool:
-    """Whether sums are the same in any order, as those of integers."""
+    """Whether sums are exact, as those of integers are in any order."""
     return not Vector(problem.accumulator).is_float
 
 
@@ -222,7 +222,7 @@ def _tiled(problem: Problem, host: Host) -> Blocking:
 
 
 def _streamed_rows(problem: Problem, host: Host) -> int:
-    """How many rows of a large B to read side by side; 0 for another way.
+    """How many rows of a large B to stream at once; 0 for another way.
 
     Every row is read from end to end, which the processor fetches ahead, and the sums of few rows
     are cheap to keep in memory. The numbers were found by measuring.
@@ -248,7 +248,7 @@ def _dots(problem: Problem, host: Host, swapped: bool) -> Blocking:
 
 
 def _columns(problem: Problem, host: Host, swapped: bool) -> Blocking:
-    """The same, each sum from the first of its terms to the last."""
+    """Like `_dots`, with each sum in order from its first term to the last."""
     lanes = min(host.lanes(problem.itemsize), floor_power(problem.n))
     tile = Tile(problem.m, problem.n, problem.m, lanes, 1)
     panels = tile.row_panels, tile.column_panels
@@ -265,7 +265,7 @@ def _even(total: int, most: int) -> int:
 
 
 def _wants_packing(problem: Problem, tile: Tile, host: Host) -> tuple[bool, bool]:
-    """Whether A and B are copied into panels.
+    """Whether to pack A, and whether to pack B.
 
     In place is faster as long as the second cache holds B and what the tiles read again and again
     does not crowd into a few sets of the caches; and what is used only a few times is not copied.
@@ -296,14 +296,14 @@ def _wants_packing(problem: Problem, tile: Tile, host: Host) -> tuple[bool, bool
 
 
 def _crowds(problem: Problem, tile: Tile, host: Host) -> bool:
-    """Whether the rows of a tile of A in place push each other out of the first cache."""
+    """Whether rows of a tile of A in place conflict in the first cache."""
     if problem.a.column != 1 or problem.k < 64 or problem.m <= NARROW:
         return False
     return problem.a.row * problem.itemsize % WAY == 0 and tile.rows > _rows_at_once(host)
 
 
 def _rows_at_once(host: Host) -> int:
-    """How many rows of A may crowd into one set of the first cache, and leave room for B."""
+    """How many rows of A may share a set of the first cache and leave room for B."""
     return max(1, host.l1 // WAY * 2 // 3)
 
 
@@ -313,9 +313,9 @@ def _spread(stride: int) -> int:
 
 
 def _tile_for_windows(problem: Problem, host: Host) -> tuple[Tile, bool]:
-    """The register tile, and whether the windows of A are better read in place than packed.
+    """The register tile, and whether to read windows of A in place.
 
-    Then all of its lines lie in one line of the image.
+    All rows of the tile then lie in one line of the image.
     """
     cost, tile = choose_tile(problem, host)
     windows = problem.a.windows
@@ -332,9 +332,9 @@ def _tile_for_windows(problem: Problem, host: Host) -> tuple[Tile, bool]:
 
 
 def _low_enough(problem: Problem, host: Host, cost: float, tile: Tile) -> Tile:
-    """The tile of this cost, or a lower one if that spares the threads to pack all of A.
+    """The tile, or a lower one if that saves threads from packing all of A each.
 
-    Two at least would, however many there are: sums must not depend on their number.
+    The choice assumes two threads at least: sums must not depend on their number.
     """
     if not _crowds(problem, tile, host) or problem.a.is_packed:
         return tile
@@ -346,9 +346,9 @@ def _low_enough(problem: Problem, host: Host, cost: float, tile: Tile) -> Tile:
 def choose_tile(
     problem: Problem, host: Host, period: int = 0, most: int = 64
 ) -> tuple[float, Tile]:
-    """The register tile that needs the fewest cycles for the whole matrix, and these.
+    """The register tile with the fewest cycles for the whole matrix, and these.
 
-    It has at most `most` rows. If there is a period, its height divides it.
+    The tile has at most `most` rows. If there is a period, the height of the tile divides it.
     """
     best: tuple[float, Tile] | None = None
     for cost, tile in every_tile(problem, host, period, most):
@@ -361,7 +361,7 @@ def choose_tile(
 def every_tile(
     problem: Problem, host: Host, period: int = 0, most: int = 64
 ) -> Iterator[tuple[float, Tile]]:
-    """The register tiles there are, each with its cycles for the whole matrix."""
+    """All register tiles, each with its cycles for the whole matrix."""
     m, n, k = problem.m, problem.n, max(problem.k, 1)
     lanes = min(host.lanes(problem.itemsize), floor_power(n))
     registers = -(-n // lanes)
@@ -394,7 +394,7 @@ WORSE = 1.3  # times the cycles of the best tile, by the model, and no more
 
 
 def alternatives(plan: GemmPlan, host: Host, parts: int) -> list[Blocking]:
-    """Ways that may be faster for at most `parts` threads; the chosen one comes first."""
+    """Candidate plans for at most `parts` threads, the chosen one first."""
     chosen = plan.blocking
     if chosen is None or chosen.dot_lanes or chosen.turns_columns:
         return []
@@ -407,7 +407,7 @@ def alternatives(plan: GemmPlan, host: Host, parts: int) -> list[Blocking]:
 
 
 def _tiles(chosen: Blocking, host: Host) -> Iterator[Blocking]:
-    """With other register tiles; panels that are packed early are made for them, too."""
+    """Candidates with other register tiles, for which early panels are packed, too."""
     problem, tile = chosen.problem, chosen.tile
     period = 0
     if chosen.reads_windows:
@@ -420,7 +420,7 @@ def _tiles(chosen: Blocking, host: Host) -> Iterator[Blocking]:
 
 
 def _packings(chosen: Blocking) -> Iterator[Blocking]:
-    """With one operand more, or one less, copied into panels."""
+    """Candidates with one operand more, or one less, packed."""
     problem = chosen.problem
     if chosen.pieces > 1 or chosen.reads_windows:
         return
@@ -432,7 +432,7 @@ def _packings(chosen: Blocking) -> Iterator[Blocking]:
 
 
 def _blocks(chosen: Blocking) -> Iterator[Blocking]:
-    """With half of the panels of an operand kept at once."""
+    """Candidates with half of the panels of an operand kept at once."""
     if chosen.copies_a and chosen.row_panels > 1:
         yield replace(chosen, row_panels=-(-chosen.row_panels // 2))
     if chosen.copies_b and chosen.column_panels > 1:
@@ -440,7 +440,7 @@ def _blocks(chosen: Blocking) -> Iterator[Blocking]:
 
 
 def _sharings(chosen: Blocking, parts: int) -> Iterator[Blocking]:
-    """With threads that share the rows only, or the columns only."""
+    """Candidates whose threads share the rows only, or the columns only."""
     grid = chosen.grid(parts)
     for down in (1, parts):
         other = replace(chosen, down=down)

@@ -1,4 +1,4 @@
-"""Operands that stay the same from call to call, packed once for all calls.
+"""Constant operands of products, packed once for all calls.
 
 The last inputs of a program may be fixed: the caller gives the same arrays again and again. A
 matrix product that packs such an operand reads panels instead, which `prepare` makes of the fixed
@@ -33,9 +33,9 @@ FEW_ROWS = 96  # of half floats, which packing would widen, and so double what i
 
 @record
 class PackedConstants:
-    """What a compiled program with fixed inputs takes instead of them.
+    """What a compiled program takes instead of its constants.
 
-    `kept` are the numbers of those that it still reads; after them it takes panels of so many
+    `kept` are the indices of constants that it still reads; after them it takes panels of so many
     bytes.
     """
 
@@ -59,7 +59,7 @@ class Packing:
 def pack_constants(
     program: Program, count: int, host: Host, tuning: Tuning = UNTUNED
 ) -> tuple[PackedConstants, list[Packing]]:
-    """Let matrix products read panels of the last `count` inputs, which are fixed.
+    """Let matrix products read packed panels of the last `count` inputs.
 
     Changes the program's steps and inputs.
     """
@@ -87,9 +87,9 @@ def _with_panels(
     tuning: Tuning,
     packings: list[Packing],
 ) -> Contraction:
-    """The step with panels for each operand that is fixed, and worth it.
+    """The step with panels for each constant operand that is worth packing.
 
-    One plan says how the panels of both operands lie: that with panels for them.
+    One plan, that with packed operands, fixes the layout of both.
     """
     step = rows_along_columns(step)
     lhs, rhs = sides(step)
@@ -128,7 +128,7 @@ def _bytes(count: int) -> Type:
 
 
 def _is_worth(blocking: Blocking, which: str) -> bool:
-    """Whether panels are read no slower than the operand in its place."""
+    """Whether panels are read no slower than the operand in place."""
     problem = blocking.problem
     rows = problem.m if which == "b" else problem.n
     if problem.dtype in HALVES and not blocking.uses_tiles:

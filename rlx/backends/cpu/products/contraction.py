@@ -81,7 +81,7 @@ def as_kernel(step: Contraction, batch_invariant: bool) -> Kernel:
 
 
 def row_blocks(step: Contraction) -> list[Contraction]:
-    """Contractions of known sizes that together do one with a symbolic count of rows.
+    """Split a contraction with a symbolic number of rows into static ones.
 
     before: `row i < n`; after: blocks of 64 rows, of what is left blocks of 8, then single rows.
     """
@@ -100,7 +100,7 @@ def row_blocks(step: Contraction) -> list[Contraction]:
 def _moved(
     step: Contraction, batch: tuple[Variable, ...], row: Variable, place: Index
 ) -> Contraction:
-    """The contraction over other rows, `place` being the one of the old rows."""
+    """The contraction over other rows, with `place` for its old row."""
     table = {step.row: place}
     memo: dict[Expr, Expr] = {}
 
@@ -117,7 +117,7 @@ def _moved(
 def plan_contraction(
     step: Contraction, host: Host, parts: int, tuning: Tuning = UNTUNED
 ) -> GemmPlan:
-    """How each of the products is computed."""
+    """Plan each of the products."""
     step = rows_along_columns(step)
     return GemmPlan.of(problem_of(step), host, 1 if shares_batch(step, host) else parts, tuning)
 
@@ -176,7 +176,7 @@ def emit_contraction(
 
 
 def _corner(f: Function, scope: Scope, step: Contraction, buffer: Buffer, index: Index) -> str:
-    """Where the first element of a matrix lies."""
+    """The place of the first element of a matrix."""
     place = scope.index(
         index.substitute(dict.fromkeys((step.row, step.column, step.depth), Index()))
     )
@@ -186,7 +186,7 @@ def _corner(f: Function, scope: Scope, step: Contraction, buffer: Buffer, index:
 def _operand_places(
     f: Function, scope: Scope, step: Contraction, plan: GemmPlan
 ) -> Iterator[str | OperandView]:
-    """Where both operands or their panels begin, or how their elements are computed."""
+    """The places of both operands or their panels, or views to compute them."""
     for (e, line, panels), is_read in zip(sides(step), plan.reads_windows, strict=True):
         if panels is not None:
             yield scope.pointers[panels]
@@ -205,7 +205,7 @@ def shares_batch(step: Contraction, host: Host) -> bool:
 
 
 def scratch_bytes(step: Contraction, plan: GemmPlan, parts: int, host: Host) -> int:
-    """What all parts need together."""
+    """The scratch memory of all parts."""
     return plan.scratch_bytes * (parts if shares_batch(step, host) else 1)
 
 
@@ -221,7 +221,7 @@ def loaded_operands(step: Contraction) -> list[Buffer]:
 
 
 def problem_of(step: Contraction) -> Problem:
-    """The sizes and strides of one product, which are numbers."""
+    """The sizes and strides of one product, all static."""
     views = [OperandView(e, line, step.depth) for e, line in step.operands]
     a, b = map(_operand, views, (step.lhs_panels, step.rhs_panels))
     lines = _row_steps(step)
@@ -266,7 +266,7 @@ def _windows(view: OperandView) -> Windows | None:
 
 
 def _steps(digits: Digits, index: Index) -> tuple[Digit, ...]:
-    """The digits of a variable and their strides in an index."""
+    """The digits of a variable, with their strides in an index."""
     every = [
         Digit(worth, _number(part.extent), _number(index.stride_of(part)))
         for part, worth in zip(digits.parts, digits.strides, strict=True)
@@ -284,7 +284,7 @@ def _row_steps(step: Contraction) -> tuple[Digit, ...]:
 
 
 def _depth_step(view: OperandView) -> int:
-    """What the slowest digit of the depth is worth, if an operand's lines run in memory."""
+    """The step of the depth's slowest digit, if an operand's lines are contiguous."""
     if is_matrix(view.given, view.line, view.depth) or view.goes_along_depth:
         return 1
     return view.depths.strides[0] if view.depths.strides[0] <= LARGEST_STEP else 1
@@ -306,7 +306,7 @@ def rows_along_columns(step: Contraction) -> Contraction:
 
 
 def _stores_sums(step: Contraction) -> bool:
-    """Whether the sums are all that is stored, as they are."""
+    """Whether the sums are stored unchanged, without an epilogue."""
     store = step.stores[0]
     is_plain = isinstance(store.expr, Accumulated) and store.expr.dtype == store.buffer.number_dtype
     return is_plain and len(step.stores) == 1
@@ -336,7 +336,7 @@ def _epilogue(step: Contraction, outer: Sequence[Variable], layout: Layout, host
 
 @record
 class Siblings:
-    """Products of known sizes that do not need each other."""
+    """Independent products of static sizes, which run at the same time."""
 
     steps: tuple[Contraction, ...]
 
@@ -346,7 +346,7 @@ class Siblings:
 
 
 def with_siblings(steps: Sequence[Step]) -> Iterator[Step | Siblings]:
-    """The steps of a program, products at the same time as one."""
+    """The steps of a program, with joined products as one step."""
     group: list[Contraction] = []
     for step in steps:
         if group and not (isinstance(step, Contraction) and step.joins):
@@ -377,9 +377,9 @@ def emit_siblings(
     parts: int,
     tuning: Tuning,
 ) -> int:
-    """Emit the share `%part` of each product; gives the bytes of scratch of all parts.
+    """Emit the share `%part` of each product, and give the scratch bytes of all parts.
 
-    Each has scratch of its own, for the threads do not wait for each other in between.
+    Each product has its own scratch, since there is no barrier between them.
     """
     total, start = 0, layout.scratch(f)
     given = (*KERNEL_PARAMETERS, ("ptr", "%scratch"))
@@ -455,7 +455,7 @@ def emit_chain(module: Module, f: Function, links: ChainPlan, layout: Layout, ho
 
 
 def _emit_step(module: Module, links: ChainPlan, number: int, layout: Layout, host: Host) -> str:
-    """Emit the function of one step; gives its name."""
+    """Emit the function of one step, and give its name."""
     step, plan = links.steps[number]
     given = {v: f"%outer{i}" for i, v in enumerate((links.worker, *links.loops))}
     parameters = [KERNEL_PARAMETERS[0], ("ptr", "%scratch"), *(("i64", x) for x in given.values())]

@@ -1,4 +1,4 @@
-"""The emitter of one matrix product: in registers, caches and threads.
+"""Code of one matrix product: tiles in registers, blocks in caches, threads.
 
 A product is cut into register tiles. Where it pays, A and B are first copied into panels one tile
 wide that fit the caches; small products read A and B in place. All sizes are known, so a product
@@ -33,7 +33,7 @@ WHOLE_BYTES = 1 << 14  # of a result whose sums wait in the first cache for the 
 class Places:
     """The pointers of a product, and the number of the part to compute.
 
-    The number is 0 for the only part. An operand that is computed is a view instead.
+    The number is 0 for a single part. A computed operand is a view instead.
     """
 
     a: str | OperandView
@@ -79,7 +79,7 @@ def emit_gemm(
 
 
 def _emit_inner(module: Module, name: str, blocking: Blocking) -> Mapping[str, str]:
-    """Emit the functions that equal products share; gives their names by what they do.
+    """Emit the functions that equal products share, and give their names by purpose.
 
     Nothing is emitted if they are there already. Products that differ elsewhere often have the same
     tile or the same panels.
@@ -115,7 +115,7 @@ def _emit_inner(module: Module, name: str, blocking: Blocking) -> Mapping[str, s
 
 @record
 class _Memory:
-    """Where a part keeps packed panels, partial sums, and a tile on its way to C."""
+    """The scratch memory of a part: packed panels, partial sums, and a tile."""
 
     a: str
     b: str
@@ -125,7 +125,7 @@ class _Memory:
 
 @record
 class _Emitter:
-    """The loops around the register tile."""
+    """Emits the loops around the register tile."""
 
     module: Module
     f: Function
@@ -151,7 +151,7 @@ class _Emitter:
         return self.converts or tile.has_row_edge or tile.has_column_edge
 
     def emit(self) -> None:
-        """Emit the function that stores with care, and the loops around the tile."""
+        """Emit the function that stores tiles at edges, and the loops around the tile."""
         if self.finishes:
             self._emit_finish(self.blocking)
         if not self.blocking.uses_tiles or self.blocking.in_vectors:
@@ -201,7 +201,7 @@ class _Emitter:
         )
 
     def _region(self) -> None:
-        """Find the panels of this part and go through them."""
+        """Emit the loops over the panels of this part."""
         f, tile, shares = self.f, self.blocking.tile, self.plan.shares
         scratch, part = self.places.scratch, self.places.part
         buffer = "null"
@@ -230,10 +230,10 @@ class _Emitter:
     def _blocks(
         self, buffer: str, scratch: str, rows: tuple[str, str], columns: tuple[str, str]
     ) -> None:
-        """The loops over pieces of k, blocks of A and of B.
+        """Emit the loops over pieces of k and blocks of A and B.
 
-        A block is packed once for each of the other's blocks: where there is one block of A only,
-        that comes first.
+        A block of the inner loop is packed once for each block of the outer one: a single block of
+        A comes first.
         """
         f, blocking, tile = self.f, self.blocking, self.blocking.tile
         k = blocking.problem.k
@@ -265,16 +265,16 @@ class _Emitter:
                 self._tiles(memory, inner, columns, piece, depth)
 
     def _unless_stopped(self) -> AbstractContextManager[None]:
-        """Leave a block out if the program must end."""
+        """Skip a block if the program must end."""
         return self.f.when(goes_on(self.f)) if self.polls else nullcontext()
 
     def _length(self, piece: str, stop: str) -> str:
-        """How long a piece of k is."""
+        """The length of a piece of k."""
         return stop if piece == "0" else self.f.emit(f"sub i64 {stop}, {piece}")
 
     @contextmanager
     def _cut(self, span: tuple[str, str], step: int, most: int) -> Iterator[tuple[str, str]]:
-        """Go through a span of at most `most` in steps; a single step needs no loop."""
+        """Emit a loop over a span in steps of at most `most`; one step needs no loop."""
         f = self.f
         if step >= most:
             yield span
@@ -322,7 +322,7 @@ class _Emitter:
         piece: str,
         depth: str,
     ) -> None:
-        """The loops over the tiles of a block; a panel of B stays in the first cache, or of A."""
+        """Emit the loops over the tiles of a block; one panel stays in the first cache."""
         f, tile, along_rows = self.f, self.blocking.tile, self.blocking.along_rows
         outer, inner = (rows, columns) if along_rows else (columns, rows)
         with f.loop(*outer) as slow, f.loop(*inner) as fast:
@@ -337,7 +337,7 @@ class _Emitter:
             self._tile(memory, (a, b, ahead), (i, j), (skip_i, skip_j), piece, depth)
 
     def _ahead(self, b: str, number: str) -> str:
-        """Where a tile of this number down a panel of B asks for numbers of the next panel."""
+        """The place from which a tile prefetches its share of the next panel of B."""
         f, blocking = self.f, self.blocking
         if not blocking.fetches:
             return "null"
@@ -348,7 +348,7 @@ class _Emitter:
     def _panel(
         self, which: str, packed: str, panel: str, first: str, start: str, piece: str
     ) -> str:
-        """Where a tile's panel of A or B begins, packed or in place."""
+        """The start of a tile's panel of A or B, packed or in place."""
         f, blocking, problem = self.f, self.blocking, self.blocking.problem
         source, operand, count = self.places.a, problem.a, blocking.tile.row_panels
         if which == "b":
@@ -383,7 +383,7 @@ class _Emitter:
         return self.f.emit(f"add i64 {self.f.emit(f'mul i64 {before}, {count}')}, {panel}")
 
     def _skip(self, panel: str, step: int, start: str, has_edge: bool) -> str:
-        """How many rows or columns of a panel that was moved back are not its own."""
+        """How many rows or columns a panel at the edge shares with the one before."""
         if not has_edge:
             return "0"
         return self.f.emit(f"sub i64 {self.f.emit(f'mul i64 {panel}, {step}')}, {start}")

@@ -35,7 +35,7 @@ UNROLLED = 16  # multiply-adds in a loop body, below which the loop itself would
 
 
 def load(f: Function, dtype: str, lanes: int, pointer: str, index: int | str = 0) -> str:
-    """Load numbers of `dtype` into registers; small ones are widened."""
+    """Load numbers of `dtype` into registers, and widen small ones."""
     vector = Vector(dtype, lanes)
     place = f.offset(pointer, vector.element, str(index))
     x = f.emit(f"load {vector.text}, ptr {place}, align {alignment(dtype)}")
@@ -101,7 +101,7 @@ def emit_kernel(module: Module, name: str, blocking: Blocking) -> None:
             _fetch(f, vector, starts, tile.offsets, 1)
 
     def before() -> list[str]:
-        """What was summed before this piece."""
+        """The partial sums of earlier pieces."""
         return [load(f, vector.dtype, tile.lanes, starts[r], tile.offsets[v]) for r, v in places]
 
     goes_on = blocking.goes_on and blocking.pieces > 1
@@ -119,7 +119,7 @@ def emit_kernel(module: Module, name: str, blocking: Blocking) -> None:
 def _fetch(
     f: Function, vector: Vector, rows: list[str], offsets: tuple[int, ...], written: int
 ) -> None:
-    """Ask for memory ahead of its use."""
+    """Prefetch memory."""
     f.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     for row in rows:
         for offset in offsets:
@@ -130,7 +130,7 @@ def _fetch(
 def _sum(
     f: Function, blocking: Blocking, vector: Vector, sums: Sequence[str], aligned: str
 ) -> list[str]:
-    """The loop over the depth, unrolled where its body is short."""
+    """Emit the loop over the depth, unrolled if its body is short."""
     if blocking.reads_windows:
         return _window_sum(f, blocking, vector, sums, aligned)
     if blocking.pieces > 1 or blocking.a_chunk > 1:
@@ -169,7 +169,7 @@ def _short_sum(
     sums: Sequence[str],
     aligned: str,
 ) -> list[str]:
-    """The loop over a depth that is known."""
+    """Emit the sum over a static depth."""
     steps = max(1, UNROLLED // len(sums))
     if k * len(sums) <= 4 * UNROLLED:
         steps = max(k, 1)
@@ -234,7 +234,7 @@ def _advance(f: Function, blocking: Blocking, a: str, b: str, steps: int) -> tup
 
 
 def fetch_ahead(f: Function, blocking: Blocking, ahead: str, steps: int = 1) -> str:
-    """Ask for some rounds' share of the next panel of B; gives that of the others."""
+    """Prefetch some rounds' share of the next panel of B, and give the rest."""
     size = steps * blocking.fetched_bytes
     f.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     for x in range(0, size, 64):
@@ -291,7 +291,7 @@ def emit_finish(
     epilogue: Epilogue | None,
     extra: Sequence[tuple[str, str]],
 ) -> None:
-    """Emit what takes a tile from memory into C.
+    """Emit the function that takes a tile from memory through the epilogue into C.
 
     The function is `name(tile, c, i, j, skip_rows, skip_columns, final, ...)`. The first rows and
     columns, which another tile holds too, are skipped. The epilogue is applied if the tile is
@@ -353,7 +353,7 @@ def finish_vector(
     place: tuple[str, str],
     epilogue: Epilogue | None,
 ) -> None:
-    """Take sums from `source[0][source[1]]` through the epilogue to C[place]."""
+    """Store sums from `source[0][source[1]]` through the epilogue to C[place]."""
     i, j = place
     x = load(f, problem.accumulator, lanes, *source)
     x = finished(f, problem, lanes, x, i, j, epilogue)

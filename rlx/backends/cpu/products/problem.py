@@ -96,13 +96,13 @@ def floor_power(x: int) -> int:
 
 
 def clipped_offsets(size: int, lanes: int) -> tuple[int, ...]:
-    """Where vectors begin that cover `size` numbers, the last moved back to fit."""
+    """Offsets of vectors that cover `size` numbers, the last moved back to fit."""
     return tuple(min(start, size - lanes) for start in range(0, size, lanes))
 
 
 @record
 class Tile:
-    """The block of C that lives in registers: `rows` rows of some vectors.
+    """The register tile: a block of C of `rows` rows by some vectors.
 
     Tiles stand side by side every `columns` columns and every `rows` rows; the last ones are
     moved back to end at the edge of the matrix, so that no kernel needs a mask. What two tiles
@@ -153,7 +153,7 @@ class Tile:
 
 @record
 class Blocking:
-    """How a product is cut for the caches; packing is into panels one tile wide.
+    """The blocking of a product for caches, with packed panels one tile wide.
 
     `depth` is the piece of k that is summed at once; `row_panels` of A and `column_panels` of B
     are kept packed together. With `dot_lanes` the sums run along k in registers of as many lanes.
@@ -204,7 +204,7 @@ class Blocking:
 
     @property
     def a_chunk(self) -> int:
-        """How many columns of a packed panel of A lie row by row.
+        """The width of a chunk: columns of a packed panel of A that lie row by row.
 
         A chunk is a cache line wide: copying rows needs no transposition, and the kernel still
         reads one stream.
@@ -243,14 +243,14 @@ class Blocking:
 
     @property
     def b_offsets(self) -> tuple[int, ...]:
-        """Where the vectors of B that the kernel sees lie in a row."""
+        """The offsets of vectors in a row of B as the kernel sees it."""
         if not self.pack_b:
             return self.tile.offsets
         return tuple(range(0, self.tile.columns, self.tile.lanes))
 
     @property
     def group(self) -> int:
-        """How many numbers of an operand take the place of one sum."""
+        """How many numbers of an operand have the size of one sum."""
         return self.problem.itemsize // np.dtype(as_dtype(self.problem.dtype)).itemsize
 
     @property
@@ -289,7 +289,7 @@ class Blocking:
 
     @property
     def fetches(self) -> bool:
-        """Whether the kernel asks for the next panel of B while it uses one.
+        """Whether the kernel prefetches the next panel of B while it uses one.
 
         Nothing reads panels that were packed early right before, as packing would, and a first
         tile that waits for the memory behind the caches takes as long as three.
@@ -304,7 +304,7 @@ class Blocking:
 
     @property
     def fetched_bytes(self) -> int:
-        """How much of the next panel a kernel asks for in each round, if all its tiles do."""
+        """Bytes of the next panel that each round prefetches, if all tiles do."""
         return -(-self.b_panel * self.problem.itemsize // (self.steps * self.tile.row_panels))
 
     @property

@@ -176,7 +176,7 @@ class _Packer:
                 f.do(f"store {Vector('float32', TILE_ROWS).text} {row}, ptr {place}, align 64")
 
     def _one_by_one(self, source: str, target: str, count: int) -> None:
-        """Any strides, and tiles that k ends in: the rest is zero."""
+        """Copy one number at a time, for any strides and the last tile of k, zero-padded."""
         f, kind, group = self.f, memory_type(self.dtype), self.group
         if count < self.deep:
             zeros = Vector("int8", TILE_BYTES).text

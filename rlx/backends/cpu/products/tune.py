@@ -56,14 +56,14 @@ BETTER = 1.05  # times as fast, at least: less may be chance
 
 @record
 class Tuned:
-    """How to compute a product, and how many times as fast as the model's way."""
+    """A tuned plan of a product, and its speed-up over the model's plan."""
 
     blocking: Blocking
     gain: float = 1.0
 
     @property
     def text(self) -> str:
-        """A line for people."""
+        """One line for reports."""
         p = self.blocking.problem
         p = p.transposed if self.blocking.swapped else p
         title = f"product of {p.m} x {p.k} by {p.k} x {p.n} ({p.dtype})"
@@ -73,7 +73,7 @@ class Tuned:
 
 
 def described(blocking: Blocking) -> str:
-    """What ways to compute a product differ in."""
+    """Describe the plan of a product."""
     packed = [x for x, is_so in (("a", blocking.pack_a), ("b", blocking.pack_b)) if is_so]
     words = [
         f"{blocking.tile.rows} x {blocking.tile.vectors} tiles",
@@ -85,14 +85,14 @@ def described(blocking: Blocking) -> str:
 
 
 def tunes(target: Target) -> bool:
-    """Whether products are measured for a target."""
+    """Whether products are autotuned for a target."""
     return target.tier == "max" and config.tune
 
 
 def tune(program: Program, fixed: int, host: Host, make_writer: MakeWriter) -> dict[Problem, Tuned]:
-    """The fastest ways to compute the products that matter of a program.
+    """Autotune the products of a program that take long.
 
-    What is measured is written by the writers that `make_writer` makes.
+    `make_writer` makes the writers of the measured code.
     """
     if is_symbolic([b.type for b in program.inputs]) or not isinstance(program.arena_bytes, int):
         return {}
@@ -116,7 +116,7 @@ def tune(program: Program, fixed: int, host: Host, make_writer: MakeWriter) -> d
 
 
 def _ways(program: Program, host: Host) -> Ways:
-    """The products that take long, with the ways there are; the model's is the first."""
+    """The products that take long, with their candidate plans, the model's first."""
     costs: dict[Problem, float] = defaultdict(float)
     steps: dict[Problem, Contraction] = {}
     for step in program.steps:
@@ -138,7 +138,7 @@ def _ways(program: Program, host: Host) -> Ways:
 def _measured(
     program: Program, host: Host, ways: Ways, known: Ways, make_writer: MakeWriter
 ) -> dict[Problem, Tuned]:
-    """The fastest ways by two measurements: the first finds them, the second is of them alone.
+    """The fastest plans: found by one measurement, and confirmed by a second.
 
     If the whole program is no faster with them, they are not taken. Other products are computed
     in the one way that is `known`.
@@ -159,7 +159,7 @@ def _measured(
 
 
 def _read(disk: DiskCache | None, key: str, ways: Sequence[Blocking]) -> Tuned | None:
-    """What was measured before; what makes no sense is removed."""
+    """Read earlier measurements, and remove invalid ones."""
     content = disk.get(key) if disk else None
     if disk is None or content is None:
         return None
@@ -184,7 +184,7 @@ Piece = tuple[Problem | None, list[Step]]
 
 
 class StepWriter(Protocol):
-    """What writes the steps of a program as functions of a module."""
+    """The interface of writers of a program's steps."""
 
     module: Module
     scratch: int
@@ -211,7 +211,7 @@ def product_of(step: Contraction) -> Problem:
 
 @record
 class Rehearsal:
-    """A program in pieces: a product in some ways, or steps between products.
+    """A program in pieces to time: products by several plans, and steps between.
 
     `calls` has for each way the functions of the pieces by their numbers, those of other steps with
     the first way; they take the `table` of pointers.
@@ -224,7 +224,7 @@ class Rehearsal:
 
     @staticmethod
     def of(program: Program, host: Host, ways: Ways, make_writer: MakeWriter) -> Rehearsal:
-        """Compile a program for a rehearsal, and make up its numbers."""
+        """Compile a program in pieces, with made-up inputs."""
         pieces = list(_pieces(program, ways))
         bound = (*program.inputs, *program.outputs, *program.constants)
         arena = -(-_number(program.arena_bytes) // 64) * 64
@@ -251,7 +251,7 @@ class Rehearsal:
     def gains(
         self, chosen: Mapping[Problem, Sequence[int]], seconds: float
     ) -> tuple[dict[Problem, list[float]], list[float]]:
-        """How many times as fast as in its first chosen way each product is in the others.
+        """The speed-up of each plan of each product over the first one.
 
         All its places in the program count together. Products that are not chosen run in their
         first way. It also gives the same for the whole program, with all products in their first
@@ -282,7 +282,7 @@ class Rehearsal:
         return np.min([self._run(chosen, number) for _ in range(runs)], axis=0)
 
     def _run(self, chosen: Mapping[Problem, Sequence[int]], number: int) -> list[float]:
-        """Run all pieces; gives the seconds of each."""
+        """Run all pieces, and give the seconds of each."""
         clock, table, took = time.perf_counter, self.table, []
         for call in [self.calls[self._way(chosen, i, number)][i] for i in range(len(self.pieces))]:
             began = clock()
@@ -319,7 +319,7 @@ def _pieces(program: Program, ways: Ways) -> Iterator[Piece]:
 
 
 def _is_harmless(step: Step) -> bool:
-    """Whether a step needs nothing but memory, and goes to the same places whatever that holds."""
+    """Whether a step may run on made-up numbers: no callbacks, no computed places."""
     if isinstance(step, Chain):
         return all(map(_is_harmless, step.steps))
     if isinstance(step, Rows):
@@ -341,7 +341,7 @@ def _written(
     ways: Ways,
     number: int,
 ) -> StepWriter:
-    """Products in the way with this number as functions; other steps go with the first one."""
+    """Write products by the plan with this number, and other steps with the first."""
     tuning = {p: every[number] for p, every in ways.items() if number < len(every)}
     writer = make_writer(host, tuning)
     writer.begin()
@@ -359,7 +359,7 @@ def _name(piece: int) -> str:
 
 
 def _panel_rooms(pieces: Sequence[Piece], ways: Ways) -> dict[Buffer, int]:
-    """How many bytes the panels that were packed early need, whatever the way."""
+    """The bytes of early packed panels, enough for every plan."""
     rooms: dict[Buffer, int] = {}
     for problem, (step, *_) in pieces:
         if problem is None or not isinstance(step, Contraction):

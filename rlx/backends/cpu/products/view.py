@@ -1,4 +1,4 @@
-"""Operands that are no matrices in memory: windows, padded or strided axes.
+"""Packing of operands that are not strided matrices: windows, padding.
 
 They are computed as they are packed. A line (row of A, column of B) and the depth are flat
 variables; where an index divides them, they are split into digits, the last of which steps through
@@ -112,7 +112,7 @@ class OperandView:
 
     @property
     def run(self) -> int:
-        """How many neighbors in memory follow each other along the depth; 0 across it."""
+        """The length of contiguous runs along the depth; 0 if they go across it."""
         return self._run(self.depths) if self.goes_along_depth else 0
 
     @property
@@ -135,7 +135,7 @@ def emit_view_pack(
     open_scope: Callable[[Function], Scope],
     extra: Sequence[tuple[str, str]],
 ) -> None:
-    """Emit the function like `emit_pack_a`'s that packs panels of a view, of A or B.
+    """Emit the function, like `emit_pack_a`'s, that packs panels of a view.
 
     In the scope that `open_scope` gives, the buffers and the batch variables are known.
     """

@@ -1,4 +1,4 @@
-"""Windows of an image as a matrix that the kernel reads where it lies.
+"""Windows of an image as a matrix that the kernel reads in place.
 
 A line of such a matrix (a pixel of the result) and its depth (what the window sees) are flat
 numbers. Their digits have strides: of a line those of the batch, the image's line and the place in
@@ -51,7 +51,7 @@ class Windows:
 
 
 def joined(digits: Sequence[Digit]) -> tuple[Digit, ...]:
-    """Digits that step through memory as one would are one."""
+    """Merge digits that step through memory as one would."""
     made = [digits[-1]]
     for digit in reversed(digits[:-1]):
         last = made[-1]

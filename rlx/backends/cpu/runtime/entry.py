@@ -1,4 +1,4 @@
-"""The way from Python into compiled code: one builtin per compiled function.
+"""Entries: one builtin per compiled function, called straight from Python.
 
 All builtins share one piece of machine code, made once per process. A builtin's `self` is its
 plan, a bytes object of 64-bit words that the machine code walks:
@@ -205,14 +205,14 @@ class _Runtime:
 
 
 def trim_memory() -> None:
-    """Give the memory that waits for reuse back to the operating system."""
+    """Free the memory that waits for reuse."""
     runtime = _runtime()
     if runtime is not None:
         ctypes.PYFUNCTYPE(None)(runtime.library.address("trim"))()
 
 
 def memory_counts() -> tuple[int, int]:
-    """How many blocks the system was asked for, and how many bytes wait for reuse."""
+    """The number of blocks allocated so far, and of bytes that wait for reuse."""
     runtime = _runtime()
     if runtime is None:
         return 0, 0
@@ -229,9 +229,9 @@ def text() -> str:
 
 @cache
 def _runtime() -> _Runtime | None:
-    """The shared code, or None if layouts differ.
+    """The shared code, or None if object layouts differ.
 
-    It is never freed, since arrays outlive everything.
+    The code is never freed, since arrays may outlive everything.
     """
     if not _layouts_hold():
         return None
@@ -251,7 +251,7 @@ def _numpy_functions() -> Any:
 
 
 def _layouts_hold() -> bool:
-    """Whether ndarray, bytes and tuple are laid out as the machine code believes."""
+    """Whether ndarray, bytes and tuple have the layout that machine code assumes."""
     if sys.implementation.name != "cpython" or struct.calcsize("P") != 8:
         return False
     if np.ndarray.__basicsize__ < object_layout.MEM_HANDLER + 8 or sys.byteorder != "little":

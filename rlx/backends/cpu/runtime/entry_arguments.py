@@ -1,4 +1,4 @@
-"""The machine code that looks at arguments: what they hold, whether they fit."""
+"""Machine code that checks arguments: their ndarray, dtype, layout and shape."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ from .object_layout import (
 
 
 def emit_find(module: Module) -> None:
-    """`find(plan, argument) -> ptr`: a reference to the ndarray an argument is or has.
-
-    It is null if there is none.
+    """`find(plan, argument) -> ptr`: a reference to an argument's ndarray, or null.
 
     Python code may give an `Array` another ndarray at any time: in other threads where there is no
     GIL, and elsewhere while `main` gives it up or calls back. So the slot is read by CPython.
@@ -141,7 +139,7 @@ def emit_apart(module: Module) -> None:
 
 
 def _span(f: Function, index: str, spec: str) -> tuple[str, str, str]:
-    """Where the memory of an array begins and ends, and the spec after its own."""
+    """The bounds of an array's memory, and the spec after its own."""
     start = f.emit(f"load ptr, ptr {f.offset('%buffers', 'ptr', index)}")
     rank = word(f, spec, 1)
     size = f.emit(f"load i64, ptr {f.offset(at(f, spec, 16), 'i64', rank)}")

@@ -1,4 +1,4 @@
-"""The machine code that all entries share.
+"""Machine code that all entries share.
 
 `entry.py` tells what it does, and the plan's form.
 """
@@ -117,7 +117,7 @@ def _emit_make(module: Module) -> None:
 
 
 def _tell_no_memory(f: Function, size: str) -> None:
-    """Set the exception for as many bytes as there are not."""
+    """Raise the exception for memory that cannot be had."""
     number = f.emit(f"call ptr @PyLong_FromLongLong(i64 {size})")
     with f.when(f.emit(f"icmp ne ptr {number}, null")):
         f.emit(f"call ptr @PyObject_CallOneArg(ptr @no_memory, ptr {number})")  # it raises
@@ -154,10 +154,7 @@ def _emit_take(module: Module) -> None:
 
 
 def _emit_wrap(module: Module) -> None:
-    """`wrap(plan, fill, array) -> ptr`: an `Array` that takes over the reference.
-
-    It gives null if that fails.
-    """
+    """`wrap(plan, fill, array) -> ptr`: an `Array` that owns the reference, or null."""
     f = module.function(
         "wrap",
         [("ptr", "%plan"), ("ptr", "%fill"), ("ptr", "%array")],
@@ -191,10 +188,7 @@ def _emit_release_all(module: Module) -> None:
 
 
 def _emit_results(module: Module) -> None:
-    """`results(plan, fill, arrays) -> ptr`: wrap all results.
-
-    It takes over their references.
-    """
+    """`results(plan, fill, arrays) -> ptr`: wrap all results, and own their references."""
     parameters = [("ptr", "%plan"), ("ptr", "%fill"), ("ptr", "%arrays")]
     f = module.function("results", parameters, "ptr", "nounwind", "internal")
     count = header(f, "outputs")
@@ -325,7 +319,7 @@ def _emit_entry(module: Module) -> None:
 
 
 def _input(f: Function, index: str, spec: str, buffers: str, objects: str, numbers: str) -> None:
-    """Put an argument's data pointer into `buffers`, and the ndarray it is of into `objects`.
+    """Store an argument's data pointer in `buffers`, and its ndarray in `objects`.
 
     A number has a place among `numbers`, and null for an ndarray.
     """
@@ -350,10 +344,7 @@ def _input(f: Function, index: str, spec: str, buffers: str, objects: str, numbe
 
 
 def _output(f: Function, takes: str, fills: str, index: str, spec: str) -> str:
-    """The ndarray for an output.
-
-    It is fresh, or from the arguments if the plan takes outputs there.
-    """
+    """The ndarray for an output: a new one, or one that was passed as an argument."""
     fresh, given, ready = f.label("fresh"), f.label("given"), f.label("output")
     f.do(f"br i1 {takes}, label %{given}, label %{fresh}")
     f.start_block(fresh)

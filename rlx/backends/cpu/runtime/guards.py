@@ -1,4 +1,4 @@
-"""Memory between forbidden pages, to find steps beyond the end of an array.
+"""Guard pages around arrays, to find accesses out of bounds.
 
 With RLX_GUARDS=1 compiled code works on copies of its arrays. Each ends where a forbidden page
 begins, so that a step further ends the process; `python -X faulthandler` tells where. What lies
@@ -25,7 +25,7 @@ ALIGNMENT = 64
 
 @final
 class Guarded:
-    """Some bytes that end where a forbidden page begins."""
+    """A block of memory that ends at a guard page."""
 
     def __init__(self, size: int) -> None:
         inside = -(-max(size, 1) // PAGE) * PAGE
@@ -46,7 +46,7 @@ class Guarded:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nobody wrote to what lies before the first byte."""
+        """Whether the bytes before the first one are untouched."""
         before = ctypes.string_at(self._first, self.start - self._first)
         return before.count(POISON) == len(before)
 
@@ -59,7 +59,7 @@ class Guarded:
 def between_guards(
     inputs: Sequence[np.ndarray], results: Sequence[np.ndarray], arena_bytes: int
 ) -> Iterator[list[int]]:
-    """The addresses of guarded copies of arrays, and of the memory for temporaries.
+    """Copy arrays to guarded memory, and give their addresses and that of temporaries.
 
     Afterwards the results are copied back; a result may have the memory of an input.
     """

@@ -1,4 +1,4 @@
-"""Memory for results: aligned blocks that are kept and given out again.
+"""The allocator of results: aligned blocks that are kept for reuse.
 
 A fresh block from the system costs a page fault per 4 KiB, often more than the kernel that fills
 it. Freed blocks therefore wait in bins by size (four bins per power of two, so at most a quarter
@@ -25,10 +25,7 @@ TRIES = 100  # to get the lock of the bins, which nobody has for long
 
 
 def kept_bytes() -> int:
-    """How many freed bytes may wait.
-
-    That is a sixteenth of the machine's memory, at most 1 GiB.
-    """
+    """The limit of freed bytes: a sixteenth of the machine's memory, at most 1 GiB."""
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError, AttributeError):
@@ -37,7 +34,7 @@ def kept_bytes() -> int:
 
 
 def no_memory(nbytes: int) -> NoReturn:
-    """Say that the system has not as many bytes."""
+    """The error that so many bytes cannot be allocated."""
     raise DeviceMemoryError(
         f"cpu has not enough memory for an array or temporaries of {nbytes:,} bytes",
         fix="use smaller arrays, or drop arrays that are no longer needed",
@@ -144,10 +141,7 @@ def _unlock(f: Function, locked: bool) -> None:
 
 
 def _emit_allocate(module: Module, locked: bool) -> None:
-    """`allocate(size) -> ptr`: the youngest waiting block of the size's bin.
-
-    It is a fresh one if none waits.
-    """
+    """`allocate(size) -> ptr`: the last freed block of the size's bin, or a new one."""
     f = module.function("allocate", [("i64", "%size")], "ptr")
     pair = f.emit("call { i64, i64 } @bin(i64 %size)")
     number = f.emit(f"extractvalue {{ i64, i64 }} {pair}, 0")
@@ -213,10 +207,7 @@ def _emit_trim(module: Module, locked: bool) -> None:
 
 
 def _emit_handler(module: Module) -> None:
-    """The four functions NumPy calls, with a context first.
-
-    They are malloc, calloc, realloc and free.
-    """
+    """NumPy's malloc, calloc, realloc and free, which take a context first."""
     f = module.function("handler_malloc", [("ptr", "%context"), ("i64", "%size")], "ptr")
     f.do(f"ret ptr {f.emit('call ptr @allocate(i64 %size)')}")
 

@@ -1,4 +1,4 @@
-"""Where objects and the plans of entries keep what machine code reads.
+"""Layouts of Python objects and of plans of entries, as machine code reads them.
 
 `entry.py` tells the form of a plan.
 """
@@ -125,10 +125,7 @@ def array_layout(
 
 
 def slot_offsets(cls: type) -> dict[str, int]:
-    """The byte offset of every slot.
-
-    It is found by looking for a marker in an instance's memory.
-    """
+    """The byte offset of every slot, found by markers in an instance's memory."""
     assert not cls.__dictoffset__, f"{cls.__name__} needs __slots__ in all its bases"
     member = type(_Sample.__dict__["slot"])
     names = [

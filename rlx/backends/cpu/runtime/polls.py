@@ -1,4 +1,4 @@
-"""Compiled code lets Python handle signals: Ctrl-C ends it within a second.
+"""Polls for signals in compiled code: Ctrl-C ends it within a second.
 
 Python's handlers run between bytecodes only, and a program is none. So loops and what takes long
 call `rlx_poll` every 20 microseconds or more. On the main thread it takes the interpreter lock five
@@ -49,7 +49,7 @@ _NAMES = (
 
 
 def poll(f: Function) -> str:
-    """The call that gives 0, or STOPPED if the program must end."""
+    """Call the poll, which gives 0, or STOPPED if the program must end."""
     f.declarations.add(f"declare i32 @{POLL}()")
     return f"call i32 @{POLL}()"
 
@@ -88,7 +88,7 @@ def goes_on(f: Function) -> str:
 
 
 def is_due(f: Function, number: str, nanoseconds: float) -> str:
-    """Whether a round of a loop, of so many nanoseconds, begins with a poll."""
+    """Whether a round of a loop, of so many nanoseconds, is to poll."""
     rounds = 1
     while rounds < MOST_ROUNDS and rounds * nanoseconds < SPARSE:
         rounds *= 2
@@ -129,7 +129,7 @@ def stops(f: Function) -> str:
 
 
 def symbols() -> dict[str, int]:
-    """What the code below calls of Python."""
+    """The addresses of Python's functions that the code below calls."""
     found = {name: getattr(_api, name) for name in _NAMES}
     found["rlx_current_thread"] = getattr(_api, _CURRENT)
     return {name: ctypes.cast(each, ctypes.c_void_p).value or 0 for name, each in found.items()}

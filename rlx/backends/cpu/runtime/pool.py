@@ -1,4 +1,4 @@
-"""The workers of this process: native threads that share a kernel's parts.
+"""The thread pool of this process: native threads that share a kernel's parts.
 
 The caller works with them. `parallel` writes the call; the code behind it is compiled once per
 process. One job runs at a time. A job's parts are numbered, and every part is a fixed piece of the
@@ -33,7 +33,7 @@ SYMBOL = "rlx_parallel"
 
 
 def parallel(f: Function, kernel: str, context: str, parts: str) -> None:
-    """Write a call of `void kernel(ptr context, i64 part, i64 parts)` for every part.
+    """Emit a parallel call of `void kernel(ptr context, i64 part, i64 parts)`.
 
     The operands are LLVM text: `@name`, `%name`, a number. The call returns when all parts are
     done. A module with such calls is loaded with the symbols of `symbols()`.
@@ -43,15 +43,12 @@ def parallel(f: Function, kernel: str, context: str, parts: str) -> None:
 
 
 def threads() -> int:
-    """How many threads a job can use, the caller included."""
+    """The number of threads of a job, the caller included."""
     return host().cores
 
 
 def symbols(*, can_stop: bool = True) -> dict[str, int]:
-    """What `machine.load` needs for modules that call `parallel` or poll.
-
-    No thread starts yet.
-    """
+    """The symbols for modules that call `parallel` or poll; no thread starts yet."""
     names = {SYMBOL: SYMBOL, polls.POLL: polls.POLL if can_stop else polls.NO_POLL}
     names |= {name: name for name in (polls.FLAG, polls.RAISE, polls.CALL)}
     return {name: _library().address(target) for name, target in names.items()}

@@ -32,9 +32,9 @@ def python_entry(
     on_error: Callable[[int], object],
     keep_alive: object,
 ) -> Callable[..., Any]:
-    """The contract of `make_entry` in Python; `main` always runs with the GIL.
+    """Like `make_entry`, in Python; `main` always runs with the GIL.
 
-    With `guards` it runs on guarded copies.
+    With `guards` it runs on guarded copies of arrays.
     """
     memory = between_guards if guards else _memory
     main = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(main_address)

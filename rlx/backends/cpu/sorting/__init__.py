@@ -1,0 +1,4 @@
+"""Sorts and top k as LLVM code.
+
+Read `rows.py` first.
+"""

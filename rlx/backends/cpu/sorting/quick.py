@@ -1,4 +1,4 @@
-"""Signed integers in order, many at a time: for processors that compress vectors.
+"""Vectorized quicksort of signed integers, for processors that compress vectors.
 
 A stretch is split by one of its numbers: those below go to the front of other memory, the others to
 its end; there both are split back. Short stretches are sorted in registers. Equal integers cannot
@@ -28,13 +28,13 @@ PARTS = (("ptr noalias nocapture readonly", "%job"), ("i64", "%part"), ("i64", "
 
 
 def leave_if_long(f: Function, count: str) -> None:
-    """Return if the program must end; few numbers are sorted first."""
+    """Emit a poll that returns if the program must end; short rows have none."""
     with f.when(f.emit(f"icmp uge i64 {count}, {POLLED}")):
         leave_if_stopped(f)
 
 
 def has_quick_sort(host: Host) -> bool:
-    """Whether a processor puts chosen lanes side by side in one instruction."""
+    """Whether a processor has an instruction that compresses vectors."""
     return host.vector_bytes == 64
 
 
@@ -251,7 +251,7 @@ def _emit_split(module: Module, vector: Vector) -> None:
 
 
 def _compressed(f: Function, vector: Vector, x: str, mask: str) -> str:
-    """The lanes in the mask side by side."""
+    """The lanes in the mask, compressed."""
     name, bits = f"@llvm.experimental.vector.compress.{vector.mangled}", f"<{vector.lanes} x i1>"
     f.declarations.add(f"declare {vector.text} {name}({vector.text}, {bits}, {vector.text})")
     given = f"{vector.text} {x}, {bits} {mask}, {vector.text} poison"

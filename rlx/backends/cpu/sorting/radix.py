@@ -1,4 +1,4 @@
-"""Numbers in order, stable: digit by digit, the lowest digit first (radix sort).
+"""Stable radix sort: digit by digit, the lowest digit first.
 
 Numbers are ordered by unsigned keys of their size, in which NaN is the greatest and -0.0 equals
 0.0. Only digits that differ within a row are looked at. For each of them every part of a row counts
@@ -28,7 +28,7 @@ READ, READ_PLACES, WRITTEN, WRITTEN_PLACES, COUNTS, LENGTH, SHIFT = range(7)
 
 @record
 class Digits:
-    """The code that sorts one dtype by digits of so many bits, perhaps with places."""
+    """A radix sort of one dtype by digits of so many bits, perhaps with places."""
 
     dtype: str
     has_places: bool
@@ -46,7 +46,7 @@ class Digits:
 
     @property
     def bins(self) -> int:
-        """How many digits there are."""
+        """The number of values of a digit."""
         return 1 << self.digit
 
 
@@ -297,7 +297,7 @@ def _emit_row(module: Module, kind: Digits) -> None:
 
 
 def _emit_shifts(f: Function, kind: Digits, differing: str) -> tuple[str, str]:
-    """The shifts of digits that cover the bits that differ, in a table, and their number.
+    """Emit a table of shifts of digits that cover the differing bits, and its length.
 
     There is one at least, so that the numbers are moved.
     """

@@ -1,4 +1,4 @@
-"""Rows of numbers in order, stable.
+"""Stable sorts of rows: quicksort of integers where possible, else radix sort.
 
 Numbers of 32 and 64 bits become signed integers in the same order, which are sorted many at a time;
 where places are wanted these stand in the lower halves of 64 bits. What that cannot do is sorted by
@@ -47,7 +47,7 @@ JOB_NUMBERS, WORDS, PLACES, FOUND, LENGTH = range(5)
 
 @record
 class _Order:
-    """The code of one dtype, alone or for the places."""
+    """The sort of one dtype, of numbers or of their places."""
 
     dtype: str
     has_places: bool
@@ -84,7 +84,7 @@ class _Order:
 def emit_sort(
     module: Module, f: Function, step: Sort, layout: Layout, host: Host, parts: int | str
 ) -> None:
-    """Emit the order of all rows; threads share long ones, or take some each."""
+    """Emit the sort of all rows; threads share long rows, or take some each."""
     itemsize, has_places = step.numbers.number_dtype.itemsize, step.places is not None
     digit = min(8 * itemsize, LONG if likely(step.length) >= MANY and itemsize > 2 else SHORT)
     is_quick = has_quick_sort(host) and (itemsize == 4 or (itemsize == 8 and not has_places))

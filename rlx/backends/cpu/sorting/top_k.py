@@ -1,4 +1,4 @@
-"""The greatest numbers of each row, in order, with their places.
+"""Top k: the greatest numbers of each row in order, with their places.
 
 A sorted list of the greatest so far stays in registers. Many numbers at a time are compared with
 the last of the list: hardly ever is one greater, so a row is read about as fast as memory gives it.
@@ -25,7 +25,7 @@ MOST_LANES = 64  # compared at once: the bits of a word
 
 
 def emit_greatest(f: Function, step: Greatest, layout: Layout, host: Host, split: bool) -> None:
-    """Emit the search for the greatest of each row."""
+    """Emit the top k of each row."""
     buffers = [*buffers_of([step.expr]), step.values, step.places]
     nest(open_scope(f, layout, host, buffers), step.loops, lambda scope: _row(scope, step), split)
 
