@@ -7,10 +7,10 @@ import pytest
 
 import rlx
 import rlx.numpy as rnp
-from rlx.backends.cpu.loops import scanning
+from rlx.backends.cpu.loops import in_order
 
 UFUNCS = {"cumsum": np.add, "cumprod": np.multiply, "cummax": np.maximum, "cummin": np.minimum}
-SHAPES = ((1, 2), (2, 1), (3, 17), (40, 15), (5, 130), (2, scanning.BLOCK // 4 + 77))
+SHAPES = ((1, 2), (2, 1), (3, 17), (40, 15), (5, 130), (2, in_order.BLOCK // 4 + 77))
 
 
 @pytest.mark.parametrize("name", UFUNCS)

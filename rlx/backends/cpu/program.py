@@ -50,9 +50,8 @@ from .host_calls import (
 from .llvm.host import Host
 from .llvm.text import AS_WRITTEN, KERNEL, Function, Module, Vector
 from .loops.costs import LOOPS, Loops, brief, loops_cost, parts_of, product_cost, splits, trip_loops
+from .loops.in_order import emit_scan, emit_scatter
 from .loops.kernels import KERNEL_PARAMETERS, Layout, emit_kernel, emit_rows
-from .loops.scanning import emit_scan
-from .loops.scattering import emit_scatter
 from .products.constants import PackedConstants, emit_prepare, pack_constants
 from .products.contraction import (
     ChainPlan,

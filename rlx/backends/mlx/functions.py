@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import mlx.core as mx
 
 from ...ir.ops.error_function import NORMAL_MIDDLE, NORMAL_OUTER, NORMAL_TAIL
-from ..error_quotients import AROUND_ONE, ERF_OF_ONE, FAR, MIDDLE, NEAR
+from ..erf_coefficients import AROUND_ONE, ERF_OF_ONE, FAR, MIDDLE, NEAR
 from ..graph_table import Row
 from .arithmetic import UNSIGNED_OF, is_negative, scalar
 from .memory import FLOATS

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..error_quotients import AROUND_ONE, FAR, MIDDLE, NEAR
+from ..erf_coefficients import AROUND_ONE, FAR, MIDDLE, NEAR
 
 
 def _factors(numbers: Sequence[float]) -> str:

@@ -24,9 +24,9 @@ from ...ir.gil import counts_exactly
 from ...ir.graph import Graph, Node
 from ...ir.record import record
 from ...ir.sharding import Shardings
-from ..cpu.llvm.host import host
 from ..disk import DiskCache, disk_cache, hashed, sources, tell
 from ..graph_table import EXPANDED, NATIVE, ON_HOST, computed, prepare, refused, report
+from ..registry import get
 from .emit import TABLE, table_of
 from .errors import translated
 from .host import HostCalls
@@ -316,7 +316,7 @@ def _key(disk: DiskCache, graph: Graph, device: Any, how: tuple[object, ...]) ->
     files = sources(disk)
     versions = jax.__version__, version("jaxlib"), device.client.platform_version
     there = device.platform, device.device_kind, device.id, len(device.client.devices())
-    machine = host() if device.platform == "cpu" else ""
+    machine = get("cpu").compiled_for() if device.platform == "cpu" else ""
     flags = os.environ.get("XLA_FLAGS", ""), jax.config.values
     if not files:
         return ""

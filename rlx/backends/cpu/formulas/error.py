@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from ...error_quotients import AROUND_ONE, ERF_OF_ONE, FAR, MIDDLE, NEAR
+from ...erf_coefficients import AROUND_ONE, ERF_OF_ONE, FAR, MIDDLE, NEAR
 from .exponential import Writer, exponential, in_double, logarithm
 
 _LARGEST = 28.0  # erfc of more is 0

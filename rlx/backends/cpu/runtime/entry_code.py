@@ -9,7 +9,6 @@ from typing import Final
 
 from ..llvm.text import Function, Module
 from . import polls
-from .entry_arguments import emit_apart, emit_find, emit_fits, emit_number
 from .memory import emit_memory
 from .object_layout import (
     BEHAVED,
@@ -31,6 +30,10 @@ from .object_layout import (
     Ufunc,
     at,
     branch,
+    emit_apart,
+    emit_find,
+    emit_fits,
+    emit_number,
     flag,
     header,
     word,
