@@ -12,7 +12,7 @@ from ..trace.arguments import check_precision, choice, count_of, flag, members, 
 from ..trace.axes import integer
 from ..transforms.eager import eager
 from .contraction import dot_general
-from .operands import Tensor, integers, sequence, strict_dtype
+from .operands import Tensor, integers, sequence, steps_of, strict_dtype
 from .reductions import Padding, dilated_size, pads_of
 from .shapes import pad, rev, transpose
 
@@ -108,8 +108,8 @@ def conv_general_dilated(
     specs = conv_dimension_numbers(x.shape, kernel.shape, dimension_numbers)
     count = x.ndim - 2
     strides = integers("conv_general_dilated: window_strides", window_strides, count)
-    spread = _steps("lhs_dilation", lhs_dilation, count)
-    dilation = _steps("rhs_dilation", rhs_dilation, count)
+    spread = steps_of("lhs_dilation", lhs_dilation, count)
+    dilation = steps_of("rhs_dilation", rhs_dilation, count)
     if isinstance(padding, str) and any(n != 1 for n in spread):
         raise AttributeValueError(
             f"conv_general_dilated: what {padding!r} pads is not clear with an lhs_dilation",
@@ -132,10 +132,6 @@ def conv_general_dilated(
         dtype=None if preferred_element_type is None else as_dtype(preferred_element_type),
     )
     return _in_order(made, _inverse(specs.out_spec))
-
-
-def _steps(name: str, steps: Sequence[int] | None, count: int) -> tuple[int, ...]:
-    return (1,) * count if steps is None else integers(name, steps, count)
 
 
 def _in_order(x: Any, spec: Spec) -> Any:
@@ -217,7 +213,7 @@ def conv_transpose(
     specs = conv_dimension_numbers(x.shape, kernel.shape, dimension_numbers)
     count = x.ndim - 2
     steps = integers("conv_transpose: strides", strides, count)
-    dilation = _steps("conv_transpose: rhs_dilation", rhs_dilation, count)
+    dilation = steps_of("conv_transpose: rhs_dilation", rhs_dilation, count)
     sizes = [kernel.shape[i] for i in specs.rhs_spec[2:]]
     seen = [dilated_size(n, d) for n, d in zip(sizes, dilation, strict=True)]
     is_named = isinstance(padding, str)
@@ -288,6 +284,13 @@ def _shapes(name: str, image: Any, kernel: Any, rank: int | None = None) -> tupl
     return image, kernel
 
 
+def _shapes_of_named(name: str, image: Any, kernel: Any, numbers: Any) -> tuple[Any, Any, Spec]:
+    """The shapes with the batch, the features and the spatial axes in order; where results go."""
+    lhs, rhs, out = conv_general_permutations(numbers)
+    image, kernel = _shapes(name, image, kernel, len(lhs))
+    return [image[i] for i in lhs], [kernel[i] for i in rhs], out
+
+
 def conv_shape_tuple(
     lhs_shape: Sequence[int],
     rhs_shape: Sequence[int],
@@ -320,10 +323,8 @@ def conv_general_shape_tuple(
     dimension_numbers: Sequence[str],
 ) -> tuple[int, ...]:
     """The shape of the result of a convolution whose axes are named."""
-    lhs, rhs, out = conv_general_permutations(dimension_numbers)
     name = "conv_general_shape_tuple"
-    lhs_shape, rhs_shape = _shapes(name, lhs_shape, rhs_shape, len(lhs))
-    image, kernel = [lhs_shape[i] for i in lhs], [rhs_shape[i] for i in rhs]
+    image, kernel, out = _shapes_of_named(name, lhs_shape, rhs_shape, dimension_numbers)
     made = conv_shape_tuple(image, kernel, window_strides, padding)
     return tuple(made[i] for i in _inverse(out))
 
@@ -336,10 +337,8 @@ def conv_transpose_shape_tuple(
     dimension_numbers: Sequence[str],
 ) -> tuple[int, ...]:
     """The shape of the result of `conv_transpose` with axes that are named."""
-    lhs, rhs, out = conv_general_permutations(dimension_numbers)
     name = "conv_transpose_shape_tuple"
-    lhs_shape, rhs_shape = _shapes(name, lhs_shape, rhs_shape, len(lhs))
-    image, kernel = [lhs_shape[i] for i in lhs], [rhs_shape[i] for i in rhs]
+    image, kernel, out = _shapes_of_named(name, lhs_shape, rhs_shape, dimension_numbers)
     count = len(image) - 2
     steps = integers(f"{name}: window_strides", window_strides, count)
     each = (padding,) * count if isinstance(padding, str) else sequence(f"{name}: padding", padding)
@@ -378,8 +377,8 @@ def conv_general_dilated_patches(
     specs = conv_dimension_numbers(x.shape, (1,) * x.ndim, dimension_numbers)
     strides = integers("conv_general_dilated_patches: window_strides", window_strides, count)
     spread, dilation = (
-        _steps("lhs_dilation", lhs_dilation, count),
-        _steps("rhs_dilation", rhs_dilation, count),
+        steps_of("lhs_dilation", lhs_dilation, count),
+        steps_of("rhs_dilation", rhs_dilation, count),
     )
     x = _in_order(x, specs.lhs_spec)
     seen = [dilated_size(n, d) for n, d in zip(sizes, dilation, strict=True)]

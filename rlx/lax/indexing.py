@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from .. import numpy as rnp
 from ..ir.errors import ArgumentError, DtypeError
 from ..ir.types import is_integer
+from ..numpy.arithmetic import negative
 from ..numpy.elementwise import named
 from ..trace.apply import apply, as_operand, as_tensor, operand_type
 from ..trace.arguments import callable_of, choice, flag, wrong
@@ -271,7 +272,9 @@ def gather(
     )
 
 
-def _scatter(name: str, op: str, doc: str) -> Callable[..., Any]:
+def _scatter(
+    name: str, op: str, doc: str, change: Callable[[Any], Any] = as_tensor
+) -> Callable[..., Any]:
     def function(
         operand: Tensor,
         scatter_indices: Tensor,
@@ -288,7 +291,7 @@ def _scatter(name: str, op: str, doc: str) -> Callable[..., Any]:
             op,
             as_tensor(operand),
             as_tensor(scatter_indices),
-            as_tensor(updates),
+            change(updates),
             window_axes=numbers.update_window_dims,
             inserted_axes=numbers.inserted_window_dims,
             operand_batch_axes=numbers.operand_batching_dims,
@@ -304,31 +307,12 @@ def _scatter(name: str, op: str, doc: str) -> Callable[..., Any]:
 
 scatter = _scatter("scatter", "scatter", "The array with windows replaced by updates.")
 scatter_add = _scatter("scatter_add", "scatter_add", "The array with updates added to windows.")
+scatter_sub = _scatter(
+    "scatter_sub", "scatter_add", "The array with updates subtracted from windows.", negative
+)
 scatter_mul = _scatter("scatter_mul", "scatter_mul", "The array with windows times updates.")
 scatter_min = _scatter("scatter_min", "scatter_min", "The lesser of windows and updates.")
 scatter_max = _scatter("scatter_max", "scatter_max", "The greater of windows and updates.")
-
-
-def scatter_sub(
-    operand: Tensor,
-    scatter_indices: Tensor,
-    updates: Tensor,
-    dimension_numbers: ScatterDimensionNumbers,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: Any = None,
-) -> Any:
-    """The array with updates subtracted from windows."""
-    return scatter_add(
-        operand,
-        scatter_indices,
-        -as_tensor(updates),
-        dimension_numbers,
-        indices_are_sorted=indices_are_sorted,
-        unique_indices=unique_indices,
-        mode=mode,
-    )
 
 
 def scatter_apply(

@@ -101,6 +101,11 @@ def scalar(name: str, x: Any) -> Any:
     return x
 
 
+def steps_of(what: str, steps: Any, count: int) -> tuple[int, ...]:
+    """So many integers from a sequence; ones if none are given."""
+    return (1,) * count if steps is None else integers(what, steps, count)
+
+
 def integers(what: str, numbers: Any, count: int | None = None) -> tuple[int, ...]:
     """Python integers from a sequence; `what` they are is named in the error."""
     if not isinstance(numbers, Sequence | np.ndarray | range) or isinstance(numbers, str):

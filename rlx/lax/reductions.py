@@ -23,7 +23,7 @@ from ..trace.make_graph import check_function, trace
 from ..trace.promotion import broadcast_to, convert, rounded_once
 from ..trace.scan import associative_scan
 from .elementwise import bitwise_xor
-from .operands import Tensor, axes_of, integers, scalar, sequence, strict_dtype
+from .operands import Tensor, axes_of, integers, scalar, sequence, steps_of, strict_dtype
 
 # -- which operation a Python function of two numbers is -------------------------------------------
 #
@@ -339,13 +339,9 @@ def reduce_window_shape_tuple(
     """
     name = "reduce_window_shape_tuple"
     shape = integers(f"{name}: operand_shape", operand_shape)
-    rank, ones = len(shape), (1,) * len(shape)
-    base = (
-        ones if base_dilation is None else integers(f"{name}: base_dilation", base_dilation, rank)
-    )
-    spread = ones
-    if window_dilation is not None:
-        spread = integers(f"{name}: window_dilation", window_dilation, rank)
+    rank = len(shape)
+    base = steps_of(f"{name}: base_dilation", base_dilation, rank)
+    spread = steps_of(f"{name}: window_dilation", window_dilation, rank)
     sizes = map(dilated_size, shape, base)
     windows = map(
         dilated_size, integers(f"{name}: window_dimensions", window_dimensions, rank), spread
@@ -383,7 +379,7 @@ def reduce_window(
     start = convert(start, strict_dtype("reduce_window", [x, start]))
     window = integers("reduce_window: window_dimensions", window_dimensions, x.ndim)
     strides, spread, dilation = (
-        (1,) * x.ndim if steps is None else integers(f"reduce_window: {word}", steps, x.ndim)
+        steps_of(f"reduce_window: {word}", steps, x.ndim)
         for word, steps in (
             ("window_strides", window_strides),
             ("base_dilation", base_dilation),

@@ -351,9 +351,8 @@ class MaxPool(Module):
     ) -> None:
         self.window = _numbers("MaxPool: the window", window)
         count = len(self.window)
-        self.stride = (
-            self.window if stride is None else _numbers("MaxPool: the stride", stride, count)
-        )
+        steps = self.window if stride is None else stride
+        self.stride = _numbers("MaxPool: the stride", steps, count)
         self.padding = _pads("MaxPool", padding, count)
         self.dilation = _numbers("MaxPool: the dilation", dilation, count)
 
@@ -379,9 +378,8 @@ class AvgPool(Module):
     ) -> None:
         self.window = _numbers("AvgPool: the window", window)
         count = len(self.window)
-        self.stride = (
-            self.window if stride is None else _numbers("AvgPool: the stride", stride, count)
-        )
+        steps = self.window if stride is None else stride
+        self.stride = _numbers("AvgPool: the stride", steps, count)
         self.padding = _pads("AvgPool", padding, count)
         self.count_include_pad = count_include_pad
 

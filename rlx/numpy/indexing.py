@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ..ir.errors import ArgumentError, ConcretizationError, ImmutableError, ShapeError
-from ..ir.source import user_source
 from ..ir.types import DTYPES, Size
 from ..trace.apply import apply, apply_like, as_operand, as_tensor
 from ..trace.arguments import choice, flag, members, size_of, wrong
@@ -334,7 +333,7 @@ def insert(
         return _insert_many(arr, obj, values, axis)
     obj, size = int(obj), arr.shape[axis]
     if isinstance(size, int) and not -size <= obj <= size:
-        raise outside(obj, size, axis, str(user_source()))
+        raise outside(obj, size, axis)
     arr = moveaxis(arr, axis, 0)
     extra = moveaxis(values, axis, 0) if values.ndim == arr.ndim else values[None]
     extra = broadcast_to(extra, (extra.shape[0], *arr.shape[1:]))
@@ -373,7 +372,7 @@ def _known_places(name: str, index: Any, size: Any, axis: int, last: Any) -> np.
         raise wrong(f"{name}: the index", index, "made of integers", fix)
     for end in (int(known.min()), int(known.max())):
         if known.dtype.kind != "b" and not -size <= end <= last:
-            raise outside(end, size, axis, str(user_source()))
+            raise outside(end, size, axis)
     return known
 
 
@@ -416,7 +415,7 @@ def delete(
         else _known_places("delete", obj, size, place, last=size - 1)
     )
     if not isinstance(known, slice) and np.ndim(known) == 0 and not -size <= int(known) < size:
-        raise outside(int(known), size, place, str(user_source()))
+        raise outside(int(known), size, place)
     return take(arr, np.delete(np.arange(size, dtype="int32"), known), place)
 
 

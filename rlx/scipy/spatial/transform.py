@@ -7,6 +7,7 @@ arrays: they go through transforms.
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Sequence
 from typing import Any, NoReturn, final
@@ -20,7 +21,8 @@ from ...trace import pytree
 from ...trace.apply import as_tensor
 from ...trace.arguments import flag, wrong
 from ..operands import Tensor, floats
-from . import quaternions
+
+SMALL = 1e-3  # of angles below, series have the digits
 
 
 @final
@@ -54,13 +56,13 @@ class Rotation:
             angles = angles[..., None]
         if angles.shape[-1] != len(axes):
             _wrong_shape(f"the angles are {angles.type}", f"give {len(axes)} along the last axis")
-        return cls(quaternions.from_turns(axes, angles, is_intrinsic))
+        return cls(_from_turns(axes, angles, is_intrinsic))
 
     @classmethod
     def from_matrix(cls, matrix: Tensor) -> Rotation:
         """The rotation by an orthogonal matrix of determinant 1."""
         (matrix,) = floats("Rotation.from_matrix", matrix)
-        return cls(quaternions.from_matrix(matrix))
+        return cls(_from_matrix(matrix))
 
     @classmethod
     def from_mrp(cls, mrp: Tensor) -> Rotation:
@@ -73,14 +75,14 @@ class Rotation:
     def from_quat(cls, quat: Tensor) -> Rotation:
         """The rotation by quaternions of any length but 0."""
         (quat,) = floats("Rotation.from_quat", quat)
-        return cls(quaternions.normalized(quat))
+        return cls(_normalized(quat))
 
     @classmethod
     def from_rotvec(cls, rotvec: Tensor, degrees: bool = False) -> Rotation:
         """The rotation around a vector, by its length."""
         degrees = flag("from_rotvec: degrees", degrees)
         (rotvec,) = floats("Rotation.from_rotvec", rotvec)
-        return cls(quaternions.from_vector(rnp.deg2rad(rotvec) if degrees else rotvec))
+        return cls(_from_vector(rnp.deg2rad(rotvec) if degrees else rotvec))
 
     @classmethod
     def identity(cls, num: int | None = None, dtype: Any = "float32") -> Rotation:
@@ -92,7 +94,7 @@ class Rotation:
     def random(cls, random_key: Any, num: int | None = None) -> Rotation:
         """A random rotation, or a line of them, all equally likely."""
         shape = (4,) if num is None else (num, 4)
-        return cls(quaternions.normalized(random.normal(random_key, shape)))
+        return cls(_normalized(random.normal(random_key, shape)))
 
     def __getitem__(self, indexer: Any) -> Rotation:
         self._check_line("indexed")
@@ -108,7 +110,7 @@ class Rotation:
 
     def __mul__(self, other: Rotation) -> Rotation:
         """The rotation by `other`, then by this one."""
-        return Rotation.from_quat(quaternions.product(self.quat, other.quat))
+        return Rotation.from_quat(_product(self.quat, other.quat))
 
     def apply(self, vectors: Tensor, inverse: bool = False) -> Any:
         """The vectors (..., 3) turned, or turned back."""
@@ -120,12 +122,12 @@ class Rotation:
     def as_euler(self, seq: str, degrees: bool = False) -> Any:
         """Three angles around axes that make the rotation; see `from_euler`."""
         axes, is_intrinsic = _axes_of(seq, (3,))
-        angles = quaternions.as_turns(self.quat, axes, is_intrinsic)
+        angles = _as_turns(self.quat, axes, is_intrinsic)
         return rnp.rad2deg(angles) if degrees else angles
 
     def as_matrix(self) -> Any:
         """The orthogonal matrix."""
-        return quaternions.as_matrix(self.quat)
+        return _as_matrix(self.quat)
 
     def as_mrp(self) -> Any:
         """The modified Rodrigues parameters, axis * tan(angle / 4)."""
@@ -135,12 +137,12 @@ class Rotation:
 
     def as_rotvec(self, degrees: bool = False) -> Any:
         """The axis times the angle."""
-        vector = quaternions.as_vector(self.quat)
+        vector = _as_vector(self.quat)
         return rnp.rad2deg(vector) if degrees else vector
 
     def as_quat(self, canonical: bool = False, scalar_first: bool = False) -> Any:
         """The quaternion, of the two the one with the first sign plus if `canonical`."""
-        quat = quaternions.canonical(self.quat) if canonical else self.quat
+        quat = _canonical(self.quat) if canonical else self.quat
         return rnp.roll(quat, 1, axis=-1) if scalar_first else quat
 
     def inv(self) -> Rotation:
@@ -149,7 +151,7 @@ class Rotation:
 
     def magnitude(self) -> Any:
         """The angle."""
-        size = quaternions.length(self.quat[..., :3])[..., 0]
+        size = _length(self.quat[..., :3])[..., 0]
         return 2.0 * rnp.arctan2(size, rnp.abs(self.quat[..., 3]))
 
     def mean(self, weights: Tensor | None = None) -> Rotation:
@@ -222,3 +224,140 @@ def _wrong_shape(what: str, fix: str) -> NoReturn:
 
 pytree.register_attributes(Rotation, ("quat",))
 pytree.register_attributes(Slerp, ("times", "timedelta", "rotations", "rotvecs"))
+
+
+# -- unit quaternions (x, y, z, w) along the last axis, and other forms ----------------------------
+
+
+def _length(x: Any) -> Any:
+    """The length along the last axis, which stays; the slope at 0 is 0."""
+    square = rnp.sum(rnp.square(x), axis=-1, keepdims=True)
+    is_zero = square == 0
+    return rnp.where(is_zero, 0.0, rnp.sqrt(rnp.where(is_zero, 1.0, square)))
+
+
+def _normalized(x: Any) -> Any:
+    """The quaternion of length 1."""
+    return x / _length(x)
+
+
+def _product(p: Any, q: Any) -> Any:
+    """The rotation by q, then by p."""
+    u, v, a, b = p[..., :3], q[..., :3], p[..., 3:], q[..., 3:]
+    u, v = rnp.broadcast_arrays(u, v)
+    w = a * b - rnp.sum(u * v, axis=-1, keepdims=True)
+    return rnp.concatenate([a * v + b * u + rnp.cross(u, v), w], axis=-1)
+
+
+def _canonical(x: Any) -> Any:
+    """Of two that are one rotation the one with the first sign plus.
+
+    The numbers go in the order w, x, y, z.
+    """
+    sign = rnp.zeros_like(x[..., :1])
+    for i in (3, 0, 1, 2):
+        sign = rnp.where(sign == 0, rnp.sign(x[..., i : i + 1]), sign)
+    return rnp.where(sign < 0, -x, x)
+
+
+def _as_matrix(x: Any) -> Any:
+    """The orthogonal matrix."""
+    a, b, c, w = (x[..., i] for i in range(4))
+    rows = [
+        [a * a - b * b - c * c + w * w, 2 * (a * b - c * w), 2 * (a * c + b * w)],
+        [2 * (a * b + c * w), b * b - a * a - c * c + w * w, 2 * (b * c - a * w)],
+        [2 * (a * c - b * w), 2 * (b * c + a * w), c * c - a * a - b * b + w * w],
+    ]
+    return rnp.stack([rnp.stack(row, axis=-1) for row in rows], axis=-2)
+
+
+def _from_matrix(m: Any) -> Any:
+    """The rotation by a matrix.
+
+    Of four formulas it is the one that divides by the greatest number.
+    """
+    trace = m[..., 0, 0] + m[..., 1, 1] + m[..., 2, 2]
+    off = [m[..., k, j] - m[..., j, k] for j, k in ((1, 2), (2, 0), (0, 1))]
+    made = [rnp.stack([*off, 1 + trace], axis=-1)]
+    for i in range(3):
+        j, k = (i + 1) % 3, (i + 2) % 3
+        parts = [rnp.zeros_like(trace)] * 4
+        parts[i] = 1 - trace + 2 * m[..., i, i]
+        parts[j], parts[k] = m[..., j, i] + m[..., i, j], m[..., k, i] + m[..., i, k]
+        parts[3] = m[..., k, j] - m[..., j, k]
+        made.append(rnp.stack(parts, axis=-1))
+    sizes = rnp.stack([trace, *(m[..., i, i] for i in range(3))], axis=-1)
+    # of equal ones that of a diagonal element
+    best = (rnp.argmax(rnp.roll(sizes, -1, axis=-1), axis=-1) + 1) % 4
+    result = made[0]
+    for i in (1, 2, 3):
+        result = rnp.where((best == i)[..., None], made[i], result)
+    return _normalized(result)
+
+
+def _from_vector(v: Any) -> Any:
+    """The rotation around a vector by its length."""
+    angle = _length(v)
+    square = angle * angle
+    is_small = angle <= SMALL
+    safe = rnp.where(is_small, 1.0, angle)
+    series = 0.5 - square / 48 + square * square / 3840
+    scale = rnp.where(is_small, series, rnp.sin(safe / 2) / safe)
+    return rnp.concatenate([scale * v, rnp.cos(angle / 2)], axis=-1)
+
+
+def _as_vector(x: Any) -> Any:
+    """The axis times the angle, which is at most pi."""
+    x = rnp.where(x[..., 3:] < 0, -x, x)
+    angle = 2.0 * rnp.arctan2(_length(x[..., :3]), x[..., 3:])
+    square = angle * angle
+    is_small = angle <= SMALL
+    safe = rnp.where(is_small, 1.0, angle)
+    series = 2 + square / 12 + 7 * square * square / 2880
+    return rnp.where(is_small, series, safe / rnp.sin(safe / 2)) * x[..., :3]
+
+
+def _from_turns(axes: Sequence[int], angles: Any, is_intrinsic: bool) -> Any:
+    """Turns around axes one after another; intrinsic axes turn along."""
+    result = None
+    for i, axis in enumerate(axes):
+        half = angles[..., i : i + 1] / 2
+        unit = np.eye(4)[axis].astype(angles.dtype)
+        turn = rnp.sin(half) * unit + rnp.cos(half) * np.eye(4)[3].astype(angles.dtype)
+        if result is None:
+            result = turn
+        else:
+            result = _product(result, turn) if is_intrinsic else _product(turn, result)
+    return result
+
+
+def _as_turns(x: Any, axes: Sequence[int], is_intrinsic: bool) -> Any:
+    """Three angles around axes that make the rotation.
+
+    Bernardes and Viollet, "Quaternion to Euler angles conversion", 2022. Where two axes fall
+    together, the third angle (of extrinsic turns; the first of intrinsic ones) is 0.
+    """
+    i, j, k = axes[::-1] if is_intrinsic else axes
+    is_symmetric = i == k
+    k = 3 - i - j if is_symmetric else k
+    sign = (i - j) * (j - k) * (k - i) // 2
+    qi, qj, qk, qw = x[..., i], x[..., j], sign * x[..., k], x[..., 3]
+    a, b, c, d = (qw, qi, qj, qk) if is_symmetric else (qw - qj, qi + qk, qj + qw, qk - qi)
+    middle = 2 * rnp.arctan2(rnp.hypot(c, d), rnp.hypot(a, b))
+    half_sum, half_difference = rnp.arctan2(b, a), rnp.arctan2(d, c)
+    is_flat, is_turned = rnp.abs(middle) <= 1e-7, rnp.abs(middle - math.pi) <= 1e-7
+    way = 1.0 if is_intrinsic else -1.0
+    # of the angles that only count together the last (or first) one is 0
+    alone = rnp.where(is_flat, 2 * half_sum, 2 * way * half_difference)
+    is_locked = is_flat | is_turned
+    first = half_sum - half_difference
+    third = half_sum + half_difference
+    if is_intrinsic:
+        first, third = rnp.where(is_locked, 0.0, first), rnp.where(is_locked, alone, third)
+    else:
+        first, third = rnp.where(is_locked, alone, first), rnp.where(is_locked, 0.0, third)
+    if not is_symmetric:
+        third, middle = third * sign, middle - math.pi / 2
+    order = [third, middle, first] if is_intrinsic else [first, middle, third]
+    turns = rnp.stack(order, axis=-1)
+    return (turns + math.pi) % (2 * math.pi) - math.pi

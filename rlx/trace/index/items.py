@@ -78,7 +78,7 @@ def check_places(places: Any, size: Size, axis: int) -> None:
             look(known.min(), known.max())
 
 
-def outside(index: int, size: int, axis: int, where: str) -> BoundsError:
+def outside(index: int, size: int, axis: int, where: str | None = None) -> BoundsError:
     """The error for an index outside of an axis."""
     return BoundsError(
         f"index {index} is outside axis {axis} with size {size}",

@@ -15,7 +15,6 @@ import numpy as np
 from ...ir.dims import Dim, is_at_least
 from ...ir.errors import BoundsError, ConcretizationError, ShapeError
 from ...ir.record import field, record
-from ...ir.source import user_source
 from ..apply import apply, as_operand, as_tensor, literal, operand_type
 from ..array import Array
 from ..axes import Shape, broadcast_shapes, integer
@@ -138,7 +137,7 @@ def _number(item: Any, size: Any, axis: int) -> Any:
         # a place counted from a symbolic end is symbolic too
         return size + number if is_at_least(-1, number) else number
     if not -size <= number < size:
-        raise outside(number, size, axis, str(user_source()))
+        raise outside(number, size, axis)
     return number % size
 
 
