@@ -13,7 +13,7 @@ from rlx.ir.builder import build
 from rlx.ir.graph import OPS, Graph, Value
 from rlx.ir.interpret import interpret
 from rlx.ir.types import Type, as_dtype
-from rlx.lower.lir import Contraction, Program, Rows, Step, evaluate
+from rlx.lower.lir import Contraction, Program, RowGroup, Step, evaluate
 from rlx.lower.pipeline import Lowered, lower
 from rlx.lower.target import Target
 
@@ -37,7 +37,7 @@ def check(graph: Graph, arrays: Sequence[Any] | None = None, tolerance: float = 
     arrays = arrays_for(graph.param_types) if arrays is None else arrays
     meanings = interpret(graph, arrays)
     compare(evaluate(lowered.program, arrays), meanings, tolerance)
-    if any(isinstance(step, Rows) for p in lowered.program.programs for step in p.steps):
+    if any(isinstance(step, RowGroup) for p in lowered.program.programs for step in p.steps):
         local = lower(graph, LOCAL, check=True).program
         compare(evaluate(local, arrays), meanings, tolerance)
     if any(isinstance(step, Contraction) for p in lowered.program.programs for step in p.steps):

@@ -21,7 +21,7 @@ from rlx.ir.types import Type
 from rlx.lower.lir.canonical import canonical
 from rlx.lower.lir.expr import accumulated, apply, const, guard, index_value, load, reduce
 from rlx.lower.lir.index import Variable, as_index
-from rlx.lower.lir.program import Buffer, Contraction, Kernel, Rows, Store
+from rlx.lower.lir.program import Buffer, Contraction, Kernel, RowGroup, Store
 from rlx.lower.pipeline import lower
 
 SIZE = 48
@@ -85,7 +85,7 @@ def test_constants_and_sizes_that_differ_are_other_kernels():
         np.testing.assert_allclose(one, other, rtol=64 * np.finfo("f4").eps)
 
 
-def step(**changed: Any) -> Rows:
+def step(**changed: Any) -> RowGroup:
     """A step with something of everything; `changed` names what is not as usual."""
     is_ = {
         "extent": 8, "outer": 4, "dtype": "f4", "stored": "temporary", "number": 0.0, "stride": 8,
@@ -112,7 +112,7 @@ def step(**changed: Any) -> Rows:
     first = Kernel((j,), (Store(passed, as_index(j), apply("mul", dtype, guarded, where)),))
     loaded = load(passed, as_index(j))
     second = Kernel((j,), (Store(out, index, apply("max", dtype, loaded, total)),))
-    return Rows((i,), (first, second), (passed,), is_["local"])
+    return RowGroup((i,), (first, second), (passed,), is_["local"])
 
 
 DIFFERENT = [

@@ -11,7 +11,7 @@ from lowering import CPU, LOCAL, check_fn, kinds, random_graph, rows_of, softmax
 from rlx.ir import ops
 from rlx.ir.builder import build
 from rlx.ir.graph import OPS, Value
-from rlx.lower.lir import Contraction, Kernel, Rows
+from rlx.lower.lir import Contraction, Kernel, RowGroup
 from rlx.lower.lir import expr as scalar
 from rlx.lower.lir.index import Variable, as_index
 from rlx.lower.lir.program import Buffer, Store
@@ -51,7 +51,7 @@ def test_softmax_goes_row_by_row() -> None:
     )
 
 
-@pytest.mark.parametrize(("across", "down", "kind"), [(12, 1, Rows), (1, 32, Kernel)])
+@pytest.mark.parametrize(("across", "down", "kind"), [(12, 1, RowGroup), (1, 32, Kernel)])
 def test_sums_of_columns_are_no_rows(across: int, down: int, kind: type) -> None:
     """Their lanes go along the columns, which rows would take one by one."""
     f64 = typed().dtype
@@ -312,7 +312,7 @@ def test_products_read_thirds_of_a_sum_that_a_product_stores() -> None:
 def test_rows_pass_on_small_blocks_where_the_target_offers_them() -> None:
     program = lower(build(softmax_of, [typed(8, 32)]), LOCAL).program
     (step,) = program.steps
-    assert isinstance(step, Rows)
+    assert isinstance(step, RowGroup)
     assert program.arena_bytes == 0 and 32 * 8 < step.local_bytes < 2 * 32 * 8
 
 
@@ -323,7 +323,7 @@ def test_rows_are_not_grouped_across_rows() -> None:
         return e / ops.broadcast(total, shape=x.shape, axes=(1,))
 
     program = check_fn(fn, typed(8, 32))
-    assert Rows not in kinds(program)
+    assert RowGroup not in kinds(program)
 
 
 def test_rows_do_not_overwrite_what_another_row_reads() -> None:

@@ -14,7 +14,7 @@ import rlx.numpy as rnp
 from rlx.ir import ops
 from rlx.ir.builder import build
 from rlx.ir.graph import Value
-from rlx.lower.lir import Kernel, Program, Rows, evaluate
+from rlx.lower.lir import Kernel, Program, RowGroup, evaluate
 from rlx.lower.pipeline import lower
 from rlx.lower.schedule import split as module
 
@@ -98,7 +98,7 @@ def test_columns_are_not_reduced_one_by_one() -> None:
     x = np.random.default_rng(0).normal(size=(70, 90)).astype("float32")
     for fn in fns:
         program = lower(rlx.make_graph(fn)(x), CPU).program
-        assert not any(isinstance(step, Rows) for step in program.steps), str(program)
+        assert not any(isinstance(step, RowGroup) for step in program.steps), str(program)
         found, wanted = rlx.jit(fn)(x), rlx.jit(fn, device="reference")(x)
         # as many roundings as there are rows
         np.testing.assert_allclose(np.asarray(found), np.asarray(wanted), rtol=70 * 2.0**-23)

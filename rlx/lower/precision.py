@@ -39,7 +39,7 @@ class Precise:
     computed: Kinds = field(default_factory=Counter)
 
     @property
-    def told(self) -> str:
+    def report(self) -> str:
         """One line about the casts for reports."""
         rows = sorted(self.computed.items())
         ops = ", ".join(f"{count} {kind} in {dtype}" for (kind, dtype), count in rows)

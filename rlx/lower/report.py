@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ..ir.graph import Graph
-from .lir.program import Contraction, Kernel, LibraryCall, Program, Rows
+from .lir.program import Contraction, Kernel, LibraryCall, Program, RowGroup
 from .target import EXPANDED, LIBRARY, NATIVE
 
 
@@ -47,6 +47,6 @@ def _told(ops: Counter[str]) -> str:
 
 
 def _kind(step: object) -> str:
-    if isinstance(step, Kernel | Rows | Contraction):
-        return {Kernel: "kernel", Rows: "row kernel", Contraction: "contraction"}[type(step)]
+    if isinstance(step, Kernel | RowGroup | Contraction):
+        return {Kernel: "kernel", RowGroup: "row kernel", Contraction: "contraction"}[type(step)]
     return "library call" if isinstance(step, LibraryCall) else type(step).__name__.lower()

@@ -34,7 +34,7 @@ class Target:
     contracted: frozenset[str] = frozenset((*FLOATS, "int32", "int64", "uint32", "uint64"))
     # float32 numbers in a vector register
     lanes: int = 16
-    # memory of a thread for one row of a `Rows` step; 0: the renderer knows no local buffers
+    # memory of a thread for one row of a `RowGroup` step; 0: the renderer knows no local buffers
     local_bytes: int = 0
     # the largest k of a top k that needs no library, and whether sorts need none
     most_ranked: int = 0

@@ -46,7 +46,7 @@ class FixedGraph:
         from ..lower.hir.split_fixed import split_fixed  # with all of lowering, 20 ms to import
 
         precise = prepared(graph, session.policy_for(options))
-        casts = "" if precise.graph is graph else f"; {precise.told}"
+        casts = "" if precise.graph is graph else f"; {precise.report}"
         options = replace(options, precision=AS_WRITTEN)  # what is fixed is cast once, early
         graph = precise.graph
         parts = split_fixed(graph, fixed, session.backend.target.wants)
@@ -61,7 +61,7 @@ class FixedGraph:
         return cls({i: graph.params[i] for i in fixed}, early, late, parts.kept, casts)
 
     @property
-    def told(self) -> str:
+    def report(self) -> str:
         """What becomes of the fixed arrays."""
         count = len(self.early.graph.results) if self.early else 0
         return f"values computed once: {count}{self.casts}"

@@ -1,4 +1,4 @@
-"""Precision policies of what is compiled: chosen for a block, applied, told of."""
+"""Precision policies of what is compiled: chosen for a block, applied, reported."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def with_own_policies(graph: Graph) -> Graph:
     return prepared(graph).graph if has_some else graph
 
 
-def told_of(executable: Executable, recorded: Callable[[], Graph], policy: Policy) -> Executable:
+def with_report(
+    executable: Executable, recorded: Callable[[], Graph], policy: Policy
+) -> Executable:
     """The executable, whose report and stages tell of the policies too.
 
     `recorded` gives the graph before the policies.
@@ -67,7 +69,7 @@ def told_of(executable: Executable, recorded: Callable[[], Graph], policy: Polic
     def report() -> str:
         graph = recorded()
         made = prepared(graph, policy)
-        return make_report() if made.graph is graph else f"{made.told}\n{make_report()}"
+        return make_report() if made.graph is graph else f"{made.report}\n{make_report()}"
 
     def stages() -> dict[str, str]:
         first, rest = str(recorded()), make_stages()

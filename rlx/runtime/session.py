@@ -31,7 +31,7 @@ from .compiled import CompiledGraph, places_of, preparing
 from .debug import dump, tell_compile, tell_hit, tell_slow
 from .devices import default_device
 from .options import CompileOptions, as_asked, check_whole, options_of
-from .precision import prepared, told_of
+from .precision import prepared, with_report
 from .queue import Queue
 from .sizes import bucketed, specialized
 
@@ -98,7 +98,7 @@ class Session:
             precise = prepared(graph, policy)
             executable = self._sized(precise.graph, compile, options)
             is_plain = precise.graph is graph
-            made.append(executable if is_plain else told_of(executable, lambda: graph, policy))
+            made.append(executable if is_plain else with_report(executable, lambda: graph, policy))
             return made[0]
 
         self._check_placed(graph)
@@ -168,7 +168,7 @@ class Session:
             )
         if executable is None:
             return None
-        executable = told_of(executable, record, policy)
+        executable = with_report(executable, record, policy)
         tell_compile(
             signature.name, signature, self.device, executable, time.perf_counter() - began
         )

@@ -36,7 +36,7 @@ class Loaded(Protocol):
         """Run it on the device's arrays; gives such arrays."""
         ...
 
-    def remarks(self) -> Sequence[str]:
+    def report_lines(self) -> Sequence[str]:
         """What `report()` tells of the device's own."""
         ...
 
@@ -81,7 +81,7 @@ def kernel_executable(
     return replace(
         device_executable(graph, array, memory, loaded.run),
         make_stages=lambda: {**lowered.stages, **show(made)},
-        make_report=lambda: report(lowered, made, *loaded.remarks()),
+        make_report=lambda: report(lowered, made, *loaded.report_lines()),
         arena_bytes=loaded.arena_bytes,
         constant_bytes=sum(b.nbytes for p in made.program.programs for b in p.constants),
         program=made.program,

@@ -18,7 +18,7 @@ from ...lower.lir.program import (
     Kernel,
     LibraryCall,
     Program,
-    Rows,
+    RowGroup,
     Scan,
     Scatter,
     Sort,
@@ -233,11 +233,11 @@ class _Planner:
         if isinstance(step, Sort):
             for written in write_sort(step, setting, self.spare):
                 yield self.launch(self.kernel(written), written, written.buffers)
-        elif isinstance(step, Rows):
+        elif isinstance(step, RowGroup):
             yield self.once(step, write_rows, setting)
         elif isinstance(step, Kernel) and is_shared(step, self.dialect):
             inner = Kernel((), step.stores, step.source)
-            yield self.once(Rows(step.loops, (inner,)), write_rows, setting)
+            yield self.once(RowGroup(step.loops, (inner,)), write_rows, setting)
         elif isinstance(step, Contraction) and (call := self.claim(step)) is not None:
             yield from self.product(step, call, setting)
         elif type(step) in WRITERS:

@@ -1,4 +1,4 @@
-"""Rows: kernels that pass a row to each other, in one launch.
+"""Row groups: kernels that pass a row to each other, in one launch.
 
 On a processor a thread does a row, all kernels one after another. Elsewhere a group does: its
 threads share the loops inside, reductions are a tree over what each thread has, its first levels
@@ -14,7 +14,7 @@ from ...ir.record import replace
 from ...ir.types import SHORT, neutral
 from ...lower.lir.expr import Load, Reduce, unconditional, walk
 from ...lower.lir.index import Variable
-from ...lower.lir.program import Kernel, Rows
+from ...lower.lir.program import Kernel, RowGroup
 from .body import Body, Setting, Written
 from .dialect import Dialect, LocalArray, register
 from .geometry import Grid, along_groups, size_of
@@ -50,7 +50,7 @@ def shared_reductions(kernel: Kernel) -> list[Reduce]:
     return sorted(found, key=lambda e: e.serial)
 
 
-def write_rows(step: Rows, setting: Setting) -> Written:
+def write_rows(step: RowGroup, setting: Setting) -> Written:
     """Write kernels that pass rows on as one."""
     stores = [s for kernel in step.kernels for s in kernel.stores]
     loops = (*step.loops, *(v for kernel in step.kernels for v in kernel.loops))
@@ -60,7 +60,7 @@ def write_rows(step: Rows, setting: Setting) -> Written:
     return _Group(step, body, setting.dialect).write()
 
 
-def _by_threads(step: Rows, body: Body, dialect: Dialect) -> Written:
+def _by_threads(step: RowGroup, body: Body, dialect: Dialect) -> Written:
     """A thread for each row, in a group of its own: vectors are to go along the row."""
     writer = body.writer
     grid = Grid.of(step.loops, replace(dialect.limits, threads=1))
@@ -74,7 +74,7 @@ def _by_threads(step: Rows, body: Body, dialect: Dialect) -> Written:
 class _Group:
     """Writes rows that a group shares."""
 
-    def __init__(self, step: Rows, body: Body, dialect: Dialect) -> None:
+    def __init__(self, step: RowGroup, body: Body, dialect: Dialect) -> None:
         self.step, self.body, self.dialect = step, body, dialect
         self.writer: Scalars = body.writer
         longest = max(

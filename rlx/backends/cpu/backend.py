@@ -128,7 +128,7 @@ class CpuBackend(Backend):
         made = self._executable(linked, place, graph, lambda: graph, array, seconds, target)
         made.program, made.work = program, lambda: work(program)
         told = _told(code)
-        made.make_report = lambda: _joined(report, told, place.told)
+        made.make_report = lambda: _joined(report, told, place.report)
         return made
 
     def compiled_for(self) -> object:
@@ -182,7 +182,7 @@ class CpuBackend(Backend):
         return Executable(
             linked.entry(signature, array),
             make_stages=lambda: _stages(lowered(), target, about),
-            make_report=lambda: _joined(lowered().report, _told(about), place.told),
+            make_report=lambda: _joined(lowered().report, _told(about), place.report),
             arena_bytes=likely(code.memory),
             constant_bytes=sum(constant.nbytes for constant in code.constants),
             objects=code.objects,

@@ -61,12 +61,12 @@ class DiskEntry:
     """The entry of a graph in the disk cache.
 
     Without a `key` there is none. `arrays` gives the constant arrays of the graph by their
-    content, `functions` are those of Python that it calls when it runs; `told` says what became of
-    the code there.
+    content, `functions` are those of Python that it calls when it runs; `report` says what became
+    of the code there.
     """
 
     def __init__(self, key: str, arrays: Arrays, functions: Sequence[Any] = ()) -> None:
-        self.key, self.functions, self.told = key, functions, ""
+        self.key, self.functions, self.report = key, functions, ""
         self._arrays = arrays
         self._disk, self._sources = disk_cache(), ""
 
@@ -80,7 +80,7 @@ class DiskEntry:
         try:
             content, place.functions = lasting_fingerprint(graph)
         except LookupError as error:
-            place.told = f"not in the cache on disk: {error.args[0]}"
+            place.report = f"not in the cache on disk: {error.args[0]}"
             return place
         how = facts(target), tunes(target), fixed
         place.key = hashed("program", content, how, place._sources, compiler())
@@ -95,7 +95,7 @@ class DiskEntry:
             return None
         try:
             code = _Reader(io.BytesIO(data), self).load()
-            self.told = "read from the cache on disk"
+            self.report = "read from the cache on disk"
             return code
         except Exception:  # damage that the checksum does not show raises anything
             self.forget()
@@ -114,12 +114,12 @@ class DiskEntry:
         try:
             _Writer(file, self).dump(code)
         except (pickle.PicklingError, TypeError, AttributeError, RecursionError) as error:
-            self.told = f"not in the cache on disk: a call cannot be written, {error}"
+            self.report = f"not in the cache on disk: a call cannot be written, {error}"
             return
         found = sources(self._disk)  # those of a code that was recalled are not known
         is_fresh = found and found == (self._sources or found)
         if is_fresh and self._disk.put(self.key, file.getvalue()):
-            self.told = "written to the cache on disk"
+            self.report = "written to the cache on disk"
 
     @cached_property
     def arrays(self) -> dict[bytes, np.ndarray]:

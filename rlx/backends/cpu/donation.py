@@ -9,7 +9,16 @@ from ...ir.record import record
 from ...ir.types import Type
 from ...lower.lir.access import reads, times, writes
 from ...lower.lir.expr import Load
-from ...lower.lir.program import Buffer, Copy, Kernel, Program, RepeatStep, Rows, Step, WhileStep
+from ...lower.lir.program import (
+    Buffer,
+    Copy,
+    Kernel,
+    Program,
+    RepeatStep,
+    RowGroup,
+    Step,
+    WhileStep,
+)
 from ...lower.schedule.loops import expressions
 from ...lower.schedule.rows import is_same_block
 
@@ -100,16 +109,16 @@ def _overwrites_in_order(step: Step, output: Buffer, given: Buffer) -> bool:
         return True
     if isinstance(step, RepeatStep | WhileStep):
         return _changes_in_place(step, output, given)
-    if not isinstance(step, Kernel | Rows):
+    if not isinstance(step, Kernel | RowGroup):
         return False  # a matrix product, for one, keeps partial sums where its result goes
-    kernels = step.kernels if isinstance(step, Rows) else (step,)
+    kernels = step.kernels if isinstance(step, RowGroup) else (step,)
     stores = [(i, s) for i, k in enumerate(kernels) for s in k.stores if s.buffer is output]
     place = stores[0][0]
     loads = [(i, e) for i, k in enumerate(kernels) for e in _loads(k, given)]
     if any(i != place for i, _ in stores) or any(i > place for i, _ in loads):
         return False
     written = [store.index for _, store in stores]
-    if isinstance(step, Rows):
+    if isinstance(step, RowGroup):
         pairs = itertools.product(written, (e.index for _, e in loads))
         if not all(is_same_block(index, read, step.loops) for index, read in pairs):
             return False

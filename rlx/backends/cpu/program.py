@@ -29,7 +29,7 @@ from ...lower.lir.program import (
     LibraryCall,
     Program,
     RepeatStep,
-    Rows,
+    RowGroup,
     Scan,
     Sort,
     Step,
@@ -475,7 +475,7 @@ def emit_loops_of(f: Function, step: Loops, layout: Layout, host: Host, split: b
     """Emit the loops of a step, or with `split` the part of them that is asked for."""
     if isinstance(step, Kernel):
         emit_kernel(f, step, layout, host, split)
-    elif isinstance(step, Rows):
+    elif isinstance(step, RowGroup):
         emit_rows(f, step, layout, host, split)
     elif isinstance(step, Scan):
         emit_scan(f, step, layout, host, split)

@@ -98,12 +98,12 @@ class Loaded:
         self.runner = Runner(made, queued, places, {}, queued.multiply)
         self.graphs = Graphs(machine, made)
 
-    def remarks(self) -> Sequence[str]:
+    def report_lines(self) -> Sequence[str]:
         """How many products are the library's, and how many graphs there are."""
         made, graphs = self.plan, self.graphs
         products = [f"products: {len(made.products)} by cuBLAS"] if made.products else []
-        told = f"graph: {f'none, {graphs.refusal}' if graphs.refusal else len(graphs.known)}"
-        return [*products, told]
+        graph = f"graph: {f'none, {graphs.refusal}' if graphs.refusal else len(graphs.known)}"
+        return [*products, graph]
 
     def run(self, datas: Sequence[CudaArray]) -> list[CudaArray]:
         """Put all of a call into the stream; the results are there when it is done."""

@@ -121,7 +121,7 @@ class Loaded:
         if together is None:
             self.ready()
 
-    def remarks(self) -> Sequence[str]:
+    def report_lines(self) -> Sequence[str]:
         """Nothing beside what is told of all devices."""
         return ()
 

@@ -138,7 +138,7 @@ class _Compiled:
         self.what = f"running {made.program.name}"
         self.loaded: Loaded | None = None
 
-    def remarks(self) -> Sequence[str]:
+    def report_lines(self) -> Sequence[str]:
         """Nothing beside what is told of all devices."""
         return ()
 

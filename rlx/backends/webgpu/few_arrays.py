@@ -11,7 +11,7 @@ from ...ir.types import Type
 from ...lower.lir.access import reads, writes
 from ...lower.lir.expr import Expr, Load, load, substitute
 from ...lower.lir.index import Index, Variable, as_index
-from ...lower.lir.program import Buffer, Kernel, Program, Rows, Step, Store
+from ...lower.lir.program import Buffer, Kernel, Program, RowGroup, Step, Store
 
 
 def few_arrays(program: Program, most: int) -> None:
@@ -27,7 +27,7 @@ def few_arrays(program: Program, most: int) -> None:
 
 
 def _with_few(step: Step, most: int, names: Iterator[str]) -> Iterator[Step]:
-    if isinstance(step, Rows):
+    if isinstance(step, RowGroup):
         if _count(step) <= most:
             yield step
             return
@@ -40,7 +40,7 @@ def _with_few(step: Step, most: int, names: Iterator[str]) -> Iterator[Step]:
         yield step
 
 
-def _count(step: Kernel | Rows) -> int:
+def _count(step: Kernel | RowGroup) -> int:
     return len({*reads(step), *writes(step)})
 
 

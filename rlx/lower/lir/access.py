@@ -21,7 +21,7 @@ from .program import (
     Kernel,
     LibraryCall,
     RepeatStep,
-    Rows,
+    RowGroup,
     Scan,
     Scatter,
     Sort,
@@ -44,7 +44,7 @@ def _stores_read(stores: Iterable[Store]) -> list[Buffer]:
 
 
 def reads(step: Step) -> tuple[Buffer, ...]:
-    """The buffers a step reads, each once, temporaries of `Rows` and `Chain` included."""
+    """The buffers a step reads, each once; temporaries of row groups are included."""
     known = vars(step)  # a step does not change, and every pass asks for them again and again
     if "reads" not in known:
         known["reads"] = tuple(dict.fromkeys(_reads(step)))
@@ -54,7 +54,7 @@ def reads(step: Step) -> tuple[Buffer, ...]:
 def _reads(step: Step) -> Iterator[Buffer]:
     if isinstance(step, Kernel):
         yield from _stores_read(step.stores)
-    elif isinstance(step, Rows):
+    elif isinstance(step, RowGroup):
         for kernel in step.kernels:
             yield from _stores_read(kernel.stores)
     elif isinstance(step, Scan):
@@ -103,7 +103,7 @@ def writes(step: Step) -> tuple[Buffer, ...]:
 def _writes(step: Step) -> Iterator[Buffer]:
     if isinstance(step, Kernel | Contraction):
         yield from (s.buffer for s in step.stores)
-    elif isinstance(step, Rows):
+    elif isinstance(step, RowGroup):
         yield from (s.buffer for kernel in step.kernels for s in kernel.stores)
     elif isinstance(step, Chain):
         for each in step.steps:
@@ -163,13 +163,13 @@ class Steps:
         return found
 
 
-def stored(step: Kernel | Rows | Contraction) -> Iterator[Store]:
+def stored(step: Kernel | RowGroup | Contraction) -> Iterator[Store]:
     """Every store of a step."""
-    for part in step.kernels if isinstance(step, Rows) else (step,):
+    for part in step.kernels if isinstance(step, RowGroup) else (step,):
         yield from part.stores
 
 
-def loaded(step: Kernel | Rows | Contraction) -> list[tuple[Buffer, Index]]:
+def loaded(step: Kernel | RowGroup | Contraction) -> list[tuple[Buffer, Index]]:
     """Every place that a step reads."""
     stores = list(stored(step))
     roots = [*(s.expr for s in stores), *(e for s in stores for e in s.index.loads)]
@@ -177,7 +177,7 @@ def loaded(step: Kernel | Rows | Contraction) -> list[tuple[Buffer, Index]]:
     return [(e.buffer, e.index) for e in walk(*roots) if isinstance(e, Load)]
 
 
-def places(steps: Iterable[Kernel | Rows | Contraction]) -> dict[Buffer, list[Index]]:
+def places(steps: Iterable[Kernel | RowGroup | Contraction]) -> dict[Buffer, list[Index]]:
     """Where steps read and write each buffer."""
     found: dict[Buffer, list[Index]] = {}
     for step in steps:
@@ -188,7 +188,7 @@ def places(steps: Iterable[Kernel | Rows | Contraction]) -> dict[Buffer, list[In
 
 # -- steps with other indices ---------------------------------------------------------------------
 
-Link = TypeVar("Link", bound=Kernel | Rows | Contraction)
+Link = TypeVar("Link", bound=Kernel | RowGroup | Contraction)
 Move = Callable[[Buffer, Index], tuple[Buffer, Index]]
 Table = Mapping[Variable, Index]
 
@@ -218,7 +218,7 @@ def rebind(step: Link, table: Table, move: Move | None = None) -> Link:
 
     if isinstance(step, Kernel):
         return replace(step, stores=moved(step.stores))
-    if isinstance(step, Rows):
+    if isinstance(step, RowGroup):
         return replace(
             step, kernels=tuple(replace(k, stores=moved(k.stores)) for k in step.kernels)
         )

@@ -31,7 +31,7 @@ from .program import (
     LibraryCall,
     Program,
     RepeatStep,
-    Rows,
+    RowGroup,
     Scan,
     Scatter,
     Sort,
@@ -112,7 +112,7 @@ def run_step(step: Step, memory: Memory) -> None:
     """Run one step on the buffers' memory."""
     if isinstance(step, Kernel):
         _run_kernel(step, Grid(step.loops, memory), memory)
-    elif isinstance(step, Rows):
+    elif isinstance(step, RowGroup):
         _run_rows(step, memory)
     elif isinstance(step, Scan):
         _run_scan(step, memory)
@@ -301,7 +301,7 @@ def _run_kernel(kernel: Kernel, grid: Grid, memory: Memory) -> None:
         _store(grid, store, memory, value)
 
 
-def _run_rows(rows: Rows, memory: Memory) -> None:
+def _run_rows(rows: RowGroup, memory: Memory) -> None:
     """Run some rows to the end, then the others, which must be independent of them."""
     shape = memory.shape(v.extent for v in rows.loops)
     numbers = np.arange(math.prod(shape))

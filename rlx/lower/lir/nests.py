@@ -18,7 +18,7 @@ from .program import (
     Greatest,
     Kernel,
     LibraryCall,
-    Rows,
+    RowGroup,
     Scan,
     Scatter,
     Sort,
@@ -65,7 +65,7 @@ def nests(step: Step, outer: tuple[Variable, ...] = ()) -> Iterator[Nest]:
     match step:
         case Kernel():
             yield _stored((*outer, *step.loops), step.stores)
-        case Rows():
+        case RowGroup():
             for kernel in step.kernels:
                 yield from nests(kernel, (*outer, *step.loops))
         case Chain():

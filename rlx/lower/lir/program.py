@@ -35,7 +35,7 @@ class Buffer:
     `input` and `output` are bound by the caller, 64-byte aligned unless they are a slice of a
     `Repeat`; `constant` has its `array`; a `temporary` lies at the byte `offset` of the arena,
     which `plan_memory` sets (64-byte aligned); a `local` one lies at the byte `offset` of the
-    block that each thread has for the row it is at (see `Rows`). `name` is unique within its
+    block that each thread has for the row it is at (see `RowGroup`). `name` is unique within its
     program. A temporary or local may lie where another one lies that is no longer needed: at the
     least, where its kernel reads each element of the other one just before it stores its own at
     the same index. If it `continues` another temporary, it must lie there: it begins with the
@@ -114,7 +114,7 @@ class Kernel:
 
 
 @record(eq=False)
-class Rows:
+class RowGroup:
     """Fused kernels, which run one after another for each value of outer loops.
 
     So their temporaries stay in cache. For each value of the variables in `loops` (parallel) the
@@ -283,7 +283,7 @@ class Chain:
 
     worker: Variable
     loops: tuple[Variable, ...]
-    steps: tuple[Kernel | Rows | Contraction, ...]
+    steps: tuple[Kernel | RowGroup | Contraction, ...]
 
 
 @record(eq=False)
@@ -390,7 +390,7 @@ class RepeatStep:
 
 Step: TypeAlias = (
     Kernel
-    | Rows
+    | RowGroup
     | Scan
     | Greatest
     | Sort

@@ -34,7 +34,7 @@ from .program import (
     LibraryCall,
     Program,
     RepeatStep,
-    Rows,
+    RowGroup,
     Scan,
     Scatter,
     Sort,
@@ -228,7 +228,7 @@ def kernel_lines(kernel: Kernel, writer: Writer | None = None, indent: str = "")
     return [head, *inner.lines]
 
 
-def _rows_lines(rows: Rows, letters: Letters | None = None) -> list[str]:
+def _rows_lines(rows: RowGroup, letters: Letters | None = None) -> list[str]:
     writer = Writer(())
     writer.letters = dict(letters or {})
     local = f", local {rows.local_bytes} bytes" if rows.locals else ""
@@ -291,7 +291,7 @@ def _chain_lines(chain: Chain) -> list[str]:
             own = Writer(())
             own.letters = dict(writer.letters)
             made = kernel_lines(step, own)
-        elif isinstance(step, Rows):
+        elif isinstance(step, RowGroup):
             made = _rows_lines(step, writer.letters)
         else:
             made = _contraction_lines(step, writer.letters)
@@ -303,7 +303,7 @@ def step_lines(step: Step) -> list[str]:
     """The lines of one step."""
     if isinstance(step, Kernel):
         return kernel_lines(step)
-    if isinstance(step, Rows):
+    if isinstance(step, RowGroup):
         return _rows_lines(step)
     if isinstance(step, Scan):
         return _scan_lines(step)

@@ -23,7 +23,7 @@ from .program import (
     Greatest,
     Kernel,
     Program,
-    Rows,
+    RowGroup,
     Scan,
     Scatter,
     Step,
@@ -64,7 +64,7 @@ def _error(program: Program, step: Step, problem: str) -> VerifyError:
 
 
 def _problems(step: Step, written: set[Buffer]) -> Iterator[str]:
-    own = set(writes(step)) if isinstance(step, Rows | Kernel | Chain) else set()
+    own = set(writes(step)) if isinstance(step, RowGroup | Kernel | Chain) else set()
     for buffer in reads(step):
         if not buffer.size or buffer in written or buffer in own:
             continue
@@ -85,7 +85,7 @@ def _is_same_place(buffer: Buffer, other: Buffer) -> bool:
 def _loop_problems(step: Step, outer: Sequence[Variable] = ()) -> Iterator[str]:
     if isinstance(step, Kernel):
         yield from _store_problems(step.stores, (*outer, *step.loops))
-    elif isinstance(step, Rows):
+    elif isinstance(step, RowGroup):
         for kernel in step.kernels:
             yield from _store_problems(kernel.stores, (*outer, *step.loops, *kernel.loops))
     elif isinstance(step, Contraction):

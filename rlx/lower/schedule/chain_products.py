@@ -11,11 +11,11 @@ from ...ir.record import field, record, replace
 from ...ir.types import Type
 from ..lir.access import Link, Steps, loaded, places, reads, rebind, stored, writes
 from ..lir.index import Index, Variable, as_index, is_long
-from ..lir.program import Buffer, Chain, Contraction, Kernel, Rows, Step
+from ..lir.program import Buffer, Chain, Contraction, Kernel, RowGroup, Step
 from .loops import reductions
 from .rows import is_same_block
 
-Inner = Kernel | Rows | Contraction
+Inner = Kernel | RowGroup | Contraction
 LARGEST_BLOCK = 1 << 20  # bytes: more than this does not stay in the cache
 LONGEST = 16  # steps
 LEAST_ROUNDS = 4  # whatever the number of threads, for a product's rows order its sums
@@ -77,7 +77,7 @@ class _Links:
 
     def add(self, step: Step) -> bool:
         """Add a step to the chain if its dependences allow it."""
-        if not isinstance(step, Kernel | Rows | Contraction) or not _is_static(step):
+        if not isinstance(step, Kernel | RowGroup | Contraction) or not _is_static(step):
             return False
         written: dict[Buffer, list[Index]] = {}
         for link in self.steps:
@@ -98,7 +98,7 @@ class _Links:
         """Move a step before the chain if neither depends on the other."""
         used = {b for link in self.steps for b in (*reads(link), *writes(link))}
         made = {b for link in self.steps for b in writes(link)}
-        if not isinstance(step, Kernel | Rows) or used & set(writes(step)):
+        if not isinstance(step, Kernel | RowGroup) or used & set(writes(step)):
             return False
         if made & set(reads(step)):
             return False
@@ -211,7 +211,7 @@ class _Links:
 def _is_static(step: Inner) -> bool:
     if isinstance(step, Contraction):
         return step.is_static
-    kernels = step.kernels if isinstance(step, Rows) else (step,)
+    kernels = step.kernels if isinstance(step, RowGroup) else (step,)
     loops = [*step.loops, *(v for k in kernels for v in k.loops)]
     loops += [v for r in reductions(kernels) for v in r.loops]
     return all(isinstance(v.extent, int) for v in loops)

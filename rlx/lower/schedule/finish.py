@@ -10,7 +10,7 @@ from ..lir.program import (
     Kernel,
     Program,
     RepeatStep,
-    Rows,
+    RowGroup,
     Scan,
     Scatter,
     Step,
@@ -60,7 +60,7 @@ def improved(steps: Sequence[Step], target: Target) -> list[Step]:
     made = split_reductions([_merged(step) for step in made], target.batch_invariant)
     if not target.batch_invariant and any(isinstance(s, Scatter) for s in made):
         made = split_scatters(made)
-    if any(isinstance(s, Rows) for s in made):
+    if any(isinstance(s, RowGroup) for s in made):
         made = localize_rows(made, target.local_bytes)
     if target.has_chains and len(made) > 1:
         made = join_products(chain_products(made, target.threads))
@@ -76,8 +76,8 @@ def _merged(step: Step) -> Step:
         merged = merge_kernel_loops(outer)
         (store,) = merged.stores
         return replace(step, loops=merged.loops, index=store.index, expr=store.expr)
-    if isinstance(step, Rows):
+    if isinstance(step, RowGroup):
         loops, table = merge_loops(step.loops, list(indices(step.kernels)))
         kernels = [substituted(k, k.loops, table) if table else k for k in step.kernels]
-        return Rows(tuple(loops), tuple(merge_kernel_loops(k) for k in kernels))
+        return RowGroup(tuple(loops), tuple(merge_kernel_loops(k) for k in kernels))
     return step

@@ -18,7 +18,7 @@ from ..lir.program import (
     Kind,
     Program,
     RepeatStep,
-    Rows,
+    RowGroup,
     Step,
     Store,
     nested_programs,
@@ -132,7 +132,7 @@ def _with_local_bytes(step: Step) -> Step:
     """The step with offsets of its row-local buffers."""
     if isinstance(step, Chain):
         return replace(step, steps=tuple(map(_with_local_bytes, step.steps)))
-    if isinstance(step, Rows) and step.locals:
+    if isinstance(step, RowGroup) and step.locals:
         return replace(step, local_bytes=_place(step.kernels, "local"))  # type: ignore[arg-type]
     return step
 
@@ -250,7 +250,7 @@ def _take_over(steps: Sequence[Step], kind: Kind) -> dict[Buffer, Buffer]:
     parts = [
         (part, step)
         for step in steps
-        for part in (step.kernels if isinstance(step, Rows) else [step])
+        for part in (step.kernels if isinstance(step, RowGroup) else [step])
     ]
     spans = Steps([part for part, _ in parts]).spans
     heirs: dict[Buffer, Buffer] = {}
@@ -280,8 +280,8 @@ def _can_replace(store: Store, buffer: Buffer) -> bool:
 
 
 def _keeps_rows(step: Step, store: Store, buffer: Buffer) -> bool:
-    """Whether no kernel of a `Rows` reads what another row overwrites."""
-    if not isinstance(step, Rows) or buffer.kind == "local":
+    """Whether no kernel of a `RowGroup` reads what another row overwrites."""
+    if not isinstance(step, RowGroup) or buffer.kind == "local":
         return True
     loads = (e for e in expressions(step.kernels) if isinstance(e, Load) and e.buffer is buffer)
     return all(is_same_block(store.index, load.index, step.loops) for load in loads)

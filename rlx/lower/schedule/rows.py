@@ -12,7 +12,7 @@ from ...ir.types import Type
 from ..lir.access import Steps, places, reads, rebind, writes
 from ..lir.expr import Load
 from ..lir.index import Index, Variable, is_within
-from ..lir.program import Buffer, Kernel, Rows, Step
+from ..lir.program import Buffer, Kernel, RowGroup, Step
 from .loops import expressions, reductions, renamed
 
 FEWEST_ROWS = 8  # fewer do not keep the threads busy
@@ -37,31 +37,31 @@ def group_rows(steps: Sequence[Step]) -> list[Step]:
     return grouped
 
 
-def _join(steps: list[Step], kernel: Kernel) -> tuple[int, Rows] | None:
+def _join(steps: list[Step], kernel: Kernel) -> tuple[int, RowGroup] | None:
     needed = set(reads(kernel))
     for at in range(len(steps) - 1, max(-1, len(steps) - 1 - FARTHEST), -1):
         step = steps[at]
         written = needed & set(writes(step))
         if not written:
             continue
-        if isinstance(step, Kernel | Rows):
+        if isinstance(step, Kernel | RowGroup):
             rows = _together(step, kernel)
             return (at, rows) if rows else None
         return None
     return None
 
 
-def _together(first: Kernel | Rows, second: Kernel) -> Rows | None:
+def _together(first: Kernel | RowGroup, second: Kernel) -> RowGroup | None:
     """Fuse two steps under the most common outer loops that are legal, or None."""
     limit = len(first.loops)
     while limit and not _share_loops(first, second, limit):
         limit -= 1
     if not limit or math.prod(likely(v.extent) for v in first.loops[:limit]) < FEWEST_ROWS:
         return None
-    if isinstance(first, Rows) and limit < len(first.loops):
+    if isinstance(first, RowGroup) and limit < len(first.loops):
         return None  # the group's own loops are as short as they should be
     outer = first.loops[:limit]
-    group = first.kernels if isinstance(first, Rows) else (_inner(first, outer),)
+    group = first.kernels if isinstance(first, RowGroup) else (_inner(first, outer),)
     moved = _inner(renamed(second, outer, second.loops[:limit]), outer)
     if not any(k.loops or _reduces(k) for k in (*group, moved)):
         return None
@@ -71,10 +71,10 @@ def _together(first: Kernel | Rows, second: Kernel) -> Rows | None:
         return None
     if not all(_is_same_row(kernel, moved, outer) for kernel in group):
         return None
-    return Rows(tuple(outer), (*group, moved))
+    return RowGroup(tuple(outer), (*group, moved))
 
 
-def _share_loops(first: Kernel | Rows, second: Kernel, count: int) -> bool:
+def _share_loops(first: Kernel | RowGroup, second: Kernel, count: int) -> bool:
     """Whether two steps can be fused under so many outer loops of equal extents.
 
     A reduction of columns is not done for one column at a time: its lanes go along the columns.
@@ -82,7 +82,7 @@ def _share_loops(first: Kernel | Rows, second: Kernel, count: int) -> bool:
     ours, theirs = first.loops[:count], second.loops[:count]
     if [v.extent for v in ours] != [v.extent for v in theirs]:
         return False
-    group = first.kernels if isinstance(first, Rows) else (_inner(first, ours),)
+    group = first.kernels if isinstance(first, RowGroup) else (_inner(first, ours),)
     if any(not k.loops and _is_tall(k, ours[-1]) for k in group):
         return False
     return len(second.loops) > count or not _is_tall(second, theirs[-1])
@@ -151,7 +151,7 @@ def is_same_block(ours: Index, theirs: Index, outer: Sequence[Variable]) -> bool
 
 
 def localize_rows(steps: Sequence[Step], limit: int) -> list[Step]:
-    """Contract arrays: temporaries of one `Rows` step become row-local buffers.
+    """Contract arrays: temporaries of one `RowGroup` step become row-local buffers.
 
     before: `rows i < 8:` whose kernels pass on `b3[i*32 + j]`, an array of 8 rows; after: they
     pass on `b3[j]`, one row for each thread.
@@ -159,10 +159,10 @@ def localize_rows(steps: Sequence[Step], limit: int) -> list[Step]:
     All local buffers of a row must fit in `limit` bytes.
     """
     users = Steps(steps).users
-    return [_localized(s, users, limit) if isinstance(s, Rows) else s for s in steps]
+    return [_localized(s, users, limit) if isinstance(s, RowGroup) else s for s in steps]
 
 
-def _localized(rows: Rows, users: Counter[Buffer], limit: int) -> Rows:
+def _localized(rows: RowGroup, users: Counter[Buffer], limit: int) -> RowGroup:
     made: dict[Buffer, Buffer] = {}
     total, used = 0, places([rows])
     for buffer in writes(rows):

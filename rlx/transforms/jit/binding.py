@@ -45,9 +45,9 @@ class Binding:
     tree: pytree.Structure
 
     @property
-    def told(self) -> str:
+    def report(self) -> str:
         """Lines for reports: what was precomputed from the bound arguments."""
-        return f"bound: {', '.join(sorted(self.names))}; {self.fixed.told}"
+        return f"bound: {', '.join(sorted(self.names))}; {self.fixed.report}"
 
     def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
         """The leaves of the arguments of a call."""

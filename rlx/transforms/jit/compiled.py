@@ -93,7 +93,7 @@ class Compiled:
     def report(self) -> str:
         """Report how each op runs, and what was precomputed for bound arguments."""
         bound = self._bound
-        return f"{bound.compiled.report()}\n{bound.told}" if bound else self.compiled.report()
+        return f"{bound.compiled.report()}\n{bound.report}" if bound else self.compiled.report()
 
     @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from ....ir.dims import Size, likely
 from ....lower.lir.index import Variable
-from ....lower.lir.program import Contraction, Greatest, Kernel, Program, Rows, Scan, Scatter
+from ....lower.lir.program import Contraction, Greatest, Kernel, Program, RowGroup, Scan, Scatter
 from ....lower.schedule.loops import reductions
 from ..llvm.host import Host
 from ..llvm.text import Function, Vector
@@ -18,13 +18,15 @@ NANOSECONDS_PER_PART = 10_000  # at least, so that nothing shorter than 20 us is
 PRODUCT_NANOSECONDS = 5_000  # the time of products is known better than that of loops
 BRIEF = 1e-4  # of the time of a program's products
 BYTES = 64  # that a thread reads of a large matrix in a nanosecond, at best
-Loops: TypeAlias = Kernel | Rows | Scan | Greatest | Scatter
-LOOPS = (Kernel, Rows, Scan, Greatest, Scatter)
+Loops: TypeAlias = Kernel | RowGroup | Scan | Greatest | Scatter
+LOOPS = (Kernel, RowGroup, Scan, Greatest, Scatter)
 
 
 def trip_loops(step: Loops) -> list[Variable]:
     """The loops of a step, those of its reductions included."""
-    kernels = step.kernels if isinstance(step, Rows) else [step] if isinstance(step, Kernel) else []
+    kernels = (
+        step.kernels if isinstance(step, RowGroup) else [step] if isinstance(step, Kernel) else []
+    )
     if isinstance(step, Greatest):
         return [*step.loops, step.along]
     own = [*step.loops, *(v for k in kernels if k is not step for v in k.loops)]
@@ -76,7 +78,7 @@ def loops_cost(step: Loops) -> float:
     """Rough nanoseconds on one thread."""
     if isinstance(step, Kernel):
         return estimate(step.loops, all_exprs(step.stores))
-    if isinstance(step, Rows):
+    if isinstance(step, RowGroup):
         return sum(estimate((*step.loops, *k.loops), all_exprs(k.stores)) for k in step.kernels)
     loops = (*step.loops, step.along) if isinstance(step, Scan | Greatest) else step.loops
     return estimate(loops, [step.expr]) * 4

@@ -19,7 +19,7 @@ from ....ir.record import record, replace
 from ....lower.lir.expr import INSTRUCTIONS, Apply, Expr, Load, Reduce, unconditional, walk
 from ....lower.lir.index import Variable
 from ....lower.lir.nests import is_dense
-from ....lower.lir.program import Buffer, Kernel, Rows, Store
+from ....lower.lir.program import Buffer, Kernel, RowGroup, Store
 from ..llvm.host import Host
 from ..llvm.text import Function, Vector
 from .scope import Ahead, Rendered, Scope, memory_vector
@@ -124,7 +124,7 @@ def emit_kernel(
 
 def emit_rows(
     f: Function,
-    rows: Rows,
+    rows: RowGroup,
     layout: Layout,
     host: Host,
     split: bool,
@@ -376,7 +376,7 @@ def _cost(expr: Expr, along: Sequence[Variable], seen: set[Expr]) -> float:
 LINE = 64
 
 
-def next_rows(rows: Rows, host: Host) -> dict[Kernel, Ahead]:
+def next_rows(rows: RowGroup, host: Host) -> dict[Kernel, Ahead]:
     """Plan the prefetches of kernels: loads, and the offset of the next row.
 
     Each array is prefetched by the last kernel that has a loop around a load of it.

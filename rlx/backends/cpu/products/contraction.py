@@ -18,7 +18,7 @@ from ....lower.lir import expr
 from ....lower.lir.digits import Digits
 from ....lower.lir.expr import Accumulated, Expr, Load, load_of
 from ....lower.lir.index import Index, Variable, as_index, is_long
-from ....lower.lir.program import Buffer, Chain, Contraction, Kernel, Rows, Step, Store
+from ....lower.lir.program import Buffer, Chain, Contraction, Kernel, RowGroup, Step, Store
 from ..llvm.host import Host
 from ..llvm.text import AS_WRITTEN, KERNEL, Function, Module, Vector
 from ..loops.costs import loops_cost, product_cost
@@ -403,13 +403,13 @@ class ChainPlan:
 
     worker: Variable
     loops: tuple[Variable, ...]
-    steps: tuple[tuple[Kernel | Rows | Contraction, GemmPlan | None], ...]
+    steps: tuple[tuple[Kernel | RowGroup | Contraction, GemmPlan | None], ...]
     cost: float  # rough nanoseconds on one thread
 
     @classmethod
     def of(cls, chain: Chain, host: Host, tuning: Tuning) -> ChainPlan:
         """Plan the steps of a chain."""
-        steps: list[tuple[Kernel | Rows | Contraction, GemmPlan | None]] = []
+        steps: list[tuple[Kernel | RowGroup | Contraction, GemmPlan | None]] = []
         cost = 0.0
         for step in chain.steps:
             if isinstance(step, Contraction) and contracts_natively(step):
@@ -465,7 +465,7 @@ def _emit_step(module: Module, links: ChainPlan, number: int, layout: Layout, ho
     f = module.function(name, parameters, attributes=attributes, linkage="internal")
     if isinstance(step, Kernel):
         emit_kernel(f, step, layout, host, False, given)
-    elif isinstance(step, Rows):
+    elif isinstance(step, RowGroup):
         emit_rows(f, step, layout, host, False, given)
     else:
         assert plan is not None, "other products are loops"

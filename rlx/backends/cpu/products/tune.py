@@ -23,7 +23,7 @@ import numpy as np
 from ....ir.bind import is_symbolic
 from ....ir.config import config
 from ....ir.record import record, replace
-from ....lower.lir.program import Buffer, Chain, Contraction, Copy, Kernel, Program, Rows, Step
+from ....lower.lir.program import Buffer, Chain, Contraction, Copy, Kernel, Program, RowGroup, Step
 from ....lower.target import Target
 from ...disk import DiskCache, disk_cache, hashed, sources
 from ..llvm import machine
@@ -322,7 +322,7 @@ def _is_harmless(step: Step) -> bool:
     """Whether a step may run on made-up numbers: no callbacks, no computed places."""
     if isinstance(step, Chain):
         return all(map(_is_harmless, step.steps))
-    if isinstance(step, Rows):
+    if isinstance(step, RowGroup):
         return all(map(_is_harmless, step.kernels))
     if not isinstance(step, Kernel | Contraction):
         return isinstance(step, Copy)
