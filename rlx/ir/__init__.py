@@ -1,4 +1,4 @@
-"""The graph, its types, its ops and its text: what every other floor speaks about.
+"""The graph IR: typed graphs, ops, text, verification.
 
 Enters: calls of ops. Leaves: a typed `Graph`. Uses no other floor. Read `graph.py`, `op.py` and
 `ops/arithmetic.py` first.

@@ -1,4 +1,4 @@
-"""Numbers for symbolic sizes: found in shapes, put into types and graphs."""
+"""Symbolic sizes: solve them from shapes, and substitute numbers in graphs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Put = Callable[[Size, Mapping[str, Size]], Size]
 def bind_sizes(
     types: Sequence[Type], shapes: Sequence[Shape], names: Sequence[str]
 ) -> dict[str, int]:
-    """The numbers of the named dims of parameter types, for arguments of these shapes.
+    """Solve for the dims of parameter types, given shapes of arguments.
 
     Raises a `SymbolicSizeError` that names the dim if two arguments disagree, a size is out of
     range or no number fits. Arguments of another rank are left to others.
@@ -97,7 +97,7 @@ def _disagree(
 
 
 def unbound(graph: Graph) -> list[str]:
-    """The dims in a graph whose numbers no parameter's shape tells."""
+    """Dims of a graph that no parameter's shape determines."""
     axes = [n for t in graph.param_types for n in t.shape if isinstance(n, Dim)]
     told = {solved[0].name for size in axes if (solved := _solved_symbol(size))}
     made = [r.type for node in graph.nodes for r in node.results if not r.type.is_static]
@@ -111,26 +111,26 @@ def _solved_symbol(size: Dim) -> tuple[Symbol, int] | None:
 
 
 def has_sizes(type: Type, sizes: Mapping[str, int]) -> bool:
-    """Whether all dims of a type have numbers."""
+    """Whether all dims of a type have values."""
     return all(s.name in sizes for s in type.symbols)
 
 
 def concrete_type(type: Type, sizes: Mapping[str, Size], put: Put = concrete) -> Type:
-    """A type with numbers for its dims."""
+    """A type with values substituted for its dims."""
     if type.is_static:
         return type
     return type.with_shape(tuple(put(n, sizes) for n in type.shape))
 
 
 def substituted(size: Size, sizes: Mapping[str, Size]) -> Size:
-    """A size in which some dims are numbers, or other sizes."""
+    """A size with numbers or other sizes substituted for some dims."""
     return size.substitute(sizes) if isinstance(size, Dim) else size
 
 
 def check_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
-    """Raise the error of the first op that does not take these sizes, or nothing.
+    """Raise the error of the first op that does not take these sizes, if any.
 
-    What holds for most sizes is recorded for all: `x[3]` is wrong where x has three elements.
+    Tracing assumes what holds for most sizes: `x[3]` is wrong if x has three elements.
     """
     for node in graph.walk():
         values = (*node.args, *node.results)
@@ -152,7 +152,7 @@ def check_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
 
 
 def concretize(graph: Graph, sizes: Mapping[str, Size], put: Put = concrete) -> Graph:
-    """A graph with numbers for the named dims, in all types and attributes.
+    """A graph with numbers substituted for its dims, in types and attributes.
 
     before: `f(x: f32[n]) { y = sum(x) ... }`; after, with n = 3: `f(x: f32[3]) { ... }`. With
     `put=substituted` other sizes may stand for them.
@@ -168,7 +168,7 @@ def concretize(graph: Graph, sizes: Mapping[str, Size], put: Put = concrete) -> 
 
 
 def concrete_attr(attr: Any, sizes: Mapping[str, Size], put: Put = concrete) -> Any:
-    """An attribute with numbers for the named dims, nested graphs included."""
+    """An attribute with numbers substituted for dims, nested graphs included."""
     if isinstance(attr, Dim):
         return put(attr, sizes)
     if isinstance(attr, Type):

@@ -1,4 +1,4 @@
-"""What an op means to the loop backends, without its name.
+"""Bodies: the meaning of ops for loop backends, without their names.
 
 A room gives its op one body. `lower` turns bodies into loop nests; it never sees the op. Index
 arithmetic in a body works on opaque index objects that know `+ - *` with ints, `//` and `%` by a
@@ -141,7 +141,7 @@ class Scatter:
 
 @record
 class Greatest:
-    """The `k` (an attribute) greatest along the last axis, and their indices.
+    """Top k: the `k` (an attribute) greatest along the last axis, and their indices.
 
     The greatest comes first; among equal ones the first does. NaN is the greatest, -0.0 equals 0.0.
     """

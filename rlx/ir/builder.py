@@ -1,4 +1,4 @@
-"""The one ambient thing: the graph under construction, and the user's line.
+"""The graph under construction, and the user's line: the only ambient state.
 
 `build(fn, types)` opens a graph, calls `fn` with its parameters and closes it. While it is open,
 every op called on values records a node in it. A value of an enclosing open graph becomes a
@@ -34,7 +34,7 @@ _told: set[tuple[str, int]] = set()  # a line is told of once in a process
 
 
 class Repeats:
-    """How often each place in the user's code has recorded something in one graph."""
+    """Counts how often each line of the user's code is recorded in a graph."""
 
     def __init__(self) -> None:
         self.limit = config.settings.unroll_limit
@@ -110,7 +110,7 @@ class Builder:
         self._by_identity: dict[int, Value] = {}
 
     def capture(self, thing: Any, type: Type, origin: str = "") -> Value:
-        """Give the hidden parameter that stands for an outside thing."""
+        """Give the hidden parameter for a captured thing."""
         found = self._by_identity.get(id(thing))
         if found is None:
             found = Value(type, self.graph, origin=origin)
@@ -120,7 +120,7 @@ class Builder:
         return found
 
     def replace_capture(self, thing: Any, other: Any) -> None:
-        """Let the hidden parameter of an outside thing stand for another from now on."""
+        """Let the hidden parameter of a captured thing stand for another one."""
         found = self._by_identity.pop(id(thing), None)
         if found is not None:
             self._by_identity[id(other)] = found
@@ -147,7 +147,7 @@ _state = _State()
 
 
 def leaked(value: Value) -> LeakedTracerError:
-    """The error for a value that outlived its trace; names the line that made it."""
+    """The error for a value that outlived its trace, with the line that made it."""
     source = value.node.source if value.node else None
     made = (
         f"{value.type} made at {source}"
@@ -212,7 +212,7 @@ def recording(name: str) -> Iterator[Builder]:
 
 @contextmanager
 def reopened(builder: Builder) -> Iterator[None]:
-    """Go on recording a graph in the block."""
+    """Resume the recording of a graph in the block."""
     _state.stack.append(builder)
     try:
         yield
@@ -236,7 +236,7 @@ def build(
 def build_with_captures(
     fn: Callable[..., Any], types: Sequence[Type], name: str = "graph", origins: Sequence[str] = ()
 ) -> tuple[Graph, list[Any]]:
-    """Record `fn` as a graph whose last parameters stand for what it captured."""
+    """Record `fn` as a graph, with captured values as its last parameters."""
     with recording(name) as builder:
         graph = builder.graph
         for i, type in enumerate(types):
@@ -249,13 +249,13 @@ def build_with_captures(
 
 
 def note_question() -> None:
-    """Note that what is recorded depends on numbers that are not known."""
+    """Note that the recording depends on numbers that are not known."""
     for builder in _state.stack:
         builder.was_asked = True
 
 
 def node_source() -> Source | None:
-    """The user's line, for a node; the open graph counts how often it comes."""
+    """The user's line for a node, counted by the open graph."""
     if lines.source is not None:
         return lines.source
     entry, frame = nearest_frames()
@@ -274,7 +274,7 @@ def inline(graph: Graph, args: Sequence[Value]) -> list[Value]:
 
 
 def repeat(node: Node, operands: Sequence[Value]) -> tuple[Value, ...]:
-    """Record a node again, on operands of the same types: no type is derived anew."""
+    """Record a node again on operands of the same types, without type inference."""
     builder = current()
     assert builder is not None, "nodes need an open graph"
     args = tuple(map(builder.own, operands))
@@ -305,13 +305,13 @@ def rewrite(
 
 
 def heed(graph: Graph) -> None:
-    """Let the graph under construction run where one does that it is made of."""
+    """Place the graph under construction on the device of one that it is made of."""
     if graph.placed and _state.stack:
         _state.stack[-1].graph.place(graph.placed)
 
 
 def as_value(operand: Any, like: Value | None = None) -> Value:
-    """Give a value of the current graph for a value, an array or a Python scalar.
+    """Convert a value, an array or a Python scalar to a value of the current graph.
 
     A Python scalar takes the dtype and shape of `like`.
     """

@@ -83,13 +83,13 @@ class Settings:
 
     @property
     def compiled_in(self) -> tuple[object, ...]:
-        """The settings that change a program's code: with others it is compiled again."""
+        """Settings that change compiled code, which is compiled again for others."""
         switches = self.debug_nans, self.debug_infs, self.checks is True, self.guards, self.tune
         return *switches, self.precision
 
     @property
     def recorded_in(self) -> tuple[object, ...]:
-        """The settings that change what is recorded of a function, or compiled of that."""
+        """Settings that change what is recorded or compiled."""
         return *self.compiled_in, self.checks, self.unroll_limit
 
 
@@ -113,7 +113,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
 
 
 def threads_asked(environment: Mapping[str, str]) -> int:
-    """RLX_NUM_THREADS; 0 if it is not set, and an error if it is no number of threads."""
+    """The checked value of RLX_NUM_THREADS; 0 if it is not set."""
     text = environment.get(THREADS, "").strip()
     if not text:
         return 0
@@ -245,7 +245,7 @@ class Config:
 
     @property
     def identity_parts(self) -> tuple[str, ...]:
-        """What recording a function that names this object depends on."""
+        """What tracing a function that names this object depends on."""
         return (str(self._settings),)
 
     def update(self, **given: object) -> None:
@@ -264,7 +264,7 @@ class Config:
             self._change(before)
 
     def show(self) -> None:
-        """Print all settings, where each comes from, and what computes here.
+        """Print all settings with their origins, and the compiler, processor and BLAS.
 
         A setting is its `default`, or comes from the `environment` or the `program`. Below stand
         the compiler, the processor, the threads, and the BLAS and LAPACK that NumPy and SciPy call.
@@ -292,7 +292,7 @@ class Config:
         return f"environment, {variable}" if variable in self._environment else "default"
 
     def tell(self, teller: Callable[[], Mapping[str, str]]) -> None:
-        """Let `show` print what `teller()` gives: texts by name."""
+        """Let `show` print the texts by name that `teller()` gives."""
         self._tellers.append(teller)
 
     def watch(self, watcher: Watcher) -> None:

@@ -24,7 +24,7 @@ class Floor:
     divisor: int
 
     def value(self, sizes: Mapping[str, Size]) -> Size:
-        """It with numbers for the named dims."""
+        """The value, given numbers for the dims."""
         return self.size.substitute(sizes) // self.divisor
 
 
@@ -35,7 +35,7 @@ class Least:
     of: tuple[Size, Size]
 
     def value(self, sizes: Mapping[str, Size]) -> Size:
-        """It with numbers for the named dims."""
+        """The value, given numbers for the dims."""
         one, other = (n.substitute(sizes) if isinstance(n, Dim) else n for n in self.of)
         return minimum(one, other)
 
@@ -48,7 +48,7 @@ class Largest:
     multiple: int
 
     def value(self, sizes: Mapping[str, Size]) -> int:
-        """It with numbers for all named dims."""
+        """The value, given numbers for all dims."""
         return -(-max(concrete(size, sizes) for size in self.of) // self.multiple) * self.multiple
 
 
@@ -176,7 +176,7 @@ class Dim:
         return total
 
     def substitute(self, sizes: Mapping[str, Size]) -> Dim | int:
-        """Put numbers for the named dims."""
+        """Substitute numbers for dims."""
         total: Dim | int = 0
         for monomial, coefficient in self.terms:
             product: Dim | int = coefficient
@@ -270,7 +270,7 @@ def is_at_least(x: Size, y: Size) -> bool:
 
 
 def likely(size: Size) -> int:
-    """A number for a size where a guess will do: for costs, never for meaning."""
+    """A likely number for a size, for costs only."""
     if isinstance(size, int):
         return size
     return _number(size.substitute({s.name: _guess(s) for s in size.symbols}))
@@ -287,7 +287,7 @@ def _number(size: Size) -> int:
 
 
 def concrete(size: Size, sizes: Mapping[str, Size]) -> int:
-    """The number of a size, given those of all dims."""
+    """The value of a size, given those of all dims."""
     return _number(size.substitute(sizes)) if isinstance(size, Dim) else size
 
 
@@ -333,7 +333,7 @@ def _product(a: list[tuple[Monomial, int]], b: list[tuple[Monomial, int]]) -> Di
 
 
 def quotient(size: Size, divisor: Size) -> Any:
-    """The quotient of two sizes if it leaves no rest for any numbers; else None."""
+    """The quotient of two sizes if it is exact for all values of dims; else None."""
     if type(size) is int and type(divisor) is int:
         return None if size % divisor else size // divisor
     (names, factor), *_ = _terms(divisor) or []

@@ -1,4 +1,4 @@
-"""Every error rlx raises: what went wrong, where, and how to fix it.
+"""The errors of rlx, which say what went wrong, where, and how to fix it.
 
 Each class also derives from the Python error a user would catch. The text has three parts:
 
@@ -17,7 +17,7 @@ from .source import Source, user_source
 
 
 class RlxError(Exception):
-    """The root of all errors of rlx; never raised itself.
+    """The base class of all errors of rlx.
 
     `what` names the op and the numbers that disagree, `where` is a line of the user's code: the one
     that runs, unless another is given. `notes` are further lines about the operands, `fix` is an
@@ -85,7 +85,7 @@ class BoundsError(RlxError, IndexError):
 
 
 class AttributeValueError(RlxError, ValueError):
-    """A keyword of an op has a value outside its meaning."""
+    """A keyword of an op has an invalid value."""
 
 
 class ArgumentError(RlxError, TypeError):
@@ -113,11 +113,11 @@ class LeakedTracerError(RlxError, RuntimeError):
 
 
 class ImmutableError(RlxError, TypeError):
-    """An array or a module would change in a way it cannot."""
+    """An assignment to an array or a module that is immutable."""
 
 
 class AliasError(ImmutableError):
-    """An assignment would change an array that somebody else has, or one was missed."""
+    """An assignment to an array that has aliases, or a use of an outdated part."""
 
 
 class DonatedError(RlxError, RuntimeError):
@@ -137,7 +137,7 @@ class CheckError(RlxError, AssertionError):
 
 
 class CallbackError(RlxError, ValueError):
-    """A Python function called by a program gave something else than it was to give."""
+    """A Python callback returned something of another type than declared."""
 
 
 class RecompileError(RlxError, RuntimeError):
@@ -145,11 +145,11 @@ class RecompileError(RlxError, RuntimeError):
 
 
 class NanError(RlxError, FloatingPointError):
-    """An operation made a number that is none, where `rlx.nan_check` looked for it."""
+    """An operation made the first NaN, as `rlx.nan_check` found."""
 
 
 class DivergenceError(RlxError, AssertionError):
-    """A compiled function differs from what it means, as `rlx.verify` found.
+    """A compiled function differs from its reference, as `rlx.verify` found.
 
     `graph` shows it on `arrays`; `replay()` gives the results of the device and of the references.
     Where a whole device was checked, `conformance` has what each sample gave.
@@ -189,11 +189,11 @@ class KernelBuildError(DeviceFailure):
 
 
 class DeviceMemoryError(DeviceFailure, MemoryError):
-    """A device has not enough memory."""
+    """A device is out of memory."""
 
 
 class DeviceLostError(DeviceFailure):
-    """A device stopped working, and what lay in its memory is gone."""
+    """A device stopped working, and its arrays are lost."""
 
 
 class DeviceMismatchError(RlxError, ValueError):
@@ -251,4 +251,4 @@ def with_advice(module: str, advice: Mapping[str, str]) -> Callable[[str], NoRet
 
 
 class UnrolledLoopWarning(UserWarning):
-    """A Python loop was recorded round by round, oftener than `unroll_limit`."""
+    """A Python loop was unrolled more often than `unroll_limit`."""

@@ -1,4 +1,4 @@
-"""Equality that tells 1, 1.0 and True apart, inside of values too."""
+"""Keys for exact equality, which tells 1, 1.0 and True apart."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHOWN = (numbers.Number, np.generic, range, slice)  # their texts say all
 
 
 def exact(value: Any) -> Any:
-    """A value together with its type, and with those inside; -0.0 differs from 0.0.
+    """A key of a value and its type, and of those inside; -0.0 differs from 0.0.
 
     It looks into tuples, named ones too, frozen sets, and the fields of records and dataclasses.
 

@@ -1,4 +1,4 @@
-"""Files of rlx: what the system or their bytes say is an error with a fix."""
+"""Reading and writing files, with errors that say how to fix them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def write_file(path: str | PathLike[str], data: bytes) -> None:
 
 @contextmanager
 def reaching(file: Any, deed: str) -> Iterator[None]:
-    """Make what the system says of a file an error of rlx.
+    """Convert errors of the operating system about a file to errors of rlx.
 
     `deed` is "read" or "write".
     """

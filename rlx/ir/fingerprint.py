@@ -1,7 +1,4 @@
-"""A content hash of a graph: equal for graphs that mean the same.
-
-It does not matter what made them.
-"""
+"""Fingerprints: content hashes of graphs, equal for graphs that mean the same."""
 
 from __future__ import annotations
 
@@ -40,10 +37,7 @@ def fingerprint(graph: Graph) -> str:
 
 
 def is_portable(graph: Graph) -> bool:
-    """Whether the fingerprint is the same in every process.
-
-    It is, if there are no Python functions inside.
-    """
+    """Whether the fingerprint is the same in every process: without Python functions."""
     return not any(_has_function(node.attrs.values()) for node in graph.walk())
 
 

@@ -1,4 +1,4 @@
-"""Whether one thread at a time runs Python code, and what else holds only then."""
+"""What differs between Python with and without the global interpreter lock."""
 
 from __future__ import annotations
 

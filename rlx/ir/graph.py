@@ -128,7 +128,7 @@ class Node:
 
 @record
 class Placed:
-    """What makes a graph run on a device: who, and where the user says so."""
+    """A function compiled for a device by name: its graph must run there."""
 
     who: str
     device: str
@@ -171,7 +171,7 @@ class Graph:
         return value.graph is self or value.graph.lineage is self.lineage
 
     def place(self, placed: Sequence[Placed]) -> None:
-        """Let it run where functions in it do."""
+        """Require that the graph runs where functions in it do."""
         if placed:
             self.placed = tuple(dict.fromkeys((*self.placed, *placed)))
 

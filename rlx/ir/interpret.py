@@ -1,4 +1,4 @@
-"""Run a graph with the NumPy reference of each op: the meaning of everything."""
+"""The interpreter of graphs: the NumPy reference of each op, which defines it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attributes and modules that are made, or loaded, when they are first asked for."""
+"""Lazy attributes and lazily loaded modules."""
 
 from __future__ import annotations
 

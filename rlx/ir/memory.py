@@ -1,4 +1,4 @@
-"""What everyone must know of a device's memory, so that arrays can lie there."""
+"""The interface of a device's memory, for arrays on it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Shared(Protocol):
 
 @runtime_checkable
 class Sharing(Memory, Protocol):
-    """Memory of a device that takes arrays of other libraries which lie there."""
+    """Device memory that can share arrays of other libraries."""
 
     def from_dlpack(self, x: Any, copy: bool = True) -> Any:
         """The device's form of such an array, over the same memory unless it is copied."""

@@ -1,4 +1,4 @@
-"""Look for the operation that makes a number that is none: NaN or an infinity.
+"""Checks of results for NaN and infinities, for `debug_nans` and `debug_infs`.
 
 Enters: one operation with its operands and results as arrays. An operation is wrong if a result
 holds a bad number though no operand does; numbers written by the user are as meant.
@@ -19,7 +19,7 @@ IsBad = Callable[[Any], Any]  # of an array: which numbers are bad
 
 
 def is_bad(nans: bool, infs: bool) -> IsBad | None:
-    """What tells the bad numbers of an array; None if none is."""
+    """The test for bad numbers that finds some in an array, or None."""
     if nans and infs:
         return lambda x: ~np.isfinite(x)
     if nans:
@@ -40,7 +40,7 @@ def check_results(
     results: Sequence[np.ndarray],
     bad: IsBad,
 ) -> None:
-    """Raise if a result of the op `name` is bad though no operand is."""
+    """Raise an error if a result of the op `name` is bad though no operand is."""
     places = [place_of(x, bad) for x in results]
     if not operands or not any(p is not None for p in places):
         return
@@ -65,7 +65,7 @@ def place_of(array: np.ndarray, bad: IsBad) -> tuple[int, ...] | None:
 
 
 def at(place: tuple[int, ...]) -> str:
-    """A place for people; nothing for the only one of a number."""
+    """A place as text; empty for the only one of a scalar."""
     return f" at {list(place)}" if place else ""
 
 

@@ -1,4 +1,4 @@
-"""The op registry: one `Op` holds everything the house knows about one operation."""
+"""The op registry: an `Op` holds the definition and all rules of an operation."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class Op:
             ) from None
 
     def apply(self, args: Sequence[Value], attrs: dict[str, Any]) -> tuple[Value, ...]:
-        """Record a node on values with complete attributes; gives all its results."""
+        """Record a node on values with complete attributes, and give all its results."""
         recorder = builder.current()
         assert recorder is not None, f"{self.name} was called on values outside of any graph"
         args = tuple(recorder.own(a) for a in args)
@@ -189,19 +189,19 @@ class Op:
         return self._attach("reference", fn)
 
     def ufuncs(self, **by_kind: np.ufunc) -> None:
-        """Attach what computes the reference for a kind of dtypes: `float=np.divide`."""
+        """Attach NumPy ufuncs that equal the reference for a kind of dtypes."""
         self._attach("ufuncs", by_kind)
 
     def body(self, body: Any) -> Any:
-        """Attach the meaning for loop backends, one of the classes of `ir.body`."""
+        """Attach the body for loop backends, one of the classes of `ir.body`."""
         return self._attach("body", body)
 
     def expand(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Attach the meaning in simpler ops: `(*values, **attrs) -> value(s)`."""
+        """Attach the expansion into simpler ops: `(*values, **attrs) -> value(s)`."""
         return self._attach("expand", fn)
 
     def parts(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Attach the meaning for complex operands in ops on real ones.
+        """Attach the expansion for complex operands into ops on real ones.
 
         It is `(*args, **attrs) -> result(s)`, with `Parts` for each complex operand and values for
         the others; all may be real where a result is complex. A complex result is given as `Parts`
@@ -210,14 +210,14 @@ class Op:
         return self._attach("parts", fn)
 
     def invariant_parts(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Attach a `parts` rule that adds in an order which depends on no size.
+        """Attach a batch-invariant `parts` rule, whose order of sums depends on no size.
 
         Batch-invariant programs take it where there is one.
         """
         return self._attach("invariant_parts", fn)
 
     def jvp(self, rule: Any) -> Any:
-        """Attach the derivative.
+        """Attach the JVP rule.
 
         A list has for each argument `(tangent, result, *args, **attrs) -> tangent` or None. A
         function is `(primals, tangents, **attrs) -> (results, tangents)` with None for a zero
@@ -227,7 +227,7 @@ class Op:
         return self._attach("jvp", rule)
 
     def transpose(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Attach the transpose: `(ct, *args, **attrs) -> [cotangent or None, ...]`.
+        """Attach the transpose rule: `(ct, *args, **attrs) -> [cotangent or None, ...]`.
 
         The list has an item for each argument. Linear arguments are `Linear` placeholders. `ct` is
         a tuple (None for a zero) when the op gives several results. None instead of the list is for
@@ -237,7 +237,7 @@ class Op:
         return self._attach("transpose", fn)
 
     def batch(self, rule: Any, *axes: str) -> Any:
-        """Attach batching: `(args, batched, **attrs) -> result(s)`.
+        """Attach the batching rule: `(args, batched, **attrs) -> result(s)`.
 
         `batched[i]` tells whether argument i has the batch as axis 0; the results must have it
         there. For an op with nested graphs the first argument is the batching engine. `ALIGNED` is
@@ -247,35 +247,35 @@ class Op:
         return self._attach("batch", aligned(self, axes) if rule is ALIGNED else rule)
 
     def total(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Attach the sum of the results for the rows of the operands.
+        """Attach the op that sums the results for all rows of the operands.
 
-        It is `(*args, **attrs) -> Value`; the operands have one more axis, the first one.
+        The rule is `(*args, **attrs) -> Value`; its operands have one more axis, the first one.
         """
         return self._attach("total", fn)
 
     def join(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Attach the sum of two results that are nowhere both other than zero.
+        """Attach the rule for sums of two results of which one is zero at each place.
 
-        It is `(x, y) -> Value or None`, None where that cannot be seen.
+        The rule is `(x, y) -> Value or None`; None stands for results that may overlap.
         """
         return self._attach("join", fn)
 
     def fold(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Attach a simplification, which records in the current graph.
+        """Attach the fold rule, an algebraic simplification.
 
-        It is `(*args, **attrs) -> Value or None`.
+        The rule is `(*args, **attrs) -> Value or None`, and records in the current graph.
         """
         return self._attach("fold", fn)
 
     def split(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Attach, for an op with nested graphs, the split in a known and an unknown node.
+        """Attach the partial evaluation rule of an op with nested graphs.
 
         `(split_graph, args, known, **attrs) -> results`; `known[i]` tells whether argument i is.
         """
         return self._attach("split", fn)
 
     def work(self, kind: str, kept: Callable[..., Sequence[int]] = lambda **attrs: ()) -> None:
-        """Say which class of `Policy` the op's work is of.
+        """Declare the class of the op's work for precision policies.
 
         Without it that follows from the body or the expansion. `kept(**attrs)` are the operands, by
         their places, that stay in the dtype they were written in.
@@ -284,7 +284,7 @@ class Op:
         self._attach("work_kept", kept)
 
     def library_work(self, kind: str, count: Callable[..., float]) -> None:
-        """Say how much a library call computes, for cost models.
+        """Declare how much a library call computes, for cost models.
 
         `kind` is "direct" or "iterative", whose operations take differently long; `count(*types,
         **attrs)` gives the operations in single precision that take as long.
@@ -292,7 +292,7 @@ class Op:
         self._attach("library_work", (kind, count))
 
     def nondifferentiable(self, reason: str) -> None:
-        """State that the op has no derivative; its tangents are zero."""
+        """Declare that the op has no derivative: its tangents are zero."""
         self._attach("nondifferentiable", reason)
 
     def samples(
@@ -302,10 +302,7 @@ class Op:
         self.sample_list.append(Sample(args, attrs, expect, low, high))
 
     def missing(self) -> list[str]:
-        """The required rules that the room lacks.
-
-        A composite may leave some to its expansion.
-        """
+        """The required rules that are missing; composites may leave some to expansion."""
         rules = self.rules
         required = ("reference", "batch") if self.operand_names else ("reference",)
         lacking = [r for r in required if getattr(rules, r) is None]
@@ -352,7 +349,7 @@ class Op:
         types: Sequence[Type],
         source: Source | None,
     ) -> Sequence[Any]:
-        """The results of a user's function, of the types that were promised."""
+        """Run a user's function, and check its results against the type rule."""
         where = source or user_source()
         try:
             results = _several(kernel(*arrays, **attrs))
@@ -419,10 +416,7 @@ def default_dtype(array: np.ndarray) -> np.dtype:
 
 
 def canonical(name: str, attr: Any) -> Any:
-    """Give an attribute in its one form.
-
-    These are plain ints, tuples for sequences, NumPy dtypes.
-    """
+    """Give an attribute in canonical form: plain ints, tuples, NumPy dtypes."""
     if name == "dtype" and attr is not None:
         return as_dtype(attr)
     if isinstance(attr, np.ndarray):
@@ -435,7 +429,7 @@ def canonical(name: str, attr: Any) -> Any:
 
 
 def each_part(op: Op) -> Callable[..., Parts]:
-    """The `parts` rule of an op that does the same to both parts, each by itself."""
+    """The `parts` rule of an op that applies to each part separately."""
 
     def rule(*args: Any, **attrs: Any) -> Parts:
         real, imaginary = (
@@ -448,12 +442,12 @@ def each_part(op: Op) -> Callable[..., Parts]:
 
 
 def define(type_rule: Callable[..., Any]) -> Op:
-    """Make an op from its type rule: its name, signature and docstring are the op's."""
+    """Define an op by its type rule, which gives its name, signature and docstring."""
     return Op(type_rule.__name__, type_rule, type_rule.__doc__)
 
 
 def has_effect(node: Node) -> bool:
-    """Whether a node, or one in a graph of it, does more than compute results."""
+    """Whether a node, or one nested in it, has a side effect."""
     if node.op.rules.effect:
         return True
     return bool(node.graphs) and any(has_effect(n) for graph in node.graphs for n in graph.nodes)

@@ -1,4 +1,4 @@
-"""Reads the text that `show` prints back to a graph."""
+"""The parser of the text that `show` prints."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _tokens(text: str) -> list[Token]:
 
 
 class _Parser:
-    """Recursive descent; each method reads one form and moves behind it."""
+    """A recursive descent parser; each method reads one form."""
 
     def __init__(self, text: str, constants: Mapping[str, np.ndarray]) -> None:
         self.lines = text.split("\n")

@@ -1,4 +1,4 @@
-"""Precision policies: which class of work is computed in which dtype.
+"""Precision policies: the dtype for each class of work.
 
 A policy says a dtype for each class of ops; `lower/precision.py` puts the casts into a graph. What
 class an op is of follows from its body, or its room says so.

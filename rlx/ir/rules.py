@@ -1,4 +1,4 @@
-"""`Rules`: what a room may contain; and the batch rule that most rooms have.
+"""`Rules`, the rules that an op may have; and common batching rules.
 
 Everything that is known of an op beside its type rule. `Op` has a decorator for most of them, which
 says what the function takes and gives; what a room leaves out is None, empty or False.
@@ -68,9 +68,9 @@ class Rules:
 
 
 def aligned(op: Function, axes: Sequence[str]) -> Function:
-    """The batch rule of an op that takes the batch as axis 0 of all arguments.
+    """The batching rule of an op that takes the batch as axis 0 of all arguments.
 
-    Its attributes `axes` number axes, which come one later then.
+    Its attributes `axes` count axes, and are shifted by one.
     """
 
     def aligned_batch(args: Sequence[Value], batched: Sequence[bool], **attrs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Graphs as bytes: the text of the graph, and its constants.
+"""Serialization of graphs: their text and their constants.
 
     rlxgraph | version u32 | header length u64 | blob length u64 | checksum 16 | header | blob
 
@@ -38,7 +38,7 @@ _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 
 
 def dumps(graph: Graph) -> bytes:
-    """Give a graph as bytes; user functions in it (custom derivatives) cannot be kept."""
+    """Serialize a graph; it must not hold Python functions (custom derivatives)."""
     if not isinstance(graph, Graph):
         raise FileFormatError(
             f"what is saved is of type {type(graph).__name__}, not a graph",
@@ -63,7 +63,7 @@ def dumps(graph: Graph) -> bytes:
 
 
 def loads(data: bytes) -> Graph:
-    """Read a graph from bytes; it is verified."""
+    """Deserialize and verify a graph."""
     if not isinstance(data, bytes | bytearray | memoryview):
         _refuse(f"a {type(data).__name__} is no graph file, which is bytes")
     data = bytes(data)
@@ -135,5 +135,5 @@ def _little_endian(array: np.ndarray) -> bytes:
 
 
 def _unswapped(dtype: np.dtype) -> np.dtype:
-    """The dtype in little endian; only machines of the other order need another one."""
+    """The little-endian form of a dtype."""
     return dtype if sys.byteorder == "little" else dtype.newbyteorder("<")

@@ -1,4 +1,4 @@
-"""Arrays in parts on many devices: meshes, and which axes are parted along them."""
+"""Sharding: meshes of devices, and how arrays are split across them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .types import Size
 
 @record
 class Mesh:
-    """Devices in a grid whose axes have names: `Mesh((2, 4), ("data", "model"))`.
+    """A grid of devices with named axes: `Mesh((2, 4), ("data", "model"))`.
 
-    They are the first ones that the `device` has, in all processes together.
+    It takes the first devices of the kind `device`, of all processes together.
     """
 
     shape: tuple[int, ...]
@@ -44,7 +44,7 @@ class Mesh:
 
     @property
     def size(self) -> int:
-        """How many devices it has."""
+        """The number of devices."""
         return math.prod(self.shape)
 
     def size_of(self, name: str) -> int:
@@ -67,15 +67,15 @@ _check: Callable[[Mesh], None] | None = None  # that there are so many devices
 
 
 def set_mesh_check(check: Callable[[Mesh], None]) -> None:
-    """Let a function look at each mesh that is made."""
+    """Set the check of new meshes."""
     global _check
     _check = check
 
 
 class PartitionSpec(tuple):
-    """For each axis of an array the axis of a mesh along which it is parted, or None.
+    """The mesh axis along which each axis of an array is split, or None.
 
-    A tuple of names parts one axis along several; axes that are not told of stay whole.
+    A tuple of names splits one axis along several; axes that are left out stay whole.
 
     >>> PartitionSpec("data", None)
     PartitionSpec('data', None)
@@ -96,7 +96,7 @@ class PartitionSpec(tuple):
 
 @record
 class NamedSharding:
-    """How an array lies on the devices of a mesh."""
+    """How an array is split across the devices of a mesh."""
 
     mesh: Mesh
     spec: PartitionSpec
@@ -124,7 +124,7 @@ class NamedSharding:
             )
 
     def check(self, shape: Sequence[Size], what: str) -> None:
-        """Raise unless an array of this shape can be parted so."""
+        """Raise an error unless an array of this shape can be split so."""
         if len(self.spec) > len(shape):
             raise ShapeError(
                 f"{what} has {len(shape)} axes, {self.spec} tells of {len(self.spec)}",
@@ -143,7 +143,7 @@ class NamedSharding:
 
 @record
 class Shardings:
-    """How the parameters and the results of a graph lie; None where nothing is said."""
+    """The shardings of the parameters and results of a graph; None where not given."""
 
     inputs: tuple[NamedSharding | None, ...]
     outputs: tuple[NamedSharding | None, ...]

@@ -1,4 +1,4 @@
-"""The user's line, and the scopes around it that the user has named."""
+"""Source locations: the user's line, and named scopes around it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ lines = _Lines()
 
 @contextmanager
 def in_scope(name: str) -> Iterator[None]:
-    """Give the lines of the block a name, inside of the scopes that are open."""
+    """Name a scope for the block, inside of the open scopes."""
     before = lines.scope
     lines.scope = f"{before}/{name}" if before else name
     try:
@@ -105,7 +105,7 @@ def user_source() -> Source | None:
 
 @contextmanager
 def at(source: Source | None) -> Iterator[None]:
-    """Let the block's user line be this one; None leaves it as it is."""
+    """Set the user's line for a block; None leaves it as it is."""
     before = lines.source
     lines.source = source or before
     try:

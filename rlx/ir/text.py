@@ -1,4 +1,4 @@
-"""Graphs as text, one line for each node; `parse` reads it back.
+"""The text of graphs, one line for each node; `parse` reads it back.
 
     graph loss(%0: f32[3] "argument 0 of loss", %1: f32[3]) -> f32[] {
       %2: f32[3] = mul %0, %1  # model.py:12 in loss
@@ -134,10 +134,7 @@ class _Printer:
 
 
 def attr_text(attr: Any) -> str:
-    """A plain attribute as text.
-
-    What is opaque prints as its `repr`, which should be `<python name>`.
-    """
+    """A plain attribute as text; opaque ones as their `repr`, `<python name>`."""
     match attr:
         case None | bool() | int() | float():
             return repr(attr)

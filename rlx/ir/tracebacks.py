@@ -1,4 +1,4 @@
-"""Tracebacks of the user's code only: the frames of rlx are left out.
+"""Tracebacks without the frames of rlx.
 
 `boundary` cuts them where an exception leaves a transform; what leaves other functions is cut when
 Python prints it. The setting `traceback="full"` (RLX_TRACEBACK=full) shows everything, and so does
@@ -26,7 +26,7 @@ WRAPPERS = (contextlib.__file__, functools.__file__)  # hidden where rlx calls t
 
 
 def boundary(fn: Fn) -> Fn:
-    """Cut the frames of rlx out of exceptions that leave `fn`."""
+    """Remove the frames of rlx from exceptions that leave `fn`."""
 
     @functools.wraps(fn)
     def bounded(*args: Any, **kwargs: Any) -> Any:
@@ -40,7 +40,7 @@ def boundary(fn: Fn) -> Fn:
 
 
 def hide_frames(error: BaseException) -> None:
-    """Cut the frames of rlx out of the traceback of an exception and of its causes.
+    """Remove the frames of rlx from the tracebacks of an exception and its causes.
 
     Nothing else about it changes: type, cause, notes.
     """
@@ -86,7 +86,7 @@ def user_source_in(error: BaseException) -> Source | None:
 
 
 def raised_in_python(error: BaseException) -> bool:
-    """Whether a `raise` of the user made an exception, no call of compiled code."""
+    """Whether the user's code raised an exception, rather than compiled code."""
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next

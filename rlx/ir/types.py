@@ -1,4 +1,4 @@
-"""What a value is: a dtype and a shape, and how dtypes promote."""
+"""Types of values, a dtype and a shape; and the promotion of dtypes."""
 
 from __future__ import annotations
 
@@ -46,9 +46,7 @@ Size: TypeAlias = "int | Dim"
 
 
 def as_dtype(dtype: object) -> np.dtype:
-    """Give the canonical NumPy dtype for what names one.
-
-    That is a name, a short name, a scalar type or a dtype.
+    """Convert a name, a short name, a scalar type or a dtype to a canonical dtype.
 
     >>> as_dtype("bf16"), as_dtype(float)
     (dtype(bfloat16), dtype('float32'))
@@ -88,10 +86,7 @@ def is_complex(dtype: np.dtype) -> bool:
 
 
 def is_inexact(dtype: np.dtype) -> bool:
-    """Whether the dtype is real or complex floating point.
-
-    These are the ones that differentiate.
-    """
+    """Whether the dtype is real or complex floating point, and so differentiable."""
     return is_float(dtype) or dtype.kind == "c"
 
 
@@ -131,7 +126,7 @@ def highest(dtype: np.dtype) -> float | int:
 
 
 def empty_result(combine: str, dtype: np.dtype) -> float:
-    """What add, mul, max, min, and, or, xor make of no numbers.
+    """The result of reducing no numbers by add, mul, max, min, and, or, xor.
 
     >>> empty_result("mul", as_dtype("int8")), empty_result("and", as_dtype("uint8"))
     (1, 255)
@@ -223,10 +218,7 @@ MOST_ELEMENTS = 1 << 47  # what addresses of 48 bits could reach
 
 
 def check_size(shape: tuple[Size, ...]) -> tuple[Size, ...]:
-    """Give a shape back, or raise a `ShapeError` if it is too big.
-
-    It is, if no memory could hold so many elements.
-    """
+    """Raise a `ShapeError` if no memory could hold so many elements."""
     count = math.prod(n for n in shape if isinstance(n, int))
     if count > MOST_ELEMENTS:
         raise ShapeError(
@@ -268,7 +260,7 @@ class Type:
 
     @property
     def symbols(self) -> frozenset[Symbol]:
-        """The named sizes it depends on."""
+        """The symbols that the shape depends on."""
         return frozenset(s for n in self.shape if isinstance(n, Dim) for s in n.symbols)
 
     @property

@@ -1,6 +1,4 @@
-"""Checks that a graph keeps the rules of its level.
-
-Each level is a list of legal forms.
+"""The verifier of graphs: each level is a list of legal forms.
 
     hir  what was traced: any op, composites and calls whole
     mir  primitives: every op has a body, except for composites the target wants; calls are gone
@@ -96,12 +94,12 @@ def _wrong(graph: Graph, complaint: str) -> VerifyError:
 
 
 def is_known(node: Node, wants: Wants) -> str | None:
-    """The op is the registered one of its name."""
+    """Check that the op is the registered one of its name."""
     return None if OPS.get(node.op.name) is node.op else "this op is not registered"
 
 
 def has_its_attributes(node: Node, wants: Wants) -> str | None:
-    """The attributes are those of the op, in its order and in their one form."""
+    """Check that the attributes are those of the op, in order and canonical form."""
     if list(node.attrs) != list(node.op.attr_defaults):
         expected = ", ".join(node.op.attr_defaults) or "none"
         return f"the attributes are ({', '.join(node.attrs)}), those of the op are ({expected})"
@@ -122,7 +120,7 @@ def _is_canonical(attr: Any) -> bool:
 
 
 def has_derived_types(node: Node, wants: Wants) -> str | None:
-    """The results have the types that the type rule gives."""
+    """Check that the results have the types of the type rule."""
     for result in node.results:
         if complaint := _type_complaint(result.type):
             return complaint
@@ -148,7 +146,7 @@ def _type_complaint(type: Type) -> str | None:
 
 
 def is_primitive(node: Node, wants: Wants) -> str | None:
-    """The op has a body, or the target wants it whole; calls have been inlined."""
+    """Check that the op has a body or is wanted whole, and that calls are inlined."""
     if node.op.name in wants or node.op.is_constant:
         return None
     if isinstance(node.op.rules.body, Call):
@@ -157,12 +155,12 @@ def is_primitive(node: Node, wants: Wants) -> str | None:
 
 
 def is_scheduled(node: Node, wants: Wants) -> str | None:
-    """The op has a body of its own."""
+    """Check that the op has a body of its own."""
     return is_primitive(node, frozenset())
 
 
 def is_static(node: Node, wants: Wants) -> str | None:
-    """All sizes are numbers."""
+    """Check that all sizes are static."""
     odd = [v.type for v in (*node.args, *node.results) if not v.type.is_static]
     return f"{odd[0]} has a symbolic size" if odd else None
 

@@ -1,4 +1,4 @@
-"""`apply`: run an op on arrays at once, or record it when an operand is traced.
+"""Dispatch of ops: run at once on arrays, or record if an operand is traced.
 
 Enters: `Array`s, `TracedTensor`s, NumPy arrays, Python numbers. Leaves: the same kinds. An op
 without traced operands runs at once even while a graph is recorded, so constants stay concrete,
@@ -75,9 +75,9 @@ def set_evaluator(evaluator: Evaluator) -> Evaluator:
 
 
 def apply(op: Op | str, *operands: Any, **attrs: Any) -> Any:
-    """Run or record an op; gives an array, or a tuple where the op gives several.
+    """Run or record an op, and give an array, or a tuple for an op of several results.
 
-    A Python number among the operands takes the dtype and shape of the first that is none.
+    A Python number takes the dtype and shape of the first operand that is not one.
     """
     op = OPS[op] if isinstance(op, str) else op
     return apply_ready(op, [as_operand(x) for x in operands], op.complete(attrs))
@@ -120,7 +120,7 @@ def _is_recorded(op: Op, attrs: dict[str, Any]) -> bool:
 
 
 def makes_much(op: Op, given: Sequence[Operand], attrs: dict[str, Any]) -> bool:
-    """Whether an op makes much of little that is known, while a graph is recorded.
+    """Whether an op would make a large constant of small ones while recording.
 
     It gives more than `LARGE` bytes, and more than twice as many as it takes. Compiled code
     computes them again, fused with what reads them, where they would else be made
@@ -151,7 +151,7 @@ def _check_open(sizes: Sequence[Any]) -> None:
 
 
 def as_operand(x: Any) -> Operand:
-    """Give what `apply` takes for what a user wrote; lists become arrays."""
+    """Convert what a user wrote to an operand of `apply`; lists become arrays."""
     if isinstance(x, TracedTensor):
         if not builder.is_open(x.value.graph):
             raise leaked(x)
@@ -169,16 +169,13 @@ def as_operand(x: Any) -> Operand:
 
 
 def as_leaf(x: Any) -> Any:
-    """An array of another library as one of NumPy over the same memory.
-
-    What is none is given back.
-    """
+    """View an array of another library as one of NumPy; others pass unchanged."""
     known = isinstance(x, Array | TracedTensor | np.ndarray | np.generic)
     return x if known or not hasattr(x, "__dlpack__") else shared(x)
 
 
 def _size_as_number(size: Dim) -> TracedTensor:
-    """A symbolic size as an int32 that yields to other dtypes, like a Python integer."""
+    """A symbolic size as a weakly typed int32, like a Python integer."""
     _check_open((size,))
     if size.low is not None and size.low >= 0:
         return TracedTensor(_counted(size), weak=True)
@@ -215,7 +212,7 @@ def described(*operands: Any) -> list[str]:
 
 
 def is_weak(x: Operand) -> bool:
-    """Whether the operand came from Python numbers.
+    """Whether the operand is weakly typed: it came from Python numbers.
 
     The dtype of such an operand yields to others.
     """
@@ -269,7 +266,7 @@ def bake(x: Any) -> None:
 
 
 def _number(x: Any, dtype: np.dtype) -> bool | int | float | complex:
-    """The number in the kind of the dtype, so that 2 and 2.0 make equal nodes."""
+    """Convert a number to the kind of the dtype, so that 2 and 2.0 make equal nodes."""
     if is_bool(dtype):
         return bool(x)
     if is_complex(dtype):
@@ -280,10 +277,9 @@ def _number(x: Any, dtype: np.dtype) -> bool | int | float | complex:
 
 
 def literal(array: np.ndarray, *, like: Operand | None = None) -> Any:
-    """Give a small array that belongs to the code.
+    """Convert a small array to a literal: a constant of the graph under construction.
 
-    It becomes a constant of the graph under construction. It stays an `Array` unless `like` is
-    traced.
+    It stays an `Array` unless `like` is traced.
     """
     if isinstance(like, TracedTensor):
         return TracedTensor(OPS["constant"].lift(array))
@@ -316,10 +312,7 @@ def evaluate(op: Op, operands: Sequence[Any], attrs: dict[str, Any]) -> list[Arr
 
 
 def _remember(op: Op, results: Sequence[Array], attrs: dict[str, Any]) -> None:
-    """Note how an array was made from nothing while tracing.
-
-    So its use needs no capture.
-    """
+    """Note how an array was made without operands, so that its use needs no capture."""
     recorder = builder.current()
     if recorder is not None:
         recipes = _recipes.setdefault(recorder, {})
@@ -327,7 +320,7 @@ def _remember(op: Op, results: Sequence[Array], attrs: dict[str, Any]) -> None:
 
 
 def forget_recipe(recorder: builder.Builder, changed: Array, before: Array) -> None:
-    """Let a note how an array was made speak of its elements `before` it was changed."""
+    """Let the note how an array was made refer to its elements `before` a change."""
     recipes = _recipes.get(recorder, {})
     if id(changed) in recipes:
         _, op, attrs = recipes.pop(id(changed))
@@ -352,10 +345,7 @@ def _to_arrays(operands: Sequence[Any], device: Any) -> list[Array]:
 
 
 def _view(data: np.ndarray) -> Array:
-    """An `Array` on memory of the user, or on a broadcast view.
-
-    It must not leave this file.
-    """
+    """An `Array` on the user's memory or a broadcast view, for use in this file only."""
     view = data.view()
     view.flags.writeable = False
     made = Array.__new__(Array)
@@ -364,7 +354,7 @@ def _view(data: np.ndarray) -> Array:
 
 
 def as_tensor(x: Any) -> Any:
-    """Give an `Array` or a `TracedTensor` for what a user wrote."""
+    """Convert what a user wrote to an `Array` or a `TracedTensor`."""
     given = as_operand(x)
     if isinstance(given, Array | TracedTensor):
         return given

@@ -1,4 +1,4 @@
-"""Arguments as users write them: what a function needs of each, or an error.
+"""Checks and conversions of users' arguments.
 
 `what` is the function and the argument, as `csd: the window`. Axes and shapes are read in
 `axes.py`, arrays in `array_arguments.py`.
@@ -19,7 +19,7 @@ from .operators import Operators
 
 
 def shown(x: Any) -> str:
-    """A short text of what was given: the value if it is small, else its kind."""
+    """Describe a value for errors: as it is if it is short, else by its kind."""
     if isinstance(x, Operators):
         return str(x.type)
     if x is None or isinstance(x, bool | int | float | complex | str | bytes | np.generic):
@@ -33,12 +33,12 @@ def shown(x: Any) -> str:
 
 
 def wrong(what: str, given: Any, wanted: str, fix: str) -> ArgumentError:
-    """The error for an argument that is not of the kind that is wanted."""
+    """The error for an argument of a wrong kind."""
     return ArgumentError(f"{what} is {shown(given)}, not {wanted}", fix=fix)
 
 
 def choice(what: str, given: Any, choices: Iterable[Any]) -> Any:
-    """Give back a value that is one of some."""
+    """Check that a value is one of some choices."""
     known = list(choices)
     if isinstance(given, Hashable) and not isinstance(given, np.generic):
         for one in known:
@@ -54,7 +54,7 @@ def choice(what: str, given: Any, choices: Iterable[Any]) -> Any:
 
 
 def count_of(what: str, given: Any, least: int = 0, most: int = 2**31 - 1) -> int:
-    """Give a Python integer in a range."""
+    """Convert to a Python integer in a range."""
     found = integer(what, given)
     if least <= found <= most:
         return found
@@ -65,7 +65,7 @@ def count_of(what: str, given: Any, least: int = 0, most: int = 2**31 - 1) -> in
 
 
 def size_of(what: str, given: Any) -> Size:
-    """Give the size of an axis, a Python integer or a symbolic size as it is."""
+    """Convert to the size of an axis, a Python integer or a symbolic size."""
     return given if isinstance(given, Dim) else count_of(what, given)
 
 
@@ -75,7 +75,7 @@ PRECISIONS = (
 
 
 def check_precision(name: str, given: Any) -> None:
-    """Raise unless it says how exact products are, as in JAX; rlx's are exact always."""
+    """Check the option `precision` of JAX, which changes nothing here."""
     for one in given if isinstance(given, tuple) and len(given) == 2 else (given,):
         if one is None or (isinstance(one, str) and one in PRECISIONS):
             continue
@@ -88,7 +88,7 @@ _KINDS_OF_PRECISION = ("Precision", "DotAlgorithmPreset")
 
 
 def members(what: str, given: Any) -> tuple[Any, ...]:
-    """Give the items of a list or another iterable, which is no text or mapping."""
+    """Convert an iterable, but no text or mapping, to its items."""
     is_one = isinstance(given, str | bytes | Mapping | Set) or getattr(given, "shape", None) == ()
     if not is_one and isinstance(given, Iterable):
         return tuple(given)
@@ -96,14 +96,14 @@ def members(what: str, given: Any) -> tuple[Any, ...]:
 
 
 def callable_of(what: str, given: Any) -> Callable[..., Any]:
-    """Give back what can be called."""
+    """Check that an argument can be called."""
     if callable(given):
         return given
     raise wrong(what, given, "a function", "pass a function, such as rlx.numpy.sin")
 
 
 def flag(what: str, given: Any) -> bool:
-    """Give True or False for what stands for one of them."""
+    """Convert to True or False."""
     is_plain = given is None or isinstance(given, bool | int | np.bool_ | np.integer)
     if is_plain or getattr(given, "shape", None) == ():
         return bool(given)
@@ -111,7 +111,7 @@ def flag(what: str, given: Any) -> bool:
 
 
 def pair(what: str, given: Any) -> tuple[Any, Any]:
-    """Give the two items of a list or another iterable."""
+    """Convert an iterable of two items to a pair."""
     found = members(what, given)
     if len(found) == 2:
         return found[0], found[1]

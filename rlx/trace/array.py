@@ -68,7 +68,7 @@ class Array(Operators):
         return self._data if self._device is None else self._device.to_host(self._data)
 
     def to(self, device: Any) -> Array:
-        """The same elements on another device, by its name; `None` means the host."""
+        """Copy to another device, by its name; `None` means the host."""
         memory = device
         if device is not None and not isinstance(device, Memory):
             memory = find_memory(device)
@@ -79,7 +79,7 @@ class Array(Operators):
         return Array(memory.from_host(self.host()), memory)
 
     def to_device(self, device: Any, /, *, stream: None = None) -> Array:
-        """The same as `to`; there are no streams to choose from."""
+        """Like `to`, under the name of the array API standard; without streams."""
         if stream is not None:
             raise AttributeValueError(
                 f"to_device: there is no stream {stream!r}",
@@ -88,7 +88,7 @@ class Array(Operators):
         return self.to(device)
 
     def block_until_ready(self) -> Array:
-        """Wait until the elements are computed; gives the array itself."""
+        """Wait until the elements are computed, and return the array."""
         if self._device is not None:
             self._device.wait(self._data)
         return self
@@ -110,7 +110,7 @@ class Array(Operators):
         return self.host().tolist()
 
     def copy(self) -> Array:
-        """The same elements in an object of its own: what is assigned to one stays there."""
+        """Copy the array, so that assignments to one do not show in the other."""
         return Array(self._data, self._device)
 
     # -- conversions -----------------------------------------------------------------------------
@@ -150,7 +150,7 @@ class Array(Operators):
 
     @property
     def _is_shared(self) -> bool:
-        """Whether other libraries take its memory where it lies, on its device."""
+        """Whether other libraries can share its memory on its device."""
         return self._device is not None and isinstance(self._data, Shared)
 
     def __bool__(self) -> bool:
@@ -265,7 +265,7 @@ _default_memory: Callable[[], Memory | None] | None = None
 
 
 def default_memory() -> Memory | None:
-    """Where arrays are made that name no device; None is the host."""
+    """The memory for arrays that name no device; None is the host."""
     return _default_memory() if _default_memory else None
 
 
@@ -275,7 +275,7 @@ def find_memory(device: str) -> Memory | None:
 
 
 def new_array(array: np.ndarray) -> Array:
-    """An array of numbers that nobody else has, where arrays lie that name no device."""
+    """An array of numbers that have no aliases, in the default memory."""
     if array.base is None:
         array.flags.writeable = False  # so that no view of them can be made writeable
     memory = default_memory()
@@ -283,7 +283,7 @@ def new_array(array: np.ndarray) -> Array:
 
 
 def from_device(x: Any, copy: bool) -> Array | None:
-    """An array of another library that lies on a device of rlx, else None."""
+    """Share an array of another library on a device of rlx, or give None."""
     kind, number = place_of(x)
     if kind not in DEVICES:
         return None
@@ -295,6 +295,6 @@ def from_device(x: Any, copy: bool) -> Array | None:
 def set_memories(
     find: Callable[[str], Memory | None], default: Callable[[], Memory | None]
 ) -> None:
-    """Say what finds the memory of a device by its name, and where arrays are made."""
+    """Set the functions that find memories by name, and the default one."""
     global _find_memory, _default_memory
     _find_memory, _default_memory = find, default

@@ -1,4 +1,4 @@
-"""Arguments that are arrays or numbers: what a function needs, or an error."""
+"""Checks and conversions of arguments that are arrays or numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .tensor import TracedTensor
 
 
 def vector(what: str, given: Any, *, least: int = 0) -> Any:
-    """Give a tensor with one axis; a number is a vector of one."""
+    """Convert to a tensor with one axis; a number is a vector of one."""
     x = as_tensor(given)
     if x.ndim == 0:
         x = apply("reshape", x, shape=(1,))
@@ -29,7 +29,7 @@ def vector(what: str, given: Any, *, least: int = 0) -> Any:
 
 
 def with_axes(what: str, given: Any, least: int) -> Any:
-    """Give a tensor that has so many axes at least."""
+    """Convert to a tensor with so many axes at least."""
     x = as_tensor(given)
     if x.ndim >= least:
         return x
@@ -43,7 +43,7 @@ def with_axes(what: str, given: Any, least: int) -> Any:
 
 
 def known_number(what: str, given: Any) -> Any:
-    """Give a Python number for a number whose value is known now."""
+    """Convert a number that is known while tracing to a Python number."""
     array = given.concrete if isinstance(given, TracedTensor) else given
     if array is None:
         raise ConcretizationError(
@@ -57,7 +57,7 @@ def known_number(what: str, given: Any) -> Any:
 
 
 def scalar(what: str, given: Any) -> Any:
-    """Give back a number, an array without axes or a symbolic size."""
+    """Check for a scalar: a number, an array without axes or a symbolic size."""
     is_number = isinstance(given, int | float | complex | np.number | np.bool_ | Dim)
     is_scalar = isinstance(getattr(given, "dtype", None), np.dtype) and given.shape == ()
     if is_number or (is_scalar and given.dtype.kind not in "OSUMmV"):
@@ -66,7 +66,7 @@ def scalar(what: str, given: Any) -> Any:
 
 
 def matrix(what: str, given: Any) -> Any:
-    """Give a tensor with two axes."""
+    """Convert to a tensor with two axes."""
     x = as_tensor(given)
     if x.ndim == 2:
         return x
@@ -77,7 +77,7 @@ def matrix(what: str, given: Any) -> Any:
 
 
 def known_real(what: str, given: Any) -> float:
-    """Give a Python float for a number whose value is known now."""
+    """Convert a number that is known while tracing to a Python float."""
     found = known_number(what, given)
     if isinstance(found, int | float):
         return float(found)

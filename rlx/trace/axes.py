@@ -1,7 +1,4 @@
-"""Axes and shapes as users write them.
-
-They may be negative, in tuples, with -1; they are checked, with errors.
-"""
+"""Checks and conversions of axes and shapes as users write them."""
 
 from __future__ import annotations
 
@@ -96,7 +93,7 @@ def _sizes(shape: Any) -> Shape:
 
 
 def resolve_shape(name: str, old: Shape, wanted: Any) -> Shape:
-    """Put the size that fits for a -1 in a new shape."""
+    """Replace -1 in a new shape by the size that fits."""
     new = _sizes(wanted)
     holes = [i for i, n in enumerate(new) if isinstance(n, int) and n == -1]
     if len(holes) > 1:

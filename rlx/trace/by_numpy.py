@@ -1,4 +1,4 @@
-"""Known arrays on the host, which NumPy computes with at once.
+"""Fast paths outside of traces: NumPy on small arrays of the host.
 
 A function of numbers meets the same dtypes again and again. Where a ufunc takes small arrays as
 they are, and rlx promotes them to what NumPy promotes them to, nothing is left but to call it.
@@ -54,9 +54,9 @@ _FAR = 1e38  # beyond it a Python number may not fit float32
 
 
 def op_named(name: str, *, for_bool: str | None = None, inexact: bool = False) -> Chosen:
-    """What chooses the op `name`, and another one `for_bool`.
+    """Make the function that chooses the op `name`, or another one `for_bool`.
 
-    It is `inexact` if integers are promoted before it.
+    With `inexact`, integers are promoted to floats before it.
     """
 
     def chosen(dtype: np.dtype) -> str | None:
@@ -75,7 +75,7 @@ def short(
 
 
 def of_one(function: Callable[[Any], Any], chosen: Chosen) -> Callable[[Any], Any]:
-    """The same function of one number, with a short way for small arrays."""
+    """Add a fast path for small arrays to a function of one number."""
     ufuncs: dict[np.dtype, np.ufunc | None] = {}
     hot: short_ways.Code | None = None
     left = OFTEN
@@ -116,9 +116,9 @@ def of_one(function: Callable[[Any], Any], chosen: Chosen) -> Callable[[Any], An
 def of_two(
     function: Callable[[Any, Any], Any], chosen: Chosen, *, has_code: bool = True
 ) -> Callable[[Any, Any], Any]:
-    """The same function of two numbers, with a short way for small arrays.
+    """Add a fast path for small arrays to a function of two numbers.
 
-    It is not to be compiled unless it `has_code` that gives NumPy's bits.
+    It is not compiled unless it `has_code` that gives NumPy's bits.
     """
     ranges: dict[np.dtype, Range] = {}
     hot: short_ways.Code | None = None

@@ -1,4 +1,4 @@
-"""Python functions called while a program runs: pure_callback and its like."""
+"""Callbacks: Python functions called by compiled programs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def io_callback(
     ordered: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """Call a Python function of NumPy arrays that does more than compute.
+    """Call a Python function of NumPy arrays that has side effects.
 
     It is called exactly once each time the program comes by, in the program's order, whether its
     results are used or not. `result_shape_dtypes` is as for `pure_callback`; None is no result.
@@ -63,7 +63,7 @@ def io_callback(
 
 
 def debug_callback(callback: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-    """Call a Python function of NumPy arrays for what it shows.
+    """Call a Python function of NumPy arrays for debugging.
 
     Derivatives pass it by.
     """
@@ -122,7 +122,7 @@ def check(condition: Any, message: str, *args: Any, **kwargs: Any) -> None:
 
 
 def _show(fn: Callable[..., Any], key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Call a function for what it does; two with one key mean the same."""
+    """Call a function for its effect; calls with equal keys are equal ops."""
     leaves, tree = pytree.flatten((args, kwargs))
 
     def run(*arrays: np.ndarray) -> None:

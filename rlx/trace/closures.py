@@ -1,4 +1,4 @@
-"""Recorded functions as parts of control flow.
+"""Traced functions as nested graphs of control flow, with their captures.
 
 Captures become operands, and carried types settle.
 """
@@ -65,7 +65,7 @@ def lift_leaf(leaf: Any, type: Type) -> Any:
 
 
 def with_weak(results: Sequence[Any], weak: Sequence[bool]) -> list[Any]:
-    """Results with the given weakness."""
+    """Results with the given weak types."""
     return [
         TracedTensor(r.value, w) if isinstance(r, TracedTensor) else r
         for r, w in zip(results, weak, strict=True)
@@ -75,7 +75,7 @@ def with_weak(results: Sequence[Any], weak: Sequence[bool]) -> list[Any]:
 def trace_body(
     name: str, body: Callable[..., Any], carry: Any, take: Callable[[Any], Any], *rest: Any
 ) -> tuple[Traced, list[Any]]:
-    """Record a loop's body until the carried types settle.
+    """Record a loop's body until the carried types reach a fixed point.
 
     The result includes the initial leaves. `take` picks the carried part of what the body returns.
     An initial Python number takes the dtype that the body gives it.
@@ -98,7 +98,7 @@ def trace_body(
 def _carried(
     name: str, traced: Traced, tree: pytree.Structure, take: Callable[[Any], Any]
 ) -> tuple[list[Type], list[bool]]:
-    """The types and weakness of what the body carries on."""
+    """The types and weak types that the body carries on."""
     numbered = pytree.unflatten(traced.out_tree, range(traced.out_tree.num_leaves))
     carried = take(numbered)
     places, found = pytree.flatten(carried)
@@ -113,10 +113,7 @@ def _carried(
 
 
 def _settle(leaves: Sequence[Any], after: Sequence[Type], weak: Sequence[bool]) -> Any:
-    """Initial leaves that came from Python numbers, in the body's dtype.
-
-    It is None if all fit.
-    """
+    """Weakly typed initial leaves in the body's dtype, or None if all fit."""
     changed = False
     settled = []
     for leaf, now, is_result_weak in zip(leaves, after, weak, strict=True):
@@ -148,10 +145,7 @@ def _check_carry(name: str, path: str, before: Type, after: Type, is_weak: bool)
 
 
 def constants_first(traced: Traced, types: Sequence[Type]) -> Graph:
-    """The graph with its captures before the other parameters.
-
-    Its results are of the given types.
-    """
+    """The graph with its captures before other parameters, and results of given types."""
     graph, count = traced.graph, traced.n_args
     if not traced.captures and tuple(types) == graph.result_types:
         return graph

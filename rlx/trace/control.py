@@ -81,7 +81,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
 
 
 def _run(branch: Callable[..., Any], operands: Sequence[Any]) -> Any:
-    """Call a branch at once; as a recorded one it may assign to what it makes only."""
+    """Call a branch at once, with the restrictions on assignments of a traced one."""
     owner = f"the caller has it too: it is an operand of {function_name(branch)}"
 
     def lent(x: Any) -> Any:
@@ -139,7 +139,7 @@ def _branch(
 
 
 def _meeting_types(name: str, traced: Sequence[Traced]) -> list[Type]:
-    """The type of each result.
+    """The common type of each result of branches.
 
     Results of Python numbers take the dtype of other branches.
     """
@@ -172,7 +172,7 @@ def while_loop(
 ) -> Any:
     """Call `carry = body_fun(carry)` while `cond_fun(carry)` holds.
 
-    It gives the last carry. Forward mode works; reverse mode needs `max_steps`, an upper bound of
+    Returns the final carry. Forward mode works; reverse mode needs `max_steps`, an upper bound of
     the number of steps.
     """
     check_function(cond_fun, "while_loop: cond_fun")
@@ -210,7 +210,7 @@ def _check_test(test: Traced) -> None:
 def _bounded_loop(
     cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init: Any, max_steps: int
 ) -> Any:
-    """At most `max_steps` steps as a scan, so that reverse mode works."""
+    """Run at most `max_steps` steps as a scan, so that reverse mode works."""
 
     def one(carry: Any) -> Any:
         # the body may assign to what it carries
@@ -227,7 +227,7 @@ def _bounded_loop(
 def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init: Any) -> Any:
     """Call `carry = body_fun(i, carry)` for i from `lower` below `upper`.
 
-    It gives the last carry. With Python bounds reverse mode works.
+    Returns the final carry. With Python bounds reverse mode works.
     """
     check_function(body_fun, "fori_loop: body_fun")
     first, last = as_operand(lower), as_operand(upper)

@@ -1,7 +1,6 @@
-"""Arrays of other libraries, read where they lie, and arrays of rlx for them.
+"""DLPack: arrays shared with other libraries without copies.
 
-They are met through DLPack: an object's `__dlpack__` gives a capsule that tells where its memory is
-and keeps it alive.
+An object's `__dlpack__` gives a capsule that tells where its memory is and keeps it alive.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ def given(data: np.ndarray, **options: Any) -> Any:
 
 
 def shared(x: Any, copy: bool | None = None) -> np.ndarray:
-    """A NumPy array over the memory of an object that speaks DLPack."""
+    """A NumPy array over the memory of an object that supports DLPack."""
     _check_speaks(x)
     _check_place(x)
     try:

@@ -1,7 +1,4 @@
-"""Turn what users write into NumPy arrays that rlx knows.
-
-They write numbers, lists and foreign arrays.
-"""
+"""Convert numbers, lists and foreign arrays to NumPy arrays of rlx's dtypes."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from .pytree import too_deep
 
 
 def no_memory(what: str, error: MemoryError) -> DeviceMemoryError:
-    """The error for memory that the host has not."""
+    """The error that the host is out of memory."""
     return DeviceMemoryError(
         f"{what}: {str(error) or 'out of memory'}",
         fix="use smaller arrays, or rlx.jit, which does not keep what it can compute again",
@@ -124,10 +121,7 @@ def _check_range(found: np.ndarray, wanted: np.dtype) -> None:
 
 
 def check_supported(dtype: np.dtype, x: Any = None) -> None:
-    """Raise a `DtypeError` unless rlx has the dtype.
-
-    It refuses masks too, which NumPy would drop.
-    """
+    """Raise a `DtypeError` unless rlx has the dtype; masked arrays are refused, too."""
     # asking NumPy for its masked arrays imports them, for longer than a small function compiles
     masked = sys.modules.get("numpy.ma")
     if masked is not None and isinstance(x, masked.MaskedArray):
@@ -157,7 +151,7 @@ def _no_number(dtype: np.dtype, x: Any) -> str:
 
 
 def default_of(x: bool | int | float | complex) -> np.dtype:
-    """The dtype a Python number takes when nothing else decides."""
+    """The default dtype of a Python number."""
     kind = type(x)  # most are of these classes themselves
     return as_dtype(
         kind if kind in PYTHON_SCALARS else next(k for k in PYTHON_SCALARS if isinstance(x, k))

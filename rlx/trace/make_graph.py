@@ -1,4 +1,4 @@
-"""Record a Python function as a graph.
+"""Tracing of Python functions to graphs.
 
 Enters: a function on pytrees and examples of its arguments. Leaves: `Traced`, a graph whose
 parameters are the leaves of the arguments, then what the function used from outside.
@@ -108,7 +108,7 @@ def trace(
 
 
 def make_graph(fn: Callable[..., Any]) -> Callable[..., Graph]:
-    """Give a function that records `fn` for arrays or `spec`s and returns the graph.
+    """Give a function that traces `fn` for arrays or `spec`s and returns the graph.
 
     >>> make_graph(lambda x: x * 2.0)(spec((3,), "float32")).result_types
     (Type(dtype=dtype('float32'), shape=(3,)),)
@@ -127,7 +127,7 @@ def make_graph(fn: Callable[..., Any]) -> Callable[..., Graph]:
 def make_jaxpr(
     fun: Callable[..., Any], static_argnums: int | Sequence[int] = (), *, return_shape: bool = False
 ) -> Callable[..., Any]:
-    """Give a function that records `fun` and returns the graph, under JAX's name.
+    """Give a function that traces `fun` and returns the graph, under JAX's name.
 
     Arguments at the places `static_argnums` reach `fun` as they are. With `return_shape` the graph
     comes with the types of the results, in the structure that `fun` gives them.
@@ -165,9 +165,9 @@ def typeof(x: Any) -> Type:
 
 
 def eval_shape(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """The types of what a function gives for arrays or specs, without computing it.
+    """The shapes and dtypes of a function's results, without computing them.
 
-    Each leaf of the result has a `shape` and a `dtype`.
+    Arguments are arrays or specs. Each leaf of the result has a `shape` and a `dtype`.
 
     >>> print(eval_shape(lambda x: x.sum(), spec((2, 3))))
     f32[]
@@ -177,7 +177,7 @@ def eval_shape(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def spec(shape: Any, dtype: Any = "float32") -> Type:
-    """Describe an array without having it; a name among the sizes is a symbolic size.
+    """Describe an array by shape and dtype; a name as a size makes it symbolic.
 
     >>> print(spec(("batch", 3)))
     f32[batch, 3]
@@ -187,7 +187,7 @@ def spec(shape: Any, dtype: Any = "float32") -> Type:
 
 
 def to_values(tree: Any) -> tuple[list[Value], pytree.Structure]:
-    """Give the values of the open graph that stand for the leaves of a tree."""
+    """The values of the open graph for the leaves of a tree."""
     leaves, structure = pytree.flatten(tree)
     return [to_value(as_operand(x)) for x in leaves], structure
 
@@ -202,7 +202,7 @@ def from_values(values: Sequence[Any], weak: Sequence[bool] | None = None) -> li
 
 
 def titled(transform: str, fn: Any) -> str:
-    """The name of what a transform makes of a function, as `grad(loss)`.
+    """The name of a transformed function, as `grad(loss)`.
 
     >>> titled("grad", titled)
     'grad(titled)'
@@ -218,7 +218,7 @@ def function_name(fn: Any) -> str:
 
 
 def nested_too_deeply(name: str) -> StructureError:
-    """The error for functions whose recording goes deeper than Python does."""
+    """The error for functions nested beyond Python's recursion limit."""
     return StructureError(
         f"{name}: functions call each other more deeply than Python's limit, "
         f"{sys.getrecursionlimit()} calls",

@@ -1,4 +1,4 @@
-"""Names of the batches around the function being traced, and of parts of it."""
+"""Named batch axes, and named scopes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _axes: ContextVar[dict[str, Size] | None] = ContextVar("named_axes", default=Non
 
 @contextmanager
 def named_axis(name: Any, size: Size) -> Iterator[None]:
-    """Name a batch of a size for the block; None names nothing."""
+    """Name a batch axis of a size for the block; None names nothing."""
     if name is None:
         yield
         return
@@ -34,9 +34,9 @@ _asked: ContextVar[list[Any] | None] = ContextVar("asked", default=None)
 
 @contextmanager
 def asked_axes() -> Iterator[list[Any]]:
-    """Collect the names of batches around the block that are asked for in it.
+    """Collect the names of batch axes that are used in the block.
 
-    What is recorded there holds for these batches only.
+    What is recorded in the block holds for these axes only.
     """
     around = _axes.get() or {}
     names: list[Any] = []
@@ -70,9 +70,9 @@ def size_of_axis(name: Any) -> Size:
 
 
 def named_scope(name: str) -> Any:
-    """Name what is recorded in a block; names of blocks in blocks are joined by `/`.
+    """Name the nodes recorded in a block; names of nested blocks are joined by `/`.
 
-    What it gives is for `with`, or a decorator of functions.
+    The result is a context manager, and a decorator of functions.
 
     >>> import rlx
     >>> @rlx.jit

@@ -55,7 +55,7 @@ def _compress(self: Any, condition: Any, axis: int | None = None, **keywords: An
 
 
 def _spread_arguments(args: tuple[Any, ...]) -> Any:
-    """`x.reshape(2, 3)` and `x.reshape((2, 3))` mean the same."""
+    """Accept `x.reshape(2, 3)` as well as `x.reshape((2, 3))`."""
     return args[0] if len(args) == 1 else args
 
 
@@ -302,7 +302,7 @@ def _binary(name: str, x: Any, y: Any) -> Any:
 
 
 def _in_place(name: str, x: Any, y: Any) -> Any:
-    """`x += y`: what the name x stands for from now on, of the dtype and shape of x."""
+    """Make the method for `x += y`, with a result of the dtype and shape of x."""
     if not isinstance(y, _OPERANDS):
         return NotImplemented
     return FUNCTIONS["in_place"](name, x, y)

@@ -1,4 +1,4 @@
-"""Where an operation runs.
+"""Placement: the device on which an operation runs.
 
 It runs where its arrays lie, or on the device that a function in it was compiled for; if neither
 says, on the default device. Two devices are an error.
@@ -18,7 +18,7 @@ from .array import Array, default_memory, find_memory
 
 
 def home(name: str, operands: Sequence[Any], placed: Sequence[Placed] = ()) -> Memory | None:
-    """The memory in which the results of an operation lie, None for the host's."""
+    """The memory for the results of an operation; None is the host's."""
     memory = common_device(name, operands, placed)
     return default_memory() if memory is None and not placed else memory
 
@@ -26,7 +26,7 @@ def home(name: str, operands: Sequence[Any], placed: Sequence[Placed] = ()) -> M
 def common_device(
     name: str, operands: Sequence[Any], placed: Sequence[Placed] = ()
 ) -> Memory | None:
-    """The memory in which arrays lie, None for the host's.
+    """The common memory of arrays; None is the host's.
 
     What lies on the host, arrays and numbers, goes where the others are; two devices are an error,
     and so is one on which a function among `placed` does not run.

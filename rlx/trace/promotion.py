@@ -1,4 +1,4 @@
-"""Implicit promotion and broadcasting: what ops of the IR refuse and users expect.
+"""Type promotion and broadcasting, which ops of the IR leave to their callers.
 
 Python numbers are weak: they take the dtype of the arrays they meet, unless their kind (bool,
 integer, float, complex) is higher; then the default dtype of that kind decides.
@@ -37,7 +37,7 @@ FLOAT = DTYPES["float32"]
 
 
 def result_dtype(*operands: Any, inexact: bool = False) -> np.dtype:
-    """The dtype in which operands meet.
+    """The dtype that operands promote to.
 
     `inexact` turns integers and bools into float32.
     """
@@ -60,7 +60,7 @@ def _kind(dtype: np.dtype) -> int:
 
 
 def promote_operands(*operands: Any, inexact: bool = False) -> list[Any]:
-    """Convert operands to the dtype in which they meet.
+    """Convert operands to the dtype that they promote to.
 
     Python numbers stay as they are.
     """
@@ -80,17 +80,14 @@ def broadcast_operands(name: str, *operands: Any) -> list[Any]:
 
 
 def pointwise(op: Op | str, *operands: Any, name: str = "", inexact: bool = False) -> Any:
-    """Apply a pointwise op to operands of any dtypes and shapes that fit together."""
+    """Apply a pointwise op after promotion and broadcasting."""
     given = [as_operand(x) for x in operands]
     dtype = result_dtype(*given, inexact=inexact)
     return _apply_fitted(op, name, [dtype] * len(given), given)
 
 
 def pointwise_at(op: Op | str, dtype: np.dtype, *operands: Any, name: str = "") -> Any:
-    """Apply a pointwise op to operands of one dtype and one shape.
-
-    They are converted and broadcast to these.
-    """
+    """Apply a pointwise op to operands converted and broadcast to a dtype and shape."""
     given = [as_operand(x) for x in operands]
     return _apply_fitted(op, name, [dtype] * len(given), given)
 
@@ -195,7 +192,7 @@ def result_type(*operands: Any) -> np.dtype:
 
 
 def promote_mixed(items: Sequence[Any]) -> np.dtype:
-    """The meeting dtype of dtypes and operands together."""
+    """The dtype that dtypes and operands promote to together."""
     stand_ins = [np.zeros((), x) if isinstance(x, np.dtype) else x for x in items]
     return result_dtype(*stand_ins)
 
@@ -248,10 +245,7 @@ def _as_operand_or_dtype(x: Any) -> Any:
 
 
 def check_fits(name: str, x: Any, dtype: np.dtype) -> None:
-    """Raise unless an operand can become `dtype` without losing its kind.
-
-    A float would lose it in becoming an integer.
-    """
+    """Raise an error unless an operand fits `dtype` by kind: no float fits an integer."""
     given = operand_type(as_operand(x)).dtype
     if _kind(given) > _kind(dtype):
         raise DtypeError(
@@ -262,9 +256,7 @@ def check_fits(name: str, x: Any, dtype: np.dtype) -> None:
 
 
 def can_cast(given: np.dtype, wanted: np.dtype) -> bool:
-    """Whether NumPy casts values of a dtype to another of the same kind.
-
-    They change at most in precision or range.
+    """Whether a cast keeps the kind of dtype: only precision or range may change.
 
     >>> can_cast(DTYPES["float64"], DTYPES["float32"]), can_cast(DTYPES["int8"], DTYPES["uint8"])
     (True, False)
@@ -285,9 +277,9 @@ def no_cast(name: str, given: np.dtype, wanted: np.dtype) -> DtypeError:
 
 
 def rounded_once(compute: Callable[..., Any], *operands: Any) -> Any:
-    """The result of `compute`, of operands in float32 if they are half-size floats.
+    """Compute with half-size floats in float32, and round the result once.
 
-    Then the result is rounded to the dtype in which they meet.
+    The result has the dtype that the operands promote to.
 
     >>> rounded_once(lambda x: x * 3 / 3, np.float16(1.001)).dtype
     dtype('float16')

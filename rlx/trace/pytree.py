@@ -46,7 +46,7 @@ def flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], Structure]:
 
 
 def _sure(is_leaf: Any) -> Callable[[Any], bool]:
-    """`is_leaf`, with an error for an answer other than true or false."""
+    """Check that `is_leaf` answers true or false."""
     if not callable(is_leaf):
         raise ArgumentError(
             f"is_leaf is of type {type(is_leaf).__name__}, not a function",
@@ -70,9 +70,9 @@ _plain_leaves: set[type] = {bool, int, float, complex, np.ndarray}
 
 
 def set_adopter(adopt: Callable[[Any], bool]) -> None:
-    """Let a function look at leaves of unknown classes.
+    """Set the function that may register unknown classes of leaves.
 
-    It registers the class if that is a container to another library, and tells whether it did.
+    It registers a class that is a container to another library, and tells whether it did.
     """
     global _adopt
     _adopt = adopt
@@ -98,7 +98,7 @@ def _is_adopted(cls: type, leaf: Any) -> bool:
 
 
 def too_deep() -> StructureError:
-    """The error for containers without an end."""
+    """The error for containers that are nested without end."""
     return StructureError(
         "the containers are nested too deeply, or one holds itself",
         fix="pass flatter containers: arrays in a few levels of lists, tuples and dicts",
@@ -270,7 +270,7 @@ def transpose(
 
 
 def check_structure(what: str, spec: Any) -> None:
-    """Raise unless it is the structure of a tree."""
+    """Raise an error unless it is the structure of a tree."""
     if not isinstance(spec, Structure):
         raise ArgumentError(
             f"{what} is of type {type(spec).__name__}, not the structure of a tree",
@@ -315,7 +315,7 @@ def flatten_like(
 def difference(
     first: Structure, second: Structure, path: str = "", sides: tuple[str, str] = SIDES
 ) -> str:
-    """Say where two structures part; empty if they are the same.
+    """Describe the first difference of two structures; empty if they are equal.
 
     Example: `["w"] has 'a', 'b' in the primals, 'a', 'c' in the tangents`.
     """
@@ -397,7 +397,7 @@ def register_class(
     unflatten: Callable[[Any, Sequence[Any]], Any],
     fields: Fields | None = None,
 ) -> type:
-    """Make a class a container, as a list or a dict is.
+    """Register a class as a container, as a list or a dict is.
 
     `flatten(x) -> (children, fixed)` and `unflatten(fixed, children)` tell how. A third item from
     `flatten` gives the children's attribute names, or their keys, for paths. `fixed` must be
@@ -426,10 +426,10 @@ def register_class(
 
 
 def register_attributes(cls: type, names: tuple[str, ...], static: tuple[str, ...] = ()) -> None:
-    """Make a class a container of some attributes.
+    """Register a class as a container of some attributes.
 
-    Those of `static` belong to the structure. What is put together again does not go through
-    `__init__`: leaves may be placeholders.
+    Those of `static` belong to the structure. Unflattening does not call `__init__`: leaves may be
+    placeholders.
     """
 
     def flatten(x: Any) -> tuple[tuple, tuple, tuple]:

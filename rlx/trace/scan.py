@@ -139,10 +139,7 @@ def _stack(ys: Sequence[Any]) -> Any:
 
 @boundary
 def map(f: Callable[[Any], Any], xs: Any) -> Any:
-    """Call `f` on each element along axis 0, one after another.
-
-    What it returns is stacked.
-    """
+    """Call `f` on each element along axis 0, one after another, and stack results."""
 
     check_function(f, "map: the function")
 
@@ -157,9 +154,9 @@ def map(f: Callable[[Any], Any], xs: Any) -> Any:
 def associative_scan(
     fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0
 ) -> Any:
-    """All running combinations along an axis, by an associative function.
+    """Prefix scan along an axis by an associative function, in log2(n) rounds.
 
-    It takes log2(n) rounds. `fn(a, b)` combines trees of arrays, elementwise along the axis.
+    `fn(a, b)` combines trees of arrays, elementwise along the axis.
     """
     check_function(fn, "associative_scan: the function")
     leaves, tree = pytree.flatten(elems)
@@ -200,7 +197,7 @@ def _as_before(y: Any, wanted: Type) -> Any:
 
 
 def _associative(combine: Callable[..., list[Any]], elems: Sequence[Any], axis: int) -> list[Any]:
-    """Combine neighbours, scan the half as long row, fill in the even places."""
+    """Combine neighbours, scan the half as long row, and fill in the even places."""
     count = elems[0].shape[axis]
     if count < 2:
         return list(elems)

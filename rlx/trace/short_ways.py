@@ -1,4 +1,4 @@
-"""Short ways: what calls on known arrays leave for those that come later.
+"""Caches of fast paths for calls on known arrays.
 
 They are taken only while nothing looks at single operations: no `debug_nans` or `debug_infs`, no
 `disable_jit`, no other device by default.
@@ -21,7 +21,7 @@ Code = Callable[..., Any]  # of known arrays; gives something else than an `Arra
 
 
 class Kinds(Generic[Kind]):
-    """What is known of kinds of calls; those that came first are forgotten first.
+    """A cache by kind of call, first in, first out.
 
     Each step is one operation on a dict, so threads need no lock.
     """
@@ -34,7 +34,7 @@ class Kinds(Generic[Kind]):
         _all.append(self)
 
     def keep(self, key: Any, kind: Kind) -> Kind:
-        """Remember a kind, unless another thread has; gives what is remembered."""
+        """Add an entry unless another thread has, and give the entry."""
         if len(self._known) >= self._most:
             for old in list(self._known)[: self._most // 2]:
                 self._known.pop(old, None)
@@ -47,7 +47,7 @@ class Kinds(Generic[Kind]):
         return iter(list(self._known.values()))
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all entries."""
         self.latest = None
         self._known.clear()
 
@@ -60,7 +60,7 @@ exact_code = _no_code
 
 
 def set_exact_code(make: Callable[[Callable[..., Any], tuple[Any, ...]], Code | None]) -> None:
-    """Say what compiles a function of numbers to code that gives NumPy's bits.
+    """Set the compiler of functions of numbers, whose code gives NumPy's bits.
 
     The code takes the arrays among the arguments.
     """
@@ -76,7 +76,7 @@ ufunc_code = _no_loop
 
 
 def set_ufunc_code(make: Callable[[np.ufunc, np.dtype, int], Code | None]) -> None:
-    """Say what gives code for a ufunc on arrays of a dtype and of few elements.
+    """Set the source of code for ufuncs on small arrays.
 
     The code gives NumPy's bits.
     """
@@ -89,7 +89,7 @@ is_open = True  # whether short ways may be taken
 
 
 def forget() -> None:
-    """Forget all calls that came before."""
+    """Clear the caches."""
     for kinds in list(_all):
         kinds.clear()
 

@@ -1,4 +1,4 @@
-"""`TracedTensor`: the stand-in for an array while a function is being recorded."""
+"""Traced tensors, the stand-ins for arrays while a function is traced."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _state = _State()
 
 @contextmanager
 def knowing(arrays: Mapping[Value, np.ndarray | Array]) -> Iterator[None]:
-    """While the block runs, these parameters stand for these arrays."""
+    """Let parameters stand for known arrays in a block."""
     _state.known.update(arrays)
     _state.depth += 1
     try:
@@ -113,7 +113,7 @@ def _computed(value: Value, arrays: Sequence[Known]) -> dict[Value, Known]:
 
 @final
 class TracedTensor(Operators):
-    """A value of the graph under construction, with the habits of an array.
+    """A value of the graph under construction that behaves as an array.
 
     `weak` marks a value that came from Python numbers: it takes the dtype of what it meets.
     """
@@ -240,7 +240,7 @@ class TracedTensor(Operators):
         return known
 
     def no_value(self, action: str, fix: str | None = None) -> ConcretizationError:
-        """The error of an action that needs numbers."""
+        """The error for an action that needs the numbers of a traced tensor."""
         name = self.value.graph.name
         return ConcretizationError(
             f"{action}() needs the numbers of a tensor, which it has not while `{name}` is traced",
@@ -281,10 +281,7 @@ _FIXES = {
 
 
 def leaked(tensor: TracedTensor) -> LeakedTracerError:
-    """The error for a tensor used after its trace.
-
-    It names the line that made the tensor, and what holds it.
-    """
+    """The error for a leaked tensor: the line that made it, and what holds it."""
     error = builder.leaked(tensor.value)
     holder = holder_of(tensor)
     if holder:

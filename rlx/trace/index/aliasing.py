@@ -1,4 +1,4 @@
-"""What an assignment would change besides: who else has or sees an array.
+"""Alias analysis for assignments: who else has an array or a view of it.
 
 rlx values have no views: `x[1:]` is an array of its own. NumPy would change one with the other,
 so what assignment could not do as NumPy does is an error. Arrays carry `Ties` for that; most have
@@ -169,7 +169,7 @@ class Ties:
 
 
 class Outdated:
-    """Stands for elements that NumPy would have changed; every use raises."""
+    """A stand-in for elements that NumPy would have changed; every use raises."""
 
     __slots__ = ("_what", "_where")
 
@@ -187,7 +187,7 @@ class Outdated:
 
 @contextmanager
 def tracing() -> Iterator[None]:
-    """Note which arrays are made in the block: a trace may assign to these only.
+    """Note which arrays a trace makes in the block, for it may assign to these only.
 
     A branch that runs at once counts as a trace.
     """
@@ -218,9 +218,9 @@ def new_ties() -> Ties | None:
 
 
 def make_here(results: Any) -> Any:
-    """Note that compiled code made an array or a tuple of them; gives them.
+    """Note that compiled code, which skips `__init__`, made these arrays.
 
-    It makes arrays without `__init__`. To be called where `open_traces` is not 0.
+    To be called if `open_traces` is not 0. Gives the arrays back.
     """
     for array in results if isinstance(results, tuple) else (results,):
         array._ties = new_ties()
@@ -329,7 +329,7 @@ def _parts_of(x: Any) -> Parts:
 
 
 def check_free(x: Any, action: str) -> None:
-    """Raise an `ImmutableError` if somebody else would see, or miss, an assignment."""
+    """Raise an error if an alias would show, or miss, an assignment."""
     ties = ties_of(x)
     if ties is None:
         return

@@ -1,4 +1,4 @@
-"""What stands between the brackets: items, one for each axis they cover."""
+"""Items of an index, as written between the brackets."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _as_compiled = ContextVar("as_compiled", default=False)
 
 @contextmanager
 def as_compiled() -> Iterator[None]:
-    """Look at indices in a block where compiled functions do, so by default nowhere."""
+    """Check indices in a block as compiled functions do, so not by default."""
     token = _as_compiled.set(True)
     try:
         yield
@@ -44,7 +44,7 @@ def as_compiled() -> Iterator[None]:
 
 
 def are_checked() -> bool:
-    """Whether known index arrays are looked at here."""
+    """Whether known index arrays are checked for bounds."""
     if config.checks is not None:
         return config.checks
     if _as_compiled.get():
@@ -55,7 +55,7 @@ def are_checked() -> bool:
 
 
 def check_places(places: Any, size: Size, axis: int) -> None:
-    """Raise a `BoundsError` where traced places lie outside of an axis.
+    """Raise a `BoundsError` if traced places lie outside of an axis.
 
     It is raised now or when the program runs, or not at all: see above.
     """
@@ -236,9 +236,9 @@ def is_array_index(item: Any) -> bool:
 
 
 def with_flags(x: Any, index: Any) -> tuple[Any, Any]:
-    """An array and an index without booleans that are no arrays, which name the same.
+    """Replace Python booleans in an index by new axes of the array.
 
-    Such a boolean is an axis that is added and read at 0 if it is true, else nowhere.
+    Such an axis is read at 0 if the boolean is true, else nowhere.
     """
     items = index if isinstance(index, tuple) else (index,)
     if all(type(item) in _PLAIN for item in items) or not any(map(_is_flag, items)):

@@ -1,4 +1,4 @@
-"""Masks that are not known while tracing: an update chooses among elements.
+"""Updates by masks that are not known while tracing, as a choice of elements.
 
 `x[mask] *= 2` is an update, too: what Python reads, changes and writes back is a `Chosen`.
 """
@@ -150,7 +150,7 @@ class Chosen(Operators):
 
     @property
     def type(self) -> Type:
-        """There is none: raises."""
+        """Raise an error, since the number of elements is not known."""
         raise self.error
 
     def _refuse(self, *given: Any) -> Any:

@@ -1,4 +1,4 @@
-"""`x.at[index]`: a new array with changed elements; assignments, `x[i] = v`."""
+"""Functional updates, `x.at[index]`, and assignments, `x[i] = v`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WRITE_MODES = {"clip": "clip", "fill": "drop", "drop": "drop", "promise_in_bound
 
 
 class At:
-    """What `x.at` gives: index it to get a `Place`."""
+    """The object `x.at`, which is indexed to get a `Place`."""
 
     __slots__ = ("_array",)
 
@@ -52,7 +52,7 @@ class At:
 
 
 class Place:
-    """Elements of an array that a method reads or changes in a new array.
+    """Elements of an array, to read, or to update in a new array.
 
     Each method takes `mode`: what happens at indices outside of the array. "drop" leaves such
     updates out, "clip" moves them to the nearest element, "promise_in_bounds" says there are none:
@@ -77,7 +77,7 @@ class Place:
         indices_are_sorted: bool = False,
         wrap_negative_indices: bool = True,
     ) -> Any:
-        """The elements; with mode "fill" NaN or `fill_value` outside of the array."""
+        """Read elements; mode "fill" gives NaN or `fill_value` outside of the array."""
         x, index = with_flags(self._array, self._index)
         plan = read_index(
             index,
@@ -94,7 +94,7 @@ class Place:
         return FUNCTIONS["where"](is_inside, found, convert(fill_value, x.dtype))
 
     def set(self, values: Any, **options: Any) -> Any:
-        """Put values there."""
+        """Replace elements by values."""
         made = None if options else changed(self._name, self._array, self._index, values)
         return (
             made
@@ -103,21 +103,21 @@ class Place:
         )
 
     def add(self, values: Any, **options: Any) -> Any:
-        """Add values; an index that is named twice gets both."""
+        """Add values; repeated indices accumulate."""
         return self._update("add", values, FUNCTIONS["add"], **options)
 
     def subtract(self, values: Any, **options: Any) -> Any:
-        """Subtract values; an index that is named twice loses both."""
+        """Subtract values; repeated indices accumulate."""
         return self.add(FUNCTIONS["negative"](values), **options)
 
     def multiply(self, values: Any, **options: Any) -> Any:
-        """Multiply by values; an index that is named twice is multiplied by both."""
+        """Multiply by values; repeated indices accumulate."""
         return self._update("mul", values, FUNCTIONS["multiply"], **options)
 
     mul = multiply
 
     def divide(self, values: Any, **options: Any) -> Any:
-        """Divide by values; an index that is named twice is divided by both."""
+        """Divide by values; repeated indices accumulate."""
         return FUNCTIONS["divide"](self._array, self._ones().multiply(values, **options))
 
     def power(self, values: Any, **options: Any) -> Any:
@@ -133,7 +133,7 @@ class Place:
         return self._update("max", values, FUNCTIONS["maximum"], **options)
 
     def apply(self, fn: Callable[[Any], Any], **options: Any) -> Any:
-        """Put `fn(elements)` there."""
+        """Replace elements by `fn(elements)`."""
         callable_of("at[...].apply: the function", fn)
         read = {None: None, "promise_in_bounds": "promise_in_bounds"}
         found = self.get(**{**options, "mode": read.get(options.get("mode"), "clip")})
@@ -372,7 +372,7 @@ def _become(x: Any, new: Any) -> None:
 
 
 def in_place(name: str, x: Operators, y: Any) -> Any:
-    """What the name x stands for after `x += y`."""
+    """The array that the name x refers to after `x += y`."""
 
     def change(x: Any, y: Any) -> Any:
         return like_before(name, x, FUNCTIONS[name](x, y))
@@ -381,7 +381,7 @@ def in_place(name: str, x: Operators, y: Any) -> Any:
 
 
 def like_before(name: str, x: Operators, result: Any) -> Any:
-    """The result of `x += v` in the dtype of x.
+    """Convert the result of `x += v` to the dtype of x.
 
     A result of a higher kind, or of another shape, is an error.
     """
