@@ -70,7 +70,6 @@ from .runtime import (
     device_get,
     device_put,
     devices,
-    distributed,
     doctor,
     precision,
     register_backend,
@@ -79,55 +78,10 @@ from .runtime import (
 )
 from .trace import pytree as tree
 from .trace.array import Array
-from .trace.callback import check, io_callback, pure_callback
-from .trace.control import cond, switch
 from .trace.make_graph import eval_shape, make_graph, make_jaxpr, spec, typeof
 from .trace.make_graph import spec as ShapeDtypeStruct
 from .trace.named import named_call, named_scope
-from .trace.scan import associative_scan, map
 from .trace.tensor import TracedTensor
-from .transforms import (
-    CustomOp,
-    CustomVJPPrimal,
-    Float0,
-    SymbolicZero,
-    ad_checkpoint,
-    checkpoint,
-    checkpoint_name,
-    checkpoint_policies,
-    clear_caches,
-    closure_convert,
-    custom_gradient,
-    custom_jvp,
-    custom_linear_solve,
-    custom_op,
-    custom_root,
-    custom_vjp,
-    disable_jit,
-    float0,
-    fori_loop,
-    fwd_and_bwd,
-    grad,
-    hessian,
-    hvp,
-    jacfwd,
-    jacrev,
-    jit,
-    jvp,
-    linear_transpose,
-    linearize,
-    no_recompile,
-    remat,
-    scan,
-    stop_gradient,
-    value_and_grad,
-    vjp,
-    vmap,
-    while_loop,
-    with_policy,
-)
-
-jacobian = jacrev
 
 __version__ = "0.1.0"
 
@@ -135,16 +89,39 @@ if TYPE_CHECKING:
     from . import flatten_util, image, interop, lax, nn, ops, optim, random, scipy, tree_util
     from .interop import Exported, Graph, export, from_jax, load_exported, to_jax, to_stablehlo
     from .interop.coreml import export_coreml
+    from .runtime import distributed
     from .runtime.supports import supports
     from .tools.costs import explain_device
     from .tools.measure import CacheBuster, Tick, time_ns
     from .tools.nan_check import nan_check
     from .tools.verify import verify
-    from .transforms import testing
+    from .trace.callback import check, io_callback, pure_callback
+    from .trace.control import cond, switch
+    from .trace.scan import associative_scan, map
+    from .transforms import ad_checkpoint, checkpoint_policies, testing
+    from .transforms.ad_checkpoint import checkpoint, checkpoint_name, remat
+    from .transforms.closures import closure_convert
+    from .transforms.custom import custom_jvp, custom_vjp, stop_gradient
+    from .transforms.custom_op import CustomOp, custom_op
+    from .transforms.forward import hessian, hvp, jacfwd, jacobian, jacrev, jvp
+    from .transforms.grad import grad, linear_transpose, linearize, value_and_grad, vjp
+    from .transforms.jit.disable import disable_jit
+    from .transforms.jit.jit import jit, with_policy
+    from .transforms.jit.signature import no_recompile
+    from .transforms.loops import fori_loop, scan, while_loop
+    from .transforms.repeated import clear_caches
+    from .transforms.reverse import custom_gradient, fwd_and_bwd
+    from .transforms.solve import custom_linear_solve, custom_root
+    from .transforms.vmap import vmap
+    from .transforms.zeros import CustomVJPPrimal, Float0, SymbolicZero, float0
 else:
     __getattr__, __dir__ = _door(
         __name__,
-        "flatten_util image interop lax nn ops optim random scipy tree_util".split(),
+        (
+            "flatten_util image interop lax nn ops optim random scipy tree_util "
+            "runtime.distributed transforms.ad_checkpoint transforms.checkpoint_policies "
+            "transforms.testing"
+        ).split(),
         {
             "interop": "Exported Graph export from_jax load_exported to_jax to_stablehlo".split(),
             "interop.coreml": ["export_coreml"],
@@ -153,7 +130,24 @@ else:
             "tools.measure": ["CacheBuster", "Tick", "time_ns"],
             "tools.nan_check": ["nan_check"],
             "tools.verify": ["verify"],
-            "transforms": ["testing"],
+            "transforms.ad_checkpoint": "checkpoint checkpoint_name remat".split(),
+            "transforms.closures": ["closure_convert"],
+            "transforms.custom": "custom_jvp custom_vjp stop_gradient".split(),
+            "transforms.custom_op": "CustomOp custom_op".split(),
+            "transforms.forward": "hessian hvp jacfwd jacobian jacrev jvp".split(),
+            "transforms.grad": "grad linear_transpose linearize value_and_grad vjp".split(),
+            "transforms.jit.disable": ["disable_jit"],
+            "transforms.jit.jit": "jit with_policy".split(),
+            "transforms.jit.signature": ["no_recompile"],
+            "transforms.loops": "fori_loop scan while_loop".split(),
+            "trace.callback": "check io_callback pure_callback".split(),
+            "trace.control": "cond switch".split(),
+            "trace.scan": "associative_scan map".split(),
+            "transforms.repeated": ["clear_caches"],
+            "transforms.reverse": "custom_gradient fwd_and_bwd".split(),
+            "transforms.solve": "custom_linear_solve custom_root".split(),
+            "transforms.vmap": ["vmap"],
+            "transforms.zeros": "CustomVJPPrimal Float0 SymbolicZero float0".split(),
         },
         errors.with_advice(
             "rlx",

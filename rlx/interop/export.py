@@ -52,7 +52,7 @@ from ..trace.make_graph import Traced, check_function, function_name, trace
 from ..trace.placement import check_unplaced, common_device
 from ..trace.promotion import convert
 from ..trace.tensor import TracedTensor
-from ..transforms import custom_jvp
+from ..transforms.custom import custom_jvp
 from ..transforms.run_graph import run_graph
 from .trees import FIX, LEAF, count_leaves, described, filled
 

@@ -53,23 +53,27 @@ def door(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """The `__getattr__` and `__dir__` of a package that loads modules when asked.
 
-    `modules` are attributes themselves; `names` has those that stand in a module of the package.
+    `modules` are attributes themselves, by the last word of their names; `names` has those that
+    stand in a module of the package.
     `otherwise` raises for every other name. Threads that ask at the same time wait for
     the one that loads, as they do at an `import`.
     """
     homes = {name: f"{package}.{module}" for module, listed in names.items() for name in listed}
+    paths = {module.rpartition(".")[2]: f"{package}.{module}" for module in modules}
     opened = vars(sys.modules[package])
 
     def __getattr__(name: str) -> Any:
-        if name in modules:
-            return importlib.import_module(f"{package}.{name}")  # which sets the attribute
-        if name not in homes:
+        if name in paths:
+            found = importlib.import_module(paths[name])
+        elif name in homes:
+            found = getattr(importlib.import_module(homes[name]), name)
+        else:
             return otherwise(name)
-        found = opened[name] = getattr(importlib.import_module(homes[name]), name)
+        opened[name] = found
         return found
 
     def __dir__() -> list[str]:
-        return sorted({*opened, *modules, *homes} - {"TYPE_CHECKING"})
+        return sorted({*opened, *paths, *homes} - {"TYPE_CHECKING"})
 
     # what `from package import *` gives; without it only what is loaded
     opened.setdefault("__all__", [name for name in __dir__() if not name.startswith("_")])

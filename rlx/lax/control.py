@@ -13,8 +13,11 @@ from ..trace.arguments import callable_of
 from ..trace.array_arguments import with_axes
 from ..trace.axes import integer
 from ..trace.scan import associative_scan
-from ..transforms import custom_linear_solve, custom_root, scan, stop_gradient, vmap
 from ..transforms import loops as repeated_loops
+from ..transforms.custom import stop_gradient
+from ..transforms.loops import scan
+from ..transforms.solve import custom_linear_solve, custom_root
+from ..transforms.vmap import vmap
 
 __all__ = [
     "associative_scan",

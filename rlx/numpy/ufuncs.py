@@ -20,7 +20,6 @@ from ..trace.axes import broadcast_shapes, one_axis
 from ..trace.make_graph import check_function, function_name
 from ..trace.promotion import broadcast_to
 from ..trace.scan import scan
-from ..transforms import vmap
 from . import arithmetic, elementwise, logic
 from .elementwise import Tensor, refuse_out
 from .indexing import check_copied, take
@@ -105,6 +104,8 @@ def _mapped(fn: Callable[..., Any], given: list[Any], owned: Sequence[Core]) -> 
                     fix="make the sizes equal",
                 )
         fronts.append(tuple(x.shape[:count]))
+    from ..transforms.vmap import vmap  # with all of jit, which sums and products do not need
+
     whole = broadcast_shapes("vectorize", *fronts)
     # the last axis of the broadcast shape is mapped innermost
     for i in range(len(whole)):
@@ -133,6 +134,8 @@ def apply_along_axis(
 
     The axes of its result stand where the axis was.
     """
+    from ..transforms.vmap import vmap  # with all of jit, which sums and products do not need
+
     check_function(func1d, "apply_along_axis: the function")
     arr = as_tensor(arr)
     place = one_axis("apply_along_axis", axis, arr.ndim)

@@ -6,7 +6,6 @@ when it is first needed.
 """
 
 from ..backends.backend import MISS
-from . import distributed
 from .cache import CacheStats, CompileCache
 from .compiled import CompiledGraph, Cost
 from .debug import debug, show
@@ -44,7 +43,6 @@ __all__ = [
     "device_get",
     "device_put",
     "devices",
-    "distributed",
     "doctor",
     "is_invariant",
     "precision",

@@ -14,7 +14,7 @@ from ..trace.arguments import callable_of, wrong
 from ..trace.array_arguments import scalar
 from ..trace.control import while_loop
 from ..trace.promotion import promote_operands
-from ..transforms import value_and_grad
+from ..transforms.grad import value_and_grad
 from .operands import Tensor
 
 __all__ = ["OptimizeResults", "minimize"]

@@ -16,7 +16,7 @@ from ..trace.apply import apply, as_tensor
 from ..trace.axes import integer
 from ..trace.promotion import broadcast_operands, promote_operands
 from ..trace.scan import scan
-from ..transforms import custom_jvp
+from ..transforms.custom import custom_jvp
 from ..transforms.jit.jit import jit
 from .operands import Tensor, floats
 

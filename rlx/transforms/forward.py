@@ -183,6 +183,9 @@ def jacrev(
     return wrapped(plain_call, "jacrev", fun, (argnums, has_aux, holomorphic, allow_int))
 
 
+jacobian = jacrev
+
+
 def hessian(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,

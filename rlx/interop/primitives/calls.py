@@ -17,7 +17,8 @@ from ...trace.array import Array
 from ...trace.callback import debug_callback, io_callback, pure_callback
 from ...trace.make_graph import spec
 from ...trace.tensor import TracedTensor
-from ...transforms import checkpoint, checkpoint_name, checkpoint_policies
+from ...transforms import checkpoint_policies
+from ...transforms.ad_checkpoint import checkpoint, checkpoint_name
 from ..replay import replay, rule
 
 CALLED = ("jaxpr", "call_jaxpr", "fun_jaxpr", "call", "callee")  # what calls call it

@@ -16,7 +16,8 @@ from jax.interpreters import ad
 from ... import numpy as rnp
 from ...ir.errors import UnknownPrimitive
 from ...trace.apply import as_tensor
-from ...transforms import SymbolicZero, custom_jvp, custom_vjp
+from ...transforms.custom import custom_jvp, custom_vjp
+from ...transforms.zeros import SymbolicZero
 from ..jaxprs import moves, record, spec_of
 from ..replay import OTHERS, replay, rule
 

@@ -11,7 +11,9 @@ from jax.extend.core import ClosedJaxpr
 from ... import lax
 from ...ir.errors import UnknownPrimitive
 from ...trace.apply import apply, as_tensor
-from ...transforms import jvp, vjp, vmap
+from ...transforms.forward import jvp
+from ...transforms.grad import vjp
+from ...transforms.vmap import vmap
 from ..replay import replay, rule, same
 
 # -- along axes ---------------------------------------------------------------------------------

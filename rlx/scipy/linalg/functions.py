@@ -21,7 +21,8 @@ from ...trace.array_arguments import known_real, with_axes
 from ...trace.control import cond
 from ...trace.promotion import promote_operands
 from ...trace.scan import scan
-from ...transforms import custom_jvp, jvp
+from ...transforms.custom import custom_jvp
+from ...transforms.forward import jvp
 from .factors import solve_triangular
 
 # Padé's approximant of exp: the coefficients of the numerator, and the greatest norm for which it

@@ -18,7 +18,8 @@ from ...trace.array_arguments import scalar
 from ...trace.control import while_loop
 from ...trace.promotion import convert, result_dtype
 from ...trace.scan import scan
-from ...transforms import custom_linear_solve, stop_gradient
+from ...transforms.custom import stop_gradient
+from ...transforms.solve import custom_linear_solve
 
 Map = Callable[[Any], Any]
 

@@ -304,7 +304,7 @@ class Walk:
                     continue
                 self.visit(value)
                 if isinstance(value, types.ModuleType) and attributes[:1]:
-                    self.visit(vars(value).get(attributes[0]))
+                    self.visit(_attribute(value, attributes[0]))
         self.visit_all((fn.__defaults__, fn.__kwdefaults__, len(cells)))
         self.visit_all(cell.cell_contents for cell in cells)
         self.visit(fn.__dict__)
@@ -431,6 +431,11 @@ def _is_known(module: str) -> bool:
     if root in LIBRARIES or root == "typing_extensions":
         return True
     return _standard_library() in Path(origin).parents
+
+
+def _attribute(module: types.ModuleType, name: str) -> Any:
+    """What stands in a module under a name, which those of ours may have to load."""
+    return getattr(module, name, None) if _is_ours(module) else vars(module).get(name)
 
 
 def _shown(module: types.ModuleType) -> set[str]:
