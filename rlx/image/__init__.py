@@ -113,6 +113,8 @@ def resize(
     if kind is ResizeMethod.NEAREST:
         return _nearest(image, sizes, axes)
     result = image if is_inexact(image.dtype) else image.astype("float32")
+    if 0 in sizes:
+        return rnp.zeros(sizes, result.dtype)
     if any(image.shape[i] == 0 for i in axes):
         raise ShapeError(
             f"resize: {image.type} has no elements to make others of",

@@ -29,7 +29,8 @@ class Mesh:
         *,
         device: str = "xla",
     ) -> None:
-        shape = (shape,) if isinstance(shape, int) else _several("shape", shape, int)
+        shape = [shape] if isinstance(shape, int) else shape
+        shape = _several("shape", shape, int)
         names = (axis_names,) if isinstance(axis_names, str) else axis_names
         names = _several("axis_names", names, str)
         if len(shape) != len(names) or len(set(names)) < len(names) or any(n < 1 for n in shape):
@@ -55,7 +56,7 @@ class Mesh:
 def _several(what: str, given: Any, kind: type) -> tuple[Any, ...]:
     """The items of an argument, all of one kind."""
     items = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else None
-    if items is not None and all(isinstance(x, kind) for x in items):
+    if items is not None and all(isinstance(x, kind) and not isinstance(x, bool) for x in items):
         return items
     raise ArgumentError(
         f"Mesh: {what} is {given!r}",

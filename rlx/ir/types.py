@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from .dims import Dim, Symbol
-from .errors import DtypeError, ShapeError
+from .errors import ArgumentError, DtypeError, ShapeError
 from .record import record
 
 SHORT = {
@@ -173,6 +173,8 @@ def promote(*dtypes: np.dtype) -> np.dtype:
     >>> promote(np.dtype("int32"), np.dtype("float16"))
     dtype('float16')
     """
+    if not dtypes:
+        raise ArgumentError("there are no dtypes to find one for", fix="give one or more")
     kind = max(map(_kind, dtypes))
     same = {d for d in dtypes if _kind(d) == kind}
     if kind == 3:
@@ -215,6 +217,7 @@ def _promote_integers(dtypes: set[np.dtype]) -> np.dtype:
 
 
 MOST_ELEMENTS = 1 << 47  # what addresses of 48 bits could reach
+MOST_STEPS = 1 << 58  # elements that strides of 64 bits reach, also where there are none
 
 
 def check_size(shape: tuple[Size, ...]) -> tuple[Size, ...]:
@@ -224,6 +227,10 @@ def check_size(shape: tuple[Size, ...]) -> tuple[Size, ...]:
         raise ShapeError(
             f"the shape {shape} has {count:.1e} elements, too many for any memory",
             fix="use smaller sizes",
+        )
+    if not count and math.prod(n for n in shape if isinstance(n, int) and n) > MOST_STEPS:
+        raise ShapeError(
+            f"the shape {shape} has a size too large to count", fix="use smaller sizes"
         )
     return shape
 

@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from .. import numpy as rnp
-from ..ir.errors import AttributeValueError, ShapeError
+from ..ir.errors import AttributeValueError, DtypeError, ShapeError
 from ..ir.record import record
 from ..ir.types import as_dtype, is_float, is_integer
 from ..trace.apply import apply, as_operand, as_tensor, operand_type
@@ -104,6 +104,11 @@ def quantization_scale(
     place = None if axis is None else one_axis("quantization_scale", axis, x.ndim)
     others = tuple(i for i in range(x.ndim) if i != place)
     wide = rnp.astype(x, result_dtype(x, np.float32(0)))
+    if not (is_integer(target) or is_float(target)):
+        raise DtypeError(
+            f"quantization_scale: there is no quantizing to {target.name}",
+            fix="use an integer dtype, or a float one of 8 bits",
+        )
     info = np.iinfo(target) if is_integer(target) else ml_dtypes.finfo(target)
     low, high = (float(info.min), float(info.max)) if bounds is None else _ends(bounds)
     symmetric = flag("quantization_scale: symmetric", symmetric)

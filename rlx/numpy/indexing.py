@@ -373,7 +373,7 @@ def _known_places(name: str, index: Any, size: Any, axis: int, last: Any) -> np.
     for end in (int(known.min()), int(known.max())):
         if known.dtype.kind != "b" and not -size <= end <= last:
             raise outside(end, size, axis)
-    return known
+    return known if known.dtype.kind == "b" else known.astype("int64")
 
 
 def _insert_traced(x: Any, index: Any, values: Any, axis: int) -> Any:

@@ -19,7 +19,7 @@ from ..ir.errors import ArgumentError, StructureError
 from ..ir.types import is_float
 from ..trace import pytree
 from ..trace.apply import as_tensor
-from ..trace.arguments import wrong
+from ..trace.arguments import shown, wrong
 from ..trace.axes import number
 
 Schedule = Callable[[Any], Any]
@@ -35,6 +35,16 @@ class Optimizer(NamedTuple):
 
     init: Callable[[Any], Any]
     update: Callable[..., tuple[Any, Any]]
+
+
+def of_kind(state: Any, kind: type) -> Any:
+    """Give back a state; raise unless it is one that this optimizer made."""
+    if isinstance(state, kind):
+        return state
+    raise StructureError(
+        f"update: the state is {shown(state)}, where the optimizer has a {kind.__name__}",
+        fix="pass what init(params) or the last update gave",
+    )
 
 
 def check_gradients(grads: Any, like: Any) -> None:
@@ -110,7 +120,7 @@ def scale_by_learning_rate(learning_rate: LearningRate) -> Optimizer:
         return CountState(first_step(params))
 
     def update(grads: Any, state: CountState, params: Any = None) -> tuple[Any, CountState]:
-        rate = rnp.asarray(schedule(state.count))
+        rate = rnp.asarray(schedule(of_kind(state, CountState).count))
         updates = pytree.map(lambda g: g * -rate.astype(g.dtype), grads)
         return updates, CountState(state.count + 1)
 
@@ -225,7 +235,7 @@ def add_momentum(decay: float, nesterov: bool = False) -> Optimizer:
     _check_numbers(momentum=decay)
 
     def update(grads: Any, state: MomentumState, params: Any = None) -> tuple[Any, MomentumState]:
-        check_gradients(grads, state.velocity)
+        check_gradients(grads, of_kind(state, MomentumState).velocity)
         velocity = pytree.map(lambda g, v: g + decay * v, grads, state.velocity)
         ahead = pytree.map(lambda g, v: g + decay * v, grads, velocity) if nesterov else velocity
         return ahead, MomentumState(velocity)
@@ -256,7 +266,7 @@ def scale_by_adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Opti
         )
 
     def update(grads: Any, state: AdamState, params: Any = None) -> tuple[Any, AdamState]:
-        check_gradients(grads, state.mean)
+        check_gradients(grads, of_kind(state, AdamState).mean)
         count, wide = state.count + 1, widened(grads)
         mean = pytree.map(lambda g, m: b1 * m + (1 - b1) * g, wide, state.mean)
         square = pytree.map(lambda g, s: b2 * s + (1 - b2) * g * g, wide, state.square)
@@ -287,7 +297,7 @@ def scale_by_rms(decay: float = 0.9, eps: float = 1e-8) -> Optimizer:
     _check_numbers(decay=decay, eps=eps)
 
     def update(grads: Any, state: RmsState, params: Any = None) -> tuple[Any, RmsState]:
-        check_gradients(grads, state.square)
+        check_gradients(grads, of_kind(state, RmsState).square)
         wide = widened(grads)
         square = pytree.map(lambda g, s: decay * s + (1 - decay) * g * g, wide, state.square)
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import numpy as rnp
+from ..ir.errors import AttributeValueError
 from ..trace.arguments import callable_of, count_of, flag, wrong
 from ..trace.array_arguments import known_real, scalar
 from ..trace.axes import integer
@@ -43,7 +44,13 @@ def exponential(
 
     def schedule(step: Any) -> Any:
         times = scalar("a schedule: the step", step) / max(steps, 1)
-        rate = start * factor ** (rnp.floor(times) if staircase else times)
+        try:
+            rate = start * factor ** (rnp.floor(times) if staircase else times)
+        except OverflowError:
+            raise AttributeValueError(
+                f"exponential: at step {step} the rate is too large a number",
+                fix="count steps from 0",
+            ) from None
         return rate if end is None else bound(rate, end)
 
     return schedule

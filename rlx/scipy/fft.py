@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from .. import numpy as rnp
-from ..ir.errors import ArgumentError
+from ..ir.errors import ArgumentError, ShapeError
 from ..trace.apply import as_tensor
 from ..trace.arguments import choice, count_of, members
-from ..trace.axes import integer, one_axis, some_axes
+from ..trace.axes import one_axis, some_axes
 from ..trace.promotion import promote_operands
 from .operands import Tensor
 
@@ -99,10 +99,14 @@ def _along(
     place = one_axis(name, axis, line.ndim)
     line = rnp.moveaxis(line, place, -1)
     if n is not None:
-        count = integer(f"{name}: n", n)
+        count = count_of(f"{name}: n", n, 1)
         line = line[..., :count]
         pads = [(0, 0)] * (line.ndim - 1) + [(0, count - line.shape[-1])]
         line = rnp.pad(line, pads)
+    if line.shape[-1] == 0:
+        raise ShapeError(
+            f"{name}: {line.type} has no elements to transform", fix="give one or more, or an n"
+        )
     if rnp.iscomplexobj(line):
         made = transform(line.real, norm) + 1j * transform(line.imag, norm)
     else:

@@ -408,6 +408,13 @@ def register_class(
         raise ArgumentError(
             f"{cls!r} is no class, so it cannot be registered", fix="pass a class, not an instance"
         )
+    if cls.__module__ == "builtins":
+        raise ArgumentError(
+            f"{cls.__name__} is a class of Python, which stays what it is in all trees",
+            fix="derive a class from it, or make one that holds it",
+        )
+    for each in (flatten, unflatten):
+        _check_callable(f"what makes {cls.__name__} a container", each)
     if optree.register_pytree_node.get(cls, namespace=NAMESPACE) is not None:
         raise AttributeValueError(
             f"the class {cls.__name__} is registered already", fix="register each class once"

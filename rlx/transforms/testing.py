@@ -74,7 +74,8 @@ def _positive(name: str, given: Any, default: float) -> float:
     if given is None:
         return default
     found = float(number(f"check_grads: {name}", given))
-    if 0 < found < math.inf or (found == 0 and name != "eps"):
+    most = 2.0**60 if name == "eps" else math.inf  # its square fits float32
+    if 0 < found < most or (found == 0 and name != "eps"):
         return found
     raise AttributeValueError(
         f"check_grads: {name} is {found}",
@@ -136,7 +137,8 @@ def _slopes(fn: Callable[..., Any], args: Any, directions: Any, step: float) -> 
 
     def moved(by: float) -> list[np.ndarray]:
         def move(x: Any, t: Any) -> Any:
-            return x if not is_inexact(t.dtype) else (np.asarray(x) + by * t).astype(t.dtype)
+            with np.errstate(over="ignore"):  # of a step that is too large
+                return x if not is_inexact(t.dtype) else (np.asarray(x) + by * t).astype(t.dtype)
 
         return [np.asarray(y) for y in _inexact(fn(*pytree.map(move, args, directions)))]
 

@@ -108,6 +108,7 @@ def register_pytree_with_keys(
 
     `flatten_func` is taken for JAX's sake and not needed.
     """
+    callable_of("register_pytree_with_keys: flatten_with_keys", flatten_with_keys)
 
     def flatten(x: Any) -> tuple[tuple[Any, ...], Any, tuple[Any, ...]]:
         pairs, fixed = flatten_with_keys(x)

@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import GradientError
 from ..graph import Value
 from ..op import Op
-from ..types import Size, Type, as_dtype, empty_result
+from ..types import Size, Type, as_dtype, check_size, empty_result
 from .arithmetic import add, div, mul, rem
 from .constant import iota, like
 from .conv.windows import (
@@ -65,6 +65,7 @@ def _type_rule(
         window_dilation=window_dilation,
     )
     check_pads(x.rank, padding)
+    check_size(tuple(window))
     shape = []
     for i, n in enumerate(x.shape):
         length = padded_size(n, base_dilation[i], padding[i])

@@ -55,9 +55,10 @@ def _check_target(dtype: np.dtype, bounds: Bounds) -> None:
             fix="use an integer dtype, float8_e4m3fn or float8_e5m2",
         )
     first, last = whole = _bounds(dtype, None)
-    if not (bounds is None or isinstance(bounds, tuple | list)):
+    is_range = isinstance(bounds, tuple | list) and all(isinstance(n, int | float) for n in bounds)
+    if not (bounds is None or is_range):
         raise AttributeValueError(
-            f"the bounds are a {type(bounds).__name__}", fix="give a number and a greater one"
+            f"the bounds are {bounds!r}", fix="give a number and a greater one"
         )
     if bounds is not None and not (len(bounds) == 2 and first <= bounds[0] < bounds[1] <= last):
         raise AttributeValueError(

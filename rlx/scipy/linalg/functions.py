@@ -126,8 +126,9 @@ def eigh(
 
     Pencils of two matrices and choices of eigenvalues are not known, as in JAX.
     """
-    if b is not None or eigvals is not None or type != 1:
-        what, fix = "it takes one matrix, and gives all values", "leave out b, eigvals and type"
+    choice("eigh: type", type, (1,))
+    if b is not None or eigvals is not None:
+        what, fix = "it takes one matrix, and gives all values", "leave out b and eigvals"
         wrong_value("eigh", what, fix=fix)
     part = "L" if lower else "U"
     if eigvals_only:
@@ -151,9 +152,8 @@ def polar(
     If a is not square, U has orthonormal columns or rows. Both methods, "qdwh" and "svd", go
     through singular values.
     """
-    if side not in ("right", "left") or method not in ("qdwh", "svd"):
-        what = f"the side is {side!r}, the method {method!r}"
-        wrong_value("polar", what, fix='use "right" or "left", and "qdwh" or "svd"')
+    choice("polar: side", side, ("right", "left"))
+    choice("polar: method", method, ("qdwh", "svd"))
     (a,) = inexact(a)
     check_matrix("polar", a)
     u, s, v = numpy.linalg.svd(a, full_matrices=False)
@@ -252,8 +252,7 @@ def schur(a: Tensor, output: str = "real") -> tuple[Any, Any]:
     For a real matrix and the output "real", T has a block of two rows for each pair of complex
     eigenvalues; with "complex" both are complex. There is no derivative.
     """
-    if output not in ("real", "complex"):
-        wrong_value("schur", f"there is no output {output!r}", fix='use "real" or "complex"')
+    choice("schur: output", output, ("real", "complex"))
     (a,) = inexact(a)
     check_square("schur", a)
     return apply("schur", _as_complex(a) if output == "complex" else a)

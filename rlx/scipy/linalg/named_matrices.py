@@ -284,9 +284,7 @@ def convolution_matrix(a: Tensor, n: int, mode: str = "full") -> Any:
     [[1, 0], [2, 1], [0, 2]]
     """
     line, n = _line("convolution_matrix", a), _size("convolution_matrix", n, 1)
-    if mode not in ("full", "same", "valid"):
-        fix = 'use "full", "same" or "valid"'
-        wrong_value("convolution_matrix", f"there is no mode {mode!r}", fix=fix)
+    choice("convolution_matrix: mode", mode, ("full", "same", "valid"))
     m = line.shape[-1]
     pads = [(0, 0)] * (line.ndim - 1)
     whole = toeplitz(

@@ -12,12 +12,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ... import numpy as rnp
-from ...ir.errors import ArgumentError, ShapeError
+from ...ir.errors import ArgumentError, AttributeValueError, ShapeError
 from ...ir.record import record
 from ...ir.source import user_source
 from ...trace.apply import as_tensor
-from ...trace.arguments import choice, flag, members
-from ...trace.array_arguments import scalar, vector
+from ...trace.arguments import choice, count_of, flag, members
+from ...trace.array_arguments import known_real, scalar, vector
 from ...trace.axes import integer, one_axis
 from ...trace.promotion import promote_operands
 from ..operands import Tensor
@@ -54,14 +54,15 @@ def window_of(name: str, window: Any, count: int, dtype: Any) -> Any:
                 fix=f"give a window of shape ({count},)",
             )
         return given
-    kind, *numbers = (window,) if isinstance(window, str) else window
+    kind, *numbers = (window,) if isinstance(window, str) else window or ("",)
     known = (*COSINES, *SHAPES) if not numbers else WITH_NUMBER
-    if kind not in known:
+    if not isinstance(kind, str) or kind not in known or len(numbers) > 1:
         raise ArgumentError(
             f"{name}: there is no window {window!r}",
             fix=f"use one of {', '.join((*COSINES, *SHAPES))}, or (name, number) "
             f"for one of {', '.join(WITH_NUMBER)}",
         )
+    numbers = [known_real(f"{name}: the number of the window", x) for x in numbers]
     return rnp.asarray(_numbers(kind, numbers, count).astype(dtype))
 
 
@@ -201,7 +202,7 @@ def segments_of(
         text = f"{name}: segments of {length} elements are cut to {count}"
         warnings.warn_explicit(text, UserWarning, source.file, source.line)
         length = count
-    overlap = length // 2 if overlap is None else integer(f"{name}: noverlap", overlap)
+    overlap = length // 2 if overlap is None else count_of(f"{name}: noverlap", overlap)
     transform = length if transform is None else integer(f"{name}: nfft", transform)
     if overlap >= length or transform < length:
         wrong(
@@ -237,7 +238,7 @@ def stft(
     if padded:
         missing = -(line.shape[-1] - cut.length) % cut.step % cut.length
         line = rnp.pad(line, [(0, 0)] * (line.ndim - 1) + [(0, missing)])
-    fs = scalar("stft: fs", fs)
+    fs = _rate("stft", fs)
     is_half = return_onesided and not rnp.iscomplexobj(line)
     made = _transformed(line, cut, _trend_of("stft", detrend), is_half)
     made = made / rnp.sum(cut.window)
@@ -308,7 +309,7 @@ def _density(
     lines, place, cut = _prepared(name, given, window, length, overlap, transform, axis)
     choice(f"{name}: scaling", scaling, ("density", "spectrum"))
     choice(f"{name}: average", average, ("mean", "median"))
-    fs = scalar(f"{name}: fs", fs)
+    fs = _rate(name, fs)
     is_half = return_onesided and not any(map(rnp.iscomplexobj, lines))
     transforms = [_transformed(z, cut, _trend_of(name, detrend), is_half) for z in lines]
     made = rnp.conj(transforms[0]) * transforms[-1]
@@ -347,6 +348,13 @@ def _prepared(
     pads = [[(0, 0)] * (x.ndim - 1) + [(0, longest - x.shape[-1])] for x in lines]
     lines = [rnp.pad(x, p) if p[-1][1] else x for x, p in zip(lines, pads, strict=True)]
     return lines, place, cut
+
+
+def _rate(name: str, fs: Any) -> Any:
+    """How many samples there are in a unit of time."""
+    if isinstance(fs, int | float) and fs == 0:
+        raise AttributeValueError(f"{name}: fs is {fs}", fix="use a positive number")
+    return scalar(f"{name}: fs", fs)
 
 
 def _trend_of(name: str, trend: Any) -> Callable[[Any], Any]:
@@ -461,7 +469,7 @@ def istft(
         line, weight = line[..., inner], weight[..., inner]
     line = line / rnp.where(weight > 1e-10, weight, 1.0)
     place = times - (frequencies < times)
-    moments = rnp.asarray(np.arange(line.shape[-1]), rnp.real(line).dtype) / scalar("istft: fs", fs)
+    moments = rnp.asarray(np.arange(line.shape[-1]), rnp.real(line).dtype) / _rate("istft", fs)
     return moments, rnp.moveaxis(line, -1, place)
 
 
