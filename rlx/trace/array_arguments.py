@@ -78,7 +78,7 @@ def matrix(what: str, given: Any) -> Any:
 
 def known_real(what: str, given: Any) -> float:
     """Convert a number that is known while tracing to a Python float."""
-    found = known_number(what, given)
+    found = given if isinstance(given, float) else known_number(what, given)  # with all its digits
     if isinstance(found, int | float):
         return float(found)
     raise wrong(what, given, "a real number", "pass one number")
