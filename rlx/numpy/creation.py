@@ -13,7 +13,7 @@ from ..ir.errors import ArgumentError, AttributeValueError, ConcretizationError,
 from ..ir.memory import Memory
 from ..ir.types import MOST_ELEMENTS, as_dtype, is_inexact, is_integer
 from ..trace.apply import apply, apply_like, as_operand, as_tensor, operand_type
-from ..trace.arguments import callable_of, choice, count_of, flag
+from ..trace.arguments import callable_of, choice, count_of, flag, shown
 from ..trace.array import Array, from_device, new_array
 from ..trace.array_arguments import scalar
 from ..trace.axes import MOST_AXES, as_shape, integer, one_axis
@@ -233,6 +233,11 @@ def _line(name: str, *bounds: Any, dtype: Any = None) -> np.ndarray:
         return line if dtype is None else line.astype(dtype)
     except MemoryError as error:
         raise no_memory(name, error) from None
+    except (ValueError, OverflowError):
+        raise AttributeValueError(
+            f"{name}: there is no counting with {', '.join(map(shown, bounds))}",
+            fix="use numbers that int64 holds",
+        ) from None
 
 
 def _known_number(n: Any) -> Any:

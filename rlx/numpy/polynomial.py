@@ -264,7 +264,9 @@ def bartlett(M: int) -> Any:
 def kaiser(M: int, beta: float) -> Any:
     """A window of a Bessel function; beta trades width for low sides."""
     M = count_of("kaiser: M", M, -(2**31))
-    return new_array(np.kaiser(M, known_real("kaiser: beta", beta)).astype("float32"))
+    beta = known_real("kaiser: beta", beta)
+    with np.errstate(all="ignore"):  # an infinite beta makes NaNs
+        return new_array(np.kaiser(M, beta).astype("float32"))
 
 
 # -- the Bessel function i0 ---------------------------------------------------------------------
