@@ -12,7 +12,7 @@ from ..ir.ops.custom import Rule
 from ..ir.source import user_source
 from ..ir.types import Type, as_dtype
 from . import pytree
-from .apply import apply, as_tensor
+from .apply import apply, as_operand, as_tensor
 from .arguments import choice, flag
 from .axes import as_shape
 from .host import is_python_scalar
@@ -118,7 +118,7 @@ def check(condition: Any, message: str, *args: Any, **kwargs: Any) -> None:
                 fix="look where the numbers come from: the condition is the user's own",
             )
 
-    _show(look, (message, where), (condition, *args), kwargs)
+    _show(look, (message, where), (as_operand(condition), *args), kwargs)
 
 
 def _show(fn: Callable[..., Any], key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -50,6 +50,7 @@ def expm(A: Tensor, *, upper_triangular: bool = False, max_squarings: int = 16) 
     [[1.0, 1.0], [0.0, 1.0]]
     """
     upper_triangular = flag("expm: upper_triangular", upper_triangular)
+    max_squarings = count_of("expm: max_squarings", max_squarings)
     (a,) = inexact(A)
     check_square("expm", a)
     wide = a.dtype.itemsize // (2 if numpy.iscomplexobj(a) else 1) == 8
