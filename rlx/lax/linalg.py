@@ -189,21 +189,13 @@ def ormqr(a: Tensor, taus: Tensor, c: Tensor, *, left: bool = True, transpose: b
     if not left:
         return adjoint(ormqr(a, taus, adjoint(c), transpose=not transpose))
     count = taus.shape[-1]
-    lines = rnp.moveaxis(_vectors(a)[..., :count], -1, 0)
+    vectors = rnp.tril(a, -1) + rnp.eye(*a.shape[-2:], dtype=a.dtype)
+    lines = rnp.moveaxis(vectors[..., :count], -1, 0)
     factors = rnp.moveaxis(rnp.conj(taus) if transpose else taus, -1, 0)
 
     def step(c: Any, row: Any) -> tuple[Any, None]:
-        return _reflected(c, *row), None
+        line, factor = row
+        v = line[..., None]
+        return c - factor[..., None, None] * (v @ (adjoint(v) @ c)), None
 
     return scan(step, c, (lines, factors), reverse=not transpose)[0]
-
-
-def _vectors(a: Any) -> Any:
-    rows, columns = a.shape[-2:]
-    return rnp.tril(a, -1) + rnp.eye(rows, columns, dtype=a.dtype)
-
-
-def _reflected(c: Any, line: Any, factor: Any) -> Any:
-    """A matrix after one reflection."""
-    v = line[..., None]
-    return c - factor[..., None, None] * (v @ (adjoint(v) @ c))

@@ -42,8 +42,7 @@ def reshape(a: Tensor, shape: Any, order: str = "C", *, copy: bool | None = None
     choice("reshape: order", order, ("C", "F"))
     new = resolve_shape("reshape", a.shape, shape)
     if order == "F":
-        flipped = transpose(reshape(transpose(a), new[::-1]))
-        return flipped
+        return transpose(reshape(transpose(a), new[::-1]))
     return a if new == tuple(a.shape) else is_part(a, apply("reshape", a, shape=new))
 
 

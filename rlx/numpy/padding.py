@@ -202,7 +202,7 @@ def block(arrays: Any) -> Any:
     """
     depth = _depth(arrays)
     rank = _rank(arrays)
-    return _block(arrays, depth, rank if rank > depth else depth).copy()
+    return _block(arrays, depth, builtins.max(rank, depth)).copy()
 
 
 def _depth(arrays: Any) -> int:
@@ -216,7 +216,7 @@ def _depth(arrays: Any) -> int:
 
 def _rank(arrays: Any) -> int:
     ranks = [_rank(a) for a in arrays] if isinstance(arrays, list) else [as_tensor(arrays).ndim]
-    return sorted(ranks)[-1]
+    return builtins.max(ranks)
 
 
 def _block(arrays: Any, depth: int, rank: int) -> Any:

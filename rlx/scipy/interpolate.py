@@ -46,7 +46,8 @@ class RegularGridInterpolator:
         bounds_error = flag("RegularGridInterpolator: bounds_error", bounds_error)
         _check_method(method)
         if bounds_error:
-            _wrong("compiled code raises no errors for places", "use bounds_error=False")
+            what = "RegularGridInterpolator: compiled code raises no errors for places"
+            raise ArgumentError(what, fix="use bounds_error=False")
         self.method = method
         self.bounds_error = False
         self.values = as_tensor(promote_operands(as_tensor(values), inexact=True)[0])
@@ -117,10 +118,6 @@ pytree.register_attributes(
 
 def _check_method(method: str) -> None:
     choice("RegularGridInterpolator: method", method, METHODS)
-
-
-def _wrong(what: str, fix: str) -> NoReturn:
-    raise ArgumentError(f"RegularGridInterpolator: {what}", fix=fix)
 
 
 def _wrong_shape(what: str, fix: str) -> NoReturn:

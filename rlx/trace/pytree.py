@@ -320,11 +320,9 @@ def difference(
     Example: `["w"] has 'a', 'b' in the primals, 'a', 'c' in the tangents`.
     """
     place = path or "the whole tree"
-    if first.is_leaf() or second.is_leaf():
-        if first.is_leaf() and second.is_leaf():
-            return ""
-        return f"{place} is {_kind(first)} in {sides[0]}, {_kind(second)} in {sides[1]}"
-    if first.type is not second.type:
+    if first.is_leaf() and second.is_leaf():
+        return ""
+    if first.is_leaf() or second.is_leaf() or first.type is not second.type:
         return f"{place} is {_kind(first)} in {sides[0]}, {_kind(second)} in {sides[1]}"
     ours, theirs = first.entries(), second.entries()
     if ours != theirs:

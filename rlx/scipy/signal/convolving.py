@@ -123,7 +123,8 @@ def _matrices(
 ) -> tuple[Any, Any]:
     choice(f"{name}: boundary", boundary, ("fill", "wrap", "symm"))
     if boundary != "fill" or known_real(f"{name}: fillvalue", fill) != 0:
-        _wrong(name, "beyond the edges there are zeros alone", "pad the matrix with rlx.numpy.pad")
+        what = "beyond the edges there are zeros alone"
+        raise ArgumentError(f"{name}: {what}", fix="pad the matrix with rlx.numpy.pad")
     x, y = _pair(name, in1, in2, mode)
     if x.ndim != 2:
         _wrong_shape(name, x, y, "give matrices")
@@ -157,10 +158,6 @@ def _summed(name: str, x: Any, y: Any, mode: str, precision: Any) -> Any:
     ones = (1,) * x.ndim
     made = lax.conv_general_dilated(long[None, None], kernel, ones, padding, precision=precision)
     return made[0, 0]
-
-
-def _wrong(name: str, what: str, fix: str) -> NoReturn:
-    raise ArgumentError(f"{name}: {what}", fix=fix)
 
 
 def _wrong_shape(name: str, x: Any, y: Any, fix: str) -> NoReturn:

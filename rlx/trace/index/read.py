@@ -288,8 +288,7 @@ def take_plan(x: Any, plan: Plan, mode: str) -> Any:
 
 def _basic(x: Any, plan: Plan) -> Any:
     """The basic step: slices with steps, backwards where needed."""
-    whole = [n for n in x.shape]
-    if any(plan.start) or any(s != 1 for s in plan.step) or plan.stop != whole:
+    if any(plan.start) or any(s != 1 for s in plan.step) or plan.stop != list(x.shape):
         x = apply("slice", x, start=tuple(plan.start), stop=tuple(plan.stop), step=tuple(plan.step))
     return apply("flip", x, axes=tuple(plan.flipped)) if plan.flipped else x
 
