@@ -35,8 +35,39 @@ SEEN = {
     "dtype": lambda x: np.asarray(x, dtype=x.dtype),
     "view": lambda x: np.asarray(x)[...].view(),
     "reshaped": lambda x: np.asarray(x).reshape(-1),
-    "buffer": lambda x: np.asarray(memoryview(np.asarray(x).reshape(-1).view(np.uint8))),
+    "buffer": lambda x: np.asarray(memoryview(octets(np.asarray(x)))),
+    "host": lambda x: x.host(),
+    "host again": lambda x: x.host()[...],
+    "interface": lambda x: np.asarray(Described(x.host())),
+    "struct": lambda x: np.asarray(Struct(np.asarray(x))),
+    "frombuffer": lambda x: np.frombuffer(octets(x.host()), np.uint8) if x.size else x.host(),
+    "dlpack": lambda x: np.from_dlpack(x) if x.dtype.isbuiltin == 1 else np.asarray(x),
 }
+
+
+class Described:
+    """Memory as an array describes it."""
+
+    def __init__(self, data):
+        self.data, self.__array_interface__ = data, data.__array_interface__ | {"version": 3}
+
+
+class Struct:
+    """Memory as an array describes it to C code."""
+
+    def __init__(self, data):
+        self.data, self.__array_struct__ = data, data.__array_struct__
+
+
+def octets(data):
+    return data.reshape(-1).view(np.uint8)
+
+
+def below(view):
+    """What a view lies on, and what that does."""
+    while view is not None:
+        yield view
+        view = view.obj if isinstance(view, memoryview) else getattr(view, "base", None)
 
 
 def assigned(x):
@@ -53,6 +84,11 @@ def test_no_view_can_be_made_writeable(made):
             assert not view.flags.writeable
             with pytest.raises(ValueError, match="cannot set WRITEABLE"):
                 view.flags.writeable = True
+            for thing in below(view):
+                if isinstance(thing, np.ndarray):
+                    with pytest.raises(ValueError, match="cannot set WRITEABLE"):
+                        thing.setflags(write=True)
+                assert not isinstance(thing, memoryview) or thing.readonly
         assert x.tolist() == before
         np.testing.assert_array_equal(np.asarray(x), x.host())
         own = np.array(x)

@@ -48,7 +48,7 @@ def _prepared(wanted: Type, given: Any, place: str, name: str, memory: Memory | 
     if memory is not None and isinstance(given, Array) and given._device is memory:
         if given.type == wanted:
             return Array(given._data, memory)  # its own: a donated one loses its data
-    array: Any = given.host() if isinstance(given, Array) else given
+    array: Any = given._on_host() if isinstance(given, Array) else given
     if is_dense(array, wanted):
         return array
     try:

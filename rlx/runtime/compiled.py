@@ -121,7 +121,7 @@ class CompiledGraph:
         direct = [x if is_dense(x, t) and not overlaps(x, prepared) else None for x, t in pairs]
         results = self._enter(prepared, direct)
         for i, target in enumerate(out):
-            found = results[i].host()
+            found = results[i]._on_host()
             if found is not target:
                 np.copyto(target, found)
 

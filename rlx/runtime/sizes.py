@@ -122,7 +122,7 @@ def _padding(
             return MISS
         if any(isinstance(x, Array) and x._device not in (None, memory) for x in arrays):
             return MISS
-        hosts = [x.host() if isinstance(x, Array) else x for x in arrays]
+        hosts = [x._on_host() if isinstance(x, Array) else x for x in arrays]
         if any(np.shape(x) != true for x, (true, _) in zip(hosts, shapes, strict=True)):
             return MISS
         padded = [_padded(x, wanted) for x, (_, wanted) in zip(hosts, shapes, strict=True)]
@@ -145,7 +145,7 @@ def _padded(array: Any, shape: Sequence[int]) -> Any:
 
 
 def _cut(array: Array, shape: Sequence[int]) -> Array:
-    host = array.host()
+    host = array._on_host()
     if host.shape == tuple(shape):
         return array
     return Array(host[tuple(map(slice, shape))].copy())

@@ -65,6 +65,10 @@ class Array(Operators):
 
     def host(self) -> np.ndarray:
         """The elements as a read-only NumPy array; on the host without a copy."""
+        return _sealed(self._data) if self._device is None else self._device.to_host(self._data)
+
+    def _on_host(self) -> np.ndarray:
+        """The same for code that gives it to nobody."""
         return self._data if self._device is None else self._device.to_host(self._data)
 
     def to(self, device: Any) -> Array:
@@ -75,8 +79,8 @@ class Array(Operators):
         if memory is self._device:
             return self
         if memory is None:
-            return Array(self.host())
-        return Array(memory.from_host(self.host()), memory)
+            return Array(self._on_host())
+        return Array(memory.from_host(self._on_host()), memory)
 
     def to_device(self, device: Any, /, *, stream: None = None) -> Array:
         """Like `to`, under the name of the array API standard; without streams."""
@@ -96,7 +100,7 @@ class Array(Operators):
     def item(self, *index: int) -> Any:
         """One element as a Python number; without an index the only one."""
         try:
-            return self.host().item(*index)
+            return self._on_host().item(*index)
         except IndexError as error:
             raise BoundsError(f"item: {error}", fix="use an index inside of the array") from None
         except (TypeError, ValueError) as error:
@@ -107,7 +111,7 @@ class Array(Operators):
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers."""
-        return self.host().tolist()
+        return self._on_host().tolist()
 
     def copy(self) -> Array:
         """Copy the array, so that assignments to one do not show in the other."""
@@ -119,7 +123,7 @@ class Array(Operators):
         data = self.host()
         if copy or (dtype is not None and dtype != data.dtype):
             return np.array(data, dtype=dtype, copy=copy)
-        return _sealed(data)
+        return data
 
     def __jax_array__(self) -> Any:
         # JAX alone calls this, so it is imported
@@ -186,7 +190,7 @@ class Array(Operators):
                 notes=[f"x: {self.type}"],
                 fix=fix,
             )
-        return self.host().reshape(())[()]
+        return self._on_host().reshape(())[()]
 
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
@@ -194,48 +198,37 @@ class Array(Operators):
         return self._rows()
 
     def _rows(self) -> Iterator[Array]:
-        data, host = self._data, self.host()
+        data, host = self._data, self._on_host()
         for i in range(len(self)):
             if self._data is not data:  # something was assigned between two rows
-                data, host = self._data, self.host()
+                data, host = self._data, self._on_host()
             yield aliasing.is_part(self, Array(host[i]).to(self._device))
 
     def __format__(self, spec: str) -> str:
-        return format(self.item() if not self.shape else self.host(), spec)
+        return format(self.item() if not self.shape else self._on_host(), spec)
 
     def __str__(self) -> str:
-        return str(self.host())
+        return str(self._on_host())
 
     def __repr__(self) -> str:
-        text = np.array2string(self.host(), separator=", ", prefix="Array(", threshold=1000)
+        text = np.array2string(self._on_host(), separator=", ", prefix="Array(", threshold=1000)
         place = "" if self._device is None else f", device={self._device.name!r}"
         return f"Array({text}, dtype={self.dtype.name}{place})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Array, (np.array(self.host()),)  # on the host: the reader may lack the device
+        return Array, (np.array(self._on_host()),)  # on the host: the reader may lack the device
 
 
 def _sealed(data: np.ndarray) -> np.ndarray:
-    """A view of dense read-only memory whose flag `writeable` cannot be set.
+    """The same read-only memory, below which there is no array to make writeable.
 
-    NumPy lets a view become writeable if the memory below it is.
+    NumPy makes an array writeable that owns its memory, or whose base is. The base here is a
+    capsule, as libraries exchange them, which keeps the memory and gives it to nobody.
     """
-    below = data.base
-    if below is None:
-        data.flags.writeable = False
-        return data.view()
-    while type(below) is np.ndarray:
-        if below.flags.writeable:
-            return _over_read_only_buffer(data)
-        below = below.base
-    is_safe = below is None or (type(below) is memoryview and below.readonly)
-    return data.view() if is_safe else _over_read_only_buffer(data)
-
-
-def _over_read_only_buffer(data: np.ndarray) -> np.ndarray:
-    # as bytes, for there are dtypes that buffers do not know
-    flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8).data
-    return np.asarray(flat.toreadonly()).view(data.dtype).reshape(data.shape)
+    try:
+        return np.from_dlpack(data)
+    except BufferError:  # the dtype is not NumPy's own
+        return np.from_dlpack(data.view(f"u{data.itemsize}")).view(data.dtype)
 
 
 QUICK.add(Array)

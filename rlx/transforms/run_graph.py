@@ -159,4 +159,4 @@ def _recorded(x: Any, param: Value) -> Value:
 def _host(x: Any, param: Value) -> Any:
     if isinstance(x, Type):
         as_operand(x)  # an error: it has no numbers
-    return x.host() if isinstance(x, Array) else np.asarray(x, dtype=param.dtype)
+    return x._on_host() if isinstance(x, Array) else np.asarray(x, dtype=param.dtype)
