@@ -253,3 +253,43 @@ def test_wrong_settings_list_what_there_is():
     assert "debug_nans, debug_infs" in caught.value.fix
     with pytest.raises(ConfigError, match="RLX_DEBUG_NANS is 'yes'"):
         rlx.config.update(debug_nans="yes")
+
+
+# -- one function ---------------------------------------------------------------------------------
+
+looked = rlx.jit(lambda x: rnp.log(x).sum(), debug_nans=True)
+plain = rlx.jit(lambda x: rnp.log(x).sum())
+ROW = np.array([-1.0, 2.0], np.float32)
+CALLERS = {
+    "alone": looked,
+    "nested": rlx.jit(lambda x: looked(x) + 1),
+    "of what it calls": rlx.jit(lambda x: plain(x) + 1, debug_nans=True),
+    "gradient": rlx.grad(looked),
+    "compiled gradient": rlx.jit(rlx.grad(looked)),
+    "batch": lambda x: rlx.vmap(looked)(x[None]),
+    "loop": rlx.jit(lambda x: rlx.lax.scan(lambda c, y: (c + looked(y), None), 0.0, x[None])[0]),
+    "branch": rlx.jit(lambda x: rlx.lax.cond(x[1] > 0, looked, lambda x: x.sum(), x)),
+    "precision": rlx.jit(lambda x: looked(x) * 2, precision="mixed_bf16"),
+    "linearized": lambda x: rlx.linearize(looked, x)[0],
+    "reference": rlx.jit(lambda x: rnp.log(x), debug_nans=True, device="reference"),
+    "session": lambda x: rlx.Session("cpu").compile(rnp.log, x, options={"debug_nans": True})(x),
+}
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+def test_a_function_looks_for_nans_of_its_own(caller):
+    for _ in range(2):
+        with pytest.raises(NanError, match="log gives nan at"):
+            CALLERS[caller](ROW)
+    assert np.isfinite(np.asarray(CALLERS[caller](abs(ROW)))).all()
+
+
+def test_what_surrounds_such_a_function_is_not_looked_at():
+    around = rlx.jit(lambda x: rnp.sqrt(x)[0] + looked(abs(x)))
+    assert np.isnan(around(ROW)) and np.isnan(plain(ROW))
+    assert np.isneginf(rlx.jit(lambda x: looked(x) + 1)(ZERO))
+    with rlx.disable_jit():
+        assert np.isnan(plain(ROW))
+        with pytest.raises(NanError, match="log gives nan at"):
+            looked(ROW)
+    assert not rlx.config.debug_nans

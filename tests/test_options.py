@@ -17,6 +17,7 @@ WRONG = {
     "check": ["yes", 1, 0],
     "donate": [3, [1], ("x", None)],
     "specialize": [1, None, "n"],
+    "debug_nans": [1, None, "yes"],
     "buckets": [{"n": 4}, {"n": ()}, {"n": (0,)}, {1: (4,)}, "n", 7, {"n": (True,)}],
     "deterministic": ["threads", 1],
     "tier": ["slow", None, 2],

@@ -6,7 +6,9 @@ holds a bad number though no operand does; numbers written by the user are as me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -27,10 +29,23 @@ def is_bad(nans: bool, infs: bool) -> IsBad | None:
     return np.isinf if infs else None
 
 
+_looks_for_nans: ContextVar[bool] = ContextVar("looks_for_nans", default=False)
+
+
+@contextmanager
+def looking(nans: bool) -> Iterator[None]:
+    """Look for NaN in the block, if so, whatever the setting says."""
+    token = _looks_for_nans.set(nans or _looks_for_nans.get())
+    try:
+        yield
+    finally:
+        _looks_for_nans.reset(token)
+
+
 def asked() -> IsBad | None:
-    """The numbers that the settings `debug_nans` and `debug_infs` look for."""
+    """The numbers that the settings, or a function that is run, look for."""
     settings = config.settings
-    return is_bad(settings.debug_nans, settings.debug_infs)
+    return is_bad(settings.debug_nans or _looks_for_nans.get(), settings.debug_infs)
 
 
 def check_results(

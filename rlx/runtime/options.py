@@ -33,6 +33,7 @@ class CompileOptions:
     "fast" for code that is soon there, "max" for code that took long to make and may run faster.
     `precision` is a policy or its name; without one the session's holds.
     `in_shardings` and `out_shardings` have a `NamedSharding` or None for each parameter or result.
+    With `debug_nans` an operation that makes a NaN is an error, whatever the setting says.
     A value that a field does not have is an `ArgumentError` that names the field.
 
     >>> CompileOptions(tier="max", donate="x").donate
@@ -50,14 +51,16 @@ class CompileOptions:
     precision: Policy | str | None = None
     in_shardings: Any = None
     out_shardings: Any = None
+    debug_nans: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
             raise _wrong("name", self.name, 'give a text, as name="step"')
         if self.check is not None and not isinstance(self.check, bool):
             raise _wrong("check", self.check, "give True or False, or None to do as RLX_CHECK says")
-        if not isinstance(self.specialize, bool):
-            raise _wrong("specialize", self.specialize, "give True or False")
+        for field in ("specialize", "debug_nans"):
+            if not isinstance(getattr(self, field), bool):
+                raise _wrong(field, getattr(self, field), "give True or False")
         if not _is_one_of(self.tier, TIERS):
             raise _wrong("tier", self.tier, f"give one of {', '.join(TIERS)}")
         if not _is_one_of(self.deterministic, DETERMINISTIC):

@@ -92,10 +92,10 @@ class Session:
         made: list[Executable] = []
 
         def compile(graph: Graph) -> Executable:
-            return self._compile(_checked(graph), name, key[0], check, options)
+            return self._compile(_checked(graph, options), name, key[0], check, options)
 
         def make() -> Executable:
-            precise = prepared(graph, policy)
+            precise = prepared(_checked_inside(graph), policy)
             executable = self._sized(precise.graph, compile, options)
             is_plain = precise.graph is graph
             made.append(executable if is_plain else with_report(executable, lambda: graph, policy))
@@ -104,7 +104,7 @@ class Session:
         self._check_placed(graph)
         self._check_shardings(graph, options)
         sizes = (options.specialize, options.buckets, options.deterministic, options.fixed)
-        sizes += (options.in_shardings, options.out_shardings)
+        sizes += (options.in_shardings, options.out_shardings, options.debug_nans)
         settings = config.settings.compiled_in
         key = (fingerprint(graph), check, settings, sizes, options.tier, policy)
         executable = self.cache.get(key, make)
@@ -185,7 +185,7 @@ class Session:
         if not is_symbolic(graph.param_types):
             return compile(graph)
         # the numbers in padding are not the user's to look at
-        looks = config.debug_nans or config.debug_infs
+        looks = config.debug_nans or config.debug_infs or options.debug_nans
         if options.buckets and not looks:
             return bucketed(graph, compile, options.buckets, self.backend.memory)
         if options.buckets or options.specialize:
@@ -280,9 +280,18 @@ class Session:
         return self.backend.invariant_target
 
 
-def _checked(graph: Graph) -> Graph:
-    """The graph with what the settings `debug_nans` and `debug_infs` add to it."""
-    nans, infs = config.debug_nans, config.debug_infs
+def _checked_inside(graph: Graph) -> Graph:
+    """The graph with looks in the functions that were jitted with `debug_nans`."""
+    if config.debug_nans or not any(node.attrs.get("debug_nans") for node in graph.walk()):
+        return graph
+    from ..lower.hir.number_checks import with_asked_checks
+
+    return with_asked_checks(graph)
+
+
+def _checked(graph: Graph, options: CompileOptions) -> Graph:
+    """The graph with looks at numbers, as the options and the settings ask for them."""
+    nans, infs = config.debug_nans or options.debug_nans, config.debug_infs
     if not (nans or infs):
         return graph
     from ..lower.hir.number_checks import with_checks  # with all of lowering, 20 ms to import

@@ -17,7 +17,7 @@ from ..builder import build, inline
 from ..errors import ArgumentError, DtypeError, ShapeError
 from ..graph import OPS, Graph, Value
 from ..interpret import interpret
-from ..number_check import asked
+from ..number_check import asked, looking
 from ..op import Op, define, is_linear
 from ..policy import policy_of
 from ..record import record
@@ -174,9 +174,12 @@ def check_operands(types: Sequence[Type], graph: Graph, what: str) -> None:
 # -- call ----------------------------------------------------------------------------------------
 
 
-def interpreted(*operands: np.ndarray, graph: Graph, **attrs: Any) -> tuple[np.ndarray, ...]:
+def interpreted(
+    *operands: np.ndarray, graph: Graph, debug_nans: bool = False, **attrs: Any
+) -> tuple[np.ndarray, ...]:
     """The reference of an op that runs a nested graph."""
-    return tuple(interpret(graph, operands))
+    with looking(debug_nans):
+        return tuple(interpret(graph, operands))
 
 
 def call_family(op: Op) -> None:
@@ -422,14 +425,20 @@ def control_samples() -> None:
 
 @define
 def precise_call(
-    *operands: Type, graph: Graph, precision: str = "", deterministic: str = "", name: str = ""
+    *operands: Type,
+    graph: Graph,
+    precision: str = "",
+    deterministic: str = "",
+    debug_nans: bool = False,
+    name: str = "",
 ) -> Any:
     """Run a nested graph under a precision policy, or so that it is batch-invariant.
 
-    A nested `jit(precision=...)` or `jit(deterministic="batch")` becomes one. `precision` is the
+    A nested `jit` with `precision`, `deterministic` or `debug_nans` becomes one. `precision` is the
     text of a policy, or empty for that around. The graph's types stay what they are; lowering puts
-    the casts in. A program that has a `deterministic` part is compiled so as a whole. The reference
-    computes the graph as it was written.
+    the casts in. A program that has a `deterministic` part is compiled so as a whole. With
+    `debug_nans` the operations of the graph are looked at. The reference computes the graph as it
+    was written.
     """
     if precision:
         policy_of(precision)

@@ -51,6 +51,23 @@ def with_checks(graph: Graph, *, nans: bool = True, infs: bool = False) -> Graph
     return build(run, graph.param_types, graph.name, [p.origin for p in graph.params])
 
 
+def with_asked_checks(graph: Graph) -> Graph:
+    """Add looks for NaN to the functions in a graph that were jitted with `debug_nans`.
+
+    before: `y = precise_call(x, graph=g, debug_nans=True)`; after: the same with g's checks in g.
+    """
+    if not any(node.attrs.get("debug_nans") for node in graph.walk()):
+        return graph
+
+    def visit(node: Node, operands: list[Value]) -> Sequence[Value]:
+        return again(node, operands, with_checks if node.attrs.get("debug_nans") else nested)
+
+    def nested(graph: Graph) -> Graph:
+        return rebuild(graph, visit)
+
+    return nested(graph)
+
+
 def _blame(graph: Graph, number: int, bad: IsBad) -> Callable[..., None]:
     """Raise if an argument is bad; the result is, and no op made it so."""
     name, origins = graph.name, [p.origin for p in graph.params]

@@ -84,6 +84,7 @@ def jit(
     precision: Policy | str | None = None,
     in_shardings: Any = None,
     out_shardings: Any = None,
+    debug_nans: bool = False,
 ) -> Any:
     """Compile a function just in time.
 
@@ -108,6 +109,7 @@ def jit(
     Code of `tier="auto"` gets better if a program has run long; that of "max" takes long to make.
     `precision` is a policy or its name, as "mixed_bf16", also of functions it calls without one.
     `in_shardings` and `out_shardings` split arrays across devices: a `rlx.NamedSharding`, or trees.
+    With `debug_nans` an operation that makes a NaN is an error, here and in functions it calls.
 
     >>> import rlx
     >>> @rlx.jit
@@ -125,7 +127,7 @@ def jit(
     static = _named(fn, "static", static_argnames, static_argnums)
     given = _named(fn, "donate", donate_argnames, donate_argnums)
     plain = (specialize, as_buckets(buckets), deterministic, tier, 0, precision)
-    options = CompileOptions("", None, given, *plain, in_shardings, out_shardings)
+    options = CompileOptions("", None, given, *plain, in_shardings, out_shardings, debug_nans)
     device = device_of(in_shardings, out_shardings) if device is None else device
     return Jitted(fn, static, options, device, declare(fn, dynamic, static))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...ir.config import Settings, config
 from ...ir.errors import ArgumentError, ConcretizationError, StaticArgumentError
 from ...ir.graph import OPS, Graph, Value
+from ...ir.number_check import looking
 from ...ir.policy import policy_of
 from ...ir.record import replace
 from ...ir.tracebacks import boundary, hide_frames
@@ -254,7 +255,9 @@ class Jitted:
 
     def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if config.disable_jit:
-            return run_at_once(self._fn, args, kwargs, None if self._follows else self._named)
+            device = None if self._follows else self._named
+            with looking(self._options.debug_nans):
+                return run_at_once(self._fn, args, kwargs, device)
         result = self._find_path(args, kwargs)
         if result is not MISS:
             return _made_here(result) if aliasing.open_traces else result
@@ -418,9 +421,11 @@ class Jitted:
         if self._named and not self._follows:
             run_here(traced.graph.name, self._named)
         own, name = self._options.precision, traced.graph.name
-        attrs = {} if own is None else {"precision": policy_of(own).text}
+        attrs: dict[str, Any] = {} if own is None else {"precision": policy_of(own).text}
         if self._options.deterministic:
             attrs["deterministic"] = self._options.deterministic
+        if self._options.debug_nans:
+            attrs["debug_nans"] = True
         op = OPS["precise_call" if attrs else "call"]
         results = op(*operands, graph=traced.graph, name=name, **attrs)
         return traced.unflatten(results)
