@@ -52,7 +52,7 @@ def with_checks(graph: Graph, *, nans: bool = True, infs: bool = False) -> Graph
 
 
 def with_asked_checks(graph: Graph) -> Graph:
-    """Add looks for NaN to the functions in a graph that were jitted with `debug_nans`.
+    """Add looks for NaN to functions that were jitted with `debug_nans`.
 
     before: `y = precise_call(x, graph=g, debug_nans=True)`; after: the same with g's checks in g.
     """

@@ -103,7 +103,6 @@ def jit(
     It runs on `device`, to which arguments are copied, and so does what calls it; without one where
     its arguments lie, and if all lie on the host on the default device. Two devices are an error.
     With "auto" a model of costs predicts the fastest for such arguments (`rlx.explain_device`).
-
     Results never depend on the number of threads. With `deterministic="batch"` those of one row do
     not depend on how many rows a batch has, nor do those of callers: sums go in one order, slower.
     Code of `tier="auto"` gets better if a program has run long; that of "max" takes long to make.
@@ -121,9 +120,8 @@ def jit(
     >>> [total(rlx.numpy.ones(n)).item() for n in (3, 5, 8)], total.cache_info().compiles
     ([3.0, 5.0, 8.0], 1)
     """
-    keywords = {name: given for name, given in locals().items() if name != "fn"}
     if fn is None:
-        return functools.partial(jit, **keywords)
+        return functools.partial(jit, **{k: given for k, given in locals().items() if k != "fn"})
     static = _named(fn, "static", static_argnames, static_argnums)
     given = _named(fn, "donate", donate_argnames, donate_argnums)
     plain = (specialize, as_buckets(buckets), deterministic, tier, 0, precision)
